@@ -7,9 +7,11 @@
 //! - this file: the blobs of a signature (XNU, osfmk/kern/cs_blobs.h). All numbers in them are big-endian.
 //! - `place`: reading ranges of a file.
 //! - `entitlements`: the keys that a signature grants, in DER or as a property list.
+//! - [`access`]: what keeps sprof from a program, and what helps.
 //!
 //! Files from outside: each size is bounded, and only a few kilobytes are read of any file.
 
+pub mod access;
 mod entitlements;
 mod place;
 mod slices;
@@ -21,6 +23,7 @@ use object::macho::{
     CSMAGIC_EMBEDDED_DER_ENTITLEMENTS, CSMAGIC_EMBEDDED_ENTITLEMENTS, CSMAGIC_EMBEDDED_SIGNATURE, CSSLOT_CODEDIRECTORY,
     CSSLOT_DER_ENTITLEMENTS, CSSLOT_ENTITLEMENTS,
 };
+use recording::module::BuildId;
 use recording::sink::ReadAt;
 
 use place::{Place, be32, bytes};
@@ -40,6 +43,8 @@ const MOST_IDENTIFIER_BYTES: u64 = 256;
 pub struct Slice {
     /// Its processor.
     pub cpu: Cpu,
+    /// Which build it is.
+    pub build_id: Option<BuildId>,
     /// `None`: it has no signature. Apple's processors do not run such programs.
     pub signature: Option<Signature>,
 }
@@ -72,6 +77,11 @@ impl Signature {
         is_open && !self.is_platform
     }
 
+    /// A program that may ask for the tasks of others.
+    pub fn permits_debugging(&self) -> bool {
+        self.has("com.apple.security.cs.debugger")
+    }
+
     /// Libraries of any signer may be loaded.
     pub fn permits_any_library(&self) -> bool {
         let is_validated = self.asks_for_library_validation || self.is_hardened || self.is_platform;
@@ -89,6 +99,12 @@ impl Signature {
     }
 }
 
+/// The builds that a file has, one for each processor. Signatures are not read.
+pub fn builds(file: &dyn ReadAt) -> Result<Vec<BuildId>, SignatureError> {
+    let found = slices::find(file)?.into_iter();
+    Ok(found.filter_map(|slice| slice.build_id).collect())
+}
+
 /// Reads the signatures of all slices of a file.
 pub fn read(file: &dyn ReadAt) -> Result<Vec<Slice>, SignatureError> {
     let found = slices::find(file)?;
@@ -96,6 +112,7 @@ pub fn read(file: &dyn ReadAt) -> Result<Vec<Slice>, SignatureError> {
         let signature = slice.signature.map(|place| signature(file, place)).transpose()?;
         Ok(Slice {
             cpu: slice.cpu,
+            build_id: slice.build_id,
             signature,
         })
     });

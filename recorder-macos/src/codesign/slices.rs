@@ -7,6 +7,7 @@ use object::macho::{
 };
 use object::pod::{bytes_of_slice, bytes_of_slice_mut};
 use object::read::macho::{FatArch, MachHeader, MachOFatFile};
+use recording::module::BuildId;
 use recording::sink::ReadAt;
 
 use super::place::{Place, SignatureError, be32, bytes};
@@ -31,6 +32,7 @@ pub enum Cpu {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) cpu: Cpu,
+    pub(super) build_id: Option<BuildId>,
     pub(super) signature: Option<Place>,
 }
 
@@ -92,11 +94,13 @@ fn of_header<Header: MachHeader<Endian = Endianness>>(
     let mut commands = header
         .load_commands(endian, &bytes_of_slice(&start)[..len], 0)
         .map_err(malformed)?;
-    let mut signature = None;
+    let (mut signature, mut build_id) = (None, None);
     while let Some(command) = commands.next().map_err(malformed)? {
         if command.cmd() == LC_CODE_SIGNATURE {
             let data: &LinkeditDataCommand<Endianness> = command.data().map_err(malformed)?;
             signature = Some(slice.part(data.dataoff.get(endian), data.datasize.get(endian).into())?);
+        } else if let Some(command) = command.uuid().map_err(malformed)? {
+            build_id = Some(BuildId(command.uuid.to_vec()));
         }
     }
     let cpu = match header.cputype(endian) {
@@ -104,7 +108,11 @@ fn of_header<Header: MachHeader<Endian = Endianness>>(
         CPU_TYPE_X86_64 => Cpu::X86_64,
         CpuType(other) => Cpu::Other(other),
     };
-    Ok(Found { cpu, signature })
+    Ok(Found {
+        cpu,
+        build_id,
+        signature,
+    })
 }
 
 /// Reads bytes into whole words, because object reads structures where they are aligned.

@@ -3,6 +3,7 @@
 //! `sys::Xnu` is the real one. The tests have a simulated one (`tests/suite/xnu/`), which is as unkind as XNU.
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 use recording::stack::Registers;
 
@@ -30,7 +31,7 @@ pub trait Mach {
     /// Makes [`Mach::sleep`] report what happens to a process from now on.
     fn watch(&self, pid: i32) -> Result<(), Failure>;
 
-    /// The task that a process has now.
+    /// The task that a process has now; of this process, too.
     fn task(&self, pid: i32) -> Result<Self::Task, Failure>;
 
     /// The processes whose parent this is, now.
@@ -45,6 +46,15 @@ pub trait Mach {
     /// What the kernel has counted for the task of a process.
     fn task_counts(&self, pid: i32) -> Option<TaskCounts>;
 
+    /// Sends a signal to a process, if there is one.
+    fn send(&self, pid: i32, signal: Signal);
+
+    /// The file that a process executes.
+    fn program(&self, pid: i32) -> Option<PathBuf>;
+
+    /// Where dyld lists the images of a task (`dyld_all_image_infos`), once the kernel has placed dyld.
+    fn image_list(&self, task: &Self::Task) -> Result<u64, Failure>;
+
     /// All threads of a task, in the order of their starts.
     fn threads(&self, task: &Self::Task) -> Result<Vec<Self::Thread>, Failure>;
 
@@ -53,6 +63,9 @@ pub trait Mach {
 
     /// What a thread does, and its CPU time.
     fn thread_state(&self, thread: &Self::Thread) -> Result<ThreadState, Failure>;
+
+    /// How often a thread is suspended.
+    fn suspend_count(&self, thread: &Self::Thread) -> Result<u32, Failure>;
 
     /// Suspends a thread, and waits until it is on no CPU. [`Mach::resume`] has to follow.
     fn suspend(&self, thread: &Self::Thread) -> Result<(), Failure>;
@@ -86,6 +99,8 @@ pub struct Identity {
     pub started_us: u64,
     /// The id of its parent.
     pub parent: i32,
+    /// With whose rights it runs.
+    pub user: u32,
 }
 
 /// The CPU time that the sampling thread asks for, of a CPU that it shares.
@@ -97,7 +112,32 @@ pub struct Budget {
     pub work_ns: u64,
 }
 
-/// What happened to a watched process. A process may have several at once, in any order.
+/// Signals that are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGINT.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+    /// SIGKILL.
+    Kill,
+    /// SIGCONT, which lets a process run that was started suspended, too.
+    Continue,
+}
+
+/// A signal to this process, which may end the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// SIGINT.
+    Interrupt {
+        /// A key on the terminal: the whole foreground group got the signal.
+        from_terminal: bool,
+    },
+    /// SIGTERM or SIGHUP.
+    Terminate,
+}
+
+/// What happened to a watched process, in any order. A process may have several at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// It started processes, one or several.
@@ -106,6 +146,8 @@ pub enum News {
     Exec(i32),
     /// It ended. Its id may be that of another process by now.
     Ended(i32),
+    /// This process got a signal.
+    Asked(Asked),
 }
 
 /// What the kernel has counted for a task (`PROC_PIDTASKINFO`).
@@ -119,6 +161,20 @@ pub struct TaskCounts {
     pub threads: u32,
     /// Of these: on a CPU, or waiting for one.
     pub runnable: u32,
+    /// Memory that is in RAM.
+    pub resident_bytes: u64,
+}
+
+impl TaskCounts {
+    /// True if no thread has run, started or ended between the two. Switches are counted when a thread gets its CPU.
+    pub(super) fn is_at_rest_since(&self, before: &TaskCounts) -> bool {
+        let resident_bytes = before.resident_bytes;
+        self.runnable == 0
+            && TaskCounts {
+                resident_bytes,
+                ..*self
+            } == *before
+    }
 }
 
 /// What a thread does (`THREAD_EXTENDED_INFO`).

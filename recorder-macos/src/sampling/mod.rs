@@ -8,7 +8,7 @@
 //!
 //! 1. [`kernel`]: what is asked of XNU.
 //! 2. `sampler`: the ticks, and what happens to processes between them.
-//! 3. `process`, `threads`: who is on a CPU, and the sample.
+//! 3. `process`, `threads`: who is on a CPU. `sample`: the sample.
 //! 4. `suspended`, `stack_copy`: what happens while a thread is suspended.
 //! 5. `urgency`: the priority of the thread that samples. `totals`: what was recorded, and what was not.
 //!
@@ -16,40 +16,58 @@
 
 pub mod kernel;
 mod process;
+mod sample;
 mod sampler;
 mod stack_copy;
 mod suspended;
 mod threads;
 mod totals;
 mod urgency;
+mod usage;
 
 use std::io;
 
 use recording::outbox;
+use recording::session::StopReason;
 use recording::sink::EventSink;
 
-use kernel::{Failure, Mach};
+use crate::processes::watched::Watched;
+use kernel::{Failure, Mach, Signal};
 use process::Since;
 use sampler::Sampler;
 
-pub use totals::Totals;
+pub use totals::{Totals, Unreached};
 
-/// Whom to sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Root {
-    /// A process; all that it starts is sampled, too.
-    pub pid: i32,
-    /// False if it has run before: that time does not count.
+/// Whom to sample, and for how long.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Processes; all that they start is sampled, too.
+    pub roots: Vec<i32>,
+    /// False if they have run before: that time does not count.
     pub is_new: bool,
+    /// Processes that were started suspended, and are let run now.
+    pub suspended: Vec<i32>,
+    /// Whose end ends the recording.
+    pub watched: Watched,
+    /// From one tick to the next, ns.
+    pub interval_ns: u64,
+    /// When recording ends, on the recording's clock.
+    pub deadline_ns: Option<u64>,
 }
 
 /// The result of sampling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sampled {
-    /// False if the time was over before the processes had ended.
-    pub all_ended: bool,
+    /// Why it ended.
+    pub stop: StopReason,
+    /// When it ended, on the recording's clock.
+    pub end_ns: u64,
     /// What was recorded.
     pub totals: Totals,
+    /// Processes that macOS gave no access to.
+    pub unreached: Vec<Unreached>,
+    /// Processes that were alive at the end.
+    pub living: Vec<i32>,
 }
 
 /// Why nothing was sampled.
@@ -61,37 +79,48 @@ pub enum SampleError {
     /// The process has ended.
     #[error("process {0} has ended")]
     Ended(i32),
-    /// The kernel gave no right to the process.
-    #[error("macOS refused access to process {pid} (code {code})")]
+    /// The kernel does not report what happens to the process.
+    #[error("macOS reports nothing about process {pid} (code {code})")]
     Refused {
         /// The process.
         pid: i32,
-        /// `kern_return_t` or errno.
+        /// errno.
         code: i32,
     },
 }
 
-/// Samples a process and all below it, on a thread of its own, and passes the events on. `deadline_ns` is on the clock of `mach`.
-pub fn sample<M: Mach + Send>(
-    mach: M,
-    root: Root,
-    interval_ns: u64,
-    deadline_ns: Option<u64>,
-    sink: &mut dyn EventSink,
-) -> Result<Sampled, SampleError> {
+/// Samples processes and all below them, on a thread of its own, and passes the events on.
+pub fn sample<M: Mach + Sync>(mach: &M, plan: Plan, sink: &mut dyn EventSink) -> Result<Sampled, SampleError> {
     let (outbox, inbox) = outbox::channel();
     std::thread::scope(|scope| {
         let sampling = move || {
-            let mut sampler = Sampler::new(mach, interval_ns.max(1), outbox);
-            let since = if root.is_new { Since::Start } else { Since::FirstLook };
-            sampler.add(root.pid, since).map_err(|failure| match failure {
-                Failure::Gone => SampleError::Ended(root.pid),
-                Failure::Code(code) => SampleError::Refused { pid: root.pid, code },
-            })?;
-            let all_ended = sampler.run(deadline_ns);
+            let mut sampler = Sampler::new(mach, plan.interval_ns.max(1), outbox);
+            let since = if plan.is_new { Since::Start } else { Since::FirstLook };
+            let mut watched = plan.watched;
+            let mut ended = None;
+            for pid in plan.roots {
+                match sampler.add(pid, since) {
+                    Ok(()) => {}
+                    Err(Failure::Gone) => {
+                        watched.is_last(pid);
+                        ended = Some(pid);
+                    }
+                    Err(Failure::Code(code)) => return Err(SampleError::Refused { pid, code }),
+                }
+            }
+            if let Some(pid) = ended.filter(|_| sampler.is_empty()) {
+                return Err(SampleError::Ended(pid));
+            }
+            plan.suspended.iter().for_each(|pid| mach.send(*pid, Signal::Continue));
+            let stop = sampler.run(&mut watched, plan.deadline_ns);
+            let end_ns = mach.now_ns();
+            let (totals, unreached, living) = sampler.finish();
             Ok(Sampled {
-                all_ended,
-                totals: sampler.finish(),
+                stop,
+                end_ns,
+                totals,
+                unreached,
+                living,
             })
         };
         let sampling = std::thread::Builder::new()

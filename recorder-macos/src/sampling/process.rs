@@ -1,19 +1,20 @@
-//! One recorded process: a look at its threads, and the samples of those on a CPU.
+//! One recorded process: a look at its threads, and what is known of each.
 
 use std::collections::HashSet;
-use std::ops::Range;
+use std::path::PathBuf;
 
 use recording::clock::Timestamp;
+use recording::cpu_account::MOST_PROCESSES;
 use recording::event::{Pid, ProcessEvent, ThreadEvent};
-use recording::outbox::{Message, Outbox, OwnedSample};
-use recording::pace::{Account, Reading};
-use recording::stack::Registers;
+use recording::outbox::{Message, Outbox};
+use recording::pace::Reading;
 
 use super::kernel::{Failure, Mach, TaskCounts, ThreadState};
+use super::sample::{Code, sample};
 use super::stack_copy::StackCopy;
-use super::suspended::Suspended;
 use super::threads::{Thread, reading, tid_of};
-use super::totals::Totals;
+use super::totals::{Totals, Unreached};
+use super::usage::Usage;
 
 /// What a tick needs of the whole recording.
 pub(super) struct Tick<'s, M: Mach> {
@@ -21,14 +22,9 @@ pub(super) struct Tick<'s, M: Mach> {
     pub(super) out: &'s mut Outbox,
     pub(super) stack: &'s mut StackCopy,
     pub(super) totals: &'s mut Totals,
+    pub(super) unreached: &'s mut Vec<Unreached>,
     pub(super) interval_ns: u64,
 }
-
-/// A thread that has used the CPU time of so many intervals without a sample gets one while it waits for a CPU: on a machine with one CPU, the
-/// recorder has that CPU at each tick, and no thread is ever found on one. Such a thread may have had its last CPU time long ago, and
-/// wait since the end of a system call. With 2 intervals instead, the simulated 12 threads on 2 CPUs had 3 % of their samples in waits.
-/// By chance a thread misses so many ticks once in 10,000,000 times, and once in 3,000 if the recorder takes its CPU at each other tick.
-const PATIENCE: u64 = 16;
 
 /// From when on CPU time counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,25 +42,61 @@ pub(super) struct Process<M: Mach> {
     pub(super) name: String,
     /// `None` while the kernel gives no right to the task, or the last one has died.
     task: Option<M::Task>,
+    /// Set while the kernel gives no right.
+    refused: Option<Refused>,
+    code: Code,
+    usage: Usage,
     threads: Vec<Thread<M>>,
     tids: HashSet<i32>,
     since: Since,
     has_main: bool,
     /// The last look's counts.
     seen: Option<TaskCounts>,
-    /// CPU time of the task at the first look, ns.
+    /// CPU time of the task when it began to count, ns.
     first_cpu_ns: u64,
     /// CPU time of threads that have ended, ns.
     ended_cpu_ns: u64,
+    /// CPU time of the process up to when the kernel began to refuse access, ns.
+    closed_cpu_ns: u64,
+}
+
+/// A process that the kernel gives no right to.
+#[derive(Debug)]
+struct Refused {
+    program: Option<PathBuf>,
+    looks: u32,
+}
+
+/// A task that is refused is asked for again at so many looks: in the middle of an exec, the kernel refuses, too.
+const LOOKS_AGAIN: u32 = 8;
+
+impl Refused {
+    fn of<M: Mach>(mach: &M, pid: i32, task: Option<&M::Task>) -> Option<Refused> {
+        task.is_none().then(|| Refused {
+            program: mach.program(pid),
+            looks: 0,
+        })
+    }
 }
 
 impl<M: Mach> Process<M> {
-    pub(super) fn new(pid: i32, started_us: u64, name: String, task: M::Task, since: Since) -> Process<M> {
+    /// A process; `task` is `None` where the kernel refuses it.
+    pub(super) fn new(
+        mach: &M,
+        pid: i32,
+        started_us: u64,
+        name: String,
+        task: Option<M::Task>,
+        since: Since,
+    ) -> Process<M> {
         Process {
             pid,
             started_us,
             name,
-            task: Some(task),
+            refused: Refused::of(mach, pid, task.as_ref()),
+            task,
+            code: Code::default(),
+            usage: Usage::default(),
             threads: Vec::new(),
             tids: HashSet::new(),
             since,
@@ -72,7 +104,21 @@ impl<M: Mach> Process<M> {
             seen: None,
             first_cpu_ns: 0,
             ended_cpu_ns: 0,
+            closed_cpu_ns: 0,
         }
+    }
+
+    /// Takes over the code of the parent, if it is the same. A fork without access has the parent's name.
+    pub(super) fn is_fork_of(&mut self, parent: &Process<M>, mach: &M) -> bool {
+        let has_same_code = match &self.task {
+            Some(task) => parent.code.is_that_of(mach, task),
+            None => true,
+        };
+        let is_fork = parent.name == self.name && has_same_code;
+        if is_fork {
+            self.code = parent.code.clone();
+        }
+        is_fork
     }
 
     pub(super) fn has_task(&self, task: Option<&M::Task>) -> bool {
@@ -87,10 +133,14 @@ impl<M: Mach> Process<M> {
         };
         let before = self.seen;
         self.note(counts);
-        // Switches are counted when a thread gets its CPU. So none has run since, and none has started or ended.
-        if counts.runnable == 0 && before == Some(counts) {
+        if self.refused.is_some() && !self.ask_again(counts, tick) {
             return;
         }
+        self.usage.look(self.pid, counts, tick.mach.now_ns(), tick.out);
+        if before.is_some_and(|before| counts.is_at_rest_since(&before)) {
+            return;
+        }
+        self.code.begin_look();
         let is_complete = self.threads.len() == counts.threads as usize;
         self.visit(0, is_complete.then_some(counts.runnable), tick);
         if self.threads.len() != counts.threads as usize {
@@ -124,7 +174,7 @@ impl<M: Mach> Process<M> {
                         thread.account.see(reading(&state));
                     } else {
                         if let Some(task) = &self.task {
-                            sample(self.pid, task, thread, state, tick);
+                            sample(self.pid, task, thread, &mut self.code, state, tick);
                         }
                         self.threads.swap(front, index);
                         front += 1;
@@ -185,6 +235,11 @@ impl<M: Mach> Process<M> {
             }
         }
         let had_main = self.tids.contains(&self.pid);
+        if self.refused.is_some() || task.is_none() {
+            self.close(tick);
+        }
+        self.refused = Refused::of(tick.mach, self.pid, task.as_ref());
+        self.code = Code::default();
         self.tids.clear();
         let time = tick.mach.now_ns();
         self.name.clone_from(&name);
@@ -222,6 +277,59 @@ impl<M: Mach> Process<M> {
         }
     }
 
+    /// Asks once more for the task that was refused. Returns whether there is one now.
+    fn ask_again(&mut self, counts: TaskCounts, tick: &mut Tick<'_, M>) -> bool {
+        let Some(refused) = &mut self.refused else { return true };
+        refused.looks = refused.looks.saturating_add(1);
+        if refused.looks > LOOKS_AGAIN {
+            return false;
+        }
+        let Ok(task) = tick.mach.task(self.pid) else {
+            return false;
+        };
+        let identity = tick.mach.identity(self.pid);
+        if identity.is_none_or(|identity| identity.started_us != self.started_us) {
+            return false;
+        }
+        self.close(tick);
+        self.first_cpu_ns = counts.cpu_ns;
+        self.task = Some(task);
+        self.refused = None;
+        self.since = Since::FirstLook;
+        true
+    }
+
+    /// The CPU time so far counts: as that of a process that is reached, or is not. What comes counts by itself.
+    fn close(&mut self, tick: &mut Tick<'_, M>) {
+        let counted_ns = self
+            .seen
+            .map_or(0, |seen| seen.cpu_ns.saturating_sub(self.first_cpu_ns));
+        match self.refused.take() {
+            Some(refused) => {
+                tick.totals.unreached = tick.totals.unreached.saturating_add(1);
+                if tick.unreached.len() < MOST_PROCESSES {
+                    tick.unreached.push(Unreached {
+                        pid: self.pid,
+                        name: self.name.clone(),
+                        program: refused.program,
+                        cpu_ns: counted_ns,
+                    });
+                }
+                tick.totals.unreached_cpu_ns = tick.totals.unreached_cpu_ns.saturating_add(counted_ns);
+            }
+            None => {
+                let alive: u64 = self.threads.iter().map(|thread| thread.account.used_ns()).sum();
+                let of_threads = self.ended_cpu_ns.saturating_add(alive);
+                // Threads that lived between two ticks are in the task's time alone.
+                let unseen_ns = counted_ns.saturating_sub(of_threads);
+                tick.totals.unseen_ns = tick.totals.unseen_ns.saturating_add(unseen_ns);
+                self.closed_cpu_ns = self.closed_cpu_ns.saturating_add(counted_ns.max(of_threads));
+            }
+        }
+        self.ended_cpu_ns = 0;
+        self.first_cpu_ns = self.seen.map_or(self.first_cpu_ns, |seen| seen.cpu_ns);
+    }
+
     /// Reads the counts once more, when recording ends.
     pub(super) fn last_look(&mut self, mach: &M) {
         let counts = mach.task_counts(self.pid);
@@ -240,28 +348,22 @@ impl<M: Mach> Process<M> {
     }
 
     /// The process has ended, or recording has. Returns the CPU time counted for it, ns.
-    pub(super) fn settle_all(&mut self, mach: &M, totals: &mut Totals) -> u64 {
+    pub(super) fn settle_all(&mut self, tick: &mut Tick<'_, M>) -> u64 {
         for thread in &mut self.threads {
-            if let Ok(state) = mach.thread_state(&thread.right) {
+            if let Ok(state) = tick.mach.thread_state(&thread.right) {
                 thread.account.see(reading(&state));
             }
         }
         for thread in &self.threads {
-            totals.unsampled_ns = totals.unsampled_ns.saturating_add(thread.account.unsampled_ns());
+            tick.totals.unsampled_ns = tick.totals.unsampled_ns.saturating_add(thread.account.unsampled_ns());
         }
-        let alive: u64 = self.threads.iter().map(|thread| thread.account.used_ns()).sum();
-        let of_threads = self.ended_cpu_ns.saturating_add(alive);
-        let of_task = self
-            .seen
-            .map_or(0, |seen| seen.cpu_ns.saturating_sub(self.first_cpu_ns));
-        // Threads that lived between two ticks are in the task's time alone.
-        totals.unseen_ns = totals.unseen_ns.saturating_add(of_task.saturating_sub(of_threads));
-        of_task.max(of_threads)
+        self.close(tick);
+        self.closed_cpu_ns
     }
 
     /// Reports the end of the process and of its threads.
     pub(super) fn end(&mut self, tick: &mut Tick<'_, M>) -> u64 {
-        let cpu_ns = self.settle_all(tick.mach, tick.totals);
+        let cpu_ns = self.settle_all(tick);
         for thread in std::mem::take(&mut self.threads) {
             tick.out
                 .thread(tick.mach.now_ns(), self.pid, thread.tid, ThreadEvent::End);
@@ -291,69 +393,4 @@ fn rename<M: Mach>(pid: i32, thread: &mut Thread<M>, state: &ThreadState, tick: 
             name,
         });
     }
-}
-
-/// Samples a thread that is on a CPU or waits for one, if it is on one.
-///
-/// XNU reports not which, and not how much CPU time a running thread has used since its last entry into the kernel. Suspending makes
-/// the thread enter the kernel. So CPU time that has grown by then shows that the thread was on a CPU, and the time is exact.
-fn sample<M: Mach>(pid: i32, task: &M::Task, thread: &mut Thread<M>, asked: ThreadState, tick: &mut Tick<'_, M>) {
-    let Ok(suspended) = Suspended::new(tick.mach, &thread.right) else {
-        return;
-    };
-    let taken = take(task, &thread.right, &mut thread.account, &mut thread.stack, asked, tick);
-    tick.totals.suspended(suspended.resume());
-    let Some(taken) = taken else {
-        return;
-    };
-    tick.totals.samples += 1;
-    tick.totals.queued_samples += u64::from(taken.is_queued);
-    tick.out.send_sample(OwnedSample {
-        time: taken.time,
-        pid,
-        tid: thread.tid,
-        // XNU does not report on which CPU a thread runs.
-        cpu: 0,
-        period: thread.account.sample(taken.reading),
-        registers: Some(taken.registers),
-        stack: tick.stack.bytes(taken.stack_bytes).into(),
-    });
-}
-
-/// What was read while a thread was suspended.
-struct Taken {
-    time: u64,
-    reading: Reading,
-    registers: Registers,
-    stack_bytes: usize,
-    is_queued: bool,
-}
-
-/// Reads a suspended thread, if it was on a CPU.
-fn take<M: Mach>(
-    task: &M::Task,
-    right: &M::Thread,
-    account: &mut Account,
-    region: &mut Range<u64>,
-    asked: ThreadState,
-    tick: &mut Tick<'_, M>,
-) -> Option<Taken> {
-    let reading = reading(&tick.mach.thread_state(right).ok()?);
-    let is_owed = account.is_owed(reading, tick.interval_ns.saturating_mul(PATIENCE));
-    let is_queued = reading.cpu_ns == asked.cpu_ns;
-    if is_queued && !is_owed {
-        account.see(reading);
-        tick.totals.queued += 1;
-        return None;
-    }
-    let time = tick.mach.now_ns();
-    let registers = tick.mach.registers(right).ok()?;
-    let stack_bytes = tick.stack.copy(tick.mach, task, region, registers.sp());
-    Some(Taken {
-        time,
-        reading,
-        registers,
-        stack_bytes,
-        is_queued,
-    })
 }

@@ -2,54 +2,73 @@
 
 use std::collections::BTreeMap;
 
+use recording::clock::Timestamp;
 use recording::event::{Pid, ProcessEvent};
-use recording::outbox::Outbox;
+use recording::outbox::{Message, Outbox};
 use recording::pace::Ticks;
+use recording::session::StopReason;
 
 use super::kernel::{Failure, Identity, Mach, News};
 use super::process::{Process, Since, Tick};
 use super::stack_copy::StackCopy;
-use super::totals::Totals;
+use super::totals::{Totals, Unreached};
 use super::urgency::Urgency;
+use crate::processes::watched::{Watched, stop_at_end, take_signal};
 
 /// Everything that is sampled.
-pub(super) struct Sampler<M: Mach> {
-    mach: M,
+pub(super) struct Sampler<'m, M: Mach> {
+    mach: &'m M,
     out: Outbox,
     processes: BTreeMap<i32, Process<M>>,
     stack: StackCopy,
     totals: Totals,
+    unreached: Vec<Unreached>,
     ticks: Ticks,
     urgency: Urgency,
 }
 
-impl<M: Mach> Sampler<M> {
-    pub(super) fn new(mach: M, interval_ns: u64, out: Outbox) -> Sampler<M> {
+impl<'m, M: Mach> Sampler<'m, M> {
+    pub(super) fn new(mach: &'m M, interval_ns: u64, out: Outbox) -> Sampler<'m, M> {
         Sampler {
             ticks: Ticks::new(interval_ns, mach.now_ns()),
-            urgency: Urgency::ask(&mach, interval_ns),
+            urgency: Urgency::ask(mach, interval_ns),
             mach,
             out,
             processes: BTreeMap::new(),
             stack: StackCopy::new(),
             totals: Totals::default(),
+            unreached: Vec::new(),
         }
     }
 
-    /// Adds a process and all below it.
+    /// Adds a process and all below it. Where the kernel refuses it, all below it are sampled that the kernel does not refuse.
     pub(super) fn add(&mut self, pid: i32, since: Since) -> Result<(), Failure> {
+        // Below one that was added before.
+        if self.processes.contains_key(&pid) {
+            return Ok(());
+        }
         // Watched first: an exec after that is in the news, and one before has made the task that is asked for then.
         self.mach.watch(pid)?;
-        let task = self.mach.task(pid)?;
+        let task = match self.mach.task(pid) {
+            Ok(task) => Some(task),
+            Err(Failure::Gone) => return Err(Failure::Gone),
+            Err(Failure::Code(_)) => None,
+        };
         let identity = self.mach.identity(pid).ok_or(Failure::Gone)?;
         self.insert(pid, None, identity, since, task);
         self.add_children(pid, since);
         Ok(())
     }
 
-    /// Samples until this time, or until all processes have ended. Returns whether they have.
-    pub(super) fn run(&mut self, deadline_ns: Option<u64>) -> bool {
-        while !self.processes.is_empty() {
+    /// True if there is nothing to sample.
+    pub(super) fn is_empty(&self) -> bool {
+        self.processes.is_empty()
+    }
+
+    /// Samples until this time, until all that is watched has ended, or until a signal asks for the end.
+    pub(super) fn run(&mut self, watched: &mut Watched, deadline_ns: Option<u64>) -> StopReason {
+        let mut interrupts = 0;
+        loop {
             let tick_ns = self.ticks.next_ns();
             let wake_ns = deadline_ns.map_or(tick_ns, |end| end.min(tick_ns));
             let mut news = self.mach.sleep(wake_ns);
@@ -58,29 +77,48 @@ impl<M: Mach> Sampler<M> {
                 News::Ended(_) => 0,
                 News::Exec(_) => 1,
                 News::Forked(_) => 2,
+                News::Asked(_) => 3,
             });
-            news.into_iter().for_each(|news| self.hear(news));
+            for one in &news {
+                match *one {
+                    News::Forked(parent) => self.add_children(parent, Since::Start),
+                    News::Exec(pid) => self.exec(pid),
+                    News::Ended(pid) => {
+                        self.remove(pid);
+                        if watched.is_last(pid) {
+                            return stop_at_end(&news);
+                        }
+                    }
+                    News::Asked(asked) => {
+                        if let Some(stop) = take_signal(self.mach, asked, &mut interrupts, watched.program) {
+                            return stop;
+                        }
+                    }
+                }
+            }
             let now = self.mach.now_ns();
             if deadline_ns.is_some_and(|end| now >= end) {
-                return false;
+                return StopReason::Duration;
             }
             if now >= tick_ns {
                 self.tick();
             }
         }
-        true
     }
 
-    /// Reports what was dropped. Returns the sums over all processes, alive and ended.
-    pub(super) fn finish(mut self) -> Totals {
-        for process in self.processes.values_mut() {
-            process.last_look(&self.mach);
-            let cpu_ns = process.settle_all(&self.mach, &mut self.totals);
-            self.totals.cpu_ns = self.totals.cpu_ns.saturating_add(cpu_ns);
+    /// Reports what was dropped. Returns the sums over all processes, alive and ended, what was not reached, and what is alive.
+    pub(super) fn finish(mut self) -> (Totals, Vec<Unreached>, Vec<i32>) {
+        let mut processes = std::mem::take(&mut self.processes);
+        let mut cpu_ns: u64 = 0;
+        let (mut tick, _) = self.parts();
+        for process in processes.values_mut() {
+            process.last_look(tick.mach);
+            cpu_ns = cpu_ns.saturating_add(process.settle_all(&mut tick));
         }
+        self.totals.cpu_ns = self.totals.cpu_ns.saturating_add(cpu_ns);
         self.out.report_dropped(self.mach.now_ns());
         self.totals.gave_up_realtime = self.urgency.was_given_up();
-        self.totals
+        (self.totals, self.unreached, processes.into_keys().collect())
     }
 
     fn tick(&mut self) {
@@ -92,43 +130,41 @@ impl<M: Mach> Sampler<M> {
         let work_ns = self.mach.own_cpu_ns().saturating_sub(before_ns);
         let missed = self.ticks.advance(self.mach.now_ns(), work_ns);
         self.totals.missed_ticks = self.totals.missed_ticks.saturating_add(missed);
-        self.urgency.after_tick(&self.mach, work_ns);
+        self.urgency.after_tick(self.mach, work_ns);
     }
 
     fn parts(&mut self) -> (Tick<'_, M>, &mut BTreeMap<i32, Process<M>>) {
         let tick = Tick {
-            mach: &self.mach,
+            mach: self.mach,
             out: &mut self.out,
             stack: &mut self.stack,
             totals: &mut self.totals,
+            unreached: &mut self.unreached,
             interval_ns: self.ticks.interval_ns(),
         };
         (tick, &mut self.processes)
-    }
-
-    fn hear(&mut self, news: News) {
-        match news {
-            News::Forked(parent) => self.add_children(parent, Since::Start),
-            News::Exec(pid) => self.exec(pid),
-            News::Ended(pid) => self.remove(pid),
-        }
     }
 
     fn exec(&mut self, pid: i32) {
         let Some(process) = self.processes.get(&pid) else {
             return;
         };
-        let task = self.mach.task(pid).ok();
+        let task = self.mach.task(pid);
         let name = self.mach.process_name(pid).unwrap_or_default();
         // It may have ended since, and its end will be in the next news.
         if !self.is_still(pid, process.started_us) {
             return;
         }
+        let task = match task {
+            Ok(task) => Some(task),
+            // A task that has died since: there is another exec in the news.
+            Err(Failure::Gone) => return,
+            Err(Failure::Code(_)) => None,
+        };
         // The exec came before the task was asked for the last time.
         if task.is_some() && process.has_task(task.as_ref()) {
             return;
         }
-        self.totals.unreached += u64::from(task.is_none());
         let (mut tick, processes) = self.parts();
         if let Some(process) = processes.get_mut(&pid) {
             process.exec(name, task, &mut tick);
@@ -175,25 +211,22 @@ impl<M: Mach> Sampler<M> {
         let Some(identity) = identity.filter(|_| self.is_still(parent, parent_started_us)) else {
             return false;
         };
-        match task {
-            Ok(task) => self.insert(pid, Some(parent), identity, since, task),
+        let task = match task {
+            Ok(task) => Some(task),
             Err(Failure::Gone) => return false,
-            Err(Failure::Code(_)) => {
-                self.totals.unreached += 1;
-                return false;
-            }
-        }
+            Err(Failure::Code(_)) => None,
+        };
+        self.insert(pid, Some(parent), identity, since, task);
         true
     }
 
-    fn insert(&mut self, pid: i32, parent: Option<i32>, identity: Identity, since: Since, task: M::Task) {
+    fn insert(&mut self, pid: i32, parent: Option<i32>, identity: Identity, since: Since, task: Option<M::Task>) {
         let time = self.mach.now_ns();
         let name = self.mach.process_name(pid).unwrap_or_default();
-        let parent_name = parent
-            .and_then(|parent| self.processes.get(&parent))
-            .map(|parent| &parent.name);
-        // A fork has its parent's name. With another one, it has called exec before it was watched.
-        let has_exec = parent_name != Some(&name);
+        let mut process = Process::new(self.mach, pid, identity.started_us, name, task, since);
+        let parent_process = parent.and_then(|parent| self.processes.get(&parent));
+        // What is no fork has called exec before it was watched. A fork that is not known as one has its code read again, no more.
+        let is_fork = parent_process.is_some_and(|parent| process.is_fork_of(parent, self.mach));
         self.out.process(
             time,
             pid,
@@ -201,14 +234,13 @@ impl<M: Mach> Sampler<M> {
                 parent: parent.map(Pid),
             },
         );
-        if has_exec && !name.is_empty() {
-            self.out.send(recording::outbox::Message::Exec {
-                time: recording::clock::Timestamp(time),
+        if !is_fork && !process.name.is_empty() {
+            self.out.send(Message::Exec {
+                time: Timestamp(time),
                 pid: Pid(pid),
-                name: name.clone(),
+                name: process.name.clone(),
             });
         }
-        self.processes
-            .insert(pid, Process::new(pid, identity.started_us, name, task, since));
+        self.processes.insert(pid, process);
     }
 }

@@ -1,5 +1,7 @@
 //! What was recorded, and what was not.
 
+use std::path::PathBuf;
+
 /// Sums over all processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -21,10 +23,25 @@ pub struct Totals {
     pub suspended_ns: u64,
     /// The longest of these times, ns.
     pub longest_suspended_ns: u64,
-    /// Processes that were started and could not be recorded: the kernel gave no right to their tasks.
+    /// Processes that could not be recorded, or only up to some time: the kernel gave no right to their tasks.
     pub unreached: u64,
+    /// CPU time of these, ns. It is not part of the other sums.
+    pub unreached_cpu_ns: u64,
     /// Ticks took too long for a realtime policy, which was given up.
     pub gave_up_realtime: bool,
+}
+
+/// A process that the kernel gave no right to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreached {
+    /// The process.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+    /// What it executed, where that is known.
+    pub program: Option<PathBuf>,
+    /// CPU time meanwhile, ns.
+    pub cpu_ns: u64,
 }
 
 impl Totals {
@@ -59,12 +76,6 @@ impl Totals {
                 "{percent:.0} % of the CPU time was used by threads that lived for less than an interval: it has no samples"
             ));
         }
-        if self.unreached > 0 {
-            notes.push(format!(
-                "macOS gave no access to {} processes, which have no samples",
-                self.unreached
-            ));
-        }
         if self.gave_up_realtime {
             notes.push("sprof gave up its realtime priority: the program has too many threads for that".to_owned());
         }
@@ -92,11 +103,10 @@ mod tests {
         totals.missed_ticks = 7;
         totals.queued_samples = 1;
         totals.unseen_ns = 30;
-        totals.unreached = 2;
         totals.gave_up_realtime = true;
         let notes = totals.notes();
-        assert_eq!(notes.len(), 6);
+        assert_eq!(notes.len(), 5);
         assert!(notes[1].starts_with("7 ticks") && notes[2].starts_with("33 %"));
-        assert!(notes[3].starts_with("3 %") && notes[4].contains("2 processes"));
+        assert!(notes[3].starts_with("3 %") && notes[4].contains("realtime"));
     }
 }

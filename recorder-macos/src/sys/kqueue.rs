@@ -1,10 +1,11 @@
 //! One queue for the timer of the ticks and for what happens to processes.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::kevent64_s;
 
+use super::time;
 use crate::sampling::kernel::{Failure, News};
 
 /// The number of the timer.
@@ -54,6 +55,18 @@ impl Queue {
         }
     }
 
+    /// Reports that there is something to read in a file, from now until the file is closed.
+    pub(super) fn watch_file(&self, file: BorrowedFd<'_>) -> Result<(), i32> {
+        let change = kevent64_s {
+            ident: file.as_raw_fd().cast_unsigned().into(),
+            filter: libc::EVFILT_READ,
+            flags: libc::EV_ADD | libc::EV_CLEAR,
+            ..EMPTY
+        };
+        let added = self.exchange(&[change], &mut [], None);
+        added.map(drop).map_err(|error| error.raw_os_error().unwrap_or(0))
+    }
+
     /// Sleeps until the clock of `mach_absolute_time` has come so far, or until there is news.
     pub(super) fn wait(&self, until_ticks: u64) -> Vec<News> {
         let timer = kevent64_s {
@@ -72,8 +85,7 @@ impl Queue {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
             Err(_) => {
                 // Without the queue there is no news, but there are ticks.
-                // SAFETY: sleeps.
-                let _ = unsafe { mach2::mach_time::mach_wait_until(until_ticks) };
+                time::wait_until(until_ticks);
                 0
             }
         };

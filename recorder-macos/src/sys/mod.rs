@@ -4,12 +4,16 @@
 //! never run on a Mac.
 
 mod kqueue;
+mod machine;
 mod port;
 mod priority;
 mod process;
+mod signals;
+mod spawn;
 mod task;
 mod thread;
 mod time;
 mod xnu;
 
+pub use signals::say_if_quit;
 pub use xnu::Xnu;

@@ -1,9 +1,12 @@
 //! What libproc says of a process by its id.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{OsString, c_int, c_void};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 use super::time::TimeBase;
-use crate::sampling::kernel::{Identity, TaskCounts};
+use crate::processes::host::End;
+use crate::sampling::kernel::{Identity, Signal, TaskCounts};
 
 /// Children asked for at first.
 const CHILDREN: usize = 64;
@@ -34,6 +37,7 @@ pub(super) fn identity(pid: i32) -> Option<Identity> {
             .saturating_mul(1_000_000)
             .saturating_add(info.pbi_start_tvusec),
         parent: i32::try_from(info.pbi_ppid).ok()?,
+        user: info.pbi_uid,
     })
 }
 
@@ -47,6 +51,66 @@ pub(super) fn name(pid: i32) -> Option<String> {
     Some(String::from_utf8_lossy(bytes.get(..len)?).into_owned())
 }
 
+/// The file that a process executes.
+pub(super) fn program(pid: i32) -> Option<PathBuf> {
+    // PROC_PIDPATHINFO_MAXSIZE (sys/proc_info.h).
+    let mut bytes = vec![0u8; 4 * 1024];
+    // SAFETY: libproc writes at most so many bytes.
+    let len = unsafe { libc::proc_pidpath(pid, bytes.as_mut_ptr().cast::<c_void>(), bytes.len() as u32) };
+    let len = usize::try_from(len).ok().filter(|len| *len > 0)?;
+    bytes.truncate(len);
+    Some(PathBuf::from(OsString::from_vec(bytes)))
+}
+
+/// True if Rosetta translates the process.
+pub(super) fn is_translated(pid: i32) -> bool {
+    /// `P_TRANSLATED` in the flags of `extern_proc`, which `kinfo_proc` begins with (sys/proc.h, sys/sysctl.h).
+    const P_TRANSLATED: u32 = 0x0002_0000;
+    const FLAGS: usize = 32;
+    const SIZE: usize = 648;
+
+    let mut bytes = [0u8; SIZE];
+    let mut len = SIZE;
+    let mut name = [libc::CTL_KERN, libc::KERN_PROC, libc::KERN_PROC_PID, pid];
+    let (name_at, name_len) = (name.as_mut_ptr(), name.len() as u32);
+    let to = bytes.as_mut_ptr().cast::<c_void>();
+    // SAFETY: the kernel reads four numbers, and writes at most `len` bytes.
+    let result = unsafe { libc::sysctl(name_at, name_len, to, &raw mut len, std::ptr::null_mut(), 0) };
+    let flags = bytes[FLAGS..]
+        .first_chunk()
+        .map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+    result == 0 && len > FLAGS && flags & P_TRANSLATED != 0
+}
+
+/// Sends a signal, if the process is there.
+pub(super) fn send(pid: i32, signal: Signal) {
+    let signal = match signal {
+        Signal::Interrupt => libc::SIGINT,
+        Signal::Terminate => libc::SIGTERM,
+        Signal::Kill => libc::SIGKILL,
+        Signal::Continue => libc::SIGCONT,
+    };
+    // 0 and less are groups of processes.
+    if pid > 0 {
+        // SAFETY: changes nothing of this process, which is not among those that get signals.
+        let _ = unsafe { libc::kill(pid, signal) };
+    }
+}
+
+/// How a child has ended.
+pub(super) fn reap(pid: i32) -> Option<End> {
+    let mut status = 0;
+    // SAFETY: writes the status, which is valid.
+    let reaped = unsafe { libc::waitpid(pid.max(1), &raw mut status, libc::WNOHANG) };
+    if reaped != pid {
+        return None;
+    }
+    if libc::WIFSIGNALED(status) {
+        return Some(End::Signaled(libc::WTERMSIG(status)));
+    }
+    libc::WIFEXITED(status).then(|| End::Exited(libc::WEXITSTATUS(status)))
+}
+
 /// What the kernel has counted for the task of a process.
 pub(super) fn counts(pid: i32, time: TimeBase) -> Option<TaskCounts> {
     let info: libc::proc_taskinfo = pid_info(pid, libc::PROC_PIDTASKINFO)?;
@@ -56,6 +120,7 @@ pub(super) fn counts(pid: i32, time: TimeBase) -> Option<TaskCounts> {
         switches: info.pti_csw.cast_unsigned(),
         threads: u32::try_from(info.pti_threadnum).ok()?,
         runnable: u32::try_from(info.pti_numrunning).unwrap_or(0),
+        resident_bytes: info.pti_resident_size,
     })
 }
 

@@ -6,7 +6,8 @@ use std::ops::Range;
 use mach2::kern_return::{KERN_SUCCESS, kern_return_t};
 use mach2::mach_types::thread_act_array_t;
 use mach2::port::{MACH_PORT_NULL, mach_port_name_t, mach_port_t};
-use mach2::task::task_threads;
+use mach2::task::{task_info, task_threads};
+use mach2::task_info::{TASK_DYLD_INFO, TASK_DYLD_INFO_COUNT, task_dyld_info};
 use mach2::traps::mach_task_self;
 use mach2::vm::{mach_vm_deallocate, mach_vm_read_overwrite, mach_vm_region};
 use mach2::vm_prot::VM_PROT_READ;
@@ -40,6 +41,19 @@ pub(super) fn open(pid: i32) -> Result<Port, Failure> {
         });
     }
     Ok(Port::own(name))
+}
+
+/// Where dyld lists the images of a task.
+pub(super) fn image_list(task: &Port) -> Result<u64, Failure> {
+    // SAFETY: numbers.
+    let mut info: task_dyld_info = unsafe { std::mem::zeroed() };
+    let mut count = TASK_DYLD_INFO_COUNT;
+    // SAFETY: the kernel writes at most `count` words of the structure.
+    check(unsafe { task_info(task.name(), TASK_DYLD_INFO, (&raw mut info).cast(), &raw mut count) })?;
+    match info.all_image_info_addr {
+        0 => Err(Failure::Code(KERN_SUCCESS)),
+        address => Ok(address),
+    }
 }
 
 /// All threads of a task.

@@ -53,6 +53,23 @@ pub(super) fn state(thread: &Port) -> Result<ThreadState, Failure> {
     })
 }
 
+/// How often a thread is suspended.
+pub(super) fn suspend_count(thread: &Port) -> Result<u32, Failure> {
+    // SAFETY: numbers.
+    let mut info: libc::thread_basic_info = unsafe { std::mem::zeroed() };
+    let mut count = libc::THREAD_BASIC_INFO_COUNT;
+    // SAFETY: the kernel writes at most `count` words of the structure.
+    check(unsafe {
+        thread_info(
+            thread.name(),
+            libc::THREAD_BASIC_INFO as _,
+            (&raw mut info).cast(),
+            &raw mut count,
+        )
+    })?;
+    Ok(u32::try_from(info.suspend_count).unwrap_or(0))
+}
+
 /// Suspends a thread, and waits until it is on no CPU.
 pub(super) fn suspend(thread: &Port) -> Result<(), Failure> {
     // SAFETY: changes nothing of this process: the recorder does not sample itself.

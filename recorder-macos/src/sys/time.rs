@@ -41,6 +41,12 @@ fn scale(value: u64, by: u32, over: u32) -> u64 {
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
+/// Sleeps until the clock has come so far, in its ticks.
+pub(super) fn wait_until(ticks: u64) {
+    // SAFETY: sleeps.
+    let _ = unsafe { mach2::mach_time::mach_wait_until(ticks) };
+}
+
 /// CPU time of the calling thread, ns.
 pub(super) fn thread_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,30 +1,57 @@
 //! All calls together.
 
-use std::io;
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use recording::info;
+use recording::program::Image;
 use recording::stack::Registers;
 
 use super::kqueue::Queue;
 use super::port::Port;
+use super::signals::Signals;
 use super::time::TimeBase;
-use super::{priority, process, task, thread, time};
-use crate::sampling::kernel::{Budget, Failure, Identity, Mach, News, TaskCounts, ThreadState};
+use super::{machine, priority, process, spawn, task, thread, time};
+use crate::processes::host::{End, Host};
+use crate::sampling::kernel::{Budget, Failure, Identity, Mach, News, Signal, TaskCounts, ThreadState};
 
-/// The kernel of this Mac.
+/// The kernel of this Mac. Clones share one queue of news.
+#[derive(Clone, Debug)]
+pub struct Xnu(Arc<Shared>);
+
 #[derive(Debug)]
-pub struct Xnu {
-    queue: Queue,
+struct Shared {
+    /// An error has errno.
+    queue: OnceLock<Result<Queue, i32>>,
+    signals: Mutex<Option<Signals>>,
     time: TimeBase,
 }
 
-impl Xnu {
-    /// Opens a queue for news and for the timer.
-    pub fn open() -> io::Result<Xnu> {
-        Ok(Xnu {
-            queue: Queue::open()?,
+impl Default for Xnu {
+    fn default() -> Xnu {
+        Xnu(Arc::new(Shared {
+            queue: OnceLock::new(),
+            signals: Mutex::new(None),
             time: TimeBase::read(),
-        })
+        }))
+    }
+}
+
+impl Xnu {
+    /// The queue, opened when it is first used: reading memory needs none.
+    fn queue(&self) -> Result<&Queue, i32> {
+        let queue = self
+            .0
+            .queue
+            .get_or_init(|| Queue::open().map_err(|error| error.raw_os_error().unwrap_or(0)));
+        queue.as_ref().map_err(|errno| *errno)
+    }
+
+    fn signals(&self) -> MutexGuard<'_, Option<Signals>> {
+        // Nothing in between can panic.
+        self.0.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -33,7 +60,7 @@ impl Mach for Xnu {
     type Thread = Port;
 
     fn now_ns(&self) -> u64 {
-        self.time.now_ns()
+        self.0.time.now_ns()
     }
 
     fn own_cpu_ns(&self) -> u64 {
@@ -42,7 +69,7 @@ impl Mach for Xnu {
 
     fn set_realtime(&self, budget: Option<Budget>) -> bool {
         match budget {
-            Some(budget) => priority::take_realtime(self.time, budget),
+            Some(budget) => priority::take_realtime(self.0.time, budget),
             None => {
                 priority::give_back();
                 false
@@ -51,11 +78,22 @@ impl Mach for Xnu {
     }
 
     fn sleep(&self, until_ns: u64) -> Vec<News> {
-        self.queue.wait(self.time.ticks(until_ns))
+        let until = self.0.time.ticks(until_ns);
+        let mut news = match self.queue() {
+            Ok(queue) => queue.wait(until),
+            Err(_) => {
+                time::wait_until(until);
+                Vec::new()
+            }
+        };
+        if let Some(signals) = &*self.signals() {
+            news.extend(std::iter::from_fn(|| signals.next()).map(News::Asked));
+        }
+        news
     }
 
     fn watch(&self, pid: i32) -> Result<(), Failure> {
-        self.queue.watch(pid)
+        self.queue().map_err(Failure::Code)?.watch(pid)
     }
 
     fn task(&self, pid: i32) -> Result<Port, Failure> {
@@ -75,7 +113,19 @@ impl Mach for Xnu {
     }
 
     fn task_counts(&self, pid: i32) -> Option<TaskCounts> {
-        process::counts(pid, self.time)
+        process::counts(pid, self.0.time)
+    }
+
+    fn program(&self, pid: i32) -> Option<PathBuf> {
+        process::program(pid)
+    }
+
+    fn send(&self, pid: i32, signal: Signal) {
+        process::send(pid, signal);
+    }
+
+    fn image_list(&self, task: &Port) -> Result<u64, Failure> {
+        task::image_list(task)
     }
 
     fn threads(&self, task: &Port) -> Result<Vec<Port>, Failure> {
@@ -88,6 +138,10 @@ impl Mach for Xnu {
 
     fn thread_state(&self, thread: &Port) -> Result<ThreadState, Failure> {
         thread::state(thread)
+    }
+
+    fn suspend_count(&self, thread: &Port) -> Result<u32, Failure> {
+        thread::suspend_count(thread)
     }
 
     fn suspend(&self, thread: &Port) -> Result<(), Failure> {
@@ -108,5 +162,42 @@ impl Mach for Xnu {
 
     fn read(&self, task: &Port, address: u64, buffer: &mut [u8]) -> Result<(), Failure> {
         task::read(task, address, buffer)
+    }
+}
+
+impl Host for Xnu {
+    fn hear_signals(&self) -> Result<(), i32> {
+        let signals = Signals::take().map_err(|error| error.raw_os_error().unwrap_or(0))?;
+        self.queue()?.watch_file(signals.fd())?;
+        *self.signals() = Some(signals);
+        Ok(())
+    }
+
+    fn forget_signals(&self) {
+        *self.signals() = None;
+    }
+
+    fn spawn(&self, image: &Image) -> Result<i32, i32> {
+        spawn::suspended(image)
+    }
+
+    fn reap(&self, pid: i32) -> Option<End> {
+        process::reap(pid)
+    }
+
+    fn is_translated(&self, pid: i32) -> bool {
+        process::is_translated(pid)
+    }
+
+    fn is_readable(&self, file: BorrowedFd<'_>) -> bool {
+        machine::is_readable(file)
+    }
+
+    fn describe(&self) -> info::Host {
+        machine::describe()
+    }
+
+    fn is_root(&self) -> bool {
+        machine::is_root()
     }
 }

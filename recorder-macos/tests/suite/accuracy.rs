@@ -37,6 +37,9 @@ fn compare(seed: u64, cpus: usize, threads: usize, behaviour: Behaviour, seconds
     for (function, (sampled, scheduled)) in by_samples.iter().zip(scheduled).enumerate() {
         println!("  {function}: {:.2} % of {:.2} %", 100.0 * sampled, 100.0 * scheduled);
     }
+    let [right, unknown, wrong] = sink.places;
+    assert!(right > 0 && unknown + wrong == 0, "{:?}", sink.places);
+    assert!(sink.points > 0);
     assert!((sum as f64 / truth as f64 - 1.0).abs() < 0.01, "{sum} of {truth} ns");
     assert!((totals.cpu_ns as f64 / truth as f64 - 1.0).abs() < 0.01);
     // With one CPU no thread is ever found on it, and samples are of threads that wait for it.

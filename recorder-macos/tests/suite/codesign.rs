@@ -5,8 +5,10 @@
 //! code with the reader.
 
 use std::cell::{Cell, RefCell};
+use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -62,6 +64,15 @@ impl Ranges {
         }
     }
 
+    /// Writes the file, with holes between its ranges.
+    fn write(&self, path: &Path) {
+        let file = File::create(path).unwrap();
+        file.set_len(self.len).unwrap();
+        self.ranges
+            .iter()
+            .for_each(|(start, bytes)| file.write_all_at(bytes, *start).unwrap());
+    }
+
     /// The same file with other bytes in place of all that are these.
     fn replace(&self, from: &[u8], to: &[u8]) -> Ranges {
         assert_eq!(from.len(), to.len());
@@ -115,6 +126,14 @@ fn is_entry_of_der(entry: &[u8]) -> bool {
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/signatures")
+}
+
+/// Writes a signed file, and the same without one of its entitlements.
+pub(crate) fn write_signed(name: &str, without: Option<&str>, path: &Path) {
+    let fixture = fixture(name);
+    without
+        .map_or(fixture.clone(), |entitlement| fixture.without(entitlement))
+        .write(path);
 }
 
 fn fixture(name: &str) -> Ranges {
@@ -207,8 +226,10 @@ fn a_fat_file_has_an_answer_for_each_processor() {
         ..expected("fsevents.node", &[])
     };
     let slices = [(Cpu::X86_64, None), (Cpu::Arm64, Some(arm64))];
-    let slices = slices.map(|(cpu, signature)| Slice { cpu, signature });
-    assert_eq!(read(&fixture("fsevents")).unwrap(), slices);
+    let found = read(&fixture("fsevents")).unwrap();
+    assert!(found.iter().all(|slice| slice.build_id.is_some()));
+    let found = found.into_iter().map(|Slice { cpu, signature, .. }| (cpu, signature));
+    assert_eq!(found.collect::<Vec<_>>(), slices);
 }
 
 /// No program of macOS may be kept here. So the flags are written into the signature of another program.

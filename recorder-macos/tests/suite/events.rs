@@ -1,9 +1,11 @@
 //! A sink that checks the order of events, and keeps the samples. One recording on the simulated kernel.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
-use recorder_macos::sampling::{Root, Sampled, sample};
-use recording::event::{Event, EventKind, ProcessEvent, ThreadEvent};
+use recorder_macos::processes::watched::Watched;
+use recorder_macos::sampling::{Plan, Sampled, sample};
+use recording::event::{Event, EventKind, Mapping, ProcessEvent, ThreadEvent};
 use recording::sink::EventSink;
 use recording::stack::{Registers, Stack};
 
@@ -28,8 +30,45 @@ pub(crate) struct Checked {
     pub(crate) lines: Vec<String>,
     /// Samples with all of the stack that can be read.
     pub(crate) whole_stacks: u64,
+    /// Samples in the image that the thread executed, in no known image, and in another one.
+    pub(crate) places: [u64; 3],
+    pub(crate) points: u64,
+    maps: HashMap<i32, Vec<Map>>,
     last_ns: u64,
     living: HashMap<i32, HashSet<i32>>,
+}
+
+/// A mapping: where, and the serial of its image; 0 for memory of no image.
+#[derive(Clone, Debug)]
+struct Map {
+    place: Range<u64>,
+    serial: u64,
+}
+
+impl Checked {
+    fn map(&mut self, pid: i32, mapping: &Mapping<'_>) {
+        let place = mapping.start..mapping.start + mapping.len;
+        let maps = self.maps.entry(pid).or_default();
+        maps.retain(|other| other.place.end <= place.start || other.place.start >= place.end);
+        let serial = mapping
+            .build_id
+            .as_ref()
+            .map_or(0, |id| u64::from_le_bytes(id.0[..8].try_into().unwrap()));
+        let path = if serial == 0 {
+            "//anon".to_owned()
+        } else {
+            format!("/lib/{serial}")
+        };
+        assert_eq!(mapping.path, path.as_bytes());
+        maps.push(Map { place, serial });
+    }
+
+    /// What is mapped at an address.
+    fn serial_at(&self, pid: i32, address: u64) -> u64 {
+        let mut maps = self.maps.get(&pid).into_iter().flatten();
+        maps.find(|map| map.place.contains(&address))
+            .map_or(0, |map| map.serial)
+    }
 }
 
 impl EventSink for Checked {
@@ -42,13 +81,21 @@ impl EventSink for Checked {
                     ProcessEvent::Start { parent } => {
                         assert!(parent.is_none_or(|parent| self.living.contains_key(&parent.0)));
                         assert!(self.living.insert(pid.0, HashSet::new()).is_none(), "it started twice");
+                        let maps = parent.and_then(|parent| self.maps.get(&parent.0).cloned());
+                        self.maps.insert(pid.0, maps.unwrap_or_default());
                     }
                     ProcessEvent::End => {
                         assert_eq!(self.living.remove(&pid.0), Some(HashSet::new()), "threads end first")
                     }
                     ProcessEvent::Exec(_) => {
+                        self.maps.remove(&pid.0);
                         let others = self.living[&pid.0].iter().filter(|tid| **tid != pid.0).count();
                         assert_eq!(others, 0, "all other threads are gone");
+                    }
+                    ProcessEvent::Map(mapping) => return self.map(pid.0, mapping),
+                    ProcessEvent::Counter(..) => {
+                        self.points += 1;
+                        return;
                     }
                     other => panic!("{other:?}"),
                 }
@@ -78,9 +125,17 @@ impl EventSink for Checked {
                             assert!(bytes <= readable, "no more than can be read");
                             self.whole_stacks += u64::from(bytes == readable);
                         }
+                        if let Some(truth) = word(16) {
+                            let place = match self.serial_at(thread.pid.0, ip) {
+                                serial if serial == truth => 0,
+                                0 => 1,
+                                _ => 2,
+                            };
+                            self.places[place] += 1;
+                        }
                         self.samples.push(Taken {
                             period: sample.period,
-                            function: (ip as usize - 0x10_0000) / 0x1000,
+                            function: (ip as usize & 0xf000) / 0x1000,
                             serial: word(0).map(|serial| serial as usize),
                         });
                     }
@@ -89,6 +144,21 @@ impl EventSink for Checked {
             }
             other => panic!("{other:?}"),
         }
+    }
+}
+
+/// One process as the launched program.
+pub(crate) fn plan(pid: i32, is_new: bool, interval_ns: u64, deadline_ns: Option<u64>) -> Plan {
+    Plan {
+        roots: vec![pid],
+        is_new,
+        suspended: Vec::new(),
+        watched: Watched {
+            program: Some(pid),
+            others: Default::default(),
+        },
+        interval_ns,
+        deadline_ns,
     }
 }
 
@@ -104,9 +174,8 @@ pub(crate) fn record(
         let kernel = xnu.lock();
         (kernel.machine.processes[0].pid, kernel.machine.now)
     };
-    let root = Root { pid, is_new: true };
     let mut sink = Checked::default();
-    let sampled = sample(xnu.clone(), root, interval_ns, Some(now + length_ns), &mut sink).ok();
+    let sampled = sample(&xnu, plan(pid, true, interval_ns, Some(now + length_ns)), &mut sink).ok();
     let kernel = xnu.lock();
     assert_eq!(kernel.rights(), 0, "all rights are given back");
     for thread in &kernel.machine.threads {

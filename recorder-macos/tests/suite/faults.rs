@@ -9,7 +9,27 @@ use crate::events::{MS, record};
 use crate::xnu::fault::{Fault, Faults};
 use crate::xnu::machine::{Behaviour, Chance, Machine};
 
-fn run(seed: u64, faults: Faults) -> (u64, u64) {
+/// Sums over runs.
+#[derive(Debug, Default)]
+struct Sums {
+    suspends: u64,
+    samples: u64,
+    /// See [`Checked::places`](crate::events::Checked::places).
+    places: [u64; 3],
+}
+
+impl Sums {
+    fn add(&mut self, more: Sums) {
+        self.suspends += more.suspends;
+        self.samples += more.samples;
+        self.places
+            .iter_mut()
+            .zip(more.places)
+            .for_each(|(sum, more)| *sum += more);
+    }
+}
+
+fn run(seed: u64, faults: Faults) -> Sums {
     let mut chance = Chance::new(seed);
     let behaviour = Behaviour {
         run_ns: (1_000, 1 + chance.below(3 * MS)),
@@ -55,22 +75,33 @@ fn run(seed: u64, faults: Faults) -> (u64, u64) {
             thread.cpu_ns
         );
     }
-    (kernel.suspends, sink.samples.len() as u64)
+    Sums {
+        suspends: kernel.suspends,
+        samples: sink.samples.len() as u64,
+        places: sink.places,
+    }
+}
+
+/// How many runs; `SPROF_FAULTY_RUNS=10000` for all that the design asks for.
+fn runs() -> u64 {
+    let number = std::env::var("SPROF_FAULTY_RUNS").ok();
+    number.and_then(|number| number.parse().ok()).unwrap_or(400)
 }
 
 #[test]
-fn ten_thousand_faulty_runs() {
-    let (mut suspends, mut samples) = (0, 0);
-    for seed in 0..10_000 {
-        let (more_suspends, more_samples) = run(seed, Faults::random(seed % 300));
-        suspends += more_suspends;
-        samples += more_samples;
+fn faulty_runs_leave_nothing_suspended_and_hold_no_right() {
+    let mut sums = Sums::default();
+    for seed in 0..runs() {
+        // Seeds are of all rates, however few they are.
+        let rate = seed.wrapping_mul(7919) % 300;
+        sums.add(run(seed, Faults::random(rate)));
     }
-    println!("{suspends} suspends, {samples} samples");
-    assert!(
-        suspends > 100_000 && samples > 50_000,
-        "{suspends} suspends, {samples} samples"
-    );
+    println!("{sums:?}");
+    assert!(sums.suspends > 10 * runs() && sums.samples > 5 * runs());
+    let [right, unknown, wrong] = sums.places;
+    let all = (right + unknown + wrong) as f64;
+    // An image may be unloaded between a sample and the look at the list.
+    assert!(right as f64 / all > 0.97 && (wrong as f64) < 0.001 * all, "{sums:?}");
 }
 
 fn any_fault() -> impl Strategy<Value = Fault> {
@@ -80,6 +111,8 @@ fn any_fault() -> impl Strategy<Value = Fault> {
         Just(Fault::Exec),
         Just(Fault::Spawn),
         Just(Fault::Fork),
+        Just(Fault::Load),
+        Just(Fault::Unload),
         Just(Fault::Fail),
         Just(Fault::Unmap),
         (0u16..20_000).prop_map(Fault::Late),

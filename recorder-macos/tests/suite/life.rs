@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use recorder_macos::sampling::kernel::Mach;
-use recorder_macos::sampling::{Root, SampleError, sample};
+use recorder_macos::sampling::{SampleError, sample};
+use recording::session::StopReason;
 
-use crate::events::{Checked, MS, record};
+use crate::events::{Checked, MS, plan, record};
 use crate::xnu::Xnu;
 use crate::xnu::fault::{Fault, Faults};
 use crate::xnu::machine::{Behaviour, Machine};
@@ -47,7 +48,7 @@ fn the_main_thread_has_the_number_of_its_process_and_others_have_small_ones() {
     let mut machine = Machine::new(1, 2);
     machine.start(None, 2, STEADY);
     let (sampled, sink, _) = record(machine, Faults::default(), MS, 20 * MS);
-    assert!(!sampled.unwrap().all_ended);
+    assert_eq!(sampled.unwrap().stop, StopReason::Duration);
     let lines = lines(&sink);
     assert_eq!(
         lines[..3],
@@ -105,6 +106,29 @@ fn what_a_program_starts_is_recorded() {
             |serial: Option<usize>| serial.is_some_and(|serial| kernel.machine.threads[serial].process == process);
         assert!(sink.samples.iter().any(|sample| is_of(sample.serial)));
     }
+}
+
+/// A shell that starts itself. Its images are at other places.
+#[test]
+fn a_child_that_executes_its_parents_program_before_it_is_seen_has_images_of_its_own() {
+    let mut machine = Machine::new(11, 4);
+    let root = machine.start(None, 1, STEADY);
+    let xnu = Xnu::new(machine, Faults::default());
+    let at = xnu.now_ns() + 20 * MS;
+    xnu.lock().plan(at, move |machine| {
+        machine.fork(root);
+        machine.exec(root + 1);
+        machine.processes[root + 1].name = "program".to_owned();
+    });
+    let mut sink = Checked::default();
+    let deadline = Some(xnu.now_ns() + 100 * MS);
+    sample(&xnu, plan(101, true, MS, deadline), &mut sink).unwrap();
+    assert!(
+        sink.samples
+            .iter()
+            .any(|sample| sample.serial.is_some_and(|serial| serial > 0))
+    );
+    assert_eq!(sink.places[1..], [0, 0], "{:?}", sink.places);
 }
 
 #[test]
@@ -176,7 +200,7 @@ fn a_program_that_ends_ends_the_recording() {
     let mut machine = Machine::new(7, 2);
     machine.start(None, 2, STEADY);
     let (sampled, sink, _) = record(machine, at(50, Fault::KillProcess), MS, 1000 * MS);
-    assert!(sampled.unwrap().all_ended);
+    assert_eq!(sampled.unwrap().stop, StopReason::ProgramEnded);
     assert_eq!(lines(&sink).last(), Some(&"101 End"));
 }
 
@@ -187,12 +211,8 @@ fn time_before_the_recording_does_not_count() {
     machine.advance(10_000_000_000, false);
     let xnu = Xnu::new(machine, Faults::default());
     let now = xnu.now_ns();
-    let root = Root {
-        pid: 101,
-        is_new: false,
-    };
     let mut sink = Checked::default();
-    let sampled = sample(xnu.clone(), root, MS, Some(now + 1000 * MS), &mut sink).unwrap();
+    let sampled = sample(&xnu, plan(101, false, MS, Some(now + 1000 * MS)), &mut sink).unwrap();
     let ran_ns = 2 * (xnu.now_ns() - now);
     let sampled_ns: u64 = sink.samples.iter().map(|sample| sample.period).sum();
     for ns in [sampled_ns, sampled.totals.cpu_ns] {
@@ -201,16 +221,12 @@ fn time_before_the_recording_does_not_count() {
 }
 
 #[test]
-fn a_process_that_is_gone_or_refused_is_an_error() {
-    let run = |pid: i32, faults: Faults| {
-        let mut machine = Machine::new(9, 1);
-        machine.start(None, 1, STEADY);
-        let root = Root { pid, is_new: true };
-        sample(Xnu::new(machine, faults), root, MS, None, &mut Checked::default())
-    };
-    assert!(matches!(run(99, Faults::default()), Err(SampleError::Ended(99))));
-    let refused = run(101, at(2, Fault::Fail));
-    assert!(matches!(refused, Err(SampleError::Refused { pid: 101, code: 5 })));
+fn a_process_that_is_gone_is_an_error() {
+    let mut machine = Machine::new(9, 1);
+    machine.start(None, 1, STEADY);
+    let xnu = Xnu::new(machine, Faults::default());
+    let sampled = sample(&xnu, plan(99, true, MS, None), &mut Checked::default());
+    assert!(matches!(sampled, Err(SampleError::Ended(99))));
 }
 
 #[test]

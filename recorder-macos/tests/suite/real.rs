@@ -1,11 +1,14 @@
 //! The kernel of a Mac, where the tests run on one. It has been compiled and linked only.
+//!
+//! Root may read tasks that are not protected; others are refused without an entitlement, and their tests are skipped.
 
+use std::collections::HashSet;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use recorder_macos::Xnu;
-use recorder_macos::sampling::kernel::Mach;
-use recorder_macos::sampling::{Root, SampleError, sample};
-use recording::event::{Event, EventKind, ThreadEvent};
+use recorder_macos::{Recording, Target, clock_reference, resume};
+use recording::event::{Event, EventKind, Pid, ProcessEvent, ThreadEvent};
+use recording::session::{Finished, ProgramExit, RecordError, RecordOptions, Session, StopReason, Target as _, Whom};
 use recording::sink::EventSink;
 use recording::stack::Stack;
 
@@ -13,15 +16,34 @@ use recording::stack::Stack;
 struct Sums {
     period_ns: u64,
     stack_bytes: usize,
+    /// Samples in images that are known.
+    placed: usize,
+    samples: usize,
+    images: Vec<(Pid, u64, u64, String)>,
+    sampled: HashSet<i32>,
+    execs: usize,
 }
 
 impl EventSink for Sums {
     fn on_event(&mut self, event: &Event<'_>) {
-        if let EventKind::Thread(_, ThreadEvent::Sample(sample)) = &event.kind {
-            self.period_ns += sample.period;
-            if let Stack::Snapshot(snapshot) = sample.stack {
-                self.stack_bytes += snapshot.stack_bytes.len();
+        match &event.kind {
+            EventKind::Process(pid, ProcessEvent::Map(mapping)) if mapping.build_id.is_some() => {
+                let path = String::from_utf8_lossy(mapping.path).into_owned();
+                self.images.push((*pid, mapping.start, mapping.len, path));
             }
+            EventKind::Process(_, ProcessEvent::Exec(_)) => self.execs += 1,
+            EventKind::Thread(thread, ThreadEvent::Sample(sample)) => {
+                self.period_ns += sample.period;
+                self.samples += 1;
+                self.sampled.insert(thread.pid.0);
+                if let Stack::Snapshot(snapshot) = sample.stack {
+                    self.stack_bytes += snapshot.stack_bytes.len();
+                    let ip = snapshot.registers.ip();
+                    let mut images = self.images.iter().filter(|(pid, ..)| *pid == thread.pid);
+                    self.placed += usize::from(images.any(|(_, start, len, _)| (*start..start + len).contains(&ip)));
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -35,7 +57,7 @@ impl Drop for Killed {
     }
 }
 
-/// Not a test: what the next one records.
+/// Not a test: what the others record.
 #[test]
 #[ignore = "it runs until it is killed"]
 fn busy() {
@@ -45,30 +67,145 @@ fn busy() {
     }
 }
 
-/// Root may read any task that is not protected. Others are refused without an entitlement.
+/// Not a test: starts two that are busy, and is killed with them.
 #[test]
-fn a_busy_child_is_sampled() {
-    let own = std::env::current_exe().unwrap();
-    let mut command = Command::new(own);
+#[ignore = "it runs until it is killed"]
+fn busy_children() {
+    let children: Vec<Killed> = (0..2).map(|_| Killed(own("real::busy").spawn().unwrap())).collect();
+    for mut child in children {
+        let _ = child.0.wait();
+    }
+}
+
+fn own(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", test]).stdout(Stdio::null());
     command
-        .args(["--ignored", "--exact", "real::busy"])
-        .stdout(Stdio::null());
-    let child = Killed(command.spawn().unwrap());
-    let root = Root {
-        pid: child.0.id() as i32,
-        is_new: true,
-    };
-    let xnu = Xnu::open().unwrap();
-    let deadline_ns = xnu.now_ns() + 2_000_000_000;
-    let mut sums = Sums::default();
-    let sampled = match sample(xnu, root, 1_000_000, Some(deadline_ns), &mut sums) {
-        Err(SampleError::Refused { code, .. }) => {
-            println!("skipped: macOS refuses access to other processes (code {code}); run as root");
-            return;
+}
+
+fn options(whom: Whom, words: &[&str]) -> RecordOptions {
+    RecordOptions {
+        whom,
+        command: words.iter().map(Into::into).collect(),
+        env: Vec::new(),
+        rate_hz: 1000.0,
+        ptrace_rate_hz: 100.0,
+        stack_bytes: 16 << 10,
+        larger_stacks: true,
+        off_cpu: false,
+        events: Vec::new(),
+        event_sampling: None,
+        probes: Vec::new(),
+        duration: Some(Duration::from_secs(2)),
+        keep_running: false,
+        include_args: false,
+    }
+}
+
+/// Records. `None`: macOS refuses.
+fn record(options: &RecordOptions) -> Option<(Finished<Target>, Sums)> {
+    let recording = match Recording::open(options) {
+        Err(RecordError::Failed(message)) if message.contains("no access") => {
+            println!("skipped: {message}");
+            return None;
         }
         result => result.unwrap(),
     };
-    println!("{sampled:?}");
-    assert!(!sampled.all_ended && sampled.totals.samples > 0 && sums.stack_bytes > 0);
-    assert!((sums.period_ns as f64 / sampled.totals.cpu_ns as f64 - 1.0).abs() < 0.05);
+    println!("{:?}", recording.announcements());
+    let mut sums = Sums::default();
+    let finished = recording.run(clock_reference(), &mut sums).unwrap();
+    println!("{:?} {:?} {:?}", finished.stop, finished.problem, finished.info.notes);
+    Some((finished, sums))
+}
+
+fn launched(test: &str) -> Option<(Finished<Target>, Sums)> {
+    let own = std::env::current_exe().unwrap();
+    record(&options(
+        Whom::Command,
+        &[own.to_str().unwrap(), "--ignored", "--exact", test],
+    ))
+}
+
+#[test]
+fn a_launched_program_is_recorded_and_ended() {
+    let Some((finished, sums)) = launched("real::busy") else {
+        return;
+    };
+    assert_eq!((finished.stop, finished.problem), (StopReason::Duration, None));
+    assert!(sums.samples > 500 && sums.stack_bytes > 0, "{} samples", sums.samples);
+    let cpu_ns = finished.cpu_time_ns.unwrap();
+    assert!((sums.period_ns as f64 / cpu_ns as f64 - 1.0).abs() < 0.05);
+    assert!(
+        sums.placed as f64 / sums.samples as f64 > 0.95,
+        "{} of {}",
+        sums.placed,
+        sums.samples
+    );
+    assert!(
+        sums.images.iter().any(|(.., path)| path.contains("libsystem")),
+        "{:?}",
+        sums.images
+    );
+    assert_eq!(finished.target.unwrap().wait(), ProgramExit::Signal(15));
+}
+
+#[test]
+fn children_are_recorded() {
+    let Some((finished, sums)) = launched("real::busy_children") else {
+        return;
+    };
+    assert!(sums.sampled.len() >= 2, "{:?}", sums.sampled);
+    finished.target.unwrap().wait();
+}
+
+#[test]
+fn what_a_program_of_macos_executes_is_recorded() {
+    let own = std::env::current_exe().unwrap();
+    let words = [
+        "/usr/bin/env",
+        own.to_str().unwrap(),
+        "--ignored",
+        "--exact",
+        "real::busy",
+    ];
+    let Some((finished, sums)) = record(&options(Whom::Command, &words)) else {
+        return;
+    };
+    assert!(
+        sums.execs >= 2 && sums.samples > 500,
+        "{} execs, {} samples",
+        sums.execs,
+        sums.samples
+    );
+    finished.target.unwrap().wait();
+}
+
+#[test]
+fn an_attached_process_goes_on_and_none_of_its_threads_stays_suspended() {
+    let child = Killed(own("real::busy").spawn().unwrap());
+    let pid = child.0.id() as i32;
+    let Some((finished, sums)) = record(&options(Whom::Processes(vec![Pid(pid)]), &[])) else {
+        return;
+    };
+    assert!(
+        finished.target.is_none() && sums.samples > 500,
+        "{} samples",
+        sums.samples
+    );
+    assert!(resume(pid).unwrap().ends_with("none is suspended"));
+}
+
+#[test]
+fn a_program_that_is_killed_ends_the_recording() {
+    // `$$` is the shell that executes the program.
+    let killer = "sleep 1; kill -9 $$";
+    let own = std::env::current_exe().unwrap();
+    let script = format!("({killer}) & exec '{}' --ignored --exact real::busy", own.display());
+    let options = RecordOptions {
+        duration: Some(Duration::from_secs(20)),
+        ..options(Whom::Command, &["/bin/sh", "-c", &script])
+    };
+    let Some((finished, _)) = record(&options) else { return };
+    assert_eq!(finished.stop, StopReason::ProgramEnded);
+    assert_eq!(finished.target.unwrap().wait(), ProgramExit::Signal(9));
 }

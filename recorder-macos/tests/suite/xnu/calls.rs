@@ -1,13 +1,18 @@
 //! The calls of the recorder. Each takes time, in which the threads go on.
 
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use recorder_macos::sampling::kernel::{Budget, Failure, Identity, Mach, News, TaskCounts, ThreadState};
+use recorder_macos::processes::host::End;
+use recorder_macos::sampling::kernel::{Budget, Failure, Identity, Mach, News, Signal, TaskCounts, ThreadState};
 use recording::stack::Registers;
 
 use super::fault::{Fault, Faults};
-use super::machine::{Machine, STACK, State, Thread};
+use super::machine::{Machine, Planned, STACK, State, Thread};
+
+/// Stacks are below.
+const LOWEST_IMAGE: u64 = 0x6000_0000_0000;
 
 /// A right is a name with a count, as in XNU: the same port has the same name, and a name that nobody holds is used again.
 #[derive(Debug)]
@@ -29,6 +34,9 @@ pub(crate) struct Kernel {
     faults: Faults,
     names: Vec<Option<Name>>,
     recorder_cpu_ns: u64,
+    pub(super) hears_signals: bool,
+    /// Programs that the recorder starts give no right to their tasks.
+    pub(crate) bars_started: bool,
     /// How much later than usual the recorder wakes up the next time.
     late_ns: u64,
     pub(crate) is_realtime: bool,
@@ -93,6 +101,15 @@ impl Kernel {
         self.names.iter().flatten().count()
     }
 
+    pub(crate) fn hears_signals(&self) -> bool {
+        self.hears_signals
+    }
+
+    /// Something that happens to the machine at a time.
+    pub(crate) fn plan(&mut self, at: u64, what: impl FnOnce(&mut Machine) + Send + 'static) {
+        self.machine.planned.push((at, Planned(Box::new(what))));
+    }
+
     fn spend(&mut self, ns: u64) {
         self.recorder_cpu_ns += ns;
         let until = self.machine.now + ns;
@@ -100,7 +117,7 @@ impl Kernel {
     }
 
     /// A call about a process, a thread or nothing known.
-    fn call(&mut self, process: Option<usize>, thread: Option<usize>) -> Result<(), Failure> {
+    pub(super) fn call(&mut self, process: Option<usize>, thread: Option<usize>) -> Result<(), Failure> {
         self.calls += 1;
         let price = self.price_ns / 2 + self.machine.chance.below(self.price_ns.max(1));
         self.spend(price);
@@ -118,6 +135,8 @@ impl Kernel {
             Fault::Exec if is_alive => machine.exec(process),
             Fault::Spawn if is_alive => machine.spawn(process),
             Fault::Fork if is_alive => machine.fork(process),
+            Fault::Load if is_alive => machine.load(process),
+            Fault::Unload if is_alive => machine.unload(process),
             Fault::Late(us) => self.late_ns += u64::from(us) * 1000,
             Fault::Preempt(us) => {
                 let until = machine.now + u64::from(us) * 1000;
@@ -125,7 +144,7 @@ impl Kernel {
             }
             Fault::Unmap => machine.threads[thread].unmap(1),
             Fault::Fail => return Err(Failure::Code(5)),
-            Fault::Exec | Fault::Spawn | Fault::Fork => {}
+            Fault::Exec | Fault::Spawn | Fault::Fork | Fault::Load | Fault::Unload => {}
         }
         Ok(())
     }
@@ -170,6 +189,8 @@ impl Xnu {
             faults,
             names: Vec::new(),
             recorder_cpu_ns: 0,
+            hears_signals: false,
+            bars_started: false,
             late_ns: 0,
             is_realtime: false,
             calls: 0,
@@ -238,6 +259,9 @@ impl Mach for Xnu {
     fn task(&self, pid: i32) -> Result<Right, Failure> {
         let mut kernel = self.lock();
         let process = kernel.pid_call(pid)?;
+        if kernel.machine.processes[process].is_barred {
+            return Err(Failure::Code(5));
+        }
         let task = kernel.machine.processes[process].task;
         Ok(self.hold(&mut kernel, Port::Task(task)))
     }
@@ -264,6 +288,7 @@ impl Mach for Xnu {
         Some(Identity {
             started_us: process as u64,
             parent: parent.map_or(1, |parent| kernel.machine.processes[parent].pid),
+            user: 501,
         })
     }
 
@@ -283,7 +308,42 @@ impl Mach for Xnu {
             switches: machine.processes[process].switches,
             threads: machine.living(process).count() as u32,
             runnable: machine.living(process).filter(is_runnable).count() as u32,
+            resident_bytes: 4096 * machine.living(process).count() as u64,
         })
+    }
+
+    fn program(&self, pid: i32) -> Option<PathBuf> {
+        let mut kernel = self.lock();
+        let process = kernel.pid_call(pid).ok()?;
+        Some(Path::new("/nowhere").join(&kernel.machine.processes[process].name))
+    }
+
+    fn send(&self, pid: i32, signal: Signal) {
+        let mut kernel = self.lock();
+        let Ok(process) = kernel.pid_call(pid) else { return };
+        let machine = &mut kernel.machine;
+        let end = match signal {
+            Signal::Continue => return machine.resume_process(process),
+            Signal::Interrupt => {
+                machine.processes[process].interrupts += 1;
+                return;
+            }
+            Signal::Terminate if machine.processes[process].ignores_term => return,
+            Signal::Terminate => End::Signaled(15),
+            Signal::Kill => End::Signaled(9),
+        };
+        let process = &mut machine.processes[process];
+        process.end = process.end.map(|_| end);
+        let pid = process.pid;
+        if let Some(process) = machine.alive(pid) {
+            machine.kill_process(process);
+        }
+    }
+
+    fn image_list(&self, task: &Right) -> Result<u64, Failure> {
+        let mut kernel = self.lock();
+        kernel.task_call(task.name)?;
+        Ok(super::images::LIST)
     }
 
     fn threads(&self, task: &Right) -> Result<Vec<Right>, Failure> {
@@ -319,6 +379,12 @@ impl Mach for Xnu {
             cpu_ns: thread.visible_ns / 1000 * 1000,
             name,
         })
+    }
+
+    fn suspend_count(&self, thread: &Right) -> Result<u32, Failure> {
+        let mut kernel = self.lock();
+        let serial = kernel.thread_call(thread.name)?;
+        Ok(kernel.machine.threads[serial].suspend_count)
     }
 
     fn suspend(&self, thread: &Right) -> Result<(), Failure> {
@@ -357,8 +423,9 @@ impl Mach for Xnu {
         let serial = kernel.thread_call(thread.name)?;
         let thread = &kernel.machine.threads[serial];
         assert!(thread.suspend_count > 0, "registers of a running thread");
+        let images = &kernel.machine.processes[thread.process].images;
         Ok(Registers::X86_64 {
-            ip: 0x1000 * thread.function as u64 + 0x10_0000,
+            ip: 0x1000 * thread.function as u64 + images.address(thread.image),
             sp: thread.sp,
             bp: 0,
         })
@@ -375,15 +442,22 @@ impl Mach for Xnu {
 
     fn read(&self, task: &Right, address: u64, buffer: &mut [u8]) -> Result<(), Failure> {
         let mut kernel = self.lock();
-        kernel.task_call(task.name)?;
+        let task = kernel.task_call(task.name)?;
         kernel.spend(buffer.len() as u64 / 64);
+        if address >= LOWEST_IMAGE {
+            let now = kernel.machine.now;
+            let mut processes = kernel.machine.processes.iter();
+            let process = processes.find(|process| process.task == task).ok_or(Failure::Gone)?;
+            return process.images.read(address, buffer, now).ok_or(Failure::Code(1));
+        }
         let serial = usize::try_from(address / 0x100_0000).map_err(|_| Failure::Code(1))?;
         let thread = kernel.machine.threads.get(serial).ok_or(Failure::Code(1))?;
         if address + buffer.len() as u64 > thread.sp + thread.readable(serial) {
             return Err(Failure::Code(1));
         }
         buffer.fill(0);
-        if address == thread.sp && buffer.len() >= 16 {
+        if address == thread.sp && buffer.len() >= 24 {
+            buffer[16..24].copy_from_slice(&thread.image.to_le_bytes());
             buffer[..8].copy_from_slice(&(serial as u64).to_le_bytes());
             buffer[8..16].copy_from_slice(&thread.readable(serial).to_le_bytes());
         }

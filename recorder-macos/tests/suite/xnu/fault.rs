@@ -17,6 +17,9 @@ pub(crate) enum Fault {
     Spawn,
     /// The process starts another one.
     Fork,
+    /// The process loads an image, or unloads one.
+    Load,
+    Unload,
     /// The call fails, whatever it is.
     Fail,
     /// A page of the thread's stack can't be read from now on.
@@ -57,7 +60,7 @@ impl Faults {
     pub(super) fn next(&mut self, chance: &mut Chance) -> Option<Fault> {
         self.calls += 1;
         let fault = self.script.remove(&self.calls).or_else(|| {
-            (chance.below(10_000) < self.per_10_000).then(|| match chance.below(17) {
+            (chance.below(10_000) < self.per_10_000).then(|| match chance.below(19) {
                 0 | 1 => Fault::KillThread,
                 2 => Fault::KillProcess,
                 3 | 4 => Fault::Exec,
@@ -66,6 +69,8 @@ impl Faults {
                 9 | 10 => Fault::Unmap,
                 11 => Fault::Late(chance.below(20_000) as u16),
                 12 => Fault::Preempt(chance.below(5_000) as u16),
+                13 => Fault::Load,
+                14 => Fault::Unload,
                 _ => Fault::Fail,
             })
         });

@@ -4,6 +4,10 @@ use std::collections::VecDeque;
 
 use recorder_macos::sampling::kernel::News;
 
+pub(crate) use super::behaviour::{Behaviour, Chance, Planned};
+use super::images::Images;
+pub(crate) use super::tasks::{Process, STACK, State, Thread};
+
 /// Where a thread spends its time. [`WAIT`] takes no CPU time.
 pub(crate) const FUNCTIONS: usize = 6;
 /// A system call: the thread's CPU time is brought up to date at its begin.
@@ -14,117 +18,6 @@ pub(crate) const WAIT: usize = 5;
 /// A time slice, ns.
 const QUANTUM: u64 = 10_000_000;
 
-/// Numbers by chance, the same for the same seed.
-#[derive(Clone, Debug)]
-pub(crate) struct Chance(u64);
-
-impl Chance {
-    pub(crate) fn new(seed: u64) -> Chance {
-        Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// Below the limit, splitmix64.
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % limit.max(1)
-    }
-
-    fn between(&mut self, range: (u64, u64)) -> u64 {
-        range.0 + self.below(range.1.saturating_sub(range.0) + 1)
-    }
-}
-
-/// What a thread does.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Behaviour {
-    /// It stays in a function for so long, ns.
-    pub(crate) run_ns: (u64, u64),
-    /// It waits for so long, ns.
-    pub(crate) wait_ns: (u64, u64),
-    /// Of 100 functions, so many are followed by a wait.
-    pub(crate) waits: u64,
-    /// The same for system calls, of which each takes up to 20 us.
-    pub(crate) calls: u64,
-    /// Of 1000 functions, so many end the thread, start one, start a process or execute a program.
-    pub(crate) changes: u64,
-    /// Of 100 functions, so many have a stack with pages that can't be read.
-    pub(crate) holes: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    Running(usize),
-    Queued,
-    WaitsUntil(u64),
-    /// Suspended, and would be queued otherwise.
-    Stopped,
-    Ended,
-}
-
-#[derive(Debug)]
-pub(crate) struct Thread {
-    pub(crate) process: usize,
-    pub(crate) task: usize,
-    pub(crate) id: u64,
-    pub(crate) state: State,
-    pub(crate) suspend_count: u32,
-    /// CPU time, and what others see of it.
-    pub(crate) cpu_ns: u64,
-    pub(crate) visible_ns: u64,
-    pub(crate) function: usize,
-    /// CPU time by function.
-    pub(crate) truth: [u64; FUNCTIONS],
-    pub(crate) sp: u64,
-    /// An address in the stack from which on it can't be read.
-    pub(crate) hole: Option<u64>,
-    pub(crate) last_reported_runnable: bool,
-    /// It never waits, whatever the others of its process do.
-    pub(crate) is_busy: bool,
-    left_ns: u64,
-    quantum_ns: u64,
-}
-
-#[derive(Debug)]
-pub(crate) struct Process {
-    pub(crate) pid: i32,
-    pub(crate) parent: Option<usize>,
-    pub(crate) task: usize,
-    pub(crate) is_alive: bool,
-    pub(crate) is_watched: bool,
-    /// Not started by the recorded program.
-    pub(crate) is_stranger: bool,
-    pub(crate) name: String,
-    pub(crate) switches: u32,
-    behaviour: Behaviour,
-}
-
-/// A page, as on Apple's processors.
-const PAGE: u64 = 16 << 10;
-/// Size of a stack.
-pub(crate) const STACK: u64 = 0x20000;
-
-impl Thread {
-    /// The end of the stack; stacks are far apart.
-    pub(crate) fn stack_end(serial: usize) -> u64 {
-        (serial as u64 + 1) * 0x100_0000
-    }
-
-    /// From a later page on the stack can't be read.
-    pub(crate) fn unmap(&mut self, pages: u64) {
-        let hole = (self.sp | (PAGE - 1)) + 1 + (pages - 1) * PAGE;
-        self.hole = Some(hole).filter(|hole| hole - self.sp >= 16);
-    }
-
-    /// How much can be read from the stack pointer on.
-    pub(crate) fn readable(&self, serial: usize) -> u64 {
-        let end = Thread::stack_end(serial);
-        self.hole.unwrap_or(end).min(end) - self.sp
-    }
-}
-
 /// The machine.
 #[derive(Debug)]
 pub(crate) struct Machine {
@@ -134,12 +27,16 @@ pub(crate) struct Machine {
     pub(crate) processes: Vec<Process>,
     pub(crate) dead_tasks: Vec<bool>,
     pub(crate) news: Vec<News>,
+    /// What happens at which times.
+    pub(super) planned: Vec<(u64, Planned)>,
     cpus: Vec<Option<usize>>,
     /// The CPU that the recorder is on, while it is on one.
     recorder: Option<usize>,
     queue: VecDeque<usize>,
     next_id: u64,
     next_pid: i32,
+    /// Images that were loaded so far, in all processes.
+    pub(crate) images: u64,
     /// The last processes of a time are many: there is an end to what a run may start.
     most: usize,
 }
@@ -153,11 +50,13 @@ impl Machine {
             processes: Vec::new(),
             dead_tasks: Vec::new(),
             news: Vec::new(),
+            planned: Vec::new(),
             cpus: vec![None; cpus],
             recorder: None,
             queue: VecDeque::new(),
             next_id: 1 << 33,
             next_pid: 100,
+            images: 0,
             most: 40,
         }
     }
@@ -172,7 +71,7 @@ impl Machine {
             .iter()
             .rev()
             .map(|other| other.pid)
-            .find(|pid| self.alive(*pid).is_none());
+            .find(|pid| self.alive(*pid).is_none() && !self.is_unreaped(*pid));
         let pid = match free {
             Some(pid) if self.chance.below(2) == 0 => pid,
             _ => {
@@ -190,8 +89,17 @@ impl Machine {
             is_stranger: parent.map_or(process > 0, |parent| self.processes[parent].is_stranger),
             name,
             switches: 0,
+            images: parent.map_or_else(Images::default, |parent| self.processes[parent].images.clone()),
+            is_barred: false,
+            is_suspended: false,
+            ignores_term: false,
+            end: None,
+            interrupts: 0,
             behaviour,
         });
+        if parent.is_none() {
+            self.load(process);
+        }
         for _ in 0..threads {
             self.spawn(process);
         }
@@ -203,11 +111,43 @@ impl Machine {
         self.dead_tasks.len() - 1
     }
 
+    /// Loads an image.
+    pub(crate) fn load(&mut self, process: usize) {
+        self.images += 1;
+        let images = &mut self.processes[process].images;
+        images.load(self.images, self.now, &mut self.chance);
+    }
+
+    /// Unloads an image that no thread executes, if there is one.
+    pub(crate) fn unload(&mut self, process: usize) {
+        let used: Vec<u64> = self.living(process).map(|serial| self.threads[serial].image).collect();
+        let now = self.now;
+        self.processes[process].images.unload(&used, now);
+    }
+
+    /// A process that was started suspended runs.
+    pub(crate) fn resume_process(&mut self, process: usize) {
+        if std::mem::take(&mut self.processes[process].is_suspended) {
+            let threads: Vec<usize> = self.living(process).collect();
+            for serial in threads {
+                self.threads[serial].suspend_count -= 1;
+                self.enqueue(serial, false);
+            }
+        }
+    }
+
     /// The living process with this id.
     pub(crate) fn alive(&self, pid: i32) -> Option<usize> {
         self.processes
             .iter()
             .rposition(|process| process.is_alive && process.pid == pid)
+    }
+
+    /// The id of a process that has ended is not free before its parent, the recorder, has asked for its end.
+    fn is_unreaped(&self, pid: i32) -> bool {
+        self.processes
+            .iter()
+            .any(|process| process.pid == pid && process.end.is_some())
     }
 
     /// The living threads of a process.
@@ -238,6 +178,7 @@ impl Machine {
             hole: None,
             last_reported_runnable: false,
             is_busy: false,
+            image: 0,
             left_ns: 0,
             quantum_ns: QUANTUM,
         });
@@ -266,6 +207,8 @@ impl Machine {
         self.dead_tasks[self.processes[process].task] = true;
         self.processes[process].task = self.new_task();
         self.processes[process].name = format!("program-{}", self.chance.below(3));
+        self.processes[process].images = Images::default();
+        self.load(process);
         self.spawn(process);
         if self.processes[process].is_watched {
             self.news.push(News::Exec(self.processes[process].pid));
@@ -355,7 +298,18 @@ impl Machine {
     pub(crate) fn advance(&mut self, until: u64, stop_at_news: bool) {
         self.dispatch();
         while self.now < until && (!stop_at_news || self.news.is_empty()) {
-            let mut next = until;
+            if let Some(due) = self.planned.iter().position(|(at, _)| *at <= self.now) {
+                let (_, Planned(what)) = self.planned.swap_remove(due);
+                what(self);
+                continue;
+            }
+            let mut next = self
+                .planned
+                .iter()
+                .map(|(at, _)| *at)
+                .chain([until])
+                .min()
+                .unwrap_or(until);
             for thread in &self.threads {
                 match thread.state {
                     State::Running(_) => next = next.min(self.now + thread.left_ns.min(thread.quantum_ns)),
@@ -428,7 +382,9 @@ impl Machine {
         let behaviour = self.processes[process].behaviour;
         if self.chance.below(1000) < behaviour.changes {
             let is_room = self.threads.len() < 4 * self.most;
-            match self.chance.below(8) {
+            match self.chance.below(12) {
+                8 | 9 => self.load(process),
+                10 | 11 => self.unload(process),
                 0 if is_room => return self.exec(process),
                 1 | 2 => return self.kill_thread(serial),
                 3 | 4 => self.fork(process),
@@ -461,7 +417,11 @@ impl Machine {
             dice = dice.saturating_sub(*weight);
             is_it
         });
+        let image = self.processes[self.threads[serial].process]
+            .images
+            .any(&mut self.chance);
         let thread = &mut self.threads[serial];
+        thread.image = image;
         thread.function = function.unwrap_or(0);
         thread.left_ns = self.chance.between(behaviour.run_ns);
         // Most stacks are small: large ones cost the tests time.

@@ -1,0 +1,90 @@
+//! What this Mac permits, and threads that were left suspended.
+
+use std::process::Command;
+
+use recording::command::own;
+use recording::doctor::{Examination, Finding, State};
+
+use crate::processes::host::Host;
+use crate::sampling::kernel::{Failure, Mach};
+use crate::session::reach::{Rights, own_rights};
+
+/// Finds out what this Mac and this user may do. No access is asked for: that could wait for an administrator.
+pub fn examine(host: &impl Host) -> Examination {
+    let finding = Finding::works(
+        "mach",
+        "Mach calls",
+        "suspends a thread for each sample; no kernel functions",
+    );
+    let way = match own_rights(host) {
+        Rights::Root => finding,
+        Rights::Entitled => finding.because(
+            State::Works,
+            "sprof is signed for it; macOS may ask an administrator for the password once a login",
+        ),
+        Rights::None => finding
+            .because(State::Fails, "sprof is not signed to have access to other processes")
+            .fixed_by([format!("{} setup", own()), format!("sudo {} record ...", own())]),
+    };
+    Examination {
+        ways: vec![way],
+        limits: vec![
+            integrity_protection(),
+            Finding::works(
+                "hardened",
+                "hardened programs",
+                "those without get-task-allow give no access, to root neither",
+            )
+            .in_state(State::Limited),
+        ],
+    }
+}
+
+/// What `csrutil status` says: with System Integrity Protection, programs of macOS give no access.
+fn integrity_protection() -> Finding {
+    let output = Command::new("/usr/bin/csrutil").arg("status").output();
+    let text = output.map_or_else(
+        |_| String::new(),
+        |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+    );
+    let finding = Finding::works("integrity-protection", "System Integrity Protection", "");
+    match text.as_str() {
+        "" => finding.because(State::Limited, "not known: csrutil did not say"),
+        text if text.contains("enabled") => finding.because(
+            State::Limited,
+            "enabled: programs of macOS in /bin, /usr and /System are not recorded; what they start is",
+        ),
+        text => finding.because(State::Works, text),
+    }
+}
+
+/// Resumes the threads of a process that are suspended: a recorder that was killed between suspend and resume leaves one so. Returns what
+/// was done. Threads that the program itself has suspended are resumed, too.
+pub fn resume(mach: &impl Mach, pid: i32) -> Result<String, String> {
+    let failed = |failure| match failure {
+        Failure::Gone => format!("there is no process {pid}; `ps -e` lists all that run"),
+        Failure::Code(code) => format!(
+            "macOS gives no access to process {pid} (code {code}); try with sudo: `sudo {} doctor --resume {pid}`",
+            own()
+        ),
+    };
+    let task = mach.task(pid).map_err(failed)?;
+    let threads = mach.threads(&task).map_err(failed)?;
+    let mut resumed = 0;
+    for thread in &threads {
+        let mut was_suspended = false;
+        while mach.suspend_count(thread).is_ok_and(|count| count > 0) {
+            // A thread that ends now needs nothing.
+            match mach.resume(thread) {
+                Ok(()) => was_suspended = true,
+                Err(Failure::Gone) => break,
+                Err(failure) => return Err(failed(failure)),
+            }
+        }
+        resumed += usize::from(was_suspended);
+    }
+    Ok(match resumed {
+        0 => format!("process {pid} has {} threads, and none is suspended", threads.len()),
+        resumed => format!("resumed {resumed} of the {} threads of process {pid}", threads.len()),
+    })
+}

@@ -1,0 +1,437 @@
+//! A Mach-O file, put together from an image in memory.
+//!
+//! The shared cache has rearranged the segments of its images, and all of them share one `__LINKEDIT` of some hundred megabytes. So the
+//! file has the image's `__TEXT`, which has the unwind tables, and behind it a `__LINKEDIT` with the image's own symbols alone. Memory is
+//! read when the file is, and symbols are copied when the first of them is asked for: most images have no samples.
+//! Segments that are left out have no bytes. What points into a left-out part is emptied.
+
+use std::io;
+use std::sync::OnceLock;
+
+use object::macho::{
+    LC_CODE_SIGNATURE, LC_DATA_IN_CODE, LC_DYLD_CHAINED_FIXUPS, LC_DYLD_EXPORTS_TRIE, LC_DYLD_INFO, LC_DYLD_INFO_ONLY,
+    LC_DYSYMTAB, LC_FUNCTION_STARTS, LC_SEGMENT_64, LC_SEGMENT_SPLIT_INFO, LC_SYMTAB, SEG_LINKEDIT,
+};
+use recording::sink::ReadAt;
+
+use crate::images::header::{Header, Segment, le32, le64};
+use crate::sampling::kernel::Failure;
+
+/// Bytes of code of one image at most.
+const MOST_TEXT: u64 = 1 << 30;
+/// Symbols of one image at most.
+const MOST_SYMBOLS: u32 = 1 << 20;
+/// `nlist_64`.
+const SYMBOL: usize = 16;
+/// Bytes for the name of a symbol on average: the size of the file is known before the names are. Names without room are left out.
+const NAME: usize = 256;
+/// Names are read in pieces of this size, which end with pages.
+const PIECE: u64 = 4 << 10;
+/// Bytes of a name at most; those of C++ and Swift are long.
+const MOST_NAME: usize = 16 << 10;
+
+/// An image as a file. `R` fills a buffer from memory.
+pub(super) struct Image<R> {
+    header: Header,
+    text: Segment,
+    /// From addresses in load commands to those in memory.
+    slide: u64,
+    /// The header and load commands of the file.
+    commands: Vec<u8>,
+    symbols: Option<Symbols>,
+    linkedit: OnceLock<Vec<u8>>,
+    read: R,
+}
+
+/// The symbol table in memory: first symbol, how many, first name, bytes of names.
+struct Symbols {
+    at: u64,
+    count: u32,
+    names_at: u64,
+    names_len: u64,
+}
+
+impl<R: Fn(u64, &mut [u8]) -> Result<(), Failure>> Image<R> {
+    /// The image whose header is at `address`. `None` if it has no code, or too much.
+    pub(super) fn new(header: Header, address: u64, read: R) -> Option<Image<R>> {
+        let text = header.text().filter(|text| text.size <= MOST_TEXT)?;
+        let mut image = Image {
+            slide: address.wrapping_sub(text.address),
+            commands: header.bytes().to_vec(),
+            symbols: None,
+            linkedit: OnceLock::new(),
+            header,
+            text,
+            read,
+        };
+        image.symbols = image.find_symbols();
+        image.commands = image.commands_of_file();
+        Some(image)
+    }
+
+    fn count(&self) -> usize {
+        self.symbols.as_ref().map_or(0, |symbols| symbols.count as usize)
+    }
+
+    fn linkedit_len(&self) -> usize {
+        self.count() * (SYMBOL + NAME)
+    }
+
+    fn commands_of_file(&self) -> Vec<u8> {
+        let linkedit_at = self.text.size as usize;
+        let mut commands = self.header.bytes().to_vec();
+        self.place_segments(&mut commands, linkedit_at, linkedit_at + self.linkedit_len());
+        self.empty_references(&mut commands);
+        if let Some(symtab) = self.header.commands(LC_SYMTAB.0).next() {
+            let names_at = linkedit_at + self.count() * SYMBOL;
+            let numbers = [linkedit_at, self.count(), names_at, self.count() * NAME];
+            for (index, number) in numbers.into_iter().enumerate() {
+                put32(&mut commands, symtab.start + 8 + 4 * index, number);
+            }
+        }
+        commands
+    }
+
+    /// The symbols, then the names. Of a table that can't be read, nothing.
+    fn linkedit(&self) -> &[u8] {
+        self.linkedit.get_or_init(|| {
+            let mut bytes = vec![0; self.linkedit_len()];
+            if let Some(table) = &self.symbols {
+                let (symbols, names) = bytes.split_at_mut(self.count() * SYMBOL);
+                copy_symbols(table, &self.read, symbols, names);
+            }
+            bytes
+        })
+    }
+
+    /// Writes where the file has each segment and section: `__TEXT` at 0, `__LINKEDIT` behind it, no others.
+    fn place_segments(&self, commands: &mut [u8], linkedit_at: usize, end: usize) {
+        let linkedit = self.header.segment(SEG_LINKEDIT).map(|linkedit| linkedit.command);
+        for command in self.header.commands(LC_SEGMENT_64.0) {
+            let is_text = command == self.text.command;
+            let (offset, len) = match () {
+                () if is_text => (0, linkedit_at),
+                () if Some(&command) == linkedit.as_ref() => (linkedit_at, end - linkedit_at),
+                () => (0, 0),
+            };
+            put64(commands, command.start + 40, offset as u64);
+            put64(commands, command.start + 48, len as u64);
+            if Some(&command) == linkedit.as_ref() {
+                put64(commands, command.start + 32, len as u64);
+            }
+            let segment = Segment {
+                command,
+                ..self.text.clone()
+            };
+            for section in self.header.sections(&segment) {
+                let address = le64(self.header.bytes(), section + 32).unwrap_or(0);
+                let offset = address.wrapping_sub(self.text.address);
+                let offset = usize::try_from(offset)
+                    .ok()
+                    .filter(|offset| is_text && *offset < linkedit_at);
+                put32(commands, section + 48, offset.unwrap_or(0));
+            }
+        }
+    }
+
+    /// Empties what load commands say of other parts of `__LINKEDIT`: each is an offset and a size.
+    fn empty_references(&self, commands: &mut [u8]) {
+        let pairs = [
+            LC_CODE_SIGNATURE,
+            LC_SEGMENT_SPLIT_INFO,
+            LC_FUNCTION_STARTS,
+            LC_DATA_IN_CODE,
+            LC_DYLD_EXPORTS_TRIE,
+            LC_DYLD_CHAINED_FIXUPS,
+            LC_DYSYMTAB,
+            LC_DYLD_INFO,
+            LC_DYLD_INFO_ONLY,
+        ];
+        for kind in pairs {
+            for command in self.header.commands(kind.0) {
+                if let Some(rest) = commands.get_mut(command.start + 8..command.end) {
+                    rest.fill(0);
+                }
+            }
+        }
+    }
+
+    fn find_symbols(&self) -> Option<Symbols> {
+        let bytes = self.header.bytes();
+        let symtab = self.header.commands(LC_SYMTAB.0).next()?;
+        let linkedit = self.header.segment(SEG_LINKEDIT)?;
+        let number = |index: usize| le32(bytes, symtab.start + 8 + 4 * index);
+        let linkedit_offset = le64(bytes, linkedit.command.start + 40)?;
+        let in_memory = |offset: u32| {
+            let from_start = u64::from(offset).checked_sub(linkedit_offset)?;
+            (from_start < linkedit.size).then(|| linkedit.address.wrapping_add(self.slide).wrapping_add(from_start))
+        };
+        Some(Symbols {
+            at: in_memory(number(0)?)?,
+            count: number(1)?.min(MOST_SYMBOLS),
+            names_at: in_memory(number(2)?)?,
+            names_len: number(3)?.into(),
+        })
+    }
+}
+
+impl<R: Fn(u64, &mut [u8]) -> Result<(), Failure>> ReadAt for Image<R> {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let end = offset.checked_add(buffer.len() as u64);
+        if end.is_none_or(|end| end > self.len()) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        // Three parts, of which the first lies over the second.
+        let in_text = self.text.size.saturating_sub(offset).min(buffer.len() as u64) as usize;
+        let (text, linkedit) = buffer.split_at_mut(in_text);
+        if !linkedit.is_empty() {
+            let from = offset.saturating_sub(self.text.size) as usize;
+            let found = self.linkedit().get(from..from + linkedit.len());
+            linkedit.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        }
+        if !text.is_empty() {
+            let at = self.text.address.wrapping_add(self.slide).wrapping_add(offset);
+            (self.read)(at, text).map_err(|_| io::ErrorKind::UnexpectedEof)?;
+            let patched = usize::try_from(offset)
+                .ok()
+                .and_then(|offset| self.commands.get(offset..));
+            let patched = patched.unwrap_or_default();
+            let len = patched.len().min(text.len());
+            text[..len].copy_from_slice(&patched[..len]);
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.text.size.saturating_add(self.linkedit_len() as u64)
+    }
+}
+
+/// Copies symbols and those of their names that there is room for: the names of all images in the shared cache are one table.
+fn copy_symbols(
+    table: &Symbols,
+    read: &impl Fn(u64, &mut [u8]) -> Result<(), Failure>,
+    symbols: &mut [u8],
+    names: &mut [u8],
+) {
+    if read(table.at, symbols).is_err() {
+        symbols.fill(0);
+        return;
+    }
+    let mut pieces = Pieces {
+        read,
+        at: 0,
+        bytes: Vec::new(),
+    };
+    // Offset 0 is the name of what has none.
+    let mut used = 1;
+    for symbol in symbols.chunks_exact_mut(SYMBOL) {
+        let offset = u64::from(le32(symbol, 0).unwrap_or(0));
+        put32(symbol, 0, 0);
+        if offset == 0 || offset >= table.names_len {
+            continue;
+        }
+        let name = pieces.text(table.names_at.wrapping_add(offset)).unwrap_or_default();
+        // A zero byte follows.
+        if let Some(place) = names.get_mut(used..used + name.len() + 1) {
+            place[..name.len()].copy_from_slice(&name);
+            put32(symbol, 0, used);
+            used += name.len() + 1;
+        }
+    }
+}
+
+/// Reads texts of memory, of which many lie close to each other.
+struct Pieces<'r, R> {
+    read: &'r R,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl<R: Fn(u64, &mut [u8]) -> Result<(), Failure>> Pieces<'_, R> {
+    fn text(&mut self, address: u64) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        while text.len() < MOST_NAME {
+            let at = address.checked_add(text.len() as u64)?;
+            let piece = at - at % PIECE;
+            if piece != self.at || self.bytes.is_empty() {
+                let mut bytes = vec![0; PIECE as usize];
+                (self.read)(piece, &mut bytes).ok()?;
+                (self.at, self.bytes) = (piece, bytes);
+            }
+            let rest = self.bytes.get((at - piece) as usize..)?;
+            match rest.iter().position(|byte| *byte == 0) {
+                Some(len) => {
+                    text.extend_from_slice(&rest[..len]);
+                    return Some(text);
+                }
+                None => text.extend_from_slice(rest),
+            }
+        }
+        None
+    }
+}
+
+fn put32(bytes: &mut [u8], at: usize, number: usize) {
+    let number = u32::try_from(number).unwrap_or(0);
+    if let Some(place) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+        *place = number.to_le_bytes();
+    }
+}
+
+fn put64(bytes: &mut [u8], at: usize, number: u64) {
+    if let Some(place) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+        *place = number.to_le_bytes();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object::read::macho::MachOFile64;
+    use object::{Endianness, Object, ObjectSection, ObjectSymbol};
+
+    use super::*;
+
+    const TEXT: u64 = 0x1_8000_0000;
+    const LINKEDIT: u64 = 0x1_f000_0000;
+    /// Where the cache's file has `__LINKEDIT`.
+    const LINKEDIT_OFFSET: u32 = 0x5000_0000;
+    const SLIDE: u64 = 0x123_4000;
+
+    /// Memory with one image as the shared cache has it: pieces and their addresses.
+    fn memory() -> Vec<(u64, Vec<u8>)> {
+        let mut commands = Vec::new();
+        let name = |name: &str| {
+            let mut bytes = name.as_bytes().to_vec();
+            bytes.resize(16, 0);
+            bytes
+        };
+        let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        let longs = |longs: &[u64]| longs.iter().flat_map(|long| long.to_le_bytes()).collect::<Vec<u8>>();
+        let mut segment = |segment: &str, numbers: [u64; 4], sections: &[(&str, u64, u64, u32)]| {
+            commands.extend(words(&[0x19, 72 + 80 * sections.len() as u32]));
+            commands.extend(name(segment));
+            commands.extend(longs(&numbers));
+            commands.extend(words(&[5, 5, sections.len() as u32, 0]));
+            for (section, address, size, offset) in sections {
+                commands.extend(name(section));
+                commands.extend(name(segment));
+                commands.extend(longs(&[*address, *size]));
+                commands.extend(words(&[*offset, 0, 0, 0, 0, 0, 0, 0]));
+            }
+        };
+        segment(
+            "__TEXT",
+            [TEXT, 0x5000, 0x2000_0000, 0x5000],
+            &[("__text", TEXT + 0x4800, 0x100, 0x2000_4800)],
+        );
+        segment(
+            "__DATA",
+            [TEXT + 0x1000_0000, 0x1000, 0x3000_0000, 0x1000],
+            &[("__data", TEXT + 0x1000_0000, 8, 0x3000_0000)],
+        );
+        segment(
+            "__LINKEDIT",
+            [LINKEDIT, 0x4_0000, LINKEDIT_OFFSET.into(), 0x4_0000],
+            &[],
+        );
+        commands.extend(words(&[
+            2,
+            24,
+            LINKEDIT_OFFSET + 0x100,
+            3,
+            LINKEDIT_OFFSET + 0x800,
+            0x3_0000,
+        ]));
+        commands.extend(words(&[0x26, 16, LINKEDIT_OFFSET + 0x9000, 64]));
+        commands.extend(words(&[0x1b, 24, 1, 2, 3, 4]));
+        let mut text = words(&[0xfeed_facf, 0x0100_000c, 0, 6, 6, commands.len() as u32, 0, 0]);
+        text.extend(commands);
+        text.resize(0x5000, 0);
+        text[0x4800..0x4900].copy_from_slice(&[0xd5; 0x100]);
+        let mut linkedit = vec![0; 0x4_0000];
+        // Names far apart, as those of many images in one table; the last symbol has none.
+        let symbols = [(0x11_u32, TEXT + 0x4800), (0x2_5000, TEXT + 0x4880), (0, TEXT)];
+        for (index, (name, address)) in symbols.into_iter().enumerate() {
+            let symbol = [words(&[name, 0x010f]), longs(&[address])].concat();
+            linkedit[0x100 + 16 * index..][..16].copy_from_slice(&symbol);
+        }
+        linkedit[0x811..0x818].copy_from_slice(b"_first\0");
+        linkedit[0x2_5800..0x2_5808].copy_from_slice(b"_second\0");
+        vec![(TEXT + SLIDE, text), (LINKEDIT + SLIDE, linkedit)]
+    }
+
+    fn read(memory: &[(u64, Vec<u8>)], address: u64, buffer: &mut [u8]) -> Result<(), Failure> {
+        let found = memory.iter().find_map(|(start, bytes)| {
+            let from = usize::try_from(address.checked_sub(*start)?).ok()?;
+            bytes.get(from..from.checked_add(buffer.len())?)
+        });
+        buffer.copy_from_slice(found.ok_or(Failure::Code(1))?);
+        Ok(())
+    }
+
+    fn image() -> Image<impl Fn(u64, &mut [u8]) -> Result<(), Failure>> {
+        let memory = memory();
+        let header = Header::of(memory[0].1.clone()).unwrap();
+        Image::new(header, TEXT + SLIDE, move |address, buffer: &mut [u8]| {
+            read(&memory, address, buffer)
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn an_image_of_the_shared_cache_becomes_a_file_with_its_code_and_its_own_symbols() {
+        let image = image();
+        let mut bytes = vec![0; image.len() as usize];
+        image.read_exact_at(&mut bytes, 0).unwrap();
+        let file = MachOFile64::<Endianness, _>::parse(&*bytes).unwrap();
+        assert_eq!(file.mach_uuid().unwrap().unwrap()[..8], [1, 0, 0, 0, 2, 0, 0, 0]);
+        let text = file.section_by_name("__text").unwrap();
+        assert_eq!(
+            (text.address(), text.data().unwrap()),
+            (TEXT + 0x4800, &[0xd5; 0x100][..])
+        );
+        let symbols = file.symbols().map(|symbol| (symbol.name().unwrap(), symbol.address()));
+        let named: Vec<_> = symbols.filter(|(name, _)| !name.is_empty()).collect();
+        assert_eq!(named, [("_first", TEXT + 0x4800), ("_second", TEXT + 0x4880)]);
+    }
+
+    #[test]
+    fn every_part_of_the_file_reads_as_in_the_whole() {
+        let image = image();
+        let mut whole = vec![0; image.len() as usize];
+        image.read_exact_at(&mut whole, 0).unwrap();
+        for (at, len) in [
+            (0, 16),
+            (100, 5000),
+            (0x4ff0, 64),
+            (0x5000, 48),
+            (whole.len() - 1, 1),
+            (16, 0),
+        ] {
+            let mut part = vec![1; len];
+            image.read_exact_at(&mut part, at as u64).unwrap();
+            assert_eq!(part, whole[at..at + len], "{at}");
+        }
+        assert!(image.read_exact_at(&mut [0; 2], whole.len() as u64 - 1).is_err());
+    }
+
+    #[test]
+    fn any_change_of_the_header_is_a_file_or_none() {
+        let memory = memory();
+        for at in 0..600 {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut changed = memory.clone();
+                changed[0].1[at] = value;
+                let Some(header) = Header::of(changed[0].1.clone()) else {
+                    continue;
+                };
+                let read = |address: u64, buffer: &mut [u8]| read(&changed, address, buffer);
+                if let Some(image) = Image::new(header, TEXT + SLIDE, read) {
+                    let mut buffer = vec![0; image.len().min(0x10_0000) as usize];
+                    let _ = image.read_exact_at(&mut buffer, 0);
+                }
+            }
+        }
+    }
+}

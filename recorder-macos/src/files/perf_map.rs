@@ -1,0 +1,36 @@
+//! Where a process's JIT compiler writes the names of its code: `/tmp/perf-PID.map`.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use recording::event::Pid;
+use recording::sink::KeptFile;
+
+use super::on_disk::OnDisk;
+use crate::sampling::kernel::Mach;
+
+/// The wall clock is set now and then.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// Opens the perf map of a process. `None`: there is no map (yet), it is another user's, or it is older than the process: an earlier
+/// process had the same number. `began_ns` is the latest possible start of the process on the recording's clock.
+pub fn open_perf_map(mach: &impl Mach, pid: Pid, began_ns: u64) -> Option<(PathBuf, KeptFile)> {
+    let path = PathBuf::from(format!("/tmp/perf-{}.map", pid.0));
+    // Look before opening: opening a FIFO would wait for its other end.
+    let metadata = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
+    let own = i32::try_from(std::process::id()).ok()?;
+    let process = mach.identity(pid.0);
+    // Of a process that is gone, we know no owner; then the map has to be ours.
+    let owner = process.or_else(|| mach.identity(own))?.user;
+    let is_trusted = metadata.uid() == owner || metadata.uid() == 0;
+    let ago = Duration::from_nanos(mach.now_ns().saturating_sub(began_ns));
+    let began = SystemTime::now().checked_sub(ago)?;
+    let started = process.map(|identity| SystemTime::UNIX_EPOCH + Duration::from_micros(identity.started_us));
+    let began = started.map_or(began, |started| started.min(began));
+    let is_fresh = metadata.modified().is_ok_and(|modified| modified + SLACK >= began);
+    let file = File::open(&path).ok().filter(|_| is_trusted && is_fresh)?;
+    Some((path, Arc::new(OnDisk(file))))
+}

@@ -1,0 +1,119 @@
+//! The header of a Mach-O image in memory: how much code it has, and which build it is. Offsets are those of `mach-o/loader.h`.
+
+use std::ops::Range;
+
+use object::macho::{LC_SEGMENT_64, LC_UUID, MH_MAGIC_64, SEG_TEXT};
+use recording::module::BuildId;
+
+use crate::sampling::kernel::{Failure, Mach};
+
+/// Load commands at most; images of macOS have some kilobytes.
+const MOST_BYTES: usize = 1 << 18;
+/// Read at once: a page of any processor, which most headers fit into.
+const FIRST: usize = 4 << 10;
+/// `mach_header_64`.
+const HEADER: usize = 32;
+/// `segment_command_64` without its sections, and one section.
+const SEGMENT: usize = 72;
+const SECTION: usize = 80;
+
+/// A header with its load commands, as the image has them.
+#[derive(Clone, Debug)]
+pub(crate) struct Header {
+    bytes: Vec<u8>,
+}
+
+/// A segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Its load command in [`Header::bytes`].
+    pub(crate) command: Range<usize>,
+    /// As the linker placed it.
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+}
+
+impl Header {
+    /// Reads the header at an address. An error where there is none.
+    pub(crate) fn read<M: Mach>(mach: &M, task: &M::Task, address: u64) -> Result<Header, Failure> {
+        let mut bytes = vec![0; FIRST];
+        mach.read(task, address, &mut bytes)?;
+        let len = len_of(&bytes).ok_or(Failure::Code(0))?;
+        if len > bytes.len() {
+            bytes.resize(len, 0);
+            mach.read(task, address, &mut bytes)?;
+        }
+        Header::of(bytes).ok_or(Failure::Code(0))
+    }
+
+    /// The header at the start of these bytes. `None` if it is not all there.
+    pub(crate) fn of(mut bytes: Vec<u8>) -> Option<Header> {
+        let len = len_of(&bytes).filter(|len| *len <= bytes.len())?;
+        bytes.truncate(len);
+        Some(Header { bytes })
+    }
+
+    /// The header and its load commands.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The load commands of a kind. Ends before one that does not fit.
+    pub(crate) fn commands(&self, wanted: u32) -> impl Iterator<Item = Range<usize>> {
+        let mut at = HEADER;
+        let all = std::iter::from_fn(move || {
+            let kind = le32(&self.bytes, at)?;
+            let len = le32(&self.bytes, at + 4)? as usize;
+            let place = at..at.checked_add(len)?;
+            at = place.end;
+            (len >= 8 && at <= self.bytes.len()).then_some((kind, place))
+        });
+        all.filter(move |(kind, _)| *kind == wanted).map(|(_, place)| place)
+    }
+
+    /// The segment of a name.
+    pub(crate) fn segment(&self, name: &str) -> Option<Segment> {
+        let mut segments = self.commands(LC_SEGMENT_64.0);
+        let command = segments.find(|place| {
+            let named = self.bytes.get(place.start + 8..place.start + 24);
+            named.and_then(|named| named.split(|byte| *byte == 0).next()) == Some(name.as_bytes())
+        })?;
+        Some(Segment {
+            address: le64(&self.bytes, command.start + 24)?,
+            size: le64(&self.bytes, command.start + 32)?,
+            command,
+        })
+    }
+
+    /// The segment with the code, which begins with this header.
+    pub(crate) fn text(&self) -> Option<Segment> {
+        self.segment(SEG_TEXT)
+    }
+
+    /// Where [`Header::bytes`] have the sections of a segment.
+    pub(crate) fn sections(&self, segment: &Segment) -> impl Iterator<Item = usize> {
+        let first = segment.command.start + SEGMENT;
+        (first..segment.command.end.saturating_sub(SECTION - 1)).step_by(SECTION)
+    }
+
+    /// The UUID, which two builds never share.
+    pub(crate) fn build_id(&self) -> Option<BuildId> {
+        let place = self.commands(LC_UUID.0).next()?;
+        Some(BuildId(self.bytes.get(place.start + 8..place.start + 24)?.to_vec()))
+    }
+}
+
+fn len_of(bytes: &[u8]) -> Option<usize> {
+    let len = HEADER + le32(bytes, 20)? as usize;
+    (le32(bytes, 0)? == MH_MAGIC_64 && len <= MOST_BYTES).then_some(len)
+}
+
+/// The number at an offset.
+pub(crate) fn le32(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+}
+
+/// The number at an offset.
+pub(crate) fn le64(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+}

@@ -1,0 +1,44 @@
+//! What starting and ending programs asks of the system.
+
+use std::os::fd::BorrowedFd;
+
+use recording::info;
+use recording::program::Image;
+
+use crate::sampling::kernel::Mach;
+
+/// The calls, beside those of [`Mach`].
+pub trait Host: Mach {
+    /// [`Mach::sleep`] reports SIGINT, SIGTERM and SIGHUP to this process from now on: they end nothing else. An error has errno.
+    fn hear_signals(&self) -> Result<(), i32>;
+
+    /// They do what they did before.
+    fn forget_signals(&self);
+
+    /// Starts a program that does not run before [`Signal::Continue`](crate::sampling::kernel::Signal::Continue). An error has errno.
+    fn spawn(&self, image: &Image) -> Result<i32, i32>;
+
+    /// How a child has ended; `None` if it has not, or is none. Its id is free from then on.
+    fn reap(&self, pid: i32) -> Option<End>;
+
+    /// True if the process's program is one for another processor, which Rosetta translates.
+    fn is_translated(&self, pid: i32) -> bool;
+
+    /// True if something can be read from it.
+    fn is_readable(&self, file: BorrowedFd<'_>) -> bool;
+
+    /// The machine.
+    fn describe(&self) -> info::Host;
+
+    /// The user has the rights of root.
+    fn is_root(&self) -> bool;
+}
+
+/// How a process has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With this status.
+    Exited(i32),
+    /// Killed by this signal.
+    Signaled(i32),
+}

@@ -1,0 +1,60 @@
+//! Whose end ends the recording, and what Ctrl-C means meanwhile.
+
+use std::collections::BTreeSet;
+
+use recording::session::StopReason;
+
+use crate::sampling::kernel::{Asked, Mach, News, Signal};
+
+/// Whom the recording waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// The launched program, which is recorded, and which Ctrl-C reaches, too.
+    pub program: Option<i32>,
+    /// Attached processes, which are never sent anything. If there is a command that only ends the recording, it alone is here.
+    pub others: BTreeSet<i32>,
+}
+
+impl Watched {
+    /// A process has ended. Returns whether it was the last to be waited for.
+    pub(crate) fn is_last(&mut self, pid: i32) -> bool {
+        match self.program {
+            Some(program) => program == pid,
+            None => self.others.remove(&pid) && self.others.is_empty(),
+        }
+    }
+}
+
+/// Why recording ended, when all that is watched has. A Ctrl-C that came with the end was for the program, not for what sprof does
+/// afterwards: it would cut the look-up of names short.
+pub(crate) fn stop_at_end(news: &[News]) -> StopReason {
+    match news.contains(&News::Asked(Asked::Terminate)) {
+        true => StopReason::Terminated,
+        false => StopReason::ProgramEnded,
+    }
+}
+
+/// Takes a signal, and says whether recording ends.
+///
+/// Ctrl-C on a terminal reaches a launched program by itself; a SIGINT that someone sent to sprof alone is passed on.
+/// The second SIGINT ends the recording. Without a launched program the first one does.
+pub(crate) fn take_signal(
+    mach: &impl Mach,
+    asked: Asked,
+    interrupts: &mut u32,
+    program: Option<i32>,
+) -> Option<StopReason> {
+    let Asked::Interrupt { from_terminal } = asked else {
+        return Some(StopReason::Terminated);
+    };
+    *interrupts += 1;
+    match program {
+        Some(program) if *interrupts == 1 => {
+            if !from_terminal {
+                mach.send(program, Signal::Interrupt);
+            }
+            None
+        }
+        _ => Some(StopReason::Interrupted),
+    }
+}

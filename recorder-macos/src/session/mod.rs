@@ -1,0 +1,361 @@
+//! One recording from launch to end.
+//!
+//! - this file: the contract of recorders.
+//! - [`reach`]: whether macOS gives access to a process.
+//! - `common`: what every session has.
+
+mod common;
+pub mod reach;
+
+use std::ffi::OsStr;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use recording::clock::{ClockReference, Timestamp};
+use recording::command::own;
+use recording::cpu_account::CpuAccount;
+use recording::info::RecordingInfo;
+use recording::program::{self, Image};
+use recording::session::{Finished, Held, RecordError, RecordOptions, Session, StopReason, Target as _, Whom};
+use recording::sink::EventSink;
+
+use crate::codesign::access::{Barred, OWN_CPU, barred};
+use crate::files::Shared;
+use crate::processes::host::Host;
+use crate::processes::launch::Started;
+use crate::processes::stop::Target;
+use crate::processes::watched::{Watched, stop_at_end, take_signal};
+use crate::sampling::kernel::{News, Signal};
+use crate::sampling::{Plan, SampleError, Sampled, Unreached, sample};
+use reach::{Reach, Rights, own_rights, reach};
+
+/// From one look at what begins a held recording to the next, ns.
+const ROUND_NS: u64 = 10_000_000;
+
+/// A recording that is ready: of a launched program, which is suspended at its first instruction, or of running processes.
+#[derive(Debug)]
+pub struct Recording<M: Host> {
+    host: M,
+    options: RecordOptions,
+    begin: Begin<M>,
+    announcements: Vec<String>,
+    began: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+enum Begin<M: Host> {
+    /// The program, which has not run yet.
+    Launch(Started<M>),
+    /// The program, which has run.
+    Held(Started<M>),
+    /// Processes with their names, and the program with which the recording ends.
+    Attached(Vec<i32>, Vec<String>, Option<Started<M>>),
+}
+
+impl<M: Host + Shared> Recording<M>
+where
+    M::Task: Send,
+{
+    /// Prepares a recording by these calls, with these rights.
+    pub fn prepare(host: M, options: &RecordOptions, rights: Rights) -> Result<Recording<M>, RecordError> {
+        common::check(options)?;
+        let image = match options.command.is_empty() {
+            true => None,
+            false => Some(program::resolve(options)?),
+        };
+        host.hear_signals()
+            .map_err(|errno| failed("take over signals", errno))?;
+        let mut announcements = Vec::new();
+        if options.off_cpu {
+            announcements.push("waits are not recorded: on macOS that is not there yet".to_owned());
+        }
+        let opened = match &options.whom {
+            Whom::Processes(pids) => {
+                let pids: Vec<i32> = pids.iter().map(|pid| pid.0).collect();
+                attach(&host, options, &pids, image.as_ref(), rights, &mut announcements)
+            }
+            _ => launch(&host, options, image.as_ref(), rights, &mut announcements),
+        };
+        let begin = opened.inspect_err(|_| host.forget_signals())?;
+        Ok(Recording {
+            host,
+            options: options.clone(),
+            begin,
+            announcements,
+            began: None,
+        })
+    }
+}
+
+impl<M: Host + Shared + Default> Session for Recording<M>
+where
+    M::Task: Send,
+{
+    type Target = Target<M>;
+
+    fn open(options: &RecordOptions) -> Result<Recording<M>, RecordError> {
+        let host = M::default();
+        let rights = own_rights(&host);
+        Recording::prepare(host, options, rights)
+    }
+
+    fn announcements(&self) -> &[String] {
+        &self.announcements
+    }
+
+    fn remark(&self) -> Option<&'static str> {
+        Some(
+            "kernel functions are not seen: macOS shows no kernel stacks, and kernel time counts for the function that called the kernel",
+        )
+    }
+
+    fn info_so_far(&self, clock: ClockReference) -> RecordingInfo {
+        let names = match &self.begin {
+            Begin::Attached(_, names, _) => Some(names.join(", ")),
+            Begin::Launch(_) | Begin::Held(_) => None,
+        };
+        common::info(&self.options, &self.host, clock, Timestamp(self.host.now_ns()), names)
+    }
+
+    fn began(&self) -> Option<Timestamp> {
+        self.began
+    }
+
+    fn run(self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished<Target<M>>, RecordError> {
+        let info = self.info_so_far(clock);
+        let (host, options) = (self.host, self.options);
+        let (roots, is_new, program, timer) = match self.begin {
+            Begin::Launch(started) => (vec![started.pid()], true, Some(started), None),
+            Begin::Held(started) => (vec![started.pid()], false, Some(started), None),
+            Begin::Attached(pids, _, timer) => (pids, false, None, timer),
+        };
+        let is_attached = options.whom != Whom::Command;
+        let watched = Watched {
+            program: roots.first().copied().filter(|_| !is_attached),
+            others: match &timer {
+                Some(timer) => [timer.pid()].into(),
+                None => roots.iter().copied().collect(),
+            },
+        };
+        let plan = Plan {
+            roots,
+            is_new,
+            suspended: program
+                .iter()
+                .filter(|_| is_new)
+                .chain(&timer)
+                .map(Started::pid)
+                .collect(),
+            watched,
+            interval_ns: common::interval_ns(&options),
+            deadline_ns: common::deadline_ns(&options, host.now_ns()),
+        };
+        if let Some(timer) = &timer {
+            host.watch(timer.pid())
+                .map_err(|_| RecordError::Failed("the command ended before recording began".to_owned()))?;
+        }
+        let sampled = sample(&host, plan, sink);
+        host.forget_signals();
+        let sampled = sampled.map_err(|error| RecordError::Failed(sample_error(&error)))?;
+        let launched = program.map(Started::release).filter(|_| !is_attached);
+        // A command that has not ended by itself is killed.
+        drop(timer);
+        let totals = &sampled.totals;
+        let cpu_time_ns = (totals.cpu_ns > 0).then_some(totals.cpu_ns);
+        Ok(Finished {
+            info: RecordingInfo {
+                end: Timestamp(sampled.end_ns),
+                notes: notes(&sampled),
+                ..info
+            },
+            stop: sampled.stop,
+            asked_rate_hz: options.rate_hz,
+            achieved_rate_hz: cpu_time_ns.map(|ns| totals.samples as f64 * 1e9 / ns as f64),
+            cpu_time_ns,
+            cpu_account: CpuAccount::default(),
+            problem: nothing_reached(&sampled),
+            target: launched.map(|pid| Target::after(host, pid, sampled.stop, options.keep_running, &sampled.living)),
+        })
+    }
+
+    fn hold_until(mut self, begin: BorrowedFd<'_>) -> Result<Held<Recording<M>>, RecordError> {
+        let started = match self.begin {
+            Begin::Launch(started) => started,
+            begin => {
+                self.begin = begin;
+                return Ok(Held::Begins(Box::new(self)));
+            }
+        };
+        if let Some(stop) = run_until(&self.host, started.pid(), begin) {
+            self.host.forget_signals();
+            let target = Target::after(self.host, started.release(), stop, false, &[]);
+            return Ok(Held::Ended(target.wait()));
+        }
+        self.began = Some(Timestamp(self.host.now_ns()));
+        self.begin = Begin::Held(started);
+        Ok(Held::Begins(Box::new(self)))
+    }
+}
+
+/// Lets a program run until `begin` is readable. If it ends or sprof is to end before, says why.
+fn run_until(host: &impl Host, pid: i32, begin: BorrowedFd<'_>) -> Option<StopReason> {
+    // Its end is seen, at the latest, when it is recorded.
+    let _ = host.watch(pid);
+    host.send(pid, Signal::Continue);
+    let mut interrupts = 0;
+    loop {
+        let news = host.sleep(host.now_ns().saturating_add(ROUND_NS));
+        if news.contains(&News::Ended(pid)) {
+            return Some(stop_at_end(&news));
+        }
+        let mut asked = news.iter().filter_map(|news| match news {
+            News::Asked(asked) => Some(*asked),
+            _ => None,
+        });
+        let stop = asked.find_map(|asked| take_signal(host, asked, &mut interrupts, Some(pid)));
+        if stop.is_some() || host.is_readable(begin) {
+            return stop;
+        }
+    }
+}
+
+/// Starts the program suspended, and finds out whether it can be recorded.
+fn launch<M: Host + Shared>(
+    host: &M,
+    options: &RecordOptions,
+    image: Option<&Image>,
+    rights: Rights,
+    announcements: &mut Vec<String>,
+) -> Result<Begin<M>, RecordError>
+where
+    M::Task: Send,
+{
+    let image = image.ok_or_else(|| RecordError::NotFound(String::new()))?;
+    let program = Path::new(OsStr::from_bytes(image.path.to_bytes()));
+    let barred = barred(program, &search_path(image), OWN_CPU);
+    let started = Started::start(host, image, options)?;
+    match reach(host, started.pid(), rights) {
+        Reach::Given => {}
+        Reach::Ended => return Err(RecordError::Failed("the program ended before it could run".to_owned())),
+        // What it starts may be recorded all the same.
+        Reach::Refused(_) if rights != Rights::None && !barred.is_empty() => {
+            announcements.extend(barred.iter().map(say_barred));
+        }
+        Reach::Refused(message) => return Err(RecordError::Failed(message)),
+    }
+    if host.is_translated(started.pid()) {
+        return Err(RecordError::Failed(translated(&format!("`{}`", program.display()))));
+    }
+    Ok(Begin::Launch(started))
+}
+
+fn translated(what: &str) -> String {
+    format!(
+        "cannot record {what}: Rosetta translates it, and its code in memory is not its program's; build it for this Mac's processor"
+    )
+}
+
+fn say_barred(barred: &Barred) -> String {
+    format!("not recorded, but what it starts is: {barred}")
+}
+
+/// Where the program's environment has programs.
+fn search_path(image: &Image) -> std::ffi::OsString {
+    let entries = image.env.iter().map(|entry| entry.to_bytes());
+    let path = entries.filter_map(|entry| entry.strip_prefix(b"PATH=")).next();
+    OsStr::from_bytes(path.unwrap_or_default()).to_owned()
+}
+
+/// Finds out whether processes can be recorded, and starts the program with which the recording ends.
+fn attach<M: Host + Shared>(
+    host: &M,
+    options: &RecordOptions,
+    pids: &[i32],
+    timer: Option<&Image>,
+    rights: Rights,
+    announcements: &mut Vec<String>,
+) -> Result<Begin<M>, RecordError>
+where
+    M::Task: Send,
+{
+    let mut named: Vec<i32> = Vec::new();
+    let mut names = Vec::new();
+    for pid in pids {
+        if named.contains(pid) {
+            continue;
+        }
+        if u32::try_from(*pid) == Ok(std::process::id()) {
+            let message = format!("process {pid} is this sprof; name another process");
+            return Err(RecordError::Failed(message));
+        }
+        let gone = || RecordError::Failed(format!("there is no process {pid}; `ps -e` lists all that run"));
+        names.push(host.process_name(*pid).ok_or_else(gone)?);
+        if host.is_translated(*pid) {
+            return Err(RecordError::Failed(translated(&format!("process {pid}"))));
+        }
+        match reach(host, *pid, rights) {
+            Reach::Given => named.push(*pid),
+            Reach::Ended => return Err(gone()),
+            Reach::Refused(message) => return Err(RecordError::Failed(message)),
+        }
+    }
+    let timer = timer.map(|image| Started::start(host, image, options)).transpose()?;
+    announcements.push(format!(
+        "recording {} and all below; Ctrl-C ends the recording, and nothing else",
+        names.join(", ")
+    ));
+    Ok(Begin::Attached(named, names, timer))
+}
+
+/// What has to be known to judge the recording.
+fn notes(sampled: &Sampled) -> Vec<String> {
+    let mut notes = sampled.totals.notes();
+    let totals = &sampled.totals;
+    if totals.unreached > 0 {
+        let more = totals.unreached.saturating_sub(sampled.unreached.len() as u64);
+        notes.push(format!(
+            "macOS gave no access to {} {}, which used {:.1} s of CPU time: {}{}",
+            totals.unreached,
+            if totals.unreached == 1 { "process" } else { "processes" },
+            totals.unreached_cpu_ns as f64 / 1e9,
+            sampled.unreached.iter().map(unreached).collect::<Vec<_>>().join(", "),
+            if more > 0 {
+                format!(" and {more} more")
+            } else {
+                String::new()
+            },
+        ));
+    }
+    notes
+}
+
+fn unreached(process: &Unreached) -> String {
+    format!(
+        "{} ({}, {})",
+        process.name,
+        process.pid,
+        reach::reason(process.program.as_deref())
+    )
+}
+
+/// A recording without anything to record is none.
+fn nothing_reached(sampled: &Sampled) -> Option<String> {
+    let is_empty = sampled.totals.samples == 0 && sampled.totals.cpu_ns == 0 && sampled.totals.unreached > 0;
+    is_empty.then(|| {
+        format!(
+            "nothing was recorded: macOS gave no access to {}; `{} doctor` shows what this Mac permits",
+            sampled.unreached.iter().map(unreached).collect::<Vec<_>>().join(", "),
+            own()
+        )
+    })
+}
+
+fn sample_error(error: &SampleError) -> String {
+    format!("cannot record: {error}; `{} doctor` shows what this Mac permits", own())
+}
+
+fn failed(what: &str, errno: i32) -> RecordError {
+    let error = std::io::Error::from_raw_os_error(errno);
+    RecordError::Failed(format!("cannot {what}: {error}"))
+}

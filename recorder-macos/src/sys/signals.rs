@@ -1,0 +1,157 @@
+//! Signals as data: a handler writes them to a pipe, which the queue reports.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+
+use crate::sampling::kernel::Asked;
+
+/// What ends a recording.
+const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// Where the handler writes to; -1: nowhere.
+static PIPE: AtomicI32 = AtomicI32::new(-1);
+
+/// The signals, taken over until dropped.
+#[derive(Debug)]
+pub(super) struct Signals {
+    read: OwnedFd,
+    write: OwnedFd,
+    before: Vec<(libc::c_int, Action)>,
+}
+
+struct Action(libc::sigaction);
+
+impl std::fmt::Debug for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Action")
+    }
+}
+
+impl Signals {
+    pub(super) fn take() -> io::Result<Signals> {
+        let (read, write) = pipe()?;
+        PIPE.store(write.as_raw_fd(), Ordering::Release);
+        let mut signals = Signals {
+            read,
+            write,
+            before: Vec::new(),
+        };
+        for signal in SIGNALS {
+            let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_signal;
+            let before = set(
+                signal,
+                handler as libc::sighandler_t,
+                libc::SA_SIGINFO | libc::SA_RESTART,
+            )?;
+            signals.before.push((signal, Action(before)));
+        }
+        Ok(signals)
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.read.as_fd()
+    }
+
+    /// The next signal.
+    pub(super) fn next(&self) -> Option<Asked> {
+        let mut bytes = [0u8; 2];
+        // SAFETY: the kernel writes at most two bytes.
+        let read = unsafe { libc::read(self.read.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
+        (read == 2).then(|| match libc::c_int::from(bytes[0]) {
+            libc::SIGINT => Asked::Interrupt {
+                from_terminal: bytes[1] != 0,
+            },
+            _ => Asked::Terminate,
+        })
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for (signal, before) in &self.before {
+            // SAFETY: an action that was in force before.
+            let _ = unsafe { libc::sigaction(*signal, &raw const before.0, ptr::null_mut()) };
+        }
+        // Another one may have been taken since.
+        let _ = PIPE.compare_exchange(self.write.as_raw_fd(), -1, Ordering::AcqRel, Ordering::Acquire);
+    }
+}
+
+/// A pipe whose ends never block.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut fds = [0; 2];
+    // SAFETY: writes two descriptors.
+    if unsafe { libc::pipe(fds.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new, and nobody else's.
+    let read = unsafe { OwnedFd::from_raw_fd(fds[0]) };
+    // SAFETY: the same.
+    let write = unsafe { OwnedFd::from_raw_fd(fds[1]) };
+    for fd in [&read, &write] {
+        // SAFETY: sets flags of an own descriptor.
+        unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
+        // SAFETY: the same.
+        unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+    }
+    Ok((read, write))
+}
+
+/// Sets what a signal does, and returns what it did.
+fn set(signal: libc::c_int, handler: libc::sighandler_t, flags: libc::c_int) -> io::Result<libc::sigaction> {
+    let action = libc::sigaction {
+        sa_sigaction: handler,
+        sa_mask: 0,
+        sa_flags: flags,
+    };
+    let mut before = libc::sigaction {
+        sa_sigaction: libc::SIG_DFL,
+        sa_mask: 0,
+        sa_flags: 0,
+    };
+    // SAFETY: both structures are valid, and handlers of this file call only what sigaction(2) permits.
+    match unsafe { libc::sigaction(signal, &raw const action, &raw mut before) } {
+        0 => Ok(before),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: null, or the kernel's structure, which lives until the handler returns.
+    let sender = unsafe { info.as_ref() }.map_or(1, |info| info.si_pid);
+    // The terminal driver is no process.
+    let bytes = [signal as u8, u8::from(sender == 0)];
+    // SAFETY: the last error of this thread.
+    let errno = unsafe { libc::__error() };
+    // SAFETY: the same.
+    let before = unsafe { *errno };
+    // SAFETY: write(2) may be called in handlers. A full or closed pipe is an error, which does no harm.
+    let _ = unsafe { libc::write(PIPE.load(Ordering::Acquire), bytes.as_ptr().cast(), bytes.len()) };
+    // SAFETY: what was interrupted may look at it.
+    unsafe { *errno = before };
+}
+
+/// What SIGQUIT writes to stderr before it ends the process; null: nothing. Points to leaked memory.
+static LAST_WORDS: AtomicPtr<String> = AtomicPtr::new(ptr::null_mut());
+
+/// From here on SIGQUIT (Ctrl-\\) writes these words to stderr, if there are any, then ends the process as usual. Each call leaks a few
+/// bytes: the handler may be reading the previous words.
+pub fn say_if_quit(words: Option<String>) {
+    let words = words.map_or(ptr::null_mut(), |words| Box::into_raw(Box::new(words)));
+    LAST_WORDS.store(words, Ordering::Release);
+    let handler: extern "C" fn(libc::c_int) = on_quit;
+    // The default action is back when the handler runs. SIGQUIT is a signal, so this can't fail.
+    let _ = set(libc::SIGQUIT, handler as libc::sighandler_t, libc::SA_RESETHAND);
+}
+
+extern "C" fn on_quit(signal: libc::c_int) {
+    // SAFETY: the pointer is null or that of a leaked, never changed String.
+    if let Some(words) = unsafe { LAST_WORDS.load(Ordering::Acquire).as_ref() } {
+        // SAFETY: write(2) may be called in handlers. errno need not be kept: the process ends.
+        let _ = unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
+    }
+    // SAFETY: may be called in handlers. The signal is blocked in its own one, and delivered when that returns.
+    let _ = unsafe { libc::raise(signal) };
+}

@@ -1,0 +1,55 @@
+//! The recorder of this Mac: the parts with the calls of its kernel.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use recording::clock::{ClockReference, Timestamp};
+use recording::doctor::Examination;
+use recording::event::Pid;
+use recording::sink::KeptFile;
+
+use crate::sampling::kernel::Mach;
+use crate::{doctor, files, processes, session, setup};
+
+pub use crate::sys::{Xnu, say_if_quit};
+
+/// A recording.
+pub type Recording = session::Recording<Xnu>;
+/// The launched program after recording.
+pub type Target = processes::stop::Target<Xnu>;
+/// Reads a live target's memory.
+pub type Memory = files::Memory<Xnu>;
+/// Opens mapped files.
+pub type Files = files::Files<Xnu>;
+
+/// See [`files::open_perf_map`].
+pub fn open_perf_map(pid: Pid, began_ns: u64) -> Option<(PathBuf, KeptFile)> {
+    files::open_perf_map(&Xnu::default(), pid, began_ns)
+}
+
+/// Finds out what this Mac and this user may do.
+pub fn examine() -> Examination {
+    doctor::examine(&Xnu::default())
+}
+
+/// See [`doctor::resume`].
+pub fn resume(pid: i32) -> Result<String, String> {
+    doctor::resume(&Xnu::default(), pid)
+}
+
+/// See [`setup::sign`].
+pub fn set_up() -> Result<String, String> {
+    setup::sign_own(&Xnu::default())
+}
+
+/// Reads both clocks at one instant.
+pub fn clock_reference() -> ClockReference {
+    let mach = Xnu::default();
+    let before = mach.now_ns();
+    let wall = SystemTime::now();
+    let after = mach.now_ns();
+    ClockReference {
+        timestamp: Timestamp(before + (after - before) / 2),
+        wall,
+    }
+}
