@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use recording::command::own;
 use recording::doctor::{Examination, Finding, State};
 use recording::session::USUAL_STACK_BYTES;
 
@@ -35,6 +36,19 @@ pub fn examine() -> Examination {
         ways: vec![with_kernel(&opened), user_only(&opened, own_pid), traced()],
         limits,
     }
+}
+
+/// Says that the kernel leaves no thread stopped: when a tracer ends, it releases what the tracer stopped (exit_ptrace).
+pub fn resume(_pid: i32) -> Result<String, String> {
+    Err("nothing stays stopped on Linux: the kernel resumes a program when its tracer ends".to_owned())
+}
+
+/// Says that there is nothing to set up.
+pub fn set_up() -> Result<String, String> {
+    Ok(format!(
+        "there is nothing to set up on Linux; `{} doctor` shows what this machine permits",
+        own()
+    ))
 }
 
 type Tried = Result<Opened, OpenError>;

@@ -31,7 +31,7 @@ mod session;
 #[allow(unsafe_code)]
 mod sys;
 
-pub use doctor::examine;
+pub use doctor::{examine, resume, set_up};
 pub use files::{Files, Memory, open_perf_map};
 pub use list::list_events;
 

@@ -70,6 +70,9 @@ fn main() -> ExitCode {
     if let Some(folder) = cargo::runner::asked() {
         return cargo::runner::run(&folder);
     }
+    if command::self_test::asked() {
+        return command::self_test::work();
+    }
     // Only while sprof is at its path: an update may have replaced it.
     if let Some(path) = std::env::current_exe().ok().filter(|path| path.exists()) {
         recording::command::set_own(&path);
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
             Command::Share(args) => command::share::run(&args),
             Command::Push(args) => command::push::run(&args),
             Command::Doctor(args) => command::doctor::run(&args),
+            Command::Setup(args) => command::setup::run(&args),
             Command::Completions { shell } => command::docs::completions(shell),
             Command::Man { command } => command::docs::man(command.as_deref()),
         }

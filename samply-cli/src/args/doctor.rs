@@ -7,9 +7,15 @@ use clap::Args;
 Examples:
   sprof doctor
   sudo sprof doctor
-  sprof doctor --json")]
+  sprof doctor --self-test")]
 pub(crate) struct DoctorArgs {
     /// Print one line of JSON, for machines.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Record a small known program, check what was recorded, and print a block for a bug report.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) self_test: bool,
+    /// Resume the threads of a process that a killed sprof left suspended (macOS).
+    #[arg(long, value_name = "PID", conflicts_with_all = ["json", "self_test"])]
+    pub(crate) resume: Option<i32>,
 }

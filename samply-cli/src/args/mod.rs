@@ -20,6 +20,7 @@ mod record;
 mod report;
 mod select;
 mod serve;
+mod setup;
 mod share;
 pub(crate) mod value;
 
@@ -38,6 +39,7 @@ pub(crate) use record::{CallGraph, Program, RecordArgs, RecordingArgs, split_env
 pub(crate) use report::{Format, ReportArgs, Sort, View};
 pub(crate) use select::PartArgs;
 pub(crate) use serve::ServeArgs;
+pub(crate) use setup::SetupArgs;
 pub(crate) use share::{Private, ShareArgs, UploadArgs};
 
 use std::ffi::{OsStr, OsString};
@@ -120,6 +122,9 @@ pub(crate) enum Command {
     Push(Box<PushArgs>),
     /// Show what this machine permits, what it refuses, and the command that helps.
     Doctor(DoctorArgs),
+    /// Sign sprof so that macOS lets it record; elsewhere there is nothing to set up.
+    #[cfg_attr(not(target_os = "macos"), command(hide = true))]
+    Setup(SetupArgs),
     /// Print shell completions.
     #[command(before_help = "\
 Examples:
@@ -162,6 +167,7 @@ impl Command {
             | Command::Serve(_)
             | Command::Cargo { .. }
             | Command::Doctor(_)
+            | Command::Setup(_)
             | Command::Completions { .. }
             | Command::Man { .. } => Vec::new(),
         }

@@ -9,6 +9,7 @@ use recording::proc::{self, MapsLine};
 use serde_json::{Value, json};
 use symbolicator::{SymbolOptions, Symbolicator};
 
+use super::self_test;
 use crate::args::DoctorArgs;
 use crate::exit::{Outcome, Status};
 use crate::fit::wrapped;
@@ -22,6 +23,14 @@ const WIDTH: usize = 80;
 
 /// Runs the command. Status 125 if nothing can be recorded.
 pub(crate) fn run(args: &DoctorArgs) -> Outcome {
+    if args.self_test {
+        return self_test::run();
+    }
+    if let Some(pid) = args.resume {
+        let done = recorder::resume(pid)?;
+        screen::print("what was done", |out| writeln!(out, "{done}"))?;
+        return Ok(Status::SUCCESS);
+    }
     let mut examination = recorder::examine();
     examination.limits.extend([kernel_symbols(), libc_symbols()]);
     let text = match args.json {

@@ -43,6 +43,7 @@ mod push;
 mod query;
 mod rates;
 mod report;
+mod self_test;
 mod serve_dir;
 mod server;
 mod share;
