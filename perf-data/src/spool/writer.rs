@@ -1,6 +1,6 @@
 //! Records to the disk, by a thread of its own.
 //!
-//! The recorder appends to a buffer in memory. The thread takes what is there each 0.6 s and writes it in one piece,
+//! The recorder appends to a buffer in memory. The thread takes what is there twice a second and writes it in one piece,
 //! compressed: a recorder that is killed in between leaves whole records.
 
 use std::fs::File;
@@ -18,7 +18,7 @@ use super::record::{EVENT_ID, WAIT_EVENT_ID, put_lost, put_record};
 use crate::abi::record_type;
 
 /// How long a record stays in memory at most.
-const FLUSH_AFTER: Duration = Duration::from_millis(600);
+const FLUSH_AFTER: Duration = Duration::from_millis(500);
 /// Enough to write at once, before that.
 const FLUSH_BYTES: usize = 1 << 20;
 /// While the disk does not keep up: beyond this, samples are counted instead of kept.

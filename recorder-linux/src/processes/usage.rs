@@ -10,8 +10,9 @@ use crate::sys::process::{monotonic_ns, process_cpu_ns};
 
 /// From one look to the next, at least: 20 points a second are a line. Calm rounds of the recorder are longer.
 const LOOK_NS: u64 = 50_000_000;
-/// A look costs 5 us a process that ran since the last one, and 0.4 us one that did not. Of many processes it comes less often, so that a
-/// thousandth of a CPU is spent on looks.
+/// What a look costs: a process that ran since the last one, and one that did not.
+const COST_NS: [u64; 2] = [5000, 400];
+/// Of many processes looks come less often, so that a thousandth of a CPU is spent on them.
 const REST: u64 = 1000;
 
 /// The last reading of each process.
@@ -41,6 +42,8 @@ impl Usage {
             return;
         }
         let before = std::mem::take(&mut self.last);
+        let [ran_ns, rested_ns] = COST_NS;
+        let mut cost_ns = 0;
         for pid in pids {
             let time = Timestamp(monotonic_ns());
             // A process outside of this PID namespace has no number here.
@@ -48,6 +51,7 @@ impl Usage {
             let last = before.get(&pid).copied();
             // Without CPU time it took no memory.
             if let Some(last) = last.filter(|last| last.cpu_ns == cpu_ns) {
+                cost_ns += rested_ns;
                 self.last.insert(
                     pid,
                     Last {
@@ -57,6 +61,7 @@ impl Usage {
                 );
                 continue;
             }
+            cost_ns += ran_ns;
             let now = Last {
                 cpu_ns,
                 resident_bytes: procfs::resident_bytes(pid.0).filter(|bytes| *bytes > 0),
@@ -70,8 +75,7 @@ impl Usage {
             self.last.insert(pid, now);
         }
         self.looked = Timestamp(began);
-        let took = monotonic_ns().saturating_sub(began);
-        self.next_ns = began + LOOK_NS.max(took.saturating_mul(REST));
+        self.next_ns = began + LOOK_NS.max(cost_ns * REST);
     }
 }
 
