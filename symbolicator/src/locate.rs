@@ -105,8 +105,10 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
                 .filter(|file| link.as_ref().is_some_and(|link| crc32fast::hash(file) == link.crc))
                 .find(useful),
         };
-        let lacks_info = ![&binary, &debug].into_iter().flatten().any(ObjectFile::has_debug_info);
-        if let (true, Some(servers), Some(id)) = (lacks_info, &options.debuginfod, &identified.build_id) {
+        let found = || [&binary, &debug].into_iter().flatten();
+        // The servers have ELF files alone.
+        let is_asked_for = !found().any(|file| file.has_debug_info() || file.is_mach_o());
+        if let (true, Some(servers), Some(id)) = (is_asked_for, &options.debuginfod, &identified.build_id) {
             let downloaded = servers.debug_info(id, &module.name());
             debug = downloaded.and_then(|path| search.open(&path)).filter(useful).or(debug);
         }

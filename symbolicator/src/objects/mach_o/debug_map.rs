@@ -68,6 +68,9 @@ enum State {
 impl DebugMap {
     /// `None` if the linker left no map.
     pub(in crate::objects) fn read(image: &Arc<ObjectFile>, options: &SymbolOptions) -> Option<DebugMap> {
+        if !image.is_mach_o() {
+            return None;
+        }
         let object::File::MachO64(object) = image.object().ok()? else {
             return None;
         };

@@ -36,7 +36,8 @@ pub(super) struct FunctionStarts {
 impl FunctionStarts {
     /// Empty where the file has none.
     pub(super) fn read(file: &ObjectFile) -> FunctionStarts {
-        let Ok(object) = file.object() else {
+        // Files of ELF are not parsed for this.
+        let Some(object) = file.is_mach_o().then(|| file.object().ok()).flatten() else {
             return FunctionStarts::default();
         };
         let code = code_sections(file, &object);
