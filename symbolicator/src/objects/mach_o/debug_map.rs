@@ -84,9 +84,9 @@ impl DebugMap {
             cache: options.cache.clone(),
             damage: Vec::new(),
         };
-        // Hostile maps name one file many times. Paths of an honest map are no longer, in all, than the file.
+        // Hostile maps name one file many times.
         let mut known: FxHashMap<(&[u8], u64), u32> = FxHashMap::default();
-        let mut left = image.len();
+        let mut paths = Texts::of(image);
         let (mut current, mut function) = (None, None);
         for symbol in object.macho_symbol_table().symbols() {
             let value = symbol.n_value(endian);
@@ -97,8 +97,7 @@ impl DebugMap {
                 Some(macho::N_OSO) => {
                     current = name.and_then(|path| {
                         let new = map.objects.len() as u32;
-                        let file = text(image, path);
-                        left = left.checked_sub(file.len())?;
+                        let file = paths.read(path)?;
                         let object = *known.entry((file, value)).or_insert(new);
                         if object == new {
                             map.objects.push(Object {
@@ -305,11 +304,34 @@ fn text(file: &ObjectFile, offset: u64) -> &[u8] {
     memchr::memchr(0, rest).map_or(rest, |end| &rest[..end])
 }
 
+/// Reads texts of a file that are no longer, in all, than the file. Many symbols of hostile files share a long one.
+struct Texts<'f> {
+    file: &'f ObjectFile,
+    /// Bytes that may still be read.
+    left: usize,
+}
+
+impl<'f> Texts<'f> {
+    fn of(file: &'f ObjectFile) -> Texts<'f> {
+        Texts { file, left: file.len() }
+    }
+
+    /// The text at a file offset; `None` once too much was read.
+    fn read(&mut self, offset: u64) -> Option<&'f [u8]> {
+        if self.left == 0 {
+            return None;
+        }
+        let text = text(self.file, offset);
+        self.left = self.left.saturating_sub(text.len());
+        Some(text)
+    }
+}
+
 fn path_text(path: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(path)
 }
 
-/// The places of an object file's functions, by name. Names of an honest file are no longer, in all, than the file.
+/// The places of an object file's functions, by name.
 fn functions_of<'f>(
     object: u32,
     image: &'f ObjectFile,
@@ -319,13 +341,10 @@ fn functions_of<'f>(
     let of = |place: &u32| functions.get(*place as usize).map_or(0, |function| function.object);
     let from = by_object.partition_point(|place| of(place) < object);
     let own = by_object.get(from..).unwrap_or_default().iter();
-    let mut left = image.len();
+    let mut names = Texts::of(image);
     let mut wanted: FxHashMap<&[u8], Vec<usize>> = FxHashMap::default();
     for place in own.take_while(|place| of(place) == object).map(|place| *place as usize) {
-        let Some(function) = functions.get(place) else { continue };
-        let name = text(image, function.name);
-        left = left.saturating_sub(name.len());
-        if left > 0 {
+        if let Some(name) = functions.get(place).and_then(|function| names.read(function.name)) {
             wanted.entry(name).or_default().push(place);
         }
     }
@@ -341,15 +360,16 @@ fn addresses(file: &ObjectFile, wanted: &FxHashMap<&[u8], Vec<usize>>) -> Vec<(u
         return Vec::new();
     };
     let endian = object.endian();
-    let mut left = file.len();
+    let mut names = Texts::of(file);
     let mut found: FxHashMap<&[u8], Option<u64>> = FxHashMap::default();
     for symbol in object.macho_symbol_table().symbols() {
         if symbol.n_type().is_stab() || symbol.n_type().typ() != macho::N_SECT {
             continue;
         }
-        let name = strings.raw_offset(symbol.n_strx(endian)).map(|name| text(file, name));
-        left = left.saturating_sub(name.map_or(0, <[u8]>::len));
-        let Some((name, _)) = name.filter(|_| left > 0).and_then(|name| wanted.get_key_value(name)) else {
+        let name = strings
+            .raw_offset(symbol.n_strx(endian))
+            .and_then(|name| names.read(name));
+        let Some((name, _)) = name.and_then(|name| wanted.get_key_value(name)) else {
             continue;
         };
         let address = symbol.n_value(endian);

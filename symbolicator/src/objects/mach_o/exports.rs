@@ -11,10 +11,16 @@ const MAX_NAME_BYTES: usize = 1 << 20;
 const MAX_NAMES_RATIO: usize = 32;
 const MAX_NAMES_BYTES: usize = 128 << 20;
 
+/// Least bytes of a node: the size of its export, and how many children it has.
+const NODE_BYTES: usize = 2;
+
+/// Least bytes of an edge, beside its text: the end of the text, and where it leads.
+const EDGE_BYTES: usize = 2;
+
 /// Calls `each` with address, relative to the image, and name of each export that is code or data of the image itself. Ends where the trie is damaged.
 pub(super) fn for_each(trie: &[u8], mut each: impl FnMut(u64, &[u8])) {
-    // In a valid trie each node is reached once, and has 2 bytes at least.
-    let mut nodes_left = trie.len() / 2 + 1;
+    // In a valid trie each node and each edge is read once.
+    let mut left = trie.len();
     let mut bytes_left = trie.len().saturating_mul(MAX_NAMES_RATIO).min(MAX_NAMES_BYTES);
     let mut name: Vec<u8> = Vec::new();
     // (rest of the children, how many, length of the name of the node)
@@ -22,10 +28,13 @@ pub(super) fn for_each(trie: &[u8], mut each: impl FnMut(u64, &[u8])) {
     let mut next = Some(0);
     loop {
         if let Some(offset) = next.take() {
-            let Some(node) = trie.get(offset..).and_then(Node::parse).filter(|_| nodes_left > 0) else {
+            let Some(node) = trie.get(offset..).and_then(Node::parse) else {
                 return;
             };
-            nodes_left -= 1;
+            let Some(rest) = left.checked_sub(NODE_BYTES) else {
+                return;
+            };
+            left = rest;
             if let Some(address) = node.address {
                 let Some(left) = bytes_left.checked_sub(name.len()) else {
                     return;
@@ -47,6 +56,10 @@ pub(super) fn for_each(trie: &[u8], mut each: impl FnMut(u64, &[u8])) {
         let Some((edge, rest)) = memchr::memchr(0, children).map(|end| (&children[..end], &children[end + 1..])) else {
             return;
         };
+        let Some(unread) = left.checked_sub(EDGE_BYTES + edge.len()) else {
+            return;
+        };
+        left = unread;
         let Some((child, rest)) = uleb128(rest) else { return };
         *children = rest;
         let Some(offset) = usize::try_from(child)
@@ -142,5 +155,22 @@ mod tests {
             trie.extend([0, 2, b'a', 0, next, b'b', 0, next]);
         }
         all(&trie);
+    }
+
+    #[test]
+    fn a_long_edge_that_many_nodes_lead_to_is_followed_once() {
+        // Two edges to each next node, 2 to the power of 20 ways in all, and an edge of 100,000 bytes behind them.
+        const NODES: usize = 20;
+        let mut trie = Vec::new();
+        for node in 1..=NODES {
+            let at = node * 10;
+            let (low, high) = (at as u8 | 0x80, (at >> 7) as u8);
+            trie.extend([0, 2, b'a', 0, low, high, b'b', 0, low, high]);
+        }
+        let leaf = trie.len() + 2 + 100_000 + 1 + 3;
+        let to_leaf = [leaf as u8 | 0x80, (leaf >> 7) as u8 | 0x80, (leaf >> 14) as u8];
+        trie.extend([0, 1].into_iter().chain([b'c'; 100_000]).chain([0]).chain(to_leaf));
+        trie.extend([2, 0, 5, 0]);
+        assert_eq!(all(&trie).len(), 1);
     }
 }

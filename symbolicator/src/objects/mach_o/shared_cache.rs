@@ -196,8 +196,9 @@ impl Out {
             if symbol.is_stab() || symbol.n_type().typ() != macho::N_SECT {
                 continue;
             }
+            // A table of names that has no end is searched once.
             let Ok(name) = symbol.name(endian, table.strings()) else {
-                continue;
+                break;
             };
             if names.len() + name.len() >= MAX_TABLE_BYTES {
                 break;
