@@ -355,6 +355,40 @@ fn an_object_file_that_was_written_later_is_not_used_and_reported() {
     );
 }
 
+/// Makes the last function of the map a further name, without a size, of the function at this address. Returns false if it is that function.
+fn with_alias(program: &mut [u8], address: u64) -> bool {
+    // mach-o/stab.h; an entry of the symbol table has 16 bytes: name, type, section, description, value (mach-o/nlist.h).
+    const N_FUN: u8 = 0x24;
+    let is_table = |bytes: &[u8]| bytes == [2, 0, 0, 0, 24, 0, 0, 0];
+    let table = program.windows(8).position(is_table).unwrap();
+    let word = |at: usize| u32::from_le_bytes(program[at..at + 4].try_into().unwrap()) as usize;
+    let (first, count) = (word(table + 8), word(table + 12));
+    let entries = (0..count).map(|index| first + 16 * index);
+    let functions: Vec<usize> = entries.filter(|entry| program[entry + 4] == N_FUN).collect();
+    let [.., start, size] = functions[..] else {
+        panic!("no map")
+    };
+    let is_other = program[start + 8..start + 16] != address.to_le_bytes();
+    program[start + 8..start + 16].copy_from_slice(&address.to_le_bytes());
+    program[size + 8..size + 16].fill(0);
+    is_other
+}
+
+#[test]
+fn a_function_with_several_names_has_its_lines() {
+    for arch in ARCHES {
+        let program = Program::with_objects(arch);
+        let outer = program.function("_outer");
+        let ask = || symbolicator(&[]).lookup(&program.module, &[outer, outer + 4]).unwrap();
+        let expected = ask();
+        assert!(expected.iter().all(|info| !info.frames.is_empty()));
+        let mut bytes = fs::read(&program.module.path).unwrap();
+        assert!(with_alias(&mut bytes, program.base + outer));
+        fs::write(&program.module.path, bytes).unwrap();
+        assert_eq!(ask(), expected);
+    }
+}
+
 #[test]
 fn kept_answers_are_those_of_the_same_object_files() {
     let program = Program::with_objects("x86_64");

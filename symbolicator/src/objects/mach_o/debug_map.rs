@@ -124,7 +124,8 @@ impl DebugMap {
                 _ => {}
             }
         }
-        map.functions.sort_by_key(|function| function.start);
+        // A look-up takes the last one. lld gives the further names of a function the size 0.
+        map.functions.sort_by_key(|function| (function.start, function.size));
         map.by_object = (0..map.functions.len() as u32).collect();
         let functions = &map.functions;
         map.by_object
