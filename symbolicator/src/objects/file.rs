@@ -123,10 +123,16 @@ impl ObjectFile {
     /// Opens a small file, of which there may be thousands. It is copied: a copy cannot change.
     pub(crate) fn open_copied(path: &Path) -> Result<ObjectFile, SymbolError> {
         let mapping = Mapping::open(path).map_err(|error| SymbolError::unreadable(path, error))?;
-        if mapping.bytes().len() > MAX_COPIED_BYTES {
-            return ObjectFile::new(path, Bytes::whole(mapping));
+        let whole = 0..mapping.bytes().len();
+        ObjectFile::copied(path, mapping, whole)
+    }
+
+    /// The same of a part. A mapping keeps its file open, of which a process of macOS may have 256.
+    pub(super) fn copied(path: &Path, mapping: Mapping, part: Range<usize>) -> Result<ObjectFile, SymbolError> {
+        if part.len() > MAX_COPIED_BYTES {
+            return ObjectFile::part(path, &Arc::new(mapping), part);
         }
-        let bytes = mapping.bytes().to_vec();
+        let bytes = mapping.bytes().get(part).unwrap_or_default().to_vec();
         match mapping.check_unchanged() {
             true => ObjectFile::from_bytes(path, bytes),
             false => Err(SymbolError::Rewritten { path: path.to_owned() }),

@@ -278,7 +278,8 @@ impl DebugMap {
 
     /// Heap bytes, about.
     pub(in crate::objects) fn held_bytes(&self) -> usize {
-        let objects = self.read_objects().map(Dwarf::held_bytes).sum::<usize>();
+        let of_object = |dwarf: &Dwarf| dwarf.held_bytes() + dwarf.main_file().held_bytes();
+        let objects = self.read_objects().map(of_object).sum::<usize>();
         size_of_val(&*self.functions)
             + size_of_val(&*self.by_object)
             + size_of_val(&*self.objects)

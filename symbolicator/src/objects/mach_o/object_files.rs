@@ -119,7 +119,7 @@ impl ObjectFiles {
         let mapping = Mapping::open(path).map_err(|error| SymbolError::unreadable(path, error))?;
         let part = universal::part_of(mapping.bytes(), self.arch)
             .ok_or_else(|| SymbolError::unreadable(path, "it has no part for the processor of the program"))?;
-        Ok(vec![ObjectFile::part(path, &Arc::new(mapping), part)?])
+        Ok(vec![ObjectFile::copied(path, mapping, part)?])
     }
 
     /// The members of this name and time.
