@@ -104,10 +104,13 @@ impl ObjectFile {
             .or_else(|| files.iter().position(by_processor))
             // The error about another build names the id of a part.
             .or_else(|| (alone || module.build_id.is_some() && !files.is_empty()).then_some(0));
-        let unknown = "it is for several processors, and the profile does not say for which one its program was";
+        let why = match files.is_empty() {
+            true => "none of its parts is a valid Mach-O file; is it complete?",
+            false => "it is for several processors, and the profile does not say for which one its program was",
+        };
         found
             .map(|index| files.swap_remove(index))
-            .ok_or_else(|| SymbolError::unreadable(path, unknown))
+            .ok_or_else(|| SymbolError::unreadable(path, why))
     }
 
     /// A part of a mapped file, which lies at `path`.

@@ -216,6 +216,9 @@ fn of_universal_files_the_recorded_part_counts() {
         };
         let error = symbolicator(&[]).lookup(&unknown, &[0x600]).unwrap_err().to_string();
         assert!(error.contains("several processors"), "{error}");
+        fs::write(&unknown.path, universal([vec![0; 64], vec![0; 64]])).unwrap();
+        let error = symbolicator(&[]).lookup(&unknown, &[0x600]).unwrap_err().to_string();
+        assert!(error.contains("none of its parts"), "{error}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use recording::module::{BuildId, Module, ModuleKind};
 use recording::symbol::SymbolSource;
-use symbolicator::{ModuleKey, SymbolError};
+use symbolicator::{AsmError, ModuleKey, SymbolError};
 
 use crate::common::symbolicator;
 use crate::hostile::ask_all_in;
@@ -157,6 +157,20 @@ fn libraries_of_the_cache_have_names_and_assembly() {
     fs::write(&path, cache(&[7; 16])).unwrap();
     let error = ask(dir.path(), PATH).unwrap_err();
     assert_eq!(error.source(), SymbolSource::OtherBuild, "{error}");
+}
+
+#[test]
+fn code_that_the_cache_lacks_has_names_and_no_assembly() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut file = File(cache(&UUID));
+    // The file offset of the section with code.
+    file.words(LIBRARY + 32 + 120, &[0x00ff_0000]);
+    fs::write(dir.path().join("dyld_shared_cache_arm64e"), file.0).unwrap();
+    assert_eq!(ask(dir.path(), PATH).unwrap()[1].as_deref(), Some("first"));
+    let symbolicator = symbolicator(&[dir.path()]);
+    symbolicator.add_module(&library(PATH));
+    let assembly = symbolicator.assembly(&ModuleKey::of(&library(PATH)), CODE, 1, true);
+    assert!(matches!(assembly, Err(AsmError::NoCode { .. })), "{assembly:?}");
 }
 
 #[test]

@@ -163,10 +163,11 @@ impl Out {
         let mut sections = Vec::new();
         for section in object.sections().filter(is_code) {
             let code = section.data().ok().filter(|code| code.len() <= left);
-            let code = code.unwrap_or_default();
-            left -= code.len();
+            left -= code.map_or(0, <[u8]>::len);
+            // Code that is not copied is behind the end of the file.
+            let offset = code.map_or(u32::MAX, |code| self.append(code));
             sections.push(macho::Section64 {
-                offset: U32::new(endian, self.append(code)),
+                offset: U32::new(endian, offset),
                 reloff: U32::new(endian, 0),
                 nreloc: U32::new(endian, 0),
                 ..*section.macho_section()
