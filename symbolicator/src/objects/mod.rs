@@ -1,7 +1,6 @@
 //! Modules that are ELF or Mach-O files: symbol tables and DWARF, read at the first look-up that no earlier start has answered.
 
 mod answers;
-mod bounds;
 mod by_address;
 mod debug_info;
 mod dwarf;
@@ -20,9 +19,9 @@ use recording::module::Module;
 use recording::sink::KeptFile;
 use recording::symbol::{FunctionSymbol, SymbolSource};
 use rustc_hash::FxHashMap;
+use unwind::Functions;
 
 use self::answers::Answers;
-use self::bounds::Bounds;
 use self::debug_info::DebugInfo;
 use self::dwarf::{Dwarf, DwarfFiles};
 use self::file::ObjectFile;
@@ -40,7 +39,7 @@ pub(crate) struct ObjectModule {
     symbol_files: Vec<Arc<ObjectFile>>,
     symbols: Option<SymbolTable>,
     /// For functions without a symbol.
-    functions: Option<Bounds>,
+    functions: Option<Functions>,
     /// File offsets of function names, by the address of the slot of the global offset table that has the function's address.
     slots: Option<FxHashMap<u64, u64>>,
     dwarf: Stage,
@@ -229,9 +228,9 @@ impl ObjectModule {
         self.functions()?.at(address)
     }
 
-    fn functions(&mut self) -> Option<&Bounds> {
+    fn functions(&mut self) -> Option<&Functions> {
         let binary = self.binary.as_deref()?;
-        Some(self.functions.get_or_insert_with(|| Bounds::read(binary)))
+        Some(self.functions.get_or_insert_with(|| Functions::read(binary)))
     }
 
     fn symbols(&mut self) -> &mut SymbolTable {
@@ -302,7 +301,7 @@ impl ObjectModule {
         };
         let files = self.symbol_files.iter().map(|file| file.held_bytes()).sum::<usize>();
         let symbols = self.symbols.as_ref().map_or(0, SymbolTable::held_bytes);
-        let functions = self.functions.as_ref().map_or(0, Bounds::held_bytes);
+        let functions = self.functions.as_ref().map_or(0, Functions::held_bytes);
         let kept = self.kept.as_ref().map_or(0, Answers::held_bytes);
         size_of::<ObjectModule>() + dwarf + files + symbols + functions + kept
     }

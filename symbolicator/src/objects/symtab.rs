@@ -6,10 +6,11 @@ use object::read::elf::{FileHeader, SectionHeader, Sym};
 use object::{Object, ObjectSection, elf};
 use recording::rust_crate;
 use recording::symbol::FunctionSymbol;
+use unwind::Functions;
 
 use super::by_address::{ByAddress, Place};
 use super::file::{ObjectFile, is_code};
-use super::mach_o::{self, FunctionStarts};
+use super::mach_o;
 use super::plt;
 use super::symbol::{Binding, Kind, Names, Symbol, name_at};
 use crate::demangle::demangle;
@@ -31,8 +32,10 @@ impl SymbolTable {
         let mut found: Vec<Symbol> = Vec::new();
         let mut code = Vec::new();
         let mut names = Names::of(files);
-        let starts = files.iter().map(|file| FunctionStarts::read(file));
-        let starts = starts.into_iter().find(|starts| !starts.is_empty()).unwrap_or_default();
+        // A Mach-O file has no sizes of symbols, and a list of functions beside its code.
+        let mach_o = files.iter().filter(|file| file.is_mach_o());
+        let listed = mach_o.max_by_key(|file| file.has_code());
+        let listed = listed.map(|file| Functions::read(&**file));
         for (index, file) in files.iter().enumerate().take(usize::from(Names::MADE)) {
             let Ok(object) = file.object() else { continue };
             let sections = code_sections(file, &object);
@@ -44,7 +47,14 @@ impl SymbolTable {
                 object::File::Elf32(object) => read_tables(file, index, object, &sections, &mut found),
                 object::File::Elf64(object) => read_tables(file, index, object, &sections, &mut found),
                 object::File::MachO64(object) => {
-                    mach_o::symbols::read((file, index), object, &starts, &sections, &mut names, &mut found);
+                    mach_o::symbols::read(
+                        (file, index),
+                        object,
+                        listed.as_ref(),
+                        &sections,
+                        &mut names,
+                        &mut found,
+                    );
                 }
                 _ => {}
             }

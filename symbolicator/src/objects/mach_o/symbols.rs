@@ -3,8 +3,9 @@
 use object::read::macho::{Nlist, Section};
 use object::{Endianness, Object, ObjectSection, macho};
 use rustc_hash::FxHashMap;
+use unwind::Functions;
 
-use super::{FunctionStarts, MachO, command, exports};
+use super::{MachO, command, exports};
 use crate::objects::file::ObjectFile;
 use crate::objects::symbol::{Binding, Kind, Names, Symbol};
 use crate::objects::symtab::section_at;
@@ -13,13 +14,13 @@ use crate::objects::symtab::section_at;
 pub(in crate::objects) fn read(
     (file, index): (&ObjectFile, u8),
     object: &MachO<'_>,
-    starts: &FunctionStarts,
+    listed: Option<&Functions>,
     code: &[(u64, u64)],
     names: &mut Names,
     found: &mut Vec<Symbol>,
 ) {
     let before = found.len();
-    let size = |start: u64| match starts.at(start) {
+    let size = |start: u64| match listed.and_then(|functions| functions.at(start)) {
         Some(function) if function.start == start => function.end - start,
         _ => 0,
     };
