@@ -90,6 +90,13 @@ pub struct Host {
     pub os: Option<String>,
 }
 
+impl Host {
+    /// True for macOS, whose modules are Mach-O files.
+    pub fn is_macos(&self) -> bool {
+        self.os.as_deref().is_some_and(|os| os.starts_with("macOS"))
+    }
+}
+
 /// A recording as a whole.
 #[derive(Clone, Debug)]
 pub struct RecordingInfo {

@@ -268,10 +268,15 @@ fn tables(profile: &Profile) -> Data {
         name: symbol.name.0,
         size: symbol.size,
     });
+    let is_macos = profile.info.host.is_macos();
     Data {
         symbolicated: profile.symbolicated,
         categories: Category::all(),
-        libs: tables.libs.iter().map(|lib| SavedLib::of(&lib.module)).collect(),
+        libs: tables
+            .libs
+            .iter()
+            .map(|lib| SavedLib::of(&lib.module, is_macos))
+            .collect(),
         texts: profile.strings.iter().map(Into::into).collect(),
         funcs,
         frames,

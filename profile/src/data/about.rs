@@ -1,6 +1,6 @@
 //! How it was recorded: rows about the recording, its quality, the libraries.
 
-use recording::module::Module;
+use recording::module::{BuildId, Module, ModuleKind};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Number;
@@ -180,8 +180,13 @@ impl SavedLib {
         }
     }
 
-    /// The module's names in a profile of sprof.
-    pub(crate) fn of(module: &Module) -> SavedLib {
+    /// The module's names in a profile of sprof. Readers of profiles take a code id of 32 digits for the UUID of a Mach-O file.
+    pub(crate) fn of(module: &Module, is_macos: bool) -> SavedLib {
+        let is_mach_o = is_macos && module.kind == ModuleKind::File;
+        let code_id = |id: &BuildId| match is_mach_o {
+            true => id.to_uuid(),
+            false => id.to_hex(),
+        };
         let name = module.name();
         let readable = module.readable_path.as_ref().unwrap_or(&module.path);
         SavedLib {
@@ -191,7 +196,7 @@ impl SavedLib {
             debug_name: Some(name.replace('/', "_")),
             debug_path: Some(readable.to_string_lossy().into_owned()),
             breakpad_id: Some(module.breakpad_id()),
-            code_id: module.build_id.as_ref().map(|id| id.to_hex()),
+            code_id: module.build_id.as_ref().map(code_id),
             name: Some(name),
         }
     }

@@ -2,12 +2,15 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::common::*;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use profile::read::{Form, Position, ReadError, ReadLimits, SavedProfile, open};
 use proptest::prelude::*;
+use recording::module::{BuildId, Image, Module, ModuleKind};
+use recording::quality::Quality;
 
 fn read(bytes: &[u8]) -> Result<SavedProfile, ReadError> {
     read_within(bytes, ReadLimits::default())
@@ -63,6 +66,35 @@ fn ours_is_read_back_compressed_and_plain_and_handed_out_untouched() {
         std::io::Read::read_to_end(&mut saved.into_file().unwrap(), &mut served).unwrap();
         assert_eq!(served, bytes);
     }
+}
+
+#[test]
+fn libraries_of_macos_have_their_uuid_as_code_id() {
+    let uuid: [u8; 16] = std::array::from_fn(|index| index as u8);
+    let module = Arc::new(Module {
+        build_id: Some(BuildId::of_uuid(uuid)),
+        ..(*module("/opt/tool", ModuleKind::File)).clone()
+    });
+    let tool = Image {
+        module,
+        ..image("/opt/tool", 0x20_0000, 0x1000)
+    };
+    let mut stream = Stream::with_app();
+    stream.map(1, tool, 1);
+    stream.sample(1, 1, 2, &[ip(0x20_0020)]);
+    let mut info = info();
+    info.host.os = Some("macOS 15.1 aarch64, Darwin 24.1.0".into());
+    let mut json = Vec::new();
+    profile::export::firefox::write(&stream.0.finish(info, Quality::default()), &mut json).unwrap();
+    let saved = read(&json).unwrap();
+    let lib = saved
+        .libs
+        .iter()
+        .find(|lib| lib.name.as_deref() == Some("tool"))
+        .unwrap();
+    let digits = "000102030405060708090A0B0C0D0E0F";
+    assert_eq!(lib.code_id.as_deref(), Some(digits));
+    assert_eq!(lib.breakpad_id.as_deref(), Some(format!("{digits}0").as_str()));
 }
 
 #[test]
