@@ -100,7 +100,7 @@ fn of_header<Header: MachHeader<Endian = Endianness>>(
             let data: &LinkeditDataCommand<Endianness> = command.data().map_err(malformed)?;
             signature = Some(slice.part(data.dataoff.get(endian), data.datasize.get(endian).into())?);
         } else if let Some(command) = command.uuid().map_err(malformed)? {
-            build_id = Some(BuildId(command.uuid.to_vec()));
+            build_id = Some(BuildId::of_uuid(command.uuid));
         }
     }
     let cpu = match header.cputype(endian) {

@@ -99,7 +99,8 @@ impl Header {
     /// The UUID, which two builds never share.
     pub(crate) fn build_id(&self) -> Option<BuildId> {
         let place = self.commands(LC_UUID.0).next()?;
-        Some(BuildId(self.bytes.get(place.start + 8..place.start + 24)?.to_vec()))
+        let uuid = self.bytes.get(place.start + 8..place.start + 24)?;
+        Some(BuildId::of_uuid(*uuid.first_chunk()?))
     }
 }
 

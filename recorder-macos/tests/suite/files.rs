@@ -25,8 +25,8 @@ fn process() -> (Xnu, Pid, u64, BuildId) {
     let serial = machine.threads[0].image;
     let address = machine.processes[0].images.address(serial);
     let pid = Pid(machine.processes[0].pid);
-    let id = [serial, 7 | 7 << 32].map(u64::to_le_bytes).concat();
-    (Xnu::new(machine, Faults::default()), pid, address, BuildId(id))
+    let id = (u128::from(serial) | u128::from(7u64 | 7 << 32) << 64).to_le_bytes();
+    (Xnu::new(machine, Faults::default()), pid, address, BuildId::of_uuid(id))
 }
 
 fn mapping(start: u64, path: &[u8], build_id: Option<BuildId>) -> Mapping<'_> {
@@ -71,12 +71,12 @@ fn a_file_of_the_same_build_is_opened_and_another_one_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("program");
     // A Mach-O file with a UUID and nothing else.
-    let uuid = [3u8; 16];
+    let uuid: [u8; 16] = std::array::from_fn(|index| index as u8);
     let header: [u32; 8] = [0xfeed_facf, 0x0100_000c, 0, 2, 1, 24, 0, 0];
     let words = header.into_iter().chain([0x1b, 24]).flat_map(u32::to_le_bytes);
     std::fs::write(&path, words.chain(uuid).collect::<Vec<u8>>()).unwrap();
     let path = path.to_str().unwrap().as_bytes().to_vec();
-    let same = mapping(0x1000, &path, Some(BuildId(uuid.to_vec())));
+    let same = mapping(0x1000, &path, Some(BuildId::of_uuid(uuid)));
     assert_eq!(
         files
             .open(pid, &same)
