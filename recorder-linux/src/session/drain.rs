@@ -114,8 +114,7 @@ pub(crate) fn until_end(
             late: Duration::from_nanos(woken.saturating_sub(now)).saturating_sub(left),
         };
         match switched_bytes {
-            // What was found was of the other dumps.
-            Some(bytes) => pace = Pace::new(bytes, rate_hz, opened.choice.unit()),
+            Some(bytes) => pace.switch(bytes, rate_hz, opened.choice.unit()),
             None => pace.next(found, took),
         }
         if switched == Some(true) {

@@ -32,6 +32,8 @@ const CALM_ROUNDS_AFTER_TROUBLE: u32 = 64;
 /// rounds were longer than the usual ones; why is not known.
 /// What a killed recorder loses is as long, and memory and CPU time of processes are read as seldom.
 const LONGEST_CALM: Duration = Duration::from_millis(200);
+/// And no longer than this part of the recording so far: the last readings of a short program are near its end, too.
+const PART_OF_RECORDING: u32 = 16;
 
 /// Shares of samples are those of about so many, the last ones.
 const SAMPLES: f64 = 4000.0;
@@ -66,6 +68,8 @@ pub(super) struct Pace {
     longest_calm: Duration,
     most_fill: f64,
     round: Duration,
+    /// How long all rounds were.
+    recorded: Duration,
     /// Rounds until rounds are calm.
     rounds_to_calm: u32,
     /// The share of stacks that are larger than their dumps.
@@ -87,11 +91,20 @@ impl Pace {
             },
             most_fill: (1.0 - ROOM_SECONDS / seconds).clamp(least, most),
             round: usual.min(LONGEST_FOR_DEEP_STACKS),
+            recorded: Duration::ZERO,
             rounds_to_calm: CALM_ROUNDS,
             deep: 0.0,
             // Few after some 700 samples.
             unverified: FEW_UNVERIFIED * 1.2,
         }
+    }
+
+    /// Goes on with other rings and dumps: what was found was of the earlier ones.
+    pub(super) fn switch(&mut self, bytes: RingBytes, rate_hz: f64, unit: PeriodUnit) {
+        *self = Pace {
+            recorded: self.recorded,
+            ..Pace::new(bytes, rate_hz, unit)
+        };
     }
 
     /// The present round.
@@ -102,6 +115,7 @@ impl Pace {
     /// The next round, after one that found this. `took`: the time that the recorder worked.
     pub(super) fn next(&mut self, found: Found, took: Duration) {
         let short = self.usual.min(LONGEST_FOR_DEEP_STACKS);
+        self.recorded += self.round;
         follow(&mut self.deep, found.deep_stacks, found.samples);
         follow(&mut self.unverified, found.unverified, found.samples);
         let are_deep = found.deep_stacks > 0 && self.deep >= MANY_DEEP_STACKS;
@@ -120,7 +134,7 @@ impl Pace {
         } else {
             let by_fill = self.round.mul_f64((self.most_fill / found.fill.max(1e-6)).min(1e3));
             let longest = match self.rounds_to_calm {
-                0 => self.longest_calm,
+                0 => (self.recorded / PART_OF_RECORDING).clamp(LONGEST, self.longest_calm.max(LONGEST)),
                 _ => LONGEST,
             };
             doubled.clamp(short, by_fill.min(longest).max(self.usual))
@@ -175,8 +189,11 @@ mod tests {
     fn rounds_grow_while_there_are_samples_alone_and_shrink_at_anything_else() {
         let mut pace = pace(16);
         assert_eq!(pace.round().as_millis(), 3);
-        assert_eq!(after(&mut pace, SAMPLES, CALM_ROUNDS - 1), 16);
-        assert_eq!(after(&mut pace, SAMPLES, 6), 200);
+        assert_eq!(after(&mut pace, SAMPLES, CALM_ROUNDS + 1), 16);
+        // Longer and longer, while the recording is short.
+        assert_eq!(after(&mut pace, SAMPLES, 30), 58);
+        assert!(pace.round() <= pace.recorded / PART_OF_RECORDING);
+        assert_eq!(after(&mut pace, SAMPLES, 60), 200);
         assert_eq!(after(&mut pace, Found { others: 1, ..SAMPLES }, 1), 16);
         assert_eq!(after(&mut pace, Found { records: 0, ..SAMPLES }, 8), 32);
     }
@@ -184,7 +201,7 @@ mod tests {
     #[test]
     fn rings_keep_room_for_a_recorder_that_waits_for_a_cpu() {
         let mut large = pace(16);
-        after(&mut large, SAMPLES, 20);
+        after(&mut large, SAMPLES, 100);
         // Twice as full as it may be in 200 ms.
         assert_eq!(after(&mut large, Found { fill: 1.0, ..SAMPLES }, 1), 100);
         assert_eq!(after(&mut large, Found { fill: 0.5, ..SAMPLES }, 3), 100);
@@ -192,14 +209,14 @@ mod tests {
         assert_eq!(after(&mut large, Found { fill: 1.0, ..SAMPLES }, 20), 16);
         // These hold 256 ms.
         let mut small = pace(4);
-        assert_eq!(after(&mut small, SAMPLES, 20), 128);
+        assert_eq!(after(&mut small, SAMPLES, 100), 128);
         assert_eq!(after(&mut small, Found { fill: 0.5, ..SAMPLES }, 1), 66);
     }
 
     #[test]
     fn a_recorder_that_has_to_wait_for_a_cpu_wakes_up_in_time() {
         let mut pace = pace(16);
-        assert_eq!(after(&mut pace, SAMPLES, 20), 200);
+        assert_eq!(after(&mut pace, SAMPLES, 200), 200);
         let late = Duration::from_millis(6);
         assert_eq!(after(&mut pace, Found { late, ..SAMPLES }, 1), 16);
         assert_eq!(after(&mut pace, SAMPLES, CALM_ROUNDS_AFTER_TROUBLE - 1), 16);
@@ -226,7 +243,7 @@ mod tests {
     #[test]
     fn a_few_deep_stacks_leave_the_rounds_long() {
         let mut pace = pace(16);
-        after(&mut pace, SAMPLES, 60);
+        after(&mut pace, SAMPLES, 200);
         let one = Found {
             samples: 400,
             deep_stacks: 1,
