@@ -1,10 +1,8 @@
-//! `sprof share --to s3://...` and `sprof serve s3://...`, against a stand-in that checks signatures, against servers that fail, and against `s3rver`: what
-//! is uploaded arrives whole and once, links work until they end, and no secret is shown or kept.
+//! `sprof share --to s3://...` against a stand-in that checks signatures, and against `s3rver`: what is uploaded arrives whole and once, links work until
+//! they end, and no secret is shown or kept.
 #![cfg(target_os = "linux")]
 
-use std::collections::HashMap;
 use std::io::Read as _;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -19,7 +17,7 @@ use crate::share::{SECRETS, User, fails, text};
 use crate::support::bucket::{KEY_ID, S3rver, SECRET_KEY, TOKEN, decoded, get, s3, signed_address};
 use crate::support::client::Client;
 use crate::support::skip::perf_events;
-use crate::support::store::{Answer, Behaviour, StandIn, State, UI};
+use crate::support::store::{Behaviour, StandIn, UI};
 use crate::support::{program, temp_dir, tests_dir};
 
 const VARIABLES: [&str; 12] = [
@@ -38,7 +36,7 @@ const VARIABLES: [&str; 12] = [
 ];
 
 /// The credentials of the stand-in.
-fn credentials(endpoint: &str) -> [(&str, &str); 5] {
+pub(crate) fn credentials(endpoint: &str) -> [(&str, &str); 5] {
     [
         ("AWS_ACCESS_KEY_ID", KEY_ID),
         ("AWS_SECRET_ACCESS_KEY", SECRET_KEY),
@@ -48,12 +46,12 @@ fn credentials(endpoint: &str) -> [(&str, &str); 5] {
     ]
 }
 
-fn endpoint(server: &StandIn) -> String {
+pub(crate) fn endpoint(server: &StandIn) -> String {
     format!("http://127.0.0.1:{}", server.port)
 }
 
 /// `sprof` of a user with these credentials.
-fn sprof(user: &User, endpoint: &str) -> Command {
+pub(crate) fn sprof(user: &User, endpoint: &str) -> Command {
     let mut command = user.sprof();
     for variable in VARIABLES {
         command.env_remove(variable);
@@ -62,7 +60,7 @@ fn sprof(user: &User, endpoint: &str) -> Command {
     command
 }
 
-fn share(user: &User, endpoint: &str, options: &[&str], file: &Path) -> Command {
+pub(crate) fn share(user: &User, endpoint: &str, options: &[&str], file: &Path) -> Command {
     let mut command = sprof(user, endpoint);
     command.args(["share", "--yes", "--ui-url", UI]).args(options).arg(file);
     command
@@ -89,7 +87,7 @@ fn shows_no_secret(user: &User, output: &Output) {
 }
 
 /// A file is shared; the link.
-fn shared(user: &User, command: &mut Command) -> String {
+pub(crate) fn shared(user: &User, command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     shows_no_secret(user, &output);
@@ -97,7 +95,7 @@ fn shared(user: &User, command: &mut Command) -> String {
 }
 
 /// Fails with status 125 and these words, and keeps no more than it had.
-fn refused(user: &User, command: &mut Command, words: &[&str]) {
+pub(crate) fn refused(user: &User, command: &mut Command, words: &[&str]) {
     let output = command.output().unwrap();
     shows_no_secret(user, &output);
     assert!(output.stdout.is_empty(), "{output:?}");
@@ -118,7 +116,7 @@ fn json(bytes: &[u8]) -> String {
 }
 
 /// Path and content of the only object.
-fn only_object(server: &StandIn) -> (String, Vec<u8>, usize) {
+pub(crate) fn only_object(server: &StandIn) -> (String, Vec<u8>, usize) {
     server.with(|state| {
         assert_eq!(state.objects.len(), 1, "{:?}", state.objects.keys());
         let (path, (bytes, times)) = state.objects.first_key_value().unwrap();
@@ -126,7 +124,7 @@ fn only_object(server: &StandIn) -> (String, Vec<u8>, usize) {
     })
 }
 
-fn methods(server: &StandIn) -> Vec<String> {
+pub(crate) fn methods(server: &StandIn) -> Vec<String> {
     let calls = server.calls();
     calls
         .iter()
@@ -255,203 +253,6 @@ fn a_bucket_that_keeps_versions_is_no_deletion_without_a_word() {
         output.status.success() && text(&output.stderr).contains("keeps versions"),
         "{output:?}"
     );
-}
-
-#[test]
-fn what_may_go_well_the_second_time_is_sent_again_and_stored_once() {
-    for (behaviour, busy, times) in [(Behaviour::LosesFirstReply, 0, 2), (Behaviour::Honest, 1, 1)] {
-        let (user, server) = (User::new(), StandIn::start_as(behaviour, s3));
-        server.with(|state| state.busy = busy);
-        let link = shared(
-            &user,
-            &mut share(&user, &endpoint(&server), &["--to", "s3://open"], &user.file()),
-        );
-        let (_, bytes, stored) = only_object(&server);
-        assert_eq!(
-            (methods(&server).join(" ").as_str(), stored),
-            ("PUT PUT GET", times),
-            "{behaviour:?}"
-        );
-        assert_eq!(get(&signed_address(&link)).2, bytes);
-    }
-}
-
-/// Takes an object once.
-fn once(call: &str, headers: &HashMap<String, &str>, body: &[u8], state: &mut State) -> Answer {
-    match state.objects.is_empty() {
-        true => s3(call, headers, body, state),
-        false => Answer::text(403, "no more"),
-    }
-}
-
-#[test]
-fn what_may_have_arrived_is_listed_whatever_later_attempts_say() {
-    let (user, server) = (User::new(), StandIn::start_as(Behaviour::LosesFirstReply, once));
-    let mut command = share(&user, &endpoint(&server), &["--to", "s3://open"], &user.file());
-    refused(&user, &mut command, &["403", "unknown whether the profile arrived"]);
-    assert_eq!((methods(&server).join(" ").as_str(), user.keys().len()), ("PUT PUT", 1));
-    let listed = sprof(&user, "").args(["share", "--list"]).output().unwrap();
-    assert!(
-        text(&listed.stdout).contains(&format!("s3:/{}", only_object(&server).0)),
-        "{listed:?}"
-    );
-}
-
-#[test]
-fn a_server_that_fails_or_lies_is_named_with_the_next_step() {
-    const NOTHING: &str = "Nothing was shared";
-    const UNKNOWN: &str = "unknown whether the profile arrived";
-    // At once: each waits between its attempts.
-    let cases: [(Behaviour, &[&str], usize, usize); 10] = [
-        (Behaviour::Status(413), &["413", NOTHING], 1, 0),
-        (Behaviour::Redirects, &["another address", NOTHING], 1, 0),
-        (
-            Behaviour::Status(500),
-            &["status 500", UNKNOWN, "share --delete s3://open/"],
-            3,
-            1,
-        ),
-        (Behaviour::NoReply, &["closed without a reply", UNKNOWN], 3, 1),
-        (
-            Behaviour::Silent,
-            &["within 0.5 s", UNKNOWN, "--timeout allows more"],
-            3,
-            1,
-        ),
-        (Behaviour::Endless, &["larger than", UNKNOWN], 1, 1),
-        (
-            Behaviour::Replies(
-                403,
-                "",
-                "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>",
-            ),
-            &[
-                "AccessDenied: Access Denied",
-                "AWS_ACCESS_KEY_ID",
-                "s3:PutObject",
-                NOTHING,
-            ],
-            1,
-            0,
-        ),
-        (
-            Behaviour::Replies(
-                403,
-                "",
-                "<Error><Code>AccessDenied</Code><Message>not {call} plantedsessiontoken/plantedsessiontoken==</Message></Error>",
-            ),
-            &["AccessDenied: not PUT", "[...]"],
-            1,
-            0,
-        ),
-        (
-            Behaviour::Replies(
-                403,
-                "Date: Tue, 24 Nov 2015 11:13:23 GMT\r\n",
-                "<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>",
-            ),
-            &["Request has expired", "clock is", "ahead of the server's"],
-            1,
-            0,
-        ),
-        (
-            Behaviour::Replies(
-                301,
-                "x-amz-bucket-region: us-west-2\r\n",
-                "<Error><Code>PermanentRedirect</Code><Message>x</Message></Error>",
-            ),
-            &["--s3-region us-west-2", NOTHING],
-            1,
-            0,
-        ),
-    ];
-    std::thread::scope(|scope| {
-        for (behaviour, words, calls, kept) in cases {
-            scope.spawn(move || {
-                let (user, server) = (User::new(), StandIn::start_as(behaviour, s3));
-                let options = ["-v", "--to", "s3://open", "--timeout", "0.5"];
-                refused(
-                    &user,
-                    &mut share(&user, &endpoint(&server), &options, &user.file()),
-                    words,
-                );
-                assert_eq!(
-                    (server.calls().len(), user.keys().len()),
-                    (calls, kept),
-                    "{behaviour:?}"
-                );
-            });
-        }
-    });
-}
-
-#[test]
-fn what_is_wrong_with_bucket_region_and_credentials_is_said() {
-    let (user, server) = (User::new(), StandIn::start_as(Behaviour::Honest, s3));
-    let (endpoint, file) = (endpoint(&server), user.file());
-    for (variables, to, words) in [
-        (
-            &[][..],
-            "s3://none/x",
-            &["NoSuchBucket", "There is no bucket none", "--s3-endpoint"][..],
-        ),
-        (
-            &[("AWS_REGION", "us-east-1")],
-            "s3://open",
-            &["--s3-region eu-central-1"],
-        ),
-        (
-            &[("AWS_ACCESS_KEY_ID", "AKIAOTHER")],
-            "s3://open",
-            &["InvalidAccessKeyId", "It is from AWS_ACCESS_KEY_ID"],
-        ),
-        (
-            &[("AWS_SECRET_ACCESS_KEY", "plantedsecret2")],
-            "s3://open",
-            &["SignatureDoesNotMatch", "secret key is wrong"],
-        ),
-        (
-            &[("AWS_SESSION_TOKEN", "plantedsession2")],
-            "s3://open",
-            &["ExpiredToken", "get new credentials"],
-        ),
-    ] {
-        let mut command = share(&user, &endpoint, &["--to", to], &file);
-        refused(&user, command.envs(variables.iter().copied()), words);
-    }
-    assert!(user.keys().is_empty() && server.with(|state| state.objects.is_empty()));
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let gone = format!("http://127.0.0.1:{gone}");
-    refused(
-        &user,
-        &mut share(&user, &gone, &["--to", "s3://open"], &file),
-        &[&gone, "refused", "Nothing was shared"],
-    );
-    let asked = server.calls().len();
-    for (options, words) in [
-        (&["--to", "s3://"][..], &["name of a bucket"][..]),
-        (
-            &["--to", "parca=http://localhost"],
-            &["s3://BUCKET/FOLDER", "sprof push"],
-        ),
-        (
-            &["--to", "s3://open", "--server", "https://example.org"],
-            &["one of them"],
-        ),
-        (&["--to", "s3://open", "--expires", "8d"], &["7 days"]),
-        (
-            &["--to", "s3://open", "--s3-endpoint", "http://example.org"],
-            &["https://"],
-        ),
-        (&["--parquet"], &["--to s3://BUCKET/FOLDER"]),
-        (&["--to", "s3://open", "--service", "shop"], &["--parquet"]),
-    ] {
-        fails(&mut share(&user, &endpoint, options, &file), 2, words);
-    }
-    let mut none = share(&user, &endpoint, &["--to", "s3://open"], &file);
-    none.env_remove("AWS_ACCESS_KEY_ID").env_remove("AWS_SECRET_ACCESS_KEY");
-    fails(&mut none, 2, &["AWS_PROFILE", "export-credentials"]);
-    assert_eq!(server.calls().len(), asked);
 }
 
 #[test]
@@ -600,131 +401,6 @@ fn a_recording_goes_to_a_bucket_without_what_is_private() {
         } else {
             assert_eq!(link, format!("s3:/{path}"));
         }
-    }
-}
-
-/// The gallery of a bucket, with the stand-in's or other credentials.
-fn gallery(place: &str, endpoint: &str, options: &[&str]) -> Served {
-    Served::of(place, temp_dir(), &credentials(endpoint), options)
-}
-
-/// Three profiles of `shop`, and what is none.
-fn put_profiles(put: &mut dyn FnMut(&str, Vec<u8>)) {
-    let folder = temp_dir();
-    for (day, own) in [
-        (1, [50, 300, 200, 450]),
-        (2, [50, 400, 200, 350]),
-        (3, [50, 600, 150, 200]),
-    ] {
-        let path = folder.path().join("profile.json");
-        serve_dir::profile(&path, "shop", serve_dir::NAMES, day, own);
-        put(&format!("ci/{day} +.json"), std::fs::read(&path).unwrap());
-    }
-    put("ci/large.json", vec![b'x'; 200_000]);
-    put("ci/notes.md", b"no profile".to_vec());
-    put("ci/.hidden.json", b"{}".to_vec());
-    put("other/4.json", b"{}".to_vec());
-    put("ci-2/5.json", b"{}".to_vec());
-}
-
-#[test]
-fn profiles_of_a_bucket_have_the_pages_of_a_folder() {
-    let server = StandIn::start_as(Behaviour::Honest, s3);
-    put_profiles(&mut |key, bytes| {
-        server.with(|state| drop(state.objects.insert(format!("/open/{key}"), (bytes, 1))));
-    });
-    server.with(|state| {
-        let dots = "/open/ci/../x.json".to_owned();
-        state.objects.insert(dots, (b"{}".to_vec(), 1));
-    });
-    let served = gallery("s3://open/ci", &endpoint(&server), &["--max-size", "100k"]);
-    let page = serve_dir::list(&served);
-    for day in 1..=3 {
-        assert!(page.contains(&format!("{day} +.json")), "{page}");
-    }
-    assert!(serve_dir::row(&page, "large.json").contains("--max-size"));
-    for other in ["notes.md", "hidden", "4.json", "5.json", "plant", "X-Amz"] {
-        assert!(!page.contains(other), "{other} in {page}");
-    }
-    assert!(
-        page.contains("1 objects have keys that can&#39;t be addresses"),
-        "{page}"
-    );
-    assert!(serve_dir::row(&page, "3 +.json").contains("60.0 %"), "{page}");
-    let id = |day: u32| serve_dir::id(&page, &format!("{day} +.json"));
-    let get = |path: &str| served.get(&served.secret(path));
-    let stored = server.with(|state| state.objects["/open/ci/3 +.json"].0.clone());
-    for (name, kind) in [
-        ("", "text/html"),
-        ("view/", "text/html"),
-        ("view/data", "application/"),
-        ("flame.svg", "image/svg"),
-    ] {
-        let reply = get(&format!("/p/{}/{name}", id(3)));
-        assert_eq!(reply.status, 200, "{name}: {reply:?}");
-        assert!(reply.header("content-type").unwrap().starts_with(kind), "{reply:?}");
-    }
-    for name in ["file", "profile.json"] {
-        assert_eq!(get(&format!("/p/{}/{name}", id(3))).body, stored, "{name}");
-    }
-    let diff = serve_dir::text(&get(&format!("/diff?before={}&after={}", id(1), id(3))));
-    assert!(diff.contains("hash"), "{diff}");
-    // No more than the list and what was read: the large file was not, and nothing was changed.
-    let calls = server.calls();
-    assert!(
-        !calls.iter().any(|call| call.starts_with("GET /open/ci/large.json")),
-        "{calls:?}"
-    );
-    assert!(calls.iter().all(|call| call.starts_with("GET /open/")), "{calls:?}");
-    // A file that changes between the list and the request is not mistaken for the listed one.
-    server.with(|state| {
-        let (bytes, _) = state.objects.get_mut("/open/ci/1 +.json").unwrap();
-        bytes[10] ^= 1;
-    });
-    let changed = get(&format!("/p/{}/file", id(1)));
-    assert!(
-        changed.status == 500 && text(&changed.body).contains("has changed"),
-        "{changed:?}"
-    );
-}
-
-#[test]
-fn a_server_that_is_busy_for_a_moment_loses_no_file() {
-    let server = StandIn::start_as(Behaviour::Honest, s3);
-    put_profiles(&mut |key, bytes| {
-        server.with(|state| drop(state.objects.insert(format!("/open/{key}"), (bytes, 1))));
-    });
-    server.with(|state| state.busy = 2);
-    let served = gallery("s3://open/ci", &endpoint(&server), &[]);
-    let page = serve_dir::list(&served);
-    assert!(page.contains("3 +.json") && page.contains("3 profiles"), "{page}");
-    assert_eq!(server.with(|state| state.busy), 0);
-}
-
-#[test]
-fn a_bucket_that_cannot_be_listed_is_no_page() {
-    let user = User::new();
-    for (behaviour, words) in [
-        (Behaviour::Honest, "NoSuchBucket"),
-        (Behaviour::Says("<html></html>"), "no list of a bucket"),
-        (
-            Behaviour::Says("<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"),
-            "where the next page begins",
-        ),
-        (
-            Behaviour::Says(
-                "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>a</NextContinuationToken></ListBucketResult>",
-            ),
-            "its next page is itself",
-        ),
-        (
-            Behaviour::Replies(403, "", "<Error><Code>AccessDenied</Code><Message>no</Message></Error>"),
-            "s3:ListBucket",
-        ),
-    ] {
-        let server = StandIn::start_as(behaviour, s3);
-        let mut command = sprof(&user, &endpoint(&server));
-        refused(&user, command.args(["serve", "s3://none", "--port", "0"]), &[words]);
     }
 }
 

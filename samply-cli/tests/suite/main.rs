@@ -13,6 +13,8 @@ mod attach;
 mod bad_input;
 mod bpf;
 mod bucket;
+mod bucket_errors;
+mod bucket_pages;
 mod cargo;
 mod check;
 mod cli;
