@@ -174,6 +174,16 @@ pub(crate) fn named_in(shared: &Shared, link: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']))
 }
 
+/// A link for people: a signature stands in the query, and in the address of the UI the query is percent-encoded.
+pub(crate) fn unsigned(link: &str) -> String {
+    let lower = link.to_ascii_lowercase();
+    let ends = ["?", "%3f"].iter().filter_map(|end| lower.find(end));
+    match ends.min() {
+        Some(end) => format!("{}?...", &link[..end]),
+        None => link.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,6 +234,16 @@ mod tests {
             &format!("https://ui.example.org/from-url/{encoded}/calltree/?v=11"),
         ] {
             assert!(named_in(&shared, link), "{link}");
+        }
+        for (signed, shown) in [
+            (format!("{url}?X-Amz-Signature=abc"), format!("{url}?...")),
+            (
+                format!("https://u/from-url/{encoded}/"),
+                "https://u/from-url/https%3A%2F%2Fb.s3.eu-west-1.amazonaws.com%2Fx%2Fa%2520b.json.gz?...".to_owned(),
+            ),
+            ("https://u/public/x".to_owned(), "https://u/public/x".to_owned()),
+        ] {
+            assert_eq!(unsigned(&signed), shown);
         }
         for other in [
             "",

@@ -6,6 +6,6 @@ mod kept;
 mod machine;
 mod store;
 
-pub(crate) use kept::{Everything, Kept, Object, Shared, named_in};
+pub(crate) use kept::{Everything, Kept, Object, Shared, named_in, unsigned};
 pub(crate) use machine::private;
 pub(crate) use store::{PUBLIC_MAX_BYTES, Store, Uploaded, deleted};

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::parquet::DUCKDB;
 use crate::serve_dir;
 use crate::server::Served;
-use crate::share::{SECRETS, User, fails, text};
+use crate::share::{SECRETS, User, text};
 use crate::support::bucket::{KEY_ID, S3rver, SECRET_KEY, TOKEN, decoded, get, s3, signed_address};
 use crate::support::client::Client;
 use crate::support::skip::perf_events;
@@ -192,11 +192,13 @@ fn a_profile_in_a_bucket_has_a_link_that_works_until_it_is_deleted() {
     assert!(deleted.status.success(), "{}", text(&deleted.stderr));
     assert!(server.with(|state| state.objects.is_empty()) && user.keys().is_empty());
     assert_eq!(get(&signed_address(link)).0, 404);
-    fails(
-        sprof(&user, &endpoint).args(["share", "--delete", &object]),
-        125,
-        &["there is no key for"],
-    );
+    for gone in [&object, &from_browser, &signed_address(link)] {
+        refused(
+            &user,
+            sprof(&user, &endpoint).args(["share", "--delete", gone]),
+            &["there is no key for"],
+        );
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::numbers::bytes;
 use crate::report::about::utc;
 use crate::s3::{Bucket, Options};
 use crate::screen;
-use crate::share::{Everything, Kept, Object, Shared, Store, deleted, named_in};
+use crate::share::{Everything, Kept, Object, Shared, Store, deleted, named_in, unsigned};
 use crate::term::Term;
 
 pub(super) fn list(args: &ShareArgs, term: &Term) -> Outcome {
@@ -81,7 +81,8 @@ pub(super) fn delete(link: &str, args: &ShareArgs, term: &Term) -> Outcome {
     let matching: Vec<_> = all.iter().filter(|(_, shared)| named_in(shared, link)).collect();
     let Some((path, shared)) = matching.first() else {
         return Err(Failure::failed(format_args!(
-            "there is no key for {link} in {}: only the user and machine that shared a profile can delete it; `{} share --list` shows what they can",
+            "there is no key for {} in {}: only the user and machine that shared a profile can delete it; `{} share --list` shows what they can",
+            unsigned(link),
             kept.folder().display(),
             own()
         )));
@@ -100,7 +101,10 @@ pub(super) fn delete(link: &str, args: &ShareArgs, term: &Term) -> Outcome {
             forget(path)?;
         }
     }
-    term.line(format_args!("deleted {}", shared.link));
+    // Two servers may have buckets of one name.
+    let server = shared.object.as_ref();
+    let server = server.map_or_else(String::new, |object| format!(" at {}", object.endpoint));
+    term.line(format_args!("deleted {}{server}", shared.link));
     Ok(Status::SUCCESS)
 }
 
