@@ -79,7 +79,7 @@ impl Labels {
         self.0.get(SERVICE).map_or("", String::as_str)
     }
 
-    pub(super) fn of_opentelemetry(&self) -> Vec<(String, String)> {
+    pub(crate) fn of_opentelemetry(&self) -> Vec<(String, String)> {
         self.0
             .iter()
             .map(|(name, value)| (name.clone(), value.clone()))

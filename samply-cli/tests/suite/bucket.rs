@@ -332,7 +332,19 @@ fn rows_in_a_bucket_are_those_of_the_profile() {
         "--service-version",
         "1.5.0",
     ];
-    let address = shared(&user, &mut share(&user, &endpoint(&server), &options, &user.file()));
+    let mut command = share(&user, &endpoint(&server), &options, &user.file());
+    let output = command
+        .env("OTEL_RESOURCE_ATTRIBUTES", "team=payments")
+        .output()
+        .unwrap();
+    shows_no_secret(&user, &output);
+    let (stderr, address) = (text(&output.stderr), text(&output.stdout).trim_end());
+    assert!(output.status.success(), "{stderr}");
+    // Whatever is added is shown before.
+    let added = stderr.lines().find(|line| line.contains("added to it: ")).unwrap();
+    for label in ["service.name=shop", "service.version=1.5.0", "team=payments"] {
+        assert!(added.contains(label), "{label} in {added}");
+    }
     let (path, bytes, _) = only_object(&server);
     assert_eq!(address, format!("s3:/{path}"));
     assert!(
@@ -355,7 +367,7 @@ fn rows_in_a_bucket_are_those_of_the_profile() {
         ("rest", "12", "4")
     );
     let deleted = sprof(&user, &endpoint(&server))
-        .args(["share", "--delete", &address])
+        .args(["share", "--delete", address])
         .output()
         .unwrap();
     assert!(deleted.status.success() && server.with(|state| state.objects.is_empty()));

@@ -168,14 +168,15 @@ impl Sharing {
         cut(&mut data, &what.part).map_err(|error| format!("{}: {error}", path.display()))?;
         let removed = sanitize(&mut data, &private(), what.include);
         let is_rows = matches!(&self.place, Place::Bucket(to) if to.is_rows);
-        let mut shown = Shown::of(&data, removed, what.include);
         term.progress(false, "writing the profile");
         let file = match is_rows {
             true => rows(path, &mut data, what, term),
-            false => convert::unnamed_file(path, |out| write_gz(&data, out)),
+            false => convert::unnamed_file(path, |out| write_gz(&data, out)).map(|file| (file, Vec::new())),
         };
         term.erase_progress();
-        let file = file?;
+        let (file, ran) = file?;
+        let mut shown = Shown::of(&data, removed, what.include);
+        shown.ran = ran;
         shown.bytes = file
             .metadata()
             .map_err(|error| format!("reading the profile failed: {error}"))?
@@ -278,8 +279,8 @@ fn to_bucket(
     })
 }
 
-/// Rows for databases: CPU time and waits, of one event.
-fn rows(path: &Path, data: &mut Saved, what: &What<'_>, term: &Term) -> Result<File, Failure> {
+/// Rows for databases: CPU time and waits, of one event; and the labels that they have.
+fn rows(path: &Path, data: &mut Saved, what: &What<'_>, term: &Term) -> Result<(File, Vec<(String, String)>), Failure> {
     let others = data
         .keep_event(what.event)
         .map_err(|error| format!("{}: {error}", path.display()))?;
@@ -288,8 +289,10 @@ fn rows(path: &Path, data: &mut Saved, what: &What<'_>, term: &Term) -> Result<F
     }
     let picked = Picked::new(data, Time::All);
     say_what_is_missing(&picked, path, term)?;
-    let ran = Labels::new(what.given, &data.product, data.commit(), &variable)?.of_rows();
-    convert::unnamed_file(path, |out| parquet::write(&picked, &ran, out))
+    let labels = Labels::new(what.given, &data.product, data.commit(), &variable)?;
+    let ran = labels.of_rows();
+    let file = convert::unnamed_file(path, |out| parquet::write(&picked, &ran, out))?;
+    Ok((file, labels.of_opentelemetry()))
 }
 
 /// Level 6: a quarter smaller than what is saved while a program waits, and the network is slower than that.

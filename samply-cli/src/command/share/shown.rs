@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use profile::data::Saved;
 use profile::sanitize::{Include, Removed};
+use profile::text::one_line;
 
 use crate::http::Progress;
 use crate::numbers::{bytes, count, time};
@@ -25,6 +26,8 @@ pub(super) struct Shown {
     sources: u64,
     removed: Removed,
     include: Include,
+    /// Labels of rows.
+    pub(super) ran: Vec<(String, String)>,
 }
 
 impl Shown {
@@ -40,6 +43,7 @@ impl Shown {
             sources: data.embedded_sources() as u64,
             removed,
             include,
+            ran: Vec::new(),
         }
     }
 
@@ -59,6 +63,11 @@ impl Shown {
         term.always(readers);
         term.always(format_args!("taken out: {}", self.taken_out()));
         term.always(format_args!("left in it: {}", self.left()));
+        if !self.ran.is_empty() {
+            let ran = self.ran.iter().map(|(name, value)| format!("{name}={value}"));
+            let ran = ran.collect::<Vec<_>>().join(", ");
+            term.always(format_args!("added to it: {}", one_line(&ran)));
+        }
     }
 
     fn taken_out(&self) -> String {
