@@ -88,7 +88,9 @@ impl Bucket {
             None => format!("https://s3.{}.amazonaws.com", found.region),
         };
         // A wrong one may hold a password.
-        Address::parse(&endpoint, false).map_err(|why| format!("the endpoint of the bucket (--s3-endpoint): {why}"))?;
+        Address::parse(&endpoint, false).map_err(|why| {
+            format!("the endpoint of the bucket (--s3-endpoint, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the profile's endpoint_url): {why}")
+        })?;
         // A certificate for *.s3.REGION.amazonaws.com is for names without dots (AWS: bucket naming rules).
         let style = style.unwrap_or(match found.endpoint.is_some() || name.contains('.') {
             true => Style::Path,
@@ -243,7 +245,7 @@ impl Bucket {
     /// A link to an object. It is made here, and no request is sent.
     pub(crate) fn link(&self, key: &str, expires: Duration) -> Link {
         let now = SystemTime::now();
-        let left = self.ends.and_then(|ends| ends.duration_since(now).ok());
+        let left = self.ends.map(|ends| ends.duration_since(now).unwrap_or_default());
         let expires = expires
             .min(MAX_EXPIRES)
             .min(left.unwrap_or(MAX_EXPIRES))
@@ -435,10 +437,18 @@ mod tests {
                 Some(Style::Path),
                 "https://s3.eu-central-1.amazonaws.com/shop/a%20b%2B.json",
             ),
+            (
+                "s3://shop",
+                Some("https://xn--bcher-kva.example"),
+                None,
+                "https://xn--bcher-kva.example/shop/a%20b%2B.json",
+            ),
         ] {
             assert_eq!(url(address, endpoint, style), expected);
         }
         for bad in [
+            // `xn--...` is taken: see Cargo.toml.
+            "https://bücher.example",
             "ftp://x",
             "http://example.org",
             "https://me:hunter2@example.org",
@@ -473,5 +483,8 @@ mod tests {
         bucket.ends = Some(SystemTime::now() + Duration::from_secs(600));
         let link = bucket.link("a", MAX_EXPIRES);
         assert!(link.url.contains("&X-Amz-Expires=599&"), "{}", link.url);
+        bucket.ends = Some(SystemTime::now() - Duration::from_secs(1));
+        let link = bucket.link("a", MAX_EXPIRES);
+        assert!(link.url.contains("&X-Amz-Expires=1&"), "{}", link.url);
     }
 }

@@ -106,8 +106,8 @@ pub(super) fn find(
     let region = region.or_else(|| endpoint.as_ref().map(|_| ANY_REGION.to_owned()));
     let region =
         region.ok_or("in which region is the bucket? Name it with --s3-region, in AWS_REGION or in the profile")?;
-    if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-        return Err(format!("{region} is no name of a region, for example eu-central-1"));
+    if region.is_empty() || !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return Err(format!("'{region}' is no name of a region, for example eu-central-1"));
     }
     let keys = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
     let [id, secret, token] = keys.map(variable);
@@ -233,8 +233,11 @@ fn section(text: &str, heads: &[String]) -> Option<Section> {
             }
         } else if let (true, Some((key, value)), Some(found)) = (is_it, line.split_once('='), &mut found) {
             // A comment is set off by a space.
-            let value = value.split(" #").next().unwrap_or_default();
-            found.insert(key.trim().to_ascii_lowercase(), value.trim().to_owned());
+            let value = value.split(" #").next().unwrap_or_default().trim();
+            // An empty one is none: a signature with an empty session token is refused.
+            if !value.is_empty() {
+                found.insert(key.trim().to_ascii_lowercase(), value.to_owned());
+            }
         }
     }
     found
@@ -249,6 +252,7 @@ mod tests {
 [default]
 aws_access_key_id = AKIADEFAULT
 aws_secret_access_key=hidden1
+aws_session_token =
 
 [team]
 aws_access_key_id=AKIATEAM
@@ -341,7 +345,7 @@ region = wrong
             (&[("AWS_PROFILE", "role"), ("AWS_REGION", "x")], "export-credentials"),
             (&[("AWS_CONFIG_FILE", "/x")], "--s3-region"),
             (&[("AWS_CONFIG_FILE", "/denied")], "reading /denied failed"),
-            (&[("AWS_REGION", "a/b")], "no name of a region"),
+            (&[("AWS_REGION", "a/b")], "'a/b' is no name of a region"),
             (&[("AWS_SECRET_ACCESS_KEY", "hidden")], "belong together"),
             (
                 &[("AWS_SHARED_CREDENTIALS_FILE", "/x"), ("AWS_REGION", "x")],
