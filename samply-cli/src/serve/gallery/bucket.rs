@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
@@ -22,11 +23,15 @@ const PAGE: usize = 100;
 
 pub(super) struct Bucket {
     bucket: s3::Bucket,
+    files: TemporaryFiles,
 }
 
 impl Bucket {
     pub(super) fn new(bucket: s3::Bucket) -> Bucket {
-        Bucket { bucket }
+        Bucket {
+            bucket,
+            files: TemporaryFiles::default(),
+        }
     }
 
     fn download(&self, key: &str, version: Version, mut file: &File) -> Result<(), Unopened> {
@@ -88,12 +93,35 @@ impl Source for Bucket {
     }
 
     fn open(&self, found: &Found) -> Result<Opened, Unopened> {
-        let temporary = |error| format!("making a temporary file failed: {error}; TMPDIR names another folder");
-        let (file, path) = NamedTempFile::new().map_err(temporary)?.into_parts();
-        // Before it is filled: no name stays behind, whatever ends sprof.
-        let opened = Opened::temporary(file, path);
+        let opened = self.files.new_file()?;
         let key = found.key.to_str().ok_or_else(|| "the key is not UTF-8".to_owned())?;
         self.download(&self.bucket.key(key), found.version, &opened.file)?;
+        Ok(opened)
+    }
+}
+
+/// The downloaded files that are open.
+#[derive(Default)]
+struct TemporaryFiles(Mutex<Vec<Weak<File>>>);
+
+impl TemporaryFiles {
+    /// Each file takes up to `--max-size` of the disk as long as a visitor reads it.
+    const MOST: usize = 16;
+
+    fn new_file(&self) -> Result<Opened, Unopened> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|file| file.strong_count() > 0);
+        if all.len() >= Self::MOST {
+            return Err(Unopened {
+                why: format!("{} files of the bucket are being read: try again later", Self::MOST),
+                is_passing: true,
+            });
+        }
+        let failed = |error| format!("making a temporary file failed: {error}; TMPDIR names another folder");
+        let (file, path) = NamedTempFile::new().map_err(failed)?.into_parts();
+        // Before it is filled: no name stays behind, whatever ends sprof.
+        let opened = Opened::temporary(file, path);
+        all.push(Arc::downgrade(&opened.file));
         Ok(opened)
     }
 }
@@ -124,9 +152,30 @@ fn found(bucket: &s3::Bucket, object: Object) -> Result<Option<Found>, NoAddress
     Ok(Some(Found::new(PathBuf::from(key), version)))
 }
 
-/// The ETag, which is different for another content.
+/// The ETag, which is different for another content. Lists of some servers have it without the quotes of the header.
 fn mark(etag: &str) -> (u64, u64) {
-    let hash = Sha256::digest(etag.as_bytes());
+    let hash = Sha256::digest(etag.trim_matches('"').as_bytes());
     let part = |at: usize| hash[at..at + 8].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     (part(0), part(8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn visitors_that_read_slowly_fill_no_disk() {
+        let files = TemporaryFiles::default();
+        let mut open: Vec<Opened> = (0..TemporaryFiles::MOST).map(|_| files.new_file().unwrap()).collect();
+        let refusal = files.new_file().err().unwrap();
+        assert!(refusal.is_passing && refusal.why.contains("try again"), "{refusal:?}");
+        open.pop();
+        assert!(files.new_file().is_ok());
+    }
+
+    #[test]
+    fn an_etag_is_the_same_without_its_quotes() {
+        assert_eq!(mark("\"5d41\""), mark("5d41"));
+        assert_ne!(mark("5d41"), mark("5d42"));
+    }
 }

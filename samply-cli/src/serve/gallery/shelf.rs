@@ -10,7 +10,7 @@ use profile::read::ReadLimits;
 
 use super::super::viewer::Viewer;
 use super::source::{Found, Listing, Opened, Source, Unopened, Version};
-use super::summary::{Names, Summary};
+use super::summary::{Names, Summary, guarded};
 use crate::numbers::bytes;
 
 /// Clocks of machines may differ by this.
@@ -40,6 +40,7 @@ pub(super) struct Shelf {
 struct State {
     listing: Listing,
     listed: Instant,
+    is_listing: bool,
     made: HashMap<String, (Version, Made)>,
     /// Files that could not be opened for now: the next list has them again.
     passing: HashSet<String>,
@@ -98,6 +99,7 @@ impl Shelf {
             state: Mutex::new(State {
                 listing,
                 listed: Instant::now(),
+                is_listing: false,
                 made: HashMap::new(),
                 passing: HashSet::new(),
             }),
@@ -182,16 +184,16 @@ impl Shelf {
     fn refresh(&self) {
         {
             let mut state = self.state();
-            if state.listed.elapsed() < self.source.fresh() {
+            if state.is_listing || state.listed.elapsed() < self.source.fresh() {
                 return;
             }
-            // Requests that come meanwhile get the list of before.
-            state.listed = Instant::now();
+            // Requests that come meanwhile get the list of before: a bucket may take minutes for one.
+            state.is_listing = true;
         }
         // The source may be gone for a while: what was known stays.
-        let listed = self.source.list();
+        let listed = guarded(|| self.source.list());
         let mut state = self.state();
-        state.listed = Instant::now();
+        (state.listed, state.is_listing) = (Instant::now(), false);
         match listed {
             Ok(listing) => {
                 let listed = listing.files.iter().map(|found| (found.id.as_str(), found.version));
@@ -258,6 +260,7 @@ mod tests {
     use std::io::Write as _;
     use std::path::PathBuf;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
     use std::time::Duration;
 
     use super::*;
@@ -296,6 +299,57 @@ mod tests {
             let (file, path) = file.into_parts();
             Ok(Opened::temporary(file, path))
         }
+    }
+
+    /// A source whose second list waits for the end of the test.
+    struct Slow {
+        lists: Arc<AtomicUsize>,
+        end: Mutex<mpsc::Receiver<()>>,
+    }
+
+    impl Source for Slow {
+        fn name(&self) -> String {
+            "slow".into()
+        }
+
+        fn fresh(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn list(&self) -> Result<Listing, String> {
+            if self.lists.fetch_add(1, Ordering::Relaxed) == 1 {
+                let _ = self.end.lock().unwrap().recv();
+            }
+            Ok(Listing::default())
+        }
+
+        fn open(&self, _: &Found) -> Result<Opened, Unopened> {
+            Err("there is none".to_owned().into())
+        }
+    }
+
+    #[test]
+    fn a_list_that_takes_long_is_made_once() {
+        let (ender, end) = mpsc::channel();
+        let lists = Arc::new(AtomicUsize::new(0));
+        let source = Slow {
+            lists: lists.clone(),
+            end: end.into(),
+        };
+        let shelf = Shelf::start(Box::new(source), 1000).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| shelf.shown());
+            while lists.load(Ordering::Relaxed) < 2 {
+                std::thread::yield_now();
+            }
+            for _ in 0..10 {
+                shelf.shown();
+            }
+            assert_eq!(lists.load(Ordering::Relaxed), 2);
+            drop(ender);
+        });
+        shelf.shown();
+        assert_eq!(lists.load(Ordering::Relaxed), 3);
     }
 
     #[test]
