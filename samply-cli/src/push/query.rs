@@ -52,7 +52,9 @@ impl Query {
         }
         let (mut selector, mut from, mut until) = (None, LAST_HOUR.to_owned(), "now".to_owned());
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            // It may be a password.
+            let wrong = || "a query has the form query=...&from=...&until=...".to_owned();
+            let (name, value) = pair.split_once('=').ok_or_else(wrong)?;
             let value = percent_decode_str(value).decode_utf8();
             let value = value
                 .map_err(|_| format!("{name}: its value is not UTF-8"))?
@@ -180,6 +182,7 @@ mod tests {
             ("pyroscope=http://localhost:4040?query=", "which profile"),
             ("otlp=http://localhost:4318?query={}", "OpenTelemetry"),
             ("parca=http://localhost:1?query={}&start=1", "'start'"),
+            ("parca=http://localhost:1?hidden", "the form query="),
             ("parca=http://localhost:1?query=%ff", "UTF-8"),
             ("parca=http://localhost:1?query={}&from=now", "not before"),
             (
