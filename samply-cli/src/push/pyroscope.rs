@@ -77,8 +77,8 @@ pub(super) fn metric(shipment: &Shipment<'_>) -> String {
     }
 }
 
-/// pprof in base64, as JSON has bytes. Servers make a series of each set of a sample's labels, and thread ids never end: threads are told
-/// apart only where the user wants it.
+/// pprof in base64, as JSON has bytes. Servers make a series of each set of a sample's labels, and thread ids never end: threads are
+/// distinguished only where the user wants it.
 pub(super) fn raw_profile(shipment: &Shipment<'_>) -> io::Result<String> {
     let mut bytes = Vec::new();
     match shipment.threads {

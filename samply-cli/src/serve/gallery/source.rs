@@ -124,7 +124,7 @@ impl Found {
 pub(super) struct Version {
     pub(super) modified: SystemTime,
     pub(super) bytes: u64,
-    /// Tells files at one path apart: device and inode, or what the server says.
+    /// Distinguishes files at one path: device and inode, or what the server says.
     pub(super) mark: (u64, u64),
 }
 
