@@ -1,8 +1,8 @@
 //! A Mach-O file, put together from an image in memory.
 //!
 //! The shared cache has rearranged the segments of its images, and all of them share one `__LINKEDIT` of some hundred megabytes. So the
-//! file has the image's `__TEXT`, which has the unwind tables, and behind it a `__LINKEDIT` with the image's own symbols alone. Memory is
-//! read when the file is, and symbols are copied when the first of them is asked for: most images have no samples.
+//! file has the image's `__TEXT`, which has the unwind tables, and behind it a `__LINKEDIT` with the image's own symbols and its list of
+//! functions alone. Memory is read when the file is, and symbols are copied when the first of them is asked for: most images have no samples.
 //! Segments that are left out have no bytes. What points into a left-out part is emptied.
 
 use std::io;
@@ -29,6 +29,8 @@ const NAME: usize = 256;
 const PIECE: u64 = 4 << 10;
 /// Bytes of a name at most; those of C++ and Swift are long.
 const MOST_NAME: usize = 16 << 10;
+/// Bytes of the list of functions at most: a function has one or two.
+const MOST_STARTS: u32 = 16 << 20;
 
 /// An image as a file. `R` fills a buffer from memory.
 pub(super) struct Image<R> {
@@ -39,7 +41,9 @@ pub(super) struct Image<R> {
     /// The header and load commands of the file.
     commands: Vec<u8>,
     symbols: Option<Symbols>,
-    linkedit: OnceLock<Vec<u8>>,
+    starts: Option<Starts>,
+    /// The symbols, then their names.
+    named: OnceLock<Vec<u8>>,
     read: R,
 }
 
@@ -51,6 +55,12 @@ struct Symbols {
     names_len: u64,
 }
 
+/// The list of functions in memory. Without it, the unwinder takes functions with equal compact entries for one.
+struct Starts {
+    at: u64,
+    len: u32,
+}
+
 impl<R: Fn(u64, &mut [u8]) -> Result<(), Failure>> Image<R> {
     /// The image whose header is at `address`. `None` if it has no code, or too much.
     pub(super) fn new(header: Header, address: u64, read: R) -> Option<Image<R>> {
@@ -59,12 +69,14 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), Failure>> Image<R> {
             slide: address.wrapping_sub(text.address),
             commands: header.bytes().to_vec(),
             symbols: None,
-            linkedit: OnceLock::new(),
+            starts: None,
+            named: OnceLock::new(),
             header,
             text,
             read,
         };
         image.symbols = image.find_symbols();
+        image.starts = image.find_starts();
         image.commands = image.commands_of_file();
         Some(image)
     }
@@ -73,8 +85,16 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), Failure>> Image<R> {
         self.symbols.as_ref().map_or(0, |symbols| symbols.count as usize)
     }
 
-    fn linkedit_len(&self) -> usize {
+    fn named_len(&self) -> usize {
         self.count() * (SYMBOL + NAME)
+    }
+
+    fn starts_len(&self) -> usize {
+        self.starts.as_ref().map_or(0, |starts| starts.len as usize)
+    }
+
+    fn linkedit_len(&self) -> usize {
+        self.named_len() + self.starts_len()
     }
 
     fn commands_of_file(&self) -> Vec<u8> {
@@ -89,13 +109,17 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), Failure>> Image<R> {
                 put32(&mut commands, symtab.start + 8 + 4 * index, number);
             }
         }
+        if let Some(list) = self.header.commands(LC_FUNCTION_STARTS.0).next() {
+            put32(&mut commands, list.start + 8, linkedit_at + self.named_len());
+            put32(&mut commands, list.start + 12, self.starts_len());
+        }
         commands
     }
 
     /// The symbols, then the names. Of a table that can't be read, nothing.
-    fn linkedit(&self) -> &[u8] {
-        self.linkedit.get_or_init(|| {
-            let mut bytes = vec![0; self.linkedit_len()];
+    fn named(&self) -> &[u8] {
+        self.named.get_or_init(|| {
+            let mut bytes = vec![0; self.named_len()];
             if let Some(table) = &self.symbols {
                 let (symbols, names) = bytes.split_at_mut(self.count() * SYMBOL);
                 copy_symbols(table, &self.read, symbols, names);
@@ -157,21 +181,31 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), Failure>> Image<R> {
     }
 
     fn find_symbols(&self) -> Option<Symbols> {
-        let bytes = self.header.bytes();
         let symtab = self.header.commands(LC_SYMTAB.0).next()?;
-        let linkedit = self.header.segment(SEG_LINKEDIT)?;
-        let number = |index: usize| le32(bytes, symtab.start + 8 + 4 * index);
-        let linkedit_offset = le64(bytes, linkedit.command.start + 40)?;
-        let in_memory = |offset: u32| {
-            let from_start = u64::from(offset).checked_sub(linkedit_offset)?;
-            (from_start < linkedit.size).then(|| linkedit.address.wrapping_add(self.slide).wrapping_add(from_start))
-        };
+        let number = |index: usize| le32(self.header.bytes(), symtab.start + 8 + 4 * index);
         Some(Symbols {
-            at: in_memory(number(0)?)?,
+            at: self.in_memory(number(0)?)?,
             count: number(1)?.min(MOST_SYMBOLS),
-            names_at: in_memory(number(2)?)?,
+            names_at: self.in_memory(number(2)?)?,
             names_len: number(3)?.into(),
         })
+    }
+
+    fn find_starts(&self) -> Option<Starts> {
+        let list = self.header.commands(LC_FUNCTION_STARTS.0).next()?;
+        let number = |index: usize| le32(self.header.bytes(), list.start + 8 + 4 * index);
+        Some(Starts {
+            at: self.in_memory(number(0)?)?,
+            len: number(1).filter(|len| *len <= MOST_STARTS)?,
+        })
+    }
+
+    /// The address of a part of `__LINKEDIT` whose offset a load command states.
+    fn in_memory(&self, offset: u32) -> Option<u64> {
+        let linkedit = self.header.segment(SEG_LINKEDIT)?;
+        let linkedit_offset = le64(self.header.bytes(), linkedit.command.start + 40)?;
+        let from_start = u64::from(offset).checked_sub(linkedit_offset)?;
+        (from_start < linkedit.size).then(|| linkedit.address.wrapping_add(self.slide).wrapping_add(from_start))
     }
 }
 
@@ -181,13 +215,22 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), Failure>> ReadAt for Image<R> {
         if end.is_none_or(|end| end > self.len()) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // Three parts, of which the first lies over the second.
+        // Four parts, of which the first lies over the second.
         let in_text = self.text.size.saturating_sub(offset).min(buffer.len() as u64) as usize;
         let (text, linkedit) = buffer.split_at_mut(in_text);
-        if !linkedit.is_empty() {
-            let from = offset.saturating_sub(self.text.size) as usize;
-            let found = self.linkedit().get(from..from + linkedit.len());
-            linkedit.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        let from = offset.saturating_sub(self.text.size) as usize;
+        let in_named = self.named_len().saturating_sub(from).min(linkedit.len());
+        let (named, listed) = linkedit.split_at_mut(in_named);
+        if !named.is_empty() {
+            let found = self.named().get(from..from + named.len());
+            named.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        }
+        if let Some(starts) = self.starts.as_ref().filter(|_| !listed.is_empty()) {
+            let into = from.saturating_sub(self.named_len()) as u64;
+            // A list of zeros has no functions.
+            if (self.read)(starts.at.wrapping_add(into), listed).is_err() {
+                listed.fill(0);
+            }
         }
         if !text.is_empty() {
             let at = self.text.address.wrapping_add(self.slide).wrapping_add(offset);
@@ -287,6 +330,7 @@ fn put64(bytes: &mut [u8], at: usize, number: u64) {
 
 #[cfg(test)]
 mod tests {
+    use object::macho::LinkeditDataCommand;
     use object::read::macho::MachOFile64;
     use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 
@@ -358,6 +402,8 @@ mod tests {
         }
         linkedit[0x811..0x818].copy_from_slice(b"_first\0");
         linkedit[0x2_5800..0x2_5808].copy_from_slice(b"_second\0");
+        // Functions at 0x4800 and 0x4880: ULEB128.
+        linkedit[0x9000..0x9005].copy_from_slice(&[0x80, 0x90, 0x01, 0x80, 0x01]);
         vec![(TEXT + SLIDE, text), (LINKEDIT + SLIDE, linkedit)]
     }
 
@@ -394,6 +440,23 @@ mod tests {
         let symbols = file.symbols().map(|symbol| (symbol.name().unwrap(), symbol.address()));
         let named: Vec<_> = symbols.filter(|(name, _)| !name.is_empty()).collect();
         assert_eq!(named, [("_first", TEXT + 0x4800), ("_second", TEXT + 0x4880)]);
+        let mut commands = file.macho_load_commands().unwrap();
+        let list = std::iter::from_fn(|| commands.next().unwrap())
+            .find(|command| command.cmd() == LC_FUNCTION_STARTS)
+            .unwrap();
+        let list: &LinkeditDataCommand<Endianness> = list.data().unwrap();
+        let starts = list.function_starts(file.endian(), file.data(), 0).unwrap();
+        let starts: Vec<u64> = starts.map(Result::unwrap).collect();
+        assert_eq!(starts, [0x4800, 0x4880]);
+    }
+
+    #[test]
+    fn symbols_are_not_copied_for_the_list_of_functions() {
+        let image = image();
+        let mut list = [0; 5];
+        image.read_exact_at(&mut list, image.len() - 64).unwrap();
+        assert_eq!(list, [0x80, 0x90, 0x01, 0x80, 0x01]);
+        assert!(image.named.get().is_none());
     }
 
     #[test]
@@ -406,6 +469,7 @@ mod tests {
             (100, 5000),
             (0x4ff0, 64),
             (0x5000, 48),
+            (whole.len() - 64 - 3, 20),
             (whole.len() - 1, 1),
             (16, 0),
         ] {
