@@ -54,6 +54,22 @@ impl Signals {
         self.read.as_fd()
     }
 
+    /// Makes a call while the signals are ignored that were ignored before. A program that the call starts ignores them, too, as `nohup` and
+    /// background jobs of shells want: an exec keeps what is ignored, and replaces handlers by the default (sigaction(2)).
+    pub(super) fn ignoring<T>(&self, call: impl FnOnce() -> T) -> T {
+        let is_ignored = |(_, before): &&(libc::c_int, Action)| before.0.sa_sigaction == libc::SIG_IGN;
+        let ignored = { self.before.iter() }.filter(is_ignored);
+        let hidden: Vec<_> = ignored
+            .filter_map(|(signal, _)| Some((*signal, set(*signal, libc::SIG_IGN, 0).ok()?)))
+            .collect();
+        let result = call();
+        for (signal, own) in hidden {
+            // SAFETY: the action that was in force before.
+            let _ = unsafe { libc::sigaction(signal, &raw const own, ptr::null_mut()) };
+        }
+        result
+    }
+
     /// The next signal.
     pub(super) fn next(&self) -> Option<Asked> {
         let mut bytes = [0u8; 2];

@@ -178,7 +178,10 @@ impl Host for Xnu {
     }
 
     fn spawn(&self, image: &Image) -> Result<i32, i32> {
-        spawn::suspended(image)
+        match &*self.signals() {
+            Some(signals) => signals.ignoring(|| spawn::suspended(image)),
+            None => spawn::suspended(image),
+        }
     }
 
     fn reap(&self, pid: i32) -> Option<End> {
