@@ -6,6 +6,7 @@ use std::ops::Range;
 use recorder_macos::processes::watched::Watched;
 use recorder_macos::sampling::{Plan, Sampled, sample};
 use recording::event::{Event, EventKind, Mapping, ProcessEvent, ThreadEvent};
+use recording::module::BuildId;
 use recording::sink::EventSink;
 use recording::stack::{Registers, Stack};
 
@@ -50,10 +51,11 @@ impl Checked {
         let place = mapping.start..mapping.start + mapping.len;
         let maps = self.maps.entry(pid).or_default();
         maps.retain(|other| other.place.end <= place.start || other.place.start >= place.end);
-        let serial = mapping
-            .build_id
-            .as_ref()
-            .map_or(0, |id| u64::from_le_bytes(id.0[..8].try_into().unwrap()));
+        let serial = mapping.build_id.as_ref().map_or(0, |id| {
+            // The UUID's own bytes: to reverse its fields twice is to do nothing.
+            let uuid = BuildId::of_uuid(id.0[..].try_into().unwrap());
+            u64::from_le_bytes(uuid.0[..8].try_into().unwrap())
+        });
         let path = if serial == 0 {
             "//anon".to_owned()
         } else {
