@@ -1,7 +1,7 @@
 //! One recording from launch to end.
 //!
 //! - this file: the contract of recorders.
-//! - [`reach`]: whether macOS gives access to a process.
+//! - [`mod@reach`]: whether macOS gives access to a process.
 //! - `common`: what every session has.
 
 mod common;
