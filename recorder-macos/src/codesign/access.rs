@@ -86,7 +86,7 @@ pub fn barred(program: &Path, search: &OsStr, own: Cpu) -> Vec<Barred> {
     let mut next = Some(program.to_owned());
     for _ in 0..MOST_STEPS {
         let Some(program) = next.take() else { break };
-        let Ok(file) = File::open(&program) else { break };
+        let Some(file) = open(&program) else { break };
         match interpreters(&file, search) {
             Some((first, second)) => {
                 // `env` executes another program, which comes next.
@@ -106,7 +106,12 @@ pub fn barred(program: &Path, search: &OsStr, own: Cpu) -> Vec<Barred> {
 
 /// What keeps sprof from the processes of a program that is no script.
 pub fn bar_of_path(program: &Path, own: Cpu) -> Option<Bar> {
-    bar(program, File::open(program).ok()?, own)
+    bar(program, open(program)?, own)
+}
+
+/// Opens a plain file: a FIFO would keep sprof waiting.
+fn open(program: &Path) -> Option<File> {
+    program.is_file().then(|| File::open(program).ok())?
 }
 
 fn bar(program: &Path, file: File, own: Cpu) -> Option<Bar> {

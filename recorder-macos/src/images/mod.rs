@@ -209,7 +209,7 @@ fn anonymous(region: Range<u64>) -> OwnedMapping {
 
 fn read_image<M: Mach>(mach: &M, task: &M::Task, address: u64, path_at: u64) -> Result<OwnedMapping, Failure> {
     let header = Header::read(mach, task, address)?;
-    let text = header.text().ok_or(Failure::Code(0))?;
+    let text = header.text().filter(|text| text.size > 0).ok_or(Failure::Code(0))?;
     Ok(OwnedMapping {
         start: address,
         len: text.size,
