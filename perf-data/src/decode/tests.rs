@@ -363,3 +363,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn files_may_have_to_be_opened_for_new_processes_execs_and_mappings_alone() {
+    // pid, ppid, tid, ptid, time.
+    let fork = |pid, ppid| record(7, 0, &[words32(&[pid, ppid, 9, 7]), words64(&[1])].concat());
+    let comm = |misc| {
+        record(
+            3,
+            misc,
+            &[words32(&[7, 7]), b"name\0\0\0\0".to_vec(), sample_id(1)].concat(),
+        )
+    };
+    let exit = record(4, 0, &[words32(&[7, 7, 7, 7]), words64(&[1])].concat());
+    let thread_records = [fork(7, 7), comm(0), exit];
+    assert!(thread_records.iter().all(|record| decode::opens_no_file(record)));
+    let mapping = record(10, 0, &sample_id(1));
+    let cut = record(7, 0, &[]);
+    let others = [fork(9, 7), comm(1 << 13), mapping, cut, Vec::new()];
+    assert!(!others.iter().any(|record| decode::opens_no_file(record)));
+}
