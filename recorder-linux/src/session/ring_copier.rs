@@ -1,8 +1,8 @@
 //! A thread that copies the ring buffers into memory while sprof still attaches.
 //!
 //! Events are enabled before the running threads are read from /proc and reported (see [`attach`](crate::session::attach)); the
-//! records in the rings come after them. With 120 busy threads on 2 CPUs that took longer than the quarter of a second that a
-//! ring lasts: hundreds of records were lost, exits among them, so that threads had no end. So a thread copies the records out, unread,
+//! records in the rings come after them. With 120 busy threads on 2 CPUs that took longer than rings for a quarter of a
+//! second last: hundreds of records were lost, exits among them, so that threads had no end. So a thread copies the records out, unread,
 //! until [`drain`](crate::session::drain) takes over.
 //!
 //! Measured with 120 threads that start meanwhile, beside two busy programs, on 2 CPUs: without the copy up to 444 records (19 %) and the ends
