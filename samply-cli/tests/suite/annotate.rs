@@ -72,7 +72,9 @@ fn by_addr2line(program: &Path, address: u64) -> Origin {
     let place = |pair: &[&str]| {
         let (file, line) = pair[1].rsplit_once(':').unwrap();
         let line = line.split(' ').next().unwrap().parse().ok();
-        let library = file.split_once("/library/").filter(|_| file.starts_with("/rustc/"));
+        // Where the sources of Rust's library are installed, rustc writes where.
+        let is_of_rust = file.starts_with("/rustc/") || file.contains("/lib/rustlib/src/rust/");
+        let library = file.split_once("/library/").filter(|_| is_of_rust);
         let file = library.map_or(file.to_owned(), |(_, file)| format!("library/{file}"));
         (pair[0].to_owned(), file, line.filter(|line| *line > 0))
     };
