@@ -1,6 +1,5 @@
-// The only program of an emulated machine besides those that it runs: each line of /commands, or of the file that `commands=` on
-// the kernel's command line names, is a name and a command, which writes /tmp/NAME. Prints exit status and file, in hexadecimal
-// digits, to the console, and turns the machine off.
+// The only program of an emulated machine besides those that it runs: each line of /commands is a name and a command, which writes
+// /tmp/NAME. Prints exit status and file, in hexadecimal digits, to the console, and turns the machine off.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,9 +49,7 @@ int main(void) {
         fputs("0", limit);
         fclose(limit);
     }
-    // The kernel hands on what it does not know of its command line.
-    const char *list = getenv("commands");
-    FILE *commands = fopen(list ? list : "/commands", "r");
+    FILE *commands = fopen("/commands", "r");
     char line[1024];
     while (commands && fgets(line, sizeof line, commands)) {
         char *argv[64];

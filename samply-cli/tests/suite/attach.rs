@@ -56,7 +56,7 @@ fn a_shell_with_two_busy_children_has_the_right_shares() {
     let mut shell = Target::start("sh", &["-c", &script]);
     let children = [shell.line(), shell.line()];
     let before = children.each_ref().map(|pid| cpu_ns(pid));
-    let recording = attach(&shell.pid(), &["-d", "6"]);
+    let recording = attach(&shell.pid(), &["-d", "3"]);
     let used: Vec<f64> = (children.iter().zip(before))
         .map(|(pid, before)| cpu_ns(pid) - before)
         .collect();
@@ -68,7 +68,7 @@ fn a_shell_with_two_busy_children_has_the_right_shares() {
     let profile = recording.profile();
 
     let samples = children.each_ref().map(|pid| samples_of(&profile, pid) as f64);
-    assert!(samples.iter().sum::<f64>() > 900.0, "{}", profile.summary());
+    assert!(samples.iter().sum::<f64>() > 450.0, "{}", profile.summary());
     let (true_share, share) = (
         100.0 * used[0] / (used[0] + used[1]),
         100.0 * samples[0] / (samples[0] + samples[1]),
@@ -190,7 +190,7 @@ fn threads_that_start_while_attaching_are_recorded_once_each() {
     let Some(()) = perf_events() else { return };
     alone();
     // One thread a millisecond, with the attaching somewhere in between. They work only when that is over.
-    for pause_ms in [0, 20, 40, 60] {
+    for pause_ms in [0, 30, 60] {
         // A thread works for 40 ms: one pause of the host is half of its samples.
         let (truth, recording) = undisturbed(|| {
             let mut target = Target::start(program("attached").unwrap(), &["burst", "120", "40"]);
@@ -251,10 +251,10 @@ fn a_program_that_starts_threads_all_the_time_is_recorded_in_every_attempt() {
 }
 
 #[test]
-fn attaching_two_hundred_times_leaves_a_crowd_of_threads_as_it_was() {
+fn attaching_a_hundred_times_leaves_a_crowd_of_threads_as_it_was() {
     let Some(()) = perf_events() else { return };
     alone();
-    // Nice to sprof, which would else wait for its turn two hundred times.
+    // Nice to sprof, which would else wait for its turn a hundred times.
     let crowd = [OsStr::new("-n"), OsStr::new("19")].map(OsStr::to_owned).into_iter();
     let crowd = crowd.chain([program("attached").unwrap().into(), "crowd".into(), "64".into()]);
     let mut target = Target::start("nice", &crowd.collect::<Vec<_>>());
@@ -280,7 +280,7 @@ fn attaching_two_hundred_times_leaves_a_crowd_of_threads_as_it_was() {
             .unwrap()
     };
     // Two at once: one leaves a CPU idle.
-    for round in 0..100 {
+    for round in 0..50 {
         for attached in [attach(2 * round), attach(2 * round + 1)] {
             let output = attached.wait_with_output().unwrap();
             let stderr = String::from_utf8_lossy(&output.stderr);

@@ -59,24 +59,16 @@ impl Drop for Served {
 fn the_client_loads_every_kind_of_recording_and_shows_its_functions() {
     let Some(()) = perf_events() else { return };
     let cases: &[(&str, &[&str], &str)] = &[
-        ("split", &["300"], "sixty"),
         ("split", &["200", "4"], "thirty"),
         ("split_rs", &["500"], "split::sixty"),
         ("split_stripped", &["200"], ""),
-        ("split_static", &["200"], "ten"),
-        ("deep", &["spin", "27", "300"], "deep_leaf"),
         ("deep", &["updown", "200", "300"], "down_and_up"),
-        ("sighandler", &["normal", "300"], "handler_spin"),
         ("sighandler", &["alternate", "300"], "interrupted_work"),
         ("threads", &["200", "20"], "thread_work"),
-        ("processes", &["fork", "200"], ""),
         ("processes", &["exec", "200"], "exec_work"),
-        ("processes", &["rename", "200"], "renamed_work"),
         ("processes", &["many", "100"], ""),
         ("reader", &["300"], "read_all_zeros"),
-        ("callback", &["200"], "compare_leaf"),
         ("names", &["200"], ""),
-        ("exits", &["idle", "50"], ""),
         ("exits", &["segv"], "busy_work"),
     ];
     for (name, arguments, function) in cases {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::machine::alone;
+use crate::support::machine::{alone, one_cpu};
 use crate::support::profile::Thread;
 use crate::support::skip::{kernel_samples, perf_events};
 use crate::support::steal::undisturbed;
@@ -26,7 +26,7 @@ fn assert_whole(profile: &Profile, thread: &Thread, wall_ms: f64) {
 #[test]
 fn equal_quarters_of_spinning_sleeping_reading_and_locking() {
     let Some(()) = kernel_samples() else { return };
-    alone();
+    one_cpu();
     let (recording, profile) = undisturbed(|| {
         record()
             .options(&["--off-cpu"])
@@ -44,7 +44,7 @@ fn equal_quarters_of_spinning_sleeping_reading_and_locking() {
 #[test]
 fn waits_have_categories_of_their_own() {
     let Some(()) = kernel_samples() else { return };
-    alone();
+    one_cpu();
     let (recording, profile) = record()
         .options(&["--off-cpu", "--json"])
         .profile(program("waits").unwrap(), &["2", "300"]);
@@ -98,7 +98,7 @@ fn graphed_cpu_ns(thread: &Thread) -> f64 {
 #[test]
 fn the_cpu_graph_has_all_cpu_time_between_short_waits() {
     let Some(()) = kernel_samples() else { return };
-    alone();
+    one_cpu();
     let (recording, profile) = undisturbed(|| {
         record()
             .options(&["--off-cpu"])
@@ -125,7 +125,7 @@ fn the_cpu_graph_has_all_cpu_time_between_short_waits() {
 #[test]
 fn a_wait_that_outlasts_the_recording_is_shown() {
     let Some(()) = kernel_samples() else { return };
-    alone();
+    one_cpu();
     let recording = record()
         .options(&["--off-cpu", "--duration", "1.5"])
         .run(program("waits").unwrap(), &["1", "50", "forever"]);
@@ -181,7 +181,7 @@ fn two_spinners_on_one_cpu_wait_for_it_half_of_the_time() {
 #[test]
 fn without_the_option_nothing_changes() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let (recording, profile) = record().profile(program("waits").unwrap(), &["1", "50"]);
     assert!(profile.samples().all(|sample| sample.weight == 1.0));
     assert_eq!(profile.share_of("[off-CPU]").hits, 0);
@@ -213,7 +213,7 @@ fn assert_waited_from_the_start(profile: &Profile, pid: &str) {
 #[test]
 fn an_attached_program_has_equal_quarters() {
     let Some(()) = kernel_samples() else { return };
-    alone();
+    one_cpu();
     let (target, printed, recording) = undisturbed(|| {
         let mut target = start_waits();
         let running = record().options(&["--off-cpu", "-p", &target.pid()]).attach();
@@ -262,7 +262,7 @@ fn a_program_on_the_recorded_machine_has_equal_quarters() {
 #[test]
 fn threads_that_wait_all_the_time_are_shown_with_their_stacks() {
     let Some(()) = kernel_samples() else { return };
-    alone();
+    one_cpu();
     let mut target = Target::start(program("waits").unwrap(), &["1", "20", "forever"]);
     target.line();
     // Until the main thread waits.
@@ -288,7 +288,7 @@ fn threads_that_wait_all_the_time_are_shown_with_their_stacks() {
 fn all_time_of_threads_that_start_while_attaching_is_told_once() {
     let Some(()) = kernel_samples() else { return };
     alone();
-    for pause_ms in [0, 20, 40, 60] {
+    for pause_ms in [0, 30, 60] {
         let mut target = Target::start(program("attached").unwrap(), &["burst", "120", "10"]);
         assert_eq!(target.line(), "ready");
         std::thread::sleep(Duration::from_millis(pause_ms));
@@ -324,7 +324,7 @@ fn all_time_of_threads_that_start_while_attaching_is_told_once() {
 #[test]
 fn a_thread_that_is_running_is_not_taken_for_waiting() {
     let Some(()) = kernel_samples() else { return };
-    alone();
+    one_cpu();
     let target = Target::start(program("split").unwrap(), &["600000"]);
     std::thread::sleep(Duration::from_millis(200));
     let recording = undisturbed(|| {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::support::machine::share_again;
 use crate::support::perf::load;
-use crate::support::skip::{perf, root};
+use crate::support::skip::{perf, perf_on_one_cpu, root};
 use crate::support::steal::undisturbed;
 use crate::support::waits::{assert_quarters, main_thread, weight_ms};
 use crate::support::{program, temp_dir};
@@ -72,7 +72,7 @@ fn waits_of_perf_script(file: &Path) -> HashMap<u32, f64> {
 
 #[test]
 fn equal_quarters_with_the_stacks_of_sched_switch() {
-    let Some(()) = perf() else { return };
+    let Some(()) = perf_on_one_cpu() else { return };
     if !root() {
         return;
     }
@@ -116,7 +116,7 @@ fn equal_quarters_with_the_stacks_of_sched_switch() {
 
 #[test]
 fn equal_quarters_with_the_stacks_of_context_switches() {
-    let Some(()) = perf() else { return };
+    let Some(()) = perf_on_one_cpu() else { return };
     if !root() {
         return;
     }
@@ -130,7 +130,7 @@ fn equal_quarters_with_the_stacks_of_context_switches() {
 
 #[test]
 fn without_stacks_the_times_are_right_and_the_stacks_are_called_guesses() {
-    let Some(()) = perf() else { return };
+    let Some(()) = perf_on_one_cpu() else { return };
     let (_dir, file, printed) = recorded(&["-e", "cpu-clock", "-F", "1000", "-g"]);
     let (profile, _) = load(&file, &[]);
     let thread = main_thread(&profile);
@@ -179,7 +179,7 @@ fn the_waits_of_the_whole_machine() {
 
 #[test]
 fn waits_are_not_added_to_what_is_counted() {
-    let Some(()) = perf() else { return };
+    let Some(()) = perf_on_one_cpu() else { return };
     if !root() {
         return;
     }

@@ -49,10 +49,10 @@ impl Target {
         (number_in(&answer, "work"), number_in(&answer, "cpu_ns"))
     }
 
-    /// Work done per CPU time over two seconds: what others do on the machine matters little.
+    /// Work done per CPU time over a second: what others do on the machine matters little.
     pub(crate) fn speed(&mut self) -> f64 {
         let (work, cpu) = self.work();
-        std::thread::sleep(Duration::from_secs(2));
+        std::thread::sleep(Duration::from_secs(1));
         let (more_work, more_cpu) = self.work();
         (more_work - work) / (more_cpu - cpu)
     }
