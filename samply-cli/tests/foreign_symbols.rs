@@ -6,7 +6,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::json;
 
 #[cfg(feature = "symbol-servers")]
 #[path = "foreign_symbols/servers.rs"]
@@ -16,26 +15,9 @@ const ID: &str = "000102030405060708090A0B0C0D0E0F1";
 
 /// The profile of a program of Windows as samply writes it: 30 samples in `work`, of which 20 are in a function that is inlined in another one, and 10 in `start`.
 fn recorded_on_windows(dir: &Path) -> PathBuf {
-    let profile = json!({
-        "meta": {"preprocessedProfileVersion": 60, "version": 30, "product": "app", "startTime": 0, "interval": 1, "symbolicated": false,
-                 "processType": 0, "stackwalk": 1, "markerSchema": [], "categories": [{"name": "Other", "color": "grey", "subcategories": ["Other"]}]},
-        "libs": [{"name": "app.exe", "path": "C:\\app\\app.exe", "debugName": "app.pdb", "debugPath": "C:\\app\\app.pdb",
-                  "breakpadId": ID, "codeId": "63C036DBA7000", "arch": "x86_64"}],
-        "shared": {
-            "stringArray": ["0x1054", "0x1018", "0x1030", "app.exe"],
-            "stackTable": {"frame": [0, 1, 2], "prefix": [null, 0, 0], "length": 3},
-            "frameTable": {"func": [0, 1, 2], "line": [null, null, null], "category": [0, 0, 0], "subcategory": [0, 0, 0],
-                           "address": [0x1054, 0x1018, 0x1030], "inlineDepth": [0, 0, 0], "length": 3},
-            "funcTable": {"name": [0, 1, 2], "resource": [0, 0, 0], "source": [null, null, null], "length": 3},
-            "resourceTable": {"lib": [0], "name": [3], "host": [null], "type": [1], "length": 1},
-            "sources": {"filename": [], "length": 0},
-        },
-        "threads": [{"name": "main", "processName": "app", "pid": 1, "tid": 1, "markers": {"length": 0},
-                     "samples": {"length": 30, "stack": (0..30).map(|at| 1 + u32::from(at % 3 == 0)).collect::<Vec<_>>(),
-                                 "time": (0..30).collect::<Vec<_>>()}}],
-    });
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign_symbols/app.json");
     let path = dir.join("app.json");
-    fs::write(&path, profile.to_string()).unwrap();
+    fs::copy(recorded, &path).unwrap();
     path
 }
 
