@@ -24,6 +24,17 @@ pub(super) struct Tick<'s, M: Mach> {
     pub(super) totals: &'s mut Totals,
     pub(super) unreached: &'s mut Vec<Unreached>,
     pub(super) interval_ns: u64,
+    /// It is the second look of a tick, shortly after the first one.
+    pub(super) is_second: bool,
+    pub(super) found: &'s mut Found,
+}
+
+/// Where a look found threads.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) on_cpu: u64,
+    /// Waiting for a CPU, after they had one since the last look.
+    pub(super) lost_cpu: u64,
 }
 
 /// From when on CPU time counts.

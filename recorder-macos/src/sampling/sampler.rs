@@ -9,7 +9,7 @@ use recording::pace::Ticks;
 use recording::session::StopReason;
 
 use super::kernel::{Failure, Identity, Mach, News};
-use super::process::{Process, Since, Tick};
+use super::process::{Found, Process, Since, Tick};
 use super::stack_copy::StackCopy;
 use super::totals::{Totals, Unreached};
 use super::urgency::Urgency;
@@ -24,6 +24,9 @@ pub(super) struct Sampler<'m, M: Mach> {
     totals: Totals,
     unreached: Vec<Unreached>,
     ticks: Ticks,
+    /// When the second look of this tick is due, and the CPU time of the first one, ns.
+    second: Option<(u64, u64)>,
+    found: Found,
     urgency: Urgency,
 }
 
@@ -31,6 +34,8 @@ impl<'m, M: Mach> Sampler<'m, M> {
     pub(super) fn new(mach: &'m M, interval_ns: u64, out: Outbox) -> Sampler<'m, M> {
         Sampler {
             ticks: Ticks::new(interval_ns, mach.now_ns()),
+            second: None,
+            found: Found::default(),
             urgency: Urgency::ask(mach, interval_ns),
             mach,
             out,
@@ -69,7 +74,7 @@ impl<'m, M: Mach> Sampler<'m, M> {
     pub(super) fn run(&mut self, watched: &mut Watched, deadline_ns: Option<u64>) -> StopReason {
         let mut interrupts = 0;
         loop {
-            let tick_ns = self.ticks.next_ns();
+            let tick_ns = self.second.map_or(self.ticks.next_ns(), |(at, _)| at);
             let wake_ns = deadline_ns.map_or(tick_ns, |end| end.min(tick_ns));
             let mut news = self.mach.sleep(wake_ns);
             // An id is free again after the end of its process, and a process that was started since may have it.
@@ -121,13 +126,27 @@ impl<'m, M: Mach> Sampler<'m, M> {
         (self.totals, self.unreached, processes.into_keys().collect())
     }
 
+    /// Looks at all processes.
+    ///
+    /// Where the recorder takes the only CPU, each thread is off it by then. Which one had the CPU shows a moment later: a thread
+    /// that is preempted goes to the head of its run queue (thread_dispatch in osfmk/kern/sched_prim.c), so it has run when the recorder
+    /// takes the CPU again. All threads that have run since the tick before are too many: some have waited since, and are still in the
+    /// call in which they waited. With these, the simulated 3 threads on one CPU had 1.5 % of their samples in waits, and 0.1 % without.
     fn tick(&mut self) {
         let before_ns = self.mach.own_cpu_ns();
+        let first_ns = self.second.take().map(|(_, work_ns)| work_ns);
+        self.found = Found::default();
         let (mut tick, processes) = self.parts();
+        tick.is_second = first_ns.is_some();
         for process in processes.values_mut() {
             process.look(&mut tick);
         }
-        let work_ns = self.mach.own_cpu_ns().saturating_sub(before_ns);
+        let look_ns = self.mach.own_cpu_ns().saturating_sub(before_ns);
+        if first_ns.is_none() && self.found.on_cpu == 0 && self.found.lost_cpu > 0 {
+            self.second = Some((self.ticks.again_ns(self.mach.now_ns()), look_ns));
+            return;
+        }
+        let work_ns = look_ns.saturating_add(first_ns.unwrap_or(0));
         let missed = self.ticks.advance(self.mach.now_ns(), work_ns);
         self.totals.missed_ticks = self.totals.missed_ticks.saturating_add(missed);
         self.urgency.after_tick(self.mach, work_ns);
@@ -141,6 +160,8 @@ impl<'m, M: Mach> Sampler<'m, M> {
             totals: &mut self.totals,
             unreached: &mut self.unreached,
             interval_ns: self.ticks.interval_ns(),
+            is_second: false,
+            found: &mut self.found,
         };
         (tick, &mut self.processes)
     }

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 pub struct Totals {
     /// Samples.
     pub samples: u64,
+    /// Of these: of threads that sprof had taken the CPU from, because there was no other one.
+    pub displaced_samples: u64,
     /// Of these: of threads that waited for a CPU, because they were never found on one.
     pub queued_samples: u64,
     /// CPU time counted by the kernel, ns.
@@ -64,6 +66,12 @@ impl Totals {
                 self.missed_ticks
             ));
         }
+        let percent = 100.0 * self.displaced_samples as f64 / self.samples.max(1) as f64;
+        if percent >= 1.0 {
+            notes.push(format!(
+                "{percent:.0} % of the samples are of threads whose CPU sprof had just taken: no other one was free"
+            ));
+        }
         let percent = 100.0 * self.queued_samples as f64 / self.samples.max(1) as f64;
         if percent >= 1.0 {
             notes.push(format!(
@@ -101,12 +109,13 @@ mod tests {
             ["threads were suspended for 4.0 us for a sample on average, and for 6 us at most"]
         );
         totals.missed_ticks = 7;
+        totals.displaced_samples = 2;
         totals.queued_samples = 1;
         totals.unseen_ns = 30;
         totals.gave_up_realtime = true;
         let notes = totals.notes();
-        assert_eq!(notes.len(), 5);
-        assert!(notes[1].starts_with("7 ticks") && notes[2].starts_with("33 %"));
-        assert!(notes[3].starts_with("3 %") && notes[4].contains("realtime"));
+        assert_eq!(notes.len(), 6);
+        assert!(notes[1].starts_with("7 ticks") && notes[2].starts_with("67 %") && notes[3].starts_with("33 %"));
+        assert!(notes[4].starts_with("3 %") && notes[5].contains("realtime"));
     }
 }
