@@ -10,6 +10,7 @@ use recording::stack::Registers;
 
 use super::fault::{Fault, Faults};
 use super::machine::{Machine, Planned, STACK, State, Thread};
+use super::program::Program;
 
 /// Stacks are below.
 const LOWEST_IMAGE: u64 = 0x6000_0000_0000;
@@ -396,8 +397,7 @@ impl Mach for Xnu {
         thread.suspend_count += 1;
         if matches!(thread.state, State::Running(_)) {
             // The kernel takes the thread off its CPU: an interrupt, and some of the thread's time.
-            thread.cpu_ns += 2_000;
-            thread.truth[thread.function] += 2_000;
+            thread.use_cpu(2_000);
             kernel.machine.leave(serial, State::Stopped);
         }
         kernel.needless_suspends += u64::from(is_needless);
@@ -424,6 +424,9 @@ impl Mach for Xnu {
         let thread = &kernel.machine.threads[serial];
         assert!(thread.suspend_count > 0, "registers of a running thread");
         let images = &kernel.machine.processes[thread.process].images;
+        if let Some(program) = &images.program {
+            return Ok(program.moments[thread.moment].registers);
+        }
         Ok(Registers::X86_64 {
             ip: 0x1000 * thread.function as u64 + images.address(thread.image),
             sp: thread.sp,
@@ -433,7 +436,11 @@ impl Mach for Xnu {
 
     fn region(&self, task: &Right, address: u64) -> Option<Range<u64>> {
         let mut kernel = self.lock();
-        kernel.task_call(task.name).ok()?;
+        let task = kernel.task_call(task.name).ok()?;
+        if let Some((program, moment)) = kernel.machine.program(task) {
+            let (start, bytes) = program.around(moment, address)?;
+            return Some(start..start + bytes.len() as u64);
+        }
         let serial = usize::try_from(address / 0x100_0000).ok()?;
         let end = Thread::stack_end(serial);
         // Of a stack with an unreadable page, too: regions are looked up once.
@@ -444,6 +451,12 @@ impl Mach for Xnu {
         let mut kernel = self.lock();
         let task = kernel.task_call(task.name)?;
         kernel.spend(buffer.len() as u64 / 64);
+        if let Some((program, moment)) = kernel.machine.program(task).filter(|_| !Program::is_list(address)) {
+            let (start, bytes) = program.around(moment, address).ok_or(Failure::Code(1))?;
+            let rest = &bytes[(address - start) as usize..];
+            buffer.copy_from_slice(rest.get(..buffer.len()).ok_or(Failure::Code(1))?);
+            return Ok(());
+        }
         if address >= LOWEST_IMAGE {
             let now = kernel.machine.now;
             let mut processes = kernel.machine.processes.iter();

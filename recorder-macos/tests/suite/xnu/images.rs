@@ -1,11 +1,14 @@
 //! Images, as dyld lists them in the memory of a process.
 
+use std::sync::Arc;
+
 use super::machine::Chance;
+use super::program::Program;
 
 /// Where the list is, and where the entries, the paths and the images are.
 pub(crate) const LIST: u64 = 0x7000_0000_0000;
 const ENTRIES: u64 = LIST + 0x10_0000;
-const PATHS: u64 = LIST + 0x20_0000;
+pub(super) const PATHS: u64 = LIST + 0x20_0000;
 const FIRST: u64 = 0x6000_0000_0000;
 /// From one image to the next, and the size of its code.
 const APART: u64 = 0x10_0000;
@@ -27,6 +30,8 @@ pub(crate) struct Image {
 pub(crate) struct Images {
     loaded: Vec<Image>,
     changed_ns: u64,
+    /// The only image, if the process executes a real program.
+    pub(crate) program: Option<Arc<Program>>,
 }
 
 impl Images {
@@ -93,7 +98,8 @@ impl Images {
         let mut bytes = vec![0; 200];
         let mut put = |at: usize, number: u64| bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
         let is_changing = now < self.changed_ns + CHANGE_NS;
-        put(0, 17 | (self.loaded.len() as u64) << 32);
+        let count = self.program.as_ref().map_or(self.loaded.len(), |_| 1);
+        put(0, 17 | (count as u64) << 32);
         put(8, if is_changing { 0 } else { ENTRIES });
         put(184, self.changed_ns);
         bytes
@@ -101,11 +107,17 @@ impl Images {
 
     fn entries(&self) -> Vec<u8> {
         let entry = |image: &Image| [image.address, PATHS + image.serial * 256, 0];
-        let numbers = self.loaded.iter().flat_map(entry);
-        numbers.flat_map(u64::to_le_bytes).collect()
+        let numbers = match &self.program {
+            Some(program) => program.entry().to_vec(),
+            None => self.loaded.iter().flat_map(entry).collect(),
+        };
+        numbers.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 
     fn path(&self, address: u64) -> Option<(u64, Vec<u8>)> {
+        if let Some(program) = &self.program {
+            return Some(program.path());
+        }
         let serial = (address - PATHS) / 256;
         let image = self.loaded.iter().find(|image| image.serial == serial)?;
         let mut path = format!("/lib/{}", image.serial).into_bytes();

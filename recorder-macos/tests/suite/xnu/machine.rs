@@ -1,11 +1,13 @@
 //! CPUs, a scheduler, processes and threads: the truth.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use recorder_macos::sampling::kernel::News;
 
 pub(crate) use super::behaviour::{Behaviour, Chance, Planned};
 use super::images::Images;
+use super::program::Program;
 pub(crate) use super::tasks::{Process, STACK, State, Thread};
 
 /// Where a thread spends its time. [`WAIT`] takes no CPU time.
@@ -150,6 +152,21 @@ impl Machine {
             .any(|process| process.pid == pid && process.end.is_some())
     }
 
+    /// The real program of a task, and the moment that its thread shows.
+    pub(super) fn program(&self, task: usize) -> Option<(Arc<Program>, usize)> {
+        let process = self.processes.iter().find(|process| process.task == task)?;
+        let thread = self.threads.iter().find(|thread| thread.task == task)?;
+        Some((process.images.program.clone()?, thread.moment))
+    }
+
+    /// Makes a process execute a real program from now on.
+    #[allow(dead_code, reason = "a test of samply-cli uses it")]
+    pub(crate) fn set_program(&mut self, process: usize, program: Program) {
+        self.processes[process].images.program = Some(Arc::new(program));
+        let threads: Vec<usize> = self.living(process).collect();
+        threads.into_iter().for_each(|serial| self.next_function(serial));
+    }
+
     /// The living threads of a process.
     pub(crate) fn living(&self, process: usize) -> impl Iterator<Item = usize> + '_ {
         let of_process =
@@ -174,6 +191,8 @@ impl Machine {
             visible_ns: 0,
             function: 0,
             truth: [0; FUNCTIONS],
+            moment: 0,
+            moments_ns: Vec::new(),
             sp: Thread::stack_end(serial) - 256,
             hole: None,
             last_reported_runnable: false,
@@ -323,8 +342,7 @@ impl Machine {
                 let thread = &mut self.threads[serial];
                 match thread.state {
                     State::Running(_) => {
-                        thread.cpu_ns += passed;
-                        thread.truth[thread.function] += passed;
+                        thread.use_cpu(passed);
                         thread.left_ns -= passed;
                         thread.quantum_ns -= passed;
                         if thread.left_ns == 0 {
@@ -359,8 +377,7 @@ impl Machine {
                 self.processes[thread.process].switches += 1;
                 if thread.suspend_count > 0 {
                     // It gets as far as to where the kernel sees that it is suspended.
-                    thread.cpu_ns += 1_500;
-                    thread.truth[thread.function] += 1_500;
+                    thread.use_cpu(1_500);
                     thread.visible_ns = thread.cpu_ns;
                     thread.state = State::Stopped;
                     continue;
@@ -421,6 +438,10 @@ impl Machine {
             .images
             .any(&mut self.chance);
         let thread = &mut self.threads[serial];
+        if let Some(program) = &self.processes[thread.process].images.program {
+            thread.moments_ns.resize(program.moments.len(), 0);
+            thread.moment = self.chance.below(program.moments.len() as u64) as usize;
+        }
         thread.image = image;
         thread.function = function.unwrap_or(0);
         thread.left_ns = self.chance.between(behaviour.run_ns);

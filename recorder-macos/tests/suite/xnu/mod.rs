@@ -2,7 +2,7 @@
 //! a whole, port names and process ids are used again, exec keeps the process id, and anything may end at any call.
 //!
 //! - `machine`: CPUs, the scheduler, `tasks`: its processes and threads. It knows the truth. `behaviour`: what threads do.
-//! - `images`: what dyld says of the images of a process.
+//! - `images`: what dyld says of the images of a process. `program`: a real one.
 //! - `calls`, `host`: what the recorder asks of it, with a price in time for each call.
 //! - `fault`: what goes wrong.
 
@@ -12,6 +12,8 @@ pub(crate) mod fault;
 mod host;
 mod images;
 pub(crate) mod machine;
+#[allow(dead_code, reason = "a test of samply-cli uses it")]
+pub(crate) mod program;
 mod tasks;
 
 pub(crate) use calls::Xnu;

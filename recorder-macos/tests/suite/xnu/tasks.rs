@@ -29,6 +29,9 @@ pub(crate) struct Thread {
     pub(crate) function: usize,
     /// CPU time by function.
     pub(crate) truth: [u64; FUNCTIONS],
+    /// Of a real program: the moment that it shows, and its CPU time by moment.
+    pub(crate) moment: usize,
+    pub(crate) moments_ns: Vec<u64>,
     pub(crate) sp: u64,
     /// An address in the stack from which on it can't be read.
     pub(crate) hole: Option<u64>,
@@ -71,6 +74,15 @@ const PAGE: u64 = 16 << 10;
 pub(crate) const STACK: u64 = 0x20000;
 
 impl Thread {
+    /// It was on a CPU.
+    pub(super) fn use_cpu(&mut self, ns: u64) {
+        self.cpu_ns += ns;
+        self.truth[self.function] += ns;
+        if let Some(spent) = self.moments_ns.get_mut(self.moment) {
+            *spent += ns;
+        }
+    }
+
     /// The end of the stack; stacks are far apart.
     pub(crate) fn stack_end(serial: usize) -> u64 {
         (serial as u64 + 1) * 0x100_0000
