@@ -5,11 +5,12 @@
 //! Unknown values of `PERF_CONTEXT_*` would not serve: perf drops the whole call chain at one.
 
 use recording::stack::{MissingStack, StackMark};
+use recording::wait::WaitReason;
 
 const BASE: u64 = 0x0053_5052_4f46_0000;
 
 /// By number. Numbers are never used again for something else.
-const MARKS: [StackMark; 9] = [
+const MARKS: [StackMark; 20] = [
     StackMark::Unverified,
     StackMark::TruncatedNoMemory,
     StackMark::TruncatedNoRule,
@@ -19,6 +20,17 @@ const MARKS: [StackMark; 9] = [
     StackMark::Missing(MissingStack::NoRegisters),
     StackMark::Missing(MissingStack::OtherPidNamespace),
     StackMark::OtherStack,
+    StackMark::Waiting(WaitReason::Cpu),
+    StackMark::Waiting(WaitReason::Sleep),
+    StackMark::Waiting(WaitReason::Lock),
+    StackMark::Waiting(WaitReason::Io),
+    StackMark::Waiting(WaitReason::Channel),
+    StackMark::Waiting(WaitReason::Poll),
+    StackMark::Waiting(WaitReason::PageFault),
+    StackMark::Waiting(WaitReason::Child),
+    StackMark::Waiting(WaitReason::Signal),
+    StackMark::Waiting(WaitReason::Other),
+    StackMark::Waiting(WaitReason::Unknown),
 ];
 
 /// The address that stands for a mark; `None` if the file format of sprof has none for it.

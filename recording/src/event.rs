@@ -207,7 +207,8 @@ pub enum Role {
     /// Switches of threads from and to CPUs. There are no samples with this role.
     Switch,
     /// The stack with which a thread leaves its CPU, right before its [`ThreadEvent::SwitchOut`]; or, of a thread that is waiting, the
-    /// stack with which it waits. The period has no meaning.
+    /// stack with which it waits. The period has no meaning. A recorder that looks at threads from time to time, and knows what they wait
+    /// for, puts a [`StackMark::Waiting`](crate::stack::StackMark::Waiting) before the stack.
     WaitStack,
     /// A wait that is over: for sources that report each wait as a whole, or the sum of several with one stack. The period is its
     /// length in ns, which may be more than the time since the thread's last sample.

@@ -11,7 +11,8 @@ use crate::event::{Event, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent,
 use crate::module::BuildId;
 use crate::proc::MapsLine;
 use crate::sink::EventSink;
-use crate::stack::{MissingStack, Registers, Snapshot, Stack};
+use crate::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
+use crate::wait::WaitReason;
 
 /// Queued stack bytes at most.
 const STACK_BYTES: usize = 64 << 20;
@@ -114,6 +115,8 @@ pub struct OwnedSample {
     pub registers: Option<Registers>,
     /// Stack bytes; the first is at the stack pointer.
     pub stack: Box<[u8]>,
+    /// Of a stack with which the thread waits ([`Role::WaitStack`]): for what.
+    pub waits_for: Option<WaitReason>,
 }
 
 /// The sampling thread's end.
@@ -211,28 +214,34 @@ impl Message {
             }
             Message::Sample(sample) => {
                 let thread = Thread::new(sample.pid, sample.tid);
-                sink.on_event(&Event::sample(Timestamp(sample.time), thread, sample.as_sample()));
+                let reason = sample.waits_for.map(|reason| Frame::Mark(StackMark::Waiting(reason)));
+                let sample_of = sample.as_sample(reason.as_slice());
+                sink.on_event(&Event::sample(Timestamp(sample.time), thread, sample_of));
             }
         }
     }
 }
 
 impl OwnedSample {
-    fn as_sample(&self) -> Sample<'_> {
+    fn as_sample<'a>(&'a self, kernel: &'a [Frame]) -> Sample<'a> {
         let stack = match self.registers {
             None => Stack::Missing {
-                kernel: &[],
+                kernel,
                 reason: MissingStack::Abi32,
             },
             Some(registers) => Stack::Snapshot(Snapshot {
-                kernel: &[],
+                kernel,
                 registers,
                 stack_bytes: &self.stack,
             }),
         };
+        let role = match self.waits_for {
+            Some(_) => Role::WaitStack,
+            None => Role::Running,
+        };
         Sample {
             cpu: self.cpu,
-            ..Sample::new(Role::Running, self.period, stack)
+            ..Sample::new(role, self.period, stack)
         }
     }
 }
@@ -274,6 +283,7 @@ mod tests {
             period: 1,
             registers: None,
             stack: vec![0; bytes].into(),
+            waits_for: None,
         };
         for _ in 0..5 {
             outbox.send_sample(sample(STACK_BYTES / 3));

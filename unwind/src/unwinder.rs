@@ -160,7 +160,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         let mut is_rooted = true;
         for frame in frames {
             let Frame::Mark(mark) = frame else { continue };
-            is_rooted = false;
+            is_rooted &= matches!(mark, StackMark::Waiting(_));
             self.quality.count(*mark);
         }
         self.quality.rooted += u64::from(is_rooted);

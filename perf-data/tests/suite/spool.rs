@@ -16,6 +16,7 @@ use recording::info::{Host, PeriodUnit, RecordingInfo};
 use recording::module::BuildId;
 use recording::sink::{EventSink, NoMemory};
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
+use recording::wait::WaitReason;
 use unwind::{UnwindOptions, Unwinder};
 
 /// Events as text, which can be compared; of mappings and samples what matters.
@@ -131,6 +132,11 @@ fn events_come_back_as_they_went() {
         Frame::KernelInstructionPointer(at(0xffff_ffff_8100_0010)),
         Frame::Mark(StackMark::Missing(MissingStack::NoUserSpace)),
     ];
+    let known_wait = [
+        Frame::Mark(StackMark::Waiting(WaitReason::Lock)),
+        Frame::ReturnAddress(at(0x1011)),
+        Frame::ReturnAddress(at(0x1020)),
+    ];
     let only_mark = [Frame::Mark(StackMark::Missing(MissingStack::Abi32))];
     let map = |build_id: Option<BuildId>| Mapping {
         start: 0x1000,
@@ -191,6 +197,9 @@ fn events_come_back_as_they_went() {
         Event::recording(Timestamp(2007), RecordingEvent::Throttled),
         wait_stack(2007, &in_kernel),
         worker(2007, ThreadEvent::SwitchOut { preempted: false }),
+        worker(2008, ThreadEvent::SwitchIn),
+        wait_stack(2008, &known_wait),
+        worker(2008, ThreadEvent::SwitchOut { preempted: false }),
         worker(2008, ThreadEvent::SwitchIn),
         worker(2008, ThreadEvent::SwitchOut { preempted: true }),
         lost(2008, 6, Role::Switch, LostCause::RingFull),

@@ -190,10 +190,17 @@ impl Builder {
     }
 
     fn add_wait_stack(&mut self, at: i64, thread: Thread, frames: &[Frame]) {
-        let reason = self.wait_reasons.of_stack(frames);
+        let (known, frames) = match frames.split_first() {
+            Some((Frame::Mark(StackMark::Waiting(reason)), frames)) => (Some(*reason), frames),
+            _ => (None, frames),
+        };
+        let reason = known.unwrap_or_else(|| self.wait_reasons.of_stack(frames));
         if let Some(stack) = self.stack(at, thread, frames) {
             let (_, live) = self.processes.thread_for_sample(thread, at);
             live.waits.wait_stack(stack, reason);
+            if known.is_some() {
+                live.waits.is_looked_at();
+            }
         }
     }
 

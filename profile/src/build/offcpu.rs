@@ -126,6 +126,8 @@ struct CpuTime {
     ns: u64,
     /// A switch in between was lost, or came before the recording.
     is_unknown: bool,
+    /// Switches are as of looks at the thread, and some were not seen.
+    is_never_known: bool,
 }
 
 impl CpuTime {
@@ -159,7 +161,8 @@ impl CpuTime {
     /// All of it for a sample; the next one counts from here.
     fn take(&mut self) -> Option<u64> {
         let ns = std::mem::take(&mut self.ns);
-        (!std::mem::take(&mut self.is_unknown)).then_some(ns)
+        let is_unknown = std::mem::take(&mut self.is_unknown) || self.is_never_known;
+        (!is_unknown).then_some(ns)
     }
 }
 
@@ -242,6 +245,11 @@ impl ThreadWaits {
     /// A stack sampled while the thread leaves its CPU, or while it waits.
     pub(super) fn wait_stack(&mut self, stack: StackId, reason: WaitReason) {
         self.own = Some(Seen { stack, reason });
+    }
+
+    /// The thread is looked at from time to time, and its switches are as of that.
+    pub(super) fn is_looked_at(&mut self) {
+        self.cpu.is_never_known = true;
     }
 
     /// The thread was there when recording began: from when on its switches are recorded, when it was looked at, and what it waited for

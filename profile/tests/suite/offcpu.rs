@@ -6,7 +6,7 @@ use profile::view::{top, wait_places};
 use profile::{Profile, WaitSum};
 use recording::address::Avma;
 use recording::event::{Event, InitialState, Role, Sample, Thread, ThreadEvent};
-use recording::stack::{Frame, Stack};
+use recording::stack::{Frame, Stack, StackMark};
 use recording::wait::{WaitGuess, WaitReason};
 use serde_json::Value;
 
@@ -53,6 +53,12 @@ impl Waits {
             .map(|address| Frame::KernelReturnAddress(Avma(address + 8)));
         let frames: Vec<Frame> = kernel.chain([ip(READ), ret(MAIN)]).collect();
         self.event(us, ThreadEvent::Sample(wait_stack(&frames)))
+    }
+
+    /// A look found the thread waiting.
+    fn looked_at(&mut self, us: u64, reason: WaitReason) -> &mut Self {
+        let frames = [Frame::Mark(StackMark::Waiting(reason)), ip(READ), ret(MAIN)];
+        self.event(us, ThreadEvent::Sample(wait_stack(&frames))).out(us)
     }
 
     /// Told from 10 us on, looked at after 20 us.
@@ -425,4 +431,25 @@ fn what_cpu_time_and_waits_add_up_to_is_known() {
     let profile = waits.finish();
     let share = profile.waits().unwrap().accounted_share().unwrap();
     assert!((share - 0.011).abs() < 1e-9, "{share}");
+}
+
+/// A recorder that looks from time to time knows the reason, and CPU time by the kernel's count: switches are as late as its looks.
+#[test]
+fn waits_by_looks_have_the_reason_of_the_look_and_leave_cpu_time_as_sampled() {
+    let mut waits = Waits::new();
+    waits.on_cpu(1000).looked_at(2000, WaitReason::Lock).back(7000);
+    waits.on_cpu(7001).looked_at(8000, WaitReason::PageFault).back(9000);
+    waits.on_cpu(9001).on_cpu(10_001);
+    let profile = waits.finish();
+    let totals = profile.waits().unwrap();
+    assert_eq!(totals.of(WaitReason::Lock), sum(1, 5_000_000));
+    assert_eq!(totals.of(WaitReason::PageFault), sum(1, 1_000_000));
+    assert_eq!(totals.all(), sum(2, 6_000_000));
+    let json = written(&profile);
+    assert_eq!(cpu_deltas_us(&json).into_iter().sum::<u64>(), 4000);
+    let labels: Vec<String> = samples(&json).into_iter().map(|(.., leaf)| leaf).collect();
+    assert!(
+        labels.contains(&"[off-CPU: lock]".to_owned()) && labels.contains(&"[off-CPU: page fault]".to_owned()),
+        "{labels:?}"
+    );
 }

@@ -298,6 +298,7 @@ impl Tracer {
         let stack_bytes = registers.map_or(0, |registers| memory::read(thread.pid, registers.sp(), &mut self.stack));
         self.samples += 1;
         Some(OwnedSample {
+            waits_for: None,
             time,
             pid: thread.pid,
             tid,

@@ -73,7 +73,7 @@ pub trait Mach {
     /// Undoes one [`Mach::suspend`].
     fn resume(&self, thread: &Self::Thread) -> Result<(), Failure>;
 
-    /// User registers of a suspended thread.
+    /// User registers of a thread that is suspended, or waits.
     fn registers(&self, thread: &Self::Thread) -> Result<Registers, Failure>;
 
     /// The mapped memory around an address that has one protection.
@@ -81,6 +81,9 @@ pub trait Mach {
 
     /// Fills the buffer from memory. The call fails as a whole if a single page can't be read.
     fn read(&self, task: &Self::Task, address: u64, buffer: &mut [u8]) -> Result<(), Failure>;
+
+    /// The name of the function of libsystem_kernel.dylib at an address: a system call. All processes have it at the same place.
+    fn system_call(&self, address: u64) -> Option<String>;
 }
 
 /// Why a call failed.
@@ -182,10 +185,23 @@ impl TaskCounts {
 pub struct ThreadState {
     /// On a CPU, or waiting for one: XNU does not report which.
     pub is_runnable: bool,
+    /// How it waits, if it is not runnable.
+    pub rest: Rest,
     /// CPU time in ns, cut off to microseconds. Of a running thread it is as of its last entry into the kernel.
     pub cpu_ns: u64,
     /// Name, zeros behind it (`MAXTHREADNAMESIZE`).
     pub name: [u8; 64],
+}
+
+/// How a thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// A signal ends the wait.
+    Interruptible,
+    /// Nothing but what it waits for ends the wait: a disk, a page of its memory.
+    Uninterruptible,
+    /// It waits for being resumed.
+    Stopped,
 }
 
 impl ThreadState {

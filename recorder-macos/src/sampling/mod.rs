@@ -9,7 +9,7 @@
 //! 1. [`kernel`]: what is asked of XNU.
 //! 2. `sampler`: the ticks, and what happens to processes between them.
 //! 3. `process`, `threads`: who is on a CPU. `sample`: the sample.
-//! 4. `suspended`, `stack_copy`: what happens while a thread is suspended.
+//! 4. `waits`: threads that are on none. `suspended`, `stack_copy`: what happens while a thread is suspended.
 //! 5. `urgency`: the priority of the thread that samples. `totals`: what was recorded, and what was not.
 //!
 //! It has never run on a Mac. The tests run it on a simulated kernel.
@@ -24,6 +24,7 @@ mod threads;
 mod totals;
 mod urgency;
 mod usage;
+mod waits;
 
 use std::io;
 
@@ -51,6 +52,8 @@ pub struct Plan {
     pub watched: Watched,
     /// From one tick to the next, ns.
     pub interval_ns: u64,
+    /// Waits are recorded, too.
+    pub off_cpu: bool,
     /// When recording ends, on the recording's clock.
     pub deadline_ns: Option<u64>,
 }
@@ -94,7 +97,7 @@ pub fn sample<M: Mach + Sync>(mach: &M, plan: Plan, sink: &mut dyn EventSink) ->
     let (outbox, inbox) = outbox::channel();
     std::thread::scope(|scope| {
         let sampling = move || {
-            let mut sampler = Sampler::new(mach, plan.interval_ns.max(1), outbox);
+            let mut sampler = Sampler::new(mach, plan.interval_ns.max(1), plan.off_cpu, outbox);
             let since = if plan.is_new { Since::Start } else { Since::FirstLook };
             let mut watched = plan.watched;
             let mut ended = None;

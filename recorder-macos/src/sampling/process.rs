@@ -15,12 +15,14 @@ use super::stack_copy::StackCopy;
 use super::threads::{Thread, reading, tid_of};
 use super::totals::{Totals, Unreached};
 use super::usage::Usage;
+use super::waits::{self, SystemCalls};
 
 /// What a tick needs of the whole recording.
 pub(super) struct Tick<'s, M: Mach> {
     pub(super) mach: &'s M,
     pub(super) out: &'s mut Outbox,
     pub(super) stack: &'s mut StackCopy,
+    pub(super) system_calls: Option<&'s mut SystemCalls>,
     pub(super) totals: &'s mut Totals,
     pub(super) unreached: &'s mut Vec<Unreached>,
     pub(super) interval_ns: u64,
@@ -152,7 +154,8 @@ impl<M: Mach> Process<M> {
             return;
         }
         self.code.begin_look();
-        let is_complete = self.threads.len() == counts.threads as usize;
+        // A thread that was found waiting may have run, and may wait for something else by now.
+        let is_complete = self.threads.len() == counts.threads as usize && tick.system_calls.is_none();
         self.visit(0, is_complete.then_some(counts.runnable), tick);
         if self.threads.len() != counts.threads as usize {
             let first_new = self.find_new(tick);
@@ -183,7 +186,11 @@ impl<M: Mach> Process<M> {
                     if !state.is_runnable {
                         // Its time is exact. It is not suspended: that would cost time, and end some system calls.
                         thread.account.see(reading(&state));
+                        if let Some(task) = &self.task {
+                            waits::see(self.pid, task, thread, &mut self.code, &state, tick);
+                        }
                     } else {
+                        waits::end(self.pid, thread, tick);
                         if let Some(task) = &self.task {
                             sample(self.pid, task, thread, &mut self.code, state, tick);
                         }
@@ -237,7 +244,8 @@ impl<M: Mach> Process<M> {
 
     /// The process executes another program: other threads in another task.
     pub(super) fn exec(&mut self, name: String, task: Option<M::Task>, tick: &mut Tick<'_, M>) {
-        for thread in std::mem::take(&mut self.threads) {
+        for mut thread in std::mem::take(&mut self.threads) {
+            waits::end(self.pid, &mut thread, tick);
             // The main thread goes on, as events have it: its id is the process's.
             self.settle(&thread, tick);
             if thread.tid != self.pid {

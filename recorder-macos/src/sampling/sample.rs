@@ -39,7 +39,7 @@ impl Code {
     }
 
     /// What was mapped since the last look, for a sample at this address.
-    fn changes<M: Mach>(&mut self, mach: &M, task: &M::Task, ip: u64) -> Vec<OwnedMapping> {
+    pub(super) fn changes<M: Mach>(&mut self, mach: &M, task: &M::Task, ip: u64) -> Vec<OwnedMapping> {
         let mut changes = Vec::new();
         if !self.is_fresh || !self.images.holds(ip) {
             self.is_fresh = true;
@@ -92,6 +92,7 @@ pub(super) fn sample<M: Mach>(
         period: thread.account.sample(taken.reading),
         registers: Some(taken.registers),
         stack: tick.stack.bytes(taken.stack_bytes).into(),
+        waits_for: None,
     });
 }
 

@@ -13,6 +13,7 @@ use super::process::{Found, Process, Since, Tick};
 use super::stack_copy::StackCopy;
 use super::totals::{Totals, Unreached};
 use super::urgency::Urgency;
+use super::waits::SystemCalls;
 use crate::processes::watched::{Watched, stop_at_end, take_signal};
 
 /// Everything that is sampled.
@@ -21,6 +22,8 @@ pub(super) struct Sampler<'m, M: Mach> {
     out: Outbox,
     processes: BTreeMap<i32, Process<M>>,
     stack: StackCopy,
+    /// Where waits are recorded.
+    system_calls: Option<SystemCalls>,
     totals: Totals,
     unreached: Vec<Unreached>,
     ticks: Ticks,
@@ -31,7 +34,7 @@ pub(super) struct Sampler<'m, M: Mach> {
 }
 
 impl<'m, M: Mach> Sampler<'m, M> {
-    pub(super) fn new(mach: &'m M, interval_ns: u64, out: Outbox) -> Sampler<'m, M> {
+    pub(super) fn new(mach: &'m M, interval_ns: u64, off_cpu: bool, out: Outbox) -> Sampler<'m, M> {
         Sampler {
             ticks: Ticks::new(interval_ns, mach.now_ns()),
             second: None,
@@ -41,6 +44,7 @@ impl<'m, M: Mach> Sampler<'m, M> {
             out,
             processes: BTreeMap::new(),
             stack: StackCopy::new(),
+            system_calls: off_cpu.then(SystemCalls::default),
             totals: Totals::default(),
             unreached: Vec::new(),
         }
@@ -157,6 +161,7 @@ impl<'m, M: Mach> Sampler<'m, M> {
             mach: self.mach,
             out: &mut self.out,
             stack: &mut self.stack,
+            system_calls: self.system_calls.as_mut(),
             totals: &mut self.totals,
             unreached: &mut self.unreached,
             interval_ns: self.ticks.interval_ns(),

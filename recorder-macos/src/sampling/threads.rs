@@ -14,6 +14,8 @@ pub(super) struct Thread<M: Mach> {
     pub(super) account: Account,
     /// Where its stack was when it was copied last.
     pub(super) stack: Range<u64>,
+    /// Its CPU time when it began to wait, if it was reported as waiting.
+    pub(super) waits_since_cpu_ns: Option<u64>,
     name: [u8; 64],
 }
 
@@ -25,6 +27,7 @@ impl<M: Mach> Thread<M> {
             tid,
             account: Account::open(from),
             stack: 0..0,
+            waits_since_cpu_ns: None,
             name: [0; 64],
         }
     }

@@ -67,9 +67,6 @@ where
         host.hear_signals()
             .map_err(|errno| failed("take over signals", errno))?;
         let mut announcements = Vec::new();
-        if options.off_cpu {
-            announcements.push("waits are not recorded: on macOS that is not there yet".to_owned());
-        }
         let opened = match &options.whom {
             Whom::Processes(pids) => {
                 let pids: Vec<i32> = pids.iter().map(|pid| pid.0).collect();
@@ -149,6 +146,7 @@ where
                 .collect(),
             watched,
             interval_ns: common::interval_ns(&options),
+            off_cpu: options.off_cpu,
             deadline_ns: common::deadline_ns(&options, host.now_ns()),
         };
         if let Some(timer) = &timer {
@@ -166,7 +164,7 @@ where
         Ok(Finished {
             info: RecordingInfo {
                 end: Timestamp(sampled.end_ns),
-                notes: notes(&sampled),
+                notes: notes(&sampled, options.off_cpu),
                 ..info
             },
             stop: sampled.stop,
@@ -309,8 +307,13 @@ where
 }
 
 /// What has to be known to judge the recording.
-fn notes(sampled: &Sampled) -> Vec<String> {
+fn notes(sampled: &Sampled, off_cpu: bool) -> Vec<String> {
     let mut notes = sampled.totals.notes();
+    if off_cpu {
+        notes.push(
+            "waits are seen at each sampling interval alone: they are right to an interval, and of shorter ones the sum is".to_owned(),
+        );
+    }
     let totals = &sampled.totals;
     if totals.unreached > 0 {
         let more = totals.unreached.saturating_sub(sampled.unreached.len() as u64);

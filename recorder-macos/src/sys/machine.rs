@@ -36,6 +36,22 @@ pub(super) fn is_readable(file: BorrowedFd<'_>) -> bool {
     ready == 1
 }
 
+/// The function of libsystem_kernel.dylib at an address of dyld's shared cache, which is at one place for all processes.
+pub(super) fn system_call(address: u64) -> Option<String> {
+    // SAFETY: pointers, of which null is one.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    let at = std::ptr::without_provenance(usize::try_from(address).ok()?);
+    // SAFETY: writes the structure, which is valid. The address is compared alone.
+    let found = unsafe { libc::dladdr(at, &raw mut info) };
+    if found == 0 || info.dli_fname.is_null() || info.dli_sname.is_null() {
+        return None;
+    }
+    // SAFETY: both are texts of dyld's, which last as long as the library: libsystem_kernel.dylib is never unloaded.
+    let [file, name] = unsafe { [CStr::from_ptr(info.dli_fname), CStr::from_ptr(info.dli_sname)] };
+    let is_it = file.to_bytes().ends_with(b"/libsystem_kernel.dylib");
+    is_it.then(|| name.to_string_lossy().into_owned())
+}
+
 fn text(name: &CStr) -> Option<String> {
     let bytes = value(name)?;
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());

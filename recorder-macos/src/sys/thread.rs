@@ -1,15 +1,15 @@
 //! Threads: their state, their registers, suspending them.
 
 use libc::{
-    TH_STATE_RUNNING, THREAD_EXTENDED_INFO, THREAD_EXTENDED_INFO_COUNT, THREAD_IDENTIFIER_INFO,
-    THREAD_IDENTIFIER_INFO_COUNT, thread_extended_info, thread_identifier_info, thread_info,
+    TH_STATE_RUNNING, TH_STATE_STOPPED, TH_STATE_UNINTERRUPTIBLE, THREAD_EXTENDED_INFO, THREAD_EXTENDED_INFO_COUNT,
+    THREAD_IDENTIFIER_INFO, THREAD_IDENTIFIER_INFO_COUNT, thread_extended_info, thread_identifier_info, thread_info,
 };
 use mach2::thread_act::{thread_get_state, thread_resume, thread_suspend};
 use mach2::thread_status::thread_state_t;
 use recording::stack::Registers;
 
 use super::port::{Port, check};
-use crate::sampling::kernel::{Failure, ThreadState};
+use crate::sampling::kernel::{Failure, Rest, ThreadState};
 
 /// A number that no other thread has.
 pub(super) fn id(thread: &Port) -> Result<u64, Failure> {
@@ -47,6 +47,11 @@ pub(super) fn state(thread: &Port) -> Result<ThreadState, Failure> {
     })?;
     Ok(ThreadState {
         is_runnable: info.pth_run_state == TH_STATE_RUNNING,
+        rest: match info.pth_run_state {
+            TH_STATE_UNINTERRUPTIBLE => Rest::Uninterruptible,
+            TH_STATE_STOPPED => Rest::Stopped,
+            _ => Rest::Interruptible,
+        },
         // Both are ns, cut off to us (thread_info_internal in osfmk/kern/thread.c).
         cpu_ns: info.pth_user_time.saturating_add(info.pth_system_time),
         name: info.pth_name.map(|byte| byte.cast_unsigned()),
@@ -82,7 +87,7 @@ pub(super) fn resume(thread: &Port) -> Result<(), Failure> {
     check(unsafe { thread_resume(thread.name()) })
 }
 
-/// User registers of a suspended thread.
+/// User registers. The kernel holds the thread while it reads them (thread_get_state_internal in osfmk/kern/thread_act.c).
 #[cfg(target_arch = "aarch64")]
 pub(super) fn registers(thread: &Port) -> Result<Registers, Failure> {
     use mach2::structs::arm_thread_state64_t;
@@ -104,7 +109,7 @@ pub(super) fn registers(thread: &Port) -> Result<Registers, Failure> {
     })
 }
 
-/// User registers of a suspended thread.
+/// User registers, the same way.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn registers(thread: &Port) -> Result<Registers, Failure> {
     use mach2::structs::x86_thread_state64_t;

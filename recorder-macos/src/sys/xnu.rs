@@ -163,6 +163,10 @@ impl Mach for Xnu {
     fn read(&self, task: &Port, address: u64, buffer: &mut [u8]) -> Result<(), Failure> {
         task::read(task, address, buffer)
     }
+
+    fn system_call(&self, address: u64) -> Option<String> {
+        machine::system_call(address)
+    }
 }
 
 impl Host for Xnu {

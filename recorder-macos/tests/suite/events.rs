@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use recorder_macos::processes::watched::Watched;
 use recorder_macos::sampling::{Plan, Sampled, sample};
-use recording::event::{Event, EventKind, Mapping, ProcessEvent, ThreadEvent};
+use recording::event::{Event, EventKind, Mapping, ProcessEvent, Role, Thread, ThreadEvent};
 use recording::module::BuildId;
 use recording::sink::EventSink;
-use recording::stack::{Registers, Stack};
+use recording::stack::{Frame, Registers, Stack, StackMark};
+use recording::wait::WaitReason;
 
 use crate::xnu::Xnu;
 use crate::xnu::fault::Faults;
@@ -37,6 +38,11 @@ pub(crate) struct Checked {
     maps: HashMap<i32, Vec<Map>>,
     last_ns: u64,
     living: HashMap<i32, HashSet<i32>>,
+    /// Waits that have ended, with their lengths.
+    pub(crate) waits: Vec<(WaitReason, u64)>,
+    /// The reason of the next wait of a thread, and the waits that last.
+    next_wait: HashMap<Thread, WaitReason>,
+    waiting: HashMap<Thread, (WaitReason, u64)>,
 }
 
 /// A mapping: where, and the serial of its image; 0 for memory of no image.
@@ -47,6 +53,20 @@ struct Map {
 }
 
 impl Checked {
+    /// A wait of a thread ends, if there is one.
+    fn end_wait(&mut self, thread: Thread, at_ns: u64) -> bool {
+        let wait = self.waiting.remove(&thread);
+        self.waits
+            .extend(wait.map(|(reason, since_ns)| (reason, at_ns - since_ns)));
+        wait.is_some()
+    }
+
+    /// All waits end with the recording.
+    pub(crate) fn end_waits(&mut self, at_ns: u64) {
+        let waiting: Vec<Thread> = self.waiting.keys().copied().collect();
+        waiting.into_iter().for_each(|thread| _ = self.end_wait(thread, at_ns));
+    }
+
     fn map(&mut self, pid: i32, mapping: &Mapping<'_>) {
         let place = mapping.start..mapping.start + mapping.len;
         let maps = self.maps.entry(pid).or_default();
@@ -107,7 +127,10 @@ impl EventSink for Checked {
                 let threads = self.living.get_mut(&thread.pid.0).expect("a living process");
                 match what {
                     ThreadEvent::Start => assert!(threads.insert(thread.tid.0), "it started twice"),
-                    ThreadEvent::End => assert!(threads.remove(&thread.tid.0), "it was there"),
+                    ThreadEvent::End => {
+                        assert!(threads.remove(&thread.tid.0), "it was there");
+                        self.end_wait(*thread, event.time.0);
+                    }
                     _ => assert!(threads.contains(&thread.tid.0), "a living thread"),
                 }
                 match what {
@@ -115,6 +138,14 @@ impl EventSink for Checked {
                         let Stack::Snapshot(snapshot) = sample.stack else {
                             panic!("a snapshot")
                         };
+                        if sample.role == Role::WaitStack {
+                            let [Frame::Mark(StackMark::Waiting(reason))] = snapshot.kernel else {
+                                panic!("its reason")
+                            };
+                            self.next_wait.insert(*thread, *reason);
+                            return;
+                        }
+                        assert!(!self.waiting.contains_key(thread), "it waits");
                         let Registers::X86_64 { ip, .. } = snapshot.registers else {
                             panic!("as simulated")
                         };
@@ -141,6 +172,12 @@ impl EventSink for Checked {
                             serial: word(0).map(|serial| serial as usize),
                         });
                     }
+                    ThreadEvent::SwitchOut { preempted: false } => {
+                        let reason = self.next_wait.remove(thread).expect("its stack came before");
+                        let waits_already = self.waiting.insert(*thread, (reason, event.time.0));
+                        assert!(waits_already.is_none(), "it waits already");
+                    }
+                    ThreadEvent::SwitchIn => assert!(self.end_wait(*thread, event.time.0), "it waits"),
                     other => self.lines.push(format!("{}/{} {other:?}", thread.pid.0, thread.tid.0)),
                 }
             }
@@ -159,6 +196,7 @@ pub(crate) fn plan(pid: i32, is_new: bool, interval_ns: u64, deadline_ns: Option
             program: Some(pid),
             others: Default::default(),
         },
+        off_cpu: false,
         interval_ns,
         deadline_ns,
     }
@@ -171,13 +209,28 @@ pub(crate) fn record(
     interval_ns: u64,
     length_ns: u64,
 ) -> (Option<Sampled>, Checked, Xnu) {
+    record_with(machine, faults, interval_ns, length_ns, false)
+}
+
+/// The same, and waits.
+pub(crate) fn record_with(
+    machine: Machine,
+    faults: Faults,
+    interval_ns: u64,
+    length_ns: u64,
+    off_cpu: bool,
+) -> (Option<Sampled>, Checked, Xnu) {
     let xnu = Xnu::new(machine, faults);
     let (pid, now) = {
         let kernel = xnu.lock();
         (kernel.machine.processes[0].pid, kernel.machine.now)
     };
     let mut sink = Checked::default();
-    let sampled = sample(&xnu, plan(pid, true, interval_ns, Some(now + length_ns)), &mut sink).ok();
+    let plan = Plan {
+        off_cpu,
+        ..plan(pid, true, interval_ns, Some(now + length_ns))
+    };
+    let sampled = sample(&xnu, plan, &mut sink).ok();
     let kernel = xnu.lock();
     assert_eq!(kernel.rights(), 0, "all rights are given back");
     for thread in &kernel.machine.threads {

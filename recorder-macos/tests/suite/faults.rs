@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use crate::events::{MS, record};
+use crate::events::{MS, record_with};
 use crate::xnu::fault::{Fault, Faults};
 use crate::xnu::machine::{Behaviour, Chance, Machine};
 
@@ -42,7 +42,7 @@ fn run(seed: u64, faults: Faults) -> Sums {
     let mut machine = Machine::new(seed, 1 + chance.below(4) as usize);
     let root = machine.start(None, 1 + chance.below(6) as usize, behaviour);
     machine.fork(root);
-    let (sampled, sink, xnu) = record(machine, faults, MS, 12 * MS);
+    let (sampled, sink, xnu) = record_with(machine, faults, MS, 12 * MS, seed % 2 == 1);
     let kernel = xnu.lock();
     if let Some(sampled) = sampled {
         let machine = &kernel.machine;

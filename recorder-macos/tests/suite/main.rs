@@ -8,6 +8,7 @@ mod events;
 mod faults;
 mod files;
 mod life;
+mod off_cpu;
 #[cfg(target_os = "macos")]
 mod real;
 mod session;

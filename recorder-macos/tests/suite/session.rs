@@ -145,6 +145,26 @@ fn what_ignores_sigterm_is_killed_with_all_below_after_five_seconds() {
 }
 
 #[test]
+fn waits_are_recorded_where_they_are_asked_for_and_the_profile_says_how_exact_they_are() {
+    for off_cpu in [false, true] {
+        let xnu = machine();
+        let options = RecordOptions {
+            off_cpu,
+            ..launched(Some(200))
+        };
+        let (finished, sink) = run(&xnu, &options);
+        assert_eq!(!sink.waits.is_empty(), off_cpu);
+        let says_it = finished
+            .info
+            .notes
+            .iter()
+            .any(|note| note.starts_with("waits are seen"));
+        assert_eq!(says_it, off_cpu);
+        finished.target.unwrap().wait();
+    }
+}
+
+#[test]
 fn a_program_that_is_to_be_kept_goes_on() {
     let xnu = machine();
     let options = RecordOptions {

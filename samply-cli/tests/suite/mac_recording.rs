@@ -12,7 +12,9 @@ use std::time::{Duration, SystemTime};
 
 use profile::build::{BuildOptions, Builder};
 use profile::enrich::enrich;
+use profile::export::firefox::write_gz;
 use recorder_macos::files::{Files, Memory};
+use recorder_macos::sampling::kernel::{Mach as _, Rest};
 use recorder_macos::session::Recording;
 use recorder_macos::session::reach::Rights;
 use recording::clock::{ClockReference, Timestamp};
@@ -21,6 +23,7 @@ use recording::rust_name::readable;
 use recording::session::{RecordOptions, Session as _, Whom};
 use recording::source_path::in_profile;
 use recording::stack::Registers;
+use recording::wait::WaitReason;
 use symbolicator::{SymbolOptions, Symbolicator};
 use unwind::{UnwindOptions, Unwinder};
 
@@ -30,7 +33,7 @@ use crate::support::{Profile, temp_dir};
 use trace::{Caller, State, Trace};
 use xnu::Xnu;
 use xnu::fault::Faults;
-use xnu::machine::{Behaviour, Machine};
+use xnu::machine::{Behaviour, Machine, WAITS};
 use xnu::program::{Moment, Program};
 
 #[path = "../../../unwind/tests/suite/mach_o/trace.rs"]
@@ -124,7 +127,7 @@ fn loaded(file: &[u8]) -> Vec<u8> {
     memory
 }
 
-fn options(pid: i32, seconds: u64) -> RecordOptions {
+fn options(pid: i32, seconds: u64, off_cpu: bool) -> RecordOptions {
     RecordOptions {
         whom: Whom::Processes(vec![Pid(pid)]),
         command: Vec::new(),
@@ -133,7 +136,7 @@ fn options(pid: i32, seconds: u64) -> RecordOptions {
         ptrace_rate_hz: 100.0,
         stack_bytes: 16 << 10,
         larger_stacks: true,
-        off_cpu: false,
+        off_cpu,
         events: Vec::new(),
         event_sampling: None,
         probes: Vec::new(),
@@ -143,8 +146,16 @@ fn options(pid: i32, seconds: u64) -> RecordOptions {
     }
 }
 
-/// Saves a recording, and returns the true CPU time of each stack.
-fn record(arch: &str, program: &Path, saved: &Path) -> BTreeMap<Shape, u64> {
+/// A named profile, and the truth.
+struct Recorded {
+    profile: profile::Profile,
+    /// CPU time of each stack, ns.
+    stacks: BTreeMap<Shape, u64>,
+    /// Time of waits for pages of memory or for a disk, and of other waits, ns.
+    waited_ns: [u64; 2],
+}
+
+fn record(arch: &str, program: &Path, off_cpu: bool) -> Recorded {
     let trace = Trace::read(&repository().join(format!("unwind/tests/fixtures/mach-o/{arch}-words.gz")));
     let (image, answers) = (&trace.images[0], answers(arch));
     let (mut moments, mut shapes) = (Vec::new(), Vec::new());
@@ -169,14 +180,19 @@ fn record(arch: &str, program: &Path, saved: &Path) -> BTreeMap<Shape, u64> {
     );
     let pid = machine.processes[0].pid;
     let xnu = Xnu::new(machine, Faults::default());
-    let recording = Recording::prepare(xnu.clone(), &options(pid, 20), Rights::Root).unwrap();
-    let (timestamp, before) = {
-        let kernel = xnu.lock();
-        (
-            Timestamp(kernel.machine.now),
-            kernel.machine.threads[0].moments_ns.clone(),
-        )
+    let recording = Recording::prepare(xnu.clone(), &options(pid, 20, off_cpu), Rights::Root).unwrap();
+    let thread = || {
+        let thread = &xnu.lock().machine.threads[0];
+        let (hard, soft): (Vec<_>, Vec<_>) = thread
+            .waited_ns
+            .into_iter()
+            .zip(WAITS)
+            .partition(|(_, wait)| wait.1 == Rest::Uninterruptible);
+        let sum = |waits: Vec<(u64, _)>| waits.iter().map(|(ns, _)| ns).sum::<u64>();
+        (thread.moments_ns.clone(), [sum(hard), sum(soft)])
     };
+    let (before, waited_before) = thread();
+    let timestamp = Timestamp(xnu.now_ns());
     let clock = ClockReference {
         timestamp,
         wall: SystemTime::UNIX_EPOCH,
@@ -198,13 +214,16 @@ fn record(arch: &str, program: &Path, saved: &Path) -> BTreeMap<Shape, u64> {
         symbolicator.lookup(module, addresses).ok()
     });
     assert_eq!((named.modules, named.addresses_without_name), (1, 0), "{named:?}");
-    profile::export::firefox::write_gz(&profile, &mut fs::File::create(saved).unwrap()).unwrap();
-    let after = &xnu.lock().machine.threads[0].moments_ns;
-    let mut truth = BTreeMap::new();
+    let (after, waited_after) = thread();
+    let mut stacks = BTreeMap::new();
     for ((shape, before), after) in shapes.into_iter().zip(before).zip(after) {
-        *truth.entry(shape).or_default() += after - before;
+        *stacks.entry(shape).or_default() += after - before;
     }
-    truth
+    Recorded {
+        profile,
+        stacks,
+        waited_ns: [0, 1].map(|kind| waited_after[kind] - waited_before[kind]),
+    }
 }
 
 /// A folder with a program and its debug info, as the linker and `dsymutil` leave them.
@@ -270,7 +289,9 @@ fn a_recorded_mach_o_program_has_the_names_inlined_calls_lines_and_shares_that_i
     for arch in ["aarch64", "x86_64"] {
         let dir = temp_dir();
         let saved = dir.path().join("profile.json.gz");
-        let truth = record(arch, &program(dir.path(), arch), &saved);
+        let recorded = record(arch, &program(dir.path(), arch), false);
+        let truth = recorded.stacks;
+        write_gz(&recorded.profile, &mut fs::File::create(&saved).unwrap()).unwrap();
         let (found, samples) = read(&saved);
         assert!(samples > 10_000, "{arch}: {samples}");
         let unknown: Vec<_> = found.keys().filter(|shape| !truth.contains_key(*shape)).collect();
@@ -306,4 +327,49 @@ fn a_recorded_mach_o_program_has_the_names_inlined_calls_lines_and_shares_that_i
             assert_same(&place, (share("selfSamples"), share("totalSamples")), truth, samples);
         }
     }
+}
+
+/// The simulated thread waits at its instructions, which are in no system call.
+#[test]
+fn waits_of_a_recorded_mach_o_program_have_its_stacks_and_take_the_true_time() {
+    let dir = temp_dir();
+    let saved = dir.path().join("profile.json.gz");
+    let recorded = record("aarch64", &program(dir.path(), "aarch64"), true);
+    let totals = recorded.profile.waits().unwrap();
+    for (reason, truth) in [WaitReason::PageFault, WaitReason::Unknown]
+        .into_iter()
+        .zip(recorded.waited_ns)
+    {
+        let found = totals.of(reason);
+        // Each wait begins and ends up to a tick late.
+        let chance_ns = 5.0 * MS as f64 * (found.count as f64).sqrt();
+        assert!(
+            found.count > 400 && (found.ns as f64 - truth as f64).abs() < chance_ns,
+            "{reason:?}: {found:?} of {truth}"
+        );
+    }
+    assert_eq!(
+        totals.all().ns,
+        totals.of(WaitReason::PageFault).ns + totals.of(WaitReason::Unknown).ns
+    );
+    write_gz(&recorded.profile, &mut fs::File::create(&saved).unwrap()).unwrap();
+    let is_mark = |(name, ..): &Place| name.starts_with("[off-CPU");
+    let (found, _) = read(&saved);
+    for stack in found.keys() {
+        let (marks, stack): (Shape, Shape) = stack.iter().cloned().partition(is_mark);
+        assert!(
+            recorded.stacks.contains_key(&stack) && [0, 2].contains(&marks.len()),
+            "{stack:#?}"
+        );
+    }
+    let cpu_ns: u64 = found
+        .iter()
+        .filter(|(stack, _)| !stack.iter().any(is_mark))
+        .map(|(_, ns)| ns)
+        .sum();
+    let truth: u64 = recorded.stacks.values().sum();
+    assert!(
+        (cpu_ns as f64 / truth as f64 - 1.0).abs() < 0.01,
+        "{cpu_ns} of {truth} ns"
+    );
 }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use recorder_macos::processes::host::End;
-use recorder_macos::sampling::kernel::{Budget, Failure, Identity, Mach, News, Signal, TaskCounts, ThreadState};
+use recorder_macos::sampling::kernel::{Budget, Failure, Identity, Mach, News, Rest, Signal, TaskCounts, ThreadState};
 use recording::stack::Registers;
 
 use super::fault::{Fault, Faults};
-use super::machine::{Machine, Planned, STACK, State, Thread};
+use super::machine::{Machine, Planned, STACK, State, Thread, WAIT, WAITS};
 use super::program::Program;
 
 /// Stacks are below.
@@ -377,6 +377,10 @@ impl Mach for Xnu {
         name[..3].copy_from_slice(&[b'T', b'0' + (serial / 10 % 10) as u8, b'0' + (serial % 10) as u8]);
         Ok(ThreadState {
             is_runnable,
+            rest: match thread.state {
+                State::WaitsUntil(_) => WAITS[thread.wait].1,
+                _ => Rest::Stopped,
+            },
             cpu_ns: thread.visible_ns / 1000 * 1000,
             name,
         })
@@ -422,13 +426,15 @@ impl Mach for Xnu {
         let mut kernel = self.lock();
         let serial = kernel.thread_call(thread.name)?;
         let thread = &kernel.machine.threads[serial];
-        assert!(thread.suspend_count > 0, "registers of a running thread");
+        let is_at_rest = thread.suspend_count > 0 || !thread.last_reported_runnable;
+        assert!(is_at_rest, "registers of a running thread");
         let images = &kernel.machine.processes[thread.process].images;
         if let Some(program) = &images.program {
             return Ok(program.moments[thread.moment].registers);
         }
+        let wait = if thread.function == WAIT { 0x10 * thread.wait } else { 0 };
         Ok(Registers::X86_64 {
-            ip: 0x1000 * thread.function as u64 + images.address(thread.image),
+            ip: wait as u64 + 0x1000 * thread.function as u64 + images.address(thread.image),
             sp: thread.sp,
             bp: 0,
         })
@@ -475,5 +481,11 @@ impl Mach for Xnu {
             buffer[8..16].copy_from_slice(&thread.readable(serial).to_le_bytes());
         }
         Ok(())
+    }
+
+    fn system_call(&self, address: u64) -> Option<String> {
+        let is_wait = address & 0xf000 == 0x1000 * WAIT as u64 && address >= LOWEST_IMAGE;
+        let (name, _) = WAITS.get((address & 0xfff) as usize / 0x10)?;
+        name.filter(|_| is_wait).map(str::to_owned)
     }
 }

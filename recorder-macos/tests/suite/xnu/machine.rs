@@ -8,7 +8,7 @@ use recorder_macos::sampling::kernel::News;
 pub(crate) use super::behaviour::{Behaviour, Chance, Planned};
 use super::images::Images;
 use super::program::Program;
-pub(crate) use super::tasks::{Process, STACK, State, Thread};
+pub(crate) use super::tasks::{Process, STACK, State, Thread, WAITS};
 
 /// Where a thread spends its time. [`WAIT`] takes no CPU time.
 pub(crate) const FUNCTIONS: usize = 6;
@@ -190,6 +190,8 @@ impl Machine {
             cpu_ns: 0,
             visible_ns: 0,
             function: 0,
+            wait: 0,
+            waited_ns: [0; WAITS.len()],
             truth: [0; FUNCTIONS],
             moment: 0,
             moments_ns: Vec::new(),
@@ -340,6 +342,9 @@ impl Machine {
             self.now = next;
             for serial in 0..self.threads.len() {
                 let thread = &mut self.threads[serial];
+                if let State::WaitsUntil(_) = thread.state {
+                    thread.waited_ns[thread.wait] += passed;
+                }
                 match thread.state {
                     State::Running(_) => {
                         thread.use_cpu(passed);
@@ -413,6 +418,7 @@ impl Machine {
         if dice < behaviour.waits && !self.threads[serial].is_busy {
             let until = self.now + self.chance.between(behaviour.wait_ns);
             self.threads[serial].function = WAIT;
+            self.threads[serial].wait = self.chance.below(WAITS.len() as u64) as usize;
             self.leave(serial, State::WaitsUntil(until));
         } else if dice < behaviour.waits + behaviour.calls {
             let thread = &mut self.threads[serial];

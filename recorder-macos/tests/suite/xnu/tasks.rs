@@ -1,6 +1,7 @@
 //! Processes and threads as the machine has them.
 
 use recorder_macos::processes::host::End;
+use recorder_macos::sampling::kernel::Rest;
 
 use super::behaviour::Behaviour;
 use super::images::Images;
@@ -27,6 +28,9 @@ pub(crate) struct Thread {
     pub(crate) cpu_ns: u64,
     pub(crate) visible_ns: u64,
     pub(crate) function: usize,
+    /// For what it waits, and for how long it has waited for each.
+    pub(crate) wait: usize,
+    pub(crate) waited_ns: [u64; WAITS.len()],
     /// CPU time by function.
     pub(crate) truth: [u64; FUNCTIONS],
     /// Of a real program: the moment that it shows, and its CPU time by moment.
@@ -67,6 +71,15 @@ pub(crate) struct Process {
     pub(crate) interrupts: u32,
     pub(super) behaviour: Behaviour,
 }
+
+/// What threads wait for: the system call, and whether nothing else ends the wait. One waits for its memory.
+pub(crate) const WAITS: [(Option<&str>, Rest); 5] = [
+    (Some("__psynch_cvwait"), Rest::Interruptible),
+    (Some("mach_msg2_trap"), Rest::Interruptible),
+    (Some("kevent"), Rest::Interruptible),
+    (Some("read"), Rest::Uninterruptible),
+    (None, Rest::Uninterruptible),
+];
 
 /// A page, as on Apple's processors.
 const PAGE: u64 = 16 << 10;

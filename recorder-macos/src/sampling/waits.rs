@@ -1,0 +1,189 @@
+//! `--off-cpu`: what threads wait for, and with which stack.
+//!
+//! A look finds a thread waiting or not, so a wait lasts from the first look that finds it to the first that does not. A wait of several
+//! ticks is right to a tick. One that is shorter is found by chance, and then lasts a tick: the sum of such waits is right, their number
+//! is not.
+
+use std::collections::HashMap;
+
+use recording::clock::Timestamp;
+use recording::event::{Pid, ThreadEvent};
+use recording::outbox::{Message, OwnedSample};
+use recording::wait::WaitReason::{
+    self, Channel, Child, Cpu, Io, Lock, Other, PageFault, Poll, Signal, Sleep, Unknown,
+};
+
+use super::kernel::{Mach, Rest, ThreadState};
+use super::process::Tick;
+use super::sample::Code;
+use super::threads::Thread;
+
+/// Addresses that are remembered: a few dozen functions wait.
+const MOST_ADDRESSES: usize = 4096;
+
+/// System calls by the address of the instruction behind them, which is the same in all processes.
+#[derive(Debug, Default)]
+pub(super) struct SystemCalls(HashMap<u64, Option<String>>);
+
+impl SystemCalls {
+    fn at<M: Mach>(&mut self, mach: &M, address: u64) -> Option<&str> {
+        if self.0.len() >= MOST_ADDRESSES {
+            self.0.clear();
+        }
+        let known = self.0.entry(address).or_insert_with(|| mach.system_call(address));
+        known.as_deref()
+    }
+}
+
+/// A look has found a thread waiting.
+///
+/// The thread is not suspended: where it waits, its registers and its stack stand still. If it has run meanwhile, they are no stack, and
+/// the next look finds what the thread does then.
+pub(super) fn see<M: Mach>(
+    pid: i32,
+    task: &M::Task,
+    thread: &mut Thread<M>,
+    code: &mut Code,
+    state: &ThreadState,
+    tick: &mut Tick<'_, M>,
+) {
+    if tick.system_calls.is_none() || thread.waits_since_cpu_ns == Some(state.cpu_ns) {
+        return;
+    }
+    end(pid, thread, tick);
+    let time = tick.mach.now_ns();
+    let Ok(registers) = tick.mach.registers(&thread.right) else {
+        return;
+    };
+    let stack_bytes = tick.stack.copy(tick.mach, task, &mut thread.stack, registers.sp());
+    let after = tick.mach.thread_state(&thread.right);
+    if after.is_ok_and(|after| after.is_runnable || after.cpu_ns != state.cpu_ns) || after.is_err() {
+        return;
+    }
+    for code in code.changes(tick.mach, task, registers.ip()) {
+        tick.out.send(Message::Map {
+            time: Timestamp(time),
+            pid: Pid(pid),
+            code,
+        });
+    }
+    let calls = tick.system_calls.as_deref_mut();
+    let call = calls.and_then(|calls| calls.at(tick.mach, registers.ip()));
+    tick.out.send_sample(OwnedSample {
+        time,
+        pid,
+        tid: thread.tid,
+        cpu: 0,
+        period: 0,
+        registers: Some(registers),
+        stack: tick.stack.bytes(stack_bytes).into(),
+        waits_for: Some(reason(call, state.rest)),
+    });
+    let preempted = false;
+    tick.out
+        .thread(time, pid, thread.tid, ThreadEvent::SwitchOut { preempted });
+    thread.waits_since_cpu_ns = Some(state.cpu_ns);
+}
+
+/// A look has found a thread not waiting, or waiting for something else.
+pub(super) fn end<M: Mach>(pid: i32, thread: &mut Thread<M>, tick: &mut Tick<'_, M>) {
+    if thread.waits_since_cpu_ns.take().is_some() {
+        let time = tick.mach.now_ns();
+        tick.out.thread(time, pid, thread.tid, ThreadEvent::SwitchIn);
+    }
+}
+
+/// What a thread waits for, by the system call that it is in and by how it waits.
+fn reason(call: Option<&str>, rest: Rest) -> WaitReason {
+    let Some(call) = call else {
+        return match rest {
+            Rest::Stopped => Signal,
+            // In its own code a thread waits for its memory alone.
+            Rest::Uninterruptible => PageFault,
+            Rest::Interruptible => Unknown,
+        };
+    };
+    if rest == Rest::Stopped {
+        return Signal;
+    }
+    let name = call.trim_start_matches('_');
+    let name = ["_nocancel", "$NOCANCEL"]
+        .iter()
+        .fold(name, |name, end| name.strip_suffix(end).unwrap_or(name));
+    match name {
+        "read" | "readv" | "write" | "writev" | "fcntl" | "ioctl" if rest == Rest::Uninterruptible => Io,
+        "psynch_cvwait"
+        | "psynch_mutexwait"
+        | "psynch_rw_rdlock"
+        | "psynch_rw_longrdlock"
+        | "psynch_rw_wrlock"
+        | "ulock_wait"
+        | "ulock_wait2"
+        | "semaphore_wait_trap"
+        | "semaphore_timedwait_trap"
+        | "semaphore_wait_signal_trap"
+        | "semaphore_timedwait_signal_trap"
+        | "sem_wait"
+        | "workq_kernreturn"
+        | "bsdthread_ctl"
+        | "flock"
+        | "fcntl" => Lock,
+        "semwait_signal" | "mach_wait_until" | "mk_timer_arm" => Sleep,
+        "swtch" | "swtch_pri" | "thread_switch" => Cpu,
+        "kevent" | "kevent64" | "kevent_qos" | "kevent_id" | "poll" | "select" | "pselect" => Poll,
+        "mach_msg_trap"
+        | "mach_msg2_trap"
+        | "mach_msg_overwrite_trap"
+        | "read"
+        | "readv"
+        | "write"
+        | "writev"
+        | "recvfrom"
+        | "recvmsg"
+        | "recvmsg_x"
+        | "sendto"
+        | "sendmsg"
+        | "sendmsg_x"
+        | "accept"
+        | "connect"
+        | "connectx"
+        | "ioctl" => Channel,
+        "wait4" | "waitid" => Child,
+        "sigsuspend" | "sigwait" | "pause" => Signal,
+        "pread" | "preadv" | "pwrite" | "pwritev" | "fsync" | "fdatasync" | "sync" | "msync" | "open" | "openat"
+        | "open_dprotected_np" | "close" | "stat" | "stat64" | "lstat" | "lstat64" | "fstat" | "fstat64"
+        | "fstatat" | "fstatat64" | "access" | "faccessat" | "getattrlist" | "getattrlistbulk" | "getdirentries"
+        | "getdirentries64" | "rename" | "renameat" | "unlink" | "unlinkat" | "mkdir" | "mkdirat" | "rmdir"
+        | "ftruncate" | "truncate" | "clonefileat" | "fclonefileat" | "readlink" | "sendfile" => Io,
+        _ => Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_by_system_call_and_by_how_a_thread_waits() {
+        let cases = [
+            ("__psynch_cvwait", Rest::Interruptible, Lock),
+            ("__ulock_wait2", Rest::Interruptible, Lock),
+            ("mach_msg2_trap", Rest::Interruptible, Channel),
+            ("kevent", Rest::Interruptible, Poll),
+            ("__select$NOCANCEL", Rest::Interruptible, Poll),
+            ("__semwait_signal_nocancel", Rest::Interruptible, Sleep),
+            ("read", Rest::Interruptible, Channel),
+            ("__read_nocancel", Rest::Uninterruptible, Io),
+            ("fsync", Rest::Uninterruptible, Io),
+            ("__wait4", Rest::Interruptible, Child),
+            ("__sigsuspend", Rest::Interruptible, Signal),
+            ("kevent", Rest::Stopped, Signal),
+            ("guarded_kqueue_np", Rest::Interruptible, Other),
+        ];
+        for (call, rest, expected) in cases {
+            assert_eq!(reason(Some(call), rest), expected, "{call}");
+        }
+        let without_call = [Rest::Uninterruptible, Rest::Interruptible, Rest::Stopped].map(|rest| reason(None, rest));
+        assert_eq!(without_call, [PageFault, Unknown, Signal]);
+    }
+}
