@@ -86,7 +86,8 @@ impl From<MapsLine> for OwnedMapping {
 }
 
 impl OwnedMapping {
-    fn as_mapping(&self) -> Mapping<'_> {
+    /// The same, for consumers of events.
+    pub fn as_mapping(&self) -> Mapping<'_> {
         Mapping {
             start: self.start,
             len: self.len,

@@ -1,4 +1,4 @@
-//! Where a process's JIT compiler writes the names of its code: `/tmp/perf-PID.map`.
+//! Where a process's JIT compiler writes the names of its code: the `perf-PID.map` that the process has open, else `/tmp/perf-PID.map`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -10,6 +10,7 @@ use recording::event::Pid;
 use recording::sink::KeptFile;
 
 use super::on_disk::OnDisk;
+use crate::images::jit_files;
 use crate::sampling::kernel::Mach;
 
 /// The wall clock is set now and then.
@@ -18,7 +19,8 @@ const SLACK: Duration = Duration::from_secs(1);
 /// Opens the perf map of a process. `None`: there is no map (yet), it is another user's, or it is older than the process: an earlier
 /// process had the same number. `began_ns` is the latest possible start of the process on the recording's clock.
 pub fn open_perf_map(mach: &impl Mach, pid: Pid, began_ns: u64) -> Option<(PathBuf, KeptFile)> {
-    let path = PathBuf::from(format!("/tmp/perf-{}.map", pid.0));
+    let open = jit_files::open_perf_map(mach, pid.0);
+    let path = open.unwrap_or_else(|| PathBuf::from(format!("/tmp/perf-{}.map", pid.0)));
     // Look before opening: opening a FIFO would wait for its other end.
     let metadata = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
     let own = i32::try_from(std::process::id()).ok()?;

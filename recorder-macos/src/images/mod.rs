@@ -5,8 +5,10 @@
 //!
 //! - this file: what was loaded and unloaded since the last look.
 //! - [`header`]: size and UUID of an image.
+//! - [`jit_files`]: the files of JIT compilers.
 
 pub(crate) mod header;
+pub(crate) mod jit_files;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -188,11 +190,16 @@ impl Images {
         Some(anonymous(region))
     }
 
+    /// True if an address is in code that is in no image.
+    pub(crate) fn is_anonymous(&self, address: u64) -> bool {
+        let region = self.anonymous.range(..=address).next_back();
+        region.is_some_and(|(_, end)| address < *end)
+    }
+
     /// True if an address is in a known image or region.
     pub(crate) fn holds(&self, address: u64) -> bool {
         let image = self.loaded.range(..=address).next_back();
-        let region = self.anonymous.range(..=address).next_back();
-        image.is_some_and(|(_, image)| address < image.end) || region.is_some_and(|(_, end)| address < *end)
+        image.is_some_and(|(_, image)| address < image.end) || self.is_anonymous(address)
     }
 }
 

@@ -82,6 +82,9 @@ pub trait Mach {
     /// Fills the buffer from memory. The call fails as a whole if a single page can't be read.
     fn read(&self, task: &Self::Task, address: u64, buffer: &mut [u8]) -> Result<(), Failure>;
 
+    /// The files that a process has open.
+    fn open_files(&self, pid: i32) -> Vec<PathBuf>;
+
     /// The name of the function of libsystem_kernel.dylib at an address: a system call. All processes have it at the same place.
     fn system_call(&self, address: u64) -> Option<String>;
 }

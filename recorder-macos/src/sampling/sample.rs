@@ -13,6 +13,7 @@ use super::process::Tick;
 use super::suspended::Suspended;
 use super::threads::{Thread, reading};
 use crate::images::Images;
+use crate::images::jit_files::JitFiles;
 
 /// A thread that has used the CPU time of so many intervals without a sample gets one while it waits for a CPU. It is where it lost its
 /// CPU, or in a system call that has ended. With 2 intervals instead, the simulated 12 threads on 2 CPUs had 3 % of their samples in waits.
@@ -23,6 +24,7 @@ const PATIENCE: u64 = 16;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Code {
     images: Images,
+    jit: JitFiles,
     /// The list of images was read in this look.
     is_fresh: bool,
 }
@@ -39,12 +41,15 @@ impl Code {
     }
 
     /// What was mapped since the last look, for a sample at this address.
-    pub(super) fn changes<M: Mach>(&mut self, mach: &M, task: &M::Task, ip: u64) -> Vec<OwnedMapping> {
+    pub(super) fn changes<M: Mach>(&mut self, mach: &M, pid: i32, task: &M::Task, ip: u64) -> Vec<OwnedMapping> {
         let mut changes = Vec::new();
         if !self.is_fresh || !self.images.holds(ip) {
             self.is_fresh = true;
             changes = self.images.refresh(mach, task);
             changes.extend(self.images.code_at(mach, task, ip));
+        }
+        if self.images.is_anonymous(ip) {
+            changes.extend(self.jit.look(mach, pid));
         }
         changes
     }
@@ -70,7 +75,7 @@ pub(super) fn sample<M: Mach>(
     let Some(taken) = taken else {
         return;
     };
-    for code in code.changes(tick.mach, task, taken.registers.ip()) {
+    for code in code.changes(tick.mach, pid, task, taken.registers.ip()) {
         tick.out.send(Message::Map {
             time: Timestamp(taken.time),
             pid: Pid(pid),

@@ -60,7 +60,7 @@ pub(super) fn see<M: Mach>(
     if after.is_ok_and(|after| after.is_runnable || after.cpu_ns != state.cpu_ns) || after.is_err() {
         return;
     }
-    for code in code.changes(tick.mach, task, registers.ip()) {
+    for code in code.changes(tick.mach, pid, task, registers.ip()) {
         tick.out.send(Message::Map {
             time: Timestamp(time),
             pid: Pid(pid),

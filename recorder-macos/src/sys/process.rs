@@ -62,6 +62,44 @@ pub(super) fn program(pid: i32) -> Option<PathBuf> {
     Some(PathBuf::from(OsString::from_vec(bytes)))
 }
 
+/// Open files that are asked for at most.
+const OPEN_FILES: usize = 1 << 14;
+
+/// The files that a process has open.
+pub(super) fn open_files(pid: i32) -> Vec<PathBuf> {
+    let mut files = vec![[0u32; 2]; 256];
+    loop {
+        let bytes = c_int::try_from(size_of_val(&files[..])).unwrap_or(c_int::MAX);
+        let to = files.as_mut_ptr().cast::<c_void>();
+        // SAFETY: libproc writes at most so many bytes: a `proc_fdinfo` has two numbers, the descriptor and its type (sys/proc_info.h).
+        let written = unsafe { libc::proc_pidinfo(pid, libc::PROC_PIDLISTFDS, 0, to, bytes) };
+        let count = usize::try_from(written).unwrap_or(0) / size_of::<libc::proc_fdinfo>();
+        if count < files.len() || files.len() >= OPEN_FILES {
+            files.truncate(count);
+            break;
+        }
+        files.resize(files.len() * 4, [0; 2]);
+    }
+    let is_file = |[_, kind]: &&[u32; 2]| *kind == libc::PROX_FDTYPE_VNODE.cast_unsigned();
+    let files = files.iter().filter(is_file);
+    files.filter_map(|[fd, _]| open_file(pid, fd.cast_signed())).collect()
+}
+
+/// The path of an open file.
+fn open_file(pid: i32, fd: c_int) -> Option<PathBuf> {
+    /// `PROC_PIDFDVNODEPATHINFO`, and `vnode_fdinfowithpath`, which ends with a path of `MAXPATHLEN` bytes (sys/proc_info.h).
+    const FLAVOR: c_int = 2;
+    const PATH: usize = 24 + 152;
+    const SIZE: usize = PATH + 1024;
+
+    let mut bytes = [0u8; SIZE];
+    // SAFETY: libproc writes at most so many bytes.
+    let written = unsafe { libc::proc_pidfdinfo(pid, fd, FLAVOR, bytes.as_mut_ptr().cast::<c_void>(), SIZE as c_int) };
+    let path = bytes.get(PATH..).filter(|_| written == SIZE as c_int)?;
+    let len = path.iter().position(|byte| *byte == 0).filter(|len| *len > 0)?;
+    Some(PathBuf::from(OsString::from_vec(path[..len].to_vec())))
+}
+
 /// True if Rosetta translates the process.
 pub(super) fn is_translated(pid: i32) -> bool {
     /// `P_TRANSLATED` in the flags of `extern_proc`, which `kinfo_proc` begins with (sys/proc.h, sys/sysctl.h).

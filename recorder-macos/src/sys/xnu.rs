@@ -164,6 +164,10 @@ impl Mach for Xnu {
         task::read(task, address, buffer)
     }
 
+    fn open_files(&self, pid: i32) -> Vec<PathBuf> {
+        process::open_files(pid)
+    }
+
     fn system_call(&self, address: u64) -> Option<String> {
         machine::system_call(address)
     }

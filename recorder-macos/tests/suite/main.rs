@@ -7,6 +7,7 @@ mod codesign;
 mod events;
 mod faults;
 mod files;
+mod jit;
 mod life;
 mod off_cpu;
 #[cfg(target_os = "macos")]

@@ -175,6 +175,7 @@ fn record(arch: &str, program: &Path, off_cpu: bool) -> Recorded {
             path: program.to_str().unwrap().to_owned(),
             base: image.base,
             memory: loaded(&image.file),
+            jit: (0, Vec::new()),
             moments,
         },
     );

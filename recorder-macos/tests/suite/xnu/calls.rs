@@ -36,6 +36,8 @@ pub(crate) struct Kernel {
     names: Vec<Option<Name>>,
     recorder_cpu_ns: u64,
     pub(super) hears_signals: bool,
+    /// Whose processes all are.
+    pub(crate) user: u32,
     /// Programs that the recorder starts give no right to their tasks.
     pub(crate) bars_started: bool,
     /// How much later than usual the recorder wakes up the next time.
@@ -191,6 +193,7 @@ impl Xnu {
             names: Vec::new(),
             recorder_cpu_ns: 0,
             hears_signals: false,
+            user: 501,
             bars_started: false,
             late_ns: 0,
             is_realtime: false,
@@ -289,7 +292,7 @@ impl Mach for Xnu {
         Some(Identity {
             started_us: process as u64,
             parent: parent.map_or(1, |parent| kernel.machine.processes[parent].pid),
-            user: 501,
+            user: kernel.user,
         })
     }
 
@@ -481,6 +484,15 @@ impl Mach for Xnu {
             buffer[8..16].copy_from_slice(&thread.readable(serial).to_le_bytes());
         }
         Ok(())
+    }
+
+    fn open_files(&self, pid: i32) -> Vec<PathBuf> {
+        let mut kernel = self.lock();
+        let process = kernel.pid_call(pid);
+        process.map_or_else(
+            |_| Vec::new(),
+            |process| kernel.machine.processes[process].open_files.clone(),
+        )
     }
 
     fn system_call(&self, address: u64) -> Option<String> {

@@ -92,6 +92,7 @@ impl Machine {
             name,
             switches: 0,
             images: parent.map_or_else(Images::default, |parent| self.processes[parent].images.clone()),
+            open_files: Vec::new(),
             is_barred: false,
             is_suspended: false,
             ignores_term: false,
@@ -160,7 +161,6 @@ impl Machine {
     }
 
     /// Makes a process execute a real program from now on.
-    #[allow(dead_code, reason = "a test of samply-cli uses it")]
     pub(crate) fn set_program(&mut self, process: usize, program: Program) {
         self.processes[process].images.program = Some(Arc::new(program));
         let threads: Vec<usize> = self.living(process).collect();

@@ -12,7 +12,6 @@ pub(crate) mod fault;
 mod host;
 mod images;
 pub(crate) mod machine;
-#[allow(dead_code, reason = "a test of samply-cli uses it")]
 pub(crate) mod program;
 mod tasks;
 

@@ -20,6 +20,8 @@ pub(crate) struct Program {
     /// Where its `__TEXT` is, and its segments as they are loaded from there.
     pub(crate) base: u64,
     pub(crate) memory: Vec<u8>,
+    /// Code that a JIT compiler has made, and where.
+    pub(crate) jit: (u64, Vec<u8>),
     pub(crate) moments: Vec<Moment>,
 }
 
@@ -27,7 +29,8 @@ impl Program {
     /// The memory around an address that is no part of dyld's list, at a moment: where it begins, and its bytes.
     pub(crate) fn around(&self, moment: usize, address: u64) -> Option<(u64, &[u8])> {
         let Moment { registers, stack } = self.moments.get(moment)?;
-        let pieces = [(self.base, &self.memory), (registers.sp(), stack)];
+        let (jit_at, jit) = &self.jit;
+        let pieces = [(self.base, &self.memory), (registers.sp(), stack), (*jit_at, jit)];
         let mut pieces = pieces.into_iter().map(|(start, bytes)| (start, &bytes[..]));
         pieces.find(|(start, bytes)| address.checked_sub(*start).is_some_and(|at| at < bytes.len() as u64))
     }

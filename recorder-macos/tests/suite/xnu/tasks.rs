@@ -1,5 +1,7 @@
 //! Processes and threads as the machine has them.
 
+use std::path::PathBuf;
+
 use recorder_macos::processes::host::End;
 use recorder_macos::sampling::kernel::Rest;
 
@@ -60,6 +62,7 @@ pub(crate) struct Process {
     pub(crate) name: String,
     pub(crate) switches: u32,
     pub(crate) images: Images,
+    pub(crate) open_files: Vec<PathBuf>,
     /// The kernel gives no right to its task.
     pub(crate) is_barred: bool,
     /// It was started suspended, and does not run yet.
