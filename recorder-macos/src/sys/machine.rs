@@ -46,8 +46,10 @@ pub(super) fn system_call(address: u64) -> Option<String> {
     if found == 0 || info.dli_fname.is_null() || info.dli_sname.is_null() {
         return None;
     }
-    // SAFETY: both are texts of dyld's, which last as long as the library: libsystem_kernel.dylib is never unloaded.
-    let [file, name] = unsafe { [CStr::from_ptr(info.dli_fname), CStr::from_ptr(info.dli_sname)] };
+    // SAFETY: a text of dyld's, which lasts as long as the library. No library of this process is unloaded.
+    let file = unsafe { CStr::from_ptr(info.dli_fname) };
+    // SAFETY: the same.
+    let name = unsafe { CStr::from_ptr(info.dli_sname) };
     let is_it = file.to_bytes().ends_with(b"/libsystem_kernel.dylib");
     is_it.then(|| name.to_string_lossy().into_owned())
 }

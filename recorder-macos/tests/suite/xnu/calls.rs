@@ -1,6 +1,7 @@
 //! The calls of the recorder. Each takes time, in which the threads go on.
 
 use std::ops::Range;
+use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -119,12 +120,13 @@ impl Kernel {
         self.machine.advance(until, false);
     }
 
-    /// A call about a process, a thread or nothing known.
+    /// A call about a process, a thread or nothing known. Which one it is follows from who calls this.
+    #[track_caller]
     pub(super) fn call(&mut self, process: Option<usize>, thread: Option<usize>) -> Result<(), Failure> {
         self.calls += 1;
         let price = self.price_ns / 2 + self.machine.chance.below(self.price_ns.max(1));
         self.spend(price);
-        let Some(fault) = self.faults.next(&mut self.machine.chance) else {
+        let Some(fault) = self.faults.next(Location::caller(), &mut self.machine.chance) else {
             return Ok(());
         };
         let machine = &mut self.machine;
@@ -152,6 +154,7 @@ impl Kernel {
         Ok(())
     }
 
+    #[track_caller]
     fn thread_call(&mut self, name: usize) -> Result<usize, Failure> {
         let Port::Thread(serial) = self.port(name) else {
             return Err(Failure::Code(4));
@@ -164,6 +167,7 @@ impl Kernel {
         }
     }
 
+    #[track_caller]
     fn task_call(&mut self, name: usize) -> Result<usize, Failure> {
         let Port::Task(task) = self.port(name) else {
             return Err(Failure::Code(4));
@@ -178,6 +182,7 @@ impl Kernel {
     }
 
     /// A call about a process by its id: about whoever has it now.
+    #[track_caller]
     fn pid_call(&mut self, pid: i32) -> Result<usize, Failure> {
         let process = self.machine.alive(pid);
         self.call(process, None)?;

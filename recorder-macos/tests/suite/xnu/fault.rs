@@ -1,6 +1,7 @@
 //! What goes wrong, and when.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::panic::Location;
 
 use super::machine::Chance;
 
@@ -30,11 +31,46 @@ pub(crate) enum Fault {
     Preempt(u16),
 }
 
+/// A fault at the nth call of a method of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct At {
+    pub(crate) call: &'static str,
+    pub(crate) nth: u32,
+    pub(crate) fault: Fault,
+}
+
+/// The methods of the kernel that may fail.
+pub(crate) const CALLS: [&str; 18] = [
+    "sleep",
+    "watch",
+    "task",
+    "children",
+    "identity",
+    "process_name",
+    "task_counts",
+    "program",
+    "open_files",
+    "image_list",
+    "threads",
+    "thread_id",
+    "thread_state",
+    "suspend",
+    "resume",
+    "registers",
+    "region",
+    "read",
+];
+
 /// When faults come.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     /// By number of the call.
     pub(crate) script: BTreeMap<u64, Fault>,
+    /// By method.
+    order: Vec<At>,
+    /// How often each method of the order was called, and the method by the line that calls.
+    counts: HashMap<&'static str, u32>,
+    methods: HashMap<u32, &'static str>,
     /// Of 10,000 calls so many have one at random.
     pub(crate) per_10_000: u64,
     calls: u64,
@@ -56,10 +92,33 @@ impl Faults {
         }
     }
 
+    pub(crate) fn in_order(order: Vec<At>) -> Faults {
+        Faults {
+            order,
+            ..Faults::default()
+        }
+    }
+
+    /// What the order has for a call from this place in `calls.rs`.
+    fn ordered(&mut self, from: &Location<'_>) -> Option<Fault> {
+        if self.order.is_empty() || !from.file().ends_with("calls.rs") {
+            return None;
+        }
+        let method = *self
+            .methods
+            .entry(from.line())
+            .or_insert_with(|| method_at(from.line()));
+        let nth = self.counts.entry(method).or_default();
+        *nth += 1;
+        let is_now = |at: &&At| at.call == method && at.nth == *nth;
+        self.order.iter().find(is_now).map(|at| at.fault)
+    }
+
     /// The fault of the next call.
-    pub(super) fn next(&mut self, chance: &mut Chance) -> Option<Fault> {
+    pub(super) fn next(&mut self, from: &Location<'_>, chance: &mut Chance) -> Option<Fault> {
         self.calls += 1;
-        let fault = self.script.remove(&self.calls).or_else(|| {
+        let ordered = self.ordered(from);
+        let fault = self.script.remove(&self.calls).or(ordered).or_else(|| {
             (chance.below(10_000) < self.per_10_000).then(|| match chance.below(19) {
                 0 | 1 => Fault::KillThread,
                 2 => Fault::KillProcess,
@@ -82,4 +141,12 @@ impl Faults {
         };
         fault.filter(|_| self.failed_in_a_row <= 3)
     }
+}
+
+/// The method of the kernel with this line of `calls.rs`.
+fn method_at(line: u32) -> &'static str {
+    let before = include_str!("calls.rs").lines().take(line as usize);
+    let begun = before.filter_map(|line| line.trim_start().strip_prefix("fn "));
+    let name = begun.last().and_then(|rest| rest.split(['(', '<']).next());
+    name.unwrap_or_default()
 }
