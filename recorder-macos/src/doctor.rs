@@ -58,6 +58,9 @@ fn integrity_protection() -> Finding {
     }
 }
 
+/// Suspends of one thread that are undone. A recorder suspends each once.
+const MOST_SUSPENDS: u32 = 1000;
+
 /// Resumes the threads of a process that are suspended: a recorder that was killed between suspend and resume leaves one so. Returns what
 /// was done. Threads that the program itself has suspended are resumed, too.
 pub fn resume(mach: &impl Mach, pid: i32) -> Result<String, String> {
@@ -70,21 +73,27 @@ pub fn resume(mach: &impl Mach, pid: i32) -> Result<String, String> {
     };
     let task = mach.task(pid).map_err(failed)?;
     let threads = mach.threads(&task).map_err(failed)?;
-    let mut resumed = 0;
+    let (mut resumed, mut again) = (0, 0);
     for thread in &threads {
-        let mut was_suspended = false;
-        while mach.suspend_count(thread).is_ok_and(|count| count > 0) {
+        // As often as it is suspended now: the program may go on suspending its threads.
+        let count = mach.suspend_count(thread).unwrap_or(0).min(MOST_SUSPENDS);
+        for _ in 0..count {
             // A thread that ends now needs nothing.
             match mach.resume(thread) {
-                Ok(()) => was_suspended = true,
+                Ok(()) => {}
                 Err(Failure::Gone) => break,
                 Err(failure) => return Err(failed(failure)),
             }
         }
-        resumed += usize::from(was_suspended);
+        resumed += usize::from(count > 0);
+        again += usize::from(count > 0 && mach.suspend_count(thread).is_ok_and(|count| count > 0));
     }
-    Ok(match resumed {
-        0 => format!("process {pid} has {} threads, and none is suspended", threads.len()),
-        resumed => format!("resumed {resumed} of the {} threads of process {pid}", threads.len()),
+    let all = threads.len();
+    Ok(match (resumed, again) {
+        (0, _) => format!("process {pid} has {all} threads, and none is suspended"),
+        (resumed, 0) => format!("resumed {resumed} of the {all} threads of process {pid}"),
+        (resumed, again) => format!(
+            "resumed {resumed} of the {all} threads of process {pid}; {again} of them are suspended again, by another process or by itself"
+        ),
     })
 }

@@ -2,6 +2,7 @@
 //!
 //! `sys::Xnu` is the real one. The tests have a simulated one (`tests/suite/xnu/`), which is as unkind as XNU.
 
+use std::hash::Hash;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -14,7 +15,7 @@ pub trait Mach {
     /// Two rights are equal if they are to the same port. While one of them is held, its name is not given to another port.
     type Task: PartialEq;
     /// A right to a thread, the same way.
-    type Thread: PartialEq;
+    type Thread: Eq + Hash;
 
     /// The present on the recording's clock (`mach_absolute_time`), ns.
     fn now_ns(&self) -> u64;
@@ -25,8 +26,20 @@ pub trait Mach {
     /// Asks for a priority above all ordinary threads, or gives it back (`None`). Returns whether the calling thread has it.
     fn set_realtime(&self, budget: Option<Budget>) -> bool;
 
-    /// Sleeps until this time, or until there is news.
-    fn sleep(&self, until_ns: u64) -> Vec<News>;
+    /// Sleeps until this time, or until there is news. May return early without any.
+    fn wait_for_news(&self, until_ns: u64) -> Vec<News>;
+
+    /// Sleeps until this time, whatever happens.
+    fn pause(&self, until_ns: u64);
+
+    /// Sleeps until this time, or until there is news. Where the kernel refuses a timer, news is late.
+    fn sleep(&self, until_ns: u64) -> Vec<News> {
+        let news = self.wait_for_news(until_ns);
+        if news.is_empty() && self.now_ns() < until_ns {
+            self.pause(until_ns);
+        }
+        news
+    }
 
     /// Makes [`Mach::sleep`] report what happens to a process from now on.
     fn watch(&self, pid: i32) -> Result<(), Failure>;

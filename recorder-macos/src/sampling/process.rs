@@ -219,10 +219,10 @@ impl<M: Mach> Process<M> {
             }
             return known;
         };
-        for right in found {
-            if self.threads[..known].iter().any(|thread| thread.right == right) {
-                continue;
-            }
+        let known_rights: HashSet<&M::Thread> = self.threads.iter().map(|thread| &thread.right).collect();
+        let is_new = |right: &M::Thread| !known_rights.contains(right);
+        let new: Vec<M::Thread> = found.into_iter().filter(is_new).collect();
+        for right in new {
             let Ok(thread_id) = tick.mach.thread_id(&right) else {
                 continue;
             };

@@ -5,7 +5,6 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::kevent64_s;
 
-use super::time;
 use crate::sampling::kernel::{Failure, News};
 
 /// The number of the timer.
@@ -67,7 +66,7 @@ impl Queue {
         added.map(drop).map_err(|error| error.raw_os_error().unwrap_or(0))
     }
 
-    /// Sleeps until the clock of `mach_absolute_time` has come so far, or until there is news.
+    /// Sleeps until the clock of `mach_absolute_time` has come so far, or until there is news. Returns at once where the timer fails.
     pub(super) fn wait(&self, until_ticks: u64) -> Vec<News> {
         let timer = kevent64_s {
             ident: TIMER,
@@ -80,19 +79,13 @@ impl Queue {
         };
         let mut events = [EMPTY; EVENTS];
         let mut news = Vec::new();
-        let mut taken = match self.exchange(&[timer], &mut events, None) {
-            Ok(taken) => taken,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-            Err(_) => {
-                // Without the queue there is no news, but there are ticks.
-                time::wait_until(until_ticks);
-                0
-            }
-        };
+        let mut taken = self.exchange(&[timer], &mut events, None).unwrap_or(0);
         // All that there is: what happened first may be in the second part.
         while taken > 0 {
             events[..taken].iter().for_each(|event| news_of(event, &mut news));
-            if taken < EVENTS {
+            // The kernel reports a timer that it refuses before, and instead of, all that has happened (kevent_register in bsd/kern/kern_event.c).
+            let is_refused = |event: &kevent64_s| event.flags & libc::EV_ERROR != 0;
+            if taken < EVENTS && !events[..taken].iter().any(is_refused) {
                 break;
             }
             let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

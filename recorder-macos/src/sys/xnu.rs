@@ -77,19 +77,19 @@ impl Mach for Xnu {
         }
     }
 
-    fn sleep(&self, until_ns: u64) -> Vec<News> {
-        let until = self.0.time.ticks(until_ns);
-        let mut news = match self.queue() {
-            Ok(queue) => queue.wait(until),
-            Err(_) => {
-                time::wait_until(until);
-                Vec::new()
-            }
-        };
+    fn wait_for_news(&self, until_ns: u64) -> Vec<News> {
+        // Without a queue there is no news, but there are ticks.
+        let mut news = self
+            .queue()
+            .map_or_else(|_| Vec::new(), |queue| queue.wait(self.0.time.ticks(until_ns)));
         if let Some(signals) = &*self.signals() {
             news.extend(std::iter::from_fn(|| signals.next()).map(News::Asked));
         }
         news
+    }
+
+    fn pause(&self, until_ns: u64) {
+        time::wait_until(self.0.time.ticks(until_ns));
     }
 
     fn watch(&self, pid: i32) -> Result<(), Failure> {

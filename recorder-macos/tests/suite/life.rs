@@ -196,6 +196,38 @@ fn a_recorder_that_wakes_up_late_counts_the_ticks_that_it_missed() {
 }
 
 #[test]
+fn a_recorder_without_a_timer_sleeps_all_the_same() {
+    let mut machine = Machine::new(6, 2);
+    machine.start(None, 1, STEADY);
+    let xnu = Xnu::new(machine, Faults::default());
+    xnu.lock().refuses_timers = true;
+    let at = xnu.now_ns() + 300 * MS;
+    xnu.lock().plan(at, |machine| machine.kill_process(0));
+    let mut sink = Checked::default();
+    let sampled = sample(&xnu, plan(101, true, MS, None), &mut sink).unwrap();
+    assert_eq!(sampled.stop, StopReason::ProgramEnded);
+    // 10 calls a tick at most.
+    assert!((250..350).contains(&sink.samples.len()), "{}", sink.samples.len());
+    assert!(xnu.lock().calls < 10 * 350, "{} calls", xnu.lock().calls);
+}
+
+#[test]
+fn a_thousand_threads_are_found_without_a_comparison_of_each_with_each() {
+    let mut machine = Machine::new(6, 4);
+    machine.start(None, 1000, ASLEEP);
+    let xnu = Xnu::new(machine, Faults::default());
+    let at = xnu.now_ns() + 100 * MS;
+    xnu.lock().plan(at, |machine| (0..10).for_each(|_| machine.spawn(0)));
+    let deadline = Some(xnu.now_ns() + 300 * MS);
+    let mut sink = Checked::default();
+    sample(&xnu, plan(101, true, MS, deadline), &mut sink).unwrap();
+    let starts = sink.lines.iter().filter(|line| line.ends_with(" Start"));
+    assert_eq!(starts.count(), 1010);
+    let comparisons = xnu.lock().comparisons;
+    assert!(comparisons < 10 * 1010, "{comparisons}");
+}
+
+#[test]
 fn a_program_that_ends_ends_the_recording() {
     let mut machine = Machine::new(7, 2);
     machine.start(None, 2, STEADY);

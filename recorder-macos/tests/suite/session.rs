@@ -386,5 +386,18 @@ fn threads_that_a_killed_recorder_left_suspended_are_resumed() {
         format!("resumed 1 of the 3 threads of process {pid}")
     );
     assert!(resume(&xnu, pid).unwrap().ends_with("none is suspended"));
+    // The program suspends it again.
+    let calls = xnu.lock().calls;
+    {
+        let mut kernel = xnu.lock();
+        let thread = kernel.machine.threads.last_mut().unwrap();
+        (thread.suspend_count, thread.suspends_itself) = (3, true);
+    }
+    let said = resume(&xnu, pid).unwrap();
+    assert!(
+        said.starts_with("resumed 1 of the 3 threads") && said.contains("1 of them are suspended again"),
+        "{said}"
+    );
+    assert!(xnu.lock().calls < calls + 20);
     assert!(resume(&xnu, 9999).unwrap_err().contains("no process 9999"));
 }

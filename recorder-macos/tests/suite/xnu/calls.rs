@@ -1,5 +1,6 @@
 //! The calls of the recorder. Each takes time, in which the threads go on.
 
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,10 @@ pub(crate) struct Kernel {
     pub(super) hears_signals: bool,
     /// Whose processes all are.
     pub(crate) user: u32,
+    /// The recorder gets no timer.
+    pub(crate) refuses_timers: bool,
+    /// How often two rights were compared.
+    pub(crate) comparisons: u64,
     /// Programs that the recorder starts give no right to their tasks.
     pub(crate) bars_started: bool,
     /// How much later than usual the recorder wakes up the next time.
@@ -64,7 +69,16 @@ pub(crate) struct Right {
 
 impl PartialEq for Right {
     fn eq(&self, other: &Right) -> bool {
+        self.kernel.lock().comparisons += 1;
         self.name == other.name
+    }
+}
+
+impl Eq for Right {}
+
+impl Hash for Right {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
     }
 }
 
@@ -118,6 +132,16 @@ impl Kernel {
         self.recorder_cpu_ns += ns;
         let until = self.machine.now + ns;
         self.machine.advance(until, false);
+    }
+
+    fn sleep(&mut self, until_ns: u64, stop_at_news: bool) {
+        self.machine.recorder_sleeps();
+        self.machine.advance(until_ns, stop_at_news);
+        let late_ns = if self.is_realtime { 20_000 } else { 500_000 };
+        let late_ns = self.machine.chance.below(late_ns) + std::mem::take(&mut self.late_ns);
+        let until = self.machine.now + late_ns;
+        self.machine.advance(until, false);
+        self.machine.recorder_wakes();
     }
 
     /// A call about a process, a thread or nothing known. Which one it is follows from who calls this.
@@ -199,6 +223,8 @@ impl Xnu {
             recorder_cpu_ns: 0,
             hears_signals: false,
             user: 501,
+            refuses_timers: false,
+            comparisons: 0,
             bars_started: false,
             late_ns: 0,
             is_realtime: false,
@@ -238,16 +264,14 @@ impl Mach for Xnu {
         budget.is_some()
     }
 
-    fn sleep(&self, until_ns: u64) -> Vec<News> {
+    fn wait_for_news(&self, until_ns: u64) -> Vec<News> {
         let mut kernel = self.lock();
         let kernel = &mut *kernel;
-        kernel.machine.recorder_sleeps();
-        kernel.machine.advance(until_ns, true);
-        let late_ns = if kernel.is_realtime { 20_000 } else { 500_000 };
-        let late_ns = kernel.machine.chance.below(late_ns) + std::mem::take(&mut kernel.late_ns);
-        let until = kernel.machine.now + late_ns;
-        kernel.machine.advance(until, false);
-        kernel.machine.recorder_wakes();
+        if kernel.refuses_timers {
+            let _ = kernel.call(None, None);
+            return std::mem::take(&mut kernel.machine.news);
+        }
+        kernel.sleep(until_ns, true);
         // A fault may come before any news is read. It can't fail.
         let _ = kernel.call(None, None);
         let mut news = std::mem::take(&mut kernel.machine.news);
@@ -256,6 +280,10 @@ impl Mach for Xnu {
             news.swap(index, kernel.machine.chance.below(index as u64 + 1) as usize);
         }
         news
+    }
+
+    fn pause(&self, until_ns: u64) {
+        self.lock().sleep(until_ns, false);
     }
 
     fn watch(&self, pid: i32) -> Result<(), Failure> {
@@ -423,6 +451,7 @@ impl Mach for Xnu {
         let thread = &mut kernel.machine.threads[serial];
         assert!(thread.suspend_count > 0, "resumed once more than suspended");
         thread.suspend_count -= 1;
+        thread.suspend_count += u32::from(thread.suspends_itself);
         if thread.state == State::Stopped {
             let is_first = kernel.machine.chance.below(2) == 0;
             kernel.machine.enqueue(serial, is_first);

@@ -41,7 +41,7 @@ pub(crate) struct At {
 
 /// The methods of the kernel that may fail.
 pub(crate) const CALLS: [&str; 18] = [
-    "sleep",
+    "wait_for_news",
     "watch",
     "task",
     "children",

@@ -187,6 +187,7 @@ impl Machine {
             id: self.next_id,
             state: State::Queued,
             suspend_count: 0,
+            suspends_itself: false,
             cpu_ns: 0,
             visible_ns: 0,
             function: 0,

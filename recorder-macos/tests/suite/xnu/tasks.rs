@@ -26,6 +26,8 @@ pub(crate) struct Thread {
     pub(crate) id: u64,
     pub(crate) state: State,
     pub(crate) suspend_count: u32,
+    /// The program suspends it again whenever it is resumed.
+    pub(crate) suspends_itself: bool,
     /// CPU time, and what others see of it.
     pub(crate) cpu_ns: u64,
     pub(crate) visible_ns: u64,
