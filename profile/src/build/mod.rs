@@ -199,7 +199,7 @@ impl Builder {
             let (_, live) = self.processes.thread_for_sample(thread, at);
             live.waits.wait_stack(stack, reason);
             if known.is_some() {
-                live.waits.is_looked_at();
+                live.waits.mark_looked_at();
             }
         }
     }

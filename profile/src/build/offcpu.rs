@@ -248,7 +248,7 @@ impl ThreadWaits {
     }
 
     /// The thread is looked at from time to time, and its switches are as of that.
-    pub(super) fn is_looked_at(&mut self) {
+    pub(super) fn mark_looked_at(&mut self) {
         self.cpu.is_never_known = true;
     }
 

@@ -40,8 +40,18 @@ impl Code {
         self.images.are_those_of(mach, task)
     }
 
-    /// What was mapped since the last look, for a sample at this address.
-    pub(super) fn changes<M: Mach>(&mut self, mach: &M, pid: i32, task: &M::Task, ip: u64) -> Vec<OwnedMapping> {
+    /// Reports what was mapped since the last look, before a stack with this innermost address.
+    pub(super) fn report<M: Mach>(&mut self, pid: i32, task: &M::Task, time: u64, ip: u64, tick: &mut Tick<'_, M>) {
+        for code in self.changes(tick.mach, pid, task, ip) {
+            tick.out.send(Message::Map {
+                time: Timestamp(time),
+                pid: Pid(pid),
+                code,
+            });
+        }
+    }
+
+    fn changes<M: Mach>(&mut self, mach: &M, pid: i32, task: &M::Task, ip: u64) -> Vec<OwnedMapping> {
         let mut changes = Vec::new();
         if !self.is_fresh || !self.images.holds(ip) {
             self.is_fresh = true;
@@ -75,13 +85,7 @@ pub(super) fn sample<M: Mach>(
     let Some(taken) = taken else {
         return;
     };
-    for code in code.changes(tick.mach, pid, task, taken.registers.ip()) {
-        tick.out.send(Message::Map {
-            time: Timestamp(taken.time),
-            pid: Pid(pid),
-            code,
-        });
-    }
+    code.report(pid, task, taken.time, taken.registers.ip(), tick);
     tick.totals.samples += 1;
     match taken.place {
         Place::OnCpu => tick.found.on_cpu += 1,

@@ -6,9 +6,8 @@
 
 use std::collections::HashMap;
 
-use recording::clock::Timestamp;
-use recording::event::{Pid, ThreadEvent};
-use recording::outbox::{Message, OwnedSample};
+use recording::event::ThreadEvent;
+use recording::outbox::OwnedSample;
 use recording::wait::WaitReason::{
     self, Channel, Child, Cpu, Io, Lock, Other, PageFault, Poll, Signal, Sleep, Unknown,
 };
@@ -60,13 +59,7 @@ pub(super) fn see<M: Mach>(
     if after.is_ok_and(|after| after.is_runnable || after.cpu_ns != state.cpu_ns) || after.is_err() {
         return;
     }
-    for code in code.changes(tick.mach, pid, task, registers.ip()) {
-        tick.out.send(Message::Map {
-            time: Timestamp(time),
-            pid: Pid(pid),
-            code,
-        });
-    }
+    code.report(pid, task, time, registers.ip(), tick);
     let calls = tick.system_calls.as_deref_mut();
     let call = calls.and_then(|calls| calls.at(tick.mach, registers.ip()));
     tick.out.send_sample(OwnedSample {

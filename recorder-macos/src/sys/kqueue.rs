@@ -83,7 +83,7 @@ impl Queue {
         // All that there is: what happened first may be in the second part.
         while taken > 0 {
             events[..taken].iter().for_each(|event| news_of(event, &mut news));
-            // The kernel reports a timer that it refuses before, and instead of, all that has happened (kevent_register in bsd/kern/kern_event.c).
+            // A timer that the kernel refuses is such an event (kqueue(2)). What has happened meanwhile may not be among these.
             let is_refused = |event: &kevent64_s| event.flags & libc::EV_ERROR != 0;
             if taken < EVENTS && !events[..taken].iter().any(is_refused) {
                 break;
