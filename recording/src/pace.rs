@@ -39,9 +39,14 @@ impl Account {
     /// True if the thread was on a CPU since the last reading. If not, it is not on one now: getting a CPU counts as
     /// a slice at once, and keeping it as CPU time soon.
     pub fn has_run(&mut self, reading: Reading) -> bool {
-        let has_run = reading.cpu_ns > self.seen.cpu_ns || reading.slices != self.seen.slices;
+        let has_run = self.would_have_run(reading);
         self.see(reading);
         has_run
+    }
+
+    /// The same, without noting the reading.
+    pub fn would_have_run(&self, reading: Reading) -> bool {
+        reading.cpu_ns > self.seen.cpu_ns || reading.slices != self.seen.slices
     }
 
     /// True if the thread has used so much CPU time without a sample.

@@ -177,7 +177,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
     fn has_left_user_space(&self, pid: Pid, snapshot: &Snapshot<'_>) -> bool {
         let (Registers::X86_64 { ip, .. } | Registers::Aarch64 { pc: ip, .. }) = snapshot.registers;
         let space = self.spaces.get(&pid);
-        !snapshot.kernel.is_empty()
+        snapshot.kernel.iter().any(|frame| frame.is_kernel())
             && snapshot.stack_bytes.is_empty()
             && space.is_none_or(|space| space.mappings.find(Avma(ip)).is_none())
     }

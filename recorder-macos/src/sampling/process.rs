@@ -169,6 +169,15 @@ impl<M: Mach> Process<M> {
         self.since = Since::Start;
     }
 
+    /// Of the known threads, how many can run and have run since the last look.
+    pub(super) fn have_run(&self, mach: &M) -> usize {
+        let has_run = |thread: &&Thread<M>| {
+            let state = mach.thread_state(&thread.right);
+            state.is_ok_and(|state| state.is_runnable && thread.account.would_have_run(reading(&state)))
+        };
+        self.threads.iter().filter(has_run).count()
+    }
+
     /// Looks at the threads from this index on. Removes those that have ended. Stops where it has found so many threads that run or are
     /// queued: a look costs a call, and of a pool's hundreds of threads, most sleep. Those found come first the next time.
     fn visit(&mut self, first: usize, runnable: Option<u32>, tick: &mut Tick<'_, M>) {

@@ -77,6 +77,17 @@ fn one_cpu_for_all() {
 }
 
 #[test]
+fn one_cpu_for_many_threads_that_mostly_wait() {
+    let behaviour = Behaviour { waits: 60, ..BUSY };
+    compare(6, 1, 12, behaviour, 60);
+}
+
+#[test]
+fn one_cpu_for_one_thread() {
+    compare(7, 1, 1, BUSY, 20);
+}
+
+#[test]
 fn threads_that_mostly_wait() {
     let behaviour = Behaviour { waits: 60, ..BUSY };
     compare(4, 4, 6, behaviour, 20);

@@ -349,6 +349,9 @@ fn waits_of_a_recorded_mach_o_program_have_its_stacks_and_take_the_true_time() {
             "{reason:?}: {found:?} of {truth}"
         );
     }
+    // The thread's time is all there: CPU time and waits.
+    let accounted = totals.accounted_share().unwrap();
+    assert!((accounted - 1.0).abs() < 0.02, "{accounted}");
     assert_eq!(
         totals.all().ns,
         totals.of(WaitReason::PageFault).ns + totals.of(WaitReason::Unknown).ns
