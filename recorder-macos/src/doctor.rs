@@ -11,24 +11,34 @@ use crate::session::reach::{Rights, own_rights};
 
 /// Finds out what this Mac and this user may do. No access is asked for: that could wait for an administrator.
 pub fn examine(host: &impl Host) -> Examination {
-    let finding = Finding::works(
+    let kernel = Finding::works(
         "mach",
-        "Mach calls",
-        "suspends a thread for each sample; no kernel functions",
+        "access through the kernel",
+        "to programs that sprof starts, and to running ones",
     );
-    let way = match own_rights(host) {
-        Rights::Root => finding,
-        Rights::Entitled => finding.because(
+    let kernel = match own_rights(host) {
+        Rights::Root => kernel,
+        Rights::Entitled => kernel.because(
             State::Works,
             "sprof is signed for it; macOS may ask an administrator for the password once a login",
         ),
-        Rights::None => finding
+        Rights::None => kernel
             .because(State::Fails, "sprof is not signed to have access to other processes")
             .fixed_by([format!("{} setup", own()), format!("sudo {} record ...", own())]),
     };
+    let library = Finding::works(
+        "mach-library",
+        "access through a library in the program",
+        "to programs that sprof starts, if dyld inserts libraries into them: not into those of macOS, and not into what those start",
+    );
     Examination {
-        ways: vec![way],
+        ways: vec![kernel, library],
         limits: vec![
+            Finding::works(
+                "stacks",
+                "stacks",
+                "Mach calls suspend a thread for each sample; there are no kernel functions",
+            ),
             integrity_protection(),
             Finding::works(
                 "hardened",

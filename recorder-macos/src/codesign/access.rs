@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{Cpu, read};
+use super::{Cpu, Signature, read};
 use crate::files::on_disk::OnDisk;
 
 /// A `#!` line may name a script, which has one, too: the kernel follows one, a shell more.
@@ -26,6 +26,15 @@ pub const OWN_CPU: Cpu = if cfg!(target_arch = "x86_64") {
     Cpu::Arm64
 };
 
+/// How sprof gets access to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It asks the kernel for the task.
+    Task,
+    /// A library that it inserts into the program sends the task.
+    Library,
+}
+
 /// Why macOS gives no access to the processes of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bar {
@@ -33,6 +42,8 @@ pub enum Bar {
     Platform,
     /// It is signed for the hardened runtime, without `get-task-allow`.
     Hardened,
+    /// dyld inserts no library of others into it: it is signed for the hardened runtime, or restricted.
+    Restricted,
     /// It runs with the rights of its file's owner or group.
     SetUserId,
     /// It has no code for this Mac's processor: Rosetta translates it.
@@ -57,6 +68,10 @@ impl Bar {
                 "sign it with the entitlement com.apple.security.get-task-allow, as debug builds of Xcode are; of an app of somebody \
                  else, a copy that you sign: `codesign --force --sign - COPY`"
             }
+            Bar::Restricted => {
+                "sign it with the entitlements com.apple.security.cs.allow-dyld-environment-variables and \
+                 com.apple.security.cs.disable-library-validation"
+            }
             Bar::SetUserId => "run sprof with sudo, or record a copy without that bit",
             Bar::Translated => "build it for this Mac's processor",
         }
@@ -68,6 +83,7 @@ impl fmt::Display for Bar {
         f.write_str(match self {
             Bar::Platform => "it is a part of macOS",
             Bar::Hardened => "it is signed for the hardened runtime, which keeps its memory from others",
+            Bar::Restricted => "its signature permits dyld no library of others",
             Bar::SetUserId => "it runs with the rights of another user or group",
             Bar::Translated => "it is for another processor, and Rosetta translates it",
         })
@@ -81,7 +97,7 @@ impl fmt::Display for Barred {
 }
 
 /// What keeps sprof from a program: its file, and, of a script, the interpreters. Empty if nothing is known to.
-pub fn barred(program: &Path, search: &OsStr, own: Cpu) -> Vec<Barred> {
+pub fn barred(program: &Path, search: &OsStr, own: Cpu, way: Way) -> Vec<Barred> {
     let mut found = Vec::new();
     let mut next = Some(program.to_owned());
     for _ in 0..MOST_STEPS {
@@ -91,22 +107,22 @@ pub fn barred(program: &Path, search: &OsStr, own: Cpu) -> Vec<Barred> {
             Some((first, second)) => {
                 // `env` executes another program, which comes next.
                 if second.is_some() {
-                    found.extend(bar_of_path(&first, own).map(|bar| Barred {
+                    found.extend(bar_of_path(&first, own, way).map(|bar| Barred {
                         program: first.clone(),
                         bar,
                     }));
                 }
                 next = Some(second.unwrap_or(first));
             }
-            None => found.extend(bar(&program, file, own).map(|bar| Barred { program, bar })),
+            None => found.extend(bar(&program, file, own, way).map(|bar| Barred { program, bar })),
         }
     }
     found
 }
 
 /// What keeps sprof from the processes of a program that is no script.
-pub fn bar_of_path(program: &Path, own: Cpu) -> Option<Bar> {
-    bar(program, open(program)?, own)
+pub fn bar_of_path(program: &Path, own: Cpu, way: Way) -> Option<Bar> {
+    bar(program, open(program)?, own, way)
 }
 
 /// Opens a plain file: a FIFO would keep sprof waiting.
@@ -114,7 +130,7 @@ fn open(program: &Path) -> Option<File> {
     program.is_file().then(|| File::open(program).ok())?
 }
 
-fn bar(program: &Path, file: File, own: Cpu) -> Option<Bar> {
+fn bar(program: &Path, file: File, own: Cpu, way: Way) -> Option<Bar> {
     // S_ISUID and S_ISGID.
     let takes_rights = file
         .metadata()
@@ -128,8 +144,11 @@ fn bar(program: &Path, file: File, own: Cpu) -> Option<Bar> {
     if takes_rights {
         return Some(Bar::SetUserId);
     }
-    if signature.is_some_and(|signature| !signature.permits_reading()) {
-        return Some(Bar::Hardened);
+    let is_permitted = |permits: fn(&Signature) -> bool| signature.is_none_or(permits);
+    match way {
+        Way::Task if !is_permitted(Signature::permits_reading) => return Some(Bar::Hardened),
+        Way::Library if !is_permitted(Signature::permits_insertion) => return Some(Bar::Restricted),
+        Way::Task | Way::Library => {}
     }
     (own_slice.is_none() && !slices.is_empty()).then_some(Bar::Translated)
 }

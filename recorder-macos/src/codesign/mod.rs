@@ -94,6 +94,13 @@ impl Signature {
         is_open && !self.is_restricted && !self.is_platform
     }
 
+    /// A library of sprof may be inserted, and may send the right to the task: the kernel ends a process with this entitlement for that
+    /// (`hardened-process` in bsd/kern/kern_exec.c).
+    pub fn permits_insertion(&self) -> bool {
+        let is_kept = |key: &String| key.ends_with(".hardened-process");
+        self.permits_dyld_variables() && self.permits_any_library() && !self.entitlements.iter().any(is_kept)
+    }
+
     fn has(&self, entitlement: &str) -> bool {
         self.entitlements.contains(entitlement)
     }

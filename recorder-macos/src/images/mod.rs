@@ -87,6 +87,11 @@ impl List {
 }
 
 impl Images {
+    /// True if no list was read.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.seen.is_none()
+    }
+
     /// True if a task has the list that was read last: it is a fork of the process, and has not loaded anything since. A program that was
     /// executed since has another timestamp, even if it is the same program at the same address.
     pub(crate) fn are_those_of<M: Mach>(&self, mach: &M, task: &M::Task) -> bool {

@@ -1,11 +1,12 @@
 //! What starting and ending programs asks of the system.
 
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 
 use recording::info;
 use recording::program::Image;
 
-use crate::sampling::kernel::Mach;
+use crate::sampling::kernel::{Failure, Mach};
 
 /// The calls, beside those of [`Mach`].
 pub trait Host: Mach {
@@ -17,6 +18,16 @@ pub trait Host: Mach {
 
     /// Starts a program that does not run before [`Signal::Continue`](crate::sampling::kernel::Signal::Continue). An error has errno.
     fn spawn(&self, image: &Image) -> Result<i32, i32>;
+
+    /// Opens a port to which programs announce themselves ([`Mach::letters`]): those started from now on, and all below them. Returns its
+    /// name for launchd.
+    fn listen(&self) -> Result<String, Failure>;
+
+    /// Closes the port, gives back what was [kept](Mach::keep), and lets all go on that wait.
+    fn stop_listening(&self);
+
+    /// A folder for files that stay, which nobody but the user may enter.
+    fn own_folder(&self) -> Option<PathBuf>;
 
     /// How a child has ended; `None` if it has not, or is none. Its id is free from then on.
     fn reap(&self, pid: i32) -> Option<End>;

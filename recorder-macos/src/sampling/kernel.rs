@@ -16,6 +16,8 @@ pub trait Mach {
     type Task: PartialEq;
     /// A right to a thread, the same way.
     type Thread: Eq + Hash;
+    /// What a program has sent: the right to its task, and a right to answer. Its sender goes on when this is dropped.
+    type Sent;
 
     /// The present on the recording's clock (`mach_absolute_time`), ns.
     fn now_ns(&self) -> u64;
@@ -44,8 +46,24 @@ pub trait Mach {
     /// Makes [`Mach::sleep`] report what happens to a process from now on.
     fn watch(&self, pid: i32) -> Result<(), Failure>;
 
-    /// The task that a process has now; of this process, too.
+    /// The task that a process has now; of this process, too. While this process [listens](Mach::listens), only of processes whose task was
+    /// [kept](Mach::keep).
     fn task(&self, pid: i32) -> Result<Self::Task, Failure>;
+
+    /// Programs announce themselves to this process, and no task is asked for: it has no right to.
+    fn listens(&self) -> bool;
+
+    /// With whose rights this process runs.
+    fn user(&self) -> u32;
+
+    /// Messages to the port of this process. [`News::Letters`] says that there are some.
+    fn letters(&self) -> Vec<Letter<Self::Sent>>;
+
+    /// The process whose task was sent; `None` if it was no task, or one that has ended.
+    fn sent_pid(&self, sent: &Self::Sent) -> Option<i32>;
+
+    /// Keeps a right to read the task that was sent. It has to be a [task](Mach::sent_pid): any other port could keep this process waiting.
+    fn keep(&self, pid: i32, sent: &Self::Sent) -> Result<(), Failure>;
 
     /// The processes whose parent this is, now.
     fn children(&self, pid: i32) -> Vec<i32>;
@@ -111,6 +129,26 @@ pub enum Failure {
     Code(i32),
 }
 
+/// A message to the port of this process.
+#[derive(Debug)]
+pub struct Letter<S> {
+    /// The kernel's word for who sent it.
+    pub sender: Sender,
+    /// What the sender wrote.
+    pub bytes: Vec<u8>,
+    /// The rights in it.
+    pub sent: S,
+}
+
+/// Who sent a message (`mach_msg_audit_trailer_t`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// The process.
+    pub pid: i32,
+    /// With whose rights it ran.
+    pub user: u32,
+}
+
 /// What distinguishes a process from an earlier one with its id (`PROC_PIDTBSDINFO`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -167,6 +205,8 @@ pub enum News {
     Ended(i32),
     /// This process got a signal.
     Asked(Asked),
+    /// Programs have sent [letters](Mach::letters).
+    Letters,
 }
 
 /// What the kernel has counted for a task (`PROC_PIDTASKINFO`).

@@ -165,8 +165,14 @@ impl<M: Mach> Process<M> {
             // The process has ended, and the counts may be those of another one with its id.
             self.seen = before;
         }
-        // Threads of processes that ran before are old only at the first look.
-        self.since = Since::Start;
+        self.know_threads(counts);
+    }
+
+    /// Threads of processes that ran before are old until all have been found once.
+    fn know_threads(&mut self, counts: TaskCounts) {
+        if self.threads.len() == counts.threads as usize {
+            self.since = Since::Start;
+        }
     }
 
     /// Of the known threads, how many can run and have run since the last look.
@@ -263,7 +269,9 @@ impl<M: Mach> Process<M> {
             }
         }
         let had_main = self.tids.contains(&self.pid);
-        if self.refused.is_some() || task.is_none() {
+        // Whether a new process is reached shows when it announces itself. It may execute other programs before that.
+        let is_awaited = self.refused.is_some() && task.is_none() && tick.mach.listens();
+        if (self.refused.is_some() || task.is_none()) && !is_awaited {
             self.close(tick);
         }
         self.refused = Refused::of(tick.mach, self.pid, task.as_ref());
@@ -305,6 +313,42 @@ impl<M: Mach> Process<M> {
         }
     }
 
+    /// The program has announced itself, with its task. It waits, and has loaded its libraries: CPU time that has no samples.
+    pub(super) fn reach(&mut self, name: String, task: M::Task, tick: &mut Tick<'_, M>) {
+        let counts = tick.mach.task_counts(self.pid);
+        if let Some(counts) = counts {
+            self.note(counts);
+        }
+        // It was taken for a fork, because it had its parent's name so far.
+        let has_other_code = !self.code.is_empty() && !self.code.is_that_of(tick.mach, &task);
+        if has_other_code || self.name != name {
+            self.code = Code::default();
+            self.name = name;
+            tick.out.send(Message::Exec {
+                time: Timestamp(tick.mach.now_ns()),
+                pid: Pid(self.pid),
+                name: self.name.clone(),
+            });
+        }
+        self.task = Some(task);
+        self.refused = None;
+        self.since = Since::FirstLook;
+        self.find_new(tick);
+        counts.into_iter().for_each(|counts| self.know_threads(counts));
+        let before_ns = self
+            .seen
+            .map_or(0, |seen| seen.cpu_ns.saturating_sub(self.first_cpu_ns));
+        // The times of threads, which count from here on, are cut off to microseconds.
+        let before_ns = before_ns.saturating_sub(1000 * self.threads.len() as u64);
+        self.ended_cpu_ns = self.ended_cpu_ns.saturating_add(before_ns);
+        tick.totals.unsampled_ns = tick.totals.unsampled_ns.saturating_add(before_ns);
+    }
+
+    /// True if the kernel gives no right to the task, so far.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.is_some()
+    }
+
     /// Asks once more for the task that was refused. Returns whether there is one now.
     fn ask_again(&mut self, counts: TaskCounts, tick: &mut Tick<'_, M>) -> bool {
         let Some(refused) = &mut self.refused else { return true };
@@ -329,7 +373,7 @@ impl<M: Mach> Process<M> {
 
     /// The CPU time so far counts: as that of a process that is reached, or is not. What comes counts by itself.
     fn close(&mut self, tick: &mut Tick<'_, M>) {
-        let counted_ns = self
+        let mut counted_ns = self
             .seen
             .map_or(0, |seen| seen.cpu_ns.saturating_sub(self.first_cpu_ns));
         match self.refused.take() {
@@ -351,11 +395,12 @@ impl<M: Mach> Process<M> {
                 // Threads that lived between two ticks are in the task's time alone.
                 let unseen_ns = counted_ns.saturating_sub(of_threads);
                 tick.totals.unseen_ns = tick.totals.unseen_ns.saturating_add(unseen_ns);
-                self.closed_cpu_ns = self.closed_cpu_ns.saturating_add(counted_ns.max(of_threads));
+                counted_ns = counted_ns.max(of_threads);
+                self.closed_cpu_ns = self.closed_cpu_ns.saturating_add(counted_ns);
             }
         }
         self.ended_cpu_ns = 0;
-        self.first_cpu_ns = self.seen.map_or(self.first_cpu_ns, |seen| seen.cpu_ns);
+        self.first_cpu_ns = self.first_cpu_ns.saturating_add(counted_ns);
     }
 
     /// Reads the counts once more, when recording ends.

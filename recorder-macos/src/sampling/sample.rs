@@ -35,6 +35,11 @@ impl Code {
         self.is_fresh = false;
     }
 
+    /// True if no list of images was read.
+    pub(super) fn is_empty(&self) -> bool {
+        self.images.is_empty()
+    }
+
     /// True if a task has the images that were read last.
     pub(super) fn is_that_of<M: Mach>(&self, mach: &M, task: &M::Task) -> bool {
         self.images.are_those_of(mach, task)

@@ -14,7 +14,11 @@ use super::stack_copy::StackCopy;
 use super::totals::{Totals, Unreached};
 use super::urgency::Urgency;
 use super::waits::SystemCalls;
+use crate::processes::hello::{self, Refusal};
 use crate::processes::watched::{Watched, stop_at_end, take_signal};
+
+/// From a process to the ancestor that is recorded. Those between announce themselves, too, unless they are programs of macOS.
+const MOST_STEPS: usize = 16;
 
 /// Everything that is sampled.
 pub(super) struct Sampler<'m, M: Mach> {
@@ -86,12 +90,14 @@ impl<'m, M: Mach> Sampler<'m, M> {
                 News::Ended(_) => 0,
                 News::Exec(_) => 1,
                 News::Forked(_) => 2,
-                News::Asked(_) => 3,
+                News::Letters => 3,
+                News::Asked(_) => 4,
             });
             for one in &news {
                 match *one {
                     News::Forked(parent) => self.add_children(parent, Since::Start),
                     News::Exec(pid) => self.exec(pid),
+                    News::Letters => self.meet(),
                     News::Ended(pid) => {
                         self.remove(pid);
                         if watched.is_last(pid) {
@@ -201,6 +207,59 @@ impl<'m, M: Mach> Sampler<'m, M> {
         if let Some(process) = processes.get_mut(&pid) {
             process.exec(name, task, &mut tick);
         }
+    }
+
+    /// Takes in the programs that have announced themselves. Each waits until it is known, and goes on at the end of its letter.
+    fn meet(&mut self) {
+        for letter in self.mach.letters() {
+            match hello::open(self.mach, &letter) {
+                Ok(hello) if self.seek(hello.pid) => {
+                    // An error means that it has ended meanwhile, or counts as not reached.
+                    let kept = self.mach.keep(hello.pid, &letter.sent);
+                    if let Ok(task) = kept.and_then(|()| self.mach.task(hello.pid))
+                        && self.reach(hello.pid, task)
+                    {
+                        self.totals.late += u64::from(hello::was_late(hello, self.mach.now_ns()));
+                    }
+                }
+                Err(Refusal::Ended) => {}
+                Ok(_) | Err(_) => self.totals.strangers = self.totals.strangers.saturating_add(1),
+            }
+        }
+    }
+
+    /// Finds out whether a process is recorded. If its start is not in the news yet, it is added now.
+    fn seek(&mut self, pid: i32) -> bool {
+        let mut ancestor = pid;
+        for _ in 0..MOST_STEPS {
+            if self.processes.contains_key(&ancestor) {
+                if ancestor != pid {
+                    self.add_children(ancestor, Since::Start);
+                }
+                break;
+            }
+            match self.mach.identity(ancestor) {
+                Some(identity) if identity.parent > 1 => ancestor = identity.parent,
+                _ => break,
+            }
+        }
+        let started_us = self.processes.get(&pid).map(|process| process.started_us);
+        started_us.is_some_and(|started_us| self.is_still(pid, started_us))
+    }
+
+    /// A recorded process has sent its task. Returns whether it is one that was not known.
+    fn reach(&mut self, pid: i32, task: M::Task) -> bool {
+        let name = self.mach.process_name(pid).unwrap_or_default();
+        let (mut tick, processes) = self.parts();
+        let Some(process) = processes.get_mut(&pid).filter(|process| !process.has_task(Some(&task))) else {
+            return false;
+        };
+        if !process.is_refused() {
+            // It has called exec, which will be in the news.
+            process.exec(name.clone(), None, &mut tick);
+        }
+        process.reach(name, task, &mut tick);
+        true
     }
 
     /// True if the id is still that of the process that started then.

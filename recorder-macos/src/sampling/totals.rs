@@ -31,6 +31,10 @@ pub struct Totals {
     pub unreached_cpu_ns: u64,
     /// Ticks took too long for a realtime policy, which was given up.
     pub gave_up_realtime: bool,
+    /// Programs that announced themselves, and had stopped waiting when they were reached.
+    pub late: u64,
+    /// Messages to the recorder's port that were not believed, or came from processes that are not below a recorded one.
+    pub strangers: u64,
 }
 
 /// A process that the kernel gave no right to.
@@ -87,6 +91,20 @@ impl Totals {
         if self.gave_up_realtime {
             notes.push("sprof gave up its realtime priority: the program has too many threads for that".to_owned());
         }
+        if self.late > 0 {
+            let programs = if self.late == 1 { "program" } else { "programs" };
+            notes.push(format!(
+                "{} {programs} had stopped waiting for sprof before sprof reached them: the first seconds have no samples",
+                self.late
+            ));
+        }
+        if self.strangers > 0 {
+            let messages = if self.strangers == 1 { "message" } else { "messages" };
+            notes.push(format!(
+                "{} {messages} to sprof were refused: what sent them is not below the program, or another process than it says",
+                self.strangers
+            ));
+        }
         notes
     }
 }
@@ -113,9 +131,11 @@ mod tests {
         totals.queued_samples = 1;
         totals.unseen_ns = 30;
         totals.gave_up_realtime = true;
+        (totals.late, totals.strangers) = (2, 1);
         let notes = totals.notes();
-        assert_eq!(notes.len(), 6);
+        assert_eq!(notes.len(), 8);
         assert!(notes[1].starts_with("7 ticks") && notes[2].starts_with("67 %") && notes[3].starts_with("33 %"));
         assert!(notes[4].starts_with("3 %") && notes[5].contains("realtime"));
+        assert!(notes[6].starts_with("2 programs had stopped") && notes[7].starts_with("1 message to"));
     }
 }

@@ -20,10 +20,12 @@ use recording::program::{self, Image};
 use recording::session::{Finished, Held, RecordError, RecordOptions, Session, StopReason, Target as _, Whom};
 use recording::sink::EventSink;
 
-use crate::codesign::access::{Barred, OWN_CPU, barred};
+use crate::codesign::access::{Barred, OWN_CPU, Way, barred};
 use crate::files::Shared;
+use crate::processes::hello;
 use crate::processes::host::Host;
 use crate::processes::launch::Started;
+use crate::processes::preload::Preload;
 use crate::processes::stop::Target;
 use crate::processes::watched::{Watched, stop_at_end, take_signal};
 use crate::sampling::kernel::{News, Signal};
@@ -39,6 +41,8 @@ pub struct Recording<M: Host> {
     host: M,
     options: RecordOptions,
     begin: Begin<M>,
+    /// Where programs announce themselves, if macOS gives sprof no access to them.
+    preload: Option<Preload<M>>,
     announcements: Vec<String>,
     began: Option<Timestamp>,
 }
@@ -70,15 +74,23 @@ where
         let opened = match &options.whom {
             Whom::Processes(pids) => {
                 let pids: Vec<i32> = pids.iter().map(|pid| pid.0).collect();
-                attach(&host, options, &pids, image.as_ref(), rights, &mut announcements)
+                let begin = attach(&host, options, &pids, image.as_ref(), rights, &mut announcements);
+                begin.map(|begin| (begin, None))
             }
-            _ => launch(&host, options, image.as_ref(), rights, &mut announcements),
+            _ => match rights.way() {
+                Way::Task => {
+                    let begin = launch(&host, options, image.as_ref(), rights, &mut announcements);
+                    begin.map(|begin| (begin, None))
+                }
+                Way::Library => launch_with_library(&host, options, image.as_ref(), &mut announcements),
+            },
         };
-        let begin = opened.inspect_err(|_| host.forget_signals())?;
+        let (begin, preload) = opened.inspect_err(|_| host.forget_signals())?;
         Ok(Recording {
             host,
             options: options.clone(),
             begin,
+            preload,
             announcements,
             began: None,
         })
@@ -155,6 +167,13 @@ where
         }
         let sampled = sample(&host, plan, sink);
         host.forget_signals();
+        let way = match self.preload {
+            Some(preload) => {
+                drop(preload);
+                Way::Library
+            }
+            None => Way::Task,
+        };
         let sampled = sampled.map_err(|error| RecordError::Failed(sample_error(&error)))?;
         let launched = program.map(Started::release).filter(|_| !is_attached);
         // A command that has not ended by itself is killed.
@@ -164,7 +183,7 @@ where
         Ok(Finished {
             info: RecordingInfo {
                 end: Timestamp(sampled.end_ns),
-                notes: notes(&sampled, options.off_cpu),
+                notes: notes(&sampled, options.off_cpu, way),
                 ..info
             },
             stop: sampled.stop,
@@ -172,7 +191,7 @@ where
             achieved_rate_hz: cpu_time_ns.map(|ns| totals.samples as f64 * 1e9 / ns as f64),
             cpu_time_ns,
             cpu_account: CpuAccount::default(),
-            problem: nothing_reached(&sampled),
+            problem: nothing_reached(&sampled, way),
             target: launched.map(|pid| Target::after(host, pid, sampled.stop, options.keep_running, &sampled.living)),
         })
     }
@@ -187,6 +206,7 @@ where
         };
         if let Some(stop) = run_until(&self.host, started.pid(), begin) {
             self.host.forget_signals();
+            drop(self.preload);
             let target = Target::after(self.host, started.release(), stop, false, &[]);
             return Ok(Held::Ended(target.wait()));
         }
@@ -204,6 +224,9 @@ fn run_until(host: &impl Host, pid: i32, begin: BorrowedFd<'_>) -> Option<StopRe
     let mut interrupts = 0;
     loop {
         let news = host.sleep(host.now_ns().saturating_add(ROUND_NS));
+        if news.contains(&News::Letters) {
+            hello::keep_all(host);
+        }
         if news.contains(&News::Ended(pid)) {
             return Some(stop_at_end(&news));
         }
@@ -231,13 +254,13 @@ where
 {
     let image = image.ok_or_else(|| RecordError::NotFound(String::new()))?;
     let program = Path::new(OsStr::from_bytes(image.path.to_bytes()));
-    let barred = barred(program, &search_path(image), OWN_CPU);
+    let barred = barred(program, &search_path(image), OWN_CPU, Way::Task);
     let started = Started::start(host, image, options)?;
     match reach(host, started.pid(), rights) {
         Reach::Given => {}
         Reach::Ended => return Err(RecordError::Failed("the program ended before it could run".to_owned())),
         // What it starts may be recorded all the same.
-        Reach::Refused(_) if rights != Rights::None && !barred.is_empty() => {
+        Reach::Refused(_) if !barred.is_empty() => {
             announcements.extend(barred.iter().map(say_barred));
         }
         Reach::Refused(message) => return Err(RecordError::Failed(message)),
@@ -246,6 +269,36 @@ where
         return Err(RecordError::Failed(translated(&format!("`{}`", program.display()))));
     }
     Ok(Begin::Launch(started))
+}
+
+/// Starts the program suspended, with a library that sends its task. The kernel is not asked for any.
+fn launch_with_library<M: Host + Shared>(
+    host: &M,
+    options: &RecordOptions,
+    image: Option<&Image>,
+    announcements: &mut Vec<String>,
+) -> Result<(Begin<M>, Option<Preload<M>>), RecordError> {
+    let image = image.ok_or_else(|| RecordError::NotFound(String::new()))?;
+    let program = Path::new(OsStr::from_bytes(image.path.to_bytes()));
+    // dyld takes the library out of the environment of what such a program starts, too.
+    if let Some(barred) = barred(program, &search_path(image), OWN_CPU, Way::Library).first() {
+        return Err(RecordError::Failed(format!(
+            "cannot record {barred}. sprof is not signed to record such programs, and what they start: `{0} setup` signs it, once; or run \
+             it with sudo",
+            own()
+        )));
+    }
+    let (preload, image) = Preload::open(host, image)?;
+    let started = Started::start(host, &image, options)?;
+    if host.is_translated(started.pid()) {
+        return Err(RecordError::Failed(translated(&format!("`{}`", program.display()))));
+    }
+    announcements.push(format!(
+        "recording by a library in the program, because sprof is not signed to ask macOS for access: programs of macOS, and what they \
+         start, are not recorded; `{} setup` changes that",
+        own()
+    ));
+    Ok((Begin::Launch(started), Some(preload)))
 }
 
 fn translated(what: &str) -> String {
@@ -307,7 +360,7 @@ where
 }
 
 /// What has to be known to judge the recording.
-fn notes(sampled: &Sampled, off_cpu: bool) -> Vec<String> {
+fn notes(sampled: &Sampled, off_cpu: bool, way: Way) -> Vec<String> {
     let mut notes = sampled.totals.notes();
     if off_cpu {
         notes.push(
@@ -322,7 +375,7 @@ fn notes(sampled: &Sampled, off_cpu: bool) -> Vec<String> {
             totals.unreached,
             if totals.unreached == 1 { "process" } else { "processes" },
             totals.unreached_cpu_ns as f64 / 1e9,
-            sampled.unreached.iter().map(unreached).collect::<Vec<_>>().join(", "),
+            unreached(sampled, way),
             if more > 0 {
                 format!(" and {more} more")
             } else {
@@ -333,22 +386,21 @@ fn notes(sampled: &Sampled, off_cpu: bool) -> Vec<String> {
     notes
 }
 
-fn unreached(process: &Unreached) -> String {
-    format!(
-        "{} ({}, {})",
-        process.name,
-        process.pid,
-        reach::reason(process.program.as_deref())
-    )
+fn unreached(sampled: &Sampled, way: Way) -> String {
+    let describe = |process: &Unreached| {
+        let reason = reach::reason(process.program.as_deref(), way);
+        format!("{} ({}, {reason})", process.name, process.pid)
+    };
+    sampled.unreached.iter().map(describe).collect::<Vec<_>>().join(", ")
 }
 
 /// A recording without anything to record is none.
-fn nothing_reached(sampled: &Sampled) -> Option<String> {
+fn nothing_reached(sampled: &Sampled, way: Way) -> Option<String> {
     let is_empty = sampled.totals.samples == 0 && sampled.totals.cpu_ns == 0 && sampled.totals.unreached > 0;
     is_empty.then(|| {
         format!(
             "nothing was recorded: macOS gave no access to {}; `{} doctor` shows what this Mac permits",
-            sampled.unreached.iter().map(unreached).collect::<Vec<_>>().join(", "),
+            unreached(sampled, way),
             own()
         )
     })

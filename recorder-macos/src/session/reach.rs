@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use recording::command::own;
 
-use crate::codesign::access::{Bar, OWN_CPU, bar_of_path};
+use crate::codesign::access::{Bar, OWN_CPU, Way, bar_of_path};
 use crate::codesign::read;
 use crate::files::Shared;
 use crate::files::on_disk::OnDisk;
@@ -23,8 +23,18 @@ pub enum Rights {
     Root,
     /// Its program is signed for debuggers.
     Entitled,
-    /// Neither: macOS gives no access to other processes.
+    /// Neither: macOS gives no access to other processes, but those that give it themselves.
     None,
+}
+
+impl Rights {
+    /// How sprof gets at the programs that it starts.
+    pub fn way(self) -> Way {
+        match self {
+            Rights::Root | Rights::Entitled => Way::Task,
+            Rights::None => Way::Library,
+        }
+    }
 }
 
 /// The rights of this process, by its user and by its program's signature.
@@ -89,7 +99,9 @@ where
         Ok(Ok(())) => Reach::Given,
         Ok(Err(Failure::Gone)) => Reach::Ended,
         Ok(Err(Failure::Code(code))) => {
-            let bar = host.program(pid).and_then(|program| bar_of_path(&program, OWN_CPU));
+            let bar = host
+                .program(pid)
+                .and_then(|program| bar_of_path(&program, OWN_CPU, Way::Task));
             let reason = match bar {
                 Some(bar) => format!("{bar}; {}", bar.remedy()),
                 None => format!(
@@ -113,12 +125,16 @@ where
 }
 
 /// Why a process has no samples, in a few words, by the file that it executes.
-pub fn reason(program: Option<&Path>) -> &'static str {
-    match program.and_then(|program| bar_of_path(program, OWN_CPU)) {
+pub fn reason(program: Option<&Path>, way: Way) -> &'static str {
+    match program.and_then(|program| bar_of_path(program, OWN_CPU, way)) {
         Some(Bar::Platform) => "a part of macOS",
         Some(Bar::Hardened) => "hardened",
+        Some(Bar::Restricted) => "signed against libraries of others",
         Some(Bar::SetUserId) => "with the rights of another user or group",
         Some(Bar::Translated) => "translated by Rosetta",
-        None => "refused",
+        None => match way {
+            Way::Task => "refused",
+            Way::Library => "it ended first, or did not load sprof's library",
+        },
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::kevent64_s;
+use mach2::port::mach_port_name_t;
 
 use crate::sampling::kernel::{Failure, News};
 
@@ -66,6 +67,20 @@ impl Queue {
         added.map(drop).map_err(|error| error.raw_os_error().unwrap_or(0))
     }
 
+    /// Reports that there are messages at a port, as long as there are, until the port is closed.
+    pub(super) fn watch_port(&self, name: mach_port_name_t) -> Result<(), Failure> {
+        let change = kevent64_s {
+            ident: name.into(),
+            filter: libc::EVFILT_MACHPORT,
+            flags: libc::EV_ADD,
+            ..EMPTY
+        };
+        let added = self.exchange(&[change], &mut [], None);
+        added
+            .map(drop)
+            .map_err(|error| Failure::Code(error.raw_os_error().unwrap_or(0)))
+    }
+
     /// Sleeps until the clock of `mach_absolute_time` has come so far, or until there is news. Returns at once where the timer fails.
     pub(super) fn wait(&self, until_ticks: u64) -> Vec<News> {
         let timer = kevent64_s {
@@ -120,6 +135,10 @@ impl Queue {
 }
 
 fn news_of(event: &kevent64_s, news: &mut Vec<News>) {
+    if event.filter == libc::EVFILT_MACHPORT && event.flags & libc::EV_ERROR == 0 {
+        news.push(News::Letters);
+        return;
+    }
     let Ok(pid) = i32::try_from(event.ident) else { return };
     if event.filter != libc::EVFILT_PROC || event.flags & libc::EV_ERROR != 0 {
         return;

@@ -1,7 +1,9 @@
 //! The machine, as the profile shows it, and the user.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, OsStr, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use recording::info::Host;
 
@@ -20,9 +22,21 @@ pub(super) fn describe() -> Host {
     }
 }
 
-pub(super) fn is_root() -> bool {
+/// With whose rights this process runs.
+pub(super) fn user() -> u32 {
     // SAFETY: reads the user's id.
-    unsafe { libc::geteuid() == 0 }
+    unsafe { libc::geteuid() }
+}
+
+/// The user's folder for caches, which macOS makes for this user alone and keeps.
+pub(super) fn cache_folder() -> Option<PathBuf> {
+    // MAXPATHLEN.
+    let mut bytes = vec![0u8; 1024];
+    // SAFETY: libSystem writes at most so many bytes.
+    let len = unsafe { libc::confstr(libc::_CS_DARWIN_USER_CACHE_DIR, bytes.as_mut_ptr().cast(), bytes.len()) };
+    // With the 0 at the end. 0 is an error, and a longer path does not fit.
+    let path = bytes.get(..len.checked_sub(1)?)?;
+    Some(PathBuf::from(OsStr::from_bytes(path)))
 }
 
 pub(super) fn is_readable(file: BorrowedFd<'_>) -> bool {

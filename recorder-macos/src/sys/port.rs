@@ -1,14 +1,14 @@
 //! Rights to ports, and what calls to ports return.
 
 use mach2::kern_return::{KERN_INVALID_ARGUMENT, KERN_SUCCESS, KERN_TERMINATED, kern_return_t};
-use mach2::mach_port::mach_port_deallocate;
+use mach2::mach_port::{mach_port_deallocate, mach_port_mod_refs};
 use mach2::message::MACH_SEND_INVALID_DEST;
-use mach2::port::mach_port_t;
+use mach2::port::{MACH_PORT_RIGHT_SEND, mach_port_t};
 use mach2::traps::mach_task_self;
 
 use crate::sampling::kernel::Failure;
 
-/// One reference to a send right, given back when dropped. The same port always has the same name, as long as a reference is held.
+/// One reference to a right to send, once or always, given back when dropped. The same port always has the same name, as long as a reference is held.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Port(mach_port_t);
 
@@ -21,14 +21,25 @@ impl Port {
     pub(super) fn name(&self) -> mach_port_t {
         self.0
     }
+
+    /// Another reference to the same right.
+    pub(super) fn duplicate(&self) -> Result<Port, Failure> {
+        // SAFETY: adds one reference to a right that this object holds.
+        check(unsafe { mach_port_mod_refs(own(), self.0, MACH_PORT_RIGHT_SEND, 1) })?;
+        Ok(Port(self.0))
+    }
+}
+
+/// The port of this process.
+pub(super) fn own() -> mach_port_t {
+    // SAFETY: reads a variable that libSystem sets before main.
+    unsafe { mach_task_self() }
 }
 
 impl Drop for Port {
     fn drop(&mut self) {
-        // SAFETY: reads a variable that libSystem sets before main.
-        let task = unsafe { mach_task_self() };
         // SAFETY: gives back one reference, which is this object's own. Of a dead name, too.
-        let _ = unsafe { mach_port_deallocate(task, self.0) };
+        let _ = unsafe { mach_port_deallocate(own(), self.0) };
     }
 }
 

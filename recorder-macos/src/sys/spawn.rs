@@ -3,7 +3,19 @@
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 
+use mach2::port::{MACH_PORT_NULL, mach_port_name_t};
 use recording::program::Image;
+
+use crate::processes::wire;
+
+unsafe extern "C" {
+    /// Exported by libSystem since macOS 10.15 (libsyscall/wrappers/spawn/spawn_private.h).
+    fn posix_spawnattr_set_registered_ports_np(
+        attributes: *mut libc::posix_spawnattr_t,
+        ports: *const mach_port_name_t,
+        count: u32,
+    ) -> c_int;
+}
 
 /// Attributes of a program that is to be started, freed when dropped.
 struct Attributes(libc::posix_spawnattr_t);
@@ -26,6 +38,15 @@ impl Attributes {
         check(unsafe { libc::posix_spawnattr_setflags(&raw mut self.0, flags as libc::c_short) })?;
         Ok(self)
     }
+
+    /// With a port that the program and all below it inherit.
+    fn with_port(mut self, port: mach_port_name_t) -> Result<Attributes, i32> {
+        let mut ports = [MACH_PORT_NULL; wire::SLOT + 1];
+        ports[wire::SLOT] = port;
+        // SAFETY: the attributes are initialised, and the call copies as many names as there are.
+        check(unsafe { posix_spawnattr_set_registered_ports_np(&raw mut self.0, ports.as_ptr(), ports.len() as u32) })?;
+        Ok(self)
+    }
 }
 
 impl Drop for Attributes {
@@ -36,8 +57,11 @@ impl Drop for Attributes {
 }
 
 /// Starts a program, which runs at its first SIGCONT. An error has errno.
-pub(super) fn suspended(image: &Image) -> Result<i32, i32> {
-    let attributes = Attributes::new()?.for_recording()?;
+pub(super) fn suspended(image: &Image, port: Option<mach_port_name_t>) -> Result<i32, i32> {
+    let mut attributes = Attributes::new()?.for_recording()?;
+    if let Some(port) = port {
+        attributes = attributes.with_port(port)?;
+    }
     let (args, env) = (pointers(&image.args), pointers(&image.env));
     let mut pid = 0;
     // SAFETY: all pointers are of valid attributes, C strings, and null-terminated lists of these, which live until the call returns.

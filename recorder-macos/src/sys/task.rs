@@ -8,24 +8,17 @@ use mach2::mach_types::thread_act_array_t;
 use mach2::port::{MACH_PORT_NULL, mach_port_name_t, mach_port_t};
 use mach2::task::{task_info, task_threads};
 use mach2::task_info::{TASK_DYLD_INFO, TASK_DYLD_INFO_COUNT, task_dyld_info};
-use mach2::traps::mach_task_self;
 use mach2::vm::{mach_vm_deallocate, mach_vm_read_overwrite, mach_vm_region};
 use mach2::vm_prot::VM_PROT_READ;
 use mach2::vm_region::{VM_REGION_BASIC_INFO_64, vm_region_basic_info_64, vm_region_info_t};
 
-use super::port::{Port, check};
+use super::port::{Port, check, own};
 use super::process;
 use crate::sampling::kernel::Failure;
 
 unsafe extern "C" {
     /// `mach/mach_traps.h`. A right to read: enough to suspend, to read registers and memory, and not to change anything.
     fn task_read_for_pid(target: mach_port_name_t, pid: c_int, task: *mut mach_port_name_t) -> kern_return_t;
-}
-
-/// The port of this process.
-fn own() -> mach_port_t {
-    // SAFETY: reads a variable that libSystem sets before main.
-    unsafe { mach_task_self() }
 }
 
 /// A right to read the task of a process.

@@ -10,12 +10,13 @@ use recording::program::Image;
 use recording::stack::Registers;
 
 use super::kqueue::Queue;
+use super::letters::Sent;
 use super::port::Port;
 use super::signals::Signals;
 use super::time::TimeBase;
-use super::{machine, priority, process, spawn, task, thread, time};
+use super::{letters, machine, priority, process, spawn, task, thread, time};
 use crate::processes::host::{End, Host};
-use crate::sampling::kernel::{Budget, Failure, Identity, Mach, News, Signal, TaskCounts, ThreadState};
+use crate::sampling::kernel::{Budget, Failure, Identity, Letter, Mach, News, Signal, TaskCounts, ThreadState};
 
 /// The kernel of this Mac. Clones share one queue of news.
 #[derive(Clone, Debug)]
@@ -58,6 +59,7 @@ impl Xnu {
 impl Mach for Xnu {
     type Task = Port;
     type Thread = Port;
+    type Sent = Sent;
 
     fn now_ns(&self) -> u64 {
         self.0.time.now_ns()
@@ -97,7 +99,30 @@ impl Mach for Xnu {
     }
 
     fn task(&self, pid: i32) -> Result<Port, Failure> {
-        task::open(pid)
+        match self.listens() {
+            true => letters::kept(pid),
+            false => task::open(pid),
+        }
+    }
+
+    fn listens(&self) -> bool {
+        letters::was_opened()
+    }
+
+    fn user(&self) -> u32 {
+        machine::user()
+    }
+
+    fn letters(&self) -> Vec<Letter<Sent>> {
+        letters::receive()
+    }
+
+    fn sent_pid(&self, sent: &Sent) -> Option<i32> {
+        sent.pid()
+    }
+
+    fn keep(&self, pid: i32, sent: &Sent) -> Result<(), Failure> {
+        sent.keep(pid)
     }
 
     fn children(&self, pid: i32) -> Vec<i32> {
@@ -186,10 +211,26 @@ impl Host for Xnu {
     }
 
     fn spawn(&self, image: &Image) -> Result<i32, i32> {
+        let port = letters::port();
         match &*self.signals() {
-            Some(signals) => signals.ignoring(|| spawn::suspended(image)),
-            None => spawn::suspended(image),
+            Some(signals) => signals.ignoring(|| spawn::suspended(image, port)),
+            None => spawn::suspended(image, port),
         }
+    }
+
+    fn listen(&self) -> Result<String, Failure> {
+        let (port, name) = letters::open()?;
+        let queue = self.queue().map_err(Failure::Code)?;
+        queue.watch_port(port).inspect_err(|_| letters::close())?;
+        Ok(name)
+    }
+
+    fn stop_listening(&self) {
+        letters::close();
+    }
+
+    fn own_folder(&self) -> Option<PathBuf> {
+        machine::cache_folder()
     }
 
     fn reap(&self, pid: i32) -> Option<End> {
@@ -209,6 +250,6 @@ impl Host for Xnu {
     }
 
     fn is_root(&self) -> bool {
-        machine::is_root()
+        machine::user() == 0
     }
 }

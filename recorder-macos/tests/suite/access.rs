@@ -6,12 +6,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use recorder_macos::codesign::Cpu;
-use recorder_macos::codesign::access::{Bar, barred};
+use recorder_macos::codesign::access::{Bar, Way, barred};
 
 use crate::codesign::write_signed;
 
 fn found(program: &Path, search: &OsStr) -> Vec<(String, Bar)> {
-    let found = barred(program, search, Cpu::Arm64).into_iter();
+    found_by(Way::Task, program, search)
+}
+
+fn found_by(way: Way, program: &Path, search: &OsStr) -> Vec<(String, Bar)> {
+    let found = barred(program, search, Cpu::Arm64, way).into_iter();
     found
         .map(|barred| (barred.program.to_string_lossy().into_owned(), barred.bar))
         .collect()
@@ -52,7 +56,31 @@ fn scripts_lead_to_their_interpreters_and_each_says_why() {
     write(&path("round"), &format!("#!{}\n", text("round")));
     assert_eq!(found(&path("round"), search), []);
     assert_eq!(found(&path("nowhere"), search), []);
-    for bar in [Bar::Platform, Bar::Hardened, Bar::SetUserId, Bar::Translated] {
+    for bar in [
+        Bar::Platform,
+        Bar::Hardened,
+        Bar::Restricted,
+        Bar::SetUserId,
+        Bar::Translated,
+    ] {
         assert!(!bar.to_string().is_empty() && !bar.remedy().is_empty());
+    }
+}
+
+#[test]
+fn a_library_is_inserted_where_the_signature_permits_both_dylds_variables_and_libraries_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let bars = |file: &str, without: Option<&str>| {
+        let path = folder.path().join("program");
+        write_signed(file, without, &path);
+        let found = found_by(Way::Library, &path, folder.path().as_os_str());
+        found.into_iter().map(|(_, bar)| bar).collect::<Vec<_>>()
+    };
+    assert_eq!(bars("rollup", None), []);
+    assert_eq!(bars("node", None), []);
+    assert_eq!(bars("node", Some("com.apple.security.get-task-allow")), []);
+    for needed in ["allow-dyld-environment-variables", "disable-library-validation"] {
+        let needed = format!("com.apple.security.cs.{needed}");
+        assert_eq!(bars("node", Some(&needed)), [Bar::Restricted], "{needed}");
     }
 }

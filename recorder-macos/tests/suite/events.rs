@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
+use recorder_macos::processes::host::Host;
 use recorder_macos::processes::watched::Watched;
 use recorder_macos::sampling::{Plan, Sampled, sample};
 use recording::event::{Event, EventKind, Mapping, ProcessEvent, Role, Thread, ThreadEvent};
@@ -225,12 +226,18 @@ pub(crate) fn record_with(
         let kernel = xnu.lock();
         (kernel.machine.processes[0].pid, kernel.machine.now)
     };
+    let has_library = xnu.lock().machine.processes[0].has_library;
+    if has_library {
+        // A fault may make it fail.
+        while xnu.listen().is_err() {}
+    }
     let mut sink = Checked::default();
     let plan = Plan {
         off_cpu,
         ..plan(pid, true, interval_ns, Some(now + length_ns))
     };
     let sampled = sample(&xnu, plan, &mut sink).ok();
+    xnu.stop_listening();
     let kernel = xnu.lock();
     assert_eq!(kernel.rights(), 0, "all rights are given back");
     for thread in &kernel.machine.threads {

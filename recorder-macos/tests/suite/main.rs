@@ -10,6 +10,7 @@ mod files;
 mod jit;
 mod life;
 mod off_cpu;
+mod preload;
 #[cfg(target_os = "macos")]
 mod real;
 mod session;

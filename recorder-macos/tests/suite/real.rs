@@ -1,9 +1,11 @@
 //! The kernel of a Mac, where the tests run on one. It has been compiled and linked only.
 //!
-//! Root may read tasks that are not protected; others are refused without an entitlement, and their tests are skipped.
+//! Root may read tasks that are not protected. Others record by sprof's library in the programs that they start; what does not work that way
+//! is refused, and its tests are skipped.
 
 use std::collections::HashSet;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use recorder_macos::{Recording, Target, clock_reference, resume};
@@ -22,6 +24,8 @@ struct Sums {
     images: Vec<(Pid, u64, u64, String)>,
     sampled: HashSet<i32>,
     execs: usize,
+    /// What was said before the recording.
+    announced: String,
 }
 
 impl EventSink for Sums {
@@ -102,17 +106,24 @@ fn options(whom: Whom, words: &[&str]) -> RecordOptions {
     }
 }
 
+/// A process has one recording at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
 /// Records. `None`: macOS refuses.
 fn record(options: &RecordOptions) -> Option<(Finished<Target>, Sums)> {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let recording = match Recording::open(options) {
-        Err(RecordError::Failed(message)) if message.contains("no access") => {
+        Err(RecordError::Failed(message)) if message.contains("not signed") || message.contains("no access") => {
             println!("skipped: {message}");
             return None;
         }
         result => result.unwrap(),
     };
     println!("{:?}", recording.announcements());
-    let mut sums = Sums::default();
+    let mut sums = Sums {
+        announced: recording.announcements().concat(),
+        ..Sums::default()
+    };
     let finished = recording.run(clock_reference(), &mut sums).unwrap();
     println!("{:?} {:?} {:?}", finished.stop, finished.problem, finished.info.notes);
     Some((finished, sums))
@@ -147,6 +158,23 @@ fn a_launched_program_is_recorded_and_ended() {
         sums.images
     );
     assert_eq!(finished.target.unwrap().wait(), ProgramExit::Signal(15));
+}
+
+#[test]
+fn without_rights_a_library_in_the_programs_gives_access_to_them() {
+    let Some((finished, sums)) = launched("real::busy_children") else {
+        return;
+    };
+    if !sums.announced.contains("by a library in the program") {
+        println!("skipped: it has the rights, as root or by its signature");
+    } else {
+        // The parent and two that it started. Each is reached a few milliseconds after its start.
+        assert!(sums.sampled.len() >= 2 && sums.samples > 500, "{:?}", sums.sampled);
+        let cpu_ns = finished.cpu_time_ns.unwrap();
+        assert!((sums.period_ns as f64 / cpu_ns as f64 - 1.0).abs() < 0.1);
+        assert!(sums.images.iter().any(|(.., path)| path.contains("/sprof/preload-")));
+    }
+    finished.target.unwrap().wait();
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::xnu::Xnu;
 use crate::xnu::fault::Faults;
 use crate::xnu::machine::{Behaviour, Machine};
 
-type Target = <Recording<Xnu> as Session>::Target;
+pub(crate) type Target = <Recording<Xnu> as Session>::Target;
 
 const BUSY: Behaviour = Behaviour {
     run_ns: (100_000, MS),
@@ -30,7 +30,7 @@ const BUSY: Behaviour = Behaviour {
 };
 
 /// A program that is there: the session looks it up before the simulated kernel starts it.
-fn options(whom: Whom, command: &[&str], duration_ms: Option<u64>) -> RecordOptions {
+pub(crate) fn options(whom: Whom, command: &[&str], duration_ms: Option<u64>) -> RecordOptions {
     RecordOptions {
         whom,
         command: command.iter().map(Into::into).collect(),
@@ -49,20 +49,20 @@ fn options(whom: Whom, command: &[&str], duration_ms: Option<u64>) -> RecordOpti
     }
 }
 
-fn launched(duration_ms: Option<u64>) -> RecordOptions {
+pub(crate) fn launched(duration_ms: Option<u64>) -> RecordOptions {
     let own = std::env::current_exe().unwrap();
     options(Whom::Command, &[own.to_str().unwrap(), "--flag"], duration_ms)
 }
 
 /// A machine with a process of somebody else.
-fn machine() -> Xnu {
+pub(crate) fn machine() -> Xnu {
     let mut machine = Machine::new(14, 4);
     machine.start(None, 1, BUSY);
     machine.processes[0].is_stranger = true;
     Xnu::new(machine, Faults::default())
 }
 
-fn clock() -> ClockReference {
+pub(crate) fn clock() -> ClockReference {
     ClockReference {
         timestamp: Timestamp(0),
         wall: SystemTime::UNIX_EPOCH,
@@ -77,7 +77,7 @@ fn run(xnu: &Xnu, options: &RecordOptions) -> (Finished<Target>, Checked) {
 }
 
 /// Does something to the machine at a time after now.
-fn after(xnu: &Xnu, ms: u64, what: impl FnOnce(&mut Machine) + Send + 'static) {
+pub(crate) fn after(xnu: &Xnu, ms: u64, what: impl FnOnce(&mut Machine) + Send + 'static) {
     let mut kernel = xnu.lock();
     let at = kernel.machine.now + ms * MS;
     kernel.plan(at, what);
@@ -279,11 +279,11 @@ fn refusals_are_errors_that_say_what_helps() {
         ..launched(None)
     };
     assert!(refused(&events, Rights::Root).contains("cannot record cycles"));
-    assert!(refused(&launched(None), Rights::None).contains("setup"));
     assert!(refused(&attach(9999), Rights::Root).contains("there is no process 9999"));
     let own = i32::try_from(std::process::id()).unwrap();
     assert!(refused(&attach(own), Rights::Root).contains("this sprof"));
     let pid = xnu.lock().machine.processes[0].pid;
+    assert!(refused(&attach(pid), Rights::None).contains("setup"));
     xnu.lock().machine.processes[0].is_barred = true;
     let barred = refused(&attach(pid), Rights::Root);
     assert!(barred.contains("macOS refused (code 5)"), "{barred}");

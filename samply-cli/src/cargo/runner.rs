@@ -138,6 +138,7 @@ pub(crate) fn run(folder: &Path) -> ExitCode {
             None => command.env_remove(name),
         };
     }
+    command.envs(crate::recorder::lost_variable());
     let error = command.exec();
     failed(&error.to_string(), line[0])
 }

@@ -1,5 +1,6 @@
 //! The calls of the recorder. Each takes time, in which the threads go on.
 
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::panic::Location;
@@ -7,10 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use recorder_macos::processes::host::End;
-use recorder_macos::sampling::kernel::{Budget, Failure, Identity, Mach, News, Rest, Signal, TaskCounts, ThreadState};
+use recorder_macos::sampling::kernel::{
+    Budget, Failure, Identity, Letter, Mach, News, Rest, Signal, TaskCounts, ThreadState,
+};
 use recording::stack::Registers;
 
 use super::fault::{Fault, Faults};
+use super::letters::Sent;
 use super::machine::{Machine, Planned, STACK, State, Thread, WAIT, WAITS};
 use super::program::Program;
 
@@ -25,9 +29,13 @@ struct Name {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Port {
+pub(super) enum Port {
     Task(usize),
     Thread(usize),
+    /// The right to a task, or to something else, that a program has sent.
+    Control(Option<usize>),
+    /// The right to send one answer.
+    Answer,
 }
 
 /// What the kernel knows of the recorder, and the machine.
@@ -37,7 +45,13 @@ pub(crate) struct Kernel {
     faults: Faults,
     names: Vec<Option<Name>>,
     recorder_cpu_ns: u64,
+    /// Tasks of programs that have announced themselves, by process.
+    pub(super) kept: BTreeMap<i32, usize>,
     pub(super) hears_signals: bool,
+    /// With whose rights the recorder runs.
+    pub(crate) is_root: bool,
+    /// Where the recorder keeps its library.
+    pub(super) folder: Option<tempfile::TempDir>,
     /// Whose processes all are.
     pub(crate) user: u32,
     /// The recorder gets no timer.
@@ -85,17 +99,12 @@ impl Hash for Right {
 impl Drop for Right {
     fn drop(&mut self) {
         let mut kernel = self.kernel.lock();
-        let entry = &mut kernel.names[self.name];
-        let name = entry.as_mut().expect("a right is given back once");
-        name.count -= 1;
-        if name.count == 0 {
-            *entry = None;
-        }
+        kernel.give_back(self.name);
     }
 }
 
 impl Kernel {
-    fn right(&mut self, port: Port) -> usize {
+    pub(super) fn right(&mut self, port: Port) -> usize {
         let known = self
             .names
             .iter_mut()
@@ -110,7 +119,16 @@ impl Kernel {
         name
     }
 
-    fn port(&self, name: usize) -> Port {
+    pub(super) fn give_back(&mut self, name: usize) {
+        let entry = &mut self.names[name];
+        let held = entry.as_mut().expect("a right is given back once");
+        held.count -= 1;
+        if held.count == 0 {
+            *entry = None;
+        }
+    }
+
+    pub(super) fn port(&self, name: usize) -> Port {
         self.names[name].as_ref().expect("a right is held").port
     }
 
@@ -221,6 +239,9 @@ impl Xnu {
             faults,
             names: Vec::new(),
             recorder_cpu_ns: 0,
+            kept: BTreeMap::new(),
+            is_root: true,
+            folder: None,
             hears_signals: false,
             user: 501,
             refuses_timers: false,
@@ -250,6 +271,7 @@ impl Xnu {
 impl Mach for Xnu {
     type Task = Right;
     type Thread = Right;
+    type Sent = Sent;
 
     fn now_ns(&self) -> u64 {
         self.lock().machine.now
@@ -299,8 +321,31 @@ impl Mach for Xnu {
         if kernel.machine.processes[process].is_barred {
             return Err(Failure::Code(5));
         }
-        let task = kernel.machine.processes[process].task;
+        let task = match kernel.machine.mailbox.is_some() {
+            true => kernel.kept_task(process)?,
+            false => kernel.machine.processes[process].task,
+        };
         Ok(self.hold(&mut kernel, Port::Task(task)))
+    }
+
+    fn listens(&self) -> bool {
+        self.lock().machine.mailbox.is_some()
+    }
+
+    fn user(&self) -> u32 {
+        501
+    }
+
+    fn letters(&self) -> Vec<Letter<Sent>> {
+        self.take_letters()
+    }
+
+    fn sent_pid(&self, sent: &Sent) -> Option<i32> {
+        self.pid_of(sent)
+    }
+
+    fn keep(&self, pid: i32, sent: &Sent) -> Result<(), Failure> {
+        self.keep_task(pid, sent)
     }
 
     fn children(&self, pid: i32) -> Vec<i32> {

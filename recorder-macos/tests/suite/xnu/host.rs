@@ -1,8 +1,12 @@
 //! Starting and ending programs.
 
+use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use recorder_macos::processes::host::{End, Host};
+use recorder_macos::sampling::kernel::Failure;
 use recording::info;
 use recording::program::Image;
 
@@ -29,7 +33,7 @@ impl Default for Xnu {
 
 impl Kernel {
     /// Starts a program suspended, as the recorder's child.
-    fn start(&mut self, name: String) -> i32 {
+    fn start(&mut self, name: String, has_library: bool) -> i32 {
         let bars = self.bars_started;
         let process = self.machine.start(None, 1, STARTED);
         let started = &mut self.machine.processes[process];
@@ -37,6 +41,7 @@ impl Kernel {
         started.is_stranger = false;
         started.is_suspended = true;
         started.is_barred = bars;
+        started.has_library = has_library;
         started.end = Some(End::Exited(0));
         let pid = started.pid;
         let threads: Vec<usize> = self.machine.living(process).collect();
@@ -62,7 +67,37 @@ impl Host for Xnu {
         let mut kernel = self.lock();
         kernel.call(None, None).map_err(|_| 35)?;
         let name = image.args[0].to_string_lossy();
-        Ok(kernel.start(name.rsplit('/').next().unwrap_or_default().to_owned()))
+        let library = image
+            .env
+            .iter()
+            .find_map(|entry| entry.to_bytes().strip_prefix(b"DYLD_INSERT_LIBRARIES="));
+        let paths = library
+            .unwrap_or_default()
+            .split(|byte| *byte == b':')
+            .filter(|path| !path.is_empty());
+        let paths: Vec<&Path> = paths.map(|path| Path::new(OsStr::from_bytes(path))).collect();
+        assert!(paths.iter().all(|path| path.is_file()), "dyld ends such a program");
+        let name = name.rsplit('/').next().unwrap_or_default().to_owned();
+        Ok(kernel.start(name, !paths.is_empty()))
+    }
+
+    fn listen(&self) -> Result<String, Failure> {
+        let mut kernel = self.lock();
+        kernel.call(None, None)?;
+        kernel.open_port();
+        Ok("sprof-test".to_owned())
+    }
+
+    fn stop_listening(&self) {
+        self.lock().close_port();
+    }
+
+    fn own_folder(&self) -> Option<PathBuf> {
+        let mut kernel = self.lock();
+        let folder = kernel
+            .folder
+            .get_or_insert_with(|| tempfile::tempdir().expect("a folder"));
+        Some(folder.path().to_owned())
     }
 
     fn reap(&self, pid: i32) -> Option<End> {
@@ -90,6 +125,6 @@ impl Host for Xnu {
     }
 
     fn is_root(&self) -> bool {
-        true
+        self.lock().is_root
     }
 }

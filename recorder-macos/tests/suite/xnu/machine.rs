@@ -7,6 +7,7 @@ use recorder_macos::sampling::kernel::News;
 
 pub(crate) use super::behaviour::{Behaviour, Chance, Planned};
 use super::images::Images;
+use super::letters::Mail;
 use super::program::Program;
 pub(crate) use super::tasks::{Process, STACK, State, Thread, WAITS};
 
@@ -29,6 +30,8 @@ pub(crate) struct Machine {
     pub(crate) processes: Vec<Process>,
     pub(crate) dead_tasks: Vec<bool>,
     pub(crate) news: Vec<News>,
+    /// Messages to the recorder's port, once that is open.
+    pub(super) mailbox: Option<Vec<Mail>>,
     /// What happens at which times.
     pub(super) planned: Vec<(u64, Planned)>,
     cpus: Vec<Option<usize>>,
@@ -52,6 +55,7 @@ impl Machine {
             processes: Vec::new(),
             dead_tasks: Vec::new(),
             news: Vec::new(),
+            mailbox: None,
             planned: Vec::new(),
             cpus: vec![None; cpus],
             recorder: None,
@@ -95,6 +99,7 @@ impl Machine {
             open_files: Vec::new(),
             is_barred: false,
             is_suspended: false,
+            has_library: parent.is_some_and(|parent| self.processes[parent].has_library),
             ignores_term: false,
             end: None,
             interrupts: 0,
@@ -136,6 +141,7 @@ impl Machine {
                 self.threads[serial].suspend_count -= 1;
                 self.enqueue(serial, false);
             }
+            self.load_library(process);
         }
     }
 
@@ -212,6 +218,7 @@ impl Machine {
         if self.processes.len() < self.most {
             let behaviour = self.processes[process].behaviour;
             let child = self.start(Some(process), 1, behaviour);
+            self.announce(child);
             if self.processes[process].is_watched {
                 self.news.push(News::Forked(self.processes[process].pid));
             }
@@ -232,6 +239,7 @@ impl Machine {
         self.processes[process].images = Images::default();
         self.load(process);
         self.spawn(process);
+        self.load_library(process);
         if self.processes[process].is_watched {
             self.news.push(News::Exec(self.processes[process].pid));
         }

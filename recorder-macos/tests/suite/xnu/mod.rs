@@ -4,6 +4,7 @@
 //! - `machine`: CPUs, the scheduler, `tasks`: its processes and threads. It knows the truth. `behaviour`: what threads do.
 //! - `images`: what dyld says of the images of a process. `program`: a real one.
 //! - `calls`, `host`: what the recorder asks of it, with a price in time for each call.
+//! - `letters`: programs that announce themselves.
 //! - `fault`: what goes wrong.
 
 mod behaviour;
@@ -11,6 +12,7 @@ mod calls;
 pub(crate) mod fault;
 mod host;
 mod images;
+pub(crate) mod letters;
 pub(crate) mod machine;
 pub(crate) mod program;
 mod tasks;

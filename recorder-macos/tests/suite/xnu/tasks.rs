@@ -69,6 +69,8 @@ pub(crate) struct Process {
     pub(crate) is_barred: bool,
     /// It was started suspended, and does not run yet.
     pub(crate) is_suspended: bool,
+    /// It has the recorder's library in its environment.
+    pub(crate) has_library: bool,
     /// SIGTERM does nothing.
     pub(crate) ignores_term: bool,
     /// A child of the recorder: how it ended, once it has.
