@@ -122,7 +122,7 @@ pub(crate) enum Command {
     Push(Box<PushArgs>),
     /// Show what this machine permits, what it refuses, and the command that helps.
     Doctor(DoctorArgs),
-    /// Sign sprof so that macOS lets it record; elsewhere there is nothing to set up.
+    /// Sign sprof so that macOS lets it record running programs, too; elsewhere there is nothing to set up.
     #[cfg_attr(not(target_os = "macos"), command(hide = true))]
     Setup(SetupArgs),
     /// Print shell completions.
