@@ -6,7 +6,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-
 #[cfg(feature = "symbol-servers")]
 #[path = "foreign_symbols/servers.rs"]
 mod servers;

@@ -89,6 +89,12 @@ fn source_lines_between_the_instructions_are_those_of_addr2line() {
     if !has(Need::Binutils, is_installed, "addr2line is not installed") {
         return;
     }
+    let sysroot = Command::new("rustc")
+        .args(["--print", "sysroot"])
+        .output()
+        .unwrap()
+        .stdout;
+    let of_rust = Path::new(str::from_utf8(&sysroot).unwrap().trim_end()).join("lib/rustlib/src/rust");
     for (variant, rounds, function) in [("inline_dwarf5", "500", "not_inlined"), ("inline_rs", "20000", "area")] {
         let path = program(variant).unwrap();
         let (recording, _) = record().profile(&path, &[rounds]);
@@ -117,7 +123,7 @@ fn source_lines_between_the_instructions_are_those_of_addr2line() {
         assert!(origins.values().any(|(_, inlined)| inlined.is_none()), "{text}");
         let mut with_text = 0;
         for ((file, line), shown) in &sources {
-            let source = fs::read_to_string(file).unwrap();
+            let source = fs::read_to_string(of_rust.join(file)).unwrap();
             let expected = source.lines().nth(*line as usize - 1).unwrap_or_default();
             assert_eq!(shown, expected.replace('\t', " ").trim_end(), "{file}:{line}");
             with_text += usize::from(!shown.is_empty());

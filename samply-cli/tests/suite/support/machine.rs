@@ -135,9 +135,9 @@ pub(crate) fn share_again() {
     share();
 }
 
-/// True if no other test runs.
-pub(crate) fn is_alone() -> bool {
-    HELD.with_borrow(|held| matches!(held, Held::Whole(_)))
+/// True if nothing runs beside this test but other tests that measure.
+pub(crate) fn is_measuring() -> bool {
+    HELD.with_borrow(|held| matches!(held, Held::Cpu(_) | Held::Whole(_)))
 }
 
 fn open(name: &str) -> File {
