@@ -141,7 +141,7 @@ fn a_profile_with_names_says_that_nothing_is_downloaded() {
     let dir = temp_dir();
     let file = recorded_on_windows(dir.path());
     let text = fs::read_to_string(&file).unwrap();
-    let named = text.replace("\"symbolicated\":false", "\"symbolicated\":true");
+    let named = text.replace("\"symbolicated\": false", "\"symbolicated\": true");
     assert_ne!(named, text);
     fs::write(&file, named).unwrap();
     let server = server();

@@ -782,7 +782,7 @@ fn assert_events_stand_below_their_threads(labels: &[Value]) {
             let is_here = name.is_empty() || name == thread;
             let has_row = labels().any(|(class, text)| is_thread(class) && text == name);
             assert!(
-                thread != "" && (is_here || !has_row),
+                !thread.is_empty() && (is_here || !has_row),
                 "{text}: {:?}",
                 labels().collect::<Vec<_>>()
             );
