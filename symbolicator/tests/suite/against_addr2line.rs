@@ -15,6 +15,14 @@ use crate::common;
 
 type Shape = (Option<String>, Option<String>, Option<u32>, Option<u32>);
 
+/// Whether a linkage name is that of the asynchronous code with this name.
+fn is_async(name: &str, linkage_name: &str) -> bool {
+    match name.rsplit_once("::{async_") {
+        Some((path, _)) => linkage_name.starts_with(path) && linkage_name[path.len()..].starts_with("::{closure"),
+        None => linkage_name.strip_suffix("::{closure}") == Some(name),
+    }
+}
+
 #[test]
 fn frames_are_those_of_addr2line() {
     let path = std::env::var_os("SPROF_TEST_BINARY").map_or_else(|| std::env::current_exe().unwrap(), PathBuf::from);
@@ -65,6 +73,14 @@ fn frames_are_those_of_addr2line() {
         // Code of the compiler's own has no line. Ours is the file of the function; addr2line's is that of the line table's row.
         for (ours, theirs) in ours.iter().zip(&mut theirs).filter(|(ours, _)| ours.2.is_none()) {
             theirs.1.clone_from(&ours.1);
+        }
+        // addr2line has linkage names alone, which call the code of an `async fn` a closure in it, and that of an async block, too.
+        for (ours, theirs) in ours.iter().zip(&mut theirs) {
+            if let (Some(ours), Some(name)) = (&ours.0, &theirs.0)
+                && is_async(ours, name)
+            {
+                theirs.0 = Some(ours.clone());
+            }
         }
         // Where debug info has no function, or its name without the path, ours is the symbol table's.
         if let (Some((Some(ours), ..)), Some((theirs, ..))) = (ours.last(), theirs.last_mut())
