@@ -473,7 +473,9 @@ fn a_recording_is_pushed_when_it_is_saved_and_the_status_is_the_program_s() {
     }
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let folder = dir.path().to_str().unwrap();
-    for secret in ["annaplant", "argumentplant", "environmentplant", &host, folder] {
+    let secrets = ["annaplant", "argumentplant", "environmentplant", &host, folder];
+    // Packed numbers have any two letters by chance.
+    for secret in secrets.into_iter().filter(|secret| secret.len() > 5) {
         assert!(!sent.iter().any(|plain| has(plain, secret.as_bytes())), "{secret}");
     }
 
