@@ -152,10 +152,10 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
 fn samples_are_smaller_again_after_larger_ones_were_lost() {
     let Some(()) = perf_events() else { return };
     alone();
-    let running = record().start(program("deep").unwrap(), &["spin", "40", "3000"]);
+    let running = record().start(program("deep").unwrap(), &["spin", "40", "4000"]);
     std::thread::sleep(Duration::from_millis(1000));
     running.signal_sprof("STOP");
-    std::thread::sleep(Duration::from_millis(700));
+    std::thread::sleep(Duration::from_millis(1500));
     running.signal_sprof("CONT");
     let recording = running.finish();
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
