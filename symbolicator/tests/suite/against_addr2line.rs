@@ -15,11 +15,18 @@ use crate::common;
 
 type Shape = (Option<String>, Option<String>, Option<u32>, Option<u32>);
 
-/// Whether a linkage name is that of the asynchronous code with this name.
-fn is_async(name: &str, linkage_name: &str) -> bool {
-    match name.rsplit_once("::{async_") {
-        Some((path, _)) => linkage_name.starts_with(path) && linkage_name[path.len()..].starts_with("::{closure"),
-        None => linkage_name.strip_suffix("::{closure}") == Some(name),
+/// The name of a function in debug info, without path.
+fn plain_name<R: gimli::Reader>(unit: gimli::UnitRef<'_, R>, function: gimli::UnitOffset<R::Offset>) -> Option<String> {
+    let mut entry = unit.entry(function).ok()?;
+    loop {
+        if let Some(name) = entry.attr_value(gimli::DW_AT_name) {
+            return Some(unit.attr_string(name).ok()?.to_string_lossy().ok()?.into_owned());
+        }
+        let origin = entry.attr_value(gimli::DW_AT_abstract_origin);
+        match origin.or_else(|| entry.attr_value(gimli::DW_AT_specification))? {
+            gimli::AttributeValue::UnitRef(origin) => entry = unit.entry(origin).ok()?,
+            _ => return None,
+        }
     }
 }
 
@@ -56,8 +63,16 @@ fn frames_are_those_of_addr2line() {
         let mut frames = context.find_frames(address + base).skip_all_loads().unwrap();
         while let Some(frame) = frames.next().unwrap() {
             let location = frame.location.as_ref();
+            let name = frame.function.map(|name| demangle(&name.raw_name().unwrap()));
+            // addr2line has linkage names alone, which call asynchronous code a closure.
+            let unit = context.find_dwarf_and_unit(address + base).skip_all_loads();
+            let plain = frame
+                .dw_die_offset
+                .zip(unit)
+                .and_then(|(at, unit)| plain_name(unit, at));
+            let plain = plain.filter(|plain| plain.starts_with("{async_"));
             theirs.push((
-                frame.function.map(|name| demangle(&name.raw_name().unwrap())),
+                name.map(|name| plain.and_then(|plain| with_path(&plain, &name)).unwrap_or(name)),
                 location.and_then(|location| location.file).map(str::to_owned),
                 location.and_then(|location| location.line),
                 location
@@ -73,14 +88,6 @@ fn frames_are_those_of_addr2line() {
         // Code of the compiler's own has no line. Ours is the file of the function; addr2line's is that of the line table's row.
         for (ours, theirs) in ours.iter().zip(&mut theirs).filter(|(ours, _)| ours.2.is_none()) {
             theirs.1.clone_from(&ours.1);
-        }
-        // addr2line has linkage names alone, which call the code of an `async fn` a closure in it, and that of an async block, too.
-        for (ours, theirs) in ours.iter().zip(&mut theirs) {
-            if let (Some(ours), Some(name)) = (&ours.0, &theirs.0)
-                && is_async(ours, name)
-            {
-                theirs.0 = Some(ours.clone());
-            }
         }
         // Where debug info has no function, or its name without the path, ours is the symbol table's.
         if let (Some((Some(ours), ..)), Some((theirs, ..))) = (ours.last(), theirs.last_mut())
