@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::cli_terminal::{Terminal, browser_stand_in};
 use crate::server::Served;
 use crate::support::client::{installed, script};
+use crate::support::machine::{alone, share_again};
 use crate::support::programs::line_of;
 use crate::support::skip::{Need, has, kernel_samples};
 use crate::support::{program, record, sprof, temp_dir};
@@ -709,10 +710,13 @@ fn the_page_has_no_serious_problem_of_accessibility_and_fits_a_screen_at_400_per
     if !chromium() || installed("node_modules/axe-core/axe.min.js").is_none() {
         return;
     }
+    // Beside others, a thread of 2 ms may get no sample, and has no row then.
+    alone();
     let options = ["--off-cpu", "-e", "page-faults"];
     let (recording, _) = record()
         .options(&options)
         .profile(program("threads").unwrap(), &["100", "2"]);
+    share_again();
     let page = page(&recording.output, &["--embed-sources"]);
     let compared = comparison([&recording.output, &recording.output]);
     let every = [
@@ -764,31 +768,23 @@ fn the_page_has_no_serious_problem_of_accessibility_and_fits_a_screen_at_400_per
     }
 }
 
-/// Counts of an event in a thread stand below that thread: a program with many threads would have none on the first screen. A thread without
-/// samples has no row of its own.
+/// Counts of an event in a thread stand below that thread: a program with many threads would have none on the first screen.
 fn assert_events_stand_below_their_threads(labels: &[Value]) {
-    let labels = || {
-        labels
-            .iter()
-            .map(|label| (label[0].as_str().unwrap(), label[1].as_str().unwrap()))
-    };
-    let is_thread = |class: &str| class.contains("row-thread");
     let (mut thread, mut has_events) = ("", false);
-    for (class, text) in labels() {
-        if is_thread(class) {
+    for label in labels {
+        let (class, text) = (label[0].as_str().unwrap(), label[1].as_str().unwrap());
+        if class.contains("row-thread") {
             thread = text;
-        } else if let Some(name) = text.strip_suffix("page-faults").map(str::trim_end) {
+        } else if text.contains("page-faults") {
             has_events = true;
-            let is_here = name.is_empty() || name == thread;
-            let has_row = labels().any(|(class, text)| is_thread(class) && text == name);
             assert!(
-                !thread.is_empty() && (is_here || !has_row),
-                "{text}: {:?}",
-                labels().collect::<Vec<_>>()
+                text == "page-faults" || text.starts_with(&format!("{thread} ")),
+                "{labels:?}"
             );
+            assert_ne!(thread, "", "{labels:?}");
         }
     }
-    assert!(has_events, "{:?}", labels().collect::<Vec<_>>());
+    assert!(has_events, "{labels:?}");
 }
 
 /// Address and share, in percent with a decimal, of each instruction with samples.
