@@ -251,10 +251,10 @@ fn a_program_that_starts_threads_all_the_time_is_recorded_in_every_attempt() {
 }
 
 #[test]
-fn attaching_a_hundred_times_leaves_a_crowd_of_threads_as_it_was() {
+fn attaching_two_hundred_times_leaves_a_crowd_of_threads_as_it_was() {
     let Some(()) = perf_events() else { return };
     alone();
-    // Nice to sprof, which would else wait for its turn a hundred times.
+    // Nice to sprof, which would else wait for its turn two hundred times.
     let crowd = [OsStr::new("-n"), OsStr::new("19")].map(OsStr::to_owned).into_iter();
     let crowd = crowd.chain([program("attached").unwrap().into(), "crowd".into(), "64".into()]);
     let mut target = Target::start("nice", &crowd.collect::<Vec<_>>());
@@ -280,7 +280,7 @@ fn attaching_a_hundred_times_leaves_a_crowd_of_threads_as_it_was() {
             .unwrap()
     };
     // Two at once: one leaves a CPU idle.
-    for round in 0..50 {
+    for round in 0..100 {
         for attached in [attach(2 * round), attach(2 * round + 1)] {
             let output = attached.wait_with_output().unwrap();
             let stderr = String::from_utf8_lossy(&output.stderr);
