@@ -1,7 +1,7 @@
 //! Finds the files that JIT compilers write: in the stream of events, opened while the target runs, read at the end.
 //!
-//! A compiler maps its jitdump file, so the mapping is an event (on macOS, the recorder sends one for the open file). A perf map is never mapped: it is looked for in processes with anonymous
-//! executable memory. Both are kept open, because a container's files disappear with its last process.
+//! A compiler maps its jitdump file, so the mapping is an event. On macOS the recorder sends one for the open file. A perf map is never
+//! mapped: it is looked for in processes with anonymous executable memory. Both are kept open, because a container's files disappear with its last process.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -47,11 +47,12 @@ impl Hello {
         let (magic, rest) = bytes.split_first_chunk()?;
         let (pid, rest) = rest.split_first_chunk()?;
         let (zeros, rest) = rest.split_first_chunk()?;
-        let is_one = *magic == MAGIC && *zeros == [0; 4];
+        if *magic != MAGIC || *zeros != [0; 4] {
+            return None;
+        }
         Some(Hello {
             pid: i32::from_le_bytes(*pid),
             time_ns: u64::from_le_bytes(rest.try_into().ok()?),
         })
-        .filter(|_| is_one)
     }
 }

@@ -364,7 +364,7 @@ fn notes(sampled: &Sampled, off_cpu: bool, way: Way) -> Vec<String> {
     let mut notes = sampled.totals.notes();
     if off_cpu {
         notes.push(
-            "waits are seen at each sampling interval alone: they are right to an interval, and of shorter ones the sum is".to_owned(),
+            "waits are looked for at each sampling interval: each is right to an interval, and of shorter ones only the sum is right".to_owned(),
         );
     }
     let totals = &sampled.totals;

@@ -182,15 +182,7 @@ fn an_order_of_faults_that_fails_is_shortened_to_the_faults_that_matter() {
 #[test]
 fn faults_come_at_the_calls_that_the_order_names() {
     let mut machine = Machine::new(1, 2);
-    let behaviour = Behaviour {
-        run_ns: (MS, MS),
-        wait_ns: (MS, MS),
-        waits: 0,
-        calls: 0,
-        changes: 0,
-        holes: 0,
-    };
-    machine.start(None, 1, behaviour);
+    machine.start(None, 1, Behaviour::RUNS);
     let kill = At {
         call: "registers",
         nth: 3,

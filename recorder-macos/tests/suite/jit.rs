@@ -13,14 +13,6 @@ use crate::xnu::fault::Faults;
 use crate::xnu::machine::{Behaviour, Machine};
 use crate::xnu::program::{Moment, Program};
 
-const BUSY: Behaviour = Behaviour {
-    run_ns: (MS, MS),
-    wait_ns: (MS, MS),
-    waits: 0,
-    calls: 0,
-    changes: 0,
-    holes: 0,
-};
 const JIT: u64 = 0x3_0000_0000;
 const STACK: u64 = 0x1_6fe0_0000;
 
@@ -40,7 +32,7 @@ impl EventSink for Maps {
 /// A process whose thread executes code at this address alone.
 fn process(ip: u64) -> Xnu {
     let mut machine = Machine::new(4, 2);
-    machine.start(None, 1, BUSY);
+    machine.start(None, 1, Behaviour::RUNS);
     let registers = Registers::X86_64 { ip, sp: STACK, bp: 0 };
     machine.set_program(
         0,

@@ -158,7 +158,7 @@ fn waits_are_recorded_where_they_are_asked_for_and_the_profile_says_how_exact_th
             .info
             .notes
             .iter()
-            .any(|note| note.starts_with("waits are seen"));
+            .any(|note| note.starts_with("waits are looked for"));
         assert_eq!(says_it, off_cpu);
         finished.target.unwrap().wait();
     }

@@ -42,6 +42,18 @@ pub(crate) struct Behaviour {
     pub(crate) holes: u64,
 }
 
+impl Behaviour {
+    /// It runs, and does nothing else.
+    pub(crate) const RUNS: Behaviour = Behaviour {
+        run_ns: (1_000_000, 1_000_000),
+        wait_ns: (0, 0),
+        waits: 0,
+        calls: 0,
+        changes: 0,
+        holes: 0,
+    };
+}
+
 /// Something that happens to the machine.
 pub(crate) struct Planned(pub(super) Box<dyn FnOnce(&mut Machine) + Send>);
 
