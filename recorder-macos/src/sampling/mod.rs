@@ -8,12 +8,13 @@
 //!
 //! 1. [`kernel`]: what is asked of XNU.
 //! 2. `sampler`: the ticks, and what happens to processes between them.
-//! 3. `process`, `threads`: who is on a CPU. `sample`: the sample.
+//! 3. `tick`: what one tick needs. `process`, `threads`, `code`: who is on a CPU, with which code. `sample`: the sample.
 //! 4. `waits`: threads that are on none. `suspended`, `stack_copy`: what happens while a thread is suspended.
 //! 5. `urgency`: the priority of the thread that samples. `totals`: what was recorded, and what was not.
 //!
 //! It has never run on a Mac. The tests run it on a simulated kernel.
 
+mod code;
 pub mod kernel;
 mod process;
 mod sample;
@@ -21,6 +22,7 @@ mod sampler;
 mod stack_copy;
 mod suspended;
 mod threads;
+mod tick;
 mod totals;
 mod urgency;
 mod usage;

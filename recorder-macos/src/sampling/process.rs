@@ -6,38 +6,17 @@ use std::path::PathBuf;
 use recording::clock::Timestamp;
 use recording::cpu_account::MOST_PROCESSES;
 use recording::event::{Pid, ProcessEvent, ThreadEvent};
-use recording::outbox::{Message, Outbox};
+use recording::outbox::Message;
 use recording::pace::Reading;
 
+use super::code::Code;
 use super::kernel::{Failure, Mach, TaskCounts, ThreadState};
-use super::sample::{Code, sample};
-use super::stack_copy::StackCopy;
+use super::sample::sample;
 use super::threads::{Thread, reading, tid_of};
-use super::totals::{Totals, Unreached};
+use super::tick::Tick;
+use super::totals::Unreached;
 use super::usage::Usage;
-use super::waits::{self, SystemCalls};
-
-/// What a tick needs of the whole recording.
-pub(super) struct Tick<'s, M: Mach> {
-    pub(super) mach: &'s M,
-    pub(super) out: &'s mut Outbox,
-    pub(super) stack: &'s mut StackCopy,
-    pub(super) system_calls: Option<&'s mut SystemCalls>,
-    pub(super) totals: &'s mut Totals,
-    pub(super) unreached: &'s mut Vec<Unreached>,
-    pub(super) interval_ns: u64,
-    /// It is the second look of a tick, shortly after the first one.
-    pub(super) is_second: bool,
-    pub(super) found: &'s mut Found,
-}
-
-/// Where a look found threads.
-#[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) on_cpu: u64,
-    /// Waiting for a CPU, after they had one since the last look.
-    pub(super) lost_cpu: u64,
-}
+use super::waits;
 
 /// From when on CPU time counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,74 +1,21 @@
-//! One sample of a thread that is on a CPU, and the code that it was in.
+//! One sample of a thread that is on a CPU.
 
 use std::ops::Range;
 
-use recording::clock::Timestamp;
-use recording::event::Pid;
-use recording::outbox::{Message, OwnedMapping, OwnedSample};
+use recording::outbox::OwnedSample;
 use recording::pace::{Account, Reading};
 use recording::stack::Registers;
 
+use super::code::Code;
 use super::kernel::{Mach, ThreadState};
-use super::process::Tick;
 use super::suspended::Suspended;
 use super::threads::{Thread, reading};
-use crate::images::Images;
-use crate::images::jit_files::JitFiles;
+use super::tick::Tick;
 
 /// A thread that has used the CPU time of so many intervals without a sample gets one while it waits for a CPU. It is where it lost its
 /// CPU, or in a system call that has ended. With 2 intervals instead, the simulated 12 threads on 2 CPUs had 3 % of their samples in waits.
 /// By chance a thread misses so many ticks once in 10,000,000 times, and once in 3,000 if the recorder takes its CPU at each other tick.
 const PATIENCE: u64 = 16;
-
-/// The code of a process.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Code {
-    images: Images,
-    jit: JitFiles,
-    /// The list of images was read in this look.
-    is_fresh: bool,
-}
-
-impl Code {
-    /// The next sample reads the list of images.
-    pub(super) fn begin_look(&mut self) {
-        self.is_fresh = false;
-    }
-
-    /// True if no list of images was read.
-    pub(super) fn is_empty(&self) -> bool {
-        self.images.is_empty()
-    }
-
-    /// True if a task has the images that were read last.
-    pub(super) fn is_that_of<M: Mach>(&self, mach: &M, task: &M::Task) -> bool {
-        self.images.are_those_of(mach, task)
-    }
-
-    /// Reports what was mapped since the last look, before a stack with this innermost address.
-    pub(super) fn report<M: Mach>(&mut self, pid: i32, task: &M::Task, time: u64, ip: u64, tick: &mut Tick<'_, M>) {
-        for code in self.changes(tick.mach, pid, task, ip) {
-            tick.out.send(Message::Map {
-                time: Timestamp(time),
-                pid: Pid(pid),
-                code,
-            });
-        }
-    }
-
-    fn changes<M: Mach>(&mut self, mach: &M, pid: i32, task: &M::Task, ip: u64) -> Vec<OwnedMapping> {
-        let mut changes = Vec::new();
-        if !self.is_fresh || !self.images.holds(ip) {
-            self.is_fresh = true;
-            changes = self.images.refresh(mach, task);
-            changes.extend(self.images.code_at(mach, task, ip));
-        }
-        if self.images.is_anonymous(ip) {
-            changes.extend(self.jit.look(mach, pid));
-        }
-        changes
-    }
-}
 
 /// Samples a thread that is on a CPU or waits for one, if it is on one.
 ///

@@ -4,35 +4,16 @@
 //! ticks is right to a tick. One that is shorter is found by chance, and then lasts a tick: the sum of such waits is right, their number
 //! is not.
 
-use std::collections::HashMap;
-
 use recording::event::ThreadEvent;
 use recording::outbox::OwnedSample;
 use recording::wait::WaitReason::{
     self, Channel, Child, Cpu, Io, Lock, Other, PageFault, Poll, Signal, Sleep, Unknown,
 };
 
+use super::code::Code;
 use super::kernel::{Mach, Rest, ThreadState};
-use super::process::Tick;
-use super::sample::Code;
 use super::threads::Thread;
-
-/// Addresses that are remembered: a few dozen functions wait.
-const MOST_ADDRESSES: usize = 4096;
-
-/// System calls by the address of the instruction behind them, which is the same in all processes.
-#[derive(Debug, Default)]
-pub(super) struct SystemCalls(HashMap<u64, Option<String>>);
-
-impl SystemCalls {
-    fn at<M: Mach>(&mut self, mach: &M, address: u64) -> Option<&str> {
-        if self.0.len() >= MOST_ADDRESSES {
-            self.0.clear();
-        }
-        let known = self.0.entry(address).or_insert_with(|| mach.system_call(address));
-        known.as_deref()
-    }
-}
+use super::tick::Tick;
 
 /// A look has found a thread waiting.
 ///

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::input::{EventArgs, InputArgs};
-use super::push::LabelArgs;
+use super::labels::LabelArgs;
 use super::record::RecordingArgs;
 use super::value;
 

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use profile::sanitize::Include;
 
 use super::bucket::BucketArgs;
 use super::input::{EventArgs, InputArgs};
-use super::push::LabelArgs;
+use super::labels::LabelArgs;
 use super::select::TracksArgs;
 use super::value;
 
@@ -123,4 +124,17 @@ pub(crate) enum Private {
     Names,
     /// The texts of all source files in the profile.
     Sources,
+}
+
+impl Private {
+    /// What the user wants to stay in what leaves this machine.
+    pub(crate) fn include(named: &[Private]) -> Include {
+        let has = |what: Private| named.contains(&what);
+        Include {
+            args: has(Private::Args),
+            paths: has(Private::Paths),
+            names: has(Private::Names),
+            sources: has(Private::Sources),
+        }
+    }
 }

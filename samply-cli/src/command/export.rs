@@ -12,14 +12,13 @@ use profile::export::{Counted, Picked, Time, callgrind, folded, otlp, parquet, p
 use recording::command::own;
 use symbolicator::LocalSources;
 
-use super::push::given;
 use super::target::Target;
 use crate::args::{self, ExportArgs, ExportFormat, PickArgs, SvgArgs};
 use crate::exit::{Failure, Outcome};
 use crate::file_kind::FileKind;
 use crate::input;
 use crate::numbers::count;
-use crate::push::{Labels, variable};
+use crate::push::{Given, Labels, variable};
 use crate::term::Term;
 
 pub(crate) fn run(args: &ExportArgs) -> Outcome {
@@ -62,7 +61,7 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
     let ran = match format {
         ExportFormat::Parquet => {
             let data = &input.data;
-            Labels::new(given(&args.labels), &data.product, data.commit(), &variable)?.of_rows()
+            Labels::new(Given::from(&args.labels), &data.product, data.commit(), &variable)?.of_rows()
         }
         _ => parquet::Ran::default(),
     };

@@ -8,8 +8,7 @@ use profile::export::{Picked, Time};
 use profile::sanitize::{Include, sanitize};
 
 use super::export::{say_what_is_missing, time};
-use super::share::include;
-use crate::args::{self, LabelArgs, PushArgs};
+use crate::args::{self, Private, PushArgs};
 use crate::exit::{Failure, Outcome, Status};
 use crate::http::{Error, Reason};
 use crate::input;
@@ -25,23 +24,13 @@ pub(crate) fn run(args: &PushArgs) -> Outcome {
     let servers = Servers::prepare("push", &args.to, args.plain_http)?;
     let input = input::open_and_warn(&args.file, args.event.name(), &args.input.symbols, &term)?;
     let what = What {
-        include: include(&args.include),
+        include: Private::include(&args.include),
         time: time(args.off_cpu, &args.pick),
         threads: args.pick.threads,
-        given: given(&args.labels),
+        given: Given::from(&args.labels),
     };
     servers.send(&args.file, input.data, what, &term)?;
     Ok(Status::SUCCESS)
-}
-
-/// What the user says of the program that ran.
-pub(super) fn given(args: &LabelArgs) -> Given<'_> {
-    Given {
-        service: args.service.as_deref(),
-        version: args.service_version.as_deref(),
-        commit: args.commit.as_deref(),
-        labels: &args.label,
-    }
 }
 
 /// What of a file is sent, and what is said of it.

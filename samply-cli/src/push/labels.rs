@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use percent_encoding::percent_decode_str;
 use profile::export::parquet::Ran;
 
+use crate::args::LabelArgs;
 use crate::commit;
 use crate::http::{HeaderName, Secret};
 
@@ -36,6 +37,17 @@ pub(crate) struct Given<'a> {
     pub(crate) version: Option<&'a str>,
     pub(crate) commit: Option<&'a str>,
     pub(crate) labels: &'a [(String, String)],
+}
+
+impl<'a> From<&'a LabelArgs> for Given<'a> {
+    fn from(args: &'a LabelArgs) -> Given<'a> {
+        Given {
+            service: args.service.as_deref(),
+            version: args.service_version.as_deref(),
+            commit: args.commit.as_deref(),
+            labels: &args.label,
+        }
+    }
 }
 
 impl Labels {

@@ -1,15 +1,22 @@
 //! Responses: each has a length and a type that browsers must not guess.
 
 use http_body_util::{Either, Full};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, HeaderName, HeaderValue};
-use hyper::{Response, StatusCode};
+use hyper::{Request, Response, StatusCode};
 
 use super::file::FileBody;
+use super::once::Ends;
 
 /// A response: bytes or a file.
 pub(super) type Reply = Response<Payload>;
 type Payload = Either<Full<Bytes>, FileBody>;
+
+/// What a server answers.
+pub(super) trait Answers: Send + Sync + 'static {
+    /// The answer to a request; `ends` are the ends of its connection.
+    fn answer(&self, request: Request<Incoming>, ends: Option<Ends>) -> impl Future<Output = Reply> + Send;
+}
 
 pub(super) fn bytes(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Reply {
     reply(status, Some(content_type), Either::Left(Full::new(body.into())))

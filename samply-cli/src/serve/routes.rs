@@ -28,10 +28,9 @@ use super::file::FileBody;
 use super::guard;
 use super::listener::{Listener, Ui, viewer_of};
 use super::once::{Ends, Followed, Once};
-use super::reply::{self, JSON, Reply};
-use super::server::Answers;
+use super::reply::{self, Answers, JSON, Reply};
 use super::ui::UiDir;
-use super::viewer::Viewer;
+use super::viewer::{MakeData, Viewer};
 use super::watch::Watch;
 
 /// Longest request body. The UI asks for at most 10,000 addresses at once, about 150 KB.
@@ -52,9 +51,6 @@ const POST: &str = "POST, OPTIONS";
 
 /// Answers a symbol request, path (`/symbolicate/v5`) and body, with JSON. May take long; it is called on its own threads.
 pub(crate) type AnswerSymbols = dyn Fn(&str, &[u8]) -> Vec<u8> + Send + Sync;
-
-/// Makes the viewer's data of the served profile. May take long; it is called once, on its own thread.
-pub(crate) type MakeData = dyn Fn(&File) -> Result<Vec<u8>, String> + Send + Sync;
 
 pub(crate) struct Content {
     /// The profile, opened once: it is still served when the next recording replaces the file.

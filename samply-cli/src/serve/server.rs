@@ -11,8 +11,6 @@ use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use hyper::Request;
-use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -25,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::listener::Listener;
 use super::once::Ends;
-use super::reply::{self, Reply};
+use super::reply::{self, Answers};
 use super::routes::{Content, Site};
 use super::watch::{Notice, PROFILE_TIME};
 use super::write_timeout::WriteTimeout;
@@ -44,12 +42,6 @@ const HEAD_BYTES: usize = 64 << 10;
 
 /// Threads for symbols and for reading files.
 const BLOCKING_THREADS: usize = 16;
-
-/// What a server answers.
-pub(super) trait Answers: Send + Sync + 'static {
-    /// The answer to a request; `ends` are the ends of its connection.
-    fn answer(&self, request: Request<Incoming>, ends: Option<Ends>) -> impl Future<Output = Reply> + Send;
-}
 
 /// The server, on a thread of its own.
 pub(crate) struct Server {

@@ -11,7 +11,9 @@ use hyper::header::{self, HeaderValue};
 use profile::export::html;
 
 use super::reply::{self, Reply};
-use super::routes::MakeData;
+
+/// Makes the viewer's data of the served profile. May take long; it is called once, on its own thread.
+pub(crate) type MakeData = dyn Fn(&File) -> Result<Vec<u8>, String> + Send + Sync;
 
 /// The page, which takes the data from the address beside its own.
 #[derive(Default)]

@@ -148,6 +148,13 @@ pub(super) fn name_at(text: &[u8], offset: u64) -> &str {
     name.split_once('@').map_or(name, |(name, _)| name)
 }
 
+/// The section, of sections by address, that holds a relative address. A section is (start, end).
+pub(super) fn section_at(code: &[(u64, u64)], address: u64) -> Option<(u64, u64)> {
+    let after = code.partition_point(|section| section.0 <= address);
+    let section = *code.get(after.checked_sub(1)?)?;
+    (address < section.1).then_some(section)
+}
+
 #[cfg(test)]
 mod tests {
     use super::is_label;

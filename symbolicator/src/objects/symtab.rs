@@ -12,7 +12,7 @@ use super::by_address::{ByAddress, Place};
 use super::file::{ObjectFile, is_code};
 use super::mach_o;
 use super::plt;
-use super::symbol::{Binding, Kind, Names, Symbol, name_at};
+use super::symbol::{Binding, Kind, Names, Symbol, name_at, section_at};
 use crate::demangle::demangle;
 
 /// How far a look-up walks back to a symbol that encloses the nearest one. Assembly has a few labels inside a
@@ -228,11 +228,4 @@ pub(super) fn code_sections(file: &ObjectFile, object: &object::File<'_>) -> Vec
     let mut sections: Vec<(u64, u64)> = object.sections().filter(is_code).map(relative).collect();
     sections.sort_unstable();
     sections
-}
-
-/// The section that holds a relative address, as (start, end).
-pub(super) fn section_at(code: &[(u64, u64)], address: u64) -> Option<(u64, u64)> {
-    let after = code.partition_point(|section| section.0 <= address);
-    let section = *code.get(after.checked_sub(1)?)?;
-    (address < section.1).then_some(section)
 }

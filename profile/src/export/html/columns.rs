@@ -62,6 +62,12 @@ impl Columns {
     }
 }
 
+/// Microseconds, rounded down: a time is in a range of whole microseconds before and after rounding.
+pub(super) fn micros(ms: f64) -> u64 {
+    // `as` saturates: times before the start are at the start.
+    (ms * 1000.0) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::{Picked, Time};
-use super::columns::Columns;
+use super::columns::{Columns, micros};
 use super::stacks::Stacks;
 use super::threads::Rows;
 use crate::data::{Calls, Data, Unit};
@@ -84,12 +84,6 @@ pub(super) fn kind(
 
 fn is_time(data: &Data) -> bool {
     data.interval_ms > 0.0 && data.interval_ms.is_finite()
-}
-
-/// Microseconds, rounded down: a time is in a range of whole microseconds before and after rounding.
-pub(super) fn micros(ms: f64) -> u64 {
-    // `as` saturates: times before the start are at the start.
-    (ms * 1000.0) as u64
 }
 
 /// Totals by function of files without call paths, which cannot be made of their stacks.

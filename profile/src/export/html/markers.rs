@@ -3,8 +3,7 @@
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::columns::Columns;
-use super::kinds::micros;
+use super::columns::{Columns, micros};
 use super::threads::Rows;
 use crate::data::{Data, Fields, Marker};
 use crate::text::push_shown;

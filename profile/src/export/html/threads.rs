@@ -3,8 +3,7 @@
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::columns::Columns;
-use super::kinds::micros;
+use super::columns::{Columns, micros};
 use crate::data::{Counter, Data, Thread};
 
 /// Threads by name and id. The track of an event is of the thread in which the event happened.

@@ -23,7 +23,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::export::say_what_is_missing;
-use super::push::given;
 use super::{convert, merge};
 use crate::args::{self, Private, ShareArgs, SymbolArgs, UploadArgs, value};
 use crate::exit::{Failure, Outcome, Status};
@@ -64,7 +63,7 @@ pub(crate) fn run(args: &ShareArgs) -> Outcome {
             "--service, --service-version, --commit and --label are columns of rows (--parquet), and no part of a profile",
         );
     }
-    let include = include(&args.include);
+    let include = Private::include(&args.include);
     let sharing = Sharing::prepare("share", &args.upload, args.ui_url.as_deref(), args.timeout)?;
     let what = What {
         event: args.event.name(),
@@ -73,7 +72,7 @@ pub(crate) fn run(args: &ShareArgs) -> Outcome {
             min_samples: args.drop_thin,
         },
         include,
-        given: given(&args.labels),
+        given: Given::from(&args.labels),
     };
     let done = sharing.share(file, &what, &args.input.symbols, &term)?;
     let Some(done) = done else {
@@ -84,17 +83,6 @@ pub(crate) fn run(args: &ShareArgs) -> Outcome {
         false => writeln!(out, "{}", done.link),
     })?;
     Ok(if done.opens { printed } else { Status::PARTIAL })
-}
-
-/// What the user wants to stay in what leaves this machine.
-pub(super) fn include(named: &[Private]) -> Include {
-    let has = |what: Private| named.contains(&what);
-    Include {
-        args: has(Private::Args),
-        paths: has(Private::Paths),
-        names: has(Private::Names),
-        sources: has(Private::Sources),
-    }
 }
 
 /// What of a file is shared.

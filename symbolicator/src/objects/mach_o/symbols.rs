@@ -7,8 +7,7 @@ use unwind::Functions;
 
 use super::{MachO, command, exports};
 use crate::objects::file::ObjectFile;
-use crate::objects::symbol::{Binding, Kind, Names, Symbol};
-use crate::objects::symtab::section_at;
+use crate::objects::symbol::{Binding, Kind, Names, Symbol, section_at};
 
 /// Appends the functions of a file, which has this index in `names`.
 pub(in crate::objects) fn read(
