@@ -105,6 +105,10 @@ pub(crate) fn record(
     if plan.recorder.off_cpu {
         kernel::name_waits(&mut builder);
     }
+    // Without the file, samples stay in memory.
+    if let Some(Ok(file)) = spool.as_ref().map(Spool::unnamed_file) {
+        builder.spill_to(file);
+    }
     let (memory, files) = (recorder::Memory::default(), recorder::Files::default());
     let sink = SpoolSink::new(JitWatch::new(builder));
     let mut unwinder = Unwinder::new(sink, memory, files, UnwindOptions::default());
@@ -166,7 +170,11 @@ pub(crate) fn record(
     if let (Some(spool), false) = (&mut spool, is_whole) {
         spool.set_cut();
     }
-    let (builder, jit_code) = watched.finish();
+    let (mut builder, jit_code) = watched.finish();
+    if let Err(error) = builder.read_back() {
+        let message = format_args!("reading the samples of this recording back failed: {error}");
+        return Err(with_rest(Failure::failed(message), spool));
+    }
     quality.asked_rate_hz = runs.asked_rate_hz;
     quality.achieved_rate_hz = runs.achieved_rate_hz();
     quality.cpu_time_ns = runs.cpu_time_ns;

@@ -86,6 +86,12 @@ impl Spool {
         }
     }
 
+    /// A file without a name beside it. Folders for temporary files may be in memory.
+    pub(crate) fn unnamed_file(&self) -> io::Result<File> {
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        tempfile::tempfile_in(folder.unwrap_or(Path::new(".")))
+    }
+
     /// Marks the file as incomplete.
     pub(crate) fn set_cut(&mut self) {
         self.is_whole = false;

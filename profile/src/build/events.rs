@@ -50,17 +50,17 @@ impl Builder {
     pub(super) fn add_counted(&mut self, at: i64, thread: Thread, sample: &Sample<'_>, frames: &[Frame]) {
         let stack = self.stack(at, thread, frames);
         let track_of = self.track_index(at, thread, sample.cpu);
-        let in_order = self
-            .processes
-            .track(track_of, sample.event)
-            .samples
-            .push(samples::Sample {
-                time: at,
-                stack,
-                period: sample.period,
-                off_cpu: false,
-                cpu_before_ns: None,
-            });
+        let samples = &mut self.processes.track(track_of, sample.event).samples;
+        let in_order = samples.push(samples::Sample {
+            time: at,
+            stack,
+            period: sample.period,
+            off_cpu: false,
+            cpu_before_ns: None,
+        });
+        if let Some(file) = &mut self.spill {
+            samples.spill(file);
+        }
         self.counts.counted_samples += 1;
         self.counts.samples_out_of_order += u64::from(!in_order);
     }

@@ -12,6 +12,9 @@ mod processes;
 pub use events::{POINTS_IN_ALL, POINTS_PER_THREAD};
 pub use jit::{CodePlace, CodeSince, Lifetime};
 
+use std::fs::File;
+use std::io;
+
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::{Event, EventKind, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample};
@@ -24,6 +27,7 @@ use recording::wait::WaitReason;
 
 use crate::model::Counts;
 use crate::model::samples;
+use crate::model::spill::SpillFile;
 use crate::model::stacks::{StackId, Stacks};
 use crate::model::strings::Strings;
 use crate::model::tables::FrameId;
@@ -74,6 +78,7 @@ pub struct Builder {
     points_kept: u64,
     scratch: Vec<Frame>,
     resolved: Vec<(Frame, FrameId)>,
+    spill: Option<SpillFile>,
 }
 
 impl Builder {
@@ -101,6 +106,26 @@ impl Builder {
     /// Sets which functions of the kernel (first address, end) wait for what. Without this, a wait is known to be for a CPU or not.
     pub fn set_wait_reasons(&mut self, functions: Vec<(Avma, Avma, WaitReason)>) {
         self.wait_reasons = WaitReasons::new(functions);
+    }
+
+    /// Moves samples into this file as they become many, so that memory does not grow with the length of the recording. The file is empty,
+    /// open for reading and writing, and nobody else's. [`Builder::read_back`] has to come before the end.
+    pub fn spill_to(&mut self, file: File) {
+        self.spill = Some(SpillFile::new(file));
+    }
+
+    /// Reads all samples into memory again.
+    ///
+    /// # Errors
+    ///
+    /// The file of [`Builder::spill_to`] can't be read.
+    pub fn read_back(&mut self) -> io::Result<()> {
+        if let Some(file) = self.spill.take() {
+            for thread in &mut self.processes.threads {
+                thread.samples.read_back(&file)?;
+            }
+        }
+        Ok(())
     }
 
     /// ns from time zero; negative for what was found before it.
@@ -182,6 +207,9 @@ impl Builder {
             off_cpu: false,
             cpu_before_ns,
         });
+        if let Some(file) = &mut self.spill {
+            live.samples.spill(file);
+        }
         if self.waits.is_none() {
             live.waits.seen_on_cpu(at);
         }
@@ -231,6 +259,9 @@ impl Builder {
             out_of_order: &mut self.counts.samples_out_of_order,
         };
         use_it(live, &mut tables);
+        if let Some(file) = &mut self.spill {
+            live.samples.spill(file);
+        }
     }
 
     /// Waits that last end with their thread, or with the recording.

@@ -3,6 +3,7 @@
 mod index;
 pub(crate) mod no_samples;
 pub(crate) mod samples;
+pub(crate) mod spill;
 pub(crate) mod stacks;
 pub(crate) mod strings;
 pub(crate) mod tables;

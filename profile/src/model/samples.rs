@@ -1,5 +1,8 @@
 //! A thread's samples in about eight bytes each.
 
+use std::io;
+
+use super::spill::{Block, SpillFile};
 use super::stacks::StackId;
 
 /// One sample, as kept.
@@ -16,6 +19,9 @@ pub(crate) struct Sample {
     pub(crate) cpu_before_ns: Option<u64>,
 }
 
+/// So many bytes are written at once: some 2,000 samples. 200 threads have 3 MB in memory.
+const SPILL_BYTES: usize = 16 << 10;
+
 /// Two flag bits stored with a sample's stack.
 const OFF_CPU: u64 = 1;
 const HAS_CPU_BEFORE: u64 = 2;
@@ -24,6 +30,8 @@ const HAS_CPU_BEFORE: u64 = 2;
 /// plain columns they took 20 MB, and twice that while a vector grew.
 #[derive(Clone, Default)]
 pub(crate) struct Samples {
+    /// The first samples, while they are in a file. [`Samples::read_back`] ends that.
+    spilled: Vec<Block>,
     bytes: Vec<u8>,
     len: usize,
     last: State,
@@ -87,6 +95,29 @@ impl Samples {
         in_order
     }
 
+    /// Moves the samples so far into the file, if they are many.
+    pub(crate) fn spill(&mut self, file: &mut SpillFile) {
+        if self.bytes.len() >= SPILL_BYTES
+            && let Some(block) = file.write(&self.bytes)
+        {
+            self.spilled.push(block);
+            self.bytes.clear();
+        }
+    }
+
+    /// Reads what is in the file into memory again. Only then may samples be iterated over.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read. All is as before.
+    pub(crate) fn read_back(&mut self, file: &SpillFile) -> io::Result<()> {
+        if !self.spilled.is_empty() {
+            self.bytes = file.read(&self.spilled, &self.bytes)?;
+            self.spilled.clear();
+        }
+        Ok(())
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -112,6 +143,7 @@ impl Samples {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Sample> + '_ {
+        debug_assert!(self.spilled.is_empty(), "samples were not read back");
         let mut rest = self.bytes.as_slice();
         let mut state = State::default();
         (0..self.len).map(move |_| {
@@ -216,6 +248,43 @@ mod tests {
             (samples.len(), samples.on_cpu(), samples.off_cpu_ns()),
             (6, 4, u64::MAX)
         );
+    }
+
+    #[test]
+    fn samples_come_back_from_the_file_and_from_memory_if_it_takes_no_more() {
+        let at = |time: i64| Sample {
+            time: time * 1_000_003,
+            stack: Some(StackId((time * 7919 % 200_000) as u32)),
+            period: 1_000_000,
+            off_cpu: time % 3 == 0,
+            cpu_before_ns: (time % 5 == 0).then_some(7),
+        };
+        let expected: Vec<Sample> = (0..50_000).map(at).collect();
+        let mut file = SpillFile::new(tempfile::tempfile().unwrap());
+        let [mut one, mut other] = [Samples::default(), Samples::default()];
+        for sample in &expected {
+            for samples in [&mut one, &mut other] {
+                samples.push(*sample);
+                samples.spill(&mut file);
+                assert!(samples.bytes.capacity() < 4 * SPILL_BYTES);
+            }
+        }
+        assert!(one.spilled.len() > 10);
+        for samples in [&mut one, &mut other] {
+            samples.read_back(&file).unwrap();
+            assert_eq!(samples.iter().collect::<Vec<_>>(), expected);
+        }
+
+        // It is opened for reading.
+        let empty = tempfile::NamedTempFile::new().unwrap();
+        let mut full = SpillFile::new(std::fs::File::open(empty.path()).unwrap());
+        let mut kept = Samples::default();
+        for sample in &expected {
+            kept.push(*sample);
+            kept.spill(&mut full);
+        }
+        kept.read_back(&full).unwrap();
+        assert_eq!(kept.iter().collect::<Vec<_>>(), expected);
     }
 
     #[test]
