@@ -1,25 +1,15 @@
-//! One symbol file of another system, read by samply-symbols.
-//!
-//! The engine is asynchronous, because its files may come from a network. Here they are mapped, so that each of its futures is ready at once. It gets no file
-//! but those that [`candidates`](super::candidates) found: paths in the files are not followed.
+//! One symbol file of another system, of those that [`candidates`](super::candidates) found.
 
-use std::fmt;
-use std::future::{Future, ready};
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
 
+use foreign_symbols::{
+    Content, DebugId, Error, FrameDebugInfo, FramesLookupResult, LibraryInfo, LookupAddress, MappedPath, Symbols,
+    SyncAddressInfo,
+};
 use recording::module::Module;
 use recording::rust_crate;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
-use samply_symbols::debugid::DebugId;
-use samply_symbols::{
-    CandidatePathInfo, Error, FileAndPathHelper, FileAndPathHelperResult, FileLocation, FrameDebugInfo,
-    FramesLookupResult, LibraryInfo, LookupAddress, MappedPath, OptionallySendFuture, SymbolManager, SymbolMap,
-    SyncAddressInfo,
-};
 
 use super::guarded::guarded;
 use super::{breakpad_name, stored};
@@ -30,7 +20,7 @@ use crate::sys::Mapping;
 /// An opened symbol file with the debug id of its module.
 pub(crate) struct ForeignFile {
     path: PathBuf,
-    symbols: SymbolMap<Helper>,
+    symbols: Symbols,
     mapped: Mapped,
 }
 
@@ -42,16 +32,19 @@ impl ForeignFile {
         let recorded = module.breakpad_id();
         let debug_id = DebugId::from_breakpad(&recorded).map_err(|error| SymbolError::unreadable(path, error))?;
         let mapped = Mapped::default();
-        let helper = Helper {
-            candidate: path.to_owned(),
-            mapped: Arc::clone(&mapped),
+        let held = Arc::clone(&mapped);
+        let map = move |path: &Path| {
+            let mapping = Arc::new(Mapping::open(path)?);
+            let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+            held.push(Arc::clone(&mapping));
+            Ok(mapping as Content)
         };
         let library = LibraryInfo {
             debug_name: Some(module.name()),
             debug_id: Some(debug_id),
             ..LibraryInfo::default()
         };
-        let opened = guarded(|| at_once(SymbolManager::with_helper(helper).load_symbol_map(&library)));
+        let opened = guarded(|| Symbols::open(&library, path, Box::new(map)));
         let opened = opened.flatten().ok_or_else(|| failed(path))?;
         let symbols = opened.map_err(|error| match error {
             Error::UnmatchedDebugId(found, _) => SymbolError::Replaced {
@@ -88,7 +81,7 @@ impl ForeignFile {
             let Ok(address) = u32::try_from(*address) else {
                 return Ok(AddressInfo::default());
             };
-            let found = guarded(|| self.symbols.lookup_sync(LookupAddress::Relative(address)));
+            let found = guarded(|| self.symbols.lookup(LookupAddress::Relative(address)));
             let found = found.ok_or_else(|| failed(&self.path))?;
             Ok(found.map(info).unwrap_or_default())
         };
@@ -157,101 +150,5 @@ fn frame(frame: FrameDebugInfo) -> SourceFrame {
         // Debug info for "no line".
         line: frame.line_number.filter(|line| *line > 0),
         column: None,
-    }
-}
-
-/// The result of a future that waits for nothing; `None` if it does wait.
-fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => Some(result),
-        Poll::Pending => None,
-    }
-}
-
-/// Gives the engine one candidate.
-struct Helper {
-    candidate: PathBuf,
-    mapped: Mapped,
-}
-
-type Candidates = Vec<CandidatePathInfo<Location>>;
-
-impl FileAndPathHelper for Helper {
-    type F = Bytes;
-    type FL = Location;
-
-    fn get_candidate_paths_for_debug_file(&self, _library: &LibraryInfo) -> FileAndPathHelperResult<Candidates> {
-        Ok(vec![CandidatePathInfo::SingleFile(Location(self.candidate.clone()))])
-    }
-
-    fn get_candidate_paths_for_binary(&self, _library: &LibraryInfo) -> FileAndPathHelperResult<Candidates> {
-        Ok(Vec::new())
-    }
-
-    fn get_dyld_shared_cache_paths(&self, _arch: Option<&str>) -> FileAndPathHelperResult<Vec<Location>> {
-        Ok(Vec::new())
-    }
-
-    fn load_file(
-        &self,
-        location: Location,
-    ) -> Pin<Box<dyn OptionallySendFuture<Output = FileAndPathHelperResult<Bytes>> + '_>> {
-        let opened = Mapping::open(&location.0).map(Arc::new);
-        if let Ok(mapping) = &opened {
-            let mut mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
-            mapped.push(Arc::clone(mapping));
-        }
-        Box::pin(ready(opened.map(Bytes).map_err(Into::into)))
-    }
-}
-
-/// The bytes of a mapped file.
-struct Bytes(Arc<Mapping>);
-
-impl Deref for Bytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.0.bytes()
-    }
-}
-
-/// A path on this machine.
-#[derive(Clone)]
-struct Location(PathBuf);
-
-impl fmt::Display for Location {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.display().fmt(f)
-    }
-}
-
-impl FileLocation for Location {
-    fn location_for_dyld_subcache(&self, _suffix: &str) -> Option<Location> {
-        None
-    }
-
-    fn location_for_external_object_file(&self, _object_file: &str) -> Option<Location> {
-        None
-    }
-
-    fn location_for_pdb_from_binary(&self, _pdb_path_in_binary: &str) -> Option<Location> {
-        None
-    }
-
-    fn location_for_source_file(&self, _source_file_path: &str) -> Option<Location> {
-        None
-    }
-
-    fn location_for_breakpad_symindex(&self) -> Option<Location> {
-        None
-    }
-
-    fn location_for_dwo(&self, _comp_dir: &str, _path: &str) -> Option<Location> {
-        None
-    }
-
-    fn location_for_dwp(&self) -> Option<Location> {
-        None
     }
 }

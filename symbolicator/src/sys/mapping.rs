@@ -94,6 +94,12 @@ impl Mapping {
     }
 }
 
+impl AsRef<[u8]> for Mapping {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // Fields are dropped, and the file unmapped, after this.
