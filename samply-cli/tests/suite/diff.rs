@@ -12,8 +12,8 @@ use crate::support::run::{Recording, Running};
 use crate::support::skip::perf_events;
 use crate::support::{program, record, sprof, temp_dir};
 
-/// A second's work of the program.
-const ROUNDS: &str = "1250";
+/// Half a second's work of the program.
+const ROUNDS: &str = "625";
 /// Runs of each version. Made profiles in the crate `profile` bound how often chance makes a change of two of them.
 const RUNS: usize = 6;
 /// Chance makes changes as seldom as five standard deviations.
@@ -29,7 +29,7 @@ fn recorded_pair() -> [Recording; 2] {
     // Samples enough: a fifth of a function with a fifth of the time is 4 % of all.
     let running = versions.map(|arguments| {
         record()
-            .options(&["--rate", "8000"])
+            .options(&["--rate", "16000"])
             .start(program("versions").unwrap(), arguments)
     });
     let recordings = running.map(Running::finish);
