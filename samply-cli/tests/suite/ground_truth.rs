@@ -57,7 +57,7 @@ fn assert_split_rooted(profile: &Profile, root: &str) {
 
 /// Records a build of the split program, whose functions have their shares.
 fn split(path: PathBuf) -> Profile {
-    let (_, profile) = record().options(&["--rate", "10000"]).profile(path, &["1500"]);
+    let (_, profile) = record().options(&["--rate", "20000"]).profile(path, &["750"]);
     assert_split(&profile, "");
     profile
 }
@@ -75,8 +75,8 @@ fn split_of_cpu_time_in_rust_on_two_named_threads() {
     let Some(()) = perf_events() else { return };
     alone();
     let (_, profile) = record()
-        .options(&["--rate", "10000"])
-        .profile(program("split_rs").unwrap(), &["1500"]);
+        .options(&["--rate", "20000"])
+        .profile(program("split_rs").unwrap(), &["750"]);
     assert_split(&profile, "split::");
     for name in ["left", "right"] {
         let thread = profile
@@ -98,8 +98,8 @@ fn split_of_cpu_time_on_four_threads() {
     let Some(()) = perf_events() else { return };
     alone();
     let (_, profile) = record()
-        .options(&["--rate", "4000"])
-        .profile(program("split").unwrap(), &["750", "4"]);
+        .options(&["--rate", "8000"])
+        .profile(program("split").unwrap(), &["375", "4"]);
     assert_split(&profile, "");
     assert_split_rooted(&profile, "thread_main");
     for i in 0..4 {
@@ -107,7 +107,7 @@ fn split_of_cpu_time_on_four_threads() {
         let samples: usize = profile.threads_named(&name).map(|thread| thread.samples.len()).sum();
         assert!(
             (2400..3900).contains(&samples),
-            "{name} used 750 ms of CPU time and has {samples} samples at 4 kHz"
+            "{name} used 375 ms of CPU time and has {samples} samples at 8 kHz"
         );
     }
 }

@@ -90,9 +90,9 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
     let mut shell = Target::start("sh", &["-c", &script]);
     let children = [shell.line(), shell.line()];
     let shell_pid = shell.pid();
-    let mut options = vec![vec!["-p", &shell_pid, "-d", "2"]];
+    let mut options = vec![vec!["-p", &shell_pid, "-d", "1.5"]];
     if root() {
-        options.push(vec!["-a", "-d", "2"]);
+        options.push(vec!["-a", "-d", "1.5"]);
     }
     let recordings: Vec<Recording> = options
         .iter()
