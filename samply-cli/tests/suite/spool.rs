@@ -70,10 +70,10 @@ fn killed_recording(dir: &Path, seconds: u64) -> (PathBuf, f64) {
 fn killed_recordings_are_there_up_to_the_last_second() {
     let Some(()) = perf_events() else { return };
     let dir = temp_dir();
-    let (file, killed) = killed_recording(dir.path(), 5);
+    let (file, killed) = killed_recording(dir.path(), 3);
     let (profile, stderr) = load(&file, &[]);
     let recovered = last_sample_ms(&profile) - start_ms(&profile);
-    assert!(recovered > 4000.0, "{recovered:.0} ms\n{}", profile.summary());
+    assert!(recovered > 2000.0, "{recovered:.0} ms\n{}", profile.summary());
     let missing = killed - last_sample_ms(&profile);
     assert!(missing < 1000.0, "{missing:.0} ms are missing\n{stderr}");
     let first = profile.samples().map(|sample| sample.time_ms).fold(f64::MAX, f64::min);
@@ -154,11 +154,11 @@ fn what_ran_before_the_recording_is_told_and_does_not_lengthen_it() {
     let Some(()) = perf_events() else { return };
     let split = program("split").unwrap();
     let mut running = Command::new(split)
-        .args(["60000", "2"])
+        .args(["60000", "1"])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    // The loader has done its work, and the threads have their names.
+    // The loader has done its work, and the thread has its name.
     std::thread::sleep(Duration::from_millis(500));
     let profile = killed(&["-p", &running.id().to_string()]);
     running.kill().unwrap();
@@ -187,7 +187,7 @@ fn waits_are_there_too() {
 #[test]
 fn a_whole_recording_leaves_no_spool() {
     let Some(()) = perf_events() else { return };
-    let running = record().start(program("split").unwrap(), &["1500"]);
+    let running = record().start(program("split").unwrap(), &["500"]);
     let spool = partial(running.output());
     let start = Instant::now();
     while !spool.exists() {
@@ -280,7 +280,7 @@ fn a_disk_that_is_full_ends_the_spool_and_not_the_recording() {
         .args(["record", "-s", "-r", "4000", "-o"])
         .arg(&output)
         .arg(program("split").unwrap())
-        .args(["3000", "2"])
+        .args(["1500", "2"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -297,7 +297,7 @@ fn a_disk_that_is_full_ends_the_spool_and_not_the_recording() {
     assert!(stderr.contains("No space left"), "{stderr}");
     let profile = Profile::read(&output);
     assert!(
-        profile.cpu_ns() > 5.5e9,
+        profile.cpu_ns() > 2.75e9,
         "{} ns\n{}",
         profile.cpu_ns(),
         profile.summary()
@@ -338,7 +338,7 @@ fn a_profile_that_can_be_written_nowhere_leaves_the_spool() {
         .args(["record", "-s", "-o"])
         .arg(&output)
         .arg(program("split").unwrap())
-        .args(["3000", "2"])
+        .args(["1500", "2"])
         .env("TMPDIR", "/nonexistent")
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
