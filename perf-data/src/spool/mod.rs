@@ -7,7 +7,7 @@
 //!
 //! Pipe mode is the only form that perf 6.1 reads when the file ends early: of a normal file with an incomplete header it says "failed to
 //! process sample". The writing thread takes 0.04 % of a CPU at 1 kHz. An hour at 1 kHz with 200,000 distinct stacks of 30 frames is a
-//! file of 96 MB, and 52 MB in memory (`samply-cli/tests/memory.rs`).
+//! file of 96 MB, and 52 MB in memory (`samply-cli/tests/suite/memory.rs`).
 //!
 //! What a spool can't hold: what is known at the end alone (the kernel's counts of CPU time and of events), and more than [`MAX_CHAIN`]
 //! frames of one stack.

@@ -34,6 +34,7 @@ mod ladder;
 mod larger_stacks;
 mod mac_recording;
 mod mach_o;
+mod memory;
 mod merge;
 mod offcpu;
 mod parquet;
