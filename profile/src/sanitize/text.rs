@@ -59,6 +59,11 @@ pub(super) const OF_FORMAT: [&str; 9] = [
 /// Stands for `[argument]` while paths are found: brackets end a path.
 const ARGUMENT: &str = "\u{e001}";
 
+/// Whether a path can be in the text. One character is searched for many bytes at a time; two at once are not.
+fn has_separator(text: &str) -> bool {
+    text.contains('/') || text.contains('\\')
+}
+
 pub(super) struct Cleaner {
     include: Include,
     homes: Vec<String>,
@@ -148,7 +153,7 @@ impl Cleaner {
 
     /// Finds home folders of other machines, and so users.
     pub(super) fn learn(&mut self, text: &str) {
-        if !text.contains(['/', '\\']) {
+        if !has_separator(text) {
             return;
         }
         for (at, token) in tokens(text) {
@@ -248,7 +253,7 @@ impl Cleaner {
 
     /// The paths and URLs in a text.
     fn clean_paths(&mut self, text: &mut String) {
-        if !text.contains(['/', '\\']) && !text.contains("data:") {
+        if !has_separator(text) && !text.contains("data:") {
             return;
         }
         let mut out = String::new();
