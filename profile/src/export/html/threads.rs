@@ -1,12 +1,14 @@
 //! The rows of the timeline: threads, and counters of their processes.
 
+use std::collections::hash_map::Entry;
+
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use super::columns::{Columns, micros};
 use crate::data::{Counter, Data, Thread};
 
-/// Threads by name and id. The track of an event is of the thread in which the event happened.
+/// Threads by name and id. The track of an event is in the row of the thread in which the event happened.
 #[derive(Default)]
 pub(super) struct Rows {
     by_id: FxHashMap<(String, String, String), usize>,
@@ -16,16 +18,37 @@ pub(super) struct Rows {
 impl Rows {
     pub(super) fn new(data: &Data) -> Rows {
         let mut rows = Rows::default();
-        // Tracks of events come second: their threads are known then.
         let (of_events, own): (Vec<_>, Vec<_>) = data.threads.iter().partition(|thread| thread.event_of.is_some());
-        for thread in own.into_iter().chain(of_events) {
-            let key = key(thread);
-            if rows.by_id.contains_key(&key) {
-                continue;
+        for thread in own {
+            rows.add(thread);
+        }
+        // A track that was recorded as such has an id of its own, and follows its thread. One that was made of markers has the thread's id.
+        let mut thread_before = None;
+        for thread in &data.threads {
+            match &thread.event_of {
+                None => thread_before = Some(thread),
+                Some(of) => {
+                    let is_of = |before: &&Thread| before.pid == thread.pid && before.name == *of;
+                    if let Some(before) = thread_before.filter(is_of) {
+                        let row = rows.of(before);
+                        rows.by_id.entry(key(thread)).or_insert(row);
+                    }
+                }
             }
-            rows.by_id.insert(key, rows.rows.len());
+        }
+        for thread in of_events {
+            rows.add(thread);
+        }
+        rows
+    }
+
+    /// A row for a thread that has none.
+    fn add(&mut self, thread: &Thread) {
+        let number = self.rows.len();
+        if let Entry::Vacant(vacant) = self.by_id.entry(key(thread)) {
+            vacant.insert(number);
             let time = |field: &str| thread.rest.get(field).and_then(Value::as_f64).map(micros);
-            rows.rows.push(json!({
+            self.rows.push(json!({
                 "name": thread.event_of.as_ref().unwrap_or(&thread.name),
                 "process": thread.process_name,
                 "pid": thread.pid,
@@ -35,7 +58,6 @@ impl Rows {
                 "end": time("unregisterTime"),
             }));
         }
-        rows
     }
 
     /// The row of a thread.
