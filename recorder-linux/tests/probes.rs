@@ -6,10 +6,19 @@
 use std::io::Write as _;
 use std::path::Path;
 #[cfg(target_arch = "x86_64")]
+use std::sync::{Mutex, MutexGuard, PoisonError};
+#[cfg(target_arch = "x86_64")]
 use std::{fs, path::PathBuf};
 
 use recorder_linux::probes::{ProbeError, Probes};
 use recording::probe::{FilePlace, ProbePlace};
+
+/// The kernel's list is read in pieces: where another test takes a definition out meanwhile, one is missed.
+#[cfg(target_arch = "x86_64")]
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// `None`, said, where probes can't be defined.
 fn define(probes: &[ProbePlace]) -> Option<Result<Probes, ProbeError>> {
@@ -57,6 +66,7 @@ const CODE: &[u8] = &[0x90, 0x90, 0xf4, 0x90];
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn definitions_stand_in_the_kernel_as_long_as_they_are_held() {
+    let _alone = alone();
     let path = code("held code", CODE);
     let Some(probes) = define(&[probe(&path, 0), probe(&path, 1)]) else {
         return;
@@ -85,6 +95,7 @@ fn definitions_stand_in_the_kernel_as_long_as_they_are_held() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn what_the_kernel_can_not_probe_is_an_error_and_not_silence() {
+    let _alone = alone();
     let path = code("hlt", CODE);
     for (offset, reason) in [(2, "the instruction there"), (0x1000, "the file has only 0x4 bytes")] {
         let before = || list().lines().filter(|line| line.contains("hlt-")).count();
@@ -120,6 +131,7 @@ fn a_file_that_is_not_there_is_named() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn two_recordings_of_one_process_do_not_take_each_other_s_names() {
+    let _alone = alone();
     let path = code("two", CODE);
     let Some(first) = define(&[probe(&path, 0)]) else {
         return;
