@@ -105,9 +105,14 @@ pub(crate) fn record(
     if plan.recorder.off_cpu {
         kernel::name_waits(&mut builder);
     }
-    // Without the file, samples stay in memory.
-    if let Some(Ok(file)) = spool.as_ref().map(Spool::unnamed_file) {
-        builder.spill_to(file);
+    // Not for several runs: the program of the next one must be forked from a process with one thread.
+    if let Some(spool) = spool.as_ref().filter(|_| plan.iterations == 1) {
+        match spool.unnamed_file() {
+            Ok(file) => builder.spill_to(file),
+            Err(error) => term.verbose(format_args!(
+                "samples stay in memory: no file beside the output: {error}"
+            )),
+        }
     }
     let (memory, files) = (recorder::Memory::default(), recorder::Files::default());
     let sink = SpoolSink::new(JitWatch::new(builder));

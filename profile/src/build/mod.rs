@@ -121,6 +121,7 @@ impl Builder {
     /// The file of [`Builder::spill_to`] can't be read.
     pub fn read_back(&mut self) -> io::Result<()> {
         if let Some(file) = self.spill.take() {
+            let file = file.finish();
             for thread in &mut self.processes.threads {
                 thread.samples.read_back(&file)?;
             }

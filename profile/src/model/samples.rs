@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::spill::{Block, SpillFile};
+use super::spill::{Block, SpillFile, Spilled};
 use super::stacks::StackId;
 
 /// One sample, as kept.
@@ -21,6 +21,8 @@ pub(crate) struct Sample {
 
 /// So many bytes are written at once: some 2,000 samples. 200 threads have 3 MB in memory.
 const SPILL_BYTES: usize = 16 << 10;
+/// A sample has four numbers of ten bytes at most.
+const SAMPLE_BYTES: usize = 40;
 
 /// Two flag bits stored with a sample's stack.
 const OFF_CPU: u64 = 1;
@@ -98,10 +100,10 @@ impl Samples {
     /// Moves the samples so far into the file, if they are many.
     pub(crate) fn spill(&mut self, file: &mut SpillFile) {
         if self.bytes.len() >= SPILL_BYTES
-            && let Some(block) = file.write(&self.bytes)
+            && let Some(block) = file.take(&mut self.bytes)
         {
             self.spilled.push(block);
-            self.bytes.clear();
+            self.bytes.reserve(SPILL_BYTES + SAMPLE_BYTES);
         }
     }
 
@@ -110,7 +112,7 @@ impl Samples {
     /// # Errors
     ///
     /// The file can't be read. All is as before.
-    pub(crate) fn read_back(&mut self, file: &SpillFile) -> io::Result<()> {
+    pub(crate) fn read_back(&mut self, file: &Spilled) -> io::Result<()> {
         if !self.spilled.is_empty() {
             self.bytes = file.read(&self.spilled, &self.bytes)?;
             self.spilled.clear();
@@ -266,10 +268,10 @@ mod tests {
             for samples in [&mut one, &mut other] {
                 samples.push(*sample);
                 samples.spill(&mut file);
-                assert!(samples.bytes.capacity() < 4 * SPILL_BYTES);
             }
         }
         assert!(one.spilled.len() > 10);
+        let file = file.finish();
         for samples in [&mut one, &mut other] {
             samples.read_back(&file).unwrap();
             assert_eq!(samples.iter().collect::<Vec<_>>(), expected);
@@ -283,7 +285,7 @@ mod tests {
             kept.push(*sample);
             kept.spill(&mut full);
         }
-        kept.read_back(&full).unwrap();
+        kept.read_back(&full.finish()).unwrap();
         assert_eq!(kept.iter().collect::<Vec<_>>(), expected);
     }
 

@@ -1,16 +1,23 @@
 //! Samples of a long recording in a file, instead of in memory.
+//!
+//! A thread writes the file: a write may wait for the disk, and meanwhile the recorder's rings would overflow.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
 
-/// The file: blocks of all threads, one after the other.
+/// So many blocks wait for the disk. More stay where they are.
+const WAITING_BLOCKS: usize = 64;
+
+/// A file that is to be written.
 #[derive(Debug)]
 pub(crate) struct SpillFile {
-    file: File,
+    file: Option<File>,
+    /// From the first block on. The thread has the signal mask of the one that records, which is set by then.
+    writer: Option<(SyncSender<Vec<u8>>, JoinHandle<Spilled>)>,
     end: u64,
-    /// A block could not be written. What comes stays in memory.
-    is_closed: bool,
 }
 
 /// A part of the file.
@@ -24,41 +31,100 @@ impl SpillFile {
     /// Takes an empty file.
     pub(crate) fn new(file: File) -> SpillFile {
         SpillFile {
-            file,
+            file: Some(file),
+            writer: None,
             end: 0,
-            is_closed: false,
         }
     }
 
-    /// Writes a block. `None` if the file takes no more, because the disk is full, for example.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Option<Block> {
-        if self.is_closed {
-            return None;
+    /// Takes a block, to be written behind the others. It stays where it is if too many wait for the disk.
+    pub(crate) fn take(&mut self, bytes: &mut Vec<u8>) -> Option<Block> {
+        if let Some(file) = self.file.take() {
+            let (sender, blocks) = sync_channel(WAITING_BLOCKS);
+            let thread = std::thread::Builder::new().name("sprof-spill".into());
+            // Without a thread all stays in memory.
+            let thread = thread.spawn(move || write(file, &blocks)).ok()?;
+            self.writer = Some((sender, thread));
         }
-        let offset = self.end;
-        if self.file.write_all_at(bytes, offset).is_err() {
-            self.is_closed = true;
-            return None;
-        }
-        self.end += bytes.len() as u64;
-        Some(Block {
-            offset,
+        let (sender, _) = self.writer.as_ref()?;
+        let block = Block {
+            offset: self.end,
             bytes: bytes.len(),
-        })
+        };
+        match sender.try_send(std::mem::take(bytes)) {
+            Ok(()) => {
+                self.end += block.bytes as u64;
+                Some(block)
+            }
+            Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => {
+                *bytes = back;
+                None
+            }
+        }
     }
 
+    /// Waits until all is written.
+    pub(crate) fn finish(self) -> Spilled {
+        let written = self.writer.and_then(|(sender, thread)| {
+            drop(sender);
+            thread.join().ok()
+        });
+        written.unwrap_or_default()
+    }
+}
+
+/// Writes blocks, one after the other, until no more come.
+fn write(file: File, blocks: &Receiver<Vec<u8>>) -> Spilled {
+    let (mut written, mut unwritten) = (0, Vec::new());
+    for block in blocks {
+        // On a full disk all that comes stays in memory.
+        if unwritten.is_empty() && file.write_all_at(&block, written).is_ok() {
+            written += block.len() as u64;
+        } else {
+            unwritten.extend(block);
+        }
+    }
+    Spilled {
+        file: Some(file),
+        written,
+        unwritten,
+    }
+}
+
+/// All blocks.
+#[derive(Debug, Default)]
+pub(crate) struct Spilled {
+    file: Option<File>,
+    written: u64,
+    /// What comes behind.
+    unwritten: Vec<u8>,
+}
+
+impl Spilled {
     /// The bytes of some blocks, and `rest` behind them.
     ///
     /// # Errors
     ///
     /// The file can't be read.
     pub(crate) fn read(&self, blocks: &[Block], rest: &[u8]) -> io::Result<Vec<u8>> {
-        let written: usize = blocks.iter().map(|block| block.bytes).sum();
-        let mut all = Vec::with_capacity(written + rest.len());
+        let bytes: usize = blocks.iter().map(|block| block.bytes).sum();
+        let mut all = Vec::with_capacity(bytes + rest.len());
         for block in blocks {
-            let start = all.len();
-            all.resize(start + block.bytes, 0);
-            self.file.read_exact_at(&mut all[start..], block.offset)?;
+            match block.offset.checked_sub(self.written) {
+                Some(behind) => {
+                    let part = self
+                        .unwritten
+                        .get(behind as usize..)
+                        .and_then(|part| part.get(..block.bytes));
+                    all.extend_from_slice(part.ok_or(io::ErrorKind::UnexpectedEof)?);
+                }
+                None => {
+                    let start = all.len();
+                    all.resize(start + block.bytes, 0);
+                    let file = self.file.as_ref().ok_or(io::ErrorKind::UnexpectedEof)?;
+                    file.read_exact_at(&mut all[start..], block.offset)?;
+                }
+            }
         }
         all.extend_from_slice(rest);
         Ok(all)
