@@ -21,15 +21,12 @@ const LONG_WAIT: Duration = Duration::from_millis(5);
 /// The longest round after one with stacks larger than their dumps. These are completed from the target's memory, which
 /// changes more the later it is read.
 const LONGEST_FOR_DEEP_STACKS: Duration = Duration::from_millis(3);
-/// The longest round while many stacks are deeper than their dumps, and what is rootwards of these stays the same. With rounds of 50 ms the
-/// stacks of rustc that were cut or unverified came near 1 %, with 3 ms they are half of that.
-const LONGEST_FOR_STEADY_STACKS: Duration = Duration::from_millis(32);
 /// While nothing is recorded, rounds double up to this: an idle program costs nothing.
 const LONGEST_IDLE: Duration = Duration::from_millis(32);
 
 /// So many rounds in a row with nothing but samples are calm: no process starts, no file is mapped, which is to be opened soon.
 const CALM_ROUNDS: u32 = 8;
-/// The same after a long wait for a CPU: others may follow.
+/// The same after many stacks larger than their dumps, and after a long wait for a CPU: others may follow.
 const CALM_ROUNDS_AFTER_TROUBLE: u32 = 64;
 /// Only where a clock samples. On an emulated arm64 machine that samples cycles, 3 to 5 of 500 samples were missing, uncounted, when
 /// rounds were longer than the usual ones; why is not known.
@@ -39,13 +36,13 @@ const LONGEST_CALM: Duration = Duration::from_millis(200);
 const PART_OF_RECORDING: u32 = 16;
 
 /// Shares of samples are those of about so many, the last ones.
-const SAMPLES: f64 = 1000.0;
+const SAMPLES: f64 = 4000.0;
 /// Stacks larger than their dumps are many if more than one in so many is.
 const MANY_DEEP_STACKS: f64 = 1.0 / 100.0;
 /// While fewer stacks than this are unverified, what is rootwards of the dumps stays as it is, and can be read later. A round that is too
 /// long makes rounds short again before this share of all samples is lost. rustc has phases of seconds in which each stack is deeper
-/// than the largest dump: rounds of 3 ms took half of the recorder's time at 1 kHz.
-const FEW_UNVERIFIED: f64 = 1.0 / 200.0;
+/// than the largest dump: rounds of 3 ms took a third of the recorder's time.
+const FEW_UNVERIFIED: f64 = 1.0 / 500.0;
 
 /// What a round found.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,7 +94,7 @@ impl Pace {
             recorded: Duration::ZERO,
             rounds_to_calm: CALM_ROUNDS,
             deep: 0.0,
-            // Few after some 200 samples.
+            // Few after some 700 samples.
             unverified: FEW_UNVERIFIED * 1.2,
         }
     }
@@ -121,7 +118,8 @@ impl Pace {
         self.recorded += self.round;
         follow(&mut self.deep, found.deep_stacks, found.samples);
         follow(&mut self.unverified, found.unverified, found.samples);
-        self.rounds_to_calm = if found.late > LONG_WAIT {
+        let are_deep = found.deep_stacks > 0 && self.deep >= MANY_DEEP_STACKS;
+        self.rounds_to_calm = if are_deep || found.late > LONG_WAIT {
             CALM_ROUNDS_AFTER_TROUBLE
         } else if found.others > 0 {
             self.rounds_to_calm.max(CALM_ROUNDS)
@@ -138,10 +136,6 @@ impl Pace {
             let longest = match self.rounds_to_calm {
                 0 => (self.recorded / PART_OF_RECORDING).clamp(LONGEST, self.longest_calm.max(LONGEST)),
                 _ => LONGEST,
-            };
-            let longest = match self.deep >= MANY_DEEP_STACKS {
-                true => longest.min(LONGEST_FOR_STEADY_STACKS),
-                false => longest,
             };
             doubled.clamp(short, by_fill.min(longest).max(self.usual))
         };
@@ -236,16 +230,14 @@ mod tests {
             ..SAMPLES
         };
         let mut pace = pace(4);
-        assert_eq!(after(&mut pace, deep, 10), 3);
-        assert_eq!(after(&mut pace, deep, 6), 16);
-        assert_eq!(after(&mut pace, deep, 160), 32);
-        // Each is a thousandth of the last samples.
+        assert_eq!(after(&mut pace, deep, 40), 3);
+        assert_eq!(after(&mut pace, deep, 160), 16);
+        // Each is a quarter of a thousandth of the last samples.
         let unverified = Found { unverified: 1, ..deep };
-        assert_eq!(after(&mut pace, unverified, 3), 32);
+        assert_eq!(after(&mut pace, unverified, 2), 16);
         assert_eq!(after(&mut pace, unverified, 3), 3);
-        // Until few of the last samples were deep.
-        assert_eq!(after(&mut pace, SAMPLES, 100), 32);
-        assert_eq!(after(&mut pace, SAMPLES, 400), 128);
+        assert_eq!(after(&mut pace, SAMPLES, CALM_ROUNDS_AFTER_TROUBLE - 1), 16);
+        assert_eq!(after(&mut pace, SAMPLES, 1), 32);
     }
 
     #[test]
