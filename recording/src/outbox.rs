@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::event::{Event, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample, Thread, ThreadEvent};
@@ -16,6 +17,8 @@ use crate::wait::WaitReason;
 
 /// Queued stack bytes at most.
 const STACK_BYTES: usize = 64 << 20;
+/// While no message comes, the stages behind are told every so often that time goes on.
+const REST: Duration = Duration::from_millis(500);
 /// Queued messages at most; the sampling thread waits if there are more.
 const MESSAGES: usize = 1 << 14;
 
@@ -193,16 +196,41 @@ impl Outbox {
 impl Inbox {
     /// Passes everything on until the other end is dropped.
     pub fn deliver_all(&self, sink: &mut dyn EventSink) {
-        for message in &self.receiver {
+        let mut until = Timestamp(0);
+        loop {
+            let received = match self.receiver.try_recv() {
+                Err(TryRecvError::Empty) => {
+                    sink.end_round(until);
+                    self.receiver.recv_timeout(REST)
+                }
+                received => received.map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            let message = match received {
+                Ok(message) => message,
+                Err(RecvTimeoutError::Timeout) => {
+                    until = Timestamp(until.0.saturating_add(REST.as_nanos() as u64));
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
             if let Message::Sample(sample) = &message {
                 self.stack_bytes.fetch_sub(sample.stack.len(), Ordering::Relaxed);
             }
+            until = message.time();
             message.deliver(sink);
         }
     }
 }
 
 impl Message {
+    fn time(&self) -> Timestamp {
+        match self {
+            Message::Event(event) => event.time,
+            Message::ThreadName { time, .. } | Message::Exec { time, .. } | Message::Map { time, .. } => *time,
+            Message::Sample(sample) => Timestamp(sample.time),
+        }
+    }
+
     fn deliver(&self, sink: &mut dyn EventSink) {
         match self {
             Message::Event(event) => sink.on_event(event),

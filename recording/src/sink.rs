@@ -11,6 +11,10 @@ pub trait EventSink {
     /// Takes one event. What it borrows is valid only during the call.
     fn on_event(&mut self, event: &Event<'_>);
 
+    /// All events before this time have come, and the recorder rests before it delivers more: a stage passes on what it collects, such as
+    /// bytes for a file.
+    fn end_round(&mut self, _until: Timestamp) {}
+
     /// How the stacks so far were completed. A recorder that sees many of them incomplete copies more of each stack, or delivers its
     /// events sooner.
     fn completion(&self) -> Completion {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read as _;
 
+use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Pid, ProcessEvent};
 use recording::sink::{Completion, EventSink};
 
@@ -23,6 +24,10 @@ impl<'a> CrateNames<'a> {
 impl EventSink for CrateNames<'_> {
     fn completion(&self) -> Completion {
         self.next.completion()
+    }
+
+    fn end_round(&mut self, until: Timestamp) {
+        self.next.end_round(until);
     }
 
     fn on_event(&mut self, event: &Event<'_>) {

@@ -126,6 +126,10 @@ impl<N: EventSink> JitWatch<N> {
 }
 
 impl<N: EventSink> EventSink for JitWatch<N> {
+    fn end_round(&mut self, until: Timestamp) {
+        self.next.end_round(until);
+    }
+
     fn on_event(&mut self, event: &Event<'_>) {
         let time = event.time;
         match event.kind {

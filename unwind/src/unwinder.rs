@@ -389,6 +389,10 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
         self.completion
     }
 
+    fn end_round(&mut self, until: Timestamp) {
+        self.next.end_round(until);
+    }
+
     fn on_event(&mut self, event: &Event<'_>) {
         if let EventKind::Thread(thread, ThreadEvent::Sample(sample)) = event.kind {
             self.on_sample(event.time, thread, &sample);

@@ -8,7 +8,7 @@ use super::order::Order;
 use super::records::{End, Records};
 use crate::abi::{misc, record_type};
 use crate::decode::{self, Header, Reader};
-use crate::spool::Own;
+use crate::spool::{Own, WholeStacks};
 
 /// Decompressed bytes that wait at most until they are taken apart.
 const PLAIN_BYTES: usize = 4 << 20;
@@ -25,6 +25,8 @@ pub(super) struct Input<R> {
     /// A compressed record that is not all taken apart yet, from its first byte that is not.
     piece: Option<Vec<u8>>,
     plain: Vec<u8>,
+    /// Of a spool, whose samples have the rest of their stacks in earlier ones.
+    stacks: WholeStacks,
     /// Where the kernel was: an address, and the name of its mapping.
     pub(super) kernel: Option<(u64, Vec<u8>)>,
     pub(super) is_unfinished: bool,
@@ -49,6 +51,7 @@ impl<R: Read + Seek> Input<R> {
             decompressor: None,
             piece: None,
             plain: Vec::new(),
+            stacks: WholeStacks::default(),
             kernel: None,
             is_unfinished: contents.is_unfinished,
             ended: None,
@@ -166,6 +169,14 @@ impl<R: Read + Seek> Input<R> {
         if header.kind == record_type::FINISHED_ROUND {
             return Some(order.end_round());
         }
+        let whole;
+        let (record, header) = match self.features.is_spool().then(|| self.stacks.whole(record)).flatten() {
+            None => (record, header),
+            Some(sample) => {
+                whole = sample;
+                (&whole[..], Header::parse(whole.first_chunk()?))
+            }
+        };
         if self.features.is_spool()
             && let Some(own) = Own::parse(record)
         {

@@ -1,6 +1,6 @@
-//! Events to perf's records, with stacks as call chains.
+//! Events to perf's records, and samples to own ones.
 
-use recording::event::{BpfProgram, Event, EventKind, Mapping, ProcessEvent, RecordingEvent, Role, Sample};
+use recording::event::{BpfProgram, Event, EventKind, LostCause, Mapping, ProcessEvent, RecordingEvent, Role, Sample};
 use recording::event::{Thread, ThreadEvent, Value};
 use recording::info::EventInfo;
 use recording::module::BuildId;
@@ -10,8 +10,8 @@ use super::own;
 use super::record::{
     EVENT_ID, FIRST_NAMED_ID, WAIT_EVENT_ID, pad, pair, put_lost, put_record, put_sample_id, put_words,
 };
-use crate::abi::{context, misc, record_type, sample_type as has};
-use crate::marks;
+use super::stacks::{SampleOf, Stacks};
+use crate::abi::{misc, record_type, sample_type as has};
 
 /// What each sample holds.
 pub(super) const SAMPLE_TYPE: u64 =
@@ -29,7 +29,7 @@ const MAX_PATH: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Encoder {
     waiting: Option<OwnedMapping>,
-    chain: Vec<u64>,
+    stacks: Stacks,
     /// The names of the values of each event that was named.
     fields: Vec<Vec<String>>,
     /// The events that stand for all of their role where records were lost.
@@ -71,6 +71,13 @@ impl Encoder {
         self.counted_id = first(Role::Counted).map_or(EVENT_ID, |(id, _)| id);
         self.points_id = first(Role::Point).map_or(EVENT_ID, |(id, _)| id);
         self.fields = events.iter().map(|event| event.fields.clone()).collect();
+    }
+
+    /// The next sample of this event's thread does not go on from the thread's last stack: this event gets no record.
+    pub(super) fn leave_out(&mut self, event: &Event<'_>) {
+        if let EventKind::Thread(thread, _) = event.kind {
+            self.stacks.forget(thread.tid.0);
+        }
     }
 
     /// Appends the records of an event.
@@ -135,7 +142,10 @@ impl Encoder {
             // The first thread of a process starts with its process.
             ThreadEvent::Start if thread.is_main() => {}
             ThreadEvent::Start => put_task(out, record_type::FORK, [pid, pid, tid, pid], time),
-            ThreadEvent::End => put_task(out, record_type::EXIT, [pid, pid, tid, tid], time),
+            ThreadEvent::End => {
+                self.stacks.forget(tid);
+                put_task(out, record_type::EXIT, [pid, pid, tid, tid], time);
+            }
             ThreadEvent::Name(name) => put_name(out, 0, [pid, tid], name, time),
             ThreadEvent::Sample(sample) => {
                 let named = FIRST_NAMED_ID + u64::from(sample.event);
@@ -179,64 +189,16 @@ impl Encoder {
             // After the unwinder there are none.
             Stack::Snapshot(snapshot) => (snapshot.kernel, Some(Frame::Mark(StackMark::TruncatedNoRule))),
         };
-        let in_kernel = frames.first().is_some_and(|frame| frame.is_kernel());
-        self.fill_chain(frames.iter().copied().chain(missing));
-        // The first entry is a context.
-        let ip = self.chain.get(1).copied().unwrap_or_default();
-        let misc = if in_kernel { misc::KERNEL } else { misc::USER };
-        put_record(out, record_type::SAMPLE, misc, |body| {
-            let ids = [event, ip, pair(thread.pid.0, thread.tid.0), time];
-            let rest = [u64::from(sample.cpu), sample.period, self.chain.len() as u64];
-            put_words(body, &ids);
-            put_words(body, &rest);
-            put_words(body, &self.chain);
-            if let Some(raw) = raw {
-                // "u32 size; char data[size]", and aligned.
-                body.extend((raw.len() as u32).to_ne_bytes());
-                body.extend(raw);
-            }
-        });
-    }
-
-    /// Readers take all entries but the leaf and the first below the kernel for return addresses, and look one byte before them. An
-    /// entry that is no return address is written one byte further.
-    fn fill_chain(&mut self, frames: impl Iterator<Item = Frame>) {
-        self.chain.clear();
-        let mut context = None;
-        for frame in frames {
-            // Nearly all are these.
-            if let Frame::ReturnAddress(at) = frame
-                && context == Some(context::USER)
-                && self.chain.len() < MAX_CHAIN
-            {
-                self.chain.push(at.0);
-                continue;
-            }
-            let is_exact = context.is_none() || (context == Some(context::KERNEL) && !frame.is_kernel());
-            let address = match frame {
-                Frame::InstructionPointer(at) | Frame::KernelInstructionPointer(at) if is_exact => at.0,
-                Frame::InstructionPointer(at) | Frame::KernelInstructionPointer(at) => at.0.saturating_add(1),
-                Frame::ReturnAddress(at) | Frame::KernelReturnAddress(at) if is_exact => at.0.saturating_sub(1),
-                Frame::ReturnAddress(at) | Frame::KernelReturnAddress(at) => at.0,
-                Frame::Mark(mark) => match marks::address(mark) {
-                    Some(address) => address,
-                    None => continue,
-                },
-            };
-            let own = if frame.is_kernel() {
-                context::KERNEL
-            } else {
-                context::USER
-            };
-            if context != Some(own) {
-                self.chain.push(own);
-                context = Some(own);
-            }
-            if self.chain.len() >= MAX_CHAIN {
-                self.chain.extend(marks::address(StackMark::TruncatedDepth));
-                return;
-            }
-            self.chain.push(address);
+        let of = SampleOf {
+            time,
+            thread,
+            event,
+            cpu: sample.cpu,
+            period: sample.period,
+        };
+        if !self.stacks.put(&of, frames, missing, raw, out) {
+            self.stacks.forget(thread.tid.0);
+            put_lost(out, own::misc_of_cause(LostCause::QueueFull), 1, time, event);
         }
     }
 }

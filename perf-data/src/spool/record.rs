@@ -25,6 +25,11 @@ pub(super) fn put_sample_id(body: &mut Vec<u8>, [pid, tid]: [i32; 2], time: u64,
 
 /// A record with its header, of a multiple of 8 bytes. One that would be longer than 64 KiB is left out.
 pub(super) fn put_record(out: &mut Vec<u8>, kind: u32, misc: u16, body: impl FnOnce(&mut Vec<u8>)) {
+    put_record_if_short(out, kind, misc, body);
+}
+
+/// The same. False if the record is left out.
+pub(super) fn put_record_if_short(out: &mut Vec<u8>, kind: u32, misc: u16, body: impl FnOnce(&mut Vec<u8>)) -> bool {
     let start = out.len();
     out.extend(kind.to_ne_bytes());
     out.extend(misc.to_ne_bytes());
@@ -32,8 +37,14 @@ pub(super) fn put_record(out: &mut Vec<u8>, kind: u32, misc: u16, body: impl FnO
     body(out);
     pad(out);
     match u16::try_from(out.len() - start) {
-        Ok(size) => out[start + 6..start + 8].copy_from_slice(&size.to_ne_bytes()),
-        Err(_) => out.truncate(start),
+        Ok(size) => {
+            out[start + 6..start + 8].copy_from_slice(&size.to_ne_bytes());
+            true
+        }
+        Err(_) => {
+            out.truncate(start);
+            false
+        }
     }
 }
 

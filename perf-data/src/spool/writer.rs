@@ -1,7 +1,7 @@
 //! Records to the disk, by a thread of its own.
 //!
-//! The recorder appends to a buffer in memory. The thread takes what is there twice a second and writes it in one piece,
-//! compressed: a recorder that is killed in between leaves whole records.
+//! The recorder appends to a buffer in memory, and hands it over when it has emptied its rings and the buffer has records of half a second.
+//! The thread writes it in one piece, compressed: a recorder that is killed in between leaves whole records.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use recording::clock::Timestamp;
 use recording::event::Role;
 use zstd_safe::{CCtx, InBuffer, OutBuffer};
 
@@ -17,10 +18,12 @@ use super::head::PIECE_BYTES;
 use super::record::{EVENT_ID, WAIT_EVENT_ID, put_lost, put_record};
 use crate::abi::record_type;
 
-/// How long a record stays in memory at most.
-const FLUSH_AFTER: Duration = Duration::from_millis(500);
+/// How old the oldest record is when records are written, in ns. A record stays in memory for this and one round more: less than a second.
+const FLUSH_AFTER_NS: u64 = 500_000_000;
 /// Enough to write at once, before that.
 const FLUSH_BYTES: usize = 1 << 20;
+/// Enough to hand over in the middle of a round.
+const HAND_OVER_BYTES: usize = 64 << 10;
 /// While the disk does not keep up: beyond this, samples are counted instead of kept.
 const MAX_WAITING_BYTES: usize = 16 << 20;
 /// The same for records of processes and mappings, without which samples mean little.
@@ -44,6 +47,8 @@ struct Shared {
 struct Waiting {
     records: Vec<u8>,
     lost: NoRoom,
+    /// They are to be written now.
+    is_due: bool,
     closing: bool,
 }
 
@@ -65,38 +70,73 @@ impl Shared {
 pub(super) struct Running {
     shared: Arc<Shared>,
     thread: JoinHandle<Stopped>,
+    /// What was not handed over yet, and the time of its first event.
+    records: Vec<u8>,
+    since: Option<Timestamp>,
+    /// Bytes that had been handed over and waited for the disk at the last hand-over.
+    waiting_bytes: usize,
 }
 
 impl Running {
-    /// Takes a record of a role, or (`None`) of the few about processes, mappings and losses. Never waits for the disk.
-    pub(super) fn push(&self, record: &[u8], role: Option<Role>) {
-        if record.is_empty() || self.shared.failed.load(Ordering::Relaxed) {
-            return;
+    /// Where the record of an event of a role is to be appended, or (`None`) of the few about processes, mappings and losses. Never waits for
+    /// the disk: no place if too much waits for it.
+    pub(super) fn room_for(&mut self, time: Timestamp, role: Option<Role>) -> Option<&mut Vec<u8>> {
+        if self.shared.failed.load(Ordering::Relaxed) {
+            return None;
         }
-        let mut waiting = self.shared.lock();
         let limit = match role {
             None => MAX_WAITING_BYTES_WITH_RARE,
             // The first to go: points may come by the ten thousand a second.
             Some(Role::Point) => MAX_WAITING_BYTES / 2,
             Some(_) => MAX_WAITING_BYTES,
         };
-        if waiting.records.len() > limit {
-            match role {
-                Some(Role::Switch | Role::WaitStack) => waiting.lost.switches += 1,
-                _ => waiting.lost.records += 1,
-            }
-            return;
+        if self.records.len() >= HAND_OVER_BYTES || self.records.len() + self.waiting_bytes > limit {
+            self.hand_over(NoRoom::default(), false);
         }
-        let before = waiting.records.len();
-        waiting.records.extend_from_slice(record);
-        if before < FLUSH_BYTES && waiting.records.len() >= FLUSH_BYTES {
+        if self.waiting_bytes > limit {
+            let mut lost = NoRoom::default();
+            match role {
+                Some(Role::Switch | Role::WaitStack) => lost.switches = 1,
+                _ => lost.records = 1,
+            }
+            self.hand_over(lost, false);
+            return None;
+        }
+        self.since.get_or_insert(time);
+        Some(&mut self.records)
+    }
+
+    /// All events before this time have come.
+    pub(super) fn end_round(&mut self, until: Timestamp) {
+        if self
+            .since
+            .is_some_and(|since| until.0.saturating_sub(since.0) >= FLUSH_AFTER_NS)
+        {
+            self.hand_over(NoRoom::default(), true);
+        }
+    }
+
+    fn hand_over(&mut self, lost: NoRoom, is_due: bool) {
+        let mut waiting = self.shared.lock();
+        match waiting.records.is_empty() {
+            true => std::mem::swap(&mut waiting.records, &mut self.records),
+            false => waiting.records.extend_from_slice(&self.records),
+        }
+        self.records.clear();
+        waiting.lost.records += lost.records;
+        waiting.lost.switches += lost.switches;
+        self.waiting_bytes = waiting.records.len();
+        waiting.is_due |= is_due || self.waiting_bytes >= FLUSH_BYTES;
+        if waiting.is_due {
             drop(waiting);
+            self.since = None;
             self.shared.wake.notify_one();
         }
     }
 
     /// Writes all that was handed over, and ends the thread.
-    pub(super) fn stop(self) -> Stopped {
+    pub(super) fn stop(mut self) -> Stopped {
+        self.hand_over(NoRoom::default(), false);
         self.shared.lock().closing = true;
         self.shared.wake.notify_one();
         self.thread.join().unwrap_or(Stopped { output: None })
@@ -138,7 +178,13 @@ impl Stopped {
         let thread = std::thread::Builder::new()
             .name("sprof-spool".into())
             .spawn(move || run(&of_thread, self.output, on_error))?;
-        Ok(Running { shared, thread })
+        Ok(Running {
+            shared,
+            thread,
+            records: Vec::new(),
+            since: None,
+            waiting_bytes: 0,
+        })
     }
 }
 
@@ -147,13 +193,12 @@ fn run(shared: &Shared, mut output: Option<Output>, on_error: Box<dyn FnOnce(&io
     let mut records = Vec::new();
     loop {
         let waiting = shared.lock();
-        let (mut waiting, _) = shared
+        let mut waiting = shared
             .wake
-            .wait_timeout_while(waiting, FLUSH_AFTER, |waiting| {
-                waiting.records.len() < FLUSH_BYTES && !waiting.closing
-            })
+            .wait_while(waiting, |waiting| !waiting.is_due && !waiting.closing)
             .unwrap_or_else(PoisonError::into_inner);
         std::mem::swap(&mut waiting.records, &mut records);
+        waiting.is_due = false;
         let (lost, closing) = (std::mem::take(&mut waiting.lost), waiting.closing);
         drop(waiting);
         if let Some(open) = &mut output

@@ -287,6 +287,96 @@ fn a_stack_too_deep_for_a_record_is_marked() {
     );
 }
 
+/// Stacks of three threads, whose frames are of all kinds and mostly those of the thread's last stack.
+#[test]
+fn stacks_come_back_whatever_they_share_with_the_last_one() {
+    let mut state = 7u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    let mut stacks = [const { Vec::new() }; 3];
+    let mut samples: Vec<(u64, usize, Role, Vec<Frame>)> = Vec::new();
+    for time in 2000..5000 {
+        let thread = random(3) as usize;
+        let stack: &mut Vec<Frame> = &mut stacks[thread];
+        // Rootmost first. In a file all but the leaf are return addresses, and the kernel's are leafwards.
+        stack.truncate(random(stack.len() as u64 + 1) as usize);
+        for _ in 0..random(9) {
+            stack.push(match random(8) {
+                0 => Frame::Mark(StackMark::Unverified),
+                _ => Frame::ReturnAddress(at(0x1000 + random(1 << 40))),
+            });
+        }
+        let mut frames = Vec::new();
+        if random(2) == 0 {
+            frames.push(Frame::KernelInstructionPointer(at(0xffff_ffff_8200_0000)));
+            frames.extend((0..random(3)).map(|_| Frame::KernelReturnAddress(at(0xffff_ffff_8100_0000 + random(9)))));
+        }
+        frames.push(Frame::InstructionPointer(at(random(1 << 40))));
+        frames.extend(stack.iter().rev());
+        let role = if random(5) == 0 { Role::WaitStack } else { Role::Running };
+        samples.push((time, thread, role, frames));
+    }
+    let events: Vec<Event<'_>> = samples
+        .iter()
+        .map(|(time, thread, role, frames)| {
+            let sample = Sample::new(*role, 1_000_000, Stack::Frames(frames));
+            Event::sample(Timestamp(*time), Thread::new(7, 7 + *thread as i32), sample)
+        })
+        .collect();
+    let dir = tempfile::tempdir().unwrap();
+    let (passed, file) = spool(&dir, &events);
+    assert!(file.metadata().unwrap().len() < 150_000, "{:?}", file.metadata());
+    let mut log = Log::default();
+    (Import::open(BufReader::new(file), None, None).unwrap())
+        .run(&mut log)
+        .unwrap();
+    log.0.retain(|line| line.starts_with("sample"));
+    assert_eq!(log.0.len(), passed.len());
+    assert!(log.0 == passed);
+}
+
+#[test]
+fn a_round_writes_what_is_half_a_second_old() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p.partial");
+    let mut sink = SpoolSink::new(Log::default());
+    let second = 1_000_000_000;
+    sink.start(
+        || File::create_new(&path),
+        Timestamp(0),
+        &info(),
+        false,
+        None,
+        no_errors(),
+    )
+    .unwrap();
+    let head = path.metadata().unwrap().len();
+    sink.on_event(&sample(second, &[Frame::InstructionPointer(at(0x1010))]));
+    // The start of the run, at 0, is older than half a second: it is written with the sample.
+    sink.end_round(Timestamp(second));
+    let written = || path.metadata().unwrap().len();
+    let waits = std::time::Instant::now();
+    while written() == head && waits.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let before = written();
+    assert!(before > head);
+    for time in [2 * second, 2 * second + second / 4] {
+        sink.on_event(&sample(time, &[Frame::InstructionPointer(at(0x1010))]));
+        sink.end_round(Timestamp(time));
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(written(), before);
+    sink.end_round(Timestamp(2 * second + second / 2));
+    while written() == before && waits.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(written() > before);
+    assert!(sink.finish().1);
+}
+
 /// What the unwinder has seen and frames do not show, and when the runs began.
 #[test]
 fn figures_of_quality_and_starts_of_runs_come_back() {

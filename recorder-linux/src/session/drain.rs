@@ -96,6 +96,7 @@ pub(crate) fn until_end(
         }
         let mut report = |event| sink.on_event(&event);
         usage.look(translator.live_processes(), &mut report);
+        sink.end_round(Timestamp(until_ns));
         let switched = stack_limit.after(taken.wait_stacks, woken);
         if let Some(on) = switched {
             opened.events.switch(Role::WaitStack, on)?;

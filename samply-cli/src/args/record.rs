@@ -156,7 +156,7 @@ pub(crate) struct RecordArgs {
     pub(crate) recording: RecordingArgs,
 
     /// File to save the profile to; `-` is stdout (the program's output then goes to stderr). sprof keeps an earlier profile:
-    /// app.json.gz becomes app.1.json.gz. While sprof records, FILE.partial holds the recording so far; `sprof load` and `perf report` read it.
+    /// app.json.gz becomes app.1.json.gz. While sprof records, FILE.partial holds the recording so far; `sprof load` and `sprof report` read it.
     #[arg(
         short,
         long,

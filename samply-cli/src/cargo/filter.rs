@@ -91,6 +91,10 @@ impl<N: EventSink> EventSink for Programs<'_, N> {
         self.next.completion()
     }
 
+    fn end_round(&mut self, until: Timestamp) {
+        self.next.end_round(until);
+    }
+
     fn on_event(&mut self, event: &Event<'_>) {
         let Some(pid) = event.pid() else {
             return self.next.on_event(event);

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::support::machine::share_again;
-use crate::support::perf::{assert_as_perf, load};
-use crate::support::skip::{Need, has, is_root, kernel_samples, perf, perf_events};
+use crate::support::perf::load;
+use crate::support::skip::{Need, has, is_root, kernel_samples, perf_events};
 use crate::support::{Profile, program, record, sprof, temp_dir};
 
 /// `<output>.partial`.
@@ -98,32 +97,6 @@ fn killed_recordings_are_there_up_to_the_last_second() {
         let points = of_name[0]["samples"]["length"].as_u64().unwrap();
         assert!(points > 20, "{points} points of {name}");
     }
-}
-
-#[test]
-fn killed_recordings_are_shown_by_perf_report() {
-    let Some(()) = perf() else { return };
-    let dir = temp_dir();
-    let (file, _) = killed_recording(dir.path(), 1);
-    share_again();
-    let (profile, _) = load(&file, &[]);
-    assert_as_perf(&profile, &file, "cpu-clock");
-    // The call chains are there, and nothing is complained of.
-    let output = Command::new("perf")
-        .args(["script", "-i"])
-        .arg(&file)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let (stdout, stderr) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(output.status.success(), "{stderr}");
-    assert!(
-        stdout.lines().filter(|line| line.contains(" run_split")).count() > 1000,
-        "{stderr}"
-    );
 }
 
 /// Kills sprof after some seconds of a recording with these arguments, and loads what it left.
