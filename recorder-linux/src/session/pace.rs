@@ -26,14 +26,18 @@ const LONGEST_IDLE: Duration = Duration::from_millis(32);
 
 /// So many rounds in a row with nothing but samples are calm: no process starts, no file is mapped, which is to be opened soon.
 const CALM_ROUNDS: u32 = 8;
-/// The same after many stacks larger than their dumps, and after a long wait for a CPU: others may follow.
-const CALM_ROUNDS_AFTER_TROUBLE: u32 = 64;
+/// The same after many stacks larger than their dumps: others may follow.
+const CALM_ROUNDS_AFTER_DEEP_STACKS: u32 = 16;
+/// And after a long wait for a CPU.
+const CALM_ROUNDS_AFTER_LONG_WAIT: u32 = 64;
 /// Only where a clock samples. On an emulated arm64 machine that samples cycles, 3 to 5 of 500 samples were missing, uncounted, when
 /// rounds were longer than the usual ones; why is not known.
 /// What a killed recorder loses is as long, and memory and CPU time of processes are read as seldom.
-const LONGEST_CALM: Duration = Duration::from_millis(200);
+const LONGEST_CALM: Duration = Duration::from_millis(400);
 /// And no longer than this part of the recording so far: the last readings of a short program are near its end, too.
-const PART_OF_RECORDING: u32 = 16;
+const PART_OF_RECORDING: u32 = 8;
+/// Where many stacks were larger than their dumps a moment ago: the samples of one round are completed late when the next ones come.
+const LONGEST_AFTER_DEEP_STACKS: Duration = Duration::from_millis(64);
 
 /// Shares of samples are those of about so many, the last ones.
 const SAMPLES: f64 = 4000.0;
@@ -42,7 +46,10 @@ const MANY_DEEP_STACKS: f64 = 1.0 / 100.0;
 /// While fewer stacks than this are unverified, what is rootwards of the dumps stays as it is, and can be read later. A round that is too
 /// long makes rounds short again before this share of all samples is lost. rustc has phases of seconds in which each stack is deeper
 /// than the largest dump: rounds of 3 ms took a third of the recorder's time.
-const FEW_UNVERIFIED: f64 = 1.0 / 500.0;
+const FEW_UNVERIFIED: f64 = 1.0 / 400.0;
+/// From this share on rounds are as short as they get for deep stacks. Below, they last as much longer as the share is smaller: a sample is
+/// verified if no caller beyond its dump returned between the readings before and after it.
+const MANY_UNVERIFIED: f64 = 1.0 / 125.0;
 
 /// What a round found.
 #[derive(Clone, Copy, Debug, Default)]
@@ -118,9 +125,11 @@ impl Pace {
         self.recorded += self.round;
         follow(&mut self.deep, found.deep_stacks, found.samples);
         follow(&mut self.unverified, found.unverified, found.samples);
-        let are_deep = found.deep_stacks > 0 && self.deep >= MANY_DEEP_STACKS;
-        self.rounds_to_calm = if are_deep || found.late > LONG_WAIT {
-            CALM_ROUNDS_AFTER_TROUBLE
+        let were_deep = self.deep >= MANY_DEEP_STACKS;
+        self.rounds_to_calm = if found.late > LONG_WAIT {
+            CALM_ROUNDS_AFTER_LONG_WAIT
+        } else if found.deep_stacks > 0 && were_deep {
+            self.rounds_to_calm.max(CALM_ROUNDS_AFTER_DEEP_STACKS)
         } else if found.others > 0 {
             self.rounds_to_calm.max(CALM_ROUNDS)
         } else {
@@ -131,9 +140,12 @@ impl Pace {
             doubled.min(LONGEST_IDLE)
         } else if found.deep_stacks > 0 && self.unverified >= FEW_UNVERIFIED {
             short
+                .mul_f64((MANY_UNVERIFIED / self.unverified).max(1.0))
+                .min(self.usual)
         } else {
             let by_fill = self.round.mul_f64((self.most_fill / found.fill.max(1e-6)).min(1e3));
             let longest = match self.rounds_to_calm {
+                0 if were_deep => LONGEST_AFTER_DEEP_STACKS.min(self.longest_calm),
                 0 => (self.recorded / PART_OF_RECORDING).clamp(LONGEST, self.longest_calm.max(LONGEST)),
                 _ => LONGEST,
             };
@@ -191,9 +203,9 @@ mod tests {
         assert_eq!(pace.round().as_millis(), 3);
         assert_eq!(after(&mut pace, SAMPLES, CALM_ROUNDS + 1), 16);
         // Longer and longer, while the recording is short.
-        assert_eq!(after(&mut pace, SAMPLES, 30), 58);
+        assert_eq!(after(&mut pace, SAMPLES, 20), 155);
         assert!(pace.round() <= pace.recorded / PART_OF_RECORDING);
-        assert_eq!(after(&mut pace, SAMPLES, 60), 200);
+        assert_eq!(after(&mut pace, SAMPLES, 60), 400);
         assert_eq!(after(&mut pace, Found { others: 1, ..SAMPLES }, 1), 16);
         assert_eq!(after(&mut pace, Found { records: 0, ..SAMPLES }, 8), 32);
     }
@@ -202,9 +214,9 @@ mod tests {
     fn rings_keep_room_for_a_recorder_that_waits_for_a_cpu() {
         let mut large = pace(16);
         after(&mut large, SAMPLES, 100);
-        // Twice as full as it may be in 200 ms.
-        assert_eq!(after(&mut large, Found { fill: 1.0, ..SAMPLES }, 1), 100);
-        assert_eq!(after(&mut large, Found { fill: 0.5, ..SAMPLES }, 3), 100);
+        // Twice as full as it may be in 400 ms.
+        assert_eq!(after(&mut large, Found { fill: 1.0, ..SAMPLES }, 1), 200);
+        assert_eq!(after(&mut large, Found { fill: 0.5, ..SAMPLES }, 3), 200);
         // No shorter than usual, which is by the size of the rings.
         assert_eq!(after(&mut large, Found { fill: 1.0, ..SAMPLES }, 20), 16);
         // These hold 256 ms.
@@ -216,28 +228,39 @@ mod tests {
     #[test]
     fn a_recorder_that_has_to_wait_for_a_cpu_wakes_up_in_time() {
         let mut pace = pace(16);
-        assert_eq!(after(&mut pace, SAMPLES, 200), 200);
+        assert_eq!(after(&mut pace, SAMPLES, 200), 400);
         let late = Duration::from_millis(6);
         assert_eq!(after(&mut pace, Found { late, ..SAMPLES }, 1), 16);
-        assert_eq!(after(&mut pace, SAMPLES, CALM_ROUNDS_AFTER_TROUBLE - 1), 16);
+        assert_eq!(after(&mut pace, SAMPLES, CALM_ROUNDS_AFTER_LONG_WAIT - 1), 16);
         assert_eq!(after(&mut pace, SAMPLES, 1), 32);
     }
 
+    const DEEP: Found = Found {
+        deep_stacks: 16,
+        ..SAMPLES
+    };
+
     #[test]
     fn deep_stacks_are_read_soon_unless_what_is_read_stays_the_same() {
-        let deep = Found {
-            deep_stacks: 16,
-            ..SAMPLES
-        };
         let mut pace = pace(4);
-        assert_eq!(after(&mut pace, deep, 40), 3);
-        assert_eq!(after(&mut pace, deep, 160), 16);
+        assert_eq!(after(&mut pace, DEEP, 6), 8);
+        assert_eq!(after(&mut pace, DEEP, 160), 16);
         // Each is a quarter of a thousandth of the last samples.
-        let unverified = Found { unverified: 1, ..deep };
+        let unverified = Found { unverified: 1, ..DEEP };
         assert_eq!(after(&mut pace, unverified, 2), 16);
-        assert_eq!(after(&mut pace, unverified, 3), 3);
-        assert_eq!(after(&mut pace, SAMPLES, CALM_ROUNDS_AFTER_TROUBLE - 1), 16);
+        assert_eq!(after(&mut pace, unverified, 10), 5);
+        assert_eq!(after(&mut pace, unverified, 40), 3);
+    }
+
+    #[test]
+    fn rounds_are_no_longer_than_some_samples_may_be_late_while_stacks_were_deep() {
+        let mut pace = pace(16);
+        assert_eq!(after(&mut pace, DEEP, 200), 16);
+        assert_eq!(after(&mut pace, SAMPLES, CALM_ROUNDS_AFTER_DEEP_STACKS - 1), 16);
         assert_eq!(after(&mut pace, SAMPLES, 1), 32);
+        assert_eq!(after(&mut pace, SAMPLES, 100), 64);
+        // One in a hundred of the last ones: a memory of 4,000 samples.
+        assert_eq!(after(&mut pace, SAMPLES, 1000), 400);
     }
 
     #[test]
@@ -249,7 +272,7 @@ mod tests {
             deep_stacks: 1,
             ..SAMPLES
         };
-        assert_eq!(after(&mut pace, one, 100), 200);
+        assert_eq!(after(&mut pace, one, 100), 400);
     }
 
     #[test]
