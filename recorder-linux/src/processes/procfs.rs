@@ -1,7 +1,8 @@
 //! Running processes, as /proc has them. Parsing is pure; reading answers `None` or nothing for a process that has ended.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 
 use recording::cpu_account::MachineTime;
 use recording::proc::{self, MapsLine};
@@ -75,20 +76,33 @@ fn parse_machine_time(stat: &str, ticks_per_second: u64) -> Option<MachineTime> 
     })
 }
 
-/// Bytes of a process's memory that are in RAM. The kernel adds pages up in batches, so that it is some hundred KiB too low or too high.
-pub(crate) fn resident_bytes(pid: i32) -> Option<u64> {
-    statm(pid, 1)?.checked_mul(page_bytes() as u64)
+/// `/proc/PID/statm` (proc_pid_statm(5)) of one process, also when another one has its number.
+#[derive(Debug)]
+pub(crate) struct Statm(File);
+
+impl Statm {
+    pub(crate) fn open(pid: i32) -> Option<Statm> {
+        File::open(format!("/proc/{pid}/statm")).ok().map(Statm)
+    }
+
+    /// Bytes of the process's memory that are in RAM; none when it has ended. The kernel adds pages up in batches, so that it is some hundred
+    /// KiB too low or too high.
+    pub(crate) fn resident_bytes(&self) -> Option<u64> {
+        self.pages(1)?.checked_mul(page_bytes() as u64)
+    }
+
+    fn pages(&self, index: usize) -> Option<u64> {
+        // Seven numbers.
+        let mut bytes = [0; 7 * 21];
+        let length = self.0.read_at(&mut bytes, 0).ok()?;
+        let text = std::str::from_utf8(bytes.get(..length)?).ok()?;
+        text.split_ascii_whitespace().nth(index)?.parse().ok()
+    }
 }
 
 /// Size of the address space in pages. Each new mapping changes it.
 pub(crate) fn mapped_pages(pid: i32) -> Option<u64> {
-    statm(pid, 0)
-}
-
-/// A number of `/proc/PID/statm` (proc_pid_statm(5)), in pages.
-fn statm(pid: i32, index: usize) -> Option<u64> {
-    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    statm.split_ascii_whitespace().nth(index)?.parse().ok()
+    Statm::open(pid)?.pages(0)
 }
 
 /// The process that a thread belongs to (for a process: itself), and that process's parent.
@@ -226,7 +240,7 @@ mod tests {
         let stat = stat(pid, pid).unwrap();
         assert!(!stat.is_kernel_thread && !stat.has_ended());
         assert_eq!(process_of(pid), Some((pid, stat.parent)));
-        assert!(mapped_pages(pid).unwrap() > 0 && resident_bytes(pid).unwrap() > 0);
+        assert!(mapped_pages(pid).unwrap() > 0 && Statm::open(pid).unwrap().resident_bytes().unwrap() > 0);
         assert!(threads(pid).contains(&pid));
         let code = executable_mappings(pid, pid).unwrap();
         assert!(code.iter().any(|mapping| mapping.path == b"[vdso]"));
