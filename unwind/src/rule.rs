@@ -113,67 +113,175 @@ impl Rule {
 }
 
 /// Remembers the [`Place`] of addresses: a table of fixed size in which a later address displaces an earlier one.
+///
+/// An entry has 8 bytes, because most look-ups find it in no cache: the upper 40 bits are the place, and the lower ones are the part of the
+/// address that its slot does not say.
 pub(crate) struct Places {
-    entries: Box<[Entry]>,
+    entries: Box<[u64]>,
+    slot_bits: u32,
 }
 
-#[derive(Clone, Copy)]
-struct Entry {
-    key: u32,
-    place: Option<Place>,
-}
+/// Bits of an address that an entry has room for.
+const TAG_BITS: u32 = 24;
 
 impl Places {
-    /// Room for four addresses of each function, 1.3 MB at most.
+    /// Room for four addresses of each function, 2 MiB at most.
     pub(crate) fn new(functions: usize) -> Self {
-        let count = functions.saturating_mul(4).clamp(1 << 8, 1 << 16).next_power_of_two();
+        let count = functions
+            .saturating_mul(4)
+            .clamp(1 << (32 - TAG_BITS), 1 << 18)
+            .next_power_of_two();
         Places {
-            entries: vec![Entry { key: 0, place: None }; count].into(),
+            entries: vec![0; count].into(),
+            slot_bits: count.trailing_zeros(),
         }
     }
 
     /// What is known of an address.
+    #[inline]
     pub(crate) fn get(&self, key: u32) -> Option<Place> {
-        let entry = self.entries.get(self.slot(key))?;
-        entry.place.filter(|_| entry.key == key)
+        let (slot, tag) = self.split(key);
+        let entry = *self.entries.get(slot)?;
+        if entry as u32 & ((1 << TAG_BITS) - 1) != tag {
+            return None;
+        }
+        unpacked(entry >> TAG_BITS)
     }
 
-    /// Remembers an address.
+    /// Remembers an address, unless its place has an unusual offset.
     pub(crate) fn set(&mut self, key: u32, place: Place) {
-        let slot = self.slot(key);
-        if let Some(entry) = self.entries.get_mut(slot) {
-            let place = Some(place);
-            *entry = Entry { key, place };
+        let (slot, tag) = self.split(key);
+        if let Some((entry, place)) = self.entries.get_mut(slot).zip(packed(place)) {
+            *entry = place << TAG_BITS | u64::from(tag);
         }
     }
 
-    /// Fibonacci hashing spreads neighbouring addresses: the upper bits of the product are the well mixed ones.
-    fn slot(&self, key: u32) -> usize {
-        (u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & (self.entries.len() - 1)
+    /// The slot of an address, and the rest of it. Multiplying by an odd number mixes neighbouring addresses, and merges none.
+    fn split(&self, key: u32) -> (usize, u32) {
+        let mixed = key.wrapping_mul(0x9e37_79b9);
+        let tag_bits = u32::BITS - self.slot_bits;
+        ((mixed >> tag_bits) as usize, mixed & ((1 << tag_bits) - 1))
     }
 }
 
+/// A place in 40 bits: 3 for what it is (0: nothing), and of a rule 1 for the base, 14 for the CFA and 11 for each of the saved registers, in
+/// words of 8 bytes.
+fn packed(place: Place) -> Option<u64> {
+    let words = |bytes: i32, bits: u32| {
+        let words = u64::try_from(bytes).ok()? / 8;
+        (bytes % 8 == 0 && words < 1 << bits).then_some(words)
+    };
+    // Stored below the CFA: 0 is not stored.
+    let saved = |offset: Option<NonZeroI32>| match offset {
+        None => Some(0),
+        Some(offset) => words(offset.get().checked_neg()?, 11),
+    };
+    Some(match place {
+        Place::Usual(rule) => {
+            let offsets = words(rule.cfa, 14)? | saved(rule.fp)? << 14 | saved(rule.ra)? << 25;
+            1 | u64::from(rule.is_from_fp) << 3 | offsets << 4
+        }
+        Place::Unusual => 2,
+        Place::Root => 3,
+        Place::Trampoline => 4,
+        Place::SwitchesStack => 5,
+        Place::Uncovered => 6,
+    })
+}
+
+#[inline]
+fn unpacked(packed: u64) -> Option<Place> {
+    let bytes = |shift: u32, bits: u32| (packed >> shift & ((1 << bits) - 1)) as i32 * 8;
+    Some(match packed & 7 {
+        1 => Place::Usual(Rule {
+            is_from_fp: packed >> 3 & 1 == 1,
+            cfa: bytes(4, 14),
+            fp: NonZeroI32::new(-bytes(18, 11)),
+            ra: NonZeroI32::new(-bytes(29, 11)),
+        }),
+        2 => Place::Unusual,
+        3 => Place::Root,
+        4 => Place::Trampoline,
+        5 => Place::SwitchesStack,
+        6 => Place::Uncovered,
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_takes_20_bytes() {
-        assert_eq!(size_of::<Entry>(), 20);
+    fn a_later_address_displaces_an_earlier_one() {
+        let mut places = Places::new(0);
+        let place = |key: u32| match key % 2 {
+            0 => Place::Root,
+            _ => Place::Uncovered,
+        };
+        for key in 0..1000 {
+            assert_eq!(places.get(key), None);
+            places.set(key, place(key));
+            assert_eq!(places.get(key), Some(place(key)));
+        }
+        let known = (0..1000).filter(|key| places.get(*key).is_some());
+        assert_eq!(known.count(), 256);
     }
 
     #[test]
-    fn a_later_address_displaces_an_earlier_one() {
-        let mut places = Places::new(0);
-        for key in 0..1000 {
-            assert_eq!(places.get(key), None);
-            places.set(key, if key % 2 == 0 { Place::Root } else { Place::Uncovered });
-            assert_eq!(
-                places.get(key),
-                Some(if key % 2 == 0 { Place::Root } else { Place::Uncovered })
-            );
+    fn addresses_with_the_same_slot_are_told_apart() {
+        for functions in [0, 1 << 12, 1 << 20] {
+            let mut places = Places::new(functions);
+            let of_one_slot: Vec<u32> = (0..u32::MAX)
+                .step_by(7919)
+                .filter(|key| places.split(*key).0 == 3)
+                .collect();
+            assert!(of_one_slot.len() > 1);
+            for key in &of_one_slot {
+                places.set(*key, Place::Root);
+                let known: Vec<&u32> = of_one_slot.iter().filter(|key| places.get(**key).is_some()).collect();
+                assert_eq!(known, [key]);
+            }
         }
-        let known = (0..1000).filter(|key| places.get(*key).is_some()).count();
-        assert_eq!(known, 256);
+    }
+
+    #[test]
+    fn places_come_back_as_they_went_in_or_not_at_all() {
+        let mut places = Places::new(0);
+        let rule = |base, cfa, fp, ra| Place::Usual(Rule::new(base, cfa, fp, ra).unwrap());
+        let usual = [
+            rule(Base::StackPointer, 8, None, Some(-8)),
+            rule(Base::FramePointer, 16, Some(-16), Some(-8)),
+            rule(Base::StackPointer, 0, None, None),
+            rule(
+                Base::StackPointer,
+                (1 << 17) - 8,
+                Some(-(1 << 14) + 8),
+                Some(-(1 << 14) + 8),
+            ),
+            Place::Unusual,
+            Place::Root,
+            Place::Trampoline,
+            Place::SwitchesStack,
+            Place::Uncovered,
+        ];
+        for (key, place) in (0..).zip(usual) {
+            places.set(key, place);
+            assert_eq!(places.get(key), Some(place));
+        }
+        let unusual = [
+            rule(Base::StackPointer, 1 << 17, None, Some(-8)),
+            rule(Base::StackPointer, -8, None, Some(-8)),
+            rule(Base::StackPointer, 12, None, Some(-8)),
+            rule(Base::StackPointer, 16, Some(8), Some(-8)),
+            rule(Base::StackPointer, 16, Some(-(1 << 14)), Some(-8)),
+            rule(Base::StackPointer, 16, None, Some(-4)),
+            rule(Base::StackPointer, 16, None, Some(i64::from(i32::MIN))),
+        ];
+        for (key, place) in (100..).zip(unusual) {
+            places.set(key, place);
+            assert_eq!(places.get(key), None);
+        }
     }
 }
