@@ -78,7 +78,7 @@ impl FrameResolver {
     }
 
     pub(super) fn resolve(&mut self, frame: Frame, process: &mut LiveProcess, strings: &mut Strings) -> FrameId {
-        if let Some(&id) = process.resolved.get(&frame) {
+        if let Some(id) = process.resolved.get(frame) {
             return id;
         }
         let key = self.key(frame, &process.images, strings);

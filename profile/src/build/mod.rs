@@ -8,6 +8,7 @@ mod jit;
 mod offcpu;
 mod per_cpu;
 mod processes;
+mod resolved;
 
 pub use events::{POINTS_IN_ALL, POINTS_PER_THREAD};
 pub use jit::{CodePlace, CodeSince, Lifetime};
@@ -174,17 +175,18 @@ impl Builder {
             .count();
         chain.truncate(common);
         let mut parent = chain.last().map_or(first, |(_, stack)| Some(*stack));
-        // First all look-ups of frames, which can overlap, then those of stacks, each of which needs the one before.
+        // First all look-ups of frames, then those of stacks: neither waits for the other.
         self.resolved.clear();
         for &frame in frames[..frames.len() - common].iter().rev() {
             self.resolved
                 .push((frame, self.resolver.resolve(frame, process, &mut self.strings)));
         }
-        for &(frame, frame_id) in &self.resolved {
-            let stack = self.stacks.intern(parent, frame_id);
-            chain.push((frame, stack));
+        let mut frames = self.resolved.iter().map(|(frame, _)| *frame);
+        let frame_ids = self.resolved.iter().map(|(_, frame_id)| *frame_id);
+        self.stacks.intern_all(parent, frame_ids, |stack| {
+            chain.extend(frames.next().map(|frame| (frame, stack)));
             parent = Some(stack);
-        }
+        });
         parent
     }
 

@@ -10,10 +10,10 @@ use recording::stack::Frame;
 use rustc_hash::FxHashMap;
 
 use super::offcpu::ThreadWaits;
+use super::resolved::Resolved;
 use crate::category::Kind;
 use crate::model::samples::Samples;
 use crate::model::stacks::StackId;
-use crate::model::tables::FrameId;
 use crate::model::thread::{Marker, ProcessId};
 use crate::model::usage::Usage;
 
@@ -29,7 +29,7 @@ pub(super) struct LiveProcess {
     pub(super) threads: Vec<usize>,
     pub(super) images: Images,
     /// Frames of looked-up addresses; valid for the images as they are.
-    pub(super) resolved: FxHashMap<Frame, FrameId>,
+    pub(super) resolved: Resolved,
     /// Counts the changes of `images`. What threads remember of an older epoch is void.
     pub(super) epoch: u32,
     /// Known by another event than its start: the start may still come.
@@ -148,7 +148,7 @@ impl Processes {
         let process = &mut self.processes[index];
         process.end = Some(at);
         // Nothing looks them up again, and there may be thousands of ended processes.
-        process.resolved = FxHashMap::default();
+        process.resolved = Resolved::default();
         process.images = Images::default();
         self.end_threads(index, pid, at, |_| true);
     }
@@ -318,7 +318,7 @@ impl Processes {
 
 impl LiveProcess {
     fn images_changed(&mut self) {
-        self.resolved.clear();
+        self.resolved = Resolved::default();
         self.epoch += 1;
     }
 }

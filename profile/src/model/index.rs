@@ -15,6 +15,13 @@ const EMPTY: u32 = u32::MAX;
 const FIRST_SLOTS: usize = 64;
 
 impl Index {
+    /// What the first slot for this hash holds: in most cases the id that [`Index::find_or_insert`] returns, in the others another one, or
+    /// none (`u32::MAX`).
+    pub(crate) fn first(&self, hash: u64) -> u32 {
+        let mask = self.slots.len().wrapping_sub(1);
+        self.slots.get(slot_of(hash, mask)).copied().unwrap_or(EMPTY)
+    }
+
     /// The id with this hash for which `equal` holds. Otherwise stores `new_id` and returns `None`. `hash_of` gives the hash of a stored
     /// id, for growing.
     pub(crate) fn find_or_insert(
