@@ -15,8 +15,6 @@ const COUNTER: u64 = 0x5350_524f_4600_0001;
 const UNWOUND: u64 = 0x5350_524f_4600_0002;
 const MALFORMED: u64 = 0x5350_524f_4600_0003;
 const RUN_START: u64 = 0x5350_524f_4600_0004;
-/// Of `stacks`.
-pub(super) const SAMPLE: u64 = 0x5350_524f_4600_0005;
 
 /// By number.
 const COUNTERS: [Counter; 2] = [Counter::ResidentBytes, Counter::CpuNanoseconds];

@@ -1,13 +1,13 @@
 //! Samples by what differs from their thread's last stack.
 //!
-//! From sample to sample a stack hardly changes, and a stack has hundreds of frames. So a sample is an own record (see `own`) with the number
+//! From sample to sample a stack hardly changes, and a stack has hundreds of frames. So a sample is a record of a type of its own, with the number
 //! of rootmost frames that are those of the thread's last sample in the file, and the frames that are not. [`Stacks`] writes it;
 //! [`WholeStacks`] makes the PERF_RECORD_SAMPLE of it that [`import`](crate::import) reads.
 //!
-//! Behind the time a record has: the pid and the tid; the id of the event; the CPU and the number of frames that stay; the period; the number
-//! of new frames, and of those among them whose kind does not follow from their address; the addresses of the new frames, rootmost first;
-//! for each frame of another kind its number among the new ones, and its kind. The rest is what the event itself
-//! wrote (PERF_SAMPLE_RAW).
+//! A record has, as numbers of variable length (LEB128): the time since the last record of this type; the tid and the pid; the id of the
+//! event; the CPU; the period; the number of frames that stay; the number of new frames, and of those among them whose kind does not follow from
+//! their address; the addresses of the new frames, rootmost first, each as the distance from the one before it; for each frame of another
+//! kind its number among the new ones, and its kind; the bytes that the event itself wrote (PERF_SAMPLE_RAW), and these bytes.
 
 use recording::address::Avma;
 use recording::event::Thread;
@@ -15,18 +15,21 @@ use recording::stack::Frame;
 use rustc_hash::FxHashMap;
 
 use super::encode::MAX_CHAIN;
-use super::own::{self, SAMPLE};
-use super::record::{EVENT_ID, pair, put_record_if_short, put_words};
+use super::own;
+use super::record::{pair, put_record_if_short, put_words};
 use crate::abi::{context, misc, record_type};
-use crate::decode::{Header, Reader};
+use crate::decode::Header;
 use crate::marks;
 
+/// The type of these records, which perf does not know: the letters "SP".
+const SAMPLE: u32 = 0x5350;
+
 /// Kinds of frames by number. A return address is the kernel's where its highest bit is set.
-const INSTRUCTION_POINTER: u32 = 1;
-const RETURN_ADDRESS: u32 = 2;
-const KERNEL_INSTRUCTION_POINTER: u32 = 3;
-const KERNEL_RETURN_ADDRESS: u32 = 4;
-const MARK: u32 = 5;
+const INSTRUCTION_POINTER: u64 = 1;
+const RETURN_ADDRESS: u64 = 2;
+const KERNEL_INSTRUCTION_POINTER: u64 = 3;
+const KERNEL_RETURN_ADDRESS: u64 = 4;
+const MARK: u64 = 5;
 
 /// A sample without its stack.
 #[derive(Clone, Copy)]
@@ -44,7 +47,8 @@ pub(super) struct SampleOf {
 pub(super) struct Stacks {
     /// Rootmost frame first.
     last: FxHashMap<i32, Vec<Frame>>,
-    other_kinds: Vec<u64>,
+    last_time: u64,
+    body: Vec<u8>,
 }
 
 impl Stacks {
@@ -66,35 +70,41 @@ impl Stacks {
         last.truncate(same);
         last.extend(root_first().skip(same));
         let new = last.get(same..).unwrap_or_default();
-        self.other_kinds.clear();
-        for (at, frame) in (0..).zip(new) {
-            let (kind, address) = parts(*frame);
-            if kind != usual_kind(address) {
-                self.other_kinds.push(u64::from(kind) << 32 | at);
-            }
+        let other_kinds = || {
+            let kinds = new.iter().map(|frame| parts(*frame));
+            (0..)
+                .zip(kinds)
+                .filter(|(_, (kind, address))| *kind != usual_kind(*address))
+        };
+        let body = &mut self.body;
+        body.clear();
+        put(body, zigzag(sample.time.wrapping_sub(self.last_time)));
+        put(body, u64::from(sample.thread.tid.0.cast_unsigned()));
+        put(body, u64::from(sample.thread.pid.0.cast_unsigned()));
+        put(body, sample.event);
+        put(body, u64::from(sample.cpu));
+        put(body, sample.period);
+        put(body, same as u64);
+        put(body, new.len() as u64);
+        put(body, other_kinds().count() as u64);
+        let mut before = 0;
+        for frame in new {
+            let (_, address) = parts(*frame);
+            put(body, zigzag(address.wrapping_sub(before)));
+            before = address;
         }
-        put_record_if_short(out, record_type::EVENT_UPDATE, 0, |body| {
-            put_words(
-                body,
-                &[
-                    SAMPLE,
-                    EVENT_ID,
-                    sample.time,
-                    pair(sample.thread.pid.0, sample.thread.tid.0),
-                    sample.event,
-                    (same as u64) << 32 | u64::from(sample.cpu),
-                    sample.period,
-                    (self.other_kinds.len() as u64) << 32 | new.len() as u64,
-                ],
-            );
-            body.extend(new.iter().flat_map(|frame| parts(*frame).1.to_ne_bytes()));
-            put_words(body, &self.other_kinds);
-            if let Some(raw) = raw {
-                // "u32 size; char data[size]", and aligned.
-                body.extend((raw.len() as u32).to_ne_bytes());
-                body.extend(raw);
-            }
-        })
+        for (at, (kind, _)) in other_kinds() {
+            put(body, at);
+            put(body, kind);
+        }
+        let raw = raw.unwrap_or_default();
+        put(body, raw.len() as u64);
+        body.extend(raw);
+        let is_put = put_record_if_short(out, SAMPLE, 0, |out| out.extend_from_slice(body));
+        if is_put {
+            self.last_time = sample.time;
+        }
+        is_put
     }
 
     /// The last stack of a thread is in no record.
@@ -104,7 +114,7 @@ impl Stacks {
 }
 
 /// The kind of a frame, and its address, or the one that stands for a mark.
-fn parts(frame: Frame) -> (u32, u64) {
+fn parts(frame: Frame) -> (u64, u64) {
     match frame {
         Frame::InstructionPointer(at) => (INSTRUCTION_POINTER, at.0),
         Frame::ReturnAddress(at) => (RETURN_ADDRESS, at.0),
@@ -114,7 +124,7 @@ fn parts(frame: Frame) -> (u32, u64) {
     }
 }
 
-fn usual_kind(address: u64) -> u32 {
+fn usual_kind(address: u64) -> u64 {
     match address >> 63 {
         0 => RETURN_ADDRESS,
         _ => KERNEL_RETURN_ADDRESS,
@@ -122,7 +132,7 @@ fn usual_kind(address: u64) -> u32 {
 }
 
 /// `None` for a mark that has no number.
-fn frame(kind: u32, address: u64) -> Option<Frame> {
+fn frame(kind: u64, address: u64) -> Option<Frame> {
     let at = Avma(address);
     Some(match kind {
         INSTRUCTION_POINTER => Frame::InstructionPointer(at),
@@ -137,6 +147,8 @@ fn frame(kind: u32, address: u64) -> Option<Frame> {
 #[derive(Debug, Default)]
 pub(crate) struct WholeStacks {
     last: FxHashMap<i32, Vec<Option<Frame>>>,
+    last_time: u64,
+    addresses: Vec<u64>,
     chain: Vec<u64>,
 }
 
@@ -144,40 +156,47 @@ impl WholeStacks {
     /// The PERF_RECORD_SAMPLE of a record that [`Stacks`] has written; `None` for other records. The records have to come in the order of the
     /// file. For a damaged one: the own record of a malformed record.
     pub(crate) fn whole(&mut self, record: &[u8]) -> Option<Vec<u8>> {
-        let (header, body) = record.split_first_chunk()?;
-        if Header::parse(header).kind != record_type::EVENT_UPDATE || body.first_chunk() != Some(&SAMPLE.to_ne_bytes())
-        {
+        let (header, mut body) = record.split_first_chunk()?;
+        if Header::parse(header).kind != SAMPLE {
             return None;
         }
         let mut out = Vec::new();
-        let mut body = Reader(body.get(16..)?);
-        let time = body.u64()?;
-        if self.read(time, &mut body, &mut out).is_none() {
+        if self.read(&mut body, &mut out).is_none() {
             out.clear();
-            own::put_malformed(&mut out, time);
+            own::put_malformed(&mut out, self.last_time);
         }
         Some(out)
     }
 
-    fn read(&mut self, time: u64, body: &mut Reader<'_>, out: &mut Vec<u8>) -> Option<()> {
-        let (pid_and_tid, event, cpu, same, period) = (body.u64()?, body.u64()?, body.u32()?, body.u32()?, body.u64()?);
-        let (new, other_kinds) = (body.u32()? as usize, body.u32()? as usize);
-        let (addresses, _) = body.bytes(new.checked_mul(8)?)?.as_chunks::<8>();
-        let (others, _) = body.bytes(other_kinds.checked_mul(8)?)?.as_chunks::<8>();
-        let last = self.last.entry((pid_and_tid >> 32) as i32).or_default();
+    fn read(&mut self, body: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
+        let time = self.last_time.wrapping_add(unzigzag(take(body)?));
+        self.last_time = time;
+        let number = |body: &mut &[u8]| Some(u32::try_from(take(body)?).ok()?.cast_signed());
+        let (tid, pid) = (number(body)?, number(body)?);
+        let (event, cpu, period) = (take(body)?, take(body)?, take(body)?);
+        let (same, new, other_kinds) = (take(body)?, take(body)?, take(body)?);
+        // An address has a byte at least.
+        let new = usize::try_from(new).ok().filter(|new| *new <= body.len())?;
+        self.addresses.clear();
+        let mut address = 0u64;
+        for _ in 0..new {
+            address = address.wrapping_add(unzigzag(take(body)?));
+            self.addresses.push(address);
+        }
+        let last = self.last.entry(tid).or_default();
         let same = usize::try_from(same).ok().filter(|same| *same <= last.len())?;
         last.truncate(same);
-        let usual = |address: &[u8; 8]| {
-            let address = u64::from_ne_bytes(*address);
-            frame(usual_kind(address), address)
-        };
-        last.extend(addresses.iter().map(usual));
-        for other in others {
-            let other = u64::from_ne_bytes(*other);
-            let at = other as u32 as usize;
-            let address = u64::from_ne_bytes(*addresses.get(at)?);
-            *last.get_mut(same + at)? = frame((other >> 32) as u32, address);
+        last.extend(
+            self.addresses
+                .iter()
+                .map(|address| frame(usual_kind(*address), *address)),
+        );
+        for _ in 0..other_kinds {
+            let at = usize::try_from(take(body)?).ok()?;
+            *last.get_mut(same.checked_add(at)?)? = frame(take(body)?, *self.addresses.get(at)?);
         }
+        let raw_bytes = usize::try_from(take(body)?).ok()?;
+        let raw = body.get(..raw_bytes)?;
         let frames = last.iter().rev().copied().flatten();
         let in_kernel = frames.clone().next().is_some_and(Frame::is_kernel);
         fill_chain(&mut self.chain, frames);
@@ -185,10 +204,14 @@ impl WholeStacks {
         let ip = self.chain.get(1).copied().unwrap_or_default();
         let misc = if in_kernel { misc::KERNEL } else { misc::USER };
         let is_whole = put_record_if_short(out, record_type::SAMPLE, misc, |out| {
-            put_words(out, &[event, ip, pid_and_tid, time]);
-            put_words(out, &[u64::from(cpu), period, self.chain.len() as u64]);
+            put_words(out, &[event, ip, pair(pid, tid), time]);
+            put_words(out, &[cpu, period, self.chain.len() as u64]);
             put_words(out, &self.chain);
-            out.extend(body.0);
+            if !raw.is_empty() {
+                // "u32 size; char data[size]", and aligned.
+                out.extend((raw.len() as u32).to_ne_bytes());
+                out.extend(raw);
+            }
         });
         is_whole.then_some(())
     }
@@ -225,5 +248,86 @@ fn fill_chain(chain: &mut Vec<u64>, frames: impl Iterator<Item = Frame>) {
             return;
         }
         chain.push(address);
+    }
+}
+
+/// A difference, so that small negative ones are small numbers.
+fn zigzag(difference: u64) -> u64 {
+    let difference = difference.cast_signed();
+    ((difference << 1) ^ (difference >> 63)).cast_unsigned()
+}
+
+fn unzigzag(number: u64) -> u64 {
+    (number >> 1) ^ (number & 1).wrapping_neg()
+}
+
+/// LEB128.
+fn put(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn take(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..u64::BITS).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back() {
+        for number in [0, 1, 127, 128, 1 << 32, u64::MAX - 1, u64::MAX] {
+            let mut bytes = Vec::new();
+            put(&mut bytes, number);
+            let mut rest = &bytes[..];
+            assert_eq!((take(&mut rest), rest), (Some(number), &[][..]));
+            assert_eq!(unzigzag(zigzag(number)), number);
+            assert_eq!(take(&mut &bytes[..bytes.len() - 1]), None);
+        }
+        assert_eq!(zigzag(1u64.wrapping_neg()), 1);
+        assert_eq!(take(&mut &[0xff; 11][..]), None);
+    }
+
+    #[test]
+    fn a_record_whose_last_stack_is_not_there_is_malformed() {
+        let (mut stacks, mut records) = (Stacks::default(), [Vec::new(), Vec::new()]);
+        let frames = [1u64, 2, 3].map(|address| Frame::ReturnAddress(Avma(address << 20)));
+        for (time, out) in (1..).zip(&mut records) {
+            let sample = SampleOf {
+                time,
+                thread: Thread::new(7, 8),
+                event: 1,
+                cpu: 0,
+                period: 1,
+            };
+            assert!(stacks.put(&sample, &frames, None, None, out));
+        }
+        let [first, second] = records;
+        assert!(second.len() < first.len() && second.len() == 24);
+        let kind = |record: Option<Vec<u8>>| {
+            let record = record.unwrap_or_default();
+            record.first_chunk().map(|header| Header::parse(header).kind)
+        };
+        let mut whole = WholeStacks::default();
+        assert_eq!(kind(whole.whole(&second)), Some(record_type::EVENT_UPDATE));
+        assert_eq!(kind(whole.whole(&first)), Some(record_type::SAMPLE));
+        assert_eq!(kind(whole.whole(&second)), Some(record_type::SAMPLE));
+        assert_eq!(whole.whole(&[0; 24]), None);
+        for end in 8..first.len() {
+            assert!(kind(WholeStacks::default().whole(&first[..end])).is_some());
+        }
     }
 }
