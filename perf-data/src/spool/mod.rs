@@ -6,7 +6,7 @@
 //!
 //! perf reads such a file, and finds no samples in it: its form of a sample has the whole stack. To write and compress these took a quarter of
 //! the recorder's time where stacks hardly change. An hour at 1 kHz with 200,000 distinct stacks of 30 frames is a
-//! file of 96 MB, and 52 MB in memory (`samply-cli/tests/suite/memory.rs`).
+//! file of 39 MB, and 41 MB in memory (`samply-cli/tests/suite/memory.rs`).
 //!
 //! What a spool can't hold: what is known at the end alone (the kernel's counts of CPU time and of events), and more than [`MAX_CHAIN`]
 //! frames of one stack.
