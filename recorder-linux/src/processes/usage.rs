@@ -69,9 +69,9 @@ impl Usage {
                 continue;
             }
             cost_ns += ran_ns;
-            let kept = statm.and_then(|statm| Some((statm.resident_bytes()?, statm)));
-            // Another process has the number now.
-            let read = kept.or_else(|| Statm::open(pid.0).and_then(|statm| Some((statm.resident_bytes()?, statm))));
+            let read = |statm: Statm| Some((statm.resident_bytes()?, statm));
+            // A file that can't be read any more is of a process that has ended: another one has its number.
+            let read = statm.and_then(read).or_else(|| Statm::open(pid.0).and_then(read));
             let now = Last {
                 cpu_ns,
                 resident_bytes: read.as_ref().map(|(bytes, _)| *bytes).filter(|bytes| *bytes > 0),

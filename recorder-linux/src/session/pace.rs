@@ -32,7 +32,8 @@ const CALM_ROUNDS_AFTER_DEEP_STACKS: u32 = 16;
 const CALM_ROUNDS_AFTER_LONG_WAIT: u32 = 64;
 /// Only where a clock samples. On an emulated arm64 machine that samples cycles, 3 to 5 of 500 samples were missing, uncounted, when
 /// rounds were longer than the usual ones; why is not known.
-/// What a killed recorder loses is as long, and memory and CPU time of processes are read as seldom.
+/// What a killed recorder loses is up to half a second longer (`perf-data/src/spool/writer.rs`), and shall be less than a second.
+/// Memory and CPU time of processes are read as seldom.
 const LONGEST_CALM: Duration = Duration::from_millis(400);
 /// And no longer than this part of the recording so far: the last readings of a short program are near its end, too.
 const PART_OF_RECORDING: u32 = 8;
