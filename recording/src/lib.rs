@@ -44,4 +44,5 @@ pub mod space;
 pub mod stack;
 pub mod symbol;
 pub mod v8;
+pub mod varint;
 pub mod wait;

@@ -12,6 +12,7 @@
 use recording::address::Avma;
 use recording::event::Thread;
 use recording::stack::Frame;
+use recording::varint::{put, take, unzigzag, zigzag};
 use rustc_hash::FxHashMap;
 
 use super::encode::MAX_CHAIN;
@@ -78,7 +79,7 @@ impl Stacks {
         };
         let body = &mut self.body;
         body.clear();
-        put(body, zigzag(sample.time.wrapping_sub(self.last_time)));
+        put(body, zigzag(sample.time.wrapping_sub(self.last_time).cast_signed()));
         put(body, u64::from(sample.thread.tid.0.cast_unsigned()));
         put(body, u64::from(sample.thread.pid.0.cast_unsigned()));
         put(body, sample.event);
@@ -90,7 +91,7 @@ impl Stacks {
         let mut before = 0;
         for frame in new {
             let (_, address) = parts(*frame);
-            put(body, zigzag(address.wrapping_sub(before)));
+            put(body, zigzag(address.wrapping_sub(before).cast_signed()));
             before = address;
         }
         for (at, (kind, _)) in other_kinds() {
@@ -169,7 +170,7 @@ impl WholeStacks {
     }
 
     fn read(&mut self, body: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
-        let time = self.last_time.wrapping_add(unzigzag(take(body)?));
+        let time = self.last_time.wrapping_add_signed(unzigzag(take(body)?));
         self.last_time = time;
         let number = |body: &mut &[u8]| Some(u32::try_from(take(body)?).ok()?.cast_signed());
         let (tid, pid) = (number(body)?, number(body)?);
@@ -180,7 +181,7 @@ impl WholeStacks {
         self.addresses.clear();
         let mut address = 0u64;
         for _ in 0..new {
-            address = address.wrapping_add(unzigzag(take(body)?));
+            address = address.wrapping_add_signed(unzigzag(take(body)?));
             self.addresses.push(address);
         }
         let last = self.last.entry(tid).or_default();
@@ -251,55 +252,9 @@ fn fill_chain(chain: &mut Vec<u64>, frames: impl Iterator<Item = Frame>) {
     }
 }
 
-/// A difference, so that small negative ones are small numbers.
-fn zigzag(difference: u64) -> u64 {
-    let difference = difference.cast_signed();
-    ((difference << 1) ^ (difference >> 63)).cast_unsigned()
-}
-
-fn unzigzag(number: u64) -> u64 {
-    (number >> 1) ^ (number & 1).wrapping_neg()
-}
-
-/// LEB128.
-fn put(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
-fn take(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..u64::BITS).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        if *byte < 0x80 {
-            return Some(number);
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_come_back() {
-        for number in [0, 1, 127, 128, 1 << 32, u64::MAX - 1, u64::MAX] {
-            let mut bytes = Vec::new();
-            put(&mut bytes, number);
-            let mut rest = &bytes[..];
-            assert_eq!((take(&mut rest), rest), (Some(number), &[][..]));
-            assert_eq!(unzigzag(zigzag(number)), number);
-            assert_eq!(take(&mut &bytes[..bytes.len() - 1]), None);
-        }
-        assert_eq!(zigzag(1u64.wrapping_neg()), 1);
-        assert_eq!(take(&mut &[0xff; 11][..]), None);
-    }
 
     #[test]
     fn a_record_whose_last_stack_is_not_there_is_malformed() {

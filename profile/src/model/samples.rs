@@ -2,6 +2,8 @@
 
 use std::io;
 
+use recording::varint::{put, take, unzigzag, zigzag};
+
 use super::spill::{Block, SpillFile, Spilled};
 use super::stacks::StackId;
 
@@ -147,23 +149,25 @@ impl Samples {
     pub(crate) fn iter(&self) -> impl Iterator<Item = Sample> + '_ {
         debug_assert!(self.spilled.is_empty(), "samples were not read back");
         let mut rest = self.bytes.as_slice();
+        // What was put in is there.
+        let mut next = move || take(&mut rest).unwrap_or_default();
         let mut state = State::default();
         (0..self.len).map(move |_| {
-            state.time = state.time.wrapping_add(unzigzag(take(&mut rest)));
-            let stack = take(&mut rest);
+            state.time = state.time.wrapping_add(unzigzag(next()));
+            let stack = next();
             state.stack += unzigzag(stack >> 2);
             let off_cpu = stack & OFF_CPU != 0;
             let period = match off_cpu {
                 true => &mut state.length,
                 false => &mut state.period,
             };
-            *period = period.wrapping_add(unzigzag(take(&mut rest)) as u64);
+            *period = period.wrapping_add_signed(unzigzag(next()));
             Sample {
                 time: state.time,
                 stack: (state.stack > 0).then(|| StackId((state.stack - 1) as u32)),
                 period: *period,
                 off_cpu,
-                cpu_before_ns: (stack & HAS_CPU_BEFORE != 0).then(|| take(&mut rest)),
+                cpu_before_ns: (stack & HAS_CPU_BEFORE != 0).then(&mut next),
             }
         })
     }
@@ -185,36 +189,6 @@ impl Samples {
         }
         mapped
     }
-}
-
-fn zigzag(value: i64) -> u64 {
-    ((value << 1) ^ (value >> 63)) as u64
-}
-
-fn unzigzag(value: u64) -> i64 {
-    ((value >> 1) as i64) ^ -((value & 1) as i64)
-}
-
-fn put(bytes: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-}
-
-fn take(bytes: &mut &[u8]) -> u64 {
-    let mut value = 0u64;
-    let mut shift = 0;
-    while let Some((&byte, rest)) = bytes.split_first() {
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        shift += 7;
-        if byte < 0x80 || shift > 63 {
-            break;
-        }
-    }
-    value
 }
 
 #[cfg(test)]

@@ -50,12 +50,8 @@ impl Message {
     }
 
     /// Seven bits a byte, the lowest first; the top bit says that more follow.
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
+    fn varint(&mut self, value: u64) {
+        recording::varint::put(&mut self.0, value);
     }
 }
 

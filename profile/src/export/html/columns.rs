@@ -4,6 +4,7 @@
 //! byte, and gzip finds what repeats. In gzip, the data of a build of 171
 //! processes take 513 kB so and 549 kB as lists of JSON; those of a million samples 6.1 MB and 7.6 MB.
 
+use recording::varint;
 use serde_json::{Value, json};
 
 /// The largest whole number that a browser can add up: 2^53 - 1 (`Number.MAX_SAFE_INTEGER`).
@@ -53,12 +54,8 @@ impl Columns {
         self.index.len() - 1
     }
 
-    fn push(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.bytes.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.bytes.push(number as u8);
+    fn push(&mut self, number: u64) {
+        varint::put(&mut self.bytes, number);
     }
 }
 
