@@ -27,8 +27,11 @@ pub trait EventSink {
 pub struct Completion {
     /// Needed more bytes than the sample has.
     pub beyond_sample: u64,
-    /// Of these: completed from the target's memory, which was another one by then, or nothing shows that it was the same.
-    pub unverified: u64,
+    /// Of these: completed from memory that differs from what earlier readings of the thread's stack found, so that nothing shows that
+    /// it was the same when the sample was taken.
+    pub changed: u64,
+    /// Of these: completed from the first reading of the thread's stack, with which nothing can be compared.
+    pub read_first: u64,
 }
 
 /// Reads the memory of a live target. The macOS recorder, the Linux recorder and the tests each have one.

@@ -80,6 +80,22 @@ struct ThreadState {
     last_walk: LastWalk,
     /// Bytes of live memory that the last stack took.
     live_bytes: u64,
+    /// When live memory was read for the thread first.
+    first_reading: Option<Timestamp>,
+}
+
+/// How a stack was completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Completed {
+    FromSample,
+    /// From memory that an earlier reading shows to be what it was.
+    Agrees,
+    /// From memory that is another one since the thread's earlier readings, or was not read before.
+    Changed,
+    /// From memory that was read for the first time for this thread.
+    ReadFirst,
+    /// Not from memory, which can't be read.
+    Gone,
 }
 
 impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
@@ -140,11 +156,9 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
                 self.on_missing(snapshot.kernel, MissingStack::NoUserSpace);
             }
             Stack::Snapshot(snapshot) => {
-                let unverified = self.quality.unverified;
-                let is_beyond_sample = self.on_snapshot(time, thread, &snapshot);
+                let completed = self.on_snapshot(time, thread, &snapshot);
                 if sample.role == Role::Running {
-                    self.completion.beyond_sample += u64::from(is_beyond_sample);
-                    self.completion.unverified += self.quality.unverified - unverified;
+                    self.count_completion(completed);
                 }
             }
         }
@@ -182,8 +196,14 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             && space.is_none_or(|space| space.mappings.find(Avma(ip)).is_none())
     }
 
-    /// True if the stack needs more bytes than the sample has.
-    fn on_snapshot(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> bool {
+    fn count_completion(&mut self, completed: Completed) {
+        let completion = &mut self.completion;
+        completion.beyond_sample += u64::from(completed != Completed::FromSample);
+        completion.changed += u64::from(completed == Completed::Changed);
+        completion.read_first += u64::from(completed == Completed::ReadFirst);
+    }
+
+    fn on_snapshot(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> Completed {
         self.frames.extend_from_slice(snapshot.kernel);
         match snapshot.registers {
             Registers::X86_64 { .. } => self.unwind::<X86_64>(time, thread, snapshot),
@@ -191,7 +211,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         }
     }
 
-    fn unwind<A: Arch>(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> bool {
+    fn unwind<A: Arch>(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> Completed {
         let state = (self.threads.entry(thread.tid)).or_insert_with(|| ThreadState::new(thread.pid));
         let mut last = std::mem::take(&mut state.last_walk);
         self.live.begin(time, state.live_bytes);
@@ -207,9 +227,10 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         }
         let state = (self.threads.entry(thread.tid)).or_insert_with(|| ThreadState::new(thread.pid));
         (state.last_walk, state.live_bytes) = (last, live_bytes);
-        let Some(outcome) = outcome else { return false };
-        self.conclude::<A>(time, thread, outcome);
-        outcome.live_boundary.is_some() || outcome.end == End::NoMemory
+        let Some(outcome) = outcome else {
+            return Completed::FromSample;
+        };
+        self.conclude::<A>(time, thread, outcome)
     }
 
     /// Walks beside the last walk of the thread, which this one replaces. Also returns how many bytes of live memory it took.
@@ -255,7 +276,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
     }
 
     /// Verifies, counts and marks the stack of a walk.
-    fn conclude<A: Arch>(&mut self, time: Timestamp, thread: Thread, mut outcome: Outcome) {
+    fn conclude<A: Arch>(&mut self, time: Timestamp, thread: Thread, mut outcome: Outcome) -> Completed {
         let state = (self.threads.entry(thread.tid)).or_insert_with(|| ThreadState::new(thread.pid));
         let times = Times {
             sampled: time,
@@ -269,6 +290,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             memory: &mut self.memory,
             quality: &mut self.quality,
         };
+        let was_read = outcome.live_boundary.is_some();
         let mut are_possible = |points: &[Point]| self.known.calls.are_possible::<A>(points, &mut code);
         let verdict = state
             .stacks
@@ -300,6 +322,14 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             .extend(live_boundary.map(|_| Frame::Mark(StackMark::Unverified)));
         self.frames.extend(rest.iter().map(|point| point.frame));
         self.frames.extend(mark.map(Frame::Mark));
+        let first_reading = was_read.then(|| *state.first_reading.get_or_insert(times.read));
+        match first_reading {
+            None if mark == Some(StackMark::TruncatedNoMemory) => Completed::Gone,
+            None => Completed::FromSample,
+            Some(_) if verdict != Verdict::Unverified && outcome.end != End::NoMemory => Completed::Agrees,
+            Some(first) if first > time => Completed::ReadFirst,
+            Some(_) => Completed::Changed,
+        }
     }
 
     fn on_process(&mut self, time: Timestamp, pid: Pid, what: ProcessEvent<'_>) {
@@ -380,6 +410,7 @@ impl ThreadState {
             stacks: ThreadStacks::default(),
             last_walk: LastWalk::default(),
             live_bytes: 0,
+            first_reading: None,
         }
     }
 }

@@ -110,7 +110,8 @@ pub(crate) fn until_end(
             samples: taken.samples,
             others: taken.others,
             deep_stacks,
-            unverified: completion.unverified.saturating_sub(before.unverified),
+            changed: completion.changed.saturating_sub(before.changed),
+            read_first: completion.read_first.saturating_sub(before.read_first),
             fill: taken.fill,
             late: Duration::from_nanos(woken.saturating_sub(now)).saturating_sub(left),
         };

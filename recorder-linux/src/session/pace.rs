@@ -26,7 +26,7 @@ const LONGEST_IDLE: Duration = Duration::from_millis(32);
 
 /// So many rounds in a row with nothing but samples are calm: no process starts, no file is mapped, which is to be opened soon.
 const CALM_ROUNDS: u32 = 8;
-/// The same after many stacks larger than their dumps: others may follow.
+/// The same after one larger than its dump that could not be verified, where many are larger: others may follow.
 const CALM_ROUNDS_AFTER_DEEP_STACKS: u32 = 16;
 /// And after a long wait for a CPU.
 const CALM_ROUNDS_AFTER_LONG_WAIT: u32 = 64;
@@ -37,20 +37,28 @@ const CALM_ROUNDS_AFTER_LONG_WAIT: u32 = 64;
 const LONGEST_CALM: Duration = Duration::from_millis(400);
 /// And no longer than this part of the recording so far: the last readings of a short program are near its end, too.
 const PART_OF_RECORDING: u32 = 8;
-/// Where many stacks were larger than their dumps a moment ago: the samples of one round are completed late when the next ones come.
-const LONGEST_AFTER_DEEP_STACKS: Duration = Duration::from_millis(64);
+/// Where many stacks are larger than their dumps, and their callers stay the same. Unverified are then the last samples of a process,
+/// whose memory is gone at the round's end, and the first ones of a thread.
+const LONGEST_WITH_DEEP_STACKS: Duration = Duration::from_millis(64);
+/// So rounds with deep stacks are no longer than this part of the recording so far.
+const PART_WITH_DEEP_STACKS: u32 = 100;
 
-/// Shares of samples are those of about so many, the last ones.
-const SAMPLES: f64 = 4000.0;
+/// The share of deep stacks is that of about so many samples, the last ones.
+const SAMPLES_FOR_DEPTH: f64 = 4000.0;
+/// The share of changed stacks, of fewer: a thread that went down and up once is no reason for short rounds for seconds.
+const SAMPLES_FOR_CHANGES: f64 = 1000.0;
 /// Stacks larger than their dumps are many if more than one in so many is.
 const MANY_DEEP_STACKS: f64 = 1.0 / 100.0;
-/// While fewer stacks than this are unverified, what is rootwards of the dumps stays as it is, and can be read later. A round that is too
-/// long makes rounds short again before this share of all samples is lost. rustc has phases of seconds in which each stack is deeper
-/// than the largest dump: rounds of 3 ms took a third of the recorder's time.
-const FEW_UNVERIFIED: f64 = 1.0 / 400.0;
+/// While fewer stacks than this are changed, what is rootwards of the dumps stays as it is, and can be read later. A round that is too
+/// long makes rounds short again before this share of all samples is lost. All of rustc's stacks below `create_and_enter_global_ctxt`
+/// are deeper than the largest dump, by a frame of 540 KiB, and their callers stay the same for seconds.
+const FEW_CHANGED: f64 = 1.0 / 400.0;
 /// From this share on rounds are as short as they get for deep stacks. Below, they last as much longer as the share is smaller: a sample is
 /// verified if no caller beyond its dump returned between the readings before and after it.
-const MANY_UNVERIFIED: f64 = 1.0 / 125.0;
+const MANY_CHANGED: f64 = 1.0 / 125.0;
+/// A thread whose stack is read for the first time has as many unverified samples as the round, and then no more. So each counts for less
+/// than a change; threads that live for a few rounds make rounds short by their number.
+const FIRST_READING: f64 = 1.0 / 8.0;
 
 /// What a round found.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,8 +69,10 @@ pub(super) struct Found {
     pub(super) others: u64,
     /// Stacks that needed more bytes than their samples have.
     pub(super) deep_stacks: u64,
-    /// Stacks that could not be verified.
-    pub(super) unverified: u64,
+    /// Of these, the ones completed from memory that is not what it was in earlier rounds.
+    pub(super) changed: u64,
+    /// And from memory of threads of which nothing was read in earlier rounds.
+    pub(super) read_first: u64,
     /// How full the fullest ring was, 0 to 1.
     pub(super) fill: f64,
     /// How long the recorder waited for a CPU when the round was over.
@@ -82,7 +92,8 @@ pub(super) struct Pace {
     rounds_to_calm: u32,
     /// The share of stacks that are larger than their dumps.
     deep: f64,
-    unverified: f64,
+    /// The share of stacks whose memory changed from round to round.
+    changed: f64,
 }
 
 impl Pace {
@@ -102,8 +113,8 @@ impl Pace {
             recorded: Duration::ZERO,
             rounds_to_calm: CALM_ROUNDS,
             deep: 0.0,
-            // Few after some 700 samples.
-            unverified: FEW_UNVERIFIED * 1.2,
+            // Few after some 200 samples.
+            changed: FEW_CHANGED * 1.2,
         }
     }
 
@@ -124,12 +135,18 @@ impl Pace {
     pub(super) fn next(&mut self, found: Found, took: Duration) {
         let short = self.usual.min(LONGEST_FOR_DEEP_STACKS);
         self.recorded += self.round;
-        follow(&mut self.deep, found.deep_stacks, found.samples);
-        follow(&mut self.unverified, found.unverified, found.samples);
+        let changed = found.changed as f64 + found.read_first as f64 * FIRST_READING;
+        follow(
+            &mut self.deep,
+            found.deep_stacks as f64,
+            found.samples,
+            SAMPLES_FOR_DEPTH,
+        );
+        follow(&mut self.changed, changed, found.samples, SAMPLES_FOR_CHANGES);
         let were_deep = self.deep >= MANY_DEEP_STACKS;
         self.rounds_to_calm = if found.late > LONG_WAIT {
             CALM_ROUNDS_AFTER_LONG_WAIT
-        } else if found.deep_stacks > 0 && were_deep {
+        } else if changed > 0.0 && were_deep {
             self.rounds_to_calm.max(CALM_ROUNDS_AFTER_DEEP_STACKS)
         } else if found.others > 0 {
             self.rounds_to_calm.max(CALM_ROUNDS)
@@ -139,15 +156,13 @@ impl Pace {
         let doubled = self.round * 2;
         let next = if found.records == 0 {
             doubled.min(LONGEST_IDLE)
-        } else if found.deep_stacks > 0 && self.unverified >= FEW_UNVERIFIED {
-            short
-                .mul_f64((MANY_UNVERIFIED / self.unverified).max(1.0))
-                .min(self.usual)
+        } else if found.deep_stacks > 0 && self.changed >= FEW_CHANGED {
+            short.mul_f64((MANY_CHANGED / self.changed).max(1.0)).min(self.usual)
         } else {
             let by_fill = self.round.mul_f64((self.most_fill / found.fill.max(1e-6)).min(1e3));
             let longest = match self.rounds_to_calm {
-                0 if were_deep => LONGEST_AFTER_DEEP_STACKS.min(self.longest_calm),
-                0 => (self.recorded / PART_OF_RECORDING).clamp(LONGEST, self.longest_calm.max(LONGEST)),
+                0 if were_deep => self.part(PART_WITH_DEEP_STACKS, LONGEST_WITH_DEEP_STACKS.min(self.longest_calm)),
+                0 => self.part(PART_OF_RECORDING, self.longest_calm),
                 _ => LONGEST,
             };
             doubled.clamp(short, by_fill.min(longest).max(self.usual))
@@ -156,17 +171,22 @@ impl Pace {
         self.round = next.max(took);
     }
 
+    /// This part of the recording so far.
+    fn part(&self, one_in: u32, longest: Duration) -> Duration {
+        (self.recorded / one_in).clamp(LONGEST, longest.max(LONGEST))
+    }
+
     /// Makes the next round no longer than this.
     pub(super) fn at_most(&mut self, longest: Duration, took: Duration) {
         self.round = self.round.min(longest).max(took);
     }
 }
 
-/// Takes a count of a round's samples into a share of the last [`SAMPLES`].
-fn follow(share: &mut f64, count: u64, samples: u64) {
+/// Takes a count of a round's samples into a share of about the last `of`.
+fn follow(share: &mut f64, count: f64, samples: u64, of: f64) {
     if samples > 0 {
         let samples = samples as f64;
-        *share += (count as f64 / samples - *share) * (samples / SAMPLES).min(1.0);
+        *share += (count / samples - *share) * (samples / of).min(1.0);
     }
 }
 
@@ -179,7 +199,8 @@ mod tests {
         samples: 16,
         others: 0,
         deep_stacks: 0,
-        unverified: 0,
+        changed: 0,
+        read_first: 0,
         fill: 0.01,
         late: Duration::ZERO,
     };
@@ -243,25 +264,30 @@ mod tests {
 
     #[test]
     fn deep_stacks_are_read_soon_unless_what_is_read_stays_the_same() {
-        let mut pace = pace(4);
-        assert_eq!(after(&mut pace, DEEP, 6), 8);
-        assert_eq!(after(&mut pace, DEEP, 160), 16);
-        // Each is a quarter of a thousandth of the last samples.
-        let unverified = Found { unverified: 1, ..DEEP };
-        assert_eq!(after(&mut pace, unverified, 2), 16);
-        assert_eq!(after(&mut pace, unverified, 10), 5);
-        assert_eq!(after(&mut pace, unverified, 40), 3);
+        let mut pace = pace(16);
+        assert_eq!(after(&mut pace, DEEP, 10), 9);
+        assert_eq!(after(&mut pace, DEEP, 10), 16);
+        // A hundredth of the recording.
+        assert_eq!(after(&mut pace, DEEP, 180), 40);
+        assert!(pace.round() >= pace.recorded / 101);
+        assert_eq!(after(&mut pace, DEEP, 180), 64);
+        // Each is a thousandth of the last samples.
+        let changed = Found { changed: 1, ..DEEP };
+        assert_eq!(after(&mut pace, changed, 2), 16);
+        assert_eq!(after(&mut pace, changed, 2), 6);
+        assert_eq!(after(&mut pace, changed, 40), 3);
+        assert_eq!(after(&mut pace, DEEP, 400), 64);
     }
 
     #[test]
-    fn rounds_are_no_longer_than_some_samples_may_be_late_while_stacks_were_deep() {
+    fn threads_that_are_read_first_make_rounds_short_if_they_are_many() {
         let mut pace = pace(16);
-        assert_eq!(after(&mut pace, DEEP, 200), 16);
-        assert_eq!(after(&mut pace, SAMPLES, CALM_ROUNDS_AFTER_DEEP_STACKS - 1), 16);
-        assert_eq!(after(&mut pace, SAMPLES, 1), 32);
-        assert_eq!(after(&mut pace, SAMPLES, 100), 64);
-        // One in a hundred of the last ones: a memory of 4,000 samples.
-        assert_eq!(after(&mut pace, SAMPLES, 1000), 400);
+        assert_eq!(after(&mut pace, DEEP, 400), 64);
+        let first = Found { read_first: 16, ..DEEP };
+        assert_eq!(after(&mut pace, first, 1), 16);
+        assert_eq!(after(&mut pace, DEEP, 20), 64);
+        let every_other = |pace: &mut Pace| (after(pace, first, 1), after(pace, DEEP, 1)).1;
+        assert_eq!((0..20).map(|_| every_other(&mut pace)).last(), Some(3));
     }
 
     #[test]
