@@ -146,15 +146,20 @@ impl Ring {
         let available = self.head.wrapping_sub(self.tail);
         self.tail = self.tail.wrapping_add((size as u64).min(available));
         self.publish();
-        self.prefetch_after(size);
+        self.prefetch_second();
     }
 
-    /// Has the CPU fetch the record after the next one, if that has this size, as samples have: another CPU has written it, and each of
-    /// its lines takes 0.1 us to come.
-    fn prefetch_after(&self, size: usize) {
-        let position = self.tail.wrapping_add(size as u64);
-        let start = (position % self.data_bytes as u64) as usize;
-        let is_written = self.head.wrapping_sub(self.tail) >= (size + PREFETCHED_BYTES) as u64;
+    /// Has the CPU fetch the record after the next one: another CPU has written it, and each of its lines takes 0.1 us to come.
+    fn prefetch_second(&self) {
+        let available = self.head.wrapping_sub(self.tail);
+        if available < HEADER_BYTES as u64 {
+            return;
+        }
+        let mut header = [0u8; HEADER_BYTES];
+        self.copy_out(self.tail, &mut header);
+        let size = u64::from(Header::parse(&header).size);
+        let start = (self.tail.wrapping_add(size) % self.data_bytes as u64) as usize;
+        let is_written = available >= size + PREFETCHED_BYTES as u64;
         if is_written && start + PREFETCHED_BYTES <= self.data_bytes {
             prefetch(self.slice(start, PREFETCHED_BYTES));
         }
@@ -195,7 +200,7 @@ impl Drop for Ring {
 }
 
 /// The header of a sample, its registers and the last frames of its stack.
-const PREFETCHED_BYTES: usize = 3072;
+const PREFETCHED_BYTES: usize = 1536;
 
 #[cfg(target_arch = "x86_64")]
 fn prefetch(bytes: &[u8]) {
