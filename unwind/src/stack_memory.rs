@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::arch::Unreadable;
+use crate::known_stack::Reading;
 use crate::last_walk::Dump;
 use recording::clock::Timestamp;
 use recording::event::Pid;
@@ -70,9 +71,9 @@ impl LiveBlocks {
         self.first_size = expected.next_multiple_of(PAGE).max(PAGE);
     }
 
-    /// When the last reading ended.
-    pub(crate) fn read_at(&self) -> Option<Timestamp> {
-        self.times.map(|(_, last)| last)
+    /// When what there is was read.
+    pub(crate) fn reading(&self) -> Option<Reading> {
+        self.times.map(|(begun, ended)| Reading { begun, ended })
     }
 
     /// The bytes from an address to the end of its block; none if it can't be read.
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(word(&mut live, &mut memory, 0x8000), Some(1));
         live.begin(Timestamp(99), 0);
         assert_eq!(word(&mut live, &mut memory, 0x8008), Some(1));
-        assert_eq!(live.read_at(), Some(Timestamp(101)));
+        assert_eq!(live.reading().map(|reading| reading.ended), Some(Timestamp(101)));
         live.begin(Timestamp(100), 0);
         assert_eq!(word(&mut live, &mut memory, 0x8008), Some(2));
     }

@@ -15,6 +15,7 @@ use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMar
 use crate::aarch64::Aarch64;
 use crate::arch::Arch;
 use crate::calls::Code;
+use crate::known_stack::Reading;
 use crate::last_walk::{Dump, LastWalk, NewSteps, Reuse};
 use crate::live_boundary::{ThreadStacks, Times, Verdict};
 use crate::modules::Modules;
@@ -281,7 +282,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         let times = Times {
             sampled: time,
             // Without a live boundary all bytes are the sample's.
-            read: (outcome.live_boundary.and_then(|_| self.live.read_at())).unwrap_or(time),
+            reading: (outcome.live_boundary.and_then(|_| self.live.reading())).unwrap_or(Reading::of_sample(time)),
         };
         let mut code = Code {
             pid: thread.pid,
@@ -322,7 +323,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             .extend(live_boundary.map(|_| Frame::Mark(StackMark::Unverified)));
         self.frames.extend(rest.iter().map(|point| point.frame));
         self.frames.extend(mark.map(Frame::Mark));
-        let first_reading = was_read.then(|| *state.first_reading.get_or_insert(times.read));
+        let first_reading = was_read.then(|| *state.first_reading.get_or_insert(times.reading.ended));
         match first_reading {
             None if mark == Some(StackMark::TruncatedNoMemory) => Completed::Gone,
             None => Completed::FromSample,

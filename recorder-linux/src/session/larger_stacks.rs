@@ -1,7 +1,7 @@
 //! Once many stacks are deeper than what a sample copies, samples copy more.
 //!
 //! What is not copied is read from the program's memory later, which may be another call's by then. rustc at 1 kHz, of all stacks: with
-//! copies of 16 KiB 3.4 % were cut and 4 to 7 % not verified, with 64 KiB 0.1 and 0.2 %. The kernel copies what the stack has: a sample
+//! copies of 16 KiB 3.4 % were cut and 4 to 7 % not verified, with 64 KiB 0.2 and 0.3 %. The kernel copies what the stack has: a sample
 //! costs the program 1.1 times the minimal record's time with 16 KiB, and 1.4 times with a stack of 40 KiB that is copied whole.
 //!
 //! The larger event is opened with the first one, and is off: an event that is opened later would miss the threads that start meanwhile.

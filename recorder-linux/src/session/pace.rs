@@ -40,8 +40,9 @@ const PART_OF_RECORDING: u32 = 8;
 /// Where many stacks are larger than their dumps, and their callers stay the same. Unverified are then the last samples of a process,
 /// whose memory is gone at the round's end, and the first ones of a thread.
 const LONGEST_WITH_DEEP_STACKS: Duration = Duration::from_millis(64);
-/// So rounds with deep stacks are no longer than this part of the recording so far.
-const PART_WITH_DEEP_STACKS: u32 = 100;
+/// So rounds with deep stacks are no longer than this part of the recording so far, once it is longer than a second.
+const PART_WITH_DEEP_STACKS: u32 = 160;
+const SHORTEST_PART_WITH_DEEP_STACKS: Duration = Duration::from_millis(8);
 
 /// The share of deep stacks is that of about so many samples, the last ones.
 const SAMPLES_FOR_DEPTH: f64 = 4000.0;
@@ -90,6 +91,7 @@ pub(super) struct Pace {
     recorded: Duration,
     /// Rounds until rounds are calm.
     rounds_to_calm: u32,
+    varied: Varied,
     /// The share of stacks that are larger than their dumps.
     deep: f64,
     /// The share of stacks whose memory changed from round to round.
@@ -112,6 +114,7 @@ impl Pace {
             round: usual.min(LONGEST_FOR_DEEP_STACKS),
             recorded: Duration::ZERO,
             rounds_to_calm: CALM_ROUNDS,
+            varied: Varied(1),
             deep: 0.0,
             // Few after some 200 samples.
             changed: FEW_CHANGED * 1.2,
@@ -126,14 +129,19 @@ impl Pace {
         };
     }
 
-    /// The present round.
+    /// The present round. With deep stacks, lengths vary: rounds of 3 ms read a stack that changes every 0.5 ms always in the same state,
+    /// and take it for one that stays.
     pub(super) fn round(&self) -> Duration {
-        self.round
+        match self.deep > 0.0 {
+            true => self.round.mul_f64(self.varied.factor()),
+            false => self.round,
+        }
     }
 
     /// The next round, after one that found this. `took`: the time that the recorder worked.
     pub(super) fn next(&mut self, found: Found, took: Duration) {
         let short = self.usual.min(LONGEST_FOR_DEEP_STACKS);
+        self.varied.step();
         self.recorded += self.round;
         let changed = found.changed as f64 + found.read_first as f64 * FIRST_READING;
         follow(
@@ -160,25 +168,44 @@ impl Pace {
             short.mul_f64((MANY_CHANGED / self.changed).max(1.0)).min(self.usual)
         } else {
             let by_fill = self.round.mul_f64((self.most_fill / found.fill.max(1e-6)).min(1e3));
-            let longest = match self.rounds_to_calm {
-                0 if were_deep => self.part(PART_WITH_DEEP_STACKS, LONGEST_WITH_DEEP_STACKS.min(self.longest_calm)),
-                0 => self.part(PART_OF_RECORDING, self.longest_calm),
-                _ => LONGEST,
+            let (part, shortest, longest) = match were_deep {
+                true => (
+                    PART_WITH_DEEP_STACKS,
+                    SHORTEST_PART_WITH_DEEP_STACKS,
+                    LONGEST_WITH_DEEP_STACKS,
+                ),
+                false => (PART_OF_RECORDING, LONGEST, LONGEST_CALM),
             };
-            doubled.clamp(short, by_fill.min(longest).max(self.usual))
+            let longest = longest.min(self.longest_calm).max(LONGEST);
+            let longest = match self.rounds_to_calm {
+                0 => (self.recorded / part).clamp(shortest, longest),
+                _ => (self.recorded / part).clamp(shortest, LONGEST),
+            };
+            doubled.min(by_fill.max(self.usual)).min(longest).max(short)
         };
         // Never more than half of a CPU: records that find no room are lost and counted, and the program goes on.
         self.round = next.max(took);
     }
 
-    /// This part of the recording so far.
-    fn part(&self, one_in: u32, longest: Duration) -> Duration {
-        (self.recorded / one_in).clamp(LONGEST, longest.max(LONGEST))
-    }
-
     /// Makes the next round no longer than this.
     pub(super) fn at_most(&mut self, longest: Duration, took: Duration) {
         self.round = self.round.min(longest).max(took);
+    }
+}
+
+/// A number that varies without a period.
+#[derive(Debug)]
+struct Varied(u64);
+
+impl Varied {
+    /// A congruential generator: Knuth, The Art of Computer Programming, volume 2, section 3.3.4, line 26.
+    fn step(&mut self) {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    }
+
+    /// 3/4 to 1.
+    fn factor(&self) -> f64 {
+        1.0 - (self.0 >> 32) as f64 / 2f64.powi(34)
     }
 }
 
@@ -207,7 +234,7 @@ mod tests {
 
     fn after(pace: &mut Pace, found: Found, rounds: u32) -> u128 {
         (0..rounds).for_each(|_| pace.next(found, Duration::ZERO));
-        pace.round().as_millis()
+        pace.round.as_millis()
     }
 
     /// 1 kHz with rings of so many MiB.
@@ -266,11 +293,11 @@ mod tests {
     fn deep_stacks_are_read_soon_unless_what_is_read_stays_the_same() {
         let mut pace = pace(16);
         assert_eq!(after(&mut pace, DEEP, 10), 9);
-        assert_eq!(after(&mut pace, DEEP, 10), 16);
-        // A hundredth of the recording.
-        assert_eq!(after(&mut pace, DEEP, 180), 40);
-        assert!(pace.round() >= pace.recorded / 101);
-        assert_eq!(after(&mut pace, DEEP, 180), 64);
+        assert_eq!(after(&mut pace, DEEP, 10), 8);
+        // Longer and longer, by the recording's length.
+        assert_eq!(after(&mut pace, DEEP, 400), 40);
+        assert_eq!(pace.round, pace.recorded / PART_WITH_DEEP_STACKS);
+        assert_eq!(after(&mut pace, DEEP, 400), 64);
         // Each is a thousandth of the last samples.
         let changed = Found { changed: 1, ..DEEP };
         assert_eq!(after(&mut pace, changed, 2), 16);
@@ -282,12 +309,32 @@ mod tests {
     #[test]
     fn threads_that_are_read_first_make_rounds_short_if_they_are_many() {
         let mut pace = pace(16);
-        assert_eq!(after(&mut pace, DEEP, 400), 64);
+        assert_eq!(after(&mut pace, DEEP, 800), 64);
         let first = Found { read_first: 16, ..DEEP };
         assert_eq!(after(&mut pace, first, 1), 16);
         assert_eq!(after(&mut pace, DEEP, 20), 64);
         let every_other = |pace: &mut Pace| (after(pace, first, 1), after(pace, DEEP, 1)).1;
         assert_eq!((0..20).map(|_| every_other(&mut pace)).last(), Some(3));
+    }
+
+    #[test]
+    fn rounds_vary_with_deep_stacks() {
+        let mut pace = pace(16);
+        after(&mut pace, SAMPLES, 20);
+        assert_eq!(pace.round(), pace.round);
+        after(&mut pace, DEEP, 100);
+        let rounds: Vec<f64> = { 0..1000 }
+            .map(|_| {
+                (
+                    after(&mut pace, DEEP, 1),
+                    pace.round().as_secs_f64() / pace.round.as_secs_f64(),
+                )
+                    .1
+            })
+            .collect();
+        assert!(rounds.iter().all(|part| (0.75..=1.0).contains(part)));
+        let mean = rounds.iter().sum::<f64>() / 1000.0;
+        assert!((mean - 0.875).abs() < 0.02, "{mean}");
     }
 
     #[test]

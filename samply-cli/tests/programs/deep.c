@@ -2,6 +2,7 @@
 // usage: deep spin STACK_KB CPU_MS      recursion of that size, then all the time in `deep_leaf`
 //        deep updown STACK_KB CPU_MS    recursion that keeps going down and up, working at every level
 //        deep cleared STACK_KB CPU_MS   work in a frame of that size, whose memory is zero soon after
+//        deep turns STACK_KB CPU_MS     recursion of that size, by way of `left` and of `right`, for 2 ms each
 #include "common.h"
 #include <string.h>
 #include <sys/resource.h>
@@ -84,12 +85,54 @@ NOINLINE void work_and_clear(uint64_t stack_bytes) {
     }
 }
 
+NOINLINE void left_leaf(uint64_t until_ns) {
+    while (thread_cpu_ns() < until_ns) sink += xorshift(5, 5000);
+    KEEP_FRAME();
+}
+
+NOINLINE void right_leaf(uint64_t until_ns) {
+    while (thread_cpu_ns() < until_ns) sink += xorshift(6, 5000);
+    KEEP_FRAME();
+}
+
+NOINLINE void go_down(char *stack_top, uint64_t stack_bytes, int is_left, uint64_t until_ns) {
+    volatile char frame[FRAME_BYTES];
+    frame[0] = 1;
+    if ((uint64_t)(stack_top - (char *)__builtin_frame_address(0)) < stack_bytes)
+        go_down(stack_top, stack_bytes, is_left, until_ns);
+    else if (is_left)
+        left_leaf(until_ns);
+    else
+        right_leaf(until_ns);
+    sink += (uint64_t)frame[0];
+}
+
+NOINLINE void left(uint64_t stack_bytes) {
+    char here;
+    go_down(&here, stack_bytes, 1, thread_cpu_ns() + 2000000);
+    KEEP_FRAME();
+}
+
+NOINLINE void right(uint64_t stack_bytes) {
+    char here;
+    go_down(&here, stack_bytes, 0, thread_cpu_ns() + 2000000);
+    KEEP_FRAME();
+}
+
+NOINLINE void take_turns(uint64_t stack_bytes) {
+    while (thread_cpu_ns() < end_ns) {
+        left(stack_bytes);
+        right(stack_bytes);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc < 4) return 2;
     uint64_t stack_bytes = strtoull(argv[2], NULL, 10) * 1024;
     end_ns = strtoull(argv[3], NULL, 10) * 1000000u;
     if (strcmp(argv[1], "spin") == 0) spin_deep(stack_bytes);
     else if (strcmp(argv[1], "cleared") == 0) work_and_clear(stack_bytes);
+    else if (strcmp(argv[1], "turns") == 0) take_turns(stack_bytes);
     else wander(stack_bytes);
     print_cpu_time();
     return 0;

@@ -1,0 +1,137 @@
+//! How often a thread's stack changes between two readings of it.
+//!
+//! Two readings that agree are evidence only if most do. Where a thread takes two paths by turns, faster than it is read, every second
+//! reading agrees with the one before, and says nothing of the time in between. Nor do two that lie much further apart than those of
+//! which the share is known: the recorder had to wait for a CPU, or had much to read.
+
+use recording::clock::Timestamp;
+
+/// So many of the last readings count. Of 16, so few differ now and then by chance where every second one does: 2 % of such a program's
+/// samples were verified and wrong.
+const READINGS: f32 = 64.0;
+/// From this share on, two that agree may do so by chance. Of a path that is left at random times, and is seen to be another one in this
+/// share of the readings, some 1 % of the samples between two that agree were on the other.
+const FREQUENT: f32 = 1.0 / 6.0;
+/// A thread begins as if so many readings had been made, and one of them had differed: two more are too many. Of rustc's threads many have
+/// one when they begin.
+const AT_FIRST: f32 = 16.0;
+
+/// The time between the first readings.
+const GAP_AT_FIRST_NS: f32 = 4e6;
+/// So many of the last readings count for the usual time between them.
+const GAPS: f32 = 8.0;
+/// A time so many times as long as the usual one is too long.
+const LONG_GAP: f32 = 4.0;
+
+/// The share of readings that differ from the one before.
+pub(crate) struct Changes {
+    share: f32,
+    readings: f32,
+    /// ns between two readings, in which the thread ran.
+    gap_ns: f32,
+    present: Option<Comparison>,
+}
+
+/// A reading beside the one before it.
+#[derive(Clone, Copy)]
+struct Comparison {
+    begun: Timestamp,
+    gap_ns: f32,
+    /// For all samples so far.
+    agrees: bool,
+}
+
+impl Default for Changes {
+    fn default() -> Changes {
+        Changes {
+            share: 1.0 / AT_FIRST,
+            readings: AT_FIRST,
+            gap_ns: GAP_AT_FIRST_NS,
+            present: None,
+        }
+    }
+}
+
+impl Changes {
+    /// Takes what a sample found: whether the reading that began at `begun` agrees with the last one before the sample. True if they may
+    /// agree by chance.
+    pub(crate) fn take(&mut self, sampled: Timestamp, begun: Timestamp, agrees: bool) -> bool {
+        let gap_ns = match &mut self.present {
+            Some(present) if present.begun == begun => {
+                present.agrees &= agrees;
+                present.gap_ns
+            }
+            present => {
+                // From the first sample on: a thread that waited before has not changed its stack.
+                let gap_ns = begun.0.saturating_sub(sampled.0) as f32;
+                let next = Comparison { begun, gap_ns, agrees };
+                if let Some(past) = present.replace(next) {
+                    self.readings = (self.readings + 1.0).min(READINGS);
+                    self.share += (f32::from(u8::from(!past.agrees)) - self.share) / self.readings;
+                    self.gap_ns += (past.gap_ns - self.gap_ns) / GAPS;
+                }
+                gap_ns
+            }
+        };
+        self.share > FREQUENT || gap_ns > self.gap_ns * LONG_GAP
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Whether two readings agree by chance after these, 4 ms apart.
+    fn frequent_after(changes: impl Iterator<Item = bool>) -> bool {
+        let mut thread = Changes::default();
+        let mut at = 0;
+        for differs in changes {
+            at += 4 * MS;
+            thread.take(Timestamp(at - 4 * MS), Timestamp(at), !differs);
+        }
+        thread.take(Timestamp(at), Timestamp(at + 4 * MS), true)
+    }
+
+    #[test]
+    fn few_changes_among_many_readings_are_rare_and_every_fourth_is_frequent() {
+        assert!(!frequent_after([false].into_iter()));
+        assert!(!frequent_after([true].into_iter()));
+        assert!(frequent_after([true, true, true].into_iter()));
+        assert!(!frequent_after((0..100).map(|at| at == 50 || at == 51)));
+        assert!(frequent_after((0..100).map(|at| at % 4 == 0)));
+        assert!(!frequent_after((0..200).map(|at| at % 20 == 0)));
+        assert!(!frequent_after((0..200).map(|at| at < 50)));
+    }
+
+    #[test]
+    fn samples_of_one_reading_count_once() {
+        let mut thread = Changes::default();
+        (1..50).for_each(|at| {
+            thread.take(Timestamp(at - 1), Timestamp(at), true);
+        });
+        (0..100).for_each(|_| {
+            thread.take(Timestamp(49), Timestamp(50), false);
+        });
+        assert!(!thread.take(Timestamp(50), Timestamp(51), true));
+    }
+
+    #[test]
+    fn readings_much_further_apart_than_usual_agree_by_chance() {
+        let mut thread = Changes::default();
+        assert!(thread.take(Timestamp(0), Timestamp(80 * MS), true));
+        assert!(
+            thread.take(Timestamp(79 * MS), Timestamp(80 * MS), true),
+            "of the same reading"
+        );
+        let mut thread = Changes::default();
+        let mut at = 0;
+        // Rounds that grow slowly are as good as short ones.
+        for gap in (4..64).flat_map(|gap| [gap; 4]) {
+            at += gap * MS;
+            assert!(!thread.take(Timestamp(at - gap * MS), Timestamp(at), true));
+        }
+        assert!(thread.take(Timestamp(at), Timestamp(at + 300 * MS), true));
+    }
+}

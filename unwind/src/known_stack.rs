@@ -1,0 +1,98 @@
+//! A stack as it was found, and the readings that found it.
+
+use recording::clock::Timestamp;
+
+use crate::outcome::{End, Point};
+
+/// A reading of a thread's stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// Its beginning tells readings of a thread apart.
+    pub(crate) begun: Timestamp,
+    pub(crate) ended: Timestamp,
+}
+
+impl Reading {
+    /// A sample's own bytes.
+    pub(crate) fn of_sample(time: Timestamp) -> Reading {
+        Reading {
+            begun: time,
+            ended: time,
+        }
+    }
+}
+
+/// A reading that found a stack.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) reading: Reading,
+    /// So many of the stack's frames, from the root on.
+    pub(crate) frames: usize,
+}
+
+/// A stack as it was found.
+#[derive(Clone, Default)]
+pub(crate) struct Known {
+    pub(crate) points: Vec<Point>,
+    pub(crate) end: Option<End>,
+    /// The last reading that found it, and the one before: samples of one round look for the last reading before the round.
+    pub(crate) seen: [Option<Seen>; 2],
+    /// So many frames, from the root on, can each have called the next. A call that is impossible takes nothing from its callers: they
+    /// may be those of later stacks. rustc was seen to have the same callers for 2 s, all of which were unverified for one such call.
+    pub(crate) possible: usize,
+}
+
+impl Known {
+    pub(crate) fn keep(&mut self, points: &[Point], end: End, reading: Reading, possible: usize) {
+        self.possible = possible;
+        self.points.clear();
+        self.points.extend_from_slice(points);
+        self.end = Some(end);
+        let frames = points.len();
+        self.seen = [Some(Seen { reading, frames }), None];
+    }
+
+    /// Takes down that a reading, with its sample, found the last frames of this stack again.
+    pub(crate) fn see(&mut self, reading: Reading, points: &[Point]) {
+        let pairs = self.points.iter().rev().zip(points.iter().rev());
+        let frames = pairs.take_while(|(known, point)| known == point).count();
+        match &mut self.seen {
+            [Some(last), _] if last.reading.begun == reading.begun => {
+                last.reading.ended = last.reading.ended.max(reading.ended);
+                last.frames = last.frames.max(frames);
+            }
+            [last, before] => *before = last.replace(Seen { reading, frames }),
+        }
+    }
+
+    /// The last reading before a sample that found this stack.
+    pub(crate) fn seen_before(&self, sampled: Timestamp) -> Option<Seen> {
+        { self.seen.iter().flatten() }
+            .find(|seen| seen.reading.ended <= sampled)
+            .copied()
+    }
+
+    /// The same frames, found by the reading that began at this time.
+    pub(crate) fn confirms(&self, live: &[Point], end: End, sampled: Timestamp, begun: Timestamp) -> bool {
+        let seen = self.seen_before(sampled);
+        let is_seen = |seen: Seen| seen.reading.begun == begun && seen.frames >= live.len();
+        seen.is_some_and(is_seen) && self.is(live, end)
+    }
+
+    /// That reading came as far down the stack as these frames, whether it found them or others.
+    pub(crate) fn reaches(&self, live: &[Point], sampled: Timestamp, begun: Timestamp) -> bool {
+        let Some(seen) = { self.seen_before(sampled) }.filter(|seen| seen.reading.begun == begun) else {
+            return false;
+        };
+        let lowest = self
+            .points
+            .len()
+            .checked_sub(seen.frames)
+            .and_then(|at| self.points.get(at));
+        lowest.is_some_and(|lowest| live.first().is_some_and(|first| lowest.sp <= first.sp))
+    }
+
+    pub(crate) fn is(&self, live: &[Point], end: End) -> bool {
+        self.end == Some(end) && self.points.ends_with(live)
+    }
+}
