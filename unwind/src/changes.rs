@@ -9,11 +9,11 @@ use recording::clock::Timestamp;
 /// So many of the last readings count. Of 16, so few differ now and then by chance where every second one does: 2 % of such a program's
 /// samples were verified and wrong.
 const READINGS: f32 = 64.0;
-/// From this share on, two that agree may do so by chance. Of a path that is left at random times, and is seen to be another one in this
-/// share of the readings, some 1 % of the samples between two that agree were on the other.
+/// From this share on, two that agree may do so by chance. Of two paths that are left at random times, so that this share of the readings
+/// differs, the other one was taken and left between 2 % of those that agree (a Poisson process).
 const FREQUENT: f32 = 1.0 / 6.0;
-/// A thread begins as if so many readings had been made, and one of them had differed: two more are too many. Of rustc's threads many have
-/// one when they begin.
+/// A thread begins as if so many readings had been made, and one of them had differed: three more are too many. Of rustc's threads many
+/// have one or two when they begin.
 const AT_FIRST: f32 = 16.0;
 
 /// The time between the first readings.
