@@ -16,12 +16,10 @@ const FREQUENT: f32 = 1.0 / 6.0;
 /// have one or two when they begin.
 const AT_FIRST: f32 = 16.0;
 
-/// The time between the first readings.
-const GAP_AT_FIRST_NS: f32 = 4e6;
+/// The usual time between two readings, of a thread of which nothing is known.
+const GAP_AT_FIRST_NS: f32 = 8e6;
 /// So many of the last readings count for the usual time between them.
 const GAPS: f32 = 8.0;
-/// A time so many times as long as the usual one is too long.
-const LONG_GAP: f32 = 4.0;
 
 /// The share of readings that differ from the one before.
 pub(crate) struct Changes {
@@ -73,7 +71,8 @@ impl Changes {
                 gap_ns
             }
         };
-        self.share > FREQUENT || gap_ns > self.gap_ns * LONG_GAP
+        // In twice the time, twice as many change.
+        self.share * (gap_ns / self.gap_ns).max(1.0) > FREQUENT
     }
 }
 
@@ -118,20 +117,28 @@ mod tests {
     }
 
     #[test]
-    fn readings_much_further_apart_than_usual_agree_by_chance() {
+    fn readings_much_further_apart_than_usual_agree_by_chance_unless_the_stack_never_changed() {
+        let mut thread = Changes::default();
+        assert!(!thread.take(Timestamp(0), Timestamp(16 * MS), true));
         let mut thread = Changes::default();
         assert!(thread.take(Timestamp(0), Timestamp(80 * MS), true));
         assert!(
             thread.take(Timestamp(79 * MS), Timestamp(80 * MS), true),
             "of the same reading"
         );
-        let mut thread = Changes::default();
         let mut at = 0;
-        // Rounds that grow slowly are as good as short ones.
-        for gap in (4..64).flat_map(|gap| [gap; 4]) {
+        let mut take = |gap: u64, agrees| {
             at += gap * MS;
-            assert!(!thread.take(Timestamp(at - gap * MS), Timestamp(at), true));
+            thread.take(Timestamp(at - gap * MS), Timestamp(at), agrees)
+        };
+        for gap in (4..64).flat_map(|gap| [gap; 4]) {
+            take(gap, true);
         }
-        assert!(thread.take(Timestamp(at), Timestamp(at + 300 * MS), true));
+        assert!(!take(600, true));
+        (0..8).for_each(|at| {
+            take(64, at > 3);
+        });
+        assert!(!take(64, true));
+        assert!(take(600, true));
     }
 }
