@@ -1,8 +1,8 @@
 //! How often a thread's stack changes between two readings of it.
 //!
 //! Two readings that agree are evidence only if most do. Where a thread takes two paths by turns, faster than it is read, every second
-//! reading agrees with the one before, and says nothing of the time in between. Nor do two that lie much further apart than those of
-//! which the share is known: the recorder had to wait for a CPU, or had much to read.
+//! reading agrees with the one before, and says nothing of the time in between. And between two that lie further apart than usual, because
+//! the recorder had to wait for a CPU or had much to read, more may have changed.
 
 use recording::clock::Timestamp;
 
