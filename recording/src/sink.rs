@@ -27,8 +27,8 @@ pub trait EventSink {
 pub struct Completion {
     /// Needed more bytes than the sample has.
     pub beyond_sample: u64,
-    /// Of these: completed from memory that differs from what earlier readings of the thread's stack found, so that nothing shows that
-    /// it was the same when the sample was taken.
+    /// Of these: completed from memory of which nothing shows that it was the same when the sample was taken. The last reading before the
+    /// sample found something else or did not come as far, or such readings often differ.
     pub changed: u64,
     /// Of these: completed from the first reading of the thread's stack, with which nothing can be compared.
     pub read_first: u64,

@@ -141,6 +141,11 @@ impl ThreadStacks {
         }
     }
 
+    /// True if live memory was read for the thread before this sample.
+    pub(crate) fn were_read_before(&self, sampled: Timestamp) -> bool {
+        { self.readings.iter().flatten() }.any(|reading| reading.ended <= sampled)
+    }
+
     /// The last time before a sample that the thread's stack was read, also by a sample that had it whole: to the root, or to where this
     /// one ended, too. A sample in code without rules says nothing of the callers.
     fn last_reading(&self, sampled: Timestamp, live: &[Point], end: End) -> Option<Reading> {

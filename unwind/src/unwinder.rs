@@ -81,8 +81,6 @@ struct ThreadState {
     last_walk: LastWalk,
     /// Bytes of live memory that the last stack took.
     live_bytes: u64,
-    /// When live memory was read for the thread first.
-    first_reading: Option<Timestamp>,
 }
 
 /// How a stack was completed.
@@ -323,13 +321,12 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             .extend(live_boundary.map(|_| Frame::Mark(StackMark::Unverified)));
         self.frames.extend(rest.iter().map(|point| point.frame));
         self.frames.extend(mark.map(Frame::Mark));
-        let first_reading = was_read.then(|| *state.first_reading.get_or_insert(times.reading.ended));
-        match first_reading {
-            None if mark == Some(StackMark::TruncatedNoMemory) => Completed::Gone,
-            None => Completed::FromSample,
-            Some(_) if verdict != Verdict::Unverified && outcome.end != End::NoMemory => Completed::Agrees,
-            Some(first) if first > time => Completed::ReadFirst,
-            Some(_) => Completed::Changed,
+        match was_read {
+            false if mark == Some(StackMark::TruncatedNoMemory) => Completed::Gone,
+            false => Completed::FromSample,
+            true if verdict != Verdict::Unverified && outcome.end != End::NoMemory => Completed::Agrees,
+            true if state.stacks.were_read_before(time) => Completed::Changed,
+            true => Completed::ReadFirst,
         }
     }
 
@@ -411,7 +408,6 @@ impl ThreadState {
             stacks: ThreadStacks::default(),
             last_walk: LastWalk::default(),
             live_bytes: 0,
-            first_reading: None,
         }
     }
 }

@@ -114,11 +114,7 @@ impl Ring {
         if available == 0 {
             return None;
         }
-        let mut header = [0u8; HEADER_BYTES];
-        if available >= HEADER_BYTES as u64 {
-            self.copy_out(self.tail, &mut header);
-        }
-        let size = u64::from(Header::parse(&header).size);
+        let size = self.next_size(available);
         if size < HEADER_BYTES as u64 || size > available {
             // Never seen; the kernel writes whole records. Without a size there is no next record to go on with.
             self.corrupted += 1;
@@ -152,17 +148,21 @@ impl Ring {
     /// Has the CPU fetch the record after the next one: another CPU has written it, and each of its lines takes 0.1 us to come.
     fn prefetch_second(&self) {
         let available = self.head.wrapping_sub(self.tail);
-        if available < HEADER_BYTES as u64 {
-            return;
-        }
-        let mut header = [0u8; HEADER_BYTES];
-        self.copy_out(self.tail, &mut header);
-        let size = u64::from(Header::parse(&header).size);
+        let size = self.next_size(available);
         let start = (self.tail.wrapping_add(size) % self.data_bytes as u64) as usize;
         let is_written = available >= size + PREFETCHED_BYTES as u64;
         if is_written && start + PREFETCHED_BYTES <= self.data_bytes {
             prefetch(self.slice(start, PREFETCHED_BYTES));
         }
+    }
+
+    /// The size of the next record by its header, of which so many bytes are there; 0 if there is no header.
+    fn next_size(&self, available: u64) -> u64 {
+        let mut header = [0u8; HEADER_BYTES];
+        if available >= HEADER_BYTES as u64 {
+            self.copy_out(self.tail, &mut header);
+        }
+        u64::from(Header::parse(&header).size)
     }
 
     fn publish(&self) {
