@@ -10,6 +10,10 @@ use crate::abi::{context, misc, record_type, sample_type as has};
 /// Size of `struct perf_event_header`.
 pub const HEADER_BYTES: usize = 8;
 
+/// A sample has all but its copy of the stack in its first bytes: the kernel's part of the call chain is 127 callers at most
+/// (`/proc/sys/kernel/perf_event_max_stack`).
+pub const HEAD_BYTES: usize = 2048;
+
 /// `sample_type` bits of every event that is opened.
 pub const SAMPLE_TYPE: u64 =
     has::IP | has::TID | has::TIME | has::ID | has::CPU | has::PERIOD | has::REGS_USER | has::STACK_USER;
@@ -381,6 +385,39 @@ pub(crate) fn side_band(header: Header, body: &[u8], build_ids: bool) -> Result<
 
 fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSample<'a>> {
     let mut body = Reader(body);
+    let sample = before_stack(header, &mut body, layout)?;
+    // "u64 size; char data[size]; u64 dyn_size": dyn_size says how much of the data is real, and is there only if
+    // size is not 0.
+    let size = usize::try_from(body.u64()?).ok()?;
+    let stack = if size == 0 {
+        &[][..]
+    } else {
+        let data = body.bytes(size)?;
+        let real = usize::try_from(body.u64()?).ok()?;
+        data.get(..real)?
+    };
+    Some(RawSample { stack, ..sample })
+}
+
+/// Process and thread of a sample, and where its copy of the stack ends if it is full; without a user stack, which needs none, the highest
+/// address. The record may be cut off within the copy.
+pub(crate) fn stack_end(record: &[u8], layout: &Layout) -> Option<(i32, i32, u64)> {
+    if !is_sample(record) {
+        return None;
+    }
+    let (header, body) = record.split_first_chunk::<HEADER_BYTES>()?;
+    let mut body = Reader(body);
+    let sample = before_stack(Header::parse(header), &mut body, layout)?;
+    let size = body.u64()?;
+    let start = sample
+        .registers
+        .map(|values| values.get(layout.registers.stack_pointer()));
+    let end = start.map_or(u64::MAX, |start| start.saturating_add(size));
+    Some((sample.pid, sample.tid, end))
+}
+
+/// All of a sample that stands before its stack.
+fn before_stack<'a>(header: Header, body: &mut Reader<'a>, layout: &Layout) -> Option<RawSample<'a>> {
     let ip = body.u64()?;
     let pid = body.i32()?;
     let tid = body.i32()?;
@@ -414,16 +451,6 @@ fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSamp
             words: body.bytes(layout.registers.count() * 8)?,
         }),
     };
-    // "u64 size; char data[size]; u64 dyn_size": dyn_size says how much of the data is real, and is there only if
-    // size is not 0.
-    let size = usize::try_from(body.u64()?).ok()?;
-    let stack = if size == 0 {
-        &[][..]
-    } else {
-        let data = body.bytes(size)?;
-        let real = usize::try_from(body.u64()?).ok()?;
-        data.get(..real)?
-    };
     Some(RawSample {
         pid,
         tid,
@@ -433,7 +460,7 @@ fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSamp
         in_kernel: header.misc & misc::CPUMODE_MASK == misc::KERNEL,
         call_chain,
         registers,
-        stack,
+        stack: &[],
         raw,
         unwound: false,
         at_calls: false,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::event::{BpfProgram, Event, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample};
-use recording::event::{Thread, ThreadEvent, Value};
+use recording::event::{Thread, ThreadEvent, Tid, Value};
 use recording::sink::EventSink;
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
 
@@ -160,6 +160,17 @@ impl Translator {
     /// Processes seen so far.
     pub fn processes_seen(&self) -> u64 {
         self.processes_seen
+    }
+
+    /// The thread of a sample, and where its copy of the stack ends: see [`EventSink::may_wait`]. `None`: a record that is no sample. It
+    /// may be cut off after its first [`HEAD_BYTES`](decode::HEAD_BYTES).
+    pub fn stack_end(&self, record: &[u8]) -> Option<(Thread, u64)> {
+        let (pid, tid, end) = decode::stack_end(record, &self.layout)?;
+        let thread = Thread {
+            pid: Pid(pid),
+            tid: Tid(tid),
+        };
+        Some((thread, end))
     }
 
     /// Translates one record with its time.

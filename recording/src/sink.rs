@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::event::{Event, Mapping, Pid};
+use crate::event::{Event, Mapping, Pid, Thread};
 use crate::module::BuildId;
 
 /// Takes events in time order. A stage is a sink that owns the next one.
@@ -14,6 +14,18 @@ pub trait EventSink {
     /// All events before this time have come, and the recorder rests before it delivers more: a stage passes on what it collects, such as
     /// bytes for a file.
     fn end_round(&mut self, _until: Timestamp) {}
+
+    /// Whether a sample that was taken just now may be delivered some rounds later. `stack_end`: where its copy of the thread's stack ends.
+    /// True if the stack is whole, or can be completed with what [`EventSink::look_again`] reads.
+    fn may_wait(&mut self, _thread: Thread, _stack_end: u64) -> bool {
+        false
+    }
+
+    /// Reads again what stacks were completed with. True if nothing has changed: samples of which [`EventSink::may_wait`] was true can be
+    /// completed with it later. False: their events are to be delivered now.
+    fn look_again(&mut self) -> bool {
+        false
+    }
 
     /// How the stacks so far were completed. A recorder that sees many of them incomplete copies more of each stack, or delivers its
     /// events sooner.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 
 use recording::clock::Timestamp;
-use recording::event::{Event, EventKind, Pid, ProcessEvent};
+use recording::event::{Event, EventKind, Pid, ProcessEvent, Thread};
 use recording::sink::{Completion, EventSink};
 
 /// Bytes of a command line that are read. cargo puts the crate's name first: `rustc --crate-name serde --edition=2021 ...`.
@@ -24,6 +24,14 @@ impl<'a> CrateNames<'a> {
 impl EventSink for CrateNames<'_> {
     fn completion(&self) -> Completion {
         self.next.completion()
+    }
+
+    fn may_wait(&mut self, thread: Thread, stack_end: u64) -> bool {
+        self.next.may_wait(thread, stack_end)
+    }
+
+    fn look_again(&mut self) -> bool {
+        self.next.look_again()
     }
 
     fn end_round(&mut self, until: Timestamp) {

@@ -30,13 +30,22 @@ pub(crate) struct Seen {
     pub(crate) frames: usize,
 }
 
+/// The last three, the last one first: the present one; the one before the round, for its samples; and one more, for a sample that was still
+/// in the ring when a reading was made.
+pub(crate) type Latest<T> = [Option<T>; 3];
+
+pub(crate) fn push<T>(latest: &mut Latest<T>, new: T) {
+    latest.rotate_right(1);
+    latest[0] = Some(new);
+}
+
 /// A stack as it was found.
 #[derive(Clone, Default)]
 pub(crate) struct Known {
     pub(crate) points: Vec<Point>,
     pub(crate) end: Option<End>,
-    /// The last reading that found it, and the one before: samples of one round look for the last reading before the round.
-    pub(crate) seen: [Option<Seen>; 2],
+    /// The readings that found it.
+    pub(crate) seen: Latest<Seen>,
     /// So many frames, from the root on, can each have called the next. A call that is impossible takes nothing from its callers: they
     /// may be those of later stacks. rustc was seen to have the same callers for 2 s, all of which were unverified for one such call.
     pub(crate) possible: usize,
@@ -49,20 +58,29 @@ impl Known {
         self.points.extend_from_slice(points);
         self.end = Some(end);
         let frames = points.len();
-        self.seen = [Some(Seen { reading, frames }), None];
+        self.seen = [Some(Seen { reading, frames }), None, None];
     }
 
     /// Takes down that a reading, with its sample, found the last frames of this stack again.
     pub(crate) fn see(&mut self, reading: Reading, points: &[Point]) {
         let pairs = self.points.iter().rev().zip(points.iter().rev());
         let frames = pairs.take_while(|(known, point)| known == point).count();
-        match &mut self.seen {
-            [Some(last), _] if last.reading.begun == reading.begun => {
+        match &mut self.seen[0] {
+            Some(last) if last.reading.begun == reading.begun => {
                 last.reading.ended = last.reading.ended.max(reading.ended);
                 last.frames = last.frames.max(frames);
             }
-            [last, before] => *before = last.replace(Seen { reading, frames }),
+            _ => push(&mut self.seen, Seen { reading, frames }),
         }
+    }
+
+    /// Takes down that a later reading found these frames again. `replaces`: the last one, and no sample lies between them.
+    pub(crate) fn see_again(&mut self, reading: Reading, points: &[Point], replaces: bool) {
+        if replaces {
+            self.seen.rotate_left(1);
+            self.seen[2] = None;
+        }
+        self.see(reading, points);
     }
 
     /// The last reading before a sample that found this stack.

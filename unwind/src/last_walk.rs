@@ -33,7 +33,7 @@ pub(crate) struct WalkedFrame {
 }
 
 /// A word that a step read: address and value.
-type Word = (u64, u64);
+pub(crate) type Word = (u64, u64);
 
 /// The steps of one walk. The root is first: what stays the same stays in its place.
 #[derive(Default)]
@@ -268,6 +268,13 @@ impl<'a> Reuse<'a> {
 }
 
 impl LastWalk {
+    /// The words of so many steps, counted from the root, root first; none if there are fewer, or one of them depends on more.
+    pub(crate) fn words_of_last(&self, steps: usize) -> Option<&[Word]> {
+        let lowest = self.steps.get(steps.checked_sub(1)?)?;
+        let are_all_kept = self.made_again.first().is_none_or(|at| *at >= steps);
+        self.words.get(..lowest.words_end).filter(|_| are_all_kept)
+    }
+
     /// Where the words of a step begin.
     fn words_start(&self, step: usize) -> usize {
         let next = step.checked_sub(1).and_then(|next| self.steps.get(next));

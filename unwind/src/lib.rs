@@ -21,6 +21,7 @@
 mod aarch64;
 mod arch;
 mod bytes;
+mod callers;
 mod calls;
 mod cfi;
 mod cfi_entries;

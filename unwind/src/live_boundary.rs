@@ -25,7 +25,7 @@
 use recording::clock::Timestamp;
 
 use crate::changes::Changes;
-use crate::known_stack::{Known, Reading};
+use crate::known_stack::{Known, Latest, Reading, push};
 use crate::outcome::{End, Outcome, Point};
 
 /// Stacks completed live that are kept for each thread: the samples of a round have different depths, and each needs the one that the last
@@ -62,8 +62,7 @@ pub(crate) struct ThreadStacks {
     oldest: usize,
     /// The last stack that was completed live and did not reach the root.
     broken: Known,
-    /// The present reading of live memory, and the one before.
-    readings: [Option<Reading>; 2],
+    readings: Latest<Reading>,
     changes: Changes,
 }
 
@@ -124,9 +123,9 @@ impl ThreadStacks {
                 known.see(reading, points);
             }
         }
-        match &mut self.readings {
-            [Some(present), _] if present.begun == reading.begun => *present = reading,
-            [present, before] => *before = present.replace(reading),
+        match &mut self.readings[0] {
+            Some(present) if present.begun == reading.begun => *present = reading,
+            _ => push(&mut self.readings, reading),
         }
         let is_chance = (agrees || differs) && self.changes.take(sampled, reading.begun, agrees);
         let is_confirmed = agrees && are_all_possible && !is_chance;
@@ -137,6 +136,25 @@ impl ThreadStacks {
                 points.truncate(live_boundary + 1);
                 outcome.end = End::NoMemory;
                 self.complete(points, outcome)
+            }
+        }
+    }
+
+    /// Takes down that a reading found these callers, which are all to the root, as the one before did. `replaces`: that one, too, was made
+    /// after the last sample that was judged; the next samples look for the one before it.
+    pub(crate) fn see_again(&mut self, callers: &[Point], reading: Reading, replaces: bool) {
+        let stacks = self.completed.iter_mut().chain([&mut self.broken, &mut self.whole]);
+        let mut is_known = false;
+        for known in stacks.filter(|known| known.is(callers, End::Root)) {
+            known.see_again(reading, callers, replaces);
+            is_known = true;
+        }
+        if is_known {
+            let begun = self.readings[0].map_or(reading.begun, |before| before.begun);
+            self.changes.take(begun, reading.begun, true);
+            match replaces {
+                true => self.readings[0] = Some(reading),
+                false => push(&mut self.readings, reading),
             }
         }
     }
@@ -390,6 +408,47 @@ mod tests {
             verdicts.skip(40).filter(|verdict| *verdict == Verdict::Agrees).count(),
             0
         );
+    }
+
+    const CALLERS: [u64; 5] = [8, 7, 3, 2, 1];
+
+    /// Judges a sample, completed by a reading, with the callers above.
+    fn judge_at(stacks: &mut ThreadStacks, sampled: u64, read: u64) -> Verdict {
+        let times = Times {
+            sampled: Timestamp(sampled),
+            reading: Reading::of_sample(Timestamp(read)),
+        };
+        stacks.judge(
+            &mut stack(&[9, 8, 7, 3, 2, 1]),
+            &mut rooted(Some(1)),
+            times,
+            &mut |_| true,
+        )
+    }
+
+    #[test]
+    fn readings_between_two_rounds_verify_the_samples_before_and_after_them() {
+        let mut stacks = ThreadStacks::default();
+        let callers = stack(&CALLERS)[1..].to_vec();
+        assert_eq!(judge_at(&mut stacks, 1, 10), Verdict::Unverified);
+        stacks.see_again(&callers, Reading::of_sample(Timestamp(20)), false);
+        stacks.see_again(&callers, Reading::of_sample(Timestamp(30)), true);
+        stacks.see_again(&callers, Reading::of_sample(Timestamp(40)), true);
+        // Sampled before any of them, between them, and after them, where memory is read again.
+        assert_eq!(judge_at(&mut stacks, 12, 40), Verdict::Agrees);
+        assert_eq!(judge_at(&mut stacks, 35, 40), Verdict::Agrees);
+        assert_eq!(judge_at(&mut stacks, 45, 50), Verdict::Agrees);
+        // In the ring when memory was read: the reading before is that of 40.
+        stacks.see_again(&callers, Reading::of_sample(Timestamp(60)), false);
+        assert_eq!(judge_at(&mut stacks, 49, 60), Verdict::Agrees);
+    }
+
+    #[test]
+    fn a_reading_tells_nothing_of_callers_that_no_stack_had() {
+        let mut stacks = ThreadStacks::default();
+        assert_eq!(judge_at(&mut stacks, 1, 10), Verdict::Unverified);
+        stacks.see_again(&stack(&[7, 33, 2, 1]), Reading::of_sample(Timestamp(20)), false);
+        assert_eq!(judge_at(&mut stacks, 15, 25), Verdict::Agrees, "by the reading of 10");
     }
 
     #[test]

@@ -54,21 +54,35 @@ impl LiveBlocks {
     /// Forgets what can't serve a sample of this time. `expected`: how many live bytes the thread's last stack took.
     pub(crate) fn begin(&mut self, sampled: Timestamp, expected: u64) {
         let is_old = self.times.is_some_and(|(first, _)| first <= sampled);
-        // A target without memory has blocks of no bytes.
-        if is_old || self.used > KEPT_BYTES || self.blocks.len() > KEPT_BYTES / PAGE {
-            self.blocks.clear();
-            self.pages.clear();
-            self.times = None;
-            self.used = 0;
+        if is_old || self.is_full() {
+            self.clear();
         }
         if self.bytes.len() > KEPT_BYTES && self.used == 0 {
             self.bytes.truncate(KEPT_BYTES);
             self.bytes.shrink_to(KEPT_BYTES);
         }
+        self.expect(expected);
+    }
+
+    /// There is as much as is kept. A target without memory has blocks of no bytes.
+    pub(crate) fn is_full(&self) -> bool {
+        self.used > KEPT_BYTES || self.blocks.len() > KEPT_BYTES / PAGE
+    }
+
+    /// Begins a stack, of which so many live bytes will be read.
+    pub(crate) fn expect(&mut self, expected: u64) {
         self.last = None;
         self.used_before = self.used;
         let expected = usize::try_from(expected).unwrap_or(MAX_BLOCK).min(MAX_BLOCK);
         self.first_size = expected.next_multiple_of(PAGE).max(PAGE);
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.blocks.clear();
+        self.pages.clear();
+        self.times = None;
+        self.used = 0;
     }
 
     /// When what there is was read.
@@ -103,6 +117,30 @@ impl LiveBlocks {
         self.bytes
             .get(block.at + into..block.at + block.len)
             .unwrap_or_default()
+    }
+
+    /// The 8 bytes at an address; none if they can't be read.
+    pub(crate) fn word(&mut self, memory: &mut impl TargetMemory, pid: Pid, address: u64) -> Option<u64> {
+        if let Some(bytes) = self.from(memory, pid, address).first_chunk() {
+            return Some(u64::from_le_bytes(*bytes));
+        }
+        let mut bytes = [0; 8];
+        self.copy(memory, pid, address, &mut bytes)?;
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    fn copy(&mut self, memory: &mut impl TargetMemory, pid: Pid, address: u64, out: &mut [u8]) -> Option<()> {
+        let mut done = 0;
+        while done < out.len() {
+            let bytes = self.from(memory, pid, address.checked_add(done as u64)?);
+            let count = bytes.len().min(out.len() - done);
+            if count == 0 {
+                return None;
+            }
+            out[done..done + count].copy_from_slice(&bytes[..count]);
+            done += count;
+        }
+        Some(())
     }
 
     /// Reads a block, and returns its index; one that no block has where the sample has read enough.
@@ -170,34 +208,16 @@ impl<M: TargetMemory> StackMemory<'_, M> {
     }
 
     fn read_live(&mut self, address: u64) -> Option<u64> {
-        let block = self.live.from(self.memory, self.pid, address);
-        let bytes = match block.first_chunk() {
-            Some(bytes) => *bytes,
-            None => {
-                let mut bytes = [0; 8];
-                self.copy_live(address, &mut bytes)?;
-                bytes
-            }
-        };
+        let word = self.live.word(self.memory, self.pid, address)?;
         self.used_live = true;
         let start = *self.live_start.get_or_insert(address - address % PAGE as u64);
         self.live_bytes = self.live_bytes.max(address.saturating_add(8).saturating_sub(start));
-        Some(u64::from_le_bytes(bytes))
+        Some(word)
     }
 
     /// Copies target memory, without calling it part of the stack.
     pub(crate) fn copy_live(&mut self, address: u64, out: &mut [u8]) -> Option<()> {
-        let mut done = 0;
-        while done < out.len() {
-            let bytes = self.live.from(self.memory, self.pid, address.checked_add(done as u64)?);
-            let count = bytes.len().min(out.len() - done);
-            if count == 0 {
-                return None;
-            }
-            out[done..done + count].copy_from_slice(&bytes[..count]);
-            done += count;
-        }
-        Some(())
+        self.live.copy(self.memory, self.pid, address, out)
     }
 }
 

@@ -14,6 +14,7 @@ use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMar
 
 use crate::aarch64::Aarch64;
 use crate::arch::Arch;
+use crate::callers::Callers;
 use crate::calls::Code;
 use crate::known_stack::Reading;
 use crate::last_walk::{Dump, LastWalk, NewSteps, Reuse};
@@ -63,6 +64,12 @@ pub struct Unwinder<N, M, F> {
     points: Vec<Point>,
     new_steps: NewSteps,
     live: LiveBlocks,
+    /// What `look_again` reads.
+    looked: LiveBlocks,
+    /// Threads that have callers in live memory.
+    deep: Vec<Tid>,
+    /// Live memory was read again since the last sample.
+    has_looked: bool,
 }
 
 /// What is mapped in a process.
@@ -81,6 +88,7 @@ struct ThreadState {
     last_walk: LastWalk,
     /// Bytes of live memory that the last stack took.
     live_bytes: u64,
+    callers: Callers,
 }
 
 /// How a stack was completed.
@@ -117,6 +125,9 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             points: Vec::new(),
             new_steps: NewSteps::default(),
             live: LiveBlocks::default(),
+            looked: LiveBlocks::default(),
+            deep: Vec::new(),
+            has_looked: false,
         }
     }
 
@@ -144,6 +155,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
 
     fn on_sample(&mut self, time: Timestamp, thread: Thread, sample: &Sample<'_>) {
         self.quality.samples += 1;
+        self.has_looked = false;
         self.frames.clear();
         match sample.stack {
             Stack::Frames(frames) => {
@@ -229,6 +241,12 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         let Some(outcome) = outcome else {
             return Completed::FromSample;
         };
+        let dump_end = (snapshot.registers.sp()).saturating_add(snapshot.stack_bytes.len() as u64);
+        let were_none = state.callers.are_none();
+        state.callers.take(&outcome, &self.points, &state.last_walk, dump_end);
+        if were_none && !state.callers.are_none() && !self.deep.contains(&thread.tid) {
+            self.deep.push(thread.tid);
+        }
         self.conclude::<A>(time, thread, outcome)
     }
 
@@ -408,6 +426,7 @@ impl ThreadState {
             stacks: ThreadStacks::default(),
             last_walk: LastWalk::default(),
             live_bytes: 0,
+            callers: Callers::default(),
         }
     }
 }
@@ -417,7 +436,48 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
         self.completion
     }
 
+    fn may_wait(&mut self, thread: Thread, stack_end: u64) -> bool {
+        let state = self.threads.get_mut(&thread.tid);
+        state.is_some_and(|state| state.callers.may_wait(stack_end))
+    }
+
+    fn look_again(&mut self) -> bool {
+        let Unwinder {
+            threads,
+            memory,
+            looked,
+            ..
+        } = self;
+        looked.clear();
+        for tid in &self.deep {
+            let Some(thread) = threads.get_mut(tid) else { continue };
+            looked.expect(thread.live_bytes);
+            if !thread.callers.are_the_same(looked, memory, thread.pid) || looked.is_full() {
+                thread.callers.forget();
+                return false;
+            }
+        }
+        if let Some(reading) = looked.reading() {
+            for tid in &self.deep {
+                let Some(thread) = threads.get_mut(tid) else { continue };
+                if thread.callers.take_has_run() {
+                    thread
+                        .stacks
+                        .see_again(thread.callers.points(), reading, self.has_looked);
+                }
+            }
+            std::mem::swap(&mut self.live, looked);
+            self.has_looked = true;
+        }
+        true
+    }
+
     fn end_round(&mut self, until: Timestamp) {
+        let threads = &mut self.threads;
+        self.deep.retain(|tid| {
+            let thread = threads.get_mut(tid);
+            thread.is_some_and(|thread| thread.callers.end_round())
+        });
         self.next.end_round(until);
     }
 

@@ -82,6 +82,26 @@ fn a_sample_has_its_kernel_chain_registers_and_the_real_part_of_its_stack() {
 }
 
 #[test]
+fn a_sample_that_is_cut_within_its_stack_says_where_the_stack_ends() {
+    let bytes = kernel_sample();
+    let head = &bytes[..bytes.len() - 24];
+    let end = |record: &[u8]| decode::stack_end(record, &LAYOUT);
+    assert_eq!(end(&bytes), Some((7, 8, 0x5000 + 16)));
+    assert_eq!(end(head), end(&bytes));
+    assert_eq!(end(&head[..head.len() - 1]), None);
+    // The longest: the interrupted instruction, a marker and 127 callers.
+    let words = [vec![129], vec![0; 129], vec![2, 0xb, 0x5000, 0x1000, 32 << 10]].concat();
+    let longest = [&bytes[..56], &words64(&words)].concat();
+    assert_eq!(end(&longest), Some((7, 8, 0x5000 + (32 << 10))));
+    assert!(longest.len() <= decode::HEAD_BYTES);
+    // Without user registers there is no stack to end.
+    let kernel_thread = [&bytes[..56], &words64(&[0, 0, 0])].concat();
+    assert_eq!(end(&kernel_thread), Some((7, 8, u64::MAX)));
+    let fork = record(7, 0, &[words32(&[9, 7, 9, 7]), words64(&[5]), sample_id(5)].concat());
+    assert_eq!(end(&fork), None);
+}
+
+#[test]
 fn records_about_a_thread_name_it_and_the_event_that_wrote_them() {
     let origin = |tid, what| {
         Some(Origin {

@@ -16,6 +16,7 @@ use crate::processes::unrecorded::Unrecorded;
 use crate::processes::usage::Usage;
 use crate::processes::watched::{Watched, stop_at_end, take_signals};
 use crate::session::larger_stacks::LargerStacks;
+use crate::session::look::Look;
 use crate::session::pace::{Found, Pace};
 use crate::sys::process::monotonic_ns;
 use crate::sys::ring::Ring;
@@ -66,6 +67,7 @@ pub(crate) fn until_end(
 ) -> io::Result<(StopReason, Timestamp)> {
     let mut pace = Pace::new(opened.usual, rate_hz, opened.choice.unit());
     let mut completion = sink.completion();
+    let mut look = Look::default();
     let mut larger_stacks = LargerStacks::default();
     let mut queue = BinaryHeap::new();
     let mut interrupts = 0;
@@ -88,6 +90,13 @@ pub(crate) fn until_end(
             break stop;
         }
         let woken = monotonic_ns();
+        let is_over = deadline.is_some_and(|end| woken >= end.0);
+        if !is_over && look.may_wait(&pace, opened, translator, sink) {
+            let took = Duration::from_nanos(monotonic_ns().saturating_sub(woken));
+            let late = Duration::from_nanos(woken.saturating_sub(now)).saturating_sub(left);
+            pace.looked(late, took);
+            continue;
+        }
         points.allow(woken);
         let until_ns = woken.saturating_sub(SETTLE_NS);
         let taken = drain(opened, translator, &mut queue, &mut points, until_ns, sink);

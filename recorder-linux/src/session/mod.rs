@@ -34,6 +34,7 @@ mod existing;
 mod hold;
 mod initial_waits;
 mod larger_stacks;
+mod look;
 mod pace;
 mod perf;
 mod ring_copier;

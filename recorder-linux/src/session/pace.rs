@@ -37,8 +37,8 @@ const CALM_ROUNDS_AFTER_LONG_WAIT: u32 = 64;
 const LONGEST_CALM: Duration = Duration::from_millis(400);
 /// And no longer than this part of the recording so far: the last readings of a short program are near its end, too.
 const PART_OF_RECORDING: u32 = 8;
-/// Where many stacks are larger than their dumps, and their callers stay the same. Unverified are then the last samples of a process,
-/// whose memory is gone at the round's end, and the first ones of a thread.
+/// Where many stacks are larger than their dumps, and their callers stay the same: the longest time between two readings of these.
+/// Unverified are then the last samples of a process, whose memory is gone when it is to be read, and the first ones of a thread.
 const LONGEST_WITH_DEEP_STACKS: Duration = Duration::from_millis(64);
 /// So rounds with deep stacks are no longer than this part of the recording so far, once it is longer than a second.
 const PART_WITH_DEEP_STACKS: u32 = 160;
@@ -89,6 +89,8 @@ pub(super) struct Pace {
     round: Duration,
     /// How long all rounds were.
     recorded: Duration,
+    /// How much of the present round was over when the recorder looked last.
+    waited: Duration,
     /// Rounds until rounds are calm.
     rounds_to_calm: u32,
     varied: Varied,
@@ -113,6 +115,7 @@ impl Pace {
             most_fill: (1.0 - ROOM_SECONDS / seconds).clamp(least, most),
             round: usual.min(LONGEST_FOR_DEEP_STACKS),
             recorded: Duration::ZERO,
+            waited: Duration::ZERO,
             rounds_to_calm: CALM_ROUNDS,
             varied: Varied(1),
             deep: 0.0,
@@ -136,6 +139,29 @@ impl Pace {
             true => self.round.mul_f64(self.varied.factor()),
             false => self.round,
         }
+    }
+
+    /// Whether the records may stay in the rings until the recorder wakes up again: it woke up for stacks that are deeper than their dumps,
+    /// and would sleep longer without them. `fill`: how full the fullest ring is.
+    pub(super) fn may_wait(&self, fill: f64) -> bool {
+        let present = self.waited + self.round;
+        let next = present + self.round;
+        let longest = (self.recorded / PART_OF_RECORDING).clamp(LONGEST, self.longest_calm.max(LONGEST));
+        let later = next.as_secs_f64() / present.as_secs_f64();
+        self.deep > 0.0 && next <= longest && fill * later <= self.most_fill
+    }
+
+    /// Goes on with the present round after a look that found callers as they were. `late`, `took`: as in [`Found`] and [`Pace::next`].
+    pub(super) fn looked(&mut self, late: Duration, took: Duration) {
+        let waited = self.waited + self.round;
+        let found = Found {
+            records: 1,
+            deep_stacks: 1,
+            late,
+            ..Found::default()
+        };
+        self.next(found, took);
+        self.waited = waited;
     }
 
     /// The next round, after one that found this. `took`: the time that the recorder worked.
@@ -167,7 +193,8 @@ impl Pace {
         } else if found.deep_stacks > 0 && self.changed >= FEW_CHANGED {
             short.mul_f64((MANY_CHANGED / self.changed).max(1.0)).min(self.usual)
         } else {
-            let by_fill = self.round.mul_f64((self.most_fill / found.fill.max(1e-6)).min(1e3));
+            let whole = self.waited + self.round;
+            let by_fill = whole.mul_f64((self.most_fill / found.fill.max(1e-6)).min(1e3));
             let (part, shortest, longest) = match were_deep {
                 true => (
                     PART_WITH_DEEP_STACKS,
@@ -185,6 +212,7 @@ impl Pace {
         };
         // Never more than half of a CPU: records that find no room are lost and counted, and the program goes on.
         self.round = next.max(took);
+        self.waited = Duration::ZERO;
     }
 
     /// Makes the next round no longer than this.
@@ -315,6 +343,32 @@ mod tests {
         assert_eq!(after(&mut pace, DEEP, 20), 64);
         let every_other = |pace: &mut Pace| (after(pace, first, 1), after(pace, DEEP, 1)).1;
         assert_eq!((0..20).map(|_| every_other(&mut pace)).last(), Some(3));
+    }
+
+    #[test]
+    fn records_wait_in_the_rings_while_callers_are_looked_at() {
+        let mut pace = pace(16);
+        after(&mut pace, SAMPLES, 60);
+        assert!(!pace.may_wait(0.01), "no stack is deep");
+        after(&mut pace, DEEP, 100);
+        // Rounds by the fill are as long as all looks together.
+        let mut looks = 0;
+        let mut waited = Duration::ZERO;
+        while pace.may_wait(0.01) {
+            waited += pace.round;
+            pace.looked(Duration::ZERO, Duration::ZERO);
+            looks += 1;
+        }
+        assert!((4..=12).contains(&looks), "{looks}");
+        assert!((300..400).contains(&waited.as_millis()), "{waited:?}");
+        // Not until the rings are fuller than they may be.
+        let half = Found { fill: 0.4, ..DEEP };
+        pace.next(half, Duration::ZERO);
+        assert!(pace.may_wait(0.24));
+        assert!(!pace.may_wait(0.26));
+        // A recorder that had to wait for its CPU looks more often.
+        pace.looked(Duration::from_millis(6), Duration::ZERO);
+        assert_eq!(pace.round.as_millis(), 16);
     }
 
     #[test]

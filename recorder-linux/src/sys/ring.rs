@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::last_error;
 use super::perf_event::EventFd;
 use crate::sys::backlog::Backlog;
-use perf_data::decode::{HEADER_BYTES, Header};
+use perf_data::decode::{HEAD_BYTES, HEADER_BYTES, Header};
 
 /// Byte offsets of `data_head` and `data_tail` in the control page.
 const DATA_HEAD: usize = 1024;
@@ -27,6 +27,8 @@ pub(crate) struct Ring {
     tail: u64,
     /// `data_head` as of the last [`Ring::refresh`].
     head: u64,
+    /// Up to where [`Ring::look`] has looked, if that is beyond `tail`.
+    looked: u64,
     /// A wrapped record, put together.
     scratch: Vec<u8>,
     /// What was copied out by [`Ring::fill_backlog`], older than all in the ring.
@@ -61,6 +63,7 @@ impl Ring {
             data_bytes,
             tail: 0,
             head: 0,
+            looked: 0,
             scratch: Vec::new(),
             backlog: Backlog::default(),
             corrupted: 0,
@@ -134,6 +137,41 @@ impl Ring {
         Some(&self.scratch)
     }
 
+    /// Shows the beginnings of the records that were written between the last look and the last [`Ring::refresh`], and leaves them in the ring.
+    /// False, and shows no more, as soon as `see` returns false; false, too, with copied records.
+    pub(crate) fn look(&mut self, see: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        if self.backlog.peek().is_some() {
+            return false;
+        }
+        let written = self.head.wrapping_sub(self.tail);
+        let mut at = self.looked.wrapping_sub(self.tail);
+        if at > written {
+            at = 0;
+        }
+        while at < written {
+            let position = self.tail.wrapping_add(at);
+            let size = self.size_at(position, written - at);
+            if size < HEADER_BYTES as u64 || size > written - at {
+                return false;
+            }
+            let start = (position % self.data_bytes as u64) as usize;
+            let len = HEAD_BYTES.min(size as usize);
+            let is_fine = if start + len <= self.data_bytes {
+                see(self.slice(start, len))
+            } else {
+                let mut head = [0; HEAD_BYTES];
+                self.copy_out(position, &mut head[..len]);
+                see(&head[..len])
+            };
+            if !is_fine {
+                return false;
+            }
+            at += size;
+            self.looked = self.tail.wrapping_add(at);
+        }
+        true
+    }
+
     /// Frees the record that [`Ring::peek`] returned, of this size.
     pub(crate) fn consume(&mut self, size: usize) {
         if self.backlog.consume(size) {
@@ -158,9 +196,13 @@ impl Ring {
 
     /// The size of the next record by its header, of which so many bytes are there; 0 if there is no header.
     fn next_size(&self, available: u64) -> u64 {
+        self.size_at(self.tail, available)
+    }
+
+    fn size_at(&self, position: u64, available: u64) -> u64 {
         let mut header = [0u8; HEADER_BYTES];
         if available >= HEADER_BYTES as u64 {
-            self.copy_out(self.tail, &mut header);
+            self.copy_out(position, &mut header);
         }
         u64::from(Header::parse(&header).size)
     }

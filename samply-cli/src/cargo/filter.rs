@@ -91,6 +91,14 @@ impl<N: EventSink> EventSink for Programs<'_, N> {
         self.next.completion()
     }
 
+    fn may_wait(&mut self, thread: Thread, stack_end: u64) -> bool {
+        !self.passes(thread.pid) || self.next.may_wait(thread, stack_end)
+    }
+
+    fn look_again(&mut self) -> bool {
+        self.next.look_again()
+    }
+
     fn end_round(&mut self, until: Timestamp) {
         self.next.end_round(until);
     }

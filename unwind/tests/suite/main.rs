@@ -6,6 +6,7 @@
 mod aarch64;
 mod common;
 mod hostile;
+mod look_again;
 mod mach_o;
 mod own_stack;
 mod processes;
