@@ -18,7 +18,7 @@ pub(crate) struct Callers {
     words: Vec<Word>,
     /// The callers, leaf first, to the root.
     points: Vec<Point>,
-    /// The lowest end of a dump that they completed.
+    /// The lowest end of a dump that they complete.
     known_from: u64,
     /// The end of a dump that needs none of them.
     whole_from: Option<u64>,
@@ -52,9 +52,11 @@ impl Callers {
             .count();
         let count = live.clone().count();
         let is_other = same < count.min(self.words.len()) || self.words.is_empty();
+        // A dump that ends anywhere in the frame at the live boundary needs the same words. One of rustc's frames has 540 KiB.
+        let from = { points.get(live_boundary) }.map_or(dump_end, |frame| frame.sp.min(dump_end));
         self.known_from = match is_other {
-            true => dump_end,
-            false => self.known_from.min(dump_end),
+            true => from,
+            false => self.known_from.min(from),
         };
         if is_other || count > self.words.len() {
             self.words.clear();
