@@ -152,10 +152,13 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
 fn samples_are_smaller_again_after_larger_ones_were_lost() {
     let Some(()) = perf_events() else { return };
     alone();
-    let running = record().start(program("deep").unwrap(), &["spin", "40", "4000"]);
+    // The ring of each CPU holds a second: a program that moves between two of them lost nothing in 1.5 s.
+    let deep = program("deep").unwrap();
+    let command = ["-c", "0", &deep.display().to_string(), "spin", "40", "5000"];
+    let running = record().start("taskset", &command);
     std::thread::sleep(Duration::from_millis(1000));
     running.signal_sprof("STOP");
-    std::thread::sleep(Duration::from_millis(1500));
+    std::thread::sleep(Duration::from_millis(2500));
     running.signal_sprof("CONT");
     let recording = running.finish();
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
@@ -173,7 +176,7 @@ fn samples_are_smaller_again_after_larger_ones_were_lost() {
         profile.quality()
     );
     let last = profile.samples().map(|sample| sample.time_ms).fold(0.0, f64::max);
-    assert!(last > 2500.0, "the last sample is at {last} ms");
+    assert!(last > 4000.0, "the last sample is at {last} ms");
 }
 
 /// A size that the user chose holds.
