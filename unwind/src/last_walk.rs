@@ -116,14 +116,14 @@ impl<'a> Reuse<'a> {
     }
 
     /// The steps of the last walk that hold again from this frame on; none if they may be more than `limit`. `live` gets the stack
-    /// pointer of a frame, and the address of a word beyond the sample's bytes that the step from there reads.
+    /// pointer of a frame, and a word beyond the sample's bytes that the step from there has read, and says whether it is still there.
     pub(crate) fn follow(
         &mut self,
         address: FrameAddress,
         registers: &Registers,
         limit: usize,
         dump: Dump<'_>,
-        mut live: impl FnMut(u64, u64) -> Option<u64>,
+        mut live: impl FnMut(u64, Word) -> bool,
     ) -> Option<Same> {
         let sp = registers.sp();
         // Stack pointers grow rootwards, but for signal stacks.
@@ -155,14 +155,13 @@ impl<'a> Reuse<'a> {
         };
         while let Some(next) = same.to.checked_sub(1).filter(|next| *next >= lowest) {
             let (start, end) = (self.last.words_start(next), steps.get(next)?.words_end);
+            let sp = steps.get(next)?.registers.sp();
             let mut is_live = false;
             // The order of a step's own reading.
             let holds = self.last.words.get(start..end)?.iter().rev().all(|(at, value)| {
-                let word = dump.word(*at).or_else(|| {
-                    is_live = true;
-                    live(steps.get(next)?.registers.sp(), *at)
-                });
-                word == Some(*value)
+                let word = dump.word(*at);
+                is_live |= word.is_none();
+                word.map_or_else(|| live(sp, (*at, *value)), |word| word == *value)
             });
             if !holds {
                 break;
@@ -338,9 +337,9 @@ mod tests {
         let mut new = NewSteps::default();
         let mut reuse = Reuse::new(last, &mut new, 1);
         let (address, registers) = frame(at);
-        let live = |sp: u64, address| {
+        let live = |sp: u64, (address, value)| {
             assert_eq!(sp, address, "the frame whose word it is");
-            Some(word(address, changed))
+            word(address, changed) == value
         };
         let bytes = dump(end, changed);
         let dump = Dump {
@@ -370,7 +369,7 @@ mod tests {
             start: 0,
             bytes: &bytes,
         };
-        let same = reuse.follow(address, &registers, 100, dump, |_, _| None).unwrap();
+        let same = reuse.follow(address, &registers, 100, dump, |_, _| false).unwrap();
         reuse.keep(same);
         reuse.finish();
         assert_eq!(last.steps.len(), 4);
@@ -414,7 +413,7 @@ mod tests {
             start: 0,
             bytes: &bytes,
         };
-        let live = |_, address| (address < 64).then_some(address / 16);
+        let live = |_, (address, value)| address < 64 && address / 16 == value;
         let same = reuse.follow(address, &registers, 100, dump, live).unwrap();
         let frames = reuse.frames(same).map(|frame| frame.registers.sp());
         assert_eq!(frames.collect::<Vec<_>>(), [16, 32, 48]);
@@ -460,6 +459,6 @@ mod tests {
             start: 0,
             bytes: &bytes,
         };
-        assert!(other.follow(address, &registers, 100, dump, |_, _| None).is_none());
+        assert!(other.follow(address, &registers, 100, dump, |_, _| false).is_none());
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct LiveBlocks {
     times: Option<(Timestamp, Timestamp)>,
     /// The size of a reading that follows no other.
     first_size: usize,
+    /// Which of all contents this is: another one once something was forgotten.
+    contents: u64,
 }
 
 /// A piece of target memory: `bytes[at..at + len]`, of `size` that were asked for.
@@ -51,11 +53,12 @@ struct Block {
 }
 
 impl LiveBlocks {
-    /// Forgets what can't serve a sample of this time. `expected`: how many live bytes the thread's last stack took.
-    pub(crate) fn begin(&mut self, sampled: Timestamp, expected: u64) {
+    /// Forgets what can't serve a sample of this time. `expected`: how many live bytes the thread's last stack took. `contents`: as in
+    /// [`LiveBlocks::clear`].
+    pub(crate) fn begin(&mut self, sampled: Timestamp, expected: u64, contents: &mut u64) {
         let is_old = self.times.is_some_and(|(first, _)| first <= sampled);
         if is_old || self.is_full() {
-            self.clear();
+            self.clear(contents);
         }
         if self.bytes.len() > KEPT_BYTES && self.used == 0 {
             self.bytes.truncate(KEPT_BYTES);
@@ -77,12 +80,19 @@ impl LiveBlocks {
         self.first_size = expected.next_multiple_of(PAGE).max(PAGE);
     }
 
-    /// Forgets everything.
-    pub(crate) fn clear(&mut self) {
+    /// Forgets everything. `contents`: how often this was done to any blocks so far.
+    pub(crate) fn clear(&mut self, contents: &mut u64) {
+        *contents += 1;
+        self.contents = *contents;
         self.blocks.clear();
         self.pages.clear();
         self.times = None;
         self.used = 0;
+    }
+
+    /// Which of all contents this is.
+    pub(crate) fn contents(&self) -> u64 {
+        self.contents
     }
 
     /// When what there is was read.
@@ -188,6 +198,8 @@ pub(crate) struct StackMemory<'a, M> {
     pub(crate) live: &'a mut LiveBlocks,
     /// No frame has data below its stack pointer: what lies there has been overwritten since.
     pub(crate) floor: u64,
+    /// From here on live words are those that the thread's last walk has read.
+    pub(crate) same_from: u64,
     /// True once bytes were used that were read after the sample.
     pub(crate) used_live: bool,
     /// The page of the first of them, and how many bytes there are from there to the end of the highest.
@@ -209,10 +221,23 @@ impl<M: TargetMemory> StackMemory<'_, M> {
 
     fn read_live(&mut self, address: u64) -> Option<u64> {
         let word = self.live.word(self.memory, self.pid, address)?;
+        self.has_used_live(address);
+        Some(word)
+    }
+
+    fn has_used_live(&mut self, address: u64) {
         self.used_live = true;
         let start = *self.live_start.get_or_insert(address - address % PAGE as u64);
         self.live_bytes = self.live_bytes.max(address.saturating_add(8).saturating_sub(start));
-        Some(word)
+    }
+
+    /// True if the 8 bytes at an address are still these, which the thread's last walk has read there.
+    pub(crate) fn still_holds(&mut self, address: u64, word: u64) -> bool {
+        if address >= self.same_from && address >= self.floor {
+            self.has_used_live(address);
+            return true;
+        }
+        self.read(address) == Ok(word)
     }
 
     /// Copies target memory, without calling it part of the stack.
@@ -260,12 +285,12 @@ mod tests {
                 end: u64::MAX,
             },
         );
-        live.begin(Timestamp(10), 0);
+        live.begin(Timestamp(10), 0, &mut 0);
         assert_eq!(word(&mut live, &mut memory, 0x8000), Some(1));
-        live.begin(Timestamp(99), 0);
+        live.begin(Timestamp(99), 0, &mut 0);
         assert_eq!(word(&mut live, &mut memory, 0x8008), Some(1));
         assert_eq!(live.reading().map(|reading| reading.ended), Some(Timestamp(101)));
-        live.begin(Timestamp(100), 0);
+        live.begin(Timestamp(100), 0, &mut 0);
         assert_eq!(word(&mut live, &mut memory, 0x8008), Some(2));
     }
 
@@ -278,14 +303,55 @@ mod tests {
                 end: u64::MAX,
             },
         );
-        live.begin(Timestamp(10), 0);
+        live.begin(Timestamp(10), 0, &mut 0);
         assert_eq!(word(&mut live, &mut memory, 0xa000), Some(1));
         // As much as the last stack took, but for what is there.
-        live.begin(Timestamp(11), 64 << 10);
+        live.begin(Timestamp(11), 64 << 10, &mut 0);
         assert_eq!(word(&mut live, &mut memory, 0x8000), Some(2));
         assert_eq!(word(&mut live, &mut memory, 0x9ff8), Some(2));
         assert_eq!(word(&mut live, &mut memory, 0xa000), Some(1));
         assert_eq!(memory.readings, 2);
+    }
+
+    #[test]
+    fn words_that_the_last_walk_read_from_the_same_memory_are_not_read_again() {
+        let (mut live, mut memory) = (
+            LiveBlocks::default(),
+            Changing {
+                readings: 0,
+                end: u64::MAX,
+            },
+        );
+        let mut contents = 0;
+        live.begin(Timestamp(10), 0, &mut contents);
+        let first = live.contents();
+        let mut stack = StackMemory {
+            pid: Pid(1),
+            dump: Dump {
+                start: 0x7ff0,
+                bytes: &[7; 16],
+            },
+            memory: &mut memory,
+            live: &mut live,
+            floor: 0x7ff0,
+            same_from: 0x8010,
+            used_live: false,
+            live_start: None,
+            live_bytes: 0,
+        };
+        assert!(stack.still_holds(0x7ff8, u64::from_le_bytes([7; 8])));
+        assert!(!stack.used_live);
+        assert!(stack.still_holds(0x8010, 99), "the walk's own word");
+        assert_eq!(
+            (stack.used_live, stack.live_bytes, stack.memory.readings),
+            (true, 0x18, 0)
+        );
+        assert!(stack.still_holds(0x8008, 1));
+        assert!(!stack.still_holds(0x8000, 2));
+        assert_eq!(stack.memory.readings, 1);
+        // Younger than what was read: other contents.
+        live.begin(Timestamp(200), 0, &mut contents);
+        assert_ne!(live.contents(), first);
     }
 
     #[test]
@@ -297,7 +363,7 @@ mod tests {
                 end: 0x9000,
             },
         );
-        live.begin(Timestamp(10), 64 << 10);
+        live.begin(Timestamp(10), 64 << 10, &mut 0);
         assert_eq!(word(&mut live, &mut memory, 0x8000), Some(1));
         assert_eq!(word(&mut live, &mut memory, 0x9000), None);
         memory.end = u64::MAX;

@@ -66,6 +66,8 @@ pub struct Unwinder<N, M, F> {
     live: LiveBlocks,
     /// What `look_again` reads.
     looked: LiveBlocks,
+    /// How often `live` and `looked` were cleared.
+    contents: u64,
     /// Threads that have callers in live memory.
     deep: Vec<Tid>,
     /// Live memory was read again since the last sample.
@@ -88,6 +90,8 @@ struct ThreadState {
     last_walk: LastWalk,
     /// Bytes of live memory that the last stack took.
     live_bytes: u64,
+    /// Which live memory that was, and from where on it was used.
+    live: (u64, u64),
     callers: Callers,
 }
 
@@ -126,6 +130,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             new_steps: NewSteps::default(),
             live: LiveBlocks::default(),
             looked: LiveBlocks::default(),
+            contents: 0,
             deep: Vec::new(),
             has_looked: false,
         }
@@ -225,11 +230,17 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
     fn unwind<A: Arch>(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> Completed {
         let state = (self.threads.entry(thread.tid)).or_insert_with(|| ThreadState::new(thread.pid));
         let mut last = std::mem::take(&mut state.last_walk);
-        self.live.begin(time, state.live_bytes);
-        let (outcome, live_bytes) = self.walk::<A>(time, thread, snapshot, &mut last);
+        self.live.begin(time, state.live_bytes, &mut self.contents);
+        let dump_end = (snapshot.registers.sp()).saturating_add(snapshot.stack_bytes.len() as u64);
+        // What was read from the same memory is the same.
+        let same_from = match state.live {
+            (contents, from) if contents == self.live.contents() => from.max(dump_end),
+            _ => u64::MAX,
+        };
+        let (outcome, live_bytes) = self.walk::<A>(time, thread, snapshot, &mut last, same_from);
         if cfg!(debug_assertions) {
             let points = self.points.clone();
-            let (again, _) = self.walk::<A>(time, thread, snapshot, &mut LastWalk::default());
+            let (again, _) = self.walk::<A>(time, thread, snapshot, &mut LastWalk::default(), u64::MAX);
             assert_eq!(
                 (&outcome, &points),
                 (&again, &self.points),
@@ -238,10 +249,10 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         }
         let state = (self.threads.entry(thread.tid)).or_insert_with(|| ThreadState::new(thread.pid));
         (state.last_walk, state.live_bytes) = (last, live_bytes);
+        state.live = (self.live.contents(), dump_end);
         let Some(outcome) = outcome else {
             return Completed::FromSample;
         };
-        let dump_end = (snapshot.registers.sp()).saturating_add(snapshot.stack_bytes.len() as u64);
         let were_none = state.callers.are_none();
         state.callers.take(&outcome, &self.points, &state.last_walk, dump_end);
         if were_none && !state.callers.are_none() && !self.deep.contains(&thread.tid) {
@@ -250,13 +261,15 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         self.conclude::<A>(time, thread, outcome)
     }
 
-    /// Walks beside the last walk of the thread, which this one replaces. Also returns how many bytes of live memory it took.
+    /// Walks beside the last walk of the thread, which this one replaces. Also returns how many bytes of live memory it took. `same_from`: see
+    /// [`StackMemory`].
     fn walk<A: Arch>(
         &mut self,
         time: Timestamp,
         thread: Thread,
         snapshot: &Snapshot<'_>,
         last: &mut LastWalk,
+        same_from: u64,
     ) -> (Option<Outcome>, u64) {
         self.points.clear();
         let space = self.spaces.entry(thread.pid).or_default();
@@ -277,6 +290,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
                 memory: &mut self.memory,
                 live: &mut self.live,
                 floor: sp,
+                same_from,
                 used_live: false,
                 live_start: None,
                 live_bytes: 0,
@@ -426,6 +440,7 @@ impl ThreadState {
             stacks: ThreadStacks::default(),
             last_walk: LastWalk::default(),
             live_bytes: 0,
+            live: (0, 0),
             callers: Callers::default(),
         }
     }
@@ -446,9 +461,10 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
             threads,
             memory,
             looked,
+            contents,
             ..
         } = self;
-        looked.clear();
+        looked.clear(contents);
         for tid in &self.deep {
             let Some(thread) = threads.get_mut(tid) else { continue };
             looked.expect(thread.live_bytes);

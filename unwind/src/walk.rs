@@ -213,9 +213,9 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         let stack = &mut self.stack;
         let same = self
             .reuse
-            .follow(address, &registers, limit, stack.dump, |sp, address| {
+            .follow(address, &registers, limit, stack.dump, |sp, (address, word)| {
                 stack.floor = sp;
-                stack.read(address).ok()
+                stack.still_holds(address, word)
             })?;
         if outcome.live_boundary.is_none() {
             outcome.live_boundary = same.from_sample.map(|steps| self.points.len() + steps);
