@@ -63,6 +63,8 @@ pub(crate) struct ThreadStacks {
     /// The last stack that was completed live and did not reach the root.
     broken: Known,
     readings: Latest<Reading>,
+    /// No sample was judged since the last of them.
+    is_unused: bool,
     changes: Changes,
 }
 
@@ -78,6 +80,7 @@ impl ThreadStacks {
         times: Times,
         are_possible: &mut dyn FnMut(&[Point]) -> bool,
     ) -> Verdict {
+        self.is_unused = false;
         if outcome.end == End::NoReturnAddress {
             outcome.end = self.end_at(points.last());
         }
@@ -140,9 +143,10 @@ impl ThreadStacks {
         }
     }
 
-    /// Takes down that a reading found these callers, which are all to the root, as the one before did. `replaces`: that one, too, was made
-    /// after the last sample that was judged; the next samples look for the one before it.
-    pub(crate) fn see_again(&mut self, callers: &[Point], reading: Reading, replaces: bool) {
+    /// Takes down that a reading found these callers, which are all to the root, as the one before did. If that one, too, was made after the
+    /// last sample that was judged, it is replaced: the next samples look for the one before it.
+    pub(crate) fn see_again(&mut self, callers: &[Point], reading: Reading) {
+        let replaces = self.is_unused;
         let stacks = self.completed.iter_mut().chain([&mut self.broken, &mut self.whole]);
         let mut is_known = false;
         for known in stacks.filter(|known| known.is(callers, End::Root)) {
@@ -156,6 +160,7 @@ impl ThreadStacks {
                 true => self.readings[0] = Some(reading),
                 false => push(&mut self.readings, reading),
             }
+            self.is_unused = true;
         }
     }
 
@@ -286,18 +291,7 @@ mod tests {
     #[test]
     fn samples_of_one_round_do_not_confirm_each_other() {
         let mut stacks = ThreadStacks::default();
-        let mut at = |sampled, read| {
-            let times = Times {
-                sampled: Timestamp(sampled),
-                reading: Reading::of_sample(Timestamp(read)),
-            };
-            stacks.judge(
-                &mut stack(&[9, 8, 7, 3, 2, 1]),
-                &mut rooted(Some(1)),
-                times,
-                &mut |_| true,
-            )
-        };
+        let mut at = |sampled, read| judge_at(&mut stacks, sampled, read);
         // Sampled at 1, 2 and 3, all completed from the memory as it was at 5.
         assert_eq!([at(1, 5), at(2, 5), at(3, 5)], [Verdict::Unverified; 3]);
         // Sampled at 6 and 7, completed at 10: the reading of 5 was before, and agrees.
@@ -431,15 +425,15 @@ mod tests {
         let mut stacks = ThreadStacks::default();
         let callers = stack(&CALLERS)[1..].to_vec();
         assert_eq!(judge_at(&mut stacks, 1, 10), Verdict::Unverified);
-        stacks.see_again(&callers, Reading::of_sample(Timestamp(20)), false);
-        stacks.see_again(&callers, Reading::of_sample(Timestamp(30)), true);
-        stacks.see_again(&callers, Reading::of_sample(Timestamp(40)), true);
+        stacks.see_again(&callers, Reading::of_sample(Timestamp(20)));
+        stacks.see_again(&callers, Reading::of_sample(Timestamp(30)));
+        stacks.see_again(&callers, Reading::of_sample(Timestamp(40)));
         // Sampled before any of them, between them, and after them, where memory is read again.
         assert_eq!(judge_at(&mut stacks, 12, 40), Verdict::Agrees);
         assert_eq!(judge_at(&mut stacks, 35, 40), Verdict::Agrees);
         assert_eq!(judge_at(&mut stacks, 45, 50), Verdict::Agrees);
         // In the ring when memory was read: the reading before is that of 40.
-        stacks.see_again(&callers, Reading::of_sample(Timestamp(60)), false);
+        stacks.see_again(&callers, Reading::of_sample(Timestamp(60)));
         assert_eq!(judge_at(&mut stacks, 49, 60), Verdict::Agrees);
     }
 
@@ -447,7 +441,7 @@ mod tests {
     fn a_reading_tells_nothing_of_callers_that_no_stack_had() {
         let mut stacks = ThreadStacks::default();
         assert_eq!(judge_at(&mut stacks, 1, 10), Verdict::Unverified);
-        stacks.see_again(&stack(&[7, 33, 2, 1]), Reading::of_sample(Timestamp(20)), false);
+        stacks.see_again(&stack(&[7, 33, 2, 1]), Reading::of_sample(Timestamp(20)));
         assert_eq!(judge_at(&mut stacks, 15, 25), Verdict::Agrees, "by the reading of 10");
     }
 

@@ -70,8 +70,6 @@ pub struct Unwinder<N, M, F> {
     contents: u64,
     /// Threads that have callers in live memory.
     deep: Vec<Tid>,
-    /// Live memory was read again since the last sample.
-    has_looked: bool,
 }
 
 /// What is mapped in a process.
@@ -132,7 +130,6 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             looked: LiveBlocks::default(),
             contents: 0,
             deep: Vec::new(),
-            has_looked: false,
         }
     }
 
@@ -160,7 +157,6 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
 
     fn on_sample(&mut self, time: Timestamp, thread: Thread, sample: &Sample<'_>) {
         self.quality.samples += 1;
-        self.has_looked = false;
         self.frames.clear();
         match sample.stack {
             Stack::Frames(frames) => {
@@ -477,13 +473,10 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
             for tid in &self.deep {
                 let Some(thread) = threads.get_mut(tid) else { continue };
                 if thread.callers.take_has_run() {
-                    thread
-                        .stacks
-                        .see_again(thread.callers.points(), reading, self.has_looked);
+                    thread.stacks.see_again(thread.callers.points(), reading);
                 }
             }
             std::mem::swap(&mut self.live, looked);
-            self.has_looked = true;
         }
         true
     }

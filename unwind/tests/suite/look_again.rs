@@ -128,6 +128,21 @@ fn samples_that_waited_are_completed_with_what_was_read_last_and_verified() {
     assert_eq!((quality.unverified, quality.truncated_no_memory), (2, 0));
 }
 
+/// A look that finds the thread as it waits says nothing, and leaves the reading before it to the samples after it.
+#[test]
+fn looks_while_a_thread_waits_leave_the_reading_before_them() {
+    Recording::of(|recording| {
+        deep(200, &mut |stack| {
+            recording.sample(stack, 1, 2);
+            assert!(recording.look_again(3));
+            assert!(recording.may_wait(stack));
+            assert!(recording.look_again(5));
+            recording.sample(stack, 4, 6);
+            assert_eq!(recording.verified(), 1);
+        });
+    });
+}
+
 #[test]
 fn callers_that_changed_and_dumps_that_end_lower_end_the_round() {
     Recording::of(|recording| {
