@@ -3,8 +3,10 @@
 mod found;
 mod without_events;
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use recording::address::Avma;
 use recording::clock::Timestamp;
@@ -31,16 +33,16 @@ const OTHER_NAMESPACES: &str = "(outside of this PID namespace)";
 pub struct Translator {
     layout: Layout,
     /// Live threads of each live process. Few enough to scan: exec and exit are rare.
-    processes: HashMap<i32, Vec<i32>>,
+    processes: FxHashMap<i32, Vec<i32>>,
     /// Processes that were found, while a record of their start may still come.
-    found: HashSet<i32>,
+    found: FxHashSet<i32>,
     found_until: Timestamp,
     /// While two events reported what happened, first and last.
     twice: Vec<(Timestamp, Timestamp)>,
     /// The kernel's own threads, as far as they were found or forked by such: they have no user stack to miss.
-    kernel_threads: HashSet<i32>,
+    kernel_threads: FxHashSet<i32>,
     /// Threads that ended a moment ago, and when. Events of a whole CPU sample the last steps of a task's exit after its record.
-    exited: HashMap<i32, Timestamp>,
+    exited: FxHashMap<i32, Timestamp>,
     forget_exited_at: usize,
     kernel_frames: Vec<Frame>,
     lost: BTreeMap<Role, u64>,
@@ -399,6 +401,7 @@ impl Translator {
             event,
             period: raw.period,
             stack,
+            same: None,
             values,
         };
         sink.on_event(&Event::sample(time, Thread::new(raw.pid, raw.tid), sample));

@@ -4,7 +4,7 @@
 
 use crate::clock::Timestamp;
 use crate::module::{BuildId, Image};
-use crate::stack::Stack;
+use crate::stack::{SameFrames, Stack};
 use crate::wait::WaitReason;
 
 /// Process id, as the recorder sees it.
@@ -283,6 +283,8 @@ pub struct Sample<'a> {
     pub period: u64,
     /// Its stack.
     pub stack: Stack<'a>,
+    /// What its frames have in common with an earlier stack; `None` if that is not known.
+    pub same: Option<SameFrames>,
     /// Of [`Role::Point`]: the values, in the order of [`EventInfo::fields`](crate::info::EventInfo::fields); empty if they are not
     /// known.
     pub values: &'a [Value<'a>],
@@ -297,6 +299,7 @@ impl<'a> Sample<'a> {
             event: 0,
             period,
             stack,
+            same: None,
             values: &[],
         }
     }

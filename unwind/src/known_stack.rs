@@ -2,6 +2,7 @@
 
 use recording::clock::Timestamp;
 
+use crate::leaf_first::LeafFirst;
 use crate::outcome::{End, Point};
 
 /// A reading of a thread's stack.
@@ -42,7 +43,7 @@ pub(crate) fn push<T>(latest: &mut Latest<T>, new: T) {
 /// A stack as it was found.
 #[derive(Clone, Default)]
 pub(crate) struct Known {
-    pub(crate) points: Vec<Point>,
+    pub(crate) points: LeafFirst<Point>,
     pub(crate) end: Option<End>,
     /// The readings that found it.
     pub(crate) seen: Latest<Seen>,
@@ -52,10 +53,11 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    pub(crate) fn keep(&mut self, points: &[Point], end: End, reading: Reading, possible: usize) {
+    /// Keeps a stack in the place of this one, with which it has so many rootmost frames in common, at least.
+    pub(crate) fn keep(&mut self, points: &[Point], same: usize, end: End, reading: Reading, possible: usize) {
         self.possible = possible;
-        self.points.clear();
-        self.points.extend_from_slice(points);
+        let leafward = points.len().saturating_sub(same);
+        self.points.replace(same, points.get(..leafward).unwrap_or_default());
         self.end = Some(end);
         let frames = points.len();
         self.seen = [Some(Seen { reading, frames }), None, None];

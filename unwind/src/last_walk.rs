@@ -90,8 +90,18 @@ impl Dump<'_> {
 
     /// How many of these words, from the last one on, are in the sample and what they were.
     fn same(&self, words: &[Word]) -> usize {
-        let is_same = |(address, value): &&Word| self.word(*address) == Some(*value);
-        words.iter().rev().take_while(is_same).count()
+        let mut count = 0;
+        for (address, value) in words.iter().rev() {
+            // Below the start: larger than any length.
+            let Ok(offset) = usize::try_from(address.wrapping_sub(self.start)) else {
+                break;
+            };
+            match self.bytes.get(offset..).and_then(|bytes| bytes.first_chunk()) {
+                Some(bytes) if u64::from_le_bytes(*bytes) == *value => count += 1,
+                _ => break,
+            }
+        }
+        count
     }
 }
 
@@ -174,6 +184,11 @@ impl<'a> Reuse<'a> {
         // The next one is to be made.
         self.left = same.to.saturating_sub(1);
         (same.to <= from).then_some(same)
+    }
+
+    /// The number of frames that these steps are of, if they lead to the root: they are the last ones of the stack.
+    pub(crate) fn to_root(&self, same: Same) -> Option<usize> {
+        (same.to == 0).then_some(same.from + 1)
     }
 
     /// The frames of these steps, leaf first.

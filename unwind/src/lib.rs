@@ -40,6 +40,7 @@ mod jit;
 pub mod jitdump;
 mod known_stack;
 mod last_walk;
+mod leaf_first;
 mod live_boundary;
 mod macho;
 mod macho_functions;

@@ -26,6 +26,7 @@ use recording::clock::Timestamp;
 
 use crate::changes::Changes;
 use crate::known_stack::{Known, Latest, Reading, push};
+use crate::leaf_first::LeafFirst;
 use crate::outcome::{End, Outcome, Point};
 
 /// Stacks completed live that are kept for each thread: the samples of a round have different depths, and each needs the one that the last
@@ -57,6 +58,8 @@ pub(crate) struct Times {
 pub(crate) struct ThreadStacks {
     /// The last stack that its sample's own bytes gave.
     whole: Known,
+    /// No other stack was judged since.
+    is_whole_last: bool,
     /// Stacks that were completed live.
     completed: Vec<Known>,
     oldest: usize,
@@ -72,10 +75,12 @@ impl ThreadStacks {
     /// Verifies a stack and keeps it. Live frames that led to no root are cut off: their bytes were another call's.
     /// Where an earlier stack had the last frame that is left, its callers are taken from there, as unverified.
     ///
-    /// `are_possible`: whether each of these frames, leaf first, can have been called by the next.
+    /// `same`: so many rootmost frames are those of the stack that was judged last. `are_possible`: whether each of these frames, leaf first,
+    /// can have been called by the next.
     pub(crate) fn judge(
         &mut self,
-        points: &mut Vec<Point>,
+        points: &mut LeafFirst<Point>,
+        same: usize,
         outcome: &mut Outcome,
         times: Times,
         are_possible: &mut dyn FnMut(&[Point]) -> bool,
@@ -86,9 +91,12 @@ impl ThreadStacks {
         }
         let Some(live_boundary) = outcome.live_boundary else {
             let own = Reading::of_sample(times.sampled);
-            self.whole.keep(points, outcome.end, own, points.len());
+            let same = if self.is_whole_last { same } else { 0 };
+            self.whole.keep(points, same, outcome.end, own, points.len());
+            self.is_whole_last = true;
             return self.complete(points, outcome);
         };
+        self.is_whole_last = false;
         // Where live bytes gave no further frame, the last frame is the live boundary.
         let first_live = (live_boundary + 1).min(points.len().saturating_sub(1));
         let live = points.get(first_live..).unwrap_or_default();
@@ -119,7 +127,7 @@ impl ThreadStacks {
             self.keep_completed(points, end, times, last, possible_frames);
         } else if is_new {
             // The stack may be right: code without rules can be at every root. Then a later stack agrees.
-            self.broken.keep(points, end, reading, possible_frames);
+            self.broken.keep(points, 0, end, reading, possible_frames);
         } else {
             let stacks = self.completed.iter_mut().chain([&mut self.broken, &mut self.whole]);
             for known in stacks.filter(|known| known.is(live, end)) {
@@ -208,13 +216,13 @@ impl ThreadStacks {
         let mut free = places.filter(|at| self.completed.get(*at).is_some_and(|known| !is_needed(known)));
         let place = free.next().unwrap_or(self.oldest);
         if let Some(known) = self.completed.get_mut(place) {
-            known.keep(points, end, times.reading, possible);
+            known.keep(points, 0, end, times.reading, possible);
         }
         self.oldest = (place + 1) % KEPT;
     }
 
     /// Where memory was missing, appends the callers that the last frame had in an earlier stack.
-    fn complete(&self, points: &mut Vec<Point>, outcome: &mut Outcome) -> Verdict {
+    fn complete(&self, points: &mut LeafFirst<Point>, outcome: &mut Outcome) -> Verdict {
         let (End::NoMemory, Some(last)) = (outcome.end, points.last().copied()) else {
             return Verdict::FromSample;
         };
@@ -231,7 +239,7 @@ impl ThreadStacks {
             if known.points.len() - at > known.possible {
                 continue;
             }
-            points.extend_from_slice(known.points.get(at + 1..).unwrap_or_default());
+            points.extend(known.points.get(at + 1..).unwrap_or_default());
             *outcome = Outcome {
                 end: End::Root,
                 live_boundary: Some(live_boundary),
@@ -250,13 +258,16 @@ mod tests {
     use recording::stack::Frame;
 
     /// A stack of frames named by number, leaf first; the frame `n` from the root has its stack pointer at `-n`.
-    fn stack(frames: &[u64]) -> Vec<Point> {
+    fn stack(frames: &[u64]) -> LeafFirst<Point> {
         let from_root = |at: usize| (frames.len() - at) as u64;
         let point = |(at, frame): (usize, &u64)| Point {
             frame: Frame::ReturnAddress(Avma(*frame)),
             sp: 0x10_0000 - from_root(at) * 16,
         };
-        frames.iter().enumerate().map(point).collect()
+        let points: Vec<Point> = frames.iter().enumerate().map(point).collect();
+        let mut stack = LeafFirst::default();
+        stack.replace(0, &points);
+        stack
     }
 
     /// A thread that is sampled once a round: each sample is completed before the next is taken.
@@ -267,12 +278,12 @@ mod tests {
     }
 
     impl Thread {
-        fn judge(&mut self, points: &mut Vec<Point>, outcome: &mut Outcome) -> Verdict {
+        fn judge(&mut self, points: &mut LeafFirst<Point>, outcome: &mut Outcome) -> Verdict {
             let sampled = Timestamp(self.clock + 1);
             self.clock += 2;
             let reading = Reading::of_sample(Timestamp(self.clock));
             self.stacks
-                .judge(points, outcome, Times { sampled, reading }, &mut |_| true)
+                .judge(points, 0, outcome, Times { sampled, reading }, &mut |_| true)
         }
     }
 
@@ -331,6 +342,7 @@ mod tests {
             };
             thread.judge(
                 &mut stack(frames),
+                0,
                 &mut rooted(Some(live_boundary)),
                 times,
                 &mut possible,
@@ -358,8 +370,8 @@ mod tests {
                 reading: Reading::of_sample(Timestamp(sampled + 1)),
             };
             let mut points = stack(frames);
-            let verdict = thread.judge(&mut points, &mut rooted(Some(live_boundary)), times, &mut possible);
-            assert_eq!(points, stack(frames));
+            let verdict = thread.judge(&mut points, 0, &mut rooted(Some(live_boundary)), times, &mut possible);
+            assert_eq!(*points, *stack(frames));
             verdict
         };
         assert_eq!(at(&[8, 7, 9, 2, 1], 2, 1), Verdict::Unverified);
@@ -414,6 +426,7 @@ mod tests {
         };
         stacks.judge(
             &mut stack(&[9, 8, 7, 3, 2, 1]),
+            0,
             &mut rooted(Some(1)),
             times,
             &mut |_| true,
@@ -475,7 +488,7 @@ mod tests {
         };
         assert_eq!(thread.judge(&mut points, &mut outcome), Verdict::Unverified);
         assert_eq!((outcome.end, outcome.live_boundary), (End::Root, Some(2)));
-        assert_eq!(points, stack(&[6, 8, 7, 3, 2, 1]));
+        assert_eq!(*points, *stack(&[6, 8, 7, 3, 2, 1]));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use recording::event::{Event, EventKind, Pid, ProcessEvent, RecordingEvent, Role
 use recording::module::Module;
 use recording::quality::Quality;
 use recording::sink::{Completion, EventSink, KeptFile, ModuleFiles, TargetMemory};
-use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
+use recording::stack::{Frame, MissingStack, NO_STACK, Registers, SameFrames, Snapshot, Stack, StackMark};
 
 use crate::aarch64::Aarch64;
 use crate::arch::Arch;
@@ -18,6 +18,7 @@ use crate::callers::Callers;
 use crate::calls::Code;
 use crate::known_stack::Reading;
 use crate::last_walk::{Dump, LastWalk, NewSteps, Reuse};
+use crate::leaf_first::LeafFirst;
 use crate::live_boundary::{ThreadStacks, Times, Verdict};
 use crate::modules::Modules;
 use crate::outcome::{End, Outcome, Point};
@@ -51,7 +52,7 @@ pub struct Unwinder<N, M, F> {
     spaces: FxHashMap<Pid, Space>,
     /// Changes of all spaces so far.
     changes: u64,
-    threads: FxHashMap<Tid, ThreadState>,
+    threads: FxHashMap<Tid, Box<ThreadState>>,
     known: Known,
     quality: Quality,
     /// Of the samples of the event that samples.
@@ -59,8 +60,11 @@ pub struct Unwinder<N, M, F> {
     /// Of the quality: what [`RecordingEvent::Unwound`] has reported of `completed_live` and of `by_frame_pointer`.
     reported: [u64; 2],
     report_at: Timestamp,
+    /// Stacks so far.
+    stacks: u64,
     // Reused from sample to sample.
     frames: Vec<Frame>,
+    /// Of a walk, those that are not the ones of the last walk.
     points: Vec<Point>,
     new_steps: NewSteps,
     live: LiveBlocks,
@@ -86,11 +90,33 @@ struct ThreadState {
     pid: Pid,
     stacks: ThreadStacks,
     last_walk: LastWalk,
+    /// The frames of the last walk.
+    points: LeafFirst<Point>,
+    sent: Sent,
     /// Bytes of live memory that the last stack took.
     live_bytes: u64,
     /// Which live memory that was, and from where on it was used.
     live: (u64, u64),
     callers: Callers,
+}
+
+/// A walk. Its first frames are in [`Unwinder::points`].
+struct Walked {
+    outcome: Option<Outcome>,
+    /// How many bytes of live memory it took.
+    live_bytes: u64,
+    /// So many rootmost frames are those of the thread's last walk.
+    stay: usize,
+}
+
+/// The last stack of a thread, as the next stage got it.
+#[derive(Default)]
+struct Sent {
+    frames: LeafFirst<Frame>,
+    /// As in [`SameFrames`].
+    number: u64,
+    /// From the root on, its frames are those of the walk, without a mark.
+    is_plain: bool,
 }
 
 /// How a stack was completed.
@@ -123,6 +149,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             completion: Completion::default(),
             reported: [0; 2],
             report_at: Timestamp(0),
+            stacks: NO_STACK,
             frames: Vec::new(),
             points: Vec::new(),
             new_steps: NewSteps::default(),
@@ -168,10 +195,19 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
                 self.on_missing(snapshot.kernel, MissingStack::NoUserSpace);
             }
             Stack::Snapshot(snapshot) => {
-                let completed = self.on_snapshot(time, thread, &snapshot);
+                let (completed, same) = self.on_snapshot(time, thread, &snapshot);
                 if sample.role == Role::Running {
                     self.count_completion(completed);
                 }
+                let Some(state) = self.threads.get(&thread.tid) else {
+                    return;
+                };
+                let unwound = Sample {
+                    stack: Stack::Frames(&state.sent.frames),
+                    same: Some(same),
+                    ..*sample
+                };
+                return self.next.on_event(&Event::sample(time, thread, unwound));
             }
         }
         let unwound = Sample {
@@ -215,7 +251,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         completion.read_first += u64::from(completed == Completed::ReadFirst);
     }
 
-    fn on_snapshot(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> Completed {
+    fn on_snapshot(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> (Completed, SameFrames) {
         self.frames.extend_from_slice(snapshot.kernel);
         match snapshot.registers {
             Registers::X86_64 { .. } => self.unwind::<X86_64>(time, thread, snapshot),
@@ -223,9 +259,22 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         }
     }
 
-    fn unwind<A: Arch>(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> Completed {
-        let state = (self.threads.entry(thread.tid)).or_insert_with(|| ThreadState::new(thread.pid));
-        let mut last = std::mem::take(&mut state.last_walk);
+    fn unwind<A: Arch>(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> (Completed, SameFrames) {
+        // Taken out, so that all else can be changed beside it.
+        let state = self.threads.remove(&thread.tid);
+        let mut state = state.unwrap_or_else(|| Box::new(ThreadState::new(thread.pid)));
+        let unwound = self.unwind_beside::<A>(time, thread, snapshot, &mut state);
+        self.threads.insert(thread.tid, state);
+        unwound
+    }
+
+    fn unwind_beside<A: Arch>(
+        &mut self,
+        time: Timestamp,
+        thread: Thread,
+        snapshot: &Snapshot<'_>,
+        state: &mut ThreadState,
+    ) -> (Completed, SameFrames) {
         self.live.begin(time, state.live_bytes, &mut self.contents);
         let dump_end = (snapshot.registers.sp()).saturating_add(snapshot.stack_bytes.len() as u64);
         // What was read from the same memory is the same.
@@ -233,32 +282,32 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             (contents, from) if contents == self.live.contents() => from.max(dump_end),
             _ => u64::MAX,
         };
-        let (outcome, live_bytes) = self.walk::<A>(time, thread, snapshot, &mut last, same_from);
+        let walked = self.walk::<A>(time, thread, snapshot, &mut state.last_walk, same_from);
+        state.points.replace(walked.stay, &self.points);
         if cfg!(debug_assertions) {
-            let points = self.points.clone();
-            let (again, _) = self.walk::<A>(time, thread, snapshot, &mut LastWalk::default(), u64::MAX);
+            let again = self.walk::<A>(time, thread, snapshot, &mut LastWalk::default(), u64::MAX);
             assert_eq!(
-                (&outcome, &points),
-                (&again, &self.points),
+                (&walked.outcome, &state.points[..], 0),
+                (&again.outcome, &self.points[..], again.stay),
                 "a stack walked in two ways"
             );
         }
-        let state = (self.threads.entry(thread.tid)).or_insert_with(|| ThreadState::new(thread.pid));
-        (state.last_walk, state.live_bytes) = (last, live_bytes);
+        state.live_bytes = walked.live_bytes;
         state.live = (self.live.contents(), dump_end);
-        let Some(outcome) = outcome else {
-            return Completed::FromSample;
-        };
-        let were_none = state.callers.are_none();
-        state.callers.take(&outcome, &self.points, &state.last_walk, dump_end);
-        if were_none && !state.callers.are_none() && !self.deep.contains(&thread.tid) {
-            self.deep.push(thread.tid);
+        match walked.outcome {
+            Some(outcome) => {
+                let were_none = state.callers.are_none();
+                state.callers.take(&outcome, &state.points, &state.last_walk, dump_end);
+                if were_none && !state.callers.are_none() && !self.deep.contains(&thread.tid) {
+                    self.deep.push(thread.tid);
+                }
+                self.conclude::<A>(time, thread, state, outcome, walked.stay)
+            }
+            None => (Completed::FromSample, self.send(&mut state.sent, 0, false)),
         }
-        self.conclude::<A>(time, thread, outcome)
     }
 
-    /// Walks beside the last walk of the thread, which this one replaces. Also returns how many bytes of live memory it took. `same_from`: see
-    /// [`StackMemory`].
+    /// Walks beside the last walk of the thread, which this one replaces. `same_from`: see [`StackMemory`].
     fn walk<A: Arch>(
         &mut self,
         time: Timestamp,
@@ -266,7 +315,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         snapshot: &Snapshot<'_>,
         last: &mut LastWalk,
         same_from: u64,
-    ) -> (Option<Outcome>, u64) {
+    ) -> Walked {
         self.points.clear();
         let space = self.spaces.entry(thread.pid).or_default();
         let sp = snapshot.registers.sp();
@@ -294,17 +343,28 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             reuse: Reuse::new(last, &mut self.new_steps, space.version),
             sp_is_bound: false,
             points: &mut self.points,
+            stay: 0,
             max_frames: self.options.max_frames,
         };
         let outcome = walk.run::<A>(&snapshot.registers);
-        let live_bytes = walk.stack.live_bytes;
+        let (live_bytes, stay) = (walk.stack.live_bytes, walk.stay);
         walk.reuse.finish();
-        (outcome, live_bytes)
+        Walked {
+            outcome,
+            live_bytes,
+            stay,
+        }
     }
 
-    /// Verifies, counts and marks the stack of a walk.
-    fn conclude<A: Arch>(&mut self, time: Timestamp, thread: Thread, mut outcome: Outcome) -> Completed {
-        let state = (self.threads.entry(thread.tid)).or_insert_with(|| ThreadState::new(thread.pid));
+    /// Verifies, counts and marks the stack of a walk, of which so many rootmost frames are those of the walk before.
+    fn conclude<A: Arch>(
+        &mut self,
+        time: Timestamp,
+        thread: Thread,
+        state: &mut ThreadState,
+        mut outcome: Outcome,
+        stay: usize,
+    ) -> (Completed, SameFrames) {
         let times = Times {
             sampled: time,
             // Without a live boundary all bytes are the sample's.
@@ -321,7 +381,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         let mut are_possible = |points: &[Point]| self.known.calls.are_possible::<A>(points, &mut code);
         let verdict = state
             .stacks
-            .judge(&mut self.points, &mut outcome, times, &mut are_possible);
+            .judge(&mut state.points, stay, &mut outcome, times, &mut are_possible);
         let quality = &mut self.quality;
         quality.by_frame_pointer += u64::from(outcome.guessed);
         quality.completed_live += u64::from(verdict == Verdict::Agrees && outcome.end == End::Root);
@@ -340,21 +400,36 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             Some(mark) => quality.count(mark),
             None => quality.rooted += u64::from(verdict != Verdict::Unverified),
         }
-        let believed = live_boundary.map_or(self.points.len(), |live_boundary| {
-            (live_boundary + 1).min(self.points.len())
-        });
-        let (believed, rest) = self.points.split_at(believed);
+        let is_plain = live_boundary.is_none() && mark.is_none();
+        let same = if is_plain && state.sent.is_plain { stay } else { 0 };
+        let points = state.points.get(..state.points.len() - same).unwrap_or_default();
+        let believed = live_boundary.map_or(points.len(), |live_boundary| (live_boundary + 1).min(points.len()));
+        let (believed, rest) = points.split_at(believed);
         self.frames.extend(believed.iter().map(|point| point.frame));
         self.frames
             .extend(live_boundary.map(|_| Frame::Mark(StackMark::Unverified)));
         self.frames.extend(rest.iter().map(|point| point.frame));
         self.frames.extend(mark.map(Frame::Mark));
-        match was_read {
+        let completed = match was_read {
             false if mark == Some(StackMark::TruncatedNoMemory) => Completed::Gone,
             false => Completed::FromSample,
             true if verdict != Verdict::Unverified && outcome.end != End::NoMemory => Completed::Agrees,
             true if state.stacks.were_read_before(time) => Completed::Changed,
             true => Completed::ReadFirst,
+        };
+        (completed, self.send(&mut state.sent, same, is_plain))
+    }
+
+    /// Makes the frames that were found the thread's stack, with so many rootmost ones of its last.
+    fn send(&mut self, sent: &mut Sent, same: usize, is_plain: bool) -> SameFrames {
+        self.stacks += 1;
+        let earlier = std::mem::replace(&mut sent.number, self.stacks);
+        sent.frames.replace(same, &self.frames);
+        sent.is_plain = is_plain;
+        SameFrames {
+            stack: self.stacks,
+            earlier,
+            frames: same,
         }
     }
 
@@ -435,6 +510,8 @@ impl ThreadState {
             pid,
             stacks: ThreadStacks::default(),
             last_walk: LastWalk::default(),
+            points: LeafFirst::default(),
+            sent: Sent::default(),
             live_bytes: 0,
             live: (0, 0),
             callers: Callers::default(),

@@ -74,8 +74,10 @@ pub(crate) struct Walk<'a, M, F> {
     pub(crate) reuse: Reuse<'a>,
     /// The stack pointer of the frame that was found last is a lower bound.
     pub(crate) sp_is_bound: bool,
-    /// The result, leaf first.
+    /// The result, leaf first, without the frames that stay.
     pub(crate) points: &'a mut Vec<Point>,
+    /// So many rootmost frames are those of the thread's last walk.
+    pub(crate) stay: usize,
     pub(crate) max_frames: usize,
 }
 
@@ -220,10 +222,13 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         if outcome.live_boundary.is_none() {
             outcome.live_boundary = same.from_sample.map(|steps| self.points.len() + steps);
         }
-        self.points.extend(self.reuse.frames(same).map(|step| Point {
-            frame: frame(step.address),
-            sp: step.registers.sp(),
-        }));
+        match self.reuse.to_root(same) {
+            Some(frames) => self.stay = frames,
+            None => self.points.extend(self.reuse.frames(same).map(|step| Point {
+                frame: frame(step.address),
+                sp: step.registers.sp(),
+            })),
+        }
         let next = self.reuse.leads_to(same);
         self.reuse.keep(same);
         Some(next)

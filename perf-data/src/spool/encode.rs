@@ -195,6 +195,7 @@ impl Encoder {
             event,
             cpu: sample.cpu,
             period: sample.period,
+            same: sample.same,
         };
         if !self.stacks.put(&of, frames, missing, raw, out) {
             self.stacks.forget(thread.tid.0);

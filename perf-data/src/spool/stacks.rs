@@ -11,7 +11,7 @@
 
 use recording::address::Avma;
 use recording::event::Thread;
-use recording::stack::Frame;
+use recording::stack::{Frame, SameFrames};
 use recording::varint::{put, take, unzigzag, zigzag};
 use rustc_hash::FxHashMap;
 
@@ -41,15 +41,25 @@ pub(super) struct SampleOf {
     pub(super) event: u64,
     pub(super) cpu: u32,
     pub(super) period: u64,
+    /// What its frames have in common with an earlier stack.
+    pub(super) same: Option<SameFrames>,
 }
 
 /// The last stack of each thread, as it was written.
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
-    /// Rootmost frame first.
-    last: FxHashMap<i32, Vec<Frame>>,
+    last: FxHashMap<i32, LastStack>,
     last_time: u64,
     body: Vec<u8>,
+    with_rootmost: Vec<Frame>,
+}
+
+#[derive(Debug, Default)]
+struct LastStack {
+    /// As in [`SameFrames`].
+    number: u64,
+    /// Rootmost frame first.
+    frames: Vec<Frame>,
 }
 
 impl Stacks {
@@ -62,15 +72,22 @@ impl Stacks {
         raw: Option<&[u8]>,
         out: &mut Vec<u8>,
     ) -> bool {
-        let frames = frames.get(..MAX_CHAIN).unwrap_or(frames);
-        let root_first = || rootmost.into_iter().chain(frames.iter().rev().copied());
+        let leafward = frames.get(..MAX_CHAIN).unwrap_or(frames);
+        let (frames, same) = match rootmost {
+            None => (leafward, sample.same.filter(|_| leafward.len() == frames.len())),
+            Some(rootmost) => {
+                self.with_rootmost.clear();
+                self.with_rootmost.extend_from_slice(leafward);
+                self.with_rootmost.push(rootmost);
+                (&self.with_rootmost[..], None)
+            }
+        };
         let last = self.last.entry(sample.thread.tid.0).or_default();
-        let same = { last.iter().zip(root_first()) }
-            .take_while(|(last, frame)| *last == frame)
-            .count();
-        last.truncate(same);
-        last.extend(root_first().skip(same));
-        let new = last.get(same..).unwrap_or_default();
+        let kept = SameFrames::count(same, frames, last.number, &last.frames);
+        last.number = SameFrames::number(same);
+        last.frames.truncate(kept);
+        last.frames.extend(frames[..frames.len() - kept].iter().rev());
+        let new = last.frames.get(kept..).unwrap_or_default();
         let other_kinds = || {
             let kinds = new.iter().map(|frame| parts(*frame));
             (0..)
@@ -85,7 +102,7 @@ impl Stacks {
         put(body, sample.event);
         put(body, u64::from(sample.cpu));
         put(body, sample.period);
-        put(body, same as u64);
+        put(body, kept as u64);
         put(body, new.len() as u64);
         put(body, other_kinds().count() as u64);
         let mut before = 0;
@@ -267,6 +284,7 @@ mod tests {
                 event: 1,
                 cpu: 0,
                 period: 1,
+                same: None,
             };
             assert!(stacks.put(&sample, &frames, None, None, out));
         }
