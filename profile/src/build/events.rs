@@ -48,7 +48,7 @@ impl Builder {
 
     /// A sample of a further event that counts.
     pub(super) fn add_counted(&mut self, at: i64, thread: Thread, sample: &Sample<'_>, frames: &[Frame]) {
-        let stack = self.stack(at, thread, frames);
+        let stack = self.stack(at, thread, frames, sample.same);
         let track_of = self.track_index(at, thread, sample.cpu);
         let samples = &mut self.processes.track(track_of, sample.event).samples;
         let in_order = samples.push(samples::Sample {
@@ -73,7 +73,7 @@ impl Builder {
             self.counts.markers_left_out += 1;
             return;
         }
-        let stack = self.stack(at, thread, frames);
+        let stack = self.stack(at, thread, frames, sample.same);
         let values = (sample.values.iter())
             .map(|value| match value {
                 Value::Unsigned(value) => PointValue::Unsigned(*value),

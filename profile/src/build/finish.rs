@@ -36,6 +36,7 @@ impl Builder {
         quality: Quality,
         histories: impl FnMut(Lifetime, &[u64]) -> Vec<Vec<CodeSince>>,
     ) -> Profile {
+        self.build_waiting();
         info.clock = info.clock.later(self.zero);
         let end = self.at(info.end);
         self.end_waits(end, info.unit);

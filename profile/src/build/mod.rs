@@ -1,5 +1,5 @@
 //! Builds a profile from events: one hash look-up for the thread, then only for those frames in which this stack
-//! differs from the thread's previous one.
+//! differs from the thread's previous one. Samples wait in a queue first.
 
 mod events;
 mod finish;
@@ -8,6 +8,7 @@ mod jit;
 mod offcpu;
 mod per_cpu;
 mod processes;
+mod queue;
 mod resolved;
 
 pub use events::{POINTS_IN_ALL, POINTS_PER_THREAD};
@@ -23,7 +24,7 @@ use recording::event::{Thread, ThreadEvent};
 use recording::info::PeriodUnit;
 use recording::module::Image;
 use recording::sink::EventSink;
-use recording::stack::{Frame, Registers, Stack, StackMark};
+use recording::stack::{Frame, Registers, SameFrames, Stack, StackMark};
 use recording::wait::WaitReason;
 
 use crate::model::Counts;
@@ -37,6 +38,7 @@ use crate::model::waits::WaitTotals;
 use frames::FrameResolver;
 use offcpu::{WaitReasons, WaitTables, Waited};
 use processes::{LiveThread, Processes};
+use queue::{Owned, Queue, Waiting, WaitingSample, What};
 
 /// A thread keeps at most this many markers; the rest is counted. Loss and throttling may be reported at any rate, and
 /// the front end's marker table becomes slow at some 100,000.
@@ -70,6 +72,7 @@ pub struct Builder {
     resolver: FrameResolver,
     processes: Processes,
     counts: Counts,
+    queue: Queue,
     wait_reasons: WaitReasons,
     /// From the first switch on.
     waits: Option<WaitTotals>,
@@ -100,6 +103,8 @@ impl Builder {
 
     /// Sets where the kernel's code is. Without this, kernel frames carry no module and can't get names.
     pub fn set_kernel(&mut self, image: Image) {
+        self.build_waiting();
+        self.queue.forget_stacks();
         self.resolver.add_kernel(image);
         self.processes.forget_resolved();
     }
@@ -121,6 +126,7 @@ impl Builder {
     ///
     /// The file of [`Builder::spill_to`] can't be read.
     pub fn read_back(&mut self) -> io::Result<()> {
+        self.build_waiting();
         if let Some(file) = self.spill.take() {
             let file = file.finish();
             for thread in &mut self.processes.threads {
@@ -159,25 +165,34 @@ impl Builder {
     }
 
     /// The stack of these frames, with what is remembered of its thread.
-    fn stack(&mut self, at: i64, thread: Thread, frames: &[Frame]) -> Option<StackId> {
+    fn stack(&mut self, at: i64, thread: Thread, frames: &[Frame], same: Option<SameFrames>) -> Option<StackId> {
+        let (process, live) = self.processes.thread_for_sample(thread, at);
+        live.forget_old_chain(process);
+        let kept = SameFrames::with(same, live.chain_number)
+            .min(live.chain.len())
+            .min(frames.len());
+        let leafward = &frames[..frames.len() - kept];
+        self.stack_on(at, thread, leafward, kept, SameFrames::number(same))
+    }
+
+    /// The stack of these frames on so many rootmost ones of the thread's last stack.
+    fn stack_on(&mut self, at: i64, thread: Thread, leafward: &[Frame], kept: usize, number: u64) -> Option<StackId> {
         let first = self.first_frame(at, thread);
         let (process, thread) = self.processes.thread_for_sample(thread, at);
-        if thread.chain_epoch != process.epoch {
-            thread.chain.clear();
-            thread.chain_epoch = process.epoch;
-        }
+        thread.forget_old_chain(process);
 
         // The thread's previous stack, root first: [(frame, the stack that ends with it)].
         let chain = &mut thread.chain;
-        let common = (frames.iter().rev())
-            .zip(chain.iter())
+        let same = (leafward.iter().rev())
+            .zip(chain.iter().skip(kept))
             .take_while(|(frame, (known, _))| *frame == known)
             .count();
-        chain.truncate(common);
+        chain.truncate(kept + same);
+        thread.chain_number = number;
         let mut parent = chain.last().map_or(first, |(_, stack)| Some(*stack));
         // First all look-ups of frames, then those of stacks: neither waits for the other.
         self.resolved.clear();
-        for &frame in frames[..frames.len() - common].iter().rev() {
+        for &frame in leafward[..leafward.len() - same].iter().rev() {
             self.resolved
                 .push((frame, self.resolver.resolve(frame, process, &mut self.strings)));
         }
@@ -190,8 +205,41 @@ impl Builder {
         parent
     }
 
-    fn add_sample(&mut self, at: i64, thread: Thread, sample: &Sample<'_>, frames: &[Frame]) {
-        let stack = self.stack(at, thread, frames);
+    /// Builds what waits.
+    fn build_waiting(&mut self) {
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.drain(|Waiting { at, what }, leafward| match what {
+            What::Sample(sample) => {
+                let WaitingSample {
+                    thread, kept, number, ..
+                } = sample;
+                debug_assert!(
+                    kept == 0 || self.processes.thread_for_sample(thread, at).1.chain_number == sample.before,
+                    "the frames that are kept are another stack's"
+                );
+                let stack = self.stack_on(at, thread, leafward, kept, number);
+                self.add_sample(at, thread, sample.cpu, sample.period, stack);
+            }
+            What::Other(event) => self.on_owned(at, *event),
+        });
+        self.queue = queue;
+    }
+
+    fn on_owned(&mut self, at: i64, event: Owned) {
+        match event {
+            Owned::Start(pid, parent) => self.processes.start(pid, Some(parent), at),
+            Owned::End(pid) => self.processes.end(pid, at),
+            Owned::Exec(pid, name) => self.on_process(at, pid, ProcessEvent::Exec(&name)),
+            Owned::Code { pid, start, len } => self.processes.map_nameless(pid, at, start, len),
+            Owned::Image(pid, image) => self.on_process(at, pid, ProcessEvent::Image(&image)),
+            Owned::Counter(pid, counter, value) => self.processes.add_reading(pid, at, counter, value),
+            Owned::ThreadStart(thread) => self.processes.start_thread(thread, at),
+            Owned::ThreadEnd(thread) => self.processes.end_thread(thread, at),
+            Owned::Name(thread, name) => self.on_thread(at, thread, ThreadEvent::Name(&name)),
+        }
+    }
+
+    fn add_sample(&mut self, at: i64, thread: Thread, cpu: u32, period: u64, stack: Option<StackId>) {
         let mut cpu_before_ns = None;
         if self.waits.is_some() {
             self.with_waits(thread, at, |live, tables| {
@@ -200,13 +248,13 @@ impl Builder {
             });
         }
         let live = match self.options.per_cpu_threads {
-            true => self.processes.cpu(sample.cpu),
+            true => self.processes.cpu(cpu),
             false => self.processes.thread_for_sample(thread, at).1,
         };
         let in_order = live.samples.push(samples::Sample {
             time: at,
             stack,
-            period: sample.period,
+            period,
             off_cpu: false,
             cpu_before_ns,
         });
@@ -220,13 +268,13 @@ impl Builder {
         self.counts.samples_out_of_order += u64::from(!in_order);
     }
 
-    fn add_wait_stack(&mut self, at: i64, thread: Thread, frames: &[Frame]) {
+    fn add_wait_stack(&mut self, at: i64, thread: Thread, frames: &[Frame], same: Option<SameFrames>) {
         let (known, frames) = match frames.split_first() {
             Some((Frame::Mark(StackMark::Waiting(reason)), frames)) => (Some(*reason), frames),
             _ => (None, frames),
         };
         let reason = known.unwrap_or_else(|| self.wait_reasons.of_stack(frames));
-        if let Some(stack) = self.stack(at, thread, frames) {
+        if let Some(stack) = self.stack(at, thread, frames, same) {
             let (_, live) = self.processes.thread_for_sample(thread, at);
             live.waits.wait_stack(stack, reason);
             if known.is_some() {
@@ -236,9 +284,10 @@ impl Builder {
     }
 
     /// A wait that came as a whole.
-    fn add_wait(&mut self, at: i64, thread: Thread, ns: u64, frames: &[Frame]) {
+    fn add_wait(&mut self, at: i64, thread: Thread, sample: &Sample<'_>, frames: &[Frame]) {
+        let ns = sample.period;
         let reason = self.wait_reasons.of_stack(frames);
-        let stack = self.stack(at, thread, frames);
+        let stack = self.stack(at, thread, frames, sample.same);
         self.with_waits(thread, at, |live, tables| {
             let earliest = live.samples.last_time().unwrap_or(live.start.max(0));
             let wait = Waited {
@@ -369,9 +418,13 @@ impl Builder {
             }
             ThreadEvent::InitialState(_) | ThreadEvent::SwitchOut { .. } | ThreadEvent::SwitchIn if left_out => {}
             ThreadEvent::Sample(sample) => self.with_frames(&sample, |builder, frames| match sample.role {
-                Role::Running => builder.add_sample(at, thread, &sample, frames),
-                Role::WaitStack => builder.add_wait_stack(at, thread, frames),
-                Role::Wait => builder.add_wait(at, thread, sample.period, frames),
+                Role::Running if builder.waits.is_none() => builder.queue.push_sample(at, thread, &sample, frames),
+                Role::Running => {
+                    let stack = builder.stack(at, thread, frames, sample.same);
+                    builder.add_sample(at, thread, sample.cpu, sample.period, stack);
+                }
+                Role::WaitStack => builder.add_wait_stack(at, thread, frames, sample.same),
+                Role::Wait => builder.add_wait(at, thread, &sample, frames),
                 Role::Counted => builder.add_counted(at, thread, &sample, frames),
                 Role::Point => builder.add_point(at, thread, &sample, frames),
                 Role::Switch => {}
@@ -413,10 +466,29 @@ impl EventSink for Builder {
         // earlier start.
         if let EventKind::Process(_, ProcessEvent::Start { parent: None }) = event.kind
             && self.processes.processes.is_empty()
+            && self.queue.is_empty()
         {
             self.zero = self.zero.max(event.time);
         }
         let at = self.at(event.time);
+        let is_sample =
+            matches!(event.kind, EventKind::Thread(_, ThreadEvent::Sample(sample)) if sample.role == Role::Running);
+        match event.kind {
+            EventKind::Recording(what) => return self.on_recording(at, what),
+            EventKind::Thread(thread, what) if is_sample && self.waits.is_none() => {
+                self.on_thread(at, thread, what);
+                if self.queue.is_full() {
+                    self.build_waiting();
+                }
+                return;
+            }
+            _ if self.queue.is_empty() => {}
+            kind => match Owned::of(&kind) {
+                Some(event) => return self.queue.push(at, event),
+                None => self.build_waiting(),
+            },
+        }
+        self.queue.forget_stacks();
         match event.kind {
             EventKind::Recording(what) => self.on_recording(at, what),
             EventKind::Bpf(program) => {

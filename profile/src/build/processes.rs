@@ -53,8 +53,9 @@ pub(super) struct LiveThread {
     pub(super) samples: Samples,
     pub(super) waits: ThreadWaits,
     pub(super) markers: Vec<Marker>,
-    /// The last sample's stack, root first.
+    /// The last sample's stack, root first, and its number, as in [`SameFrames`](recording::stack::SameFrames).
     pub(super) chain: Vec<(Frame, StackId)>,
+    pub(super) chain_number: u64,
     pub(super) chain_epoch: u32,
     pub(super) implied: bool,
     /// It is no thread but the track of a further event beside this one.
@@ -66,6 +67,14 @@ pub(super) struct LiveThread {
 }
 
 impl LiveThread {
+    /// Forgets the last stack if what is mapped in the process has changed since.
+    pub(super) fn forget_old_chain(&mut self, process: &LiveProcess) {
+        if self.chain_epoch != process.epoch {
+            self.chain.clear();
+            self.chain_epoch = process.epoch;
+        }
+    }
+
     /// True if there is something to see on its track.
     pub(super) fn has_content(&self) -> bool {
         self.samples.len() > 0 || self.points > 0

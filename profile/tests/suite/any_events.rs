@@ -1,5 +1,7 @@
 //! Whatever comes, in whatever order, gives a sound profile.
 
+use std::collections::HashMap;
+
 use crate::common::*;
 use profile::enrich::enrich;
 use profile::view::top;
@@ -9,7 +11,7 @@ use recording::clock::Timestamp;
 use recording::event::{Event, InitialState, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample};
 use recording::event::{Thread, ThreadEvent};
 use recording::module::{Image, ModuleKind};
-use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
+use recording::stack::{Frame, MissingStack, Registers, SameFrames, Snapshot, Stack, StackMark};
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use recording::wait::WaitReason;
 
@@ -74,7 +76,31 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn apply(stream: &mut Stream, time: Timestamp, step: &Step) {
+/// The last stack of each thread, by its number.
+#[derive(Default)]
+struct Numbers {
+    last: HashMap<Thread, (u64, Vec<Frame>)>,
+    stacks: u64,
+}
+
+impl Numbers {
+    /// What a stack has in common with the one before: not always all.
+    fn same(&mut self, thread: Thread, frames: &[Frame]) -> SameFrames {
+        self.stacks += 1;
+        let new = (self.stacks, frames.to_vec());
+        let (earlier, before) = self.last.insert(thread, new).unwrap_or_default();
+        let same = { before.iter().rev().zip(frames.iter().rev()) }
+            .take_while(|(before, frame)| before == frame)
+            .count();
+        SameFrames {
+            stack: self.stacks,
+            earlier,
+            frames: same - usize::from(same > 0 && self.stacks.is_multiple_of(3)),
+        }
+    }
+}
+
+fn apply(stream: &mut Stream, time: Timestamp, step: &Step, numbers: Option<&mut Numbers>) {
     let image = |start: u64, len: u64, base: u64, kind: u8| Image {
         start: Avma(start),
         end: Avma(start.saturating_add(len)),
@@ -123,12 +149,22 @@ fn apply(stream: &mut Stream, time: Timestamp, step: &Step) {
                     stack_bytes: &[],
                 }),
             };
-            let sample = Sample::new(Role::Running, *period, stack);
-            Event::sample(time, Thread::new(*pid, *tid), sample)
+            let thread = Thread::new(*pid, *tid);
+            let sample = Sample {
+                same: numbers
+                    .filter(|_| *form == 0)
+                    .map(|numbers| numbers.same(thread, frames)),
+                ..Sample::new(Role::Running, *period, stack)
+            };
+            Event::sample(time, thread, sample)
         }
         Step::WaitStack(pid, tid, frames) => {
-            let sample = Sample::new(Role::WaitStack, 1, Stack::Frames(frames));
-            Event::sample(time, Thread::new(*pid, *tid), sample)
+            let thread = Thread::new(*pid, *tid);
+            let sample = Sample {
+                same: numbers.map(|numbers| numbers.same(thread, frames)),
+                ..Sample::new(Role::WaitStack, 1, Stack::Frames(frames))
+            };
+            Event::sample(time, thread, sample)
         }
         Step::Waited(pid, tid, period, frames) => {
             let sample = Sample::new(Role::Wait, *period, Stack::Frames(frames));
@@ -200,15 +236,27 @@ proptest! {
         in_order in any::<bool>(),
         some_symbols in any::<bool>(),
     ) {
-        let mut stream = Stream::new();
+        let [mut stream, mut numbered, mut built_at_once] = [Stream::new(), Stream::new(), Stream::new()];
+        let [mut numbers, mut numbers_at_once] = [Numbers::default(), Numbers::default()];
         let mut now = ZERO - 1000;
         let mut samples = 0;
         for (step, ns) in &steps {
             now = if in_order { now + u64::from(*ns) } else { u64::from(*ns) << 2 };
             samples += u64::from(matches!(step, Step::Sample(..)));
-            apply(&mut stream, Timestamp(now), step);
+            apply(&mut stream, Timestamp(now), step, None);
+            apply(&mut numbered, Timestamp(now), step, Some(&mut numbers));
+            apply(&mut built_at_once, Timestamp(now), step, Some(&mut numbers_at_once));
+            built_at_once.0.read_back().unwrap();
         }
         let mut profile = stream.finish();
+        // Whatever is known of the frames, and however many samples wait.
+        let bytes = |profile: &profile::Profile| {
+            let mut bytes = Vec::new();
+            profile::export::firefox::write(profile, &mut bytes).unwrap();
+            String::from_utf8(bytes).unwrap()
+        };
+        prop_assert_eq!(bytes(&numbered.finish()), bytes(&profile));
+        prop_assert_eq!(bytes(&built_at_once.finish()), bytes(&profile));
         prop_assert_eq!(profile.counts().samples, samples);
         if in_order {
             prop_assert_eq!(profile.counts().samples_out_of_order, 0);
