@@ -46,9 +46,23 @@ pub(crate) struct Cfi {
     /// An `.eh_frame_hdr`: the file's own or, where that is missing or unusual, one made here.
     index: Arc<[u8]>,
     index_svma: u64,
+    /// The start of each [`COARSE`]th function, as the index has it.
+    coarse: Box<[i32]>,
     bases: BaseAddresses,
     columns: Columns,
     context: Box<UnwindContext<usize>>,
+}
+
+/// librustc_driver has 300,000 functions. A search over all of them meets a line after the other that is in no cache; one over every 64th stays
+/// in 20 KB.
+const COARSE: usize = 64;
+
+fn coarse_starts(index: &[u8]) -> Box<[i32]> {
+    let table = index.get(INDEX_HEADER..).unwrap_or_default();
+    let starts = table.chunks_exact(8).step_by(COARSE);
+    starts
+        .map(|entry| u32_at(entry, 0).unwrap_or_default() as i32)
+        .collect()
 }
 
 /// Sections and their addresses, as read from the file.
@@ -108,6 +122,7 @@ impl Cfi {
         Some(Cfi {
             kind,
             section,
+            coarse: coarse_starts(&index),
             index,
             index_svma,
             bases,
@@ -123,6 +138,7 @@ impl Cfi {
             section: Arc::default(),
             index: Arc::default(),
             index_svma: 0,
+            coarse: Box::default(),
             bases: BaseAddresses::default(),
             columns,
             context: Box::new(UnwindContext::new()),
@@ -197,7 +213,12 @@ impl Cfi {
         let table = self.index.get(INDEX_HEADER..)?;
         let wanted = svma.wrapping_sub(self.index_svma) as i64;
         let start = |at: usize| u32_at(table, at * 8).map_or(i64::MAX, |start| i64::from(start as i32));
-        let (mut low, mut high) = (0, table.len() / 8);
+        // The start that is searched for lies behind the last coarse one that is not above the address.
+        let coarse = self.coarse.partition_point(|start| i64::from(*start) <= wanted);
+        let (mut low, mut high) = (
+            coarse.saturating_sub(1) * COARSE,
+            (coarse * COARSE).min(table.len() / 8),
+        );
         while low < high {
             let middle = low + (high - low) / 2;
             if start(middle) <= wanted {

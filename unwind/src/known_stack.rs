@@ -65,14 +65,21 @@ impl Known {
 
     /// Takes down that a reading, with its sample, found the last frames of this stack again.
     pub(crate) fn see(&mut self, reading: Reading, points: &[Point]) {
-        let pairs = self.points.iter().rev().zip(points.iter().rev());
-        let frames = pairs.take_while(|(known, point)| known == point).count();
+        let frames = || {
+            let pairs = self.points.iter().rev().zip(points.iter().rev());
+            pairs.take_while(|(known, point)| known == point).count()
+        };
         match &mut self.seen[0] {
             Some(last) if last.reading.begun == reading.begun => {
                 last.reading.ended = last.reading.ended.max(reading.ended);
-                last.frames = last.frames.max(frames);
+                if last.frames < self.points.len().min(points.len()) {
+                    last.frames = last.frames.max(frames());
+                }
             }
-            _ => push(&mut self.seen, Seen { reading, frames }),
+            _ => {
+                let frames = frames();
+                push(&mut self.seen, Seen { reading, frames });
+            }
         }
     }
 
