@@ -24,7 +24,7 @@ use recording::event::{Thread, ThreadEvent};
 use recording::info::PeriodUnit;
 use recording::module::Image;
 use recording::sink::EventSink;
-use recording::stack::{Frame, Registers, SameFrames, Stack, StackMark};
+use recording::stack::{Frame, NO_STACK, Registers, SameFrames, Stack, StackMark};
 use recording::wait::WaitReason;
 
 use crate::model::Counts;
@@ -38,7 +38,7 @@ use crate::model::waits::WaitTotals;
 use frames::FrameResolver;
 use offcpu::{WaitReasons, WaitTables, Waited};
 use processes::{LiveThread, Processes};
-use queue::{Owned, Queue, Waiting, WaitingSample, What};
+use queue::{Block, Owned, Queue, What};
 
 /// A thread keeps at most this many markers; the rest is counted. Loss and throttling may be reported at any rate, and
 /// the front end's marker table becomes slow at some 100,000.
@@ -187,6 +187,7 @@ impl Builder {
             .zip(chain.iter().skip(kept))
             .take_while(|(frame, (known, _))| *frame == known)
             .count();
+        debug_assert!(kept <= chain.len(), "the frames that are kept are gone");
         chain.truncate(kept + same);
         thread.chain_number = number;
         let mut parent = chain.last().map_or(first, |(_, stack)| Some(*stack));
@@ -207,22 +208,19 @@ impl Builder {
 
     /// Builds what waits.
     fn build_waiting(&mut self) {
-        let mut queue = std::mem::take(&mut self.queue);
-        queue.drain(|Waiting { at, what }, leafward| match what {
+        while let Some(block) = self.queue.take() {
+            self.build_block(block);
+        }
+    }
+
+    fn build_block(&mut self, block: Block) {
+        block.take_all(|at, what, leafward| match what {
             What::Sample(sample) => {
-                let WaitingSample {
-                    thread, kept, number, ..
-                } = sample;
-                debug_assert!(
-                    kept == 0 || self.processes.thread_for_sample(thread, at).1.chain_number == sample.before,
-                    "the frames that are kept are another stack's"
-                );
-                let stack = self.stack_on(at, thread, leafward, kept, number);
-                self.add_sample(at, thread, sample.cpu, sample.period, stack);
+                let stack = self.stack_on(at, sample.thread, leafward, sample.kept, NO_STACK);
+                self.add_sample(at, sample.thread, sample.cpu, sample.period, stack);
             }
-            What::Other(event) => self.on_owned(at, *event),
+            What::Other(event) => self.on_owned(at, event),
         });
-        self.queue = queue;
     }
 
     fn on_owned(&mut self, at: i64, event: Owned) {
@@ -477,8 +475,8 @@ impl EventSink for Builder {
             EventKind::Recording(what) => return self.on_recording(at, what),
             EventKind::Thread(thread, what) if is_sample && self.waits.is_none() => {
                 self.on_thread(at, thread, what);
-                if self.queue.is_full() {
-                    self.build_waiting();
+                if let Some(block) = self.queue.take_if_full() {
+                    self.build_block(block);
                 }
                 return;
             }

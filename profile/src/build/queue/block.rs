@@ -1,0 +1,297 @@
+//! The bytes of samples that wait.
+//!
+//! A sample is a byte of flags and numbers of variable length: its process and thread, CPU and period where they are not those of the sample before
+//! it; its time, from the one before; how many frames stay; the number of others, and their addresses, rootmost first, each as the distance from
+//! the one before. A sample of rustc has some 25 bytes.
+
+use std::collections::VecDeque;
+
+use recording::address::Avma;
+use recording::event::{Sample, Thread};
+use recording::stack::{Frame, StackMark};
+use recording::varint::{put, take, unzigzag, zigzag};
+
+use super::owned::Owned;
+
+/// Flags of a sample: what follows it. The last one: a kind before each address. Else the leaf is an instruction pointer, and all others are
+/// return addresses.
+const THREAD: u64 = 1;
+const CPU: u64 = 2;
+const PERIOD: u64 = 4;
+const KINDS: u64 = 8;
+
+const INSTRUCTION_POINTER: u64 = 0;
+const RETURN_ADDRESS: u64 = 1;
+const KERNEL_INSTRUCTION_POINTER: u64 = 2;
+const KERNEL_RETURN_ADDRESS: u64 = 3;
+const MARK: u64 = 4;
+
+/// Events in order.
+#[derive(Default)]
+pub(in super::super) struct Block {
+    samples: Vec<u8>,
+    /// Those that are no samples: each with its time, and the end of the samples before it.
+    others: VecDeque<(usize, i64, Owned)>,
+    marks: Vec<StackMark>,
+    last: State,
+}
+
+/// What a sample is a difference from.
+#[derive(Clone, Copy)]
+struct State {
+    at: i64,
+    thread: Thread,
+    cpu: u32,
+    period: u64,
+    /// Of the last sample's rootmost frame that did not stay.
+    address: u64,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State {
+            at: 0,
+            thread: Thread::new(0, 0),
+            cpu: 0,
+            period: 0,
+            address: 0,
+        }
+    }
+}
+
+/// An event that waited.
+pub(in super::super) enum What {
+    Sample(WaitingSample),
+    Other(Owned),
+}
+
+/// A sample of a running thread, without its frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct WaitingSample {
+    pub(in super::super) thread: Thread,
+    pub(in super::super) cpu: u32,
+    pub(in super::super) period: u64,
+    /// So many rootmost frames are those of the thread's stack before.
+    pub(in super::super) kept: usize,
+}
+
+impl Block {
+    pub(super) fn is_empty(&self) -> bool {
+        self.samples.is_empty() && self.others.is_empty()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.samples.len() + self.others.len() * size_of::<(usize, i64, Owned)>()
+    }
+
+    pub(super) fn push(&mut self, at: i64, event: Owned) {
+        self.others.push_back((self.samples.len(), at, event));
+    }
+
+    /// Appends a sample with so many frames of the thread's stack before, and these, leaf first.
+    pub(super) fn push_sample(
+        &mut self,
+        at: i64,
+        thread: Thread,
+        sample: &Sample<'_>,
+        kept: usize,
+        leafward: &[Frame],
+    ) {
+        let is_usual = |(index, frame): (usize, &Frame)| match frame {
+            Frame::InstructionPointer(_) => index == 0,
+            Frame::ReturnAddress(_) => index > 0,
+            _ => false,
+        };
+        let has_kinds = !leafward.iter().enumerate().all(is_usual);
+        let last = self.last;
+        let flags = [
+            (thread != last.thread, THREAD),
+            (sample.cpu != last.cpu, CPU),
+            (sample.period != last.period, PERIOD),
+            (has_kinds, KINDS),
+        ];
+        let out = &mut self.samples;
+        put(out, flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum());
+        if thread != last.thread {
+            put(out, u64::from(thread.pid.0.cast_unsigned()));
+            put(out, u64::from(thread.tid.0.cast_unsigned()));
+        }
+        if sample.cpu != last.cpu {
+            put(out, u64::from(sample.cpu));
+        }
+        if sample.period != last.period {
+            put(out, sample.period);
+        }
+        put(out, zigzag(at.wrapping_sub(last.at)));
+        put(out, kept as u64);
+        put(out, leafward.len() as u64);
+        let mut before = last.address;
+        for frame in leafward.iter().rev() {
+            let (kind, address) = match *frame {
+                Frame::InstructionPointer(at) => (INSTRUCTION_POINTER, at.0),
+                Frame::ReturnAddress(at) => (RETURN_ADDRESS, at.0),
+                Frame::KernelInstructionPointer(at) => (KERNEL_INSTRUCTION_POINTER, at.0),
+                Frame::KernelReturnAddress(at) => (KERNEL_RETURN_ADDRESS, at.0),
+                Frame::Mark(mark) => {
+                    let known = self.marks.iter().position(|known| *known == mark);
+                    let index = known.unwrap_or_else(|| {
+                        self.marks.push(mark);
+                        self.marks.len() - 1
+                    });
+                    (MARK + index as u64, before)
+                }
+            };
+            if has_kinds {
+                put(out, kind);
+            }
+            put(out, zigzag(address.wrapping_sub(before).cast_signed()));
+            before = address;
+        }
+        self.last = State {
+            at,
+            thread,
+            cpu: sample.cpu,
+            period: sample.period,
+            address: leafward
+                .last()
+                .and_then(|frame| address_of(*frame))
+                .unwrap_or(last.address),
+        };
+    }
+
+    /// Hands over all events with their times, and a sample with the frames that did not stay, leaf first.
+    pub(in super::super) fn take_all(mut self, mut each: impl FnMut(i64, What, &[Frame])) {
+        let samples = std::mem::take(&mut self.samples);
+        let mut rest = samples.as_slice();
+        let mut state = State::default();
+        let mut frames = Vec::new();
+        loop {
+            let done = samples.len() - rest.len();
+            while let Some((_, at, event)) = self.others.pop_front_if(|(before, _, _)| *before <= done) {
+                each(at, What::Other(event), &[]);
+            }
+            // What was put in is there.
+            let Some(kept) = self.take_sample(&mut rest, &mut state, &mut frames) else {
+                return;
+            };
+            let sample = WaitingSample {
+                thread: state.thread,
+                cpu: state.cpu,
+                period: state.period,
+                kept,
+            };
+            each(state.at, What::Sample(sample), &frames);
+        }
+    }
+
+    fn take_sample(&self, rest: &mut &[u8], state: &mut State, frames: &mut Vec<Frame>) -> Option<usize> {
+        let flags = take(rest)?;
+        let number = |rest: &mut &[u8]| Some(u32::try_from(take(rest)?).ok()?);
+        if flags & THREAD != 0 {
+            let (pid, tid) = (number(rest)?, number(rest)?);
+            state.thread = Thread::new(pid.cast_signed(), tid.cast_signed());
+        }
+        if flags & CPU != 0 {
+            state.cpu = number(rest)?;
+        }
+        if flags & PERIOD != 0 {
+            state.period = take(rest)?;
+        }
+        state.at = state.at.wrapping_add(unzigzag(take(rest)?));
+        let kept = take(rest)?;
+        let count = take(rest)?;
+        frames.clear();
+        let mut before = state.address;
+        for left in (0..count).rev() {
+            let kind = match flags & KINDS {
+                0 if left == 0 => INSTRUCTION_POINTER,
+                0 => RETURN_ADDRESS,
+                _ => take(rest)?,
+            };
+            before = before.wrapping_add_signed(unzigzag(take(rest)?));
+            let at = Avma(before);
+            frames.push(match kind {
+                INSTRUCTION_POINTER => Frame::InstructionPointer(at),
+                RETURN_ADDRESS => Frame::ReturnAddress(at),
+                KERNEL_INSTRUCTION_POINTER => Frame::KernelInstructionPointer(at),
+                KERNEL_RETURN_ADDRESS => Frame::KernelReturnAddress(at),
+                mark => Frame::Mark(*self.marks.get(usize::try_from(mark - MARK).ok()?)?),
+            });
+        }
+        state.address = { frames.first() }
+            .and_then(|frame| address_of(*frame))
+            .unwrap_or(state.address);
+        frames.reverse();
+        usize::try_from(kept).ok()
+    }
+}
+
+/// `None`: a mark has no address.
+fn address_of(frame: Frame) -> Option<u64> {
+    match frame {
+        Frame::InstructionPointer(at)
+        | Frame::ReturnAddress(at)
+        | Frame::KernelInstructionPointer(at)
+        | Frame::KernelReturnAddress(at) => Some(at.0),
+        Frame::Mark(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use recording::event::{Pid, Role};
+    use recording::stack::Stack;
+
+    use super::*;
+
+    #[test]
+    fn events_come_back_in_order_and_as_they_were() {
+        let at = |address: u64| Avma(address);
+        let stacks = [
+            vec![Frame::InstructionPointer(at(9)), Frame::ReturnAddress(at(u64::MAX))],
+            vec![Frame::ReturnAddress(at(0)), Frame::InstructionPointer(at(7))],
+            vec![
+                Frame::KernelInstructionPointer(at(u64::MAX - 5)),
+                Frame::KernelReturnAddress(at(1 << 63)),
+                Frame::InstructionPointer(at(0x7f00_0000_0000)),
+                Frame::Mark(StackMark::Unverified),
+                Frame::ReturnAddress(at(1)),
+                Frame::Mark(StackMark::TruncatedDepth),
+            ],
+            vec![Frame::Mark(StackMark::Unverified)],
+            Vec::new(),
+        ];
+        let mut block = Block::default();
+        let mut given = Vec::new();
+        for round in 0..40 {
+            if round % 7 < 2 {
+                block.push(round, Owned::End(Pid(round as i32)));
+                given.push(format!("{round} {:?}", Owned::End(Pid(round as i32))));
+            }
+            let frames = &stacks[round as usize % stacks.len()];
+            let waiting = WaitingSample {
+                thread: Thread::new(-(round as i32 / 3), round as i32 / 2),
+                cpu: round as u32 / 4,
+                period: if round % 5 == 0 { u64::MAX } else { 1 },
+                kept: round as usize * 100,
+            };
+            let time = if round % 3 == 0 { i64::MIN / 2 } else { i64::MAX / 2 };
+            let sample = Sample {
+                cpu: waiting.cpu,
+                ..Sample::new(Role::Running, waiting.period, Stack::Frames(&[]))
+            };
+            block.push_sample(time, waiting.thread, &sample, waiting.kept, frames);
+            given.push(format!("{time} {waiting:?} {frames:?}"));
+        }
+        block.push(1, Owned::End(Pid(1)));
+        given.push(format!("1 {:?}", Owned::End(Pid(1))));
+        let mut taken = Vec::new();
+        block.take_all(|at, what, frames| {
+            taken.push(match what {
+                What::Sample(sample) => format!("{at} {sample:?} {frames:?}"),
+                What::Other(event) => format!("{at} {event:?}"),
+            });
+        });
+        assert_eq!(taken, given);
+    }
+}

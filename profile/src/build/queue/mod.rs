@@ -1,0 +1,81 @@
+//! Events that wait, to be built into the profile later.
+//!
+//! The tables of frames and stacks are larger than a CPU's own caches, and the unwinder and the recorded program push them out between two
+//! samples. Of a sample of rustc, a quarter of the recorder's time went into them. Samples that are built when the program has ended take
+//! nothing from it, and many in a row have the tables in the caches. In long recordings the oldest are built meanwhile, some thousand at a time.
+//!
+//! 1. `owned`: the other events.
+//! 2. `block`: the bytes of samples.
+
+mod block;
+mod owned;
+
+use std::collections::VecDeque;
+
+use recording::event::{Sample, Thread};
+use recording::stack::{Frame, SameFrames};
+use rustc_hash::FxHashMap;
+
+pub(super) use block::{Block, What};
+pub(super) use owned::Owned;
+
+/// A block is built at once: 10,000 samples of rustc in 10 ms, in which the recorder's rings fill.
+const BLOCK_BYTES: usize = 256 << 10;
+/// So many blocks wait, and one that is being filled.
+const WAITING_BLOCKS: usize = 12;
+
+/// Events in the order in which they came. None of them has to do with waits, or with further events.
+#[derive(Default)]
+pub(super) struct Queue {
+    full: VecDeque<Block>,
+    last: Block,
+    /// The number of the last stack of each thread, if that stays until the next sample is built.
+    numbers: FxHashMap<Thread, u64>,
+}
+
+impl Queue {
+    pub(super) fn is_empty(&self) -> bool {
+        self.full.is_empty() && self.last.is_empty()
+    }
+
+    /// Appends a sample with these frames, leaf first.
+    pub(super) fn push_sample(&mut self, at: i64, thread: Thread, sample: &Sample<'_>, frames: &[Frame]) {
+        let number = SameFrames::number(sample.same);
+        let before = self.numbers.insert(thread, number).unwrap_or_default();
+        let kept = SameFrames::with(sample.same, before).min(frames.len());
+        self.last
+            .push_sample(at, thread, sample, kept, &frames[..frames.len() - kept]);
+        self.end_block();
+    }
+
+    /// Appends another event.
+    pub(super) fn push(&mut self, at: i64, event: Owned) {
+        if !event.keeps_stacks() {
+            self.forget_stacks();
+        }
+        self.last.push(at, event);
+        self.end_block();
+    }
+
+    fn end_block(&mut self) {
+        if self.last.bytes() >= BLOCK_BYTES {
+            self.full.push_back(std::mem::take(&mut self.last));
+        }
+    }
+
+    /// From here on no stack is known to be the last one of its thread.
+    pub(super) fn forget_stacks(&mut self) {
+        self.numbers.clear();
+    }
+
+    /// The oldest events, once so many wait that some are to be built.
+    pub(super) fn take_if_full(&mut self) -> Option<Block> {
+        (self.full.len() > WAITING_BLOCKS).then(|| self.full.pop_front())?
+    }
+
+    /// The oldest events.
+    pub(super) fn take(&mut self) -> Option<Block> {
+        let last = || Some(std::mem::take(&mut self.last)).filter(|last| !last.is_empty());
+        self.full.pop_front().or_else(last)
+    }
+}

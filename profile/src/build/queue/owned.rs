@@ -1,0 +1,46 @@
+//! What changes which frames a stack has, or which thread it is of.
+
+use recording::event::{Counter, EventKind, Mapping, Pid, ProcessEvent, Thread, ThreadEvent};
+use recording::module::Image;
+
+/// An event without borrowed parts.
+#[derive(Debug)]
+pub(in super::super) enum Owned {
+    Start(Pid, Pid),
+    End(Pid),
+    Exec(Pid, Box<str>),
+    Code { pid: Pid, start: u64, len: u64 },
+    Image(Pid, Image),
+    Counter(Pid, Counter, u64),
+    ThreadStart(Thread),
+    ThreadEnd(Thread),
+    Name(Thread, Box<str>),
+}
+
+impl Owned {
+    /// `None`: an event that can't wait.
+    pub(in super::super) fn of(event: &EventKind<'_>) -> Option<Owned> {
+        Some(match *event {
+            EventKind::Process(pid, what) => match what {
+                ProcessEvent::Start { parent } => Owned::Start(pid, parent?),
+                ProcessEvent::End => Owned::End(pid),
+                ProcessEvent::Exec(name) => Owned::Exec(pid, name.into()),
+                ProcessEvent::Map(&Mapping { start, len, .. }) => Owned::Code { pid, start, len },
+                ProcessEvent::Image(image) => Owned::Image(pid, image.clone()),
+                ProcessEvent::Counter(counter, value) => Owned::Counter(pid, counter, value),
+            },
+            EventKind::Thread(thread, what) => match what {
+                ThreadEvent::Start => Owned::ThreadStart(thread),
+                ThreadEvent::End => Owned::ThreadEnd(thread),
+                ThreadEvent::Name(name) => Owned::Name(thread, name.into()),
+                _ => return None,
+            },
+            EventKind::Recording(_) | EventKind::Bpf(_) => return None,
+        })
+    }
+
+    /// True if what threads remember of their last stacks stays as it is.
+    pub(super) fn keeps_stacks(&self) -> bool {
+        matches!(self, Owned::Counter(..) | Owned::Name(..))
+    }
+}
