@@ -17,8 +17,9 @@
 //!    meaning for all forms of a source file's path.
 //! 9. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
 //! 10. [`pace`], [`outbox`]: for recorders that stop threads. When to take samples, and how these get to the unwinder.
-//! 11. [`proc`]: texts of /proc that several crates read.
-//! 12. [`command`]: how messages name the program that the user has to type.
+//! 11. [`varint`], [`frame_bytes`]: numbers and frames in a few bytes.
+//! 12. [`proc`]: texts of /proc that several crates read.
+//! 13. [`command`]: how messages name the program that the user has to type.
 
 pub mod address;
 pub mod clock;
@@ -26,6 +27,7 @@ pub mod command;
 pub mod cpu_account;
 pub mod doctor;
 pub mod event;
+pub mod frame_bytes;
 pub mod info;
 pub mod module;
 pub mod outbox;

@@ -113,8 +113,9 @@ impl Frame {
         }
     }
 
+    /// The address itself; `None` for marks.
     #[inline]
-    fn address(self) -> Option<Avma> {
+    pub fn address(self) -> Option<Avma> {
         match self {
             Frame::InstructionPointer(a)
             | Frame::ReturnAddress(a)

@@ -5,12 +5,11 @@
 //! [`WholeStacks`] makes the PERF_RECORD_SAMPLE of it that [`import`](crate::import) reads.
 //!
 //! A record has, as numbers of variable length (LEB128): the time since the last record of this type; the tid and the pid; the id of the
-//! event; the CPU; the period; the number of frames that stay; the number of new frames, and of those among them whose kind does not follow from
-//! their address; the addresses of the new frames, rootmost first, each as the distance from the one before it; for each frame of another
-//! kind its number among the new ones, and its kind; the bytes that the event itself wrote (PERF_SAMPLE_RAW), and these bytes.
+//! event; the CPU; the period; the number of frames that stay; the new frames, as [`frame_bytes`](recording::frame_bytes) has them; the number of bytes
+//! that the event itself wrote (PERF_SAMPLE_RAW), and these bytes.
 
-use recording::address::Avma;
 use recording::event::Thread;
+use recording::frame_bytes::{put_frames, take_frames};
 use recording::stack::{Frame, SameFrames};
 use recording::varint::{put, take, unzigzag, zigzag};
 use rustc_hash::FxHashMap;
@@ -24,13 +23,6 @@ use crate::marks;
 
 /// The type of these records, which perf does not know: the letters "SP".
 const SAMPLE: u32 = 0x5350;
-
-/// Kinds of frames by number. A return address is the kernel's where its highest bit is set.
-const INSTRUCTION_POINTER: u64 = 1;
-const RETURN_ADDRESS: u64 = 2;
-const KERNEL_INSTRUCTION_POINTER: u64 = 3;
-const KERNEL_RETURN_ADDRESS: u64 = 4;
-const MARK: u64 = 5;
 
 /// A sample without its stack.
 #[derive(Clone, Copy)]
@@ -86,14 +78,8 @@ impl Stacks {
         let kept = SameFrames::count(same, frames, last.number, &last.frames);
         last.number = SameFrames::number(same);
         last.frames.truncate(kept);
-        last.frames.extend(frames[..frames.len() - kept].iter().rev());
-        let new = last.frames.get(kept..).unwrap_or_default();
-        let other_kinds = || {
-            let kinds = new.iter().map(|frame| parts(*frame));
-            (0..)
-                .zip(kinds)
-                .filter(|(_, (kind, address))| *kind != usual_kind(*address))
-        };
+        let new = &frames[..frames.len() - kept];
+        last.frames.extend(new.iter().rev());
         let body = &mut self.body;
         body.clear();
         put(body, zigzag(sample.time.wrapping_sub(self.last_time).cast_signed()));
@@ -103,18 +89,8 @@ impl Stacks {
         put(body, u64::from(sample.cpu));
         put(body, sample.period);
         put(body, kept as u64);
-        put(body, new.len() as u64);
-        put(body, other_kinds().count() as u64);
-        let mut before = 0;
-        for frame in new {
-            let (_, address) = parts(*frame);
-            put(body, zigzag(address.wrapping_sub(before).cast_signed()));
-            before = address;
-        }
-        for (at, (kind, _)) in other_kinds() {
-            put(body, at);
-            put(body, kind);
-        }
+        // A mark without a number is left out when the file is read.
+        put_frames(body, new, 0, |mark| marks::address(mark).unwrap_or_default());
         let raw = raw.unwrap_or_default();
         put(body, raw.len() as u64);
         body.extend(raw);
@@ -131,42 +107,11 @@ impl Stacks {
     }
 }
 
-/// The kind of a frame, and its address, or the one that stands for a mark.
-fn parts(frame: Frame) -> (u64, u64) {
-    match frame {
-        Frame::InstructionPointer(at) => (INSTRUCTION_POINTER, at.0),
-        Frame::ReturnAddress(at) => (RETURN_ADDRESS, at.0),
-        Frame::KernelInstructionPointer(at) => (KERNEL_INSTRUCTION_POINTER, at.0),
-        Frame::KernelReturnAddress(at) => (KERNEL_RETURN_ADDRESS, at.0),
-        Frame::Mark(mark) => (MARK, marks::address(mark).unwrap_or_default()),
-    }
-}
-
-fn usual_kind(address: u64) -> u64 {
-    match address >> 63 {
-        0 => RETURN_ADDRESS,
-        _ => KERNEL_RETURN_ADDRESS,
-    }
-}
-
-/// `None` for a mark that has no number.
-fn frame(kind: u64, address: u64) -> Option<Frame> {
-    let at = Avma(address);
-    Some(match kind {
-        INSTRUCTION_POINTER => Frame::InstructionPointer(at),
-        RETURN_ADDRESS => Frame::ReturnAddress(at),
-        KERNEL_INSTRUCTION_POINTER => Frame::KernelInstructionPointer(at),
-        KERNEL_RETURN_ADDRESS => Frame::KernelReturnAddress(at),
-        _ => Frame::Mark(marks::mark(address)?),
-    })
-}
-
 /// The last stack of each thread, as it was read.
 #[derive(Debug, Default)]
 pub(crate) struct WholeStacks {
     last: FxHashMap<i32, Vec<Option<Frame>>>,
     last_time: u64,
-    addresses: Vec<u64>,
     chain: Vec<u64>,
 }
 
@@ -192,27 +137,14 @@ impl WholeStacks {
         let number = |body: &mut &[u8]| Some(u32::try_from(take(body)?).ok()?.cast_signed());
         let (tid, pid) = (number(body)?, number(body)?);
         let (event, cpu, period) = (take(body)?, take(body)?, take(body)?);
-        let (same, new, other_kinds) = (take(body)?, take(body)?, take(body)?);
-        // An address has a byte at least.
-        let new = usize::try_from(new).ok().filter(|new| *new <= body.len())?;
-        self.addresses.clear();
-        let mut address = 0u64;
-        for _ in 0..new {
-            address = address.wrapping_add_signed(unzigzag(take(body)?));
-            self.addresses.push(address);
-        }
+        let same = take(body)?;
+        // Of a damaged record nothing stays.
         let last = self.last.entry(tid).or_default();
-        let same = usize::try_from(same).ok().filter(|same| *same <= last.len())?;
-        last.truncate(same);
-        last.extend(
-            self.addresses
-                .iter()
-                .map(|address| frame(usual_kind(*address), *address)),
-        );
-        for _ in 0..other_kinds {
-            let at = usize::try_from(take(body)?).ok()?;
-            *last.get_mut(same.checked_add(at)?)? = frame(take(body)?, *self.addresses.get(at)?);
-        }
+        let mut frames = std::mem::take(last);
+        let same = usize::try_from(same).ok().filter(|same| *same <= frames.len())?;
+        frames.truncate(same);
+        take_frames(body, 0, marks::mark, |frame| frames.push(frame))?;
+        *last = frames;
         let raw_bytes = usize::try_from(take(body)?).ok()?;
         let raw = body.get(..raw_bytes)?;
         let frames = last.iter().rev().copied().flatten();
@@ -271,6 +203,8 @@ fn fill_chain(chain: &mut Vec<u64>, frames: impl Iterator<Item = Frame>) {
 
 #[cfg(test)]
 mod tests {
+    use recording::address::Avma;
+
     use super::*;
 
     #[test]

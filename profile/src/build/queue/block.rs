@@ -1,30 +1,22 @@
 //! The bytes of samples that wait.
 //!
 //! A sample is a byte of flags and numbers of variable length: its process and thread, CPU and period where they are not those of the sample before
-//! it; its time, from the one before; how many frames stay; the number of others, and their addresses, rootmost first, each as the distance from
-//! the one before. A sample of rustc has some 25 bytes.
+//! it; its time, from the one before; how many frames stay; and the others, as [`frame_bytes`](recording::frame_bytes) has them. A sample of rustc
+//! has some 25 bytes.
 
 use std::collections::VecDeque;
 
-use recording::address::Avma;
 use recording::event::{Sample, Thread};
+use recording::frame_bytes::{put_frames, take_frames};
 use recording::stack::{Frame, StackMark};
 use recording::varint::{put, take, unzigzag, zigzag};
 
 use super::owned::Owned;
 
-/// Flags of a sample: what follows it. The last one: a kind before each address. Else the leaf is an instruction pointer, and all others are
-/// return addresses.
+/// Flags of a sample: what is not as in the one before it.
 const THREAD: u64 = 1;
 const CPU: u64 = 2;
 const PERIOD: u64 = 4;
-const KINDS: u64 = 8;
-
-const INSTRUCTION_POINTER: u64 = 0;
-const RETURN_ADDRESS: u64 = 1;
-const KERNEL_INSTRUCTION_POINTER: u64 = 2;
-const KERNEL_RETURN_ADDRESS: u64 = 3;
-const MARK: u64 = 4;
 
 /// Events in order.
 #[derive(Default)]
@@ -97,18 +89,11 @@ impl Block {
         kept: usize,
         leafward: &[Frame],
     ) {
-        let is_usual = |(index, frame): (usize, &Frame)| match frame {
-            Frame::InstructionPointer(_) => index == 0,
-            Frame::ReturnAddress(_) => index > 0,
-            _ => false,
-        };
-        let has_kinds = !leafward.iter().enumerate().all(is_usual);
         let last = self.last;
         let flags = [
             (thread != last.thread, THREAD),
             (sample.cpu != last.cpu, CPU),
             (sample.period != last.period, PERIOD),
-            (has_kinds, KINDS),
         ];
         let out = &mut self.samples;
         put(out, flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum());
@@ -124,38 +109,21 @@ impl Block {
         }
         put(out, zigzag(at.wrapping_sub(last.at)));
         put(out, kept as u64);
-        put(out, leafward.len() as u64);
-        let mut before = last.address;
-        for frame in leafward.iter().rev() {
-            let (kind, address) = match *frame {
-                Frame::InstructionPointer(at) => (INSTRUCTION_POINTER, at.0),
-                Frame::ReturnAddress(at) => (RETURN_ADDRESS, at.0),
-                Frame::KernelInstructionPointer(at) => (KERNEL_INSTRUCTION_POINTER, at.0),
-                Frame::KernelReturnAddress(at) => (KERNEL_RETURN_ADDRESS, at.0),
-                Frame::Mark(mark) => {
-                    let known = self.marks.iter().position(|known| *known == mark);
-                    let index = known.unwrap_or_else(|| {
-                        self.marks.push(mark);
-                        self.marks.len() - 1
-                    });
-                    (MARK + index as u64, before)
-                }
-            };
-            if has_kinds {
-                put(out, kind);
-            }
-            put(out, zigzag(address.wrapping_sub(before).cast_signed()));
-            before = address;
-        }
+        let marks = &mut self.marks;
+        put_frames(out, leafward, last.address, |mark| {
+            let known = marks.iter().position(|known| *known == mark);
+            let index = known.unwrap_or_else(|| {
+                marks.push(mark);
+                marks.len() - 1
+            });
+            index as u64
+        });
         self.last = State {
             at,
             thread,
             cpu: sample.cpu,
             period: sample.period,
-            address: leafward
-                .last()
-                .and_then(|frame| address_of(*frame))
-                .unwrap_or(last.address),
+            address: near(leafward.last(), last.address),
         };
     }
 
@@ -186,7 +154,7 @@ impl Block {
 
     fn take_sample(&self, rest: &mut &[u8], state: &mut State, frames: &mut Vec<Frame>) -> Option<usize> {
         let flags = take(rest)?;
-        let number = |rest: &mut &[u8]| Some(u32::try_from(take(rest)?).ok()?);
+        let number = |rest: &mut &[u8]| u32::try_from(take(rest)?).ok();
         if flags & THREAD != 0 {
             let (pid, tid) = (number(rest)?, number(rest)?);
             state.thread = Thread::new(pid.cast_signed(), tid.cast_signed());
@@ -199,46 +167,25 @@ impl Block {
         }
         state.at = state.at.wrapping_add(unzigzag(take(rest)?));
         let kept = take(rest)?;
-        let count = take(rest)?;
         frames.clear();
-        let mut before = state.address;
-        for left in (0..count).rev() {
-            let kind = match flags & KINDS {
-                0 if left == 0 => INSTRUCTION_POINTER,
-                0 => RETURN_ADDRESS,
-                _ => take(rest)?,
-            };
-            before = before.wrapping_add_signed(unzigzag(take(rest)?));
-            let at = Avma(before);
-            frames.push(match kind {
-                INSTRUCTION_POINTER => Frame::InstructionPointer(at),
-                RETURN_ADDRESS => Frame::ReturnAddress(at),
-                KERNEL_INSTRUCTION_POINTER => Frame::KernelInstructionPointer(at),
-                KERNEL_RETURN_ADDRESS => Frame::KernelReturnAddress(at),
-                mark => Frame::Mark(*self.marks.get(usize::try_from(mark - MARK).ok()?)?),
-            });
-        }
-        state.address = { frames.first() }
-            .and_then(|frame| address_of(*frame))
-            .unwrap_or(state.address);
+        let mark = |index| self.marks.get(usize::try_from(index).ok()?).copied();
+        take_frames(rest, state.address, mark, |frame| frames.extend(frame))?;
+        state.address = near(frames.first(), state.address);
         frames.reverse();
         usize::try_from(kept).ok()
     }
 }
 
-/// `None`: a mark has no address.
-fn address_of(frame: Frame) -> Option<u64> {
-    match frame {
-        Frame::InstructionPointer(at)
-        | Frame::ReturnAddress(at)
-        | Frame::KernelInstructionPointer(at)
-        | Frame::KernelReturnAddress(at) => Some(at.0),
-        Frame::Mark(_) => None,
-    }
+/// The address of a sample's rootmost frame that did not stay, or else the one before.
+fn near(rootmost: Option<&Frame>, before: u64) -> u64 {
+    rootmost
+        .and_then(|frame| frame.address())
+        .map_or(before, |address| address.0)
 }
 
 #[cfg(test)]
 mod tests {
+    use recording::address::Avma;
     use recording::event::{Pid, Role};
     use recording::stack::Stack;
 
