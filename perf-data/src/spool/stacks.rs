@@ -21,8 +21,8 @@ use crate::abi::{context, misc, record_type};
 use crate::decode::Header;
 use crate::marks;
 
-/// The type of these records, which perf does not know: the letters "SP".
-const SAMPLE: u32 = 0x5350;
+/// The type of these records, which perf does not know. 0x5350 had another form of frames, and is not read.
+const SAMPLE: u32 = 0x5351;
 
 /// A sample without its stack.
 #[derive(Clone, Copy)]
