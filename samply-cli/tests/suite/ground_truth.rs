@@ -197,7 +197,8 @@ fn from_memory() -> Recorder {
 fn stacks_of_27_kb_are_rooted() {
     let Some(()) = perf_events() else { return };
     one_cpu();
-    let (_, profile) = from_memory().profile(program("deep").unwrap(), &["spin", "27", "1500"]);
+    // Unverified are the first round and the last one, which is a 160th of the recording, and may be late: 25 ms on a busy machine.
+    let (_, profile) = from_memory().profile(program("deep").unwrap(), &["spin", "27", "6000"]);
     assert_rooted(&profile, "main", 99.0);
     // A frame of `descend` is about 250 bytes: 27 KB hold more than a hundred.
     let deep = profile.share(
@@ -311,7 +312,8 @@ fn of_two_paths_that_are_taken_by_turns_the_other_one_is_not_passed_off_as_verif
 
 /// Samples inside the handler show what was interrupted, down to `main`.
 fn assert_handler_is_rooted(stack: &str) {
-    let (_, profile) = record().profile(program("sighandler").unwrap(), &[stack, "2000"]);
+    // Long enough that one late round is not 2 % of it.
+    let (_, profile) = record().profile(program("sighandler").unwrap(), &[stack, "6000"]);
     let rooted = profile.share(
         |names| names.contains(&"handler_spin"),
         |names| {
@@ -326,7 +328,7 @@ fn assert_handler_is_rooted(stack: &str) {
         },
     );
     assert!(
-        rooted.of > 700,
+        rooted.of > 2100,
         "only {} samples inside the handler\n{}",
         rooted.of,
         profile.summary()

@@ -90,9 +90,9 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
     let mut shell = Target::start("sh", &["-c", &script]);
     let children = [shell.line(), shell.line()];
     let shell_pid = shell.pid();
-    let mut options = vec![vec!["-p", &shell_pid, "-d", "1.5"]];
+    let mut options = vec![vec!["-p", &shell_pid, "-d", "3"]];
     if root() {
-        options.push(vec!["-a", "-d", "1.5"]);
+        options.push(vec!["-a", "-d", "3"]);
     }
     let recordings: Vec<Recording> = options
         .iter()
@@ -110,9 +110,10 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
             "{options:?}: {notes:?}"
         );
         let whole = profile.share(|names| names.contains(&"deep_leaf"), is_whole);
-        // The first 50 samples are looked at together, and then a round may go by.
+        // The first 50 samples are looked at together, and then a round goes by. The recorder waits for its CPU, as the two programs
+        // have both: up to 75 ms were seen.
         assert!(
-            whole.of > 1000 && whole.of - whole.hits < 150,
+            whole.of > 2000 && whole.percent() >= 90.0,
             "{options:?}: {whole:?}\n{}",
             profile.summary()
         );
@@ -123,7 +124,7 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
             .sum();
         let completed = profile.figure(&["completed", "memory"]) - others as f64;
         assert!(
-            completed < 400.0,
+            completed < 0.1 * whole.of as f64,
             "{options:?}: {completed} completed from memory, beside {others} samples of others"
         );
         for child in &children {
@@ -132,7 +133,7 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
             // While one event goes on and the other off, a thread may be sampled twice.
             let (samples, most) = (thread.samples.len() as f64, (last - first) * 1.005 + 5.0);
             assert!(
-                samples > 400.0 && samples <= most,
+                samples > 800.0 && samples <= most,
                 "{options:?}: {samples} samples, {most} at most"
             );
             let late = thread.samples.iter().filter(|sample| sample.time_ms > last - 1000.0);
