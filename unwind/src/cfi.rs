@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use gimli::{
     BaseAddresses, CfaRule, DebugFrame, EhFrame, Encoding, EndianSlice, Evaluation, EvaluationResult, LittleEndian,
-    Location, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value, Vendor,
+    Location, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, Value, Vendor,
 };
 
 use crate::bytes::u32_at;
 use crate::cfi_entries::signal_frame_entries;
+use crate::large::Large;
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -23,6 +24,17 @@ pub(crate) struct Row {
     pub(crate) fp: Option<RegisterRule<usize>>,
     pub(crate) ra: Option<RegisterRule<usize>>,
     encoding: Encoding,
+}
+
+impl Row {
+    fn new(row: &UnwindTableRow<usize>, columns: Columns, encoding: Encoding) -> Row {
+        Row {
+            cfa: row.cfa().clone(),
+            fp: row.register(columns.fp),
+            ra: row.register(columns.ra),
+            encoding,
+        }
+    }
 }
 
 /// The registers of a machine in DWARF numbers.
@@ -42,9 +54,9 @@ enum Kind {
 /// The tables of one module.
 pub(crate) struct Cfi {
     kind: Kind,
-    section: Arc<[u8]>,
+    section: Arc<Large>,
     /// An `.eh_frame_hdr`: the file's own or, where that is missing or unusual, one made here.
-    index: Arc<[u8]>,
+    index: Arc<Large>,
     index_svma: u64,
     /// The start of each [`COARSE`]th function, as the index has it.
     coarse: Box<[i32]>,
@@ -68,9 +80,9 @@ fn coarse_starts(index: &[u8]) -> Box<[i32]> {
 /// Sections and their addresses, as read from the file.
 #[derive(Clone)]
 pub(crate) struct Sections {
-    pub(crate) eh_frame: Option<(u64, Arc<[u8]>)>,
-    pub(crate) eh_frame_hdr: Option<(u64, Arc<[u8]>)>,
-    pub(crate) debug_frame: Option<Arc<[u8]>>,
+    pub(crate) eh_frame: Option<(u64, Arc<Large>)>,
+    pub(crate) eh_frame_hdr: Option<(u64, Arc<Large>)>,
+    pub(crate) debug_frame: Option<Arc<Large>>,
     pub(crate) text_svma: u64,
     pub(crate) got_svma: u64,
 }
@@ -159,7 +171,12 @@ impl Cfi {
 
     /// The stated address of the first function that starts behind this one.
     pub(crate) fn next_start(&self, svma: u64) -> Option<u64> {
-        let start = u32_at(self.index.get(INDEX_HEADER..)?, self.count_until(svma)? * 8)?;
+        self.start_of(self.count_until(svma)?)
+    }
+
+    /// The stated address that a function starts at.
+    fn start_of(&self, entry: usize) -> Option<u64> {
+        let start = u32_at(self.index.get(INDEX_HEADER..)?, entry * 8)?;
         Some(self.index_svma.wrapping_add_signed(i64::from(start as i32)))
     }
 
@@ -188,6 +205,41 @@ impl Cfi {
                 columns,
             ),
         }
+    }
+
+    /// The number of the last function that starts at or below an address, and how far behind its start that is.
+    pub(crate) fn entry(&self, svma: u64) -> Option<(usize, u64)> {
+        let entry = self.count_until(svma)?.checked_sub(1)?;
+        Some((entry, svma.checked_sub(self.start_of(entry)?)?))
+    }
+
+    /// Shows all rows of a function, each with its end, counted from the function's start. Returns the function's length. `None`: not all
+    /// can be read.
+    pub(crate) fn each_row(&mut self, entry: usize, row: &mut dyn FnMut(u64, Row)) -> Option<u64> {
+        let offset = self.fde_offset_of(entry)?;
+        let start = self.start_of(entry)?;
+        let (bases, context, columns) = (&self.bases, &mut self.context, self.columns);
+        let vendor = columns.vendor;
+        let mut row = |end: u64, of: Row| row(end.wrapping_sub(start), of);
+        let function = match self.kind {
+            Kind::EhFrame => rows_in(
+                &eh_frame(&self.section, vendor),
+                bases,
+                context,
+                offset,
+                columns,
+                &mut row,
+            ),
+            Kind::DebugFrame => rows_in(
+                &debug_frame(&self.section, vendor),
+                bases,
+                context,
+                offset,
+                columns,
+                &mut row,
+            ),
+        }?;
+        (function.start == start).then(|| function.end - function.start)
     }
 
     /// The stated addresses of the function that holds this one.
@@ -232,8 +284,12 @@ impl Cfi {
 
     /// The entry of the last function that starts at or below the address.
     fn fde_offset(&self, svma: u64) -> Option<usize> {
+        self.fde_offset_of(self.count_until(svma)?.checked_sub(1)?)
+    }
+
+    fn fde_offset_of(&self, entry: usize) -> Option<usize> {
         let table = self.index.get(INDEX_HEADER..)?;
-        let fde = u32_at(table, self.count_until(svma)?.checked_sub(1)? * 8 + 4)? as i32;
+        let fde = u32_at(table, entry * 8 + 4)? as i32;
         let section_svma = self.bases.eh_frame.section.unwrap_or_default();
         let offset = self
             .index_svma
@@ -368,12 +424,30 @@ where
         .ok()?;
     let encoding = fde.cie().encoding();
     let row = fde.unwind_info_for_address(section, bases, context, svma).ok()?;
-    Some(Row {
-        cfa: row.cfa().clone(),
-        fp: row.register(columns.fp),
-        ra: row.register(columns.ra),
-        encoding,
-    })
+    Some(Row::new(row, columns, encoding))
+}
+
+fn rows_in<'a, S>(
+    section: &S,
+    bases: &BaseAddresses,
+    context: &mut UnwindContext<usize>,
+    offset: usize,
+    columns: Columns,
+    each: &mut dyn FnMut(u64, Row),
+) -> Option<Range<u64>>
+where
+    S: UnwindSection<Reader<'a>>,
+    S::Offset: From<usize>,
+{
+    let fde = section
+        .fde_from_offset(bases, S::Offset::from(offset), S::cie_from_offset)
+        .ok()?;
+    let encoding = fde.cie().encoding();
+    let mut table = fde.rows(section, bases, context).ok()?;
+    while let Some(row) = table.next_row().ok()? {
+        each(row.end_address(), Row::new(row, columns, encoding));
+    }
+    Some(fde.initial_address()..fde.initial_address().checked_add(fde.len())?)
 }
 
 fn range_in<'a, S>(section: &S, bases: &BaseAddresses, offset: usize) -> Option<Range<u64>>
@@ -419,7 +493,7 @@ fn index_is_usual(index: &[u8], index_svma: u64, section_svma: u64, section_len:
 }
 
 /// Makes an `.eh_frame_hdr` at the address of the section by walking all entries, as far as they can be read.
-fn make_index(kind: Kind, section: &[u8], svma: u64, bases: &BaseAddresses, vendor: Vendor) -> Option<Arc<[u8]>> {
+fn make_index(kind: Kind, section: &[u8], svma: u64, bases: &BaseAddresses, vendor: Vendor) -> Option<Arc<Large>> {
     let mut functions = match kind {
         Kind::EhFrame => {
             let mut section = EhFrame::new(section, LittleEndian);
@@ -452,7 +526,7 @@ fn make_index(kind: Kind, section: &[u8], svma: u64, bases: &BaseAddresses, vend
         .ok()
         .filter(|count| *count > 0)?;
     index[8..12].copy_from_slice(&count.to_le_bytes());
-    Some(index.into())
+    Some(Arc::new(index.into()))
 }
 
 /// (first address, offset of the entry) of every function.

@@ -4,6 +4,7 @@
 //! samples may come before its rules. Then the walk goes on as in code without rules.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use framehop::FrameAddress;
 use rustc_hash::FxHashMap;
@@ -149,7 +150,7 @@ fn build<A: Arch>(file: &KeptFile, rules: RulesAt, code_bytes: u64) -> Option<Bo
     let mut section = vec![0; usize::try_from(rules.bytes).ok()?];
     file.read_exact_at(&mut section, rules.offset).ok()?;
     let sections = Sections {
-        eh_frame: Some((code_bytes.checked_next_multiple_of(8)?, section.into())),
+        eh_frame: Some((code_bytes.checked_next_multiple_of(8)?, Arc::new(section.into()))),
         eh_frame_hdr: None,
         debug_frame: None,
         text_svma: 0,

@@ -47,7 +47,7 @@ enum State {
         identity: Identity,
         place: Place,
     },
-    Read(Tables),
+    Read(Box<Tables>),
     None,
 }
 
@@ -270,7 +270,7 @@ impl<F: ModuleFiles> Modules<F> {
                         self.kept_sampled += 1;
                         entry.file = Some(file);
                     }
-                    tables.map_or(State::None, State::Read)
+                    tables.map_or(State::None, |tables| State::Read(Box::new(tables)))
                 }
                 Err(miss) => {
                     *quality.module_misses.entry(miss).or_default() += 1;

@@ -3,6 +3,8 @@
 
 use recording::sink::ReadAt;
 
+use crate::large::Large;
+
 /// Unwind sections: the largest seen (a debug build of a browser) is 130 MB.
 const MAX_SECTION: u64 = 1 << 30;
 
@@ -34,12 +36,21 @@ pub(crate) fn read_piece(file: &dyn ReadAt, piece: Piece) -> Option<Vec<u8>> {
     read_range(file, piece.offset, piece.size, MAX_SECTION)
 }
 
+/// The same, of what is looked up all over.
+pub(crate) fn read_table(file: &dyn ReadAt, piece: Piece) -> Option<Large> {
+    let mut bytes = Large::new(checked_len(file, piece.offset, piece.size, MAX_SECTION)?);
+    file.read_exact_at(&mut bytes, piece.offset).ok()?;
+    Some(bytes)
+}
+
 /// Reads a range of the file. `None` if it is larger than `limit`, or not all there.
 pub(crate) fn read_range(file: &dyn ReadAt, offset: u64, size: u64, limit: u64) -> Option<Vec<u8>> {
-    if size > limit || offset.checked_add(size)? > file.len() {
-        return None;
-    }
-    let mut bytes = vec![0; usize::try_from(size).ok()?];
+    let mut bytes = vec![0; checked_len(file, offset, size, limit)?];
     file.read_exact_at(&mut bytes, offset).ok()?;
     Some(bytes)
+}
+
+fn checked_len(file: &dyn ReadAt, offset: u64, size: u64, limit: u64) -> Option<usize> {
+    let is_there = size <= limit && offset.checked_add(size)? <= file.len();
+    usize::try_from(size).ok().filter(|_| is_there)
 }

@@ -5,6 +5,7 @@ use std::num::NonZeroI32;
 use gimli::{CfaRule, Register, RegisterRule};
 
 use crate::cfi::{Columns, Row};
+use crate::large::Large;
 
 /// What the tables say of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +118,8 @@ impl Rule {
 /// An entry has 8 bytes, because most look-ups find it in no cache: the upper 40 bits are the place, and the lower ones are the part of the
 /// address that its slot does not say.
 pub(crate) struct Places {
-    entries: Box<[u64]>,
+    /// Of 8 bytes each.
+    entries: Large,
     slot_bits: u32,
 }
 
@@ -132,7 +134,7 @@ impl Places {
             .clamp(1 << (32 - TAG_BITS), 1 << 18)
             .next_power_of_two();
         Places {
-            entries: vec![0; count].into(),
+            entries: Large::new(count * 8),
             slot_bits: count.trailing_zeros(),
         }
     }
@@ -141,7 +143,7 @@ impl Places {
     #[inline]
     pub(crate) fn get(&self, key: u32) -> Option<Place> {
         let (slot, tag) = self.split(key);
-        let entry = *self.entries.get(slot)?;
+        let entry = u64::from_ne_bytes(*self.entries.get(slot * 8..)?.first_chunk()?);
         if entry as u32 & ((1 << TAG_BITS) - 1) != tag {
             return None;
         }
@@ -151,8 +153,9 @@ impl Places {
     /// Remembers an address, unless its place has an unusual offset.
     pub(crate) fn set(&mut self, key: u32, place: Place) {
         let (slot, tag) = self.split(key);
-        if let Some((entry, place)) = self.entries.get_mut(slot).zip(packed(place)) {
-            *entry = place << TAG_BITS | u64::from(tag);
+        let entry = self.entries.get_mut(slot * 8..).and_then(<[u8]>::first_chunk_mut);
+        if let Some((entry, place)) = entry.zip(packed(place)) {
+            *entry = (place << TAG_BITS | u64::from(tag)).to_ne_bytes();
         }
     }
 
@@ -164,9 +167,9 @@ impl Places {
     }
 }
 
-/// A place in 40 bits: 3 for what it is (0: nothing), and of a rule 1 for the base, 14 for the CFA and 11 for each of the saved registers, in
+/// A place in 40 bits, `None` if it has an unusual offset: 3 for what it is (0: nothing), and of a rule 1 for the base, 14 for the CFA and 11 for each of the saved registers, in
 /// words of 8 bytes.
-fn packed(place: Place) -> Option<u64> {
+pub(crate) fn packed(place: Place) -> Option<u64> {
     let words = |bytes: i32, bits: u32| {
         let words = u64::try_from(bytes).ok()? / 8;
         (bytes % 8 == 0 && words < 1 << bits).then_some(words)
@@ -189,8 +192,9 @@ fn packed(place: Place) -> Option<u64> {
     })
 }
 
+/// The place of its 40 bits.
 #[inline]
-fn unpacked(packed: u64) -> Option<Place> {
+pub(crate) fn unpacked(packed: u64) -> Option<Place> {
     let bytes = |shift: u32, bits: u32| (packed >> shift & ((1 << bits) - 1)) as i32 * 8;
     Some(match packed & 7 {
         1 => Place::Usual(Rule {

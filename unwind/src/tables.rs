@@ -16,10 +16,11 @@ use crate::cfi::{Cfi, Row, Sections};
 use crate::cfi_entries::without_b_key;
 use crate::compact::Compact;
 use crate::elf::{self, Elf};
+use crate::function_rules::FunctionRules;
 use crate::go::{GoFunctions, Special};
 use crate::macho::MachO;
 use crate::object::Object;
-use crate::piece::read_piece;
+use crate::piece::{read_piece, read_table};
 use crate::rule::{Place, Places, Rule};
 use crate::signal;
 use crate::x86_64::X86_64;
@@ -37,7 +38,10 @@ pub(crate) struct Tables {
     machine: Machine,
     base_svma: u64,
     pub(crate) cfi: Cfi,
+    /// Of addresses that steps were made from.
     places: Places,
+    /// Of functions in `cfi`.
+    function_rules: FunctionRules,
     /// Relative addresses of signal return functions.
     signal_returns: Vec<RangeInclusive<u64>>,
     go: GoFunctions,
@@ -71,6 +75,7 @@ impl Tables {
             machine: A::MACHINE,
             base_svma: macho.base_svma,
             places: Places::new(cfi.function_count().max(compact.function_count())),
+            function_rules: FunctionRules::new(cfi.function_count()),
             cfi,
             signal_returns: Vec::new(),
             go: GoFunctions::default(),
@@ -102,6 +107,7 @@ impl Tables {
             machine: A::MACHINE,
             base_svma: elf.base_svma,
             places: Places::new(cfi.function_count()),
+            function_rules: FunctionRules::new(cfi.function_count()),
             cfi,
             signal_returns,
             go: GoFunctions::default(),
@@ -276,17 +282,41 @@ impl Tables {
         if let Some(place) = { self.compact.as_mut() }.and_then(|compact| compact.place::<A>(relative, is_leaf)) {
             return place;
         }
-        match (self.cfi.row(svma), self.go.at(svma)) {
-            (None, _) => Place::Uncovered,
-            (Some(_), Some(Special::TopOfStack)) => Place::Root,
-            (Some(_), Some(Special::SwitchesStack)) => Place::SwitchesStack,
-            (Some(row), None) if A::is_root(&row) => Place::Root,
-            (Some(row), None) => {
-                let rule = Rule::of(&row, A::CFA_AT_ENTRY.0, A::COLUMNS);
-                rule.map_or(Place::Unusual, Place::Usual)
-            }
+        match self.go.at(svma) {
+            None => self
+                .known_place::<A>(svma)
+                .unwrap_or_else(|| self.place_by_cfi::<A>(svma)),
+            Some(_) if self.cfi.row(svma).is_none() => Place::Uncovered,
+            Some(Special::TopOfStack) => Place::Root,
+            Some(Special::SwitchesStack) => Place::SwitchesStack,
         }
     }
+
+    fn place_by_cfi<A: Arch>(&mut self, svma: u64) -> Place {
+        self.cfi.row(svma).map_or(Place::Uncovered, |row| place_of::<A>(&row))
+    }
+
+    /// What the rows of a function say of an address. They are parsed if they were not; `None` if that can't be done for all of them.
+    fn known_place<A: Arch>(&mut self, svma: u64) -> Option<Place> {
+        let (entry, offset) = self.cfi.entry(svma)?;
+        if !self.function_rules.has(entry) {
+            let mut rows = Vec::new();
+            let len = self
+                .cfi
+                .each_row(entry, &mut |end, row| rows.push((end, place_of::<A>(&row))));
+            self.function_rules.set(entry, len?, &rows);
+        }
+        let place = self.function_rules.get(entry, offset)?;
+        debug_assert_eq!(place, self.place_by_cfi::<A>(svma), "{svma:#x}");
+        Some(place)
+    }
+}
+
+fn place_of<A: Arch>(row: &Row) -> Place {
+    if A::is_root(row) {
+        return Place::Root;
+    }
+    Rule::of(row, A::CFA_AT_ENTRY.0, A::COLUMNS).map_or(Place::Unusual, Place::Usual)
 }
 
 /// The call frame information of a Mach-O file: of the functions whose compact entries refer to it.
@@ -294,7 +324,7 @@ fn cfi_of_macho<A: Arch>(macho: &MachO, file: &dyn ReadAt) -> Option<Cfi> {
     let range = macho.eh_frame.as_ref()?;
     let bytes = read_piece(file, macho.piece(range)?)?;
     let sections = Sections {
-        eh_frame: Some((range.start, without_b_key(bytes).into())),
+        eh_frame: Some((range.start, Arc::new(without_b_key(bytes).into()))),
         eh_frame_hdr: None,
         debug_frame: None,
         text_svma: macho.code.first().map_or(0, |section| section.range.start),
@@ -328,7 +358,7 @@ fn read_sections(elf: &Elf, file: &dyn ReadAt) -> (Sections, GoFunctions) {
         ],
     );
     let go = go.and_then(|section| elf::read_section(file, section));
-    let read = |piece| read_piece(file, piece).map(Arc::<[u8]>::from);
+    let read = |piece| read_table(file, piece).map(Arc::new);
     let eh_frame_hdr = elf.eh_frame_hdr().or(eh_frame_hdr.map(|section| section.piece));
     let eh_frame_hdr = eh_frame_hdr.and_then(|piece| Some((piece.svma, read(piece)?)));
     // Without section headers: from where .eh_frame_hdr points to, to the end of the segment.
@@ -342,7 +372,7 @@ fn read_sections(elf: &Elf, file: &dyn ReadAt) -> (Sections, GoFunctions) {
         .or_else(pointed_to)
         .and_then(|piece| Some((piece.svma, read(piece)?)));
     let sections = Sections {
-        debug_frame: debug_frame.and_then(|section| Some(elf::read_section(file, section)?.into())),
+        debug_frame: debug_frame.and_then(|section| Some(Arc::new(elf::read_section(file, section)?.into()))),
         eh_frame,
         eh_frame_hdr,
         text_svma: text.map_or(0, |section| section.piece.svma),

@@ -45,9 +45,9 @@ fn compare<A: Arch>(
         text_svma: range(sections.text_svma),
         got_svma: range(sections.got_svma),
         eh_frame_svma: range(eh_frame_svma),
-        eh_frame: Some(eh_frame),
+        eh_frame: Some(eh_frame.as_ref().as_ref().into()),
         eh_frame_hdr_svma: range(index_svma),
-        eh_frame_hdr: Some(index),
+        eh_frame_hdr: Some(index.as_ref().as_ref().into()),
         ..Default::default()
     };
     unwinder.add_module(Module::new(String::new(), 0..u64::from(u32::MAX), 0, info));

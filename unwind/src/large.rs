@@ -1,0 +1,93 @@
+//! Memory of tables that are looked up all over. Each look-up would meet a page whose address the CPU has to look up, too, which takes as long as
+//! the look-up itself, and several times as long on a virtual machine: tables of 2 MiB and more are in huge pages, where the system has some
+//! (Documentation/admin-guide/mm/transhuge.rst; "madvise" is the usual setting).
+
+use std::ops::{Deref, DerefMut, Range};
+
+use memmap2::MmapMut;
+
+/// A huge page of x86_64, and of aarch64 with pages of 4 KiB.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// The bytes of a table.
+pub(crate) enum Large {
+    Heap(Box<[u8]>),
+    /// The bytes of this range.
+    Mapped(MmapMut, Range<usize>),
+}
+
+impl Large {
+    /// So many bytes that are 0.
+    pub(crate) fn new(len: usize) -> Large {
+        match mapped(len) {
+            Some((map, range)) => Large::Mapped(map, range),
+            None => Large::Heap(vec![0; len].into()),
+        }
+    }
+}
+
+/// `None`: the table is small, or there is no room for a mapping, which the heap may still have.
+fn mapped(len: usize) -> Option<(MmapMut, Range<usize>)> {
+    if len < HUGE_PAGE {
+        return None;
+    }
+    // Kernels before 6.7 begin a mapping at any page. What is not touched takes no memory.
+    let map = MmapMut::map_anon(len.checked_add(HUGE_PAGE)?).ok()?;
+    let start = map.as_ptr().addr().wrapping_neg() % HUGE_PAGE;
+    // A kernel without huge pages refuses, and the table is in usual ones.
+    #[cfg(target_os = "linux")]
+    let _ = map.advise_range(memmap2::Advice::HugePage, start, len);
+    Some((map, start..start + len))
+}
+
+impl Default for Large {
+    fn default() -> Large {
+        Large::Heap(Box::default())
+    }
+}
+
+impl From<Vec<u8>> for Large {
+    fn from(bytes: Vec<u8>) -> Large {
+        Large::Heap(bytes.into())
+    }
+}
+
+impl Deref for Large {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Large::Heap(bytes) => bytes,
+            Large::Mapped(map, range) => &map[range.clone()],
+        }
+    }
+}
+
+impl DerefMut for Large {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Large::Heap(bytes) => bytes,
+            Large::Mapped(map, range) => &mut map[range.clone()],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_the_bytes_that_it_was_made_for() {
+        for len in [0, 1, HUGE_PAGE - 1, HUGE_PAGE, HUGE_PAGE + 1, 3 * HUGE_PAGE + 4097] {
+            let mut table = Large::new(len);
+            assert_eq!(table.len(), len);
+            assert!(table.iter().all(|byte| *byte == 0));
+            assert_eq!(matches!(table, Large::Mapped(..)), len >= HUGE_PAGE);
+            if len >= HUGE_PAGE {
+                assert_eq!(table.as_ptr().addr() % HUGE_PAGE, 0);
+            }
+            table.fill(7);
+            assert!(table.iter().all(|byte| *byte == 7));
+        }
+    }
+}
