@@ -10,9 +10,12 @@ const MAX_ROWS: usize = 1 << 20;
 const END_BITS: u32 = 24;
 const END_MASK: u64 = (1 << END_BITS) - 1;
 
+/// A function whose rules can't be kept: rustc's `create_and_enter_global_ctxt`, which is in most of its stacks, has a frame of 540 KiB.
+const UNUSUAL: u32 = u32::MAX;
+
 /// Rules by function and row.
 pub(crate) struct FunctionRules {
-    /// By the number of the function, in 4 bytes: 0, or where its rows begin.
+    /// By the number of the function, in 4 bytes: where its rows begin, or 0, or [`UNUSUAL`].
     starts: Large,
     /// Of each function the number of its rows, then these by address: what the tables say, and where the row ends.
     rows: Vec<u64>,
@@ -27,42 +30,44 @@ impl FunctionRules {
         }
     }
 
-    /// Whether the rules of a function are known.
+    /// Whether a function was [`set`](FunctionRules::set).
     pub(crate) fn has(&self, function: usize) -> bool {
-        self.rows_of(function).is_some()
+        self.start(function).is_some_and(|start| start != 0)
     }
 
     /// What is known of the address at this offset in a function.
     pub(crate) fn get(&self, function: usize, offset: u64) -> Option<Place> {
-        let rows = self.rows_of(function)?;
+        let (count, rows) = self.rows.get(self.start(function)? as usize..)?.split_first()?;
+        let rows = rows.get(..*count as usize)?;
         let row = rows.partition_point(|row| row & END_MASK <= offset);
         unpacked(rows.get(row)? >> END_BITS)
     }
 
-    fn rows_of(&self, function: usize) -> Option<&[u64]> {
-        let start = u32::from_ne_bytes(*self.starts.get(function * 4..)?.first_chunk()?);
-        let (count, rows) = self.rows.get(start as usize..)?.split_first()?;
-        rows.get(..*count as usize).filter(|rows| !rows.is_empty())
+    fn start(&self, function: usize) -> Option<u32> {
+        Some(u32::from_ne_bytes(*self.starts.get(function * 4..)?.first_chunk()?))
     }
 
-    /// Keeps a function of this length with its rows: the end of each, and what it says. Nothing is kept if one has an unusual offset.
-    pub(crate) fn set(&mut self, function: usize, len: u64, rows: &[(u64, Place)]) {
+    /// Keeps a function of this length with its rows: the end of each, and what it says. No row is kept if one has an unusual offset. Without a
+    /// length the rows could not all be read.
+    pub(crate) fn set(&mut self, function: usize, len: Option<u64>, rows: &[(u64, Place)]) {
         let row = |(end, place): &(u64, Place)| {
-            let is_fine = *end <= END_MASK.min(len);
+            let is_fine = *end <= END_MASK.min(len?);
             is_fine.then_some(packed(*place)? << END_BITS | end)
         };
-        let Some(rows) = rows.iter().map(row).collect::<Option<Vec<u64>>>() else {
-            return;
-        };
-        if self.rows.len() + rows.len() >= MAX_ROWS {
+        let rows = rows.iter().map(row).collect::<Option<Vec<u64>>>();
+        let rows = rows.filter(|_| len.is_some());
+        if self.rows.len() + rows.as_ref().map_or(0, Vec::len) >= MAX_ROWS {
             *self = FunctionRules::new(self.starts.len() / 4);
         }
         let place = self.starts.get_mut(function * 4..).and_then(<[u8]>::first_chunk_mut);
-        if let Some(start) = place {
-            *start = (self.rows.len() as u32).to_ne_bytes();
-            self.rows.push(rows.len() as u64);
-            self.rows.extend(rows);
-        }
+        let Some(start) = place else { return };
+        let Some(rows) = rows else {
+            *start = UNUSUAL.to_ne_bytes();
+            return;
+        };
+        *start = (self.rows.len() as u32).to_ne_bytes();
+        self.rows.push(rows.len() as u64);
+        self.rows.extend(rows);
     }
 }
 
@@ -79,8 +84,8 @@ mod tests {
     #[test]
     fn an_address_has_the_rule_of_its_row() {
         let mut rules = FunctionRules::new(3);
-        rules.set(2, 100, &[(1, usual(8)), (50, usual(16)), (100, Place::Root)]);
-        rules.set(0, 10, &[(10, Place::Unusual)]);
+        rules.set(2, Some(100), &[(1, usual(8)), (50, usual(16)), (100, Place::Root)]);
+        rules.set(0, Some(10), &[(10, Place::Unusual)]);
         assert_eq!([0, 1, 2].map(|function| rules.has(function)), [true, false, true]);
         let known = [0, 1, 49, 50, 99, 100].map(|at| rules.get(2, at));
         let wanted = [usual(8), usual(16), usual(16), Place::Root, Place::Root].map(Some);
@@ -91,15 +96,18 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_not_kept() {
-        let mut rules = FunctionRules::new(3);
-        rules.set(0, 8, &[(4, usual(8)), (8, usual(12))]);
-        rules.set(1, 1 << 25, &[(1 << 25, usual(8))]);
-        rules.set(2, 8, &[(9, usual(8))]);
-        rules.set(3, 8, &[(8, usual(8))]);
-        assert!((0..4).all(|function| !rules.has(function)));
+        let mut rules = FunctionRules::new(4);
+        rules.set(0, Some(8), &[(4, usual(8)), (8, usual(12))]);
+        rules.set(1, Some(1 << 25), &[(1 << 25, usual(8))]);
+        rules.set(2, Some(8), &[(9, usual(8))]);
+        rules.set(3, None, &[]);
+        // They are not to be set again.
+        assert!((0..4).all(|function| rules.has(function) && rules.get(function, 0).is_none()));
+        rules.set(4, Some(8), &[(8, usual(8))]);
+        assert!(!rules.has(4));
         // All are forgotten, and later ones are kept.
         for function in [0, 1, 2] {
-            rules.set(function, 1, &vec![(1, usual(8)); MAX_ROWS / 2 - 10]);
+            rules.set(function, Some(1), &vec![(1, usual(8)); MAX_ROWS / 2 - 10]);
         }
         let known = [0, 1, 2].map(|function| rules.get(function, 0));
         assert_eq!(known, [None, None, Some(usual(8))]);

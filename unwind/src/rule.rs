@@ -167,8 +167,8 @@ impl Places {
     }
 }
 
-/// A place in 40 bits, `None` if it has an unusual offset: 3 for what it is (0: nothing), and of a rule 1 for the base, 14 for the CFA and 11 for each of the saved registers, in
-/// words of 8 bytes.
+/// A place in 40 bits: 3 for what it is (0: nothing), and of a rule 1 for the base, 14 for the CFA and 11 for each of the saved registers, in
+/// words of 8 bytes. `None`: an offset is unusual.
 pub(crate) fn packed(place: Place) -> Option<u64> {
     let words = |bytes: i32, bits: u32| {
         let words = u64::try_from(bytes).ok()? / 8;

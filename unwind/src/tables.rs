@@ -304,7 +304,7 @@ impl Tables {
             let len = self
                 .cfi
                 .each_row(entry, &mut |end, row| rows.push((end, place_of::<A>(&row))));
-            self.function_rules.set(entry, len?, &rows);
+            self.function_rules.set(entry, len, &rows);
         }
         let place = self.function_rules.get(entry, offset)?;
         debug_assert_eq!(place, self.place_by_cfi::<A>(svma), "{svma:#x}");
