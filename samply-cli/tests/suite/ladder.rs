@@ -23,7 +23,7 @@ fn start(mode: &str, options: &[&str]) -> Running {
 }
 
 /// The shares of `sixty`, `thirty` and `ten` within 3 points. A stopped thread is seen a few microseconds after the moment that
-/// was meant, and 5,000 samples leave 0.7 points to chance.
+/// was meant, and 5,000 samples leave 0.7 points to chance. On a slow machine a debug build of sprof takes 500 samples a second.
 fn assert_split(profile: &Profile) {
     for (function, expected) in [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0)] {
         let share = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&function));
@@ -47,7 +47,7 @@ fn split_of_cpu_time_where_perf_event_open_is_not_permitted() {
     let (recording, profile) = undisturbed(|| {
         refused("eperm")
             .options(&["--rate", "1000"])
-            .profile(program("split").unwrap(), &["6000"])
+            .profile(program("split").unwrap(), &["10000"])
     });
     assert_split(&profile);
     let rooted = profile.rooted_in("main");
@@ -82,7 +82,7 @@ fn split_of_cpu_time_on_four_threads_where_there_is_no_perf_event_open() {
     alone();
     let (_, profile) = refused("enosys")
         .options(&["--rate", "1000"])
-        .profile(program("split").unwrap(), &["1500", "4"]);
+        .profile(program("split").unwrap(), &["2500", "4"]);
     assert_split(&profile);
     assert!(
         profile.rooted_in("thread_main").percent() >= 99.0,
@@ -100,8 +100,8 @@ fn split_of_cpu_time_on_four_threads_where_there_is_no_perf_event_open() {
             .sum::<f64>()
             / 1e6;
         assert!(
-            (1350.0..=1650.0).contains(&cpu_ms),
-            "{name} used 1500 ms of CPU time, its samples say {cpu_ms}"
+            (2250.0..=2750.0).contains(&cpu_ms),
+            "{name} used 2500 ms of CPU time, its samples say {cpu_ms}"
         );
         assert!(threads[0].is_monotonic());
     }
@@ -119,7 +119,7 @@ fn an_ordinary_user_in_a_container_records_all_the_same() {
     command
         .args(["record", "--save-only", "--rate", "1000", "-o"])
         .arg(&path);
-    command.arg("--").arg(playground.path("split")).arg("6000");
+    command.arg("--").arg(playground.path("split")).arg("10000");
     let output = command.output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
