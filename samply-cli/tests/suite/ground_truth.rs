@@ -315,9 +315,7 @@ fn assert_handler_is_rooted(stack: &str) {
     // Long enough that one late round is not 2 % of it.
     let (_, profile) = record().profile(program("sighandler").unwrap(), &[stack, "6000"]);
     let rooted = profile.share(
-        // Where a system call for the clock is slow, 3 % of the signals come while the program reads it. The callers of these are new each
-        // time, and marked.
-        |names| names.contains(&"handler_spin") && !names.contains(&"thread_cpu_ns"),
+        |names| names.contains(&"handler_spin"),
         |names| {
             let order = ["main", "outer", "interrupted_work", "on_timer", "handler_spin"];
             let mut wanted = order.iter().peekable();

@@ -113,7 +113,7 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
         // The first 50 samples are looked at together, and then a round goes by. The recorder waits for its CPU, as the two programs
         // have both: up to 75 ms were seen.
         assert!(
-            whole.of > 2000 && whole.percent() >= 90.0,
+            whole.of > 2000 && whole.percent() >= 94.5,
             "{options:?}: {whole:?}\n{}",
             profile.summary()
         );
@@ -124,7 +124,7 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
             .sum();
         let completed = profile.figure(&["completed", "memory"]) - others as f64;
         assert!(
-            completed < 0.1 * whole.of as f64,
+            completed < 400.0,
             "{options:?}: {completed} completed from memory, beside {others} samples of others"
         );
         for child in &children {
