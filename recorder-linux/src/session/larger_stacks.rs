@@ -6,13 +6,19 @@
 //!
 //! The larger event is opened with the first one, and is off: an event that is opened later would miss the threads that start meanwhile.
 //! Each thread inherits it, which did not show in the time that 400 processes take, on 2 CPUs.
+//!
+//! Rings for it are mapped when they are needed, by a thread: the kernel clears two of 32 MiB first, which took 18 to 220 ms. When the
+//! recorder waited for that, the samples of this time were completed late, and not verified.
 
 use std::io;
+use std::thread::JoinHandle;
 
 use recording::clock::Timestamp;
 use recording::event::Role;
 
 use crate::open::{Opened, RingBytes};
+use crate::sys::perf_event::EventFd;
+use crate::sys::priority::QuickTurns;
 use crate::sys::process::monotonic_ns;
 use crate::sys::ring::Ring;
 use perf_data::translate::Translator;
@@ -36,10 +42,12 @@ pub(super) struct LargerStacks {
     again: u32,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 enum State {
     #[default]
     Usual,
+    /// Rings for larger ones are being mapped, as this share of stacks was deeper.
+    Mapping { share: f64, rings: Mapping },
     /// With so many records lost before.
     Larger { lost: u64 },
     /// Larger ones are not to be had, or were too large.
@@ -64,8 +72,8 @@ impl LargerStacks {
             }
             return self.switch(opened, translator);
         }
-        match self.state {
-            State::Larger { lost } if translator.lost(Role::Running) > lost => {
+        match &self.state {
+            State::Larger { lost } if translator.lost(Role::Running) > *lost => {
                 opened.notes.push(format!(
                     "samples copied {} KiB of stack again after larger copies were lost: deeper stacks may be cut",
                     opened.usual.stack_bytes >> 10
@@ -87,33 +95,47 @@ impl LargerStacks {
                 if beyond * ONE_IN < all {
                     return None;
                 }
-                let Some(larger) = map_rings(opened) else {
-                    self.state = State::Never;
-                    // Without a size there was no wish for it.
-                    opened.notes.extend(opened.larger.map(|larger| {
-                        format!(
-                            "samples copied {} KiB of stack, though {:.0} % of the stacks were deeper: no descriptors or locked memory for \
-                             {} KiB; `ulimit -l unlimited` allows more",
-                            opened.usual.stack_bytes >> 10,
-                            100.0 * beyond as f64 / all as f64,
-                            larger.stack_bytes.div_ceil(1 << 10)
-                        )
-                    }));
-                    return None;
+                let share = beyond as f64 / all as f64;
+                self.state = match Mapping::begin(opened) {
+                    Some(rings) => State::Mapping { share, rings },
+                    None => {
+                        note_none(share, opened);
+                        State::Never
+                    }
                 };
-                let lost = translator.lost(Role::Running);
-                if self.begin(State::Larger { lost }, opened, translator).is_some() {
-                    return Some(opened.usual);
-                }
-                opened.notes.push(format!(
-                    "samples copied up to {} KiB of stack, instead of {}, once {:.0} % of the stacks were deeper",
-                    larger.stack_bytes.div_ceil(1 << 10),
-                    opened.usual.stack_bytes >> 10,
-                    100.0 * beyond as f64 / all as f64
-                ));
-                Some(larger)
+                None
             }
+            State::Mapping { rings, .. } if !rings.is_done() => None,
+            State::Mapping { .. } => match std::mem::replace(&mut self.state, State::Never) {
+                State::Mapping { share, rings } => self.mapped(share, rings, opened, translator),
+                _ => None,
+            },
         }
+    }
+
+    /// Begins with larger dumps, once there are rings for them.
+    fn mapped(
+        &mut self,
+        share: f64,
+        rings: Mapping,
+        opened: &mut Opened,
+        translator: &mut Translator,
+    ) -> Option<RingBytes> {
+        let Some(larger) = take_rings(rings, opened) else {
+            note_none(share, opened);
+            return None;
+        };
+        let lost = translator.lost(Role::Running);
+        if self.begin(State::Larger { lost }, opened, translator).is_some() {
+            return Some(opened.usual);
+        }
+        opened.notes.push(format!(
+            "samples copied up to {} KiB of stack, instead of {}, once {:.0} % of the stacks were deeper",
+            larger.stack_bytes.div_ceil(1 << 10),
+            opened.usual.stack_bytes >> 10,
+            100.0 * share
+        ));
+        Some(larger)
     }
 
     fn begin(&mut self, state: State, opened: &mut Opened, translator: &mut Translator) -> Option<RingBytes> {
@@ -139,14 +161,60 @@ impl LargerStacks {
     }
 }
 
+/// Notes that dumps stay as they are, for this share of deeper stacks.
+fn note_none(share: f64, opened: &mut Opened) {
+    // Without a size there was no wish for it.
+    let note = opened.larger.map(|larger| {
+        format!(
+            "samples copied {} KiB of stack, though {:.0} % of the stacks were deeper: no descriptors or locked memory for {} KiB; \
+             `ulimit -l unlimited` allows more",
+            opened.usual.stack_bytes >> 10,
+            100.0 * share,
+            larger.stack_bytes.div_ceil(1 << 10)
+        )
+    });
+    opened.notes.extend(note);
+}
+
+/// Rings that a thread maps.
+#[derive(Debug)]
+struct Mapping(JoinHandle<io::Result<Vec<Ring>>>);
+
+impl Mapping {
+    /// `None` if there is no larger event, or the thread can't be started.
+    ///
+    /// The thread must not be the one that gets a signal: call it when they are blocked.
+    fn begin(opened: &Opened) -> Option<Mapping> {
+        let larger = opened.larger?;
+        let events: io::Result<Vec<EventFd>> = opened.events.larger_stacks().map(EventFd::try_clone).collect();
+        let events = events.ok().filter(|events| !events.is_empty())?;
+        let map = move || {
+            // It would take a CPU for itself.
+            QuickTurns::give_up();
+            { events.iter() }
+                .map(|event| Ring::map(event, larger.ring_bytes))
+                .collect()
+        };
+        let thread = std::thread::Builder::new().name("map rings".to_owned()).spawn(map);
+        thread.ok().map(Mapping)
+    }
+
+    fn is_done(&self) -> bool {
+        self.0.is_finished()
+    }
+
+    fn end(self) -> io::Result<Vec<Ring>> {
+        self.0.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
 /// Rings for the larger event: of its own, or the usual ones where no more memory may be locked and they have room.
-fn map_rings(opened: &mut Opened) -> Option<RingBytes> {
+fn take_rings(rings: Mapping, opened: &mut Opened) -> Option<RingBytes> {
     let larger = opened.larger?;
-    opened.events.larger_stacks().next()?;
-    let rings: io::Result<Vec<Ring>> = (opened.events.larger_stacks())
-        .map(|event| Ring::map(event, larger.ring_bytes))
-        .collect();
-    match rings.and_then(|rings| opened.events.share_larger_stacks(true).map(|()| rings)) {
+    match rings
+        .end()
+        .and_then(|rings| opened.events.share_larger_stacks(true).map(|()| rings))
+    {
         Ok(rings) => {
             opened.roles.extend(rings.iter().map(|_| Role::Running));
             opened.rings.extend(rings);

@@ -96,6 +96,8 @@ pub(super) struct Pace {
     varied: Varied,
     /// The share of stacks that are larger than their dumps.
     deep: f64,
+    /// The last whole round had such stacks.
+    is_deep: bool,
     /// The share of stacks whose memory changed from round to round.
     changed: f64,
 }
@@ -119,6 +121,7 @@ impl Pace {
             rounds_to_calm: CALM_ROUNDS,
             varied: Varied(1),
             deep: 0.0,
+            is_deep: false,
             // Few after some 200 samples.
             changed: FEW_CHANGED * 1.2,
         }
@@ -148,7 +151,7 @@ impl Pace {
         let next = present + self.round;
         let longest = (self.recorded / PART_OF_RECORDING).clamp(LONGEST, self.longest_calm.max(LONGEST));
         let later = next.as_secs_f64() / present.as_secs_f64();
-        self.deep > 0.0 && next <= longest && fill * later <= self.most_fill
+        self.is_deep && next <= longest && fill * later <= self.most_fill
     }
 
     /// Goes on with the present round after a look that found callers as they were. `late`, `took`: as in [`Found`] and [`Pace::next`].
@@ -169,6 +172,7 @@ impl Pace {
         let short = self.usual.min(LONGEST_FOR_DEEP_STACKS);
         self.varied.step();
         self.recorded += self.round;
+        self.is_deep = found.deep_stacks > 0;
         let changed = found.changed as f64 + found.read_first as f64 * FIRST_READING;
         follow(
             &mut self.deep,
@@ -369,6 +373,19 @@ mod tests {
         // A recorder that had to wait for its CPU looks more often.
         pace.looked(Duration::from_millis(6), Duration::ZERO);
         assert_eq!(pace.round.as_millis(), 16);
+    }
+
+    /// As after larger dumps came into use: the last deep stacks had waited long, and were changed.
+    #[test]
+    fn nothing_is_looked_at_once_no_stack_is_deep() {
+        let mut pace = pace(16);
+        after(&mut pace, SAMPLES, 60);
+        let changed = Found { changed: 16, ..DEEP };
+        assert_eq!(after(&mut pace, changed, 8), 3);
+        assert!(pace.may_wait(0.01));
+        assert_eq!(after(&mut pace, SAMPLES, 1), 6);
+        assert!(!pace.may_wait(0.01));
+        assert_eq!(after(&mut pace, SAMPLES, 40), 64);
     }
 
     #[test]

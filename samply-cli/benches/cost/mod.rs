@@ -10,7 +10,7 @@ use crate::support::{self, program};
 
 /// How often the threads of the recorder are looked at.
 const LOOK: Duration = Duration::from_millis(20);
-/// From here on the recorder only records.
+/// After so much of the program the recorder only records.
 const START: Duration = Duration::from_millis(700);
 /// For at least this long.
 const RECORDED: Duration = Duration::from_secs(3);
@@ -203,9 +203,12 @@ struct Used {
     program_ns: f64,
 }
 
-/// From [`START`] on until the program has ended.
+/// From [`START`] on until the program has ended. Some recorders take a second until they start it.
 fn while_recording(child: &mut Child) -> Used {
     let recorder = child.id();
+    while look(recorder).is_none() && matches!(child.try_wait(), Ok(None)) {
+        std::thread::sleep(LOOK);
+    }
     std::thread::sleep(START);
     let (first, mut used) = (look(recorder), Used::default());
     // The recorder's first child is the program. What its descendants used is theirs, or their parents' once these have waited.
