@@ -52,6 +52,18 @@ pub trait TargetMemory {
     /// start. 0 if the process is gone, the page is not mapped or reading is not permitted.
     fn read(&mut self, pid: Pid, address: u64, buffer: &mut [u8]) -> usize;
 
+    /// Reads the 8 bytes at each of these addresses, which ascend, and appends the numbers to `words`; as many, from the first on, as could
+    /// be read.
+    fn read_words(&mut self, pid: Pid, addresses: &[u64], words: &mut Vec<u64>) {
+        for address in addresses {
+            let mut bytes = [0; 8];
+            if self.read(pid, *address, &mut bytes) < bytes.len() {
+                return;
+            }
+            words.push(u64::from_le_bytes(bytes));
+        }
+    }
+
     /// The present, on the clock of the events: what was read just now is the memory as of this time.
     fn now(&self) -> Timestamp;
 }

@@ -77,6 +77,11 @@ impl Callers {
         self.words.is_empty()
     }
 
+    /// The words that led to them, root first.
+    pub(crate) fn words(&self) -> &[Word] {
+        &self.words
+    }
+
     pub(crate) fn points(&self) -> &[Point] {
         &self.points
     }
@@ -106,6 +111,6 @@ impl Callers {
     /// Whether all words are what they were.
     pub(crate) fn are_the_same(&self, live: &mut LiveBlocks, memory: &mut impl TargetMemory, pid: Pid) -> bool {
         let mut words = self.words.iter().rev();
-        words.all(|(address, value)| live.word(memory, pid, *address) == Some(*value))
+        words.all(|(address, value)| live.word(memory, pid, *address, &self.words) == Some(*value))
     }
 }

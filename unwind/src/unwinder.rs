@@ -17,7 +17,7 @@ use crate::arch::Arch;
 use crate::callers::Callers;
 use crate::calls::Code;
 use crate::known_stack::Reading;
-use crate::last_walk::{Dump, LastWalk, NewSteps, Reuse};
+use crate::last_walk::{Dump, LastWalk, NewSteps, Reuse, Word};
 use crate::leaf_first::LeafFirst;
 use crate::live_boundary::{ThreadStacks, Times, Verdict};
 use crate::modules::Modules;
@@ -282,10 +282,11 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             (contents, from) if contents == self.live.contents() => from.max(dump_end),
             _ => u64::MAX,
         };
-        let walked = self.walk::<A>(time, thread, snapshot, &mut state.last_walk, same_from);
+        let callers = state.callers.words();
+        let walked = self.walk::<A>(time, thread, snapshot, &mut state.last_walk, callers, same_from);
         state.points.replace(walked.stay, &self.points);
         if cfg!(debug_assertions) {
-            let again = self.walk::<A>(time, thread, snapshot, &mut LastWalk::default(), u64::MAX);
+            let again = self.walk::<A>(time, thread, snapshot, &mut LastWalk::default(), callers, u64::MAX);
             assert_eq!(
                 (&walked.outcome, &state.points[..], 0),
                 (&again.outcome, &self.points[..], again.stay),
@@ -307,13 +308,14 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         }
     }
 
-    /// Walks beside the last walk of the thread, which this one replaces. `same_from`: see [`StackMemory`].
+    /// Walks beside the last walk of the thread, which this one replaces. `callers`, `same_from`: see [`StackMemory`].
     fn walk<A: Arch>(
         &mut self,
         time: Timestamp,
         thread: Thread,
         snapshot: &Snapshot<'_>,
         last: &mut LastWalk,
+        callers: &[Word],
         same_from: u64,
     ) -> Walked {
         self.points.clear();
@@ -334,6 +336,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
                 },
                 memory: &mut self.memory,
                 live: &mut self.live,
+                callers,
                 floor: sp,
                 same_from,
                 used_live: false,

@@ -33,6 +33,10 @@ impl TargetMemory for Memory {
         sys::memory::read(pid.0, address, buffer)
     }
 
+    fn read_words(&mut self, pid: Pid, addresses: &[u64], words: &mut Vec<u64>) {
+        sys::memory::read_words(pid.0, addresses, words);
+    }
+
     fn now(&self) -> Timestamp {
         Timestamp(sys::process::monotonic_ns())
     }
