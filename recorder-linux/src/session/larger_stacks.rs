@@ -7,11 +7,12 @@
 //! The larger event is opened with the first one, and is off: an event that is opened later would miss the threads that start meanwhile.
 //! Each thread inherits it, which did not show in the time that 400 processes take, on 2 CPUs.
 //!
-//! Rings for it are mapped when they are needed, by a thread: the kernel clears two of 32 MiB first, which took 18 to 220 ms. When the
-//! recorder waited for that, the samples of this time were completed late, and not verified.
+//! Rings for it are mapped when they are needed, by a thread: the kernel clears their memory first, which took 18 to 220 ms for 64 MiB. When
+//! the recorder waited for that, the samples of this time were completed late, and not verified.
 
 use std::io;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use recording::clock::Timestamp;
 use recording::event::Role;
@@ -191,9 +192,14 @@ impl Mapping {
         let map = move || {
             // It would take a CPU for itself.
             QuickTurns::give_up();
-            { events.iter() }
-                .map(|event| Ring::map(event, larger.ring_bytes))
-                .collect()
+            let map = |event| {
+                let begun = Instant::now();
+                let ring = Ring::map(event, larger.ring_bytes);
+                // The kernel holds a lock meanwhile that the recorder needs for more memory (`mmap_lock`).
+                std::thread::sleep(begun.elapsed());
+                ring
+            };
+            events.iter().map(map).collect()
         };
         let thread = std::thread::Builder::new().name("map rings".to_owned()).spawn(map);
         thread.ok().map(Mapping)
