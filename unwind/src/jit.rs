@@ -260,11 +260,10 @@ impl Dump {
 mod tests {
     use std::sync::Arc;
 
-    use framehop::x86_64::UnwindRegsX86_64;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::x86_64::X86_64;
+    use crate::x86_64::{Regs, X86_64};
     use recording::sink::InMemory;
 
     /// For code of 16 bytes: `push %rbx` at its start, so that from byte 1 on the CFA is rsp + 16.
@@ -315,7 +314,7 @@ mod tests {
 
     /// The caller of code at an address, of a stack whose words are their own addresses.
     fn caller(rules: &mut JitRules, address: u64, time: u64) -> Option<Step> {
-        let mut regs = UnwindRegsX86_64::new(address, 0x5000, 0);
+        let mut regs = Regs::new(0x5000, 0);
         let address = FrameAddress::InstructionPointer(address);
         rules.step::<X86_64>(Pid(7), Timestamp(time), address, &mut regs, &mut |at| Ok(at))
     }

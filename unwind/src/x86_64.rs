@@ -1,7 +1,6 @@
 //! x86_64: following rows, going by frame pointer, and the signal frame.
 
 use framehop::FrameAddress;
-use framehop::x86_64::UnwindRegsX86_64;
 use gimli::{Register, RegisterRule, Vendor, X86_64 as Dwarf};
 
 use super::prologue_x86_64 as prologue;
@@ -35,11 +34,24 @@ const MCONTEXT_IP: u64 = 16 + 16 * 8;
 const MIN_MCONTEXT: u64 = 700 + SIGINFO + UC_MCONTEXT;
 const MAX_MCONTEXT: u64 = 4096;
 
+/// The registers that a step needs. framehop's have all of the machine's, and a step copied 136 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Regs {
+    sp: u64,
+    bp: u64,
+}
+
+impl Regs {
+    pub(crate) fn new(sp: u64, bp: u64) -> Regs {
+        Regs { sp, bp }
+    }
+}
+
 /// The machine.
 pub(crate) enum X86_64 {}
 
 impl Arch for X86_64 {
-    type Regs = UnwindRegsX86_64;
+    type Regs = Regs;
 
     const MACHINE: Machine = Machine::X86_64;
     const COLUMNS: Columns = Columns {
@@ -64,34 +76,34 @@ impl Arch for X86_64 {
 
     fn start(registers: &Registers, _highest_code: u64) -> Option<(u64, Self::Regs)> {
         match *registers {
-            Registers::X86_64 { ip, sp, bp } => Some((ip, UnwindRegsX86_64::new(ip, sp, bp))),
+            Registers::X86_64 { ip, sp, bp } => Some((ip, Regs::new(sp, bp))),
             Registers::Aarch64 { .. } => None,
         }
     }
 
     fn sp(regs: &Self::Regs) -> u64 {
-        regs.sp()
+        regs.sp
     }
 
     fn fp(regs: &Self::Regs) -> u64 {
-        regs.bp()
+        regs.bp
     }
 
     fn unflag_fp(regs: &mut Self::Regs) {
-        *regs = UnwindRegsX86_64::new(regs.ip(), regs.sp(), regs.bp() & !SWIFT_ASYNC_FRAME);
+        regs.bp &= !SWIFT_ASYNC_FRAME;
     }
 
     fn registers(address: FrameAddress, regs: &Self::Regs) -> Registers {
         Registers::X86_64 {
             ip: address.address(),
-            sp: regs.sp(),
-            bp: regs.bp(),
+            sp: regs.sp,
+            bp: regs.bp,
         }
     }
 
     fn with_registers(regs: &Self::Regs, registers: &Registers) -> Self::Regs {
         match *registers {
-            Registers::X86_64 { ip, sp, bp } => UnwindRegsX86_64::new(ip, sp, bp),
+            Registers::X86_64 { sp, bp, .. } => Regs::new(sp, bp),
             Registers::Aarch64 { .. } => *regs,
         }
     }
@@ -101,7 +113,7 @@ impl Arch for X86_64 {
     }
 
     fn step_by_rule(rule: &Rule, address: FrameAddress, regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step {
-        let (sp, bp) = (regs.sp(), regs.bp());
+        let (sp, bp) = (regs.sp, regs.bp);
         let cfa = rule.cfa(sp, bp);
         let caller_bp = match rule.saved_fp(cfa).map(|at| (at, read(at))) {
             None => bp,
@@ -113,7 +125,7 @@ impl Arch for X86_64 {
         match rule.saved_ra(cfa).map(read) {
             Some(Ok(0)) => Step::NoReturnAddress,
             Some(Ok(ra)) if cfa > sp => {
-                *regs = UnwindRegsX86_64::new(ra, cfa, caller_bp);
+                *regs = Regs::new(cfa, caller_bp);
                 Step::Caller(ra)
             }
             Some(Err(_)) => Step::NoMemory,
@@ -132,14 +144,14 @@ impl Arch for X86_64 {
         let others = SavedRegister::new(saved);
         let register = |register| match register {
             Dwarf::RA => Some(address.address()),
-            Dwarf::RSP => Some(regs.sp()),
-            Dwarf::RBP => Some(regs.bp()),
+            Dwarf::RSP => Some(regs.sp),
+            Dwarf::RBP => Some(regs.bp),
             other => others.value(other),
         };
         match cfi.step(row, register, read) {
             Ok(Some((_, _, 0))) => Step::NoReturnAddress,
-            Ok(Some((cfa, fp, ra))) if cfa > regs.sp() => {
-                *regs = UnwindRegsX86_64::new(ra, cfa, fp);
+            Ok(Some((cfa, fp, ra))) if cfa > regs.sp => {
+                *regs = Regs::new(cfa, fp);
                 Step::Caller(ra)
             }
             Ok(_) => others.failure(),
@@ -175,7 +187,7 @@ impl Arch for X86_64 {
     }
 
     fn caller_by_frame(regs: &Self::Regs, read: &mut ReadStack<'_>) -> Result<(u64, Self::Regs), Step> {
-        let (sp, bp) = (regs.sp(), regs.bp());
+        let (sp, bp) = (regs.sp, regs.bp);
         if bp == 0 {
             return Err(Step::FramePointerIsZero);
         }
@@ -185,15 +197,15 @@ impl Arch for X86_64 {
         // (ip, sp, bp) = (*(bp + 8), bp + 16, *bp)
         match (read(bp), read(bp + 8)) {
             (Ok(_), Ok(0)) => Err(Step::NoReturnAddress),
-            (Ok(new_bp), Ok(ra)) => Ok((ra, UnwindRegsX86_64::new(ra, bp + 16, new_bp))),
+            (Ok(new_bp), Ok(ra)) => Ok((ra, Regs::new(bp + 16, new_bp))),
             _ => Err(Step::NoMemory),
         }
     }
 
     fn caller_of_leaf(regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<(u64, Self::Regs)> {
         // (ip, sp) = (*sp, sp + 8)
-        let ra = read(regs.sp()).ok()?;
-        Some((ra, UnwindRegsX86_64::new(ra, regs.sp().wrapping_add(8), regs.bp())))
+        let ra = read(regs.sp).ok()?;
+        Some((ra, Regs::new(regs.sp.wrapping_add(8), regs.bp)))
     }
 
     fn makes_frame(code: &[u8], end: u64) -> Option<bool> {
@@ -207,12 +219,12 @@ impl Arch for X86_64 {
         read: &mut ReadStack<'_>,
     ) -> Option<Step> {
         let is_leaf = !address.is_return_address();
-        let (sp, bp) = (regs.sp(), regs.bp());
+        let (sp, bp) = (regs.sp, regs.bp);
         let Some(code) = code else {
             // A frame pointer that was just pushed lies there. Small numbers may do so by chance.
             return (is_leaf && bp >= 1 << 16 && read(sp) == Ok(bp)).then(|| match read(sp.wrapping_add(8)) {
                 Ok(ra) => {
-                    *regs = UnwindRegsX86_64::new(ra, sp.wrapping_add(16), bp);
+                    *regs = Regs::new(sp.wrapping_add(16), bp);
                     Step::Guess(ra)
                 }
                 Err(_) => Step::NoMemory,
@@ -229,7 +241,7 @@ impl Arch for X86_64 {
         };
         match caller {
             Ok(Some((ra, sp, bp))) => {
-                *regs = UnwindRegsX86_64::new(ra, sp, bp);
+                *regs = Regs::new(sp, bp);
                 Some(Step::Caller(ra))
             }
             Ok(None) => None,
@@ -238,11 +250,11 @@ impl Arch for X86_64 {
     }
 
     fn step_out_of_signal(regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step {
-        let ucontext = regs.sp();
+        let ucontext = regs.sp;
         let mut field = |offset| read(ucontext.wrapping_add(offset));
         match (field(UCONTEXT_IP), field(UCONTEXT_SP), field(UCONTEXT_BP)) {
             (Ok(ip), Ok(sp), Ok(bp)) => {
-                *regs = UnwindRegsX86_64::new(ip, sp, bp);
+                *regs = Regs::new(sp, bp);
                 Step::Caller(ip)
             }
             _ => Step::NoMemory,
@@ -262,7 +274,7 @@ impl Arch for X86_64 {
         let mut field = |offset: u64| read(mcontext.wrapping_add(offset));
         Some(match (field(MCONTEXT_IP), field(MCONTEXT_SP), field(MCONTEXT_BP)) {
             (Ok(ip), Ok(sp), Ok(bp)) => {
-                *regs = UnwindRegsX86_64::new(ip, sp, bp);
+                *regs = Regs::new(sp, bp);
                 Step::Interrupted(ip)
             }
             _ => Step::NoMemory,
@@ -333,14 +345,14 @@ mod tests {
     #[test]
     fn a_pushed_frame_pointer_is_seen_without_the_code() {
         let caller = |bp: u64, words: [u64; 2]| {
-            let mut regs = UnwindRegsX86_64::new(0x5000, 0x1000, bp);
+            let mut regs = Regs::new(0x1000, bp);
             let mut read = |address| match address {
                 0x1000 => Ok(words[0]),
                 0x1008 => Ok(words[1]),
                 _ => Err(Unreadable(address)),
             };
             X86_64::step_by_code(FrameAddress::InstructionPointer(0x5000), None, &mut regs, &mut read)
-                .map(|step| (step, regs.sp(), regs.bp()))
+                .map(|step| (step, regs.sp, regs.bp))
         };
         let value = 0x1_2345_6789;
         assert_eq!(

@@ -12,6 +12,7 @@ use recording::sink::InMemory;
 
 use super::*;
 use crate::arch::Unreadable;
+use crate::x86_64::Regs;
 
 const SP: u64 = 0x7fff_0000_1000;
 const STACK_BYTES: u64 = 1 << 17;
@@ -27,10 +28,11 @@ fn word(address: u64) -> Option<u64> {
 type Reference<R> = Option<Result<(u64, R), ()>>;
 
 /// Compares all functions of a file; returns how many steps were compared.
-fn compare<A: Arch>(
+fn compare<A: Arch, R: Copy>(
     path: &Path,
-    mut unwinder: impl Unwinder<UnwindRegs = A::Regs, Module = Module<Arc<[u8]>>, Cache: Default>,
-    registers: impl Fn(u64, u64) -> A::Regs,
+    mut unwinder: impl Unwinder<UnwindRegs = R, Module = Module<Arc<[u8]>>, Cache: Default>,
+    registers: impl Fn(u64, u64) -> R,
+    own: impl Fn(R) -> A::Regs,
     follows: impl Fn(&Row) -> bool,
 ) -> usize {
     let file = InMemory(fs::read(path).unwrap());
@@ -67,15 +69,16 @@ fn compare<A: Arch>(
                 FrameAddress::from_return_address(lookup + 1).unwrap(),
             ] {
                 for fp in [SP + 64, SP + 4096, SP - 8, SP - 32, SP + STACK_BYTES, 0] {
-                    let mut regs = registers(SP, fp);
-                    let reference = reference::<A>(&unwinder, address, regs);
+                    let regs = registers(SP, fp);
+                    let reference = reference(&unwinder, address, regs);
+                    let mut regs = own(regs);
                     let read = &mut |address| word(address).ok_or(Unreadable(address));
                     let step = tables.step::<A>(address, &mut regs, read);
                     let found = |regs| A::registers(address, &regs);
                     match reference {
                         Some(Ok((caller, caller_regs))) => assert_eq!(
                             (step, found(regs)),
-                            (Some(Step::Caller(caller)), found(caller_regs)),
+                            (Some(Step::Caller(caller)), found(own(caller_regs))),
                             "{} {address:x?} {row:x?}",
                             path.display()
                         ),
@@ -90,11 +93,11 @@ fn compare<A: Arch>(
     compared
 }
 
-fn reference<A: Arch>(
-    unwinder: &impl Unwinder<UnwindRegs = A::Regs, Cache: Default>,
+fn reference<R>(
+    unwinder: &impl Unwinder<UnwindRegs = R, Cache: Default>,
     address: FrameAddress,
-    mut regs: A::Regs,
-) -> Reference<A::Regs> {
+    mut regs: R,
+) -> Reference<R> {
     let mut cache = Default::default();
     match unwinder.unwind_frame(address, &mut regs, &mut cache, &mut |address| word(address).ok_or(())) {
         Ok(Some(caller)) => Some(Ok((caller, regs))),
@@ -117,7 +120,8 @@ fn compare_x86_64(path: &Path) -> usize {
         _ => false,
     };
     let registers = |sp, fp| UnwindRegsX86_64::new(0x1234, sp, fp);
-    compare::<X86_64>(path, UnwinderX86_64::<Arc<[u8]>>::new(), registers, follows)
+    let own = |regs: UnwindRegsX86_64| Regs::new(regs.sp(), regs.bp());
+    compare::<X86_64, _>(path, UnwinderX86_64::<Arc<[u8]>>::new(), registers, own, follows)
 }
 
 fn compare_aarch64(path: &Path) -> usize {
@@ -138,7 +142,13 @@ fn compare_aarch64(path: &Path) -> usize {
     };
     let mask = PtrAuthMask::from_max_known_address(1 << 47);
     let registers = |sp, fp| UnwindRegsAarch64::new_with_ptr_auth_mask(mask, 0x5555_1234, sp, fp);
-    compare::<Aarch64>(path, UnwinderAarch64::<Arc<[u8]>>::new(), registers, follows)
+    compare::<Aarch64, _>(
+        path,
+        UnwinderAarch64::<Arc<[u8]>>::new(),
+        registers,
+        |regs| regs,
+        follows,
+    )
 }
 
 #[test]
