@@ -21,10 +21,10 @@ const RING_SECONDS: f64 = 1.05;
 const LARGER_STACKS_RING_SECONDS: f64 = 0.5;
 /// No larger dumps where rings hold less of them.
 const LARGER_STACKS_FEWEST_SECONDS: f64 = 0.1;
-/// Of one CPU: a quarter of a second at 4 kHz with dumps of 64 KiB. With half as much the recorder has to wake up twice as often, and a sample of
-/// rustc costs a tenth more.
-const LARGEST_RING_OF_LARGER_STACKS_BYTES: usize = 64 << 20;
-const ALL_RINGS_OF_LARGER_STACKS_BYTES: usize = 128 << 20;
+/// Dumps are as large as rings of this size have room for.
+const LARGEST_RING_OF_LARGER_STACKS_BYTES: usize = 32 << 20;
+/// And rings may be larger by this: a quarter of a second at 4 kHz with dumps of 64 KiB, where the recorder wakes up half as often.
+const MORE_ROOM: usize = 2;
 /// A record has 64 KiB: of the largest dumps the kernel copies what fits (perf_sample_ustack_size in kernel/events/core.c).
 const LARGEST_STACK_BYTES: u32 = 65528;
 
@@ -46,21 +46,18 @@ impl RingBytes {
 
     /// Larger dumps that rings have room for; `None`: there is no room for more than these.
     pub(super) fn larger_than(stack_bytes: u32, rate_hz: f64, cpus: usize) -> Option<RingBytes> {
-        let each = ALL_RINGS_OF_LARGER_STACKS_BYTES / cpus.max(1);
-        let most = 1
-            << each
-                .clamp(USUAL_RING_BYTES, LARGEST_RING_OF_LARGER_STACKS_BYTES)
-                .ilog2();
+        let each = (ALL_RINGS_BYTES / cpus.max(1)).clamp(USUAL_RING_BYTES, LARGEST_RING_OF_LARGER_STACKS_BYTES);
+        let most = 1 << each.ilog2();
         let sizes = [LARGEST_STACK_BYTES, 32 << 10].into_iter();
-        let mut larger = sizes.filter(|larger| *larger > stack_bytes).map(|stack_bytes| {
+        let mut larger = sizes.filter(|larger| *larger > stack_bytes).filter_map(|stack_bytes| {
             let bytes = |seconds: f64| ((rate_hz * f64::from(stack_bytes) * seconds) as usize).next_power_of_two();
             let [fewest, wanted] = [LARGER_STACKS_FEWEST_SECONDS, LARGER_STACKS_RING_SECONDS].map(bytes);
-            RingBytes {
-                ring_bytes: wanted.min(most).max(fewest),
+            (fewest <= most).then(|| RingBytes {
+                ring_bytes: wanted.min(most * MORE_ROOM),
                 stack_bytes,
-            }
+            })
         });
-        larger.find(|larger| larger.ring_bytes <= most)
+        larger.next()
     }
 }
 
@@ -141,12 +138,14 @@ mod tests {
         assert_eq!(larger(16384, 1000.0, 2), Some(65528));
         assert_eq!(larger(65528, 1000.0, 2), None);
         assert_eq!(larger(16384, 4000.0, 2), Some(65528));
-        assert_eq!(larger(16384, 10_000.0, 2), Some(65528));
-        assert_eq!(larger(16384, 20_000.0, 2), Some(32768));
-        assert_eq!(larger(16384, 40_000.0, 2), None);
-        assert_eq!(larger(16384, 1000.0, 16), Some(65528));
-        assert_eq!(larger(16384, 1000.0, 32), Some(32768));
+        assert_eq!(larger(16384, 10_000.0, 2), Some(32768));
+        assert_eq!(larger(16384, 20_000.0, 2), None);
+        assert_eq!(larger(16384, 1000.0, 16), Some(32768));
         assert_eq!(larger(16384, 1000.0, 64), None);
         assert_eq!(larger(16384, 100.0, 64), Some(65528));
+        let mebibytes = |rate_hz, cpus| Some(RingBytes::larger_than(16384, rate_hz, cpus)?.ring_bytes >> 20);
+        assert_eq!(mebibytes(1000.0, 2), Some(32));
+        assert_eq!(mebibytes(4000.0, 2), Some(64));
+        assert_eq!(mebibytes(1000.0, 16), Some(8));
     }
 }
