@@ -15,6 +15,8 @@ const PAGE: usize = 4096;
 const MAX_BLOCK: usize = 64 << 10;
 /// Live bytes read for one sample, at most. Stacks are 8 MiB by default.
 const MAX_BYTES: usize = 16 << 20;
+/// More words than these are read in blocks: those of a deep recursion lie close together.
+const MAX_WORDS: usize = 128;
 /// Live bytes that are kept for the next sample: 24 KiB each of 170 threads.
 const KEPT_BYTES: usize = 4 << 20;
 
@@ -132,8 +134,9 @@ impl LiveBlocks {
             .unwrap_or_default()
     }
 
-    /// The 8 bytes at an address; none if they can't be read. `callers`: what led to the callers of the thread's earlier stacks. All of it is
-    /// read if a word of it is asked for: rustc's callers need 9 words of 24 KiB, and to read all of these took 16 % of the recorder's CPU.
+    /// The 8 bytes at an address; none if they can't be read. `callers`: what led to the callers of the thread's earlier stacks. If these are
+    /// few words, all are read when one is asked for: rustc's callers need 9 words of 24 KiB, and to read all of these took 16 % of the
+    /// recorder's CPU.
     pub(crate) fn word(
         &mut self,
         memory: &mut impl TargetMemory,
@@ -145,7 +148,8 @@ impl LiveBlocks {
         if let Some(word) = self.words.get(&(pid, address)) {
             return Some(*word);
         }
-        if !self.pages.contains_key(&page) && callers.iter().any(|(at, _)| *at == address) {
+        let are_few = callers.len() <= MAX_WORDS;
+        if are_few && callers.iter().any(|(at, _)| *at == address) && !self.pages.contains_key(&page) {
             self.read_words(memory, pid, callers);
             if let Some(word) = self.words.get(&(pid, address)) {
                 return Some(*word);
@@ -159,10 +163,11 @@ impl LiveBlocks {
         Some(u64::from_le_bytes(bytes))
     }
 
-    /// Reads words, but for those whose pages are known.
+    /// Reads words, but for those that are known, or whose pages are: a word that is read twice may differ.
     fn read_words(&mut self, memory: &mut impl TargetMemory, pid: Pid, callers: &[Word]) {
         let addresses = { callers.iter() }.map(|(address, _)| *address);
         let mut addresses: Vec<u64> = addresses
+            .filter(|address| !self.words.contains_key(&(pid, *address)))
             .filter(|address| !self.pages.contains_key(&(pid, address / PAGE as u64)))
             .collect();
         addresses.sort_unstable();
@@ -429,7 +434,14 @@ mod tests {
         assert_eq!(live.word(&mut memory, Pid(1), 0x12350, &callers), Some(3));
         assert_eq!(live.word(&mut memory, Pid(1), 0x12348, &[]), Some(2));
         assert_eq!(live.word(&mut memory, Pid(2), 0x12348, &[]), Some(4), "another process");
+        // It was not read with the others, and neither are they again with it.
         assert_eq!(live.word(&mut memory, Pid(1), 0x30000, &callers), None);
+        assert_eq!(live.word(&mut memory, Pid(1), 0x12348, &callers), Some(2));
+        let many: Vec<Word> = (0..=MAX_WORDS as u64).map(|at| (0x14000 + at * 8, 99)).collect();
+        let before = memory.readings;
+        let first = live.word(&mut memory, Pid(1), 0x14000, &many);
+        assert_eq!(first, Some(before + 1));
+        assert_eq!(live.word(&mut memory, Pid(1), 0x14a00, &[]), first, "the whole page");
         let last = memory.readings;
         assert_eq!(
             live.reading().map(|reading| (reading.begun.0, reading.ended.0)),
