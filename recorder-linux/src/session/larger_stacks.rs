@@ -12,14 +12,13 @@
 
 use std::io;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use recording::clock::Timestamp;
 use recording::event::Role;
 
 use crate::open::{Opened, RingBytes};
 use crate::sys::perf_event::EventFd;
-use crate::sys::priority::QuickTurns;
 use crate::sys::process::monotonic_ns;
 use crate::sys::ring::Ring;
 use perf_data::translate::Translator;
@@ -189,14 +188,15 @@ impl Mapping {
         let larger = opened.larger?;
         let events: io::Result<Vec<EventFd>> = opened.events.larger_stacks().map(EventFd::try_clone).collect();
         let events = events.ok().filter(|events| !events.is_empty())?;
+        // With the recorder's priority: beside busy programs it would last long, and stacks be cut meanwhile.
         let map = move || {
-            // It would take a CPU for itself.
-            QuickTurns::give_up();
+            let mut pause = Duration::ZERO;
             let map = |event| {
+                // The kernel holds a lock while it maps that the recorder needs for more memory (`mmap_lock`).
+                std::thread::sleep(pause);
                 let begun = Instant::now();
                 let ring = Ring::map(event, larger.ring_bytes);
-                // The kernel holds a lock meanwhile that the recorder needs for more memory (`mmap_lock`).
-                std::thread::sleep(begun.elapsed());
+                pause = begun.elapsed();
                 ring
             };
             events.iter().map(map).collect()

@@ -17,11 +17,6 @@ impl QuickTurns {
         let policy = unsafe { libc::sched_getscheduler(0) };
         (policy == libc::SCHED_OTHER && set(libc::SCHED_RR, 1)).then_some(QuickTurns(()))
     }
-
-    /// Puts this thread under SCHED_OTHER: it has the policy of the thread that started it.
-    pub(crate) fn give_up() {
-        set(libc::SCHED_OTHER, 0);
-    }
 }
 
 impl Drop for QuickTurns {
