@@ -21,7 +21,8 @@ const MAX_WORDS: usize = 128;
 const KEPT_BYTES: usize = 4 << 20;
 
 /// Target memory that was read after the samples of the present round were taken. A thread has several samples in a round, and one
-/// reading serves them all: with 12 of them, `process_vm_readv` took 38 % of the recorder's CPU when each had its own.
+/// reading serves them all: with 12 of them, `process_vm_readv` took 38 % of the recorder's CPU when each had its own. It is read in blocks of
+/// pages, and word by word where a thread's callers are known.
 ///
 /// Bytes serve a sample only if they were read after it: so two readings that agree are one from before the sample and one from
 /// after it.

@@ -181,7 +181,7 @@ fn note_none(share: f64, opened: &mut Opened) {
 struct Mapping(JoinHandle<io::Result<Vec<Ring>>>);
 
 impl Mapping {
-    /// `None` if there is no larger event, or the thread can't be started.
+    /// `None` if there is no larger event, no descriptor for it is left, or the thread can't be started.
     ///
     /// The thread must not be the one that gets a signal: call it when they are blocked.
     fn begin(opened: &Opened) -> Option<Mapping> {
