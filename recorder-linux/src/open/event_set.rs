@@ -1,7 +1,7 @@
 //! All perf events of a recording: each on every CPU, for the same tasks.
 //!
 //! The events of one role share one ring per CPU: the first event owns the ring, and all others write to it. So a flood of
-//! one role pushes out no other, and each further event or thread costs a descriptor only. Larger stacks have rings of their own.
+//! one role pushes out no other, and each further event or thread costs a descriptor only.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,7 +16,7 @@ use super::scope::OpenError;
 use super::trouble;
 use super::waits;
 use crate::open::events::{Counter, Events, Point};
-use crate::sys::perf_event::{Attr, EventFd, flag};
+use crate::sys::perf_event::{Attr, EventFd, THIS_THREAD, flag};
 use perf_data::decode::{self, Layout};
 use perf_data::translate::FurtherEvent;
 
@@ -29,6 +29,8 @@ pub(crate) struct EventSet {
     fds: Vec<Fd>,
     /// The index in `fds` of each ring's owner, by role and index in `cpus`.
     owners: HashMap<(Role, usize), usize>,
+    /// Events that own rings for larger dumps, by index in `cpus`, and record nothing.
+    larger_owners: Vec<(usize, EventFd)>,
     /// PERF_SAMPLE_ID of the events that the user named beside the first, to the index in `specs`.
     ids: HashMap<u64, usize>,
 }
@@ -99,6 +101,7 @@ impl EventSet {
             cpus: cpus.to_vec(),
             fds: Vec::new(),
             owners: HashMap::new(),
+            larger_owners: Vec::new(),
             ids: HashMap::new(),
         };
         set.open_for(pid)
@@ -200,19 +203,14 @@ impl EventSet {
     }
 
     fn redirect(&self, from: usize) -> io::Result<()> {
-        let has_ring = |index: &usize| !matches!(self.specs[self.fds[*index].spec].what, What::LargerStacks);
-        (from..self.fds.len())
-            .filter(has_ring)
-            .try_for_each(|index| self.redirect_one(index))
-    }
-
-    fn redirect_one(&self, index: usize) -> io::Result<()> {
-        let fd = &self.fds[index];
-        let owner = self.owners.get(&(self.specs[fd.spec].what.role(), fd.cpu));
-        match owner.filter(|owner| **owner != index) {
-            Some(owner) => fd.event.redirect_to(&self.fds[*owner].event),
-            None => Ok(()),
-        }
+        (from..self.fds.len()).try_for_each(|index| {
+            let fd = &self.fds[index];
+            let owner = self.owners.get(&(self.specs[fd.spec].what.role(), fd.cpu));
+            match owner.filter(|owner| **owner != index) {
+                Some(owner) => fd.event.redirect_to(&self.fds[*owner].event),
+                None => Ok(()),
+            }
+        })
     }
 
     /// The events that own a ring, with the role of its records.
@@ -246,28 +244,31 @@ impl EventSet {
         self.fds.iter().skip(mark).filter(is_usual).map(|fd| &fd.event)
     }
 
-    /// The events with larger dumps that are to own a ring: the first on each CPU, if there are some.
-    pub(crate) fn larger_stacks(&self) -> impl Iterator<Item = &EventFd> {
-        let first_on = move |cpu| self.fds.iter().find(move |fd| self.is_larger_on(fd, cpu));
-        (0..self.cpus.len()).filter_map(first_on).map(|fd| &fd.event)
+    /// True where each event that samples has one with larger dumps beside it.
+    pub(crate) fn has_larger_stacks(&self) -> bool {
+        self.sampling(true).next().is_some()
     }
 
-    /// Sends the records of all of them to their rings, if they have some, or to those of the usual ones.
-    pub(crate) fn share_larger_stacks(&self, own_rings: bool) -> io::Result<()> {
-        (self.fds.iter().enumerate())
-            .filter(|(_, fd)| matches!(self.specs[fd.spec].what, What::LargerStacks))
-            .try_for_each(|(index, fd)| {
-                let first = self.fds.iter().position(|first| self.is_larger_on(first, fd.cpu));
-                match first {
-                    Some(first) if own_rings && first == index => Ok(()),
-                    Some(first) if own_rings => fd.event.redirect_to(&self.fds[first].event),
-                    _ => self.redirect_one(index),
-                }
-            })
+    /// Opens the events that are to own rings for larger dumps: one that writes to another's ring can own none.
+    pub(crate) fn open_larger_owners(&mut self) -> io::Result<()> {
+        let attr = waits::owner(&self.common);
+        let recorded = (self.cpus.iter().enumerate()).filter(|(at, _)| self.owners.contains_key(&(Role::Running, *at)));
+        let owners = recorded.map(|(at, cpu)| Ok((at, EventFd::open(&attr, THIS_THREAD, *cpu)?)));
+        self.larger_owners = owners.collect::<io::Result<_>>()?;
+        Ok(())
     }
 
-    fn is_larger_on(&self, fd: &Fd, cpu: usize) -> bool {
-        fd.cpu == cpu && matches!(self.specs[fd.spec].what, What::LargerStacks)
+    pub(crate) fn larger_owners(&self) -> Vec<&EventFd> {
+        self.larger_owners.iter().map(|(_, event)| event).collect()
+    }
+
+    /// Sends the larger dumps to the rings of their own, once these are mapped.
+    pub(crate) fn share_larger_rings(&self) -> io::Result<()> {
+        let is_larger = |fd: &&Fd| matches!(self.specs[fd.spec].what, What::LargerStacks);
+        self.fds.iter().filter(is_larger).try_for_each(|fd| {
+            let owner = self.larger_owners.iter().find(|(cpu, _)| *cpu == fd.cpu);
+            owner.map_or(Ok(()), |(_, owner)| fd.event.redirect_to(owner))
+        })
     }
 
     /// Samples a second of CPU time.

@@ -42,7 +42,7 @@ pub(crate) struct Opened {
     pub(crate) roles: Vec<Role>,
     /// Of the event that samples.
     pub(crate) usual: RingBytes,
-    /// What its dumps and rings can be instead, where many stacks are deeper.
+    /// With the dumps that it can have instead, where many stacks are deeper, in the same rings.
     pub(crate) larger: Option<RingBytes>,
     pub(crate) layout: Layout,
     pub(crate) choice: Choice,
@@ -125,7 +125,8 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened
             ring_bytes,
             stack_bytes,
         },
-        larger,
+        // Rings may be smaller than wanted.
+        larger: larger.map(|larger| RingBytes { ring_bytes, ..larger }),
         layout: choice.layout(stack_bytes),
         choice,
         origins: None,

@@ -17,13 +17,11 @@ const ALL_RINGS_BYTES: usize = 64 << 20;
 /// to 4 % of the samples there, at 1 kHz.
 const RING_SECONDS: f64 = 1.05;
 
-/// The same for rings of larger dumps, which are mapped when they are needed. Their stacks are not all that large.
-const LARGER_STACKS_RING_SECONDS: f64 = 0.5;
 /// No larger dumps where rings hold less of them.
 const LARGER_STACKS_FEWEST_SECONDS: f64 = 0.1;
-/// Dumps are as large as rings of this size have room for.
-const LARGEST_RING_OF_LARGER_STACKS_BYTES: usize = 32 << 20;
-/// And rings may be larger by this: a quarter of a second at 4 kHz with dumps of 64 KiB, where the recorder wakes up half as often.
+/// Once there are larger dumps, rings of their own should hold so much of them.
+const LARGER_STACKS_RING_SECONDS: f64 = 0.5;
+/// These may be larger by this than others: a quarter of a second at 4 kHz with dumps of 64 KiB, where the recorder wakes up half as often.
 const MORE_ROOM: usize = 2;
 /// A record has 64 KiB: of the largest dumps the kernel copies what fits (perf_sample_ustack_size in kernel/events/core.c).
 const LARGEST_STACK_BYTES: u32 = 65528;
@@ -44,20 +42,24 @@ impl RingBytes {
         self.ring_bytes as f64 / (rate_hz * f64::from(self.stack_bytes.max(1024)))
     }
 
-    /// Larger dumps that rings have room for; `None`: there is no room for more than these.
+    /// Larger dumps that the same rings have room for; `None`: there is no room for more than these.
     pub(super) fn larger_than(stack_bytes: u32, rate_hz: f64, cpus: usize) -> Option<RingBytes> {
-        let each = (ALL_RINGS_BYTES / cpus.max(1)).clamp(USUAL_RING_BYTES, LARGEST_RING_OF_LARGER_STACKS_BYTES);
-        let most = 1 << each.ilog2();
-        let sizes = [LARGEST_STACK_BYTES, 32 << 10].into_iter();
-        let mut larger = sizes.filter(|larger| *larger > stack_bytes).filter_map(|stack_bytes| {
-            let bytes = |seconds: f64| ((rate_hz * f64::from(stack_bytes) * seconds) as usize).next_power_of_two();
-            let [fewest, wanted] = [LARGER_STACKS_FEWEST_SECONDS, LARGER_STACKS_RING_SECONDS].map(bytes);
-            (fewest <= most).then(|| RingBytes {
-                ring_bytes: wanted.min(most * MORE_ROOM),
+        let ring_bytes = wanted_ring_bytes(rate_hz, stack_bytes, cpus);
+        [LARGEST_STACK_BYTES, 32 << 10]
+            .into_iter()
+            .filter(|larger| *larger > stack_bytes)
+            .map(|stack_bytes| RingBytes {
+                ring_bytes,
                 stack_bytes,
             })
-        });
-        larger.next()
+            .find(|larger| larger.seconds(rate_hz) >= LARGER_STACKS_FEWEST_SECONDS)
+    }
+
+    /// The same dumps with rings of their own; `None` where these could not be larger.
+    pub(crate) fn with_own_rings(self, rate_hz: f64, cpus: usize) -> Option<RingBytes> {
+        let wanted = (rate_hz * f64::from(self.stack_bytes) * LARGER_STACKS_RING_SECONDS) as usize;
+        let ring_bytes = wanted.next_power_of_two().min(affordable_ring_bytes(cpus) * MORE_ROOM);
+        (ring_bytes > self.ring_bytes).then_some(RingBytes { ring_bytes, ..self })
     }
 }
 
@@ -68,14 +70,15 @@ pub(super) fn largest_ring_bytes(cpus: usize) -> usize {
 
 pub(super) fn wanted_ring_bytes(rate_hz: f64, stack_bytes: u32, cpus: usize) -> usize {
     let bytes_a_second = rate_hz * (stack_bytes as usize + SAMPLE_HEADER_BYTES) as f64;
-    let affordable = (ALL_RINGS_BYTES / cpus.max(1)).clamp(USUAL_RING_BYTES, LARGEST_RING_BYTES);
-    let bytes = ((bytes_a_second * RING_SECONDS) as usize).clamp(USUAL_RING_BYTES, affordable);
-    if bytes.is_power_of_two() {
-        bytes
-    } else {
-        bytes.next_power_of_two() / 2
-    }
-    .max(USUAL_RING_BYTES)
+    let bytes = ((bytes_a_second * RING_SECONDS) as usize).clamp(USUAL_RING_BYTES, affordable_ring_bytes(cpus));
+    (1 << bytes.ilog2()).max(USUAL_RING_BYTES)
+}
+
+/// The largest ring of each of these CPUs, a power of two.
+fn affordable_ring_bytes(cpus: usize) -> usize {
+    1 << (ALL_RINGS_BYTES / cpus.max(1))
+        .clamp(USUAL_RING_BYTES, LARGEST_RING_BYTES)
+        .ilog2()
 }
 
 /// Maps a ring for every event; halves them all where the user's locked memory does not suffice (516 KiB a CPU and
@@ -143,9 +146,15 @@ mod tests {
         assert_eq!(larger(16384, 1000.0, 16), Some(32768));
         assert_eq!(larger(16384, 1000.0, 64), None);
         assert_eq!(larger(16384, 100.0, 64), Some(65528));
-        let mebibytes = |rate_hz, cpus| Some(RingBytes::larger_than(16384, rate_hz, cpus)?.ring_bytes >> 20);
-        assert_eq!(mebibytes(1000.0, 2), Some(32));
-        assert_eq!(mebibytes(4000.0, 2), Some(64));
-        assert_eq!(mebibytes(1000.0, 16), Some(8));
+        let own = |rate_hz, cpus| {
+            let larger = RingBytes::larger_than(16384, rate_hz, cpus)?;
+            Some(larger.with_own_rings(rate_hz, cpus)?.ring_bytes >> 20)
+        };
+        assert_eq!(own(1000.0, 2), Some(32));
+        assert_eq!(own(4000.0, 2), Some(64));
+        assert_eq!(own(10_000.0, 2), Some(64));
+        assert_eq!(own(1000.0, 16), Some(8));
+        assert_eq!(own(100.0, 64), Some(4));
+        assert_eq!(own(10.0, 2), None, "rings last 3 s");
     }
 }

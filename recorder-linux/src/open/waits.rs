@@ -44,6 +44,17 @@ pub(super) fn switches(common: &Common) -> Attr {
     }
 }
 
+/// The attributes of an event that records nothing, of the recorder's own thread: its ring is for others.
+pub(super) fn owner(common: &Common) -> Attr {
+    let common = common.choice.common_attr(common.scope, 0);
+    Attr {
+        kind: TYPE_SOFTWARE,
+        config: SW_DUMMY,
+        flags: (common.flags | flag::EXCLUDE_KERNEL) & !(flag::INHERIT | flag::ENABLE_ON_EXEC),
+        ..common
+    }
+}
+
 /// The attributes of the event that copies the stack at each switch away from a CPU.
 pub(super) fn stacks(common: &Common) -> Attr {
     let stack_bytes = common.stack_bytes.min(LARGEST_STACK_BYTES);

@@ -7,20 +7,15 @@
 //! The larger event is opened with the first one, and is off: an event that is opened later would miss the threads that start meanwhile.
 //! Each thread inherits it, which did not show in the time that 400 processes take, on 2 CPUs.
 //!
-//! Rings for it are mapped when they are needed, by a thread: the kernel clears their memory first, which took 18 to 220 ms for 64 MiB. When
-//! the recorder waited for that, the samples of this time were completed late, and not verified.
-
-use std::io;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+//! Larger samples go to the rings of the usual ones at first, and to larger ones of their own once a child has had them made, which may take
+//! half a second (`sys/ring_maker.rs`).
 
 use recording::clock::Timestamp;
 use recording::event::Role;
 
 use crate::open::{Opened, RingBytes};
-use crate::sys::perf_event::EventFd;
 use crate::sys::process::monotonic_ns;
-use crate::sys::ring::Ring;
+use crate::sys::ring_maker::RingMaker;
 use perf_data::translate::Translator;
 
 /// So many samples are looked at together: 50 ms of a busy thread at 1 kHz.
@@ -40,14 +35,14 @@ pub(super) struct LargerStacks {
     beyond_sample: u64,
     /// So many rounds are left in which events are switched again.
     again: u32,
+    /// Makes rings for larger dumps. It ends with the recording: until then it may wait for a CPU.
+    maker: Option<RingMaker>,
 }
 
 #[derive(Debug, Default)]
 enum State {
     #[default]
     Usual,
-    /// Rings for larger ones are being mapped, as this share of stacks was deeper.
-    Mapping { share: f64, rings: Mapping },
     /// With so many records lost before.
     Larger { lost: u64 },
     /// Larger ones are not to be had, or were too large.
@@ -81,7 +76,8 @@ impl LargerStacks {
                 self.begin(State::Never, opened, translator);
                 Some(opened.usual)
             }
-            State::Larger { .. } | State::Never => None,
+            State::Larger { .. } => self.take_rings(opened),
+            State::Never => None,
             State::Usual => {
                 self.samples += samples;
                 self.beyond_sample += beyond_sample;
@@ -95,47 +91,45 @@ impl LargerStacks {
                 if beyond * ONE_IN < all {
                     return None;
                 }
-                let share = beyond as f64 / all as f64;
-                self.state = match Mapping::begin(opened) {
-                    Some(rings) => State::Mapping { share, rings },
-                    None => {
-                        note_none(share, opened);
-                        State::Never
-                    }
-                };
-                None
+                self.begin_larger(beyond as f64 / all as f64, opened, translator)
             }
-            State::Mapping { rings, .. } if !rings.is_done() => None,
-            State::Mapping { .. } => match std::mem::replace(&mut self.state, State::Never) {
-                State::Mapping { share, rings } => self.mapped(share, rings, opened, translator),
-                _ => None,
-            },
         }
     }
 
-    /// Begins with larger dumps, once there are rings for them.
-    fn mapped(
-        &mut self,
-        share: f64,
-        rings: Mapping,
-        opened: &mut Opened,
-        translator: &mut Translator,
-    ) -> Option<RingBytes> {
-        let Some(larger) = take_rings(rings, opened) else {
-            note_none(share, opened);
+    /// Begins with larger dumps, once this share of stacks was deeper.
+    fn begin_larger(&mut self, share: f64, opened: &mut Opened, translator: &mut Translator) -> Option<RingBytes> {
+        self.state = State::Never;
+        // Without a size there was no wish for it.
+        let larger = opened.larger?;
+        let usual_kib = opened.usual.stack_bytes >> 10;
+        let larger_kib = larger.stack_bytes.div_ceil(1 << 10);
+        if larger.seconds(opened.events.rate_hz()) < RingBytes::FEWEST_SECONDS || !opened.events.has_larger_stacks() {
+            opened.notes.push(format!(
+                "samples copied {usual_kib} KiB of stack, though {:.0} % of the stacks were deeper: no descriptors or locked memory for \
+                 {larger_kib} KiB; `ulimit -l unlimited` allows more",
+                100.0 * share
+            ));
             return None;
-        };
+        }
         let lost = translator.lost(Role::Running);
         if self.begin(State::Larger { lost }, opened, translator).is_some() {
             return Some(opened.usual);
         }
         opened.notes.push(format!(
-            "samples copied up to {} KiB of stack, instead of {}, once {:.0} % of the stacks were deeper",
-            larger.stack_bytes.div_ceil(1 << 10),
-            opened.usual.stack_bytes >> 10,
+            "samples copied up to {larger_kib} KiB of stack, instead of {usual_kib}, once {:.0} % of the stacks were deeper",
             100.0 * share
         ));
+        self.maker = make_rings(larger, opened);
         Some(larger)
+    }
+
+    /// Goes on with rings for larger dumps, once they are made. Without them the usual ones serve.
+    fn take_rings(&mut self, opened: &mut Opened) -> Option<RingBytes> {
+        let rings = self.maker.as_mut()?.take(&opened.events.larger_owners())?.ok()?;
+        opened.roles.extend(rings.iter().map(|_| Role::Running));
+        opened.rings.extend(rings);
+        opened.events.share_larger_rings().ok()?;
+        own_rings(opened.larger?, opened)
     }
 
     fn begin(&mut self, state: State, opened: &mut Opened, translator: &mut Translator) -> Option<RingBytes> {
@@ -161,78 +155,13 @@ impl LargerStacks {
     }
 }
 
-/// Notes that dumps stay as they are, for this share of deeper stacks.
-fn note_none(share: f64, opened: &mut Opened) {
-    // Without a size there was no wish for it.
-    let note = opened.larger.map(|larger| {
-        format!(
-            "samples copied {} KiB of stack, though {:.0} % of the stacks were deeper: no descriptors or locked memory for {} KiB; \
-             `ulimit -l unlimited` allows more",
-            opened.usual.stack_bytes >> 10,
-            100.0 * share,
-            larger.stack_bytes.div_ceil(1 << 10)
-        )
-    });
-    opened.notes.extend(note);
+fn own_rings(larger: RingBytes, opened: &Opened) -> Option<RingBytes> {
+    larger.with_own_rings(opened.events.rate_hz(), opened.events.cpus().len())
 }
 
-/// Rings that a thread maps.
-#[derive(Debug)]
-struct Mapping(JoinHandle<io::Result<Vec<Ring>>>);
-
-impl Mapping {
-    /// `None` if there is no larger event, no descriptor for it is left, or the thread can't be started.
-    ///
-    /// The thread must not be the one that gets a signal: call it when they are blocked.
-    fn begin(opened: &Opened) -> Option<Mapping> {
-        let larger = opened.larger?;
-        let events: io::Result<Vec<EventFd>> = opened.events.larger_stacks().map(EventFd::try_clone).collect();
-        let events = events.ok().filter(|events| !events.is_empty())?;
-        // With the recorder's priority: beside busy programs it would last long, and stacks be cut meanwhile.
-        let map = move || {
-            let mut pause = Duration::ZERO;
-            let map = |event| {
-                // The kernel holds a lock while it maps that the recorder needs for more memory (`mmap_lock`).
-                std::thread::sleep(pause);
-                let begun = Instant::now();
-                let ring = Ring::map(event, larger.ring_bytes);
-                pause = begun.elapsed();
-                ring
-            };
-            events.iter().map(map).collect()
-        };
-        let thread = std::thread::Builder::new().name("map rings".to_owned()).spawn(map);
-        thread.ok().map(Mapping)
-    }
-
-    fn is_done(&self) -> bool {
-        self.0.is_finished()
-    }
-
-    fn end(self) -> io::Result<Vec<Ring>> {
-        self.0.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    }
-}
-
-/// Rings for the larger event: of its own, or the usual ones where no more memory may be locked and they have room.
-fn take_rings(rings: Mapping, opened: &mut Opened) -> Option<RingBytes> {
-    let larger = opened.larger?;
-    match rings
-        .end()
-        .and_then(|rings| opened.events.share_larger_stacks(true).map(|()| rings))
-    {
-        Ok(rings) => {
-            opened.roles.extend(rings.iter().map(|_| Role::Running));
-            opened.rings.extend(rings);
-            Some(larger)
-        }
-        Err(_) => {
-            let shared = RingBytes {
-                ring_bytes: opened.usual.ring_bytes,
-                ..larger
-            };
-            let has_room = shared.seconds(opened.events.rate_hz()) >= RingBytes::FEWEST_SECONDS;
-            (has_room && opened.events.share_larger_stacks(false).is_ok()).then_some(shared)
-        }
-    }
+/// Begins to make rings for larger dumps. `None` if they would not be larger, or there is no descriptor or process for it.
+fn make_rings(larger: RingBytes, opened: &mut Opened) -> Option<RingMaker> {
+    let own = own_rings(larger, opened)?;
+    opened.events.open_larger_owners().ok()?;
+    RingMaker::begin(&opened.events.larger_owners(), own.ring_bytes).ok()
 }

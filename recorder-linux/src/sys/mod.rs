@@ -12,6 +12,7 @@ pub(crate) mod probe;
 pub(crate) mod process;
 pub(crate) mod ptrace;
 pub(crate) mod ring;
+pub(crate) mod ring_maker;
 pub(crate) mod signals;
 
 use std::io;

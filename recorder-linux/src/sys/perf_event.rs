@@ -151,14 +151,6 @@ impl EventFd {
         })
     }
 
-    /// The same event by another descriptor, for another thread.
-    pub(crate) fn try_clone(&self) -> io::Result<EventFd> {
-        Ok(EventFd {
-            fd: self.fd.try_clone()?,
-            read_format: self.read_format,
-        })
-    }
-
     /// Stops the event for the task and everything that inherited it.
     pub(crate) fn disable(&self) -> io::Result<()> {
         // SAFETY: PERF_EVENT_IOC_DISABLE takes an integer argument and touches no memory of ours.

@@ -20,9 +20,7 @@ const DATA_TAIL: usize = 1032;
 /// A mapped ring.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    base: NonNull<u8>,
-    page_bytes: usize,
-    data_bytes: usize,
+    mapped: Mapped,
     /// A copy of `data_tail`.
     tail: u64,
     /// `data_head` as of the last [`Ring::refresh`].
@@ -37,9 +35,17 @@ pub(crate) struct Ring {
     pub(crate) corrupted: u64,
 }
 
-impl Ring {
-    /// Maps a ring of `data_bytes` (a power of two, at least one page). EPERM: more locked memory than this user may have.
-    pub(crate) fn map(event: &EventFd, data_bytes: usize) -> io::Result<Ring> {
+/// The memory of a ring: the control page and the data.
+#[derive(Debug)]
+pub(super) struct Mapped {
+    base: NonNull<u8>,
+    page_bytes: usize,
+    data_bytes: usize,
+}
+
+impl Mapped {
+    /// As [`Ring::map`]. Allocates nothing.
+    pub(super) fn new(event: &EventFd, data_bytes: usize) -> io::Result<Mapped> {
         let page_bytes = page_bytes();
         let data_bytes = data_bytes.max(page_bytes).next_power_of_two();
         // SAFETY: a new mapping at an address of the kernel's choice; no existing memory is touched.
@@ -57,10 +63,20 @@ impl Ring {
             return Err(last_error());
         }
         let base = NonNull::new(address.cast::<u8>()).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
-        Ok(Ring {
+        Ok(Mapped {
             base,
             page_bytes,
             data_bytes,
+        })
+    }
+}
+
+impl Ring {
+    /// Maps a ring of `data_bytes` (a power of two, at least one page), or the one that the event has, which is of that size. EPERM: more
+    /// locked memory than this user may have.
+    pub(crate) fn map(event: &EventFd, data_bytes: usize) -> io::Result<Ring> {
+        Ok(Ring {
+            mapped: Mapped::new(event, data_bytes)?,
             tail: 0,
             head: 0,
             looked: 0,
@@ -71,9 +87,9 @@ impl Ring {
     }
 
     fn control(&self, offset: usize) -> &AtomicU64 {
-        debug_assert!(offset + 8 <= self.page_bytes);
+        debug_assert!(offset + 8 <= self.mapped.page_bytes);
         // SAFETY: the mapping has at least one page, and `offset` lies in the first.
-        let word = unsafe { self.base.as_ptr().add(offset) };
+        let word = unsafe { self.mapped.base.as_ptr().add(offset) };
         // SAFETY: live as long as `self`, aligned to 8 (a page start plus 1024 or 1032), and the kernel accesses it with
         // single 8-byte loads and stores, as atomics do.
         unsafe { AtomicU64::from_ptr(word.cast()) }
@@ -87,7 +103,7 @@ impl Ring {
 
     /// How full the ring was at the last [`Ring::refresh`], 0 to 1.
     pub(crate) fn fill(&self) -> f64 {
-        self.head.wrapping_sub(self.tail) as f64 / self.data_bytes as f64
+        self.head.wrapping_sub(self.tail) as f64 / self.mapped.data_bytes as f64
     }
 
     /// Copies all records out of the ring, so that the kernel has room for more, but nothing if they have more than `room` bytes. Returns
@@ -96,7 +112,7 @@ impl Ring {
         self.refresh();
         let available = self.head.wrapping_sub(self.tail);
         let bytes = match usize::try_from(available) {
-            Ok(bytes) if bytes <= room.min(self.data_bytes) => bytes,
+            Ok(bytes) if bytes <= room.min(self.mapped.data_bytes) => bytes,
             _ => return 0,
         };
         let mut piece = vec![0; bytes];
@@ -125,9 +141,9 @@ impl Ring {
             self.publish();
             return None;
         }
-        let start = (self.tail % self.data_bytes as u64) as usize;
+        let start = (self.tail % self.mapped.data_bytes as u64) as usize;
         let size = size as usize;
-        if start + size <= self.data_bytes {
+        if start + size <= self.mapped.data_bytes {
             return Some(self.slice(start, size));
         }
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -154,9 +170,9 @@ impl Ring {
             if size < HEADER_BYTES as u64 || size > written - at {
                 return false;
             }
-            let start = (position % self.data_bytes as u64) as usize;
+            let start = (position % self.mapped.data_bytes as u64) as usize;
             let len = HEAD_BYTES.min(size as usize);
-            let is_fine = if start + len <= self.data_bytes {
+            let is_fine = if start + len <= self.mapped.data_bytes {
                 see(self.slice(start, len))
             } else {
                 let mut head = [0; HEAD_BYTES];
@@ -187,9 +203,9 @@ impl Ring {
     fn prefetch_second(&self) {
         let available = self.head.wrapping_sub(self.tail);
         let size = self.next_size(available);
-        let start = (self.tail.wrapping_add(size) % self.data_bytes as u64) as usize;
+        let start = (self.tail.wrapping_add(size) % self.mapped.data_bytes as u64) as usize;
         let is_written = available >= size + PREFETCHED_BYTES as u64;
-        if is_written && start + PREFETCHED_BYTES <= self.data_bytes {
+        if is_written && start + PREFETCHED_BYTES <= self.mapped.data_bytes {
             prefetch(self.slice(start, PREFETCHED_BYTES));
         }
     }
@@ -214,29 +230,29 @@ impl Ring {
 
     /// Bytes of the data area that lie between tail and head.
     fn slice(&self, start: usize, len: usize) -> &[u8] {
-        assert!(start + len <= self.data_bytes, "checked by the callers");
+        assert!(start + len <= self.mapped.data_bytes, "checked by the callers");
         // SAFETY: the data area of `data_bytes` follows the control page; `start` lies in it by the assertion.
-        let first = unsafe { self.base.as_ptr().add(self.page_bytes + start) };
+        let first = unsafe { self.mapped.base.as_ptr().add(self.mapped.page_bytes + start) };
         // SAFETY: inside the mapping by the assertion. The kernel writes only outside tail..head (the event is not in
         // overwrite mode), and `tail` moves only through `&mut self`, so nobody writes here while the slice lives.
         unsafe { std::slice::from_raw_parts(first, len) }
     }
 
     fn copy_out(&self, position: u64, to: &mut [u8]) {
-        let start = (position % self.data_bytes as u64) as usize;
-        let first = to.len().min(self.data_bytes - start);
+        let start = (position % self.mapped.data_bytes as u64) as usize;
+        let first = to.len().min(self.mapped.data_bytes - start);
         let (low, high) = to.split_at_mut(first);
         low.copy_from_slice(self.slice(start, first));
         high.copy_from_slice(self.slice(0, high.len()));
     }
 }
 
-// SAFETY: `base` is a mapping of this process that belongs to this `Ring` alone, and no thread is special to it.
-unsafe impl Send for Ring {}
+// SAFETY: `base` is a mapping of this process that belongs to this `Mapped` alone, and no thread is special to it.
+unsafe impl Send for Mapped {}
 
-impl Drop for Ring {
+impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: unmaps exactly what `map` mapped; no reference into it outlives `self`.
+        // SAFETY: unmaps exactly what `new` mapped; no reference into it outlives `self`.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.page_bytes + self.data_bytes) };
     }
 }

@@ -68,7 +68,13 @@ fn processes_that_start_later_are_recorded_as_before() {
     let [deep, split] = ["deep", "split"].map(|name| program(name).unwrap());
     let script = format!("{} spin 40 500; exec {} 2500", deep.display(), split.display());
     let (_, profile) = record().options(&["--rate", "4000"]).profile("sh", &["-c", &script]);
-    assert_eq!(notes(&profile).len(), 1, "{:?}", profile.quality());
+    assert_eq!(
+        notes(&profile).len(),
+        1,
+        "{:?}; {:?}",
+        notes(&profile),
+        profile.quality()
+    );
     assert_split(&profile, "");
     let threads: Vec<&str> = profile.threads.iter().map(|thread| thread.name.as_str()).collect();
     assert!(threads.contains(&"deep") && threads.contains(&"split"), "{threads:?}");
@@ -167,7 +173,8 @@ fn samples_are_smaller_again_after_larger_ones_were_lost() {
     let notes = notes(&profile).join("; ");
     assert!(
         notes.contains("64 KiB") && notes.contains("16 KiB of stack again"),
-        "{notes}"
+        "{notes}; {:?}",
+        profile.quality()
     );
     assert!(profile.figure(&["lost"]) > 0.0, "{:?}", profile.quality());
     // Stacks are completed from memory, as before.
