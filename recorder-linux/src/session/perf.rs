@@ -74,6 +74,8 @@ impl PerfSession {
         clock: ClockReference,
         sink: &mut dyn EventSink,
     ) -> Result<Finished<Target>, RecordError> {
+        // From now on: what ran already is being sampled, and no sample is looked at until all of it is reported.
+        let quick_turns = QuickTurns::ask();
         let (common, opened) = (&self.common, &mut self.opened);
         let options = &common.options;
         let mut translator = Translator::new(opened.layout);
@@ -109,7 +111,6 @@ impl PerfSession {
                 (start, program.release().map_or(others, Watched::Program), None)
             }
         };
-        let quick_turns = QuickTurns::ask();
         let ended = drain::until_end(
             opened,
             &mut translator,
