@@ -6,6 +6,17 @@ use crate::clock::Timestamp;
 use crate::event::{Event, Mapping, Pid, Thread};
 use crate::module::BuildId;
 
+/// What [`EventSink::look_again`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// No stack of the last round was completed from live memory: nothing was read.
+    Nothing,
+    /// All that stacks were completed with is as it was.
+    Same,
+    /// Some of it has changed, or can't be read.
+    Changed,
+}
+
 /// Takes events in time order. A stage is a sink that owns the next one.
 pub trait EventSink {
     /// Takes one event. What it borrows is valid only during the call.
@@ -21,10 +32,10 @@ pub trait EventSink {
         false
     }
 
-    /// Reads again what stacks were completed with. True if nothing has changed: samples of which [`EventSink::may_wait`] was true can be
-    /// completed with it later. False: their events are to be delivered now.
-    fn look_again(&mut self) -> bool {
-        false
+    /// Reads again what stacks were completed with. Unless it has changed, samples of which [`EventSink::may_wait`] was true can be
+    /// completed with it later; else their events are to be delivered now.
+    fn look_again(&mut self) -> Looked {
+        Looked::Changed
     }
 
     /// How the stacks so far were completed. A recorder that sees many of them incomplete copies more of each stack, or delivers its

@@ -5,7 +5,7 @@ use std::io::Read as _;
 
 use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Pid, ProcessEvent, Thread};
-use recording::sink::{Completion, EventSink};
+use recording::sink::{Completion, EventSink, Looked};
 
 /// Bytes of a command line that are read. cargo puts the crate's name first: `rustc --crate-name serde --edition=2021 ...`.
 const COMMAND_LINE_BYTES: u64 = 4096;
@@ -30,7 +30,7 @@ impl EventSink for CrateNames<'_> {
         self.next.may_wait(thread, stack_end)
     }
 
-    fn look_again(&mut self) -> bool {
+    fn look_again(&mut self) -> Looked {
         self.next.look_again()
     }
 

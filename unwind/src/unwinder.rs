@@ -9,7 +9,7 @@ use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Pid, ProcessEvent, RecordingEvent, Role, Sample, Thread, ThreadEvent, Tid};
 use recording::module::Module;
 use recording::quality::Quality;
-use recording::sink::{Completion, EventSink, KeptFile, ModuleFiles, TargetMemory};
+use recording::sink::{Completion, EventSink, KeptFile, Looked, ModuleFiles, TargetMemory};
 use recording::stack::{Frame, MissingStack, NO_STACK, Registers, SameFrames, Snapshot, Stack, StackMark};
 
 use crate::aarch64::Aarch64;
@@ -532,7 +532,10 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
         state.is_some_and(|state| state.callers.may_wait(stack_end))
     }
 
-    fn look_again(&mut self) -> bool {
+    fn look_again(&mut self) -> Looked {
+        if self.deep.is_empty() {
+            return Looked::Nothing;
+        }
         let Unwinder {
             threads,
             memory,
@@ -546,7 +549,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
             looked.expect(thread.live_bytes);
             if !thread.callers.are_the_same(looked, memory, thread.pid) || looked.is_full() {
                 thread.callers.forget();
-                return false;
+                return Looked::Changed;
             }
         }
         if let Some(reading) = looked.reading() {
@@ -558,7 +561,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
             }
             std::mem::swap(&mut self.live, looked);
         }
-        true
+        Looked::Same
     }
 
     fn end_round(&mut self, until: Timestamp) {

@@ -6,7 +6,7 @@
 use perf_data::decode;
 use perf_data::translate::Translator;
 use recording::event::Role;
-use recording::sink::EventSink;
+use recording::sink::{EventSink, Looked};
 
 use crate::open::Opened;
 use crate::session::pace::Pace;
@@ -24,18 +24,18 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// Whether the records that there are can wait: they are samples whose stacks are whole, or can be completed with the callers that were
-    /// read just now. False: all is to be taken now.
-    pub(super) fn may_wait(
+    /// What was found, if the records that there are can wait: they are samples whose stacks are whole, or can be completed with the callers
+    /// that were read just now. `None`: all is to be taken now.
+    pub(super) fn take(
         &mut self,
         pace: &Pace,
         opened: &mut Opened,
         translator: &Translator,
         sink: &mut dyn EventSink,
-    ) -> bool {
+    ) -> Option<Looked> {
         if self.pause > 0 {
             self.pause -= 1;
-            return false;
+            return None;
         }
         let mut fill = 0.0_f64;
         for ring in &mut opened.rings {
@@ -43,7 +43,7 @@ impl Look {
             fill = fill.max(ring.fill());
         }
         if !pace.may_wait(fill) {
-            return false;
+            return None;
         }
         let mut can_wait = |record: &[u8]| match translator.stack_end(record) {
             Some((thread, stack_end)) => stack_end == u64::MAX || sink.may_wait(thread, stack_end),
@@ -51,14 +51,15 @@ impl Look {
         };
         let mut rings = opened.rings.iter_mut().zip(&opened.roles);
         if !rings.all(|(ring, role)| ring.look(&mut |record| *role == Role::Running && can_wait(record))) {
-            return false;
+            return None;
         }
-        if sink.look_again() {
+        let looked = sink.look_again();
+        if looked != Looked::Changed {
             self.last_pause = 0;
-            return true;
+            return Some(looked);
         }
         self.last_pause = (self.last_pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         self.pause = self.last_pause;
-        false
+        None
     }
 }

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use recording::info::PeriodUnit;
+use recording::sink::Looked;
 
 use crate::open::RingBytes;
 
@@ -154,21 +155,22 @@ impl Pace {
     }
 
     /// Whether the records may stay in the rings until the recorder wakes up again: it woke up for stacks that are deeper than their dumps,
-    /// and would sleep longer without them. `fill`: how full the fullest ring is.
+    /// or because others were, and would sleep longer without them. `fill`: how full the fullest ring is.
     pub(super) fn may_wait(&self, fill: f64) -> bool {
         let present = self.waited + self.round;
         let next = present + self.round;
         let longest = (self.recorded / PART_OF_RECORDING).clamp(LONGEST, self.longest_calm.max(LONGEST));
         let later = next.as_secs_f64() / present.as_secs_f64();
-        self.is_deep && next <= longest && fill * later <= self.most_fill
+        let is_woken_for_stacks = self.is_deep || self.deep >= MANY_DEEP_STACKS;
+        is_woken_for_stacks && next <= longest && fill * later <= self.most_fill
     }
 
-    /// Goes on with the present round after a look that found callers as they were. `late`, `took`: as in [`Found`] and [`Pace::next`].
-    pub(super) fn looked(&mut self, late: Duration, took: Duration) {
+    /// Goes on with the present round after a look that found this, and no change. `late`, `took`: as in [`Found`] and [`Pace::next`].
+    pub(super) fn looked(&mut self, looked: Looked, late: Duration, took: Duration) {
         let waited = self.waited + self.round;
         let found = Found {
             records: 1,
-            deep_stacks: 1,
+            deep_stacks: u64::from(looked != Looked::Nothing),
             late,
             ..Found::default()
         };
@@ -370,7 +372,7 @@ mod tests {
         let mut waited = Duration::ZERO;
         while pace.may_wait(0.01) {
             waited += pace.round;
-            pace.looked(Duration::ZERO, Duration::ZERO);
+            pace.looked(Looked::Same, Duration::ZERO, Duration::ZERO);
             looks += 1;
         }
         assert!((4..=12).contains(&looks), "{looks}");
@@ -381,21 +383,34 @@ mod tests {
         assert!(pace.may_wait(0.40));
         assert!(!pace.may_wait(0.41));
         // A recorder that had to wait for its CPU looks more often.
-        pace.looked(Duration::from_millis(6), Duration::ZERO);
+        pace.looked(Looked::Same, Duration::from_millis(6), Duration::ZERO);
         assert_eq!(pace.round.as_millis(), 16);
     }
 
-    /// As after larger dumps came into use: the last deep stacks had waited long, and were changed.
     #[test]
-    fn nothing_is_looked_at_once_no_stack_is_deep() {
+    fn looks_are_seldom_once_no_stack_is_deep_and_then_there_are_none() {
         let mut pace = pace(16);
         after(&mut pace, SAMPLES, 60);
         let changed = Found { changed: 16, ..DEEP };
         assert_eq!(after(&mut pace, changed, 8), 3);
         assert!(pace.may_wait(0.01));
         assert_eq!(after(&mut pace, SAMPLES, 1), 6);
-        assert!(!pace.may_wait(0.01));
+        // They may be again.
+        assert!(pace.may_wait(0.01));
+        pace.looked(Looked::Nothing, Duration::ZERO, Duration::ZERO);
+        assert_eq!(pace.round.as_millis(), 12);
         assert_eq!(after(&mut pace, SAMPLES, 40), 64);
+        assert!(pace.may_wait(0.01));
+        after(&mut pace, SAMPLES, 1000);
+        assert!(!pace.may_wait(0.01));
+        // As after larger dumps came into use.
+        assert_eq!(after(&mut pace, changed, 8), 3);
+        pace.switch(RingBytes {
+            ring_bytes: 16 << 20,
+            stack_bytes: 64 << 10,
+        });
+        after(&mut pace, SAMPLES, 1);
+        assert!(!pace.may_wait(0.01));
     }
 
     #[test]

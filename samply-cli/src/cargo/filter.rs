@@ -6,7 +6,7 @@ use std::path::Path;
 
 use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Pid, ProcessEvent, Role, Thread, ThreadEvent};
-use recording::sink::{Completion, EventSink};
+use recording::sink::{Completion, EventSink, Looked};
 
 use super::names::Names;
 use super::runner::{self, Note};
@@ -95,7 +95,7 @@ impl<N: EventSink> EventSink for Programs<'_, N> {
         !self.passes(thread.pid) || self.next.may_wait(thread, stack_end)
     }
 
-    fn look_again(&mut self) -> bool {
+    fn look_again(&mut self) -> Looked {
         self.next.look_again()
     }
 

@@ -9,7 +9,7 @@ use crate::common::{Captured, Collector, OwnFiles, OwnMemory, PID, TID, capture,
 use recording::clock::Timestamp;
 use recording::event::{Event, Pid, Thread};
 use recording::quality::Quality;
-use recording::sink::{EventSink, TargetMemory};
+use recording::sink::{EventSink, Looked, TargetMemory};
 use unwind::Unwinder;
 
 /// The memory of this process, on a clock of its own, until it is gone.
@@ -78,7 +78,7 @@ impl Recording<'_> {
 
     fn look_again(&mut self, now: u64) -> bool {
         self.now.set(now);
-        self.unwinder.look_again()
+        self.unwinder.look_again() != Looked::Changed
     }
 
     /// Samples whose stacks are verified.
