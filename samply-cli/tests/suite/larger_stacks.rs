@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::support::machine::{alone, one_cpu};
 use crate::support::profile::is_mark;
 use crate::support::skip::{perf_events, root};
+use crate::support::steal::undisturbed;
 use crate::support::target::Target;
 use crate::support::{Profile, Recording, assert_split, program, record};
 
@@ -28,7 +29,8 @@ fn is_whole(names: &[&str]) -> bool {
 fn deep_stacks_are_copied_whole_from_a_moment_on() {
     let Some(()) = perf_events() else { return };
     one_cpu();
-    let (recording, profile) = record().profile(program("deep").unwrap(), &["spin", "40", "2000"]);
+    let deep = program("deep").unwrap();
+    let (recording, profile) = undisturbed(|| record().profile(&deep, &["spin", "40", "2000"]));
     let notes = notes(&profile);
     assert!(
         notes.len() == 1 && notes[0].contains("up to 64 KiB of stack, instead of 16"),
@@ -67,7 +69,7 @@ fn processes_that_start_later_are_recorded_as_before() {
     one_cpu();
     let [deep, split] = ["deep", "split"].map(|name| program(name).unwrap());
     let script = format!("{} spin 40 500; exec {} 2500", deep.display(), split.display());
-    let (_, profile) = record().options(&["--rate", "4000"]).profile("sh", &["-c", &script]);
+    let (_, profile) = undisturbed(|| record().options(&["--rate", "4000"]).profile("sh", &["-c", &script]));
     assert_eq!(
         notes(&profile).len(),
         1,
@@ -90,7 +92,7 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
     alone();
     let deep = program("deep").unwrap();
     let script = format!(
-        "{0} spin 40 20000 & echo $!; {0} spin 40 20000 & echo $!; wait",
+        "{0} spin 40 150000 & echo $!; {0} spin 40 150000 & echo $!; wait",
         deep.display()
     );
     let mut shell = Target::start("sh", &["-c", &script]);
@@ -102,7 +104,7 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
     }
     let recordings: Vec<Recording> = options
         .iter()
-        .map(|options| record().options(options).attach().finish())
+        .map(|options| undisturbed(|| record().options(options).attach().finish()))
         .collect();
     for child in &children {
         Command::new("kill").arg(child).status().unwrap();

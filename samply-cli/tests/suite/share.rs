@@ -603,13 +603,16 @@ fn a_recording_is_shared_without_what_is_private_and_with_its_shares() {
     assert!(original.contains("annaplant") && original.contains("argumentplant"));
     let json = shared.to_string();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    for secret in SECRETS
-        .iter()
-        .copied()
-        .chain([host.as_str(), user.folder.path().to_str().unwrap()])
-    {
+    for secret in SECRETS.iter().copied().chain([user.folder.path().to_str().unwrap()]) {
         assert!(!json.contains(secret), "{secret} in {json}");
     }
+    // A host is called "vm", as functions of the kernel begin: `vm_mmap_pgoff`.
+    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let has_host = json.match_indices(&host).any(|(at, _)| {
+        let bytes = json.as_bytes();
+        !bytes[..at].last().is_some_and(is_word) && !bytes[at + host.len()..].first().is_some_and(is_word)
+    });
+    assert!(!has_host, "{host} in {json}");
     let again = user.folder.path().join("shared.json");
     std::fs::write(&again, &json).unwrap();
     // Function, library, its own time, and with what it calls; the paths of files are shorter.
