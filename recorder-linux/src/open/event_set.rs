@@ -1,7 +1,8 @@
 //! All perf events of a recording: each on every CPU, for the same tasks.
 //!
 //! The events of one role share one ring per CPU: the first event owns the ring, and all others write to it. So a flood of
-//! one role pushes out no other, and each further event or thread costs a descriptor only.
+//! one role pushes out no other, and each further event or thread costs a descriptor only. Larger
+//! dumps go there, too, until they have rings of their own.
 
 use std::collections::HashMap;
 use std::io;

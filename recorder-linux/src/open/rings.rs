@@ -71,7 +71,7 @@ pub(super) fn largest_ring_bytes(cpus: usize) -> usize {
 pub(super) fn wanted_ring_bytes(rate_hz: f64, stack_bytes: u32, cpus: usize) -> usize {
     let bytes_a_second = rate_hz * (stack_bytes as usize + SAMPLE_HEADER_BYTES) as f64;
     let bytes = ((bytes_a_second * RING_SECONDS) as usize).clamp(USUAL_RING_BYTES, affordable_ring_bytes(cpus));
-    (1 << bytes.ilog2()).max(USUAL_RING_BYTES)
+    1 << bytes.ilog2()
 }
 
 /// The largest ring of each of these CPUs, a power of two.
