@@ -7,7 +7,7 @@ use gimli::{AArch64 as Dwarf, CfaRule, Register, RegisterRule, Vendor};
 use super::prologue_aarch64 as prologue;
 use crate::arch::{
     Arch, CALL_BYTES, CompactRule, Machine, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, SWIFT_ASYNC_FRAME,
-    SavedRegister, Step, Target,
+    SavedRegister, Step, Target, Unreadable,
 };
 use crate::bytes::u32_at;
 use crate::cfi::{Cfi, Columns, Row};
@@ -118,7 +118,13 @@ impl Arch for Aarch64 {
         row.ra == Some(RegisterRule::Undefined)
     }
 
-    fn step_by_rule(rule: &Rule, address: FrameAddress, regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step {
+    #[inline]
+    fn step_by_rule(
+        rule: &Rule,
+        address: FrameAddress,
+        regs: &mut Self::Regs,
+        read: &mut impl FnMut(u64) -> Result<u64, Unreadable>,
+    ) -> Step {
         let (sp, fp) = (regs.sp(), regs.fp());
         let is_leaf = !address.is_return_address();
         let cfa = rule.cfa(sp, fp);

@@ -153,8 +153,13 @@ pub(crate) trait Arch: Sized {
     fn with_registers(regs: &Self::Regs, registers: &Registers) -> Self::Regs;
     /// True if no code has called what this row is of.
     fn is_root(row: &Row) -> bool;
-    /// Follows a usual row.
-    fn step_by_rule(rule: &Rule, address: FrameAddress, regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step;
+    /// Follows a usual row, which needs two words at most. Of the address counts whether it is a return address.
+    fn step_by_rule(
+        rule: &Rule,
+        address: FrameAddress,
+        regs: &mut Self::Regs,
+        read: &mut impl FnMut(u64) -> Result<u64, Unreadable>,
+    ) -> Step;
     /// Follows any row. `saved`: a register that was found in a callee's frame.
     fn step_by_row(
         cfi: &Cfi,

@@ -109,7 +109,7 @@ impl Callers {
     }
 
     /// Whether all words are what they were.
-    pub(crate) fn are_the_same(&self, live: &mut LiveBlocks, memory: &mut impl TargetMemory, pid: Pid) -> bool {
+    pub(crate) fn are_the_same(&self, live: &mut LiveBlocks, memory: &mut dyn TargetMemory, pid: Pid) -> bool {
         let mut words = self.words.iter().rev();
         words.all(|(address, value)| live.word(memory, pid, *address, &self.words) == Some(*value))
     }

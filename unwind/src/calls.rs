@@ -33,7 +33,7 @@ use crate::space::{ANONYMOUS, Mappings, ModuleIndex, Region};
 use recording::address::Avma;
 use recording::event::Pid;
 use recording::quality::Quality;
-use recording::sink::{ModuleFiles, TargetMemory};
+use recording::sink::TargetMemory;
 use recording::stack::Frame;
 
 /// The longest stub up to its jump: `endbr64`, `bnd jmp *slot(%rip)`.
@@ -55,21 +55,17 @@ pub(crate) struct Calls {
 }
 
 /// The code of one process.
-pub(crate) struct Code<'a, M, F> {
+pub(crate) struct Code<'a, 'f> {
     pub(crate) pid: Pid,
     pub(crate) space: &'a Mappings,
-    pub(crate) modules: &'a mut Modules<F>,
-    pub(crate) memory: &'a mut M,
+    pub(crate) modules: &'a mut Modules<'f>,
+    pub(crate) memory: &'a mut dyn TargetMemory,
     pub(crate) quality: &'a mut Quality,
 }
 
 impl Calls {
     /// True if no call among these frames, leaf first, is known to be impossible.
-    pub(crate) fn are_possible<A: Arch>(
-        &mut self,
-        points: &[Point],
-        code: &mut Code<'_, impl TargetMemory, impl ModuleFiles>,
-    ) -> bool {
+    pub(crate) fn are_possible<A: Arch>(&mut self, points: &[Point], code: &mut Code<'_, '_>) -> bool {
         points.windows(2).all(|pair| {
             let [callee, caller] = pair else { return true };
             // An interrupted frame has called nobody.
@@ -86,7 +82,7 @@ impl Calls {
         &mut self,
         return_address: u64,
         callee: u64,
-        code: &mut Code<'_, impl TargetMemory, impl ModuleFiles>,
+        code: &mut Code<'_, '_>,
     ) -> Option<bool> {
         let relative = |address: u64, region: Region| (region.module, address.wrapping_sub(region.base));
         let (from, to) = (code.region(return_address.wrapping_sub(1))?, code.region(callee)?);
@@ -107,7 +103,7 @@ impl Calls {
     }
 }
 
-impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
+impl Code<'_, '_> {
     fn region(&self, address: u64) -> Option<Region> {
         self.space.find(Avma(address)).copied()
     }

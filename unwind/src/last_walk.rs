@@ -28,7 +28,8 @@ pub(crate) struct WalkedFrame {
     pub(crate) address: FrameAddress,
     pub(crate) registers: Registers,
     pub(crate) kept: Kept,
-    /// The end of its words in the list of words. They begin where those of the frame before it in the list end.
+    /// The end of its words in the list of words. They begin where those of the frame before it in the list end. Of [`NewSteps`] it is their
+    /// beginning, which is the end when both lists are turned around.
     words_end: usize,
 }
 
@@ -51,6 +52,8 @@ pub(crate) struct LastWalk {
 pub(crate) struct NewSteps {
     steps: Vec<WalkedFrame>,
     words: Vec<Word>,
+    /// Where the words of the present step begin.
+    own_words: usize,
 }
 
 /// A walk beside the last one of its thread.
@@ -116,6 +119,7 @@ impl<'a> Reuse<'a> {
         }
         new.steps.clear();
         new.words.clear();
+        new.own_words = 0;
         let left = last.steps.len();
         Reuse {
             last,
@@ -123,6 +127,22 @@ impl<'a> Reuse<'a> {
             left,
             stay: 0,
         }
+    }
+
+    /// Whether the last walk has a frame with this stack pointer, of those that this walk has not come to.
+    #[inline]
+    pub(crate) fn comes_to(&mut self, sp: u64) -> bool {
+        // Stack pointers grow rootwards, but for signal stacks.
+        while let Some(next) = self.left.checked_sub(1)
+            && let Some(step) = self.last.steps.get(next)
+        {
+            let last_sp = step.registers.sp();
+            if last_sp >= sp {
+                return last_sp == sp;
+            }
+            self.left = next;
+        }
+        false
     }
 
     /// The steps of the last walk that hold again from this frame on; none if they may be more than `limit`. `live` gets the stack
@@ -136,11 +156,8 @@ impl<'a> Reuse<'a> {
         mut live: impl FnMut(u64, Word) -> bool,
     ) -> Option<Same> {
         let sp = registers.sp();
-        // Stack pointers grow rootwards, but for signal stacks.
-        while let Some(next) = self.left.checked_sub(1)
-            && self.last.steps.get(next)?.registers.sp() < sp
-        {
-            self.left = next;
+        if !self.comes_to(sp) {
+            return None;
         }
         let steps = self.last.steps.get(..self.left)?;
         let here = steps.iter().rev().take_while(|step| step.registers.sp() == sp);
@@ -225,8 +242,7 @@ impl<'a> Reuse<'a> {
 
     /// Keeps a word that the present step has read; some are read twice.
     pub(crate) fn has_read(&mut self, at: u64, value: u64) {
-        let start = self.new.steps.last().map_or(0, |step| step.words_end);
-        let own = self.new.words.get(start..).unwrap_or_default();
+        let own = self.new.words.get(self.new.own_words..).unwrap_or_default();
         if !own.contains(&(at, value)) {
             self.new.words.push((at, value));
         }
@@ -235,13 +251,24 @@ impl<'a> Reuse<'a> {
     /// Keeps a step that was made, with the words that it read.
     pub(crate) fn has_made(&mut self, address: FrameAddress, registers: Registers, kept: Kept) {
         if kept == Kept::Nothing {
-            let end = self.new.steps.last().map_or(0, |step| step.words_end);
-            self.new.words.truncate(end);
+            self.new.words.truncate(self.new.own_words);
         }
         self.new.push(WalkedFrame {
             address,
             registers,
             kept,
+            words_end: 0,
+        });
+    }
+
+    /// Keeps a step by rules that was made in one go, with the words that it read.
+    #[inline]
+    pub(crate) fn has_made_with(&mut self, address: FrameAddress, registers: Registers, words: &[Word]) {
+        self.new.words.extend_from_slice(words);
+        self.new.push(WalkedFrame {
+            address,
+            registers,
+            kept: Kept::Caller,
             words_end: 0,
         });
     }
@@ -257,27 +284,23 @@ impl<'a> Reuse<'a> {
         steps.truncate(self.stay);
         words.truncate(steps.last().map_or(0, |step| step.words_end));
         made_again.truncate(made_again.partition_point(|at| *at < self.stay));
-        for (at, step) in self.new.steps.iter().enumerate().rev() {
-            let start = at
-                .checked_sub(1)
-                .and_then(|before| self.new.steps.get(before))
-                .map_or(0, |before| before.words_end);
-            let own = self.new.words.get(start..step.words_end).unwrap_or_default();
-            words.extend(own.iter().rev());
+        let new = self.new;
+        words.extend(new.words.iter().rev());
+        let all_words = words.len();
+        steps.extend(new.steps.iter().rev().map(|step| WalkedFrame {
+            words_end: all_words - step.words_end,
+            ..*step
+        }));
+        let own = steps.iter().enumerate().skip(self.stay);
+        made_again.extend(own.filter_map(|(at, step)| {
             let is_kept = match step.kept {
                 // The walk may have ended at the next frame.
-                Kept::Caller => !steps.is_empty(),
+                Kept::Caller => at > 0,
                 Kept::Root => true,
                 Kept::Nothing => false,
             };
-            if !is_kept {
-                made_again.push(steps.len());
-            }
-            steps.push(WalkedFrame {
-                words_end: words.len(),
-                ..*step
-            });
-        }
+            (!is_kept).then_some(at)
+        }));
     }
 }
 
@@ -299,9 +322,10 @@ impl LastWalk {
 impl NewSteps {
     fn push(&mut self, step: WalkedFrame) {
         self.steps.push(WalkedFrame {
-            words_end: self.words.len(),
+            words_end: self.own_words,
             ..step
         });
+        self.own_words = self.words.len();
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! The journey, in reading order:
 //!
-//! 1. [`Unwinder`]: the stage, a sink that owns the next one.
+//! 1. [`Unwinder`]: the stage, a sink that owns the next one; `unwinding`: what becomes of a snapshot.
 //! 2. `space`: which modules are mapped where, per process.
 //! 3. `object`, `elf`, `macho`, `piece`, `modules`: the file of a module, shared by all processes; [`compression`]: its compressed sections.
 //! 4. `tables`, `cfi`, `go`: the unwind rules of one file; of a Mach-O file `compact`, `unwind_info`, `macho_functions` and, where its tables do not say it, `pass`,
@@ -60,6 +60,7 @@ mod stack_memory;
 mod tables;
 mod unwind_info;
 mod unwinder;
+mod unwinding;
 mod walk;
 mod x86_64;
 
@@ -67,7 +68,8 @@ use recording::module::BuildId;
 use recording::sink::ReadAt;
 
 pub use functions::Functions;
-pub use unwinder::{UnwindOptions, Unwinder};
+pub use unwinder::Unwinder;
+pub use unwinding::UnwindOptions;
 
 /// The build id of an ELF file by its headers, or the UUID of a Mach-O file with code for one processor. `None`: it has none, or is no file
 /// that can be read.

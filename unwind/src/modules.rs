@@ -61,18 +61,18 @@ struct Place {
 }
 
 /// All modules so far.
-pub(crate) struct Modules<F> {
-    files: F,
+pub(crate) struct Modules<'f> {
+    files: Box<dyn ModuleFiles + 'f>,
     by_identity: FxHashMap<Identity, ModuleIndex>,
     entries: Vec<Entry>,
     kept_open: usize,
     kept_sampled: usize,
 }
 
-impl<F: ModuleFiles> Modules<F> {
-    pub(crate) fn new(files: F) -> Self {
+impl<'f> Modules<'f> {
+    pub(crate) fn new(files: impl ModuleFiles + 'f) -> Self {
         Modules {
-            files,
+            files: Box::new(files),
             by_identity: FxHashMap::default(),
             entries: Vec::new(),
             kept_open: 0,
@@ -260,7 +260,7 @@ impl<F: ModuleFiles> Modules<F> {
             self.kept_open -= usize::from(file.is_some());
             let file = match file.take() {
                 Some(file) => Ok(file),
-                None => reopen(&mut self.files, identity, *place, object),
+                None => reopen(&mut *self.files, identity, *place, object),
             };
             entry.tables = match file {
                 Ok(file) => {
@@ -286,7 +286,7 @@ impl<F: ModuleFiles> Modules<F> {
 }
 
 fn reopen(
-    files: &mut impl ModuleFiles,
+    files: &mut dyn ModuleFiles,
     identity: &Identity,
     place: Place,
     object: &Object,

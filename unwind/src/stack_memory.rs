@@ -107,7 +107,7 @@ impl LiveBlocks {
     }
 
     /// The bytes from an address to the end of its block; none if it can't be read.
-    fn from(&mut self, memory: &mut impl TargetMemory, pid: Pid, address: u64) -> &[u8] {
+    fn from(&mut self, memory: &mut dyn TargetMemory, pid: Pid, address: u64) -> &[u8] {
         let holds = |block: &Block| {
             block.pid == pid
                 && address
@@ -140,7 +140,7 @@ impl LiveBlocks {
     /// recorder's CPU.
     pub(crate) fn word(
         &mut self,
-        memory: &mut impl TargetMemory,
+        memory: &mut dyn TargetMemory,
         pid: Pid,
         address: u64,
         callers: &[Word],
@@ -165,7 +165,7 @@ impl LiveBlocks {
     }
 
     /// Reads words, but for those that are known, or whose pages are: a word that is read twice may differ.
-    fn read_words(&mut self, memory: &mut impl TargetMemory, pid: Pid, callers: &[Word]) {
+    fn read_words(&mut self, memory: &mut dyn TargetMemory, pid: Pid, callers: &[Word]) {
         let addresses = { callers.iter() }.map(|(address, _)| *address);
         let mut addresses: Vec<u64> = addresses
             .filter(|address| !self.words.contains_key(&(pid, *address)))
@@ -184,7 +184,7 @@ impl LiveBlocks {
         self.times = Some((self.times.map_or(begun, |(first, _)| first), ended));
     }
 
-    fn copy(&mut self, memory: &mut impl TargetMemory, pid: Pid, address: u64, out: &mut [u8]) -> Option<()> {
+    fn copy(&mut self, memory: &mut dyn TargetMemory, pid: Pid, address: u64, out: &mut [u8]) -> Option<()> {
         let mut done = 0;
         while done < out.len() {
             let bytes = self.from(memory, pid, address.checked_add(done as u64)?);
@@ -199,7 +199,7 @@ impl LiveBlocks {
     }
 
     /// Reads a block, and returns its index; one that no block has where the sample has read enough.
-    fn read(&mut self, memory: &mut impl TargetMemory, pid: Pid, address: u64, last: Option<Block>) -> usize {
+    fn read(&mut self, memory: &mut dyn TargetMemory, pid: Pid, address: u64, last: Option<Block>) -> usize {
         let follows = last.filter(|last| last.address.checked_add(last.size as u64) == Some(address));
         let wanted = follows.map_or(self.first_size, |last| (last.size * 2).min(MAX_BLOCK));
         // A page is read once: two readings of it may differ, and a walk would see now the one and now the other.
@@ -235,11 +235,11 @@ impl LiveBlocks {
 }
 
 /// The stack of one sample.
-pub(crate) struct StackMemory<'a, M> {
+pub(crate) struct StackMemory<'a> {
     pub(crate) pid: Pid,
     /// What the sample has of it.
     pub(crate) dump: Dump<'a>,
-    pub(crate) memory: &'a mut M,
+    pub(crate) memory: &'a mut dyn TargetMemory,
     pub(crate) live: &'a mut LiveBlocks,
     /// As in [`LiveBlocks::word`].
     pub(crate) callers: &'a [Word],
@@ -254,7 +254,7 @@ pub(crate) struct StackMemory<'a, M> {
     pub(crate) live_bytes: u64,
 }
 
-impl<M: TargetMemory> StackMemory<'_, M> {
+impl StackMemory<'_> {
     /// The 8 bytes at an address.
     pub(crate) fn read(&mut self, address: u64) -> Result<u64, Unreadable> {
         if let Some(word) = self.dump.word(address) {
@@ -397,12 +397,13 @@ mod tests {
         assert!(!stack.used_live);
         assert!(stack.still_holds(0x8010, 99), "the walk's own word");
         assert_eq!(
-            (stack.used_live, stack.live_bytes, stack.memory.readings),
-            (true, 0x18, 0)
+            (stack.used_live, stack.live_bytes, stack.memory.now()),
+            (true, 0x18, Timestamp(100)),
+            "nothing was read"
         );
         assert!(stack.still_holds(0x8008, 1));
         assert!(!stack.still_holds(0x8000, 2));
-        assert_eq!(stack.memory.readings, 1);
+        assert_eq!(stack.memory.now(), Timestamp(101), "read once");
         // Younger than what was read: other contents.
         live.begin(Timestamp(200), 0, &mut contents);
         assert_ne!(live.contents(), first);

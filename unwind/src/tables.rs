@@ -184,25 +184,46 @@ impl Tables {
         regs: &mut A::Regs,
         read: &mut ReadStack<'_>,
     ) -> Option<Step> {
-        let lookup = relative.address_for_lookup();
-        let svma = self.base_svma.wrapping_add(lookup);
-        let key = u32::try_from(lookup).ok()?;
-        let place = match self.places.get(key) {
-            Some(place) => place,
-            None => {
-                let place = match self.is_trampoline(lookup) {
-                    true => Place::Trampoline,
-                    false => self.place::<A>(svma, !relative.is_return_address()),
-                };
-                self.places.set(key, place);
-                place
-            }
-        };
+        let place = self.place_at::<A>(relative)?;
         let step = self.follow::<A>(place, relative, regs, read);
         if self.compact.is_some() {
             A::unflag_fp(regs);
         }
         step
+    }
+
+    /// The rule that [`Tables::step`] follows by [`Arch::step_by_rule`] and nothing else.
+    #[inline(always)]
+    pub(crate) fn usual_rule<A: Arch>(&mut self, relative: FrameAddress) -> Option<Rule> {
+        if self.compact.is_some() || self.is_signal_return(relative.address()) {
+            return None;
+        }
+        match self.place_at::<A>(relative)? {
+            Place::Usual(rule) => Some(rule),
+            _ => None,
+        }
+    }
+
+    /// What the tables say of an address: looked up in them once, and then remembered.
+    #[inline(always)]
+    fn place_at<A: Arch>(&mut self, relative: FrameAddress) -> Option<Place> {
+        let lookup = relative.address_for_lookup();
+        let key = u32::try_from(lookup).ok()?;
+        match self.places.get(key) {
+            Some(place) => Some(place),
+            None => Some(self.new_place::<A>(key, !relative.is_return_address())),
+        }
+    }
+
+    #[inline(never)]
+    fn new_place<A: Arch>(&mut self, lookup: u32, is_leaf: bool) -> Place {
+        let relative = u64::from(lookup);
+        let place = match self.is_trampoline(relative) {
+            true => Place::Trampoline,
+            false => self.place::<A>(self.base_svma.wrapping_add(relative), is_leaf),
+        };
+        self.places.set(lookup, place);
+        place
     }
 
     fn follow<A: Arch>(
@@ -214,7 +235,7 @@ impl Tables {
     ) -> Option<Step> {
         let svma = self.base_svma.wrapping_add(relative.address_for_lookup());
         match place {
-            Place::Usual(rule) => Some(A::step_by_rule(&rule, relative, regs, read)),
+            Place::Usual(rule) => Some(A::step_by_rule(&rule, relative, regs, &mut |address| read(address))),
             Place::Root => Some(Step::Root),
             Place::Trampoline => {
                 let place = self.place::<A>(svma, !relative.is_return_address());

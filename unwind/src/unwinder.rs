@@ -2,167 +2,45 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
-use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{Event, EventKind, Pid, ProcessEvent, RecordingEvent, Role, Sample, Thread, ThreadEvent, Tid};
+use recording::event::{Event, EventKind, ProcessEvent, RecordingEvent, Thread, ThreadEvent};
 use recording::module::Module;
 use recording::quality::Quality;
 use recording::sink::{Completion, EventSink, KeptFile, Looked, ModuleFiles, TargetMemory};
-use recording::stack::{Frame, MissingStack, NO_STACK, Registers, SameFrames, Snapshot, Stack, StackMark};
 
-use crate::aarch64::Aarch64;
-use crate::arch::Arch;
-use crate::callers::Callers;
-use crate::calls::Code;
-use crate::known_stack::Reading;
-use crate::last_walk::{Dump, LastWalk, NewSteps, Reuse, Word};
-use crate::leaf_first::LeafFirst;
-use crate::live_boundary::{ThreadStacks, Times, Verdict};
-use crate::modules::Modules;
-use crate::outcome::{End, Outcome, Point};
-use crate::space::{ANONYMOUS, Mappings};
-use crate::stack_memory::{LiveBlocks, StackMemory};
-use crate::walk::{Known, Walk};
-use crate::x86_64::X86_64;
+use crate::unwinding::{UnwindOptions, Unwinding};
 
 /// How long counts of the unwinder wait until the next stage gets them.
 const REPORT_NS: u64 = 100_000_000;
 
-/// How to unwind.
-#[derive(Clone, Debug)]
-pub struct UnwindOptions {
-    /// User frames of one stack that are followed; a deeper stack ends with [`StackMark::TruncatedDepth`]. Default 65536.
-    pub max_frames: usize,
-}
-
-impl Default for UnwindOptions {
-    fn default() -> Self {
-        UnwindOptions { max_frames: 1 << 16 }
-    }
-}
-
 /// The unwinding stage: an [`EventSink`] that owns the next one.
-pub struct Unwinder<N, M, F> {
+pub struct Unwinder<'f, N> {
     next: N,
-    memory: M,
-    options: UnwindOptions,
-    modules: Modules<F>,
-    spaces: FxHashMap<Pid, Space>,
-    /// Changes of all spaces so far.
-    changes: u64,
-    threads: FxHashMap<Tid, Box<ThreadState>>,
-    known: Known,
-    quality: Quality,
-    /// Of the samples of the event that samples.
-    completion: Completion,
+    unwinding: Unwinding<'f>,
     /// Of the quality: what [`RecordingEvent::Unwound`] has reported of `completed_live` and of `by_frame_pointer`.
     reported: [u64; 2],
     report_at: Timestamp,
-    /// Stacks so far.
-    stacks: u64,
-    // Reused from sample to sample.
-    frames: Vec<Frame>,
-    /// Of a walk, those that are not the ones of the last walk.
-    points: Vec<Point>,
-    new_steps: NewSteps,
-    live: LiveBlocks,
-    /// What `look_again` reads.
-    looked: LiveBlocks,
-    /// How often `live` and `looked` were cleared.
-    contents: u64,
-    /// Threads that have callers in live memory.
-    deep: Vec<Tid>,
 }
 
-/// What is mapped in a process.
-#[derive(Clone, Default)]
-struct Space {
-    /// Processes that forked share their parent's until one of them maps something.
-    mappings: Arc<Mappings>,
-    /// Another one after each change; no two spaces that differ have the same.
-    version: u64,
-}
-
-/// What is kept of a thread from sample to sample.
-struct ThreadState {
-    pid: Pid,
-    stacks: ThreadStacks,
-    last_walk: LastWalk,
-    /// The frames of the last walk.
-    points: LeafFirst<Point>,
-    sent: Sent,
-    /// Bytes of live memory that the last stack took.
-    live_bytes: u64,
-    /// Which live memory that was, and from where on it was used.
-    live: (u64, u64),
-    callers: Callers,
-}
-
-/// A walk. Its first frames are in [`Unwinder::points`].
-struct Walked {
-    outcome: Option<Outcome>,
-    /// How many bytes of live memory it took.
-    live_bytes: u64,
-    /// So many rootmost frames are those of the thread's last walk.
-    stay: usize,
-}
-
-/// The last stack of a thread, as the next stage got it.
-#[derive(Default)]
-struct Sent {
-    frames: LeafFirst<Frame>,
-    /// As in [`SameFrames`].
-    number: u64,
-    /// From the root on, its frames are those of the walk, without a mark.
-    is_plain: bool,
-}
-
-/// How a stack was completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Completed {
-    FromSample,
-    /// From memory that an earlier reading shows to be what it was.
-    Agrees,
-    /// From memory that is another one since the thread's earlier readings, or was not read before.
-    Changed,
-    /// From memory that was read for the first time for this thread.
-    ReadFirst,
-    /// Not from memory, which can't be read.
-    Gone,
-}
-
-impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
+impl<'f, N: EventSink> Unwinder<'f, N> {
     /// A stage that sends to `next`, completes stacks from `memory` and reads modules from `files`.
-    pub fn new(next: N, memory: M, files: F, options: UnwindOptions) -> Self {
+    pub fn new(
+        next: N,
+        memory: impl TargetMemory + 'f,
+        files: impl ModuleFiles + 'f,
+        options: UnwindOptions,
+    ) -> Unwinder<'f, N> {
         Unwinder {
             next,
-            memory,
-            options,
-            modules: Modules::new(files),
-            spaces: FxHashMap::default(),
-            changes: 0,
-            threads: FxHashMap::default(),
-            known: Known::default(),
-            quality: Quality::default(),
-            completion: Completion::default(),
+            unwinding: Unwinding::new(memory, files, options),
             reported: [0; 2],
             report_at: Timestamp(0),
-            stacks: NO_STACK,
-            frames: Vec::new(),
-            points: Vec::new(),
-            new_steps: NewSteps::default(),
-            live: LiveBlocks::default(),
-            looked: LiveBlocks::default(),
-            contents: 0,
-            deep: Vec::new(),
         }
     }
 
     /// What was lost, cut, guessed or not verified so far: of the unwinding, and of the events that passed.
     pub fn quality(&self) -> &Quality {
-        &self.quality
+        &self.unwinding.quality
     }
 
     /// The next stage, which knows all that was counted so far. Events go through [`on_event`](EventSink::on_event).
@@ -174,316 +52,19 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
     /// The files of the modules that samples fell into, still open. Names can be looked up in them after the file was deleted, or
     /// when the target's mount namespace is gone.
     pub fn take_kept_files(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
-        self.modules.take_kept()
+        self.unwinding.take_kept_files()
     }
 
     /// Ends the stage.
     pub fn finish(self) -> (N, Quality) {
-        (self.next, self.quality)
-    }
-
-    fn on_sample(&mut self, time: Timestamp, thread: Thread, sample: &Sample<'_>) {
-        self.quality.samples += 1;
-        self.frames.clear();
-        match sample.stack {
-            Stack::Frames(frames) => {
-                self.count_marks(frames);
-                return self.next.on_event(&Event::sample(time, thread, *sample));
-            }
-            Stack::Missing { kernel, reason } => self.on_missing(kernel, reason),
-            Stack::Snapshot(snapshot) if self.has_left_user_space(thread.pid, &snapshot) => {
-                self.on_missing(snapshot.kernel, MissingStack::NoUserSpace);
-            }
-            Stack::Snapshot(snapshot) => {
-                let (completed, same) = self.on_snapshot(time, thread, &snapshot);
-                if sample.role == Role::Running {
-                    self.count_completion(completed);
-                }
-                let Some(state) = self.threads.get(&thread.tid) else {
-                    return;
-                };
-                let unwound = Sample {
-                    stack: Stack::Frames(&state.sent.frames),
-                    same: Some(same),
-                    ..*sample
-                };
-                return self.next.on_event(&Event::sample(time, thread, unwound));
-            }
-        }
-        let unwound = Sample {
-            stack: Stack::Frames(&self.frames),
-            ..*sample
-        };
-        self.next.on_event(&Event::sample(time, thread, unwound));
-    }
-
-    /// Counts the marks of a stack that came as frames: nothing else is known of how it was unwound.
-    fn count_marks(&mut self, frames: &[Frame]) {
-        let mut is_rooted = true;
-        for frame in frames {
-            let Frame::Mark(mark) = frame else { continue };
-            is_rooted &= matches!(mark, StackMark::Waiting(_));
-            self.quality.count(*mark);
-        }
-        self.quality.rooted += u64::from(is_rooted);
-    }
-
-    fn on_missing(&mut self, kernel: &[Frame], reason: MissingStack) {
-        let mark = StackMark::Missing(reason);
-        self.quality.count(mark);
-        self.frames.extend_from_slice(kernel);
-        self.frames.push(Frame::Mark(mark));
-    }
-
-    /// True for a task in the middle of exec or exit: its registers are of a user space that is gone.
-    fn has_left_user_space(&self, pid: Pid, snapshot: &Snapshot<'_>) -> bool {
-        let (Registers::X86_64 { ip, .. } | Registers::Aarch64 { pc: ip, .. }) = snapshot.registers;
-        let space = self.spaces.get(&pid);
-        snapshot.kernel.iter().any(|frame| frame.is_kernel())
-            && snapshot.stack_bytes.is_empty()
-            && space.is_none_or(|space| space.mappings.find(Avma(ip)).is_none())
-    }
-
-    fn count_completion(&mut self, completed: Completed) {
-        let completion = &mut self.completion;
-        completion.beyond_sample += u64::from(completed != Completed::FromSample);
-        completion.changed += u64::from(completed == Completed::Changed);
-        completion.read_first += u64::from(completed == Completed::ReadFirst);
-    }
-
-    fn on_snapshot(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> (Completed, SameFrames) {
-        self.frames.extend_from_slice(snapshot.kernel);
-        match snapshot.registers {
-            Registers::X86_64 { .. } => self.unwind::<X86_64>(time, thread, snapshot),
-            Registers::Aarch64 { .. } => self.unwind::<Aarch64>(time, thread, snapshot),
-        }
-    }
-
-    fn unwind<A: Arch>(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> (Completed, SameFrames) {
-        // Taken out, so that all else can be changed beside it.
-        let state = self.threads.remove(&thread.tid);
-        let mut state = state.unwrap_or_else(|| Box::new(ThreadState::new(thread.pid)));
-        let unwound = self.unwind_beside::<A>(time, thread, snapshot, &mut state);
-        self.threads.insert(thread.tid, state);
-        unwound
-    }
-
-    fn unwind_beside<A: Arch>(
-        &mut self,
-        time: Timestamp,
-        thread: Thread,
-        snapshot: &Snapshot<'_>,
-        state: &mut ThreadState,
-    ) -> (Completed, SameFrames) {
-        self.live.begin(time, state.live_bytes, &mut self.contents);
-        let dump_end = (snapshot.registers.sp()).saturating_add(snapshot.stack_bytes.len() as u64);
-        // What was read from the same memory is the same.
-        let same_from = match state.live {
-            (contents, from) if contents == self.live.contents() => from.max(dump_end),
-            _ => u64::MAX,
-        };
-        let callers = state.callers.words();
-        let walked = self.walk::<A>(time, thread, snapshot, &mut state.last_walk, callers, same_from);
-        state.points.replace(walked.stay, &self.points);
-        if cfg!(debug_assertions) {
-            let again = self.walk::<A>(time, thread, snapshot, &mut LastWalk::default(), callers, u64::MAX);
-            assert_eq!(
-                (&walked.outcome, &state.points[..], 0),
-                (&again.outcome, &self.points[..], again.stay),
-                "a stack walked in two ways"
-            );
-        }
-        state.live_bytes = walked.live_bytes;
-        state.live = (self.live.contents(), dump_end);
-        match walked.outcome {
-            Some(outcome) => {
-                let were_none = state.callers.are_none();
-                state.callers.take(&outcome, &state.points, &state.last_walk, dump_end);
-                if were_none && !state.callers.are_none() && !self.deep.contains(&thread.tid) {
-                    self.deep.push(thread.tid);
-                }
-                self.conclude::<A>(time, thread, state, outcome, walked.stay)
-            }
-            None => (Completed::FromSample, self.send(&mut state.sent, 0, false)),
-        }
-    }
-
-    /// Walks beside the last walk of the thread, which this one replaces. `callers`, `same_from`: see [`StackMemory`].
-    fn walk<A: Arch>(
-        &mut self,
-        time: Timestamp,
-        thread: Thread,
-        snapshot: &Snapshot<'_>,
-        last: &mut LastWalk,
-        callers: &[Word],
-        same_from: u64,
-    ) -> Walked {
-        self.points.clear();
-        let space = self.spaces.entry(thread.pid).or_default();
-        let sp = snapshot.registers.sp();
-        let mut walk = Walk {
-            space: &space.mappings,
-            region: None,
-            modules: &mut self.modules,
-            known: &mut self.known,
-            time,
-            quality: &mut self.quality,
-            stack: StackMemory {
-                pid: thread.pid,
-                dump: Dump {
-                    start: sp,
-                    bytes: snapshot.stack_bytes,
-                },
-                memory: &mut self.memory,
-                live: &mut self.live,
-                callers,
-                floor: sp,
-                same_from,
-                used_live: false,
-                live_start: None,
-                live_bytes: 0,
-            },
-            reuse: Reuse::new(last, &mut self.new_steps, space.version),
-            sp_is_bound: false,
-            points: &mut self.points,
-            stay: 0,
-            max_frames: self.options.max_frames,
-        };
-        let outcome = walk.run::<A>(&snapshot.registers);
-        let (live_bytes, stay) = (walk.stack.live_bytes, walk.stay);
-        walk.reuse.finish();
-        Walked {
-            outcome,
-            live_bytes,
-            stay,
-        }
-    }
-
-    /// Verifies, counts and marks the stack of a walk, of which so many rootmost frames are those of the walk before.
-    fn conclude<A: Arch>(
-        &mut self,
-        time: Timestamp,
-        thread: Thread,
-        state: &mut ThreadState,
-        mut outcome: Outcome,
-        stay: usize,
-    ) -> (Completed, SameFrames) {
-        let times = Times {
-            sampled: time,
-            // Without a live boundary all bytes are the sample's.
-            reading: (outcome.live_boundary.and_then(|_| self.live.reading())).unwrap_or(Reading::of_sample(time)),
-        };
-        let mut code = Code {
-            pid: thread.pid,
-            space: &self.spaces.entry(thread.pid).or_default().mappings,
-            modules: &mut self.modules,
-            memory: &mut self.memory,
-            quality: &mut self.quality,
-        };
-        let was_read = outcome.live_boundary.is_some();
-        let mut are_possible = |points: &[Point]| self.known.calls.are_possible::<A>(points, &mut code);
-        let verdict = state
-            .stacks
-            .judge(&mut state.points, stay, &mut outcome, times, &mut are_possible);
-        let quality = &mut self.quality;
-        quality.by_frame_pointer += u64::from(outcome.guessed);
-        quality.completed_live += u64::from(verdict == Verdict::Agrees && outcome.end == End::Root);
-        let live_boundary = outcome.live_boundary.filter(|_| verdict == Verdict::Unverified);
-        if verdict == Verdict::Unverified {
-            quality.count(StackMark::Unverified);
-        }
-        let mark = match outcome.end {
-            End::Root => None,
-            End::NoMemory | End::NoReturnAddress => Some(StackMark::TruncatedNoMemory),
-            End::OtherStack => Some(StackMark::OtherStack),
-            End::NoRule => Some(StackMark::TruncatedNoRule),
-            End::Depth => Some(StackMark::TruncatedDepth),
-        };
-        match mark {
-            Some(mark) => quality.count(mark),
-            None => quality.rooted += u64::from(verdict != Verdict::Unverified),
-        }
-        let is_plain = live_boundary.is_none() && mark.is_none();
-        let same = if is_plain && state.sent.is_plain { stay } else { 0 };
-        let points = state.points.get(..state.points.len() - same).unwrap_or_default();
-        let believed = live_boundary.map_or(points.len(), |live_boundary| (live_boundary + 1).min(points.len()));
-        let (believed, rest) = points.split_at(believed);
-        self.frames.extend(believed.iter().map(|point| point.frame));
-        self.frames
-            .extend(live_boundary.map(|_| Frame::Mark(StackMark::Unverified)));
-        self.frames.extend(rest.iter().map(|point| point.frame));
-        self.frames.extend(mark.map(Frame::Mark));
-        let completed = match was_read {
-            false if mark == Some(StackMark::TruncatedNoMemory) => Completed::Gone,
-            false => Completed::FromSample,
-            true if verdict != Verdict::Unverified && outcome.end != End::NoMemory => Completed::Agrees,
-            true if state.stacks.were_read_before(time) => Completed::Changed,
-            true => Completed::ReadFirst,
-        };
-        (completed, self.send(&mut state.sent, same, is_plain))
-    }
-
-    /// Makes the frames that were found the thread's stack, with so many rootmost ones of its last.
-    fn send(&mut self, sent: &mut Sent, same: usize, is_plain: bool) -> SameFrames {
-        self.stacks += 1;
-        let earlier = std::mem::replace(&mut sent.number, self.stacks);
-        sent.frames.replace(same, &self.frames);
-        sent.is_plain = is_plain;
-        SameFrames {
-            stack: self.stacks,
-            earlier,
-            frames: same,
-        }
-    }
-
-    fn on_process(&mut self, time: Timestamp, pid: Pid, what: ProcessEvent<'_>) {
-        match what {
-            ProcessEvent::Start { parent } => {
-                let space = parent.and_then(|parent| self.spaces.get(&parent)).cloned();
-                let space = space.unwrap_or_else(|| self.new_space());
-                self.spaces.insert(pid, space);
-                if let Some(parent) = parent {
-                    self.known.jit.fork(parent, pid);
-                }
-            }
-            ProcessEvent::End => {
-                self.spaces.remove(&pid);
-                self.known.jit.forget(pid);
-                self.forget_threads(pid);
-            }
-            ProcessEvent::Exec(_) => {
-                let space = self.new_space();
-                self.spaces.insert(pid, space);
-                self.known.jit.forget(pid);
-                self.forget_threads(pid);
-            }
-            ProcessEvent::Map(mapping) => {
-                if mapping.is_jitdump()
-                    && let Some(file) = self.modules.open_plain(pid, mapping)
-                {
-                    self.known.jit.add(pid, file);
-                }
-                let region = self.modules.region(pid, mapping, &mut self.quality);
-                if region.module == ANONYMOUS {
-                    self.known.code.clear();
-                }
-                self.changes += 1;
-                let space = self.spaces.entry(pid).or_default();
-                space.version = self.changes;
-                Arc::make_mut(&mut space.mappings).insert(region);
-                if let Some(image) = self.modules.image(&region) {
-                    self.next
-                        .on_event(&Event::process(time, pid, ProcessEvent::Image(&image)));
-                }
-            }
-            ProcessEvent::Image(_) | ProcessEvent::Counter(..) => {}
-        }
+        (self.next, self.unwinding.quality)
     }
 
     /// Sends what was counted since the last time.
     fn report(&mut self, time: Timestamp) {
         self.report_at = Timestamp(time.0.saturating_add(REPORT_NS));
-        let now = [self.quality.completed_live, self.quality.by_frame_pointer];
+        let quality = self.quality();
+        let now = [quality.completed_live, quality.by_frame_pointer];
         let before = std::mem::replace(&mut self.reported, now);
         if now != before {
             let what = RecordingEvent::Unwound {
@@ -494,117 +75,64 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         }
     }
 
-    fn new_space(&mut self) -> Space {
-        self.changes += 1;
-        Space {
-            mappings: Arc::default(),
-            version: self.changes,
-        }
-    }
-
-    fn forget_threads(&mut self, pid: Pid) {
-        self.threads.retain(|_, thread| thread.pid != pid);
-    }
-}
-
-impl ThreadState {
-    fn new(pid: Pid) -> ThreadState {
-        ThreadState {
-            pid,
-            stacks: ThreadStacks::default(),
-            last_walk: LastWalk::default(),
-            points: LeafFirst::default(),
-            sent: Sent::default(),
-            live_bytes: 0,
-            live: (0, 0),
-            callers: Callers::default(),
+    /// Counts what the recorder has counted.
+    fn count(&mut self, what: RecordingEvent) {
+        let quality = &mut self.unwinding.quality;
+        match what {
+            RecordingEvent::Lost { count, role, cause } => *quality.lost.entry((role, cause)).or_default() += count,
+            RecordingEvent::Unwound {
+                completed_live,
+                by_frame_pointer,
+            } => {
+                quality.completed_live = quality.completed_live.saturating_add(completed_live);
+                quality.by_frame_pointer = quality.by_frame_pointer.saturating_add(by_frame_pointer);
+                self.reported = [quality.completed_live, quality.by_frame_pointer];
+            }
+            RecordingEvent::Throttled => quality.throttled += 1,
+            RecordingEvent::Malformed(_) => quality.malformed += 1,
         }
     }
 }
 
-impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M, F> {
+impl<N: EventSink> EventSink for Unwinder<'_, N> {
     fn completion(&self) -> Completion {
-        self.completion
+        self.unwinding.completion
     }
 
     fn may_wait(&mut self, thread: Thread, stack_end: u64) -> bool {
-        let state = self.threads.get_mut(&thread.tid);
-        state.is_some_and(|state| state.callers.may_wait(stack_end))
+        self.unwinding.may_wait(thread, stack_end)
     }
 
     fn look_again(&mut self) -> Looked {
-        if self.deep.is_empty() {
-            return Looked::Nothing;
-        }
-        let Unwinder {
-            threads,
-            memory,
-            looked,
-            contents,
-            ..
-        } = self;
-        looked.clear(contents);
-        for tid in &self.deep {
-            let Some(thread) = threads.get_mut(tid) else { continue };
-            looked.expect(thread.live_bytes);
-            if !thread.callers.are_the_same(looked, memory, thread.pid) || looked.is_full() {
-                thread.callers.forget();
-                return Looked::Changed;
-            }
-        }
-        if let Some(reading) = looked.reading() {
-            for tid in &self.deep {
-                let Some(thread) = threads.get_mut(tid) else { continue };
-                if thread.callers.take_has_run() {
-                    thread.stacks.see_again(thread.callers.points(), reading);
-                }
-            }
-            std::mem::swap(&mut self.live, looked);
-        }
-        Looked::Same
+        self.unwinding.look_again()
     }
 
     fn end_round(&mut self, until: Timestamp) {
-        let threads = &mut self.threads;
-        self.deep.retain(|tid| {
-            let thread = threads.get_mut(tid);
-            thread.is_some_and(|thread| thread.callers.end_round())
-        });
+        self.unwinding.end_round();
         self.next.end_round(until);
     }
 
     fn on_event(&mut self, event: &Event<'_>) {
+        let time = event.time;
         if let EventKind::Thread(thread, ThreadEvent::Sample(sample)) = event.kind {
-            self.on_sample(event.time, thread, &sample);
-            if event.time >= self.report_at {
-                self.report(event.time);
+            let unwound = self.unwinding.unwound(time, thread, &sample);
+            self.next.on_event(&Event::sample(time, thread, unwound));
+            if time >= self.report_at {
+                self.report(time);
             }
             return;
         }
         self.next.on_event(event);
         match event.kind {
-            EventKind::Recording(what) => match what {
-                RecordingEvent::Lost { count, role, cause } => {
-                    *self.quality.lost.entry((role, cause)).or_default() += count
+            EventKind::Recording(what) => self.count(what),
+            EventKind::Process(pid, what) => {
+                if let Some(image) = self.unwinding.on_process(pid, what) {
+                    let what = ProcessEvent::Image(&image);
+                    self.next.on_event(&Event::process(time, pid, what));
                 }
-                RecordingEvent::Unwound {
-                    completed_live,
-                    by_frame_pointer,
-                } => {
-                    let quality = &mut self.quality;
-                    quality.completed_live = quality.completed_live.saturating_add(completed_live);
-                    quality.by_frame_pointer = quality.by_frame_pointer.saturating_add(by_frame_pointer);
-                    self.reported = [quality.completed_live, quality.by_frame_pointer];
-                }
-                RecordingEvent::Throttled => self.quality.throttled += 1,
-                RecordingEvent::Malformed(_) => self.quality.malformed += 1,
-            },
-            EventKind::Bpf(_) => {}
-            EventKind::Process(pid, what) => self.on_process(event.time, pid, what),
-            EventKind::Thread(thread, ThreadEvent::End) => {
-                self.threads.remove(&thread.tid);
             }
-            EventKind::Thread(..) => {}
+            EventKind::Thread(thread, ThreadEvent::End) => self.unwinding.forget_thread(thread.tid),
+            EventKind::Bpf(_) | EventKind::Thread(..) => {}
         }
     }
 }

@@ -17,7 +17,6 @@ use crate::tables::Saved;
 use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::quality::Quality;
-use recording::sink::{ModuleFiles, TargetMemory};
 use recording::stack::{Frame, Registers};
 
 /// Signal handlers that interrupt each other. More than this is a loop in damaged memory.
@@ -60,16 +59,16 @@ enum How {
 }
 
 /// One walk, with what it needs.
-pub(crate) struct Walk<'a, M, F> {
+pub(crate) struct Walk<'a, 'f> {
     pub(crate) space: &'a Mappings,
     /// The region that was looked up last: most callers are in the same.
     pub(crate) region: Option<Region>,
-    pub(crate) modules: &'a mut Modules<F>,
+    pub(crate) modules: &'a mut Modules<'f>,
     pub(crate) known: &'a mut Known,
     /// When the sample was taken.
     pub(crate) time: Timestamp,
     pub(crate) quality: &'a mut Quality,
-    pub(crate) stack: StackMemory<'a, M>,
+    pub(crate) stack: StackMemory<'a>,
     /// The thread's last walk.
     pub(crate) reuse: Reuse<'a>,
     /// The stack pointer of the frame that was found last is a lower bound.
@@ -79,9 +78,11 @@ pub(crate) struct Walk<'a, M, F> {
     /// So many rootmost frames are those of the thread's last walk.
     pub(crate) stay: usize,
     pub(crate) max_frames: usize,
+    /// Makes each step by [`Walk::step`].
+    pub(crate) is_reference: bool,
 }
 
-impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
+impl Walk<'_, '_> {
     /// `None` if the registers are not this machine's.
     pub(crate) fn run<A: Arch>(&mut self, registers: &Registers) -> Option<Outcome> {
         let (ip, mut regs) = A::start(registers, self.space.end().0)?;
@@ -106,6 +107,9 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             if self.points.len() >= self.max_frames {
                 outcome.end = End::Depth;
                 return Some(outcome);
+            }
+            if self.usual_steps::<A>(&mut address, &mut regs) {
+                continue;
             }
             self.stack.floor = A::sp(&regs);
             let before = A::registers(address, &regs);
@@ -207,7 +211,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         regs: &A::Regs,
         outcome: &mut Outcome,
     ) -> Option<Option<WalkedFrame>> {
-        if self.sp_is_bound {
+        if self.sp_is_bound || !self.reuse.comes_to(A::sp(regs)) {
             return None;
         }
         let limit = self.max_frames.saturating_sub(self.points.len() + 1);
@@ -232,6 +236,60 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         let next = self.reuse.leads_to(same);
         self.reuse.keep(same);
         Some(next)
+    }
+
+    /// Steps as nearly all are: by usual rules, with words that the sample has, to an address in code. False: [`Walk::step`] is to make
+    /// the step, and nothing has changed. True: `address` and `regs` are those of the frame that was come to, which has no point yet. Each step is as
+    /// [`Walk::step`] makes it; there, what decides about rare frames takes three times as long as all that is done here.
+    fn usual_steps<A: Arch>(&mut self, address: &mut FrameAddress, regs: &mut A::Regs) -> bool {
+        if self.sp_is_bound || self.stack.used_live || self.is_reference {
+            return false;
+        }
+        let Some(region) = self.find(address.address_for_lookup()) else {
+            return false;
+        };
+        let Some(tables) = self.modules.tables_for::<A>(region.module, self.quality) else {
+            return false;
+        };
+        let dump = self.stack.dump;
+        let mut is_first = true;
+        loop {
+            let Some(rule) = relative(*address, region.base).and_then(|relative| tables.usual_rule::<A>(relative))
+            else {
+                return !is_first;
+            };
+            let (mut words, mut count) = ([(0, 0); 2], 0);
+            let mut has_all = true;
+            let mut caller_regs = *regs;
+            let step = A::step_by_rule(&rule, *address, &mut caller_regs, &mut |at| {
+                let word = dump.word(at).zip(words.get_mut(count));
+                has_all &= word.is_some();
+                let (word, kept) = word.ok_or(Unreadable(at))?;
+                *kept = (at, word);
+                count += 1;
+                Ok(word)
+            });
+            let Step::Caller(caller) = step else { return !is_first };
+            let call = caller.wrapping_sub(1);
+            let stays = (region.start..region.end).contains(&call);
+            let is_code = stays || self.space.find(Avma(call)).is_some();
+            let Some(caller) = FrameAddress::from_return_address(caller).filter(|_| has_all && is_code) else {
+                return !is_first;
+            };
+            if !is_first {
+                self.points.push(Point {
+                    frame: frame(*address),
+                    sp: A::sp(regs),
+                });
+            }
+            let words = words.get(..count).unwrap_or_default();
+            self.reuse.has_made_with(*address, A::registers(*address, regs), words);
+            (*address, *regs) = (caller, caller_regs);
+            is_first = false;
+            if !stays || self.points.len() + 1 >= self.max_frames || self.reuse.comes_to(A::sp(regs)) {
+                return true;
+            }
+        }
     }
 
     /// One step.

@@ -6,7 +6,7 @@ use gimli::{Register, RegisterRule, Vendor, X86_64 as Dwarf};
 use super::prologue_x86_64 as prologue;
 use crate::arch::{
     Arch, CALL_BYTES, CompactRule, Machine, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, SWIFT_ASYNC_FRAME,
-    SavedRegister, Step, Target,
+    SavedRegister, Step, Target, Unreadable,
 };
 use crate::bytes::u32_at;
 use crate::cfi::{Cfi, Columns, Row};
@@ -112,7 +112,13 @@ impl Arch for X86_64 {
         matches!(row.ra, None | Some(RegisterRule::Undefined))
     }
 
-    fn step_by_rule(rule: &Rule, address: FrameAddress, regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step {
+    #[inline]
+    fn step_by_rule(
+        rule: &Rule,
+        address: FrameAddress,
+        regs: &mut Self::Regs,
+        read: &mut impl FnMut(u64) -> Result<u64, Unreadable>,
+    ) -> Step {
         let (sp, bp) = (regs.sp, regs.bp);
         let cfa = rule.cfa(sp, bp);
         let caller_bp = match rule.saved_fp(cfa).map(|at| (at, read(at))) {

@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::hint::black_box;
 
-use crate::common::{Captured, Collector, OwnFiles, OwnMemory, PID, TID, capture, names, sample_of, sp, unwinder};
+use crate::common::{Captured, Collector, OwnMemory, PID, TID, capture, names, sample_of, sp, unwinder};
 use recording::clock::Timestamp;
 use recording::event::{Event, Pid, Thread};
 use recording::quality::Quality;
@@ -34,7 +34,7 @@ impl TargetMemory for Memory<'_> {
 
 /// A recording of this process, sample by sample.
 struct Recording<'a> {
-    unwinder: Unwinder<Collector, Memory<'a>, OwnFiles>,
+    unwinder: Unwinder<'a, Collector>,
     now: &'a Cell<u64>,
     is_gone: &'a Cell<bool>,
 }

@@ -149,12 +149,12 @@ pub fn sample_of(thread: Thread, captured: &Captured) -> Event<'_> {
 }
 
 /// An unwinder that knows this process's executable mappings.
-pub fn unwinder<M: TargetMemory>(memory: M) -> Unwinder<Collector, M, OwnFiles> {
+pub fn unwinder<'a>(memory: impl TargetMemory + 'a) -> Unwinder<'a, Collector> {
     unwinder_without("", memory)
 }
 
 /// The same, where modules with `hidden` in their path can't be opened.
-pub fn unwinder_without<M: TargetMemory>(hidden: &'static str, memory: M) -> Unwinder<Collector, M, OwnFiles> {
+pub fn unwinder_without<'a>(hidden: &'static str, memory: impl TargetMemory + 'a) -> Unwinder<'a, Collector> {
     let maps = read_mappings();
     let mut files = OwnFiles {
         hidden,

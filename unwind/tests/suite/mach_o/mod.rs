@@ -73,11 +73,11 @@ impl TargetMemory for Beyond {
     }
 }
 
-fn unwinder<M: TargetMemory>(
+fn unwinder<'a>(
     trace: &Trace,
-    memory: M,
+    memory: impl TargetMemory + 'a,
     file: impl Fn(&[u8]) -> KeptFile,
-) -> Unwinder<Collector, M, Files> {
+) -> Unwinder<'a, Collector> {
     let files = { trace.images.iter() }.map(|image| (image.name.clone(), file(&image.file)));
     let mut unwinder = Unwinder::new(
         Collector::default(),
