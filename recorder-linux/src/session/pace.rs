@@ -44,6 +44,8 @@ const PART_OF_RECORDING: u32 = 8;
 /// Where many stacks are larger than their dumps, and their callers stay the same: the longest time between two readings of these.
 /// Unverified are then the last samples of a process, whose memory is gone when it is to be read, and the first ones of a thread.
 const LONGEST_WITH_DEEP_STACKS: Duration = Duration::from_millis(64);
+/// The same while no thread has such a stack: one that comes to have one is seen so late at most.
+const LONGEST_BETWEEN_DEEP_STACKS: Duration = Duration::from_millis(128);
 /// So rounds with deep stacks are no longer than this part of the recording so far, once it is longer than a second.
 const PART_WITH_DEEP_STACKS: u32 = 160;
 const SHORTEST_PART_WITH_DEEP_STACKS: Duration = Duration::from_millis(8);
@@ -210,13 +212,16 @@ impl Pace {
         } else {
             let whole = self.waited + self.round;
             let by_fill = whole.mul_f64((self.most_fill / found.fill.max(1e-6)).min(1e3));
-            let (part, shortest, longest) = match were_deep {
-                true => (
+            let (part, shortest, longest) = match (were_deep, self.is_deep) {
+                (false, _) => (PART_OF_RECORDING, LONGEST, LONGEST_CALM),
+                (true, is_deep) => (
                     PART_WITH_DEEP_STACKS,
                     SHORTEST_PART_WITH_DEEP_STACKS,
-                    LONGEST_WITH_DEEP_STACKS,
+                    match is_deep {
+                        true => LONGEST_WITH_DEEP_STACKS,
+                        false => LONGEST_BETWEEN_DEEP_STACKS,
+                    },
                 ),
-                false => (PART_OF_RECORDING, LONGEST, LONGEST_CALM),
             };
             let longest = longest.min(self.longest_calm).max(LONGEST);
             let longest = match self.rounds_to_calm {
@@ -399,7 +404,7 @@ mod tests {
         assert!(pace.may_wait(0.01));
         pace.looked(Looked::Nothing, Duration::ZERO, Duration::ZERO);
         assert_eq!(pace.round.as_millis(), 12);
-        assert_eq!(after(&mut pace, SAMPLES, 40), 64);
+        assert_eq!(after(&mut pace, SAMPLES, 100), 128);
         assert!(pace.may_wait(0.01));
         after(&mut pace, SAMPLES, 1000);
         assert!(!pace.may_wait(0.01));
