@@ -27,6 +27,8 @@ pub(crate) struct Ring {
     head: u64,
     /// Up to where [`Ring::look`] has looked, if that is beyond `tail`.
     looked: u64,
+    /// How many records were consumed.
+    consumed: u64,
     /// A wrapped record, put together.
     scratch: Vec<u8>,
     /// What was copied out by [`Ring::fill_backlog`], older than all in the ring.
@@ -80,6 +82,7 @@ impl Ring {
             tail: 0,
             head: 0,
             looked: 0,
+            consumed: 0,
             scratch: Vec::new(),
             backlog: Backlog::default(),
             corrupted: 0,
@@ -196,7 +199,23 @@ impl Ring {
         let available = self.head.wrapping_sub(self.tail);
         self.tail = self.tail.wrapping_add((size as u64).min(available));
         self.publish();
+        self.consumed = self.consumed.wrapping_add(1);
+        if self.consumed.is_multiple_of(PAGES_AHEAD) {
+            self.prefetch_pages(size as u64);
+        }
         self.prefetch_second();
+    }
+
+    /// Has the CPU look up the pages of further records, if they have this size, too. Each is in a page of its own. A look-up takes 0.3 us on
+    /// a virtual machine and holds up the CPU, but some can be made at once: one by one they took 5 % of the recorder's time.
+    fn prefetch_pages(&self, size: u64) {
+        let available = self.head.wrapping_sub(self.tail);
+        for offset in (2..2 + PAGES_AHEAD).map(|ahead| ahead * size) {
+            if offset < available {
+                let start = self.tail.wrapping_add(offset) % self.mapped.data_bytes as u64;
+                prefetch(self.slice(start as usize, 1));
+            }
+        }
     }
 
     /// Has the CPU fetch the record after the next one: another CPU has written it, and each of its lines takes 0.1 us to come.
@@ -257,6 +276,8 @@ impl Drop for Mapped {
     }
 }
 
+/// Of so many records the pages are looked up at once.
+const PAGES_AHEAD: u64 = 4;
 /// The header of a sample, its registers and the last frames of its stack.
 const PREFETCHED_BYTES: usize = 1536;
 
