@@ -284,7 +284,7 @@ pub struct Sample<'a> {
     /// Its stack.
     pub stack: Stack<'a>,
     /// What its frames have in common with an earlier stack; `None` if that is not known.
-    pub same: Option<SameFrames>,
+    pub same: Option<SameFrames<'a>>,
     /// Of [`Role::Point`]: the values, in the order of [`EventInfo::fields`](crate::info::EventInfo::fields); empty if they are not
     /// known.
     pub values: &'a [Value<'a>],

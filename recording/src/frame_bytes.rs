@@ -4,7 +4,7 @@
 //! address from the one before it. Without kinds, the leaf is an instruction pointer, and all others are return addresses.
 
 use crate::address::Avma;
-use crate::stack::{Frame, StackMark};
+use crate::stack::{Frame, SameFrames, StackMark};
 use crate::varint::{put, take, unzigzag, zigzag};
 
 const INSTRUCTION_POINTER: u64 = 0;
@@ -40,6 +40,28 @@ pub fn put_frames(out: &mut Vec<u8>, frames: &[Frame], mut before: u64, mut mark
         put(out, zigzag(address.wrapping_sub(before).cast_signed()));
         before = address;
     }
+}
+
+/// Appends the frames of a stack, leaf first, but for so many rootmost ones, from address 0 on: the bytes that came with it where these are of
+/// the same frames.
+pub fn put_others(
+    out: &mut Vec<u8>,
+    frames: &[Frame],
+    kept: usize,
+    same: Option<SameFrames<'_>>,
+    mark: impl FnMut(StackMark) -> u64,
+) {
+    let others = same.filter(|same| same.frames == kept).and_then(|same| same.others);
+    let frames = &frames[..frames.len().saturating_sub(kept)];
+    let Some(others) = others else {
+        return put_frames(out, frames, 0, mark);
+    };
+    if cfg!(debug_assertions) {
+        let mut own = Vec::new();
+        put_frames(&mut own, frames, 0, mark);
+        assert_eq!(own, others, "the bytes that came with a stack");
+    }
+    out.extend_from_slice(others);
 }
 
 /// Takes the frames of [`put_frames`] from the front, with the same `before`, and hands them over rootmost first: `None` for a mark whose number

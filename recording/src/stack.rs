@@ -148,40 +148,30 @@ impl PartialEq for Frame {
 /// What the frames of a stack have in common with an earlier stack of the same thread. Most of a stack stays as it is from sample to sample,
 /// and whoever keeps the earlier one has only the others to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SameFrames {
+pub struct SameFrames<'a> {
     /// The number of this stack. No two stacks of a recording have the same, and none has [`NO_STACK`].
     pub stack: u64,
     /// The number of the earlier stack.
     pub earlier: u64,
     /// So many rootmost frames are those of the earlier stack, at least.
     pub frames: usize,
+    /// The others, as [`put_frames`](crate::frame_bytes::put_frames) makes bytes of them, from address 0 on: the copy on disk and the queue of the
+    /// builder have the same. `None`: there may be marks among them.
+    pub others: Option<&'a [u8]>,
 }
 
 /// The number of no stack.
 pub const NO_STACK: u64 = 0;
 
-impl SameFrames {
+impl SameFrames<'_> {
     /// How many rootmost frames of a stack are surely those of the stack with this number.
-    pub fn with(same: Option<SameFrames>, number: u64) -> usize {
-        let is_earlier = |same: &SameFrames| same.earlier == number && number != NO_STACK;
+    pub fn with(same: Option<SameFrames<'_>>, number: u64) -> usize {
+        let is_earlier = |same: &SameFrames<'_>| same.earlier == number && number != NO_STACK;
         same.filter(is_earlier).map_or(0, |same| same.frames)
     }
 
-    /// How many rootmost frames of a stack, leaf first, are those that were `kept` of the stack with this number, root first.
-    pub fn count(same: Option<SameFrames>, frames: &[Frame], number: u64, kept: &[Frame]) -> usize {
-        let sure = SameFrames::with(same, number).min(kept.len()).min(frames.len());
-        let (others, rootmost) = frames.split_at(frames.len() - sure);
-        let (kept_rootmost, kept_others) = kept.split_at(sure);
-        debug_assert!(
-            rootmost.iter().rev().eq(kept_rootmost),
-            "frames that are called the same"
-        );
-        let pairs = others.iter().rev().zip(kept_others);
-        sure + pairs.take_while(|(one, other)| one == other).count()
-    }
-
     /// The number of the stack that this is of.
-    pub fn number(same: Option<SameFrames>) -> u64 {
+    pub fn number(same: Option<SameFrames<'_>>) -> u64 {
         same.map_or(NO_STACK, |same| same.stack)
     }
 }

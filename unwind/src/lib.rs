@@ -7,13 +7,13 @@
 //!
 //! The journey, in reading order:
 //!
-//! 1. [`Unwinder`]: the stage, a sink that owns the next one; `unwinding`: what becomes of a snapshot.
+//! 1. [`Unwinder`]: the stage, a sink that owns the next one; `unwinding`: the stacks of all threads; `walker`: one of them.
 //! 2. `space`: which modules are mapped where, per process.
 //! 3. `object`, `elf`, `macho`, `piece`, `modules`: the file of a module, shared by all processes; [`compression`]: its compressed sections.
 //! 4. `tables`, `cfi`, `go`: the unwind rules of one file; of a Mach-O file `compact`, `unwind_info`, `macho_functions` and, where its tables do not say it, `pass`,
 //!    `frame_x86_64` and `frame_aarch64`: the frame by the code of the whole function.
 //! 5. `stack_memory`: the bytes of the sample, then those of the live target.
-//! 6. `walk`: from leaf to root; `last_walk`: the thread's last walk, whose steps are not made again; `outcome`: what a walk found.
+//! 6. `walk`: from leaf to root; `usual_steps`: most of its steps; `last_walk`: the thread's last walk, whose steps are not made again; `outcome`: what a walk found.
 //! 7. `arch`, `x86_64`, `aarch64`, `signal`, `prologue_x86_64`, `prologue_aarch64`, `jit`: one step of the walk;
 //!    [`jitdump`]: the files that `jit` reads.
 //! 8. `live_boundary`: verifies stacks that were completed from live memory; `calls`: whether a caller can have called its callee.
@@ -61,7 +61,9 @@ mod tables;
 mod unwind_info;
 mod unwinder;
 mod unwinding;
+mod usual_steps;
 mod walk;
+mod walker;
 mod x86_64;
 
 use recording::module::BuildId;
@@ -69,7 +71,7 @@ use recording::sink::ReadAt;
 
 pub use functions::Functions;
 pub use unwinder::Unwinder;
-pub use unwinding::UnwindOptions;
+pub use walker::UnwindOptions;
 
 /// The build id of an ELF file by its headers, or the UUID of a Mach-O file with code for one processor. `None`: it has none, or is no file
 /// that can be read.

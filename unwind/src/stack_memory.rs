@@ -36,6 +36,8 @@ pub(crate) struct LiveBlocks {
     bytes: Vec<u8>,
     /// Words that were read by themselves, by process and address.
     words: FxHashMap<(Pid, u64), u64>,
+    /// What is read of them, kept from reading to reading: addresses, and what is there.
+    wanted: (Vec<u64>, Vec<u64>),
     /// How many of `bytes` are in use, and how many were when the present sample's walk began.
     used: usize,
     used_before: usize,
@@ -166,18 +168,21 @@ impl LiveBlocks {
 
     /// Reads words, but for those that are known, or whose pages are: a word that is read twice may differ.
     fn read_words(&mut self, memory: &mut dyn TargetMemory, pid: Pid, callers: &[Word]) {
-        let addresses = { callers.iter() }.map(|(address, _)| *address);
-        let mut addresses: Vec<u64> = addresses
-            .filter(|address| !self.words.contains_key(&(pid, *address)))
-            .filter(|address| !self.pages.contains_key(&(pid, address / PAGE as u64)))
-            .collect();
+        let (mut addresses, mut words) = std::mem::take(&mut self.wanted);
+        addresses.clear();
+        words.clear();
+        let all = { callers.iter() }.map(|(address, _)| *address);
+        addresses.extend(
+            all.filter(|address| !self.words.contains_key(&(pid, *address)))
+                .filter(|address| !self.pages.contains_key(&(pid, address / PAGE as u64))),
+        );
         addresses.sort_unstable();
-        let mut words = Vec::with_capacity(addresses.len());
         let begun = memory.now();
         memory.read_words(pid, &addresses, &mut words);
         self.has_read(begun, memory.now());
-        let keys = addresses.into_iter().map(|address| (pid, address));
-        self.words.extend(keys.zip(words));
+        let keys = addresses.iter().map(|address| (pid, *address));
+        self.words.extend(keys.zip(words.iter().copied()));
+        self.wanted = (addresses, words);
     }
 
     fn has_read(&mut self, begun: Timestamp, ended: Timestamp) {

@@ -8,7 +8,8 @@ use recording::module::Module;
 use recording::quality::Quality;
 use recording::sink::{Completion, EventSink, KeptFile, Looked, ModuleFiles, TargetMemory};
 
-use crate::unwinding::{UnwindOptions, Unwinding};
+use crate::unwinding::Unwinding;
+use crate::walker::UnwindOptions;
 
 /// How long counts of the unwinder wait until the next stage gets them.
 const REPORT_NS: u64 = 100_000_000;
@@ -40,7 +41,7 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
 
     /// What was lost, cut, guessed or not verified so far: of the unwinding, and of the events that passed.
     pub fn quality(&self) -> &Quality {
-        &self.unwinding.quality
+        &self.unwinding.walker.quality
     }
 
     /// The next stage, which knows all that was counted so far. Events go through [`on_event`](EventSink::on_event).
@@ -57,7 +58,7 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
 
     /// Ends the stage.
     pub fn finish(self) -> (N, Quality) {
-        (self.next, self.unwinding.quality)
+        (self.next, self.unwinding.walker.quality)
     }
 
     /// Sends what was counted since the last time.
@@ -77,7 +78,7 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
 
     /// Counts what the recorder has counted.
     fn count(&mut self, what: RecordingEvent) {
-        let quality = &mut self.unwinding.quality;
+        let quality = &mut self.unwinding.walker.quality;
         match what {
             RecordingEvent::Lost { count, role, cause } => *quality.lost.entry((role, cause)).or_default() += count,
             RecordingEvent::Unwound {
@@ -96,7 +97,7 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
 
 impl<N: EventSink> EventSink for Unwinder<'_, N> {
     fn completion(&self) -> Completion {
-        self.unwinding.completion
+        self.unwinding.walker.completion
     }
 
     fn may_wait(&mut self, thread: Thread, stack_end: u64) -> bool {

@@ -1,139 +1,26 @@
-//! Stacks to frames: what is known of all processes and threads, and what becomes of one snapshot.
+//! The stacks of all threads: which samples have a stack to unwind, and whether what completes deep stacks stays what it is.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::event::{Pid, ProcessEvent, Role, Sample, Thread, Tid};
 use recording::module::{Image, Module};
-use recording::quality::Quality;
-use recording::sink::{Completion, KeptFile, Looked, ModuleFiles, TargetMemory};
-use recording::stack::{Frame, MissingStack, NO_STACK, Registers, SameFrames, Snapshot, Stack, StackMark};
+use recording::sink::{KeptFile, Looked, ModuleFiles, TargetMemory};
+use recording::stack::{MissingStack, Stack};
 
-use crate::aarch64::Aarch64;
-use crate::arch::Arch;
-use crate::callers::Callers;
-use crate::calls::Code;
-use crate::known_stack::Reading;
-use crate::last_walk::{Dump, LastWalk, NewSteps, Reuse, Word};
-use crate::leaf_first::LeafFirst;
-use crate::live_boundary::{ThreadStacks, Times, Verdict};
-use crate::modules::Modules;
-use crate::outcome::{End, Outcome, Point};
-use crate::space::{ANONYMOUS, Mappings};
-use crate::stack_memory::{LiveBlocks, StackMemory};
-use crate::walk::{Known, Walk};
-use crate::x86_64::X86_64;
+use crate::stack_memory::LiveBlocks;
+use crate::walker::{ThreadState, UnwindOptions, Walker};
 
-/// How to unwind.
-#[derive(Clone, Debug)]
-pub struct UnwindOptions {
-    /// User frames of one stack that are followed; a deeper stack ends with [`StackMark::TruncatedDepth`]. Default 65536.
-    pub max_frames: usize,
-}
-
-impl Default for UnwindOptions {
-    fn default() -> Self {
-        UnwindOptions { max_frames: 1 << 16 }
-    }
-}
-
-/// All that unwinding needs and remembers. It is not generic, so that the code which each sample runs through is compiled in this crate.
+/// The stacks of all threads. It is not generic, so that the code which each sample runs through is compiled in this crate, as one unit.
 pub(crate) struct Unwinding<'f> {
-    memory: Box<dyn TargetMemory + 'f>,
-    options: UnwindOptions,
-    modules: Modules<'f>,
-    spaces: FxHashMap<Pid, Space>,
-    /// Changes of all spaces so far.
-    changes: u64,
-    threads: FxHashMap<Tid, Box<ThreadState>>,
-    known: Known,
-    pub(crate) quality: Quality,
-    /// Of the samples of the event that samples.
-    pub(crate) completion: Completion,
-    /// Stacks so far.
-    stacks: u64,
-    // Reused from sample to sample.
-    frames: Vec<Frame>,
-    /// Of a walk, those that are not the ones of the last walk.
-    points: Vec<Point>,
-    new_steps: NewSteps,
-    live: LiveBlocks,
-    /// What `look_again` reads.
-    looked: LiveBlocks,
-    /// How often `live` and `looked` were cleared.
-    contents: u64,
+    pub(crate) walker: Walker<'f>,
+    threads: FxHashMap<Tid, ThreadState>,
     /// Threads that have callers in live memory.
     deep: Vec<Tid>,
-}
-
-/// What is mapped in a process.
-#[derive(Clone, Default)]
-struct Space {
-    /// Processes that forked share their parent's until one of them maps something.
-    mappings: Arc<Mappings>,
-    /// Another one after each change; no two spaces that differ have the same.
-    version: u64,
-}
-
-/// What is kept of a thread from sample to sample.
-struct ThreadState {
-    pid: Pid,
-    stacks: ThreadStacks,
-    last_walk: LastWalk,
-    /// The frames of the last walk.
-    points: LeafFirst<Point>,
-    sent: Sent,
-    /// Bytes of live memory that the last stack took.
-    live_bytes: u64,
-    /// Which live memory that was, and from where on it was used.
-    live: (u64, u64),
-    callers: Callers,
-}
-
-/// What a walk may take over from earlier ones.
-struct Earlier<'a> {
-    last: &'a mut LastWalk,
-    /// See [`StackMemory`].
-    callers: &'a [Word],
-    same_from: u64,
-    /// See [`Walk`].
-    is_reference: bool,
-}
-
-/// A walk. Its first frames are in [`Unwinding::points`].
-struct Walked {
-    outcome: Option<Outcome>,
-    /// How many bytes of live memory it took.
-    live_bytes: u64,
-    /// So many rootmost frames are those of the thread's last walk.
-    stay: usize,
-}
-
-/// The last stack of a thread, as the next stage got it.
-#[derive(Default)]
-struct Sent {
-    frames: LeafFirst<Frame>,
-    /// As in [`SameFrames`].
-    number: u64,
-    /// From the root on, its frames are those of the walk, without a mark.
-    is_plain: bool,
-}
-
-/// How a stack was completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Completed {
-    FromSample,
-    /// From memory that an earlier reading shows to be what it was.
-    Agrees,
-    /// From memory that is another one since the thread's earlier readings, or was not read before.
-    Changed,
-    /// From memory that was read for the first time for this thread.
-    ReadFirst,
-    /// Not from memory, which can't be read.
-    Gone,
+    /// What `look_again` reads.
+    looked: LiveBlocks,
 }
 
 impl<'f> Unwinding<'f> {
@@ -143,346 +30,59 @@ impl<'f> Unwinding<'f> {
         options: UnwindOptions,
     ) -> Unwinding<'f> {
         Unwinding {
-            memory: Box::new(memory),
-            options,
-            modules: Modules::new(files),
-            spaces: FxHashMap::default(),
-            changes: 0,
+            walker: Walker::new(memory, files, options),
             threads: FxHashMap::default(),
-            known: Known::default(),
-            quality: Quality::default(),
-            completion: Completion::default(),
-            stacks: NO_STACK,
-            frames: Vec::new(),
-            points: Vec::new(),
-            new_steps: NewSteps::default(),
-            live: LiveBlocks::default(),
-            looked: LiveBlocks::default(),
-            contents: 0,
             deep: Vec::new(),
+            looked: LiveBlocks::default(),
         }
     }
 
     /// As [`Unwinder::take_kept_files`](crate::Unwinder::take_kept_files).
     pub(crate) fn take_kept_files(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
-        self.modules.take_kept()
+        self.walker.take_kept_files()
     }
 
     /// The sample with frames for its stack.
     pub(crate) fn unwound<'a>(&'a mut self, time: Timestamp, thread: Thread, sample: &Sample<'a>) -> Sample<'a> {
-        self.quality.samples += 1;
-        self.frames.clear();
+        let walker = &mut self.walker;
+        walker.begin();
         match sample.stack {
             Stack::Frames(frames) => {
-                self.count_marks(frames);
+                walker.count_marks(frames);
                 return *sample;
             }
-            Stack::Missing { kernel, reason } => self.on_missing(kernel, reason),
-            Stack::Snapshot(snapshot) if self.has_left_user_space(thread.pid, &snapshot) => {
-                self.on_missing(snapshot.kernel, MissingStack::NoUserSpace);
+            Stack::Missing { kernel, reason } => walker.on_missing(kernel, reason),
+            Stack::Snapshot(snapshot) if walker.has_left_user_space(thread.pid, &snapshot) => {
+                walker.on_missing(snapshot.kernel, MissingStack::NoUserSpace);
             }
             Stack::Snapshot(snapshot) => {
-                let (completed, same) = self.on_snapshot(time, thread, &snapshot);
-                if sample.role == Role::Running {
-                    self.count_completion(completed);
+                let new = || ThreadState::new(thread.pid);
+                let state = self.threads.entry(thread.tid).or_insert_with(new);
+                let had_callers = !state.callers.are_none();
+                let is_running = sample.role == Role::Running;
+                let same = walker.on_snapshot(time, thread, &snapshot, is_running, state);
+                if !had_callers && !state.callers.are_none() && !self.deep.contains(&thread.tid) {
+                    self.deep.push(thread.tid);
                 }
-                let state = self.threads.get(&thread.tid);
                 return Sample {
-                    stack: Stack::Frames(state.map_or(&[], |state| &state.sent.frames)),
+                    stack: Stack::Frames(state.frames()),
                     same: Some(same),
                     ..*sample
                 };
             }
         }
         Sample {
-            stack: Stack::Frames(&self.frames),
+            stack: Stack::Frames(walker.frames()),
             ..*sample
-        }
-    }
-
-    /// Counts the marks of a stack that came as frames: nothing else is known of how it was unwound.
-    fn count_marks(&mut self, frames: &[Frame]) {
-        let mut is_rooted = true;
-        for frame in frames {
-            let Frame::Mark(mark) = frame else { continue };
-            is_rooted &= matches!(mark, StackMark::Waiting(_));
-            self.quality.count(*mark);
-        }
-        self.quality.rooted += u64::from(is_rooted);
-    }
-
-    fn on_missing(&mut self, kernel: &[Frame], reason: MissingStack) {
-        let mark = StackMark::Missing(reason);
-        self.quality.count(mark);
-        self.frames.extend_from_slice(kernel);
-        self.frames.push(Frame::Mark(mark));
-    }
-
-    /// True for a task in the middle of exec or exit: its registers are of a user space that is gone.
-    fn has_left_user_space(&self, pid: Pid, snapshot: &Snapshot<'_>) -> bool {
-        let (Registers::X86_64 { ip, .. } | Registers::Aarch64 { pc: ip, .. }) = snapshot.registers;
-        let space = self.spaces.get(&pid);
-        snapshot.kernel.iter().any(|frame| frame.is_kernel())
-            && snapshot.stack_bytes.is_empty()
-            && space.is_none_or(|space| space.mappings.find(Avma(ip)).is_none())
-    }
-
-    fn count_completion(&mut self, completed: Completed) {
-        let completion = &mut self.completion;
-        completion.beyond_sample += u64::from(completed != Completed::FromSample);
-        completion.changed += u64::from(completed == Completed::Changed);
-        completion.read_first += u64::from(completed == Completed::ReadFirst);
-    }
-
-    fn on_snapshot(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> (Completed, SameFrames) {
-        self.frames.extend_from_slice(snapshot.kernel);
-        match snapshot.registers {
-            Registers::X86_64 { .. } => self.unwind::<X86_64>(time, thread, snapshot),
-            Registers::Aarch64 { .. } => self.unwind::<Aarch64>(time, thread, snapshot),
-        }
-    }
-
-    fn unwind<A: Arch>(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> (Completed, SameFrames) {
-        // Taken out, so that all else can be changed beside it.
-        let state = self.threads.remove(&thread.tid);
-        let mut state = state.unwrap_or_else(|| Box::new(ThreadState::new(thread.pid)));
-        let unwound = self.unwind_beside::<A>(time, thread, snapshot, &mut state);
-        self.threads.insert(thread.tid, state);
-        unwound
-    }
-
-    fn unwind_beside<A: Arch>(
-        &mut self,
-        time: Timestamp,
-        thread: Thread,
-        snapshot: &Snapshot<'_>,
-        state: &mut ThreadState,
-    ) -> (Completed, SameFrames) {
-        self.live.begin(time, state.live_bytes, &mut self.contents);
-        let dump_end = (snapshot.registers.sp()).saturating_add(snapshot.stack_bytes.len() as u64);
-        // What was read from the same memory is the same.
-        let same_from = match state.live {
-            (contents, from) if contents == self.live.contents() => from.max(dump_end),
-            _ => u64::MAX,
-        };
-        let callers = state.callers.words();
-        let earlier = Earlier {
-            last: &mut state.last_walk,
-            callers,
-            same_from,
-            is_reference: false,
-        };
-        let walked = self.walk::<A>(time, thread, snapshot, earlier);
-        state.points.replace(walked.stay, &self.points);
-        if cfg!(debug_assertions) {
-            let nothing = Earlier {
-                last: &mut LastWalk::default(),
-                callers,
-                same_from: u64::MAX,
-                is_reference: true,
-            };
-            let again = self.walk::<A>(time, thread, snapshot, nothing);
-            assert_eq!(
-                (&walked.outcome, &state.points[..], 0),
-                (&again.outcome, &self.points[..], again.stay),
-                "a stack walked in two ways"
-            );
-        }
-        state.live_bytes = walked.live_bytes;
-        state.live = (self.live.contents(), dump_end);
-        match walked.outcome {
-            Some(outcome) => {
-                let were_none = state.callers.are_none();
-                state.callers.take(&outcome, &state.points, &state.last_walk, dump_end);
-                if were_none && !state.callers.are_none() && !self.deep.contains(&thread.tid) {
-                    self.deep.push(thread.tid);
-                }
-                self.conclude::<A>(time, thread, state, outcome, walked.stay)
-            }
-            None => (Completed::FromSample, self.send(&mut state.sent, 0, false)),
-        }
-    }
-
-    /// Walks beside the last walk of the thread, which this one replaces.
-    fn walk<A: Arch>(
-        &mut self,
-        time: Timestamp,
-        thread: Thread,
-        snapshot: &Snapshot<'_>,
-        earlier: Earlier<'_>,
-    ) -> Walked {
-        self.points.clear();
-        let space = self.spaces.entry(thread.pid).or_default();
-        let sp = snapshot.registers.sp();
-        let mut walk = Walk {
-            space: &space.mappings,
-            region: None,
-            modules: &mut self.modules,
-            known: &mut self.known,
-            time,
-            quality: &mut self.quality,
-            stack: StackMemory {
-                pid: thread.pid,
-                dump: Dump {
-                    start: sp,
-                    bytes: snapshot.stack_bytes,
-                },
-                memory: &mut *self.memory,
-                live: &mut self.live,
-                callers: earlier.callers,
-                floor: sp,
-                same_from: earlier.same_from,
-                used_live: false,
-                live_start: None,
-                live_bytes: 0,
-            },
-            reuse: Reuse::new(earlier.last, &mut self.new_steps, space.version),
-            sp_is_bound: false,
-            points: &mut self.points,
-            stay: 0,
-            max_frames: self.options.max_frames,
-            is_reference: earlier.is_reference,
-        };
-        let outcome = walk.run::<A>(&snapshot.registers);
-        let (live_bytes, stay) = (walk.stack.live_bytes, walk.stay);
-        walk.reuse.finish();
-        Walked {
-            outcome,
-            live_bytes,
-            stay,
-        }
-    }
-
-    /// Verifies, counts and marks the stack of a walk, of which so many rootmost frames are those of the walk before.
-    fn conclude<A: Arch>(
-        &mut self,
-        time: Timestamp,
-        thread: Thread,
-        state: &mut ThreadState,
-        mut outcome: Outcome,
-        stay: usize,
-    ) -> (Completed, SameFrames) {
-        let times = Times {
-            sampled: time,
-            // Without a live boundary all bytes are the sample's.
-            reading: (outcome.live_boundary.and_then(|_| self.live.reading())).unwrap_or(Reading::of_sample(time)),
-        };
-        let mut code = Code {
-            pid: thread.pid,
-            space: &self.spaces.entry(thread.pid).or_default().mappings,
-            modules: &mut self.modules,
-            memory: &mut *self.memory,
-            quality: &mut self.quality,
-        };
-        let was_read = outcome.live_boundary.is_some();
-        let mut are_possible = |points: &[Point]| self.known.calls.are_possible::<A>(points, &mut code);
-        let verdict = state
-            .stacks
-            .judge(&mut state.points, stay, &mut outcome, times, &mut are_possible);
-        let quality = &mut self.quality;
-        quality.by_frame_pointer += u64::from(outcome.guessed);
-        quality.completed_live += u64::from(verdict == Verdict::Agrees && outcome.end == End::Root);
-        let live_boundary = outcome.live_boundary.filter(|_| verdict == Verdict::Unverified);
-        if verdict == Verdict::Unverified {
-            quality.count(StackMark::Unverified);
-        }
-        let mark = match outcome.end {
-            End::Root => None,
-            End::NoMemory | End::NoReturnAddress => Some(StackMark::TruncatedNoMemory),
-            End::OtherStack => Some(StackMark::OtherStack),
-            End::NoRule => Some(StackMark::TruncatedNoRule),
-            End::Depth => Some(StackMark::TruncatedDepth),
-        };
-        match mark {
-            Some(mark) => quality.count(mark),
-            None => quality.rooted += u64::from(verdict != Verdict::Unverified),
-        }
-        let is_plain = live_boundary.is_none() && mark.is_none();
-        let same = if is_plain && state.sent.is_plain { stay } else { 0 };
-        let points = state.points.get(..state.points.len() - same).unwrap_or_default();
-        let believed = live_boundary.map_or(points.len(), |live_boundary| (live_boundary + 1).min(points.len()));
-        let (believed, rest) = points.split_at(believed);
-        self.frames.extend(believed.iter().map(|point| point.frame));
-        self.frames
-            .extend(live_boundary.map(|_| Frame::Mark(StackMark::Unverified)));
-        self.frames.extend(rest.iter().map(|point| point.frame));
-        self.frames.extend(mark.map(Frame::Mark));
-        let completed = match was_read {
-            false if mark == Some(StackMark::TruncatedNoMemory) => Completed::Gone,
-            false => Completed::FromSample,
-            true if verdict != Verdict::Unverified && outcome.end != End::NoMemory => Completed::Agrees,
-            true if state.stacks.were_read_before(time) => Completed::Changed,
-            true => Completed::ReadFirst,
-        };
-        (completed, self.send(&mut state.sent, same, is_plain))
-    }
-
-    /// Makes the frames that were found the thread's stack, with so many rootmost ones of its last.
-    fn send(&mut self, sent: &mut Sent, same: usize, is_plain: bool) -> SameFrames {
-        self.stacks += 1;
-        let earlier = std::mem::replace(&mut sent.number, self.stacks);
-        sent.frames.replace(same, &self.frames);
-        sent.is_plain = is_plain;
-        SameFrames {
-            stack: self.stacks,
-            earlier,
-            frames: same,
         }
     }
 
     /// The image of what was mapped, if that is what has happened.
     pub(crate) fn on_process(&mut self, pid: Pid, what: ProcessEvent<'_>) -> Option<Image> {
-        match what {
-            ProcessEvent::Start { parent } => {
-                let space = parent.and_then(|parent| self.spaces.get(&parent)).cloned();
-                let space = space.unwrap_or_else(|| self.new_space());
-                self.spaces.insert(pid, space);
-                if let Some(parent) = parent {
-                    self.known.jit.fork(parent, pid);
-                }
-            }
-            ProcessEvent::End => {
-                self.spaces.remove(&pid);
-                self.known.jit.forget(pid);
-                self.forget_threads(pid);
-            }
-            ProcessEvent::Exec(_) => {
-                let space = self.new_space();
-                self.spaces.insert(pid, space);
-                self.known.jit.forget(pid);
-                self.forget_threads(pid);
-            }
-            ProcessEvent::Map(mapping) => {
-                if mapping.is_jitdump()
-                    && let Some(file) = self.modules.open_plain(pid, mapping)
-                {
-                    self.known.jit.add(pid, file);
-                }
-                let region = self.modules.region(pid, mapping, &mut self.quality);
-                if region.module == ANONYMOUS {
-                    self.known.code.clear();
-                }
-                self.changes += 1;
-                let space = self.spaces.entry(pid).or_default();
-                space.version = self.changes;
-                Arc::make_mut(&mut space.mappings).insert(region);
-                return self.modules.image(&region);
-            }
-            ProcessEvent::Image(_) | ProcessEvent::Counter(..) => {}
+        if matches!(what, ProcessEvent::End | ProcessEvent::Exec(_)) {
+            self.threads.retain(|_, thread| thread.pid != pid);
         }
-        None
-    }
-
-    fn new_space(&mut self) -> Space {
-        self.changes += 1;
-        Space {
-            mappings: Arc::default(),
-            version: self.changes,
-        }
-    }
-
-    fn forget_threads(&mut self, pid: Pid) {
-        self.threads.retain(|_, thread| thread.pid != pid);
+        self.walker.on_process(pid, what)
     }
 
     pub(crate) fn forget_thread(&mut self, tid: Tid) {
@@ -502,11 +102,13 @@ impl<'f> Unwinding<'f> {
         }
         let Unwinding {
             threads,
-            memory,
             looked,
-            contents,
+            walker,
             ..
         } = self;
+        let Walker {
+            memory, contents, live, ..
+        } = walker;
         looked.clear(contents);
         for tid in &self.deep {
             let Some(thread) = threads.get_mut(tid) else { continue };
@@ -523,7 +125,7 @@ impl<'f> Unwinding<'f> {
                     thread.stacks.see_again(thread.callers.points(), reading);
                 }
             }
-            std::mem::swap(&mut self.live, looked);
+            std::mem::swap(live, looked);
         }
         Looked::Same
     }
@@ -534,20 +136,5 @@ impl<'f> Unwinding<'f> {
             let thread = threads.get_mut(tid);
             thread.is_some_and(|thread| thread.callers.end_round())
         });
-    }
-}
-
-impl ThreadState {
-    fn new(pid: Pid) -> ThreadState {
-        ThreadState {
-            pid,
-            stacks: ThreadStacks::default(),
-            last_walk: LastWalk::default(),
-            points: LeafFirst::default(),
-            sent: Sent::default(),
-            live_bytes: 0,
-            live: (0, 0),
-            callers: Callers::default(),
-        }
     }
 }

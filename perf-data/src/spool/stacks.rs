@@ -9,7 +9,7 @@
 //! that the event itself wrote (PERF_SAMPLE_RAW), and these bytes.
 
 use recording::event::Thread;
-use recording::frame_bytes::{put_frames, take_frames};
+use recording::frame_bytes::{put_others, take_frames};
 use recording::stack::{Frame, SameFrames};
 use recording::varint::{put, take, unzigzag, zigzag};
 use rustc_hash::FxHashMap;
@@ -26,7 +26,7 @@ const SAMPLE: u32 = 0x5351;
 
 /// A sample without its stack.
 #[derive(Clone, Copy)]
-pub(super) struct SampleOf {
+pub(super) struct SampleOf<'a> {
     pub(super) time: u64,
     pub(super) thread: Thread,
     /// The id of its event.
@@ -34,7 +34,7 @@ pub(super) struct SampleOf {
     pub(super) cpu: u32,
     pub(super) period: u64,
     /// What its frames have in common with an earlier stack.
-    pub(super) same: Option<SameFrames>,
+    pub(super) same: Option<SameFrames<'a>>,
 }
 
 /// The last stack of each thread, as it was written.
@@ -50,7 +50,7 @@ pub(super) struct Stacks {
 struct LastStack {
     /// As in [`SameFrames`].
     number: u64,
-    /// Rootmost frame first.
+    /// Rootmost frame first; none if it has a number.
     frames: Vec<Frame>,
 }
 
@@ -58,7 +58,7 @@ impl Stacks {
     /// Appends the record of a sample with these frames, leaf first, and with a last one rootwards of them. False if it has no room in a record.
     pub(super) fn put(
         &mut self,
-        sample: &SampleOf,
+        sample: &SampleOf<'_>,
         frames: &[Frame],
         rootmost: Option<Frame>,
         raw: Option<&[u8]>,
@@ -75,11 +75,18 @@ impl Stacks {
             }
         };
         let last = self.last.entry(sample.thread.tid.0).or_default();
-        let kept = SameFrames::count(same, frames, last.number, &last.frames);
+        let kept = match same {
+            Some(_) => SameFrames::with(same, last.number).min(frames.len()),
+            None => { frames.iter().rev().zip(&last.frames) }
+                .take_while(|(frame, known)| frame == known)
+                .count(),
+        };
         last.number = SameFrames::number(same);
         last.frames.truncate(kept);
-        let new = &frames[..frames.len() - kept];
-        last.frames.extend(new.iter().rev());
+        match same {
+            Some(_) => last.frames.clear(),
+            None => last.frames.extend(frames[..frames.len() - kept].iter().rev()),
+        }
         let body = &mut self.body;
         body.clear();
         put(body, zigzag(sample.time.wrapping_sub(self.last_time).cast_signed()));
@@ -90,7 +97,9 @@ impl Stacks {
         put(body, sample.period);
         put(body, kept as u64);
         // A mark without a number is left out when the file is read.
-        put_frames(body, new, 0, |mark| marks::address(mark).unwrap_or_default());
+        put_others(body, frames, kept, same, |mark| {
+            marks::address(mark).unwrap_or_default()
+        });
         let raw = raw.unwrap_or_default();
         put(body, raw.len() as u64);
         body.extend(raw);

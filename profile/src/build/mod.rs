@@ -165,7 +165,7 @@ impl Builder {
     }
 
     /// The stack of these frames, with what is remembered of its thread.
-    fn stack(&mut self, at: i64, thread: Thread, frames: &[Frame], same: Option<SameFrames>) -> Option<StackId> {
+    fn stack(&mut self, at: i64, thread: Thread, frames: &[Frame], same: Option<SameFrames<'_>>) -> Option<StackId> {
         let (process, live) = self.processes.thread_for_sample(thread, at);
         live.forget_old_chain(process);
         let kept = SameFrames::with(same, live.chain_number)
@@ -266,7 +266,7 @@ impl Builder {
         self.counts.samples_out_of_order += u64::from(!in_order);
     }
 
-    fn add_wait_stack(&mut self, at: i64, thread: Thread, frames: &[Frame], same: Option<SameFrames>) {
+    fn add_wait_stack(&mut self, at: i64, thread: Thread, frames: &[Frame], same: Option<SameFrames<'_>>) {
         let (known, frames) = match frames.split_first() {
             Some((Frame::Mark(StackMark::Waiting(reason)), frames)) => (Some(*reason), frames),
             _ => (None, frames),

@@ -10,6 +10,7 @@ use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::event::{Event, InitialState, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample};
 use recording::event::{Thread, ThreadEvent};
+use recording::frame_bytes::put_frames;
 use recording::module::{Image, ModuleKind};
 use recording::stack::{Frame, MissingStack, Registers, SameFrames, Snapshot, Stack, StackMark};
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
@@ -81,21 +82,28 @@ fn step() -> impl Strategy<Value = Step> {
 struct Numbers {
     last: HashMap<Thread, (u64, Vec<Frame>)>,
     stacks: u64,
+    others: Vec<u8>,
 }
 
 impl Numbers {
     /// What a stack has in common with the one before: not always all.
-    fn same(&mut self, thread: Thread, frames: &[Frame]) -> SameFrames {
+    fn same(&mut self, thread: Thread, frames: &[Frame]) -> SameFrames<'_> {
         self.stacks += 1;
         let new = (self.stacks, frames.to_vec());
         let (earlier, before) = self.last.insert(thread, new).unwrap_or_default();
         let same = { before.iter().rev().zip(frames.iter().rev()) }
             .take_while(|(before, frame)| before == frame)
             .count();
+        let same = same - usize::from(same > 0 && self.stacks.is_multiple_of(3));
+        let others = &frames[..frames.len() - same];
+        self.others.clear();
+        put_frames(&mut self.others, others, 0, |_| 0);
+        let has_marks = others.iter().any(|frame| matches!(frame, Frame::Mark(_)));
         SameFrames {
             stack: self.stacks,
             earlier,
-            frames: same - usize::from(same > 0 && self.stacks.is_multiple_of(3)),
+            frames: same,
+            others: Some(&self.others[..]).filter(|_| !has_marks && self.stacks.is_multiple_of(2)),
         }
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! A sample is a byte of flags and numbers of variable length: its process and thread, CPU and period where they are not those of the sample before
 //! it; its time, from the one before; how many frames stay; and the others, as [`frame_bytes`](recording::frame_bytes) has them. A sample of rustc
-//! has some 25 bytes.
+//! has some 30 bytes.
 
 use std::collections::VecDeque;
 
 use recording::event::{Sample, Thread};
-use recording::frame_bytes::{put_frames, take_frames};
+use recording::frame_bytes::{put_others, take_frames};
 use recording::stack::{Frame, StackMark};
 use recording::varint::{put, take, unzigzag, zigzag};
 
@@ -35,8 +35,6 @@ struct State {
     thread: Thread,
     cpu: u32,
     period: u64,
-    /// Of the last sample's rootmost frame that did not stay.
-    address: u64,
 }
 
 impl Default for State {
@@ -46,7 +44,6 @@ impl Default for State {
             thread: Thread::new(0, 0),
             cpu: 0,
             period: 0,
-            address: 0,
         }
     }
 }
@@ -80,15 +77,8 @@ impl Block {
         self.others.push_back((self.samples.len(), at, event));
     }
 
-    /// Appends a sample with so many frames of the thread's stack before, and these, leaf first.
-    pub(super) fn push_sample(
-        &mut self,
-        at: i64,
-        thread: Thread,
-        sample: &Sample<'_>,
-        kept: usize,
-        leafward: &[Frame],
-    ) {
+    /// Appends a sample with these frames, leaf first, of which so many rootmost ones are those of the thread's stack before.
+    pub(super) fn push_sample(&mut self, at: i64, thread: Thread, sample: &Sample<'_>, kept: usize, frames: &[Frame]) {
         let last = self.last;
         let flags = [
             (thread != last.thread, THREAD),
@@ -110,7 +100,7 @@ impl Block {
         put(out, zigzag(at.wrapping_sub(last.at)));
         put(out, kept as u64);
         let marks = &mut self.marks;
-        put_frames(out, leafward, last.address, |mark| {
+        put_others(out, frames, kept, sample.same, |mark| {
             let known = marks.iter().position(|known| *known == mark);
             let index = known.unwrap_or_else(|| {
                 marks.push(mark);
@@ -123,7 +113,6 @@ impl Block {
             thread,
             cpu: sample.cpu,
             period: sample.period,
-            address: near(leafward.last(), last.address),
         };
     }
 
@@ -170,18 +159,10 @@ impl Block {
         let kept = take(rest)?;
         frames.clear();
         let mark = |index| self.marks.get(usize::try_from(index).ok()?).copied();
-        take_frames(rest, state.address, mark, |frame| frames.extend(frame))?;
-        state.address = near(frames.first(), state.address);
+        take_frames(rest, 0, mark, |frame| frames.extend(frame))?;
         frames.reverse();
         usize::try_from(kept).ok()
     }
-}
-
-/// The address of a sample's rootmost frame that did not stay, or else the one before.
-fn near(rootmost: Option<&Frame>, before: u64) -> u64 {
-    rootmost
-        .and_then(|frame| frame.address())
-        .map_or(before, |address| address.0)
 }
 
 #[cfg(test)]
@@ -222,7 +203,9 @@ mod tests {
                 cpu: waiting.cpu,
                 ..Sample::new(Role::Running, waiting.period, Stack::Frames(&[]))
             };
-            block.push_sample(time, waiting.thread, &sample, waiting.kept, frames);
+            let rootmost = vec![Frame::ReturnAddress(Avma(7)); waiting.kept];
+            let all = [&frames[..], &rootmost[..]].concat();
+            block.push_sample(time, waiting.thread, &sample, waiting.kept, &all);
             given.push(format!("{time} {waiting:?} {frames:?}"));
         }
         block.push(1, Owned::End(Pid(1)));

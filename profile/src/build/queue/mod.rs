@@ -43,8 +43,7 @@ impl Queue {
         let number = SameFrames::number(sample.same);
         let before = self.numbers.insert(thread, number).unwrap_or_default();
         let kept = SameFrames::with(sample.same, before).min(frames.len());
-        self.last
-            .push_sample(at, thread, sample, kept, &frames[..frames.len() - kept]);
+        self.last.push_sample(at, thread, sample, kept, frames);
         self.end_block();
     }
 
