@@ -9,7 +9,7 @@ use recording::quality::Quality;
 use recording::sink::{Completion, EventSink, KeptFile, Looked, ModuleFiles, TargetMemory};
 
 use crate::unwinding::Unwinding;
-use crate::walker::UnwindOptions;
+use crate::walker::{UnwindOptions, Walker};
 
 /// How long counts of the unwinder wait until the next stage gets them.
 const REPORT_NS: u64 = 100_000_000;
@@ -33,7 +33,7 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
     ) -> Unwinder<'f, N> {
         Unwinder {
             next,
-            unwinding: Unwinding::new(memory, files, options),
+            unwinding: Unwinding::new(Walker::new(memory, files, options)),
             reported: [0; 2],
             report_at: Timestamp(0),
         }
@@ -53,7 +53,7 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
     /// The files of the modules that samples fell into, still open. Names can be looked up in them after the file was deleted, or
     /// when the target's mount namespace is gone.
     pub fn take_kept_files(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
-        self.unwinding.take_kept_files()
+        self.unwinding.walker.take_kept_files()
     }
 
     /// Ends the stage.

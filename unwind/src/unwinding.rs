@@ -1,17 +1,15 @@
 //! The stacks of all threads: which samples have a stack to unwind, and whether what completes deep stacks stays what it is.
 
-use std::sync::Arc;
-
 use rustc_hash::FxHashMap;
 
 use recording::clock::Timestamp;
 use recording::event::{Pid, ProcessEvent, Role, Sample, Thread, Tid};
-use recording::module::{Image, Module};
-use recording::sink::{KeptFile, Looked, ModuleFiles, TargetMemory};
+use recording::module::Image;
+use recording::sink::Looked;
 use recording::stack::{MissingStack, Stack};
 
 use crate::stack_memory::LiveBlocks;
-use crate::walker::{ThreadState, UnwindOptions, Walker};
+use crate::walker::{ThreadState, Walker};
 
 /// The stacks of all threads. It is not generic, so that the code which each sample runs through is compiled in this crate, as one unit.
 pub(crate) struct Unwinding<'f> {
@@ -24,22 +22,13 @@ pub(crate) struct Unwinding<'f> {
 }
 
 impl<'f> Unwinding<'f> {
-    pub(crate) fn new(
-        memory: impl TargetMemory + 'f,
-        files: impl ModuleFiles + 'f,
-        options: UnwindOptions,
-    ) -> Unwinding<'f> {
+    pub(crate) fn new(walker: Walker<'f>) -> Unwinding<'f> {
         Unwinding {
-            walker: Walker::new(memory, files, options),
+            walker,
             threads: FxHashMap::default(),
             deep: Vec::new(),
             looked: LiveBlocks::default(),
         }
-    }
-
-    /// As [`Unwinder::take_kept_files`](crate::Unwinder::take_kept_files).
-    pub(crate) fn take_kept_files(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
-        self.walker.take_kept_files()
     }
 
     /// The sample with frames for its stack.
