@@ -192,7 +192,7 @@ impl Tables {
         step
     }
 
-    /// The rule that [`Tables::step`] follows by [`Arch::step_by_rule`] and nothing else.
+    /// The rule that [`Tables::step`] follows by [`Arch::step_by_rule`] and nothing else. Inlined, as each frame has it looked up.
     #[inline(always)]
     pub(crate) fn usual_rule<A: Arch>(&mut self, relative: FrameAddress) -> Option<Rule> {
         if self.compact.is_some() || self.is_signal_return(relative.address()) {
@@ -215,6 +215,7 @@ impl Tables {
         }
     }
 
+    /// Looks it up in the tables. Seldom called: its code is not to be in the loop over frames.
     #[inline(never)]
     fn new_place<A: Arch>(&mut self, lookup: u32, is_leaf: bool) -> Place {
         let relative = u64::from(lookup);
