@@ -13,8 +13,9 @@ const KERNEL_INSTRUCTION_POINTER: u64 = 2;
 const KERNEL_RETURN_ADDRESS: u64 = 3;
 const MARK: u64 = 4;
 
-/// Appends frames, leaf first. `before`: an address that the rootmost one may be near. `mark`: the number of a mark.
-pub fn put_frames(out: &mut Vec<u8>, frames: &[Frame], mut before: u64, mut mark: impl FnMut(StackMark) -> u64) {
+/// Appends frames, leaf first. `mark`: the number of a mark.
+pub fn put_frames(out: &mut Vec<u8>, frames: &[Frame], mut mark: impl FnMut(StackMark) -> u64) {
+    let mut before = 0;
     let is_usual = |(index, frame): (usize, &Frame)| match frame {
         Frame::InstructionPointer(_) => index == 0,
         Frame::ReturnAddress(_) => index > 0,
@@ -42,8 +43,8 @@ pub fn put_frames(out: &mut Vec<u8>, frames: &[Frame], mut before: u64, mut mark
     }
 }
 
-/// Appends the frames of a stack, leaf first, but for so many rootmost ones, from address 0 on: the bytes that came with it where these are of
-/// the same frames.
+/// Appends the frames of a stack, leaf first, but for so many rootmost ones: the bytes that came with it where these are of the same
+/// frames.
 pub fn put_others(
     out: &mut Vec<u8>,
     frames: &[Frame],
@@ -54,24 +55,24 @@ pub fn put_others(
     let others = same.filter(|same| same.frames == kept).and_then(|same| same.others);
     let frames = &frames[..frames.len().saturating_sub(kept)];
     let Some(others) = others else {
-        return put_frames(out, frames, 0, mark);
+        return put_frames(out, frames, mark);
     };
     if cfg!(debug_assertions) {
         let mut own = Vec::new();
-        put_frames(&mut own, frames, 0, mark);
+        put_frames(&mut own, frames, mark);
         assert_eq!(own, others, "the bytes that came with a stack");
     }
     out.extend_from_slice(others);
 }
 
-/// Takes the frames of [`put_frames`] from the front, with the same `before`, and hands them over rootmost first: `None` for a mark whose number
+/// Takes the frames of [`put_frames`] from the front, and hands them over rootmost first: `None` for a mark whose number
 /// `mark` does not know. `None` where the bytes are not such frames.
 pub fn take_frames(
     bytes: &mut &[u8],
-    mut before: u64,
     mark: impl Fn(u64) -> Option<StackMark>,
     mut each: impl FnMut(Option<Frame>),
 ) -> Option<()> {
+    let mut before = 0u64;
     let count = take(bytes)?;
     let (count, has_kinds) = (count >> 1, count & 1 == 1);
     for left in (0..count).rev() {
@@ -101,10 +102,10 @@ pub fn take_frames(
 mod tests {
     use super::*;
 
-    fn taken(mut bytes: &[u8], before: u64) -> Option<(Vec<Option<Frame>>, usize)> {
+    fn taken(mut bytes: &[u8]) -> Option<(Vec<Option<Frame>>, usize)> {
         let mut frames = Vec::new();
         let marks = |number| (number == 7).then_some(StackMark::Unverified);
-        take_frames(&mut bytes, before, marks, |frame| frames.push(frame))?;
+        take_frames(&mut bytes, marks, |frame| frames.push(frame))?;
         frames.reverse();
         Some((frames, bytes.len()))
     }
@@ -125,19 +126,19 @@ mod tests {
             vec![Frame::Mark(StackMark::Unverified)],
             Vec::new(),
         ];
-        for (stack, before) in stacks.iter().zip([0, 1, u64::MAX, 3, 1 << 63]) {
+        for stack in &stacks {
             let mut bytes = Vec::new();
-            put_frames(&mut bytes, stack, before, |_| 7);
+            put_frames(&mut bytes, stack, |_| 7);
             let expected: Vec<Option<Frame>> = stack.iter().copied().map(Some).collect();
-            assert_eq!(taken(&bytes, before), Some((expected, 0)));
+            assert_eq!(taken(&bytes), Some((expected, 0)));
             for end in 0..bytes.len() {
-                assert_eq!(taken(&bytes[..end], before), None);
+                assert_eq!(taken(&bytes[..end]), None);
             }
         }
         let mut bytes = Vec::new();
-        put_frames(&mut bytes, &[Frame::Mark(StackMark::Unverified)], 0, |_| 8);
-        assert_eq!(taken(&bytes, 0), Some((vec![None], 0)));
+        put_frames(&mut bytes, &[Frame::Mark(StackMark::Unverified)], |_| 8);
+        assert_eq!(taken(&bytes), Some((vec![None], 0)));
         // No frame is of kind 5.
-        assert_eq!(taken(&[3, 5, 0], 0), None);
+        assert_eq!(taken(&[3, 5, 0]), None);
     }
 }

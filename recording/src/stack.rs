@@ -155,8 +155,8 @@ pub struct SameFrames<'a> {
     pub earlier: u64,
     /// So many rootmost frames are those of the earlier stack, at least.
     pub frames: usize,
-    /// The others, as [`put_frames`](crate::frame_bytes::put_frames) makes bytes of them, from address 0 on: the copy on disk and the queue of the
-    /// builder have the same. `None`: there may be marks among them.
+    /// The others, as [`put_frames`](crate::frame_bytes::put_frames) makes bytes of them: the copy on disk and the queue of the builder
+    /// have the same. `None`: there may be marks among them.
     pub others: Option<&'a [u8]>,
 }
 

@@ -410,7 +410,7 @@ impl<'f> Walker<'f> {
         sent.is_plain = is_plain;
         self.others.clear();
         if is_plain {
-            put_frames(&mut self.others, &self.frames, 0, |_| 0);
+            put_frames(&mut self.others, &self.frames, |_| 0);
         }
         SameFrames {
             stack: self.stacks,

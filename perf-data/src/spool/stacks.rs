@@ -152,7 +152,7 @@ impl WholeStacks {
         let mut frames = std::mem::take(last);
         let same = usize::try_from(same).ok().filter(|same| *same <= frames.len())?;
         frames.truncate(same);
-        take_frames(body, 0, marks::mark, |frame| frames.push(frame))?;
+        take_frames(body, marks::mark, |frame| frames.push(frame))?;
         *last = frames;
         let raw_bytes = usize::try_from(take(body)?).ok()?;
         let raw = body.get(..raw_bytes)?;
@@ -215,6 +215,54 @@ mod tests {
     use recording::address::Avma;
 
     use super::*;
+
+    /// A thread may have stacks of both kinds: the unwinder numbers those that it walks.
+    #[test]
+    fn stacks_with_and_without_numbers_come_back() {
+        let frames = [1u64, 2, 3, 4].map(|address| Frame::ReturnAddress(Avma(address << 20)));
+        let of = |same| SampleOf {
+            time: 1,
+            thread: Thread::new(7, 8),
+            event: 1,
+            cpu: 0,
+            period: 1,
+            same,
+        };
+        let numbered = |stack, frames| {
+            let earlier = stack - 1;
+            let others = None;
+            Some(SameFrames {
+                stack,
+                earlier,
+                frames,
+                others,
+            })
+        };
+        let (mut stacks, mut whole) = (Stacks::default(), WholeStacks::default());
+        let all = [
+            // The stack before the first one is in no record.
+            (&frames[..], numbered(1, 2)),
+            (&frames[1..], numbered(2, 3)),
+            (&frames[..], None),
+            (&frames[2..], None),
+            (&frames[..], numbered(3, 2)),
+            (&frames[..], numbered(4, 4)),
+        ];
+        let mut sizes = Vec::new();
+        for (frames, same) in all {
+            let mut record = Vec::new();
+            assert!(stacks.put(&of(same), frames, None, None, &mut record));
+            let read = whole.whole(&record).unwrap_or_default();
+            let mut expected = Vec::new();
+            fill_chain(&mut expected, frames.iter().copied());
+            let chain: Vec<u8> = expected.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            assert!(read.ends_with(&chain), "{same:?}");
+            sizes.push(record.len());
+        }
+        // Whole: the first one, and each after one of the other kind.
+        let is_whole = sizes.iter().map(|size| *size == sizes[0]).collect::<Vec<_>>();
+        assert_eq!(is_whole, [true, false, true, false, true, false], "{sizes:?}");
+    }
 
     #[test]
     fn a_record_whose_last_stack_is_not_there_is_malformed() {

@@ -97,7 +97,7 @@ impl Numbers {
         let same = same - usize::from(same > 0 && self.stacks.is_multiple_of(3));
         let others = &frames[..frames.len() - same];
         self.others.clear();
-        put_frames(&mut self.others, others, 0, |_| 0);
+        put_frames(&mut self.others, others, |_| 0);
         let has_marks = others.iter().any(|frame| matches!(frame, Frame::Mark(_)));
         SameFrames {
             stack: self.stacks,

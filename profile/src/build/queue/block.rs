@@ -159,7 +159,7 @@ impl Block {
         let kept = take(rest)?;
         frames.clear();
         let mark = |index| self.marks.get(usize::try_from(index).ok()?).copied();
-        take_frames(rest, 0, mark, |frame| frames.extend(frame))?;
+        take_frames(rest, mark, |frame| frames.extend(frame))?;
         frames.reverse();
         usize::try_from(kept).ok()
     }
