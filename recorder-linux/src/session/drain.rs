@@ -91,10 +91,10 @@ pub(crate) fn until_end(
         }
         let woken = monotonic_ns();
         let is_over = deadline.is_some_and(|end| woken >= end.0);
-        if !is_over && let Some(looked) = look.take(&pace, opened, translator, sink) {
+        if !is_over && let Some(seen) = look.take(&pace, opened, translator, sink) {
             let took = Duration::from_nanos(monotonic_ns().saturating_sub(woken));
             let late = Duration::from_nanos(woken.saturating_sub(now)).saturating_sub(left);
-            pace.looked(looked, late, took);
+            pace.looked(seen, late, took);
             continue;
         }
         points.allow(woken);

@@ -15,6 +15,14 @@ use crate::session::pace::Pace;
 const FIRST_PAUSE: u32 = 1;
 const LONGEST_PAUSE: u32 = 16;
 
+/// What a look found, after which records stay in the rings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) callers: Looked,
+    /// The samples since the last look.
+    pub(super) samples: u64,
+}
+
 /// Looks at the callers in live memory.
 #[derive(Debug, Default)]
 pub(super) struct Look {
@@ -32,7 +40,7 @@ impl Look {
         opened: &mut Opened,
         translator: &Translator,
         sink: &mut dyn EventSink,
-    ) -> Option<Looked> {
+    ) -> Option<Seen> {
         if self.pause > 0 {
             self.pause -= 1;
             return None;
@@ -45,18 +53,22 @@ impl Look {
         if !pace.may_wait(fill) {
             return None;
         }
+        let mut samples = 0;
         let mut can_wait = |record: &[u8]| match translator.stack_end(record) {
-            Some((thread, stack_end)) => stack_end == u64::MAX || sink.may_wait(thread, stack_end),
+            Some((thread, stack_end)) => {
+                samples += 1;
+                stack_end == u64::MAX || sink.may_wait(thread, stack_end)
+            }
             None => decode::opens_no_file(record),
         };
         let mut rings = opened.rings.iter_mut().zip(&opened.roles);
         if !rings.all(|(ring, role)| ring.look(&mut |record| *role == Role::Running && can_wait(record))) {
             return None;
         }
-        let looked = sink.look_again();
-        if looked != Looked::Changed {
+        let callers = sink.look_again();
+        if callers != Looked::Changed {
             self.last_pause = 0;
-            return Some(looked);
+            return Some(Seen { callers, samples });
         }
         self.last_pause = (self.last_pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         self.pause = self.last_pause;

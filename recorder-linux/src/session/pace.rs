@@ -8,6 +8,7 @@ use recording::info::PeriodUnit;
 use recording::sink::Looked;
 
 use crate::open::RingBytes;
+use crate::session::look::Seen;
 
 /// Rounds are this share of the time that a busy CPU needs to fill its ring: 16 ms at 4 kHz, if all dumps are full.
 const FILL_SHARE: f64 = 1.0 / 16.0;
@@ -108,6 +109,8 @@ pub(super) struct Pace {
     is_deep: bool,
     /// The share of stacks whose memory changed from round to round.
     changed: f64,
+    /// So many samples of the present round are in this share: looks found that the memory of their stacks is what it was.
+    counted: u64,
 }
 
 impl Pace {
@@ -136,6 +139,7 @@ impl Pace {
             is_deep: false,
             // Few after some 200 samples.
             changed: FEW_CHANGED * 1.2,
+            counted: 0,
         }
     }
 
@@ -168,16 +172,17 @@ impl Pace {
     }
 
     /// Goes on with the present round after a look that found this, and no change. `late`, `took`: as in [`Found`] and [`Pace::next`].
-    pub(super) fn looked(&mut self, looked: Looked, late: Duration, took: Duration) {
-        let waited = self.waited + self.round;
+    pub(super) fn looked(&mut self, seen: Seen, late: Duration, took: Duration) {
+        let (waited, counted) = (self.waited + self.round, self.counted + seen.samples);
+        follow(&mut self.changed, 0.0, seen.samples, SAMPLES_FOR_CHANGES);
         let found = Found {
             records: 1,
-            deep_stacks: u64::from(looked != Looked::Nothing),
+            deep_stacks: u64::from(seen.callers != Looked::Nothing),
             late,
             ..Found::default()
         };
         self.next(found, took);
-        self.waited = waited;
+        (self.waited, self.counted) = (waited, counted);
     }
 
     /// The next round, after one that found this. `took`: the time that the recorder worked.
@@ -187,13 +192,9 @@ impl Pace {
         self.recorded += self.round;
         self.is_deep = found.deep_stacks > 0;
         let changed = found.changed as f64 + found.read_first as f64 * FIRST_READING;
-        follow(
-            &mut self.deep,
-            found.deep_stacks as f64,
-            found.samples,
-            SAMPLES_FOR_DEPTH,
-        );
-        follow(&mut self.changed, changed, found.samples, SAMPLES_FOR_CHANGES);
+        follow(&mut self.deep, found.deep_stacks as f64, found.samples, SAMPLES_FOR_DEPTH);
+        let uncounted = found.samples.saturating_sub(std::mem::take(&mut self.counted));
+        follow(&mut self.changed, changed, uncounted, SAMPLES_FOR_CHANGES);
         let were_deep = self.deep >= MANY_DEEP_STACKS;
         self.rounds_to_calm = if found.late > LONG_WAIT {
             CALM_ROUNDS_AFTER_LONG_WAIT
@@ -258,12 +259,10 @@ impl Varied {
     }
 }
 
-/// Takes a count of a round's samples into a share of about the last `of`.
+/// Takes a count, and samples that were not taken before, into a share of about the last `of` samples.
 fn follow(share: &mut f64, count: f64, samples: u64, of: f64) {
-    if samples > 0 {
-        let samples = samples as f64;
-        *share += (count / samples - *share) * (samples / of).min(1.0);
-    }
+    let samples = samples as f64;
+    *share += (count - *share * samples) / of.max(samples).max(count);
 }
 
 #[cfg(test)]
@@ -333,6 +332,10 @@ mod tests {
         assert_eq!(after(&mut pace, SAMPLES, 1), 32);
     }
 
+    fn seen(callers: Looked) -> Seen {
+        Seen { callers, samples: 16 }
+    }
+
     const DEEP: Found = Found {
         deep_stacks: 16,
         ..SAMPLES
@@ -377,7 +380,7 @@ mod tests {
         let mut waited = Duration::ZERO;
         while pace.may_wait(0.01) {
             waited += pace.round;
-            pace.looked(Looked::Same, Duration::ZERO, Duration::ZERO);
+            pace.looked(seen(Looked::Same), Duration::ZERO, Duration::ZERO);
             looks += 1;
         }
         assert!((4..=12).contains(&looks), "{looks}");
@@ -388,7 +391,7 @@ mod tests {
         assert!(pace.may_wait(0.40));
         assert!(!pace.may_wait(0.41));
         // A recorder that had to wait for its CPU looks more often.
-        pace.looked(Looked::Same, Duration::from_millis(6), Duration::ZERO);
+        pace.looked(seen(Looked::Same), Duration::from_millis(6), Duration::ZERO);
         assert_eq!(pace.round.as_millis(), 16);
     }
 
@@ -402,7 +405,7 @@ mod tests {
         assert_eq!(after(&mut pace, SAMPLES, 1), 6);
         // They may be again.
         assert!(pace.may_wait(0.01));
-        pace.looked(Looked::Nothing, Duration::ZERO, Duration::ZERO);
+        pace.looked(seen(Looked::Nothing), Duration::ZERO, Duration::ZERO);
         assert_eq!(pace.round.as_millis(), 12);
         assert_eq!(after(&mut pace, SAMPLES, 100), 128);
         assert!(pace.may_wait(0.01));
