@@ -125,7 +125,7 @@ pub(crate) fn until_end(
             late: Duration::from_nanos(woken.saturating_sub(now)).saturating_sub(left),
         };
         match switched_bytes {
-            Some(bytes) => pace.switch(bytes),
+            Some(bytes) => pace.switch(bytes, took),
             None => pace.next(found, took),
         }
         if switched == Some(true) {

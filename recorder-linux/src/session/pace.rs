@@ -57,13 +57,12 @@ const SAMPLES_FOR_DEPTH: f64 = 4000.0;
 const SAMPLES_FOR_CHANGES: f64 = 1000.0;
 /// Stacks larger than their dumps are many if more than one in so many is.
 const MANY_DEEP_STACKS: f64 = 1.0 / 100.0;
-/// While fewer stacks than this are changed, what is rootwards of the dumps stays as it is, and can be read later. A round that is too
-/// long makes rounds short again before this share of all samples is lost. All of rustc's stacks below `create_and_enter_global_ctxt`
-/// are deeper than the largest dump, by a frame of 540 KiB, and their callers stay the same for seconds.
-const FEW_CHANGED: f64 = 1.0 / 400.0;
-/// From this share on rounds are as short as they get for deep stacks. Below, they last as much longer as the share is smaller: a sample is
-/// verified if no caller beyond its dump returned between the readings before and after it.
+/// From this share of changed stacks on, rounds are as short as they get for deep stacks. Below, they last as much longer as the share is
+/// smaller: a sample is verified if no caller beyond its dump returned between the readings before and after it. All of rustc's stacks below
+/// `create_and_enter_global_ctxt` are deeper than the largest dump, by a frame of 540 KiB, and their callers stay the same for seconds.
 const MANY_CHANGED: f64 = 1.0 / 125.0;
+/// The share that is expected of a recording until there are samples. It soon has less influence than these.
+const EXPECTED_CHANGED: f64 = 1.0 / 333.0;
 /// A thread whose stack is read for the first time has as many unverified samples as the round, and then no more. So each counts for less
 /// than a change; threads that live for a few rounds make rounds short by their number.
 const FIRST_READING: f64 = 1.0 / 8.0;
@@ -96,6 +95,8 @@ pub(super) struct Pace {
     longest_calm: Duration,
     most_fill: f64,
     round: Duration,
+    /// How long the recorder worked before it.
+    worked: Duration,
     /// How long all rounds were.
     recorded: Duration,
     /// How much of the present round was over when the recorder looked last.
@@ -107,7 +108,7 @@ pub(super) struct Pace {
     deep: f64,
     /// The last whole round had such stacks.
     is_deep: bool,
-    /// The share of stacks whose memory changed from round to round.
+    /// The share of stacks whose memory changes in a round that is as short as those for deep stacks.
     changed: f64,
     /// So many samples of the present round are in this share: looks found that the memory of their stacks is what it was.
     counted: u64,
@@ -131,22 +132,23 @@ impl Pace {
             },
             most_fill: filled.max(LEAST_FILL),
             round: usual.min(LONGEST_FOR_DEEP_STACKS),
+            worked: Duration::ZERO,
             recorded: Duration::ZERO,
             waited: Duration::ZERO,
             rounds_to_calm: CALM_ROUNDS,
             varied: Varied(1),
             deep: 0.0,
             is_deep: false,
-            // Few after some 200 samples.
-            changed: FEW_CHANGED * 1.2,
+            changed: EXPECTED_CHANGED,
             counted: 0,
         }
     }
 
-    /// Goes on with other rings and dumps: what was found was of the earlier ones.
-    pub(super) fn switch(&mut self, bytes: RingBytes) {
+    /// Goes on with other rings and dumps: what was found was of the earlier ones. `took`: as in [`Pace::next`].
+    pub(super) fn switch(&mut self, bytes: RingBytes, took: Duration) {
         *self = Pace {
             recorded: self.recorded,
+            worked: took,
             ..Pace::new(bytes, self.rate_hz, self.unit)
         };
     }
@@ -191,7 +193,10 @@ impl Pace {
         self.varied.step();
         self.recorded += self.round;
         self.is_deep = found.deep_stacks > 0;
-        let changed = found.changed as f64 + found.read_first as f64 * FIRST_READING;
+        // As many as a short round had had: one that was long, or late, or followed long work, has more of the same program.
+        let readings_apart = std::mem::replace(&mut self.worked, took) + self.round + found.late;
+        let of_short = (short.as_secs_f64() / readings_apart.as_secs_f64()).min(1.0);
+        let changed = found.changed as f64 * of_short + found.read_first as f64 * FIRST_READING;
         follow(&mut self.deep, found.deep_stacks as f64, found.samples, SAMPLES_FOR_DEPTH);
         let uncounted = found.samples.saturating_sub(std::mem::take(&mut self.counted));
         follow(&mut self.changed, changed, uncounted, SAMPLES_FOR_CHANGES);
@@ -208,8 +213,6 @@ impl Pace {
         let doubled = self.round * 2;
         let next = if found.records == 0 {
             doubled.min(LONGEST_IDLE)
-        } else if found.deep_stacks > 0 && self.changed >= FEW_CHANGED {
-            short.mul_f64((MANY_CHANGED / self.changed).max(1.0)).min(self.usual)
         } else {
             let whole = self.waited + self.round;
             let by_fill = whole.mul_f64((self.most_fill / found.fill.max(1e-6)).min(1e3));
@@ -229,7 +232,11 @@ impl Pace {
                 0 => (self.recorded / part).clamp(shortest, longest),
                 _ => (self.recorded / part).clamp(shortest, LONGEST),
             };
-            doubled.min(by_fill.max(self.usual)).min(longest).max(short)
+            let by_changes = match self.is_deep {
+                true => short.mul_f64((MANY_CHANGED / self.changed).min(1e3)),
+                false => longest,
+            };
+            doubled.min(by_fill.max(self.usual)).min(longest).min(by_changes).max(short)
         };
         // Never more than half of a CPU: records that find no room are lost and counted, and the program goes on. A recorder that was
         // stopped in a round (SIGSTOP for 2.5 s) did not work as long.
@@ -344,18 +351,41 @@ mod tests {
     #[test]
     fn deep_stacks_are_read_soon_unless_what_is_read_stays_the_same() {
         let mut pace = pace(16);
-        assert_eq!(after(&mut pace, DEEP, 10), 9);
         assert_eq!(after(&mut pace, DEEP, 10), 8);
         // Longer and longer, by the recording's length.
-        assert_eq!(after(&mut pace, DEEP, 400), 40);
+        assert_eq!(after(&mut pace, DEEP, 400), 37);
         assert_eq!(pace.round, pace.recorded / PART_WITH_DEEP_STACKS);
         assert_eq!(after(&mut pace, DEEP, 400), 64);
-        // Each is a thousandth of the last samples.
-        let changed = Found { changed: 1, ..DEEP };
-        assert_eq!(after(&mut pace, changed, 2), 16);
-        assert_eq!(after(&mut pace, changed, 2), 6);
-        assert_eq!(after(&mut pace, changed, 40), 3);
+        // A stack that changes always, as seen in rounds that get shorter.
+        let changed = Found { changed: 16, ..DEEP };
+        assert_eq!(after(&mut pace, changed, 1), 16);
+        assert_eq!(after(&mut pace, changed, 1), 6);
+        assert_eq!(after(&mut pace, changed, 2), 3);
         assert_eq!(after(&mut pace, DEEP, 400), 64);
+        // One sample of a round, however long it is, would be one in shorter ones, too.
+        let one = Found {
+            changed: 1,
+            samples: 200,
+            deep_stacks: 200,
+            ..SAMPLES
+        };
+        assert_eq!(after(&mut pace, one, 20), 16);
+    }
+
+    #[test]
+    fn changes_count_by_how_far_readings_are_apart() {
+        let changed = Found { changed: 16, ..DEEP };
+        let share = |late: u64, took: u64| {
+            let mut pace = pace(16);
+            pace.next(DEEP, Duration::from_millis(took));
+            pace.round = Duration::from_millis(12);
+            pace.changed = 0.0;
+            let late = Duration::from_millis(late);
+            pace.next(Found { late, ..changed }, Duration::ZERO);
+            pace.changed * 1000.0
+        };
+        let shares = [(0, 0), (12, 0), (0, 12), (18, 18)].map(|(late, took)| share(late, took));
+        assert_eq!(shares, [4.0, 2.0, 2.0, 1.0]);
     }
 
     #[test]
@@ -363,8 +393,8 @@ mod tests {
         let mut pace = pace(16);
         assert_eq!(after(&mut pace, DEEP, 800), 64);
         let first = Found { read_first: 16, ..DEEP };
-        assert_eq!(after(&mut pace, first, 1), 16);
-        assert_eq!(after(&mut pace, DEEP, 20), 64);
+        assert_eq!(after(&mut pace, first, 1), 11);
+        assert_eq!(after(&mut pace, DEEP, 400), 64);
         let every_other = |pace: &mut Pace| (after(pace, first, 1), after(pace, DEEP, 1)).1;
         assert_eq!((0..20).map(|_| every_other(&mut pace)).last(), Some(3));
     }
@@ -413,10 +443,11 @@ mod tests {
         assert!(!pace.may_wait(0.01));
         // As after larger dumps came into use.
         assert_eq!(after(&mut pace, changed, 8), 3);
-        pace.switch(RingBytes {
+        let larger = RingBytes {
             ring_bytes: 16 << 20,
             stack_bytes: 64 << 10,
-        });
+        };
+        pace.switch(larger, Duration::ZERO);
         after(&mut pace, SAMPLES, 1);
         assert!(!pace.may_wait(0.01));
     }
