@@ -125,6 +125,9 @@ pub(crate) struct Places {
 
 /// Bits of an address that an entry has room for.
 const TAG_BITS: u32 = 24;
+/// The code whose addresses share a cache line, 2 to the power of this in bytes, and the entries in a line of 64 bytes.
+const CODE_BITS: u32 = 7;
+const LINE_BITS: u32 = 3;
 
 impl Places {
     /// Room for four addresses of each function, 2 MiB at most.
@@ -159,12 +162,21 @@ impl Places {
         }
     }
 
-    /// The slot of an address, and the rest of it. Multiplying by an odd number mixes neighbouring addresses, and merges none.
+    /// The slot of an address, and the rest of it. The addresses of 128 bytes of code share a cache line: samples of one function find the
+    /// rules of each other's callers there. Multiplying by an odd number mixes neighbours, and merges none.
     fn split(&self, key: u32) -> (usize, u32) {
-        let mixed = key.wrapping_mul(0x9e37_79b9);
-        let tag_bits = u32::BITS - self.slot_bits;
-        ((mixed >> tag_bits) as usize, mixed & ((1 << tag_bits) - 1))
+        let (code, within) = (key >> CODE_BITS, key & ((1 << CODE_BITS) - 1));
+        let (line, line_tag) = mixed(code, u32::BITS - CODE_BITS, self.slot_bits - LINE_BITS);
+        let (slot, slot_tag) = mixed(within, CODE_BITS, LINE_BITS);
+        let slot = (line << LINE_BITS | slot) as usize;
+        (slot, line_tag << (CODE_BITS - LINE_BITS) | slot_tag)
     }
+}
+
+/// A number of so many bits, mixed: its upper bits, as many as are wanted, and the others.
+fn mixed(number: u32, bits: u32, upper: u32) -> (u32, u32) {
+    let mixed = number.wrapping_mul(0x9e37_79b9) & ((1 << bits) - 1);
+    (mixed >> (bits - upper), mixed & ((1 << (bits - upper)) - 1))
 }
 
 /// A place in 40 bits: 3 for what it is (0: nothing), and of a rule 1 for the base, 14 for the CFA and 11 for each of the saved registers, in
@@ -224,12 +236,13 @@ mod tests {
             0 => Place::Root,
             _ => Place::Uncovered,
         };
-        for key in 0..1000 {
+        let keys = 0..256 << CODE_BITS;
+        for key in keys.clone() {
             assert_eq!(places.get(key), None);
             places.set(key, place(key));
             assert_eq!(places.get(key), Some(place(key)));
         }
-        let known = (0..1000).filter(|key| places.get(*key).is_some());
+        let known = keys.filter(|key| places.get(*key).is_some());
         assert_eq!(known.count(), 256);
     }
 
