@@ -4,12 +4,13 @@
 //! leaves the samples in the rings while the words that led to the callers stay what they are, and completes the stacks with these words
 //! later, also if the process has ended by then.
 
+use recording::clock::Timestamp;
 use recording::event::Pid;
-use recording::sink::TargetMemory;
+use recording::sink::{Looked, TargetMemory};
 
+use crate::known_stack::Reading;
 use crate::last_walk::{LastWalk, Word};
 use crate::outcome::{End, Outcome, Point};
-use crate::stack_memory::LiveBlocks;
 
 /// The callers that the last stacks of a thread had in live memory.
 #[derive(Default)]
@@ -18,14 +19,30 @@ pub(crate) struct Callers {
     words: Vec<Word>,
     /// The callers, leaf first, to the root.
     points: Vec<Point>,
-    /// The lowest end of a dump that they complete.
-    known_from: u64,
+    /// The lowest end of a dump that they complete; none while nothing is known, and once a look has found other words.
+    known_from: Option<u64>,
     /// The end of a dump that needs none of them.
     whole_from: Option<u64>,
     /// They completed a stack since the last round ended.
     are_used: bool,
     /// The thread was sampled since they were read.
     has_run: bool,
+    looked_at: LookedAt,
+}
+
+/// More words than these are not looked at: they may lie in 4 MiB of stack.
+const MAX_WORDS: usize = 1 << 14;
+
+/// The words that looks read for one thread.
+#[derive(Default)]
+pub(crate) struct LookedAt {
+    /// Without a look these are not the words of the callers.
+    are_callers: bool,
+    /// Ascending, each once, and what is there.
+    addresses: Vec<u64>,
+    values: Vec<u64>,
+    /// The last look, which found these words.
+    reading: Option<Reading>,
 }
 
 impl Callers {
@@ -51,14 +68,15 @@ impl Callers {
             .take_while(|(new, known)| new == known)
             .count();
         let count = live.clone().count();
-        let is_other = same < count.min(self.words.len()) || self.words.is_empty();
+        let is_other = same < count.min(self.words.len()) || self.are_none();
         // A dump that ends anywhere in the frame at the live boundary needs the same words. One of rustc's frames has 540 KiB.
         let from = { points.get(live_boundary) }.map_or(dump_end, |frame| frame.sp.min(dump_end));
-        self.known_from = match is_other {
-            true => from,
-            false => self.known_from.min(from),
+        self.known_from = match self.known_from {
+            Some(known_from) if !is_other => Some(known_from.min(from)),
+            _ => Some(from),
         };
         if is_other || count > self.words.len() {
+            self.looked_at.are_callers = false;
             self.words.clear();
             self.words.extend(live);
             self.points.clear();
@@ -67,14 +85,16 @@ impl Callers {
         }
     }
 
-    pub(crate) fn forget(&mut self) {
+    fn forget(&mut self) {
+        self.known_from = None;
+        self.looked_at.are_callers = false;
         self.words.clear();
         self.points.clear();
     }
 
     /// Nothing in live memory is known.
     pub(crate) fn are_none(&self) -> bool {
-        self.words.is_empty()
+        self.known_from.is_none()
     }
 
     /// The words that led to them, root first.
@@ -89,15 +109,29 @@ impl Callers {
     /// Whether a stack with a dump that ends here can be completed with these words, or is whole. Takes down that the thread has run.
     pub(crate) fn may_wait(&mut self, dump_end: u64) -> bool {
         self.has_run = true;
-        let known_from = (!self.are_none()).then_some(self.known_from);
-        let mut enough = known_from.into_iter().chain(self.whole_from);
+        let mut enough = self.known_from.into_iter().chain(self.whole_from);
         enough.any(|enough| enough <= dump_end)
     }
 
-    /// Whether the thread has run since the last call. The stack of one that waits stays as it is, and tells nothing of how often it
-    /// changes.
-    pub(crate) fn take_has_run(&mut self) -> bool {
-        std::mem::take(&mut self.has_run)
+    /// Reads the words again, if the thread was sampled since the last look: the stack of one that waits stays as it is, and tells nothing of how
+    /// often it changes.
+    pub(crate) fn look(&mut self, memory: &mut dyn TargetMemory, pid: Pid) -> Looked {
+        if self.are_none() || !std::mem::take(&mut self.has_run) {
+            return Looked::Nothing;
+        }
+        match self.looked_at.read(&self.words, memory, pid) {
+            Some(_) => Looked::Same,
+            None => {
+                // Samples before the last look are completed with what it found.
+                self.known_from = None;
+                Looked::Changed
+            }
+        }
+    }
+
+    /// What looks read.
+    pub(crate) fn looked_at(&self) -> &LookedAt {
+        &self.looked_at
     }
 
     /// Ends a round. False if there are no callers: none was needed in it.
@@ -107,10 +141,57 @@ impl Callers {
         }
         !self.are_none()
     }
+}
 
-    /// Whether all words are what they were.
-    pub(crate) fn are_the_same(&self, live: &mut LiveBlocks, memory: &mut dyn TargetMemory, pid: Pid) -> bool {
-        let mut words = self.words.iter().rev();
-        words.all(|(address, value)| live.word(memory, pid, *address, &self.words) == Some(*value))
+impl LookedAt {
+    /// Reads the words of callers. `None`: they are others now, or can't be read.
+    fn read(&mut self, words: &[Word], memory: &mut dyn TargetMemory, pid: Pid) -> Option<Reading> {
+        if words.len() > MAX_WORDS {
+            return None;
+        }
+        if !self.are_callers {
+            self.take(words);
+        }
+        let begun = memory.now();
+        let mut read = Vec::with_capacity(self.addresses.len());
+        while read.len() < self.addresses.len() {
+            let before = read.len();
+            memory.read_words(pid, self.addresses.get(before..)?, &mut read);
+            if read.len() == before {
+                return None;
+            }
+        }
+        let ended = memory.now();
+        if read != self.values {
+            return None;
+        }
+        let reading = Reading { begun, ended };
+        self.reading = Some(reading);
+        Some(reading)
+    }
+
+    fn take(&mut self, words: &[Word]) {
+        let mut sorted = words.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        (self.addresses, self.values) = sorted.into_iter().unzip();
+        self.reading = None;
+        self.are_callers = true;
+    }
+
+    /// The last look that found the same.
+    pub(crate) fn reading(&self) -> Option<Reading> {
+        self.reading
+    }
+
+    /// That look, if it serves a sample: it was made later.
+    pub(crate) fn after(&self, sampled: Timestamp) -> Option<Reading> {
+        self.reading.filter(|reading| reading.begun > sampled)
+    }
+
+    /// The word at an address, as the last look found it.
+    pub(crate) fn word(&self, address: u64) -> Option<u64> {
+        let at = self.addresses.binary_search(&address).ok()?;
+        self.values.get(at).copied()
     }
 }

@@ -21,6 +21,14 @@ impl Reading {
             ended: time,
         }
     }
+
+    /// This one, together with another.
+    pub(crate) fn and(self, other: Reading) -> Reading {
+        Reading {
+            begun: self.begun.min(other.begun),
+            ended: self.ended.max(other.ended),
+        }
+    }
 }
 
 /// A reading that found a stack.

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::arch::Unreadable;
+use crate::callers::LookedAt;
 use crate::known_stack::Reading;
 use crate::last_walk::{Dump, Word};
 use recording::clock::Timestamp;
@@ -60,37 +61,29 @@ struct Block {
 }
 
 impl LiveBlocks {
-    /// Forgets what can't serve a sample of this time. `expected`: how many live bytes the thread's last stack took. `contents`: as in
-    /// [`LiveBlocks::clear`].
-    pub(crate) fn begin(&mut self, sampled: Timestamp, expected: u64, contents: &mut u64) {
+    /// Forgets what can't serve a sample of this time. `expected`: how many live bytes the thread's last stack took.
+    pub(crate) fn begin(&mut self, sampled: Timestamp, expected: u64) {
         let is_old = self.times.is_some_and(|(first, _)| first <= sampled);
         if is_old || self.is_full() {
-            self.clear(contents);
+            self.clear();
         }
         if self.bytes.len() > KEPT_BYTES && self.used == 0 {
             self.bytes.truncate(KEPT_BYTES);
             self.bytes.shrink_to(KEPT_BYTES);
         }
-        self.expect(expected);
-    }
-
-    /// There is as much as is kept. A target without memory has blocks of no bytes.
-    pub(crate) fn is_full(&self) -> bool {
-        self.used > KEPT_BYTES || self.blocks.len() > KEPT_BYTES / PAGE || self.words.len() > KEPT_BYTES / 64
-    }
-
-    /// Begins a stack, of which so many live bytes will be read.
-    pub(crate) fn expect(&mut self, expected: u64) {
         self.last = None;
         self.used_before = self.used;
         let expected = usize::try_from(expected).unwrap_or(MAX_BLOCK).min(MAX_BLOCK);
         self.first_size = expected.next_multiple_of(PAGE).max(PAGE);
     }
 
-    /// Forgets everything. `contents`: how often this was done to any blocks so far.
-    pub(crate) fn clear(&mut self, contents: &mut u64) {
-        *contents += 1;
-        self.contents = *contents;
+    /// There is as much as is kept. A target without memory has blocks of no bytes.
+    fn is_full(&self) -> bool {
+        self.used > KEPT_BYTES || self.blocks.len() > KEPT_BYTES / PAGE || self.words.len() > KEPT_BYTES / 64
+    }
+
+    fn clear(&mut self) {
+        self.contents += 1;
         self.blocks.clear();
         self.pages.clear();
         self.words.clear();
@@ -248,10 +241,15 @@ pub(crate) struct StackMemory<'a> {
     pub(crate) live: &'a mut LiveBlocks,
     /// As in [`LiveBlocks::word`].
     pub(crate) callers: &'a [Word],
+    /// What a look after the sample found.
+    pub(crate) looked_at: Option<&'a LookedAt>,
     /// No frame has data below its stack pointer: what lies there has been overwritten since.
     pub(crate) floor: u64,
     /// From here on live words are those that the thread's last walk has read.
     pub(crate) same_from: u64,
+    /// That walk has read some of its words from `live`, and this one has.
+    pub(crate) same_is_from_blocks: bool,
+    pub(crate) used_blocks: bool,
     /// True once bytes were used that were read after the sample.
     pub(crate) used_live: bool,
     /// The page of the first of them, and how many bytes there are from there to the end of the highest.
@@ -272,7 +270,13 @@ impl StackMemory<'_> {
     }
 
     fn read_live(&mut self, address: u64) -> Option<u64> {
-        let word = self.live.word(self.memory, self.pid, address, self.callers)?;
+        let word = match self.looked_at.and_then(|looked_at| looked_at.word(address)) {
+            Some(word) => word,
+            None => {
+                self.used_blocks = true;
+                self.live.word(self.memory, self.pid, address, self.callers)?
+            }
+        };
         self.has_used_live(address);
         Some(word)
     }
@@ -286,6 +290,7 @@ impl StackMemory<'_> {
     /// True if the 8 bytes at an address are still these, which the thread's last walk has read there.
     pub(crate) fn still_holds(&mut self, address: u64, word: u64) -> bool {
         if address >= self.same_from && address >= self.floor {
+            self.used_blocks |= self.same_is_from_blocks;
             self.has_used_live(address);
             return true;
         }
@@ -343,12 +348,12 @@ mod tests {
                 end: u64::MAX,
             },
         );
-        live.begin(Timestamp(10), 0, &mut 0);
+        live.begin(Timestamp(10), 0);
         assert_eq!(word(&mut live, &mut memory, 0x8000), Some(1));
-        live.begin(Timestamp(99), 0, &mut 0);
+        live.begin(Timestamp(99), 0);
         assert_eq!(word(&mut live, &mut memory, 0x8008), Some(1));
         assert_eq!(live.reading().map(|reading| reading.ended), Some(Timestamp(101)));
-        live.begin(Timestamp(100), 0, &mut 0);
+        live.begin(Timestamp(100), 0);
         assert_eq!(word(&mut live, &mut memory, 0x8008), Some(2));
     }
 
@@ -361,10 +366,10 @@ mod tests {
                 end: u64::MAX,
             },
         );
-        live.begin(Timestamp(10), 0, &mut 0);
+        live.begin(Timestamp(10), 0);
         assert_eq!(word(&mut live, &mut memory, 0xa000), Some(1));
         // As much as the last stack took, but for what is there.
-        live.begin(Timestamp(11), 64 << 10, &mut 0);
+        live.begin(Timestamp(11), 64 << 10);
         assert_eq!(word(&mut live, &mut memory, 0x8000), Some(2));
         assert_eq!(word(&mut live, &mut memory, 0x9ff8), Some(2));
         assert_eq!(word(&mut live, &mut memory, 0xa000), Some(1));
@@ -380,8 +385,7 @@ mod tests {
                 end: u64::MAX,
             },
         );
-        let mut contents = 0;
-        live.begin(Timestamp(10), 0, &mut contents);
+        live.begin(Timestamp(10), 0);
         let first = live.contents();
         let mut stack = StackMemory {
             pid: Pid(1),
@@ -392,8 +396,11 @@ mod tests {
             memory: &mut memory,
             live: &mut live,
             callers: &[],
+            looked_at: None,
             floor: 0x7ff0,
             same_from: 0x8010,
+            same_is_from_blocks: true,
+            used_blocks: false,
             used_live: false,
             live_start: None,
             live_bytes: 0,
@@ -410,7 +417,7 @@ mod tests {
         assert!(!stack.still_holds(0x8000, 2));
         assert_eq!(stack.memory.now(), Timestamp(101), "read once");
         // Younger than what was read: other contents.
-        live.begin(Timestamp(200), 0, &mut contents);
+        live.begin(Timestamp(200), 0);
         assert_ne!(live.contents(), first);
     }
 
@@ -424,8 +431,7 @@ mod tests {
             },
         );
         let callers = [0x30000, 0x12348, 0x12340, 0x8010].map(|address| (address, 99));
-        let mut contents = 0;
-        live.begin(Timestamp(10), 0, &mut contents);
+        live.begin(Timestamp(10), 0);
         assert_eq!(
             live.word(&mut memory, Pid(1), 0x8008, &callers),
             Some(1),
@@ -454,7 +460,7 @@ mod tests {
             live.reading().map(|reading| (reading.begun.0, reading.ended.0)),
             Some((100, 100 + last))
         );
-        live.begin(Timestamp(200), 0, &mut contents);
+        live.begin(Timestamp(200), 0);
         assert_eq!(live.word(&mut memory, Pid(1), 0x12348, &callers), Some(last + 1));
     }
 
@@ -467,7 +473,7 @@ mod tests {
                 end: 0x9000,
             },
         );
-        live.begin(Timestamp(10), 64 << 10, &mut 0);
+        live.begin(Timestamp(10), 64 << 10);
         assert_eq!(word(&mut live, &mut memory, 0x8000), Some(1));
         assert_eq!(word(&mut live, &mut memory, 0x9000), None);
         memory.end = u64::MAX;

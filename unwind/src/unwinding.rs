@@ -8,7 +8,6 @@ use recording::module::Image;
 use recording::sink::Looked;
 use recording::stack::{MissingStack, Stack};
 
-use crate::stack_memory::LiveBlocks;
 use crate::walker::{ThreadState, Walker};
 
 /// The stacks of all threads. It is not generic, so that the code which each sample runs through is compiled in this crate, as one unit.
@@ -17,8 +16,6 @@ pub(crate) struct Unwinding<'f> {
     threads: FxHashMap<Tid, ThreadState>,
     /// Threads that have callers in live memory.
     deep: Vec<Tid>,
-    /// What `look_again` reads.
-    looked: LiveBlocks,
 }
 
 impl<'f> Unwinding<'f> {
@@ -27,7 +24,6 @@ impl<'f> Unwinding<'f> {
             walker,
             threads: FxHashMap::default(),
             deep: Vec::new(),
-            looked: LiveBlocks::default(),
         }
     }
 
@@ -86,37 +82,22 @@ impl<'f> Unwinding<'f> {
 
     /// As [`EventSink::look_again`](recording::sink::EventSink::look_again).
     pub(crate) fn look_again(&mut self) -> Looked {
-        if self.deep.is_empty() {
-            return Looked::Nothing;
-        }
         let Unwinding {
-            threads,
-            looked,
-            walker,
-            ..
+            walker, threads, deep, ..
         } = self;
-        let Walker {
-            memory, contents, live, ..
-        } = walker;
-        looked.clear(contents);
-        for tid in &self.deep {
+        let mut found = Looked::Nothing;
+        for tid in deep {
             let Some(thread) = threads.get_mut(tid) else { continue };
-            looked.expect(thread.live_bytes);
-            if !thread.callers.are_the_same(looked, &mut **memory, thread.pid) || looked.is_full() {
-                thread.callers.forget();
-                return Looked::Changed;
+            match thread.callers.look(&mut *walker.memory, thread.pid) {
+                Looked::Nothing => continue,
+                Looked::Changed => return Looked::Changed,
+                Looked::Same => found = Looked::Same,
+            }
+            if let Some(reading) = thread.callers.looked_at().reading() {
+                thread.stacks.see_again(thread.callers.points(), reading);
             }
         }
-        if let Some(reading) = looked.reading() {
-            for tid in &self.deep {
-                let Some(thread) = threads.get_mut(tid) else { continue };
-                if thread.callers.take_has_run() {
-                    thread.stacks.see_again(thread.callers.points(), reading);
-                }
-            }
-            std::mem::swap(live, looked);
-        }
-        Looked::Same
+        found
     }
 
     pub(crate) fn end_round(&mut self) {

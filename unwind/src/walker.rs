@@ -15,7 +15,7 @@ use recording::stack::{Frame, MissingStack, NO_STACK, Registers, SameFrames, Sna
 
 use crate::aarch64::Aarch64;
 use crate::arch::Arch;
-use crate::callers::Callers;
+use crate::callers::{Callers, LookedAt};
 use crate::calls::Code;
 use crate::known_stack::Reading;
 use crate::last_walk::{Dump, LastWalk, NewSteps, Reuse, Word};
@@ -62,9 +62,7 @@ pub(crate) struct Walker<'f> {
     /// Of a walk, those that are not the ones of the last walk.
     points: Vec<Point>,
     new_steps: NewSteps,
-    pub(crate) live: LiveBlocks,
-    /// How often live memory that was read was forgotten, as [`LiveBlocks::clear`] counts it.
-    pub(crate) contents: u64,
+    live: LiveBlocks,
 }
 
 /// What is mapped in a process.
@@ -85,10 +83,22 @@ pub(crate) struct ThreadState {
     points: LeafFirst<Point>,
     sent: Sent,
     /// Bytes of live memory that the last stack took.
-    pub(crate) live_bytes: u64,
-    /// Which live memory that was, and from where on it was used.
-    live: (u64, u64),
+    live_bytes: u64,
+    live: ReadLive,
     pub(crate) callers: Callers,
+}
+
+/// The live memory that the last walk of a thread has read.
+#[derive(Clone, Copy, Default)]
+struct ReadLive {
+    /// As in [`LiveBlocks::contents`].
+    contents: u64,
+    /// The look whose words served it.
+    look: Option<Timestamp>,
+    /// From where on it was read.
+    from: u64,
+    /// Some was read after the look, or without one.
+    from_blocks: bool,
 }
 
 /// What a walk may take over from earlier ones.
@@ -96,7 +106,9 @@ struct Earlier<'a> {
     last: &'a mut LastWalk,
     /// See [`StackMemory`].
     callers: &'a [Word],
+    looked_at: Option<&'a LookedAt>,
     same_from: u64,
+    same_is_from_blocks: bool,
     /// See [`Walk`].
     is_reference: bool,
 }
@@ -106,6 +118,7 @@ struct Walked {
     outcome: Option<Outcome>,
     /// How many bytes of live memory it took.
     live_bytes: u64,
+    used_blocks: bool,
     /// So many rootmost frames are those of the thread's last walk.
     stay: usize,
 }
@@ -155,7 +168,6 @@ impl<'f> Walker<'f> {
             points: Vec::new(),
             new_steps: NewSteps::default(),
             live: LiveBlocks::default(),
-            contents: 0,
         }
     }
 
@@ -239,18 +251,25 @@ impl<'f> Walker<'f> {
         snapshot: &Snapshot<'_>,
         state: &mut ThreadState,
     ) -> (Completed, SameFrames<'static>) {
-        self.live.begin(time, state.live_bytes, &mut self.contents);
+        self.live.begin(time, state.live_bytes);
         let dump_end = (snapshot.registers.sp()).saturating_add(snapshot.stack_bytes.len() as u64);
         // What was read from the same memory is the same.
-        let same_from = match state.live {
-            (contents, from) if contents == self.live.contents() => from.max(dump_end),
-            _ => u64::MAX,
-        };
+        let looked_at = state.callers.looked_at();
+        let look = looked_at.after(time);
+        let looked_at = look.map(|_| looked_at);
+        let look_begun = look.map(|look| look.begun);
+        let is_same = (state.live.contents, state.live.look) == (self.live.contents(), look_begun);
         let callers = state.callers.words();
         let earlier = Earlier {
             last: &mut state.last_walk,
             callers,
-            same_from,
+            looked_at,
+            same_from: if is_same {
+                state.live.from.max(dump_end)
+            } else {
+                u64::MAX
+            },
+            same_is_from_blocks: state.live.from_blocks,
             is_reference: false,
         };
         let walked = self.walk::<A>(time, thread, snapshot, earlier);
@@ -259,7 +278,9 @@ impl<'f> Walker<'f> {
             let nothing = Earlier {
                 last: &mut LastWalk::default(),
                 callers,
+                looked_at,
                 same_from: u64::MAX,
+                same_is_from_blocks: false,
                 is_reference: true,
             };
             let again = self.walk::<A>(time, thread, snapshot, nothing);
@@ -270,11 +291,21 @@ impl<'f> Walker<'f> {
             );
         }
         state.live_bytes = walked.live_bytes;
-        state.live = (self.live.contents(), dump_end);
+        state.live = ReadLive {
+            contents: self.live.contents(),
+            look: look_begun,
+            from: dump_end,
+            from_blocks: walked.used_blocks,
+        };
+        let blocks = self.live.reading().filter(|_| walked.used_blocks);
+        let reading = match (look, blocks) {
+            (Some(look), Some(blocks)) => Some(look.and(blocks)),
+            (look, blocks) => look.or(blocks),
+        };
         match walked.outcome {
             Some(outcome) => {
                 state.callers.take(&outcome, &state.points, &state.last_walk, dump_end);
-                self.conclude::<A>(time, thread, state, outcome, walked.stay)
+                self.conclude::<A>(time, thread, state, outcome, reading, walked.stay)
             }
             None => (Completed::FromSample, self.send(&mut state.sent, 0, false)),
         }
@@ -307,8 +338,11 @@ impl<'f> Walker<'f> {
                 memory: &mut *self.memory,
                 live: &mut self.live,
                 callers: earlier.callers,
+                looked_at: earlier.looked_at,
                 floor: sp,
                 same_from: earlier.same_from,
+                same_is_from_blocks: earlier.same_is_from_blocks,
+                used_blocks: false,
                 used_live: false,
                 live_start: None,
                 live_bytes: 0,
@@ -321,11 +355,12 @@ impl<'f> Walker<'f> {
             is_reference: earlier.is_reference,
         };
         let outcome = walk.run::<A>(&snapshot.registers);
-        let (live_bytes, stay) = (walk.stack.live_bytes, walk.stay);
+        let (live_bytes, used_blocks, stay) = (walk.stack.live_bytes, walk.stack.used_blocks, walk.stay);
         walk.reuse.finish();
         Walked {
             outcome,
             live_bytes,
+            used_blocks,
             stay,
         }
     }
@@ -337,12 +372,13 @@ impl<'f> Walker<'f> {
         thread: Thread,
         state: &mut ThreadState,
         mut outcome: Outcome,
+        reading: Option<Reading>,
         stay: usize,
     ) -> (Completed, SameFrames<'static>) {
         let times = Times {
             sampled: time,
             // Without a live boundary all bytes are the sample's.
-            reading: (outcome.live_boundary.and_then(|_| self.live.reading())).unwrap_or(Reading::of_sample(time)),
+            reading: (outcome.live_boundary.and(reading)).unwrap_or(Reading::of_sample(time)),
         };
         let was_read = outcome.live_boundary.is_some();
         let mut are_possible = |points: &[Point]| {
@@ -478,7 +514,7 @@ impl ThreadState {
             points: LeafFirst::default(),
             sent: Sent::default(),
             live_bytes: 0,
-            live: (0, 0),
+            live: ReadLive::default(),
             callers: Callers::default(),
         }
     }

@@ -197,7 +197,12 @@ impl Pace {
         let readings_apart = std::mem::replace(&mut self.worked, took) + self.round + found.late;
         let of_short = (short.as_secs_f64() / readings_apart.as_secs_f64()).min(1.0);
         let changed = found.changed as f64 * of_short + found.read_first as f64 * FIRST_READING;
-        follow(&mut self.deep, found.deep_stacks as f64, found.samples, SAMPLES_FOR_DEPTH);
+        follow(
+            &mut self.deep,
+            found.deep_stacks as f64,
+            found.samples,
+            SAMPLES_FOR_DEPTH,
+        );
         let uncounted = found.samples.saturating_sub(std::mem::take(&mut self.counted));
         follow(&mut self.changed, changed, uncounted, SAMPLES_FOR_CHANGES);
         let were_deep = self.deep >= MANY_DEEP_STACKS;
@@ -236,7 +241,11 @@ impl Pace {
                 true => short.mul_f64((MANY_CHANGED / self.changed).min(1e3)),
                 false => longest,
             };
-            doubled.min(by_fill.max(self.usual)).min(longest).min(by_changes).max(short)
+            doubled
+                .min(by_fill.max(self.usual))
+                .min(longest)
+                .min(by_changes)
+                .max(short)
         };
         // Never more than half of a CPU: records that find no room are lost and counted, and the program goes on. A recorder that was
         // stopped in a round (SIGSTOP for 2.5 s) did not work as long.

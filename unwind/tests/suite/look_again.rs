@@ -112,6 +112,7 @@ fn samples_that_waited_are_completed_with_what_was_read_last_and_verified() {
             assert!(recording.look_again(4));
             assert!(recording.may_wait(stack));
             assert!(recording.look_again(7));
+            assert!(recording.may_wait(stack));
             recording.is_gone.set(true);
             assert!(!recording.look_again(9));
             for (sampled, verified) in [(3, 1), (5, 2), (6, 3), (8, 3)] {
@@ -157,10 +158,36 @@ fn callers_that_changed_and_dumps_that_end_lower_end_the_round() {
         });
         // The frames have returned, and other calls are where they were.
         deep(180, &mut |stack| {
+            assert!(recording.look_again(7), "the thread was not sampled since");
+            assert!(recording.may_wait(stack));
             assert!(!recording.look_again(8));
             assert!(!recording.may_wait(stack));
             // The next look has nothing to read, and nothing against it.
             assert!(recording.look_again(9));
+        });
+    });
+}
+
+/// Words of frames that have returned are not looked at again and again: seen in rustc, whose records were then taken at each look.
+#[test]
+fn callers_that_stay_are_looked_at_after_others_have_changed() {
+    Recording::of(|recording| {
+        deep(300, &mut |_| {
+            deep(100, &mut |stack| {
+                let mut shorter = stack.clone();
+                shorter.bytes.truncate(8 << 10);
+                recording.sample(&shorter, 1, 2);
+                assert!(recording.may_wait(&shorter));
+                assert!(recording.look_again(3));
+            });
+            // What is beyond this dump is rootwards of those that returned.
+            deep(20, &mut |stack| {
+                assert!(recording.may_wait(stack));
+                assert!(!recording.look_again(4));
+                recording.sample(stack, 5, 6);
+                assert!(recording.may_wait(stack));
+                assert!(recording.look_again(7));
+            });
         });
     });
 }
@@ -185,12 +212,14 @@ fn callers_that_no_stack_of_a_round_needed_are_not_read_again() {
             recording.sample(stack, 1, 2);
             recording.unwinder.end_round(Timestamp(3));
             recording.is_gone.set(true);
+            assert!(recording.may_wait(stack));
             assert!(!recording.look_again(4));
             recording.is_gone.set(false);
             recording.sample(stack, 5, 6);
             recording.unwinder.end_round(Timestamp(7));
             recording.unwinder.end_round(Timestamp(8));
             recording.is_gone.set(true);
+            assert!(!recording.may_wait(stack));
             assert!(recording.look_again(9), "nothing is read");
         });
     });
