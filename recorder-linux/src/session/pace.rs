@@ -50,6 +50,8 @@ const LONGEST_BETWEEN_DEEP_STACKS: Duration = Duration::from_millis(128);
 /// So rounds with deep stacks are no longer than this part of the recording so far, once it is longer than a second.
 const PART_WITH_DEEP_STACKS: u32 = 160;
 const SHORTEST_PART_WITH_DEEP_STACKS: Duration = Duration::from_millis(8);
+/// And where not all stacks are deep, rounds are longer by as much, up to four times: no more samples are unverified then.
+const LEAST_DEEP_SHARE: f64 = 1.0 / 4.0;
 
 /// The share of deep stacks is that of about so many samples, the last ones.
 const SAMPLES_FOR_DEPTH: f64 = 4000.0;
@@ -104,8 +106,9 @@ pub(super) struct Pace {
     /// Rounds until rounds are calm.
     rounds_to_calm: u32,
     varied: Varied,
-    /// The share of stacks that are larger than their dumps.
+    /// The share of stacks that are larger than their dumps, and that of the last round with samples alone.
     deep: f64,
+    deep_of_round: f64,
     /// The last whole round had such stacks.
     is_deep: bool,
     /// The share of stacks whose memory changes in a round that is as short as those for deep stacks.
@@ -138,6 +141,7 @@ impl Pace {
             rounds_to_calm: CALM_ROUNDS,
             varied: Varied(1),
             deep: 0.0,
+            deep_of_round: 0.0,
             is_deep: false,
             changed: EXPECTED_CHANGED,
             counted: 0,
@@ -203,6 +207,9 @@ impl Pace {
             found.samples,
             SAMPLES_FOR_DEPTH,
         );
+        if found.samples > 0 {
+            self.deep_of_round = found.deep_stacks as f64 / found.samples as f64;
+        }
         let uncounted = found.samples.saturating_sub(std::mem::take(&mut self.counted));
         follow(&mut self.changed, changed, uncounted, SAMPLES_FOR_CHANGES);
         let were_deep = self.deep >= MANY_DEEP_STACKS;
@@ -221,16 +228,17 @@ impl Pace {
         } else {
             let whole = self.waited + self.round;
             let by_fill = whole.mul_f64((self.most_fill / found.fill.max(1e-6)).min(1e3));
-            let (part, shortest, longest) = match (were_deep, self.is_deep) {
-                (false, _) => (PART_OF_RECORDING, LONGEST, LONGEST_CALM),
-                (true, is_deep) => (
-                    PART_WITH_DEEP_STACKS,
-                    SHORTEST_PART_WITH_DEEP_STACKS,
-                    match is_deep {
-                        true => LONGEST_WITH_DEEP_STACKS,
+            let (part, shortest, longest) = match were_deep {
+                false => (PART_OF_RECORDING, LONGEST, LONGEST_CALM),
+                true => {
+                    let share = self.deep.max(self.deep_of_round).clamp(LEAST_DEEP_SHARE, 1.0);
+                    let part = f64::from(PART_WITH_DEEP_STACKS) * share;
+                    let longest = match self.is_deep {
+                        true => LONGEST_WITH_DEEP_STACKS.div_f64(share).min(LONGEST_BETWEEN_DEEP_STACKS),
                         false => LONGEST_BETWEEN_DEEP_STACKS,
-                    },
-                ),
+                    };
+                    (part as u32, SHORTEST_PART_WITH_DEEP_STACKS, longest)
+                }
             };
             let longest = longest.min(self.longest_calm).max(LONGEST);
             let longest = match self.rounds_to_calm {
