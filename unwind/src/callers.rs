@@ -68,6 +68,9 @@ impl Callers {
             .take_while(|(new, known)| new == known)
             .count();
         let count = live.clone().count();
+        if count == 0 {
+            return self.forget();
+        }
         let is_other = same < count.min(self.words.len()) || self.are_none();
         // A dump that ends anywhere in the frame at the live boundary needs the same words. One of rustc's frames has 540 KiB.
         let from = { points.get(live_boundary) }.map_or(dump_end, |frame| frame.sp.min(dump_end));
