@@ -384,7 +384,15 @@ fn a_pdb_file_comes_from_a_server() {
     };
     let expected = [format!("outer(int) {}:16", source("windows.c").display())];
     assert_eq!(ask(&server.url, &app.module).unwrap(), expected);
-    let asked = server.asked().len();
+    // The compressed file (`.pd_`) is asked for at the same time, and may be noted after the answer.
+    let asked = || {
+        server
+            .asked()
+            .into_iter()
+            .filter(|path| !path.ends_with(".pd_"))
+            .collect::<Vec<_>>()
+    };
+    let asked_first = asked();
     assert_eq!(ask(&server.url, &app.module).unwrap(), expected);
     // What is no name, or has no id, is not asked for.
     let without_id = Module {
@@ -396,7 +404,7 @@ fn a_pdb_file_comes_from_a_server() {
     for module in names.map(|name| library(name, 1)).into_iter().chain([without_id]) {
         assert!(matches!(ask(&server.url, &module), Err(SymbolError::NotFound { .. })));
     }
-    assert_eq!(server.asked().len(), asked);
+    assert_eq!(asked(), asked_first);
 }
 
 #[cfg(feature = "symbol-servers")]
