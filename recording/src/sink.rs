@@ -9,7 +9,7 @@ use crate::module::BuildId;
 /// What [`EventSink::look_again`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looked {
-    /// No stack of the last round was completed from live memory: nothing was read.
+    /// Nothing was read: no stack of the last round was completed from live memory, or no thread with such a stack was sampled since.
     Nothing,
     /// All that stacks were completed with is as it was.
     Same,
@@ -32,8 +32,8 @@ pub trait EventSink {
         false
     }
 
-    /// Reads again what stacks were completed with. Unless it has changed, samples of which [`EventSink::may_wait`] was true can be
-    /// completed with it later; else their events are to be delivered now.
+    /// Reads again what stacks were completed with, of threads that [`EventSink::may_wait`] was asked about since. Unless it has
+    /// changed, samples of which it was true can be completed with it later; else their events are to be delivered now.
     fn look_again(&mut self) -> Looked {
         Looked::Changed
     }

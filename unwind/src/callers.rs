@@ -4,12 +4,12 @@
 //! leaves the samples in the rings while the words that led to the callers stay what they are, and completes the stacks with these words
 //! later, also if the process has ended by then.
 
-use recording::clock::Timestamp;
 use recording::event::Pid;
-use recording::sink::{Looked, TargetMemory};
+use recording::sink::TargetMemory;
 
 use crate::known_stack::Reading;
 use crate::last_walk::{LastWalk, Word};
+use crate::looked_at::LookedAt;
 use crate::outcome::{End, Outcome, Point};
 
 /// The callers that the last stacks of a thread had in live memory.
@@ -30,20 +30,9 @@ pub(crate) struct Callers {
     looked_at: LookedAt,
 }
 
-/// More words than these are not looked at: they may lie in 4 MiB of stack.
-const MAX_WORDS: usize = 1 << 14;
-
-/// The words that looks read for one thread.
-#[derive(Default)]
-pub(crate) struct LookedAt {
-    /// Without a look these are not the words of the callers.
-    are_callers: bool,
-    /// Ascending, each once, and what is there.
-    addresses: Vec<u64>,
-    values: Vec<u64>,
-    /// The last look, which found these words.
-    reading: Option<Reading>,
-}
+/// A look found other words, or could not read them.
+#[derive(Debug)]
+pub(crate) struct Changed;
 
 impl Callers {
     /// Takes the callers of a walk. `dump_end`: the end of the stack's bytes in the sample.
@@ -68,6 +57,7 @@ impl Callers {
             .take_while(|(new, known)| new == known)
             .count();
         let count = live.clone().count();
+        // The only word may lie across the end of the dump.
         if count == 0 {
             return self.forget();
         }
@@ -79,7 +69,7 @@ impl Callers {
             _ => Some(from),
         };
         if is_other || count > self.words.len() {
-            self.looked_at.are_callers = false;
+            self.looked_at.forget_callers();
             self.words.clear();
             self.words.extend(live);
             self.points.clear();
@@ -90,7 +80,7 @@ impl Callers {
 
     fn forget(&mut self) {
         self.known_from = None;
-        self.looked_at.are_callers = false;
+        self.looked_at.forget_callers();
         self.words.clear();
         self.points.clear();
     }
@@ -117,19 +107,17 @@ impl Callers {
     }
 
     /// Reads the words again, if the thread was sampled since the last look: the stack of one that waits stays as it is, and tells nothing of how
-    /// often it changes.
-    pub(crate) fn look(&mut self, memory: &mut dyn TargetMemory, pid: Pid) -> Looked {
+    /// often it changes. The reading that found them, if one was made.
+    pub(crate) fn look(&mut self, memory: &mut dyn TargetMemory, pid: Pid) -> Result<Option<Reading>, Changed> {
         if self.are_none() || !std::mem::take(&mut self.has_run) {
-            return Looked::Nothing;
+            return Ok(None);
         }
-        match self.looked_at.read(&self.words, memory, pid) {
-            Some(_) => Looked::Same,
-            None => {
-                // Samples before the last look are completed with what it found.
-                self.known_from = None;
-                Looked::Changed
-            }
+        let reading = self.looked_at.read(&self.words, memory, pid);
+        if reading.is_none() {
+            // Samples before the last look are completed with what it found.
+            self.known_from = None;
         }
+        reading.map(Some).ok_or(Changed)
     }
 
     /// What looks read.
@@ -143,58 +131,5 @@ impl Callers {
             self.forget();
         }
         !self.are_none()
-    }
-}
-
-impl LookedAt {
-    /// Reads the words of callers. `None`: they are others now, or can't be read.
-    fn read(&mut self, words: &[Word], memory: &mut dyn TargetMemory, pid: Pid) -> Option<Reading> {
-        if words.len() > MAX_WORDS {
-            return None;
-        }
-        if !self.are_callers {
-            self.take(words);
-        }
-        let begun = memory.now();
-        let mut read = Vec::with_capacity(self.addresses.len());
-        while read.len() < self.addresses.len() {
-            let before = read.len();
-            memory.read_words(pid, self.addresses.get(before..)?, &mut read);
-            if read.len() == before {
-                return None;
-            }
-        }
-        let ended = memory.now();
-        if read != self.values {
-            return None;
-        }
-        let reading = Reading { begun, ended };
-        self.reading = Some(reading);
-        Some(reading)
-    }
-
-    fn take(&mut self, words: &[Word]) {
-        let mut sorted = words.to_vec();
-        sorted.sort_unstable();
-        sorted.dedup();
-        (self.addresses, self.values) = sorted.into_iter().unzip();
-        self.reading = None;
-        self.are_callers = true;
-    }
-
-    /// The last look that found the same.
-    pub(crate) fn reading(&self) -> Option<Reading> {
-        self.reading
-    }
-
-    /// That look, if it serves a sample: it was made later.
-    pub(crate) fn after(&self, sampled: Timestamp) -> Option<Reading> {
-        self.reading.filter(|reading| reading.begun > sampled)
-    }
-
-    /// The word at an address, as the last look found it.
-    pub(crate) fn word(&self, address: u64) -> Option<u64> {
-        let at = self.addresses.binary_search(&address).ok()?;
-        self.values.get(at).copied()
     }
 }

@@ -44,6 +44,7 @@ mod large;
 mod last_walk;
 mod leaf_first;
 mod live_boundary;
+mod looked_at;
 mod macho;
 mod macho_functions;
 mod modules;

@@ -3,9 +3,9 @@
 use rustc_hash::FxHashMap;
 
 use crate::arch::Unreadable;
-use crate::callers::LookedAt;
 use crate::known_stack::Reading;
 use crate::last_walk::{Dump, Word};
+use crate::looked_at::LookedAt;
 use recording::clock::Timestamp;
 use recording::event::Pid;
 use recording::sink::TargetMemory;
@@ -247,8 +247,9 @@ pub(crate) struct StackMemory<'a> {
     pub(crate) floor: u64,
     /// From here on live words are those that the thread's last walk has read.
     pub(crate) same_from: u64,
-    /// That walk has read some of its words from `live`, and this one has.
+    /// The last walk has read some of its words from `live`.
     pub(crate) same_is_from_blocks: bool,
+    /// This one has, or has taken over such words.
     pub(crate) used_blocks: bool,
     /// True once bytes were used that were read after the sample.
     pub(crate) used_live: bool,

@@ -8,6 +8,7 @@ use recording::module::Image;
 use recording::sink::Looked;
 use recording::stack::{MissingStack, Stack};
 
+use crate::callers::Changed;
 use crate::walker::{ThreadState, Walker};
 
 /// The stacks of all threads. It is not generic, so that the code which each sample runs through is compiled in this crate, as one unit.
@@ -89,12 +90,12 @@ impl<'f> Unwinding<'f> {
         for tid in deep {
             let Some(thread) = threads.get_mut(tid) else { continue };
             match thread.callers.look(&mut *walker.memory, thread.pid) {
-                Looked::Nothing => continue,
-                Looked::Changed => return Looked::Changed,
-                Looked::Same => found = Looked::Same,
-            }
-            if let Some(reading) = thread.callers.looked_at().reading() {
-                thread.stacks.see_again(thread.callers.points(), reading);
+                Ok(None) => {}
+                Ok(Some(reading)) => {
+                    thread.stacks.see_again(thread.callers.points(), reading);
+                    found = Looked::Same;
+                }
+                Err(Changed) => return Looked::Changed,
             }
         }
         found

@@ -15,12 +15,13 @@ use recording::stack::{Frame, MissingStack, NO_STACK, Registers, SameFrames, Sna
 
 use crate::aarch64::Aarch64;
 use crate::arch::Arch;
-use crate::callers::{Callers, LookedAt};
+use crate::callers::Callers;
 use crate::calls::Code;
 use crate::known_stack::Reading;
 use crate::last_walk::{Dump, LastWalk, NewSteps, Reuse, Word};
 use crate::leaf_first::LeafFirst;
 use crate::live_boundary::{ThreadStacks, Times, Verdict};
+use crate::looked_at::LookedAt;
 use crate::modules::Modules;
 use crate::outcome::{End, Outcome, Point};
 use crate::space::{ANONYMOUS, Mappings};
@@ -253,11 +254,11 @@ impl<'f> Walker<'f> {
     ) -> (Completed, SameFrames<'static>) {
         self.live.begin(time, state.live_bytes);
         let dump_end = (snapshot.registers.sp()).saturating_add(snapshot.stack_bytes.len() as u64);
-        // What was read from the same memory is the same.
         let looked_at = state.callers.looked_at();
         let look = looked_at.after(time);
         let looked_at = look.map(|_| looked_at);
         let look_begun = look.map(|look| look.begun);
+        // What was read from the same memory is the same.
         let is_same = (state.live.contents, state.live.look) == (self.live.contents(), look_begun);
         let callers = state.callers.words();
         let earlier = Earlier {
