@@ -83,7 +83,6 @@ pub(crate) mod feature {
     pub(crate) const TOTAL_MEM: u64 = 10;
     pub(crate) const CMDLINE: u64 = 11;
     pub(crate) const EVENT_DESC: u64 = 12;
-    pub(crate) const COMPRESSED: u64 = 27;
     pub(crate) const CLOCK_DATA: u64 = 29;
     /// From here on they are simpleperf's (record_file_format.h).
     pub(crate) const SIMPLEPERF_FILE: u64 = 128;

@@ -8,7 +8,7 @@ use recording::stack::{Frame, Stack, StackMark};
 
 use super::own;
 use super::record::{
-    EVENT_ID, FIRST_NAMED_ID, WAIT_EVENT_ID, pad, pair, put_lost, put_record, put_sample_id, put_words,
+    EVENT_ID, FIRST_NAMED_ID, WAIT_EVENT_ID, pair, put_c_string, put_lost, put_record, put_sample_id, put_words,
 };
 use super::stacks::{SampleOf, Stacks};
 use crate::abi::{misc, record_type, sample_type as has};
@@ -264,9 +264,7 @@ fn put_mapping(out: &mut Vec<u8>, mapping: &OwnedMapping) {
         body.extend(identity);
         body.extend(PROTECTION.to_ne_bytes());
         body.extend(FLAGS.to_ne_bytes());
-        body.extend(&mapping.path);
-        body.push(0);
-        pad(body);
+        put_c_string(body, mapping.path.iter().copied());
         put_sample_id(body, [mapping.pid, mapping.pid], mapping.time, EVENT_ID);
     });
 }
@@ -287,9 +285,7 @@ fn put_bpf(out: &mut Vec<u8>, program: &BpfProgram<'_>, time: u64) {
         // PERF_RECORD_KSYMBOL_TYPE_BPF, PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER.
         body.extend(1u16.to_ne_bytes());
         body.extend(u16::from(!program.is_loaded).to_ne_bytes());
-        body.extend(program.name.bytes().filter(|byte| *byte != 0).take(MAX_PATH));
-        body.push(0);
-        pad(body);
+        put_c_string(body, program.name.bytes().filter(|byte| *byte != 0).take(MAX_PATH));
         put_sample_id(body, [0, 0], time, EVENT_ID);
     });
 }
@@ -298,9 +294,7 @@ fn put_name(out: &mut Vec<u8>, misc: u16, [pid, tid]: [i32; 2], name: &str, time
     put_record(out, record_type::COMM, misc, |body| {
         body.extend(pair(pid, tid).to_ne_bytes());
         // TASK_COMM_LEN; perf's own names are no longer.
-        body.extend(name.bytes().filter(|byte| *byte != 0).take(MAX_PATH));
-        body.push(0);
-        pad(body);
+        put_c_string(body, name.bytes().filter(|byte| *byte != 0).take(MAX_PATH));
         put_sample_id(body, [pid, tid], time, EVENT_ID);
     });
 }

@@ -7,7 +7,7 @@ use recording::info::{EventInfo, PeriodUnit, RecordingInfo, SampleBy};
 use recording::module::BuildId;
 
 use super::encode::{SAMPLE_RAW, SAMPLE_TYPE};
-use super::record::{EVENT_ID, FIRST_NAMED_ID, WAIT_EVENT_ID, pad, put_record, put_sample_id};
+use super::record::{EVENT_ID, FIRST_NAMED_ID, WAIT_EVENT_ID, put_c_string, put_record, put_sample_id};
 use crate::abi::{feature, misc, record_type};
 
 /// How the VERSION feature of a spool begins.
@@ -15,11 +15,6 @@ pub(crate) const VERSION_PREFIX: &str = "sprof ";
 
 /// PERF_ATTR_SIZE_VER7.
 const ATTR_BYTES: usize = 128;
-/// PERF_COMP_ZSTD.
-const ZSTD: u32 = 1;
-/// Plain bytes that one compressed record gives at most: perf allocates a buffer of this size.
-pub(super) const PIECE_BYTES: usize = 256 << 10;
-const BUFFER_BYTES: u32 = 8 * PIECE_BYTES as u32;
 
 /// The bytes of the file before the first event.
 pub(super) fn bytes(info: &RecordingInfo, waits: bool, kernel: Option<(u64, Option<BuildId>)>) -> Vec<u8> {
@@ -62,7 +57,7 @@ pub(super) fn bytes(info: &RecordingInfo, waits: bool, kernel: Option<(u64, Opti
             const NAME: u64 = 2;
             body.extend(NAME.to_ne_bytes());
             body.extend(id.to_ne_bytes());
-            put_c_string(body, name.as_bytes());
+            put_c_string(body, name.bytes());
         });
     };
     name(EVENT_ID, &info.event);
@@ -183,12 +178,6 @@ fn features(out: &mut Vec<u8>, info: &RecordingInfo) {
     let clock = [1u32.to_ne_bytes(), 1u32.to_ne_bytes()].concat();
     let times = [wall_ns.to_ne_bytes(), info.clock.timestamp.0.to_ne_bytes()].concat();
     feature(feature::CLOCK_DATA, [clock, times].concat());
-    // u32 version, type, level, ratio, buffer size.
-    let compressed = [1, ZSTD, 1, 1, BUFFER_BYTES];
-    feature(
-        feature::COMPRESSED,
-        compressed.iter().flat_map(|word| word.to_ne_bytes()).collect(),
-    );
 }
 
 /// The kernel as a mapping of no process, as perf itself writes it.
@@ -199,7 +188,7 @@ fn kernel_mapping(out: &mut Vec<u8>, text: u64, build_id: Option<BuildId>) {
         for word in [text, u64::MAX - text, text] {
             body.extend(word.to_ne_bytes());
         }
-        put_c_string(body, b"[kernel.kallsyms]_text");
+        put_c_string(body, *b"[kernel.kallsyms]_text");
         put_sample_id(body, [-1, 0], 0, EVENT_ID);
     });
     let Some(BuildId(id)) = build_id.filter(|id| id.0.len() <= 20) else {
@@ -215,7 +204,7 @@ fn kernel_mapping(out: &mut Vec<u8>, text: u64, build_id: Option<BuildId>) {
             padded[..id.len()].copy_from_slice(&id);
             padded[20] = id.len() as u8;
             body.extend(padded);
-            put_c_string(body, b"[kernel.kallsyms]");
+            put_c_string(body, *b"[kernel.kallsyms]");
         },
     );
 }
@@ -227,10 +216,4 @@ fn put_string(out: &mut Vec<u8>, text: &str) {
     let end = out.len() + bytes;
     out.extend(text.as_bytes());
     out.resize(end, 0);
-}
-
-fn put_c_string(out: &mut Vec<u8>, text: &[u8]) {
-    out.extend(text);
-    out.push(0);
-    pad(out);
 }

@@ -25,17 +25,20 @@ pub(super) fn put_sample_id(body: &mut Vec<u8>, [pid, tid]: [i32; 2], time: u64,
 
 /// A record with its header, of a multiple of 8 bytes. One that would be longer than 64 KiB is left out.
 pub(super) fn put_record(out: &mut Vec<u8>, kind: u32, misc: u16, body: impl FnOnce(&mut Vec<u8>)) {
-    put_record_if_short(out, kind, misc, body);
+    put_record_if_short(out, kind, misc, |out| {
+        let start = out.len();
+        body(out);
+        out.resize(start + (out.len() - start).next_multiple_of(8), 0);
+    });
 }
 
-/// The same. False if the record is left out.
+/// A record with its header, of as many bytes as it has. False if it would be longer than 64 KiB, and is left out.
 pub(super) fn put_record_if_short(out: &mut Vec<u8>, kind: u32, misc: u16, body: impl FnOnce(&mut Vec<u8>)) -> bool {
     let start = out.len();
     out.extend(kind.to_ne_bytes());
     out.extend(misc.to_ne_bytes());
     out.extend(0u16.to_ne_bytes());
     body(out);
-    pad(out);
     match u16::try_from(out.len() - start) {
         Ok(size) => {
             out[start + 6..start + 8].copy_from_slice(&size.to_ne_bytes());
@@ -58,9 +61,11 @@ pub(super) fn put_words(out: &mut Vec<u8>, words: &[u64]) {
     }
 }
 
-/// Zeros up to a multiple of 8 bytes.
-pub(super) fn pad(bytes: &mut Vec<u8>) {
-    bytes.resize(bytes.len().next_multiple_of(8), 0);
+/// Text, and as many zeros, one at least, as make a multiple of 8 bytes of it.
+pub(super) fn put_c_string(out: &mut Vec<u8>, text: impl IntoIterator<Item = u8>) {
+    let start = out.len();
+    out.extend(text);
+    out.resize(start + (out.len() + 1 - start).next_multiple_of(8), 0);
 }
 
 /// Two 32-bit fields.

@@ -4,9 +4,10 @@
 //! of rootmost frames that are those of the thread's last sample in the file, and the frames that are not. [`Stacks`] writes it;
 //! [`WholeStacks`] makes the PERF_RECORD_SAMPLE of it that [`import`](crate::import) reads.
 //!
-//! A record has, as numbers of variable length (LEB128): the time since the last record of this type; the tid and the pid; the id of the
-//! event; the CPU; the period; the number of frames that stay; the new frames, as [`frame_bytes`](recording::frame_bytes) has them; the number of bytes
-//! that the event itself wrote (PERF_SAMPLE_RAW), and these bytes.
+//! A record has, as numbers of variable length (LEB128): the time since the last record of this type; the tid and the pid, the id of the
+//! event, the CPU and the period, each where it is not that of the last record, which flags in `misc` say; the number of frames that stay; the new
+//! frames, as [`frame_bytes`](recording::frame_bytes) has them; and, where a flag says so, the number of bytes that the event itself wrote
+//! (PERF_SAMPLE_RAW), and these bytes.
 
 use recording::event::Thread;
 use recording::frame_bytes::{put_others, take_frames};
@@ -21,8 +22,18 @@ use crate::abi::{context, misc, record_type};
 use crate::decode::Header;
 use crate::marks;
 
-/// The type of these records, which perf does not know. 0x5350 had another form of frames, and is not read.
-const SAMPLE: u32 = 0x5351;
+/// The type of these records, which perf does not know. 0x5350 had another form, and is not read.
+const SAMPLE: u32 = 0x5352;
+/// The same with all that a record can have, and without flags: in files of earlier versions.
+const WHOLE_SAMPLE: u32 = 0x5351;
+
+/// Flags of a record: what it has.
+const THREAD: u16 = 1;
+const EVENT: u16 = 2;
+const CPU: u16 = 4;
+const PERIOD: u16 = 8;
+const RAW: u16 = 16;
+const ALL: u16 = THREAD | EVENT | CPU | PERIOD | RAW;
 
 /// A sample without its stack.
 #[derive(Clone, Copy)]
@@ -37,11 +48,22 @@ pub(super) struct SampleOf<'a> {
     pub(super) same: Option<SameFrames<'a>>,
 }
 
+/// What a record does not have where it is that of the record before it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Before {
+    time: u64,
+    tid: i32,
+    pid: i32,
+    event: u64,
+    cpu: u64,
+    period: u64,
+}
+
 /// The last stack of each thread, as it was written.
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
     last: FxHashMap<i32, LastStack>,
-    last_time: u64,
+    before: Before,
     body: Vec<u8>,
     with_rootmost: Vec<Frame>,
 }
@@ -87,25 +109,47 @@ impl Stacks {
             Some(_) => last.frames.clear(),
             None => last.frames.extend(frames[..frames.len() - kept].iter().rev()),
         }
+        let own = Before {
+            time: sample.time,
+            tid: sample.thread.tid.0,
+            pid: sample.thread.pid.0,
+            event: sample.event,
+            cpu: u64::from(sample.cpu),
+            period: sample.period,
+        };
+        let (before, raw) = (self.before, raw.unwrap_or_default());
+        let flags = [
+            ((own.tid, own.pid) != (before.tid, before.pid), THREAD),
+            (own.event != before.event, EVENT),
+            (own.cpu != before.cpu, CPU),
+            (own.period != before.period, PERIOD),
+            (!raw.is_empty(), RAW),
+        ];
+        let flags = { flags.into_iter() }.filter_map(|(is, flag)| is.then_some(flag)).sum();
         let body = &mut self.body;
         body.clear();
-        put(body, zigzag(sample.time.wrapping_sub(self.last_time).cast_signed()));
-        put(body, u64::from(sample.thread.tid.0.cast_unsigned()));
-        put(body, u64::from(sample.thread.pid.0.cast_unsigned()));
-        put(body, sample.event);
-        put(body, u64::from(sample.cpu));
-        put(body, sample.period);
+        put(body, zigzag(own.time.wrapping_sub(before.time).cast_signed()));
+        if flags & THREAD != 0 {
+            put(body, u64::from(own.tid.cast_unsigned()));
+            put(body, u64::from(own.pid.cast_unsigned()));
+        }
+        for (flag, value) in [(EVENT, own.event), (CPU, own.cpu), (PERIOD, own.period)] {
+            if flags & flag != 0 {
+                put(body, value);
+            }
+        }
         put(body, kept as u64);
         // A mark without a number is left out when the file is read.
         put_others(body, frames, kept, same, |mark| {
             marks::address(mark).unwrap_or_default()
         });
-        let raw = raw.unwrap_or_default();
-        put(body, raw.len() as u64);
-        body.extend(raw);
-        let is_put = put_record_if_short(out, SAMPLE, 0, |out| out.extend_from_slice(body));
+        if flags & RAW != 0 {
+            put(body, raw.len() as u64);
+            body.extend(raw);
+        }
+        let is_put = put_record_if_short(out, SAMPLE, flags, |out| out.extend_from_slice(body));
         if is_put {
-            self.last_time = sample.time;
+            self.before = own;
         }
         is_put
     }
@@ -120,7 +164,7 @@ impl Stacks {
 #[derive(Debug, Default)]
 pub(crate) struct WholeStacks {
     last: FxHashMap<i32, Vec<Option<Frame>>>,
-    last_time: u64,
+    before: Before,
     chain: Vec<u64>,
 }
 
@@ -129,23 +173,44 @@ impl WholeStacks {
     /// file. For a damaged one: the own record of a malformed record.
     pub(crate) fn whole(&mut self, record: &[u8]) -> Option<Vec<u8>> {
         let (header, mut body) = record.split_first_chunk()?;
-        if Header::parse(header).kind != SAMPLE {
-            return None;
-        }
+        let header = Header::parse(header);
+        let flags = match header.kind {
+            SAMPLE => header.misc,
+            WHOLE_SAMPLE => ALL,
+            _ => return None,
+        };
         let mut out = Vec::new();
-        if self.read(&mut body, &mut out).is_none() {
+        if self.read(flags, &mut body, &mut out).is_none() {
             out.clear();
-            own::put_malformed(&mut out, self.last_time);
+            own::put_malformed(&mut out, self.before.time);
         }
         Some(out)
     }
 
-    fn read(&mut self, body: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
-        let time = self.last_time.wrapping_add_signed(unzigzag(take(body)?));
-        self.last_time = time;
-        let number = |body: &mut &[u8]| Some(u32::try_from(take(body)?).ok()?.cast_signed());
-        let (tid, pid) = (number(body)?, number(body)?);
-        let (event, cpu, period) = (take(body)?, take(body)?, take(body)?);
+    fn read(&mut self, flags: u16, body: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
+        let before = &mut self.before;
+        before.time = before.time.wrapping_add_signed(unzigzag(take(body)?));
+        if flags & THREAD != 0 {
+            let number = |body: &mut &[u8]| Some(u32::try_from(take(body)?).ok()?.cast_signed());
+            (before.tid, before.pid) = (number(body)?, number(body)?);
+        }
+        for (flag, value) in [
+            (EVENT, &mut before.event),
+            (CPU, &mut before.cpu),
+            (PERIOD, &mut before.period),
+        ] {
+            if flags & flag != 0 {
+                *value = take(body)?;
+            }
+        }
+        let Before {
+            time,
+            tid,
+            pid,
+            event,
+            cpu,
+            period,
+        } = *before;
         let same = take(body)?;
         // Of a damaged record nothing stays.
         let last = self.last.entry(tid).or_default();
@@ -154,7 +219,10 @@ impl WholeStacks {
         frames.truncate(same);
         take_frames(body, marks::mark, |frame| frames.push(frame))?;
         *last = frames;
-        let raw_bytes = usize::try_from(take(body)?).ok()?;
+        let raw_bytes = match flags & RAW {
+            0 => 0,
+            _ => usize::try_from(take(body)?).ok()?,
+        };
         let raw = body.get(..raw_bytes)?;
         let frames = last.iter().rev().copied().flatten();
         let in_kernel = frames.clone().next().is_some_and(Frame::is_kernel);
@@ -260,7 +328,11 @@ mod tests {
             sizes.push(record.len());
         }
         // Whole: the first one, and each after one of the other kind.
-        let is_whole = sizes.iter().map(|size| *size == sizes[0]).collect::<Vec<_>>();
+        // The first one has its thread, event and period as well.
+        let (first, whole) = (sizes[0], sizes[0] - 4);
+        let is_whole = { sizes.iter() }
+            .map(|size| [first, whole].contains(size))
+            .collect::<Vec<_>>();
         assert_eq!(is_whole, [true, false, true, false, true, false], "{sizes:?}");
     }
 
@@ -280,7 +352,7 @@ mod tests {
             assert!(stacks.put(&sample, &frames, None, None, out));
         }
         let [first, second] = records;
-        assert!(second.len() < first.len() && second.len() == 24);
+        assert!(second.len() < first.len() && second.len() == 11);
         let kind = |record: Option<Vec<u8>>| {
             let record = record.unwrap_or_default();
             record.first_chunk().map(|header| Header::parse(header).kind)
@@ -293,5 +365,25 @@ mod tests {
         for end in 8..first.len() {
             assert!(kind(WholeStacks::default().whole(&first[..end])).is_some());
         }
+    }
+
+    #[test]
+    fn samples_of_earlier_versions_are_read() {
+        let frames = [1u64, 2, 3].map(|address| Frame::ReturnAddress(Avma(address << 20)));
+        let sample = SampleOf {
+            time: 1,
+            thread: Thread::new(7, 8),
+            event: 1,
+            cpu: 3,
+            period: 5,
+            same: None,
+        };
+        let mut record = Vec::new();
+        assert!(Stacks::default().put(&sample, &frames, None, Some(&[1, 2, 3, 4]), &mut record));
+        let whole = |record: &[u8]| WholeStacks::default().whole(record);
+        let read = whole(&record);
+        assert!(read.is_some());
+        let earlier = [&WHOLE_SAMPLE.to_ne_bytes()[..], &[0; 2], &record[6..], &[0; 5]].concat();
+        assert_eq!(whole(&earlier), read);
     }
 }

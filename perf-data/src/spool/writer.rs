@@ -1,7 +1,7 @@
 //! Records to the disk, by a thread of its own.
 //!
 //! The recorder appends to a buffer in memory, and hands it over when it has emptied its rings and the buffer has records of half a second.
-//! The thread writes it in one piece, compressed: a recorder that is killed in between leaves whole records.
+//! The thread writes it in one piece: a recorder that is killed in between leaves whole records.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,9 +12,7 @@ use std::time::{Duration, Instant};
 
 use recording::clock::Timestamp;
 use recording::event::Role;
-use zstd_safe::{CCtx, InBuffer, OutBuffer};
 
-use super::head::PIECE_BYTES;
 use super::record::{EVENT_ID, WAIT_EVENT_ID, put_lost, put_record};
 use crate::abi::record_type;
 
@@ -30,11 +28,6 @@ const MAX_WAITING_BYTES: usize = 16 << 20;
 const MAX_WAITING_BYTES_WITH_RARE: usize = 2 * MAX_WAITING_BYTES;
 /// How much of the recording a power cut may take. Syncing more often would make the program's own writes wait.
 const SYNC_AFTER: Duration = Duration::from_secs(5);
-/// Of the spool's kind of data (call chains that differ in a few addresses) it leaves an eighth. Level 1 leaves an eighth less of it, and takes a
-/// third more time.
-const LEVEL: i32 = -4;
-/// Bytes of one compressed record at most; a record has 64 KiB.
-const MAX_COMPRESSED_BYTES: usize = (1 << 16) - 64;
 
 /// What the recorder and the thread share.
 #[derive(Default)]
@@ -153,15 +146,10 @@ impl Stopped {
     /// Begins a file.
     pub(super) fn create(mut file: File, head: &[u8]) -> io::Result<Stopped> {
         file.write_all(head)?;
-        let mut compressor = CCtx::try_create().ok_or(io::ErrorKind::OutOfMemory)?;
-        compressor.init(LEVEL).map_err(zstd_error)?;
         Ok(Stopped {
             output: Some(Output {
                 file,
                 bytes: head.len() as u64,
-                compressor,
-                packed: vec![0; MAX_COMPRESSED_BYTES].into(),
-                written: Vec::new(),
                 synced: Instant::now(),
             }),
         })
@@ -203,7 +191,7 @@ fn run(shared: &Shared, mut output: Option<Output>, on_error: Box<dyn FnOnce(&io
         let (lost, closing) = (std::mem::take(&mut waiting.lost), waiting.closing);
         drop(waiting);
         if let Some(open) = &mut output
-            && let Err(error) = open.write(&records, lost)
+            && let Err(error) = open.write(&mut records, lost)
         {
             shared.failed.store(true, Ordering::Relaxed);
             open.cut_to_whole_records();
@@ -226,37 +214,24 @@ struct Output {
     file: File,
     /// Whole records in the file.
     bytes: u64,
-    compressor: CCtx<'static>,
-    packed: Box<[u8]>,
-    written: Vec<u8>,
     synced: Instant,
 }
 
 impl Output {
-    fn write(&mut self, mut records: &[u8], lost: NoRoom) -> io::Result<()> {
+    /// Writes records, and those of what found no room.
+    fn write(&mut self, records: &mut Vec<u8>, lost: NoRoom) -> io::Result<()> {
         if records.is_empty() {
             return Ok(());
         }
-        self.written.clear();
-        while !records.is_empty() {
-            let (piece, rest) = records.split_at(records.len().min(PIECE_BYTES));
-            self.compress(piece)?;
-            records = rest;
-        }
         for (count, event) in [(lost.records, EVENT_ID), (lost.switches, WAIT_EVENT_ID)] {
             if count > 0 {
-                let mut record = Vec::new();
                 // At an unknown time in this round.
-                put_lost(&mut record, 0, count, 0, event);
-                self.compress(&record)?;
+                put_lost(records, 0, count, 0, event);
             }
         }
-        let mut round = Vec::new();
-        put_record(&mut round, record_type::FINISHED_ROUND, 0, |_| {});
-        self.written.extend(round);
-        self.file.write_all(&self.written)?;
-        self.bytes += self.written.len() as u64;
-        self.written.shrink_to(2 * FLUSH_BYTES);
+        put_record(records, record_type::FINISHED_ROUND, 0, |_| {});
+        self.file.write_all(records)?;
+        self.bytes += records.len() as u64;
         if self.synced.elapsed() >= SYNC_AFTER {
             self.file.sync_data()?;
             self.synced = Instant::now();
@@ -264,33 +239,8 @@ impl Output {
         Ok(())
     }
 
-    /// Adds a piece to the one zstd stream of the file, in as many records as it takes, so that all of it can be read.
-    fn compress(&mut self, piece: &[u8]) -> io::Result<()> {
-        let mut input = InBuffer::around(piece);
-        loop {
-            let mut output = OutBuffer::around(&mut self.packed[..]);
-            self.compressor
-                .compress_stream(&mut output, &mut input)
-                .map_err(zstd_error)?;
-            let left = self.compressor.flush_stream(&mut output).map_err(zstd_error)?;
-            let bytes = output.pos();
-            let size = u16::try_from(bytes + crate::decode::HEADER_BYTES).map_err(io::Error::other)?;
-            self.written.extend(record_type::COMPRESSED.to_ne_bytes());
-            self.written.extend(0u16.to_ne_bytes());
-            self.written.extend(size.to_ne_bytes());
-            self.written.extend_from_slice(&self.packed[..bytes]);
-            if left == 0 && input.pos() == piece.len() {
-                return Ok(());
-            }
-        }
-    }
-
     /// A full disk leaves half a record, which is not worth a warning later.
     fn cut_to_whole_records(&self) {
         let _ = self.file.set_len(self.bytes);
     }
-}
-
-fn zstd_error(code: usize) -> io::Error {
-    io::Error::other(zstd_safe::get_error_name(code))
 }
