@@ -155,7 +155,9 @@ fn runs_in_one_recording_count_as_recordings() {
     alone();
     let dir = temp_dir();
     let old = recorded_runs(dir.path(), "old.json.gz", "");
-    let new = recorded_runs(dir.path(), "new.json.gz", "1 140");
+    // On a virtual machine with other guests, 1.4 times the work of one function, which is 8 % of a run, was not told from the rest: the time of a
+    // run was 95 % sure to have changed by -15 to 18 %.
+    let new = recorded_runs(dir.path(), "new.json.gz", "1 300");
     let json = json(&[], &[&old], &[&new]);
     for side in ["base", "new"] {
         assert_eq!(
