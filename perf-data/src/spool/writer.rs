@@ -220,14 +220,14 @@ struct Output {
 impl Output {
     /// Writes records, and those of what found no room.
     fn write(&mut self, records: &mut Vec<u8>, lost: NoRoom) -> io::Result<()> {
-        if records.is_empty() {
-            return Ok(());
-        }
         for (count, event) in [(lost.records, EVENT_ID), (lost.switches, WAIT_EVENT_ID)] {
             if count > 0 {
                 // At an unknown time in this round.
                 put_lost(records, 0, count, 0, event);
             }
+        }
+        if records.is_empty() {
+            return Ok(());
         }
         put_record(records, record_type::FINISHED_ROUND, 0, |_| {});
         self.file.write_all(records)?;
