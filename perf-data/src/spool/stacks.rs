@@ -64,7 +64,6 @@ struct Before {
 pub(super) struct Stacks {
     last: FxHashMap<i32, LastStack>,
     before: Before,
-    body: Vec<u8>,
     with_rootmost: Vec<Frame>,
 }
 
@@ -126,28 +125,25 @@ impl Stacks {
             (!raw.is_empty(), RAW),
         ];
         let flags = { flags.into_iter() }.filter_map(|(is, flag)| is.then_some(flag)).sum();
-        let body = &mut self.body;
-        body.clear();
-        put(body, zigzag(own.time.wrapping_sub(before.time).cast_signed()));
-        if flags & THREAD != 0 {
-            put(body, u64::from(own.tid.cast_unsigned()));
-            put(body, u64::from(own.pid.cast_unsigned()));
-        }
-        for (flag, value) in [(EVENT, own.event), (CPU, own.cpu), (PERIOD, own.period)] {
-            if flags & flag != 0 {
-                put(body, value);
+        let is_put = put_record_if_short(out, SAMPLE, flags, |out| {
+            put(out, zigzag(own.time.wrapping_sub(before.time).cast_signed()));
+            if flags & THREAD != 0 {
+                put(out, u64::from(own.tid.cast_unsigned()));
+                put(out, u64::from(own.pid.cast_unsigned()));
             }
-        }
-        put(body, kept as u64);
-        // A mark without a number is left out when the file is read.
-        put_others(body, frames, kept, same, |mark| {
-            marks::address(mark).unwrap_or_default()
+            for (flag, value) in [(EVENT, own.event), (CPU, own.cpu), (PERIOD, own.period)] {
+                if flags & flag != 0 {
+                    put(out, value);
+                }
+            }
+            put(out, kept as u64);
+            // A mark without a number is left out when the file is read.
+            put_others(out, frames, kept, same, |mark| marks::address(mark).unwrap_or_default());
+            if flags & RAW != 0 {
+                put(out, raw.len() as u64);
+                out.extend(raw);
+            }
         });
-        if flags & RAW != 0 {
-            put(body, raw.len() as u64);
-            body.extend(raw);
-        }
-        let is_put = put_record_if_short(out, SAMPLE, flags, |out| out.extend_from_slice(body));
         if is_put {
             self.before = own;
         }
