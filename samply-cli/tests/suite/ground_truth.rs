@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::support::machine::{alone, one_cpu};
 use crate::support::profile::is_mark;
 use crate::support::skip::{kernel_samples, perf_events};
+use crate::support::steal::undisturbed_or_right;
 use crate::support::{Profile, Recorder, assert_split, program, record};
 
 /// Every sample with user code of ours in it reaches `root`; at most `allowed_percent` do not.
@@ -55,61 +56,68 @@ fn assert_split_rooted(profile: &Profile, root: &str) {
     assert_rooted(profile, root, 99.0);
 }
 
-/// Records a build of the split program, whose functions have their shares.
-fn split(path: PathBuf) -> Profile {
-    let (_, profile) = record().options(&["--rate", "20000"]).profile(path, &["750"]);
-    assert_split(&profile, "");
-    profile
+/// Records a build of the split program; its functions have their shares, and the profile is otherwise right.
+fn split(path: PathBuf, assert_more: impl Fn(&Profile)) {
+    undisturbed_or_right(|| {
+        let (_, profile) = record().options(&["--rate", "20000"]).profile(&path, &["750"]);
+        assert_split(&profile, "");
+        assert_more(&profile);
+    });
 }
 
 #[test]
 fn split_of_cpu_time_without_frame_pointers() {
     let Some(()) = perf_events() else { return };
     one_cpu();
-    let profile = split(program("split").unwrap());
-    assert_split_rooted(&profile, "main");
+    split(program("split").unwrap(), |profile| {
+        assert_split_rooted(profile, "main")
+    });
 }
 
 #[test]
 fn split_of_cpu_time_in_rust_on_two_named_threads() {
     let Some(()) = perf_events() else { return };
     alone();
-    let (_, profile) = record()
-        .options(&["--rate", "20000"])
-        .profile(program("split_rs").unwrap(), &["750"]);
-    assert_split(&profile, "split::");
-    for name in ["left", "right"] {
-        let thread = profile
-            .threads_named(name)
-            .next()
-            .unwrap_or_else(|| panic!("no thread {name}"));
-        assert!(thread.samples.len() > 200, "{name}: {} samples", thread.samples.len());
-    }
-    // Rust's threads start in std's closure under `thread_start`; `run_split` is its only work.
-    let rooted = profile.share(
-        |names| names.contains(&"split::run_split"),
-        |names| names.iter().any(|name| name.contains("thread_start")) && !names.iter().any(|name| is_mark(name)),
-    );
-    assert_eq!(rooted.hits, rooted.of, "{}", profile.summary());
+    undisturbed_or_right(|| {
+        let (_, profile) = record()
+            .options(&["--rate", "20000"])
+            .profile(program("split_rs").unwrap(), &["750"]);
+        assert_split(&profile, "split::");
+        for name in ["left", "right"] {
+            let thread = profile
+                .threads_named(name)
+                .next()
+                .unwrap_or_else(|| panic!("no thread {name}"));
+            assert!(thread.samples.len() > 200, "{name}: {} samples", thread.samples.len());
+        }
+        // Rust's threads start in std's closure under `thread_start`; `run_split` is its only work.
+        let rooted = profile.share(
+            |names| names.contains(&"split::run_split"),
+            |names| names.iter().any(|name| name.contains("thread_start")) && !names.iter().any(|name| is_mark(name)),
+        );
+        assert_eq!(rooted.hits, rooted.of, "{}", profile.summary());
+    });
 }
 
 #[test]
 fn split_of_cpu_time_on_four_threads() {
     let Some(()) = perf_events() else { return };
     alone();
-    let (_, profile) = record()
-        .options(&["--rate", "8000"])
-        .profile(program("split").unwrap(), &["375", "4"]);
-    assert_split(&profile, "");
-    assert_split_rooted(&profile, "thread_main");
-    for i in 0..4 {
-        let name = format!("splitter-{i}");
-        let samples: usize = profile.threads_named(&name).map(|thread| thread.samples.len()).sum();
-        assert!(
-            (2400..3900).contains(&samples),
-            "{name} used 375 ms of CPU time and has {samples} samples at 8 kHz"
-        );
-    }
+    undisturbed_or_right(|| {
+        let (_, profile) = record()
+            .options(&["--rate", "8000"])
+            .profile(program("split").unwrap(), &["375", "4"]);
+        assert_split(&profile, "");
+        assert_split_rooted(&profile, "thread_main");
+        for i in 0..4 {
+            let name = format!("splitter-{i}");
+            let samples: usize = profile.threads_named(&name).map(|thread| thread.samples.len()).sum();
+            assert!(
+                (2400..3900).contains(&samples),
+                "{name} used 375 ms of CPU time and has {samples} samples at 8 kHz"
+            );
+        }
+    });
 }
 
 #[test]
@@ -117,7 +125,7 @@ fn split_of_cpu_time_in_a_static_binary_at_a_fixed_address() {
     let Some(()) = perf_events() else { return };
     one_cpu();
     let Some(path) = program("split_static") else { return };
-    assert_split_rooted(&split(path), "main");
+    split(path, |profile| assert_split_rooted(profile, "main"));
 }
 
 #[test]
@@ -125,18 +133,19 @@ fn split_of_cpu_time_in_a_binary_linked_by_lld() {
     let Some(()) = perf_events() else { return };
     one_cpu();
     let Some(path) = program("split_lld") else { return };
-    assert_split_rooted(&split(path), "main");
+    split(path, |profile| assert_split_rooted(profile, "main"));
 }
 
 #[test]
 fn split_of_cpu_time_without_unwind_tables_by_frame_pointer() {
     let Some(()) = perf_events() else { return };
     one_cpu();
-    let profile = split(program("split_frame_pointer").unwrap());
-    // The loops are leaf functions, which push no frame of their own: a frame-pointer walk that starts at rbp misses
-    // their caller `one_round`, but not `main`.
-    assert_rooted(&profile, "main", 99.0);
-    assert!(profile.figure(&["frame pointer"]) > 0.0, "{:?}", profile.quality());
+    split(program("split_frame_pointer").unwrap(), |profile| {
+        // The loops are leaf functions, which push no frame of their own: a frame-pointer walk that starts at rbp misses
+        // their caller `one_round`, but not `main`.
+        assert_rooted(profile, "main", 99.0);
+        assert!(profile.figure(&["frame pointer"]) > 0.0, "{:?}", profile.quality());
+    });
 }
 
 #[test]
@@ -145,14 +154,15 @@ fn split_of_cpu_time_with_debug_frame_only() {
     one_cpu();
     // -fno-asynchronous-unwind-tables -g: the rules are in `.debug_frame`, and rbp is no frame pointer. The C library's start
     // code in the same file has `.eh_frame`.
-    let profile = split(program("split_debug_frame").unwrap());
-    assert_split_rooted(&profile, "main");
-    // A sample in the first instructions of the dynamic linker, which have no rules, is none of these: seen once in 15,193.
-    let elsewhere = profile.share(|_| true, |names| !names.contains(&"run_split")).hits;
-    let figures = profile.quality();
-    let guessed = figures.iter().filter(|(label, _)| label.contains("frame pointer"));
-    let guessed: f64 = guessed.map(|(_, count)| count.as_f64().unwrap()).sum();
-    assert!(guessed <= elsewhere as f64, "{:?}", profile.quality());
+    split(program("split_debug_frame").unwrap(), |profile| {
+        assert_split_rooted(profile, "main");
+        // A sample in the first instructions of the dynamic linker, which have no rules, is none of these: seen once in 15,193.
+        let elsewhere = profile.share(|_| true, |names| !names.contains(&"run_split")).hits;
+        let figures = profile.quality();
+        let guessed = figures.iter().filter(|(label, _)| label.contains("frame pointer"));
+        let guessed: f64 = guessed.map(|(_, count)| count.as_f64().unwrap()).sum();
+        assert!(guessed <= elsewhere as f64, "{:?}", profile.quality());
+    });
 }
 
 #[test]
