@@ -65,6 +65,14 @@ pub(in super::super) struct WaitingSample {
 }
 
 impl Block {
+    /// A block that has its memory: while a buffer grows, twice as much is in use.
+    pub(super) fn with_capacity(bytes: usize) -> Block {
+        Block {
+            samples: Vec::with_capacity(bytes),
+            ..Block::default()
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.samples.is_empty() && self.others.is_empty()
     }

@@ -21,8 +21,10 @@ pub(super) use owned::Owned;
 
 /// A block is built at once: 10,000 samples of rustc in 10 ms, in which the recorder's rings fill.
 const BLOCK_BYTES: usize = 256 << 10;
-/// So many blocks wait, and one that is being filled.
-const WAITING_BLOCKS: usize = 12;
+/// What the last sample of a block may take of memory that is there already. Seldom one has more.
+const LARGE_SAMPLE_BYTES: usize = 2 << 10;
+/// So many blocks wait, and one that is being filled: 5 MiB, 20 s of rustc on two CPUs at 4 kHz.
+const WAITING_BLOCKS: usize = 20;
 
 /// Events in the order in which they came. None of them has to do with waits, or with further events.
 #[derive(Default)]
@@ -58,7 +60,8 @@ impl Queue {
 
     fn end_block(&mut self) {
         if self.last.bytes() >= BLOCK_BYTES {
-            self.full.push_back(std::mem::take(&mut self.last));
+            let next = Block::with_capacity(BLOCK_BYTES + LARGE_SAMPLE_BYTES);
+            self.full.push_back(std::mem::replace(&mut self.last, next));
         }
     }
 
