@@ -402,18 +402,33 @@ fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSamp
 /// Process and thread of a sample, and where its copy of the stack ends if it is full; without a user stack, which needs none, the highest
 /// address. The record may be cut off within the copy.
 pub(crate) fn stack_end(record: &[u8], layout: &Layout) -> Option<(i32, i32, u64)> {
-    if !is_sample(record) {
-        return None;
-    }
-    let (header, body) = record.split_first_chunk::<HEADER_BYTES>()?;
-    let mut body = Reader(body);
-    let sample = before_stack(Header::parse(header), &mut body, layout)?;
-    let size = body.u64()?;
+    let (sample, size, _) = to_stack(record, layout)?;
     let start = sample
         .registers
         .map(|values| values.get(layout.registers.stack_pointer()));
     let end = start.map_or(u64::MAX, |start| start.saturating_add(size));
     Some((sample.pid, sample.tid, end))
+}
+
+/// The copy of the stack that a sample has. Reads nothing behind it: its last bytes may not have been filled.
+pub(crate) fn copied_stack<'a>(record: &'a [u8], layout: &Layout) -> Option<CopiedStack<'a>> {
+    let (sample, size, mut rest) = to_stack(record, layout)?;
+    let stack = rest.bytes(usize::try_from(size).ok()?)?;
+    let copied = RawSample { stack, ..sample }.copied_stack(layout.registers);
+    Some(copied).filter(|copied| !copied.bytes.is_empty())
+}
+
+/// A sample but for its stack, the size of the copy, and the bytes from there on; `None` for other records.
+fn to_stack<'a>(record: &'a [u8], layout: &Layout) -> Option<(RawSample<'a>, u64, Reader<'a>)> {
+    let (header, body) = record.split_first_chunk::<HEADER_BYTES>()?;
+    let header = Header::parse(header);
+    if header.kind != record_type::SAMPLE {
+        return None;
+    }
+    let mut body = Reader(body);
+    let sample = before_stack(header, &mut body, layout)?;
+    let size = body.u64()?;
+    Some((sample, size, body))
 }
 
 /// All of a sample that stands before its stack.

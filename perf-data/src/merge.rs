@@ -7,12 +7,22 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// A record whose turn it is.
+pub struct Due<'a> {
+    /// Its time.
+    pub time: u64,
+    /// Its bytes.
+    pub record: &'a [u8],
+    /// The record after it in the same source; empty if there is none yet.
+    pub after: &'a [u8],
+}
+
 /// One queue of records in time order.
 pub trait Source {
     /// The time of the next record, or `None` when all are taken.
     fn next_time(&mut self) -> Option<u64>;
     /// Hands the next record to `take`, then drops it.
-    fn take_next(&mut self, take: &mut dyn FnMut(u64, &[u8]));
+    fn take_next(&mut self, take: &mut dyn FnMut(Due<'_>));
 }
 
 /// Takes all records with times up to `until` from the sources, oldest first. Returns how many. Equal times: lower
@@ -22,7 +32,7 @@ pub fn drain<S: Source>(
     sources: &mut [S],
     until: u64,
     queue: &mut BinaryHeap<Reverse<(u64, usize)>>,
-    take: &mut dyn FnMut(usize, u64, &[u8]),
+    take: &mut dyn FnMut(usize, Due<'_>),
 ) -> u64 {
     queue.clear();
     queue.extend(
@@ -36,7 +46,7 @@ pub fn drain<S: Source>(
         if time > until {
             break;
         }
-        sources[index].take_next(&mut |time, record| take(index, time, record));
+        sources[index].take_next(&mut |due| take(index, due));
         taken += 1;
         if let Some(next) = sources[index].next_time() {
             queue.push(Reverse((next, index)));
@@ -49,6 +59,7 @@ pub fn drain<S: Source>(
 mod tests {
     use super::*;
 
+    /// Each record has its time in one byte.
     struct Times(Vec<u64>);
 
     impl Source for Times {
@@ -56,14 +67,23 @@ mod tests {
             self.0.first().copied()
         }
 
-        fn take_next(&mut self, take: &mut dyn FnMut(u64, &[u8])) {
-            take(self.0.remove(0), &[]);
+        fn take_next(&mut self, take: &mut dyn FnMut(Due<'_>)) {
+            let time = self.0.remove(0);
+            let after = self.0.first().map(|after| *after as u8);
+            take(Due {
+                time,
+                record: &[time as u8],
+                after: after.as_slice(),
+            });
         }
     }
 
     fn merged(sources: &mut [Times], until: u64) -> Vec<u64> {
         let mut out = Vec::new();
-        drain(sources, until, &mut BinaryHeap::new(), &mut |_, time, _| out.push(time));
+        drain(sources, until, &mut BinaryHeap::new(), &mut |_, due| {
+            assert_eq!(due.record, [due.time as u8]);
+            out.push(due.time);
+        });
         out
     }
 
@@ -71,6 +91,16 @@ mod tests {
     fn records_of_all_cpus_come_in_time_order() {
         let mut sources = [Times(vec![1, 4, 9]), Times(vec![]), Times(vec![2, 3, 10])];
         assert_eq!(merged(&mut sources, u64::MAX), [1, 2, 3, 4, 9, 10]);
+    }
+
+    #[test]
+    fn with_each_record_comes_the_one_after_it_in_its_own_source() {
+        let mut sources = [Times(vec![1, 4, 9]), Times(vec![2, 3])];
+        let mut out = Vec::new();
+        drain(&mut sources, 4, &mut BinaryHeap::new(), &mut |_, due| {
+            out.push((due.time, due.after.to_vec()));
+        });
+        assert_eq!(out, [(1, vec![4]), (2, vec![3]), (3, vec![]), (4, vec![9])]);
     }
 
     #[test]

@@ -175,6 +175,13 @@ impl Translator {
         Some((thread, end))
     }
 
+    /// The copy of the user stack that a sample has, and the address where that begins; its last bytes may not have been filled. `None`: a record
+    /// that is no sample, or has no copy.
+    pub fn copied_stack<'a>(&self, record: &'a [u8]) -> Option<(u64, &'a [u8])> {
+        let copied = decode::copied_stack(record, &self.layout)?;
+        Some((copied.start, copied.bytes))
+    }
+
     /// Translates one record with its time.
     pub fn record(&mut self, time: u64, record: &[u8], role: Role, sink: &mut dyn EventSink) {
         let record = decode::decode(record, &self.layout);

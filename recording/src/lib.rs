@@ -20,6 +20,7 @@
 //! 11. [`varint`], [`frame_bytes`]: numbers and frames in a few bytes.
 //! 12. [`proc`]: texts of /proc that several crates read.
 //! 13. [`command`]: how messages name the program that the user has to type.
+//! 14. [`sys`]: hints to the CPU.
 
 pub mod address;
 pub mod clock;
@@ -45,6 +46,8 @@ pub mod source_path;
 pub mod space;
 pub mod stack;
 pub mod symbol;
+#[allow(unsafe_code)]
+pub mod sys;
 pub mod v8;
 pub mod varint;
 pub mod wait;

@@ -10,6 +10,7 @@
 use framehop::FrameAddress;
 
 use recording::stack::Registers;
+use recording::sys::prefetch;
 
 /// What the next walk may take over of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,15 +81,35 @@ pub(crate) struct Same {
 pub(crate) struct Dump<'a> {
     pub(crate) start: u64,
     pub(crate) bytes: &'a [u8],
+    /// How far from here a later sample has the same address. 0: none is known.
+    pub(crate) to_later: usize,
 }
 
-impl Dump<'_> {
+impl<'a> Dump<'a> {
+    /// The bytes of a sample, and where a later one would have address 0.
+    pub(crate) fn new(start: u64, bytes: &'a [u8], later: Option<usize>) -> Dump<'a> {
+        let own = bytes.as_ptr().addr().wrapping_sub(start as usize);
+        Dump {
+            start,
+            bytes,
+            to_later: later.map_or(0, |later| later.wrapping_sub(own)),
+        }
+    }
+
+    /// Has the CPU fetch the same word of the later sample: another CPU has written it, and it takes 0.1 us to come.
+    #[inline(always)]
+    fn fetch_later(&self, word: &[u8; 8]) {
+        prefetch(word.as_ptr().addr().wrapping_add(self.to_later));
+    }
+
     /// The 8 bytes at an address.
     #[inline]
     pub(crate) fn word(&self, address: u64) -> Option<u64> {
         // Below the start: larger than any length.
         let offset = usize::try_from(address.wrapping_sub(self.start)).ok()?;
-        Some(u64::from_le_bytes(*self.bytes.get(offset..)?.first_chunk()?))
+        let word = self.bytes.get(offset..)?.first_chunk()?;
+        self.fetch_later(word);
+        Some(u64::from_le_bytes(*word))
     }
 
     /// How many of these words, from the last one on, are in the sample and what they were.
@@ -100,7 +121,10 @@ impl Dump<'_> {
                 break;
             };
             match self.bytes.get(offset..).and_then(|bytes| bytes.first_chunk()) {
-                Some(bytes) if u64::from_le_bytes(*bytes) == *value => count += 1,
+                Some(word) if u64::from_le_bytes(*word) == *value => {
+                    self.fetch_later(word);
+                    count += 1;
+                }
                 _ => break,
             }
         }
@@ -381,10 +405,7 @@ mod tests {
             word(address, changed) == value
         };
         let bytes = dump(end, changed);
-        let dump = Dump {
-            start: 0,
-            bytes: &bytes,
-        };
+        let dump = Dump::new(0, &bytes, None);
         let same = reuse.follow(address, &registers, 100, dump, live)?;
         let frames = reuse.frames(same).map(|frame| frame.registers.sp()).collect();
         Some((frames, reuse.leads_to(same).is_none(), same.from_sample))
@@ -404,10 +425,7 @@ mod tests {
         let (address, registers) = frame(3);
         reuse.has_made(FrameAddress::InstructionPointer(7), frame(1).1, Kept::Caller);
         let bytes = dump(96, 0);
-        let dump = Dump {
-            start: 0,
-            bytes: &bytes,
-        };
+        let dump = Dump::new(0, &bytes, None);
         let same = reuse.follow(address, &registers, 100, dump, |_, _| false).unwrap();
         reuse.keep(same);
         reuse.finish();
@@ -448,10 +466,7 @@ mod tests {
         let mut reuse = Reuse::new(&mut last, &mut new, 1);
         let (address, registers) = frame(1);
         let bytes = dump(40, 0);
-        let dump = Dump {
-            start: 0,
-            bytes: &bytes,
-        };
+        let dump = Dump::new(0, &bytes, None);
         let live = |_, (address, value)| address < 64 && address / 16 == value;
         let same = reuse.follow(address, &registers, 100, dump, live).unwrap();
         let frames = reuse.frames(same).map(|frame| frame.registers.sp());
@@ -459,6 +474,19 @@ mod tests {
         assert_eq!(same.from_sample, Some(2));
         // Below the sample's bytes there are none.
         assert_eq!(Dump { start: 16, ..dump }.word(8), None);
+    }
+
+    #[test]
+    fn the_same_address_is_found_in_a_later_sample() {
+        let (bytes, later) = ([0; 64], [0; 128]);
+        let place = |bytes: &[u8], start: usize, address: usize| bytes[address - start..].as_ptr().addr();
+        let dump = Dump::new(0x1000, &bytes, Some(place(&later, 0xfe0, 0xfe0).wrapping_sub(0xfe0)));
+        for address in [0x1000, 0x1038] {
+            let here = place(&bytes, 0x1000, address);
+            assert_eq!(here.wrapping_add(dump.to_later), place(&later, 0xfe0, address));
+        }
+        // Where none is known, it is the word itself.
+        assert_eq!(Dump::new(0x1000, &bytes, None).to_later, 0);
     }
 
     #[test]
@@ -494,10 +522,7 @@ mod tests {
         let (address, registers) = frame(1);
         let mut other = Reuse::new(&mut last, &mut new, 2);
         let bytes = dump(96, 0);
-        let dump = Dump {
-            start: 0,
-            bytes: &bytes,
-        };
+        let dump = Dump::new(0, &bytes, None);
         assert!(other.follow(address, &registers, 100, dump, |_, _| false).is_none());
     }
 }

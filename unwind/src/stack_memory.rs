@@ -390,10 +390,7 @@ mod tests {
         let first = live.contents();
         let mut stack = StackMemory {
             pid: Pid(1),
-            dump: Dump {
-                start: 0x7ff0,
-                bytes: &[7; 16],
-            },
+            dump: Dump::new(0x7ff0, &[7; 16], None),
             memory: &mut memory,
             live: &mut live,
             callers: &[],

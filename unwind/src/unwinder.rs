@@ -100,6 +100,10 @@ impl<N: EventSink> EventSink for Unwinder<'_, N> {
         self.unwinding.walker.completion
     }
 
+    fn comes_later(&mut self, stack_start: u64, copied: &[u8]) {
+        self.unwinding.walker.comes_later(stack_start, copied);
+    }
+
     fn may_wait(&mut self, thread: Thread, stack_end: u64) -> bool {
         self.unwinding.may_wait(thread, stack_end)
     }

@@ -64,6 +64,8 @@ pub(crate) struct Walker<'f> {
     points: Vec<Point>,
     new_steps: NewSteps,
     live: LiveBlocks,
+    /// Where the sample that comes later would have address 0.
+    later: Option<usize>,
 }
 
 /// What is mapped in a process.
@@ -169,12 +171,18 @@ impl<'f> Walker<'f> {
             points: Vec::new(),
             new_steps: NewSteps::default(),
             live: LiveBlocks::default(),
+            later: None,
         }
     }
 
     /// As [`Unwinder::take_kept_files`](crate::Unwinder::take_kept_files).
     pub(crate) fn take_kept_files(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
         self.modules.take_kept()
+    }
+
+    /// As [`EventSink::comes_later`](recording::sink::EventSink::comes_later).
+    pub(crate) fn comes_later(&mut self, stack_start: u64, copied: &[u8]) {
+        self.later = Some(copied.as_ptr().addr().wrapping_sub(stack_start as usize));
     }
 
     /// Begins a sample.
@@ -332,10 +340,7 @@ impl<'f> Walker<'f> {
             quality: &mut self.quality,
             stack: StackMemory {
                 pid: thread.pid,
-                dump: Dump {
-                    start: sp,
-                    bytes: snapshot.stack_bytes,
-                },
+                dump: Dump::new(sp, snapshot.stack_bytes, self.later.take()),
                 memory: &mut *self.memory,
                 live: &mut self.live,
                 callers: earlier.callers,

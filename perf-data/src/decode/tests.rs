@@ -102,6 +102,22 @@ fn a_sample_that_is_cut_within_its_stack_says_where_the_stack_ends() {
 }
 
 #[test]
+fn the_copy_of_a_stack_has_all_its_bytes_or_is_none() {
+    let bytes = kernel_sample();
+    let copied =
+        |record: &[u8]| decode::copied_stack(record, &LAYOUT).map(|copied| (copied.start, copied.bytes.to_vec()));
+    // Size, bytes, and how many of them are real, which is not looked at.
+    let stack = &bytes[bytes.len() - 24..bytes.len() - 8];
+    assert_eq!(copied(&bytes), Some((0x5000, stack.to_vec())));
+    assert_eq!(copied(&bytes[..bytes.len() - 8]), copied(&bytes));
+    assert_eq!(copied(&bytes[..bytes.len() - 9]), None);
+    let kernel_thread = [&bytes[..56], &words64(&[0, 0, 0])].concat();
+    assert_eq!(copied(&kernel_thread), None);
+    assert_eq!(copied(&record(7, 0, &sample_id(5))), None);
+    assert_eq!(copied(&[]), None);
+}
+
+#[test]
 fn records_about_a_thread_name_it_and_the_event_that_wrote_them() {
     let origin = |tid, what| {
         Some(Origin {

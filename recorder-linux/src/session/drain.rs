@@ -22,7 +22,7 @@ use crate::sys::process::monotonic_ns;
 use crate::sys::ring::Ring;
 use crate::sys::signals::{self, Signals};
 use perf_data::decode;
-use perf_data::merge::{self, Source};
+use perf_data::merge::{self, Due, Source};
 use perf_data::translate::Translator;
 use recording::session::StopReason;
 
@@ -41,10 +41,11 @@ impl Source for Ring {
         self.peek().map(|record| decode::time(record).unwrap_or(0))
     }
 
-    fn take_next(&mut self, take: &mut dyn FnMut(u64, &[u8])) {
-        let Some(record) = self.peek() else { return };
+    fn take_next(&mut self, take: &mut dyn FnMut(Due<'_>)) {
+        let Some((record, after)) = self.peek_two() else { return };
         let size = record.len();
-        take(decode::time(record).unwrap_or(0), record);
+        let time = decode::time(record).unwrap_or(0);
+        take(Due { time, record, after });
         self.consume(size);
     }
 }
@@ -183,8 +184,14 @@ fn drain(
         origins,
         ..
     } = opened;
-    taken.records = merge::drain(rings, until_ns, queue, &mut |ring, time, record| {
+    taken.records = merge::drain(rings, until_ns, queue, &mut |ring, due| {
+        let Due { time, record, after } = due;
         let role = roles[ring];
+        if role == Role::Running
+            && let Some((start, copied)) = translator.copied_stack(after)
+        {
+            sink.comes_later(start, copied);
+        }
         match decode::is_sample(record) {
             true => taken.samples += u64::from(role == Role::Running),
             false => taken.others += u64::from(!decode::opens_no_file(record)),

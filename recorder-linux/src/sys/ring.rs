@@ -45,6 +45,15 @@ pub(super) struct Mapped {
     data_bytes: usize,
 }
 
+/// Where a record is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Backlog,
+    Scratch,
+    /// At this offset in the data, of this size.
+    Ring(usize, usize),
+}
+
 impl Mapped {
     /// As [`Ring::map`]. Allocates nothing.
     pub(super) fn new(event: &EventFd, data_bytes: usize) -> io::Result<Mapped> {
@@ -128,9 +137,46 @@ impl Ring {
 
     /// The next record, whole, as of the last [`Ring::refresh`]; `None` when all is read.
     pub(crate) fn peek(&mut self) -> Option<&[u8]> {
+        let place = self.next_place()?;
+        self.at(place)
+    }
+
+    /// The next record, as [`Ring::peek`] gives it, and the one after it. That is empty if it is not there yet, or wraps.
+    pub(crate) fn peek_two(&mut self) -> Option<(&[u8], &[u8])> {
+        let place = self.next_place()?;
+        let after = match place {
+            Place::Ring(_, size) => self.after(size as u64),
+            Place::Backlog | Place::Scratch => &[],
+        };
+        Some((self.at(place)?, after))
+    }
+
+    /// The record after the next one, which has this size.
+    fn after(&self, size: u64) -> &[u8] {
+        let position = self.tail.wrapping_add(size);
+        let available = self.head.wrapping_sub(position);
+        let (start, size) = (self.offset(position), self.size_at(position, available));
+        let is_whole = size <= available && start + size as usize <= self.mapped.data_bytes;
+        if is_whole {
+            self.slice(start, size as usize)
+        } else {
+            &[]
+        }
+    }
+
+    fn at(&self, place: Place) -> Option<&[u8]> {
+        match place {
+            Place::Backlog => self.backlog.peek(),
+            Place::Scratch => Some(&self.scratch),
+            Place::Ring(start, size) => Some(self.slice(start, size)),
+        }
+    }
+
+    /// Where the next record is. One that wraps is put together first.
+    fn next_place(&mut self) -> Option<Place> {
         self.corrupted += self.backlog.drop_corrupted();
         if self.backlog.peek().is_some() {
-            return self.backlog.peek();
+            return Some(Place::Backlog);
         }
         let available = self.head.wrapping_sub(self.tail);
         if available == 0 {
@@ -144,16 +190,21 @@ impl Ring {
             self.publish();
             return None;
         }
-        let start = (self.tail % self.mapped.data_bytes as u64) as usize;
+        let start = self.offset(self.tail);
         let size = size as usize;
         if start + size <= self.mapped.data_bytes {
-            return Some(self.slice(start, size));
+            return Some(Place::Ring(start, size));
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(size, 0);
         self.copy_out(self.tail, &mut scratch);
         self.scratch = scratch;
-        Some(&self.scratch)
+        Some(Place::Scratch)
+    }
+
+    /// Where a position is in the data.
+    fn offset(&self, position: u64) -> usize {
+        (position % self.mapped.data_bytes as u64) as usize
     }
 
     /// Shows the beginnings of the records that were written between the last look and the last [`Ring::refresh`], and leaves them in the ring.
@@ -173,7 +224,7 @@ impl Ring {
             if size < HEADER_BYTES as u64 || size > written - at {
                 return false;
             }
-            let start = (position % self.mapped.data_bytes as u64) as usize;
+            let start = self.offset(position);
             let len = HEAD_BYTES.min(size as usize);
             let is_fine = if start + len <= self.mapped.data_bytes {
                 see(self.slice(start, len))
@@ -212,8 +263,8 @@ impl Ring {
         let available = self.head.wrapping_sub(self.tail);
         for offset in (2..2 + PAGES_AHEAD).map(|ahead| ahead * size) {
             if offset < available {
-                let start = self.tail.wrapping_add(offset) % self.mapped.data_bytes as u64;
-                prefetch(self.slice(start as usize, 1));
+                let start = self.offset(self.tail.wrapping_add(offset));
+                prefetch(self.slice(start, 1));
             }
         }
     }
@@ -222,7 +273,7 @@ impl Ring {
     fn prefetch_second(&self) {
         let available = self.head.wrapping_sub(self.tail);
         let size = self.next_size(available);
-        let start = (self.tail.wrapping_add(size) % self.mapped.data_bytes as u64) as usize;
+        let start = self.offset(self.tail.wrapping_add(size));
         let is_written = available >= size + PREFETCHED_BYTES as u64;
         if is_written && start + PREFETCHED_BYTES <= self.mapped.data_bytes {
             prefetch(self.slice(start, PREFETCHED_BYTES));
@@ -258,7 +309,7 @@ impl Ring {
     }
 
     fn copy_out(&self, position: u64, to: &mut [u8]) {
-        let start = (position % self.mapped.data_bytes as u64) as usize;
+        let start = self.offset(position);
         let first = to.len().min(self.mapped.data_bytes - start);
         let (low, high) = to.split_at_mut(first);
         low.copy_from_slice(self.slice(start, first));
@@ -281,18 +332,11 @@ const PAGES_AHEAD: u64 = 4;
 /// The header of a sample, its registers and the last frames of its stack.
 const PREFETCHED_BYTES: usize = 1536;
 
-#[cfg(target_arch = "x86_64")]
 fn prefetch(bytes: &[u8]) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     for line in bytes.chunks(64) {
-        // SAFETY: a hint to the CPU. SSE is part of x86_64, and no address is an error.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        recording::sys::prefetch(line.as_ptr().addr());
     }
 }
-
-/// The standard library has no stable hint for other processors.
-#[cfg(not(target_arch = "x86_64"))]
-fn prefetch(_: &[u8]) {}
 
 /// Size of a memory page.
 pub(crate) fn page_bytes() -> usize {

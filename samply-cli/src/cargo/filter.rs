@@ -91,6 +91,10 @@ impl<N: EventSink> EventSink for Programs<'_, N> {
         self.next.completion()
     }
 
+    fn comes_later(&mut self, stack_start: u64, copied: &[u8]) {
+        self.next.comes_later(stack_start, copied);
+    }
+
     fn may_wait(&mut self, thread: Thread, stack_end: u64) -> bool {
         !self.passes(thread.pid) || self.next.may_wait(thread, stack_end)
     }
