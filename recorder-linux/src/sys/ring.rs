@@ -202,9 +202,9 @@ impl Ring {
         Some(Place::Scratch)
     }
 
-    /// Where a position is in the data.
+    /// Where a position is in the data, whose size is a power of two: a division for each record would show.
     fn offset(&self, position: u64) -> usize {
-        (position % self.mapped.data_bytes as u64) as usize
+        (position & (self.mapped.data_bytes as u64 - 1)) as usize
     }
 
     /// Shows the beginnings of the records that were written between the last look and the last [`Ring::refresh`], and leaves them in the ring.
@@ -286,9 +286,15 @@ impl Ring {
     }
 
     fn size_at(&self, position: u64, available: u64) -> u64 {
-        let mut header = [0u8; HEADER_BYTES];
-        if available >= HEADER_BYTES as u64 {
-            self.copy_out(position, &mut header);
+        if available < HEADER_BYTES as u64 {
+            return 0;
+        }
+        let start = self.offset(position);
+        let mut header = [0; HEADER_BYTES];
+        // Sizes are multiples of 8, and so no header wraps, but one that makes no sense.
+        match start + HEADER_BYTES <= self.mapped.data_bytes {
+            true => header.copy_from_slice(self.slice(start, HEADER_BYTES)),
+            false => self.copy_out(position, &mut header),
         }
         u64::from(Header::parse(&header).size)
     }
