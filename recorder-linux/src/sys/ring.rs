@@ -224,6 +224,10 @@ impl Ring {
             if size < HEADER_BYTES as u64 || size > written - at {
                 return false;
             }
+            let ahead = at.saturating_add(PAGES_AHEAD * size);
+            if written.saturating_sub(ahead) >= LOOKED_AT_BYTES as u64 {
+                self.prefetch_at(self.tail.wrapping_add(ahead), LOOKED_AT_BYTES);
+            }
             let start = self.offset(position);
             let len = HEAD_BYTES.min(size as usize);
             let is_fine = if start + len <= self.mapped.data_bytes {
@@ -263,8 +267,7 @@ impl Ring {
         let available = self.head.wrapping_sub(self.tail);
         for offset in (2..2 + PAGES_AHEAD).map(|ahead| ahead * size) {
             if offset < available {
-                let start = self.offset(self.tail.wrapping_add(offset));
-                prefetch(self.slice(start, 1));
+                self.prefetch_at(self.tail.wrapping_add(offset), 1);
             }
         }
     }
@@ -273,10 +276,18 @@ impl Ring {
     fn prefetch_second(&self) {
         let available = self.head.wrapping_sub(self.tail);
         let size = self.next_size(available);
-        let start = self.offset(self.tail.wrapping_add(size));
-        let is_written = available >= size + PREFETCHED_BYTES as u64;
-        if is_written && start + PREFETCHED_BYTES <= self.mapped.data_bytes {
-            prefetch(self.slice(start, PREFETCHED_BYTES));
+        if available >= size + PREFETCHED_BYTES as u64 {
+            self.prefetch_at(self.tail.wrapping_add(size), PREFETCHED_BYTES);
+        }
+    }
+
+    /// Has the CPU fetch so many written bytes, unless they wrap.
+    fn prefetch_at(&self, position: u64, len: usize) {
+        let start = self.offset(position);
+        if start + len <= self.mapped.data_bytes {
+            for line in self.slice(start, len).chunks(64) {
+                recording::sys::prefetch(line.as_ptr().addr());
+            }
         }
     }
 
@@ -333,16 +344,12 @@ impl Drop for Mapped {
     }
 }
 
-/// Of so many records the pages are looked up at once.
+/// Of so many records the pages are looked up at once. A look has the record that is so far ahead fetched.
 const PAGES_AHEAD: u64 = 4;
 /// The header of a sample, its registers and the last frames of its stack.
 const PREFETCHED_BYTES: usize = 1536;
-
-fn prefetch(bytes: &[u8]) {
-    for line in bytes.chunks(64) {
-        recording::sys::prefetch(line.as_ptr().addr());
-    }
-}
+/// The header of a sample and its registers.
+const LOOKED_AT_BYTES: usize = 128;
 
 /// Size of a memory page.
 pub(crate) fn page_bytes() -> usize {
