@@ -26,8 +26,8 @@ pub trait EventSink {
     /// bytes for a file.
     fn end_round(&mut self, _until: Timestamp) {}
 
-    /// Comes before a sample, and tells of a later one, which is mostly of the same thread: its copy of the stack, and the address where that
-    /// begins. A stage that reads words of the one may have the CPU fetch those of the other.
+    /// Tells of a sample that comes after the next one, mostly of the same thread: its copy of the stack, and the address where that begins. A
+    /// stage that reads words of the next one may have the CPU fetch those of the later one.
     fn comes_later(&mut self, _stack_start: u64, _copied: &[u8]) {}
 
     /// Whether a sample that was taken just now may be delivered some rounds later. `stack_end`: where its copy of the thread's stack ends.
