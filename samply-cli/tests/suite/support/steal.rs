@@ -30,6 +30,7 @@ pub(crate) fn undisturbed<T>(mut measure: impl FnMut() -> T) -> T {
 /// Measures and asserts, and does so again where an assertion failed while the host took CPU time away. What holds all the same is
 /// right, so that a machine of which a little is taken all the time is no reason to wait.
 pub(crate) fn undisturbed_or_right(measure_and_assert: impl Fn()) {
+    assert!(machine::is_measuring(), "other tests would be measured, too");
     let start = Instant::now();
     loop {
         let before = ticks();
