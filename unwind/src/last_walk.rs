@@ -82,7 +82,7 @@ pub(crate) struct Dump<'a> {
     pub(crate) start: u64,
     pub(crate) bytes: &'a [u8],
     /// How far from here a later sample has the same address. 0: none is known.
-    pub(crate) to_later: usize,
+    to_later: usize,
 }
 
 impl<'a> Dump<'a> {
