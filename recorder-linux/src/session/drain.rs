@@ -51,7 +51,7 @@ impl Source for Ring {
 }
 
 /// Empties the rings into the sink until all that is watched has ended, the time is over or a signal ends the recording. Then stops the
-/// events and takes what is left.
+/// events and takes what is left. `longest_wait`: for a CPU, of this thread.
 #[expect(
     clippy::too_many_arguments,
     reason = "everything that the loop touches is named here"
@@ -64,9 +64,10 @@ pub(crate) fn until_end(
     signals: &Signals,
     deadline: Option<Timestamp>,
     rate_hz: f64,
+    longest_wait: Duration,
     sink: &mut dyn EventSink,
 ) -> io::Result<(StopReason, Timestamp)> {
-    let mut pace = Pace::new(opened.usual, rate_hz, opened.choice.unit());
+    let mut pace = Pace::new(opened.usual, rate_hz, opened.choice.unit(), longest_wait);
     let mut completion = sink.completion();
     let mut look = Look::default();
     let mut larger_stacks = LargerStacks::default();

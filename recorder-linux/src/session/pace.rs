@@ -14,11 +14,9 @@ use crate::session::look::Seen;
 const FILL_SHARE: f64 = 1.0 / 16.0;
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(16);
-/// Rounds are longer as long as the rings have room for so many seconds more: the recorder was seen to wait 160 ms for a CPU.
-const ROOM_SECONDS: f64 = 0.19;
-/// Small rings may be a quarter full all the same, and half full once all CPUs are busy that were not in the round before. A busy CPU
-/// fills its ring at one pace: a record has the size of the largest dump, however much is copied (perf_sample_ustack_size in
-/// kernel/events/core.c).
+/// Rounds are longer as long as the rings have room for what comes while the recorder waits for a CPU. Small rings may be a quarter full
+/// all the same, and half full once all CPUs are busy that were not in the round before. A busy CPU fills its ring at one pace: a record has
+/// the size of the largest dump, however much is copied (perf_sample_ustack_size in kernel/events/core.c).
 const LEAST_FILL: f64 = 1.0 / 4.0;
 const LEAST_FILL_WHEN_BUSY: f64 = 1.0 / 2.0;
 /// A recorder that waited for a CPU for longer than this competes with others, and may have to wait longer the next time.
@@ -93,6 +91,8 @@ pub(super) struct Found {
 pub(super) struct Pace {
     rate_hz: f64,
     unit: PeriodUnit,
+    /// For which the rings keep room.
+    longest_wait: Duration,
     usual: Duration,
     longest_calm: Duration,
     most_fill: f64,
@@ -118,14 +118,15 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Short at first: the samples of a thread's first round at some depth have no earlier reading to agree with.
-    pub(super) fn new(bytes: RingBytes, rate_hz: f64, unit: PeriodUnit) -> Pace {
+    /// Short at first: the samples of a thread's first round at some depth have no earlier reading to agree with. `longest_wait`: for a CPU.
+    pub(super) fn new(bytes: RingBytes, rate_hz: f64, unit: PeriodUnit, longest_wait: Duration) -> Pace {
         let seconds = bytes.seconds(rate_hz);
         let usual = Duration::from_secs_f64(seconds * FILL_SHARE).clamp(SHORTEST, LONGEST);
-        let filled = 1.0 - ROOM_SECONDS / seconds;
+        let filled = 1.0 - longest_wait.as_secs_f64() / seconds;
         Pace {
             rate_hz,
             unit,
+            longest_wait,
             usual,
             longest_calm: match unit {
                 PeriodUnit::CpuNanoseconds => {
@@ -153,7 +154,7 @@ impl Pace {
         *self = Pace {
             recorded: self.recorded,
             worked: took,
-            ..Pace::new(bytes, self.rate_hz, self.unit)
+            ..Pace::new(bytes, self.rate_hz, self.unit, self.longest_wait)
         };
     }
 
@@ -309,13 +310,16 @@ mod tests {
         pace.round.as_millis()
     }
 
+    /// For a CPU, of an ordinary user's recorder.
+    const USUAL_WAIT: Duration = Duration::from_millis(190);
+
     /// 1 kHz with rings of so many MiB.
     fn pace(ring_mebibytes: usize) -> Pace {
         let bytes = RingBytes {
             ring_bytes: ring_mebibytes << 20,
             stack_bytes: 16 << 10,
         };
-        Pace::new(bytes, 1000.0, PeriodUnit::CpuNanoseconds)
+        Pace::new(bytes, 1000.0, PeriodUnit::CpuNanoseconds, USUAL_WAIT)
     }
 
     #[test]
@@ -344,6 +348,14 @@ mod tests {
         let mut small = pace(4);
         assert_eq!(after(&mut small, SAMPLES, 100), 128);
         assert_eq!(after(&mut small, Found { fill: 0.5, ..SAMPLES }, 1), 66);
+        // With less room where the wait is shorter.
+        let bytes = RingBytes {
+            ring_bytes: 4 << 20,
+            stack_bytes: 16 << 10,
+        };
+        let mut quick = Pace::new(bytes, 1000.0, PeriodUnit::CpuNanoseconds, Duration::from_millis(80));
+        assert_eq!(after(&mut quick, SAMPLES, 100), 176);
+        assert_eq!(after(&mut quick, Found { fill: 0.8, ..SAMPLES }, 1), 151);
     }
 
     #[test]

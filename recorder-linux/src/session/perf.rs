@@ -119,6 +119,7 @@ impl PerfSession {
             &common.signals,
             common.deadline(start),
             options.rate_hz,
+            QuickTurns::longest_wait(quick_turns.as_ref()),
             sink,
         );
         drop(quick_turns);
