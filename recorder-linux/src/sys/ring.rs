@@ -346,8 +346,8 @@ impl Drop for Mapped {
 
 /// Of so many records the pages are looked up at once. A look has the record that is so far ahead fetched.
 const PAGES_AHEAD: u64 = 4;
-/// The header of a sample, its registers and the last frames of its stack.
-const PREFETCHED_BYTES: usize = 1536;
+/// The header of a sample, its registers and the end of its stack. Further words are fetched as the sample before it is unwound.
+const PREFETCHED_BYTES: usize = 512;
 /// The header of a sample and its registers.
 const LOOKED_AT_BYTES: usize = 128;
 
