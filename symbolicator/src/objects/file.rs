@@ -275,6 +275,12 @@ impl ObjectFile {
         self.base_svma
     }
 
+    /// Relative address at which a program in an ELF file begins (`e_entry`). A Mach-O file has `main` there, which mostly has a symbol.
+    pub(crate) fn entry(&self) -> Option<u64> {
+        let entry = self.object().ok().filter(|_| !self.is_mach_o)?.entry();
+        entry.checked_sub(self.base_svma).filter(|entry| *entry > 0)
+    }
+
     /// Identifies the file at the next start. `None` for a copy in memory.
     pub(crate) fn identity(&self) -> Option<Vec<u8>> {
         match &self.bytes {

@@ -31,6 +31,9 @@ use crate::demangle::demangle;
 use crate::error::SymbolError;
 use crate::locate::{self, Files, SplitDwarfPaths, Supplementary, SymbolOptions};
 
+/// `_start`, of a program without symbols. samply names it so, too.
+const ENTRY_POINT: &str = "EntryPoint";
+
 /// The files of one module, and what has been read of them.
 pub(crate) struct ObjectModule {
     /// The file with the machine code.
@@ -220,8 +223,14 @@ impl ObjectModule {
         (!ends_before).then_some(function)
     }
 
+    /// A function that has unwind rules alone. The root of a stripped program's stacks has a name all the same.
     fn unnamed(&mut self, address: u64) -> Option<FunctionSymbol> {
-        self.bounds_at(address).map(|range| FunctionSymbol::unnamed(&range))
+        let range = self.bounds_at(address)?;
+        let entry = self.binary.as_ref().and_then(|file| file.entry());
+        Some(match entry == Some(range.start) {
+            true => FunctionSymbol::named(ENTRY_POINT.to_owned(), range.start, range.end.checked_sub(range.start)),
+            false => FunctionSymbol::unnamed(&range),
+        })
     }
 
     fn bounds_at(&mut self, address: u64) -> Option<Range<u64>> {

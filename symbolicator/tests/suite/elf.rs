@@ -442,6 +442,28 @@ fn functions_of_mini_debug_info_have_names() {
 }
 
 #[test]
+fn the_entry_of_a_stripped_program_has_a_name() {
+    for flags in [&["-O2"][..], &["-O2", "-no-pie"], &["-O2", "-static"]] {
+        let built = build("inline.c", flags);
+        common::run("strip", &[&built.path]);
+        let bytes = std::fs::read(&built.path).unwrap();
+        let object = object::File::parse(&*bytes).unwrap();
+        let base = object.segments().map(|segment| segment.address()).min().unwrap();
+        let start = object.entry() - base;
+        let infos = symbolicator(&[])
+            .lookup(&module(&built.path), &[start + 1, start - 1])
+            .unwrap();
+        let [entry, before] = infos.as_slice() else {
+            panic!("{infos:?}")
+        };
+        let symbol = entry.function.as_ref().unwrap();
+        let found = (symbol.name.as_str(), symbol.start, symbol.is_named);
+        assert_eq!(found, ("EntryPoint", start, true), "{flags:?}");
+        assert_ne!(before.function.as_ref(), Some(symbol));
+    }
+}
+
+#[test]
 fn separate_debug_info_of_another_build_is_not_used() {
     if !common::have("objcopy") {
         return;
