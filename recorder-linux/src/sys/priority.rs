@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// For which rings keep room: with the priority of an ordinary user, and with SCHED_RR twice what was seen.
+/// For which rings keep room. Since rings have several MiB, an ordinary user's recorder was seen to wait 160 ms (`open/rings.rs`).
 const USUAL_WAIT: Duration = Duration::from_millis(190);
+/// Twice what was seen with SCHED_RR.
 const QUICK_WAIT: Duration = Duration::from_millis(80);
 
 /// Keeps this thread under SCHED_RR; dropped, the thread is under SCHED_OTHER again. Once it has reported what ran already, the thread sleeps

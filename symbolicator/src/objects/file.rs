@@ -53,6 +53,7 @@ pub(crate) struct ObjectFile {
     bytes: Bytes,
     build_id: Option<BuildId>,
     base_svma: u64,
+    entry: Option<u64>,
     is_mach_o: bool,
     arch: Option<&'static str>,
 }
@@ -190,6 +191,7 @@ impl ObjectFile {
             bytes,
             build_id: None,
             base_svma: 0,
+            entry: None,
             is_mach_o: false,
             arch: None,
         };
@@ -211,7 +213,10 @@ impl ObjectFile {
                 object.segments().map(|segment| segment.address()).min().unwrap_or(0),
             ),
         };
-        (file.build_id, file.base_svma) = (build_id, base_svma);
+        // Libraries mostly have 0.
+        let entry = Some(object.entry()).filter(|entry| !is_mach_o && *entry != 0);
+        let entry = entry.and_then(|entry| entry.checked_sub(base_svma));
+        (file.build_id, file.base_svma, file.entry) = (build_id, base_svma, entry);
         (file.is_mach_o, file.arch) = (is_mach_o, arch);
         Ok(file)
     }
@@ -275,10 +280,10 @@ impl ObjectFile {
         self.base_svma
     }
 
-    /// Relative address at which a program in an ELF file begins (`e_entry`). A Mach-O file has `main` there, which mostly has a symbol.
+    /// Relative address at which a program in an ELF file begins (`e_entry`). `None` in Mach-O files: they have `main` there, which mostly has
+    /// a symbol.
     pub(crate) fn entry(&self) -> Option<u64> {
-        let entry = self.object().ok().filter(|_| !self.is_mach_o)?.entry();
-        entry.checked_sub(self.base_svma).filter(|entry| *entry > 0)
+        self.entry
     }
 
     /// Identifies the file at the next start. `None` for a copy in memory.
