@@ -315,11 +315,15 @@ mod tests {
 
     /// 1 kHz with rings of so many MiB.
     fn pace(ring_mebibytes: usize) -> Pace {
+        pace_that_may_wait(ring_mebibytes, USUAL_WAIT)
+    }
+
+    fn pace_that_may_wait(ring_mebibytes: usize, longest_wait: Duration) -> Pace {
         let bytes = RingBytes {
             ring_bytes: ring_mebibytes << 20,
             stack_bytes: 16 << 10,
         };
-        Pace::new(bytes, 1000.0, PeriodUnit::CpuNanoseconds, USUAL_WAIT)
+        Pace::new(bytes, 1000.0, PeriodUnit::CpuNanoseconds, longest_wait)
     }
 
     #[test]
@@ -349,11 +353,7 @@ mod tests {
         assert_eq!(after(&mut small, SAMPLES, 100), 128);
         assert_eq!(after(&mut small, Found { fill: 0.5, ..SAMPLES }, 1), 66);
         // With less room where the wait is shorter.
-        let bytes = RingBytes {
-            ring_bytes: 4 << 20,
-            stack_bytes: 16 << 10,
-        };
-        let mut quick = Pace::new(bytes, 1000.0, PeriodUnit::CpuNanoseconds, Duration::from_millis(80));
+        let mut quick = pace_that_may_wait(4, Duration::from_millis(80));
         assert_eq!(after(&mut quick, SAMPLES, 100), 176);
         assert_eq!(after(&mut quick, Found { fill: 0.8, ..SAMPLES }, 1), 151);
     }
