@@ -22,7 +22,7 @@ fn machine_dir() -> Option<PathBuf> {
 struct Ran {
     /// By name, of those that wrote one.
     profiles: BTreeMap<String, Profile>,
-    /// All that was printed.
+    /// What the commands printed, without the profiles.
     console: String,
 }
 
@@ -57,15 +57,17 @@ fn run_machine(dir: &Path, programs: usize) -> Ran {
         .stdin(std::process::Stdio::null())
         .output()
         .unwrap();
-    let console = String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let mut parts = printed.split("@begin ");
+    let mut console = parts.next().unwrap().to_owned();
     let mut profiles = BTreeMap::new();
-    for part in console.split("@begin ").skip(1) {
+    for part in parts {
         let (head, rest) = part.split_once('\n').unwrap();
         let (name, status) = head.trim().split_once(' ').unwrap();
+        let (file, next_printed) = rest.split_once("@end").unwrap_or((rest, ""));
+        console.push_str(next_printed);
         assert_eq!(status != "0", name.starts_with("refused"), "{name}\n{console}");
-        let digits: Vec<u8> = (rest.split("@end").next().unwrap().bytes())
-            .filter(u8::is_ascii_hexdigit)
-            .collect();
+        let digits: Vec<u8> = file.bytes().filter(u8::is_ascii_hexdigit).collect();
         let bytes: Vec<u8> = (digits.chunks_exact(2))
             .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
             .collect();
