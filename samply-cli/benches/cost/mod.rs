@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use crate::support::{self, program};
 
-/// How often the threads of the recorder are looked at.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often is looked whether the program has started.
+const LOOK_FOR_START: Duration = Duration::from_millis(20);
+/// How often the threads of the recorder are looked at. Looks run on the recorder's CPU and push its data out of the caches: with one each
+/// 20 ms, a sample of 40 frames of 1 KiB at 1 kHz cost sprof 3.1 to 4.2 us instead of 2.7 to 3.1.
+const LOOK: Duration = Duration::from_millis(250);
 /// After so much of the program the recorder only records.
 const START: Duration = Duration::from_millis(700);
 /// For at least this long.
@@ -207,7 +210,7 @@ struct Used {
 fn while_recording(child: &mut Child) -> Used {
     let recorder = child.id();
     while look(recorder).is_none() && matches!(child.try_wait(), Ok(None)) {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(LOOK_FOR_START);
     }
     std::thread::sleep(START);
     let (first, mut used) = (look(recorder), Used::default());
