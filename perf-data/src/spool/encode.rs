@@ -73,6 +73,11 @@ impl Encoder {
         self.fields = events.iter().map(|event| event.fields.clone()).collect();
     }
 
+    /// What follows can be read without what was written so far.
+    pub(super) fn restart(&mut self) {
+        self.stacks.restart();
+    }
+
     /// The next sample of this event's thread does not go on from the thread's last stack: this event gets no record.
     pub(super) fn leave_out(&mut self, event: &Event<'_>) {
         if let EventKind::Thread(thread, _) = event.kind {

@@ -79,6 +79,7 @@ impl<N: EventSink> SpoolSink<N> {
         on_error: Box<dyn FnOnce(&io::Error) + Send>,
     ) -> io::Result<()> {
         self.encoder.set_events(&info.events);
+        self.encoder.restart();
         let stopped = match std::mem::replace(&mut self.writer, Writer::None) {
             Writer::None => Stopped::create(file()?, &head::bytes(info, waits, kernel))?,
             Writer::Stopped(stopped) => stopped,
@@ -120,8 +121,10 @@ impl<N: EventSink> EventSink for SpoolSink<N> {
     }
 
     fn end_round(&mut self, until: Timestamp) {
-        if let Writer::Running(running) = &mut self.writer {
-            running.end_round(until);
+        if let Writer::Running(running) = &mut self.writer
+            && running.end_round(until)
+        {
+            self.encoder.restart();
         }
         self.next.end_round(until);
     }

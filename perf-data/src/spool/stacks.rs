@@ -8,6 +8,9 @@
 //! event, the CPU and the period, each where it is not that of the last record, which flags in `misc` say; the number of frames that stay; the new
 //! frames, as [`frame_bytes`](recording::frame_bytes) has them; and, where a flag says so, the number of bytes that the event itself wrote
 //! (PERF_SAMPLE_RAW), and these bytes.
+//!
+//! After a record that can't be read nobody knows the thread and the time of those that say only what differs. So about twice a second, when records
+//! go to the disk, the next one says all, and has a flag. What stands between a damaged record and that one is counted as malformed.
 
 use recording::event::Thread;
 use recording::frame_bytes::{put_others, take_frames};
@@ -33,6 +36,8 @@ const EVENT: u16 = 2;
 const CPU: u16 = 4;
 const PERIOD: u16 = 8;
 const RAW: u16 = 16;
+/// It differs from no earlier record. So does the thread's stack of each that follows from none before it.
+const RESTART: u16 = 32;
 const ALL: u16 = THREAD | EVENT | CPU | PERIOD | RAW;
 
 /// A sample without its stack.
@@ -65,6 +70,8 @@ pub(super) struct Stacks {
     last: FxHashMap<i32, LastStack>,
     before: Before,
     with_rootmost: Vec<Frame>,
+    /// A record follows from the one before.
+    goes_on: bool,
 }
 
 #[derive(Debug, Default)]
@@ -123,6 +130,7 @@ impl Stacks {
             (own.cpu != before.cpu, CPU),
             (own.period != before.period, PERIOD),
             (!raw.is_empty(), RAW),
+            (!self.goes_on, RESTART),
         ];
         let flags = { flags.into_iter() }.filter_map(|(is, flag)| is.then_some(flag)).sum();
         let is_put = put_record_if_short(out, SAMPLE, flags, |out| {
@@ -146,8 +154,16 @@ impl Stacks {
         });
         if is_put {
             self.before = own;
+            self.goes_on = true;
         }
         is_put
+    }
+
+    /// The next record follows from none.
+    pub(super) fn restart(&mut self) {
+        self.last.clear();
+        self.before = Before::default();
+        self.goes_on = false;
     }
 
     /// The last stack of a thread is in no record.
@@ -162,6 +178,10 @@ pub(crate) struct WholeStacks {
     last: FxHashMap<i32, Vec<Option<Frame>>>,
     before: Before,
     chain: Vec<u64>,
+    /// Time of the last sample that was read.
+    read_time: u64,
+    /// A record could not be read, and neither can those that follow from it.
+    is_damaged: bool,
 }
 
 impl WholeStacks {
@@ -175,10 +195,16 @@ impl WholeStacks {
             WHOLE_SAMPLE => ALL,
             _ => return None,
         };
+        if flags & RESTART != 0 {
+            self.last.clear();
+            self.before = Before::default();
+            self.is_damaged = false;
+        }
         let mut out = Vec::new();
-        if self.read(flags, &mut body, &mut out).is_none() {
+        if self.is_damaged || self.read(flags, &mut body, &mut out).is_none() {
+            self.is_damaged = true;
             out.clear();
-            own::put_malformed(&mut out, self.before.time);
+            own::put_malformed(&mut out, self.read_time);
         }
         Some(out)
     }
@@ -236,6 +262,7 @@ impl WholeStacks {
                 out.extend(raw);
             }
         });
+        self.read_time = time;
         is_whole.then_some(())
     }
 }
@@ -361,6 +388,58 @@ mod tests {
         for end in 8..first.len() {
             assert!(kind(WholeStacks::default().whole(&first[..end])).is_some());
         }
+    }
+
+    #[test]
+    fn after_a_damaged_record_samples_are_malformed_until_one_follows_from_none() {
+        let frames = [1u64, 2, 3].map(|address| Frame::ReturnAddress(Avma(address << 20)));
+        let mut stacks = Stacks::default();
+        let mut record = |time, tid| {
+            let sample = SampleOf {
+                time,
+                thread: Thread::new(7, tid),
+                event: 1,
+                cpu: 0,
+                period: 1,
+                same: None,
+            };
+            let mut out = Vec::new();
+            if time == 40 {
+                stacks.restart();
+            }
+            assert!(stacks.put(&sample, &frames, None, None, &mut out));
+            out
+        };
+        let mut records = [(10, 7), (20, 8), (30, 8), (40, 8), (50, 8)].map(|(time, tid)| record(time, tid));
+        let read = |records: &[Vec<u8>]| {
+            let mut whole = WholeStacks::default();
+            let mut read = Vec::new();
+            for record in records {
+                let record = whole.whole(record).unwrap_or_default();
+                let header = record.first_chunk().map(|header| Header::parse(header).kind);
+                let word = |at| record[at..].first_chunk().map(|word| u64::from_ne_bytes(*word));
+                read.push(match header {
+                    // u64 event, ip; u32 pid, tid; u64 time.
+                    Some(record_type::SAMPLE) => (word(24).map(|ids| ids >> 32), word(32)),
+                    // u64 kind, id, time.
+                    _ => (None, word(24)),
+                });
+            }
+            read
+        };
+        let sample = |tid, time| (Some(tid), Some(time));
+        let malformed = (None, Some(10));
+        let all = [
+            sample(7, 10),
+            sample(8, 20),
+            sample(8, 30),
+            sample(8, 40),
+            sample(8, 50),
+        ];
+        assert_eq!(read(&records), all);
+        // Without the second one, the third would be thread 7's.
+        records[1].truncate(10);
+        assert_eq!(read(&records), [all[0], malformed, malformed, all[3], all[4]]);
     }
 
     #[test]

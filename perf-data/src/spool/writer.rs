@@ -100,14 +100,15 @@ impl Running {
         Some(&mut self.records)
     }
 
-    /// All events before this time have come.
-    pub(super) fn end_round(&mut self, until: Timestamp) {
-        if self
+    /// All events before this time have come. True if they are written now.
+    pub(super) fn end_round(&mut self, until: Timestamp) -> bool {
+        let is_due = self
             .since
-            .is_some_and(|since| until.0.saturating_sub(since.0) >= FLUSH_AFTER_NS)
-        {
+            .is_some_and(|since| until.0.saturating_sub(since.0) >= FLUSH_AFTER_NS);
+        if is_due {
             self.hand_over(NoRoom::default(), true);
         }
+        is_due
     }
 
     fn hand_over(&mut self, lost: NoRoom, is_due: bool) {

@@ -337,6 +337,64 @@ fn stacks_come_back_whatever_they_share_with_the_last_one() {
     assert!(log.0 == passed);
 }
 
+/// Two threads by turns, in code of their own; a record in the middle can't be read.
+#[test]
+fn a_damaged_record_takes_half_a_second_and_gives_no_sample_to_another_thread() {
+    const STEP: u64 = 50_000_000;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p.partial");
+    let mut sink = SpoolSink::new(Log::default());
+    sink.start(
+        || File::create_new(&path),
+        Timestamp(STEP),
+        &info(),
+        false,
+        None,
+        no_errors(),
+    )
+    .unwrap();
+    let code = |thread: u64| {
+        [
+            Frame::InstructionPointer(at(thread << 20)),
+            Frame::ReturnAddress(at(0x1010)),
+        ]
+    };
+    for time in 1..=100 {
+        // Each is twice on the CPU: the record of the second sample says no thread.
+        let thread = 7 + time / 2 % 2;
+        let frames = code(thread);
+        let sample = Sample::new(Role::Running, 1_000_000, Stack::Frames(&frames));
+        let thread = Thread::new(7, thread as i32);
+        sink.on_event(&Event::sample(Timestamp(time * STEP), thread, sample));
+        sink.end_round(Timestamp(time * STEP));
+    }
+    let (Log(passed), true) = sink.finish() else {
+        panic!("not whole")
+    };
+    let bytes = std::fs::read(&path).unwrap();
+    let places: Vec<usize> = { 0..bytes.len() }
+        .filter(|at| bytes[*at..].starts_with(b"RS\0\0"))
+        .collect();
+    assert_eq!(places.len(), 100);
+    let mut malformed = Vec::new();
+    for place in [places[41], places[42], places[43], places[44]] {
+        let mut damaged = bytes.clone();
+        let size = u16::from_ne_bytes([damaged[place + 6], damaged[place + 7]]);
+        damaged[place + 8..place + usize::from(size)].fill(0xff);
+        let mut log = Log::default();
+        let import = Import::open(io::Cursor::new(damaged), None, None).unwrap();
+        import.run(&mut log).unwrap();
+        let samples: Vec<&String> = log.0.iter().filter(|line| line.starts_with("sample")).collect();
+        assert!(samples.iter().all(|sample| passed.contains(sample)), "{samples:?}");
+        let lost = passed.len() - samples.len();
+        malformed.push(log.0.iter().filter(|line| line.contains("Malformed")).count());
+        assert_eq!(malformed.last(), Some(&lost));
+    }
+    // The samples of half a second, 50 ms each, from the damaged one on.
+    assert!(malformed.iter().all(|lost| (1..=11).contains(lost)), "{malformed:?}");
+    assert!(malformed.iter().any(|lost| *lost > 1), "{malformed:?}");
+}
+
 #[test]
 fn a_round_writes_what_is_half_a_second_old() {
     let dir = tempfile::tempdir().unwrap();
