@@ -4,7 +4,7 @@
 //! everything up to a second ago, as [`import`](crate::import) reads it: perf.data in pipe mode, with samples in a form of their
 //! own. A thread of its own writes: a slow disk delays nothing, a full disk ends the spool and not the recording.
 //!
-//! perf refuses such a file ("failed to process type: 21330"): its form of a sample has the whole stack. To write and compress these took a quarter of
+//! perf refuses such a file ("failed to process type: 21331"): its form of a sample has the whole stack. To write and compress these took a quarter of
 //! the recorder's time where stacks hardly change. To compress what is left took a tenth, for half of the 50 bytes that a sample of rustc has. An
 //! hour at 1 kHz with 200,000 distinct stacks of 30 frames is a file of 173 MB, and 44 MB in memory (`samply-cli/tests/suite/memory.rs`).
 //!

@@ -26,8 +26,10 @@ use crate::decode::Header;
 use crate::marks;
 
 /// The type of these records, which perf does not know. 0x5350 had another form, and is not read.
-const SAMPLE: u32 = 0x5352;
-/// The same with all that a record can have, and without flags: in files of earlier versions.
+const SAMPLE: u32 = 0x5353;
+/// The same in files of earlier versions, which have no [`RESTART`].
+const SAMPLE_AFTER_OTHERS: u32 = 0x5352;
+/// The same with all that a record can have, and without flags: in files of versions before these.
 const WHOLE_SAMPLE: u32 = 0x5351;
 
 /// Flags of a record: what it has.
@@ -191,7 +193,7 @@ impl WholeStacks {
         let (header, mut body) = record.split_first_chunk()?;
         let header = Header::parse(header);
         let flags = match header.kind {
-            SAMPLE => header.misc,
+            SAMPLE | SAMPLE_AFTER_OTHERS => header.misc,
             WHOLE_SAMPLE => ALL,
             _ => return None,
         };
@@ -460,5 +462,13 @@ mod tests {
         assert!(read.is_some());
         let earlier = [&WHOLE_SAMPLE.to_ne_bytes()[..], &[0; 2], &record[6..], &[0; 5]].concat();
         assert_eq!(whole(&earlier), read);
+        let flags = u16::from_ne_bytes([record[4], record[5]]) & !RESTART;
+        let later = [
+            &SAMPLE_AFTER_OTHERS.to_ne_bytes()[..],
+            &flags.to_ne_bytes(),
+            &record[6..],
+        ]
+        .concat();
+        assert_eq!(whole(&later), read);
     }
 }

@@ -373,7 +373,7 @@ fn a_damaged_record_takes_half_a_second_and_gives_no_sample_to_another_thread() 
     };
     let bytes = std::fs::read(&path).unwrap();
     let places: Vec<usize> = { 0..bytes.len() }
-        .filter(|at| bytes[*at..].starts_with(b"RS\0\0"))
+        .filter(|at| bytes[*at..].starts_with(b"SS\0\0"))
         .collect();
     assert_eq!(places.len(), 100);
     let mut malformed = Vec::new();
