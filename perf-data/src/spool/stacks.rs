@@ -38,7 +38,7 @@ const EVENT: u16 = 2;
 const CPU: u16 = 4;
 const PERIOD: u16 = 8;
 const RAW: u16 = 16;
-/// It differs from no earlier record. So does the thread's stack of each that follows from none before it.
+/// It does not follow from an earlier record, and no stack from here on follows from one before.
 const RESTART: u16 = 32;
 const ALL: u16 = THREAD | EVENT | CPU | PERIOD | RAW;
 
@@ -203,15 +203,20 @@ impl WholeStacks {
             self.is_damaged = false;
         }
         let mut out = Vec::new();
-        if self.is_damaged || self.read(flags, &mut body, &mut out).is_none() {
-            self.is_damaged = true;
+        let has_room = match self.is_damaged {
+            true => None,
+            false => self.read(flags, &mut body, &mut out),
+        };
+        self.is_damaged = has_room.is_none();
+        if has_room != Some(true) {
             out.clear();
             own::put_malformed(&mut out, self.read_time);
         }
         Some(out)
     }
 
-    fn read(&mut self, flags: u16, body: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
+    /// Whether the whole sample has room in a record. `None`: it can't be read.
+    fn read(&mut self, flags: u16, body: &mut &[u8], out: &mut Vec<u8>) -> Option<bool> {
         let before = &mut self.before;
         before.time = before.time.wrapping_add_signed(unzigzag(take(body)?));
         if flags & THREAD != 0 {
@@ -265,7 +270,7 @@ impl WholeStacks {
             }
         });
         self.read_time = time;
-        is_whole.then_some(())
+        Some(is_whole)
     }
 }
 
@@ -442,6 +447,31 @@ mod tests {
         // Without the second one, the third would be thread 7's.
         records[1].truncate(10);
         assert_eq!(read(&records), [all[0], malformed, malformed, all[3], all[4]]);
+    }
+
+    #[test]
+    fn a_sample_that_is_too_long_once_it_is_whole_is_malformed_alone() {
+        let frames: Vec<Frame> = { 1..=7000u64 }
+            .map(|address| Frame::ReturnAddress(Avma(address)))
+            .collect();
+        let (mut stacks, mut whole) = (Stacks::default(), WholeStacks::default());
+        let mut kind = |time, raw: Option<&[u8]>| {
+            let sample = SampleOf {
+                time,
+                thread: Thread::new(7, 8),
+                event: 1,
+                cpu: 0,
+                period: 1,
+                same: None,
+            };
+            let mut record = Vec::new();
+            assert!(stacks.put(&sample, &frames, None, raw, &mut record));
+            let record = whole.whole(&record).unwrap_or_default();
+            record.first_chunk().map(|header| Header::parse(header).kind)
+        };
+        assert_eq!(kind(1, None), Some(record_type::SAMPLE));
+        assert_eq!(kind(2, Some(&[1; 20_000])), Some(record_type::EVENT_UPDATE));
+        assert_eq!(kind(3, None), Some(record_type::SAMPLE));
     }
 
     #[test]
