@@ -70,10 +70,9 @@ struct Before {
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
     last: FxHashMap<i32, LastStack>,
-    before: Before,
+    /// `None`: the next record follows from none.
+    before: Option<Before>,
     with_rootmost: Vec<Frame>,
-    /// A record follows from the one before.
-    goes_on: bool,
 }
 
 #[derive(Debug, Default)]
@@ -125,14 +124,14 @@ impl Stacks {
             cpu: u64::from(sample.cpu),
             period: sample.period,
         };
-        let (before, raw) = (self.before, raw.unwrap_or_default());
+        let (before, raw) = (self.before.unwrap_or_default(), raw.unwrap_or_default());
         let flags = [
             ((own.tid, own.pid) != (before.tid, before.pid), THREAD),
             (own.event != before.event, EVENT),
             (own.cpu != before.cpu, CPU),
             (own.period != before.period, PERIOD),
             (!raw.is_empty(), RAW),
-            (!self.goes_on, RESTART),
+            (self.before.is_none(), RESTART),
         ];
         let flags = { flags.into_iter() }.filter_map(|(is, flag)| is.then_some(flag)).sum();
         let is_put = put_record_if_short(out, SAMPLE, flags, |out| {
@@ -155,8 +154,7 @@ impl Stacks {
             }
         });
         if is_put {
-            self.before = own;
-            self.goes_on = true;
+            self.before = Some(own);
         }
         is_put
     }
@@ -164,8 +162,7 @@ impl Stacks {
     /// The next record follows from none.
     pub(super) fn restart(&mut self) {
         self.last.clear();
-        self.before = Before::default();
-        self.goes_on = false;
+        self.before = None;
     }
 
     /// The last stack of a thread is in no record.
@@ -193,20 +190,20 @@ impl WholeStacks {
         let (header, mut body) = record.split_first_chunk()?;
         let header = Header::parse(header);
         let flags = match header.kind {
-            SAMPLE | SAMPLE_AFTER_OTHERS => header.misc,
-            WHOLE_SAMPLE => ALL,
+            SAMPLE | SAMPLE_AFTER_OTHERS => Some(header.misc),
+            WHOLE_SAMPLE => Some(ALL),
+            // Of a type that neither perf nor sprof writes: it was a sample, most likely.
+            kind if kind > record_type::COMPRESSED2 => None,
             _ => return None,
         };
-        if flags & RESTART != 0 {
+        if flags.is_some_and(|flags| flags & RESTART != 0) {
             self.last.clear();
             self.before = Before::default();
             self.is_damaged = false;
         }
         let mut out = Vec::new();
-        let has_room = match self.is_damaged {
-            true => None,
-            false => self.read(flags, &mut body, &mut out),
-        };
+        let readable = flags.filter(|_| !self.is_damaged);
+        let has_room = readable.and_then(|flags| self.read(flags, &mut body, &mut out));
         self.is_damaged = has_room.is_none();
         if has_room != Some(true) {
             out.clear();
@@ -314,18 +311,27 @@ mod tests {
 
     use super::*;
 
+    fn sample(time: u64, tid: i32) -> SampleOf<'static> {
+        SampleOf {
+            time,
+            thread: Thread::new(7, tid),
+            event: 1,
+            cpu: 0,
+            period: 1,
+            same: None,
+        }
+    }
+
+    /// The type of a record that was read.
+    fn kind(record: Option<&[u8]>) -> Option<u32> {
+        record?.first_chunk().map(|header| Header::parse(header).kind)
+    }
+
     /// A thread may have stacks of both kinds: the unwinder numbers those that it walks.
     #[test]
     fn stacks_with_and_without_numbers_come_back() {
         let frames = [1u64, 2, 3, 4].map(|address| Frame::ReturnAddress(Avma(address << 20)));
-        let of = |same| SampleOf {
-            time: 1,
-            thread: Thread::new(7, 8),
-            event: 1,
-            cpu: 0,
-            period: 1,
-            same,
-        };
+        let of = |same| SampleOf { same, ..sample(1, 8) };
         let numbered = |stack, frames| {
             let earlier = stack - 1;
             let others = None;
@@ -371,29 +377,17 @@ mod tests {
         let (mut stacks, mut records) = (Stacks::default(), [Vec::new(), Vec::new()]);
         let frames = [1u64, 2, 3].map(|address| Frame::ReturnAddress(Avma(address << 20)));
         for (time, out) in (1..).zip(&mut records) {
-            let sample = SampleOf {
-                time,
-                thread: Thread::new(7, 8),
-                event: 1,
-                cpu: 0,
-                period: 1,
-                same: None,
-            };
-            assert!(stacks.put(&sample, &frames, None, None, out));
+            assert!(stacks.put(&sample(time, 8), &frames, None, None, out));
         }
         let [first, second] = records;
         assert!(second.len() < first.len() && second.len() == 11);
-        let kind = |record: Option<Vec<u8>>| {
-            let record = record.unwrap_or_default();
-            record.first_chunk().map(|header| Header::parse(header).kind)
-        };
         let mut whole = WholeStacks::default();
-        assert_eq!(kind(whole.whole(&second)), Some(record_type::EVENT_UPDATE));
-        assert_eq!(kind(whole.whole(&first)), Some(record_type::SAMPLE));
-        assert_eq!(kind(whole.whole(&second)), Some(record_type::SAMPLE));
+        assert_eq!(kind(whole.whole(&second).as_deref()), Some(record_type::EVENT_UPDATE));
+        assert_eq!(kind(whole.whole(&first).as_deref()), Some(record_type::SAMPLE));
+        assert_eq!(kind(whole.whole(&second).as_deref()), Some(record_type::SAMPLE));
         assert_eq!(whole.whole(&[0; 24]), None);
         for end in 8..first.len() {
-            assert!(kind(WholeStacks::default().whole(&first[..end])).is_some());
+            assert!(kind(WholeStacks::default().whole(&first[..end]).as_deref()).is_some());
         }
     }
 
@@ -402,19 +396,11 @@ mod tests {
         let frames = [1u64, 2, 3].map(|address| Frame::ReturnAddress(Avma(address << 20)));
         let mut stacks = Stacks::default();
         let mut record = |time, tid| {
-            let sample = SampleOf {
-                time,
-                thread: Thread::new(7, tid),
-                event: 1,
-                cpu: 0,
-                period: 1,
-                same: None,
-            };
             let mut out = Vec::new();
             if time == 40 {
                 stacks.restart();
             }
-            assert!(stacks.put(&sample, &frames, None, None, &mut out));
+            assert!(stacks.put(&sample(time, tid), &frames, None, None, &mut out));
             out
         };
         let mut records = [(10, 7), (20, 8), (30, 8), (40, 8), (50, 8)].map(|(time, tid)| record(time, tid));
@@ -423,9 +409,8 @@ mod tests {
             let mut read = Vec::new();
             for record in records {
                 let record = whole.whole(record).unwrap_or_default();
-                let header = record.first_chunk().map(|header| Header::parse(header).kind);
                 let word = |at| record[at..].first_chunk().map(|word| u64::from_ne_bytes(*word));
-                read.push(match header {
+                read.push(match kind(Some(&record)) {
                     // u64 event, ip; u32 pid, tid; u64 time.
                     Some(record_type::SAMPLE) => (word(24).map(|ids| ids >> 32), word(32)),
                     // u64 kind, id, time.
@@ -434,19 +419,17 @@ mod tests {
             }
             read
         };
-        let sample = |tid, time| (Some(tid), Some(time));
+        let all = [(7, 10), (8, 20), (8, 30), (8, 40), (8, 50)].map(|(tid, time)| (Some(tid), Some(time)));
         let malformed = (None, Some(10));
-        let all = [
-            sample(7, 10),
-            sample(8, 20),
-            sample(8, 30),
-            sample(8, 40),
-            sample(8, 50),
-        ];
         assert_eq!(read(&records), all);
         // Without the second one, the third would be thread 7's.
+        let rest = [all[0], malformed, malformed, all[3], all[4]];
+        let second = records[1].clone();
         records[1].truncate(10);
-        assert_eq!(read(&records), [all[0], malformed, malformed, all[3], all[4]]);
+        assert_eq!(read(&records), rest);
+        // Of no type that is known.
+        records[1] = [&[0x99, 0x99, 0, 0], &second[4..]].concat();
+        assert_eq!(read(&records), rest);
     }
 
     #[test]
@@ -455,35 +438,23 @@ mod tests {
             .map(|address| Frame::ReturnAddress(Avma(address)))
             .collect();
         let (mut stacks, mut whole) = (Stacks::default(), WholeStacks::default());
-        let mut kind = |time, raw: Option<&[u8]>| {
-            let sample = SampleOf {
-                time,
-                thread: Thread::new(7, 8),
-                event: 1,
-                cpu: 0,
-                period: 1,
-                same: None,
-            };
+        let mut read = |time, raw: Option<&[u8]>| {
             let mut record = Vec::new();
-            assert!(stacks.put(&sample, &frames, None, raw, &mut record));
-            let record = whole.whole(&record).unwrap_or_default();
-            record.first_chunk().map(|header| Header::parse(header).kind)
+            assert!(stacks.put(&sample(time, 8), &frames, None, raw, &mut record));
+            kind(whole.whole(&record).as_deref())
         };
-        assert_eq!(kind(1, None), Some(record_type::SAMPLE));
-        assert_eq!(kind(2, Some(&[1; 20_000])), Some(record_type::EVENT_UPDATE));
-        assert_eq!(kind(3, None), Some(record_type::SAMPLE));
+        assert_eq!(read(1, None), Some(record_type::SAMPLE));
+        assert_eq!(read(2, Some(&[1; 20_000])), Some(record_type::EVENT_UPDATE));
+        assert_eq!(read(3, None), Some(record_type::SAMPLE));
     }
 
     #[test]
     fn samples_of_earlier_versions_are_read() {
         let frames = [1u64, 2, 3].map(|address| Frame::ReturnAddress(Avma(address << 20)));
         let sample = SampleOf {
-            time: 1,
-            thread: Thread::new(7, 8),
-            event: 1,
             cpu: 3,
             period: 5,
-            same: None,
+            ..sample(1, 8)
         };
         let mut record = Vec::new();
         assert!(Stacks::default().put(&sample, &frames, None, Some(&[1, 2, 3, 4]), &mut record));

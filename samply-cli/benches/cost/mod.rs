@@ -10,8 +10,8 @@ use crate::support::{self, program};
 
 /// How often is looked whether the program has started.
 const LOOK_FOR_START: Duration = Duration::from_millis(20);
-/// How often the threads of the recorder are looked at. Looks run on the recorder's CPU and push its data out of the caches: with one each
-/// 20 ms, a sample of 40 frames of 1 KiB at 1 kHz cost sprof 3.1 to 4.2 us instead of 2.7 to 3.1.
+/// How often the threads of the recorder are looked at. Looks run on the recorder's CPU and push its data out of the caches: where a script
+/// looked every 20 ms, a sample of 40 frames of 1 KiB at 1 kHz cost sprof 3.1 to 4.2 us, and 2.7 to 3.1 where it looked every 250.
 const LOOK: Duration = Duration::from_millis(250);
 /// After so much of the program the recorder only records.
 const START: Duration = Duration::from_millis(700);
