@@ -287,7 +287,9 @@ impl Varied {
 /// Takes a count, and samples that were not taken before, into a share of about the last `of` samples.
 fn follow(share: &mut f64, count: f64, samples: u64, of: f64) {
     let samples = samples as f64;
-    *share += (count - *share * samples) / of.max(samples).max(count);
+    let of = of.max(samples).max(count);
+    // Never less than 0, as `share - share * samples / of` may be by rounding: a recording of rustc at 10 kHz ended at a round of negative length.
+    *share = *share * (1.0 - samples / of) + count / of;
 }
 
 #[cfg(test)]
@@ -415,6 +417,23 @@ mod tests {
         };
         let shares = [(0, 0), (12, 0), (0, 12), (18, 18)].map(|(late, took)| share(late, took));
         assert_eq!(shares, [4.0, 2.0, 2.0, 1.0]);
+    }
+
+    /// At 10 kHz a round may have more samples than a share is of.
+    #[test]
+    fn a_round_without_changes_leaves_a_share_of_nothing_and_not_less() {
+        for changed in 1..2000 {
+            let mut pace = pace(16);
+            let some = Found { changed, ..DEEP };
+            assert!(after(&mut pace, some, 2) > 0);
+            let many = Found {
+                samples: 1999,
+                deep_stacks: 1999,
+                ..SAMPLES
+            };
+            assert!(after(&mut pace, many, 3) > 0);
+            assert!(pace.changed >= 0.0 && pace.deep >= 0.0, "{changed}: {pace:?}");
+        }
     }
 
     #[test]
