@@ -169,7 +169,7 @@ pub trait Session: Sized {
     #[cfg(unix)]
     fn hold_until(self, begin: std::os::fd::BorrowedFd<'_>) -> Result<Held<Self>, RecordError>;
 
-    /// When recording began of a program that ran unrecorded before: see `hold_until`.
+    /// When the first event began to count, where that was before [`Session::run`]: of processes that ran before.
     fn began(&self) -> Option<Timestamp>;
 
     /// Lets the program run and sends its events to the sink until the recording ends. Handles SIGINT, SIGTERM and

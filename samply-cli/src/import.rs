@@ -138,7 +138,7 @@ impl Kernel {
     /// Gives the builder the functions that wait, with their reasons.
     fn name_waits(&self, builder: &mut Builder, functions: &[RecordedFunction]) {
         if self.is_running {
-            return kernel::name_waits(builder);
+            return builder.set_wait_reasons(kernel::wait_reasons());
         }
         let waits = functions.iter().filter_map(|function| {
             let reason = perf_data::wait::reason_of_function(&function.name)?;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use profile::build::Builder;
 use recording::address::Avma;
 use recording::module::{BuildId, Image, Module, ModuleKind};
+use recording::wait::WaitReason;
 
 /// The path of the kernel in profiles.
 pub(crate) const PATH: &str = "[kernel.kallsyms]";
@@ -36,9 +36,10 @@ pub(crate) fn running() -> Option<Image> {
     ))
 }
 
-/// Gives the builder the functions of the running kernel that wait, with their reasons.
-pub(crate) fn name_waits(builder: &mut Builder) {
+/// The functions of the running kernel that wait: first address, end, reason. Reads all of /proc/kallsyms.
+pub(crate) fn wait_reasons() -> Vec<(Avma, Avma, WaitReason)> {
     let functions = symbolicator::kernel_functions(perf_data::wait::reason_of_function).into_iter();
-    let functions = functions.map(|(start, end, reason)| (Avma(start), Avma(end), reason));
-    builder.set_wait_reasons(functions.collect());
+    functions
+        .map(|(start, end, reason)| (Avma(start), Avma(end), reason))
+        .collect()
 }

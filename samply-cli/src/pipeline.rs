@@ -89,21 +89,23 @@ pub(crate) fn record(
     interrupt: &Interrupt,
     mut spool: Option<Spool>,
 ) -> Result<Recorded, Failure> {
-    // With cargo, the profile begins after the build. Else nothing may come between attaching and recording: threads that start
-    // meanwhile would be found late.
-    let before = recorder::clock_reference();
-    let mut first = match plan.cargo {
-        Some(_) => Some(open(plan, 1, term)?),
-        None => None,
-    };
-    let began = first.as_ref().and_then(recorder::Recording::began);
-    let clock = began.map_or(before, |began| before.later(began));
+    // Nothing may come between attaching and recording, or threads that start meanwhile are found late. So whatever
+    // takes time comes before.
+    let kernel = kernel::running();
+    let wait_reasons = plan.recorder.off_cpu.then(kernel::wait_reasons);
+    let before_opening = recorder::clock_reference();
+    // With cargo, this returns after the build.
+    let first = open(plan, 1, term).map_err(|error| with_rest(error, spool.take()))?;
+    // A launched program starts later; the builder moves time zero to its start.
+    let zero = first.began().unwrap_or_else(|| recorder::clock_reference().timestamp);
+    let clock = before_opening.later(zero);
+    let mut first = Some(first);
     let mut builder = Builder::new(clock, plan.build);
-    if let Some(image) = kernel::running() {
+    if let Some(image) = kernel.clone() {
         builder.set_kernel(image);
     }
-    if plan.recorder.off_cpu {
-        kernel::name_waits(&mut builder);
+    if let Some(wait_reasons) = wait_reasons {
+        builder.set_wait_reasons(wait_reasons);
     }
     // Not for several runs: the program of the next one must be forked from a process with one thread.
     if let Some(spool) = spool.as_ref().filter(|_| plan.iterations == 1) {
@@ -128,7 +130,14 @@ pub(crate) fn record(
             if let Some(spool) = &mut spool {
                 let mut info = recording.info_so_far(clock);
                 complete(&mut info, plan);
-                spool.start(unwinder.next_mut(), start, &info, plan.recorder.off_cpu, term);
+                spool.start(
+                    unwinder.next_mut(),
+                    start,
+                    &info,
+                    plan.recorder.off_cpu,
+                    kernel.as_ref(),
+                    term,
+                );
             }
             let mut named = CrateNames::new(&mut unwinder);
             let finished = match &mut plan.cargo {

@@ -10,6 +10,7 @@ use profile::text::one_line;
 use recording::clock::Timestamp;
 use recording::command::on_file;
 use recording::info::RecordingInfo;
+use recording::module::Image;
 use recording::sink::EventSink;
 
 use crate::output::{free_name, take_name};
@@ -59,10 +60,11 @@ impl Spool {
         run_start: Timestamp,
         info: &RecordingInfo,
         waits: bool,
+        kernel: Option<&Image>,
         term: &Term,
     ) {
         let (verbosity, path) = (term.verbosity(), self.path.clone());
-        let kernel = symbolicator::kernel_text_base().map(|text| (text, symbolicator::kernel_build_id()));
+        let kernel = kernel.map(|kernel| (kernel.base.0, kernel.module.build_id.clone()));
         let file = self.file.take();
         let on_error = move |error: &io::Error| {
             Term::stderr(verbosity).warning(format_args!(

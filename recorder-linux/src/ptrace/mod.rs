@@ -82,7 +82,7 @@ pub(crate) fn record(
     rate_hz: f64,
     signals: &Signals,
     child_news: &Signals,
-    deadline: Option<Timestamp>,
+    duration_ns: Option<u64>,
     sink: &mut dyn EventSink,
 ) -> Result<Traced, TraceError> {
     let interval_ns = (1e9 / rate_hz).round().max(1.0) as u64;
@@ -91,7 +91,9 @@ pub(crate) fn record(
         let tracing = || {
             let ticks = Ticks::new(interval_ns, monotonic_ns());
             let tracer = Tracer::new(stopped.pid(), ticks, outbox);
-            trace(stopped, tracer, signals, child_news, deadline)
+            // Time begins where the tracer has reported the program's start.
+            let deadline_ns = duration_ns.map(|ns| monotonic_ns().saturating_add(ns));
+            trace(stopped, tracer, signals, child_news, deadline_ns)
         };
         let tracing = std::thread::Builder::new()
             .name("sprof-ptrace".to_owned())
@@ -107,13 +109,13 @@ fn trace(
     mut tracer: Tracer,
     signals: &Signals,
     child_news: &Signals,
-    deadline: Option<Timestamp>,
+    deadline_ns: Option<u64>,
 ) -> Result<Traced, TraceError> {
     sys_ptrace::seize(stopped.pid()).map_err(|error| TraceError::Failed("trace the program (PTRACE_SEIZE)", error))?;
     let (mut child, exec) = stopped
         .release()
         .map_err(|error| TraceError::Failed("start the program", error))?;
-    let ended = until_end(&mut tracer, &child, signals, child_news, deadline);
+    let ended = until_end(&mut tracer, &child, signals, child_news, deadline_ns);
     if let Some(status) = tracer.program_end() {
         child.was_reaped(status);
         if let Some(error) = exec_error(&tracer, exec) {
@@ -147,11 +149,11 @@ fn until_end(
     program: &Child,
     signals: &Signals,
     child_news: &Signals,
-    deadline: Option<Timestamp>,
+    deadline_ns: Option<u64>,
 ) -> io::Result<StopReason> {
     let mut interrupts = 0;
     loop {
-        let next_ns = deadline.map_or(tracer.next_ns(), |end| tracer.next_ns().min(end.0));
+        let next_ns = deadline_ns.map_or(tracer.next_ns(), |end_ns| tracer.next_ns().min(end_ns));
         let left = Duration::from_nanos(next_ns.saturating_sub(monotonic_ns()));
         let [changed, signalled] = signals::wait_readable([child_news.fd(), signals.fd()], left)?;
         if changed {
@@ -166,7 +168,7 @@ fn until_end(
             return Ok(stop);
         }
         let now = monotonic_ns();
-        if deadline.is_some_and(|end| now >= end.0) {
+        if deadline_ns.is_some_and(|end_ns| now >= end_ns) {
             return Ok(StopReason::Duration);
         }
         tracer.sample()?;

@@ -107,12 +107,12 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
 
     opened.announcements.extend(unreadable_memory(named[0]));
 
+    let mut initial_waits = wanted.off_cpu.then(InitialWaits::new);
     let start = Timestamp(monotonic_ns());
     let ring_copier = RingCopier::begin(&mut opened);
     enable(&opened)?;
     let mut threads = listed;
     threads.retain(|(pid, _)| !refused.contains(pid));
-    let mut initial_waits = wanted.off_cpu.then(InitialWaits::default);
     if let Some(initial_waits) = &mut initial_waits {
         initial_waits.look(&threads);
     }
@@ -143,12 +143,13 @@ pub(crate) fn to_whole_machine(wanted: &Wanted<'_>) -> Result<(Opened, Running),
     same_pid_namespace()?;
     process::raise_open_file_limit();
     let mut opened = open::open(Scope::Machine, EVERY_TASK, wanted).map_err(|error| error.to_string())?;
-    let threads = wanted.off_cpu.then(|| threads_of(procfs::processes()));
+    let initial_waits = wanted
+        .off_cpu
+        .then(|| (InitialWaits::new(), threads_of(procfs::processes())));
     let start = Timestamp(monotonic_ns());
     let ring_copier = RingCopier::begin(&mut opened);
     enable(&opened)?;
-    let initial_waits = threads.map(|threads| {
-        let mut initial_waits = InitialWaits::default();
+    let initial_waits = initial_waits.map(|(mut initial_waits, threads)| {
         initial_waits.look(&threads);
         initial_waits
     });

@@ -28,10 +28,10 @@ impl Common {
         })
     }
 
-    /// When the recording ends that started at `start`; `None` if its duration is not limited.
-    pub(super) fn deadline(&self, start: Timestamp) -> Option<Timestamp> {
-        let duration_ns = u64::try_from(self.options.duration?.as_nanos()).unwrap_or(u64::MAX);
-        Some(Timestamp(start.0.saturating_add(duration_ns)))
+    /// How long the recording may be, ns; `None` if its duration is not limited.
+    pub(super) fn duration_ns(&self) -> Option<u64> {
+        let duration = self.options.duration?;
+        Some(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// The facts of a recording with ptrace; a recording with perf_event replaces some. `names` are those of attached processes.

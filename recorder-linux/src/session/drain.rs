@@ -92,8 +92,10 @@ pub(crate) fn until_end(
             break stop;
         }
         let woken = monotonic_ns();
-        let is_over = deadline.is_some_and(|end| woken >= end.0);
-        if !is_over && let Some(seen) = look.take(&pace, opened, translator, sink) {
+        if deadline.is_some_and(|end| woken >= end.0) {
+            break StopReason::Duration;
+        }
+        if let Some(seen) = look.take(&pace, opened, translator, sink) {
             let took = Duration::from_nanos(monotonic_ns().saturating_sub(woken));
             let late = Duration::from_nanos(woken.saturating_sub(now)).saturating_sub(left);
             pace.looked(seen, late, took);
@@ -136,14 +138,11 @@ pub(crate) fn until_end(
         if points.are_many() {
             pace.at_most(ROUND_FOR_MANY_POINTS, took);
         }
-        if deadline.is_some_and(|end| monotonic_ns() >= end.0) {
-            break StopReason::Duration;
-        }
     };
-    let end = Timestamp(monotonic_ns());
     for event in opened.events.since(0) {
         event.disable()?;
     }
+    let end = Timestamp(monotonic_ns());
     drain(opened, translator, &mut queue, &mut points, u64::MAX, sink);
     if !matches!(watched, Watched::Machine) {
         unrecorded.look(end, translator, sink);

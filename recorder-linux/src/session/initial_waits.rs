@@ -27,9 +27,10 @@ const STACK_BYTES: usize = 256 << 10;
 const UNKNOWN_FRAME_POINTER: u64 = 0x7ff0_0000_0000_0000;
 
 /// The threads that existed when their events were enabled, with what they were doing then.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct InitialWaits {
     looked: Vec<Looked>,
+    kallsyms: String,
 }
 
 /// A thread as /proc has it.
@@ -61,6 +62,14 @@ struct UserStack {
 }
 
 impl InitialWaits {
+    /// Reads the kernel's symbols: call it before events are enabled, because it takes long.
+    pub(crate) fn new() -> InitialWaits {
+        InitialWaits {
+            looked: Vec::new(),
+            kallsyms: fs::read_to_string("/proc/kallsyms").unwrap_or_default(),
+        }
+    }
+
     /// Looks at these threads (process, thread), all of whose events are enabled by now.
     pub(crate) fn look(&mut self, threads: &[(i32, i32)]) {
         let switches_from = Timestamp(monotonic_ns());
@@ -73,7 +82,7 @@ impl InitialWaits {
 
     /// Reports what these threads were doing. Their starts and mappings must have been reported.
     pub(crate) fn report(&self, start: Timestamp, sink: &mut dyn EventSink) {
-        let addresses = addresses_of(&self.looked);
+        let addresses = addresses_of(&self.looked, &self.kallsyms);
         for thread in &self.looked {
             let kernel: Vec<Frame> = (thread.kernel.iter())
                 .filter_map(|place| {
@@ -184,14 +193,14 @@ fn parse_syscall(text: &str) -> Option<(u64, u64)> {
 }
 
 /// First addresses of kernel functions, by name and size. Functions with the same name and size are left out.
-fn addresses_of(looked: &[Looked]) -> BTreeMap<(&str, u64), u64> {
+fn addresses_of<'a>(looked: &'a [Looked], kallsyms: &str) -> BTreeMap<(&'a str, u64), u64> {
     let wanted: HashSet<(&str, u64)> = (looked.iter().flat_map(|thread| &thread.kernel))
         .map(|place| (place.function.as_str(), place.size))
         .collect();
     if wanted.is_empty() {
         return BTreeMap::new();
     }
-    find_functions(&wanted, &fs::read_to_string("/proc/kallsyms").unwrap_or_default())
+    find_functions(&wanted, kallsyms)
 }
 
 fn find_functions<'a>(wanted: &HashSet<(&'a str, u64)>, kallsyms: &str) -> BTreeMap<(&'a str, u64), u64> {

@@ -61,11 +61,11 @@ impl PerfSession {
         info(&self.common, &self.opened, &self.events, clock, clock.timestamp, names)
     }
 
-    /// When recording began of a program that ran before.
+    /// When events were enabled, of what ran before.
     pub(super) fn began(&self) -> Option<Timestamp> {
         match &self.begin {
-            Begin::Held(_, running) => Some(running.start),
-            Begin::Launch(_) | Begin::Attached(..) => None,
+            Begin::Held(_, running) | Begin::Attached(running, _) => Some(running.start),
+            Begin::Launch(_) => None,
         }
     }
 
@@ -76,6 +76,7 @@ impl PerfSession {
     ) -> Result<Finished<Target>, RecordError> {
         // From now on: what ran already is being sampled, and no sample is looked at until all of it is reported.
         let quick_turns = QuickTurns::ask();
+        let start = self.began().unwrap_or_else(|| Timestamp(monotonic_ns()));
         let (common, opened) = (&self.common, &mut self.opened);
         let options = &common.options;
         let mut translator = Translator::new(opened.layout);
@@ -84,31 +85,29 @@ impl PerfSession {
         if options.whom == Whom::WholeMachine {
             match opened.events.has_points() && attach::in_first_pid_namespace() {
                 // Interrupts that come to an idle CPU, and its own switches.
-                true => translator.name_idle_task(Timestamp(monotonic_ns()), sink),
+                true => translator.name_idle_task(start, sink),
                 false => translator.admit_task_zero(TaskZero::OtherNamespaces),
             }
         }
         let start_program = |stopped: Stopped| stopped.start().map_err(|error| launch::exec_error(options, &error));
         let ran_before = matches!(self.begin, Begin::Held(..));
-        let (start, mut watched, names) = match self.begin {
+        let (mut watched, names) = match self.begin {
             Begin::Launch(stopped) => {
-                let start = Timestamp(monotonic_ns());
                 translator.start_process(start, Pid(stopped.pid()), sink);
-                (start, Watched::Program(start_program(stopped)?), None)
+                (Watched::Program(start_program(stopped)?), None)
             }
             Begin::Attached(running, timer) => {
-                let (start, names) = (running.start, running.names.join(", "));
+                let names = running.names.join(", ");
                 for pid in &running.refused {
                     unrecorded.add(*pid, None, UnrecordedCause::OtherUser);
                 }
                 let others = report_running(running, opened, &mut translator, sink);
                 let timer = timer.map(start_program).transpose()?;
-                (start, timer.map_or(others, Watched::Timer), Some(names))
+                (timer.map_or(others, Watched::Timer), Some(names))
             }
             Begin::Held(program, running) => {
-                let start = running.start;
                 let others = report_running(running, opened, &mut translator, sink);
-                (start, program.release().map_or(others, Watched::Program), None)
+                (program.release().map_or(others, Watched::Program), None)
             }
         };
         let ended = drain::until_end(
@@ -117,7 +116,7 @@ impl PerfSession {
             &mut watched,
             &mut unrecorded,
             &common.signals,
-            common.deadline(start),
+            common.duration_ns().map(|ns| Timestamp(start.0.saturating_add(ns))),
             options.rate_hz,
             QuickTurns::longest_wait(quick_turns.as_ref()),
             sink,

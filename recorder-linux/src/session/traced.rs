@@ -13,7 +13,7 @@ use crate::open::events::Events;
 use crate::processes::launch;
 use crate::processes::stop::Target;
 use crate::ptrace::{self, HIGHEST_RATE_HZ, TraceError};
-use crate::sys::process::{Stopped, monotonic_ns};
+use crate::sys::process::Stopped;
 use crate::sys::ptrace as sys_ptrace;
 use crate::sys::signals::Signals;
 
@@ -95,16 +95,22 @@ impl PtraceSession {
 
     pub(super) fn run(self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished<Target>, RecordError> {
         let (common, rate_hz) = (&self.common, self.rate_hz);
-        let deadline = common.deadline(Timestamp(monotonic_ns()));
-        let traced = ptrace::record(self.stopped, rate_hz, &common.signals, &self.child_news, deadline, sink).map_err(
-            |error| match error {
-                TraceError::Exec(error) => launch::exec_error(&common.options, &error),
-                TraceError::Failed(what, error) => RecordError::Failed(format!(
-                    "cannot {what}: {error}; `{} doctor` shows what this machine allows",
-                    own()
-                )),
-            },
-        )?;
+        let duration_ns = common.duration_ns();
+        let traced = ptrace::record(
+            self.stopped,
+            rate_hz,
+            &common.signals,
+            &self.child_news,
+            duration_ns,
+            sink,
+        )
+        .map_err(|error| match error {
+            TraceError::Exec(error) => launch::exec_error(&common.options, &error),
+            TraceError::Failed(what, error) => RecordError::Failed(format!(
+                "cannot {what}: {error}; `{} doctor` shows what this machine allows",
+                own()
+            )),
+        })?;
         let totals = &traced.totals;
         let cpu_time_ns = (totals.cpu_time_ns > 0).then_some(totals.cpu_time_ns);
         Ok(Finished {

@@ -57,6 +57,7 @@ mod spool;
 mod summary;
 mod support;
 mod symbols;
+mod times;
 mod tracepoints;
 mod unprivileged;
 mod unreadable;
