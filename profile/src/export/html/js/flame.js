@@ -54,7 +54,8 @@ function flameTab() {
     if (!context || width === 0) return;
     context.font = "12px system-ui, sans-serif";
     context.textBaseline = "middle";
-    const letter = context.measureText("abcdefghijklmnopqrstuvwxyz_:").width / 28;
+    // Of the narrowest letters, so that it is an upper bound of how many fit.
+    const narrow = context.measureText("il:").width / 3;
     const top = area.scrollTop;
     boxes = [];
     /** The zoomed node's callers, the root first. @type {number[]} */
@@ -89,11 +90,10 @@ function flameTab() {
       context.fillStyle = isFound ? found : func < 0 ? root : paint(node, tree.inlined[node] === 1);
       context.fillRect(x, at, Math.max(0.5, wide - 0.5), FLAME_ROW - 1);
       context.globalAlpha = 1;
-      const letters = Math.floor((wide - 8) / letter);
-      if (letters >= 3) {
-        const name = func < 0 ? "all" : profile.names[func];
+      const label = fitted(context, func < 0 ? "all" : profile.names[func], wide - 8, narrow);
+      if (label) {
         context.fillStyle = isDim ? dim : text;
-        context.fillText(name.length > letters ? name.slice(0, letters - 1) + "\u2026" : name, x + 4, at + FLAME_ROW / 2);
+        context.fillText(label, x + 4, at + FLAME_ROW / 2);
       }
       if (node === current && document.activeElement === area) {
         context.strokeStyle = line;
@@ -138,7 +138,7 @@ function flameTab() {
   canvas.addEventListener("mousemove", (event) => {
     const box = boxAt(event);
     canvas.style.cursor = box ? "pointer" : "";
-    canvas.title = box && box.node > 0 ? profile.names[tree.func[box.node]] : "";
+    canvas.title = box && box.node > 0 ? words(box.node) : "";
     if (box) hint(words(box.node));
   });
   canvas.addEventListener("click", (event) => {
@@ -164,6 +164,22 @@ function flameTab() {
   new ResizeObserver(draw).observe(area);
   element.dataset.zoomed = zoomed > 0 ? profile.names[tree.func[zoomed]] : "";
   return { element, shown: draw };
+}
+
+/**
+ * The name, or its beginning, as long as it fits; "" if not even three letters do.
+ * @param {CanvasRenderingContext2D} context @param {string} name @param {number} width @param {number} narrow Width of the narrowest letter.
+ */
+function fitted(context, name, width, narrow) {
+  let letters = Math.min(name.length, Math.floor(width / narrow));
+  while (letters >= 3) {
+    const label = letters < name.length ? name.slice(0, letters - 1) + "\u2026" : name;
+    const wide = context.measureText(label).width;
+    if (wide <= width) return label;
+    // In proportion, so that a long name takes a few measurements.
+    letters = Math.min(letters - 1, Math.ceil((letters * width) / wide));
+  }
+  return "";
 }
 
 /** @param {Tree} tree @param {Float64Array} total @param {number} node */
