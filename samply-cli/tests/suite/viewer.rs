@@ -379,6 +379,66 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
 }
 
 #[test]
+fn the_times_of_what_is_selected_are_in_the_timeline_and_the_heat_map() {
+    if !chromium() {
+        return;
+    }
+    // Four threads that wait for 300 ms at a time, and a program of one function at a time.
+    let (waits, _) = record()
+        .options(&["--off-cpu"])
+        .profile(program("threads").unwrap(), &["300", "3"]);
+    let (split, _) = record().profile(program("split").unwrap(), &["300"]);
+    // Weights of the pixels of all threads, and of what is selected or found.
+    let drawn = json!([
+        "eval",
+        "(({ weight, matched }) => [document.getElementById('rows-canvas').dataset.drawn, matched || weight])
+            (document.querySelector('.sum').dataset)",
+    ]);
+    let heat = json!([
+        "eval",
+        "[document.querySelector('.heat-view [data-most]').dataset.most, document.querySelectorAll('.row-thread').length]",
+    ]);
+    let foot = json!([
+        "eval",
+        "[document.getElementById('hint').textContent, document.querySelector('.chosen').textContent]"
+    ]);
+    let tasks = [
+        json!({ "url": url(&page(&waits.output, &[])), "steps": [["kind", "Waits"], ["click", "#tab-heat"], heat] }),
+        json!({ "url": url(&page(&split.output, &[])), "steps": [
+            drawn, ["key", "/"], ["type", "/^thirty$/"], ["key", "Enter"], drawn,
+            ["key", "Home f Escape"], drawn, ["key", "Escape"],
+            ["key", "/"], ["type", "thirty"], ["key", "Enter"], ["click", "#tab-heat"], ["show", ""], ["key", "Escape"],
+            // The foot has the figures of the view that is shown.
+            ["click", "#tab-inverted"], ["focus", ".list"], ["key", "Home"], ["click", "#tab-callers"], foot,
+        ] }),
+    ];
+    let Some(answers) = browse(&tasks) else { return };
+    let shown = |task: usize, at: usize| &answers[task]["shown"][at];
+    let number = |value: &Value| match value.as_str() {
+        Some(text) => text.parse().unwrap(),
+        None => value.as_f64().unwrap(),
+    };
+    let pair = |task: usize, at: usize| -> [f64; 2] { [0, 1].map(|side| number(&shown(task, at)[side])) };
+    let [most, threads] = pair(0, 0);
+    assert!(
+        most > 0.0 && most <= threads * 20e6,
+        "{most} ns of waits of {threads} threads in 20 ms"
+    );
+    let [all, _] = pair(1, 0);
+    // Of one sample a part may stand for time before the recording.
+    for (of, at) in [("all", 0), ("search", 1), ("focus", 2)] {
+        let [drawn, selected] = pair(1, at);
+        assert!((drawn - selected).abs() < 0.02 * all, "{of}: {drawn} of {selected}");
+        assert!(at == 0 || selected < 0.7 * all, "{of}: {selected} of {all}");
+    }
+    let note = shown(1, 3)["note"].as_str().unwrap();
+    assert!(note.contains("Only stacks with thirty."), "{note}");
+    let [foot, head] = [0, 1].map(|side| shown(1, 4)[side].as_str().unwrap());
+    let total = foot.strip_prefix("total ").unwrap().split(';').next().unwrap();
+    assert!(head.contains(total), "{foot}: {head}");
+}
+
+#[test]
 fn markers_are_shown_with_their_fields_and_searched() {
     let Some(()) = kernel_samples() else { return };
     if !chromium() {

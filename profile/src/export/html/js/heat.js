@@ -3,6 +3,9 @@
 
 const CELL_US = 20_000;
 const CELLS = 50;
+/** Room for the names of seconds above and of milliseconds beside the cells. */
+const HEAT_TOP = 18;
+const HEAT_LEFT = 48;
 
 /** @returns {{element: HTMLElement, shown: () => void}} */
 function heatTab() {
@@ -12,12 +15,11 @@ function heatTab() {
   }
   const seconds = Math.ceil(profile.endUs / 1e6);
   const cells = new Float64Array(seconds * CELLS);
+  const { focused, found } = selectedStacks();
   for (const samples of of.threads) {
     if (state.threads && !state.threads.has(samples.thread)) continue;
-    samples.time.forEach((time, row) => {
-      const cell = Math.floor(time / CELL_US);
-      if (cell < cells.length) cells[cell] += samples.weight ? samples.weight[row] : samples.each;
-    });
+    // A sample is in the cell of its time, so that a cell has what its time selects.
+    addToBins(cells, of, samples, found ?? focused, { from: 0, to: seconds * 1e6 }, 0);
   }
   const most = cells.reduce((most, cell) => Math.max(most, cell), 0);
   const canvas = make("canvas", { "aria-hidden": true });
@@ -31,19 +33,29 @@ function heatTab() {
     },
     canvas,
   );
-  const text = `A column is a second, a row 20 ms of it, from the top. The darkest has ${amount(most)}. A click selects its time, with Shift up to there.`;
-  const element = make("div", { class: "heat-view" }, make("p", { class: "legend" }, text), area);
+  const text = "A column is a second, a row 20 ms of it, from the top. A click selects its time, with Shift up to there.";
+  const only = found ? ` Only stacks with ${state.query}.` : "";
+  const scale = make("span", { "data-most": most }, "0", make("span", { class: "scale", "aria-hidden": true }), `${amount(most)} in 20 ms`);
+  const element = make("div", { class: "heat-view" }, make("p", { class: "legend" }, make("span", {}, text + only), scale), area);
   let current = 0;
   let [wide, tall] = [10, 8];
 
   const draw = () => {
-    wide = Math.max(4, Math.min(48, Math.floor((area.clientWidth - 2) / seconds)));
-    tall = Math.max(4, Math.floor((area.clientHeight - 20) / CELLS));
-    const context = sized(canvas, Math.min(16_000, wide * seconds), tall * CELLS);
+    wide = Math.max(4, Math.min(160, Math.floor((area.clientWidth - 2 - HEAT_LEFT) / seconds)));
+    tall = Math.max(4, Math.floor((area.clientHeight - 20 - HEAT_TOP) / CELLS));
+    const context = sized(canvas, Math.min(16_000, HEAT_LEFT + wide * seconds), HEAT_TOP + tall * CELLS);
     if (!context) return;
-    const [cold, hot, accent] = ["--heat-cold", "--heat-hot", "--accent"].map(cssColor);
+    const [cold, hot, accent, soft] = ["--heat-cold", "--heat-hot", "--accent", "--soft"].map(cssColor);
+    context.font = "11px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    context.fillStyle = soft;
+    context.textAlign = "right";
+    for (let row = 0; row < CELLS; row += 10) context.fillText(`${(row * CELL_US) / 1000} ms`, HEAT_LEFT - 5, HEAT_TOP + (row + 0.5) * tall);
+    context.textAlign = "left";
+    const everySecond = Math.ceil(40 / wide);
+    for (let second = 0; second < seconds; second += everySecond) context.fillText(clock(second * 1e6, 1e6), HEAT_LEFT + second * wide, HEAT_TOP / 2);
     cells.forEach((weight, cell) => {
-      const [x, y] = [Math.floor(cell / CELLS) * wide, (cell % CELLS) * tall];
+      const [x, y] = [HEAT_LEFT + Math.floor(cell / CELLS) * wide, HEAT_TOP + (cell % CELLS) * tall];
       context.globalAlpha = 1;
       context.fillStyle = cold;
       context.fillRect(x, y, wide - 1, tall - 1);
@@ -56,7 +68,7 @@ function heatTab() {
     context.strokeStyle = accent;
     context.lineWidth = 2;
     const box = (/** @type {number} */ cell) =>
-      context.strokeRect(Math.floor(cell / CELLS) * wide, (cell % CELLS) * tall, wide, tall);
+      context.strokeRect(HEAT_LEFT + Math.floor(cell / CELLS) * wide, HEAT_TOP + (cell % CELLS) * tall, wide, tall);
     const { range } = state;
     if (range) for (let cell = Math.floor(range.from / CELL_US); cell * CELL_US < range.to && cell < cells.length; cell++) box(cell);
     if (document.activeElement === area) box(current);
@@ -71,7 +83,7 @@ function heatTab() {
   };
   const cellAt = (/** @type {MouseEvent} */ event) => {
     const place = canvas.getBoundingClientRect();
-    const [x, y] = [Math.floor((event.clientX - place.left) / wide), Math.floor((event.clientY - place.top) / tall)];
+    const [x, y] = [Math.floor((event.clientX - place.left - HEAT_LEFT) / wide), Math.floor((event.clientY - place.top - HEAT_TOP) / tall)];
     return x >= 0 && x < seconds && y >= 0 && y < CELLS ? x * CELLS + y : -1;
   };
   canvas.addEventListener("click", (event) => {

@@ -49,7 +49,7 @@ function showHead() {
   parts.push(count(about.processes, "process", "processes"), count(about.threads, "thread", "threads"));
   const of = kind();
   if (of && of.rowsAre !== "none") parts.push(count(of.samples, of.waits ? "wait" : "sample", of.waits ? "waits" : "samples"));
-  if (about.recorded?.askedRateHz) parts.push(`${grouped(about.recorded.askedRateHz)} samples a second of CPU time asked`);
+  if (of && nsPerWeight(of) > 0 && about.recorded?.askedRateHz) parts.push(`${grouped(about.recorded.askedRateHz)} samples a second of CPU time asked`);
   if (about.startMs > 0) parts.push(make("time", {}, new Date(about.startMs).toISOString().slice(0, 19).replace("T", " ") + " UTC"));
   const by = [about.by, about.os, about.cpu].filter((part) => part);
   if (by.length > 0) parts.push(by.join(", "));
@@ -119,7 +119,7 @@ function showFilters() {
   const bar = byId("filters");
   /** @param {string} what @param {() => void} undo */
   const crumb = (what, undo) => {
-    const button = make("button", { type: "button", class: "crumb", title: `${what}: take back` }, what, make("span", { "aria-hidden": true }, " \u00d7"));
+    const button = make("button", { type: "button", class: "crumb", title: `${what}: take back` }, make("span", { class: "text" }, what), make("span", { "aria-hidden": true }, " \u00d7"));
     button.setAttribute("aria-label", `${what}: take back`);
     button.addEventListener("click", undo);
     return button;
@@ -132,7 +132,9 @@ function showFilters() {
   const of = sums();
   const what = kind();
   const number = what && what.rowsAre !== "none" ? `, ${count(of.samples, what.waits ? "wait" : "sample", what.waits ? "waits" : "samples")}` : "";
-  let text = parts.length > 0 ? `Selected: ${amount(of.weight)}${number}` : `${amount(of.weight)}${number}`;
+  const isCount = what && nsPerWeight(what) === 0 && what.unit !== "bytes";
+  const weight = amount(of.weight) + (isCount ? ` ${unitOf(what)}` : "");
+  let text = (parts.length > 0 ? "Selected: " : "") + weight + (isCount && what.unit === "samples" ? "" : number);
   if (query) {
     const { error } = search();
     text += error ? `; ${error}` : `; ${query} is on ${percent(matchedWeight(), of.weight)}`;
@@ -285,10 +287,12 @@ function start() {
       layTimeline();
     }
     if (has("threads")) markRows();
-    if (has("kind") || has("range") || has("threads") || has("view")) {
+    if (has("kind") || has("range") || has("threads") || has("view") || has("focus") || has("hidden") || has("query")) {
       showRange();
       drawTimeline();
     }
+    // The foot has the figures of what was selected before.
+    if (has("kind") || has("range") || has("threads") || has("focus") || has("hidden") || has("tab")) choose(state.func);
     showFilters();
     if (!(changed.length === 1 && has("view"))) showPanel();
   });

@@ -38,6 +38,8 @@ const state = {
 let knownSums = null;
 /** @type {{query: string, isMatch: (func: number) => boolean, test: (text: string) => boolean, error: string} | null} */
 let knownSearch = null;
+/** By stack, for the times of what is selected. @type {{of: string, focused: Uint8Array, found: Uint8Array | null} | null} */
+let knownStacks = null;
 /** @type {((changed: (keyof State)[]) => void)[]} */
 const listeners = [];
 
@@ -79,10 +81,35 @@ const NOTHING = {
 
 /** The amount of a weight: a time where it is one. @param {number} weight @param {Kind} [of] */
 function amount(weight, of = kind() ?? NOTHING) {
-  if (of.unit === "ns") return duration(weight);
   if (of.unit === "bytes") return bytesText(weight);
-  if (of.unit === "samples" && of.intervalNs) return duration(weight * of.intervalNs);
-  return grouped(weight);
+  const each = nsPerWeight(of);
+  return each > 0 ? duration(weight * each) : grouped(weight);
+}
+
+/** The time that a weight of 1 stands for, or 0 if weights are no times. @param {Kind} of */
+function nsPerWeight(of) {
+  return of.unit === "ns" ? 1 : of.unit === "samples" ? (of.intervalNs ?? 0) : 0;
+}
+
+/** What is counted, in a word; of events it is their name. @param {Kind} of */
+function unitOf(of) {
+  if (of.unit === "bytes") return "Bytes";
+  return nsPerWeight(of) > 0 ? "Time" : (of.unitName ?? (of.unit === "samples" ? "samples" : "count"));
+}
+
+/** The stacks in focus and, while there is a search, those of them with a function that it finds. Hidden functions are not found. */
+function selectedStacks() {
+  const of = JSON.stringify([state.focus, state.hidden, state.query]);
+  if (knownStacks?.of === of) return knownStacks;
+  const inFocus = state.focus.map((func) => (/** @type {number} */ other) => other === func);
+  const { isMatch } = search();
+  const isFound = (/** @type {number} */ func) => isMatch(func) && !state.hidden.includes(func);
+  knownStacks = {
+    of,
+    focused: stacksWith(profile, inFocus),
+    found: state.query ? stacksWith(profile, [...inFocus, isFound]) : null,
+  };
+  return knownStacks;
 }
 
 /** The functions that the search finds: names that contain it, in any case, or `/regular expressions/`. */
@@ -156,13 +183,16 @@ function hint(text) {
   if (foot.textContent !== text) foot.textContent = text;
 }
 
-/** Name, weights and place of a function in one line. @param {number} func @param {number} own @param {number} total */
-function inWords(func, own, total) {
+/** Total and self in words. @param {number} own @param {number} total */
+function weightsInWords(own, total) {
   const whole = sums().weight;
+  return `total ${amount(total)}, ${percent(total, whole)}; self ${amount(own)}, ${percent(own, whole)}`;
+}
+
+/** Weights, name and place of a function in one line. @param {number} func @param {number} own @param {number} total */
+function inWords(func, own, total) {
   const name = func < 0 ? "all" : profile.names[func];
   const place = func < 0 ? "" : placeOf(func);
-  return (
-    `${name}: total ${amount(total)}, ${percent(total, whole)}; self ${amount(own)}, ${percent(own, whole)}` +
-    (place ? ` (${place})` : "")
-  );
+  // The figures come first: a name of a template fills the line.
+  return `${weightsInWords(own, total)}: ${name}` + (place ? ` (${place})` : "");
 }

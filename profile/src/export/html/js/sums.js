@@ -72,11 +72,9 @@ function sumsOf(profile, selected) {
   }
   const base = profile.tree;
   if (selected.focus.length > 0) {
-    for (const func of selected.focus) {
-      const isOn = onPath(base, func);
-      for (let stack = 0; stack < byStack.length; stack++) {
-        if (!isOn[profile.stackNode[stack]]) byStack[stack] = counts[stack] = 0;
-      }
+    const isSelected = stacksWith(profile, selected.focus.map((func) => (of) => of === func));
+    for (let stack = 0; stack < byStack.length; stack++) {
+      if (!isSelected[stack]) byStack[stack] = counts[stack] = 0;
     }
   }
   let weight = 0;
@@ -101,13 +99,54 @@ function sumsOf(profile, selected) {
   return { tree, own, total, weight, samples, ownOf, totalOf, byStack };
 }
 
-/** For each node, 1 if it or a caller is this function. @param {Tree} tree @param {number} func */
-function onPath(tree, func) {
-  const isOn = new Uint8Array(tree.size);
-  for (let node = 1; node < tree.size; node++) {
-    if (tree.func[node] === func || isOn[tree.parent[node]]) isOn[node] = 1;
+/**
+ * For each stack, 1 if each of these tests holds for a function on the stack.
+ * @param {Profile} profile @param {((func: number) => boolean)[]} tests
+ */
+function stacksWith(profile, tests) {
+  const { tree, stackNode } = profile;
+  const isSelected = new Uint8Array(stackNode.length).fill(1);
+  for (const test of tests) {
+    const isOn = new Uint8Array(tree.size);
+    for (let node = 1; node < tree.size; node++) {
+      if (isOn[tree.parent[node]] || test(tree.func[node])) isOn[node] = 1;
+    }
+    stackNode.forEach((node, stack) => {
+      if (!isOn[node]) isSelected[stack] = 0;
+    });
   }
-  return isOn;
+  return isSelected;
+}
+
+/**
+ * Adds the weights of a thread's samples to bins of time.
+ * @param {Float64Array} bins
+ * @param {Kind} kind
+ * @param {Samples} samples
+ * @param {Uint8Array} isSelected By stack.
+ * @param {TimeSpan} span Of all bins.
+ * @param {number} nsPerWeight How long before its time a sample is spread, for each unit of weight; 0 adds it to the bin of its time. A wait always
+ * spreads over the time that it lasts.
+ */
+function addToBins(bins, kind, samples, isSelected, span, nsPerWeight) {
+  const { time, stack, weight, each } = samples;
+  const scale = bins.length / (span.to - span.from);
+  for (let row = 0; row < time.length; row++) {
+    if (!isSelected[stack[row]]) continue;
+    const w = weight ? weight[row] : each;
+    const at = (time[row] - span.from) * scale;
+    const length = ((kind.waits ? w : w * nsPerWeight) / 1000) * scale;
+    if (length <= 0) {
+      const bin = Math.floor(at);
+      if (bin >= 0 && bin < bins.length) bins[bin] += w;
+      continue;
+    }
+    const start = kind.waits ? at : at - length;
+    const end = start + length;
+    for (let bin = Math.max(0, Math.floor(start)); bin < Math.min(bins.length, end); bin++) {
+      bins[bin] += (w * (Math.min(bin + 1, end) - Math.max(bin, start))) / length;
+    }
+  }
 }
 
 /**

@@ -164,10 +164,11 @@ function functionsTab() {
   /** @type {number[]} */
   let rows = [];
   const { ownOf, totalOf, weight } = sums();
+  const unit = unitOf(kind() ?? NOTHING);
   const list = rowList({
     label: "Functions",
     className: profile.calls === "unknown" ? "functions functions-own" : "functions",
-    heads: [sorter("own", "Self"), "Amount", sorter("total", "Total"), "Amount", sorter("name", "Function"), "Place"],
+    heads: [sorter("own", "Self"), unit, sorter("total", "Total"), unit, sorter("name", "Function"), "File or library"],
     cells: (row) => {
       const func = rows[row];
       return [
@@ -251,7 +252,8 @@ function focusOn(func) {
 function choose(func) {
   state.func = func;
   const { ownOf, totalOf } = sums();
-  if (func >= 0) hint(profile.diff ? diffInWords(profile.names[func], -1, func) : inWords(func, ownOf[func], totalOf[func]));
+  if (func < 0) hint("");
+  else hint(profile.diff ? diffInWords(profile.names[func], -1, func) : inWords(func, ownOf[func], totalOf[func]));
   showActions();
 }
 

@@ -145,38 +145,21 @@ function foldRow(row) {
 }
 
 /**
- * Weights by pixel of some threads. A wait is spread over its time.
- * @param {Kind} of @param {number[]} threads @param {number} width
+ * Selected weights by pixel of some threads. A sample stands for the time before it, and is spread over that time: pixels that hold a few
+ * samples would differ by one of them where a thread is busy throughout.
+ * @param {Kind} of @param {number[]} threads @param {number} width @param {Uint8Array} isSelected By stack.
  */
-function binsOf(of, threads, width) {
-  const { from, to } = state.view;
-  const key = `${from} ${to} ${width}`;
+function binsOf(of, threads, width, isSelected) {
+  const key = `${state.view.from} ${state.view.to} ${width} ${selectedStacks().of}`;
   if (knownBinsOf !== key) knownBins = new Map();
   knownBinsOf = key;
-  const id = profile.kinds.indexOf(of) + ":" + threads.join();
+  const id = `${profile.kinds.indexOf(of)}:${threads.join()}:${isSelected === selectedStacks().found}`;
   const known = knownBins.get(id);
   if (known) return known;
   const bins = new Float64Array(width);
-  const scale = width / (to - from);
   const isOf = new Set(threads);
   for (const samples of of.threads) {
-    if (!isOf.has(samples.thread)) continue;
-    const { time, weight, each } = samples;
-    for (let row = 0; row < time.length; row++) {
-      const w = weight ? weight[row] : each;
-      const at = (time[row] - from) * scale;
-      if (!of.waits) {
-        // A sample stands for the time before it.
-        const bin = Math.floor(at);
-        if (bin >= 0 && bin < width) bins[bin] += w;
-        continue;
-      }
-      const end = at + (w / 1000) * scale;
-      for (let bin = Math.max(0, Math.floor(at)); bin < Math.min(width, end); bin++) {
-        const part = Math.min(bin + 1, end) - Math.max(bin, at);
-        if (end > at) bins[bin] += (w * part) / (end - at);
-      }
-    }
+    if (isOf.has(samples.thread)) addToBins(bins, of, samples, isSelected, state.view, nsPerWeight(of));
   }
   knownBins.set(id, bins);
   return bins;
@@ -192,15 +175,18 @@ function drawTimeline() {
   if (!context || width <= 0) return;
   const of = kind() ?? NOTHING;
   const waits = waitsBeside(of);
-  const [ink, soft, wait, rule, dot] = ["--graph", "--graph-soft", "--graph-wait", "--rule", "--marker"].map(cssColor);
+  const [ink, soft, wait, rule, dot, found] = ["--graph", "--graph-soft", "--graph-wait", "--rule", "--marker", "--found"].map(cssColor);
   const { from, to } = state.view;
   const binNs = ((to - from) * 1000) / width;
-  const perWeight = of.unit === "ns" ? 1 : of.unit === "samples" ? of.intervalNs : null;
-  // A column has the time of several samples, or busy threads would look like combs.
-  const wide = Math.max(1, Math.min(8, Math.ceil((5 * (of.intervalNs ?? 0)) / binNs)));
+  const each = nsPerWeight(of);
+  const stacks = selectedStacks();
   let most = 0;
-  if (!perWeight) for (const row of timeRows) if (row.type === "thread") for (const bin of binsOf(of, row.threads, width)) most = Math.max(most, bin);
+  if (each === 0) {
+    for (const row of timeRows) if (row.type === "thread") for (const bin of binsOf(of, row.threads, width, stacks.focused)) most = Math.max(most, bin);
+  }
   const top = rows.scrollTop;
+  /** Weight of the threads' columns. */
+  let drawn = 0;
   for (const row of timeRows) {
     const y = row.top - top;
     if (y + row.height < 0 || y > height) continue;
@@ -213,27 +199,35 @@ function drawTimeline() {
     const isChosen = !state.threads || row.threads.some((thread) => state.threads?.has(thread));
     const base = y + row.height - 1;
     const room = row.height - 5;
-    const bins = of.waits ? binsOf(of, row.threads, width) : joined(binsOf(of, row.threads, width), wide);
+    const bins = binsOf(of, row.threads, width, stacks.focused);
     // Of a process 100 % is one CPU for each thread that could use it, up to the busiest moment.
-    let full = perWeight ? binNs / perWeight : most;
+    let full = each > 0 ? binNs / each : most;
     if (row.type === "process") for (const bin of bins) full = Math.max(full, bin);
     if (waits && row.type === "thread") {
-      const waiting = binsOf(waits, row.threads, width);
+      const waiting = binsOf(waits, row.threads, width, stacks.focused);
       context.fillStyle = wait;
       for (let x = 0; x < width; x++) {
         const part = Math.min(1, waiting[x] / binNs);
         if (part > 0.02) context.fillRect(x, base - 4 * part, 1, 4 * part);
       }
     }
-    context.fillStyle = of.waits ? wait : row.type === "process" ? soft : ink;
     context.globalAlpha = isChosen ? 1 : 0.3;
-    for (let x = 0; x < width; x++) {
-      if (bins[x] <= 0) continue;
-      const tall = Math.max(1, Math.min(1, bins[x] / full) * room);
-      context.fillRect(x, base - tall, 1, tall);
-    }
+    /** @param {Float64Array} heights @param {string} color */
+    const columns = (heights, color) => {
+      context.fillStyle = color;
+      for (let x = 0; x < width; x++) {
+        if (heights[x] <= 0) continue;
+        const tall = Math.max(1, Math.min(1, heights[x] / full) * room);
+        context.fillRect(x, base - tall, 1, tall);
+      }
+    };
+    columns(bins, of.waits ? wait : row.type === "process" ? soft : ink);
+    const foundBins = stacks.found && binsOf(of, row.threads, width, stacks.found);
+    if (foundBins) columns(foundBins, found);
+    if (row.type === "thread") drawn = (foundBins ?? bins).reduce((sum, bin) => sum + bin, drawn);
     context.globalAlpha = 1;
   }
+  canvas.dataset.drawn = String(drawn);
   drawMarkers(context, top, height, width, dot);
   const range = dragged ?? state.range;
   if (range) {
@@ -245,19 +239,6 @@ function drawTimeline() {
     context.fillRect(left - 1, 0, 2, height);
     context.fillRect(right - 1, 0, 2, height);
   }
-}
-
-/** The mean of columns of so many pixels. @param {Float64Array} bins @param {number} wide */
-function joined(bins, wide) {
-  if (wide === 1) return bins;
-  const out = new Float64Array(bins.length);
-  for (let x = 0; x < bins.length; x += wide) {
-    const end = Math.min(bins.length, x + wide);
-    let sum = 0;
-    for (let at = x; at < end; at++) sum += bins[at];
-    out.fill(sum / (end - x), x, end);
-  }
-  return out;
 }
 
 /** @param {CanvasRenderingContext2D} context @param {CounterLine} line @param {number} y @param {number} height @param {number} width */

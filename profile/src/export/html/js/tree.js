@@ -27,7 +27,7 @@ function treeList({ label, root, withRoot = false, ownIsPart = true, changes = f
     label,
     isTree: true,
     className: ownIsPart ? "tree" : "tree tree-total",
-    heads: changes ? ["Total", "was", "Change", "Function"] : ["Total", "Amount", ...(ownIsPart ? ["Self"] : []), "Function"],
+    heads: changes ? ["Total", "was", "Change", "Function"] : ["Total", unitOf(kind() ?? NOTHING), ...(ownIsPart ? ["Self"] : []), "Function"],
     cells: (row) => {
       const { branch, level, forks, isOpen } = lines[row];
       const mark = branch.hasChildren ? (isOpen ? "\u25be" : "\u25b8") : "";
@@ -187,7 +187,7 @@ function callersTab() {
     "p",
     { class: "chosen", "data-own": ownOf[func], "data-total": totalOf[func] },
     nameCell(func),
-    make("span", { class: "after" }, inWords(func, ownOf[func], totalOf[func]).slice(profile.names[func].length + 1)),
+    make("span", { class: "after" }, `${weightsInWords(ownOf[func], totalOf[func])} (${placeOf(func)})`),
   );
   /** @param {string} title @param {{element: HTMLElement, shown: () => void}} list */
   const part = (title, list) => make("section", { class: "half" }, make("h3", {}, title), list.element);
