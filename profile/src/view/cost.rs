@@ -2,6 +2,12 @@
 
 use std::ops::AddAssign;
 
+/// With fewer samples no view says where time goes: a share of one half may be off by 10 points (95 %).
+pub const FEW_SAMPLES: u64 = 100;
+
+/// Half of a 95 % interval in standard deviations.
+const DEVIATIONS: f64 = 1.96;
+
 /// A number of samples and the sum of their weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
@@ -30,6 +36,24 @@ impl Cost {
             weight => self.weight / weight,
         }
     }
+
+    /// The 95 % interval of its share of a whole, 0 to 1, where each sample is one by chance (Wilson 1927,
+    /// doi:10.2307/2276774).
+    pub fn share_range(self, whole: Cost) -> (f64, f64) {
+        let (share, number) = (self.share_of(whole).clamp(0.0, 1.0), whole.samples.max(1) as f64);
+        let squared = DEVIATIONS * DEVIATIONS / number;
+        let middle = share + squared / 2.0;
+        let half = (squared * (share * (1.0 - share) + squared / 4.0)).sqrt();
+        ((middle - half) / (1.0 + squared), (middle + half) / (1.0 + squared))
+    }
+
+    /// True if its share of a whole is larger than that of `other`, of other samples, by more than chance (95 %).
+    pub fn is_surely_more_than(self, other: Cost, whole: Cost) -> bool {
+        let (share, of_other) = (self.share_of(whole), other.share_of(whole));
+        let difference = share - of_other;
+        let variance = (share + of_other - difference * difference) / whole.samples.max(1) as f64;
+        difference > DEVIATIONS * variance.sqrt()
+    }
 }
 
 impl AddAssign for Cost {
@@ -45,5 +69,33 @@ impl std::iter::Sum for Cost {
             sum += cost;
             sum
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(samples: u64) -> Cost {
+        Cost::of_samples(samples, samples as f64)
+    }
+
+    #[test]
+    fn a_share_of_few_samples_is_hardly_known() {
+        let range = |part: u64, whole: u64| {
+            let (low, high) = samples(part).share_range(samples(whole));
+            ((1000.0 * low).round(), (1000.0 * high).round())
+        };
+        // Wilson's interval, as R's prop.test(correct = FALSE) gives it.
+        assert_eq!(range(1, 1), (207.0, 1000.0));
+        assert_eq!(range(50, 100), (404.0, 596.0));
+        assert_eq!(range(0, 100), (0.0, 37.0));
+        assert_eq!(range(400, 1000), (370.0, 431.0));
+    }
+
+    #[test]
+    fn the_larger_of_two_shares_is_known_from_enough_samples() {
+        assert!(!samples(20).is_surely_more_than(samples(15), samples(100)));
+        assert!(samples(200).is_surely_more_than(samples(150), samples(1000)));
     }
 }

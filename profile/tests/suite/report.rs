@@ -30,9 +30,16 @@ struct Build {
 impl Build {
     fn new() -> Self {
         let mut build = Build::default();
-        build.data.categories = ["Program", "Kernel", "Off-CPU", "Waiting for a CPU"]
-            .map(category)
-            .into();
+        build.data.categories = [
+            "Program",
+            "Kernel",
+            "Off-CPU",
+            "Waiting for a CPU",
+            "System library",
+            "JIT and anonymous",
+        ]
+        .map(category)
+        .into();
         build.data.interval_ms = 1.0;
         build
     }
@@ -406,41 +413,98 @@ fn lines_are_those_of_the_innermost_function_and_of_calls() {
     assert_eq!(lines, [(10, 2, 3), (11, 1, 1), (NONE, 1, 1), (3, 0, 3), (4, 0, 1)]);
 }
 
-#[test]
-fn a_sample_is_in_the_bucket_of_the_innermost_function_that_has_one() {
-    let data = one(&[
-        "main > <alloc::vec::Vec<T> as core::clone::Clone>::clone > malloc > _int_malloc",
-        "main > <alloc::vec::Vec<T> as core::clone::Clone>::clone > my::copy_deep",
-        "main > core::ptr::drop_in_place<X> > my::close",
-        "main > std::panicking::try > my::work",
-        "main > malloc > asm_exc_page_fault@Kernel > clear_page@Kernel",
-        // What a runtime runs is not the runtime; what it does for itself is.
-        "main > tokio::runtime::park > my::task::poll > my::parse",
-        "main > tokio::runtime::park > std::thread::sleep > nanosleep",
-        // A callback is not hashing, writing out is not formatting.
-        "main > hashbrown::map::HashMap<K,V>::retain > my::is_old",
-        "main > hashbrown::map::HashMap<K,V>::retain > core::mem::swap",
-        "main > std::io::Write::write_fmt > <my::Row as core::fmt::Display>::fmt > my::pad",
-        "main > std::io::Write::write_fmt > write > entry_SYSCALL_64_after_hwframe@Kernel > vfs_write@Kernel",
-    ]);
+/// Samples of each bucket.
+fn in_buckets(paths: &[&str]) -> Vec<(Bucket, u64)> {
+    let data = one(paths);
     let selection = select(&data, &Filter::default()).unwrap();
     let rows = buckets(&selection);
     let mut counts: Vec<(Bucket, u64)> = rows.iter().map(|row| (row.bucket, row.cost.samples)).collect();
     counts.sort();
+    counts
+}
+
+#[test]
+fn a_bucket_has_what_can_only_be_its_means() {
+    let paths = [
+        "main > <alloc::vec::Vec<T> as core::clone::Clone>::clone > malloc > _int_malloc",
+        "main > <my::Row as core::clone::Clone>::clone > __memmove_avx_unaligned_erms",
+        "main > my::Queue::~Queue() > operator delete(void*) > free > munmap@System library > entry_SYSCALL_64_after_hwframe@Kernel > __x64_sys_munmap@Kernel > unmap_region@Kernel",
+        "main > std::map<int, int>::~map() > std::_Rb_tree<int, int>::_M_erase(int*) > std::default_delete<int>::operator()(int*)+ > free",
+        "main > core::ptr::drop_in_place<hashbrown::map::HashMap<K,V>> > hashbrown::raw::RawTable<T>::drop_elements > free",
+        "main > malloc > asm_exc_page_fault@Kernel > clear_page@Kernel > memset@Kernel",
+        "main > calloc > memset",
+        "main > core::panicking::panic_fmt > core::fmt::write > malloc",
+        "main > __cxa_throw > _Unwind_RaiseException > _Unwind_Find_FDE",
+        "main > tokio::runtime::park > std::thread::sleep > nanosleep@System library",
+        "main > mio::poll > epoll_wait@System library > do_syscall_64@Kernel > __x64_sys_epoll_wait@Kernel > ep_poll@Kernel",
+        "main > std::mutex::lock() > pthread_mutex_lock > do_syscall_64@Kernel > __x64_sys_futex@Kernel > schedule@Kernel",
+        "main > hashbrown::map::HashMap<K,V>::insert > hashbrown::raw::RawTable<T>::reserve_rehash > malloc",
+        "main > hashbrown::map::HashMap<K,V>::retain > core::mem::swap",
+        "main > std::to_string(int) > malloc",
+    ];
     assert_eq!(
-        counts,
+        in_buckets(&paths),
         [
-            (Bucket::Drop, 1),
-            (Bucket::Clone, 1),
+            (Bucket::Drop, 3),
+            (Bucket::Clone, 2),
+            (Bucket::Panic, 2),
             (Bucket::Alloc, 1),
             (Bucket::PageFault, 1),
+            (Bucket::Lock, 1),
             (Bucket::Format, 1),
-            (Bucket::Hash, 1),
-            (Bucket::Async, 1),
+            (Bucket::Hash, 2),
+            (Bucket::Async, 2),
         ]
     );
-    let alloc = rows.iter().find(|row| row.bucket == Bucket::Alloc).unwrap();
-    assert_eq!(selection.name(alloc.functions[0].0), "_int_malloc");
+    let data = one(&paths[..1]);
+    let selection = select(&data, &Filter::default()).unwrap();
+    let rows = buckets(&selection);
+    let name = selection.name(rows[0].functions[0].0);
+    assert_eq!(name, "<alloc::vec::Vec<T> as core::clone::Clone>::clone");
+}
+
+#[test]
+fn what_a_function_calls_is_no_cost_of_its_kind() {
+    let in_none = [
+        // A destructor that runs a queue of callbacks, in the program and in a runtime with a JIT.
+        "main > my::Scope::~Scope() > my::Scope::close()",
+        "main > my::Scope::~Scope() > my::Scope::close() > v8::Execution::Call() > fib async.js:1:13@JIT and anonymous",
+        "main > my::Scope::~Scope() > fib async.js:1:13@JIT and anonymous > malloc@JIT and anonymous",
+        // The destructor's author sorts, and its compiler inlined the sort.
+        "main > my::Scope::~Scope() > void std::__introsort_loop<int*>(int*, int*)",
+        // A deleter that the program gave.
+        "main > std::unique_ptr<int, D>::~unique_ptr() > std::_Function_handler<void (int*), D>::_M_invoke(int*)",
+        "main > core::ptr::drop_in_place<X> > <X as core::ops::drop::Drop>::drop > my::close",
+        "main > <alloc::vec::Vec<T> as core::clone::Clone>::clone > my::copy_deep",
+        "main > ns::Foo::Foo(ns::Foo const&) > ns::compute(int)",
+        "main > std::panicking::try > my::work",
+        "main > core::panicking::panic_fmt > my::Error::describe",
+        // Memory of a function that the allocator calls, a hook.
+        "main > malloc > my_hook",
+        // What a runtime runs is not the runtime; what it writes to a socket is output.
+        "main > tokio::runtime::park > my::task::poll > my::parse",
+        "main > tokio::net::TcpStream::poll_write > writev@System library > do_syscall_64@Kernel > __x64_sys_writev@Kernel > tcp_sendmsg@Kernel",
+        // A predicate of a wait, and what is done while a lock is held.
+        "main > void std::condition_variable::wait<P>(L&, P) > main::{lambda()#1}::operator()() const",
+        "main > parking_lot::Mutex<T>::with_lock > my::compute",
+        // Callbacks of hash tables: `retain`, the program's hash function and its comparison.
+        "main > hashbrown::map::HashMap<K,V>::retain > my::is_old",
+        "main > <my::Key as core::hash::Hash>::hash > my::normalize",
+        "main > std::_Hashtable<K, V>::find(K const&) > my::Key::operator==(my::Key const&) const",
+        // Writing out is not formatting, and neither is what the program's `Display` calls.
+        "main > std::io::Write::write_fmt > <my::Row as core::fmt::Display>::fmt > my::pad",
+        "main > std::io::Write::write_fmt > write@System library > entry_SYSCALL_64_after_hwframe@Kernel > vfs_write@Kernel",
+        // Interrupts come at any time.
+        "main > malloc > asm_sysvec_call_function@Kernel > net_rx_action@Kernel",
+        "main > asm_exc_page_fault@Kernel > asm_common_interrupt@Kernel > net_rx_action@Kernel",
+        // A probe on the allocator.
+        "main > malloc > asm_exc_int3@Kernel > uprobe_notify_resume@Kernel",
+        // A destructor that closes a file.
+        "main > std::basic_ofstream<char>::~basic_ofstream() > close@System library > do_syscall_64@Kernel > __x64_sys_close@Kernel > ext4_release@Kernel",
+    ];
+    for path in in_none {
+        assert_eq!(in_buckets(&[path]), [], "{path}");
+    }
 }
 
 #[test]

@@ -465,7 +465,7 @@ impl Build<'_> {
                 ..Row::default()
             }
         });
-        let title = "Cost buckets, by the innermost function with a known purpose";
+        let title = "Kinds of cost: functions with a known purpose, and what can only be their means";
         self.shares("buckets", title, rows.collect())
     }
 }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use profile::Profile;
 use profile::view::breakdown::processes;
 use profile::view::buckets::{BucketRow, buckets};
+use profile::view::cost::FEW_SAMPLES;
 use profile::view::functions::functions;
 use profile::view::own::own_functions;
 use profile::view::select::{Filter, Selection, select};
@@ -31,8 +32,10 @@ const LEAST_FOR_PLACES: usize = 40;
 const LEAST_ROW: f64 = 0.005;
 /// If the program's own functions have less than this share of the time, they get no table.
 const LEAST_OWN: f64 = 0.05;
-/// A kind of cost below this share of the time gets no line.
+/// A kind of cost gets a line if its share of the time is surely above this one.
 const LEAST_BUCKET: f64 = 0.02;
+/// A share whose 95 % interval is wider is shown with it.
+const WIDE: f64 = 0.05;
 
 /// The lines of the summary about time.
 #[derive(Default)]
@@ -43,7 +46,8 @@ pub(crate) struct Highlights {
     own: Vec<TopFunction>,
     /// If there are several: (name, number of processes, share of all samples), busiest first.
     processes: Vec<(String, u64, f64)>,
-    bucket: Option<Bucket>,
+    /// The largest kind of cost; two if chance decides which is larger.
+    buckets: Vec<Bucket>,
     /// Where threads waited longest.
     pub(crate) wait_places: Vec<WaitPlace>,
     /// CPU time of the samples, ns, if their event counts CPU time.
@@ -55,8 +59,12 @@ struct Bucket {
     id: &'static str,
     label: &'static str,
     share: f64,
+    /// The 95 % interval of the share.
+    range: (f64, f64),
     /// The function with the most samples of this kind.
     function: String,
+    /// Its part of this kind.
+    part: f64,
 }
 
 impl Highlights {
@@ -83,7 +91,7 @@ impl Highlights {
             hottest: named(hottest),
             own: named(own_functions(&selection)),
             processes: by_name(profile, &selection),
-            bucket: buckets(&selection).first().and_then(|row| Bucket::of(row, &selection)),
+            buckets: Bucket::largest(&buckets(&selection), &selection),
             wait_places: wait_places(profile, ROWS),
             sampled_cpu_ns: (profile.info().unit == PeriodUnit::CpuNanoseconds).then_some(selection.total.weight),
             advice: advise(&shortfalls, &selection),
@@ -123,12 +131,13 @@ impl Highlights {
             })
             .collect();
         print(term, &["share"], "processes", &processes);
-        if let Some(bucket) = &self.bucket {
-            let start = format!(
-                "largest kind of cost: {:.1} % {}, most of it ",
-                bucket.share * 100.0,
-                bucket.label
-            );
+        for bucket in &self.buckets {
+            let largest = match self.buckets.len() {
+                1 => "largest kind of cost",
+                _ => "a large kind of cost",
+            };
+            let most = if bucket.part > 0.5 { "most of it" } else { "first" };
+            let start = format!("{largest}: {}, {most} ", bucket.words());
             let left = columns(term).saturating_sub(start.chars().count()).max(20);
             term.detail(format_args!("{start}{}", fit::function(&bucket.function, left)));
         }
@@ -154,12 +163,19 @@ impl Highlights {
         let functions = |functions: &[TopFunction]| functions.iter().map(function).collect::<Vec<_>>();
         let process =
             |(name, number, share): &(String, u64, f64)| json!({"name": name, "processes": number, "share": share});
-        let bucket = |bucket: &Bucket| json!({"bucket": bucket.id, "share": bucket.share, "function": bucket.function});
+        let bucket = |bucket: &Bucket| {
+            json!({
+                "bucket": bucket.id,
+                "share": bucket.share,
+                "share_range": [bucket.range.0, bucket.range.1],
+                "function": bucket.function,
+            })
+        };
         let fields = [
             ("hottest", json!(functions(&self.hottest))),
             ("own_functions", json!(functions(&self.own))),
             ("busiest_processes", self.processes.iter().map(process).collect()),
-            ("largest_bucket", json!(self.bucket.as_ref().map(bucket))),
+            ("largest_bucket", json!(self.buckets.first().map(bucket))),
             (
                 "advice",
                 self.advice.iter().flat_map(|advice| advice.json.clone()).collect(),
@@ -170,15 +186,38 @@ impl Highlights {
 }
 
 impl Bucket {
+    /// The largest of these rows, largest first, and the next one where chance decides. Empty if there are too few
+    /// samples.
+    fn largest(rows: &[BucketRow], selection: &Selection<'_>) -> Vec<Bucket> {
+        let whole = selection.total;
+        let Some(first) = rows.first().filter(|_| whole.samples >= FEW_SAMPLES) else {
+            return Vec::new();
+        };
+        let rows = rows.iter().take(2);
+        let rows = rows.filter(|row| std::ptr::eq(*row, first) || !first.cost.is_surely_more_than(row.cost, whole));
+        let rows = rows.filter(|row| row.cost.share_range(whole).0 >= LEAST_BUCKET);
+        rows.filter_map(|row| Bucket::of(row, selection)).collect()
+    }
+
     fn of(row: &BucketRow, selection: &Selection<'_>) -> Option<Bucket> {
-        let (func, _) = row.functions.first()?;
-        let share = row.cost.share_of(selection.total);
-        (share >= LEAST_BUCKET).then(|| Bucket {
+        let (func, cost) = row.functions.first()?;
+        Some(Bucket {
             id: row.bucket.id(),
             label: row.bucket.label(),
-            share,
+            share: row.cost.share_of(selection.total),
+            range: row.cost.share_range(selection.total),
             function: names::short(selection.name(*func)),
+            part: cost.share_of(row.cost),
         })
+    }
+
+    /// `36.4 % allocating and freeing`, with the interval if it is wide.
+    fn words(&self) -> String {
+        let [share, low, high] = [self.share, self.range.0, self.range.1].map(|share| 100.0 * share);
+        match self.range.1 - self.range.0 {
+            width if width > WIDE => format!("{share:.1} % ({low:.0} to {high:.0} %) {}", self.label),
+            _ => format!("{share:.1} % {}", self.label),
+        }
     }
 }
 

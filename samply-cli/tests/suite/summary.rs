@@ -4,6 +4,7 @@
 use std::process::Command;
 
 use crate::support;
+use crate::support::machine::one_cpu;
 use crate::support::skip::{IN_NAMESPACE, Need, has, mount_namespaces, perf_events};
 use crate::support::{Recording, program, record, temp_dir};
 use serde_json::Value;
@@ -68,6 +69,53 @@ fn own_functions_stand_by_total_with_what_was_inlined_into_them() {
         recording.stderr
     );
     no_advice(&json);
+}
+
+/// The share of a kind of cost, in percent of all samples, and the number of all samples.
+fn kind_of_cost(recording: &Recording, kind: &str) -> (f64, f64) {
+    let report = ["report", "-f", "json", "--view", "buckets"];
+    let report = support::sprof().args(report).arg(&recording.output).output().unwrap();
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let rows = report["views"][0]["rows"].as_array().unwrap().iter();
+    let share = rows.filter(|row| row["bucket"] == kind);
+    let share: f64 = share.map(|row| row["self"]["share"].as_f64().unwrap()).sum();
+    (100.0 * share, report["selection"]["samples"].as_f64().unwrap())
+}
+
+#[test]
+fn destroying_has_the_share_that_the_program_measures() {
+    let Some(()) = perf_events() else { return };
+    one_cpu();
+    for (name, mode) in [("costs", "map"), ("costs_rs", "")] {
+        let Some(path) = program(name) else { continue };
+        let (recording, json) = summary(&[], &[path.to_str().unwrap(), mode]);
+        let (found, samples) = kind_of_cost(&recording, "drop");
+        let expected = 100.0 * recording.printed("share");
+        let chance = 5.0 * (expected * (100.0 - expected) / samples).sqrt();
+        assert!(
+            samples > 1000.0 && expected > 5.0 && (found - expected).abs() < 2.0 + chance,
+            "{name}: {found:.1} %, not {expected:.1} %, of {samples} samples: {json}"
+        );
+    }
+}
+
+#[test]
+fn what_a_destructor_a_comparison_or_a_hash_function_calls_is_its_own_cost() {
+    let Some(()) = perf_events() else { return };
+    let Some(path) = program("costs") else { return };
+    for mode in ["callbacks", "sort"] {
+        let (recording, json) = summary(&[], &[path.to_str().unwrap(), mode]);
+        for kind in ["drop", "hash", "alloc"] {
+            let (found, samples) = kind_of_cost(&recording, kind);
+            // 2 % are known of: what the loops around the callbacks take.
+            assert!(
+                found < 2.0 + 5.0 * (2.0 * 98.0 / samples).sqrt(),
+                "{kind}: {found:.1} % of {samples}: {json}"
+            );
+        }
+        let largest = &json["largest_bucket"];
+        assert!(largest.is_null() || largest["share"].as_f64().unwrap() < 0.1, "{json}");
+    }
 }
 
 /// No host takes CPU time away when a test asks for it: here /proc/stat is a file that the program changes.

@@ -1,6 +1,9 @@
-//! Finds avoidable costs of Rust and C++ programs by function names. Each sample is in at most one bucket: that of the innermost function
-//! on its stack with a rule.
+//! Finds avoidable costs of Rust and C++ programs by function names. A bucket has a function's own time, and that of
+//! what can only be its means: the allocator below a destructor, memmove below a copy. Other code ends it: the
+//! destructor of Node's callback scope runs all JavaScript after the first `await`, a hash table calls the program's
+//! comparison, `write!` calls the program's `Display`. Each sample is in at most one bucket.
 
+mod codes;
 mod rules;
 
 use rustc_hash::FxHashMap;
@@ -9,7 +12,7 @@ pub use rules::bucket_of;
 
 use super::cost::Cost;
 use super::select::Selection;
-use crate::data::NONE;
+use codes::Codes;
 
 /// A kind of cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,36 +86,123 @@ impl Bucket {
         }
     }
 
-    /// Which callees of a matching function the bucket includes.
-    fn reach(self) -> Reach {
+    /// The kinds that are this one's means when its function calls theirs: they do nothing else for it. `of_library` is
+    /// true if the function is of a standard library, and so are all that it calls for its own purpose.
+    fn has_means(self, kind: Bucket, of_library: bool) -> bool {
+        let means: &[Bucket] = match self {
+            Bucket::Drop if of_library => &[Bucket::Alloc, Bucket::Hash],
+            Bucket::Drop => &[Bucket::Alloc],
+            Bucket::Clone if of_library => &[Bucket::Alloc, Bucket::Memcpy, Bucket::Hash],
+            Bucket::Clone | Bucket::Format | Bucket::Hash => &[Bucket::Alloc, Bucket::Memcpy],
+            Bucket::Panic => &[Bucket::Alloc, Bucket::Memcpy, Bucket::Lock, Bucket::Format],
+            Bucket::Alloc => &[Bucket::Memcpy, Bucket::Lock],
+            Bucket::Async => &[Bucket::Alloc, Bucket::Memcpy, Bucket::Lock],
+            // The kernel copies and clears memory.
+            Bucket::PageFault => &[Bucket::Memcpy],
+            Bucket::Memcpy | Bucket::Lock => &[],
+        };
+        self == kind || means.contains(&kind)
+    }
+
+    /// System calls that are this kind's means. println! ends in a system call, which is output and not formatting.
+    fn system_calls(self) -> &'static [&'static str] {
         match self {
-            Bucket::Drop | Bucket::Clone | Bucket::Panic | Bucket::Alloc | Bucket::Memcpy | Bucket::PageFault => {
-                Reach::All
-            }
-            // println! ends in a system call, which is output and not formatting.
-            Bucket::Format => Reach::ToSystemCalls,
-            // These call user code: `HashMap::retain`, `Once::call_once`, every future.
-            Bucket::Lock | Bucket::Hash | Bucket::Async => Reach::ToOtherCode,
+            Bucket::Alloc => &[
+                "brk",
+                "mmap",
+                "munmap",
+                "mremap",
+                "madvise",
+                "mprotect",
+                "process_madvise",
+            ],
+            Bucket::Lock => &["futex", "futex_wait", "futex_wake", "futex_waitv"],
+            Bucket::Async => &[
+                "epoll_wait",
+                "epoll_pwait",
+                "epoll_pwait2",
+                "epoll_ctl",
+                "futex",
+                "io_uring_enter",
+            ],
+            _ => &[],
         }
     }
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Reach {
-    All,
-    ToSystemCalls,
-    ToOtherCode,
+/// What a frame's code is to its caller's bucket.
+#[derive(Clone, Copy)]
+enum Code {
+    /// A function with a rule.
+    Ruled { bucket: Bucket, of_library: bool },
+    /// Standard library code without a rule.
+    Library,
+    /// Code of a shared library, with a C name.
+    SharedLibrary,
+    /// The kernel: where an interrupt or an exception begins to be served.
+    Interrupt,
+    /// The kernel: a system call.
+    SystemCall,
+    /// The kernel's other code.
+    Kernel,
+    /// The program's own code, and code that may call it.
+    Other,
 }
 
-/// Rust paths that do not end a bucket with [`Reach::ToOtherCode`].
-const LIBRARY: &[&str] = &["core::", "alloc::", "std::", "__rust", "__pthread", "pthread_"];
-
-/// The effect of a function on its caller's bucket.
+/// The bucket of a stack: that of the outermost function of an unbroken chain of means.
 #[derive(Clone, Copy)]
-struct Class {
-    own: Option<Bucket>,
-    is_system_call: bool,
-    is_library: bool,
+struct Chain {
+    bucket: Bucket,
+    /// The function that `bucket` is of.
+    func: u32,
+    /// The kind of the innermost function with a rule.
+    innermost: Bucket,
+    /// True if that function is of a standard library.
+    of_library: bool,
+}
+
+impl Chain {
+    /// The chain of a stack whose caller has the chain `caller`, and whose function is `func`, with this name and code.
+    fn of(caller: Option<Chain>, code: Code, func: u32, name: &str, same_lib: bool) -> Option<Chain> {
+        if let Code::Ruled { bucket, of_library } = code {
+            let means = caller
+                .filter(|caller| caller.bucket != bucket && caller.innermost.has_means(bucket, caller.of_library));
+            return Some(Chain {
+                innermost: bucket,
+                of_library,
+                ..means.unwrap_or(Chain {
+                    bucket,
+                    func,
+                    innermost: bucket,
+                    of_library,
+                })
+            });
+        }
+        caller.filter(|caller| match code {
+            Code::Ruled { .. } | Code::Interrupt | Code::Other => false,
+            Code::Library => caller.of_library && caller.innermost != Bucket::PageFault,
+            // An allocator's functions without a prefix: those of jemalloc and tcmalloc.
+            Code::SharedLibrary => same_lib && caller.innermost == Bucket::Alloc,
+            Code::SystemCall => system_call(name).is_some_and(|call| caller.innermost.system_calls().contains(&call)),
+            Code::Kernel => caller.innermost == Bucket::PageFault || !caller.innermost.system_calls().is_empty(),
+        })
+    }
+}
+
+/// The system call of a kernel function: `futex` of `__x64_sys_futex`.
+fn system_call(name: &str) -> Option<&str> {
+    const STARTS: [&str; 6] = [
+        "__x64_sys_",
+        "__arm64_sys_",
+        "__do_sys_",
+        "__se_sys_",
+        "__ia32_sys_",
+        "ksys_",
+    ];
+    let call = STARTS.iter().find_map(|start| name.strip_prefix(start))?;
+    // `__do_sys_brk.isra.0`, and `ksys_mmap_pgoff` of `__x64_sys_mmap`.
+    let call = call.split('.').next()?;
+    Some(call.strip_suffix("_pgoff").unwrap_or(call))
 }
 
 /// The cost of a bucket.
@@ -129,56 +219,23 @@ pub struct BucketRow {
 /// Buckets with samples, largest first.
 pub fn buckets(selection: &Selection<'_>) -> Vec<BucketRow> {
     let data = selection.data;
-    let is_kernel: Vec<bool> = data
-        .categories
-        .iter()
-        .map(|category| category.name == "Kernel")
-        .collect();
-    let classes: Vec<Class> = (0..data.funcs.len() as u32)
-        .map(|func| {
-            let name = data.func_name(func);
-            Class {
-                own: bucket_of(name),
-                is_system_call: [
-                    "entry_SYSCALL",
-                    "do_syscall_64",
-                    "el0_svc",
-                    "__x64_sys_",
-                    "__arm64_sys_",
-                ]
-                .iter()
-                .any(|start| name.starts_with(start)),
-                // C names have no paths: the C library, the kernel, and the program's own C code.
-                is_library: !name.contains("::")
-                    || LIBRARY
-                        .iter()
-                        .any(|start| name.trim_start_matches(['<', '&']).starts_with(start)),
-            }
-        })
-        .collect();
-    // For each stack: its bucket, and the function that matched.
-    let mut of_stack: Vec<(Option<Bucket>, u32)> = Vec::with_capacity(selection.stacks.len());
-    for (index, stack) in selection.stacks.iter().enumerate() {
+    let codes = Codes::of(data);
+    let mut chains: Vec<Option<Chain>> = Vec::with_capacity(selection.stacks.len());
+    for (index, stack) in (0..).zip(selection.stacks.iter()) {
         let frame = data.frames[stack.frame as usize];
-        let class = classes[frame.func as usize];
-        let kernel = is_kernel.get(frame.category as usize).is_some_and(|kernel| *kernel);
-        let inherited = of_stack.get(stack.prefix as usize).copied().unwrap_or((None, NONE));
-        of_stack.push(match (class.own, inherited.0) {
-            (Some(bucket), _) => (Some(bucket), selection.func(index as u32)),
-            (None, None) => inherited,
-            (None, Some(bucket)) => match bucket.reach() {
-                Reach::ToSystemCalls if class.is_system_call || kernel => (None, NONE),
-                Reach::ToOtherCode if !class.is_library && !kernel => (None, NONE),
-                _ => inherited,
-            },
-        });
+        let caller = chains.get(stack.prefix as usize).copied().flatten();
+        let code = codes.of_frame(&frame);
+        let same_lib = (selection.stacks.get(stack.prefix as usize))
+            .is_some_and(|caller| data.frames[caller.frame as usize].lib == frame.lib);
+        let name = data.func_name(frame.func);
+        chains.push(Chain::of(caller, code, selection.func(index), name, same_lib));
     }
     let mut sums: FxHashMap<Bucket, FxHashMap<u32, Cost>> = FxHashMap::default();
-    for ((bucket, func), cost) in of_stack.into_iter().zip(&selection.own) {
-        if let Some(bucket) = bucket
+    for (chain, cost) in chains.into_iter().zip(&selection.own) {
+        if let Some(chain) = chain
             && !cost.is_zero()
         {
-            *sums.entry(bucket).or_default().entry(func).or_default() += *cost;
+            *sums.entry(chain.bucket).or_default().entry(chain.func).or_default() += *cost;
         }
     }
     let mut rows: Vec<BucketRow> = (sums.into_iter())

@@ -30,7 +30,16 @@ const RULES: &[(Bucket, &[Rule])] = &[
             Is(&["core::mem::drop"]),
             Has(&[" as core::ops::drop::Drop>::drop"]),
             Destructor,
-            Has(&["std::_Destroy", "::_M_release", "std::__1::__destroy"]),
+            Has(&[
+                "std::_Destroy",
+                "::_M_release",
+                "std::__destroy",
+                // What a container's destructor calls, which is inlined.
+                "::_M_deallocate_nodes",
+                "::_M_destroy_data",
+                "std::_List_base::_M_clear",
+            ]),
+            Is(&["std::_Rb_tree::_M_erase", "std::__tree::destroy"]),
         ],
     ),
     (
@@ -266,7 +275,6 @@ const RULES: &[(Bucket, &[Rule])] = &[
                 "std::format",
                 "std::__format",
                 "std::to_string",
-                "std::__cxx11::to_string",
             ]),
             Is(&[
                 "printf",
@@ -320,10 +328,9 @@ const RULES: &[(Bucket, &[Rule])] = &[
                 "std::__detail::_Insert",
                 "std::hash",
                 "std::unordered_",
-                "std::__1::__hash_table",
+                "std::__hash_table",
                 "absl::hash_internal",
                 "absl::container_internal",
-                "absl::lts_",
                 "XXH",
             ]),
         ],
@@ -354,7 +361,7 @@ pub fn bucket_of(name: &str) -> Option<Bucket> {
     if without_place(name) != name {
         return None;
     }
-    let bare = bare(name);
+    let bare = without_inline_namespaces(bare(name));
     let start = bare.trim_start_matches(['<', '&']);
     let knows = |rule: &Rule| match rule {
         Is(names) => names.contains(&bare.as_str()),
@@ -366,6 +373,24 @@ pub fn bucket_of(name: &str) -> Option<Bucket> {
     };
     let rules = RULES.iter().find(|(_, rules)| rules.iter().any(knows));
     rules.map(|(bucket, _)| *bucket)
+}
+
+/// `std::__cxx11::to_string`, `std::__1::map`, `absl::lts_20220623::StrCat`: inline namespaces hold versions of a
+/// library.
+fn without_inline_namespaces(bare: String) -> String {
+    let is_version = |part: &str| {
+        let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
+        let numbered = |start: &str| part.strip_prefix(start).is_some_and(is_number);
+        part == "__cxx11" || numbered("__") || numbered("__ndk") || numbered("lts_")
+    };
+    if !bare.contains("::__") && !bare.contains("::lts_") {
+        return bare;
+    }
+    let mut parts = bare.split("::");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts
+        .filter(|part| !is_version(part))
+        .fold(first, |path, part| path + "::" + part)
 }
 
 /// `ns::Foo<int>::Foo(ns::Foo<int> const&)`
@@ -467,6 +492,18 @@ mod tests {
                 Some(Async),
             ),
             ("my_program::tokio_like", None),
+            ("std::__cxx11::to_string(int)", Some(Format)),
+            ("std::__1::unordered_map<int, int>::find(int const&)", Some(Hash)),
+            (
+                "absl::lts_20220623::container_internal::raw_hash_set<P, H>::prefetch_heap_block()",
+                Some(Hash),
+            ),
+            ("absl::lts_20220623::StrCat(absl::lts_20220623::AlphaNum const&)", None),
+            ("absl::lts_20220623::Mutex::Lock()", Some(Lock)),
+            (
+                "std::_Rb_tree<int, int, std::less<int> >::_M_erase(std::_Rb_tree_node<int>*)",
+                Some(Drop),
+            ),
             ("sixty", None),
             ("main", None),
         ] {

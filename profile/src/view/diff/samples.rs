@@ -88,13 +88,15 @@ impl Recording {
     }
 }
 
+/// True for the kernel's functions that begin to serve an interrupt.
+pub(crate) fn serves_interrupt(name: &str) -> bool {
+    INTERRUPT_ENTRIES.iter().any(|entry| name.starts_with(entry))
+}
+
 /// For each stack, true if the kernel is serving an interrupt, including preemption by one.
 pub(crate) fn interrupted(data: &Data) -> Vec<bool> {
     let serves: Vec<bool> = (0..data.funcs.len() as u32)
-        .map(|func| {
-            let name = data.func_name(func);
-            INTERRUPT_ENTRIES.iter().any(|entry| name.starts_with(entry))
-        })
+        .map(|func| serves_interrupt(data.func_name(func)))
         .collect();
     let mut interrupted: Vec<bool> = Vec::with_capacity(data.stacks.len());
     for stack in &data.stacks {

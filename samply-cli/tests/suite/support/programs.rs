@@ -116,11 +116,11 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         }
         "inline_dwarf4" => c("inline.c", &["-gdwarf-4"]),
         "inline_dwarf5" => c("inline.c", &["-gdwarf-5"]),
-        "names" => {
-            let path = try_build("c++", "names.cpp", name, C_FLAGS);
+        "names" | "costs" => {
+            let path = try_build("c++", &format!("{name}.cpp"), name, C_FLAGS);
             has(Need::Cxx, path.is_ok(), "no C++ compiler").then(|| path.unwrap())
         }
-        "split_rs" | "panic_rs" | "inline_rs" => {
+        "split_rs" | "panic_rs" | "inline_rs" | "costs_rs" => {
             let source = format!("{}.rs", name.trim_end_matches("_rs"));
             build("rustc", &source, name, &["--edition=2024", "-O", "-g"])
         }
