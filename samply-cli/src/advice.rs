@@ -1,6 +1,7 @@
 //! Advice for a poor result: a line for each cause.
 
 use profile::data::Data;
+use profile::view::cost::FEW_SAMPLES;
 use profile::view::select::Selection;
 use profile::view::shortfalls::{Code, Lack, Runtime, Shortfall, is_installed, python_version};
 use recording::symbol::SymbolSource;
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::fit::clean;
 use crate::names::why_nameless;
+use crate::numbers::count;
 
 /// The first version with `-X perf`.
 const PYTHON_WITH_PERF: (u32, u32) = (3, 12);
@@ -17,6 +19,21 @@ pub(crate) struct Advice {
     pub(crate) line: String,
     /// The same as JSON, one object for each shortfall.
     pub(crate) json: Vec<Value>,
+}
+
+/// What views of few samples of running threads are worth; `None` if there are enough.
+pub(crate) fn few_samples(selection: &Selection<'_>, waits: bool) -> Option<String> {
+    let (data, samples) = (selection.data, selection.total.samples);
+    let is_few = samples > 0 && samples < FEW_SAMPLES && data.has_samples() && data.weights.is_none() && !waits;
+    is_few.then(|| {
+        let samples = count(samples, "sample", "samples");
+        match data.event {
+            Some(_) => format!("{samples}: too few to say where the event happens; a smaller N in /period=N/ takes more"),
+            None => format!(
+                "{samples}: too few to say where time goes; a higher rate (-r), a longer recording or --iteration-count takes more"
+            ),
+        }
+    })
 }
 
 /// Makes the advice. Libraries without names for the same cause share a line: a shell script would have a line for each program of the

@@ -92,6 +92,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
         iterations: recorded.iterations,
         highlights: Highlights::of(&recorded.profile, &look_ups),
         enriched: Some(enriched),
+        asked: Some(plan.recorder),
         ..Summary::of(&recorded.profile, recorded.stop)
     };
     summary.print(&term);

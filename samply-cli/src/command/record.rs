@@ -38,7 +38,7 @@ use crate::serve::Listener;
 use crate::sources;
 use crate::spool::Spool;
 use crate::style::Style;
-use crate::summary::{Highlights, Summary};
+use crate::summary::{Highlights, Summary, rate_limit_hz};
 use crate::term::Term;
 
 pub(crate) fn run(args: RecordArgs) -> Outcome {
@@ -100,7 +100,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
         &term,
         recorded,
         output,
-        (highlights, enriched),
+        (highlights, enriched, plan.recorder),
         Follows {
             servers,
             then,
@@ -149,7 +149,7 @@ fn save_and_show(
     term: &Term,
     recorded: Recorded,
     output: Output,
-    (highlights, enriched): (Highlights, Option<Enriched>),
+    (highlights, enriched, asked): (Highlights, Option<Enriched>, RecordOptions),
     follows: Follows,
     symbolicator: &Arc<Symbolicator>,
 ) -> Outcome {
@@ -165,6 +165,7 @@ fn save_and_show(
     let links = (listener.as_ref()).map(|listener| listener.links(Some(&Tracks::of(&recorded.profile))));
     let summary = Summary {
         iterations: recorded.iterations,
+        asked: Some(asked),
         highlights,
         enriched,
         path: saved.path.clone(),
@@ -401,12 +402,6 @@ pub(super) fn plan(args: &RecordingArgs, symbols: &SymbolArgs, command: &str, te
         profile_name: args.profile_name.clone().or_else(cargo_name),
         cargo,
     })
-}
-
-/// The kernel refuses events above this rate (perf_event_open(2), EINVAL).
-fn rate_limit_hz() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
-    text.trim().parse().ok()
 }
 
 /// Prepares the output. If it is stdout, the program gets stderr as its stdout, so that its output does not mix with the profile.

@@ -6,7 +6,7 @@ use profile::view::arcs;
 use profile::view::select::select;
 use profile::view::shortfalls::shortfalls;
 
-use crate::advice::advise;
+use crate::advice::{advise, few_samples};
 use crate::args::{Format, ReportArgs, View};
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
@@ -51,6 +51,7 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
             "{in_circles} functions call each other in circles; their totals may be smaller than shown, because the file has calls and no call paths"
         ));
     }
+    notes.extend(few_samples(&selection, args.select.waits));
     let shortfalls = shortfalls(&selection, &input.sources);
     notes.extend(advise(&shortfalls, &selection).into_iter().map(|advice| advice.line));
     let report = Report {

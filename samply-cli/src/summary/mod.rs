@@ -2,6 +2,7 @@
 
 mod events;
 mod highlights;
+mod more;
 mod unrecorded;
 mod waits;
 
@@ -16,7 +17,7 @@ use recording::cpu_account::MachineTime;
 use recording::event::{LostCause, Role};
 use recording::info::{PeriodUnit, RecordingInfo};
 use recording::quality::Quality;
-use recording::session::{ProgramExit, StopReason};
+use recording::session::{ProgramExit, RecordOptions, StopReason};
 use recording::sink::ModuleMiss;
 use serde_json::{Value, json};
 
@@ -26,6 +27,7 @@ use crate::term::Term;
 
 use events::NamedEvent;
 pub(crate) use highlights::Highlights;
+pub(crate) use more::rate_limit_hz;
 
 /// Version of the JSON form. A removed or changed field increases it, a new field does not.
 const SCHEMA_VERSION: u32 = 1;
@@ -36,6 +38,8 @@ pub(crate) struct Summary {
     pub(crate) counts: Counts,
     pub(crate) stop: StopReason,
     pub(crate) iterations: u32,
+    /// What was asked of the recorder; `None` if a file was read.
+    pub(crate) asked: Option<RecordOptions>,
     pub(crate) highlights: Highlights,
     /// `None` if waits were not recorded.
     pub(crate) waits: Option<WaitTotals>,
@@ -58,6 +62,7 @@ impl Summary {
             counts: profile.counts(),
             stop,
             iterations: 1,
+            asked: None,
             highlights: Highlights::default(),
             waits: profile.waits().cloned(),
             events: events::of(profile),
@@ -99,11 +104,14 @@ impl Summary {
             ));
         }
         self.highlights.print(term);
+        if let Some(few) = self.few_samples() {
+            term.detail(term.style(Style::Warning, few));
+        }
         events::print(&self.events, &self.quality, term);
         if counts.samples == 0 {
             let why = NoSamples::of(counts, &self.quality, &self.info);
             let next = match why {
-                NoSamples::ShortTasks | NoSamples::TooShort => "; a higher rate is set with -r".to_owned(),
+                NoSamples::ShortTasks | NoSamples::TooShort => self.way_to_more(),
                 NoSamples::EventIsRare => "; /period=N/ sets after how many there is one".to_owned(),
                 NoSamples::NotDelivered => "; `-e cpu-clock` samples by the kernel's timer".to_owned(),
                 NoSamples::OnlyKernel | NoSamples::NothingCame => {
@@ -310,6 +318,7 @@ impl Summary {
             "processes": counts.processes,
             "threads": counts.threads,
             "samples": counts.samples,
+            "few_samples": self.few_samples(),
             "event": self.info.event,
             "events": events::to_json(&self.events),
             "kernel_included": self.info.kernel_included,

@@ -118,6 +118,42 @@ fn what_a_destructor_a_comparison_or_a_hash_function_calls_is_its_own_cost() {
     }
 }
 
+#[test]
+fn few_samples_are_no_verdict_and_the_way_to_more_is_said() {
+    let Some(()) = perf_events() else { return };
+    let split = program("split").unwrap();
+    // Some 20 ms of CPU time.
+    let (recording, json) = summary(&[], &[split.to_str().unwrap(), "20"]);
+    let samples = json["samples"].as_u64().unwrap();
+    assert!((1..100).contains(&samples), "{json}");
+    let line = json["few_samples"].as_str().unwrap();
+    let start = format!(
+        "{samples} sample{}: too few to say where time goes; -r ",
+        if samples == 1 { "" } else { "s" }
+    );
+    assert!(
+        line.starts_with(&start) && line.contains(" or --iteration-count "),
+        "{line}"
+    );
+    assert!(recording.stderr.contains(line), "{}", recording.stderr);
+    assert!(json["largest_bucket"].is_null(), "{json}");
+    let report = support::sprof().arg("report").arg(&recording.output).output().unwrap();
+    let report = String::from_utf8(report.stdout).unwrap();
+    assert!(report.contains(": too few to say where time goes"), "{report}");
+
+    // An idle program has waits.
+    let (_, json) = summary(&[], &["sleep", "1"]);
+    let line = json["few_samples"].as_str();
+    assert!(
+        line.is_none_or(|line| line.ends_with(": --off-cpu shows for what")),
+        "{json}"
+    );
+    assert!(json["largest_bucket"].is_null(), "{json}");
+
+    let (_, json) = summary(&[], &[split.to_str().unwrap(), "500"]);
+    assert!(json["few_samples"].is_null(), "{json}");
+}
+
 /// No host takes CPU time away when a test asks for it: here /proc/stat is a file that the program changes.
 #[test]
 fn that_the_host_took_cpu_time_away_is_told() {
