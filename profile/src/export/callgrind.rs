@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::label::{self, NO_STACK};
 use super::{Counted, Picked, Time};
 use crate::data::{Data, NONE};
 use crate::text::one_line;
+use crate::view::callees::Callees;
 
 /// Writes the self cost of each line of each function, and the cost of its calls.
 ///
@@ -68,45 +69,118 @@ struct FuncCosts {
     calls: BTreeMap<(u32, u32), (u64, u64)>,
 }
 
+/// Samples that end at a stack or above it: rows of the profile, samples, cost.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    rows: u64,
+    count: u64,
+    weight: u64,
+}
+
+impl Sums {
+    fn add(&mut self, other: Sums) {
+        self.rows = self.rows.saturating_add(other.rows);
+        self.count = self.count.saturating_add(other.count);
+        self.weight = self.weight.saturating_add(other.weight);
+    }
+
+    fn without(self, other: Sums) -> Sums {
+        Sums {
+            rows: self.rows.saturating_sub(other.rows),
+            count: self.count.saturating_sub(other.count),
+            weight: self.weight.saturating_sub(other.weight),
+        }
+    }
+}
+
 impl Costs {
+    /// Takes time in proportion to the number of stacks, however deep they are.
     fn of(picked: &Picked<'_>) -> Costs {
         let data = picked.data;
-        let mut stacks: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
-        for sample in data.threads.iter().flat_map(|thread| picked.samples(thread)) {
-            let (count, weight) = stacks.entry(sample.stack).or_default();
-            *count = count.saturating_add(sample.count);
-            *weight = weight.saturating_add(sample.weight);
-        }
         let mut costs = Costs::default();
-        let mut seen: FxHashSet<u32> = FxHashSet::default();
-        for (stack, (count, weight)) in stacks {
-            costs.total = costs.total.saturating_add(weight);
-            seen.clear();
-            let mut callee = None;
-            let mut next = stack;
-            if next == NONE {
-                add(costs.funcs.entry(NONE).or_default().own.entry(0).or_default(), weight);
+        let mut sums: Vec<Sums> = vec![Sums::default(); data.stacks.len()];
+        for sample in data.threads.iter().flat_map(|thread| picked.samples(thread)) {
+            costs.total = costs.total.saturating_add(sample.weight);
+            let Some(of) = sums.get_mut(sample.stack as usize) else {
+                add(
+                    costs.funcs.entry(NONE).or_default().own.entry(0).or_default(),
+                    sample.weight,
+                );
+                continue;
+            };
+            of.add(Sums {
+                rows: 1,
+                count: sample.count,
+                weight: sample.weight,
+            });
+            let (func, line) = place(data, sample.stack);
+            let own = &mut costs.funcs.entry(func).or_default().own;
+            add(own.entry(line).or_default(), sample.weight);
+        }
+        // Callees come after their callers.
+        for stack in (0..data.stacks.len()).rev() {
+            if let Some(caller) = prefix(data, stack as u32) {
+                let of = sums[stack];
+                sums[caller as usize].add(of);
             }
-            while next != NONE {
-                let node = data.stacks[next as usize];
-                let frame = data.frames[node.frame as usize];
-                let line = if frame.line == NONE { 0 } else { frame.line };
-                let of = costs.funcs.entry(frame.func).or_default();
-                let is_innermost = seen.insert(frame.func);
-                match callee {
-                    None => add(of.own.entry(line).or_default(), weight),
-                    Some(callee) if is_innermost => {
-                        let call = of.calls.entry((line, callee)).or_default();
-                        add(&mut call.0, count);
-                        add(&mut call.1, weight);
-                    }
-                    Some(_) => {}
-                }
-                callee = Some(frame.func);
-                next = node.prefix;
+        }
+        let repeated = repeated(data, &sums);
+        for stack in 0..data.stacks.len() as u32 {
+            let Some(caller) = prefix(data, stack) else { continue };
+            let innermost = sums[stack as usize].without(repeated[stack as usize]);
+            if innermost.rows > 0 {
+                let (func, line) = place(data, caller);
+                let calls = &mut costs.funcs.entry(func).or_default().calls;
+                let call = calls.entry((line, place(data, stack).0)).or_default();
+                add(&mut call.0, innermost.count);
+                add(&mut call.1, innermost.weight);
             }
         }
         costs
+    }
+}
+
+/// The function and line of a stack's leaf; line 0 if unknown.
+fn place(data: &Data, stack: u32) -> (u32, u32) {
+    let frame = data.frames[data.stacks[stack as usize].frame as usize];
+    (frame.func, if frame.line == NONE { 0 } else { frame.line })
+}
+
+fn prefix(data: &Data, stack: u32) -> Option<u32> {
+    Some(data.stacks[stack as usize].prefix).filter(|prefix| *prefix != NONE)
+}
+
+/// For each stack, the samples in which the function of its caller is called once more, further in.
+fn repeated(data: &Data, sums: &[Sums]) -> Vec<Sums> {
+    let callees = Callees::of(&data.stacks);
+    let mut repeated = vec![Sums::default(); sums.len()];
+    // The innermost call of each function on the way to the stack that is visited.
+    let mut innermost: Vec<u32> = vec![NONE; data.funcs.len()];
+    // Each stack on the way, with the call of its function that it hides, and its callee that is visited next.
+    let mut way: Vec<(u32, u32, u32)> = Vec::new();
+    // The place of each stack in `way`, while it is there.
+    let mut depth: Vec<u32> = vec![0; sums.len()];
+    let mut next = callees.first_root();
+    loop {
+        if next != NONE {
+            let func = place(data, next).0 as usize;
+            let hidden = std::mem::replace(&mut innermost[func], next);
+            if hidden != NONE {
+                // The callee of the hidden call, on this way.
+                let below = way
+                    .get(depth[hidden as usize] as usize + 1)
+                    .map_or(next, |below| below.0);
+                repeated[below as usize].add(sums[next as usize]);
+            }
+            depth[next as usize] = way.len() as u32;
+            way.push((next, hidden, callees.next(next)));
+            next = callees.first(next);
+        } else if let Some((done, hidden, sibling)) = way.pop() {
+            innermost[place(data, done).0 as usize] = hidden;
+            next = sibling;
+        } else {
+            return repeated;
+        }
     }
 }
 

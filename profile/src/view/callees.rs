@@ -3,14 +3,14 @@
 use crate::data::{NONE, Stack};
 
 /// The callees of each stack, in order; [`NONE`] ends a list.
-pub(super) struct Callees {
+pub(crate) struct Callees {
     first_root: u32,
     first: Vec<u32>,
     next: Vec<u32>,
 }
 
 impl Callees {
-    pub(super) fn of(stacks: &[Stack]) -> Callees {
+    pub(crate) fn of(stacks: &[Stack]) -> Callees {
         let mut callees = Callees {
             first_root: NONE,
             first: vec![NONE; stacks.len()],
@@ -29,22 +29,22 @@ impl Callees {
     }
 
     /// The first stack without a caller.
-    pub(super) fn first_root(&self) -> u32 {
+    pub(crate) fn first_root(&self) -> u32 {
         self.first_root
     }
 
     /// The first callee of a stack.
-    pub(super) fn first(&self, stack: u32) -> u32 {
+    pub(crate) fn first(&self, stack: u32) -> u32 {
         self.first[stack as usize]
     }
 
     /// The next callee of the same caller.
-    pub(super) fn next(&self, stack: u32) -> u32 {
+    pub(crate) fn next(&self, stack: u32) -> u32 {
         self.next[stack as usize]
     }
 
     /// A stack and the following callees of its caller.
-    pub(super) fn and_next(&self, stack: u32) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn and_next(&self, stack: u32) -> impl Iterator<Item = u32> + '_ {
         let some = |stack: u32| (stack != NONE).then_some(stack);
         std::iter::successors(some(stack), move |stack| some(self.next(*stack)))
     }

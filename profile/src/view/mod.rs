@@ -10,7 +10,7 @@ pub mod annotate;
 pub mod arcs;
 pub mod breakdown;
 pub mod buckets;
-mod callees;
+pub(crate) mod callees;
 pub mod cost;
 pub mod crates;
 pub mod diff;

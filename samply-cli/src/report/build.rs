@@ -116,21 +116,21 @@ impl Build<'_> {
         100.0 * cost.share_of(self.selection.total) >= percent
     }
 
-    fn table(&self, id: &'static str, title: &str, mut rows: Vec<Row>) -> Table {
-        let left_out = rows.len().saturating_sub(self.extent.rows);
-        rows.truncate(self.extent.rows);
+    /// Keeps the rows that are shown and counts the others.
+    fn table(&self, id: &'static str, title: &str, rows: impl IntoIterator<Item = Row>) -> Table {
+        let mut rows = rows.into_iter();
         Table {
             id,
             title: title.to_owned(),
             own_label: "self",
             other_label: "",
-            rows,
-            left_out,
+            rows: rows.by_ref().take(self.extent.rows).collect(),
+            left_out: rows.count(),
         }
     }
 
     /// A table of parts that add up to the whole.
-    fn shares(&self, id: &'static str, title: &str, rows: Vec<Row>) -> Table {
+    fn shares(&self, id: &'static str, title: &str, rows: impl IntoIterator<Item = Row>) -> Table {
         Table {
             own_label: "share",
             other_label: "waits",
@@ -169,7 +169,7 @@ impl Build<'_> {
             total: Some(row.total),
             ..self.function_row(row.func)
         });
-        self.table(id, title, rows.collect())
+        self.table(id, title, rows)
     }
 
     fn crates(&self) -> Table {
@@ -206,7 +206,7 @@ impl Build<'_> {
                 ..Row::default()
             }
         });
-        self.table("crates", "Crates and libraries", rows.collect())
+        self.table("crates", "Crates and libraries", rows)
     }
 
     fn lines(&self) -> Table {
@@ -242,31 +242,31 @@ impl Build<'_> {
                 ..Row::default()
             }
         });
-        self.table("lines", "Lines", rows.collect())
+        self.table("lines", "Lines", rows)
     }
 
     /// Follows from each function to the callee with the largest part, down to the limits above.
     fn hot_path(&self) -> Table {
         let least = self.selection.total.weight * HOT_SHARE;
         let tree = top_down_where(self.selection, |total| total.weight >= least);
-        let mut rows: Vec<Row> = Vec::new();
+        let mut path: Vec<&Node> = Vec::new();
         let mut node = &tree.nodes[0];
         while let Some(child) = node.children.first() {
             let child = &tree.nodes[*child as usize];
             if child.total.weight < least.max(node.total.weight * HOT_PART) {
                 break;
             }
-            rows.push(Row {
-                depth: rows.len(),
-                own: Some(child.own),
-                total: Some(child.total),
-                ..self.function_row(child.func)
-            });
+            path.push(child);
             node = child;
         }
         // The end of the path is more useful than its start.
-        let left_out = rows.len().saturating_sub(self.extent.rows.max(1));
-        rows.drain(..left_out);
+        let left_out = path.len().saturating_sub(self.extent.rows.max(1));
+        let rows = path.iter().enumerate().skip(left_out).map(|(depth, node)| Row {
+            depth,
+            own: Some(node.own),
+            total: Some(node.total),
+            ..self.function_row(node.func)
+        });
         let mut table = self.table("hot_path", "Hot path", rows);
         if left_out > 0 {
             table.title = format!(
@@ -287,7 +287,6 @@ impl Build<'_> {
     }
 
     fn tree(&self, id: &'static str, title: &str, tree: &Tree) -> Table {
-        let mut rows = Vec::new();
         let shown = |node: &Node| -> Vec<u32> {
             let children = node.children.iter().copied();
             children
@@ -298,22 +297,23 @@ impl Build<'_> {
         let mut open: Vec<(u32, usize, usize)> = Vec::new();
         let first = shown(&tree.nodes[0]);
         open.extend(first.into_iter().rev().map(|child| (child, 0, 0)));
-        while let Some((at, depth, indent)) = open.pop() {
+        let rows = std::iter::from_fn(|| {
+            let (at, depth, indent) = open.pop()?;
             let node = &tree.nodes[at as usize];
-            rows.push(Row {
+            let children = shown(node);
+            // A chain of calls with the same samples stays in its column.
+            let is_chain =
+                children.len() == 1 && tree.nodes[children[0] as usize].total.weight >= node.total.weight * 0.98;
+            let below = indent + usize::from(!is_chain);
+            open.extend(children.into_iter().rev().map(|child| (child, depth + 1, below)));
+            Some(Row {
                 depth,
                 indent,
                 own: Some(node.own),
                 total: Some(node.total),
                 ..self.function_row(node.func)
-            });
-            let children = shown(node);
-            // A chain of calls with the same samples stays in its column.
-            let is_chain =
-                children.len() == 1 && tree.nodes[children[0] as usize].total.weight >= node.total.weight * 0.98;
-            let indent = indent + usize::from(!is_chain);
-            open.extend(children.into_iter().rev().map(|child| (child, depth + 1, indent)));
-        }
+            })
+        });
         let mut table = self.table(id, title, rows);
         if id == "bottom_up" || id == "callers" {
             table.own_label = "ends";
@@ -330,7 +330,7 @@ impl Build<'_> {
             total: Some(row.total),
             ..self.function_row(row.func)
         });
-        let itself = self.table("function", &format!("Function {function}"), itself.collect());
+        let itself = self.table("function", &format!("Function {function}"), itself);
         let table = |id, title, found: Vec<ArcRow>| {
             let enough = found.iter().filter(|row| self.is_enough(row.cost, 0.0));
             let rows = enough.map(|row| {
@@ -341,7 +341,7 @@ impl Build<'_> {
                 of.total = Some(row.cost);
                 of
             });
-            self.table(id, title, rows.collect())
+            self.table(id, title, rows)
         };
         vec![
             itself,
@@ -419,7 +419,7 @@ impl Build<'_> {
                 ..Row::default()
             }
         });
-        self.shares(id, title, rows.collect())
+        self.shares(id, title, rows)
     }
 
     fn categories(&self) -> Table {
@@ -444,7 +444,7 @@ impl Build<'_> {
                 ..Row::default()
             }
         });
-        self.shares("categories", "Categories", rows.collect())
+        self.shares("categories", "Categories", rows)
     }
 
     fn buckets(&self) -> Table {
@@ -466,7 +466,7 @@ impl Build<'_> {
             }
         });
         let title = "Kinds of cost: functions with a known purpose, and what can only be their means";
-        self.shares("buckets", title, rows.collect())
+        self.shares("buckets", title, rows)
     }
 }
 

@@ -32,6 +32,7 @@ mod import_reports;
 mod jit;
 mod ladder;
 mod larger_stacks;
+mod limits;
 mod mac_recording;
 mod mach_o;
 mod memory;

@@ -2,6 +2,7 @@
 //! inferno and other profilers for flame graphs.
 
 use super::source::Source;
+use super::tables::Tables;
 use super::{Foreign, ReadError};
 use crate::data::{Data, Frame, Func, NONE, Samples, Stack, Thread, Unit};
 use crate::unique::Unique;
@@ -30,7 +31,6 @@ pub(super) fn is_folded(start: &[u8]) -> bool {
 
 /// Reads one thread. Each line is a sample at time 0, with the line's number as its weight.
 pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
-    let limit = source.limits.values;
     let mut lines = source.read()?;
     let mut folding = Folding::default();
     let mut line = Vec::new();
@@ -40,9 +40,7 @@ pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
             Line::Stack(stack, weight) => folding.add(&String::from_utf8_lossy(stack), weight),
             Line::Wrong(what) => return Err(lines.wrong_line(what)),
         }
-        if folding.stacks.all.len() as u64 > limit {
-            return Err(lines.too_large("its number of stacks", limit));
-        }
+        lines.keeps(folding.values())?;
     }
     Ok(Foreign {
         data: folding.finish(),
@@ -82,14 +80,25 @@ struct Folding {
     weights: Vec<f64>,
     /// A text, its function and its frame have the same number.
     names: Unique<Box<str>>,
+    name_bytes: u64,
     stacks: Unique<Stack>,
 }
 
 impl Folding {
+    /// The approximate memory in units of 8 bytes.
+    fn values(&self) -> u64 {
+        let names = 25 * self.names.all.len() as u64 + self.name_bytes / 4;
+        names + Tables::STACK_VALUES * self.stacks.all.len() as u64 + 4 * self.weights.len() as u64
+    }
+
     fn add(&mut self, line: &str, weight: f64) {
         let mut stack = NONE;
         for name in line.split(';').map(str::trim).filter(|name| !name.is_empty()) {
+            let known = self.names.all.len();
             let (prefix, frame) = (stack, self.names.index_of(name));
+            if self.names.all.len() > known {
+                self.name_bytes += name.len() as u64;
+            }
             stack = self.stacks.index(Stack { prefix, frame });
         }
         self.samples.stack.push(stack);

@@ -16,10 +16,13 @@ pub(super) struct Tables {
 }
 
 impl Tables {
+    /// The memory of a stack in units of 8 bytes, here and in views.
+    pub(super) const STACK_VALUES: u64 = 8;
+
     /// The tables' approximate memory in units of 8 bytes.
     pub(super) fn values(&self) -> u64 {
         let tables = 8 * self.texts.all.len() + 5 * self.funcs.all.len() + 12 * self.frames.all.len();
-        (tables + 4 * self.stacks.all.len()) as u64 + self.text_bytes / 4
+        tables as u64 + Tables::STACK_VALUES * self.stacks.all.len() as u64 + self.text_bytes / 4
     }
 
     /// The number of a text that is not empty.

@@ -140,6 +140,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
         func_of: FxHashMap::default(),
         frames_of: FxHashMap::default(),
         frames: Vec::new(),
+        expanded: FxHashMap::default(),
         threads: Threads::default(),
         unknown_locations: 0,
         other_labels: Vec::new(),
@@ -166,9 +167,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
                         ),
                     ));
                 }
-                building.sample(&parts);
-                let kept = building.tables.values() + building.threads.values() + building.frames.len() as u64;
-                reader.keeps(header.values.saturating_add(kept))?;
+                building.sample(&parts, &reader)?;
             }
             (_, Head::Bytes(len)) => {
                 reader.skip(len)?;
@@ -286,6 +285,9 @@ struct Building<'a> {
     /// For each location, its range of `frames`, outermost first.
     frames_of: FxHashMap<u64, (usize, usize)>,
     frames: Vec<u32>,
+    /// The stack of a location with several lines below a stack. A sample costs its locations, whatever the lines of
+    /// each.
+    expanded: FxHashMap<(u32, u64), u32>,
     threads: Threads,
     unknown_locations: u64,
     /// Keys of labels that do not identify threads.
@@ -343,7 +345,9 @@ impl Building<'_> {
         func
     }
 
-    fn sample(&mut self, parts: &Parts) {
+    /// Adds a sample. The limits are checked before each location is expanded: a location of a few bytes may have a
+    /// million lines, and may be in a stack a million times.
+    fn sample(&mut self, parts: &Parts, reader: &Reader<'_>) -> Result<(), ReadError> {
         for label in &parts.labels {
             let is_new = self.other_labels.len() < LISTED_LABELS && !self.other_labels.contains(&label.key);
             if is_new && !threads::is_known(self.header.text(label.key)) {
@@ -354,8 +358,17 @@ impl Building<'_> {
         let mut stack = NONE;
         for &location in locations.iter().rev() {
             let (first, count) = self.frames_at(location);
+            reader.keeps(self.values().saturating_add(Tables::STACK_VALUES * count as u64))?;
+            let below = stack;
+            if let Some(&known) = self.expanded.get(&(below, location)).filter(|_| count > 1) {
+                stack = known;
+                continue;
+            }
             for at in first..first + count {
                 stack = self.tables.stack(stack, self.frames[at]);
+            }
+            if count > 1 {
+                self.expanded.insert((below, location), stack);
             }
         }
         // sprof's export marks samples without a stack in this way.
@@ -367,6 +380,13 @@ impl Building<'_> {
         let weight = parts.values[self.chosen] as f64 * self.measure.scale;
         let count = self.count_at.map(|at| parts.values[at].unsigned_abs());
         self.threads.of(self.header, &parts.labels).add(stack, weight, count);
+        reader.keeps(self.values())
+    }
+
+    /// The approximate memory in units of 8 bytes.
+    fn values(&self) -> u64 {
+        let kept = self.tables.values() + self.threads.values() + self.frames.len() as u64;
+        self.header.values.saturating_add(kept + 6 * self.expanded.len() as u64)
     }
 
     /// The frames of a location, as a range of `frames`.
