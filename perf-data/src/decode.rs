@@ -532,13 +532,17 @@ fn build_id_in(identity: &[u8], asked: bool) -> Option<BuildId> {
 fn comm<'a>(header: Header, body: &mut Reader<'a>) -> Option<Record<'a>> {
     let pid = body.i32()?;
     let tid = body.i32()?;
+    let name = body.c_string();
     Some(Record::Comm {
         pid,
         tid,
         exec: header.misc & misc::COMM_EXEC != 0,
-        name: body.c_string(),
+        name: &name[..name.len().min(MAX_COMM_BYTES)],
     })
 }
+
+/// Longest name of a thread. Linux has 16 bytes (`TASK_COMM_LEN`). Each fork copies the name.
+const MAX_COMM_BYTES: usize = 256;
 
 /// u64 addr; u32 len; u16 ksym_type; u16 flags; char name\[\] (`enum perf_event_type` in include/uapi/linux/perf_event.h).
 fn ksymbol<'a>(body: &mut Reader<'a>) -> Option<Record<'a>> {

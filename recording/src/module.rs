@@ -161,5 +161,5 @@ impl Span for Image {
     }
 }
 
-/// The images of one process. Cloned on fork, cleared on exec.
+/// The images of one process. Copied on fork, which shares them, and cleared on exec.
 pub type Images = AddressSpace<Image>;

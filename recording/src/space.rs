@@ -1,5 +1,7 @@
 //! What is mapped where in one process.
 
+use std::sync::Arc;
+
 use crate::address::Avma;
 
 /// Something that covers a range of addresses, and can be cut.
@@ -11,19 +13,24 @@ pub trait Span {
     fn with_range(&self, start: Avma, end: Avma) -> Self;
 }
 
-/// Mappings, sorted by address, without overlaps.
+/// Most mappings in a chunk. Most processes have fewer executable mappings than that, and so one chunk.
+const CHUNK: usize = 64;
+
+/// Mappings, sorted by address, without overlaps. A copy shares its chunks until one of the two is written: a process
+/// that forks often gives its children what it has.
 #[derive(Clone, Debug)]
 pub struct AddressSpace<T> {
-    sorted: Vec<T>,
+    /// Not empty, each of them.
+    chunks: Arc<Vec<Arc<Vec<T>>>>,
 }
 
 impl<T> Default for AddressSpace<T> {
     fn default() -> Self {
-        AddressSpace { sorted: Vec::new() }
+        AddressSpace { chunks: Arc::default() }
     }
 }
 
-impl<T: Span> AddressSpace<T> {
+impl<T: Span + Clone> AddressSpace<T> {
     /// Adds a mapping over others, as `mmap(MAP_FIXED)` does: what it covers is cut or removed. A mapping without
     /// addresses is ignored.
     pub fn insert(&mut self, mapping: T) {
@@ -31,34 +38,63 @@ impl<T: Span> AddressSpace<T> {
         if start >= end {
             return;
         }
-        let first = self.sorted.partition_point(|other| other.range().1 <= start);
-        let last = self.sorted.partition_point(|other| other.range().0 < end);
-        let covered = self.sorted.get(first..last).unwrap_or_default();
-        let left = (covered.first().map(|left| (left, left.range().0)))
-            .filter(|(_, from)| *from < start)
-            .map(|(left, from)| left.with_range(from, start));
-        let right = (covered.last().map(|right| (right, right.range().1)))
-            .filter(|(_, to)| *to > end)
-            .map(|(right, to)| right.with_range(end, to));
-        let kept = left.into_iter().chain([mapping]).chain(right);
-        self.sorted.splice(first..last, kept);
+        let chunks = Arc::make_mut(&mut self.chunks);
+        let first = chunks.partition_point(|chunk| end_of(chunk) <= start);
+        let last = chunks.partition_point(|chunk| chunk.first().is_some_and(|other| other.range().0 < end));
+        // A mapping between two chunks goes to the end of the earlier one.
+        let at = if first < last { first } else { first.saturating_sub(1) };
+        let mut covered = chunks.drain(at..last.max(at + 1).min(chunks.len()));
+        let mut chunk = covered.next().unwrap_or_default();
+        let sorted = Arc::make_mut(&mut chunk);
+        covered.for_each(|more| sorted.extend(Arc::unwrap_or_clone(more)));
+        insert(sorted, mapping);
+        if sorted.len() <= CHUNK {
+            chunks.insert(at, chunk);
+        } else {
+            let pieces = sorted.chunks(CHUNK / 2).map(|piece| Arc::new(piece.to_vec()));
+            chunks.splice(at..at, pieces);
+        }
     }
 
     /// The mapping that holds the address.
     pub fn find(&self, address: Avma) -> Option<&T> {
-        let at = self.sorted.partition_point(|mapping| mapping.range().1 <= address);
-        self.sorted.get(at).filter(|mapping| mapping.range().0 <= address)
+        let chunk = match &self.chunks[..] {
+            [only] => only,
+            chunks => chunks.get(chunks.partition_point(|chunk| end_of(chunk) <= address))?,
+        };
+        let at = chunk.partition_point(|mapping| mapping.range().1 <= address);
+        chunk.get(at).filter(|mapping| mapping.range().0 <= address)
     }
 
     /// One past the highest address; 0 if there is no mapping.
     pub fn end(&self) -> Avma {
-        self.sorted.last().map_or(Avma(0), |mapping| mapping.range().1)
+        self.chunks.last().map_or(Avma(0), |chunk| end_of(chunk))
     }
 
     /// Forgets everything: the process called exec.
     pub fn clear(&mut self) {
-        self.sorted.clear();
+        *self = AddressSpace::default();
     }
+}
+
+fn end_of<T: Span>(chunk: &[T]) -> Avma {
+    chunk.last().map_or(Avma(0), |mapping| mapping.range().1)
+}
+
+/// Adds a mapping to sorted ones.
+fn insert<T: Span>(sorted: &mut Vec<T>, mapping: T) {
+    let (start, end) = mapping.range();
+    let first = sorted.partition_point(|other| other.range().1 <= start);
+    let last = sorted.partition_point(|other| other.range().0 < end);
+    let covered = sorted.get(first..last).unwrap_or_default();
+    let left = (covered.first().map(|left| (left, left.range().0)))
+        .filter(|(_, from)| *from < start)
+        .map(|(left, from)| left.with_range(from, start));
+    let right = (covered.last().map(|right| (right, right.range().1)))
+        .filter(|(_, to)| *to > end)
+        .map(|(right, to)| right.with_range(end, to));
+    let kept = left.into_iter().chain([mapping]).chain(right);
+    sorted.splice(first..last, kept);
 }
 
 #[cfg(test)]
@@ -94,13 +130,55 @@ mod tests {
         }
     }
 
+    fn all(space: &AddressSpace<Numbered>) -> Vec<Numbered> {
+        space.chunks.iter().flat_map(|chunk| chunk.iter().cloned()).collect()
+    }
+
+    #[test]
+    fn copies_share_what_neither_has_written_and_differ_in_the_rest() {
+        // One list without chunks is the reference.
+        let mut random = 1u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % below
+        };
+        let mut spaces = vec![(AddressSpace::default(), Vec::new())];
+        for number in 0..3000 {
+            let at = next(spaces.len() as u64) as usize;
+            if next(50) == 0 {
+                let copy = spaces[at].clone();
+                spaces.push(copy);
+            }
+            let start = next(5000);
+            let len = if next(40) == 0 { 1 + next(3000) } else { 1 + next(9) };
+            let (space, reference) = &mut spaces[at];
+            space.insert(span(start, start + len, number));
+            insert(reference, span(start, start + len, number));
+            for address in [start, start + len, next(5000), next(5000)].map(Avma) {
+                let found = reference.iter().find(|one| one.start <= address && address < one.end);
+                assert_eq!(space.find(address), found);
+            }
+        }
+        for (space, reference) in &spaces {
+            assert_eq!(&all(space), reference);
+            assert!(space.chunks.iter().all(|chunk| (1..=CHUNK).contains(&chunk.len())));
+            assert_eq!(space.end(), reference.last().map_or(Avma(0), |last| last.end));
+        }
+        let (space, _) = &spaces[0];
+        let mut copy = space.clone();
+        copy.insert(span(1, 2, 0));
+        let shared = |chunk: &Arc<Vec<Numbered>>| space.chunks.iter().any(|other| Arc::ptr_eq(chunk, other));
+        assert!(copy.chunks.len() > 10);
+        assert_eq!(copy.chunks.iter().filter(|chunk| !shared(chunk)).count(), 1);
+    }
+
     #[test]
     fn a_mapping_in_the_middle_cuts_the_old_one_in_two() {
         let mut space = AddressSpace::default();
         space.insert(span(0x1000, 0x9000, 0));
         space.insert(span(0x3000, 0x5000, 1));
         assert_eq!(
-            space.sorted,
+            all(&space),
             [
                 span(0x1000, 0x3000, 0),
                 span(0x3000, 0x5000, 1),
@@ -117,7 +195,7 @@ mod tests {
         }
         space.insert(span(0x1800, 0x5800, 3));
         assert_eq!(
-            space.sorted,
+            all(&space),
             [
                 span(0x1000, 0x1800, 0),
                 span(0x1800, 0x5800, 3),
@@ -133,6 +211,6 @@ mod tests {
         let mut space = AddressSpace::default();
         space.insert(span(0x1000, 0x1000, 0));
         space.insert(span(0x2000, 0x1000, 0));
-        assert!(space.sorted.is_empty());
+        assert!(all(&space).is_empty());
     }
 }

@@ -71,8 +71,7 @@ pub(crate) struct Walker<'f> {
 /// What is mapped in a process.
 #[derive(Clone, Default)]
 struct Space {
-    /// Processes that forked share their parent's until one of them maps something.
-    mappings: Arc<Mappings>,
+    mappings: Mappings,
     /// Another one after each change; no two spaces that differ have the same.
     version: u64,
 }
@@ -494,7 +493,7 @@ impl<'f> Walker<'f> {
                 self.changes += 1;
                 let space = self.spaces.entry(pid).or_default();
                 space.version = self.changes;
-                Arc::make_mut(&mut space.mappings).insert(region);
+                space.mappings.insert(region);
                 return self.modules.image(&region);
             }
             ProcessEvent::Image(_) | ProcessEvent::Counter(..) => {}
@@ -505,7 +504,7 @@ impl<'f> Walker<'f> {
     fn new_space(&mut self) -> Space {
         self.changes += 1;
         Space {
-            mappings: Arc::default(),
+            mappings: Mappings::default(),
             version: self.changes,
         }
     }
