@@ -2,7 +2,8 @@
 //!
 //! A recorder gives: [`event::Event`]s in time order, to one [`sink::EventSink`]. A consumer gets: the same
 //! vocabulary, after the unwinder, with every stack as frames. Out of scope: how systems record, unwinding, output formats, look-up of
-//! symbols. The crate is vocabulary: it depends on nothing else of sprof.
+//! symbols. The crate is vocabulary: it depends on nothing else of sprof. Its only system calls are those of
+//! [`regular_file`].
 //!
 //! The journey, in reading order:
 //!
@@ -18,7 +19,7 @@
 //! 9. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
 //! 10. [`pace`], [`outbox`]: for recorders that stop threads. When to take samples, and how these get to the unwinder.
 //! 11. [`varint`], [`frame_bytes`]: numbers and frames in a few bytes.
-//! 12. [`proc`]: texts of /proc that several crates read.
+//! 12. [`proc`]: texts of /proc that several crates read; [`regular_file`]: opens files whose place others may control.
 //! 13. [`command`]: how messages name the program that the user has to type.
 //! 14. [`sys`]: hints to the CPU.
 
@@ -38,6 +39,7 @@ pub mod proc;
 #[cfg(unix)]
 pub mod program;
 pub mod quality;
+pub mod regular_file;
 pub mod rust_crate;
 pub mod rust_name;
 pub mod session;

@@ -3,9 +3,10 @@
 //! CI systems name it in a variable. Elsewhere the repository of the current folder does: its files are read, and git is not started.
 //! Layout: gitrepository-layout(5), git-worktree(1).
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use recording::regular_file;
 
 /// Variables in which CI systems name the commit: GitHub, GitLab, Buildkite, Jenkins.
 const VARIABLES: [&str; 4] = ["GITHUB_SHA", "CI_COMMIT_SHA", "BUILDKITE_COMMIT", "GIT_COMMIT"];
@@ -90,11 +91,9 @@ fn hash(text: &str) -> Option<String> {
 
 /// The text of a regular file that is not longer than this.
 fn read(path: &Path, limit: u64) -> Option<String> {
-    if !path.metadata().ok()?.is_file() {
-        return None;
-    }
     let mut text = String::new();
-    let read = File::open(path).ok()?.take(limit + 1).read_to_string(&mut text).ok()?;
+    let file = regular_file::open(path).ok()?;
+    let read = file.take(limit + 1).read_to_string(&mut text).ok()?;
     (read as u64 <= limit).then_some(text)
 }
 
@@ -102,6 +101,7 @@ fn read(path: &Path, limit: u64) -> Option<String> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::process::Command;
 
     const ONE: &str = "1f0b7a66c1d2e3f405162738495a6b7c8d9e0f10";
     const TWO: &str = "2f0b7a66c1d2e3f405162738495a6b7c8d9e0f10";
@@ -170,6 +170,10 @@ mod tests {
         }
         fs::remove_file(dir.path().join(".git/HEAD")).unwrap();
         fs::create_dir(dir.path().join(".git/HEAD")).unwrap();
+        assert_eq!(of_folder(&below), None);
+        fs::remove_dir(dir.path().join(".git/HEAD")).unwrap();
+        let pipe = Command::new("mkfifo").arg(dir.path().join(".git/HEAD")).status();
+        assert!(pipe.unwrap().success());
         assert_eq!(of_folder(&below), None);
     }
 

@@ -1,11 +1,11 @@
 //! Kinds of files that sprof writes, recognised by the requested name and by the content of an existing file.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 use profile::read;
+use recording::regular_file;
 
 /// Bytes that are read to recognise a kind.
 const SNIFFED_BYTES: u64 = 64 << 10;
@@ -80,7 +80,9 @@ impl FileKind {
 
     /// True for a file that begins like this kind, and for an empty file, which has nothing to lose.
     pub(crate) fn is_of(self, path: &Path) -> bool {
-        let Ok(file) = File::open(path) else { return false };
+        let Ok(file) = regular_file::open(path) else {
+            return false;
+        };
         let mut start = Vec::new();
         if file.take(SNIFFED_BYTES).read_to_end(&mut start).is_err() {
             return false;

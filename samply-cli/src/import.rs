@@ -1,6 +1,5 @@
 //! Makes a profile of a perf.data file: the same journey as a recording, from a file.
 
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +10,7 @@ use profile::enrich::Enriched;
 use recording::address::Avma;
 use recording::clock::ClockReference;
 use recording::module::BuildId;
+use recording::regular_file;
 use recording::sink::NoMemory;
 use symbolicator::{RecordedSymbols, Symbolicator};
 use unwind::{UnwindOptions, Unwinder};
@@ -32,12 +32,10 @@ pub(crate) struct Imported {
 
 /// True if the file begins like a file of perf, in either byte order.
 pub(crate) fn is_perf_data(path: &Path) -> bool {
-    let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     let mut magic = [0; 8];
-    is_file
-        && File::open(path)
-            .and_then(|mut file| file.read_exact(&mut magic))
-            .is_ok()
+    regular_file::open(path)
+        .and_then(|mut file| file.read_exact(&mut magic))
+        .is_ok()
         && [b"PERFILE2", b"2ELIFREP"].contains(&&magic)
 }
 
@@ -45,7 +43,7 @@ pub(crate) fn is_perf_data(path: &Path) -> bool {
 pub(crate) fn read(path: &Path, event: Option<&str>, symbolicator: &Symbolicator) -> Result<Imported, Failure> {
     let failed =
         |error: &dyn std::fmt::Display| Failure::failed(format_args!("cannot load {}: {error}", path.display()));
-    let file = File::open(path).map_err(|error| failed(&error))?;
+    let file = regular_file::open(path).map_err(|error| failed(&error))?;
     let modified = file.metadata().and_then(|metadata| metadata.modified()).ok();
     let file = BufReader::with_capacity(BUFFER_BYTES, file);
     let import = Import::open(file, modified, event).map_err(|error| failed(&error))?;

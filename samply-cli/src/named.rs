@@ -1,10 +1,11 @@
 //! What a word of the command line names.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+
+use recording::regular_file;
 
 /// What a word names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub(crate) fn look(word: &OsStr) -> Named {
     }
     let is_executable = std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0);
     let mut start = [0; 4];
-    let read = File::open(path).and_then(|mut file| file.read(&mut start));
+    let read = regular_file::open(path).and_then(|mut file| file.read(&mut start));
     match is_executable && read.is_ok() && (start == *b"\x7fELF" || start.starts_with(b"#!")) {
         true => Named::Program,
         false => Named::File,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use perf_data::events::ProbeKind;
 use recording::probe::{FilePlace, KernelPlace, Probe, ProbePlace};
+use recording::regular_file;
 use symbolicator::SymbolOptions;
 use symbolicator::probe::{AtOffset, Functions, StaticProbe, find_functions, place_at, static_probes};
 
@@ -312,7 +313,7 @@ fn find_library(name: &str, folders: &[&Path]) -> Option<PathBuf> {
 /// True for ELF files; `libc.so` is a text for the linker.
 fn is_elf(path: &Path) -> bool {
     let mut magic = [0; 4];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    let read = regular_file::open(path).and_then(|mut file| file.read_exact(&mut magic));
     read.is_ok() && magic == *b"\x7fELF"
 }
 

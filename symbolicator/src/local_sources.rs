@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use recording::regular_file;
 use recording::source_path::{Registry, SourcePath};
 use rustc_hash::FxHashMap;
 
@@ -160,7 +161,7 @@ fn build_of(manifest: &Path) -> Option<Build> {
     const MAX_MANIFEST_BYTES: u64 = 16 << 20;
     /// Shorter beginnings are of several commits.
     const MIN_DIGITS: usize = 7;
-    let file = std::fs::File::open(manifest).ok()?;
+    let file = regular_file::open(manifest).ok()?;
     let lines = BufReader::new(file.take(MAX_MANIFEST_BYTES))
         .lines()
         .map_while(Result::ok);

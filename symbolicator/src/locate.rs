@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use object::Object;
 use recording::module::{BuildId, Module};
+use recording::regular_file;
 use recording::sink::KeptFile;
 use recording::sink::ReadAt;
 
@@ -149,12 +150,10 @@ impl Search<'_> {
         }
         self.tried.push(path.to_owned());
         // A missing file is no failure: the next candidate may exist.
-        if !path.exists() {
-            return None;
-        }
+        let found = regular_file::metadata(path).ok()?;
         let file = self.judged(ObjectFile::open_for(path, self.module))?;
         // Without a build id, a file that was written to after the recording is refused.
-        let changed = std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+        let changed = found.modified().ok();
         if self.module.build_id.is_none() && changed > self.recorded_at && self.recorded_at.is_some() {
             self.fail(SymbolError::Changed { path: path.to_owned() });
             return None;

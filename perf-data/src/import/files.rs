@@ -1,12 +1,13 @@
 //! The files behind the mappings of a recording that was made some time ago, or on another machine.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use recording::event::{Mapping, Pid};
 use recording::module::{BuildId, path_of};
+use recording::regular_file;
 use recording::sink::{ModuleFile, ModuleFiles, ModuleMiss, ReadAt};
 
 /// Opens mapped files by build id in perf's own cache (`~/.debug`), then by path where the build id or the inode says that
@@ -65,11 +66,7 @@ fn open_any(path: &Path) -> Result<File, ModuleMiss> {
         io::ErrorKind::PermissionDenied => ModuleMiss::PermissionDenied,
         _ => ModuleMiss::NotFound,
     };
-    // Look before opening: opening a FIFO would wait for its other end.
-    if !fs::metadata(path).map_err(miss)?.is_file() {
-        return Err(ModuleMiss::NotFound);
-    }
-    File::open(path).map_err(miss)
+    regular_file::open(path).map_err(miss)
 }
 
 /// Opens the file of a mapping, if build id or inode say that it is the same.

@@ -24,6 +24,8 @@ pub use whole::NotKept;
 use whole::{Everything, Extent, ForViews};
 pub(crate) use whole::{Loose, prepare};
 
+use recording::regular_file;
+
 pub use crate::data::SavedLib;
 use crate::data::{Data, Saved};
 use crate::tracks::Tracks;
@@ -205,26 +207,7 @@ struct Opened {
 
 impl Opened {
     fn open(path: &Path) -> Result<Opened, ReadError> {
-        let path_buf = || PathBuf::from(path);
-        let unreadable = |source| ReadError::Open {
-            path: path_buf(),
-            source,
-        };
-        // Opening a pipe would wait for a writer.
-        let is_file = |metadata: &std::fs::Metadata| metadata.is_file();
-        let before = std::fs::metadata(path).map_err(unreadable)?;
-        let opened = is_file(&before)
-            .then(|| File::open(path))
-            .transpose()
-            .map_err(unreadable)?;
-        let metadata = (opened.as_ref().map(File::metadata).transpose()).map_err(unreadable)?;
-        let (Some(file), true) = (opened, metadata.as_ref().is_some_and(is_file)) else {
-            return Err(ReadError::NotAProfile {
-                path: path_buf(),
-                found: NO_FILE,
-            });
-        };
-        Opened::of(file, path)
+        Opened::of(open_regular(path)?, path)
     }
 
     /// A regular file, from its first byte.
@@ -276,7 +259,20 @@ impl Opened {
     }
 }
 
-/// The message for a pipe or a device. Opening a pipe would wait for a writer.
+/// Opens a file, but no pipe and no device.
+fn open_regular(path: &Path) -> Result<File, ReadError> {
+    regular_file::open(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidInput => ReadError::NotAProfile {
+            path: path.to_owned(),
+            found: NO_FILE,
+        },
+        _ => ReadError::Open {
+            path: path.to_owned(),
+            source: error,
+        },
+    })
+}
+
 const NO_FILE: &str = "not a regular file (what comes through a pipe is read with `-` in the place of the file)";
 
 /// The file's actual format, if its first bytes identify one.

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use recording::clock::Timestamp;
 use recording::event::{Mapping, Pid};
-use recording::proc;
 use recording::sink::{InMemory, ModuleFile, ModuleFiles, ModuleMiss, TargetMemory};
+use recording::{proc, regular_file};
 use unwind::build_id_of;
 
 use crate::sys;
@@ -155,16 +155,14 @@ fn open_regular(path: &Path, inode: Option<(u32, u32, u64)>) -> Result<File, Mod
         io::ErrorKind::PermissionDenied => ModuleMiss::PermissionDenied,
         _ => ModuleMiss::NotFound,
     };
-    // Look before opening: opening a FIFO would wait for its other end.
-    let metadata = fs::metadata(path).map_err(miss)?;
-    if !metadata.is_file() {
-        return Err(ModuleMiss::NotFound);
-    }
+    let file = regular_file::open(path).map_err(miss)?;
     // The device number is not compared: on btrfs and overlayfs stat(2) reports another one than the kernel's mapping.
-    if inode.is_some_and(|(_, _, inode)| inode != metadata.ino()) {
+    if let Some((_, _, inode)) = inode
+        && file.metadata().map_err(miss)?.ino() != inode
+    {
         return Err(ModuleMiss::Replaced);
     }
-    File::open(path).map_err(miss)
+    Ok(file)
 }
 
 /// Goes on to the next candidate where another build has taken the place of the mapped one.
@@ -181,7 +179,7 @@ fn right_build(file: File, mapping: &Mapping<'_>) -> Result<File, ModuleMiss> {
 
 /// The path to remember: none if the mapping's own path leads to the same file.
 fn shortest(candidate: &Path, path: &Path, file: &File) -> Option<PathBuf> {
-    let (Ok(opened), Ok(plain)) = (file.metadata(), fs::metadata(path)) else {
+    let (Ok(opened), Ok(plain)) = (file.metadata(), regular_file::metadata(path)) else {
         return Some(candidate.to_owned());
     };
     let same = opened.ino() == plain.ino() && opened.dev() == plain.dev();

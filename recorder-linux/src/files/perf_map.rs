@@ -1,14 +1,15 @@
 //! Where a process's JIT compiler writes the names of its code: `/tmp/perf-PID.map`, as the process sees it.
 
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use recording::clock::Timestamp;
 use recording::event::Pid;
+use recording::regular_file;
 use recording::sink::KeptFile;
+use rustix::process::geteuid;
 
 use super::on_disk::OnDisk;
 use crate::processes::procfs;
@@ -19,34 +20,36 @@ use crate::sys::process::monotonic_ns;
 const SLACK: Duration = Duration::from_secs(1);
 
 /// Opens the perf map of a process: in the process's own mount namespace, and under the number that the process has in its own PID
-/// namespace. `None`: there is no map (yet), it is another user's, or it is older than the process: an earlier process had the same
-/// number. `began_ns` is the latest possible start of the process on the recording's clock, for processes that are gone.
+/// namespace. `None`: there is no map (yet), another user owns it (root is another user, too: the name may be a link to
+/// a file that the process may not read), or it is older than the process: an earlier process had the same number.
+/// `began_ns` is the latest possible start of the process on the recording's clock, for processes that are gone.
 pub fn open_perf_map(pid: Pid, began_ns: u64) -> Option<(PathBuf, KeptFile)> {
     let folder = PathBuf::from(format!("/proc/{}", pid.0));
     let status = fs::read_to_string(folder.join("status")).unwrap_or_default();
     let own_pid = innermost_pid(&status).unwrap_or(pid.0);
-    let name = format!("tmp/perf-{own_pid}.map");
-    let path = PathBuf::from("/").join(format!("tmp/perf-{}.map", pid.0));
-    let found = [folder.join("root").join(&name), PathBuf::from("/").join(&name)];
-    let found = found.into_iter().find(|path| path.exists())?;
-    // Look before opening: opening a FIFO would wait for its other end.
-    let metadata = fs::metadata(&found).ok().filter(fs::Metadata::is_file)?;
+    let path = PathBuf::from(format!("/tmp/perf-{}.map", pid.0));
+    let in_root = folder.join("root").join(format!("tmp/perf-{own_pid}.map"));
+    // A process that is gone has no root, and the root of another user's is closed to us.
+    let elsewhere = (own_pid == pid.0).then(|| path.clone());
     // Of a process that is gone, we know no owner; then it has to be ours.
-    let owner = fs::metadata(&folder)
-        .or_else(|_| fs::metadata("/proc/self"))
-        .ok()?
-        .uid();
-    let is_trusted = metadata.uid() == owner || metadata.uid() == 0;
-    let began = began(pid.0, began_ns)?;
-    let is_fresh = metadata.modified().is_ok_and(|modified| modified + SLACK >= began);
-    let file = File::open(&found).ok().filter(|_| is_trusted && is_fresh)?;
-    Some((path, Arc::new(OnDisk(file))))
+    let owner = effective_user(&status).unwrap_or_else(|| geteuid().as_raw());
+    let file =
+        { [in_root].into_iter().chain(elsewhere) }.find_map(|path| regular_file::open_owned(&path, owner).ok())?;
+    let modified = file.metadata().and_then(|metadata| metadata.modified()).ok()?;
+    (modified + SLACK >= began(pid.0, began_ns)?).then(|| (path, Arc::new(OnDisk(file)) as KeptFile))
 }
 
 /// `NSpid:` lists the process's numbers, from ours to that in its own namespace (proc_pid_status(5)).
 fn innermost_pid(status: &str) -> Option<i32> {
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     line.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
+/// The user that owns the files that the process makes. Not the owner of /proc/PID, which is root for every process
+/// that may not be dumped (proc(5)).
+fn effective_user(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// The start of the process, by the wall clock.
@@ -59,12 +62,15 @@ fn began(pid: i32, began_ns: u64) -> Option<SystemTime> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     #[test]
     fn the_number_in_the_innermost_namespace_is_the_last() {
         assert_eq!(innermost_pid("Name:\tx\nNSpid:\t1234\t7\t1\nNSsid:\t1\n"), Some(1));
         assert_eq!(innermost_pid("Name:\tx\n"), None);
+        assert_eq!(effective_user("Name:\tx\nUid:\t1000\t7\t8\t9\n"), Some(7));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use recording::probe::{FilePlace, KernelPlace, ProbePlace};
+use recording::regular_file;
 
 use super::arguments;
 use super::error::ProbeError;
@@ -34,7 +35,7 @@ pub struct Probes {
 }
 
 fn open(place: &FilePlace) -> Result<File, ProbeError> {
-    File::open(&place.path).map_err(|error| ProbeError::File {
+    regular_file::open(&place.path).map_err(|error| ProbeError::File {
         path: place.path.clone(),
         error,
     })

@@ -9,13 +9,13 @@ pub(crate) mod on_disk;
 mod perf_map;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
 use std::io;
 use std::sync::Arc;
 
 use recording::clock::Timestamp;
 use recording::event::{Mapping, Pid};
 use recording::module::{BuildId, path_of};
+use recording::regular_file;
 use recording::sink::{InMemory, KeptFile, ModuleFile, ModuleFiles, ModuleMiss, ReadAt, TargetMemory};
 
 use crate::codesign;
@@ -213,11 +213,7 @@ fn open_build(mapping: &Mapping<'_>) -> Result<OnDisk, ModuleMiss> {
         io::ErrorKind::PermissionDenied => ModuleMiss::PermissionDenied,
         _ => ModuleMiss::NotFound,
     };
-    // Look before opening: opening a FIFO would wait for its other end.
-    if !fs::metadata(&path).map_err(miss)?.is_file() {
-        return Err(ModuleMiss::NotFound);
-    }
-    let file = OnDisk(File::open(&path).map_err(miss)?);
+    let file = OnDisk(regular_file::open(&path).map_err(miss)?);
     if mapping.is_jitdump() {
         return Ok(file);
     }

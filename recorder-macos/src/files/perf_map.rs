@@ -1,12 +1,11 @@
 //! Where a process's JIT compiler writes the names of its code: the `perf-PID.map` that the process has open, else `/tmp/perf-PID.map`.
 
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use recording::event::Pid;
+use recording::regular_file;
 use recording::sink::KeptFile;
 
 use super::on_disk::OnDisk;
@@ -21,18 +20,15 @@ const SLACK: Duration = Duration::from_secs(1);
 pub fn open_perf_map(mach: &impl Mach, pid: Pid, began_ns: u64) -> Option<(PathBuf, KeptFile)> {
     let open = jit_files::open_perf_map(mach, pid.0);
     let path = open.unwrap_or_else(|| PathBuf::from(format!("/tmp/perf-{}.map", pid.0)));
-    // Look before opening: opening a FIFO would wait for its other end.
-    let metadata = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
     let own = i32::try_from(std::process::id()).ok()?;
     let process = mach.identity(pid.0);
     // Of a process that is gone, we know no owner; then the map has to be ours.
     let owner = process.or_else(|| mach.identity(own))?.user;
-    let is_trusted = metadata.uid() == owner || metadata.uid() == 0;
+    let file = regular_file::open_owned(&path, owner).ok()?;
     let ago = Duration::from_nanos(mach.now_ns().saturating_sub(began_ns));
     let began = SystemTime::now().checked_sub(ago)?;
     let started = process.map(|identity| SystemTime::UNIX_EPOCH + Duration::from_micros(identity.started_us));
     let began = started.map_or(began, |started| started.min(began));
-    let is_fresh = metadata.modified().is_ok_and(|modified| modified + SLACK >= began);
-    let file = File::open(&path).ok().filter(|_| is_trusted && is_fresh)?;
-    Some((path, Arc::new(OnDisk(file))))
+    let modified = file.metadata().and_then(|metadata| metadata.modified()).ok()?;
+    (modified + SLACK >= began).then(|| (path, Arc::new(OnDisk(file)) as KeptFile))
 }

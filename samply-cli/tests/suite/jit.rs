@@ -1,11 +1,14 @@
 //! Code that is in no file: jitdump, perf maps, and neither.
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support;
 use crate::support::machine::{alone, one_cpu, share_again};
+use crate::support::playground::NOBODY;
 use crate::support::profile::is_mark;
 use crate::support::skip::{Need, has, perf_events, root};
 use crate::support::steal::undisturbed;
@@ -149,6 +152,73 @@ fn a_perf_map_is_read_in_the_mount_and_pid_namespace_of_its_process() {
         assert_rooted(&profile, function, "main");
     }
     assert!(!Path::new("/tmp/perf-1.map").exists());
+}
+
+/// A user in namespaces of their own, recorded by root, whose perf map is a link. Returns the names of the functions.
+fn functions_with_a_linked_map(link: &str) -> Option<Vec<String>> {
+    perf_events()?;
+    one_cpu();
+    let as_nobody = ["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "unshare"];
+    let unshare = ["-U", "-r", "-m", "-p", "-f", "--propagation", "private"];
+    let allowed = Command::new("setpriv")
+        .args(as_nobody)
+        .args(unshare)
+        .arg("true")
+        .status();
+    let allowed = allowed.is_ok_and(|status| status.success());
+    if !root() || !has(Need::Namespaces, allowed, "unshare -U -m -p is not permitted") {
+        return None;
+    }
+    let dir = tempfile::Builder::new()
+        .prefix("sprof-test-")
+        .tempdir_in("/tmp")
+        .unwrap();
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    mode(dir.path(), 0o755);
+    let (jit, secret) = (dir.path().join("jit"), dir.path().join("secret"));
+    std::fs::copy(program("jit").unwrap(), &jit).unwrap();
+    mode(&jit, 0o755);
+    let line = |name: &str| format!("1000 7ffffffff000 {name}");
+    std::fs::write(&secret, line("root_only")).unwrap();
+    mode(&secret, 0o600);
+    // Written to after the program starts.
+    let file = std::fs::File::options().write(true).open(&secret).unwrap();
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
+    file.set_modified(later).unwrap();
+    let script = format!(
+        "mount --bind {} /mnt; mount -t tmpfs none /tmp; mkdir /tmp/maps; echo {} > /tmp/maps/own; ln -s {} /tmp/perf-1.map; exec /mnt/jit 400 rwx none",
+        dir.path().display(),
+        line("own_name"),
+        link.replace("SECRET", secret.to_str().unwrap()),
+    );
+    let words = [&as_nobody[..], &unshare, &["sh", "-ec", &script]].concat();
+    let (_, profile) = record().profile("setpriv", &words);
+    let names = profile.samples().filter_map(|sample| sample.stack);
+    let names = names.flat_map(|stack| profile.names(stack).map(str::to_owned).collect::<Vec<_>>());
+    let names: Vec<String> = names.collect();
+    assert!(names.iter().any(|name| name == "run_split"), "{}", profile.summary());
+    Some(names)
+}
+
+#[test]
+fn a_perf_map_that_is_a_link_names_nothing_by_a_file_of_root() {
+    // By its path here, and by its path there.
+    for link in ["SECRET", "/mnt/secret"] {
+        let Some(names) = functions_with_a_linked_map(link) else {
+            return;
+        };
+        assert!(!names.iter().any(|name| name.contains("root_only")), "{link}");
+    }
+}
+
+#[test]
+fn a_perf_map_that_is_a_link_is_read_where_the_link_leads_in_its_container() {
+    for link in ["/tmp/maps/own", "maps/own"] {
+        let Some(names) = functions_with_a_linked_map(link) else {
+            return;
+        };
+        assert!(names.iter().any(|name| name == "own_name"), "{link}");
+    }
 }
 
 #[test]

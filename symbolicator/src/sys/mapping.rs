@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use recording::regular_file;
+
 use super::fault;
 
 /// A file mapped read-only.
@@ -46,15 +48,8 @@ pub(crate) fn identity_of(file: &Metadata) -> Vec<u8> {
 impl Mapping {
     /// Maps a regular file.
     pub(crate) fn open(path: &Path) -> io::Result<Mapping> {
-        // Ask before opening: opening a FIFO would wait for a writer, and some devices act on being opened.
-        if !std::fs::metadata(path)?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
-        let file = File::open(path)?;
+        let file = regular_file::open(path)?;
         let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
         // SAFETY: the mapping is private and read-only, and lives no longer than `Mapping`. `Mmap` asks that the file
         // does not change under it. We can't forbid that; what follows is bounded: a write in place changes bytes
         // that every reader here treats as hostile input anyway (plain integers and UTF-8 checked on use), and a
@@ -83,7 +78,7 @@ impl Mapping {
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         let place = |file: &Metadata| (file.dev(), file.ino());
         let here = self.file.metadata().ok();
-        let there = std::fs::metadata(path).ok();
+        let there = regular_file::metadata(path).ok();
         here.as_ref().map(place) == there.as_ref().map(place) && here.is_some()
     }
 

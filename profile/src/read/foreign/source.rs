@@ -10,7 +10,7 @@ use flate2::read::MultiGzDecoder;
 
 use super::{Position, ReadError, ReadLimits};
 use crate::read::error::io_error;
-use crate::read::{DISPROPORTIONATE, NO_FILE, proportionate_bytes, read_up_to};
+use crate::read::{DISPROPORTIONATE, open_regular, proportionate_bytes, read_up_to};
 
 /// Longest line: a hundred generated names of ten thousand characters.
 pub(super) const MAX_LINE_BYTES: usize = 1 << 20;
@@ -32,14 +32,7 @@ impl Source {
             path: path.to_owned(),
             source,
         };
-        // Opening a pipe would wait for a writer.
-        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-            return Err(ReadError::NotAProfile {
-                path: path.to_owned(),
-                found: NO_FILE,
-            });
-        }
-        let mut file = File::open(path).map_err(unreadable)?;
+        let mut file = open_regular(path)?;
         let mut start = [0u8; 2];
         let len = read_up_to(&mut file, &mut start).map_err(unreadable)?;
         Ok(Source {
