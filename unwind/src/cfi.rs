@@ -174,6 +174,12 @@ impl Cfi {
         self.start_of(self.count_until(svma)?)
     }
 
+    /// The stated address at which the last function ends that starts at or below this one.
+    pub(crate) fn end_until(&self, svma: u64) -> Option<u64> {
+        let (entry, _) = self.entry(svma)?;
+        Some(self.function(self.start_of(entry)?)?.end)
+    }
+
     /// The stated address that a function starts at.
     fn start_of(&self, entry: usize) -> Option<u64> {
         let start = u32_at(self.index.get(INDEX_HEADER..)?, entry * 8)?;

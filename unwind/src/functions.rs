@@ -54,6 +54,14 @@ impl Functions {
         next?.checked_sub(self.base_svma)
     }
 
+    /// The code around an address that is in no function: from the end of the one in front, if there is one, to the start of the next one.
+    pub fn gap(&self, address: u64) -> Range<u64> {
+        let svma = address.saturating_add(self.base_svma);
+        let before = self.tables.iter().filter_map(|table| table.end_until(svma)).max();
+        let before = before.and_then(|end| end.checked_sub(self.base_svma));
+        before.unwrap_or(0).min(address)..self.next_start(address).unwrap_or(u64::MAX)
+    }
+
     /// Heap bytes that the tables take.
     pub fn held_bytes(&self) -> usize {
         let list = self.list.as_ref().map_or(0, MachOFunctions::held_bytes);

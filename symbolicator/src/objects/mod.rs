@@ -4,6 +4,7 @@ mod answers;
 mod by_address;
 mod debug_info;
 mod dwarf;
+mod extent;
 pub(crate) mod file;
 mod lookup;
 pub(crate) mod mach_o;
@@ -27,6 +28,7 @@ use self::dwarf::{Dwarf, DwarfFiles};
 use self::file::ObjectFile;
 use self::mach_o::debug_map::DebugMap;
 use self::symtab::SymbolTable;
+use crate::asm::code_at;
 use crate::demangle::demangle;
 use crate::error::SymbolError;
 use crate::locate::{self, Files, SplitDwarfPaths, Supplementary, SymbolOptions};
@@ -43,6 +45,10 @@ pub(crate) struct ObjectModule {
     symbols: Option<SymbolTable>,
     /// For functions without a symbol.
     functions: Option<Functions>,
+    /// Ends of functions without a size, by their start.
+    ends: FxHashMap<u64, u64>,
+    /// Code without symbols and unwind rules, divided into functions, by the start of the gap.
+    gaps: FxHashMap<u64, Vec<Range<u64>>>,
     /// File offsets of function names, by the address of the slot of the global offset table that has the function's address.
     slots: Option<FxHashMap<u64, u64>>,
     dwarf: Stage,
@@ -136,6 +142,8 @@ impl ObjectModule {
             binary,
             symbols: None,
             functions: None,
+            ends: FxHashMap::default(),
+            gaps: FxHashMap::default(),
             slots: None,
             dwarf: match map {
                 Some(map) => Stage::Read(DebugInfo::Objects(Box::new(map))),
@@ -176,13 +184,7 @@ impl ObjectModule {
         let function = self.function(address)?;
         match function.size {
             Some(size) => function.start.checked_add(size),
-            None => {
-                let end = self.symbols().end_without_size(address)?;
-                let next = self
-                    .functions()
-                    .and_then(|functions| functions.next_start(function.start));
-                Some(next.map_or(end, |next| next.min(end)))
-            }
+            None => Some(self.end_without_size(function.start)),
         }
     }
 
@@ -215,17 +217,35 @@ impl ObjectModule {
         Some(demangle(symbol::name_at(file, *name)))
     }
 
-    /// A symbol without a size, as of hand-written assembly, ends where another function begins.
+    /// The function of a symbol. One without a size, as of hand-written assembly, may end long before the next symbol.
     fn by_symbol(&mut self, address: u64) -> Option<FunctionSymbol> {
         let function = self.symbols().find(address)?;
-        let is_other = |other: &Range<u64>| other.start > function.start;
-        let ends_before = function.size.is_none() && self.bounds_at(address).as_ref().is_some_and(is_other);
-        (!ends_before).then_some(function)
+        let holds = function.size.is_some() || address < self.end_without_size(function.start);
+        holds.then_some(function)
     }
 
-    /// A function that has unwind rules alone. The root of a stripped program's stacks has a name all the same.
+    /// The end of the function of a symbol without a size: by its unwind rules, or else by its code, and before the next function.
+    fn end_without_size(&mut self, start: u64) -> u64 {
+        if let Some(end) = self.ends.get(&start) {
+            return *end;
+        }
+        let limit = self.symbols().limit(start);
+        let end = match self.bounds_at(start) {
+            Some(range) => range.end.min(limit),
+            None => {
+                let next = self.functions().and_then(|functions| functions.next_start(start));
+                let limit = next.map_or(limit, |next| next.min(limit));
+                self.with_code(start..limit, |arch, code| extent::end_of(arch, code, start))
+                    .unwrap_or_else(|| start.saturating_add(extent::FEW_BYTES).min(limit))
+            }
+        };
+        self.ends.insert(start, end);
+        end
+    }
+
+    /// A function without a symbol, by its unwind rules or its code. The root of a stripped program's stacks has a name all the same.
     fn unnamed(&mut self, address: u64) -> Option<FunctionSymbol> {
-        let range = self.bounds_at(address)?;
+        let range = self.bounds_at(address).or_else(|| self.in_gap(address))?;
         let entry = self.binary.as_ref().and_then(|file| file.entry());
         Some(match entry == Some(range.start) {
             true => FunctionSymbol::named(ENTRY_POINT.to_owned(), range.start, range.end.checked_sub(range.start)),
@@ -235,6 +255,45 @@ impl ObjectModule {
 
     fn bounds_at(&mut self, address: u64) -> Option<Range<u64>> {
         self.functions()?.at(address)
+    }
+
+    /// The function at an address without symbol and unwind rules: the code from the end of the last function that has one of these on is divided
+    /// into functions.
+    fn in_gap(&mut self, address: u64) -> Option<Range<u64>> {
+        let gap = self.symbols().gap(address)?;
+        let without_rules = self.functions().map_or(0..u64::MAX, |functions| functions.gap(address));
+        let limit = gap.end.min(without_rules.end);
+        let start = gap.start.max(without_rules.start);
+        let start = match self.symbols().find(start) {
+            Some(function) if function.size.is_none() => self.end_without_size(function.start).max(start),
+            _ => start,
+        };
+        if address.checked_sub(start)? > extent::MAX_GAP_BYTES {
+            return None;
+        }
+        let mut functions = self.gaps.remove(&start).unwrap_or_default();
+        let mut end = functions.last().map_or(start, |last| last.end);
+        while end <= address {
+            let first = self.with_code(end..limit, |arch, code| extent::first_in(arch?, code, end));
+            let Some(function) = first.flatten().filter(|function| function.end > end) else {
+                break;
+            };
+            end = function.end;
+            functions.push(function);
+        }
+        let until = functions.partition_point(|function| function.start <= address);
+        let found = until.checked_sub(1).and_then(|at| functions.get(at)).cloned();
+        self.gaps.insert(start, functions);
+        found.filter(|found| found.contains(&address))
+    }
+
+    /// Calls a function with the processor and the machine code of a range; `None` if the code is in no file.
+    fn with_code<T>(&self, range: Range<u64>, use_it: impl FnOnce(Option<&str>, &[u8]) -> T) -> Option<T> {
+        let binary = self.binary.as_deref()?;
+        let size = range.end.checked_sub(range.start)?.min(extent::MAX_FUNCTION_BYTES);
+        let code = code_at(binary, &binary.object().ok()?, range.start, size)?;
+        let size = usize::try_from(size).map_or(code.len(), |size| size.min(code.len()));
+        Some(use_it(binary.arch(), &code[..size]))
     }
 
     fn functions(&mut self) -> Option<&Functions> {
@@ -312,7 +371,8 @@ impl ObjectModule {
         let symbols = self.symbols.as_ref().map_or(0, SymbolTable::held_bytes);
         let functions = self.functions.as_ref().map_or(0, Functions::held_bytes);
         let kept = self.kept.as_ref().map_or(0, Answers::held_bytes);
-        size_of::<ObjectModule>() + dwarf + files + symbols + functions + kept
+        let in_gaps: usize = self.gaps.values().map(|functions| size_of_val(&**functions)).sum();
+        size_of::<ObjectModule>() + in_gaps + dwarf + files + symbols + functions + kept
     }
 
     /// False if a file was written to since it was opened: its answers are void.

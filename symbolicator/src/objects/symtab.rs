@@ -1,5 +1,6 @@
 //! Function names and ranges from symbol tables and linkage stubs. Of ELF these are `.symtab`, `.dynsym` and the procedure linkage table.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use object::read::elf::{FileHeader, SectionHeader, Sym};
@@ -97,12 +98,22 @@ impl SymbolTable {
         })
     }
 
-    /// The end of a function without a size: the start of the next function, or the end of its section.
-    pub(crate) fn end_without_size(&mut self, address: u64) -> Option<u64> {
-        let place = self.place(address)?;
-        let next = self.symbols.behind(place).map(|next| self.symbols.get(next));
-        let section_end = self.section(address)?.1;
-        Some(next.map_or(section_end, |next| next.start.min(section_end)))
+    /// Where the function that starts at a relative address ends at the latest: at the next symbol, or at the end of its section.
+    pub(crate) fn limit(&mut self, start: u64) -> u64 {
+        let next = self
+            .symbols
+            .last_until(start)
+            .and_then(|place| self.symbols.behind(place));
+        let next = next.map_or(u64::MAX, |next| self.symbols.get(next).start);
+        self.section(start).map_or(start, |section| section.1.min(next))
+    }
+
+    /// The code around an address that no symbol holds: from the end of the symbol in front, or the start of one without a size, to the next one.
+    pub(crate) fn gap(&mut self, address: u64) -> Option<Range<u64>> {
+        let section = self.section(address)?;
+        let before = self.symbols.last_until(address).map(|place| self.symbols.get(place));
+        let end = before.map_or(0, |symbol| symbol.start.saturating_add(symbol.size));
+        Some(end.clamp(section.0, address)..self.limit(address))
     }
 
     /// The other parts of the function that holds a relative address, by the names that compilers give to them: `f` and `f.cold`

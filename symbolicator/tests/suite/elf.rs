@@ -117,6 +117,75 @@ fn a_function_without_a_name_is_known_by_its_unwind_rules() {
 }
 
 #[test]
+fn a_symbol_without_a_size_names_its_own_code_alone() {
+    if !cfg!(target_arch = "x86_64") {
+        return common::skip("the program is of assembly for x86_64");
+    }
+    let built = build("sizeless.s", &["-shared", "-nostdlib"]);
+    let bytes = std::fs::read(&built.path).unwrap();
+    let object = object::File::parse(&*bytes).unwrap();
+    let start = |name: &str| {
+        let mut symbols = object.symbols();
+        symbols.find(|symbol| symbol.name() == Ok(name)).unwrap().address()
+    };
+    let (tiny, branches, table) = (start("tiny_exported"), start("with_branches"), start("by_table"));
+    let (behind, end, after) = (start("behind_branches"), start("at_the_end"), start("after"));
+    let local = start("local_loop");
+    assert!(
+        object
+            .symbols()
+            .all(|symbol| symbol.size() == 0 || symbol.name() == Ok("after"))
+    );
+    common::run("strip", &[&built.path]);
+    let at = [
+        tiny,
+        tiny + 5,
+        tiny + 6,
+        tiny + 17,
+        local,
+        local + 4,
+        branches,
+        branches + 5003,
+        behind - 1,
+        behind,
+        table,
+        table + 1801,
+        end + 5,
+        after,
+    ];
+    let infos = symbolicator(&[]).lookup(&module(&built.path), &at).unwrap();
+    let names: Vec<String> = infos.iter().map(|info| info.function.clone().unwrap().name).collect();
+    let fun = |start: u64| format!("fun_{start:x}");
+    let expected = [
+        "tiny_exported",
+        "tiny_exported",
+        &fun(tiny + 6),
+        &fun(tiny + 12),
+        &fun(local),
+        &fun(local),
+        "with_branches",
+        "with_branches",
+        "with_branches",
+        &fun(behind),
+        "by_table",
+        "by_table",
+        "at_the_end",
+        &fun(after),
+    ];
+    assert_eq!(names, expected);
+    for (info, name) in infos.iter().zip(names) {
+        assert_eq!(info.is_named(), !name.starts_with("fun_"), "{name}");
+    }
+    // In any order, and each by itself.
+    for (address, info) in at.iter().zip(&infos).rev() {
+        assert_eq!(
+            symbolicator(&[]).lookup(&module(&built.path), &[*address]).unwrap()[0],
+            *info
+        );
+    }
+}
+
+#[test]
 fn cpp_names_come_from_linkage_names() {
     let built = build("inline.cc", &["-O2", "-g"]);
     let outer = function(&built.path, "5outer");

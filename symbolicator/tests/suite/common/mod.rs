@@ -58,7 +58,7 @@ pub fn build(program: &str, flags: &[&str]) -> Built {
 
 pub fn build_at(program: &str, flags: &[&str], path: &Path) {
     let tool = match Path::new(program).extension().and_then(|e| e.to_str()) {
-        Some("c") => "cc",
+        Some("c" | "s") => "cc",
         Some("cc") => "c++",
         _ => "rustc",
     };
