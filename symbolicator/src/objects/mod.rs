@@ -4,6 +4,7 @@ mod answers;
 mod by_address;
 mod debug_info;
 mod dwarf;
+mod dynamic;
 mod extent;
 pub(crate) mod file;
 mod lookup;

@@ -4,13 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use object::read::elf::{FileHeader, SectionHeader, Sym};
-use object::{Object, ObjectSection, elf};
+use object::{Object, ObjectSection, ObjectSegment, elf};
 use recording::rust_crate;
 use recording::symbol::FunctionSymbol;
 use unwind::Functions;
 
 use super::by_address::{ByAddress, Place};
-use super::file::{ObjectFile, is_code};
+use super::dynamic::DynamicSymbols;
+use super::file::{ObjectFile, is_code, offset_in};
 use super::mach_o;
 use super::plt;
 use super::symbol::{Binding, Kind, Names, Symbol, name_at, section_at};
@@ -194,13 +195,9 @@ fn read_tables<Elf: FileHeader>(
     found: &mut Vec<Symbol>,
 ) {
     let endian = object.endian();
-    for table in [object.elf_symbol_table(), object.elf_dynamic_symbol_table()] {
-        let strings = object.elf_section_table().section(table.string_section());
-        let Some((offset, len)) = strings.ok().and_then(|strings| strings.file_range(endian)) else {
-            continue;
-        };
-        found.reserve(table.len());
-        for symbol in table.symbols() {
+    let mut add = |symbols: &[Elf::Sym], strings_at: u64, strings_len: u64| {
+        found.reserve(symbols.len());
+        for symbol in symbols {
             let kind = match symbol.st_type() {
                 elf::STT_FUNC => Kind::Function,
                 elf::STT_OBJECT | elf::STT_COMMON | elf::STT_SECTION | elf::STT_FILE | elf::STT_TLS => continue,
@@ -215,28 +212,48 @@ fn read_tables<Elf: FileHeader>(
             }
             let start = symbol.st_value(endian).into().wrapping_sub(file.base_svma());
             let name = u64::from(symbol.st_name(endian));
-            if kind == Kind::Untyped && section_at(code, start).is_none() || name >= len {
+            if kind == Kind::Untyped && section_at(code, start).is_none() || name >= strings_len {
                 continue;
             }
             found.push(Symbol {
                 start,
                 size: symbol.st_size(endian).into(),
-                name_offset: offset.saturating_add(name),
+                name_offset: strings_at.saturating_add(name),
                 file: index,
                 kind,
                 binding: Binding::of(symbol.st_bind()),
             });
         }
+    };
+    for table in [object.elf_symbol_table(), object.elf_dynamic_symbol_table()] {
+        let strings = object.elf_section_table().section(table.string_section());
+        if let Some((offset, len)) = strings.ok().and_then(|strings| strings.file_range(endian)) {
+            add(table.symbols(), offset, len);
+        }
+    }
+    // `sstrip` and `strip --strip-section-headers` leave what a loader needs.
+    if object.elf_section_table().is_empty()
+        && let Some(dynamic) = DynamicSymbols::read(object)
+        && let Some(offset) = offset_in(file, dynamic.strings)
+    {
+        add(dynamic.symbols, offset, dynamic.strings.len() as u64);
     }
 }
 
-/// The sections with code, as relative addresses, by address.
+/// The sections with code, as relative addresses, by address. A file without section headers still has its segments.
 pub(super) fn code_sections(file: &ObjectFile, object: &object::File<'_>) -> Vec<(u64, u64)> {
     let relative = |section: object::Section<'_, '_>| {
         let start = section.address().wrapping_sub(file.base_svma());
         (start, start.saturating_add(section.size()))
     };
     let mut sections: Vec<(u64, u64)> = object.sections().filter(is_code).map(relative).collect();
+    if object.sections().next().is_none() {
+        let segments = object.segments().filter(|segment| segment.permissions().executable());
+        sections.extend(segments.map(|segment| {
+            let start = segment.address().wrapping_sub(file.base_svma());
+            (start, start.saturating_add(segment.file_range().1))
+        }));
+    }
     sections.sort_unstable();
     sections
 }

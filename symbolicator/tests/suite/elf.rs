@@ -185,6 +185,40 @@ fn a_symbol_without_a_size_names_its_own_code_alone() {
     }
 }
 
+/// As `sstrip` and `strip --strip-section-headers` leave a file: what a loader needs, and no section headers.
+#[test]
+fn without_section_headers_exported_functions_have_names() {
+    for style in ["sysv", "gnu"] {
+        let hash = format!("-Wl,--hash-style={style}");
+        let built = build("inline.c", &["-O2", "-shared", "-fPIC", &hash]);
+        let (start, size) = function(&built.path, "_outer");
+        let mut bytes = std::fs::read(&built.path).unwrap();
+        let whole = module(&built.path);
+        // e_shoff, e_shnum, e_shstrndx of `Elf64_Ehdr`.
+        bytes[40..48].fill(0);
+        bytes[60..64].fill(0);
+        let end = object::File::parse(&*bytes).unwrap();
+        let end = end
+            .segments()
+            .map(|segment| segment.file_range())
+            .map(|(offset, size)| offset + size)
+            .max();
+        bytes.truncate(end.unwrap() as usize);
+        std::fs::write(&built.path, &bytes).unwrap();
+        let module = module(&built.path);
+        assert!(module.build_id.is_some() && module.build_id == whole.build_id);
+        let infos = symbolicator(&[])
+            .lookup(&module, &[start, start + size - 1, start + size])
+            .unwrap();
+        let names = infos
+            .iter()
+            .map(|info| info.function.as_ref().map(|function| &*function.name));
+        let names: Vec<Option<&str>> = names.collect();
+        assert_eq!(names[..2], [Some("_outer"); 2], "{style}");
+        assert_ne!(names[2], Some("_outer"), "{style}");
+    }
+}
+
 #[test]
 fn cpp_names_come_from_linkage_names() {
     let built = build("inline.cc", &["-O2", "-g"]);
