@@ -41,10 +41,11 @@ impl Builder {
         let end = self.at(info.end);
         self.end_waits(end, info.unit);
         self.place_jit(histories);
-        let cpus = self.processes.cpus.len();
-        self.counts.processes = (self.processes.processes.len() - cpus) as u64;
+        // A program that took another one's place is in the same process and thread.
+        let others = self.processes.cpus.len() + self.processes.further_programs;
+        self.counts.processes = (self.processes.processes.len() - others) as u64;
         let tracks = self.processes.tracks.len();
-        self.counts.threads = (self.processes.threads.len() - cpus - tracks) as u64;
+        self.counts.threads = (self.processes.threads.len() - others - tracks) as u64;
 
         let processes = std::mem::take(&mut self.processes.processes);
         let mut threads: Vec<Option<LiveThread>> = std::mem::take(&mut self.processes.threads)

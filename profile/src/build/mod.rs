@@ -383,6 +383,11 @@ impl Builder {
             ProcessEvent::Start { parent } => self.processes.start(pid, parent, at),
             ProcessEvent::End => self.processes.end(pid, at),
             ProcessEvent::Exec(name) => {
+                if self.waits.is_some() {
+                    self.with_waits(Thread::main(pid), at, |live, tables| {
+                        live.waits.flush(&mut live.samples, tables)
+                    });
+                }
                 if let Some(from) = self.processes.exec(pid, at, name) {
                     self.rename_marker(Thread::main(pid), at, &from, name, |from, to| MarkerKind::Exec {
                         from,

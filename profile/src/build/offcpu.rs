@@ -273,6 +273,14 @@ impl ThreadWaits {
         end.saturating_sub(since).max(0).unsigned_abs()
     }
 
+    /// What the same thread goes on with in its next program. Waits that are over are among its samples by then.
+    pub(super) fn hand_over(&mut self) -> ThreadWaits {
+        ThreadWaits {
+            found_at: None,
+            ..std::mem::take(self)
+        }
+    }
+
     /// True if the thread was found and neither ran nor was switched since; its wait is forgotten.
     pub(super) fn forget_found(&mut self) -> bool {
         let never_ran = matches!(self.state, State::Found(_));
@@ -483,7 +491,8 @@ impl ThreadWaits {
         }
     }
 
-    fn flush(&mut self, samples: &mut Samples, tables: &mut WaitTables<'_>) {
+    /// Puts waits that were added up among the samples.
+    pub(super) fn flush(&mut self, samples: &mut Samples, tables: &mut WaitTables<'_>) {
         for sum in self.sums.drain(..) {
             let stack = tables.stack(sum.what);
             tables.push(samples, sum.since, sum.ns, stack, sum.cpu_before_ns);

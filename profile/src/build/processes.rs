@@ -93,6 +93,8 @@ pub(super) struct Processes {
     pub(super) tracks: FxHashMap<(usize, u32), usize>,
     pids: FxHashMap<Pid, usize>,
     tids: FxHashMap<Thread, usize>,
+    /// Programs that took the place of one with samples in the same process.
+    pub(super) further_programs: usize,
     /// How often each number has been given out.
     pid_uses: FxHashMap<Pid, u32>,
     tid_uses: FxHashMap<Tid, u32>,
@@ -114,6 +116,7 @@ impl Default for Processes {
             tracks: FxHashMap::default(),
             pids: FxHashMap::default(),
             tids: FxHashMap::default(),
+            further_programs: 0,
             pid_uses: FxHashMap::default(),
             tid_uses: FxHashMap::default(),
         }
@@ -192,8 +195,14 @@ impl Processes {
     }
 
     /// The process got a new program. Returns its old name, if it had one.
+    ///
+    /// What ran before keeps its name: if it has samples, the new program is a process of its own with the same number.
     pub(super) fn exec(&mut self, pid: Pid, at: i64, name: &str) -> Option<String> {
         let index = self.process(pid, at);
+        let mut threads = self.processes[index].threads.iter();
+        if threads.any(|thread| self.threads[*thread].has_content()) {
+            return self.next_program(pid, at, name);
+        }
         self.end_threads(index, pid, at, |thread| !thread.is_main);
         let main = self.thread(Thread::main(pid), at);
         self.threads[main].name = None;
@@ -202,6 +211,21 @@ impl Processes {
         process.has_program = false;
         process.images_changed();
         process.name.replace(name.to_owned())
+    }
+
+    fn next_program(&mut self, pid: Pid, at: i64, name: &str) -> Option<String> {
+        let old = self.process(pid, at);
+        let main = self.thread(Thread::main(pid), at);
+        let waits = self.threads[main].waits.hand_over();
+        self.end(pid, at);
+        let new = self.create(pid, at);
+        let (parent, from) = (self.processes[old].parent, self.processes[old].name.clone());
+        let process = &mut self.processes[new];
+        (process.parent, process.name, process.implied) = (parent, Some(name.to_owned()), false);
+        let main = self.thread(Thread::main(pid), at);
+        (self.threads[main].waits, self.threads[main].implied) = (waits, false);
+        self.further_programs += 1;
+        from
     }
 
     /// Returns the old name, if there was one and it was another.

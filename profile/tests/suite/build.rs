@@ -93,15 +93,35 @@ fn the_same_address_after_exec_is_another_module() {
     stream.map(1, image("/opt/other", 0x1000, 0x1000), 2);
     stream.sample(1, 1, 3, &[ip(0x1020)]);
     let json = written(&stream.finish());
-    let samples = &json["threads"][0]["samples"];
-    assert_ne!(samples["stack"][0], samples["stack"][1]);
-    assert_eq!(json["threads"][0]["processName"], "other");
-    let markers = markers(&json["threads"][0]);
+    let (app, other) = (thread(&json, "1"), thread(&json, "1.1"));
+    assert_ne!(app["samples"]["stack"][0], other["samples"]["stack"][0]);
+    assert_eq!((&app["processName"], &app["pid"]), (&"app".into(), &"1".into()));
+    assert_eq!((&other["processName"], &other["pid"]), (&"other".into(), &"1.1".into()));
+    assert_eq!((&app["unregisterTime"], &other["registerTime"]), (&2.into(), &2.into()));
+    assert_eq!(
+        json["meta"]["sprof"]["recorded"]["processes"], 1,
+        "{}",
+        json["meta"]["sprof"]
+    );
+    let markers = markers(other);
     assert!(
         markers
             .iter()
             .any(|(kind, data)| *kind == "Exec" && data["from"] == "app" && data["to"] == "other")
     );
+}
+
+#[test]
+fn a_program_without_samples_has_no_track_beside_the_one_that_it_executes() {
+    let mut stream = Stream::with_app();
+    stream.exec(1, "other", 2);
+    stream.map(1, image("/opt/other", 0x1000, 0x1000), 2);
+    stream.sample(1, 1, 3, &[ip(0x1020)]);
+    let json = written(&stream.finish());
+    let names: Vec<&str> = (json["threads"].as_array().unwrap().iter())
+        .map(|thread| thread["processName"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["other"]);
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod jit;
 mod ladder;
 mod larger_stacks;
 mod limits;
+mod loaded;
 mod mac_recording;
 mod mach_o;
 mod memory;

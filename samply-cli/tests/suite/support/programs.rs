@@ -15,7 +15,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let c = |source: &str, flags: &[&str]| build("cc", source, name, &[C_FLAGS, flags].concat());
     match name {
         "versions" | "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps" | "jit"
-        | "jit_entries" | "refuse" | "work" | "events" | "beats" | "memory" | "large" | "bpf" => {
+        | "jit_entries" | "refuse" | "work" | "events" | "beats" | "memory" | "large" | "bpf" | "chain" => {
             c(&format!("{name}.c"), &[])
         }
         // Frames of 64 bytes, and of 1 KiB.

@@ -1,0 +1,81 @@
+//! Programs that came into memory in another way than as the one file that a new process executes.
+#![cfg(target_os = "linux")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support;
+use crate::support::perf::load;
+use crate::support::skip::{Need, has, perf_events};
+use crate::support::{Profile, program, record};
+
+fn copies_of(name: &str, folder: &Path, names: [&str; 3]) -> [PathBuf; 3] {
+    names.map(|copy| {
+        let path = folder.join(copy);
+        std::fs::copy(program(name).unwrap(), &path).unwrap();
+        path
+    })
+}
+
+const CHAIN: [&str; 3] = ["one", "two", "three"];
+
+/// Each of the three programs has about a third of the samples, under its own name, and no code of another one.
+fn assert_thirds(profile: &Profile) {
+    let libs = |lib: usize| profile.json["libs"][lib]["name"].as_str().unwrap();
+    let of_chain = |lib: &usize| CHAIN.contains(&libs(*lib));
+    let mut pids = Vec::new();
+    for name in CHAIN {
+        let threads = profile.threads.iter().filter(|thread| thread.process_name == name);
+        let found: Vec<_> = threads.filter(|thread| thread.samples.len() > 20).collect();
+        let [thread] = found[..] else {
+            panic!("{} threads of {name}\n{}", found.len(), profile.summary())
+        };
+        let percent = 100.0 * thread.samples.len() as f64 / profile.sample_count() as f64;
+        assert!(
+            (25.0..42.0).contains(&percent),
+            "{name}: {percent} %\n{}",
+            profile.summary()
+        );
+        let stacks = thread.samples.iter().filter_map(|sample| sample.stack);
+        let frames = stacks.flat_map(|stack| profile.stack_frames(stack));
+        let mut programs = frames.filter_map(|frame| frame.lib).filter(of_chain);
+        assert!(programs.all(|lib| libs(lib) == name), "{name}\n{}", profile.summary());
+        pids.push(thread.pid.split('.').next().unwrap().to_owned());
+    }
+    assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}");
+}
+
+#[test]
+fn programs_that_one_process_executes_have_their_time_under_their_own_names() {
+    let dir = support::temp_dir();
+    let [one, two, three] = copies_of("chain", dir.path(), CHAIN);
+    let words = ["300", two.to_str().unwrap(), "300", three.to_str().unwrap(), "300"];
+    if perf_events().is_some() {
+        let (recording, profile) = record().options(&["--rate", "2000"]).profile(&one, &words);
+        assert_thirds(&profile);
+        assert!(recording.stderr.contains("1 process, 1 thread"), "{}", recording.stderr);
+    }
+    let refuse = program("refuse").unwrap();
+    let by_ptrace = record().under(&[refuse.to_str().unwrap(), "eperm"]);
+    let (_, profile) = by_ptrace.options(&["--rate", "500"]).profile(&one, &words);
+    assert_thirds(&profile);
+    let have_perf = Command::new("perf").arg("--version").output().is_ok();
+    if perf_events().is_some() && has(Need::Perf, have_perf, "perf is not installed") {
+        let file = dir.path().join("perf.data");
+        let mut perf = Command::new("perf");
+        perf.args([
+            "record",
+            "-q",
+            "-F",
+            "2000",
+            "-e",
+            "cpu-clock",
+            "--call-graph",
+            "dwarf,8192",
+            "-o",
+        ]);
+        let status = perf.arg(&file).arg(&one).args(words).status().unwrap();
+        assert!(status.success());
+        assert_thirds(&load(&file, &[]).0);
+    }
+}
