@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use recording::event::is_shared_memory;
+use recording::module::{Module, ModuleKind};
 use recording::rust_crate;
 use recording::source_path::SourcePath;
 use recording::v8::Tier;
@@ -255,6 +257,22 @@ impl Kind {
         [Kind::Wait(None), Kind::Wait(Some(WaitReason::Cpu))]
             .map(|kind| kind.category(false).0)
             .contains(&category)
+    }
+
+    /// The kind of a module's code, as far as it follows from the module.
+    pub(crate) fn of_module(module: &Module) -> Kind {
+        match module.kind {
+            ModuleKind::Kernel => Kind::Kernel,
+            ModuleKind::Vdso => Kind::Vdso,
+            ModuleKind::Jit => Kind::Jit,
+            ModuleKind::File | ModuleKind::Windows { .. } => match Kind::of_file(&module.path) {
+                // A program or a library in shared memory (memfd_create), which a recorder has read.
+                Kind::Jit if is_shared_memory(module.path.as_os_str().as_encoded_bytes()) && module.arch.is_some() => {
+                    Kind::Library
+                }
+                kind => kind,
+            },
+        }
     }
 
     /// The kind of a mapped file, by its name.

@@ -10,7 +10,7 @@ use crate::object::Object;
 use crate::space::{ANONYMOUS, ModuleIndex, Region};
 use crate::tables::Tables;
 use recording::address::Avma;
-use recording::event::{Mapping, Pid};
+use recording::event::{Mapping, Pid, is_shared_memory};
 use recording::module::{BuildId, Image, Module, ModuleKind, path_of};
 use recording::quality::Quality;
 use recording::sink::{KeptFile, Layout, ModuleFile, ModuleFiles, ModuleMiss, same_build};
@@ -211,8 +211,8 @@ impl<'f> Modules<'f> {
     fn open(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Result<(ModuleFile, Object), ModuleMiss> {
         let file = self.files.open(pid, mapping)?;
         let object = Object::read(&*file.bytes, mapping.build_id.as_ref()).map_err(|miss| match miss {
-            // Code that was written into a memory file is JIT code more often than a library.
-            ModuleMiss::Malformed if mapping.path.starts_with(b"/memfd:") => ModuleMiss::Anonymous,
+            // Code that was written into shared memory is JIT code more often than a library.
+            ModuleMiss::Malformed if is_shared_memory(mapping.path) => ModuleMiss::Anonymous,
             miss => miss,
         })?;
         if !same_build(mapping.build_id.as_ref(), object.build_id()) {
@@ -307,16 +307,9 @@ fn reopen(
     Ok(file.bytes)
 }
 
-/// Names that the kernel gives to memory without a file: `//anon` (perf), `[heap]`, `[stack]`, `[anon:name]`, and shared
-/// memory by its device. See `perf_event_mmap_event` in kernel/events/core.c.
+/// Names that the kernel gives to memory without a file: `//anon` (perf), `[heap]`, `[stack]`, `[anon:name]`. See `perf_event_mmap_event` in
+/// kernel/events/core.c.
 fn is_anonymous(path: &[u8]) -> bool {
-    const PREFIXES: [&[u8]; 6] = [
-        b"//anon",
-        b"[",
-        b"/dev/zero",
-        b"/SYSV",
-        b"anon_inode:",
-        b"/anon_hugepage",
-    ];
+    const PREFIXES: [&[u8]; 3] = [b"//anon", b"[", b"anon_inode:"];
     path.is_empty() || (path != b"[vdso]" && PREFIXES.iter().any(|prefix| path.starts_with(prefix)))
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use recording::event::{Mapping, Pid};
+use recording::event::{Mapping, Pid, is_shared_memory};
 use recording::module::{BuildId, path_of};
 use recording::regular_file;
 use recording::sink::{ModuleFile, ModuleFiles, ModuleMiss, ReadAt};
@@ -44,8 +44,12 @@ impl ModuleFiles for SavedFiles {
             readable_path,
             bytes: Arc::new(OnDisk(file)),
         };
-        let mut miss = ModuleMiss::NotFound;
-        if path.is_absolute() {
+        let is_shared_memory = is_shared_memory(mapping.path);
+        let mut miss = match is_shared_memory && mapping.build_id.is_none() {
+            true => ModuleMiss::Anonymous,
+            false => ModuleMiss::NotFound,
+        };
+        if path.is_absolute() && !is_shared_memory {
             match open_regular(&path, mapping) {
                 Ok(file) => return Ok(module_file(file, None)),
                 Err(reason) => miss = reason,

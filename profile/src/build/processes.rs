@@ -246,7 +246,7 @@ impl Processes {
         let process = &mut self.processes[index];
         process.images.insert(image.clone());
         process.images_changed();
-        let is_file = image.module.kind == ModuleKind::File && Kind::of_file(&image.module.path) != Kind::Jit;
+        let is_file = image.module.kind == ModuleKind::File && Kind::of_module(&image.module) != Kind::Jit;
         if process.has_program || !is_file {
             return None;
         }

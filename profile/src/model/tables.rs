@@ -1,9 +1,8 @@
 //! Frames, functions, symbols and sources: the tables that the stacks' nodes refer to.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use recording::module::{Module, ModuleKind};
+use recording::module::Module;
 use recording::v8::Start;
 use rustc_hash::FxHashMap;
 
@@ -70,12 +69,7 @@ pub(crate) struct Lib {
 
 impl Lib {
     fn new(module: Arc<Module>, strings: &mut Strings) -> Self {
-        let kind = match module.kind {
-            ModuleKind::Kernel => Kind::Kernel,
-            ModuleKind::Vdso => Kind::Vdso,
-            ModuleKind::Jit => Kind::Jit,
-            ModuleKind::File | ModuleKind::Windows { .. } => Kind::of_file(Path::new(&module.path)),
-        };
+        let kind = Kind::of_module(&module);
         let name = strings.intern(&module.name());
         Lib { module, name, kind }
     }

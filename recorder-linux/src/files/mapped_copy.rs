@@ -1,7 +1,7 @@
 //! A mapped file, put together again from the memory of a process that maps it.
 //!
 //! The last resort for a deleted file, where /proc/PID/map_files is not permitted. Memory has the file's code, unwind tables and
-//! build id, but not its section headers, symbols and debug info. So such a module is unwound by its tables, and has no names.
+//! build id and the symbols of what other modules may call, but not its section headers, other symbols and debug info.
 
 use std::fs;
 
@@ -30,6 +30,15 @@ impl MappedCopies {
             (line.start..line.end()).contains(&mapping.start)
                 && line.file_offset.checked_add(mapping.start - line.start) == Some(mapping.file_offset)
         })?;
+        // What is no file of code is not copied: shared memory may be large.
+        let first = of_files
+            .iter()
+            .find(|line| line.inode == mapped.inode && line.file_offset == 0)?;
+        let mut magic = [0; 4];
+        sys::memory::read(pid.0, first.start, &mut magic);
+        if magic != *b"\x7fELF" {
+            return None;
+        }
         let of_file: Vec<&MapsLine> = of_files.iter().filter(|line| line.inode == mapped.inode).collect();
         let ends = of_file.iter().filter_map(|line| line.file_offset.checked_add(line.len));
         let len = ends.max()?;
@@ -45,8 +54,54 @@ impl MappedCopies {
             sys::memory::read(pid.0, line.start, bytes.get_mut(at..end)?);
         }
         forget_sections(&mut bytes)?;
+        undo_loader(&mut bytes, first.start);
         Some(bytes)
     }
+}
+
+/// The loader of glibc adds where it put a library to the addresses in the library's dynamic table. Takes that out of those that lead to
+/// symbols and their names. `start`: where the file's first byte is.
+fn undo_loader(bytes: &mut [u8], start: u64) -> Option<()> {
+    // Offsets and values of `Elf64_Ehdr`, `Elf64_Phdr` and `Elf64_Dyn` in <elf.h>.
+    const PT_LOAD: u64 = 1;
+    const PT_DYNAMIC: u64 = 2;
+    const DT_HASH_STRTAB_SYMTAB: [u64; 3] = [4, 5, 6];
+    const DT_GNU_HASH: u64 = 0x6fff_fef5;
+    const MAX_HEADERS: u64 = 4096;
+    let number = |bytes: &[u8], at: u64, len: usize| {
+        let at = usize::try_from(at).ok()?;
+        let digits = bytes.get(at..at.checked_add(len)?)?.iter().rev();
+        Some(digits.fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    };
+    let (headers, count) = (number(bytes, 32, 8)?, number(bytes, 56, 2)?);
+    let (mut base, mut dynamic) = (None, None);
+    for header in 0..count.min(MAX_HEADERS) {
+        let at = headers.checked_add(header * 56)?;
+        let (offset, svma, size) = (
+            number(bytes, at + 8, 8)?,
+            number(bytes, at + 16, 8)?,
+            number(bytes, at + 32, 8)?,
+        );
+        match number(bytes, at, 4)? {
+            PT_LOAD if offset == 0 => base = Some(start.checked_sub(svma)?),
+            PT_DYNAMIC => dynamic = Some((offset, size)),
+            _ => {}
+        }
+    }
+    let (base, (offset, size)) = (base?, dynamic?);
+    for entry in (offset..offset.checked_add(size)?).step_by(16) {
+        let (tag, value) = (number(bytes, entry, 8)?, number(bytes, entry.checked_add(8)?, 8)?);
+        if tag == 0 {
+            break;
+        }
+        if (DT_HASH_STRTAB_SYMTAB.contains(&tag) || tag == DT_GNU_HASH) && value >= base {
+            let at = usize::try_from(entry + 8).ok()?;
+            bytes
+                .get_mut(at..at + 8)?
+                .copy_from_slice(&(value - base).to_le_bytes());
+        }
+    }
+    Some(())
 }
 
 /// Section headers are not mapped: what the header says of them (e_shoff, e_shnum, e_shstrndx of `Elf64_Ehdr`) would

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use recording::clock::Timestamp;
-use recording::event::{Mapping, Pid};
+use recording::event::{Mapping, Pid, is_shared_memory};
 use recording::sink::{InMemory, ModuleFile, ModuleFiles, ModuleMiss, TargetMemory};
 use recording::{proc, regular_file};
 use unwind::build_id_of;
@@ -55,6 +55,8 @@ pub struct Files {
 /// Mount namespaces whose root is kept open.
 const MAX_ROOTS: usize = 16;
 const DELETED: &str = " (deleted)";
+/// Descriptors of a process that are looked at.
+const MAX_DESCRIPTORS: usize = 1024;
 
 impl ModuleFiles for Files {
     fn open(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
@@ -69,10 +71,16 @@ impl ModuleFiles for Files {
             return Err(ModuleMiss::Anonymous);
         }
         let path = Path::new(OsStr::from_bytes(mapping.path));
-        let mut miss = ModuleMiss::NotFound;
+        let is_shared_memory = is_shared_memory(mapping.path);
+        // Shared memory without a build id is mostly of data, or of a JIT compiler.
+        let mut miss = match is_shared_memory && mapping.build_id.is_none() {
+            true => ModuleMiss::Anonymous,
+            false => ModuleMiss::NotFound,
+        };
         for (candidate, is_sure) in self.candidates(pid, mapping, path) {
-            // What /proc links to the mapping itself needs no look at the inode: overlayfs shows another one to stat(2).
-            let inode = mapping.inode.filter(|_| !is_sure);
+            // What /proc links to the mapping itself needs no look at the inode: overlayfs shows another one to stat(2). Several memory files
+            // may have one name.
+            let inode = mapping.inode.filter(|_| !is_sure || is_shared_memory);
             match open_regular(&candidate, inode).and_then(|file| right_build(file, mapping)) {
                 Ok(file) => {
                     let readable_path = (candidate != path).then(|| shortest(&candidate, path, &file));
@@ -96,10 +104,9 @@ impl ModuleFiles for Files {
     }
 }
 
-/// The kernel writes names in brackets, `//anon`, `anon_inode:`, and paths of no file system for what is not a file.
+/// The kernel writes names in brackets, `//anon` and `anon_inode:` for what is not a file.
 fn is_file(path: &[u8]) -> bool {
-    let not_files: [&[u8]; 5] = [b"//", b"/memfd:", b"/dev/zero", b"/SYSV", b"/anon_hugepage"];
-    path.starts_with(b"/") && !not_files.iter().any(|prefix| path.starts_with(prefix))
+    path.starts_with(b"/") && !path.starts_with(b"//")
 }
 
 impl Files {
@@ -107,12 +114,16 @@ impl Files {
     fn candidates(&self, pid: Pid, mapping: &Mapping<'_>, path: &Path) -> Vec<(PathBuf, bool)> {
         let folder = PathBuf::from(format!("/proc/{}", pid.0));
         let in_root = |root: PathBuf| root.join(path.strip_prefix("/").unwrap_or(path));
-        let mut candidates = vec![(in_root(folder.join("root")), false), (path.to_owned(), false)];
-        if !folder.exists() {
+        let is_on_path = !is_shared_memory(mapping.path);
+        let mut candidates = Vec::new();
+        if is_on_path {
+            candidates.extend([(in_root(folder.join("root")), false), (path.to_owned(), false)]);
+        }
+        if is_on_path && !folder.exists() {
             let roots = self.roots.iter().map(|(_, root)| in_root(own_path(root)));
             candidates.extend(roots.map(|path| (path, false)));
         }
-        // /proc/PID/exe needs no privilege; map_files needs CAP_CHECKPOINT_RESTORE.
+        // /proc/PID/exe and /proc/PID/fd need no privilege for processes of one's own; map_files needs CAP_CHECKPOINT_RESTORE.
         let links = [
             folder.join("exe"),
             folder.join(format!(
@@ -124,6 +135,15 @@ impl Files {
         let leads_here =
             |link: &PathBuf| fs::read_link(link).is_ok_and(|target| without_deleted(&target) == without_deleted(path));
         candidates.extend(links.into_iter().filter(leads_here).map(|link| (link, true)));
+        // A library that was loaded through a descriptor, which is open still.
+        if is_deleted(path) {
+            let links = fs::read_dir(folder.join("fd"))
+                .into_iter()
+                .flatten()
+                .take(MAX_DESCRIPTORS);
+            let links = links.filter_map(|link| Some(link.ok()?.path())).filter(leads_here);
+            candidates.extend(links.map(|link| (link, false)));
+        }
         candidates
     }
 
@@ -142,6 +162,10 @@ impl Files {
             self.roots.push((namespace, root));
         }
     }
+}
+
+fn is_deleted(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(DELETED.as_bytes())
 }
 
 /// Paths of mappings and of links carry this from the moment that the file is gone.

@@ -6,8 +6,30 @@ use std::process::Command;
 
 use crate::support;
 use crate::support::perf::load;
-use crate::support::skip::{Need, has, perf_events};
+use crate::support::playground::Playground;
+use crate::support::profile::is_mark;
+use crate::support::skip::{Need, has, paranoid, perf_events, root};
 use crate::support::{Profile, program, record};
+
+/// All samples with `leaf` have all these callers, root first, and nothing is missing. There are at least 100.
+fn assert_stacks(profile: &Profile, leaf: &str, callers: &[&str]) {
+    let found = profile.share(
+        |names| names.contains(&leaf),
+        |names| {
+            let mut names_left = names.iter();
+            let in_order = callers.iter().all(|caller| names_left.any(|name| name == caller));
+            in_order && !names.iter().any(|name| is_mark(name))
+        },
+    );
+    assert!(found.of > 100, "{}", profile.summary());
+    assert_eq!(found.hits, found.of, "{}", profile.summary());
+}
+
+/// Nearly all samples are in `leaf`: the others are of the program's start.
+fn assert_most(profile: &Profile, leaf: &str) {
+    let share = profile.share_of(leaf);
+    assert!(share.percent() > 90.0, "{share:?}\n{}", profile.summary());
+}
 
 fn copies_of(name: &str, folder: &Path, names: [&str; 3]) -> [PathBuf; 3] {
     names.map(|copy| {
@@ -78,4 +100,48 @@ fn programs_that_one_process_executes_have_their_time_under_their_own_names() {
         assert!(status.success());
         assert_thirds(&load(&file, &[]).0);
     }
+}
+
+fn assert_from_memory(profile: &Profile) {
+    assert_most(profile, "from_memory_leaf");
+    assert_stacks(profile, "from_memory_leaf", &["main", "from_memory"]);
+    let leaf = profile.frames.iter().find(|frame| frame.function == "from_memory_leaf");
+    assert_eq!(leaf.unwrap().category, "Program");
+}
+
+#[test]
+fn programs_in_memory_files_have_names_and_stacks() {
+    let Some(()) = perf_events() else { return };
+    let path = program("memory_file").unwrap();
+    let (_, profile) = record().options(&["--rate", "2000"]).profile(&path, &["memfd"]);
+    assert_from_memory(&profile);
+    let file = format!("/dev/shm/sprof-test-{}", std::process::id());
+    let (_, profile) = record().options(&["--rate", "2000"]).profile(&path, &["shm", &file]);
+    assert_from_memory(&profile);
+    if root() {
+        let library = program("library.so").unwrap();
+        let words = ["library", library.to_str().unwrap()];
+        let (_, profile) = record().options(&["--rate", "2000"]).profile(&path, &words);
+        assert_stacks(&profile, "library_leaf", &["main", "library_work"]);
+    }
+}
+
+#[test]
+fn an_ordinary_user_gets_programs_in_memory_files_too() {
+    let Some(()) = perf_events() else { return };
+    let level_allows = paranoid().is_some_and(|level| level <= 2);
+    if !root() || !has(Need::PerfEvents, level_allows, "perf_event_paranoid is above 2") {
+        return;
+    }
+    let playground = Playground::new(&["memory_file", "library.so"]);
+    for words in [&["memfd"][..], &["shm", "/dev/shm/sprof-test-of-nobody"]] {
+        let (output, path) = playground.record(&["-r", "2000"], "memory_file", words);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_from_memory(&Profile::read(&path));
+    }
+    // The library is on no path, and its descriptor is closed: its memory has what a loader needs.
+    let library = playground.path("library.so");
+    let (output, path) = playground.record(&["-r", "2000"], "memory_file", &["library", library.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_stacks(&Profile::read(&path), "library_leaf", &["main", "library_work"]);
 }

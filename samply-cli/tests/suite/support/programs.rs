@@ -29,7 +29,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         "jit_rules" => c("jit_rules.c", &[]),
         "probes" => c("probes.c", &["-pthread"]),
         "probes_endbr" => c("probes.c", &["-pthread", "-fcf-protection=full"]),
-        "dlopen" => c("dlopen.c", &["-ldl"]),
+        "dlopen" | "memory_file" => c(&format!("{name}.c"), &["-ldl"]),
         "library.so" => c("library.c", &["-shared", "-fPIC"]),
         // No unwind tables of any kind, no debug info: only the frame pointer leads out of it.
         "library_frame_pointer.so" => {
