@@ -138,6 +138,20 @@ pub struct Image {
     pub base: Avma,
     /// The module.
     pub module: std::sync::Arc<Module>,
+    /// What its file is made for.
+    pub role: FileRole,
+}
+
+/// What a file of code is made for. The program of a process is the first file that is mapped, unless that is a loader, which maps the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileRole {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// To be executed: it is at a fixed address, or says that it is a program.
+    Program,
+    /// To be loaded, or to load others: it needs no interpreter, and does not say that it is a program.
+    Library,
 }
 
 impl Image {

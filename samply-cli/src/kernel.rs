@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use recording::address::Avma;
-use recording::module::{BuildId, Image, Module, ModuleKind};
+use recording::module::{BuildId, FileRole, Image, Module, ModuleKind};
 use recording::wait::WaitReason;
 
 /// The path of the kernel in profiles.
@@ -15,6 +15,7 @@ pub(crate) fn image(base: u64, build_id: Option<BuildId>, arch: Option<&'static 
         start: Avma(base),
         end: Avma(u64::MAX),
         base: Avma(base),
+        role: FileRole::default(),
         module: Arc::new(Module {
             kind: ModuleKind::Kernel,
             path: PATH.into(),

@@ -7,7 +7,7 @@ use crate::arch::Machine;
 use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::compressed;
 use crate::piece::{Piece, read_piece, read_range};
-use recording::module::BuildId;
+use recording::module::{BuildId, FileRole};
 use recording::sink::ReadAt;
 
 /// More program or section headers than any linker writes; `Elf64_Ehdr` could claim 65535.
@@ -17,6 +17,8 @@ const MAX_NAMES: u64 = 1 << 20;
 const MAX_NOTES: u64 = 64 << 10;
 
 const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 /// What the loader makes read-only after it has filled it in.
@@ -25,6 +27,15 @@ const PF_X: u32 = 1;
 const SHT_NOBITS: u32 = 8;
 const SHF_COMPRESSED: u64 = 0x800;
 const NT_GNU_BUILD_ID: u32 = 3;
+const ET_EXEC: u16 = 2;
+const ET_DYN: u16 = 3;
+const DT_NULL: u64 = 0;
+const DT_SONAME: u64 = 14;
+const DT_FLAGS_1: u64 = 0x6fff_fffb;
+/// What linkers write into position-independent programs, and not into libraries.
+const DF_1_PIE: u64 = 0x0800_0000;
+/// A dynamic table has some 30 entries of 16 bytes.
+const MAX_DYNAMIC: u64 = 64 << 10;
 
 /// `e_machine`.
 const EM_X86_64: u16 = 62;
@@ -49,6 +60,7 @@ pub(crate) struct Elf {
     /// `None`: another one, whose code is not unwound.
     pub(crate) machine: Option<Machine>,
     pub(crate) build_id: Option<BuildId>,
+    pub(crate) role: FileRole,
     /// Address of the lowest `PT_LOAD`: relative address 0.
     pub(crate) base_svma: u64,
     segments: Vec<Segment>,
@@ -79,6 +91,7 @@ impl Elf {
                 _ => None,
             },
             build_id: None,
+            role: FileRole::Unknown,
             base_svma: u64::MAX,
             segments: Vec::new(),
             eh_frame_hdr: None,
@@ -91,6 +104,7 @@ impl Elf {
             },
             names_index: u64::from(u16_at(&header, 62)?),
         };
+        let (mut has_interpreter, mut dynamic) = (false, None);
         for entry in table.chunks_exact(56) {
             let piece = Piece {
                 svma: u64_at(entry, 16)?,
@@ -105,6 +119,8 @@ impl Elf {
                         executable: u32_at(entry, 4)? & PF_X != 0,
                     });
                 }
+                PT_INTERP => has_interpreter = true,
+                PT_DYNAMIC => dynamic = Some(piece),
                 PT_GNU_RELRO => elf.relro = Some(piece),
                 PT_GNU_EH_FRAME => elf.eh_frame_hdr = Some(piece),
                 PT_NOTE if elf.build_id.is_none() => {
@@ -114,6 +130,12 @@ impl Elf {
                 _ => {}
             }
         }
+        let dynamic = || read_range(file, dynamic?.offset, dynamic?.size, MAX_DYNAMIC);
+        elf.role = match u16_at(&header, 16)? {
+            ET_EXEC => FileRole::Program,
+            ET_DYN => role(has_interpreter, &dynamic().unwrap_or_default()),
+            _ => FileRole::Unknown,
+        };
         (elf.base_svma != u64::MAX).then_some(elf)
     }
 
@@ -208,6 +230,24 @@ pub(crate) fn read_section(file: &dyn ReadAt, section: Section) -> Option<Vec<u8
     }
 }
 
+/// The role of a file that can be at any address. The loader of glibc has a name for libraries that need it, that of musl has none; libc.so.6 of
+/// glibc has such a name and an interpreter.
+fn role(has_interpreter: bool, dynamic: &[u8]) -> FileRole {
+    let entries = dynamic.chunks_exact(16);
+    let entries = entries.filter_map(|entry| Some((u64_at(entry, 0)?, u64_at(entry, 8)?)));
+    let (mut has_name, mut is_program) = (false, false);
+    for (tag, value) in entries.take_while(|(tag, _)| *tag != DT_NULL) {
+        has_name |= tag == DT_SONAME;
+        is_program |= tag == DT_FLAGS_1 && value & DF_1_PIE != 0;
+    }
+    match (is_program, has_interpreter) {
+        (true, _) => FileRole::Program,
+        (false, true) if has_name => FileRole::Unknown,
+        (false, true) => FileRole::Program,
+        (false, false) => FileRole::Library,
+    }
+}
+
 fn build_id(mut notes: &[u8], align: u64) -> Option<BuildId> {
     // Notes are padded to 4 bytes, or to 8 in segments that say so (.note.gnu.property).
     let padded = |size: usize| {
@@ -244,6 +284,7 @@ mod tests {
         Elf {
             machine: Some(Machine::X86_64),
             build_id: None,
+            role: FileRole::Unknown,
             base_svma: 0,
             segments: segments.iter().map(segment).collect(),
             eh_frame_hdr: None,
@@ -276,6 +317,22 @@ mod tests {
         let elf = elf(&[(0, 0x40_0000, 0x500, false), (0x1000, 0x40_1000, 0x2000, true)]);
         assert_eq!(elf.bias(0x40_1000, 0x1000), Some(0));
         assert_eq!(elf.bias(0x40_1000, 0x9000), None);
+    }
+
+    #[test]
+    fn a_loader_is_told_from_a_program() {
+        let role = |has_interpreter: bool, entries: &[(u64, u64)]| {
+            let words = entries.iter().flat_map(|(tag, value)| [*tag, *value]);
+            let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+            super::role(has_interpreter, &bytes)
+        };
+        let pie = (DT_FLAGS_1, DF_1_PIE | 1);
+        assert_eq!(role(true, &[(DT_NULL, 0), (DT_SONAME, 1)]), FileRole::Program);
+        assert_eq!(role(true, &[pie, (DT_SONAME, 1)]), FileRole::Program);
+        assert_eq!(role(false, &[(1, 2), pie]), FileRole::Program, "static-pie");
+        assert_eq!(role(true, &[(DT_SONAME, 1)]), FileRole::Unknown, "libc.so.6");
+        assert_eq!(role(false, &[(DT_SONAME, 1)]), FileRole::Library, "ld-linux");
+        assert_eq!(role(false, &[(DT_FLAGS_1, 1)]), FileRole::Library, "ld-musl");
     }
 
     #[test]

@@ -123,12 +123,15 @@ impl<'f> Modules<'f> {
 
     /// The image of a region, unless it is anonymous.
     pub(crate) fn image(&self, region: &Region) -> Option<Image> {
-        let module = self.entries.get(region.module as usize)?.module.clone();
+        let entry = self.entries.get(region.module as usize)?;
+        let module = entry.module.clone();
+        let role = entry.object.as_ref().map(Object::role).unwrap_or_default();
         Some(Image {
             start: Avma(region.start),
             end: Avma(region.end),
             base: Avma(region.base),
             module,
+            role,
         })
     }
 

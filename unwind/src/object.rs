@@ -4,7 +4,7 @@ use crate::arch::Machine;
 use crate::elf::Elf;
 use crate::macho::MachO;
 use crate::piece::Piece;
-use recording::module::BuildId;
+use recording::module::{BuildId, FileRole};
 use recording::sink::{ModuleMiss, ReadAt};
 
 /// What a file of code says of itself.
@@ -35,6 +35,13 @@ impl Object {
         match self {
             Object::Elf(elf) => elf.build_id.as_ref(),
             Object::MachO(macho) => macho.build_id.as_ref(),
+        }
+    }
+
+    pub(crate) fn role(&self) -> FileRole {
+        match self {
+            Object::Elf(elf) => elf.role,
+            Object::MachO(_) => FileRole::Unknown,
         }
     }
 

@@ -8,7 +8,7 @@ use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::{Event, Pid, ProcessEvent};
 use recording::info::{Host, PeriodUnit, RecordingInfo};
-use recording::module::{BuildId, Image, Module, ModuleKind};
+use recording::module::{BuildId, FileRole, Image, Module, ModuleKind};
 use recording::sink::EventSink;
 use recording::stack::Frame;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
@@ -85,6 +85,7 @@ pub(crate) fn builder() -> Builder {
         end,
         base: start,
         module,
+        role: FileRole::default(),
     };
     builder.on_event(&Event::process(time, pid, ProcessEvent::Image(&image)));
     builder

@@ -47,6 +47,17 @@ impl Builder {
         let tracks = self.processes.tracks.len();
         self.counts.threads = (self.processes.threads.len() - others - tracks) as u64;
 
+        for program in self.processes.loaders_alone() {
+            self.resolver.is_program(program);
+        }
+        // What the user executed is the program, and not its loader.
+        if let Some(first) = self.processes.processes.first()
+            && let (Some(loader), Some(name)) = (&first.loader_name, &first.name)
+            && info.program.starts_with(loader)
+        {
+            info.program.clone_from(name);
+        }
+
         let processes = std::mem::take(&mut self.processes.processes);
         let mut threads: Vec<Option<LiveThread>> = std::mem::take(&mut self.processes.threads)
             .into_iter()

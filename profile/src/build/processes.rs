@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use recording::address::Avma;
 use recording::event::{Counter, Pid, Thread, Tid};
-use recording::module::{Image, Images, Module, ModuleKind};
+use recording::module::{FileRole, Image, Images, Module, ModuleKind};
 use recording::stack::Frame;
 use rustc_hash::FxHashMap;
 
@@ -36,8 +36,20 @@ pub(super) struct LiveProcess {
     pub(super) implied: bool,
     /// Whether a stack of it has frames in code of no file.
     pub(super) has_nameless_code: bool,
-    pub(super) has_program: bool,
+    pub(super) program: ProgramFile,
+    /// The name that the process had while its loader alone ran; Linux keeps the first 15 bytes of what was executed.
+    pub(super) loader_name: Option<String>,
     pub(super) usage: Usage,
+}
+
+/// The file that a process executes.
+#[derive(Clone, Default)]
+pub(super) enum ProgramFile {
+    #[default]
+    Unknown,
+    /// The first mapped file is made to load others: the program is yet to come, or else this is it.
+    Loader(Arc<Module>),
+    Known,
 }
 
 /// A thread while events come in.
@@ -146,12 +158,12 @@ impl Processes {
         if let Some(parent) = parent {
             let images = self.processes[parent].images.clone();
             let name = self.processes[parent].name.clone();
-            let has_program = self.processes[parent].has_program;
+            let program = self.processes[parent].program.clone();
             let process = &mut self.processes[new];
             process.parent = Some(ProcessId(parent));
             process.images = images;
             process.name = name;
-            process.has_program = has_program;
+            process.program = program;
         }
     }
 
@@ -208,7 +220,7 @@ impl Processes {
         self.threads[main].name = None;
         let process = &mut self.processes[index];
         process.images.clear();
-        process.has_program = false;
+        process.program = ProgramFile::Unknown;
         process.images_changed();
         process.name.replace(name.to_owned())
     }
@@ -240,18 +252,41 @@ impl Processes {
         old.filter(|old| old != name)
     }
 
-    /// Returns the module if it is the process's executable: the first file that is mapped.
+    /// Returns the module if it is the process's program: the first file that is mapped, or what that file, a loader, maps
+    /// (`/lib64/ld-linux-x86-64.so.2 ./program`). The process then has the program's name.
     pub(super) fn map(&mut self, pid: Pid, at: i64, image: &Image) -> Option<Arc<Module>> {
         let index = self.process(pid, at);
         let process = &mut self.processes[index];
         process.images.insert(image.clone());
         process.images_changed();
-        let is_file = image.module.kind == ModuleKind::File && Kind::of_module(&image.module) != Kind::Jit;
-        if process.has_program || !is_file {
+        if image.module.kind != ModuleKind::File || Kind::of_module(&image.module) == Kind::Jit {
             return None;
         }
-        process.has_program = true;
-        Some(image.module.clone())
+        match (&process.program, image.role) {
+            (ProgramFile::Unknown, FileRole::Library) => {
+                process.program = ProgramFile::Loader(image.module.clone());
+                None
+            }
+            (ProgramFile::Unknown, _) => {
+                process.program = ProgramFile::Known;
+                Some(image.module.clone())
+            }
+            (ProgramFile::Loader(_), FileRole::Program) => {
+                process.loader_name = process.name.replace(image.module.name());
+                process.program = ProgramFile::Known;
+                Some(image.module.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// The programs of processes whose first file was taken for a loader, and that mapped no other program.
+    pub(super) fn loaders_alone(&self) -> impl Iterator<Item = Arc<Module>> {
+        let loader = |process: &LiveProcess| match &process.program {
+            ProgramFile::Loader(loader) => Some(loader.clone()),
+            _ => None,
+        };
+        self.processes.iter().filter_map(loader)
     }
 
     /// Executable memory whose module is not known, or not yet.
@@ -262,6 +297,7 @@ impl Processes {
             end: Avma(start.saturating_add(len)),
             base: Avma(0),
             module: self.nameless.clone(),
+            role: FileRole::default(),
         };
         let process = &mut self.processes[index];
         // JIT compilers that keep memory either writable or executable map the same again for each function.

@@ -11,7 +11,7 @@ use recording::clock::Timestamp;
 use recording::event::{Event, InitialState, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample};
 use recording::event::{Thread, ThreadEvent};
 use recording::frame_bytes::put_frames;
-use recording::module::{Image, ModuleKind};
+use recording::module::{FileRole, Image, ModuleKind};
 use recording::stack::{Frame, MissingStack, Registers, SameFrames, Snapshot, Stack, StackMark};
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use recording::wait::WaitReason;
@@ -113,6 +113,7 @@ fn apply(stream: &mut Stream, time: Timestamp, step: &Step, numbers: Option<&mut
         start: Avma(start),
         end: Avma(start.saturating_add(len)),
         base: Avma(base),
+        role: FileRole::default(),
         module: match kind {
             0 => module("[vdso]", ModuleKind::Vdso),
             1 => module("//anon", ModuleKind::File),

@@ -6,7 +6,7 @@ use recording::clock::Timestamp;
 use recording::cpu_account::MachineTime;
 use recording::event::{BpfProgram, Event, LostCause, RecordingEvent, Role};
 use recording::info::{PeriodUnit, RecordingInfo};
-use recording::module::{Image, ModuleKind};
+use recording::module::{FileRole, Image, ModuleKind};
 use recording::quality::Quality;
 use recording::stack::{Frame, MissingStack, Stack, StackMark};
 use serde_json::json;
@@ -122,6 +122,42 @@ fn a_program_without_samples_has_no_track_beside_the_one_that_it_executes() {
         .map(|thread| thread["processName"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["other"]);
+}
+
+#[test]
+fn the_program_is_what_a_loader_maps() {
+    let with_role = |path: &str, start: u64, role: FileRole| Image {
+        role,
+        ..image(path, start, 0x1000)
+    };
+    let mut stream = Stream::with_app();
+    stream.exec(1, "ld-linux-x86-64", 1);
+    stream.map(1, with_role("/lib/ld-linux-x86-64.so.2", 0x1000, FileRole::Library), 1);
+    stream.map(1, with_role("/lib/libfoo.so", 0x3000, FileRole::Library), 1);
+    stream.map(1, with_role("/opt/tool", 0x2000, FileRole::Program), 1);
+    // A library alone is what was executed.
+    stream.process(2, None, 1);
+    stream.map(2, with_role("/opt/libtool.so", 0x4000, FileRole::Library), 1);
+    stream.sample(2, 2, 2, &[ip(0x4020)]);
+    for address in [0x2020, 0x1020, 0x3020] {
+        stream.sample(1, 1, 3, &[ip(address)]);
+    }
+    let json = written(&stream.finish());
+    assert_eq!(thread(&json, "1")["processName"], "tool");
+    let category = |lib: &str| {
+        let libs = json["libs"].as_array().unwrap();
+        let lib = libs.iter().position(|found| found["name"] == lib).unwrap();
+        let frames = &json["shared"]["frameTable"];
+        let frame = (frames["lib"].as_array().unwrap().iter())
+            .position(|found| *found == lib)
+            .unwrap();
+        let category = frames["category"][frame].as_u64().unwrap() as usize;
+        json["meta"]["categories"][category]["name"].clone()
+    };
+    assert_eq!(category("tool"), "Program");
+    assert_eq!(category("libtool.so"), "Program");
+    assert_eq!(category("libfoo.so"), "Library");
+    assert_eq!(category("ld-linux-x86-64.so.2"), "System library");
 }
 
 #[test]
@@ -257,6 +293,7 @@ fn kernel_frames_have_a_module_if_it_is_known_and_an_address_if_not() {
         end: Avma(0xffff_ffff_8200_0000),
         base: Avma(0xffff_ffff_8100_0000),
         module: module("[kernel.kallsyms]", ModuleKind::Kernel),
+        role: FileRole::default(),
     });
     stream.sample(1, 1, 2, &frames);
     let json = written(&stream.finish());
@@ -283,6 +320,7 @@ fn code_of_bpf_programs_has_the_name_of_the_program_that_was_there_then() {
         end: Avma(u64::MAX),
         base: Avma(0xffff_ffff_8100_0000),
         module: module("[kernel.kallsyms]", ModuleKind::Kernel),
+        role: FileRole::default(),
     });
     stream.sample(1, 1, 1, &frames);
     stream.event(Event::bpf(at(2), program("bpf_prog_1_first", true)));

@@ -102,6 +102,46 @@ fn programs_that_one_process_executes_have_their_time_under_their_own_names() {
     }
 }
 
+/// The loaders that are here.
+fn loaders() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let all = [
+        ("chain", "/lib64/ld-linux-x86-64.so.2"),
+        ("chain", "/lib/ld-linux-aarch64.so.1"),
+        ("chain_musl", "/lib/ld-musl-x86_64.so.1"),
+    ];
+    all.into_iter().filter(|(_, loader)| Path::new(loader).exists())
+}
+
+#[test]
+fn a_program_that_its_loader_was_executed_to_run_has_its_name_and_its_code() {
+    let Some(()) = perf_events() else { return };
+    for (name, loader) in loaders() {
+        let Some(path) = program(name) else { continue };
+        let (recording, profile) = record()
+            .options(&["--rate", "2000"])
+            .profile(loader, &[path.to_str().unwrap(), "300"]);
+        assert!(
+            recording.stderr.contains(&format!("recorded {name} in")),
+            "{}",
+            recording.stderr
+        );
+        assert_most(&profile, "work_of");
+        let threads: Vec<_> = profile.threads.iter().map(|thread| &*thread.process_name).collect();
+        assert_eq!(threads, [name], "{loader}");
+        let work = profile.frames.iter().find(|frame| frame.function == "work_of").unwrap();
+        assert_eq!(work.category, "Program", "{loader}");
+        let of_loader = |frame: &&support::profile::FrameInfo| {
+            frame.lib.is_some_and(|lib| {
+                let lib = profile.json["libs"][lib]["path"].as_str().unwrap();
+                std::fs::canonicalize(lib).ok() == std::fs::canonicalize(loader).ok()
+            })
+        };
+        for frame in profile.frames.iter().filter(of_loader) {
+            assert_ne!(frame.category, "Program", "{loader}: {}", frame.function);
+        }
+    }
+}
+
 fn assert_from_memory(profile: &Profile) {
     assert_most(profile, "from_memory_leaf");
     assert_stacks(profile, "from_memory_leaf", &["main", "from_memory"]);

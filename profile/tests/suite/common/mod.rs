@@ -18,7 +18,7 @@ use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::{Event, Pid, ProcessEvent, Role, Sample, Thread, ThreadEvent};
 use recording::info::{Host, PeriodUnit, RecordingInfo};
-use recording::module::{BuildId, Image, Module, ModuleKind};
+use recording::module::{BuildId, FileRole, Image, Module, ModuleKind};
 use recording::quality::Quality;
 use recording::sink::EventSink;
 use recording::stack::{Frame, Stack};
@@ -78,6 +78,7 @@ pub(crate) fn image(path: &str, start: u64, len: u64) -> Image {
         end: Avma(start + len),
         base: Avma(start),
         module: module(path, ModuleKind::File),
+        role: FileRole::default(),
     }
 }
 

@@ -69,6 +69,10 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             );
             has(Need::Musl, path.is_ok(), "no musl-gcc").then(|| path.unwrap())
         }
+        "chain_musl" => {
+            let path = try_build("musl-gcc", "chain.c", name, C_FLAGS);
+            has(Need::Musl, path.is_ok(), "no musl-gcc").then(|| path.unwrap())
+        }
         "split_go" | "pprof_go" | "runtime_go" => {
             let source = format!("{}.go", name.trim_end_matches("_go"));
             let path = try_go(&source, name);
