@@ -249,8 +249,9 @@ pub struct Mapping<'a> {
     pub inode: Option<(u32, u32, u64)>,
 }
 
-/// True for the names that the kernel gives to shared memory, which is a file on no path: of memfd_create(2), of mmap(2) with `MAP_SHARED |
-/// MAP_ANONYMOUS`, and of shmget(2), also in huge pages. Such memory may hold a program or a library.
+/// True for the names that the kernel gives to shared memory, which is a file on no path: of memfd_create(2), of
+/// mmap(2) with `MAP_SHARED | MAP_ANONYMOUS`, and of shmget(2), also in huge pages. Such memory may hold a program or a
+/// library.
 pub fn is_shared_memory(path: &[u8]) -> bool {
     const PREFIXES: [&[u8]; 4] = [b"/memfd:", b"/dev/zero", b"/SYSV", b"/anon_hugepage"];
     PREFIXES.iter().any(|prefix| path.starts_with(prefix))

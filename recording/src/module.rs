@@ -142,7 +142,8 @@ pub struct Image {
     pub role: FileRole,
 }
 
-/// What a file of code is made for. The program of a process is the first file that is mapped, unless that is a loader, which maps the program.
+/// What a file of code is made for. The program of a process is the first file that is mapped, unless that is a loader,
+/// which maps the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileRole {
     /// Not known.

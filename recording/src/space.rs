@@ -56,6 +56,20 @@ impl<T: Span + Clone> AddressSpace<T> {
         }
     }
 
+    /// The mappings that have addresses in this range, whole.
+    pub fn overlapping(&self, start: Avma, end: Avma) -> impl Iterator<Item = &T> {
+        let first = self.chunks.partition_point(|chunk| end_of(chunk) <= start);
+        let from = self.chunks.get(first..).unwrap_or_default().iter();
+        from.flat_map(|chunk| chunk.iter())
+            .skip_while(move |mapping| mapping.range().1 <= start)
+            .take_while(move |mapping| mapping.range().0 < end)
+    }
+
+    /// All mappings, by address.
+    pub fn all(&self) -> impl Iterator<Item = &T> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter())
+    }
+
     /// The mapping that holds the address.
     pub fn find(&self, address: Avma) -> Option<&T> {
         let chunk = match &self.chunks[..] {

@@ -350,7 +350,8 @@ pub(crate) fn instruction_at(file: &ObjectModule, function_start: u64, address: 
 /// Longest instruction (Intel SDM volume 2, 2.3.11): the last instruction of a range may reach this far beyond it.
 const MAX_INSTRUCTION_BYTES: u64 = 15;
 
-/// The machine code at a relative address: `size` bytes and enough for the last instruction, or fewer if the code ends there.
+/// The machine code at a relative address: `size` bytes and enough for the last instruction, or fewer if the code ends
+/// there.
 pub(crate) fn code_at<'a>(file: &'a ObjectFile, object: &object::File<'a>, start: u64, size: u64) -> Option<&'a [u8]> {
     let svma = start.checked_add(file.base_svma())?;
     let wanted = size + MAX_INSTRUCTION_BYTES;

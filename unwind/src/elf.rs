@@ -230,8 +230,8 @@ pub(crate) fn read_section(file: &dyn ReadAt, section: Section) -> Option<Vec<u8
     }
 }
 
-/// The role of a file that can be at any address. The loader of glibc has a name for libraries that need it, that of musl has none; libc.so.6 of
-/// glibc has such a name and an interpreter.
+/// The role of a file that can be at any address. The loader of glibc has a name for libraries that need it, that of
+/// musl has none; libc.so.6 of glibc has such a name and an interpreter.
 fn role(has_interpreter: bool, dynamic: &[u8]) -> FileRole {
     let entries = dynamic.chunks_exact(16);
     let entries = entries.filter_map(|entry| Some((u64_at(entry, 0)?, u64_at(entry, 8)?)));

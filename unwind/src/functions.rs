@@ -54,7 +54,8 @@ impl Functions {
         next?.checked_sub(self.base_svma)
     }
 
-    /// The code around an address that is in no function: from the end of the one in front, if there is one, to the start of the next one.
+    /// The code around an address that is in no function: from the end of the one in front, if there is one, to the
+    /// start of the next one.
     pub fn gap(&self, address: u64) -> Range<u64> {
         let svma = address.saturating_add(self.base_svma);
         let before = self.tables.iter().filter_map(|table| table.end_until(svma)).max();

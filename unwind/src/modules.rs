@@ -21,6 +21,10 @@ const MAX_KEPT_OPEN: usize = 256;
 /// Files that are kept open after being sampled, until their symbols are looked up: by then the file may be deleted and
 /// the target's mount namespace gone. Later ones are looked up by path.
 const MAX_KEPT_SAMPLED: usize = 512;
+/// Bytes of a region that are compared with its file at most, and at once.
+const MAX_COMPARED: u64 = 16 << 20;
+const COMPARED_AT_ONCE: u64 = 64 << 10;
+const PAGE: u64 = 4 << 10;
 /// What the kernel appends to the path of a file that is gone (d_path).
 const DELETED: &[u8] = b" (deleted)";
 
@@ -234,6 +238,51 @@ impl<'f> Modules<'f> {
         (bytes.len() == len).then_some(bytes)
     }
 
+    /// True if nothing is known of the code of a module: it is in no file, or in one that can't be read as a file of
+    /// code.
+    pub(crate) fn is_unreadable(&self, module: ModuleIndex) -> bool {
+        self.object(module).is_none()
+    }
+
+    /// True if memory that lies over a region of a file has the file's bytes there. Of a large region parts are
+    /// compared.
+    pub(crate) fn has_bytes_of(
+        &mut self,
+        region: &Region,
+        quality: &mut Quality,
+        mut read: impl FnMut(u64, &mut [u8]) -> usize,
+    ) -> bool {
+        // Opens the file, if that was not done.
+        self.tables(region.module, quality);
+        let entry = self.entries.get(region.module as usize);
+        let Some((object, file)) = entry.and_then(|entry| Some((entry.object.as_ref()?, entry.file.as_ref()?))) else {
+            return false;
+        };
+        let step = ((region.end - region.start) / MAX_COMPARED).max(1) * COMPARED_AT_ONCE;
+        let mut is_compared = false;
+        let (mut in_file, mut in_memory) = (vec![0; COMPARED_AT_ONCE as usize], vec![0; COMPARED_AT_ONCE as usize]);
+        let mut at = region.start;
+        while at < region.end {
+            let svma = object.base_svma().wrapping_add(at.wrapping_sub(region.base));
+            let Some(piece) = object.rest_from(svma) else {
+                // The rest of a page that the segment begins or ends in.
+                at = at.saturating_add(PAGE);
+                continue;
+            };
+            let len = piece.size.min(region.end - at).min(COMPARED_AT_ONCE) as usize;
+            let (file_bytes, memory_bytes) = (&mut in_file[..len], &mut in_memory[..len]);
+            if file.read_exact_at(file_bytes, piece.offset).is_err() || read(at, memory_bytes) < len {
+                return false;
+            }
+            if !is_same_code(file_bytes, memory_bytes) {
+                return false;
+            }
+            is_compared = true;
+            at = at.saturating_add(step);
+        }
+        is_compared
+    }
+
     /// True if the data at a relative address cannot change once the program runs.
     pub(crate) fn is_fixed_at_start(&self, module: ModuleIndex, relative: u64) -> bool {
         self.object(module)
@@ -288,6 +337,16 @@ impl<'f> Modules<'f> {
     }
 }
 
+/// True if code is the same, but for breakpoints of probes and debuggers.
+fn is_same_code(in_file: &[u8], in_memory: &[u8]) -> bool {
+    const INT3: u8 = 0xcc;
+    in_file == in_memory
+        || in_file
+            .iter()
+            .zip(in_memory)
+            .all(|(file, memory)| file == memory || *memory == INT3)
+}
+
 fn reopen(
     files: &mut dyn ModuleFiles,
     identity: &Identity,
@@ -310,8 +369,8 @@ fn reopen(
     Ok(file.bytes)
 }
 
-/// Names that the kernel gives to memory without a file: `//anon` (perf), `[heap]`, `[stack]`, `[anon:name]`. See `perf_event_mmap_event` in
-/// kernel/events/core.c.
+/// Names that the kernel gives to memory without a file: `//anon` (perf), `[heap]`, `[stack]`, `[anon:name]`. See
+/// `perf_event_mmap_event` in kernel/events/core.c.
 fn is_anonymous(path: &[u8]) -> bool {
     const PREFIXES: [&[u8]; 3] = [b"//anon", b"[", b"anon_inode:"];
     path.is_empty() || (path != b"[vdso]" && PREFIXES.iter().any(|prefix| path.starts_with(prefix)))

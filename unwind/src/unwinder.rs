@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use recording::clock::Timestamp;
-use recording::event::{Event, EventKind, ProcessEvent, RecordingEvent, Thread, ThreadEvent};
+use recording::event::{Event, EventKind, Mapping, Pid, ProcessEvent, RecordingEvent, Thread, ThreadEvent};
 use recording::module::Module;
 use recording::quality::Quality;
 use recording::sink::{Completion, EventSink, KeptFile, Looked, ModuleFiles, TargetMemory};
+use recording::stack::Stack;
 
 use crate::unwinding::Unwinding;
-use crate::walker::{UnwindOptions, Walker};
+use crate::walker::{FoundMemory, UnwindOptions, Walker};
 
 /// How long counts of the unwinder wait until the next stage gets them.
 const REPORT_NS: u64 = 100_000_000;
@@ -76,6 +77,29 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
         }
     }
 
+    fn send(&mut self, time: Timestamp, pid: Pid, found: &[FoundMemory]) {
+        for found in found {
+            match found {
+                FoundMemory::Image(image) => {
+                    let what = ProcessEvent::Image(image);
+                    self.next.on_event(&Event::process(time, pid, what));
+                }
+                FoundMemory::Anonymous(range) => {
+                    let mapping = Mapping {
+                        start: range.start,
+                        len: range.end - range.start,
+                        file_offset: 0,
+                        path: b"//anon",
+                        build_id: None,
+                        inode: None,
+                    };
+                    let what = ProcessEvent::Map(&mapping);
+                    self.next.on_event(&Event::process(time, pid, what));
+                }
+            }
+        }
+    }
+
     /// Counts what the recorder has counted.
     fn count(&mut self, what: RecordingEvent) {
         let quality = &mut self.unwinding.walker.quality;
@@ -120,6 +144,10 @@ impl<N: EventSink> EventSink for Unwinder<'_, N> {
     fn on_event(&mut self, event: &Event<'_>) {
         let time = event.time;
         if let EventKind::Thread(thread, ThreadEvent::Sample(sample)) = event.kind {
+            if let Stack::Snapshot(snapshot) = &sample.stack {
+                let found = self.unwinding.walker.shown_by(thread.pid, snapshot);
+                self.send(time, thread.pid, &found);
+            }
             let unwound = self.unwinding.unwound(time, thread, &sample);
             self.next.on_event(&Event::sample(time, thread, unwound));
             if time >= self.report_at {
@@ -131,10 +159,10 @@ impl<N: EventSink> EventSink for Unwinder<'_, N> {
         match event.kind {
             EventKind::Recording(what) => self.count(what),
             EventKind::Process(pid, what) => {
-                if let Some(image) = self.unwinding.on_process(pid, what) {
-                    let what = ProcessEvent::Image(&image);
-                    self.next.on_event(&Event::process(time, pid, what));
-                }
+                let mut found = self.unwinding.on_process(pid, what);
+                // The next stage has had the mapping of memory without a file itself.
+                found.retain(|found| matches!(found, FoundMemory::Image(_)));
+                self.send(time, pid, &found);
             }
             EventKind::Thread(thread, ThreadEvent::End) => self.unwinding.forget_thread(thread.tid),
             EventKind::Bpf(_) | EventKind::Thread(..) => {}

@@ -4,12 +4,11 @@ use rustc_hash::FxHashMap;
 
 use recording::clock::Timestamp;
 use recording::event::{Pid, ProcessEvent, Role, Sample, Thread, Tid};
-use recording::module::Image;
 use recording::sink::Looked;
 use recording::stack::{MissingStack, Stack};
 
 use crate::callers::Changed;
-use crate::walker::{ThreadState, Walker};
+use crate::walker::{FoundMemory, ThreadState, Walker};
 
 /// The stacks of all threads. It is not generic, so that the code which each sample runs through is compiled in this crate, as one unit.
 pub(crate) struct Unwinding<'f> {
@@ -63,8 +62,8 @@ impl<'f> Unwinding<'f> {
         }
     }
 
-    /// The image of what was mapped, if that is what has happened.
-    pub(crate) fn on_process(&mut self, pid: Pid, what: ProcessEvent<'_>) -> Option<Image> {
+    /// What has become known of the process's memory.
+    pub(crate) fn on_process(&mut self, pid: Pid, what: ProcessEvent<'_>) -> Vec<FoundMemory> {
         if matches!(what, ProcessEvent::End | ProcessEvent::Exec(_)) {
             self.threads.retain(|_, thread| thread.pid != pid);
         }

@@ -1,5 +1,6 @@
 //! One stack: walked beside the last one of its thread, verified, counted, and put into frames.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -11,6 +12,7 @@ use recording::frame_bytes::put_frames;
 use recording::module::{Image, Module};
 use recording::quality::Quality;
 use recording::sink::{Completion, KeptFile, ModuleFiles, TargetMemory};
+use recording::space::Span as _;
 use recording::stack::{Frame, MissingStack, NO_STACK, Registers, SameFrames, Snapshot, StackMark};
 
 use crate::aarch64::Aarch64;
@@ -24,7 +26,7 @@ use crate::live_boundary::{ThreadStacks, Times, Verdict};
 use crate::looked_at::LookedAt;
 use crate::modules::Modules;
 use crate::outcome::{End, Outcome, Point};
-use crate::space::{ANONYMOUS, Mappings};
+use crate::space::{ANONYMOUS, Mappings, Region};
 use crate::stack_memory::{LiveBlocks, StackMemory};
 use crate::walk::{Known, Walk};
 use crate::x86_64::X86_64;
@@ -48,6 +50,7 @@ pub(crate) struct Walker<'f> {
     options: UnwindOptions,
     modules: Modules<'f>,
     spaces: FxHashMap<Pid, Space>,
+    overlaid: Vec<Overlaid>,
     /// Changes of all spaces so far.
     changes: u64,
     known: Known,
@@ -74,7 +77,27 @@ struct Space {
     mappings: Mappings,
     /// Another one after each change; no two spaces that differ have the same.
     version: u64,
+    /// The same for all processes that were forked from one program, and have not executed another one since.
+    family: u64,
 }
+
+/// Executable memory that lies over a mapped file, and did not have the file's bytes when it was mapped.
+struct Overlaid {
+    pid: Pid,
+    memory: Region,
+    files: Vec<Region>,
+}
+
+/// What became known of a process's memory: its images, and memory of no file.
+pub(crate) enum FoundMemory {
+    Image(Image),
+    Anonymous(Range<u64>),
+}
+
+/// Memory that lies over files, whose bytes are looked at again when it is sampled.
+const MAX_OVERLAID: usize = 64;
+/// Processes that are looked at for a mapping that another one of the same memory has made.
+const MAX_FAMILY: usize = 256;
 
 /// What is kept of a thread from sample to sample.
 pub(crate) struct ThreadState {
@@ -160,6 +183,7 @@ impl<'f> Walker<'f> {
             options,
             modules: Modules::new(files),
             spaces: FxHashMap::default(),
+            overlaid: Vec::new(),
             changes: 0,
             known: Known::default(),
             quality: Quality::default(),
@@ -461,7 +485,10 @@ impl<'f> Walker<'f> {
         }
     }
 
-    pub(crate) fn on_process(&mut self, pid: Pid, what: ProcessEvent<'_>) -> Option<Image> {
+    pub(crate) fn on_process(&mut self, pid: Pid, what: ProcessEvent<'_>) -> Vec<FoundMemory> {
+        if matches!(what, ProcessEvent::End | ProcessEvent::Exec(_)) {
+            self.overlaid.retain(|overlaid| overlaid.pid != pid);
+        }
         match what {
             ProcessEvent::Start { parent } => {
                 let space = parent.and_then(|parent| self.spaces.get(&parent)).cloned();
@@ -490,15 +517,104 @@ impl<'f> Walker<'f> {
                 if region.module == ANONYMOUS {
                     self.known.code.clear();
                 }
-                self.changes += 1;
-                let space = self.spaces.entry(pid).or_default();
-                space.version = self.changes;
-                space.mappings.insert(region);
-                return self.modules.image(&region);
+                let copies = match self.modules.is_unreadable(region.module) {
+                    true => self.copied_over(pid, region),
+                    false => Vec::new(),
+                };
+                return self.map(pid, [region].into_iter().chain(copies));
             }
             ProcessEvent::Image(_) | ProcessEvent::Counter(..) => {}
         }
-        None
+        Vec::new()
+    }
+
+    fn map(&mut self, pid: Pid, regions: impl IntoIterator<Item = Region>) -> Vec<FoundMemory> {
+        self.changes += 1;
+        let space = self.spaces.entry(pid).or_default();
+        space.version = self.changes;
+        let mappings = &mut space.mappings;
+        let found = regions.into_iter().map(|region| {
+            mappings.insert(region);
+            match self.modules.image(&region) {
+                Some(image) => FoundMemory::Image(image),
+                None => FoundMemory::Anonymous(region.start..region.end),
+            }
+        });
+        found.collect()
+    }
+
+    /// The regions of files that this memory lies over and has a copy of. Programs move their code to huge pages so
+    /// (intel/iodlr, BOLT's runtime, libhugetlbfs): it is the same code at the same addresses, in memory without a
+    /// file.
+    fn copied_over(&mut self, pid: Pid, memory: Region) -> Vec<Region> {
+        let (start, end) = (Avma(memory.start), Avma(memory.end));
+        let space = self.spaces.get(&pid);
+        let covered = { space.into_iter() }.flat_map(|space| space.mappings.overlapping(start, end));
+        let covered = covered.filter(|file| !self.modules.is_unreadable(file.module));
+        let covered =
+            covered.map(|file| file.with_range(Avma(file.start.max(memory.start)), Avma(file.end.min(memory.end))));
+        let (copies, others): (Vec<Region>, Vec<Region>) = covered
+            .collect::<Vec<Region>>()
+            .into_iter()
+            .partition(|file| self.is_copy(pid, file));
+        if !others.is_empty() && self.overlaid.len() < MAX_OVERLAID {
+            self.overlaid.retain(|known| known.pid != pid || known.memory != memory);
+            let files = others;
+            self.overlaid.push(Overlaid { pid, memory, files });
+        }
+        copies
+    }
+
+    fn is_copy(&mut self, pid: Pid, file: &Region) -> bool {
+        let Walker {
+            modules,
+            memory,
+            quality,
+            ..
+        } = self;
+        modules.has_bytes_of(file, quality, |at, buffer| memory.read(pid, at, buffer))
+    }
+
+    /// What a sample shows of its process's memory that no record has said: code that was copied over that of a file
+    /// after the memory was mapped, and what another process has mapped into memory that both have (CLONE_VM).
+    pub(crate) fn shown_by(&mut self, pid: Pid, snapshot: &Snapshot<'_>) -> Vec<FoundMemory> {
+        let (Registers::X86_64 { ip, .. } | Registers::Aarch64 { pc: ip, .. }) = snapshot.registers;
+        let space = self.spaces.get(&pid);
+        match space.and_then(|space| space.mappings.find(Avma(ip))) {
+            None => self.shared_mappings(pid, ip),
+            Some(region) if !self.overlaid.is_empty() && self.modules.is_unreadable(region.module) => {
+                let at = { self.overlaid.iter() }
+                    .position(|known| known.pid == pid && (known.memory.start..known.memory.end).contains(&ip));
+                let Some(at) = at else { return Vec::new() };
+                let files = self.overlaid.swap_remove(at).files;
+                let copies: Vec<Region> = files.into_iter().filter(|file| self.is_copy(pid, file)).collect();
+                match copies.is_empty() {
+                    true => Vec::new(),
+                    false => self.map(pid, copies),
+                }
+            }
+            Some(_) => Vec::new(),
+        }
+    }
+
+    /// A process runs where it has mapped nothing, and one that it was forked from, or that was forked from it, has:
+    /// both have one memory, and only the one that maps is in a mapping's record.
+    fn shared_mappings(&mut self, pid: Pid, ip: u64) -> Vec<FoundMemory> {
+        let Some(own) = self.spaces.get(&pid) else {
+            return Vec::new();
+        };
+        let relatives =
+            { self.spaces.values() }.filter(|other| other.family == own.family && other.version != own.version);
+        let mut relatives = relatives.take(MAX_FAMILY);
+        let Some(other) = relatives.find(|other| other.mappings.find(Avma(ip)).is_some()) else {
+            return Vec::new();
+        };
+        let is_free = |region: &&Region| {
+            let mut there = own.mappings.overlapping(Avma(region.start), Avma(region.end));
+            there.next().is_none()
+        };
+        let missing: Vec<Region> = other.mappings.all().filter(is_free).copied().collect();
+        self.map(pid, missing)
     }
 
     fn new_space(&mut self) -> Space {
@@ -506,6 +622,7 @@ impl<'f> Walker<'f> {
         Space {
             mappings: Mappings::default(),
             version: self.changes,
+            family: self.changes,
         }
     }
 }

@@ -252,8 +252,8 @@ impl Processes {
         old.filter(|old| old != name)
     }
 
-    /// Returns the module if it is the process's program: the first file that is mapped, or what that file, a loader, maps
-    /// (`/lib64/ld-linux-x86-64.so.2 ./program`). The process then has the program's name.
+    /// Returns the module if it is the process's program: the first file that is mapped, or what that file, a loader,
+    /// maps (`/lib64/ld-linux-x86-64.so.2 ./program`). The process then has the program's name.
     pub(super) fn map(&mut self, pid: Pid, at: i64, image: &Image) -> Option<Arc<Module>> {
         let index = self.process(pid, at);
         let process = &mut self.processes[index];

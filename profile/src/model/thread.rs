@@ -10,8 +10,8 @@ use super::usage::Usage;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ProcessId(pub(crate) usize);
 
-/// One process, from its first event to its end. A reused pid is two processes, and so are two programs with samples that one process ran one after
-/// the other (exec).
+/// One process, from its first event to its end. A reused pid is two processes, and so are two programs with samples
+/// that one process ran one after the other (exec).
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
     /// `1234`; the second process with this number is `1234.1`.

@@ -59,8 +59,8 @@ impl MappedCopies {
     }
 }
 
-/// The loader of glibc adds where it put a library to the addresses in the library's dynamic table. Takes that out of those that lead to
-/// symbols and their names. `start`: where the file's first byte is.
+/// The loader of glibc adds where it put a library to the addresses in the library's dynamic table. Takes that out of
+/// those that lead to symbols and their names. `start`: where the file's first byte is.
 fn undo_loader(bytes: &mut [u8], start: u64) -> Option<()> {
     // Offsets and values of `Elf64_Ehdr`, `Elf64_Phdr` and `Elf64_Dyn` in <elf.h>.
     const PT_LOAD: u64 = 1;

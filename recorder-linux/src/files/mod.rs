@@ -78,8 +78,8 @@ impl ModuleFiles for Files {
             false => ModuleMiss::NotFound,
         };
         for (candidate, is_sure) in self.candidates(pid, mapping, path) {
-            // What /proc links to the mapping itself needs no look at the inode: overlayfs shows another one to stat(2). Several memory files
-            // may have one name.
+            // What /proc links to the mapping itself needs no look at the inode: overlayfs shows another one to
+            // stat(2). Several memory files may have one name.
             let inode = mapping.inode.filter(|_| !is_sure || is_shared_memory);
             match open_regular(&candidate, inode).and_then(|file| right_build(file, mapping)) {
                 Ok(file) => {
@@ -123,7 +123,8 @@ impl Files {
             let roots = self.roots.iter().map(|(_, root)| in_root(own_path(root)));
             candidates.extend(roots.map(|path| (path, false)));
         }
-        // /proc/PID/exe and /proc/PID/fd need no privilege for processes of one's own; map_files needs CAP_CHECKPOINT_RESTORE.
+        // /proc/PID/exe and /proc/PID/fd need no privilege for processes of one's own; map_files needs
+        // CAP_CHECKPOINT_RESTORE.
         let links = [
             folder.join("exe"),
             folder.join(format!(

@@ -185,3 +185,31 @@ fn an_ordinary_user_gets_programs_in_memory_files_too() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_stacks(&Profile::read(&path), "library_leaf", &["main", "library_work"]);
 }
+
+#[test]
+fn code_that_a_program_moves_to_memory_without_a_file_is_the_same_code() {
+    let Some(()) = perf_events() else { return };
+    if !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let path = program("copied_text").unwrap();
+    for words in [&[][..], &["at once"]] {
+        let (_, profile) = record().options(&["--rate", "2000"]).profile(&path, words);
+        assert_stacks(&profile, "before_move", &["main", "before_move", "spin"]);
+        assert_stacks(&profile, "inner_after", &["main", "outer_after", "inner_after", "spin"]);
+    }
+}
+
+#[test]
+fn a_process_in_the_memory_of_another_has_the_libraries_that_the_other_loads() {
+    let path = program("shared_memory").unwrap();
+    let library = program("library.so").unwrap();
+    if perf_events().is_some() {
+        let (_, profile) = record().options(&["--rate", "2000"]).profile(&path, &[&library]);
+        assert_stacks(&profile, "library_leaf", &["second", "library_work"]);
+    }
+    let refuse = program("refuse").unwrap();
+    let by_ptrace = record().under(&[refuse.to_str().unwrap(), "eperm"]);
+    let (_, profile) = by_ptrace.options(&["--rate", "500"]).profile(&path, &[&library]);
+    assert_stacks(&profile, "library_leaf", &["second", "library_work"]);
+}

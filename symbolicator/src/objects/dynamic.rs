@@ -40,8 +40,8 @@ impl<'f, Elf: FileHeader> DynamicSymbols<'f, Elf> {
         let (symbols_at, strings_at) = (symbols?, strings?);
         let strings = from(strings_at)?;
         let strings_len = usize::try_from(strings_len?).ok()?.min(strings.len());
-        // No table says how many symbols there are, but each symbol is in the table for look-ups by name. GNU's leaves out symbols of other
-        // modules, which have no address.
+        // No table says how many symbols there are, but each symbol is in the table for look-ups by name. GNU's leaves
+        // out symbols of other modules, which have no address.
         let by_hash = hash
             .and_then(from)
             .and_then(|hash| HashTable::<Elf>::parse(endian, hash).ok());

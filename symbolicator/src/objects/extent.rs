@@ -1,14 +1,14 @@
 //! Extents of functions that neither a symbol nor an unwind rule gives a size, by their machine code.
 //!
-//! Hand-written assembly (nasm, `.s` files without `.size`) exports names without sizes. In a stripped file the next name may be far:
-//! 195 KiB of Debian's libx264 follow `x264_8_trellis_coefn`, nearly all of them other functions.
+//! Hand-written assembly (nasm, `.s` files without `.size`) exports names without sizes. In a stripped file the next
+//! name may be far: 195 KiB of Debian's libx264 follow `x264_8_trellis_coefn`, nearly all of them other functions.
 
 use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
 
-/// Instructions of an unconditional jump further ahead than this count as a call of another function in the last place. Code behind an
-/// indirect jump (a jump table) is believed to belong to the function up to this size.
+/// An unconditional jump further ahead than this is a tail call of another function. Code behind an indirect jump (of a
+/// jump table) belongs to the function up to this size.
 pub(super) const FEW_BYTES: u64 = 4 << 10;
 
 /// Largest function whose extent is found.
@@ -50,7 +50,8 @@ fn decoder(arch: &str) -> Option<Decode> {
     }
 }
 
-/// The address one past the function that starts with `code`, which stands at `start` and ends where another function may begin.
+/// The address one past the function that starts with `code`, which stands at `start` and ends where another function
+/// may begin.
 pub(super) fn end_of(arch: Option<&str>, code: &[u8], start: u64) -> u64 {
     let limit = start.saturating_add((code.len() as u64).min(MAX_FUNCTION_BYTES));
     let few = start.saturating_add(FEW_BYTES).min(limit);
@@ -78,7 +79,7 @@ pub(super) fn end_of(arch: Option<&str>, code: &[u8], start: u64) -> u64 {
             Flow::Jump(_) | Flow::Return | Flow::Padding => {}
         }
         at = next;
-        // A target in another function was a call in the last place.
+        // A target in another function was a tail call.
         if !goes_on && (furthest < at || furthest >= limit) {
             at = behind_padding(decode, code, start, at, limit);
             break;
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(end(&[&[0xff, 0xc8, 0x75, 0xfc, RET, RET]]), 5);
         // Into the middle of a loop: jmp +1; nop; ret.
         assert_eq!(end(&[&[0xeb, 1, 0x50, RET, RET]]), 4);
-        // A jump to far code is a call in the last place.
+        // A jump to far code is a tail call.
         assert_eq!(end(&[&[0xe9, 0, 0x40, 0, 0], &[RET; 0x8000]]), 5);
         // Without an end: up to the next function.
         assert_eq!(end(&[&[0x90; 77]]), 77);

@@ -99,7 +99,8 @@ impl SymbolTable {
         })
     }
 
-    /// Where the function that starts at a relative address ends at the latest: at the next symbol, or at the end of its section.
+    /// Where the function that starts at a relative address ends at the latest: at the next symbol, or at the end of
+    /// its section.
     pub(crate) fn limit(&mut self, start: u64) -> u64 {
         let next = self
             .symbols
@@ -109,7 +110,8 @@ impl SymbolTable {
         self.section(start).map_or(start, |section| section.1.min(next))
     }
 
-    /// The code around an address that no symbol holds: from the end of the symbol in front, or the start of one without a size, to the next one.
+    /// The code around an address that no symbol holds: from the end of the symbol in front, or the start of one
+    /// without a size, to the next one.
     pub(crate) fn gap(&mut self, address: u64) -> Option<Range<u64>> {
         let section = self.section(address)?;
         let before = self.symbols.last_until(address).map(|place| self.symbols.get(place));

@@ -15,9 +15,8 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let c = |source: &str, flags: &[&str]| build("cc", source, name, &[C_FLAGS, flags].concat());
     match name {
         "versions" | "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps" | "jit"
-        | "jit_entries" | "refuse" | "work" | "events" | "beats" | "memory" | "large" | "bpf" | "chain" => {
-            c(&format!("{name}.c"), &[])
-        }
+        | "jit_entries" | "refuse" | "work" | "events" | "beats" | "memory" | "large" | "bpf" | "chain"
+        | "copied_text" => c(&format!("{name}.c"), &[]),
         // Frames of 64 bytes, and of 1 KiB.
         "deep_small" => c("deep.c", &["-DFRAME_BYTES=40"]),
         "deep_large" => c("deep.c", &["-DFRAME_BYTES=1000"]),
@@ -29,7 +28,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         "jit_rules" => c("jit_rules.c", &[]),
         "probes" => c("probes.c", &["-pthread"]),
         "probes_endbr" => c("probes.c", &["-pthread", "-fcf-protection=full"]),
-        "dlopen" | "memory_file" => c(&format!("{name}.c"), &["-ldl"]),
+        "dlopen" | "memory_file" | "shared_memory" => c(&format!("{name}.c"), &["-ldl"]),
         "library.so" => c("library.c", &["-shared", "-fPIC"]),
         // No unwind tables of any kind, no debug info: only the frame pointer leads out of it.
         "library_frame_pointer.so" => {
