@@ -4,6 +4,9 @@ use std::ops::Range;
 
 use crate::v8;
 
+/// The name of `_start` in a program without symbols. samply has the same.
+pub const ENTRY_POINT: &str = "EntryPoint";
+
 /// What is known of one code address.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct AddressInfo {

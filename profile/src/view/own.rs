@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use recording::symbol::ENTRY_POINT;
+
 use super::cost::Cost;
 use super::functions::FunctionRow;
 use super::names::is_nameless;
@@ -11,8 +13,9 @@ use super::sums::by_key;
 use crate::category::{CATEGORIES, Installed, Kind, is_library_source, is_own};
 use crate::data::{Data, NONE};
 
-/// A function with this total share and no self cost carries no information: `main`, `run`.
+/// A function with this total share and no self cost (below [`HARDLY_ANY`]) carries no information: `main`, `run`.
 const NEARLY_ALL: f64 = 0.98;
+const HARDLY_ANY: f64 = 0.001;
 /// Names in the program's file that are not the author's functions: the kernel's entry point, and instances of standard library code. A
 /// file without debug info gives no source for them.
 const NOBODYS: &[&str] = &[
@@ -26,14 +29,16 @@ const NOBODYS: &[&str] = &[
     "__gnu_cxx::",
 ];
 
-/// Functions of the program's file or of its JIT, largest total first. Inlined functions have no rows; their cost is their caller's. Left
-/// out: functions of dependencies and standard libraries with a known source, and functions on nearly every stack without self cost. If a
-/// runtime runs the program, the program's own functions are those that the runtime compiled.
+/// Functions of the program's file or of its JIT, inlined ones each on their own, largest total first. Of several
+/// programs, the one with the most samples: the others are the shell that started it, and its tools. Left out:
+/// functions of dependencies and standard libraries with a known source, and functions on nearly every stack without
+/// self cost. If a runtime runs the program, the program's own functions are those that the runtime compiled.
 pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
     let data = selection.data;
     let own_categories: Vec<bool> = data.categories.iter().map(|category| is_own(&category.name)).collect();
     let runtimes: Vec<bool> = data.libs.iter().map(|lib| Runtime::of(lib).is_some()).collect();
     let go_roots = go_roots(data);
+    let program = busiest_program(selection);
     let functions = data.funcs.iter().map(|func| {
         let file = data.libs.get(func.lib as usize).and_then(|lib| lib.name.as_deref());
         (file.unwrap_or_default(), data.text(func.name), data.text(func.file))
@@ -54,10 +59,11 @@ pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
         .map(|frame| {
             let name = data.func_name(frame.func);
             let source = data.text(data.funcs[frame.func as usize].file);
-            let is_own = !frame.is_inlined()
-                && own_categories.get(frame.category as usize).is_some_and(|own| *own)
+            let is_own = own_categories.get(frame.category as usize).is_some_and(|own| *own)
+                && (is_jit(frame.category) || program.is_none_or(|program| frame.lib == program))
                 && !runtimes.get(frame.lib as usize).is_some_and(|runtime| *runtime)
                 && !is_nameless(name)
+                && name != ENTRY_POINT
                 && !NOBODYS.iter().any(|start| name.starts_with(start))
                 && !is_glue(name, frame.category)
                 && (!is_library_source(source) || installed.has(source))
@@ -71,18 +77,15 @@ pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
             }
         })
         .collect();
-    let (_, total) = by_key(selection, data.funcs.len(), &key);
-    let mut own = vec![Cost::default(); data.funcs.len()];
-    for (stack, cost) in (0..).zip(&selection.own).filter(|(_, cost)| !cost.is_zero()) {
-        if let Some(own) = own.get_mut(key[data.frame_with_code(stack) as usize] as usize) {
-            *own += *cost;
-        }
-    }
+    let (own, total) = by_key(selection, data.funcs.len(), &key);
     let rows = (0..).zip(own.into_iter().zip(total));
     let mut rows: Vec<FunctionRow> = rows
         .map(|(func, (own, total))| FunctionRow { func, own, total })
         .filter(|row| !row.total.is_zero())
-        .filter(|row| !row.own.is_zero() || row.total.share_of(selection.total) < NEARLY_ALL)
+        .filter(|row| {
+            let share = |cost: Cost| cost.share_of(selection.total);
+            share(row.own) >= HARDLY_ANY || share(row.total) < NEARLY_ALL
+        })
         .collect();
     rows.sort_by(|a, b| {
         let by_cost = b.total.weight.total_cmp(&a.total.weight);
@@ -90,6 +93,29 @@ pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
         by_cost.then_with(|| (selection.name(a.func), a.func).cmp(&(selection.name(b.func), b.func)))
     });
     rows
+}
+
+/// The library of the program that runs in the most samples; `None` if no stack shows one.
+fn busiest_program(selection: &Selection<'_>) -> Option<u32> {
+    let data = selection.data;
+    let name = CATEGORIES[Kind::Program.category(false).0].name;
+    let is_program: Vec<bool> = data.categories.iter().map(|category| category.name == name).collect();
+    let mut costs = vec![0.0; data.libs.len()];
+    let mut programs: Vec<u32> = Vec::with_capacity(selection.stacks.len());
+    for (stack, own) in selection.stacks.iter().zip(&selection.own) {
+        let frame = data.frames[stack.frame as usize];
+        let caller = programs.get(stack.prefix as usize).copied().unwrap_or(NONE);
+        let program = match is_program.get(frame.category as usize) {
+            Some(true) if caller == NONE => frame.lib,
+            _ => caller,
+        };
+        if let Some(cost) = costs.get_mut(program as usize) {
+            *cost += own.weight;
+        }
+        programs.push(program);
+    }
+    let busiest = (0..).zip(costs).filter(|(_, cost)| *cost > 0.0);
+    busiest.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(lib, _)| lib)
 }
 
 /// The folders of Go's own packages: those beside `runtime`, which every Go program contains. The folder has no fixed name:
@@ -170,6 +196,7 @@ mod tests {
             ("JIT and anonymous", "serve app.js:1:9", "/app/app.js"),
             of_file("Interpreter", "/home/me/interpreter.c"),
             of_file("__rustc::__rust_dealloc", ""),
+            of_file("EntryPoint", ""),
         ];
         assert_eq!(own(&funcs), ["Interpreter", "main.digest", "serve app.js:1:9"]);
     }

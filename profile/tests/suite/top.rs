@@ -114,7 +114,7 @@ fn named(mut profile: Profile) -> Profile {
 }
 
 #[test]
-fn own_functions_have_the_cost_of_what_was_inlined_into_them() {
+fn inlined_functions_have_their_own_cost_among_the_program_s_functions() {
     let mut stream = Stream::with_app();
     for ms in 0..6 {
         // main -> hot, in `next`, which is inlined there.
@@ -129,8 +129,8 @@ fn own_functions_have_the_cost_of_what_was_inlined_into_them() {
     let rows: Vec<_> = (own_functions(&selection).iter())
         .map(|row| (selection.name(row.func).to_owned(), row.own.samples, row.total.samples))
         .collect();
-    // `main` is on every stack and ran nothing; `next`, `parse` and `memcpy` are others'.
-    assert_eq!(rows, [("hot".to_owned(), 6, 10)]);
+    // `main` and `hot` are on every stack and ran nothing; `next`, `parse` and `memcpy` are others'.
+    assert_eq!(rows, []);
     assert_eq!(shortfalls(&selection, &[]), []);
 }
 

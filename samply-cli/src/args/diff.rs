@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use profile::data::{Data, Frame};
 use profile::view::diff::{Limits, What};
 
 use super::export::SvgArgs;
@@ -80,10 +81,12 @@ pub(crate) struct DiffArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum By {
-    /// Functions, by the time in their own code, with the code inlined into it.
+    /// Functions, by the time in their own code: inlined functions each on their own, where both sides have some.
     Functions,
     /// Functions, by the time in their own code; inlined functions each on their own.
     Inlined,
+    /// Functions as compiled, by the time in their own code and in what was inlined into it.
+    Compiled,
     /// Functions, by the time in them and in all that they call.
     Total,
     /// Source lines.
@@ -113,10 +116,35 @@ impl From<LimitArgs> for Limits {
     }
 }
 
+impl By {
+    /// What [`By::Functions`] is for these sides. Where one side lacks debug info, the other one's inlined functions
+    /// would all be new.
+    pub(crate) fn resolve(self, base: &[Data], new: &[Data]) -> By {
+        let has_inlined = |side: &[Data]| side.iter().all(|data| data.frames.iter().any(Frame::is_inlined));
+        match self {
+            By::Functions if has_inlined(base) && has_inlined(new) => By::Inlined,
+            By::Functions => By::Compiled,
+            by => by,
+        }
+    }
+
+    /// As it is typed.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            By::Functions => "functions",
+            By::Inlined => "inlined",
+            By::Compiled => "compiled",
+            By::Total => "total",
+            By::Lines => "lines",
+            By::Paths => "paths",
+        }
+    }
+}
+
 impl From<By> for What {
     fn from(by: By) -> What {
         match by {
-            By::Functions => What::Own,
+            By::Functions | By::Compiled => What::Own,
             By::Inlined => What::Inlined,
             By::Total => What::Total,
             By::Lines => What::Lines,

@@ -50,7 +50,8 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
         term: &term,
     };
     let Read { base, new, renamed } = reading.sides(base, new)?;
-    let (sides, checked) = check(&base, &new, args.by.into(), &rules, args.limits.into());
+    let by = args.by.resolve(&base, &new);
+    let (sides, checked) = check(&base, &new, by.into(), &rules, args.limits.into());
     check_sides(&sides)?;
     let outcomes = Outcomes {
         sides: &sides,

@@ -35,7 +35,7 @@ pub(super) fn run(args: &LoadArgs, term: &Term) -> Outcome {
     let mut look_ups = LookUps::new(&symbolicator, term);
     let event = args.event.name();
     let summary = |profile: &Profile, look_ups: &LookUps<'_>, enriched: Enriched| Summary {
-        highlights: Highlights::of(profile, look_ups),
+        highlights: Highlights::of(profile, look_ups, None),
         enriched: Some(enriched),
         ..Summary::of(profile, StopReason::ProgramEnded)
     };

@@ -17,7 +17,7 @@ use crate::args::{self, By, DiffArgs, DiffFormat};
 use crate::diff::asked::{self, Files};
 use crate::diff::list::{List, Listed};
 use crate::diff::read::{Read, Reading, check_sides};
-use crate::diff::words::{about, describe, describe_increase, finite, unit};
+use crate::diff::words::{about, describe, describe_increase, finite, unit, which};
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
 use crate::numbers::count;
@@ -66,7 +66,8 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
             return Ok(status);
         }
     }
-    let compared = compared(&read, args.by, limits)?;
+    let by = args.by.resolve(base, new);
+    let compared = compared(&read, by, limits)?;
     let mut notes = about(&args.part, &read.renamed);
     notes.extend(scaled.clone());
     let (base_files, new_files) = (&base_files.paths, &new_files.paths);
@@ -78,7 +79,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
         }
     }
     let listed = Listed {
-        by: args.by,
+        by,
         limits: args.limits,
         limit: args.limit,
     };
@@ -88,12 +89,16 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     };
     let text = match args.format {
         DiffFormat::Text => {
-            let mut out = head(&compared.sides, &notes) + &list.text("");
+            let mut out = head(&compared.sides, &notes) + &list.text(which(by));
             let knows_calls = base.iter().all(|data| data.calls != Calls::Unknown);
             if args.by == By::Functions && knows_calls {
                 // A helper that is called more often changes its callers' totals and not their own time, so this list has the totals.
                 let compared = &self::compared(&read, By::Total, limits)?;
-                out += &List { listed, compared }.text(", with all that it calls");
+                let listed = Listed {
+                    by: By::Total,
+                    ..listed
+                };
+                out += &List { listed, compared }.text(which(By::Total));
             }
             out
         }
@@ -249,13 +254,7 @@ fn as_json(args: &DiffArgs, list: &List<'_>, renamed: &[Renamed], scaled: Option
         .collect();
     json!({
         "schema_version": SCHEMA_VERSION,
-        "by": match args.by {
-            By::Functions => "functions",
-            By::Inlined => "inlined",
-            By::Total => "total",
-            By::Lines => "lines",
-            By::Paths => "paths",
-        },
+        "by": list.listed.by.word(),
         "base": total(&sides.base),
         "new": total(&sides.new),
         "increase": finite(sides.increase.by),

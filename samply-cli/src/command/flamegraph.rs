@@ -90,7 +90,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     recorded.spool.take().into_iter().for_each(Spool::remove);
     let summary = Summary {
         iterations: recorded.iterations,
-        highlights: Highlights::of(&recorded.profile, &look_ups),
+        highlights: Highlights::of(&recorded.profile, &look_ups, Some(&plan.recorder)),
         enriched: Some(enriched),
         asked: Some(plan.recorder),
         ..Summary::of(&recorded.profile, recorded.stop)

@@ -91,7 +91,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
         Then::Show(_) if is_ended => Then::End,
         then => then,
     };
-    let highlights = Highlights::of(&recorded.profile, &look_ups);
+    let highlights = Highlights::of(&recorded.profile, &look_ups, Some(&plan.recorder));
     if let Some((path, html)) = html {
         write_page(&recorded.profile, path, html, &term);
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use profile::view::diff::{Change, Comparison};
 
-use super::words::{amount, describe, describe_increase, name, signed_percent, things, unit};
+use super::words::{amount, describe, describe_increase, name, signed_percent, things, unit, which};
 use crate::args::{By, LimitArgs};
 
 /// What is listed.
@@ -109,9 +109,10 @@ impl<'a> List<'a> {
         if !self.compared.changes.is_empty() {
             let first = self.weights().map_or(String::new(), |weights| format!("{weights} "));
             let heads: Vec<&str> = columns.iter().map(|(head, _)| head.trim()).collect();
+            let what = which(self.listed.by).trim_start_matches([',', ' ']);
             let _ = writeln!(
                 out,
-                "| | {first}{} |\n|---|{}",
+                "| {what} | {first}{} |\n|---|{}",
                 heads.join(" | "),
                 "---:|".repeat(columns.len())
             );

@@ -18,6 +18,16 @@ pub(crate) fn about(part: &PartArgs, renamed: &[Renamed]) -> Vec<String> {
     only.into_iter().chain(renamed).collect()
 }
 
+/// What the time of a function is in a list, to follow `slower`.
+pub(crate) fn which(by: By) -> &'static str {
+    match by {
+        By::Inlined => ", by self: inlined functions each on their own",
+        By::Functions | By::Compiled => ", by self with what is inlined",
+        By::Total => ", with all that it calls",
+        By::Lines | By::Paths => "",
+    }
+}
+
 /// `10 runs in 1 recording, 10,342 samples, 1034 ms a run`; of figures `1 file, 138,205 Ir a file`.
 pub(crate) fn describe(sides: &Sides, total: &Total) -> String {
     if let Some(weights) = &sides.weights {
@@ -96,7 +106,7 @@ pub(crate) fn unit(sides: &Sides) -> &str {
 /// `12 functions`
 pub(crate) fn things(by: By, number: usize) -> String {
     let (one, many) = match by {
-        By::Functions | By::Inlined | By::Total => ("function", "functions"),
+        By::Functions | By::Inlined | By::Compiled | By::Total => ("function", "functions"),
         By::Lines => ("line", "lines"),
         By::Paths => ("call path", "call paths"),
     };

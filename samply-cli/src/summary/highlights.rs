@@ -13,6 +13,7 @@ use profile::view::select::{Filter, Selection, select};
 use profile::view::shortfalls::shortfalls;
 use profile::view::{TopFunction, WaitPlace, names, recorded, wait_places};
 use recording::info::PeriodUnit;
+use recording::session::{RecordOptions, Whom};
 use serde_json::{Value, json};
 
 use crate::advice::{Advice, advise};
@@ -42,7 +43,7 @@ const WIDE: f64 = 0.05;
 pub(crate) struct Highlights {
     /// Largest self first.
     hottest: Vec<TopFunction>,
-    /// Functions of the program, with the code inlined into them; largest total first.
+    /// Functions of the program, largest total first; none where other people's programs were recorded, too.
     own: Vec<TopFunction>,
     /// If there are several: (name, number of processes, share of all samples), busiest first.
     processes: Vec<(String, u64, f64)>,
@@ -69,7 +70,7 @@ struct Bucket {
 
 impl Highlights {
     /// The highlights of a profile with names.
-    pub(crate) fn of(profile: &Profile, look_ups: &LookUps<'_>) -> Highlights {
+    pub(crate) fn of(profile: &Profile, look_ups: &LookUps<'_>, asked: Option<&RecordOptions>) -> Highlights {
         let data = recorded(profile);
         let Ok(selection) = select(&data, &Filter::default()) else {
             return Highlights::default();
@@ -89,7 +90,10 @@ impl Highlights {
         };
         Highlights {
             hottest: named(hottest),
-            own: named(own_functions(&selection)),
+            own: match asked.map(|asked| &asked.whom) {
+                Some(Whom::WholeMachine) => Vec::new(),
+                Some(Whom::Command | Whom::Processes(_)) | None => named(own_functions(&selection)),
+            },
             processes: by_name(profile, &selection),
             buckets: Bucket::largest(&buckets(&selection), &selection),
             wait_places: wait_places(profile, ROWS),

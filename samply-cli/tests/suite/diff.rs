@@ -93,13 +93,15 @@ fn the_same_program_has_no_changes_and_a_slower_function_is_named_first() {
     let same = json(&["--false-discoveries", CHANCE_PERCENT], &even, &odd);
     assert_eq!(same["changes"].as_array().unwrap().len(), 0, "{same:#}");
 
-    let first = &json(&[], &old, &new)["changes"][0];
+    // All functions of this program have the same one inlined, which has their time.
+    let compiled = ["--by", "compiled"];
+    let first = &json(&compiled, &old, &new)["changes"][0];
     assert!(
         first["function"] == "version_1" && first["share_change"].as_f64().unwrap() > 0.0,
         "{first:#}"
     );
 
-    let text = String::from_utf8(diff(&[], &old, &new).stdout).unwrap();
+    let text = String::from_utf8(diff(&compiled, &old, &new).stdout).unwrap();
     let mut lines = text.lines();
     assert!(lines.next().unwrap().starts_with(" before: 6 recordings, "), "{text}");
     assert!(lines.next().unwrap().starts_with("  after: 6 recordings, "), "{text}");
@@ -109,7 +111,10 @@ fn the_same_program_has_no_changes_and_a_slower_function_is_named_first() {
         total.starts_with("  total: ") && total.contains(" % time (95 % sure: "),
         "{text}"
     );
-    let slower: Vec<&str> = lines.skip_while(|line| !line.ends_with("slower")).skip(1).collect();
+    let slower: Vec<&str> = lines
+        .skip_while(|line| !line.contains("slower, by self"))
+        .skip(1)
+        .collect();
     assert!(slower[0].contains("version_1  [versions]"), "{text}");
     assert!(slower.last().unwrap().contains("changed"), "{text}");
 }
@@ -137,10 +142,18 @@ fn a_function_that_calls_more_is_listed_with_all_that_it_calls() {
     let [old, new] = recordings.each_ref().map(|recording| &*recording.output);
     let text = String::from_utf8(diff(&[], &[old], &[new]).stdout).unwrap();
     let (own, total) = text.split_once("slower, with all that it calls").expect(&text);
-    // All the work is in `version_1`; its own time and its total are the same.
-    for list in [own, total] {
-        assert!(list.contains("version_1  [versions]"), "{text}");
-    }
+    // All the work is in `xorshift`, which is inlined into all versions.
+    assert!(
+        total.contains("version_1  [versions]") && !own.contains("version_1"),
+        "{text}"
+    );
+    assert_eq!(json(&[], &[old], &[new])["by"], "inlined");
+    let compiled = String::from_utf8(diff(&["--by", "compiled"], &[old], &[new]).stdout).unwrap();
+    let (own, _) = compiled.split_once("No change").unwrap_or((&compiled, ""));
+    assert!(
+        own.contains("slower, by self with what is inlined") && own.contains("version_1  [versions]"),
+        "{compiled}"
+    );
     // Lists of one kind have no second.
     let text = String::from_utf8(diff(&["--by", "paths"], &[old], &[new]).stdout).unwrap();
     assert!(
@@ -158,7 +171,7 @@ fn runs_in_one_recording_count_as_recordings() {
     // On a virtual machine with other guests, 1.4 times the work of one function, which is 8 % of a run, was not told from the rest: the time of a
     // run was 95 % sure to have changed by -15 to 18 %.
     let new = recorded_runs(dir.path(), "new.json.gz", "1 300");
-    let json = json(&[], &[&old], &[&new]);
+    let json = json(&["--by", "compiled"], &[&old], &[&new]);
     for side in ["base", "new"] {
         assert_eq!(
             (&json[side]["recordings"], &json[side]["runs"]),

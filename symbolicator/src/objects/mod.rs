@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use recording::module::Module;
 use recording::sink::KeptFile;
-use recording::symbol::{FunctionSymbol, SymbolSource};
+use recording::symbol::{ENTRY_POINT, FunctionSymbol, SymbolSource};
 use rustc_hash::FxHashMap;
 use unwind::Functions;
 
@@ -33,9 +33,6 @@ use crate::asm::code_at;
 use crate::demangle::demangle;
 use crate::error::SymbolError;
 use crate::locate::{self, Files, SplitDwarfPaths, Supplementary, SymbolOptions};
-
-/// `_start`, of a program without symbols. samply names it so, too.
-const ENTRY_POINT: &str = "EntryPoint";
 
 /// The files of one module, and what has been read of them.
 pub(crate) struct ObjectModule {

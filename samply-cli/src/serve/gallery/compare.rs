@@ -16,7 +16,7 @@ use super::summary::{guarded, gzip, read, words};
 use crate::args::{By, LimitArgs};
 use crate::diff::list::{List, Listed};
 use crate::diff::read::{Read, check_sides, paired};
-use crate::diff::words::{about, describe, describe_increase, name};
+use crate::diff::words::{about, describe, describe_increase, name, which};
 use crate::report::about::utc;
 
 /// The defaults of `sprof diff`.
@@ -112,7 +112,8 @@ fn both(shelf: &Shelf, before: &Item, after: &Item) -> Result<Read, String> {
 }
 
 fn tables(read: &Read) -> Result<String, String> {
-    let compared = diff(&read.base, &read.new, By::Functions.into(), Limits::from(LIMITS));
+    let by = By::Functions.resolve(&read.base, &read.new);
+    let compared = diff(&read.base, &read.new, by.into(), Limits::from(LIMITS));
     check_sides(&compared.sides).map_err(|failure| words(&failure))?;
     let mut body = sides(&compared.sides);
     for line in about(&Default::default(), &read.renamed) {
@@ -124,17 +125,17 @@ fn tables(read: &Read) -> Result<String, String> {
         limit: CHANGES,
     };
     let list = List {
-        listed: listed(By::Functions),
+        listed: listed(by),
         compared: &compared,
     };
-    table(&mut body, "Functions, by the time in their own code", &list);
+    table(&mut body, &format!("Functions{}", which(by)), &list);
     if read.base.iter().all(|data| data.calls != Calls::Unknown) {
         let compared = &diff(&read.base, &read.new, By::Total.into(), Limits::from(LIMITS));
         let list = List {
             listed: listed(By::Total),
             compared,
         };
-        table(&mut body, "Functions, with all that they call", &list);
+        table(&mut body, &format!("Functions{}", which(By::Total)), &list);
     }
     Ok(body)
 }
