@@ -162,6 +162,27 @@ impl<B: AsRef<[u8]>> ReadAt for InMemory<B> {
     }
 }
 
+/// A file on a disk.
+pub struct OnDisk(pub std::fs::File);
+
+impl ReadAt for OnDisk {
+    #[cfg(unix)]
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(&self.0, buffer, offset)
+    }
+
+    #[cfg(not(unix))]
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        use std::io::{Read, Seek, SeekFrom};
+        (&self.0).seek(SeekFrom::Start(offset))?;
+        (&self.0).read_exact(buffer)
+    }
+
+    fn len(&self) -> u64 {
+        self.0.metadata().map_or(0, |metadata| metadata.len())
+    }
+}
+
 /// Why a module's file could not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModuleMiss {

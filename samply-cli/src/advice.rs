@@ -1,18 +1,36 @@
 //! Advice for a poor result: a line for each cause.
 
 use profile::data::Data;
+use profile::read::SavedLib;
 use profile::view::cost::FEW_SAMPLES;
 use profile::view::select::Selection;
-use profile::view::shortfalls::{Code, Lack, Runtime, Shortfall, is_installed, python_version};
+use profile::view::shortfalls::{Code, Lack, Runtime, Shortfall, cost_of_probes, is_installed, python_version};
+use recording::session::{RecordOptions, Whom};
 use recording::symbol::SymbolSource;
 use serde_json::{Value, json};
 
 use crate::fit::clean;
 use crate::names::why_nameless;
-use crate::numbers::count;
+use crate::numbers::{count, time};
+use crate::packages::install_command;
 
+/// The most stack bytes that the kernel copies with a sample.
+const MOST_STACK_BYTES: u64 = 65_528;
+/// A share of the CPU time that probes took, from which on other shares mislead.
+const PROBES_DISTORT: f64 = 0.05;
 /// The first version with `-X perf`.
 const PYTHON_WITH_PERF: (u32, u32) = (3, 12);
+
+/// What the samples are that advice is given on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What<'a> {
+    /// Of a recording that was just made, if it was not read from a file.
+    Recorded(Option<&'a RecordOptions>),
+    /// Of a saved profile.
+    Saved,
+    /// The same, waits.
+    SavedWaits,
+}
 
 pub(crate) struct Advice {
     /// The line: how many samples are concerned, and what to do.
@@ -36,9 +54,23 @@ pub(crate) fn few_samples(selection: &Selection<'_>, waits: bool) -> Option<Stri
     })
 }
 
+/// Says what the probes of a recording took of its CPU time, if that changes the shares of other code.
+pub(crate) fn distorted(selection: &Selection<'_>, cpu_ms: Option<f64>) -> Option<String> {
+    let (probes, whole) = (cost_of_probes(selection), selection.total);
+    let (cpu_ms, (low, _)) = (cpu_ms?, probes.share_range(whole));
+    (low >= PROBES_DISTORT).then(|| {
+        format!(
+            "probes took about {} of {} of CPU time: shares and times are not those of the program without them; \
+             period=N takes fewer of the calls and costs the same",
+            time(cpu_ms * probes.share_of(whole)),
+            time(cpu_ms)
+        )
+    })
+}
+
 /// Makes the advice. Libraries without names for the same cause share a line: a shell script would have a line for each program of the
 /// system.
-pub(crate) fn advise(shortfalls: &[Shortfall], selection: &Selection<'_>) -> Vec<Advice> {
+pub(crate) fn advise(shortfalls: &[Shortfall], selection: &Selection<'_>, what: What<'_>) -> Vec<Advice> {
     let mut groups: Vec<Vec<&Shortfall>> = Vec::new();
     for shortfall in shortfalls {
         let cause = nameless_lib(shortfall, selection.data);
@@ -51,7 +83,7 @@ pub(crate) fn advise(shortfalls: &[Shortfall], selection: &Selection<'_>) -> Vec
         }
     }
     let advice = groups.into_iter().map(|group| {
-        let line = line(group[0], &group[1..], selection);
+        let line = line(group[0], &group[1..], selection, what);
         let json = (group.iter())
             .map(|shortfall| json(shortfall, selection, &line))
             .collect();
@@ -69,9 +101,12 @@ fn nameless_lib(shortfall: &Shortfall, data: &Data) -> Option<(SymbolSource, boo
 }
 
 /// The line for a shortfall; `likewise` are shortfalls of other libraries with the same cause.
-fn line(shortfall: &Shortfall, likewise: &[&Shortfall], selection: &Selection<'_>) -> String {
+fn line(shortfall: &Shortfall, likewise: &[&Shortfall], selection: &Selection<'_>, what: What<'_>) -> String {
     let percent = 100.0 * shortfall.cost.share_of(selection.total);
-    let of_samples = format!("{percent:.0} % of the samples");
+    let of_samples = match what {
+        What::SavedWaits => format!("{percent:.0} % of the time of the waits"),
+        What::Recorded(_) | What::Saved => format!("{percent:.0} % of the samples"),
+    };
     let lib = |lib: u32| lib_name(selection.data, lib);
     match shortfall.lack {
         Lack::Names(Code::Runtime(Runtime::Node)) => {
@@ -96,13 +131,20 @@ fn line(shortfall: &Shortfall, likewise: &[&Shortfall], selection: &Selection<'_
         Lack::Names(Code::Jit) => format!(
             "{of_samples} have functions without names in code that was made while the program ran: let its compiler write a jitdump file or a perf map"
         ),
-        Lack::Names(Code::Lib(at, source)) => format!(
-            "{of_samples} have functions of {} without names{}: {}; {}",
-            lib(at),
-            of_others(likewise, selection),
-            why_nameless(source),
-            remedy(source, selection.data.libs.get(at as usize).is_some_and(is_installed))
-        ),
+        Lack::Names(Code::Lib(at, source)) => {
+            let of = match (what, &selection.data.event) {
+                (What::Recorded(_) | What::Saved, None) => "time",
+                (What::Recorded(_) | What::Saved, Some(_)) => "samples",
+                (What::SavedWaits, _) => "time of the waits",
+            };
+            format!(
+                "{} ({percent:.0} % of the {of}) has no names{}: {}; {}",
+                lib(at),
+                of_others(likewise, selection),
+                why_nameless(source),
+                remedy(source, &nameless_libs(shortfall, likewise, selection.data))
+            )
+        }
         Lack::Callers(Code::Runtime(Runtime::Java)) => {
             format!("{of_samples} have truncated stacks in Java methods: run `java -XX:+PreserveFramePointer`")
         }
@@ -118,9 +160,11 @@ fn line(shortfall: &Shortfall, likewise: &[&Shortfall], selection: &Selection<'_
              -fno-omit-frame-pointer",
             lib(at)
         ),
-        Lack::StackBytes => format!(
-            "{of_samples} have stacks deeper than the copied bytes: --stack-size 65528 copies as much as can be; root can read the rest from the program's memory"
+        Lack::CallersOfPart(at) => format!(
+            "{of_samples} have stacks that are truncated in {}, in code without unwind rules, such as assembly: its callers are missing",
+            lib(at)
         ),
+        Lack::StackBytes => format!("{of_samples} have truncated stacks: {}", why_cut(selection.data, what)),
         Lack::Depth => format!("{of_samples} have more frames than sprof follows: the callers above are missing"),
         Lack::DebugInfo(at) => format!(
             "{} has no debug info, so lines and inlined functions are not shown: build it with -g (Cargo: \
@@ -139,12 +183,41 @@ fn line(shortfall: &Shortfall, likewise: &[&Shortfall], selection: &Selection<'_
     }
 }
 
-/// ` (likewise 21 % of wc, 11 % of uniq)`
+/// Why stacks end where memory was not available, and what helps.
+fn why_cut(data: &Data, what: What<'_>) -> String {
+    let given = data.recorded.as_ref().and_then(|recorded| recorded.stack_bytes);
+    let deeper = match given {
+        Some(MOST_STACK_BYTES) => format!("they are deeper than {MOST_STACK_BYTES} bytes, the most that is copied"),
+        _ => format!("they are deeper than the copied bytes; --stack-size {MOST_STACK_BYTES} copies the most"),
+    };
+    match what {
+        What::SavedWaits => {
+            format!("these waits began before the recording, when not all registers are known, or {deeper}")
+        }
+        // Other processes than one's children: ptrace(2), yama.
+        What::Recorded(Some(asked)) if asked.whom != Whom::Command && !rustix::process::geteuid().is_root() => {
+            format!("{deeper}; root can read the rest from the program's memory")
+        }
+        What::Recorded(_) | What::Saved => deeper,
+    }
+}
+
+/// The libraries of these shortfalls, the one with the most samples first.
+fn nameless_libs<'a>(shortfall: &Shortfall, likewise: &[&Shortfall], data: &'a Data) -> Vec<&'a SavedLib> {
+    let all = std::iter::once(shortfall).chain(likewise.iter().copied());
+    let libs = all.filter_map(|shortfall| match shortfall.lack {
+        Lack::Names(Code::Lib(lib, _)) => data.libs.get(lib as usize),
+        _ => None,
+    });
+    libs.collect()
+}
+
+/// ` (likewise wc 21 %, uniq 11 %)`
 fn of_others(likewise: &[&Shortfall], selection: &Selection<'_>) -> String {
     let others = likewise.iter().filter_map(|shortfall| match shortfall.lack {
         Lack::Names(Code::Lib(lib, _)) => {
             let percent = 100.0 * shortfall.cost.share_of(selection.total);
-            Some(format!("{percent:.0} % of {}", lib_name(selection.data, lib)))
+            Some(format!("{} {percent:.0} %", lib_name(selection.data, lib)))
         }
         _ => None,
     });
@@ -154,14 +227,29 @@ fn of_others(likewise: &[&Shortfall], selection: &Selection<'_>) -> String {
     }
 }
 
-fn remedy(source: SymbolSource, is_installed: bool) -> &'static str {
-    match source {
-        SymbolSource::Files { .. } | SymbolSource::NotAsked if is_installed => {
-            "install its debug symbols (Debian, Ubuntu: a package that ends in -dbgsym; Fedora: dnf debuginfo-install), record \
-             with --debuginfod to download them, or name the folder of its debug file with --symbol-dir"
+/// What gives names to libraries that lack them for the same cause.
+fn remedy(source: SymbolSource, libs: &[&SavedLib]) -> String {
+    let is_installed = libs.iter().all(|lib| is_installed(lib));
+    let install = || {
+        install_command(libs.iter().copied()).unwrap_or_else(|| {
+            "install its debug symbols (Debian, Ubuntu: a package that ends in -dbgsym; Fedora: dnf debuginfo-install)".to_owned()
+        })
+    };
+    let text = match source {
+        SymbolSource::Files { .. } if is_installed => {
+            return format!(
+                "{}, record with --debuginfod to download them, or name the folder of its debug file with --symbol-dir",
+                install()
+            );
         }
-        SymbolSource::Files { .. } | SymbolSource::NotAsked => {
+        SymbolSource::NotAsked if is_installed => {
+            return format!("{} and record again, or record with --debuginfod", install());
+        }
+        SymbolSource::Files { .. } => {
             "build it without -s or strip, or name the folder of its debug file with --symbol-dir"
+        }
+        SymbolSource::NotAsked => {
+            "build it without -s or strip, or name the folder of its debug file with --symbol-dir, and record again"
         }
         SymbolSource::Recorded => "record again while it says what it makes",
         SymbolSource::NoFile | SymbolSource::OtherBuild if cfg!(feature = "symbol-servers") => {
@@ -176,7 +264,8 @@ fn remedy(source: SymbolSource, is_installed: bool) -> &'static str {
              Breakpad file with --symbol-dir"
         }
         SymbolSource::Hidden => "run sprof as root, or `sudo sysctl kernel.kptr_restrict=0`",
-    }
+    };
+    text.to_owned()
 }
 
 fn lib_name(data: &Data, lib: u32) -> String {
@@ -198,6 +287,7 @@ fn json(shortfall: &Shortfall, selection: &Selection<'_>, line: &str) -> Value {
     let (lacks, (of, lib)) = match shortfall.lack {
         Lack::Names(of) => ("names", code(of)),
         Lack::Callers(of) => ("callers", code(of)),
+        Lack::CallersOfPart(lib) => ("callers", ("library", Some(lib))),
         Lack::StackBytes => ("stack_bytes", ("stacks", None)),
         Lack::Depth => ("depth", ("stacks", None)),
         Lack::Benchmarks => ("benchmarks", ("criterion", None)),
@@ -215,7 +305,6 @@ fn json(shortfall: &Shortfall, selection: &Selection<'_>, line: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use profile::read::SavedLib;
     use profile::view::cost::Cost;
     use profile::view::select::{Filter, select};
 
@@ -243,11 +332,13 @@ mod tests {
                 cost: Cost::default(),
             })
             .collect();
-        let [installed, built] = &advise(&shortfalls, &selection)[..] else {
+        let [installed, built] = &advise(&shortfalls, &selection, What::Saved)[..] else {
             panic!("the installed ones share a line");
         };
         assert!(
-            installed.line.contains("of sort without names (likewise 0 % of wc)"),
+            installed
+                .line
+                .starts_with("sort (0 % of the time) has no names (likewise wc 0 %): "),
             "{}",
             installed.line
         );

@@ -10,7 +10,7 @@
 //!    [`cargo`]: the same journey for programs that cargo builds and runs.
 //!    [`jit`]: finds the files of JIT compilers.
 //! 4. [`names`]: looks up names, for each [`library`]; [`downloads`]: debug info from servers; [`sources`]: source files for the profile;
-//!    [`advice`]: what helps if the result is poor.
+//!    [`advice`]: what helps if the result is poor; [`packages`]: the packages of debug symbols.
 //! 5. [`output`]: the file, with its [`file_kind`] and [`owner`]; [`spool`]: the recording so far, beside it.
 //! 6. [`summary`]: what was recorded, and its quality.
 //! 7. [`serve`]: the local server, and the browser. [`page`]: the viewer, as a file. [`http`]: requests to other machines: [`share`] to the
@@ -45,6 +45,7 @@ mod names;
 mod numbers;
 mod output;
 mod owner;
+mod packages;
 mod page;
 mod pipeline;
 mod probes;

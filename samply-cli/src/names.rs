@@ -231,7 +231,7 @@ pub(crate) fn why_nameless(source: SymbolSource) -> &'static str {
         } => "it is stripped, and no debug file of its build was found",
         SymbolSource::Files { .. } => "its symbol table and debug info have no function there",
         SymbolSource::Recorded => "the files about this code have no function there",
-        SymbolSource::NotAsked => "the profile came with names, and has none there",
+        SymbolSource::NotAsked => "no name was found when the profile was made",
         SymbolSource::NoFile => "its file was not found",
         SymbolSource::OtherBuild => "the file is another build now",
         SymbolSource::Unreadable => "its file can't be read",

@@ -205,6 +205,7 @@ pub(crate) fn record(
     }
     let (mut profile, jit_symbols) = jit_code.finish(builder, info, quality, |note| term.verbose(note));
     profile.set_commit(plan.commit.take());
+    profile.set_stack_bytes(plan.recorder.stack_bytes.into());
     Ok(Recorded {
         profile,
         kept_files,

@@ -218,7 +218,10 @@ fn not_found(path: &Path, name: &str, functions: &Functions) -> String {
             "{path} has no function {name}; did you mean {}?",
             list(functions.similar.iter())
         ),
-        true => format!("{path} has no function {name}; `nm -C {path}` lists what it has"),
+        true => format!(
+            "{path} has no function {name}; `nm -C{} {path}` lists what it has",
+            if functions.only_dynamic { "D" } else { "" }
+        ),
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use recording::event::{Mapping, Pid, is_shared_memory};
 use recording::module::{BuildId, path_of};
 use recording::regular_file;
-use recording::sink::{ModuleFile, ModuleFiles, ModuleMiss, ReadAt};
+use recording::sink::{ModuleFile, ModuleFiles, ModuleMiss, OnDisk};
 
 /// Opens mapped files by build id in perf's own cache (`~/.debug`), then by path where the build id or the inode says that
 /// it is still the same file. Never through /proc: its process ids mean other processes now.
@@ -99,24 +99,4 @@ fn inode_of(file: &File) -> Option<u64> {
 #[cfg(not(unix))]
 fn inode_of(_file: &File) -> Option<u64> {
     None
-}
-
-struct OnDisk(File);
-
-impl ReadAt for OnDisk {
-    #[cfg(unix)]
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(&self.0, buffer, offset)
-    }
-
-    #[cfg(not(unix))]
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        use std::io::{Read, Seek, SeekFrom};
-        (&self.0).seek(SeekFrom::Start(offset))?;
-        (&self.0).read_exact(buffer)
-    }
-
-    fn len(&self) -> u64 {
-        self.0.metadata().map_or(0, |metadata| metadata.len())
-    }
 }

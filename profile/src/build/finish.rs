@@ -169,6 +169,7 @@ impl Builder {
             quality,
             counts: self.counts,
             commit: None,
+            stack_bytes: None,
             waits: self.waits,
             strings: self.strings,
             tables,

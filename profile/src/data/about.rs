@@ -98,6 +98,8 @@ pub struct Recorded {
     pub kernel_code: String,
     /// The commit that the program was built from, a hash, if the surroundings of the recording named one.
     pub commit: Option<String>,
+    /// Stack bytes that were to be copied with each sample, if known.
+    pub stack_bytes: Option<u64>,
     /// Requested samples per second of CPU time; `None` if samples are not of time.
     pub asked_rate_hz: Option<f64>,
     /// Achieved samples per second of CPU time, if the kernel counted CPU time.

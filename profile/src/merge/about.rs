@@ -134,6 +134,7 @@ fn sum(mut whole: Recorded, other: Recorded) -> Recorded {
         whole.kernel_code = format!("{}; {}", whole.kernel_code, other.kernel_code);
     }
     whole.commit = whole.commit.filter(|commit| Some(commit) == other.commit.as_ref());
+    whole.stack_bytes = whole.stack_bytes.filter(|bytes| Some(*bytes) == other.stack_bytes);
     whole.asked_rate_hz = whole.asked_rate_hz.filter(|hz| Some(*hz) == other.asked_rate_hz);
     whole.achieved_rate_hz = whole.achieved_rate_hz.filter(|hz| Some(*hz) == other.achieved_rate_hz);
     whole.run_starts_ms.extend(other.run_starts_ms);

@@ -33,6 +33,8 @@ pub struct Profile {
     pub(crate) counts: Counts,
     /// The commit that the program was built from, if anyone named it.
     pub(crate) commit: Option<String>,
+    /// Stack bytes that were to be copied with each sample, if the recorder copied any.
+    pub(crate) stack_bytes: Option<u64>,
     /// `None` if waits were not recorded.
     pub(crate) waits: Option<WaitTotals>,
     pub(crate) strings: Strings,
@@ -86,6 +88,11 @@ impl Profile {
     /// Names the commit that the program was built from: a hash.
     pub fn set_commit(&mut self, commit: Option<String>) {
         self.commit = commit;
+    }
+
+    /// Says how many stack bytes were to be copied with each sample.
+    pub fn set_stack_bytes(&mut self, bytes: u64) {
+        self.stack_bytes = Some(bytes);
     }
 
     /// The threads with samples of the recording's first event, without the tracks of further events.

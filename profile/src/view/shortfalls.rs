@@ -29,10 +29,13 @@ pub struct Shortfall {
 /// A lack of samples, by cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Lack {
-    /// Function names: for the program's own and JIT code anywhere on the stack, for other code at the leaf.
+    /// Function names: for JIT code anywhere on the stack, for other code at the leaf. One nameless function of the
+    /// program that is on each stack would count all samples.
     Names(Code),
     /// Callers: the unwinder could not unwind through this code.
     Callers(Code),
+    /// Callers: the library of this index has unwind rules, and none for this code, such as assembly.
+    CallersOfPart(u32),
     /// Callers: the stack was deeper than the copied bytes.
     StackBytes,
     /// Callers: the stack has more frames than the limit.
@@ -100,6 +103,42 @@ pub fn python_version(lib: &SavedLib) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, rest[..digits].parse().ok()?))
 }
 
+/// The first kernel functions of what a probe costs: the trap, the single step, and what they lead to.
+const PROBES: &[&str] = &[
+    "asm_exc_int3",
+    "asm_exc_debug",
+    "el0_dbg",
+    "el1_dbg",
+    "el0_brk64",
+    "el0_softstp",
+    "uprobe_notify_resume",
+    "__x64_sys_uprobe",
+    "kprobe_ftrace_handler",
+    "optimized_callback",
+];
+
+/// Cost of the samples in the kernel's handling of probes, which programs have only while they are probed.
+pub fn cost_of_probes(selection: &Selection<'_>) -> Cost {
+    let data = selection.data;
+    let is_probe: Vec<bool> = (0..data.funcs.len() as u32)
+        .map(|func| PROBES.iter().any(|start| data.func_name(func).starts_with(start)))
+        .collect();
+    if !is_probe.contains(&true) {
+        return Cost::default();
+    }
+    let mut in_probe: Vec<bool> = Vec::with_capacity(selection.stacks.len());
+    let mut cost = Cost::default();
+    for (stack, own) in selection.stacks.iter().zip(&selection.own) {
+        let above = in_probe.get(stack.prefix as usize).is_some_and(|above| *above);
+        let is_in = above || is_probe[data.frames[stack.frame as usize].func as usize];
+        if is_in {
+            cost += *own;
+        }
+        in_probe.push(is_in);
+    }
+    cost
+}
+
 /// Every lack of at least a tenth of the samples, largest first. `sources` holds the symbol source of each library; a library without one
 /// was not looked up.
 pub fn shortfalls(selection: &Selection<'_>, sources: &[SymbolSource]) -> Vec<Shortfall> {
@@ -107,6 +146,7 @@ pub fn shortfalls(selection: &Selection<'_>, sources: &[SymbolSource]) -> Vec<Sh
     let facts = Facts::of(selection.data, sources);
     let seen = facts.of_stacks(selection);
     let owners = owners_of_jit_code(selection, &seen);
+    let unwound = facts.unwound_libs(selection);
     for (stack, cost) in selection.own.iter().enumerate().filter(|(_, cost)| !cost.is_zero()) {
         let mut add = |lack: Lack| *found.entry(lack).or_default() += *cost;
         let seen = &seen[stack];
@@ -125,6 +165,9 @@ pub fn shortfalls(selection: &Selection<'_>, sources: &[SymbolSource]) -> Vec<Sh
             add(Lack::Names(Code::Runtime(Runtime::Python)));
         }
         match (seen.cut, seen.cut_at) {
+            (Some(StackMark::TruncatedNoRule), Some(Place::Lib(lib))) if unwound[lib as usize] => {
+                add(Lack::CallersOfPart(lib));
+            }
             (Some(StackMark::TruncatedNoRule), Some(place)) => add(Lack::Callers(code(place))),
             (Some(StackMark::TruncatedNoMemory), _) => add(Lack::StackBytes),
             (Some(StackMark::TruncatedDepth), _) => add(Lack::Depth),
@@ -171,7 +214,7 @@ struct Seen {
     /// The nearest runtime.
     runtime: Option<Runtime>,
     has_jit: bool,
-    /// The nearest nameless code of the program or without a file.
+    /// Set if code without a file has no name.
     nameless: Option<Place>,
     cut: Option<StackMark>,
     /// The last unwound code.
@@ -246,8 +289,7 @@ impl<'a> Facts<'a> {
             seen.runtime = self.runtime(frame.lib).or(seen.runtime);
             seen.has_jit |= place == Some(Place::Jit);
             seen.in_statistics |= self.is_statistics[frame.func as usize];
-            let is_own = place == Some(Place::Jit) || frame.category == self.program && self.program != NONE;
-            if is_own && is_nameless(name) && self.runtime(frame.lib).is_none() {
+            if place == Some(Place::Jit) && is_nameless(name) {
                 seen.nameless = place;
             }
             seen.cut_at = seen.cut_at.or(place.filter(|_| seen.cut.is_some()));
@@ -256,7 +298,24 @@ impl<'a> Facts<'a> {
         all
     }
 
-    /// Nameless code at the leaf, of other files or of the kernel.
+    /// For each library, true if the unwinder found a caller of a function in it.
+    fn unwound_libs(&self, selection: &Selection<'_>) -> Vec<bool> {
+        let mut unwound = vec![false; self.data.libs.len()];
+        for stack in selection.stacks.iter() {
+            let frame = self.data.frames[stack.frame as usize];
+            let Some(caller) = selection.stacks.get(stack.prefix as usize) else {
+                continue;
+            };
+            let caller = self.data.frames[caller.frame as usize];
+            let is_code = StackMark::of_label(self.data.func_name(caller.func)).is_none() && caller.lib != frame.lib;
+            if let Some(unwound) = unwound.get_mut(frame.lib as usize).filter(|_| is_code) {
+                *unwound = true;
+            }
+        }
+        unwound
+    }
+
+    /// Nameless code at the leaf, of files or of the kernel.
     fn nameless_leaf(&self, selection: &Selection<'_>, stack: usize) -> Option<Place> {
         let frame = selection.stacks[stack].frame;
         let name = self.data.func_name(self.data.frames[frame as usize].func);

@@ -180,3 +180,35 @@ fn what_less_than_a_tenth_of_the_samples_lack_is_not_worth_a_line() {
     let (found, stripped) = nameless(10);
     assert_eq!(found, [(Lack::Names(Code::Lib(0, stripped)), 10)]);
 }
+
+#[test]
+fn nameless_code_counts_where_it_runs() {
+    let mut stream = Stream::with_app();
+    for ms in 0..100 {
+        // A function without a name, which calls one that has one.
+        stream.sample(1, 1, ms, &[ip(0x1110), ret(0x1810), ret(0x1010)]);
+    }
+    assert_eq!(lacks(&named(stream.finish()), &[]), []);
+}
+
+#[test]
+fn code_without_rules_in_a_library_that_has_some_is_another_cause() {
+    let cut = Frame::Mark(StackMark::TruncatedNoRule);
+    let of = |unwound: u64| {
+        let mut stream = Stream::with_app();
+        stream.map(1, image("/usr/lib/libx264.so.164", 0x20_0000, 0x1000), 0);
+        for ms in 0..100 {
+            let stack = match ms < unwound {
+                true => vec![ip(0x20_0010), ret(0x1010)],
+                false => vec![ip(0x20_0110), cut],
+            };
+            stream.sample(1, 1, ms, &stack);
+        }
+        lacks(&named(stream.finish()), &[])
+    };
+    let (some, none) = (of(50), of(0));
+    let is_part = |(lack, _): &(Lack, u64)| matches!(lack, Lack::CallersOfPart(_));
+    let is_all = |(lack, _): &(Lack, u64)| matches!(lack, Lack::Callers(Code::Lib(..)));
+    assert!(some.iter().any(is_part) && !some.iter().any(is_all), "{some:?}");
+    assert!(none.iter().any(is_all) && !none.iter().any(is_part), "{none:?}");
+}

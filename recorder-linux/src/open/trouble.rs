@@ -43,8 +43,8 @@ pub(crate) fn counter(counter: &Counter, common: &Common, cpu: u32, error: &io::
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO | libc::EOPNOTSUPP) if counter.is_hardware() => {
             match has_hardware() {
                 false => format!(
-                    "cannot record {name}: this machine has no hardware counters (virtual machine?); \
-                     `{} record -e list` shows what it has",
+                    "cannot record {name}: this machine has no hardware counters (virtual machine?); cpu-clock samples \
+                     time without them, and `{} record -e list` shows what else it has",
                     own()
                 ),
                 true => format!(

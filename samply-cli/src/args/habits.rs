@@ -147,7 +147,10 @@ const OTHER_COMMANDS: [(&str, &str); 6] = [
     ("script", "export FILE --format perf-script"),
     ("list", "record -e list"),
     ("top", "record -a, and Ctrl-C after a while"),
-    ("stat", "record -e cycles,instructions COMMAND"),
+    (
+        "stat",
+        "record -e page-faults,context-switches COMMAND; record -e list shows what else this machine counts",
+    ),
     ("stackcollapse", "export FILE --format folded"),
 ];
 

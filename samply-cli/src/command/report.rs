@@ -6,7 +6,7 @@ use profile::view::arcs;
 use profile::view::select::select;
 use profile::view::shortfalls::shortfalls;
 
-use crate::advice::{advise, few_samples};
+use crate::advice::{What, advise, distorted, few_samples};
 use crate::args::{Format, ReportArgs, View};
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
@@ -52,12 +52,22 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
         ));
     }
     notes.extend(few_samples(&selection, args.select.waits));
+    let measure = Measure::of(&input.data, selection.total);
+    notes.extend(distorted(&selection, measure.time_ms(selection.total)));
     let shortfalls = shortfalls(&selection, &input.sources);
-    notes.extend(advise(&shortfalls, &selection).into_iter().map(|advice| advice.line));
+    let what = match args.select.waits {
+        true => What::SavedWaits,
+        false => What::Saved,
+    };
+    notes.extend(
+        advise(&shortfalls, &selection, what)
+            .into_iter()
+            .map(|advice| advice.line),
+    );
     let report = Report {
         about: About::new(&args.file, &selection, &conditions, args.select.waits, notes),
         tables: shown,
-        measure: Measure::of(&input.data, selection.total),
+        measure,
     };
     match &args.output {
         None => {

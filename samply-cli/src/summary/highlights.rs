@@ -16,7 +16,7 @@ use recording::info::PeriodUnit;
 use recording::session::{RecordOptions, Whom};
 use serde_json::{Value, json};
 
-use crate::advice::{Advice, advise};
+use crate::advice::{Advice, What, advise, distorted};
 use crate::fit;
 use crate::names::LookUps;
 use crate::numbers::count;
@@ -53,6 +53,8 @@ pub(crate) struct Highlights {
     pub(crate) wait_places: Vec<WaitPlace>,
     /// CPU time of the samples, ns, if their event counts CPU time.
     pub(crate) sampled_cpu_ns: Option<f64>,
+    /// What probes took, if it changes the shares of other code.
+    pub(crate) distorted: Option<String>,
     advice: Vec<Advice>,
 }
 
@@ -88,6 +90,8 @@ impl Highlights {
             true => shortfalls(&selection, &look_ups.sources(&data)),
             false => Vec::new(),
         };
+        let is_time = profile.info().unit == PeriodUnit::CpuNanoseconds;
+        let sampled_cpu_ns = is_time.then_some(selection.total.weight);
         Highlights {
             hottest: named(hottest),
             own: match asked.map(|asked| &asked.whom) {
@@ -97,8 +101,9 @@ impl Highlights {
             processes: by_name(profile, &selection),
             buckets: Bucket::largest(&buckets(&selection), &selection),
             wait_places: wait_places(profile, ROWS),
-            sampled_cpu_ns: (profile.info().unit == PeriodUnit::CpuNanoseconds).then_some(selection.total.weight),
-            advice: advise(&shortfalls, &selection),
+            sampled_cpu_ns,
+            distorted: distorted(&selection, sampled_cpu_ns.map(|ns| ns / 1e6)),
+            advice: advise(&shortfalls, &selection, What::Recorded(asked)),
         }
     }
 
@@ -140,7 +145,11 @@ impl Highlights {
                 1 => "largest kind of cost",
                 _ => "a large kind of cost",
             };
-            let most = if bucket.part > 0.5 { "most of it" } else { "first" };
+            let most = if bucket.part > 0.5 {
+                "most of it"
+            } else {
+                "largest part"
+            };
             let start = format!("{largest}: {}, {most} ", bucket.words());
             let left = columns(term).saturating_sub(start.chars().count()).max(20);
             term.detail(format_args!("{start}{}", fit::function(&bucket.function, left)));
@@ -179,6 +188,7 @@ impl Highlights {
             ("hottest", json!(functions(&self.hottest))),
             ("own_functions", json!(functions(&self.own))),
             ("busiest_processes", self.processes.iter().map(process).collect()),
+            ("distorted_by_probes", json!(self.distorted)),
             ("largest_bucket", json!(self.buckets.first().map(bucket))),
             (
                 "advice",

@@ -32,6 +32,9 @@ pub(crate) use more::rate_limit_hz;
 /// Version of the JSON form. A removed or changed field increases it, a new field does not.
 const SCHEMA_VERSION: u32 = 1;
 
+/// A smaller share of the CPU time that the host took is said with -v only: busy hosts take 1 or 2 % at any time.
+const STOLEN_SHARE: f64 = 0.05;
+
 pub(crate) struct Summary {
     pub(crate) info: RecordingInfo,
     pub(crate) quality: Quality,
@@ -107,6 +110,9 @@ impl Summary {
         if let Some(few) = self.few_samples() {
             term.detail(term.style(Style::Warning, few));
         }
+        if let Some(distorted) = &self.highlights.distorted {
+            term.detail(term.style(Style::Warning, distorted));
+        }
         events::print(&self.events, &self.quality, term);
         if counts.samples == 0 {
             let why = NoSamples::of(counts, &self.quality, &self.info);
@@ -134,7 +140,7 @@ impl Summary {
         for line in unrecorded
             .into_iter()
             .chain(self.info.notes.iter().cloned())
-            .chain(self.limits())
+            .chain(self.limits(term))
         {
             term.detail(term.style(Style::Warning, line));
         }
@@ -222,10 +228,11 @@ impl Summary {
     }
 
     /// What else is missing, a line each.
-    fn limits(&self) -> Vec<String> {
+    fn limits(&self, term: &Term) -> Vec<String> {
         let quality = &self.quality;
         let mut lines = Vec::new();
-        if let Some(share) = (quality.cpu_account.machine).and_then(MachineTime::stolen_share) {
+        let stolen = (quality.cpu_account.machine).and_then(MachineTime::stolen_share);
+        if let Some(share) = stolen.filter(|share| *share >= STOLEN_SHARE || term.is_verbose()) {
             lines.push(format!(
                 "the host of this virtual machine took {:.0} % of its CPU time away: times may be too long, and samples too few; \
                  record again when the host is quiet",

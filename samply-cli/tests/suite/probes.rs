@@ -370,6 +370,10 @@ fn what_can_not_be_probed_is_refused_with_the_reason() {
         (format!("uprobe:{at}"), vec!["a probe has a file and a name"]),
         (spec(&path, "nothing"), vec!["has no function nothing", "nm -C"]),
         (
+            "uprobe:libc:no_such_function".to_owned(),
+            vec!["has no function no_such_function", "nm -CD"],
+        ),
+        (
             spec(&stripped, "probed"),
             vec!["was stripped of its symbols", "--symbol-dir"],
         ),
@@ -524,4 +528,35 @@ fn wait_for(condition: impl Fn() -> bool) {
         assert!(start.elapsed() < Duration::from_secs(60), "it never came true");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn what_probes_take_of_the_time_is_said() {
+    let Some(()) = probes() else { return };
+    let Some(path) = program("costs") else { return };
+    let said = |event: &[&str]| {
+        let recording = record().options(event).run(&path, &["map"]);
+        assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+        let report = sprof().arg("report").arg(&recording.output).output().unwrap();
+        let report = String::from_utf8(report.stdout).unwrap();
+        (recording.stderr, report)
+    };
+    // Hundreds of thousands of calls a second.
+    let (summary, report) = said(&["-e", "uprobe:libc:malloc/period=1000/"]);
+    let words = " of CPU time: shares and times are not those of the program without them";
+    assert!(
+        summary.contains("probes took about ") && summary.contains(words),
+        "{summary}"
+    );
+    assert!(report.contains("note: probes took about "), "{report}");
+    // What the probe takes is no allocating.
+    assert!(
+        !summary.contains("allocating and freeing, most of it asm_exc"),
+        "{summary}"
+    );
+    let (summary, report) = said(&[]);
+    assert!(
+        !summary.contains("probes took") && !report.contains("probes took"),
+        "{summary}"
+    );
 }

@@ -12,6 +12,7 @@ use crate::demangle::demangle;
 use crate::error::SymbolError;
 use crate::locate::SymbolOptions;
 use crate::objects::ObjectModule;
+use crate::objects::file::ObjectFile;
 
 /// Functions of one name at most: instances of a generic function, overloads, functions of several files.
 const MAX_FUNCTIONS: usize = 100;
@@ -44,6 +45,8 @@ pub struct Functions {
     pub similar: Vec<String>,
     /// The file has names of functions.
     pub has_symbols: bool,
+    /// The file itself has a dynamic symbol table alone, which `nm` lists with `-D`.
+    pub only_dynamic: bool,
 }
 
 /// Finds the functions of a file that `name` means.
@@ -52,6 +55,7 @@ pub fn find_functions(path: &Path, name: &str, options: &SymbolOptions) -> Resul
     let wanted = Wanted::new(name);
     let mut functions = Functions::default();
     let mut found: BTreeMap<u64, String> = BTreeMap::new();
+    functions.only_dynamic = !ObjectFile::open(path)?.has_symbols();
     for file in module.symbol_files() {
         let object = file.object()?;
         for symbol in object.symbols().chain(object.dynamic_symbols()) {

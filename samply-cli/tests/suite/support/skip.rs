@@ -42,12 +42,14 @@ pub(crate) enum Need {
     Duckdb,
     Clickhouse,
     Opentelemetry,
+    Dpkg,
 }
 
 impl Need {
     fn tag(self) -> &'static str {
         match self {
             Need::Root => "root",
+            Need::Dpkg => "dpkg",
             Need::KernelSamples => "kernel-samples",
             Need::PerfEvents => "perf-events",
             Need::TwoCpus => "two-cpus",
