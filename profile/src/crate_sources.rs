@@ -15,7 +15,7 @@ impl<'a> CrateSources<'a> {
         let mut known: FxHashMap<&str, Option<&str>> = FxHashMap::default();
         for info in infos {
             for (at, source) in info.frames.iter().rev().enumerate() {
-                let (Some(file), Some(krate)) = (source.file.as_deref(), by_symbol(info, at == 0, source)) else {
+                let (Some(file), Some(krate)) = (source.function_file(), by_symbol(info, at == 0, source)) else {
                     continue;
                 };
                 if is_library_source(file) {
@@ -38,7 +38,7 @@ impl<'a> CrateSources<'a> {
         source: &'s SourceFrame,
     ) -> Option<&'s str> {
         by_symbol(info, depth == 0, source).or_else(|| {
-            let known = keys(source.file.as_deref()?).find_map(|key| self.0.get(key));
+            let known = keys(source.function_file()?).find_map(|key| self.0.get(key));
             known.copied().flatten()
         })
     }

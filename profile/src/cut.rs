@@ -160,7 +160,7 @@ fn drop_unused(data: &mut Data) {
     }
     data.map_stacks(|stack| new.get(stack as usize).copied().unwrap_or(stack));
     // Of callgrind's files other tables refer to these, too.
-    if !matches!(data.calls, Calls::Paths) || !data.part_of.is_empty() {
+    if !matches!(data.calls, Calls::Paths) {
         return;
     }
     let mut used = vec![false; data.frames.len()];

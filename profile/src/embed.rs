@@ -33,7 +33,7 @@ pub fn hot_sources(profile: &Profile) -> Vec<HotSource> {
     }
     let source = |frame| {
         let row = profile.tables.frame(frame);
-        Some((profile.tables.func(row.func).source?, row))
+        Some((row.line_source.or(profile.tables.func(row.func).source)?, row))
     };
     // (samples, the first frame) of each file
     let mut files: FxHashMap<StringId, (u64, (u64, Arc<Module>))> = FxHashMap::default();
@@ -81,10 +81,7 @@ pub fn hot_files(data: &Data) -> Result<Vec<HotFile>, NotFound> {
         .into_iter()
         .filter(|(file, _)| data.source(data.text(*file)).is_none())
         .map(|(file, cost)| {
-            let of_file = data
-                .frames
-                .iter()
-                .filter(|frame| data.funcs[frame.func as usize].file == file);
+            let of_file = data.frames.iter().filter(|frame| data.line_file(frame) == file);
             let place = of_file
                 .filter_map(|frame| Some((frame.lib, frame.address?)))
                 .find(|(lib, _)| *lib != NONE);

@@ -7,6 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::category::{Installed, Kind};
 use crate::crate_sources::CrateSources;
+use crate::function_files::FunctionFiles;
 use crate::model::Profile;
 use crate::model::stacks::{StackId, Stacks};
 use crate::model::strings::{StringId, Strings};
@@ -54,11 +55,12 @@ pub fn enrich(profile: &mut Profile, mut resolve: impl FnMut(&Module, &[u64]) ->
         let file = lib.module.name();
         new.installed = installed(&file, infos.iter().flatten());
         let crates = CrateSources::of(infos.iter().flatten());
+        let files = FunctionFiles::of(infos.iter().flatten());
         for frame in new.frames_of(LibId(index as u32)) {
             let address = profile.tables.frame(frame).address.unwrap_or_default();
             let known = lib.addresses.binary_search(&address).ok();
             let info = known.and_then(|at| infos.as_ref()?.get(at)).unwrap_or(&unknown);
-            let named = new.expand(profile, frame, info, &crates);
+            let named = new.expand(profile, frame, info, &crates, &files);
             result.addresses_without_name += u64::from(!named);
         }
     }
@@ -74,6 +76,7 @@ pub(crate) fn functions_at(info: &AddressInfo) -> impl Iterator<Item = (u16, Opt
     const NOWHERE: &[SourceFrame] = &[SourceFrame {
         function: None,
         file: None,
+        declared_in: None,
         line: None,
         column: None,
         krate: None,
@@ -97,7 +100,7 @@ pub(crate) fn v8_code(info: &AddressInfo) -> v8::Code {
 /// Packages that the file of these addresses was installed from.
 pub(crate) fn installed<'a>(file: &str, infos: impl Iterator<Item = &'a AddressInfo>) -> Installed {
     let frames = infos.flat_map(|info| &info.frames);
-    Installed::of(frames.filter_map(|frame| Some((file, frame.function.as_deref()?, frame.file.as_deref()?))))
+    Installed::of(frames.filter_map(|frame| Some((file, frame.function.as_deref()?, frame.function_file()?))))
 }
 
 /// The new tables under construction.
@@ -148,7 +151,14 @@ impl Rebuilt {
     }
 
     /// Replaces one frame by the frames of all functions at its address. Returns true if any has a name.
-    fn expand(&mut self, profile: &Profile, old: FrameId, info: &AddressInfo, crates: &CrateSources<'_>) -> bool {
+    fn expand(
+        &mut self,
+        profile: &Profile,
+        old: FrameId,
+        info: &AddressInfo,
+        crates: &CrateSources<'_>,
+        files: &FunctionFiles<'_>,
+    ) -> bool {
         let row = *profile.tables.frame(old);
         let hex = profile.strings.get(profile.tables.func(row.func).name);
         let native_symbol = row.lib.and_then(|lib| self.symbol(lib, info));
@@ -156,10 +166,14 @@ impl Rebuilt {
         let v8 = v8_code(info);
         for (inline_depth, known, source) in functions_at(info) {
             let krate = crates.crate_at(info, inline_depth, source);
+            let declared_in = files.file(info, inline_depth, source);
+            let mut path = |path| self.sources.index(path, |path| self.strings.intern(path));
+            let (func_source, line_source) = (declared_in.map(&mut path), source.file.as_deref().map(&mut path));
+            let line = source.line.filter(|&line| line > 0);
             let func = FuncRow {
                 name: self.strings.intern(known.unwrap_or(hex)),
                 lib: row.lib,
-                source: (source.file.as_deref()).map(|path| self.sources.index(path, |path| self.strings.intern(path))),
+                source: func_source,
                 start: v8.start.filter(|_| inline_depth == 0),
                 krate: krate.map(|krate| self.strings.intern(krate)),
             };
@@ -171,14 +185,15 @@ impl Rebuilt {
                 Some(tier) if inline_depth == 0 => Kind::V8(tier),
                 _ => row
                     .kind
-                    .of_source(source.file.as_deref().unwrap_or_default(), krate, &self.installed),
+                    .of_source(declared_in.unwrap_or_default(), krate, &self.installed),
             };
             self.tables.push_frame(FrameRow {
                 func,
                 kind,
                 inline_depth,
                 native_symbol,
-                line: source.line.filter(|&line| line > 0),
+                line,
+                line_source: line_source.filter(|_| line.is_some() && line_source != func_source),
                 column: source.column.filter(|&column| column > 0),
                 ..row
             });
@@ -189,7 +204,13 @@ impl Rebuilt {
 
     fn keep_frames_without_lib(&mut self, profile: &Profile) {
         for old in self.by_lib.pop().unwrap_or_default() {
-            self.expand(profile, old, &AddressInfo::default(), &CrateSources::default());
+            self.expand(
+                profile,
+                old,
+                &AddressInfo::default(),
+                &CrateSources::default(),
+                &FunctionFiles::default(),
+            );
         }
     }
 

@@ -26,6 +26,7 @@ pub mod embed;
 pub mod enrich;
 pub mod export;
 mod facts;
+mod function_files;
 pub mod harness;
 pub mod merge;
 mod model;

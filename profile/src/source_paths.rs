@@ -46,10 +46,11 @@ impl Data {
         }
     }
 
-    /// Gives the source files of functions other paths; `None` keeps a path. A path that nothing uses any longer is gone. The profile's own source
-    /// texts keep their paths.
+    /// Gives source files other paths; `None` keeps a path. A path that nothing uses any longer is gone. The
+    /// profile's own source texts keep their paths.
     pub fn map_source_paths(&mut self, mut map: impl FnMut(&str) -> Option<String>) {
-        let files: FxHashSet<u32> = self.funcs.iter().map(|func| func.file).collect();
+        let of_lines = self.frames.iter().map(|frame| frame.line_file);
+        let files: FxHashSet<u32> = self.funcs.iter().map(|func| func.file).chain(of_lines).collect();
         let renamed = files
             .into_iter()
             .filter_map(|file| Some((file, Box::from(map(self.texts.get(file as usize)?)?))));
@@ -64,16 +65,17 @@ impl Data {
         }
         let mut texts: Unique<Box<str>> = std::mem::take(&mut self.texts).into();
         // Also for a path that was there in this form before: views tell files apart by the index.
-        for func in &mut self.funcs {
-            let path = renamed.get(&func.file).or_else(|| texts.all.get(func.file as usize));
+        let of_lines = self.frames.iter_mut().map(|frame| &mut frame.line_file);
+        for file in self.funcs.iter_mut().map(|func| &mut func.file).chain(of_lines) {
+            let path = renamed.get(file).or_else(|| texts.all.get(*file as usize));
             if let Some(path) = path.cloned() {
-                func.file = texts.index_of(&*path);
+                *file = texts.index_of(&*path);
             }
         }
         self.texts = texts.all;
     }
 
-    /// The indices of all texts that are more than a function's source file.
+    /// The indices of all texts that are more than a source file's path.
     fn texts_beside_paths(&mut self) -> FxHashSet<u32> {
         let mut used: FxHashSet<u32> = self.funcs.iter().map(|func| func.name).collect();
         used.extend(self.symbols.iter().map(|symbol| symbol.name));

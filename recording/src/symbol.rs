@@ -73,14 +73,24 @@ impl FunctionSymbol {
 pub struct SourceFrame {
     /// Demangled name.
     pub function: Option<String>,
-    /// Path of the source file as the debug info has it, made absolute with the compilation directory.
+    /// Path of the source file of the line, as the debug info has it, made absolute with the compilation directory.
     pub file: Option<String>,
+    /// Path of the source file that declares the function, where `file` is another one: lines of a function come from
+    /// several files by `#include` inside of it, `#line` and macros.
+    pub declared_in: Option<String>,
     /// 1-based line: of the call for outer frames, of the instruction for the innermost.
     pub line: Option<u32>,
     /// 1-based column.
     pub column: Option<u32>,
     /// The crate that defines the function, or the package that it was compiled from: see [`rust_crate`](crate::rust_crate).
     pub krate: Option<String>,
+}
+
+impl SourceFrame {
+    /// Path of the source file of the function: one for all of its lines.
+    pub fn function_file(&self) -> Option<&str> {
+        self.declared_in.as_deref().or(self.file.as_deref())
+    }
 }
 
 /// What a module's names were looked up in.

@@ -72,7 +72,8 @@ impl Symbolicator {
     ) -> Result<String, SourceError> {
         let infos = self.lookup_entry(entry, &[address])?;
         let files = infos.iter().flat_map(|info| &info.frames);
-        let mut files = files.filter_map(|frame| frame.file.as_deref());
+        let files = files.flat_map(|frame| [frame.file.as_deref(), frame.declared_in.as_deref()]);
+        let mut files = files.flatten();
         let asked = SourcePath::parse(file);
         // The path of the debug info is read, never the one that was asked for.
         let named = (files.clone().find(|named| *named == file))

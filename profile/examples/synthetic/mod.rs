@@ -115,6 +115,7 @@ pub(crate) fn symbols(address: u64) -> AddressInfo {
     let frame = |depth: u64| SourceFrame {
         function: Some(format!("crate_name::module::function_{start:x}_{depth}")),
         file: Some(format!("/home/me/project/src/module_{}.rs", start % 97)),
+        declared_in: None,
         line: Some(address as u32 & 0xff),
         column: Some(9),
         krate: None,

@@ -187,6 +187,7 @@ impl FrameResolver {
             inline_depth: 0,
             native_symbol: None,
             line: None,
+            line_source: None,
             column: None,
         })
     }

@@ -250,6 +250,7 @@ fn tables(profile: &Profile) -> Data {
         Frame {
             func: funcs.index(func),
             line: frame.line.unwrap_or(NONE),
+            line_file: frame.line_source.map_or(NONE, |source| source.0),
             column: frame.column.unwrap_or(NONE),
             category: category as u32,
             subcategory: subcategory as u16,

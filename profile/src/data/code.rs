@@ -132,6 +132,9 @@ pub struct Frame {
     pub func: u32,
     /// From 1, or [`NONE`].
     pub line: u32,
+    /// Index of the text of the path of the line's source file, where that is not the function's: see
+    /// [`Data::line_file`](super::Data::line_file). [`NONE`] elsewhere.
+    pub line_file: u32,
     /// From 1, or [`NONE`].
     pub column: u32,
     /// Index of a category. [`NONE`]: the caller's category.
@@ -156,6 +159,7 @@ impl Frame {
         Frame {
             func,
             line: NONE,
+            line_file: NONE,
             column: NONE,
             category: NONE,
             subcategory: 0,
@@ -164,6 +168,15 @@ impl Frame {
             lib: NONE,
             window: NONE,
             address: None,
+        }
+    }
+
+    /// The line, where it is a line of the function's file; 0 elsewhere. For formats with one file for a function and
+    /// its lines.
+    pub fn line_of_function(&self) -> u32 {
+        match (self.line, self.line_file) {
+            (line, NONE) if line != NONE => line,
+            _ => 0,
         }
     }
 

@@ -66,9 +66,6 @@ pub struct Data {
     pub texts: Vec<Box<str>>,
     /// All functions, without duplicates. Functions with one name in different libraries or files are different.
     pub funcs: Vec<Func>,
-    /// For each function, the function that it is a part of. Callgrind splits a function by source file; only one part is called. Empty if
-    /// no function is split.
-    pub part_of: Vec<u32>,
     /// Places in functions.
     pub frames: Vec<Frame>,
     /// Properties that only functions of scripts have.
@@ -218,6 +215,14 @@ impl Data {
     /// Maps the stack index of each sample and marker.
     pub(crate) fn map_stacks(&mut self, map: impl Fn(u32) -> u32) {
         self.threads.iter_mut().for_each(|thread| thread.map_stacks(&map));
+    }
+
+    /// The text of the path of the source file that holds a frame's line, or [`NONE`].
+    pub fn line_file(&self, frame: &Frame) -> u32 {
+        match frame.line_file {
+            NONE => self.funcs[frame.func as usize].file,
+            file => file,
+        }
     }
 
     /// A function's name.

@@ -42,10 +42,13 @@ pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     for (func, costs) in &costs.funcs {
         writeln!(out)?;
         names.write(&mut out, data, *func, "")?;
-        for (line, own) in &costs.own {
+        let mut current = None;
+        for ((file, line), own) in &costs.own {
+            names.line_file(&mut out, data, *func, *file, &mut current)?;
             writeln!(out, "{line} {own}")?;
         }
-        for ((line, callee), (count, cost)) in &costs.calls {
+        for ((file, line, callee), (count, cost)) in &costs.calls {
+            names.line_file(&mut out, data, *func, *file, &mut current)?;
             names.write(&mut out, data, *callee, "c")?;
             writeln!(out, "calls={count} 0\n{line} {cost}")?;
         }
@@ -63,10 +66,10 @@ struct Costs {
 
 #[derive(Default)]
 struct FuncCosts {
-    /// By line; 0 if unknown.
-    own: BTreeMap<u32, u64>,
-    /// By line and called function: samples and cost.
-    calls: BTreeMap<(u32, u32), (u64, u64)>,
+    /// By the line's file, if that is not the function's, and line; 0 if unknown.
+    own: BTreeMap<(Option<u32>, u32), u64>,
+    /// By the same and called function: samples and cost.
+    calls: BTreeMap<(Option<u32>, u32, u32), (u64, u64)>,
 }
 
 /// Samples that end at a stack or above it: rows of the profile, samples, cost.
@@ -103,7 +106,7 @@ impl Costs {
             costs.total = costs.total.saturating_add(sample.weight);
             let Some(of) = sums.get_mut(sample.stack as usize) else {
                 add(
-                    costs.funcs.entry(NONE).or_default().own.entry(0).or_default(),
+                    costs.funcs.entry(NONE).or_default().own.entry((None, 0)).or_default(),
                     sample.weight,
                 );
                 continue;
@@ -113,9 +116,9 @@ impl Costs {
                 count: sample.count,
                 weight: sample.weight,
             });
-            let (func, line) = place(data, sample.stack);
+            let (func, file, line) = place(data, sample.stack);
             let own = &mut costs.funcs.entry(func).or_default().own;
-            add(own.entry(line).or_default(), sample.weight);
+            add(own.entry((file, line)).or_default(), sample.weight);
         }
         // Callees come after their callers.
         for stack in (0..data.stacks.len()).rev() {
@@ -129,9 +132,9 @@ impl Costs {
             let Some(caller) = prefix(data, stack) else { continue };
             let innermost = sums[stack as usize].without(repeated[stack as usize]);
             if innermost.rows > 0 {
-                let (func, line) = place(data, caller);
+                let (func, file, line) = place(data, caller);
                 let calls = &mut costs.funcs.entry(func).or_default().calls;
-                let call = calls.entry((line, place(data, stack).0)).or_default();
+                let call = calls.entry((file, line, place(data, stack).0)).or_default();
                 add(&mut call.0, innermost.count);
                 add(&mut call.1, innermost.weight);
             }
@@ -140,10 +143,11 @@ impl Costs {
     }
 }
 
-/// The function and line of a stack's leaf; line 0 if unknown.
-fn place(data: &Data, stack: u32) -> (u32, u32) {
+/// The function and line of a stack's leaf, and the line's file if that is not the function's; line 0 if unknown.
+fn place(data: &Data, stack: u32) -> (u32, Option<u32>, u32) {
     let frame = data.frames[data.stacks[stack as usize].frame as usize];
-    (frame.func, if frame.line == NONE { 0 } else { frame.line })
+    let file = Some(frame.line_file).filter(|file| *file != NONE);
+    (frame.func, file, if frame.line == NONE { 0 } else { frame.line })
 }
 
 fn prefix(data: &Data, stack: u32) -> Option<u32> {
@@ -201,18 +205,37 @@ impl Names {
     fn write(&mut self, out: &mut impl Write, data: &Data, func: u32, prefix: &str) -> io::Result<()> {
         let row = data.funcs.get(func as usize);
         let object = row.and_then(|_| data.lib_name(func)).unwrap_or("???");
-        let file = row.map_or("", |row| data.text(row.file));
+        let file = file_of(data, func);
         let name = row.map_or(NO_STACK.into(), |_| label::function(data, func));
         let file_key = if prefix.is_empty() { "fl" } else { "cfi" };
         put(out, &format!("{prefix}ob"), &mut self.objects, object)?;
-        put(
-            out,
-            file_key,
-            &mut self.files,
-            if file.is_empty() { "???" } else { file },
-        )?;
+        put(out, file_key, &mut self.files, file)?;
         put(out, &format!("{prefix}fn"), &mut self.functions, &name)
     }
+
+    /// The file of the next lines of a function, where that is another one than that of the lines before.
+    fn line_file(
+        &mut self,
+        out: &mut impl Write,
+        data: &Data,
+        func: u32,
+        file: Option<u32>,
+        current: &mut Option<u32>,
+    ) -> io::Result<()> {
+        if file == *current {
+            return Ok(());
+        }
+        *current = file;
+        match file {
+            Some(file) => put(out, "fi", &mut self.files, data.text(file)),
+            None => put(out, "fe", &mut self.files, file_of(data, func)),
+        }
+    }
+}
+
+fn file_of(data: &Data, func: u32) -> &str {
+    let file = data.funcs.get(func as usize).map_or("", |row| data.text(row.file));
+    if file.is_empty() { "???" } else { file }
 }
 
 fn put(out: &mut impl Write, key: &str, ids: &mut FxHashMap<String, usize>, name: &str) -> io::Result<()> {

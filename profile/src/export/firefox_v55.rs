@@ -202,8 +202,10 @@ fn put_tables(data: &Data, json: &mut Value, texts: &mut Unique<Box<str>>) {
 
     let (table, rows) = (&mut json["frameTable"], || frames.iter());
     put(table, "address", rows().map(|frame| or_minus_one(frame.address)));
-    put(table, "line", rows().map(|frame| some(frame.line)));
-    put(table, "column", rows().map(|frame| some(frame.column)));
+    // This version has no file for a line of another file than its function's.
+    let own = |frame: &Frame, number: u32| some(number).filter(|_| frame.line_file == NONE);
+    put(table, "line", rows().map(|frame| own(frame, frame.line)));
+    put(table, "column", rows().map(|frame| own(frame, frame.column)));
     let window = rows().map(|frame| data.windows.get(frame.window as usize).copied());
     put(table, "innerWindowID", window);
     put(table, "inlineDepth", rows().map(|frame| frame.inline_depth));

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use super::Picked;
 use super::label::{self, NO_STACK};
 use super::locations::Locations;
-use crate::data::{Data, NONE, Thread};
+use crate::data::{Data, Thread};
 
 /// Writes a message `ExportProfilesServiceRequest`, which has the bytes of a `ProfilesData`. `resource`: names and values that say
 /// what ran (`service.name`, `service.version`...).
@@ -301,7 +301,7 @@ impl<'a> Writer<'a> {
             let lines = self.locations.frames(id).map(|frame| match frame {
                 Some(frame) => otlp::Line {
                     function_index: index(frame.func as usize + 1),
-                    line: if frame.line == NONE { 0 } else { frame.line.into() },
+                    line: frame.line_of_function().into(),
                     column: 0,
                 },
                 None => otlp::Line {

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::Picked;
 use super::label::{self, NO_STACK};
 use super::locations::{Locations, Mapping};
-use crate::data::{Data, NONE, Thread};
+use crate::data::{Data, Thread};
 use crate::wire::pprof::{self as wire, profile as field};
 use crate::wire::protobuf::Message;
 
@@ -154,7 +154,7 @@ impl<W: Write> Writer<'_, W> {
                 match frame {
                     Some(frame) => {
                         line.number(wire::line::FUNCTION_ID, u64::from(frame.func) + 1);
-                        line.number(wire::line::LINE, if frame.line == NONE { 0 } else { frame.line.into() });
+                        line.number(wire::line::LINE, frame.line_of_function().into());
                     }
                     None => line.number(wire::line::FUNCTION_ID, no_stack),
                 }

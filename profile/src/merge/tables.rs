@@ -2,6 +2,7 @@
 
 use super::MergeError;
 use crate::data::{Category, Data, Frame, Func, NONE, Resource, Script, Stack, Symbol, TextFields};
+use crate::function_files::merge_functions_of_symbols;
 use crate::read::SavedLib;
 use crate::sources::{Sources, adopt};
 use crate::unique::Unique;
@@ -78,6 +79,7 @@ impl Tables {
                     });
             self.frames.index(Frame {
                 func: of(&funcs, frame.func),
+                line_file: of(&texts, frame.line_file),
                 category,
                 subcategory,
                 symbol: of(&symbols, frame.symbol),
@@ -147,5 +149,6 @@ impl Tables {
         data.stacks = self.stacks.all;
         data.categories = self.categories;
         data.sources = self.sources;
+        merge_functions_of_symbols(data);
     }
 }

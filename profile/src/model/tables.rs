@@ -33,6 +33,8 @@ pub(crate) struct FrameRow {
     pub(crate) inline_depth: u16,
     pub(crate) native_symbol: Option<u32>,
     pub(crate) line: Option<u32>,
+    /// Path of the source file of the line, where that is not the function's.
+    pub(crate) line_source: Option<StringId>,
     pub(crate) column: Option<u32>,
 }
 

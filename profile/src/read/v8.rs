@@ -20,7 +20,7 @@ pub(crate) fn readable_names(data: &mut Data) {
             found.entry(frame.func).or_insert_with(|| Found::of(&named, of_lines));
         }
     }
-    if found.is_empty() || !data.part_of.is_empty() || data.calls != Calls::Paths {
+    if found.is_empty() || data.calls != Calls::Paths {
         return;
     }
     let mut texts: Unique<Box<str>> = std::mem::take(&mut data.texts).into();
@@ -49,7 +49,7 @@ pub(crate) fn readable_names(data: &mut Data) {
             frame.subcategory = subcategory(&mut data.categories, frame.category, tier);
         }
         if !has_lines {
-            (frame.line, frame.column) = (NONE, NONE);
+            (frame.line, frame.line_file, frame.column) = (NONE, NONE, NONE);
         }
     }
     (data.texts, data.scripts, data.funcs) = (texts.all, scripts.all, funcs.all);

@@ -282,6 +282,9 @@ fn clean_tables(data: &mut Data, cleaner: &mut Cleaner) {
         func.file = cleaned(func.file, Kind::Path);
         func.krate = cleaned(func.krate, Kind::Code);
     }
+    for frame in &mut data.frames {
+        frame.line_file = cleaned(frame.line_file, Kind::Path);
+    }
     for symbol in &mut data.symbols {
         symbol.name = cleaned(symbol.name, Kind::Code);
     }

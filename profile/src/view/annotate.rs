@@ -32,7 +32,7 @@ pub fn lines_of(selection: &Selection<'_>, funcs: &[u32]) -> Vec<FileLines> {
     let mut frame_of: FxHashMap<u32, u32> = FxHashMap::default();
     let mut key = Vec::with_capacity(data.frames.len());
     for (index, frame) in data.frames.iter().enumerate() {
-        let file = data.funcs[frame.func as usize].file;
+        let file = data.line_file(frame);
         let is_ours = funcs.contains(&selection.representative(frame.func));
         if !is_ours || file == NONE || frame.line == NONE {
             key.push(0);

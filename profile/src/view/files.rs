@@ -5,13 +5,11 @@ use super::select::Selection;
 use super::sums::by_key;
 use crate::data::NONE;
 
-/// Cost of samples with a function of the file on the stack, by the text of the file's path. A sample counts once. Files without samples are
-/// left out.
+/// Cost of samples with a line of the file on the stack, by the text of the file's path. A sample counts once. Files
+/// without samples are left out.
 pub fn file_totals(selection: &Selection<'_>) -> Vec<(u32, Cost)> {
     let data = selection.data;
-    let key: Vec<u32> = (data.frames.iter())
-        .map(|frame| data.funcs[frame.func as usize].file)
-        .collect();
+    let key: Vec<u32> = (data.frames.iter()).map(|frame| data.line_file(frame)).collect();
     let keys = key
         .iter()
         .filter(|file| **file != NONE)

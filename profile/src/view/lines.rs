@@ -33,7 +33,7 @@ pub fn lines(selection: &Selection<'_>) -> Vec<LineRow> {
     let mut key_of_frame = Vec::with_capacity(data.frames.len());
     for frame in &data.frames {
         let func = selection.representative(frame.func);
-        let file = data.funcs[frame.func as usize].file;
+        let file = data.line_file(frame);
         let is_known = file != NONE && frame.line != NONE;
         let place = match is_known {
             true => (file, frame.line, NONE),

@@ -151,7 +151,7 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
         categories: vec![Cost::default(); data.categories.len() + 1],
         subcategories: FxHashMap::default(),
         wanted_threads: Vec::new(),
-        merged: (!data.part_of.is_empty()).then(|| data.part_of.clone()),
+        merged: None,
         names: FxHashMap::default(),
     };
     for (index, thread) in data.threads.iter().enumerate() {
@@ -515,9 +515,6 @@ fn merge_generics(selection: &mut Selection<'_>) {
             selection.names.insert(id as u32, name.clone());
         }
         of.push(*first.entry((name, func.lib, func.file)).or_insert(id as u32));
-    }
-    if let Some(parts) = &selection.merged {
-        of = parts.iter().map(|owner| of[*owner as usize]).collect();
     }
     selection.merged = Some(of);
 }

@@ -7,6 +7,7 @@ use crate::category::{CATEGORIES, INLINED_NAME, Installed, Kind};
 use crate::crate_sources::CrateSources;
 use crate::data::{Data, Frame, Func, NONE, Script, Stack, Symbol};
 use crate::enrich::{functions_at, installed, v8_code};
+use crate::function_files::FunctionFiles;
 use crate::read::SavedLib;
 use crate::read::v8::subcategory;
 use crate::source_paths::PathIndex;
@@ -88,6 +89,8 @@ struct Naming<'a> {
     installed: Vec<Installed>,
     /// By library.
     crates: Vec<CrateSources<'a>>,
+    /// By library.
+    files: Vec<FunctionFiles<'a>>,
 }
 
 impl<'a> Naming<'a> {
@@ -100,7 +103,13 @@ impl<'a> Naming<'a> {
         let of_lib = |(lib, known): (&SavedLib, &FxHashMap<u64, AddressInfo>)| {
             installed(lib.name.as_deref().unwrap_or_default(), known.values())
         };
+        let files_of = |known: &'a FxHashMap<u64, AddressInfo>| {
+            let mut in_order: Vec<(&u64, &AddressInfo)> = known.iter().collect();
+            in_order.sort_unstable_by_key(|(address, _)| **address);
+            FunctionFiles::of(in_order.into_iter().map(|(_, info)| info))
+        };
         Naming {
+            files: known.iter().map(files_of).collect(),
             categories: [Kind::Program, Kind::RustStd, Kind::Dependency].map(category),
             installed: data.libs.iter().zip(known).map(of_lib).collect(),
             crates: known.iter().map(|known| CrateSources::of(known.values())).collect(),
@@ -163,7 +172,11 @@ impl<'a> Naming<'a> {
 
     /// Adds the frames of all functions at the frame's address: at least one.
     fn expand(&mut self, old: Frame, old_func: Func, info: Option<&AddressInfo>) {
-        let (unknown, no_crates) = (AddressInfo::default(), CrateSources::default());
+        let (unknown, no_crates, no_files) = (
+            AddressInfo::default(),
+            CrateSources::default(),
+            FunctionFiles::default(),
+        );
         let info = info.unwrap_or(&unknown);
         let of_lib = info.function.as_ref().filter(|_| old.lib != NONE);
         let native = of_lib.map_or(old.symbol, |symbol| self.symbol(old.lib, symbol));
@@ -172,16 +185,25 @@ impl<'a> Naming<'a> {
             let start = v8.start.filter(|_| inline_depth == 0);
             let crates = self.crates.get(old.lib as usize).unwrap_or(&no_crates);
             let krate = crates.crate_at(info, inline_depth, source);
+            let files = self.files.get(old.lib as usize).unwrap_or(&no_files);
+            let declared_in = files.file(info, inline_depth, source);
+            let mut path = |path| self.sources.index(path, |path| self.texts.index_of(path));
+            let (func_file, line_file) = (declared_in.map(&mut path), source.file.as_deref().map(&mut path));
+            let line = source.line.filter(|line| *line > 0);
+            let line_file = match (line, old.line) {
+                (Some(_), _) => line_file.unwrap_or(NONE),
+                (None, NONE) => NONE,
+                (None, _) if old.line_file == NONE => old_func.file,
+                (None, _) => old.line_file,
+            };
             let func = Func {
                 script: start.map_or(old_func.script, |start| self.scripts.index(Script::of(start))),
                 name: name.map_or(old_func.name, |name| self.texts.index_of(name)),
-                file: (source.file.as_deref()).map_or(old_func.file, |file| {
-                    self.sources.index(file, |file| self.texts.index_of(file))
-                }),
+                file: func_file.unwrap_or(old_func.file),
                 krate: krate.map_or(old_func.krate, |krate| self.texts.index_of(krate)),
                 ..old_func
             };
-            let category = self.category(&old, source.file.as_deref().unwrap_or_default(), krate);
+            let category = self.category(&old, declared_in.unwrap_or_default(), krate);
             let inlined = || {
                 let names = &self.data.categories.get(category as usize)?.subcategories;
                 names.iter().position(|name| name == INLINED_NAME)
@@ -196,7 +218,8 @@ impl<'a> Naming<'a> {
             };
             self.data.frames.push(Frame {
                 func: self.funcs.index(func),
-                line: source.line.filter(|line| *line > 0).unwrap_or(old.line),
+                line: line.unwrap_or(old.line),
+                line_file: if line_file == func.file { NONE } else { line_file },
                 category,
                 subcategory,
                 column: source.column.filter(|column| *column > 0).unwrap_or(old.column),

@@ -94,6 +94,7 @@ fn symbols(addresses: &[u64]) -> Vec<AddressInfo> {
     let frame = |function: String, line| SourceFrame {
         function: Some(function),
         file: Some("/src/main.rs".into()),
+        declared_in: None,
         line: Some(line),
         column: None,
         krate: Some("app".to_owned()),

@@ -11,6 +11,7 @@ fn frame(function: &str, file: &str, line: u32) -> SourceFrame {
     SourceFrame {
         function: Some(function.into()),
         file: Some(file.into()),
+        declared_in: None,
         line: Some(line),
         column: Some(7),
         krate: None,

@@ -540,6 +540,7 @@ fn names_that_one_file_lacks_are_looked_up_with_the_stacks_of_its_markers() {
                 .map(|function| recording::symbol::SourceFrame {
                     function: Some(function.into()),
                     file: None,
+                    declared_in: None,
                     line: None,
                     column: None,
                     krate: None,

@@ -16,6 +16,7 @@ fn symbols(address: u64) -> AddressInfo {
     let source = |function: &str, file: &str, line| SourceFrame {
         function: Some(function.into()),
         file: Some(file.into()),
+        declared_in: None,
         line: Some(line),
         column: None,
         krate: (file == std).then(|| "core".to_owned()),

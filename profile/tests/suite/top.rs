@@ -68,6 +68,7 @@ fn source(function: &str, file: &str) -> SourceFrame {
     SourceFrame {
         function: Some(function.into()),
         file: Some(file.into()),
+        declared_in: None,
         line: Some(1),
         column: None,
         krate: None,

@@ -35,6 +35,7 @@ fn answer(address: u64) -> AddressInfo {
         frames: vec![SourceFrame {
             function: Some("fib busy.js:1:13".to_owned()),
             file: Some("/tmp/busy.js".to_owned()),
+            declared_in: None,
             line: None,
             column: None,
             krate: None,

@@ -22,6 +22,7 @@ fn symbols(address: u64) -> AddressInfo {
     let source = |function: &str, line| SourceFrame {
         function: Some(function.into()),
         file: Some(format!("/src/{function}.rs")),
+        declared_in: None,
         line: Some(line),
         column: None,
         krate: Some("app".to_owned()),

@@ -26,6 +26,7 @@ mod diff;
 mod events;
 mod exit_status;
 mod export;
+mod functions;
 mod ground_truth;
 mod hostile;
 mod import_reports;

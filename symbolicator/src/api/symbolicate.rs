@@ -234,23 +234,28 @@ fn describe(address: u64, info: &AddressInfo) -> Frame {
             .map(|size| format!("{size:#x}")),
         function: name,
         file: outer.and_then(in_profile),
-        line: outer.and_then(|outer| outer.line),
-        column: outer.and_then(|outer| outer.column),
+        line: outer.and_then(line_in_its_file),
+        column: outer.and_then(|outer| outer.column.filter(|_| outer.declared_in.is_none())),
         inlines: inner
             .iter()
             .map(|frame| Inline {
                 function: frame.function.clone(),
                 file: in_profile(frame),
-                line: frame.line,
-                column: frame.column,
+                line: line_in_its_file(frame),
+                column: frame.column.filter(|_| frame.declared_in.is_none()),
             })
             .collect(),
         ..Frame::default()
     }
 }
 
-/// The UI puts the answer into the profile.
+/// The file of the function: the UI makes a function of each pair of name and file. The UI puts the answer into the
+/// profile.
 fn in_profile(frame: &SourceFrame) -> Option<String> {
-    let file = frame.file.as_deref()?;
-    Some(source_path::in_profile(file).into_owned())
+    Some(source_path::in_profile(frame.function_file()?).into_owned())
+}
+
+/// The answer has one file for the function and its line: a line of another file is left out.
+fn line_in_its_file(frame: &SourceFrame) -> Option<u32> {
+    frame.line.filter(|_| frame.declared_in.is_none())
 }

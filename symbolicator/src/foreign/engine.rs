@@ -149,6 +149,6 @@ fn frame(frame: FrameDebugInfo) -> SourceFrame {
         file,
         // Debug info for "no line".
         line: frame.line_number.filter(|line| *line > 0),
-        column: None,
+        ..SourceFrame::default()
     }
 }

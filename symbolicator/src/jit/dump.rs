@@ -259,7 +259,7 @@ impl JitDump {
             file: self.files.get(line.file as usize).cloned(),
             line: Some(line.line),
             column: Some(line.column),
-            krate: None,
+            ..SourceFrame::default()
         });
         Some(AddressInfo {
             function: Some(FunctionSymbol::named(name, function.offset, Some(function.size))),

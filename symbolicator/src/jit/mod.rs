@@ -211,7 +211,7 @@ pub(crate) fn readable(mut info: AddressInfo) -> AddressInfo {
             file,
             line: at.as_ref().and_then(|at| at.line),
             column: at.as_ref().and_then(|at| at.column),
-            krate: None,
+            ..SourceFrame::default()
         });
     }
     function.v8 = Some(named.code);
@@ -232,7 +232,7 @@ mod tests {
             file: Some(file.to_owned()),
             line: Some(7),
             column: Some(3),
-            krate: None,
+            ..SourceFrame::default()
         };
         AddressInfo {
             function: Some(FunctionSymbol::named(name.to_owned(), 0, None)),

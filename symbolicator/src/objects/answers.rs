@@ -60,6 +60,7 @@ struct Function {
 struct Frame {
     function: Option<u32>,
     file: Option<u32>,
+    declared_in: Option<u32>,
     line: Option<u32>,
     column: Option<u32>,
     krate: Option<u32>,
@@ -153,8 +154,9 @@ impl Answers {
 fn heap_of(answer: &AddressInfo) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let frames = answer.frames.iter();
-    let frames =
-        frames.map(|frame| size_of::<SourceFrame>() + text(&frame.function) + text(&frame.file) + text(&frame.krate));
+    let texts =
+        |frame: &SourceFrame| text(&frame.function) + text(&frame.file) + text(&frame.declared_in) + text(&frame.krate);
+    let frames = frames.map(|frame| size_of::<SourceFrame>() + texts(frame));
     let name = (answer.function.as_ref()).map_or(0, |function| function.name.len() + text(&function.krate));
     size_of::<(u64, AddressInfo)>() + name + frames.sum::<usize>()
 }
@@ -186,6 +188,7 @@ fn encode(identity: [u8; 32], known: &FxHashMap<u64, AddressInfo>) -> Option<Vec
         let frames = info.frames.iter().map(|frame| Frame {
             function: frame.function.as_deref().map(|name| texts.number(name)),
             file: frame.file.as_deref().map(|file| texts.number(file)),
+            declared_in: frame.declared_in.as_deref().map(|file| texts.number(file)),
             line: frame.line,
             column: frame.column,
             krate: frame.krate.as_deref().map(|name| texts.number(name)),
@@ -245,6 +248,7 @@ fn decode(identity: [u8; 32], bytes: &[u8]) -> Option<FxHashMap<u64, AddressInfo
             Some(SourceFrame {
                 function: optional(frame.function)?,
                 file: optional(frame.file)?,
+                declared_in: optional(frame.declared_in)?,
                 line: frame.line,
                 column: frame.column,
                 krate: optional(frame.krate)?,

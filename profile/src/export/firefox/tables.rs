@@ -5,7 +5,7 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use super::json::{Json, put_optional, put_or_minus_one, put_string, put_unsigned, some};
-use crate::data::{Data, Func, NONE, Resource, Stack};
+use crate::data::{Data, Frame, Func, NONE, Resource, Stack};
 use crate::unique::Unique;
 
 pub(super) fn write<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: &mut Json) -> io::Result<()> {
@@ -28,8 +28,11 @@ fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: 
         json.entry("length", &count)
     })?;
     json.key("frameTable")?;
-    json.object(|json| frames(data, json))?;
+    // Lines of other files than the function's.
+    let locations: Unique<Location> = data.frames.iter().filter_map(Location::of).collect();
+    json.object(|json| frames(data, &locations, json))?;
     let files: Unique<u32> = (data.funcs.iter().map(|func| func.file))
+        .chain(locations.all.iter().map(|location| location.file))
         .filter(|file| *file != NONE)
         .collect();
     let names = LibNames::of(data);
@@ -103,27 +106,35 @@ fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: 
         json.column("functionSize", symbols(), |buf, symbol| put_optional(buf, symbol.size))?;
         json.entry("length", &data.symbols.len())
     })?;
-    let files = files.all;
     json.key("sources")?;
     json.object(|json| {
-        json.entry("length", &files.len())?;
-        json.constant_column("id", files.len(), "null")?;
-        json.column("filename", files.iter(), |buf, file| put_unsigned(buf, (*file).into()))?;
-        json.constant_column("startLine", files.len(), "1")?;
-        json.constant_column("startColumn", files.len(), "1")?;
-        json.constant_column("sourceMapURL", files.len(), "null")?;
+        let (paths, count) = (|| files.all.iter(), files.all.len());
+        json.entry("length", &count)?;
+        json.constant_column("id", count, "null")?;
+        json.column("filename", paths(), |buf, file| put_unsigned(buf, (*file).into()))?;
+        json.constant_column("startLine", count, "1")?;
+        json.constant_column("startColumn", count, "1")?;
+        json.constant_column("sourceMapURL", count, "null")?;
         let text_of = |file: &u32| data.source(data.text(*file));
-        json.column("content", files.iter().map(text_of), |buf, text| match text {
+        json.column("content", paths().map(text_of), |buf, text| match text {
             Some(text) => put_string(buf, text),
             None => buf.extend_from_slice(b"null"),
         })
     })?;
     json.key("sourceLocationTable")?;
     json.object(|json| {
-        ["source", "line", "column"]
-            .iter()
-            .try_for_each(|key| json.constant_column(key, 0, ""))?;
-        json.entry("length", &0)
+        let locations = &locations.all;
+        json.column("source", locations.iter(), |buf, location| {
+            put_optional(buf, files.get(&location.file).map(u64::from))
+        })?;
+        json.column("line", locations.iter(), |buf, location| {
+            put_unsigned(buf, location.line.into())
+        })?;
+        // The format has no unknown column.
+        json.column("column", locations.iter(), |buf, location| {
+            put_unsigned(buf, some(location.column).unwrap_or(0));
+        })?;
+        json.entry("length", &locations.len())
     })?;
     let texts = data.texts.iter().map(|text| &**text);
     json.column("stringArray", texts.chain(names.new.iter().copied()), put_string)
@@ -160,7 +171,25 @@ impl<'a> LibNames<'a> {
     }
 }
 
-fn frames(data: &Data, json: &mut Json) -> io::Result<()> {
+/// A line of another file than its function's: a row of `sourceLocationTable`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Location {
+    file: u32,
+    line: u32,
+    column: u32,
+}
+
+impl Location {
+    fn of(frame: &Frame) -> Option<Location> {
+        (frame.line_file != NONE).then_some(Location {
+            file: frame.line_file,
+            line: frame.line,
+            column: frame.column,
+        })
+    }
+}
+
+fn frames(data: &Data, locations: &Unique<Location>, json: &mut Json) -> io::Result<()> {
     let (frames, count) = (&data.frames, data.frames.len());
     json.column("address", frames.iter(), |buf, frame| {
         put_or_minus_one(buf, frame.address)
@@ -184,10 +213,16 @@ fn frames(data: &Data, json: &mut Json) -> io::Result<()> {
     json.column("innerWindowID", frames.iter(), |buf, frame| {
         put_optional(buf, data.windows.get(frame.window as usize).copied())
     })?;
-    json.column("line", frames.iter(), |buf, frame| put_optional(buf, some(frame.line)))?;
-    json.column("column", frames.iter(), |buf, frame| {
-        put_optional(buf, some(frame.column))
+    let own = |frame: &Frame, number: u32| some(number).filter(|_| frame.line_file == NONE);
+    json.column("line", frames.iter(), |buf, frame| {
+        put_optional(buf, own(frame, frame.line))
     })?;
-    json.constant_column("originalLocation", count, "null")?;
+    json.column("column", frames.iter(), |buf, frame| {
+        put_optional(buf, own(frame, frame.column))
+    })?;
+    json.column("originalLocation", frames.iter(), |buf, frame| {
+        let location = Location::of(frame).and_then(|location| locations.get(&location));
+        put_optional(buf, location.map(u64::from));
+    })?;
     json.entry("length", &count)
 }

@@ -93,6 +93,11 @@ struct Numbers {
 }
 
 impl Numbers {
+    /// 0 if it has no number.
+    fn number_of(&self, of: u32) -> u64 {
+        self.of.get(&of).copied().unwrap_or(0)
+    }
+
     fn number(&mut self, of: u32) -> u64 {
         if of == NONE {
             return 0;
@@ -134,6 +139,8 @@ fn functions(
     let (mut libs, mut files) = (Numbers::default(), Numbers::default());
     let lib: Vec<u64> = funcs.iter().map(|func| libs.number(of(*func).lib)).collect();
     let file: Vec<u64> = funcs.iter().map(|func| files.number(of(*func).file)).collect();
+    let line_file: Vec<u64> = stacks.line_file.iter().map(|file| files.number(*file)).collect();
+    put("lineFile", columns.plain(line_file).into());
     // A function's first frame stands for it.
     let mut frame_of = vec![NONE; data.funcs.len()];
     for (at, frame) in (0..).zip(&data.frames) {
@@ -188,10 +195,17 @@ fn functions(
         }
     };
     put("libs", libs.all.iter().map(lib).collect());
+    // Code of each file, by which a server is asked for the text: library and address.
+    let mut code_of: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
+    for frame in data.frames.iter().filter(|_| options.is_served) {
+        if let (Some(address), lib @ 1..) = (frame.address, libs.number_of(frame.lib)) {
+            code_of.entry(data.line_file(frame)).or_insert((lib, address));
+        }
+    }
     let file = |file: &u32| {
         let path = data.text(*file);
         let short = recording::source_path::SourcePath::parse(path).short().into_owned();
-        json!([path, (short != path).then_some(short)])
+        json!([path, (short != path).then_some(short), code_of.get(file)])
     };
     put("files", files.all.iter().map(file).collect());
     let sources = files.all.iter().zip(0..);

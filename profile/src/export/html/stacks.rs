@@ -22,6 +22,8 @@ pub(super) struct Stacks {
     count: Vec<u32>,
     /// For each stack but the first, by node: its line, or 0.
     line: Vec<u32>,
+    /// The line's file as an index of a text, where that is not the function's, or [`NONE`].
+    pub(super) line_file: Vec<u32>,
     /// Which of the stacks of its node's parent its caller is.
     variant: Vec<u32>,
     /// The functions of the data, those of most nodes first.
@@ -56,6 +58,7 @@ struct Node {
 struct Variant {
     node: u32,
     line: u32,
+    line_file: u32,
     caller: u32,
     place: Option<Place>,
 }
@@ -136,6 +139,7 @@ impl Stacks {
             *free += 1;
         }
         let mut line = vec![0; variants.len()];
+        let mut line_file = vec![NONE; variants.len()];
         let mut caller = vec![0; variants.len()];
         let has_places = variants.iter().any(|variant| variant.place.is_some());
         let mut places = vec![None; if has_places { variants.len() } else { 1 }];
@@ -145,6 +149,7 @@ impl Stacks {
             }
             let parent = nodes[variant.node as usize].parent;
             line[*number as usize] = variant.line;
+            line_file[*number as usize] = variant.line_file;
             caller[*number as usize] = renumbered[variant.caller as usize] - first[place[parent as usize] as usize];
         }
         Stacks {
@@ -155,6 +160,7 @@ impl Stacks {
             inlined: order.iter().map(|node| nodes[*node as usize].inlined).collect(),
             count: count.split_off(1),
             line: line.split_off(1),
+            line_file: line_file.split_off(1),
             variant: caller.split_off(1),
             funcs,
             numbers: (variant_of.into_iter())
@@ -179,6 +185,7 @@ fn grow(selection: &Selection<'_>, used: &[bool]) -> (Vec<Node>, Vec<Variant>, V
     let mut variants = vec![Variant {
         node: 0,
         line: 0,
+        line_file: NONE,
         caller: 0,
         place: None,
     }];
@@ -199,11 +206,13 @@ fn grow(selection: &Selection<'_>, used: &[bool]) -> (Vec<Node>, Vec<Variant>, V
         });
         nodes[node as usize].inlined &= frame.is_inlined();
         let line = if frame.line == NONE { 0 } else { frame.line };
-        // Callgrind splits a function by source file, so a node may have lines of several functions.
-        variant_of[at] = *variant_of_path.entry((caller, node, line)).or_insert_with(|| {
+        let line_file = frame.line_file;
+        let key = (caller, node, line, line_file);
+        variant_of[at] = *variant_of_path.entry(key).or_insert_with(|| {
             variants.push(Variant {
                 node,
                 line,
+                line_file,
                 caller,
                 place: None,
             });
@@ -227,11 +236,18 @@ fn add_places(selection: &Selection<'_>, sampled: &[bool], variants: &mut Vec<Va
             address,
             machine: selection.representative(machine_function(selection, at)),
         };
-        let Variant { node, line, caller, .. } = variants[variant_of[at] as usize];
+        let Variant {
+            node,
+            line,
+            line_file,
+            caller,
+            ..
+        } = variants[variant_of[at] as usize];
         variant_of[at] = *of_place.entry((variant_of[at], place)).or_insert_with(|| {
             variants.push(Variant {
                 node,
                 line,
+                line_file,
                 caller,
                 place: Some(place),
             });

@@ -67,6 +67,23 @@ impl Tables {
         })
     }
 
+    /// A line of a function, in another file than the function's if that is not [`NONE`]. Line 0 is unknown.
+    pub(super) fn frame_of_line(
+        &mut self,
+        (func, line, line_file): (u32, u32, u32),
+        lib: u32,
+        address: Option<u64>,
+    ) -> u32 {
+        let has_line = line != 0;
+        self.frames.index(Frame {
+            line: if has_line { line } else { NONE },
+            line_file: if has_line { line_file } else { NONE },
+            lib,
+            address,
+            ..Frame::of(func)
+        })
+    }
+
     /// A call path.
     pub(super) fn stack(&mut self, prefix: u32, frame: u32) -> u32 {
         self.stacks.index(Stack { prefix, frame })

@@ -11,6 +11,8 @@ use crate::data::Fields;
 pub(in crate::read) trait Extent: Default {
     /// Fields that views do not use: kept or skipped.
     type Of<T: Default + DeserializeOwned>: Default + DeserializeOwned + Kept<T>;
+    /// Symbols are kept: no view uses them, once functions are known by them.
+    const HAS_SYMBOLS: bool;
     /// The data of a marker.
     type MarkerData: Default + DeserializeOwned + MarkerData;
 
@@ -78,6 +80,7 @@ impl<T: Default> Kept<T> for SkippedOf<T> {
 
 impl Extent for ForViews {
     type Of<T: Default + DeserializeOwned> = SkippedOf<T>;
+    const HAS_SYMBOLS: bool = false;
     type MarkerData = RawMarkerData;
 
     fn rest<'de, A: MapAccess<'de>>(_: &mut SkippedOf<Fields>, _: String, map: &mut A) -> Result<(), A::Error> {
@@ -95,6 +98,7 @@ pub(in crate::read) struct Everything;
 
 impl Extent for Everything {
     type Of<T: Default + DeserializeOwned> = T;
+    const HAS_SYMBOLS: bool = true;
     type MarkerData = Fields;
 
     fn rest<'de, A: MapAccess<'de>>(rest: &mut Fields, key: String, map: &mut A) -> Result<(), A::Error> {

@@ -7,13 +7,15 @@ use super::end::{Loose, NotKept};
 use super::extent::{Extent, Kept, MarkerData};
 use super::meta::{RawCause, RawSchema};
 use super::raw::{
-    RawFrames, RawFuncs, RawMarkers, RawProfile, RawResources, RawSamples, RawStacks, RawTables, RawThread,
+    RawFrames, RawFuncs, RawLocations, RawMarkers, RawProfile, RawResources, RawSamples, RawStacks, RawTables,
+    RawThread,
 };
 use super::raw::{RawSymbols, frame_flag, func_flag};
 use crate::data::{
     Category, Counter, Data, Fields, Frame, Func, Marker, NONE, Phase, Resource, RowValue, Samples, Script,
 };
 use crate::data::{Stack, Symbol, TextFields, Thread, Unit, map_stacks_of_allocations};
+use crate::function_files::merge_functions_of_symbols;
 use crate::sources::adopt;
 use crate::unique::Unique;
 
@@ -69,11 +71,14 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
         windows: Unique::default(),
     };
     let sources = std::mem::take(&mut raw.shared.sources.rest).take();
-    let positions = std::mem::take(&mut raw.shared.frame_table.original_location).take();
+    let frames = &raw.shared.frame_table;
+    let positions = (0..).zip(&frames.original_location.0);
+    let positions =
+        positions.filter(|(frame, position)| **position != NONE && has_line((&frames.line.0, &frames.flags.0), *frame));
     let loose = Loose {
         not_kept: NotKept {
             source_details: source_details(&sources),
-            original_positions: positions.0.iter().filter(|position| **position != NONE).count() as u64,
+            original_positions: positions.count() as u64,
         },
         facts: known.sprof.unwrap_or_default(),
         periods: schemas.into_iter().filter_map(period).collect(),
@@ -133,6 +138,11 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
     } = normal;
     (data.texts, data.funcs) = (texts.all, funcs.all);
     (data.scripts, data.windows) = (scripts.all, windows.all);
+    merge_functions_of_symbols(&mut data);
+    if !E::HAS_SYMBOLS {
+        data.symbols = Vec::new();
+        data.frames.iter_mut().for_each(|frame| frame.symbol = NONE);
+    }
     Ok((data, loose))
 }
 
@@ -204,10 +214,16 @@ impl Normal {
     /// Adds the tables of a thread, or of all threads.
     fn tables<E: Extent>(&mut self, raw: RawTables<E>, places: &Places, at: &str) -> Result<(), Wrong> {
         let first_symbol = self.data.symbols.len();
-        self.symbols(&raw.native_symbols.take(), places, at)?;
+        self.symbols(&raw.native_symbols, places, at)?;
         let funcs = self.funcs(raw.func_table, raw.resource_table, places, at)?;
         let first_frame = self.data.frames.len();
-        self.frames(raw.frame_table, &funcs, first_symbol, at)?;
+        self.frames(
+            raw.frame_table,
+            &funcs,
+            first_symbol,
+            (&raw.source_location_table, places),
+            at,
+        )?;
         self.stacks(&raw.stack_table, first_frame, at)
     }
 
@@ -291,13 +307,34 @@ impl Normal {
         raw: RawFrames<E>,
         funcs: &[(Func, Option<Script>)],
         first_symbol: usize,
+        (locations, places): (&RawLocations, &Places),
         at: &str,
     ) -> Result<(), Wrong> {
-        let (columns, symbols) = (raw.column.take(), raw.native_symbol.take());
+        let location = Column(at, "frameTable.originalLocation", &raw.original_location.0);
+        let sources = Column(at, "sourceLocationTable.source", &locations.source.0);
+        let (lines, columns) = (&locations.line.0, &locations.column.0);
+        let locations = |index| -> Result<Option<(u32, u32, u32)>, Wrong> {
+            if has_line((&raw.line.0, &raw.flags.0), index) {
+                return Ok(None);
+            }
+            match location.optional(index, sources.2.len(), "locations")? {
+                NONE => Ok(None),
+                at => {
+                    let source = sources.optional(at as usize, places.sources.len(), "sources")?;
+                    let column = Some(id(columns, at)).filter(|column| *column > 0);
+                    Ok(Some((
+                        id(&places.sources, source),
+                        id(lines, at),
+                        column.unwrap_or(NONE),
+                    )))
+                }
+            }
+        };
+        let columns = raw.column.take();
         let windows = raw.inner_window_id.take();
         let column = Column(at, "frameTable.column", &columns.0);
         let subcategory = Column(at, "frameTable.subcategory", &raw.subcategory.0);
-        let symbol = Column(at, "frameTable.nativeSymbol", &symbols.0);
+        let symbol = Column(at, "frameTable.nativeSymbol", &raw.native_symbol.0);
         let symbol_count = self.data.symbols.len() - first_symbol;
         let func = Column(at, "frameTable.func", &raw.func.0);
         let line = Column(at, "frameTable.line", &raw.line.0);
@@ -336,10 +373,18 @@ impl Normal {
                 true => symbol.optional(index, symbol_count, "native symbols")?,
                 false => NONE,
             };
+            let own_line = if has(frame_flag::LINE) { line.get(index) } else { NONE };
+            let elsewhere = locations(index)?;
+            let (line_file, line, column) = elsewhere.unwrap_or((NONE, own_line, column.get(index)));
             let frame = Frame {
                 func: self.funcs.index(of),
-                line: if has(frame_flag::LINE) { line.get(index) } else { NONE },
-                column: column.get(index),
+                line,
+                line_file: if line == NONE || line_file == of.file {
+                    NONE
+                } else {
+                    line_file
+                },
+                column,
                 category,
                 subcategory: u16::try_from(subcategory.get(index)).unwrap_or(0),
                 inline_depth: depth,
@@ -598,6 +643,13 @@ impl Scripts {
             && script.resource.is_none();
         (!is_native).then_some(script)
     }
+}
+
+/// True if a frame has a line of its function's file.
+fn has_line((lines, flags): (&[u32], &[u32]), frame: usize) -> bool {
+    let has_flag = |flags: &u32| flags & frame_flag::LINE != 0;
+    let line = lines.get(frame).filter(|line| **line != NONE);
+    line.is_some() && flags.get(frame).is_none_or(has_flag)
 }
 
 /// A column of indices, with its place and name in the file.

@@ -83,9 +83,10 @@ pub(super) struct RawTables<E: Extent> {
     pub(super) frame_table: RawFrames<E>,
     pub(super) func_table: RawFuncs<E>,
     pub(super) resource_table: RawResources<E>,
-    pub(super) native_symbols: E::Of<RawSymbols>,
+    pub(super) native_symbols: RawSymbols,
     /// From version 58.
     pub(super) sources: RawSources<E>,
+    pub(super) source_location_table: RawLocations,
 }
 
 #[derive(Default, Deserialize)]
@@ -109,13 +110,13 @@ pub(super) struct RawFrames<E: Extent> {
     pub(super) inline_depth: Ids,
     pub(super) column: E::Of<Ids>,
     pub(super) subcategory: Ids,
-    pub(super) native_symbol: E::Of<Ids>,
+    pub(super) native_symbol: Ids,
     #[serde(rename = "innerWindowID")]
     pub(super) inner_window_id: E::Of<Numbers>,
     /// From version 70.
     pub(super) lib: Ids,
-    /// Positions from a source map.
-    pub(super) original_location: E::Of<Ids>,
+    /// Positions from a source map, and in profiles of sprof lines of other files than the function's.
+    pub(super) original_location: Ids,
     /// From version 71: which other columns are valid.
     pub(super) flags: Ids,
 }
@@ -174,6 +175,14 @@ pub(super) struct RawSymbols {
     pub(super) address: Addresses,
     pub(super) name: Ids,
     pub(super) function_size: Addresses,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RawLocations {
+    pub(super) source: Ids,
+    pub(super) line: Ids,
+    pub(super) column: Ids,
 }
 
 #[derive(Default)]

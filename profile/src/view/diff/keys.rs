@@ -100,7 +100,11 @@ pub(super) fn of_frames(data: &Data, what: What, keys: &mut Keys) -> Vec<u32> {
                 // A recording of another profiler, or of an older sprof, has another form.
                 function: keys.text(&readable(data.text(func.name))),
                 lib: keys.text(data.lib_name(frame.func).unwrap_or_default()),
-                file: if with_line { keys.text(data.text(func.file)) } else { 0 },
+                file: if with_line {
+                    keys.text(data.text(data.line_file(frame)))
+                } else {
+                    0
+                },
                 line: if with_line { frame.line } else { 0 },
                 caller: NONE,
             };

@@ -8,6 +8,7 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
+use profile::data::NONE;
 use profile::export::{firefox, firefox_v55};
 use profile::read::{self, Form, ReadLimits};
 
@@ -73,6 +74,12 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
         let count = data.embedded_sources();
         term.warning(format_args!(
             "{count} source files are embedded, which version 55 cannot hold: left out"
+        ));
+    }
+    let elsewhere = data.frames.iter().filter(|frame| frame.line_file != NONE).count();
+    if format == ExportFormat::FirefoxV55 && elsewhere > 0 {
+        term.warning(format_args!(
+            "{elsewhere} frames have lines of other files than their function's, which version 55 cannot hold: left out"
         ));
     }
     let write = |out: &mut dyn Write| match format {

@@ -43,6 +43,7 @@ pub(crate) struct Sample {
 #[derive(Clone, Debug)]
 pub(crate) struct FrameInfo {
     pub(crate) function: String,
+    /// The file of the line.
     pub(crate) file: Option<String>,
     pub(crate) line: Option<u32>,
     pub(crate) inline_depth: u32,
@@ -80,11 +81,18 @@ impl Profile {
             .map(|i| {
                 let function = index(&frame_table["func"][i]);
                 let category = frame_table["category"][i].as_u64();
-                let source = functions["source"][function].as_u64();
+                let elsewhere = frame_table["originalLocation"][i].as_u64();
+                let elsewhere = elsewhere.map(|row| {
+                    let table = &shared["sourceLocationTable"];
+                    (&table["source"][row as usize], &table["line"][row as usize])
+                });
+                let (source, line) = elsewhere.unwrap_or((&functions["source"][function], &frame_table["line"][i]));
                 FrameInfo {
                     function: string(&functions["name"][function]),
-                    file: source.map(|s| string(&shared["sources"]["filename"][s as usize])),
-                    line: frame_table["line"][i].as_u64().map(|line| u32::try_from(line).unwrap()),
+                    file: source
+                        .as_u64()
+                        .map(|s| string(&shared["sources"]["filename"][s as usize])),
+                    line: line.as_u64().map(|line| u32::try_from(line).unwrap()),
                     inline_depth: u32::try_from(index(&frame_table["inlineDepth"][i])).unwrap(),
                     category: category.map_or(String::new(), |c| {
                         categories[c as usize]["name"].as_str().unwrap().into()

@@ -118,6 +118,8 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             build("cc", "split.c", name, &flags)
         }
         "inline_dwarf4" => c("inline.c", &["-gdwarf-4"]),
+        "several_files_dwarf4" => c("several_files.c", &["-gdwarf-4"]),
+        "several_files_dwarf5" => c("several_files.c", &["-gdwarf-5"]),
         "inline_dwarf5" => c("inline.c", &["-gdwarf-5"]),
         "names" | "costs" => {
             let path = try_build("c++", &format!("{name}.cpp"), name, C_FLAGS);

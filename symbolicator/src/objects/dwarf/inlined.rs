@@ -16,7 +16,7 @@ pub(super) fn count(units: &Units<'_>, budget: &mut Budget, is_meant: impl Fn(&s
         let mut meant: FxHashMap<usize, bool> = FxHashMap::default();
         let mut is_call_of = |origin: gimli::UnitOffset, entry: gimli::UnitOffset| {
             *meant.entry(origin.0).or_insert_with(|| {
-                let name = units.name(index, entry).ok().flatten();
+                let name = units.describe(index, entry).ok().and_then(|described| described.name);
                 name.is_some_and(|name| is_meant(&String::from_utf8_lossy(name.best.slice())))
             })
         };

@@ -103,11 +103,10 @@ impl Lines {
         let place = row.map(|row| {
             let known = row.line != 0;
             SourceFrame {
-                function: None,
                 file: self.path(unit, row.file),
                 line: known.then_some(row.line),
                 column: (known && row.column != 0).then_some(row.column),
-                krate: None,
+                ..SourceFrame::default()
             }
         });
         (place, flaw)

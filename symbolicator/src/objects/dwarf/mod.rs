@@ -186,7 +186,7 @@ impl Dwarf {
                 .map(|(frame, name)| {
                     let function = name.and_then(|name| names.demangled(&name));
                     SourceFrame {
-                        krate: crate_of(name.as_ref(), function.as_deref(), frame.file.as_deref()),
+                        krate: crate_of(name.as_ref(), function.as_deref(), frame.function_file()),
                         function,
                         ..frame
                     }

@@ -5,47 +5,44 @@ use gimli::{AttributeValue, DebugInfoOffset, UnitOffset, UnitRef};
 use super::lazy_unit::{AbbreviationTables, DwarfOf, LazyUnit};
 use super::lines::path_in;
 use super::store::Slice;
-use super::units::{EntryName, Units};
+use super::units::{Described, EntryName, Units};
 
 /// References that are followed from entry to entry for a name. Valid chains have two or three.
 const MAX_HOPS: usize = 16;
 
 impl<'a> Units<'a> {
-    /// The name of an entry. Inlined calls and definitions refer to another entry for theirs.
-    pub(super) fn name(&self, index: usize, entry: UnitOffset) -> gimli::Result<Option<EntryName<'a>>> {
-        let (mut linkage, mut plain) = (None, None);
+    /// Name and source file of an entry's function. Inlined calls and definitions refer to another entry for theirs.
+    pub(super) fn describe(&self, index: usize, entry: UnitOffset) -> gimli::Result<Described<'a>> {
+        let (mut linkage, mut plain, mut file) = (None, None, None);
         self.attributes(index, entry, |unit, attribute| {
-            match attribute.name() {
-                gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
-                    linkage = unit.attr_string(attribute.value()).ok();
+            match (attribute.name(), attribute.value()) {
+                (gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name, name) if linkage.is_none() => {
+                    linkage = unit.attr_string(name).ok();
                 }
-                gimli::DW_AT_name if plain.is_none() => plain = unit.attr_string(attribute.value()).ok(),
+                (gimli::DW_AT_name, name) if plain.is_none() => plain = unit.attr_string(name).ok(),
+                (gimli::DW_AT_decl_file, AttributeValue::FileIndex(path)) if file.is_none() => {
+                    file = self.path(index, unit, path);
+                }
                 _ => {}
             }
-            linkage.is_some()
+            linkage.is_some() && file.is_some()
         })?;
-        Ok(linkage.or(plain).map(|best| EntryName { best, plain }))
+        let name = linkage.or(plain).map(|best| EntryName { best, plain });
+        Ok(Described { name, file })
     }
 
-    /// The source file that declares the function of an entry.
-    pub(super) fn declared_in(&self, index: usize, entry: UnitOffset) -> gimli::Result<Option<String>> {
-        let mut path = None;
-        self.attributes(index, entry, |unit, attribute| {
-            if let (gimli::DW_AT_decl_file, AttributeValue::FileIndex(file)) = (attribute.name(), attribute.value()) {
-                // Split units have no line table: that of the main file has their files. Other units without one name no files.
-                let skeleton = || self.units.get(index)?.skeleton.get(&self.dwarf, &self.tables);
-                let table = match unit.line_program {
-                    Some(_) => Some(unit),
-                    None if unit.dwo_id.is_some() => skeleton().map(|skeleton| UnitRef::new(&self.dwarf, skeleton)),
-                    None => None,
-                };
-                // 0 is "no file" before DWARF 5.
-                let is_known = file > 0 || unit.header.version() >= 5;
-                path = table.filter(|_| is_known).and_then(|table| path_in(table, file));
-            }
-            path.is_some()
-        })?;
-        Ok(path)
+    /// The path of a file that an attribute in `unit` refers to.
+    fn path(&self, index: usize, unit: UnitRef<'_, Slice<'a>>, file: u64) -> Option<String> {
+        // Split units have no line table: that of the main file has their files. Other units without one name no files.
+        let skeleton = || self.units.get(index)?.skeleton.get(&self.dwarf, &self.tables);
+        let table = match unit.line_program {
+            Some(_) => Some(unit),
+            None if unit.dwo_id.is_some() => skeleton().map(|skeleton| UnitRef::new(&self.dwarf, skeleton)),
+            None => None,
+        };
+        // 0 is "no file" before DWARF 5.
+        let is_known = file > 0 || unit.header.version() >= 5;
+        table.filter(|_| is_known).and_then(|table| path_in(table, file))
     }
 
     /// Calls `each` with the attributes of an entry, then with those of the entries that it refers to, until `each` was true of an entry.

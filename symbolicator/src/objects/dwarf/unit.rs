@@ -140,20 +140,13 @@ impl<'a> Unit<'a> {
         });
         // The line table has the line of the innermost frame; each inlined call has its line in the function around it.
         let mut frames = Vec::with_capacity(chain.len() + 1);
-        let mut place = innermost.unwrap_or(SourceFrame {
-            function: None,
-            file: None,
-            line: None,
-            column: None,
-            krate: None,
-        });
+        let mut place = innermost.unwrap_or_default();
         for call in chain.iter().rev() {
             let outer = SourceFrame {
-                function: None,
                 file: call.call_file.and_then(|file| self.lines.path(skeleton, file)),
                 line: call.call_line,
                 column: call.call_column,
-                krate: None,
+                ..SourceFrame::default()
             };
             frames.push((std::mem::replace(&mut place, outer), Some(call.entry)));
         }

@@ -26,6 +26,14 @@ pub(super) struct EntryName<'a> {
     pub(super) plain: Option<Slice<'a>>,
 }
 
+/// What the debug info says of a function.
+#[derive(Default)]
+pub(super) struct Described<'a> {
+    pub(super) name: Option<EntryName<'a>>,
+    /// Path of the source file that declares it.
+    pub(super) file: Option<String>,
+}
+
 /// The answer of the debug info for an address.
 #[derive(Default)]
 pub(super) struct Found<'a> {
@@ -220,17 +228,21 @@ impl<'a> Units<'a> {
         };
         let outer = place.frames.last().and_then(|(_, entry)| *entry).zip(place.function);
         for (mut frame, entry) in place.frames.into_iter().take(MAX_FRAMES) {
-            // Code of the compiler's own has no line. Its row of the line table has any file, often that of what was inlined before it.
-            if frame.line.is_none()
-                && let Some(entry) = entry
-            {
-                let declared_in = self.declared_in(index, entry).unwrap_or(None);
-                let outer = outer.filter(|_| found.frames.is_empty());
-                let within = || self.file_within(index, entry, outer?, budget);
-                frame.file = declared_in.or_else(within).or(frame.file);
+            let Some(entry) = entry else {
+                found.frames.push((frame, None));
+                continue;
+            };
+            let described = self.describe(index, entry).unwrap_or_default();
+            let within = || self.file_within(index, entry, outer?, budget);
+            let declared_in = described.file.or_else(within);
+            if frame.line.is_none() {
+                // Code of the compiler's own has no line. Its row of the line table has any file, often that of what
+                // was inlined before it.
+                frame.file = declared_in.or(frame.file);
+            } else if declared_in != frame.file {
+                frame.declared_in = declared_in;
             }
-            let name = entry.and_then(|entry| self.name(index, entry).unwrap_or(None));
-            found.frames.push((frame, name));
+            found.frames.push((frame, described.name));
         }
         found
     }

@@ -84,11 +84,12 @@
  * plus one, library, function of the machine code plus one; 0 is none. Only of a served profile.
  * @property {[string, number, number, number][]} codes Name, hue, saturation, lightness.
  * @property {[string, string?, string?][]} libs Name, debug name, debug id.
- * @property {[string, string | null][]} files Path, short path.
+ * @property {[string, string | null, [number, number] | null][]} files Path, short path, and of a served profile code of the file: library and address.
  * @property {Map<number, string>} sources By number of the file, from 0.
  * @property {Tree} tree
  * @property {Int32Array} stackNode
  * @property {Int32Array} stackLine 0 is none.
+ * @property {Int32Array} stackFile The file of the line, where that is not the function's; from 1, 0 is none.
  * @property {Int32Array} stackCaller
  * @property {Diff | null} diff Of a comparison.
  * @property {Int32Array} byName Rank of each function's name.
@@ -130,6 +131,8 @@ function readProfile(buffer) {
   const ints = (at) => Int32Array.from(column(at));
 
   const { tree, stackNode, stackLine, stackCaller } = readTree(head.stacks, column);
+  const stackFile = new Int32Array(stackLine.length);
+  if (head.lineFile !== undefined) stackFile.set(column(head.lineFile), 1);
   const kinds = head.kinds.map((/** @type {any} */ kind) => ({
     ...kind,
     totals: kind.totals === null ? null : column(kind.totals),
@@ -191,6 +194,7 @@ function readProfile(buffer) {
     tree,
     stackNode,
     stackLine,
+    stackFile,
     stackCaller,
     byName,
     endUs: Math.max(1, Math.ceil(endUs)),

@@ -87,18 +87,24 @@ function sourceTab() {
 /** Files with self weight, the largest first. */
 function filesByWeight() {
   const weights = new Float64Array(profile.files.length + 1);
-  const { ownOf, totalOf } = sums();
-  ownOf.forEach((own, func) => {
-    if (totalOf[func] > 0) weights[profile.file[func]] += own;
+  const { byStack, totalOf } = sums();
+  const isThere = new Uint8Array(weights.length);
+  totalOf.forEach((total, func) => {
+    if (total > 0) isThere[profile.file[func]] = 1;
   });
-  const found = [...weights.keys()].slice(1).map((file) => ({ file, own: weights[file] }));
+  byStack.forEach((own, stack) => {
+    if (stack === 0 || own === 0) return;
+    weights[fileOf(profile, stack)] += own;
+    isThere[fileOf(profile, stack)] = 1;
+  });
+  const found = [...weights.keys()].slice(1).filter((file) => isThere[file]).map((file) => ({ file, own: weights[file] }));
   return found.sort((a, b) => b.own - a.own || a.file - b.file);
 }
 
 /** Asks the server that the page is from. @param {number} file */
 async function askForSource(file) {
-  const func = profile.file.findIndex((of, func) => of === file && (profile.address?.[func] ?? 0) > 0);
-  const lib = func >= 0 ? profile.libs[profile.lib[func] - 1] : undefined;
+  const [path, , code] = profile.files[file - 1];
+  const lib = code ? profile.libs[code[0] - 1] : undefined;
   if (!lib || !lib[1]) {
     texts.set(file, new Error("no address of it is known"));
     return change({});
@@ -110,8 +116,8 @@ async function askForSource(file) {
       body: JSON.stringify({
         debugName: lib[1],
         debugId: lib[2],
-        moduleOffset: "0x" + ((profile.address?.[func] ?? 1) - 1).toString(16),
-        file: profile.files[file - 1][0],
+        moduleOffset: "0x" + (code?.[1] ?? 0).toString(16),
+        file: path,
       }),
     });
     const { source, error } = await answer.json();

@@ -366,6 +366,13 @@ function calleesOf(profile, sums, func) {
 }
 
 /**
+ * The file of the line of a stack's innermost function, from 1, or 0: that of the function, or another one that holds some of its lines.
+ * @param {Profile} profile
+ * @param {number} stack
+ */
+const fileOf = (profile, stack) => profile.stackFile[stack] || profile.file[profile.tree.func[profile.stackNode[stack]]];
+
+/**
  * Self and total by line of a file, of all functions in it. A sample counts once for each line.
  * @param {Profile} profile
  * @param {Sums} sums
@@ -373,9 +380,9 @@ function calleesOf(profile, sums, func) {
  * @returns {Map<number, {own: number, total: number}>}
  */
 function linesOf(profile, sums, file) {
-  const { tree, stackNode, stackLine, stackCaller } = profile;
+  const { stackLine, stackCaller } = profile;
   /** @param {number} stack */
-  const isOf = (stack) => stack > 0 && profile.file[tree.func[stackNode[stack]]] === file;
+  const isOf = (stack) => stack > 0 && fileOf(profile, stack) === file;
   const total = sums.byStack.slice();
   // A caller's stack is of a node before.
   for (let stack = total.length - 1; stack > 0; stack--) total[stackCaller[stack]] += total[stack];

@@ -45,26 +45,23 @@ impl Arcs {
 
     /// Finds the called functions. A call may name another file than the function, or a full path for a relative one. If the library has
     /// exactly one function of the name, it is the callee. Others are new, without self cost.
-    pub(super) fn finish(self, data: &mut Data, part_of: &mut Vec<u32>) -> Vec<Arc> {
+    pub(super) fn finish(self, data: &mut Data) -> Vec<Arc> {
         let mut exact: FxHashMap<Named, u32> = FxHashMap::default();
         // `NONE`: several functions.
         let mut by_name: FxHashMap<(u32, u32), u32> = FxHashMap::default();
-        for (id, func) in data.funcs.iter().enumerate() {
-            let owner = part_of[id];
-            exact.insert((func.name, func.lib, func.file), owner);
-            let owner_of_name = by_name.entry((func.name, func.lib)).or_insert(owner);
-            if *owner_of_name != owner {
-                *owner_of_name = NONE;
-            }
+        for (id, func) in (0..).zip(&data.funcs) {
+            exact.insert((func.name, func.lib, func.file), id);
+            (by_name.entry((func.name, func.lib)))
+                .and_modify(|known| *known = NONE)
+                .or_insert(id);
         }
         let mut of_callee = Vec::with_capacity(self.names.len());
         for named @ (name, lib, file) in self.names {
-            let one = by_name.get(&(name, lib)).copied().filter(|owner| *owner != NONE);
+            let one = by_name.get(&(name, lib)).copied().filter(|id| *id != NONE);
             let known = exact.get(&named).copied().or(one);
             of_callee.push(known.unwrap_or_else(|| {
                 let id = data.funcs.len() as u32;
                 data.funcs.push(Func::native(name, lib, file));
-                part_of.push(id);
                 exact.insert(named, id);
                 id
             }));

@@ -8,7 +8,7 @@ mod line;
 
 use std::collections::hash_map::Entry;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::source::{Reader, Source};
 use super::tables::Tables;
@@ -135,16 +135,12 @@ struct Building {
     /// Texts, [`NONE`] before the first name.
     object: u32,
     file: u32,
-    /// The current function as named, and its part in the current file.
+    /// The current function, its file and its name.
     func: u32,
-    part: u32,
+    func_file: u32,
     func_name: u32,
     called: Called,
     last: Position,
-    /// For each function, the function that it is a part of.
-    part_of: Vec<u32>,
-    /// Functions named by a line `fn=`: they are no parts of others.
-    is_called_so: FxHashSet<u32>,
     own: FxHashMap<(u32, u32), u64>,
     /// In the file's order.
     own_order: Vec<(u32, u32)>,
@@ -174,7 +170,7 @@ impl Building {
             object: NONE,
             file: NONE,
             func: NONE,
-            part: NONE,
+            func_file: NONE,
             func_name: NONE,
             ..Building::default()
         }
@@ -287,21 +283,10 @@ impl Building {
             NameKind::Function => {
                 self.func_name = text;
                 let lib = self.lib(self.object);
-                self.func = self.function(text, lib, self.file);
-                self.part = self.func;
-                self.is_called_so.insert(self.func);
-                self.part_of[self.func as usize] = self.func;
+                self.func = self.tables.func_of(text, lib, self.file);
+                self.func_file = self.file;
             }
-            NameKind::InlinedFile => {
-                self.file = text;
-                if self.func_name != NONE {
-                    let lib = self.lib(self.object);
-                    self.part = self.function(self.func_name, lib, text);
-                    if !self.is_called_so.contains(&self.part) {
-                        self.part_of[self.part as usize] = self.func;
-                    }
-                }
-            }
+            NameKind::InlinedFile => self.file = text,
             NameKind::CalledObject => self.called.object = Some(text),
             NameKind::CalledFile => self.called.file = Some(text),
             NameKind::CalledFunction => self.called.func = Some(text),
@@ -317,7 +302,8 @@ impl Building {
         let lib = self.lib(self.object);
         let line = u32::try_from(self.last.line).unwrap_or(0);
         let address = self.columns.instr.then_some(self.last.instr);
-        let frame = self.tables.frame(self.part, line, lib, address, false);
+        let line_file = if self.file == self.func_file { NONE } else { self.file };
+        let frame = self.tables.frame_of_line((self.func, line, line_file), lib, address);
         let thread = self.thread();
         let Some(calls) = self.called.calls.take() else {
             let at = (thread, frame);
@@ -338,15 +324,6 @@ impl Building {
         let file = called.file.unwrap_or(self.file);
         self.values += self.arcs.add((thread, frame), (name, lib, file), calls, cost);
         Ok(())
-    }
-
-    /// A function by its name in the file.
-    fn function(&mut self, name: u32, lib: u32, file: u32) -> u32 {
-        let func = self.tables.func_of(name, lib, file);
-        if func as usize >= self.part_of.len() {
-            self.part_of.push(func);
-        }
-        func
     }
 
     fn lib(&mut self, object: u32) -> u32 {
@@ -435,16 +412,13 @@ impl Building {
                 ..Thread::default()
             })
             .collect();
-        let mut part_of = self.part_of;
         data.calls = match kind {
             Kind::Callgrind => {
-                let arcs = self.arcs.finish(&mut data, &mut part_of);
+                let arcs = self.arcs.finish(&mut data);
                 Calls::Arcs(arcs)
             }
             _ => Calls::Unknown,
         };
-        // cachegrind does not record which of several files a function belongs to.
-        data.part_of = if kind == Kind::Callgrind { part_of } else { Vec::new() };
         data.arguments = self
             .command
             .split_once(' ')
