@@ -1,22 +1,24 @@
 //! Fits names and texts into a number of columns.
 
 use profile::text::one_line;
-use profile::view::names::{merged, short};
+use profile::view::names::{labels, merged, short};
 
 /// The text as the terminal shows it, so that its columns can be counted.
 pub(crate) fn clean(text: &str) -> String {
     one_line(text).into_owned()
 }
 
-/// Fits a function's name. A long name loses generic arguments first, then paths, then its middle.
+/// Fits a function's name. A long name loses generic arguments first, then paths, then its middle; argument lists are
+/// never cut.
 pub(crate) fn function(name: &str, columns: usize) -> String {
     let name = clean(name);
     let fits = |name: &String| name.chars().count() <= columns;
     if fits(&name) {
         return name;
     }
-    let shorter = [merged(&name), short(&name)].into_iter().find(fits);
-    shorter.unwrap_or_else(|| cut_middle(&short(&name), columns))
+    let [plain, last] = labels(&name);
+    let shorter = [merged(&name), short(&name), plain].into_iter().find(fits);
+    shorter.unwrap_or_else(|| cut_middle(&last, columns))
 }
 
 /// Cuts the middle: both ends of a name are the most useful parts.

@@ -8,6 +8,7 @@ pub mod differential;
 mod layout;
 mod text;
 
+use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 
 use base64::Engine as _;
@@ -21,7 +22,7 @@ use super::{Counted, Picked, Time};
 use crate::text::one_line;
 use color::Color;
 use layout::{Decimal, Layout, PERCENT};
-use text::{Xml, amount, count, fit};
+use text::{Xml, amount, count, fit, shorter};
 
 /// Options of the picture.
 #[derive(Clone, Debug)]
@@ -131,11 +132,13 @@ impl Picture<'_> {
             false => self.begin(&mut out, options, layout)?,
         }
         let total = self.tree.nodes[0].total;
+        let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (id, place) in &layout.frames {
             let node = &self.tree.nodes[*id as usize];
             let (x, width) = layout.span(place, total);
             let y = layout.y(place.depth, options.inverted);
             let name = one_line(self.tree.label(node));
+            let forms = names.entry(name.to_string()).or_insert_with(|| shorter(&name));
             let class = if node.inlined { " class=\"i\"" } else { "" };
             write!(
                 out,
@@ -154,12 +157,12 @@ impl Picture<'_> {
                 "<text x=\"{}%\" y=\"{}\">{}</text></g>",
                 Decimal(x),
                 y + 12,
-                Xml(&fit(&name, pixels))
+                Xml(&fit(&name, forms, pixels))
             )?;
         }
         match options.is_bare {
             true => out.write_all(b"</svg>\n</svg>\n")?,
-            false => self.end(&mut out, options, layout)?,
+            false => self.end(&mut out, options, layout, &names)?,
         }
         out.flush()
     }
@@ -202,7 +205,13 @@ impl Picture<'_> {
     }
 
     /// Everything after the frames. Head and foot come last because they cover the frames that scroll below them.
-    fn end(&self, out: &mut impl Write, options: &SvgOptions, layout: &Layout) -> io::Result<()> {
+    fn end(
+        &self,
+        out: &mut impl Write,
+        options: &SvgOptions,
+        layout: &Layout,
+        names: &BTreeMap<String, Vec<String>>,
+    ) -> io::Result<()> {
         write!(
             out,
             "</svg>\n<g id=\"head\"><rect class=\"bg\" width=\"100%\" height=\"{}\"/>\n\
@@ -238,8 +247,9 @@ impl Picture<'_> {
         };
         write!(
             out,
-            "</g>\n{}\nconst MARGIN = {MARGIN}, INVERTED = {inverted}, GONE = {gone};\n{}{}\n</svg>\n",
+            "</g>\n{}\nconst MARGIN = {MARGIN}, INVERTED = {inverted}, GONE = {gone};\nconst SHORTER = new Map({});\n{}{}\n</svg>\n",
             SCRIPT.0,
+            text::script(names),
             include_str!("page.js"),
             SCRIPT.1
         )

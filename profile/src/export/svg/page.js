@@ -27,22 +27,10 @@
     const room = Math.floor((pixels - 6) / CHAR_PIXELS);
     if (room < 3) return "";
     if (name.length <= room) return name;
-    const plain = withoutArguments(name);
-    if (plain.length <= room) return plain;
-    const ends = [...plain.matchAll(/::/g)].filter((match) => match.index > 0);
-    const short = ends.length < 2 ? plain : plain.slice(ends[ends.length - 2].index + 2);
-    return short.length <= room ? short : short.slice(0, room - 1) + "\u2026";
-  }
-
-  function withoutArguments(name) {
-    let text = "", depth = 0, last = " ";
-    for (const c of name) {
-      if ((c === "<" || c === "(") && (depth > 0 || /[\p{L}\p{N}_:]/u.test(last))) depth++;
-      else if (depth > 0 && (c === ">" || c === ")") && last !== "-") depth--;
-      else if (depth === 0) text += c;
-      last = c;
-    }
-    return text === "" ? name : text.replaceAll("::::", "::");
+    const forms = SHORTER.get(name) || [];
+    const form = forms.find((form) => form.length <= room);
+    const shortest = forms[forms.length - 1] || name;
+    return form || shortest.slice(0, room - 1) + "\u2026";
   }
 
   let zoomed = root;

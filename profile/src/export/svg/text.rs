@@ -1,8 +1,12 @@
 //! Texts of the picture: escaped, fitted, numbers in the usual form.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
+use serde_json::json;
+
 use super::super::Counted;
+use crate::view::names::labels;
 
 /// Text for XML 1.0 (section 2.2). Characters that XML excludes are replaced.
 pub(super) struct Xml<'a>(pub(super) &'a str);
@@ -35,58 +39,52 @@ fn is_special(c: char) -> bool {
 /// Width of a character of the frames' font: 12 pixels high, monospaced.
 const CHAR_PIXELS: f64 = 7.25;
 
-/// The part of a name that fits into a frame; page.js does the same when widths change. First generic arguments go, then the path, then the
-/// end, to keep the most informative part.
-pub(super) fn fit(name: &str, pixels: f64) -> String {
+/// The form of a name that fits into a frame: the name, the first of its shorter forms that fits, or the start of the
+/// last one. page.js does the same when widths change.
+pub(super) fn fit(name: &str, shorter: &[String], pixels: f64) -> String {
     let room = ((pixels - 6.0) / CHAR_PIXELS).max(0.0) as usize;
-    let fits = |text: &str| text.chars().count() <= room;
     if room < 3 {
         return String::new();
     }
-    if fits(name) {
-        return name.to_owned();
+    let mut forms = std::iter::once(name).chain(shorter.iter().map(String::as_str));
+    if let Some(form) = forms.find(|form| form.chars().count() <= room) {
+        return form.to_owned();
     }
-    let plain = without_arguments(name);
-    if fits(&plain) {
-        return plain;
-    }
-    let short = last_parts(&plain);
-    if fits(short) {
-        return short.to_owned();
-    }
-    let mut text: String = short.chars().take(room - 1).collect();
+    let shortest = shorter.last().map_or(name, String::as_str);
+    let mut text: String = shortest.chars().take(room - 1).collect();
     text.push('\u{2026}');
     text
 }
 
-/// `a::b<c::D>::e(int)` without `<c::D>` and `(int)`. A bracket at the start stays: `<T as Trait>::f`.
-fn without_arguments(name: &str) -> String {
-    let mut text = String::with_capacity(name.len());
-    let mut depth = 0usize;
-    let mut last = ' ';
-    for c in name.chars() {
-        let opens = matches!(c, '<' | '(') && (depth > 0 || last.is_alphanumeric() || matches!(last, '_' | ':'));
-        if opens {
-            depth += 1;
-        } else if depth > 0 && matches!(c, '>' | ')') && last != '-' {
-            depth -= 1;
-        } else if depth == 0 {
-            text.push(c);
+/// The shorter forms of a name, each shorter than the one before.
+pub(super) fn shorter(name: &str) -> Vec<String> {
+    let mut forms: Vec<String> = Vec::new();
+    for form in labels(name) {
+        let before = forms.last().map_or(name, String::as_str);
+        if form.chars().count() < before.chars().count() && !form.is_empty() {
+            forms.push(form);
         }
-        last = c;
     }
-    if text.is_empty() {
-        name.to_owned()
-    } else {
-        text.replace("::::", "::")
-    }
+    forms
 }
 
-/// The last two parts of a path: type and method.
-fn last_parts(name: &str) -> &str {
-    let mut ends = name.rmatch_indices("::").map(|(at, _)| at).filter(|at| *at > 0);
-    ends.next();
-    ends.next().map_or(name, |at| &name[at + 2..])
+/// The names that have shorter forms, with these, as a list for page.js. Nothing in it ends the script.
+pub(super) fn script(names: &BTreeMap<String, Vec<String>>) -> String {
+    let names = names.iter().filter(|(_, forms)| !forms.is_empty());
+    let as_shown = |name: &str| -> String {
+        let shown = |c| {
+            if matches!(c, '\u{fffe}' | '\u{ffff}') {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        };
+        name.chars().map(shown).collect()
+    };
+    let list: Vec<(String, Vec<String>)> = names
+        .map(|(name, forms)| (as_shown(name), forms.iter().map(|form| as_shown(form)).collect()))
+        .collect();
+    json!(list).to_string().replace('>', "\\u003e")
 }
 
 /// `1,234 samples`, `1.23 s`, `1.2 MB`.
@@ -137,17 +135,17 @@ mod tests {
 
     #[test]
     fn names_keep_what_tells_most() {
+        let at = |name: &str, chars: f64| fit(name, &shorter(name), chars * CHAR_PIXELS + 7.0);
         let name = "alloc::vec::Vec<alloc::string::String>::push(int)";
-        let at = |chars: f64| fit(name, chars * CHAR_PIXELS + 7.0);
-        assert_eq!(at(60.0), name);
-        assert_eq!(at(30.0), "alloc::vec::Vec::push");
-        assert_eq!(at(10.0), "Vec::push");
-        assert_eq!(at(6.0), "Vec::\u{2026}");
-        assert_eq!(at(2.0), "");
-        assert_eq!(without_arguments("<A as B<C>>::f"), "<A as B>::f");
-        assert_eq!(without_arguments("f::<fn() -> u8>"), "f::");
-        assert_eq!(without_arguments("(anonymous)"), "(anonymous)");
-        assert_eq!(last_parts("main"), "main");
+        assert_eq!(at(name, 60.0), name);
+        assert_eq!(at(name, 30.0), "alloc::vec::Vec::push");
+        assert_eq!(at(name, 10.0), "Vec::push");
+        assert_eq!(at(name, 6.0), "Vec::\u{2026}");
+        assert_eq!(at(name, 2.0), "");
+        let name = "void std::__introsort_loop<int*, long, __ops::_Iter_comp_iter<work(int)::{lambda(int, int)#1}> >(int*, int*, long, \
+                    __ops::_Iter_comp_iter<work(int)::{lambda(int, int)#1}>)";
+        assert_eq!(at(name, 40.0), "std::__introsort_loop");
+        assert_eq!(at(name, 12.0), "std::__intr\u{2026}");
     }
 
     #[test]
