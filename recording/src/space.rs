@@ -65,6 +65,19 @@ impl<T: Span + Clone> AddressSpace<T> {
             .take_while(move |mapping| mapping.range().0 < end)
     }
 
+    /// The last mapping that ends at or below an address, and the first that starts at or above it.
+    pub fn neighbours(&self, address: Avma) -> [Option<&T>; 2] {
+        let at = self.chunks.partition_point(|chunk| end_of(chunk) <= address);
+        let chunk = self.chunks.get(at).map_or(&[][..], |chunk| chunk);
+        let inside = chunk.partition_point(|mapping| mapping.range().1 <= address);
+        let before = match inside.checked_sub(1) {
+            Some(inside) => chunk.get(inside),
+            None => at.checked_sub(1).and_then(|at| self.chunks[at].last()),
+        };
+        let behind = chunk[inside..].iter().find(|mapping| mapping.range().0 >= address);
+        [before, behind.or_else(|| self.chunks.get(at + 1)?.first())]
+    }
+
     /// All mappings, by address.
     pub fn all(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
@@ -218,6 +231,32 @@ mod tests {
         );
         assert_eq!(space.find(Avma(0x57ff)).map(|found| found.number), Some(3));
         assert_eq!(space.find(Avma(0x6000)), None);
+    }
+
+    #[test]
+    fn mappings_in_a_range_and_beside_it_are_found() {
+        let mut space = AddressSpace::default();
+        // More than a chunk holds.
+        for number in 0..200 {
+            space.insert(span(number * 0x100, number * 0x100 + 0x80, number as u32));
+        }
+        let numbers = |start: u64, end: u64| -> Vec<u32> {
+            let found = space.overlapping(Avma(start), Avma(end));
+            found.map(|found| found.number).collect()
+        };
+        assert_eq!(numbers(0x1080, 0x1100), []);
+        assert_eq!(numbers(0x107f, 0x1101), [16, 17]);
+        assert_eq!(numbers(0, u64::MAX).len(), 200);
+        assert_eq!(space.all().count(), 200);
+        let beside = |at: u64| space.neighbours(Avma(at)).map(|found| found.map(|found| found.number));
+        assert_eq!(beside(0), [None, Some(0)]);
+        for number in 1..199u32 {
+            let start = u64::from(number) * 0x100;
+            assert_eq!(beside(start), [Some(number - 1), Some(number)]);
+            assert_eq!(beside(start + 1), [Some(number - 1), Some(number + 1)]);
+            assert_eq!(beside(start + 0x80), [Some(number), Some(number + 1)]);
+        }
+        assert_eq!(beside(u64::MAX), [Some(199), None]);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Field offsets are those of `Elf64_Ehdr`, `Elf64_Phdr`, `Elf64_Shdr` and `Elf64_Nhdr` in `<elf.h>`. Only 64-bit
 //! little-endian files are read.
 
+use std::ops::Range;
+
 use crate::arch::Machine;
 use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::compressed;
@@ -170,6 +172,12 @@ impl Elf {
             }
         }
         None
+    }
+
+    /// The addresses of code.
+    pub(crate) fn code(&self) -> impl Iterator<Item = Range<u64>> {
+        let code = self.segments.iter().filter(|segment| segment.executable);
+        code.map(|Segment { piece, .. }| piece.svma..piece.svma.saturating_add(piece.size))
     }
 
     /// `.eh_frame_hdr` by its program header: there also in files without section headers.

@@ -1,5 +1,6 @@
 //! The modules of a recording: identified when first mapped, their tables read when first sampled. Processes share them.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -242,6 +243,21 @@ impl<'f> Modules<'f> {
     /// code.
     pub(crate) fn is_unreadable(&self, module: ModuleIndex) -> bool {
         self.object(module).is_none()
+    }
+
+    /// Where a file that is mapped at `base` would have its code, in whole pages. Of ELF files.
+    pub(crate) fn code_at(&self, module: ModuleIndex, base: u64) -> Vec<Region> {
+        let Some(Object::Elf(elf)) = self.object(module) else {
+            return Vec::new();
+        };
+        let address = |svma: u64| base.wrapping_add(svma.wrapping_sub(elf.base_svma));
+        let region = |code: Range<u64>| Region {
+            start: address(code.start) & !(PAGE - 1),
+            end: address(code.end).saturating_add(PAGE - 1) & !(PAGE - 1),
+            base,
+            module,
+        };
+        elf.code().map(region).collect()
     }
 
     /// True if memory that lies over a region of a file has the file's bytes there. Of a large region parts are

@@ -12,7 +12,6 @@ use recording::frame_bytes::put_frames;
 use recording::module::{Image, Module};
 use recording::quality::Quality;
 use recording::sink::{Completion, KeptFile, ModuleFiles, TargetMemory};
-use recording::space::Span as _;
 use recording::stack::{Frame, MissingStack, NO_STACK, Registers, SameFrames, Snapshot, StackMark};
 
 use crate::aarch64::Aarch64;
@@ -26,7 +25,7 @@ use crate::live_boundary::{ThreadStacks, Times, Verdict};
 use crate::looked_at::LookedAt;
 use crate::modules::Modules;
 use crate::outcome::{End, Outcome, Point};
-use crate::space::{ANONYMOUS, Mappings, Region};
+use crate::space::{ANONYMOUS, Mappings, ModuleIndex, Region};
 use crate::stack_memory::{LiveBlocks, StackMemory};
 use crate::walk::{Known, Walk};
 use crate::x86_64::X86_64;
@@ -543,20 +542,35 @@ impl<'f> Walker<'f> {
         found.collect()
     }
 
-    /// The regions of files that this memory lies over and has a copy of. Programs move their code to huge pages so
+    /// The code of files that this memory lies over and has a copy of. Programs move their code to huge pages so
     /// (intel/iodlr, BOLT's runtime, libhugetlbfs): it is the same code at the same addresses, in memory without a
-    /// file.
+    /// file. Of an attached process the rest of the file is mapped beside it.
     fn copied_over(&mut self, pid: Pid, memory: Region) -> Vec<Region> {
+        let Some(space) = self.spaces.get(&pid) else {
+            return Vec::new();
+        };
         let (start, end) = (Avma(memory.start), Avma(memory.end));
-        let space = self.spaces.get(&pid);
-        let covered = { space.into_iter() }.flat_map(|space| space.mappings.overlapping(start, end));
-        let covered = covered.filter(|file| !self.modules.is_unreadable(file.module));
-        let covered =
-            covered.map(|file| file.with_range(Avma(file.start.max(memory.start)), Avma(file.end.min(memory.end))));
-        let (copies, others): (Vec<Region>, Vec<Region>) = covered
-            .collect::<Vec<Region>>()
+        let beside = [space.mappings.neighbours(start)[0], space.mappings.neighbours(end)[1]];
+        let near = space
+            .mappings
+            .overlapping(start, end)
+            .chain(beside.into_iter().flatten());
+        let mut files: Vec<(ModuleIndex, u64)> = near.map(|region| (region.module, region.base)).collect();
+        files.sort_unstable();
+        files.dedup();
+        let code = files
             .into_iter()
-            .partition(|file| self.is_copy(pid, file));
+            .flat_map(|(module, base)| self.modules.code_at(module, base));
+        let covered: Vec<Region> = code
+            .map(|code| Region {
+                start: code.start.max(memory.start),
+                end: code.end.min(memory.end),
+                ..code
+            })
+            .filter(|code| code.start < code.end)
+            .collect();
+        let (copies, others): (Vec<Region>, Vec<Region>) =
+            covered.into_iter().partition(|file| self.is_copy(pid, file));
         if !others.is_empty() && self.overlaid.len() < MAX_OVERLAID {
             self.overlaid.retain(|known| known.pid != pid || known.memory != memory);
             let files = others;

@@ -1,13 +1,15 @@
-// Moves its code to memory without a file, at the same addresses, as programs do that want their code in huge pages (intel/iodlr). With an argument the
-// copy is made in memory that was executable before, so that what is mapped there differs from the file when it is mapped.
+// Moves its code to memory without a file, at the same addresses, as programs do that want their code in huge pages
+// (intel/iodlr). With `at-once` the memory is executable when it is mapped, before the code is there. Prints a line
+// then, and works for CPU_MS.
+// usage: copied_text before|at-once CPU_MS
 #include "common.h"
 #include <string.h>
 #include <sys/mman.h>
 
-#define WORK_NS 200000000u
+static uint64_t work_ns = 200000000u;
 
 NOINLINE static void spin(uint64_t seed) {
-    uint64_t end = thread_cpu_ns() + WORK_NS;
+    uint64_t end = thread_cpu_ns() + work_ns;
     while (thread_cpu_ns() < end) xorshift(seed, 20000);
     KEEP_FRAME();
 }
@@ -43,7 +45,7 @@ __attribute__((noinline, section(".mover"), aligned(4096))) static int move_text
 }
 
 int main(int argc, char **argv) {
-    (void)argv;
+    if (argc < 3) return 2;
     before_move();
     FILE *maps = fopen("/proc/self/maps", "r");
     char line[512];
@@ -59,7 +61,10 @@ int main(int argc, char **argv) {
     else start = mover + 4096;
     char *copy = mmap(0, end - start, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memcpy(copy, (void *)start, end - start);
-    if (move_text((char *)start, end - start, copy, argc > 1)) return 1;
+    if (move_text((char *)start, end - start, copy, argv[1][0] == 'a')) return 1;
+    work_ns = strtoull(argv[2], NULL, 10) * 1000000u;
+    puts("moved");
+    fflush(stdout);
     outer_after();
     return 0;
 }

@@ -1,8 +1,9 @@
 //! Programs that came into memory in another way than as the one file that a new process executes.
 #![cfg(target_os = "linux")]
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::support;
 use crate::support::perf::load;
@@ -193,11 +194,34 @@ fn code_that_a_program_moves_to_memory_without_a_file_is_the_same_code() {
         return;
     }
     let path = program("copied_text").unwrap();
-    for words in [&[][..], &["at once"]] {
-        let (_, profile) = record().options(&["--rate", "2000"]).profile(&path, words);
+    for mode in ["before", "at-once"] {
+        let (_, profile) = record().options(&["--rate", "2000"]).profile(&path, &[mode, "200"]);
         assert_stacks(&profile, "before_move", &["main", "before_move", "spin"]);
         assert_stacks(&profile, "inner_after", &["main", "outer_after", "inner_after", "spin"]);
     }
+}
+
+#[test]
+fn code_that_an_attached_program_has_moved_before_is_the_same_code() {
+    let Some(()) = perf_events() else { return };
+    if !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let mut target = Command::new(program("copied_text").unwrap());
+    let mut target = target.args(["before", "10000"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(target.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert_eq!(line, "moved\n");
+    let pid = target.id().to_string();
+    let running = record().options(&["--rate", "2000", "-p", &pid, "-d", "1"]).attach();
+    let recording = running.finish();
+    target.kill().unwrap();
+    target.wait().unwrap();
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let profile = recording.profile();
+    assert_stacks(&profile, "inner_after", &["main", "outer_after", "inner_after", "spin"]);
 }
 
 #[test]
