@@ -48,7 +48,7 @@ fn caller(regs: &UnwindRegsAarch64, lr: u64, sp: u64, fp: u64) -> UnwindRegsAarc
 fn go_to_caller(regs: &mut UnwindRegsAarch64, lr: u64, sp: u64, fp: u64) -> Step {
     *regs = caller(regs, lr, sp, fp);
     match regs.lr() {
-        0 => Step::NoReturnAddress,
+        0 => Step::NoReturnAddress(sp),
         ra => Step::Caller(ra),
     }
 }
@@ -227,7 +227,7 @@ impl Arch for Aarch64 {
         };
         let caller = caller(regs, lr, fp + 16, new_fp);
         match caller.lr() {
-            0 => Err(Step::NoReturnAddress),
+            0 => Err(Step::NoReturnAddress(fp + 16)),
             lr => Ok((lr, caller)),
         }
     }

@@ -65,8 +65,9 @@ pub(crate) enum Step {
     Interrupted(u64),
     /// There is no caller, as the rules declare.
     Root,
-    /// The return address is 0: nothing called this code, if these are the stack's bytes.
-    NoReturnAddress,
+    /// The return address is 0: nothing called this code, if the rule is right and these are the stack's bytes. A
+    /// caller's frame would begin at this address.
+    NoReturnAddress(u64),
     /// Like `Caller`, if the code there has called this function. Otherwise this function has left its caller's stack.
     IfItCalled(u64),
     /// The caller is on another stack.

@@ -104,6 +104,18 @@ impl Calls {
 }
 
 impl Code<'_, '_> {
+    /// True if the call before `return_address` leads into the function that it is in, behind its start: to a
+    /// subroutine that holds `callee`.
+    pub(crate) fn calls_subroutine<A: Arch>(&mut self, return_address: u64, callee: u64) -> bool {
+        let function = self
+            .function(callee)
+            .filter(|function| function.contains(&return_address));
+        match (function, self.called_at::<A>(return_address)) {
+            (Some(function), Some(Target::Address(target))) => function.start < target && target <= callee,
+            _ => false,
+        }
+    }
+
     fn region(&self, address: u64) -> Option<Region> {
         self.space.find(Avma(address)).copied()
     }

@@ -43,6 +43,13 @@ impl FunctionRules {
         unpacked(rows.get(row)? >> END_BITS)
     }
 
+    /// The length of a function whose rows are kept.
+    pub(crate) fn len(&self, function: usize) -> Option<u64> {
+        let (count, rows) = self.rows.get(self.start(function)? as usize..)?.split_first()?;
+        let last = rows.get((*count as usize).checked_sub(1)?)?;
+        Some(last & END_MASK)
+    }
+
     fn start(&self, function: usize) -> Option<u32> {
         Some(u32::from_ne_bytes(*self.starts.get(function * 4..)?.first_chunk()?))
     }

@@ -12,6 +12,9 @@ use crate::large::Large;
 pub(crate) enum Place {
     /// Offsets from the stack pointer or the frame pointer.
     Usual(Rule),
+    /// The same at the last byte of a function. A return address behind that byte may be another function's first: see
+    /// [`Walk`](crate::walk::Walk).
+    Last(Rule),
     /// A row that [`Cfi::step`](crate::cfi::Cfi::step) follows: expressions, unusual registers.
     Unusual,
     /// The return address is undefined: nothing called this code (`_start`, `clone`).
@@ -192,9 +195,10 @@ pub(crate) fn packed(place: Place) -> Option<u64> {
         Some(offset) => words(offset.get().checked_neg()?, 11),
     };
     Some(match place {
-        Place::Usual(rule) => {
+        Place::Usual(rule) | Place::Last(rule) => {
             let offsets = words(rule.cfa, 14)? | saved(rule.fp)? << 14 | saved(rule.ra)? << 25;
-            1 | u64::from(rule.is_from_fp) << 3 | offsets << 4
+            let kind = if matches!(place, Place::Last(_)) { 7 } else { 1 };
+            kind | u64::from(rule.is_from_fp) << 3 | offsets << 4
         }
         Place::Unusual => 2,
         Place::Root => 3,
@@ -208,13 +212,15 @@ pub(crate) fn packed(place: Place) -> Option<u64> {
 #[inline]
 pub(crate) fn unpacked(packed: u64) -> Option<Place> {
     let bytes = |shift: u32, bits: u32| (packed >> shift & ((1 << bits) - 1)) as i32 * 8;
+    let rule = || Rule {
+        is_from_fp: packed >> 3 & 1 == 1,
+        cfa: bytes(4, 14),
+        fp: NonZeroI32::new(-bytes(18, 11)),
+        ra: NonZeroI32::new(-bytes(29, 11)),
+    };
     Some(match packed & 7 {
-        1 => Place::Usual(Rule {
-            is_from_fp: packed >> 3 & 1 == 1,
-            cfa: bytes(4, 14),
-            fp: NonZeroI32::new(-bytes(18, 11)),
-            ra: NonZeroI32::new(-bytes(29, 11)),
-        }),
+        1 => Place::Usual(rule()),
+        7 => Place::Last(rule()),
         2 => Place::Unusual,
         3 => Place::Root,
         4 => Place::Trampoline,

@@ -169,6 +169,28 @@ impl Tables {
         }
     }
 
+    /// True if the address is the first byte of a function, and the byte before is not in one that goes on there.
+    pub(crate) fn begins_function<A: Arch>(&mut self, relative: u64) -> bool {
+        let before = FrameAddress::from_return_address(relative).and_then(|address| self.place_at::<A>(address));
+        !matches!(before, None | Some(Place::Usual(_)))
+            && self
+                .function(relative)
+                .is_some_and(|function| function.start == relative)
+    }
+
+    fn is_last_byte(&self, svma: u64) -> bool {
+        let Some((entry, offset)) = self.cfi.entry(svma) else {
+            return false;
+        };
+        match self.function_rules.len(entry) {
+            Some(len) => offset.checked_add(1) == Some(len),
+            None => self
+                .cfi
+                .function(svma)
+                .is_some_and(|function| function.end.wrapping_sub(1) == svma),
+        }
+    }
+
     /// The row that holds at a relative address.
     pub(crate) fn row(&mut self, relative_lookup: u64) -> Option<Row> {
         match self.cfi.row(self.base_svma.wrapping_add(relative_lookup)) {
@@ -219,9 +241,13 @@ impl Tables {
     #[inline(never)]
     fn new_place<A: Arch>(&mut self, lookup: u32, is_leaf: bool) -> Place {
         let relative = u64::from(lookup);
+        let svma = self.base_svma.wrapping_add(relative);
         let place = match self.is_trampoline(relative) {
             true => Place::Trampoline,
-            false => self.place::<A>(self.base_svma.wrapping_add(relative), is_leaf),
+            false => match self.place::<A>(svma, is_leaf) {
+                Place::Usual(rule) if self.compact.is_none() && self.is_last_byte(svma) => Place::Last(rule),
+                place => place,
+            },
         };
         self.places.set(lookup, place);
         place
@@ -236,13 +262,15 @@ impl Tables {
     ) -> Option<Step> {
         let svma = self.base_svma.wrapping_add(relative.address_for_lookup());
         match place {
-            Place::Usual(rule) => Some(A::step_by_rule(&rule, relative, regs, &mut |address| read(address))),
+            Place::Usual(rule) | Place::Last(rule) => {
+                Some(A::step_by_rule(&rule, relative, regs, &mut |address| read(address)))
+            }
             Place::Root => Some(Step::Root),
             Place::Trampoline => {
                 let place = self.place::<A>(svma, !relative.is_return_address());
                 // Rules in `__eh_frame` lead to the interrupted function, not to the kernel's frame.
                 let rule = match place {
-                    Place::Usual(rule) => Some(rule),
+                    Place::Usual(rule) | Place::Last(rule) => Some(rule),
                     _ => Rule::of_frame_record(),
                 };
                 let cfa = rule?.cfa(A::sp(regs), A::fp(regs));

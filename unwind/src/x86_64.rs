@@ -129,7 +129,7 @@ impl Arch for X86_64 {
             Some((_, Err(_))) => return Step::NoMemory,
         };
         match rule.saved_ra(cfa).map(read) {
-            Some(Ok(0)) => Step::NoReturnAddress,
+            Some(Ok(0)) => Step::NoReturnAddress(cfa),
             Some(Ok(ra)) if cfa > sp => {
                 *regs = Regs::new(cfa, caller_bp);
                 Step::Caller(ra)
@@ -155,8 +155,9 @@ impl Arch for X86_64 {
             other => others.value(other),
         };
         match cfi.step(row, register, read) {
-            Ok(Some((_, _, 0))) => Step::NoReturnAddress,
-            Ok(Some((cfa, fp, ra))) if cfa > regs.sp => {
+            Ok(Some((cfa, _, 0))) => Step::NoReturnAddress(cfa),
+            // Only a leaf may have its return address in a register, and no stack of its own: glibc's `vfork`.
+            Ok(Some((cfa, fp, ra))) if cfa > regs.sp || (cfa == regs.sp && !address.is_return_address()) => {
                 *regs = Regs::new(cfa, fp);
                 Step::Caller(ra)
             }
@@ -202,7 +203,7 @@ impl Arch for X86_64 {
         }
         // (ip, sp, bp) = (*(bp + 8), bp + 16, *bp)
         match (read(bp), read(bp + 8)) {
-            (Ok(_), Ok(0)) => Err(Step::NoReturnAddress),
+            (Ok(_), Ok(0)) => Err(Step::NoReturnAddress(bp + 16)),
             (Ok(new_bp), Ok(ra)) => Ok((ra, Regs::new(bp + 16, new_bp))),
             _ => Err(Step::NoMemory),
         }

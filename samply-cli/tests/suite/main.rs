@@ -64,6 +64,7 @@ mod times;
 mod tracepoints;
 mod unprivileged;
 mod unreadable;
+mod unusual_stacks;
 mod usage;
 mod vanished;
 mod viewer;

@@ -1,0 +1,83 @@
+//! Stacks of code that is not as compilers make it: assembly, coroutines.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+use crate::support::profile::is_mark;
+use crate::support::skip::perf_events;
+use crate::support::{Profile, program, record};
+
+const CPU_MS: &str = "300";
+/// How many samples the functions that spin have at least, of 300 at 1 kHz.
+const MANY: u64 = 200;
+
+fn recorded(way: &str) -> Profile {
+    record().profile(program("stacks").unwrap(), &[way, CPU_MS]).1
+}
+
+/// The functions and marks of a stack from `first` on, without what interrupted the program. Without `first`, from the
+/// root on.
+fn user_part<'a>(names: &[&'a str], first: &str, spinning: &str) -> Option<Vec<&'a str>> {
+    let last = names.iter().rposition(|name| *name == spinning)?;
+    let from = names.iter().position(|name| *name == first).unwrap_or(0);
+    Some(names[from.min(last)..=last].to_vec())
+}
+
+/// All stacks with the function that spins are these: functions from the root on.
+fn assert_stacks(profile: &Profile, stack: &[&str]) {
+    let (first, spinning) = (stack[0], *stack.last().unwrap());
+    let share = profile.share(
+        |names| names.contains(&spinning),
+        |names| user_part(names, first, spinning).as_deref() == Some(stack),
+    );
+    assert!(
+        share.of >= MANY,
+        "{} samples of {spinning}\n{}",
+        share.of,
+        profile.summary()
+    );
+    assert_eq!(share.hits, share.of, "{stack:?}\n{}", profile.summary());
+}
+
+/// The same, and no stack is cut.
+fn assert_whole(profile: &Profile, stack: &[&str]) {
+    assert_stacks(profile, stack);
+    let cut = profile.share(
+        |names| names.contains(stack.last().unwrap()),
+        |names| names.iter().any(|name| is_mark(name)),
+    );
+    assert_eq!(cut.hits, 0, "{}", profile.summary());
+}
+
+#[test]
+fn a_zero_that_is_no_return_address_ends_no_stack() {
+    let Some(()) = perf_events() else { return };
+    let subroutine = recorded("subroutine");
+    assert_whole(&subroutine, &["main", "calls", "with_subroutine", "with_subroutine"]);
+    // The rules are wrong, and nothing says how: the stack is cut, and counted as such.
+    let wrong = recorded("wrong_rule");
+    assert_stacks(&wrong, &["[truncated: no unwind information]", "with_wrong_rule"]);
+    let cut = wrong.figure(&["no unwind information"]);
+    assert!(cut >= MANY as f64, "{cut}\n{:?}", wrong.quality());
+}
+
+#[test]
+fn the_first_function_of_a_coroutine_is_a_root() {
+    let Some(()) = perf_events() else { return };
+    assert_root("context", &["__start_context", "context", "spins"]);
+    assert_root("zero", &["coroutine", "spins"]);
+    assert_root("crash", &["crash", "coroutine", "spins"]);
+}
+
+/// All stacks begin with the first of these functions. glibc's own function has no name without debug info.
+fn assert_root(way: &str, stack: &[&str]) {
+    let profile = recorded(way);
+    let is_one = |names: &[&str]| match names.split_first() {
+        Some((root, rest)) => {
+            let is_glibcs = stack[0] == "__start_context" && root.starts_with("fun_");
+            (*root == stack[0] || is_glibcs) && rest.starts_with(&stack[1..])
+        }
+        None => false,
+    };
+    let share = profile.share(|names| names.contains(&"spins"), is_one);
+    assert!(share.of >= MANY, "{way}: {} samples\n{}", share.of, profile.summary());
+    assert_eq!(share.hits, share.of, "{way}\n{}", profile.summary());
+}
