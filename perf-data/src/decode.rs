@@ -50,12 +50,12 @@ impl Header {
     }
 }
 
-/// Which registers a sample holds: `enum perf_event_x86_regs`, `enum perf_event_arm_regs` (arm64).
+/// The kind of machine whose registers a sample holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterSet {
-    /// BP, SP, IP.
+    /// `enum perf_event_x86_regs`.
     X86_64,
-    /// X29, LR, SP, PC.
+    /// `enum perf_event_arm_regs` of arm64.
     Aarch64,
 }
 
@@ -73,26 +73,59 @@ impl RegisterSet {
         RegisterSet::X86_64
     };
 
-    /// `sample_regs_user`.
+    /// `sample_regs_user` of the events that are opened: all that unwind rules may need. The 14 beside the
+    /// [`needed`](RegisterSet::needed) ones are 0.7 % of a record on x86_64, and the 29 of arm64 1.4 %.
     pub fn mask(self) -> u64 {
         match self {
-            RegisterSet::X86_64 => 1 << 6 | 1 << 7 | 1 << 8,
-            RegisterSet::Aarch64 => 1 << 29 | 1 << 30 | 1 << 31 | 1 << 32,
+            RegisterSet::X86_64 => 0x1ff | 0xff << 16,
+            RegisterSet::Aarch64 => (1 << 33) - 1,
         }
     }
 
-    fn count(self) -> usize {
-        self.mask().count_ones() as usize
+    /// Those without which nothing can be unwound.
+    pub(crate) fn needed(self) -> u64 {
+        match self {
+            RegisterSet::X86_64 => 1 << BP | 1 << SP | 1 << IP,
+            RegisterSet::Aarch64 => 1 << X29 | 1 << X30 | 1 << X31 | 1 << PC,
+        }
     }
 
-    /// Where the stack pointer stands among the registers.
-    fn stack_pointer(self) -> usize {
+    /// The bits of registers in their masks, by DWARF number (System V ABI for AMD64, figure 3.36; DWARF for the Arm
+    /// 64-bit Architecture, 4.1).
+    pub(crate) fn bits(self) -> &'static [u8] {
+        const X86_64: [u8; 17] = [0, 3, 2, 1, 4, 5, BP, SP, 16, 17, 18, 19, 20, 21, 22, 23, IP];
+        const AARCH64: [u8; 33] = {
+            let mut bits = [0; 33];
+            let mut at = 0;
+            while at < 33 {
+                bits[at] = at as u8;
+                at += 1;
+            }
+            bits
+        };
         match self {
-            RegisterSet::X86_64 => 1,
-            RegisterSet::Aarch64 => 2,
+            RegisterSet::X86_64 => &X86_64,
+            RegisterSet::Aarch64 => &AARCH64,
+        }
+    }
+
+    fn stack_pointer(self) -> u8 {
+        match self {
+            RegisterSet::X86_64 => SP,
+            RegisterSet::Aarch64 => X31,
         }
     }
 }
+
+/// `PERF_REG_X86_*`.
+pub(crate) const BP: u8 = 6;
+pub(crate) const SP: u8 = 7;
+pub(crate) const IP: u8 = 8;
+/// `PERF_REG_ARM64_*`.
+pub(crate) const X29: u8 = 29;
+pub(crate) const X30: u8 = 30;
+pub(crate) const X31: u8 = 31;
+pub(crate) const PC: u8 = 32;
 
 /// What the samples of an event hold beyond [`SAMPLE_TYPE`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -198,13 +231,16 @@ pub(crate) struct RawSample<'a> {
 pub(crate) struct RawRegisters<'a> {
     /// PERF_SAMPLE_REGS_ABI_32.
     pub(crate) is_32_bit: bool,
-    /// 8 bytes each, in the order of the bits of [`RegisterSet::mask`].
+    /// Which registers there are.
+    pub(crate) mask: u64,
+    /// 8 bytes each, in the order of the bits of `mask`.
     pub(crate) words: &'a [u8],
 }
 
 impl RawRegisters<'_> {
-    pub(crate) fn get(&self, index: usize) -> u64 {
-        word(self.words, index)
+    /// The register with a bit of `mask`.
+    pub(crate) fn get(&self, bit: u8) -> u64 {
+        word(self.words, (self.mask & ((1 << bit) - 1)).count_ones() as usize)
     }
 }
 
@@ -463,7 +499,8 @@ fn before_stack<'a>(header: Header, body: &mut Reader<'a>, layout: &Layout) -> O
         ABI_NONE => None,
         abi => Some(RawRegisters {
             is_32_bit: abi == ABI_32,
-            words: body.bytes(layout.registers.count() * 8)?,
+            mask: layout.registers.mask(),
+            words: body.bytes(layout.registers.mask().count_ones() as usize * 8)?,
         }),
     };
     Some(RawSample {

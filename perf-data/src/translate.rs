@@ -13,7 +13,7 @@ use recording::clock::Timestamp;
 use recording::event::{BpfProgram, Event, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample};
 use recording::event::{Thread, ThreadEvent, Tid, Value};
 use recording::sink::EventSink;
-use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
+use recording::stack::{Frame, FurtherRegisters, MissingStack, Registers, Snapshot, Stack};
 
 use crate::decode::{self, Layout, Malformed, RawSample, Record, RegisterSet};
 use crate::events::Format;
@@ -388,16 +388,21 @@ impl Translator {
                 kernel,
                 registers: match self.layout.registers {
                     RegisterSet::X86_64 => Registers::X86_64 {
-                        bp: registers.get(0),
-                        sp: registers.get(1),
-                        ip: registers.get(2),
+                        bp: registers.get(decode::BP),
+                        sp: registers.get(decode::SP),
+                        ip: registers.get(decode::IP),
                     },
                     RegisterSet::Aarch64 => Registers::Aarch64 {
-                        fp: registers.get(0),
-                        lr: registers.get(1),
-                        sp: registers.get(2),
-                        pc: registers.get(3),
+                        fp: registers.get(decode::X29),
+                        lr: registers.get(decode::X30),
+                        sp: registers.get(decode::X31),
+                        pc: registers.get(decode::PC),
                     },
+                },
+                further: FurtherRegisters {
+                    bits: self.layout.registers.bits(),
+                    mask: registers.mask,
+                    words: registers.words,
                 },
                 stack_bytes: raw.stack,
             }),

@@ -138,7 +138,15 @@ const LOCK_PREFIXES: &[&str] = &[
     "rwbase_",
 ];
 
-const CHILD: &[&str] = &["do_wait", "kernel_wait4", "kernel_waitid", "wait_for_vfork_done"];
+/// `wait_for_vfork_done` is inlined into `kernel_clone` (`_do_fork` before Linux 5.10).
+const CHILD: &[&str] = &[
+    "do_wait",
+    "kernel_wait4",
+    "kernel_waitid",
+    "wait_for_vfork_done",
+    "kernel_clone",
+    "_do_fork",
+];
 
 const SIGNAL: &[&str] = &[
     "__do_sys_pause",

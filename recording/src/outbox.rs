@@ -12,7 +12,7 @@ use crate::event::{Event, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent,
 use crate::module::BuildId;
 use crate::proc::MapsLine;
 use crate::sink::EventSink;
-use crate::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
+use crate::stack::{Frame, FurtherRegisters, MissingStack, Registers, Snapshot, Stack, StackMark};
 use crate::wait::WaitReason;
 
 /// Queued stack bytes at most.
@@ -117,6 +117,9 @@ pub struct OwnedSample {
     pub period: u64,
     /// `None` for a 32-bit task.
     pub registers: Option<Registers>,
+    /// See [`FurtherRegisters::bits`] and [`FurtherRegisters::words`], with a word for each bit; empty where the source
+    /// has none.
+    pub further: (&'static [u8], Box<[u8]>),
     /// Stack bytes; the first is at the stack pointer.
     pub stack: Box<[u8]>,
     /// Of a stack with which the thread waits ([`Role::WaitStack`]): for what.
@@ -261,6 +264,11 @@ impl OwnedSample {
             Some(registers) => Stack::Snapshot(Snapshot {
                 kernel,
                 registers,
+                further: FurtherRegisters {
+                    bits: self.further.0,
+                    mask: u64::MAX,
+                    words: &self.further.1,
+                },
                 stack_bytes: &self.stack,
             }),
         };
@@ -311,6 +319,7 @@ mod tests {
             cpu: 0,
             period: 1,
             registers: None,
+            further: Default::default(),
             stack: vec![0; bytes].into(),
             waits_for: None,
         };

@@ -26,6 +26,8 @@ pub struct Snapshot<'a> {
     pub kernel: &'a [Frame],
     /// User registers.
     pub registers: Registers,
+    /// Registers that few unwind rules need, as far as the source has them.
+    pub further: FurtherRegisters<'a>,
     /// Stack bytes; the first is at the stack pointer. May end before the stack does.
     pub stack_bytes: &'a [u8],
 }
@@ -68,6 +70,27 @@ impl Registers {
         match *self {
             Registers::X86_64 { sp, .. } | Registers::Aarch64 { sp, .. } => sp,
         }
+    }
+}
+
+/// Values of registers as a source has them, 8 bytes each.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FurtherRegisters<'a> {
+    /// By the DWARF number of a register: its bit in `mask`.
+    pub bits: &'static [u8],
+    /// Which registers `words` has, in the order of their bits.
+    pub mask: u64,
+    /// The values.
+    pub words: &'a [u8],
+}
+
+impl FurtherRegisters<'_> {
+    /// The value of the register with a DWARF number; `None` if the source did not have it.
+    pub fn get(&self, number: u16) -> Option<u64> {
+        let bit = 1u64.checked_shl((*self.bits.get(usize::from(number))?).into())?;
+        let at = (self.mask & (bit - 1)).count_ones() as usize * 8;
+        let word = self.words.get(at..)?.first_chunk().filter(|_| self.mask & bit != 0)?;
+        Some(u64::from_ne_bytes(*word))
     }
 }
 

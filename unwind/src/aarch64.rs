@@ -6,8 +6,8 @@ use gimli::{AArch64 as Dwarf, CfaRule, Register, RegisterRule, Vendor};
 
 use super::prologue_aarch64 as prologue;
 use crate::arch::{
-    Arch, CALL_BYTES, CompactRule, Machine, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, SWIFT_ASYNC_FRAME,
-    SavedRegister, Step, Target, Unreadable,
+    Arch, CALL_BYTES, CompactRule, FurtherValues, Machine, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack,
+    SWIFT_ASYNC_FRAME, Step, Target, Unreadable,
 };
 use crate::bytes::u32_at;
 use crate::cfi::{Cfi, Columns, Row};
@@ -150,11 +150,11 @@ impl Arch for Aarch64 {
         cfi: &Cfi,
         row: &Row,
         address: FrameAddress,
-        saved: Option<(Register, u64)>,
+        known: &[(Register, u64)],
         regs: &mut Self::Regs,
         read: &mut ReadStack<'_>,
     ) -> Step {
-        let others = SavedRegister::new(saved);
+        let others = FurtherValues::new(known);
         let register = |register| match register {
             Dwarf::SP => Some(regs.sp()),
             Dwarf::X29 => Some(regs.fp()),
@@ -205,6 +205,14 @@ impl Arch for Aarch64 {
             Ok((caller(regs, regs.lr(), sp, regs.fp()), stripped))
         });
         Some(stacks.collect())
+    }
+
+    fn is_callee_saved(register: Register) -> bool {
+        (19..=28).contains(&register.0)
+    }
+
+    fn place_in_signal_frame(register: Register) -> Option<u64> {
+        (register.0 <= 30).then(|| SIGCONTEXT_X0 + u64::from(register.0) * 8)
     }
 
     fn ends_with_call(code: &[u8]) -> bool {

@@ -78,28 +78,28 @@ pub(crate) enum Step {
     NoMemory,
     /// No rule, and no usable frame pointer.
     NoRule,
-    /// The rule needs the value that this register has in this frame. A callee may have saved it.
+    /// The rule needs the value that this register has in this frame: the sample has it, or a callee has saved it.
     NeedsRegister(Register),
 }
 
-/// The one register beside the machine's usual ones whose value is known, if any: a callee has saved it.
-pub(crate) struct SavedRegister {
-    known: Option<(Register, u64)>,
+/// Registers beside the machine's usual ones whose values are known, and the first that a rule needs and that is not.
+pub(crate) struct FurtherValues<'a> {
+    known: &'a [(Register, u64)],
     missing: Cell<Option<Register>>,
 }
 
-impl SavedRegister {
-    pub(crate) fn new(known: Option<(Register, u64)>) -> SavedRegister {
+impl FurtherValues<'_> {
+    pub(crate) fn new(known: &[(Register, u64)]) -> FurtherValues<'_> {
         let missing = Cell::new(None);
-        SavedRegister { known, missing }
+        FurtherValues { known, missing }
     }
 
     pub(crate) fn value(&self, register: Register) -> Option<u64> {
-        let value = self.known.filter(|(known, _)| *known == register);
-        if value.is_none() {
+        let value = self.known.iter().find(|(known, _)| *known == register);
+        if value.is_none() && self.missing.get().is_none() {
             self.missing.set(Some(register));
         }
-        value.map(|(_, value)| value)
+        value.map(|(_, value)| *value)
     }
 
     /// How a step ended that found no caller.
@@ -161,18 +161,23 @@ pub(crate) trait Arch: Sized {
         regs: &mut Self::Regs,
         read: &mut impl FnMut(u64) -> Result<u64, Unreadable>,
     ) -> Step;
-    /// Follows any row. `saved`: a register that was found in a callee's frame.
+    /// Follows any row. `known`: registers beside those of `regs`.
     fn step_by_row(
         cfi: &Cfi,
         row: &Row,
         address: FrameAddress,
-        saved: Option<(Register, u64)>,
+        known: &[(Register, u64)],
         regs: &mut Self::Regs,
         read: &mut ReadStack<'_>,
     ) -> Step;
     /// Where the stack pointer is known as a lower bound alone: the registers with each stack pointer that is likely in this row,
     /// and the return address that is found so. `None`: the row does not count from the stack pointer.
     fn possible_stacks(row: &Row, regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<PossibleStacks<Self::Regs>>;
+    /// True if a function that uses the register gives it back to its caller as it was.
+    fn is_callee_saved(register: Register) -> bool;
+    /// Where the kernel's frame of a signal handler has an interrupted register, from the stack pointer at the signal
+    /// return function.
+    fn place_in_signal_frame(register: Register) -> Option<u64>;
     /// True if this code ends with a call.
     fn ends_with_call(code: &[u8]) -> bool;
     /// The caller's return address and registers, by frame pointer. An error is a step that leads to no caller.

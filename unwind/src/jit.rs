@@ -119,7 +119,7 @@ impl JitRules {
         if A::is_root(&row) {
             return Some(Step::Root);
         }
-        match A::step_by_row(cfi, &row, address, None, regs, read) {
+        match A::step_by_row(cfi, &row, address, &[], regs, read) {
             Step::NoRule | Step::NeedsRegister(_) => None,
             step => Some(step),
         }

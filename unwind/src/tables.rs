@@ -282,7 +282,7 @@ impl Tables {
             Place::Uncovered => self.others.as_mut()?.step::<A>(relative, regs, read),
             Place::Unusual | Place::SwitchesStack => {
                 let row = self.cfi.row(svma)?;
-                let step = A::step_by_row(&self.cfi, &row, relative, None, regs, read);
+                let step = A::step_by_row(&self.cfi, &row, relative, &[], regs, read);
                 Some(match step {
                     Step::Caller(caller) if place == Place::SwitchesStack => Step::IfItCalled(caller),
                     _ if place == Place::SwitchesStack => Step::OnOtherStack,
@@ -292,18 +292,18 @@ impl Tables {
         }
     }
 
-    /// One step with the value of a register that the rule needs.
+    /// One step with the values of registers that the rule needs.
     pub(crate) fn step_with<A: Arch>(
         &mut self,
         relative: FrameAddress,
-        saved: (Register, u64),
+        known: &[(Register, u64)],
         regs: &mut A::Regs,
         read: &mut ReadStack<'_>,
     ) -> Option<Step> {
         let svma = self.base_svma.wrapping_add(relative.address_for_lookup());
         match self.cfi.row(svma) {
-            Some(row) => Some(A::step_by_row(&self.cfi, &row, relative, Some(saved), regs, read)),
-            None => self.others.as_mut()?.step_with::<A>(relative, saved, regs, read),
+            Some(row) => Some(A::step_by_row(&self.cfi, &row, relative, known, regs, read)),
+            None => self.others.as_mut()?.step_with::<A>(relative, known, regs, read),
         }
     }
 

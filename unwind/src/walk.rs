@@ -17,12 +17,14 @@ use crate::tables::Saved;
 use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::quality::Quality;
-use recording::stack::{Frame, Registers};
+use recording::stack::{Frame, FurtherRegisters, Registers};
 
 /// Signal handlers that interrupt each other. More than this is a loop in damaged memory.
 const MAX_SIGNALS: usize = 64;
 /// How many callees may have left a register alone.
 const MAX_CALLEES: usize = 32;
+/// How many registers beside the usual ones a rule may need.
+const MAX_FURTHER: usize = 4;
 /// How far above a frame that seems to have no caller a return address is looked for.
 const ROOT_SCAN: u64 = 2048;
 
@@ -71,6 +73,8 @@ pub(crate) struct Walk<'a, 'f> {
     pub(crate) time: Timestamp,
     pub(crate) quality: &'a mut Quality,
     pub(crate) stack: StackMemory<'a>,
+    /// Registers of the leaf that few rules need.
+    pub(crate) further: FurtherRegisters<'a>,
     /// The thread's last walk.
     pub(crate) reuse: Reuse<'a>,
     /// The stack pointer of the frame that was found last is a lower bound.
@@ -544,8 +548,9 @@ impl<'f> Walk<'_, 'f> {
         }
     }
 
-    /// A step for which framehop's registers do not suffice: glibc's `_dl_runtime_resolve` aligns its stack and keeps the
-    /// old stack pointer in rbx. Any function that it called and that uses the register has saved it.
+    /// A step that needs further registers: glibc's `_dl_runtime_resolve` aligns its stack and keeps the old stack
+    /// pointer in rbx, its `vfork` has the return address in rdi, and gcc's functions that align their stack begin with
+    /// a frame that counts from r10.
     fn step_with<A: Arch>(
         &mut self,
         register: Register,
@@ -553,26 +558,49 @@ impl<'f> Walk<'_, 'f> {
         relative: FrameAddress,
         regs: &mut A::Regs,
     ) -> Step {
-        let Some(value) = self.saved_register::<A>(register) else {
-            return Step::NoRule;
-        };
-        let stack = &mut self.stack;
-        let rules = self.modules.tables_for::<A>(region.module, self.quality);
-        let saved = (register, value);
-        rules
-            .and_then(|rules| rules.step_with::<A>(relative, saved, regs, &mut |address| stack.read(address)))
-            .unwrap_or(Step::NoRule)
+        let mut known = Vec::new();
+        let mut needed = register;
+        while known.len() < MAX_FURTHER {
+            let Some(value) = self.register_value::<A>(needed) else {
+                return Step::NoRule;
+            };
+            known.push((needed, value));
+            let stack = &mut self.stack;
+            let rules = self.modules.tables_for::<A>(region.module, self.quality);
+            let step = rules
+                .and_then(|rules| rules.step_with::<A>(relative, &known, regs, &mut |address| stack.read(address)));
+            match step {
+                Some(Step::NeedsRegister(register)) => needed = register,
+                step => return step.unwrap_or(Step::NoRule),
+            }
+        }
+        Step::NoRule
     }
 
-    /// The value that a register has in the frame that was found last: from its callee that saved it.
-    fn saved_register<A: Arch>(&mut self, register: Register) -> Option<u64> {
+    /// The value that a register has in the frame that was found last: as the sample has it, or from a callee that
+    /// saved it.
+    fn register_value<A: Arch>(&mut self, register: Register) -> Option<u64> {
+        let last = self.points.len().checked_sub(1)?;
+        // A call may have changed the others.
+        if self
+            .points
+            .last()
+            .is_some_and(|point| matches!(point.frame, Frame::ReturnAddress(_)))
+            && !A::is_callee_saved(register)
+        {
+            return None;
+        }
         // The caller's stack pointer is the callee's CFA, except around signal frames.
-        for at in (1..self.points.len()).rev().take(MAX_CALLEES) {
+        for at in (1..=last).rev().take(MAX_CALLEES) {
             let (callee, cfa) = (self.points[at - 1], self.points[at].sp);
-            if !matches!(self.points[at].frame, Frame::ReturnAddress(_)) {
-                return None;
-            }
             let lookup = callee.frame.lookup_address()?.0;
+            if !matches!(self.points[at].frame, Frame::ReturnAddress(_)) {
+                let region = self.space.find(Avma(lookup)).copied()?;
+                let address = FrameAddress::from_instruction_pointer(lookup);
+                let place =
+                    A::place_in_signal_frame(register).filter(|_| self.is_signal_return::<A>(&region, address))?;
+                return self.stack.read(callee.sp.wrapping_add(place)).ok();
+            }
             let region = self.space.find(Avma(lookup))?;
             let rules = self.modules.tables_for::<A>(region.module, self.quality)?;
             match rules.saved_at(lookup.wrapping_sub(region.base), register)? {
@@ -580,7 +608,7 @@ impl<'f> Walk<'_, 'f> {
                 Saved::FromCfa(offset) => return self.stack.read(cfa.wrapping_add_signed(offset)).ok(),
             }
         }
-        None
+        self.further.get(register.0).filter(|_| last <= MAX_CALLEES)
     }
 
     /// The code around an address. Code of a file is read from the file: in memory a probe may have put a breakpoint there.

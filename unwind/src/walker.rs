@@ -375,6 +375,7 @@ impl<'f> Walker<'f> {
                 live_start: None,
                 live_bytes: 0,
             },
+            further: snapshot.further,
             reuse: Reuse::new(earlier.last, &mut self.new_steps, space.version),
             sp_is_bound: false,
             points: &mut self.points,

@@ -5,8 +5,8 @@ use gimli::{Register, RegisterRule, Vendor, X86_64 as Dwarf};
 
 use super::prologue_x86_64 as prologue;
 use crate::arch::{
-    Arch, CALL_BYTES, CompactRule, Machine, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, SWIFT_ASYNC_FRAME,
-    SavedRegister, Step, Target, Unreadable,
+    Arch, CALL_BYTES, CompactRule, FurtherValues, Machine, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack,
+    SWIFT_ASYNC_FRAME, Step, Target, Unreadable,
 };
 use crate::bytes::u32_at;
 use crate::cfi::{Cfi, Columns, Row};
@@ -18,9 +18,12 @@ use recording::stack::Registers;
 
 /// Offsets into `struct ucontext` (asm/ucontext.h, asm/sigcontext.h), which is at sp in the signal return function:
 /// flags 8, link 8, stack 24, then r8..r15, di, si, bp, bx, dx, ax, cx, sp, ip, 8 bytes each.
+const UCONTEXT_R8: u64 = 40;
 const UCONTEXT_BP: u64 = 40 + 10 * 8;
 const UCONTEXT_SP: u64 = 40 + 15 * 8;
 const UCONTEXT_IP: u64 = 40 + 16 * 8;
+/// In the order of their DWARF numbers: ax, dx, cx, bx, si, di.
+const UCONTEXT_FIRST: [u64; 6] = [13, 12, 14, 11, 9, 8];
 
 /// Sizes and offsets of what XNU pushes for a signal handler (bsd/dev/i386/unix_signal.c; sys/_types/_ucontext.h; mach/i386/_structs.h).
 /// In the machine context: exception state 16, then ax, bx, cx, dx, di, si, bp, sp, r8..r15, ip. In the user context: onstack and mask 8, stack
@@ -143,11 +146,11 @@ impl Arch for X86_64 {
         cfi: &Cfi,
         row: &Row,
         address: FrameAddress,
-        saved: Option<(Register, u64)>,
+        known: &[(Register, u64)],
         regs: &mut Self::Regs,
         read: &mut ReadStack<'_>,
     ) -> Step {
-        let others = SavedRegister::new(saved);
+        let others = FurtherValues::new(known);
         let register = |register| match register {
             Dwarf::RA => Some(address.address()),
             Dwarf::RSP => Some(regs.sp),
@@ -168,6 +171,20 @@ impl Arch for X86_64 {
 
     fn possible_stacks(_: &Row, _: &Self::Regs, _: &mut ReadStack<'_>) -> Option<PossibleStacks<Self::Regs>> {
         None
+    }
+
+    fn is_callee_saved(register: Register) -> bool {
+        matches!(
+            register,
+            Dwarf::RBX | Dwarf::RBP | Dwarf::R12 | Dwarf::R13 | Dwarf::R14 | Dwarf::R15
+        )
+    }
+
+    fn place_in_signal_frame(register: Register) -> Option<u64> {
+        match u64::from(register.0) {
+            number @ 8..=15 => Some(UCONTEXT_R8 + (number - 8) * 8),
+            number => Some(UCONTEXT_R8 + UCONTEXT_FIRST.get(number as usize)? * 8),
+        }
     }
 
     fn ends_with_call(code: &[u8]) -> bool {

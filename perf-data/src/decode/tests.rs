@@ -42,6 +42,11 @@ fn sample_id(time: u64) -> Vec<u8> {
     [words32(&[7, 7]), words64(&[time, EVENT_ID]), words32(&[1, 0])].concat()
 }
 
+/// PERF_SAMPLE_REGS_ABI_64 and the registers, of which bp is 0xb, sp 0x5000, ip 0x1000 and r15 15.
+fn registers() -> Vec<u64> {
+    [&[2, 0, 0, 0, 0, 0, 0, 0xb, 0x5000, 0x1000][..], &[0; 7], &[15]].concat()
+}
+
 /// A sample of thread 7/8 in the kernel, called from user code at 0x1000 with 8 of 16 stack bytes present.
 fn kernel_sample() -> Vec<u8> {
     let ip = 0xffff_ffff_8100_0010;
@@ -56,7 +61,7 @@ fn kernel_sample() -> Vec<u8> {
             words32(&[1, 0]),
             words64(&[1_000_000]),
             words64(&[3, perf_context_kernel, ip, 0xffff_ffff_8100_0099]),
-            words64(&[2, 0xb, 0x5000, 0x1000]),
+            words64(&registers()),
             words64(&[16, 0x1111, 0x2222, 8]),
         ]
         .concat(),
@@ -79,6 +84,10 @@ fn a_sample_has_its_kernel_chain_registers_and_the_real_part_of_its_stack() {
         [0xffff_ffff_8100_0010, 0xffff_ffff_8100_0099]
     );
     assert_eq!(sample.stack, 0x1111u64.to_ne_bytes());
+    let registers = sample
+        .registers
+        .map(|registers| [6, 7, 8, 23].map(|bit| registers.get(bit)));
+    assert_eq!(registers, Some([0xb, 0x5000, 0x1000, 15]));
 }
 
 #[test]
@@ -90,7 +99,7 @@ fn a_sample_that_is_cut_within_its_stack_says_where_the_stack_ends() {
     assert_eq!(end(head), end(&bytes));
     assert_eq!(end(&head[..head.len() - 1]), None);
     // The longest: the interrupted instruction, a marker and 127 callers.
-    let words = [vec![129], vec![0; 129], vec![2, 0xb, 0x5000, 0x1000, 32 << 10]].concat();
+    let words = [vec![129], vec![0; 129], registers(), vec![32 << 10]].concat();
     let longest = [&bytes[..56], &words64(&words)].concat();
     assert_eq!(end(&longest), Some((7, 8, 0x5000 + (32 << 10))));
     assert!(longest.len() <= decode::HEAD_BYTES);

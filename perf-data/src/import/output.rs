@@ -101,7 +101,7 @@ impl Output {
         match Own::parse(record) {
             Some(Own::Event(event)) => {
                 let time = Timestamp(time);
-                return sink.on_event(&Event { time, ..event });
+                return sink.on_event(&Event { time, ..*event });
             }
             Some(Own::RunStart(time)) => return self.run_starts.push(time),
             None => {}
@@ -126,8 +126,7 @@ impl Output {
             Shown::Waits if is_sample => (Role::Wait, 0),
             _ => (Role::Running, 0),
         });
-        let mut registers = sample::Registers::default();
-        let mut decoded = sample::decode(record, attr, self.registers, &mut registers);
+        let mut decoded = sample::decode(record, attr, self.registers);
         let of_simpleperf = features.simpleperf.is_there();
         if of_simpleperf
             && let Ok(Record::Mmap {

@@ -7,22 +7,12 @@ use crate::decode::{self, HEADER_BYTES, Header, Malformed, RawRegisters, RawSamp
 /// PERF_SAMPLE_BRANCH_HW_INDEX and PERF_SAMPLE_BRANCH_COUNTERS of `branch_sample_type`.
 const BRANCH_HW_INDEX: u64 = 1 << 17;
 
-/// Registers of one sample, in the order of [`RegisterSet::mask`].
-#[derive(Debug, Default)]
-pub(super) struct Registers([u8; 32]);
-
-/// Takes a record apart that was written for `attr`. `registers` holds those of the sample that is returned; where `set` is
-/// `None`, sprof can't unwind with them.
-pub(super) fn decode<'a>(
-    record: &'a [u8],
-    attr: &Attr,
-    set: Option<RegisterSet>,
-    registers: &'a mut Registers,
-) -> Result<Record<'a>, Malformed> {
+/// Takes a record apart that was written for `attr`. Where `set` is `None`, sprof can't unwind with its registers.
+pub(super) fn decode<'a>(record: &'a [u8], attr: &Attr, set: Option<RegisterSet>) -> Result<Record<'a>, Malformed> {
     let (header, body) = record.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed("header"))?;
     let header = Header::parse(header);
     if header.kind == record_type::SAMPLE {
-        return sample(header, body, attr, set, registers)
+        return sample(header, body, attr, set)
             .ok_or(Malformed("sample"))
             .map(Record::Sample);
     }
@@ -40,13 +30,7 @@ pub(super) fn decode<'a>(
 }
 
 /// The fields stand in the order of `perf_output_sample` in kernel/events/core.c; those after the stack are not needed.
-fn sample<'a>(
-    header: Header,
-    body: &'a [u8],
-    attr: &Attr,
-    set: Option<RegisterSet>,
-    registers: &'a mut Registers,
-) -> Option<RawSample<'a>> {
+fn sample<'a>(header: Header, body: &'a [u8], attr: &Attr, set: Option<RegisterSet>) -> Option<RawSample<'a>> {
     let mut body = Reader(body);
     let word_if = |body: &mut Reader<'a>, bit| {
         if attr.has(bit) {
@@ -93,7 +77,7 @@ fn sample<'a>(
     }
     let mut user_registers = None;
     if attr.has(has::REGS_USER) {
-        user_registers = read_registers(&mut body, attr.regs_user, set, registers)?;
+        user_registers = read_registers(&mut body, attr.regs_user, set)?;
     }
     let mut stack = &[][..];
     if attr.has(has::STACK_USER) {
@@ -173,35 +157,20 @@ fn skip_read(body: &mut Reader<'_>, format: u64) -> Option<()> {
     body.bytes(words.checked_mul(8)?).map(drop)
 }
 
-/// Picks the registers that are needed from those that were recorded. `Some(None)`: the sample has none.
-fn read_registers<'a>(
-    body: &mut Reader<'_>,
-    mask: u64,
-    set: Option<RegisterSet>,
-    registers: &'a mut Registers,
-) -> Option<Option<RawRegisters<'a>>> {
+/// `Some(None)`: the sample has none, or not those that unwinding needs.
+fn read_registers<'a>(body: &mut Reader<'a>, mask: u64, set: Option<RegisterSet>) -> Option<Option<RawRegisters<'a>>> {
     const ABI_32: u64 = 1;
     let abi = body.u64()?;
     if abi == 0 {
         return Some(None);
     }
     let words = body.bytes(mask.count_ones() as usize * 8)?;
-    let Some(wanted) = set.map(RegisterSet::mask) else {
-        return Some(None);
-    };
-    let mut count = 0;
-    for bit in (0..64).filter(|bit| wanted & 1 << bit != 0) {
-        if mask & 1 << bit == 0 {
-            return Some(None);
-        }
-        let at = (mask & ((1 << bit) - 1)).count_ones() as usize * 8;
-        registers.0[count..count + 8].copy_from_slice(words.get(at..at + 8)?);
-        count += 8;
-    }
-    Some(Some(RawRegisters {
+    let registers = RawRegisters {
         is_32_bit: abi == ABI_32,
-        words: &registers.0[..count],
-    }))
+        mask,
+        words,
+    };
+    Some(set.filter(|set| set.needed() & !mask == 0).map(|_| registers))
 }
 
 /// u32 pid, tid; u64 addr, len, pgoff; char filename[].

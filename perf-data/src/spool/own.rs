@@ -28,7 +28,7 @@ const CAUSES: [LostCause; 4] = [
 
 /// What a record says.
 pub(crate) enum Own {
-    Event(Event<'static>),
+    Event(Box<Event<'static>>),
     RunStart(Timestamp),
 }
 
@@ -41,11 +41,11 @@ impl Own {
         }
         let mut body = Reader(body);
         let (kind, _id, time) = (body.u64()?, body.u64()?, Timestamp(body.u64()?));
-        Some(match kind {
+        let event = match kind {
             COUNTER => {
                 let pid = Pid(i32::try_from(body.u64()?).ok()?);
                 let counter = COUNTERS.get(usize::try_from(body.u64()?).ok()?)?;
-                Own::Event(Event::process(time, pid, ProcessEvent::Counter(*counter, body.u64()?)))
+                Event::process(time, pid, ProcessEvent::Counter(*counter, body.u64()?))
             }
             UNWOUND => {
                 let (completed_live, by_frame_pointer) = (body.u64()?, body.u64()?);
@@ -53,15 +53,13 @@ impl Own {
                     completed_live,
                     by_frame_pointer,
                 };
-                Own::Event(Event::recording(time, what))
+                Event::recording(time, what)
             }
-            MALFORMED => Own::Event(Event::recording(
-                time,
-                RecordingEvent::Malformed("record dropped while recording"),
-            )),
-            RUN_START => Own::RunStart(time),
+            MALFORMED => Event::recording(time, RecordingEvent::Malformed("record dropped while recording")),
+            RUN_START => return Some(Own::RunStart(time)),
             _ => return None,
-        })
+        };
+        Some(Own::Event(Box::new(event)))
     }
 
     pub(crate) fn time(&self) -> Timestamp {

@@ -15,7 +15,7 @@ use recording::event::{Thread, ThreadEvent};
 use recording::info::{Host, PeriodUnit, RecordingInfo};
 use recording::module::BuildId;
 use recording::sink::{EventSink, NoMemory};
-use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
+use recording::stack::{Frame, FurtherRegisters, MissingStack, Registers, Snapshot, Stack, StackMark};
 use recording::wait::WaitReason;
 use unwind::{UnwindOptions, Unwinder};
 
@@ -460,6 +460,7 @@ fn figures_of_quality_and_starts_of_runs_come_back() {
             sp: 0x8000,
             bp: 0x8008,
         },
+        further: FurtherRegisters::default(),
         stack_bytes: &stack,
     };
     let sample = Sample::new(Role::Running, 1_000_000, Stack::Snapshot(snapshot));

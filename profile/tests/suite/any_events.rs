@@ -12,7 +12,7 @@ use recording::event::{Event, InitialState, LostCause, Pid, ProcessEvent, Record
 use recording::event::{Thread, ThreadEvent};
 use recording::frame_bytes::put_frames;
 use recording::module::{FileRole, Image, ModuleKind};
-use recording::stack::{Frame, MissingStack, Registers, SameFrames, Snapshot, Stack, StackMark};
+use recording::stack::{Frame, FurtherRegisters, MissingStack, Registers, SameFrames, Snapshot, Stack, StackMark};
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use recording::wait::WaitReason;
 
@@ -155,6 +155,7 @@ fn apply(stream: &mut Stream, time: Timestamp, step: &Step, numbers: Option<&mut
                         sp: 0,
                         bp: 0,
                     },
+                    further: FurtherRegisters::default(),
                     stack_bytes: &[],
                 }),
             };

@@ -295,7 +295,8 @@ impl Tracer {
             }
         }
         let registers = ptrace::registers(tid).ok()?;
-        let stack_bytes = registers.map_or(0, |registers| memory::read(thread.pid, registers.sp(), &mut self.stack));
+        let usual = registers.as_ref().map(|registers| registers.usual);
+        let stack_bytes = usual.map_or(0, |registers| memory::read(thread.pid, registers.sp(), &mut self.stack));
         self.samples += 1;
         Some(OwnedSample {
             waits_for: None,
@@ -304,7 +305,10 @@ impl Tracer {
             tid,
             cpu: asked.cpu,
             period: thread.account.sample(counts),
-            registers,
+            registers: usual,
+            further: registers.map_or_else(Default::default, |registers| {
+                (ptrace::WORD_OF_REGISTER, registers.words)
+            }),
             stack: self.stack[..stack_bytes].into(),
         })
     }

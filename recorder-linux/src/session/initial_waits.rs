@@ -13,7 +13,7 @@ use recording::clock::Timestamp;
 use recording::event::{Event, InitialState, Role, Sample, Thread, ThreadEvent};
 use recording::proc::KernelSymbol;
 use recording::sink::EventSink;
-use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
+use recording::stack::{Frame, FurtherRegisters, MissingStack, Registers, Snapshot, Stack};
 use recording::wait::WaitReason;
 
 use crate::processes::procfs;
@@ -58,8 +58,19 @@ struct KernelPlace {
 struct UserStack {
     ip: u64,
     sp: u64,
+    /// The arguments of the system call, 8 bytes each.
+    arguments: Vec<u8>,
     bytes: Vec<u8>,
 }
+
+/// By DWARF number: which argument of a system call the register is. x86_64 (rdi, rsi, rdx, r10, r8, r9): glibc's
+/// `vfork` has its return address in rdi. arm64: x0 to x5.
+const ARGUMENT_OF_REGISTER: &[u8] = if cfg!(target_arch = "aarch64") {
+    &[0, 1, 2, 3, 4, 5]
+} else {
+    const NONE: u8 = u8::MAX;
+    &[NONE, 2, NONE, NONE, 1, 0, NONE, NONE, 4, 5, 3]
+};
 
 impl InitialWaits {
     /// Reads the kernel's symbols: call it before events are enabled, because it takes long.
@@ -94,6 +105,11 @@ impl InitialWaits {
                 Some(user) => Some(Stack::Snapshot(Snapshot {
                     kernel: &kernel,
                     registers: user.registers(),
+                    further: FurtherRegisters {
+                        bits: ARGUMENT_OF_REGISTER,
+                        mask: u64::MAX,
+                        words: &user.arguments,
+                    },
                     stack_bytes: &user.bytes,
                 })),
                 None if kernel.is_empty() => None,
@@ -149,11 +165,12 @@ fn look_at(pid: i32, tid: i32, switches_from: Timestamp, buffer: &mut [u8]) -> O
             "" | "0" => WaitReason::Unknown,
             function => reason_of_function(function).unwrap_or(WaitReason::Other),
         });
-        user = parse_syscall(&read("syscall")).and_then(|(sp, ip)| {
+        user = parse_syscall(&read("syscall")).and_then(|(arguments, sp, ip)| {
             let len = memory::read(pid, sp, buffer);
             (len > 0).then(|| UserStack {
                 ip,
                 sp,
+                arguments,
                 bytes: buffer[..len].to_vec(),
             })
         });
@@ -184,12 +201,14 @@ fn parse_kernel_place(line: &str) -> Option<KernelPlace> {
 }
 
 /// `NUMBER ARGUMENTS... SP PC`, or `-1 SP PC` outside of a system call (a page fault), or `running` (proc_pid_syscall(5)). Gives
-/// the stack pointer and the program counter.
-fn parse_syscall(text: &str) -> Option<(u64, u64)> {
-    let mut words = text.split_ascii_whitespace().rev();
-    let mut hex = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
-    let (ip, sp) = (hex()?, hex()?);
-    Some((sp, ip))
+/// the arguments, 8 bytes each, the stack pointer and the program counter.
+fn parse_syscall(text: &str) -> Option<(Vec<u8>, u64, u64)> {
+    let hex = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+    let words: Option<Vec<u64>> = text.split_ascii_whitespace().skip(1).map(hex).collect();
+    match &words?[..] {
+        [arguments @ .., sp, ip] => Some((arguments.iter().flat_map(|word| word.to_ne_bytes()).collect(), *sp, *ip)),
+        _ => None,
+    }
 }
 
 /// First addresses of kernel functions, by name and size. Functions with the same name and size are left out.
@@ -237,6 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[allow(clippy::unwrap_used, reason = "a test")]
     fn lines_of_proc_are_taken_apart() {
         let place = parse_kernel_place("[<0>] anon_pipe_read+0x366/0x410");
         let expected = KernelPlace {
@@ -247,8 +267,13 @@ mod tests {
         assert_eq!(place, Some(expected));
         assert_eq!(parse_kernel_place("[<0>] 0xffffffffffffffff"), None);
         let pipe = "0 0x0 0x7fffa9791b9f 0x1 0x7f5453f3db60 0x0 0x7f54541296d0 0x7fffa9791b88 0x7f54540262ad\n";
-        assert_eq!(parse_syscall(pipe), Some((0x7fff_a979_1b88, 0x7f54_5402_62ad)));
-        assert_eq!(parse_syscall("-1 0x7ffe0 0x55d0"), Some((0x7ffe0, 0x55d0)));
+        let (arguments, sp, ip) = parse_syscall(pipe).unwrap();
+        assert_eq!((sp, ip), (0x7fff_a979_1b88, 0x7f54_5402_62ad));
+        assert_eq!(
+            (arguments.len(), &arguments[8..16]),
+            (48, &0x7fff_a979_1b9fu64.to_ne_bytes()[..])
+        );
+        assert_eq!(parse_syscall("-1 0x7ffe0 0x55d0"), Some((Vec::new(), 0x7ffe0, 0x55d0)));
         assert_eq!(parse_syscall("running\n"), None);
         assert_eq!(parse_syscall(""), None);
     }

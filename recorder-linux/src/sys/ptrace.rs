@@ -62,8 +62,16 @@ pub(crate) fn event_message(tid: i32) -> io::Result<i32> {
 /// `NT_PRSTATUS`, include/uapi/linux/elf.h.
 const NT_PRSTATUS: usize = 1;
 
+/// The user registers of a thread.
+#[derive(Debug)]
+pub(crate) struct UserRegisters {
+    pub(crate) usual: Registers,
+    /// All of them, 8 bytes each.
+    pub(crate) words: Box<[u8]>,
+}
+
 /// The user registers of a stopped thread; `None` for a 32-bit one.
-pub(crate) fn registers(tid: i32) -> io::Result<Option<Registers>> {
+pub(crate) fn registers(tid: i32) -> io::Result<Option<UserRegisters>> {
     // `struct user_regs_struct`: 27 words on x86_64, 34 on aarch64. The registers of 32-bit threads take fewer bytes.
     let mut words = [0u64; NATIVE_WORDS];
     let mut iov = libc::iovec {
@@ -72,7 +80,10 @@ pub(crate) fn registers(tid: i32) -> io::Result<Option<Registers>> {
     };
     // SAFETY: `iov` describes exactly `words`, which is writable; the kernel writes at most that, and how much, to `iov`.
     check(unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, &raw mut iov) })?;
-    Ok((iov.iov_len == size_of_val(&words)).then(|| native(&words)))
+    Ok((iov.iov_len == size_of_val(&words)).then(|| UserRegisters {
+        usual: native(&words),
+        words: words.iter().flat_map(|word| word.to_ne_bytes()).collect(),
+    }))
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -89,8 +100,19 @@ fn native(words: &[u64; NATIVE_WORDS]) -> Registers {
     }
 }
 
+/// By DWARF number: the index of a register in that structure.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const WORD_OF_REGISTER: &[u8] = &[10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16];
+
 #[cfg(target_arch = "aarch64")]
 const NATIVE_WORDS: usize = 34;
+
+/// By DWARF number: the index of a register in `struct user_pt_regs`.
+#[cfg(target_arch = "aarch64")]
+pub(crate) const WORD_OF_REGISTER: &[u8] = &[
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30,
+    31, 32,
+];
 
 /// `struct user_pt_regs`, arch/arm64/include/uapi/asm/ptrace.h: x0 to x30, sp, pc, pstate.
 #[cfg(target_arch = "aarch64")]
@@ -187,11 +209,11 @@ fn try_out_seized(tid: i32) -> Result<(), (&'static str, io::Error)> {
     retry_on_intr(|| rustix::process::waitpid(Pid::from_raw(tid), wait_options(libc::__WALL)))
         .map_err(|error| ("waitpid", error.into()))?;
     let registers = registers(tid).map_err(|error| ("ptrace(PTRACE_GETREGSET)", error))?;
-    let Some(Registers::X86_64 { sp, .. } | Registers::Aarch64 { sp, .. }) = registers else {
+    let Some(registers) = registers else {
         return Err(("ptrace(PTRACE_GETREGSET)", io::ErrorKind::InvalidData.into()));
     };
     let mut word = [0u8; 8];
-    if memory::read(tid, sp, &mut word) < word.len() {
+    if memory::read(tid, registers.usual.sp(), &mut word) < word.len() {
         return Err(("process_vm_readv", last_error()));
     }
     Ok(())

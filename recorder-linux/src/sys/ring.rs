@@ -349,7 +349,7 @@ const PAGES_AHEAD: u64 = 4;
 /// The header of a sample, its registers and the end of its stack. Further words are fetched as the sample before it is unwound.
 const PREFETCHED_BYTES: usize = 512;
 /// The header of a sample and its registers.
-const LOOKED_AT_BYTES: usize = 128;
+const LOOKED_AT_BYTES: usize = 256;
 
 /// Size of a memory page.
 pub(crate) fn page_bytes() -> usize {

@@ -52,6 +52,7 @@ pub(super) fn sample<M: Mach>(
         cpu: 0,
         period: thread.account.sample(taken.reading),
         registers: Some(taken.registers),
+        further: Default::default(),
         stack: tick.stack.bytes(taken.stack_bytes).into(),
         waits_for: None,
     });

@@ -50,6 +50,7 @@ pub(super) fn see<M: Mach>(
         cpu: 0,
         period: 0,
         registers: Some(registers),
+        further: Default::default(),
         stack: tick.stack.bytes(stack_bytes).into(),
         waits_for: Some(reason(call, state.rest)),
     });

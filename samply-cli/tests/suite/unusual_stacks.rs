@@ -1,9 +1,12 @@
-//! Stacks of code that is not as compilers make it: assembly, coroutines.
+//! Stacks of code that is not as compilers make it: assembly, coroutines, `vfork`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+use std::process::Command;
+
+use crate::support::perf::load;
 use crate::support::profile::is_mark;
-use crate::support::skip::perf_events;
-use crate::support::{Profile, program, record};
+use crate::support::skip::{kernel_samples, perf, perf_events};
+use crate::support::{Profile, program, record, temp_dir};
 
 const CPU_MS: &str = "300";
 /// How many samples the functions that spin have at least, of 300 at 1 kHz.
@@ -80,4 +83,99 @@ fn assert_root(way: &str, stack: &[&str]) {
     let share = profile.share(|names| names.contains(&"spins"), is_one);
     assert!(share.of >= MANY, "{way}: {} samples\n{}", share.of, profile.summary());
     assert_eq!(share.hits, share.of, "{way}\n{}", profile.summary());
+}
+
+const ALIGNED: &[&str] = &["main", "calls", "with_aligned_stack"];
+const REGISTER: &[&str] = &["main", "calls", "with_register"];
+
+#[test]
+fn rules_that_need_other_registers_are_followed() {
+    let Some(()) = perf_events() else { return };
+    assert_whole(&recorded("aligned"), ALIGNED);
+    assert_whole(&recorded("register"), REGISTER);
+}
+
+#[test]
+fn rules_that_need_other_registers_are_followed_with_ptrace() {
+    for (way, stack) in [("aligned", ALIGNED), ("register", REGISTER)] {
+        let (_, profile) = record()
+            .under(&[program("refuse").unwrap().to_str().unwrap(), "eperm"])
+            .options(&["--rate", "1000"])
+            .profile(program("stacks").unwrap(), &[way, "1000"]);
+        assert_eq!(profile.quality()["Event"], "ptrace");
+        assert_whole(&profile, stack);
+    }
+}
+
+#[test]
+fn rules_that_need_other_registers_are_followed_in_files_of_perf() {
+    let Some(()) = perf() else { return };
+    for (way, stack) in [("aligned", ALIGNED), ("register", REGISTER)] {
+        let dir = temp_dir();
+        let file = dir.path().join("perf.data");
+        let output = Command::new("perf")
+            .args([
+                "record",
+                "-e",
+                "cpu-clock",
+                "-F",
+                "1000",
+                "--call-graph",
+                "dwarf,4096",
+                "-o",
+            ])
+            .arg(&file)
+            .arg(program("stacks").unwrap())
+            .args([way, CPU_MS])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_whole(&load(&file, &[]).0, stack);
+    }
+}
+
+/// Waits in vfork have their callers, and are for a child.
+fn assert_children(profile: &Profile, waits: u64) {
+    let in_vfork = |names: &[&str]| names.iter().any(|name| name.ends_with("vfork")) && names.contains(&"[off-CPU]");
+    let right = profile.share(in_vfork, |names| {
+        names.contains(&"spawn_one") && names.contains(&"main") && names.last() == Some(&"[off-CPU: child process]")
+    });
+    assert!(right.of >= waits, "{} waits\n{}", right.of, profile.summary());
+    assert_eq!(right.hits, right.of, "{}", profile.summary());
+}
+
+#[test]
+fn waits_for_a_child_in_vfork_have_their_callers() {
+    let Some(()) = kernel_samples() else { return };
+    let (_, profile) = record()
+        .options(&["--off-cpu"])
+        .profile(program("spawns").unwrap(), &["20", "10"]);
+    assert_children(&profile, 20);
+}
+
+#[test]
+fn waits_for_a_child_in_vfork_have_their_callers_in_files_of_perf() {
+    let Some(()) = kernel_samples() else { return };
+    let Some(()) = perf() else { return };
+    let dir = temp_dir();
+    let file = dir.path().join("perf.data");
+    let output = Command::new("perf")
+        .args([
+            "record",
+            "-e",
+            "context-switches",
+            "-c",
+            "1",
+            "--switch-events",
+            "--call-graph",
+            "dwarf,4096",
+            "-o",
+        ])
+        .arg(&file)
+        .arg(program("spawns").unwrap())
+        .args(["20", "10"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_children(&load(&file, &[]).0, 20);
 }

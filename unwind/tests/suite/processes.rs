@@ -8,7 +8,7 @@ use crate::common::{Captured, Collector, OwnFiles, PID, capture, map, own_mappin
 use recording::clock::Timestamp;
 use recording::event::{Event, Pid, ProcessEvent, Role, Sample, Thread};
 use recording::sink::{EventSink, ModuleMiss, NoMemory};
-use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
+use recording::stack::{Frame, FurtherRegisters, MissingStack, Registers, Snapshot, Stack, StackMark};
 use unwind::{UnwindOptions, Unwinder};
 
 const CHILD: Pid = Pid(2);
@@ -91,6 +91,7 @@ fn a_task_in_the_middle_of_exec_has_no_user_stack() {
             sp: 0x7000,
             bp: 0,
         },
+        further: FurtherRegisters::default(),
         stack_bytes: &[],
     });
     let sample = Sample::new(Role::Running, 1, stack);

@@ -20,7 +20,7 @@ use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Mapping, Pid, ProcessEvent, Role, Sample, Thread, ThreadEvent, Tid};
 use recording::module::Image;
 use recording::sink::{EventSink, InMemory, ModuleFile, ModuleFiles, ModuleMiss, ReadAt, TargetMemory};
-use recording::stack::{Frame, Registers, Snapshot, Stack};
+use recording::stack::{Frame, FurtherRegisters, Registers, Snapshot, Stack};
 use unwind::{UnwindOptions, Unwinder};
 
 pub const PID: Pid = Pid(1);
@@ -143,6 +143,7 @@ pub fn sample_of(thread: Thread, captured: &Captured) -> Event<'_> {
     let stack = Stack::Snapshot(Snapshot {
         kernel: &[],
         registers: captured.registers,
+        further: FurtherRegisters::default(),
         stack_bytes: &captured.bytes,
     });
     Event::sample(Timestamp(0), thread, Sample::new(Role::Running, 1, stack))
