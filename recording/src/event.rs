@@ -87,6 +87,8 @@ pub enum RecordingEvent {
         completed_live: u64,
         /// See [`Quality::by_frame_pointer`](crate::quality::Quality::by_frame_pointer).
         by_frame_pointer: u64,
+        /// See [`Quality::by_code`](crate::quality::Quality::by_code).
+        by_code: u64,
     },
     /// A record that could not be understood. What was wrong, in a few fixed words.
     Malformed(&'static str),

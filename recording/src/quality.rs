@@ -36,6 +36,8 @@ pub struct Quality {
     pub missing: BTreeMap<MissingStack, u64>,
     /// Samples in which at least one frame was found by frame pointer, for lack of unwind tables.
     pub by_frame_pointer: u64,
+    /// Samples in which at least one frame was found from the code of functions, for lack of unwind tables.
+    pub by_code: u64,
     /// Modules that could not be read, by reason.
     pub module_misses: BTreeMap<ModuleMiss, u64>,
     /// Symbols and debug info that could not be read where names were looked up: the file and the fault, a sentence each.

@@ -1,5 +1,7 @@
 //! aarch64: following rows, going by frame pointer, and the signal frame.
 
+use std::collections::BTreeSet;
+
 use framehop::FrameAddress;
 use framehop::aarch64::{PtrAuthMask, UnwindRegsAarch64};
 use gimli::{AArch64 as Dwarf, CfaRule, Register, RegisterRule, Vendor};
@@ -15,6 +17,8 @@ use crate::compact_aarch64 as compact;
 use crate::frame_aarch64 as frame;
 use crate::pass::Rules;
 use crate::rule::Rule;
+use crate::starts::Flow;
+use crate::starts_aarch64 as starts;
 use recording::stack::Registers;
 
 /// Offsets from sp in the signal return function (`struct rt_sigframe` in arch/arm64/kernel/signal.c; asm/ucontext.h;
@@ -309,6 +313,18 @@ impl Arch for Aarch64 {
         frame::rules(code)
     }
 
+    fn function_starts(code: &[u8], base: u64, starts: &mut BTreeSet<u64>) {
+        starts::find(code, base, starts);
+    }
+
+    fn return_register(_code: &[u8]) -> Option<Register> {
+        None
+    }
+
+    fn never_returns(code: &[u8]) -> bool {
+        starts::never_returns(code)
+    }
+
     fn call_before(bytes: &[u8; CALL_BYTES], return_address: u64) -> Option<Target> {
         let word = u32_at(bytes, CALL_BYTES - 4)?;
         // bl
@@ -351,6 +367,27 @@ impl Arch for Aarch64 {
             };
             found(at, Target::Address(at.wrapping_add_signed(offset)));
         }
+    }
+}
+
+/// How code goes on behind the instruction at `at`.
+pub(crate) fn flow_of(word: u32, at: u64) -> Flow {
+    let to = |first_bit, bits| at.wrapping_add_signed(words(word, first_bit, bits));
+    match word >> 24 {
+        // b; bl
+        0x14..=0x17 => Flow::Jump(to(0, 26)),
+        0x94..=0x97 => Flow::Call(Some(to(0, 26))),
+        // b.cond, cbz, cbnz; tbz, tbnz
+        0x54 | 0x34 | 0x35 | 0xb4 | 0xb5 => Flow::Maybe(to(5, 19)),
+        0x36 | 0x37 | 0xb6 | 0xb7 => Flow::Maybe(to(5, 14)),
+        // blr; br; ret; and their kinds
+        0xd6 | 0xd7 if word >> 21 & 7 == 1 => Flow::Call(None),
+        0xd6 | 0xd7 if word >> 21 & 7 == 0 => Flow::JumpAnywhere,
+        0xd6 | 0xd7 => Flow::End,
+        // brk, hlt; udf
+        0xd4 if matches!(word >> 21 & 7, 1 | 2) => Flow::End,
+        0 => Flow::End,
+        _ => Flow::Next,
     }
 }
 

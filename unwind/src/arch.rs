@@ -1,6 +1,7 @@
 //! What the walk needs to know of a machine. `x86_64` and `aarch64` answer, side by side.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 
 use framehop::FrameAddress;
 use gimli::Register;
@@ -204,6 +205,14 @@ pub(crate) trait Arch: Sized {
     fn compact_rule(encoding: u32, word: &mut dyn FnMut(u64) -> Option<u32>) -> CompactRule;
     /// The rules at the instructions of a function, from its code.
     fn rules_by_code(code: &[u8]) -> Rules;
+    /// Adds the addresses at which functions begin in the code at `base`, as far as calls and the ends of other
+    /// functions say it.
+    fn function_starts(code: &[u8], base: u64, starts: &mut BTreeSet<u64>);
+    /// The register that has the return address at the end of this code, which a function begins with. `None`: the
+    /// address is where it is at the start.
+    fn return_register(code: &[u8]) -> Option<Register>;
+    /// True if the code ends the thread or traps, without a jump: what begins so needs no caller.
+    fn never_returns(code: &[u8]) -> bool;
     /// Where the call that returns to `return_address` went, from the bytes before that address. `None`: through a
     /// register or a table.
     fn call_before(bytes: &[u8; CALL_BYTES], return_address: u64) -> Option<Target>;

@@ -6,22 +6,15 @@
 
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
-
 use crate::arch::{Arch, CompactRule};
 use crate::bytes::u32_at;
+use crate::code_rules::CodeRules;
 use crate::macho::{MachO, Trampoline};
 use crate::macho_functions::MachOFunctions;
-use crate::pass::Rules;
 use crate::piece::read_piece;
 use crate::rule::{Place, Rule};
 use crate::unwind_info::UnwindInfo;
 use recording::sink::KeptFile;
-
-/// The code of a larger function is not read. The interpreter loop of CPython has 60 KiB.
-const MAX_FUNCTION: u64 = 256 << 10;
-/// Rules of functions whose code was read that are remembered. A function has some ten.
-const MAX_RULES: usize = 1 << 18;
 
 /// The compact entries and the code of a file.
 pub(crate) struct Compact {
@@ -31,10 +24,7 @@ pub(crate) struct Compact {
     /// Where code is read. `None`: too many files are open.
     file: Option<KeptFile>,
     trampoline: Trampoline,
-    /// By the first address of a function.
-    by_code: FxHashMap<u32, Rules>,
-    /// How many rules these are, and one for each function.
-    held_rules: usize,
+    by_code: CodeRules,
 }
 
 impl Compact {
@@ -48,8 +38,7 @@ impl Compact {
             trampoline: object.trampoline(&**file),
             object: object.clone(),
             file: code.cloned(),
-            by_code: FxHashMap::default(),
-            held_rules: 0,
+            by_code: CodeRules::default(),
         }
     }
 
@@ -112,33 +101,23 @@ impl Compact {
     }
 
     fn word(&self, relative: u64) -> Option<u32> {
-        u32_at(&self.code(relative..relative.checked_add(4)?)?, 0)
-    }
-
-    fn code(&self, relative: Range<u64>) -> Option<Vec<u8>> {
-        let base = self.object.base_svma;
-        let range = base.checked_add(relative.start)?..base.checked_add(relative.end)?;
-        read_piece(&**self.file.as_ref()?, self.object.piece(&range)?)
+        u32_at(
+            &code_of(&self.object, self.file.as_ref()?, relative..relative.checked_add(4)?)?,
+            0,
+        )
     }
 
     /// The rule at an address by the code of its function from its start on. `None`: only the table knows it.
     fn rule_by_code<A: Arch>(&mut self, relative: u64) -> Option<Rule> {
         let function = self.function(relative)?;
-        let start = u32::try_from(function.start).ok()?;
-        if !self.by_code.contains_key(&start) {
-            let size = function.end.saturating_sub(function.start);
-            let code = (size <= MAX_FUNCTION).then(|| self.code(function)).flatten();
-            let rules = code.map_or(Vec::new(), |code| A::rules_by_code(&code));
-            if self.held_rules >= MAX_RULES {
-                self.by_code.clear();
-                self.held_rules = 0;
-            }
-            self.held_rules += rules.len() + 1;
-            self.by_code.insert(start, rules);
-        }
-        let rules = self.by_code.get(&start)?;
-        let offset = u32::try_from(relative).ok()?.checked_sub(start)?;
-        let at = rules.partition_point(|(from, _)| *from <= offset).checked_sub(1)?;
-        rules.get(at)?.1
+        let (object, file) = (&self.object, self.file.as_ref());
+        self.by_code
+            .at::<A>(relative, function, |function| code_of(object, file?, function))
     }
+}
+
+fn code_of(object: &MachO, file: &KeptFile, relative: Range<u64>) -> Option<Vec<u8>> {
+    let base = object.base_svma;
+    let range = base.checked_add(relative.start)?..base.checked_add(relative.end)?;
+    read_piece(&**file, object.piece(&range)?)
 }

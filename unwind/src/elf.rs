@@ -26,6 +26,12 @@ const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 /// What the loader makes read-only after it has filled it in.
 const PT_GNU_RELRO: u32 = 0x6474_e552;
 const PF_X: u32 = 1;
+/// 24 bytes each: 10 million symbols.
+const MAX_SYMBOLS: u64 = 240 << 20;
+const STT_NOTYPE: u8 = 0;
+const STT_FUNC: u8 = 2;
+const STT_GNU_IFUNC: u8 = 10;
+const STB_LOCAL: u8 = 0;
 const SHT_NOBITS: u32 = 8;
 const SHF_COMPRESSED: u64 = 0x800;
 const NT_GNU_BUILD_ID: u32 = 3;
@@ -65,6 +71,7 @@ pub(crate) struct Elf {
     pub(crate) role: FileRole,
     /// Address of the lowest `PT_LOAD`: relative address 0.
     pub(crate) base_svma: u64,
+    entry_svma: u64,
     segments: Vec<Segment>,
     eh_frame_hdr: Option<Piece>,
     relro: Option<Piece>,
@@ -95,6 +102,7 @@ impl Elf {
             build_id: None,
             role: FileRole::Unknown,
             base_svma: u64::MAX,
+            entry_svma: u64_at(&header, 24)?,
             segments: Vec::new(),
             eh_frame_hdr: None,
             relro: None,
@@ -188,6 +196,35 @@ impl Elf {
     /// From an address to the end of its segment's file bytes.
     pub(crate) fn rest_from(&self, svma: u64) -> Option<Piece> {
         self.segments.iter().find_map(|segment| segment.piece.rest_from(svma))
+    }
+
+    /// The stated addresses of the code segment that holds this one, as far as it is in the file.
+    pub(crate) fn code_around(&self, svma: u64) -> Option<Range<u64>> {
+        let mut code = self.segments.iter().filter(|segment| segment.executable);
+        let piece = code.find(|segment| segment.piece.offset_of(svma).is_some())?.piece;
+        Some(piece.svma..piece.svma.checked_add(piece.size)?)
+    }
+
+    /// Stated addresses at which functions begin, in order: those of symbols, and the entry point. Symbols that
+    /// assembly gives no type count if they are global.
+    pub(crate) fn function_symbols(&self, file: &dyn ReadAt) -> Vec<u64> {
+        let sections = self.sections(file, [b".symtab", b".dynsym"]).into_iter().flatten();
+        let tables = sections.filter_map(|table| read_range(file, table.piece.offset, table.piece.size, MAX_SYMBOLS));
+        let mut starts = vec![self.entry_svma];
+        for table in tables {
+            // `Elf64_Sym`: name 4, info 1, other 1, section 2, value 8, size 8.
+            starts.extend(table.chunks_exact(24).filter_map(|symbol| {
+                let (info, section, svma) = (*symbol.get(4)?, u16_at(symbol, 6)?, u64_at(symbol, 8)?);
+                let is_function = match info & 0xf {
+                    STT_FUNC | STT_GNU_IFUNC => true,
+                    kind => kind == STT_NOTYPE && info >> 4 != STB_LOCAL,
+                };
+                (is_function && section != 0).then_some(svma)
+            }));
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        starts
     }
 
     /// Finds sections by name, in one pass over the section headers. Sections without bytes in the file don't count.
@@ -294,6 +331,7 @@ mod tests {
             build_id: None,
             role: FileRole::Unknown,
             base_svma: 0,
+            entry_svma: 0,
             segments: segments.iter().map(segment).collect(),
             eh_frame_hdr: None,
             relro: None,

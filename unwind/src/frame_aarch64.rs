@@ -27,12 +27,16 @@ struct Frame {
 
 /// The rules of a function.
 pub(crate) fn rules(code: &[u8]) -> Rules {
-    let mut pass = Pass::new(Frame {
+    let entry = Frame {
         sp: Some(0),
         fp: None,
         callers_fp: Kept::InRegister,
         callers_lr: Kept::InRegister,
-    });
+    };
+    pass::rules(entry, |pass| pass_over(code, pass))
+}
+
+fn pass_over(code: &[u8], pass: &mut Pass<Frame>) {
     for at in (0..code.len()).step_by(4) {
         let Some(word) = u32_at(code, at) else { break };
         let Some(frame) = pass.at(at) else {
@@ -72,7 +76,6 @@ pub(crate) fn rules(code: &[u8]) -> Rules {
             _ => pass.go_on(frame.after(word)),
         }
     }
-    pass.rules()
 }
 
 impl pass::Frame for Frame {

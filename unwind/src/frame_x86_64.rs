@@ -20,11 +20,15 @@ struct Frame {
 
 /// The rules of a function.
 pub(crate) fn rules(code: &[u8]) -> Rules {
-    let mut pass = Pass::new(Frame {
+    let entry = Frame {
         sp: Some(8),
         fp: None,
         callers_fp: Kept::InRegister,
-    });
+    };
+    pass::rules(entry, |pass| pass_over(code, pass))
+}
+
+fn pass_over(code: &[u8], pass: &mut Pass<Frame>) {
     let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
     while decoder.can_decode() {
@@ -50,7 +54,6 @@ pub(crate) fn rules(code: &[u8]) -> Rules {
             _ => pass.go_on(frame.after(&instruction)),
         }
     }
-    pass.rules()
 }
 
 impl pass::Frame for Frame {
@@ -240,6 +243,9 @@ mod tests {
             cfas(&code),
             [(0, sp(8)), (1, sp(16)), (4, sp(8)), (5, sp(16)), (7, sp(8))]
         );
+        // 0 push %rbx; 1 jmp 5; 3 nop; 4 nop; 5 jne 3; 7 pop %rbx; 8 ret
+        let code = [0x53, 0xeb, 0x02, 0x90, 0x90, 0x75, 0xfc, 0x5b, 0xc3];
+        assert_eq!(cfas(&code), [(0, sp(8)), (1, sp(16)), (8, sp(8))]);
         // 0 push %rbp; 1 mov %rsp, %rbp; 4 pop %rbp; 5 jmp *%rax; 7 a landing pad, of which the code says nothing
         let code = [0x55, 0x48, 0x89, 0xe5, 0x5d, 0xff, 0xe0, 0x90];
         assert_eq!(cfas(&code), [(0, sp(8)), (1, sp(16)), (4, fp), (5, sp(8)), (7, None)]);

@@ -292,6 +292,7 @@ mod tests {
             end: End::Root,
             live_boundary,
             guessed: false,
+            by_code: false,
         }
     }
 
@@ -485,6 +486,7 @@ mod tests {
             end: End::NoMemory,
             live_boundary: None,
             guessed: false,
+            by_code: false,
         };
         assert_eq!(thread.judge(&mut points, &mut outcome), Verdict::Unverified);
         assert_eq!((outcome.end, outcome.live_boundary), (End::Root, Some(2)));
@@ -501,6 +503,7 @@ mod tests {
                     end: End::NoRule,
                     live_boundary: Some(1),
                     guessed: false,
+                    by_code: false,
                 },
             );
             let verdict = thread.judge(&mut points, &mut outcome);

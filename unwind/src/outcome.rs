@@ -29,6 +29,8 @@ pub(crate) struct Outcome {
     pub(crate) end: End,
     /// The first frame whose caller was looked for with bytes read after the sample: index into the points.
     pub(crate) live_boundary: Option<usize>,
-    /// True if at least one caller was found without rules.
+    /// True if at least one caller was found by frame pointer or by guess.
     pub(crate) guessed: bool,
+    /// True if at least one caller was found by the code of a function without rules.
+    pub(crate) by_code: bool,
 }

@@ -3,11 +3,12 @@
 //! Compact entries describe the body of a function alone, and tables that are not asynchronous are wrong in prologues and epilogues,
 //! too. But a function moves the stack pointer by constants and stores its caller's registers at constant places. All ways to an
 //! instruction have the same frame: unwind tables could not describe it otherwise. So one pass over the code, which follows each jump
-//! forwards, finds the frame. The one exception is a loop that moves the stack pointer. Code that no such jump leads to is a target of the
-//! jump table before it, and has the frame of that jump. What else is left, and what does not fit into these forms, is not known: there
-//! the table holds.
+//! forwards, finds the frame. Where a jump back leads to code that the pass knew nothing of, as to the body of a loop
+//! that begins with its condition, another pass starts with that. The one exception is a loop that moves the stack
+//! pointer. Code that no such jump leads to is a target of the jump table before it, and has the frame of that jump.
+//! What else is left, and what does not fit into these forms, is not known: there the table holds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::rule::Rule;
 
@@ -16,6 +17,8 @@ pub(crate) type Rules = Vec<(u32, Option<Rule>)>;
 
 /// Compilers make one in a function. More than this is made to keep the pass busy.
 const MAX_LOOPS: usize = 16;
+/// Loops in loops, each beginning with its condition, need one more each.
+const MAX_PASSES: usize = 6;
 
 /// The frame before an instruction.
 pub(crate) trait Frame: Copy + PartialEq {
@@ -39,20 +42,43 @@ pub(crate) struct Pass<F> {
     entry: F,
     /// At the last jump through a table.
     table: Option<F>,
+    /// Instructions whose frame is not known.
+    unknown: BTreeSet<usize>,
+    /// Of these the ones that jumps back lead to, with their frames.
+    behind: BTreeMap<usize, F>,
     rules: Rules,
 }
 
+/// The rules of a function, in which the frame is `entry` before the first instruction, and that `pass_over` passes
+/// over.
+pub(crate) fn rules<F: Frame>(entry: F, mut pass_over: impl FnMut(&mut Pass<F>)) -> Rules {
+    let mut known = BTreeMap::new();
+    for _ in 1..MAX_PASSES {
+        let mut pass = Pass::new(entry, known.clone());
+        pass_over(&mut pass);
+        if pass.behind.is_empty() {
+            return pass.rules;
+        }
+        known.append(&mut pass.behind);
+    }
+    let mut pass = Pass::new(entry, known);
+    pass_over(&mut pass);
+    pass.rules
+}
+
 impl<F: Frame> Pass<F> {
-    /// `entry`: the frame before the first instruction.
-    pub(crate) fn new(entry: F) -> Pass<F> {
+    /// `known`: frames at instructions that earlier passes did not come to.
+    fn new(entry: F, known: BTreeMap<usize, F>) -> Pass<F> {
         Pass {
             now: Some(entry),
             position: 0,
             loops: 0,
             frames: Vec::new(),
-            ahead: BTreeMap::new(),
+            ahead: known,
             entry,
             table: None,
+            unknown: BTreeSet::new(),
+            behind: BTreeMap::new(),
             rules: Vec::new(),
         }
     }
@@ -68,6 +94,9 @@ impl<F: Frame> Pass<F> {
             }
         }
         self.now = self.now.or(self.table);
+        if self.now.is_none() {
+            self.unknown.insert(at);
+        }
         if let Some(now) = self.now
             && self.frames.last().is_none_or(|(_, last)| *last != now)
         {
@@ -90,6 +119,10 @@ impl<F: Frame> Pass<F> {
         let Some(to) = to else { return frame };
         if to > self.position {
             self.ahead.entry(to).or_insert(frame);
+            return frame;
+        }
+        if self.unknown.contains(&to) {
+            self.behind.entry(to).or_insert(frame);
             return frame;
         }
         // A loop that moves the stack pointer touches each page of a large frame, until it comes to an end that was computed.
@@ -129,10 +162,6 @@ impl<F: Frame> Pass<F> {
     /// The next instruction does not follow.
     pub(crate) fn end(&mut self) {
         self.now = None;
-    }
-
-    pub(crate) fn rules(self) -> Rules {
-        self.rules
     }
 }
 

@@ -10,9 +10,6 @@ use crate::elf::Elf;
 use crate::piece::{Piece, read_piece};
 use recording::sink::ReadAt;
 
-/// The longest code pattern.
-pub(crate) const MAX_CODE: usize = 16;
-
 /// The signal return functions of a file, relative to its base: functions declared as signal frames whose code is known.
 /// The declaration alone is not enough: it does not say where the registers are.
 pub(crate) fn returns_in(elf: &Elf, file: &dyn ReadAt, cfi: &Cfi, patterns: &[&[u8]]) -> Vec<RangeInclusive<u64>> {
@@ -47,4 +44,9 @@ pub(crate) fn returns_in(elf: &Elf, file: &dyn ReadAt, cfi: &Cfi, patterns: &[&[
 /// True if these bytes are a signal return function's.
 pub(crate) fn is_return_code(code: &[u8], patterns: &[&[u8]]) -> bool {
     patterns.iter().any(|pattern| code.starts_with(pattern))
+}
+
+/// True if these bytes end with a signal return function.
+pub(crate) fn has_return_code(code: &[u8], patterns: &[&[u8]]) -> bool {
+    patterns.iter().any(|pattern| code.ends_with(pattern))
 }

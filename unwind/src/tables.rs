@@ -16,6 +16,7 @@ use crate::cfi::{Cfi, Row, Sections};
 use crate::cfi_entries::without_b_key;
 use crate::compact::Compact;
 use crate::elf::{self, Elf};
+use crate::elf_code::ElfCode;
 use crate::function_rules::FunctionRules;
 use crate::go::{GoFunctions, Special};
 use crate::macho::MachO;
@@ -45,6 +46,8 @@ pub(crate) struct Tables {
     /// Relative addresses of signal return functions.
     signal_returns: Vec<RangeInclusive<u64>>,
     go: GoFunctions,
+    /// The code of an ELF file, for functions without rules. `None`: too many files are open.
+    code: Option<Box<ElfCode>>,
     /// Where a Mach-O file has them: its own rules come first, and refer to those of `cfi`.
     compact: Option<Box<Compact>>,
     /// `.debug_frame`, where the file has `.eh_frame`, too: gcc with -g and without asynchronous tables puts a program's own
@@ -57,8 +60,8 @@ impl Tables {
     pub(crate) fn read(object: &Object, file: &KeptFile, is_kept: bool) -> Option<Tables> {
         let code = Some(file).filter(|_| is_kept);
         match (object, object.machine()?) {
-            (Object::Elf(elf), Machine::X86_64) => Tables::of_sections::<X86_64>(elf, &**file),
-            (Object::Elf(elf), Machine::Aarch64) => Tables::of_sections::<Aarch64>(elf, &**file),
+            (Object::Elf(elf), Machine::X86_64) => Tables::of_elf::<X86_64>(elf, file, code),
+            (Object::Elf(elf), Machine::Aarch64) => Tables::of_elf::<Aarch64>(elf, file, code),
             (Object::MachO(macho), Machine::X86_64) => Tables::of_macho::<X86_64>(macho, file, code),
             (Object::MachO(macho), Machine::Aarch64) => Tables::of_macho::<Aarch64>(macho, file, code),
         }
@@ -79,9 +82,19 @@ impl Tables {
             cfi,
             signal_returns: Vec::new(),
             go: GoFunctions::default(),
+            code: None,
             compact: Some(Box::new(compact)),
             others: None,
         })
+    }
+
+    fn of_elf<A: Arch>(elf: &Elf, file: &KeptFile, code: Option<&KeptFile>) -> Option<Tables> {
+        let code = code.map(|code| Box::new(ElfCode::new(elf, code)));
+        let tables = Tables::of_sections::<A>(elf, &**file);
+        // Without any rules, code is all there is.
+        let none = || Tables::new::<A>(elf, &**file, Cfi::empty(A::COLUMNS));
+        let tables = tables.or_else(|| code.is_some().then(none))?;
+        Some(Tables { code, ..tables })
     }
 
     fn of_sections<A: Arch>(elf: &Elf, file: &dyn ReadAt) -> Option<Tables> {
@@ -111,6 +124,7 @@ impl Tables {
             cfi,
             signal_returns,
             go: GoFunctions::default(),
+            code: None,
             compact: None,
             others: None,
         }
@@ -119,6 +133,11 @@ impl Tables {
     /// These tables, if they are for this machine.
     pub(crate) fn of<A: Arch>(&mut self) -> Option<&mut Tables> {
         (self.machine == A::MACHINE).then_some(self)
+    }
+
+    /// True if some functions of the file have rules: those that have none are assembly, then.
+    pub(crate) fn has_functions(&self) -> bool {
+        self.cfi.function_count() > 0 || self.compact.is_some() || self.others.is_some()
     }
 
     /// True if the address (not the one before it: a handler returns to the first byte) is in a signal return function.
@@ -290,6 +309,49 @@ impl Tables {
                 })
             }
         }
+    }
+
+    /// Whether the address is in a function that is declared to be a signal return function. `None`: nothing describes
+    /// it.
+    pub(crate) fn declares_signal_return<A: Arch>(&mut self, relative: u64) -> Option<bool> {
+        let is_return = self.is_signal_return(relative);
+        (is_return || !self.is_uncovered::<A>(relative)).then_some(is_return)
+    }
+
+    /// True if nothing describes an address of an ELF file.
+    fn is_uncovered<A: Arch>(&mut self, relative: u64) -> bool {
+        self.compact.is_none()
+            && self.place_at::<A>(FrameAddress::InstructionPointer(relative)) == Some(Place::Uncovered)
+            && self
+                .others
+                .as_mut()
+                .is_none_or(|others| others.is_uncovered::<A>(relative))
+    }
+
+    /// The rule at an address that nothing describes, by the code of its function.
+    pub(crate) fn rule_by_code<A: Arch>(&mut self, relative_lookup: u64) -> Option<Rule> {
+        let svma = self.base_svma.wrapping_add(relative_lookup);
+        let around = self.around(svma);
+        self.code.as_mut()?.rule::<A>(svma, around)
+    }
+
+    /// The register that has the return address of the function at an address that nothing describes.
+    pub(crate) fn return_register<A: Arch>(&mut self, relative: u64) -> Option<Register> {
+        let svma = self.base_svma.wrapping_add(relative);
+        let around = self.around(svma);
+        self.code.as_mut()?.return_register::<A>(svma, around)
+    }
+
+    /// From the start of the last function that has rules to that of the next one.
+    fn around(&self, svma: u64) -> Range<u64> {
+        let around = |cfi: &Cfi| {
+            let start = cfi.entry(svma).map_or(0, |(_, offset)| svma - offset);
+            (start, cfi.next_start(svma).unwrap_or(u64::MAX))
+        };
+        let (start, end) = around(&self.cfi);
+        let others = self.others.as_ref().map(|others| around(&others.cfi));
+        let (others_start, others_end) = others.unwrap_or((0, u64::MAX));
+        start.max(others_start)..end.min(others_end)
     }
 
     /// One step with the values of registers that the rule needs.

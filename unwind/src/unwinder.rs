@@ -19,8 +19,9 @@ const REPORT_NS: u64 = 100_000_000;
 pub struct Unwinder<'f, N> {
     next: N,
     unwinding: Unwinding<'f>,
-    /// Of the quality: what [`RecordingEvent::Unwound`] has reported of `completed_live` and of `by_frame_pointer`.
-    reported: [u64; 2],
+    /// Of the quality: what [`RecordingEvent::Unwound`] has reported of `completed_live`, `by_frame_pointer` and
+    /// `by_code`.
+    reported: [u64; 3],
     report_at: Timestamp,
 }
 
@@ -35,7 +36,7 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
         Unwinder {
             next,
             unwinding: Unwinding::new(Walker::new(memory, files, options)),
-            reported: [0; 2],
+            reported: [0; 3],
             report_at: Timestamp(0),
         }
     }
@@ -66,12 +67,13 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
     fn report(&mut self, time: Timestamp) {
         self.report_at = Timestamp(time.0.saturating_add(REPORT_NS));
         let quality = self.quality();
-        let now = [quality.completed_live, quality.by_frame_pointer];
+        let now = [quality.completed_live, quality.by_frame_pointer, quality.by_code];
         let before = std::mem::replace(&mut self.reported, now);
         if now != before {
             let what = RecordingEvent::Unwound {
                 completed_live: now[0].saturating_sub(before[0]),
                 by_frame_pointer: now[1].saturating_sub(before[1]),
+                by_code: now[2].saturating_sub(before[2]),
             };
             self.next.on_event(&Event::recording(time, what));
         }
@@ -108,10 +110,12 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
             RecordingEvent::Unwound {
                 completed_live,
                 by_frame_pointer,
+                by_code,
             } => {
                 quality.completed_live = quality.completed_live.saturating_add(completed_live);
                 quality.by_frame_pointer = quality.by_frame_pointer.saturating_add(by_frame_pointer);
-                self.reported = [quality.completed_live, quality.by_frame_pointer];
+                quality.by_code = quality.by_code.saturating_add(by_code);
+                self.reported = [quality.completed_live, quality.by_frame_pointer, quality.by_code];
             }
             RecordingEvent::Throttled => quality.throttled += 1,
             RecordingEvent::Malformed(_) => quality.malformed += 1,

@@ -57,6 +57,8 @@ enum How {
     ByRules,
     /// Out of a signal handler.
     OutOfSignal,
+    /// By the code of a function without rules.
+    ByCode,
     /// Nothing has called the address: who started the stack put it there.
     ToStart,
     Otherwise,
@@ -97,6 +99,7 @@ impl<'f> Walk<'_, 'f> {
             end: End::Root,
             live_boundary: None,
             guessed: false,
+            by_code: false,
         };
         let mut signals = 0;
         loop {
@@ -121,6 +124,7 @@ impl<'f> Walk<'_, 'f> {
             let before = A::registers(address, &regs);
             let was_bound = self.sp_is_bound;
             let (step, how) = self.step::<A>(address, &mut regs);
+            outcome.by_code |= how == How::ByCode;
             let from_signal = how == How::OutOfSignal;
             let was_interrupted = from_signal || matches!(step, Step::Interrupted(_));
             let kept = match step {
@@ -308,7 +312,10 @@ impl<'f> Walk<'_, 'f> {
                         step => (step, How::Otherwise),
                     };
                 }
-                like_assembly = true;
+                like_assembly = rules.has_functions();
+                if let Some(step) = self.step_by_function::<A>(&region, address, regs) {
+                    return (step, How::ByCode);
+                }
                 // Assembly makes a frame with the same instructions as compiled code.
                 if A::LEAVES_BY_CODE
                     && !address.is_return_address()
@@ -328,7 +335,68 @@ impl<'f> Walk<'_, 'f> {
                 return (step, How::Otherwise);
             }
         }
-        (self.step_by_guess::<A>(address, like_assembly, regs), How::Otherwise)
+        let step = match self.step_by_guess::<A>(address, like_assembly, regs) {
+            Step::NoRule | Step::NoReturnAddress(_) | Step::FramePointerIsZero
+                if address.is_return_address()
+                    && region.is_some_and(|region| self.never_returns::<A>(&region, address)) =>
+            {
+                Step::Root
+            }
+            step => step,
+        };
+        (step, How::Otherwise)
+    }
+
+    /// One step by the code of the whole function, which has no rules. `None`: it leads to nothing that has called.
+    fn step_by_function<A: Arch>(
+        &mut self,
+        region: &Region,
+        address: FrameAddress,
+        regs: &mut A::Regs,
+    ) -> Option<Step> {
+        if self.sp_is_bound {
+            return None;
+        }
+        let relative = address.address_for_lookup().wrapping_sub(region.base);
+        let rules = self.modules.tables_for::<A>(region.module, self.quality)?;
+        if !address.is_return_address()
+            && let Some(register) = rules.return_register::<A>(relative)
+            && let Some(caller) = self.further.get(register.0)
+            && self.has_called::<A>(caller)
+        {
+            return Some(Step::Caller(caller));
+        }
+        let rules = self.modules.tables_for::<A>(region.module, self.quality)?;
+        let rule = rules.rule_by_code::<A>(relative)?;
+        let mut caller_regs = *regs;
+        let stack = &mut self.stack;
+        let step = A::step_by_rule(&rule, address, &mut caller_regs, &mut |address| stack.read(address));
+        let is_right = match step {
+            Step::Caller(caller) => self.has_called::<A>(caller) || self.is_made_up_at::<A>(caller),
+            Step::NoReturnAddress(above) => self.stack.used_live || self.is_last::<A>(above),
+            step => step == Step::NoMemory,
+        };
+        is_right.then(|| {
+            *regs = caller_regs;
+            step
+        })
+    }
+
+    fn is_made_up_at<A: Arch>(&mut self, return_address: u64) -> bool {
+        let address = FrameAddress::from_return_address(return_address);
+        let region = self.find(return_address.wrapping_sub(1));
+        let (Some(region), Some(address)) = (region, address) else {
+            return false;
+        };
+        self.is_made_up::<A>(&region, address)
+    }
+
+    /// True if code without rules ends its thread where its callee returns to: what started the thread needs no caller.
+    fn never_returns<A: Arch>(&mut self, region: &Region, address: FrameAddress) -> bool {
+        region.module != ANONYMOUS
+            && self
+                .code_at(region, address.address())
+                .is_some_and(|code| A::never_returns(&code.next))
     }
 
     /// True if a step by the rules of a function found no caller.
@@ -688,10 +756,10 @@ impl<'f> Walk<'_, 'f> {
     }
 
     fn is_signal_return<A: Arch>(&mut self, region: &Region, address: FrameAddress) -> bool {
-        match self.modules.tables_for::<A>(region.module, self.quality) {
-            Some(rules) => rules.is_signal_return(address.address().wrapping_sub(region.base)),
-            None => self.is_signal_return_by_code::<A>(region, address),
-        }
+        let relative = address.address().wrapping_sub(region.base);
+        let rules = self.modules.tables_for::<A>(region.module, self.quality);
+        let declared = rules.and_then(|rules| rules.declares_signal_return::<A>(relative));
+        declared.unwrap_or_else(|| self.is_signal_return_by_code::<A>(region, address))
     }
 
     /// Recognises a signal return function by its code, once per address: no unwind rules declare it.
@@ -700,9 +768,12 @@ impl<'f> Walk<'_, 'f> {
         if let Some(known) = self.known.signal_returns.get(&key) {
             return *known;
         }
-        let mut code = [0; signal::MAX_CODE];
-        let is_return = self.stack.copy_live(address.address(), &mut code).is_some()
-            && signal::is_return_code(&code, A::SIGNAL_RETURNS);
+        let code = self.code_at(region, address.address());
+        // In its system call, the thread is at the end of the function.
+        let is_return = code.is_some_and(|code| {
+            signal::is_return_code(&code.next, A::SIGNAL_RETURNS)
+                || (!address.is_return_address() && signal::has_return_code(&code.before, A::SIGNAL_RETURNS))
+        });
         if self.known.signal_returns.len() >= 1 << 14 {
             self.known.signal_returns.clear();
         }

@@ -425,6 +425,7 @@ impl<'f> Walker<'f> {
             .judge(&mut state.points, stay, &mut outcome, times, &mut are_possible);
         let quality = &mut self.quality;
         quality.by_frame_pointer += u64::from(outcome.guessed);
+        quality.by_code += u64::from(outcome.by_code);
         quality.completed_live += u64::from(verdict == Verdict::Agrees && outcome.end == End::Root);
         let live_boundary = outcome.live_boundary.filter(|_| verdict == Verdict::Unverified);
         if verdict == Verdict::Unverified {

@@ -1,5 +1,7 @@
 //! x86_64: following rows, going by frame pointer, and the signal frame.
 
+use std::collections::BTreeSet;
+
 use framehop::FrameAddress;
 use gimli::{Register, RegisterRule, Vendor, X86_64 as Dwarf};
 
@@ -14,6 +16,7 @@ use crate::compact_x86_64 as compact;
 use crate::frame_x86_64 as frame;
 use crate::pass::Rules;
 use crate::rule::Rule;
+use crate::starts_x86_64 as starts;
 use recording::stack::Registers;
 
 /// Offsets into `struct ucontext` (asm/ucontext.h, asm/sigcontext.h), which is at sp in the signal return function:
@@ -311,6 +314,18 @@ impl Arch for X86_64 {
 
     fn rules_by_code(code: &[u8]) -> Rules {
         frame::rules(code)
+    }
+
+    fn function_starts(code: &[u8], base: u64, starts: &mut BTreeSet<u64>) {
+        starts::find(code, base, starts);
+    }
+
+    fn return_register(code: &[u8]) -> Option<Register> {
+        starts::return_register(code).map(Register)
+    }
+
+    fn never_returns(code: &[u8]) -> bool {
+        starts::never_returns(code)
     }
 
     fn call_before(bytes: &[u8; CALL_BYTES], return_address: u64) -> Option<Target> {

@@ -123,7 +123,8 @@ impl Encoder {
             RecordingEvent::Unwound {
                 completed_live,
                 by_frame_pointer,
-            } => own::put_unwound(out, time, completed_live, by_frame_pointer),
+                by_code,
+            } => own::put_unwound(out, time, [completed_live, by_frame_pointer, by_code]),
             RecordingEvent::Malformed(_) => own::put_malformed(out, time),
         }
     }

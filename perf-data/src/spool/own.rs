@@ -49,9 +49,12 @@ impl Own {
             }
             UNWOUND => {
                 let (completed_live, by_frame_pointer) = (body.u64()?, body.u64()?);
+                // Earlier files have no more.
+                let by_code = body.u64().unwrap_or_default();
                 let what = RecordingEvent::Unwound {
                     completed_live,
                     by_frame_pointer,
+                    by_code,
                 };
                 Event::recording(time, what)
             }
@@ -78,8 +81,9 @@ pub(super) fn put_counter(out: &mut Vec<u8>, time: u64, pid: i32, counter: Count
     );
 }
 
-pub(super) fn put_unwound(out: &mut Vec<u8>, time: u64, completed_live: u64, by_frame_pointer: u64) {
-    put(out, UNWOUND, &[time, completed_live, by_frame_pointer]);
+pub(super) fn put_unwound(out: &mut Vec<u8>, time: u64, counts: [u64; 3]) {
+    let [completed_live, by_frame_pointer, by_code] = counts;
+    put(out, UNWOUND, &[time, completed_live, by_frame_pointer, by_code]);
 }
 
 pub(super) fn put_malformed(out: &mut Vec<u8>, time: u64) {

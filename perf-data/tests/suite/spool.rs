@@ -154,6 +154,7 @@ fn events_come_back_as_they_went() {
     let unwound = RecordingEvent::Unwound {
         completed_live: 3,
         by_frame_pointer: 4,
+        by_code: 5,
     };
     let program = BpfProgram {
         start: 0xffff_ffff_c002_2064,

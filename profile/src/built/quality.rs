@@ -162,6 +162,7 @@ fn lines(profile: &Profile) -> Vec<Line> {
             "Stacks with frames found by frame pointer",
             quality.by_frame_pointer,
         ),
+        (Said, "Stacks with frames found from code", quality.by_code),
     ] {
         some(&mut lines, kind, what, value);
     }

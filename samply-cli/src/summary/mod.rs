@@ -297,6 +297,7 @@ impl Summary {
             "on_other_stack": quality.on_other_stack,
             "without_user_stack": quality.missing.values().sum::<u64>(),
             "by_frame_pointer": quality.by_frame_pointer,
+            "by_code": quality.by_code,
             "named_without_time": self.counts.samples_named_without_time,
             "damaged_symbols": quality.damaged_symbols,
             "out_of_order": counts.samples_out_of_order,

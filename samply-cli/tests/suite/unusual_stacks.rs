@@ -1,4 +1,4 @@
-//! Stacks of code that is not as compilers make it: assembly, coroutines, `vfork`.
+//! Stacks of code that is not as compilers make it: assembly, coroutines, `vfork`, a C library without unwind tables.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::process::Command;
@@ -66,6 +66,7 @@ fn a_zero_that_is_no_return_address_ends_no_stack() {
 fn the_first_function_of_a_coroutine_is_a_root() {
     let Some(()) = perf_events() else { return };
     assert_root("context", &["__start_context", "context", "spins"]);
+    assert_root("started", &["coroutine_start", "coroutine", "spins"]);
     assert_root("zero", &["coroutine", "spins"]);
     assert_root("crash", &["crash", "coroutine", "spins"]);
 }
@@ -132,6 +133,61 @@ fn rules_that_need_other_registers_are_followed_in_files_of_perf() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert_whole(&load(&file, &[]).0, stack);
     }
+}
+
+/// Samples in which at least one frame was found by the code of a function.
+fn from_code(profile: &Profile) -> f64 {
+    profile.figure(&["found from code"])
+}
+
+#[test]
+fn assembly_without_unwind_tables_is_unwound_by_its_code() {
+    let Some(()) = perf_events() else { return };
+    let profile = recorded("no_rules");
+    assert_whole(&profile, &["main", "calls", "without_rules"]);
+    assert!(from_code(&profile) >= MANY as f64, "{:?}", profile.quality());
+}
+
+/// Records a program of musl. All stacks are whole and rooted, but those of its start and its end.
+fn assert_musl(name: &str, is_rooted: impl Fn(&[&str]) -> bool) {
+    let Some(path) = program(name) else { return };
+    let (_, profile) = record().profile(path, &["300"]);
+    let all = profile.share(
+        |_| true,
+        |names| is_rooted(names) && !names.iter().any(|name| is_mark(name)),
+    );
+    assert!(all.of >= 3 * MANY, "{name}: {} samples\n{}", all.of, profile.summary());
+    assert!(
+        all.percent() >= 98.0,
+        "{name}: {} of {}\n{}",
+        all.hits,
+        all.of,
+        profile.summary()
+    );
+    assert!(from_code(&profile) >= 3.0 * MANY as f64, "{:?}", profile.quality());
+}
+
+#[test]
+fn stacks_through_musl_are_whole() {
+    let Some(()) = perf_events() else { return };
+    assert_musl("sorts_musl_static", |names| {
+        let is_thread = names.starts_with(&["__clone", "start", "thread_body", "sorts"]);
+        is_thread || (names[0] == "_start" && names[2..].starts_with(&["main", "sorts"]))
+    });
+    // Its own functions have no names in the shared library.
+    assert_musl("sorts_musl", |names| {
+        let own = names.iter().position(|name| *name == "sorts");
+        own.is_some_and(|at| at >= 2 && ["main", "thread_body"].contains(&names[at - 1]))
+    });
+    assert_musl("sorts_musl_stripped", |names| names.len() >= 4);
+}
+
+#[test]
+fn waits_in_musls_vfork_have_their_callers() {
+    let Some(()) = kernel_samples() else { return };
+    let Some(path) = program("spawns_musl") else { return };
+    let (_, profile) = record().options(&["--off-cpu"]).profile(path, &["20", "10"]);
+    assert_children(&profile, 20);
 }
 
 /// Waits in vfork have their callers, and are for a child.

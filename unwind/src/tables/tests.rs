@@ -1,5 +1,6 @@
 //! Steps by our rules beside framehop's, on files of this machine: each function of each file, with made-up registers and stacks.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +13,7 @@ use recording::sink::InMemory;
 
 use super::*;
 use crate::arch::Unreadable;
+use crate::piece::Piece;
 use crate::x86_64::Regs;
 
 const SP: u64 = 0x7fff_0000_1000;
@@ -151,17 +153,24 @@ fn compare_aarch64(path: &Path) -> usize {
     )
 }
 
-#[test]
-fn steps_of_x86_64_are_framehops() {
+/// libc and this program.
+fn files() -> impl Iterator<Item = PathBuf> {
     let libc = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let libc = libc
         .lines()
         .find_map(|line| line.split_once('/').filter(|(_, path)| path.contains("libc.so")));
     let libc = libc.map(|(_, path)| PathBuf::from(format!("/{path}")));
+    let own = std::env::current_exe();
+    let are_there = cfg!(all(target_arch = "x86_64", target_os = "linux"));
+    libc.into_iter().chain(own).filter(move |_| are_there)
+}
+
+#[test]
+fn steps_of_x86_64_are_framehops() {
     if cfg!(not(all(target_arch = "x86_64", target_os = "linux"))) {
         return println!("skipped: needs a file for x86_64 Linux");
     }
-    for path in libc.into_iter().chain(std::env::current_exe()) {
+    for path in files() {
         let compared = compare_x86_64(&path);
         assert!(compared > 20_000, "{}: {compared}", path.display());
     }
@@ -183,4 +192,66 @@ fn aarch64_library() -> Option<PathBuf> {
     let folder = fs::read_dir(sysroot.join("lib/rustlib/aarch64-unknown-linux-gnu/lib")).ok()?;
     let mut paths = folder.flatten().map(|entry| entry.path());
     paths.find(|path| path.extension().is_some_and(|extension| extension == "so"))
+}
+
+/// How often rules from code and rows of tables count the CFA from the same register: as far, or not.
+fn rules_by_code(path: &Path) -> (usize, usize) {
+    let file = InMemory(fs::read(path).unwrap());
+    let elf = Elf::read(&file).unwrap();
+    let mut tables = Tables::of_sections::<X86_64>(&elf, &file).unwrap();
+    let (mut same, mut other) = (0, 0);
+    let functions: Vec<Range<u64>> = tables.cfi.functions().collect();
+    let every = functions.len().div_ceil(MOST_FUNCTIONS);
+    for function in functions.into_iter().step_by(every) {
+        let size = function.end - function.start;
+        let piece = elf.rest_from(function.start).unwrap();
+        let code = read_piece(&file, Piece { size, ..piece }).unwrap();
+        for (offset, rule) in X86_64::rules_by_code(&code) {
+            let svma = function.start + u64::from(offset);
+            let (Some(rule), Place::Usual(row)) = (rule, tables.place::<X86_64>(svma, true)) else {
+                continue;
+            };
+            if svma < function.end && rule.is_from_sp() == row.is_from_sp() {
+                let is_same = rule.cfa(SP, SP) == row.cfa(SP, SP);
+                same += usize::from(is_same);
+                other += usize::from(!is_same);
+            }
+        }
+    }
+    (same, other)
+}
+
+/// Those of glibc that differ: parts of functions that a jump leads to, as if they were functions, and assembly whose
+/// tables are wrong.
+#[test]
+fn rules_from_code_are_those_of_the_tables() {
+    for path in files() {
+        let (same, other) = rules_by_code(&path);
+        assert!(
+            same > 5000 && other * 200 <= same,
+            "{}: {same}, {other} others",
+            path.display()
+        );
+    }
+}
+
+/// What is found inside of others has the frame of a function's start in glibc (entries of PLTs, ways through
+/// `memcpy`), and is a landing pad in Rust, which needs tables.
+#[test]
+fn functions_found_in_code_are_those_of_the_tables() {
+    for path in files() {
+        let file = InMemory(fs::read(&path).unwrap());
+        let elf = Elf::read(&file).unwrap();
+        let tables = Tables::of_sections::<X86_64>(&elf, &file).unwrap();
+        let functions: BTreeSet<u64> = tables.cfi.functions().map(|function| function.start).collect();
+        let code = elf.code_around(*functions.last().unwrap()).unwrap();
+        let bytes = read_piece(&file, elf.rest_from(code.start).unwrap()).unwrap();
+        let mut found = BTreeSet::new();
+        X86_64::function_starts(&bytes, code.start, &mut found);
+        let right = found.intersection(&functions).count();
+        let is_inside = |start: &&u64| !functions.contains(start) && tables.cfi.function(**start).is_some();
+        let inside = found.iter().filter(is_inside).count();
+        let counts = format!("{}: {right} of {}, {inside} inside", path.display(), functions.len());
+        assert!(right * 4 >= functions.len() * 3 && inside * 8 <= right, "{counts}");
+    }
 }

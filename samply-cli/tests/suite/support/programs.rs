@@ -59,19 +59,22 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             );
             has(Need::StaticLibc, path.is_ok(), "no static libc to link with").then(|| path.unwrap())
         }
-        "split_musl" => {
-            let path = try_build(
-                "musl-gcc",
-                "split.c",
-                name,
-                &[C_FLAGS, &["-static", "-pthread"]].concat(),
-            );
-            has(Need::Musl, path.is_ok(), "no musl-gcc").then(|| path.unwrap())
+        "split_musl" => musl("split.c", name, &["-static"]),
+        "sorts_musl_static" => musl("sorts.c", name, &["-static"]),
+        "sorts_musl" => musl("sorts.c", name, &[]),
+        // As Alpine's: nothing but code.
+        "sorts_musl_stripped" => {
+            let flags = [
+                "-static",
+                "-Os",
+                "-s",
+                "-fno-asynchronous-unwind-tables",
+                "-fno-unwind-tables",
+            ];
+            musl("sorts.c", name, &flags)
         }
-        "chain_musl" => {
-            let path = try_build("musl-gcc", "chain.c", name, C_FLAGS);
-            has(Need::Musl, path.is_ok(), "no musl-gcc").then(|| path.unwrap())
-        }
+        "chain_musl" => musl("chain.c", name, &[]),
+        "spawns_musl" => musl("spawns.c", name, &[]),
         "split_go" | "pprof_go" | "runtime_go" => {
             let source = format!("{}.go", name.trim_end_matches("_go"));
             let path = try_go(&source, name);
@@ -148,6 +151,12 @@ pub(crate) fn line_of(source: &str, marker: &str) -> u32 {
         .position(|line| line.ends_with(&format!("// {marker}")))
         .unwrap();
     u32::try_from(at + 1).unwrap()
+}
+
+/// musl has no unwind tables.
+fn musl(source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
+    let path = try_build("musl-gcc", source, name, &[C_FLAGS, &["-pthread"], flags].concat());
+    has(Need::Musl, path.is_ok(), "no musl-gcc").then(|| path.unwrap())
 }
 
 fn build(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
