@@ -192,6 +192,8 @@ pub enum ModuleMiss {
     NotFound,
     /// The file is there, but reading it is not permitted.
     PermissionDenied,
+    /// sprof may open no more files (`ulimit -n`).
+    TooManyOpen,
     /// Another file is there now: its build id or inode is not the mapped one's.
     Replaced,
     /// A file is there, but the recording has neither build id nor inode to identify the mapped file.

@@ -238,6 +238,7 @@ fn miss(miss: ModuleMiss) -> (Kind, &'static str) {
         ModuleMiss::Anonymous => (Said, "anonymous memory"),
         ModuleMiss::NotFound => (Limiting, "file not found"),
         ModuleMiss::PermissionDenied => (Limiting, "permission denied"),
+        ModuleMiss::TooManyOpen => (Limiting, "too few open files allowed"),
         ModuleMiss::Replaced => (Limiting, "file replaced since it was mapped"),
         ModuleMiss::NotIdentified => (Limiting, "file not identified: no build id, no inode"),
         ModuleMiss::Malformed => (Limiting, "malformed file"),

@@ -178,6 +178,7 @@ fn without_deleted(path: &Path) -> &[u8] {
 fn open_regular(path: &Path, inode: Option<(u32, u32, u64)>) -> Result<File, ModuleMiss> {
     let miss = |error: io::Error| match error.kind() {
         io::ErrorKind::PermissionDenied => ModuleMiss::PermissionDenied,
+        _ if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => ModuleMiss::TooManyOpen,
         _ => ModuleMiss::NotFound,
     };
     let file = regular_file::open(path).map_err(miss)?;

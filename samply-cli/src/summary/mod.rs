@@ -374,6 +374,7 @@ fn miss_name(miss: ModuleMiss) -> &'static str {
         ModuleMiss::Anonymous => "anonymous",
         ModuleMiss::NotFound => "not_found",
         ModuleMiss::PermissionDenied => "permission_denied",
+        ModuleMiss::TooManyOpen => "too_many_open",
         ModuleMiss::Replaced => "replaced",
         ModuleMiss::NotIdentified => "not_identified",
         ModuleMiss::Malformed => "malformed",
@@ -386,6 +387,9 @@ fn miss_text(miss: ModuleMiss) -> Option<&'static str> {
         ModuleMiss::Anonymous => None,
         ModuleMiss::NotFound => Some("gone when unwind tables were needed"),
         ModuleMiss::PermissionDenied => Some("not readable for this user: stacks may be cut"),
+        ModuleMiss::TooManyOpen => {
+            Some("not opened, because too few open files are allowed: raise `ulimit -n`; stacks are cut")
+        }
         ModuleMiss::Replaced => Some("replaced on disk: restart the program to get whole stacks"),
         ModuleMiss::NotIdentified => Some("not used: the recording cannot distinguish files of the same name"),
         ModuleMiss::Malformed => Some("with damaged headers: stacks may be cut"),

@@ -10,8 +10,8 @@ use std::process::Command;
 use crate::support;
 use crate::support::machine::share_again;
 use crate::support::run::output;
-use crate::support::skip::{is_root, perf};
-use crate::support::{program, sprof, temp_dir};
+use crate::support::skip::{is_root, perf, perf_events};
+use crate::support::{program, record, sprof, temp_dir};
 
 /// The commands that read a file, with all else that they need.
 fn commands(file: &Path) -> Vec<(&'static str, Command)> {
@@ -98,6 +98,31 @@ fn is_said(stderr: &str, file: &Path, expected: &[&str], name: &str) {
     for words in expected {
         assert!(stderr.contains(words), "{name}: nothing about `{words}`: {stderr}");
     }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn too_few_open_files_are_named_as_the_reason_of_cut_stacks() {
+    let Some(()) = perf_events() else { return };
+    // A limit that suffices for one event per CPU may leave none for the files of the program.
+    let events = std::thread::available_parallelism().map_or(1, usize::from);
+    for files in 8..events + 40 {
+        let limit = format!("ulimit -n {files}; exec \"$@\"");
+        let limited = record().under(&["sh", "-c", &limit, "sh"]);
+        let recording = limited.run(program("split").unwrap(), &["100"]);
+        let stderr = recording.stderr;
+        if recording.code != Some(0) {
+            assert!(stderr.contains("Too many open files"), "{files}: {stderr}");
+            continue;
+        }
+        let is_cut = stderr.contains("(100.0 %) truncated");
+        let reason = "not opened, because too few open files are allowed: raise `ulimit -n`";
+        assert!(!is_cut || stderr.contains(reason), "{files}: {stderr}");
+        if !is_cut {
+            return;
+        }
+    }
+    panic!("no limit suffices");
 }
 
 #[test]
