@@ -8,7 +8,7 @@ use recording::session::{RecordError, RecordOptions};
 use crate::sys::process::{self, Stopped};
 use crate::sys::signals::Signals;
 
-/// Forks the program, stopped before its exec. Call it while this process has one thread.
+/// Forks the program, stopped before its exec. Call it while the signals of [`Signals`] are blocked in all threads.
 pub(crate) fn fork(image: &Image, signals: &Signals) -> Result<Stopped, RecordError> {
     process::fork_stopped(image, signals)
         .map_err(|error| RecordError::Failed(format!("cannot fork the program: {error}")))

@@ -82,8 +82,9 @@ pub(crate) fn fork_stopped(image: &Image, signals: &Signals) -> io::Result<Stopp
     let shell_args = pointers(&shell_args);
     let mask = signals.mask_before();
 
-    // SAFETY: this process has one thread (`Signals` requires it), and the child calls only async-signal-safe functions
-    // on memory that was prepared above, until it execs or exits.
+    // SAFETY: other threads may run (the one that waits for a `RingMaker`'s child does between two runs). So the child
+    // calls only async-signal-safe functions on memory that was prepared above, and allocates nothing, until it execs
+    // or exits.
     let pid = unsafe { libc::fork() };
     if pid < 0 {
         return Err(last_error());
@@ -118,7 +119,8 @@ pub(crate) fn fork_stopped(image: &Image, signals: &Signals) -> io::Result<Stopp
 }
 
 /// # Safety
-/// Only in a child forked from a one-thread process. The arrays are null-terminated and point to live C strings.
+/// Only in the child of a fork: it allocates nothing and takes no lock, because another thread of the parent may have
+/// held one. The arrays are null-terminated and point to live C strings.
 #[expect(clippy::too_many_arguments, reason = "everything the child may touch is named here")]
 unsafe fn child_main(
     path: &CString,

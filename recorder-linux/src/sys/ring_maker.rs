@@ -73,6 +73,8 @@ impl Drop for RingMaker {
         self.keep = None;
         let child = self.child;
         // A child that is still within mmap(2) ends after it. The recording does not wait for that; without a thread, it stays a zombie.
+        // The thread has this one's signal mask. It may live on while the next run forks its program (see
+        // `fork_stopped`).
         let reap = move || retry_on_intr(|| waitpid(Some(child), WaitOptions::empty()));
         let _ = std::thread::Builder::new().name("end of rings".to_owned()).spawn(reap);
     }

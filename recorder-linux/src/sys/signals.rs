@@ -18,8 +18,8 @@ pub(crate) struct Received {
     pub(crate) from_kernel: bool,
 }
 
-/// Some signals, blocked in this thread until dropped. No other thread may exist before this: it would receive them with
-/// their default action.
+/// Some signals, blocked in this thread until dropped. Every other thread must have them blocked, too (a thread has the
+/// mask of the one that started it): it would receive them with their default action.
 #[derive(Debug)]
 pub(crate) struct Signals {
     fd: SignalFd,

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use percent_encoding::percent_decode_str;
+use recording::regular_file;
 
 /// A folder that holds a built UI.
 #[derive(Clone, Debug)]
@@ -53,7 +54,7 @@ impl UiDir {
             return None;
         }
         let content_type = content_type(&path);
-        let file = File::open(path).ok()?;
+        let file = regular_file::open(&path).ok()?;
         Some(UiFile { file, content_type })
     }
 }

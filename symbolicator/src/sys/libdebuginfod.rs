@@ -7,6 +7,7 @@ use std::ffi::{CStr, OsStr, c_char, c_int, c_long, c_uchar, c_void};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::ptr;
 
@@ -172,5 +173,28 @@ extern "C" fn on_progress(_client: RawClient, done: c_long, all: c_long) -> c_in
     let progress = unsafe { &mut *progress };
     // Before an answer has begun, the library gives the number of its rounds, of 0. Of an unknown size it gives -1.
     let done = if all == 0 { 0 } else { u64::try_from(done).unwrap_or(0) };
-    c_int::from(!progress(done, u64::try_from(all).ok().filter(|all| *all > 0)))
+    let all = u64::try_from(all).ok().filter(|all| *all > 0);
+    // A panic ends the download: it must not unwind into C, and would abort the recording here.
+    let goes_on = panic::catch_unwind(AssertUnwindSafe(|| progress(done, all)));
+    c_int::from(!goes_on.unwrap_or(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_while_it_downloads_ends_the_download() {
+        let mut calls = 0;
+        let mut function = |_: u64, _: Option<u64>| -> bool {
+            calls += 1;
+            assert!(calls < 2, "as a bug would");
+            true
+        };
+        let mut progress: &mut Progress<'_> = &mut function;
+        PROGRESS.set((&raw mut progress).cast());
+        let answers = [on_progress(ptr::null_mut(), 1, 2), on_progress(ptr::null_mut(), 2, 2)];
+        PROGRESS.set(ptr::null_mut());
+        assert_eq!(answers, [0, 1]);
+    }
 }

@@ -51,9 +51,10 @@ impl Mapping {
         let file = regular_file::open(path)?;
         let metadata = file.metadata()?;
         // SAFETY: the mapping is private and read-only, and lives no longer than `Mapping`. `Mmap` asks that the file
-        // does not change under it. We can't forbid that; what follows is bounded: a write in place changes bytes
-        // that every reader here treats as hostile input anyway (plain integers and UTF-8 checked on use), and a
-        // truncation makes zeros of them (see `fault`). Neither breaks memory safety by
+        // does not change under it. We can't forbid that: by the letter of Rust's rules, a slice whose bytes others
+        // change is undefined behaviour, and no rule makes it defined. What follows is bounded: a write in place
+        // changes bytes that every reader here treats as hostile input anyway (plain integers and UTF-8 checked on
+        // use), and a truncation makes zeros of them (see `fault`). Neither breaks memory safety by
         // way of the parsers, which hold no invariant across two reads of the same byte that memory safety needs.
         let map = unsafe { memmap2::Mmap::map(&file)? };
         Ok(Mapping {
@@ -105,6 +106,18 @@ impl Drop for Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_would_wait_is_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        for path in [&*pipe, dir.path(), Path::new("/dev/zero")] {
+            let kind = Mapping::open(path).map(|_| ()).unwrap_err().kind();
+            assert_eq!(kind, io::ErrorKind::InvalidInput, "{}", path.display());
+        }
+    }
 
     #[test]
     fn what_is_cut_off_reads_as_zeros_and_is_noticed() {
