@@ -73,6 +73,15 @@ pub fn path_of(path: &[u8]) -> PathBuf {
     String::from_utf8_lossy(path).into_owned().into()
 }
 
+/// Device and inode: tells a file from every other one, also from those that claim the same build id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    /// `st_dev` (stat(2)).
+    pub device: u64,
+    /// `st_ino`.
+    pub inode: u64,
+}
+
 /// What kind of code a module holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModuleKind {

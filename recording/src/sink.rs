@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::clock::Timestamp;
 use crate::event::{Event, Mapping, Pid, Thread};
-use crate::module::BuildId;
+use crate::module::{BuildId, FileId};
 
 /// What [`EventSink::look_again`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +101,11 @@ impl TargetMemory for NoMemory {
 pub trait ModuleFiles {
     /// Opens the file as the process `pid` saw it, or says why it can't.
     fn open(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss>;
+
+    /// The file that [`ModuleFiles::open`] would open first, without opening it. `None`: not known.
+    fn file_id(&mut self, _pid: Pid, _mapping: &Mapping<'_>) -> Option<FileId> {
+        None
+    }
 }
 
 /// The opened file of a module. It stays open until its names are looked up: by then it may be on no path.
@@ -128,6 +133,10 @@ pub trait ReadAt {
     /// A path that leads to these very bytes while this object lives, also after the file was deleted or its mount
     /// namespace is gone. `None`: there is none.
     fn own_path(&self) -> Option<std::path::PathBuf> {
+        None
+    }
+    /// The file, as [`ModuleFiles::file_id`] gives it. `None`: not known.
+    fn file_id(&self) -> Option<FileId> {
         None
     }
     /// What the offsets are.

@@ -24,6 +24,7 @@
 
 mod advice;
 mod args;
+mod build_ids;
 mod cargo;
 mod command;
 mod commit;

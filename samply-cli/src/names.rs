@@ -15,6 +15,7 @@ use recording::symbol::{AddressInfo, SymbolSource};
 use symbolicator::{Ahead, ModuleKey, SymbolError, SymbolOptions, Symbolicator};
 
 use crate::args::SymbolArgs;
+use crate::build_ids;
 use crate::downloads;
 use crate::exit::Failure;
 use crate::fit::clean;
@@ -168,6 +169,7 @@ impl<'a> LookUps<'a> {
             .filter_map(|(lib, addresses)| Some((Arc::new(module(lib)?), addresses)))
             .collect();
         let (symbolicator, term) = (self.symbolicator, self.term);
+        build_ids::warn_of_read(&requests, term);
         let named = symbolicator.look_up_ahead(&requests, |ahead| {
             name_addresses(data, |lib, addresses| {
                 let module = module(lib).filter(|_| !interrupt.is_seen())?;

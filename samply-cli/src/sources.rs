@@ -1,9 +1,12 @@
 //! `--embed-sources`: reads the source files that a recording needs where it is opened elsewhere.
 
+use std::sync::Arc;
+
 use profile::Profile;
 use profile::data::Data;
 use profile::embed::{HotFile, embed, embed_in, hot_files, hot_sources};
-use symbolicator::{ModuleKey, Symbolicator};
+use recording::module::Module;
+use symbolicator::Symbolicator;
 
 use crate::interrupt::Interrupt;
 use crate::library::module;
@@ -19,7 +22,7 @@ const MAX_BYTES: usize = 16 << 20;
 /// Puts the source files of most samples into the profile.
 pub(crate) fn embed_hot(profile: &mut Profile, symbolicator: &Symbolicator, interrupt: &Interrupt, term: &Term) {
     let files = hot_sources(profile).into_iter();
-    let files = files.map(|source| (source.path, Some((ModuleKey::of(&source.module), source.address))));
+    let files = files.map(|source| (source.path, Some((source.module, source.address))));
     embed_files(files, symbolicator, interrupt, term, |path, text| {
         embed(profile, path, text)
     });
@@ -29,8 +32,8 @@ pub(crate) fn embed_hot(profile: &mut Profile, symbolicator: &Symbolicator, inte
 pub(crate) fn embed_hot_of(data: &mut Data, symbolicator: &Symbolicator, interrupt: &Interrupt, term: &Term) {
     // A filter without names finds everything.
     let files = hot_files(data).unwrap_or_default();
-    let key = |lib: u32| module(data.libs.get(lib as usize)?).map(|module| ModuleKey::of(&module));
-    let place = |file: &HotFile| file.place.and_then(|(lib, address)| Some((key(lib)?, address)));
+    let module = |lib: u32| Some(Arc::new(module(data.libs.get(lib as usize)?)?));
+    let place = |file: &HotFile| file.place.and_then(|(lib, address)| Some((module(lib)?, address)));
     let files: Vec<_> = files.into_iter().map(|file| (place(&file), file)).collect();
     let files = files.into_iter().map(|(place, file)| (file.path, place));
     embed_files(files, symbolicator, interrupt, term, |path, text| {
@@ -40,7 +43,7 @@ pub(crate) fn embed_hot_of(data: &mut Data, symbolicator: &Symbolicator, interru
 
 /// Reads files at the places that their debug info is asked for, and puts them where `put` says.
 fn embed_files(
-    mut sources: impl Iterator<Item = (String, Option<(ModuleKey, u64)>)>,
+    mut sources: impl Iterator<Item = (String, Option<(Arc<Module>, u64)>)>,
     symbolicator: &Symbolicator,
     interrupt: &Interrupt,
     term: &Term,
@@ -50,14 +53,14 @@ fn embed_files(
     while files < MAX_FILES && size < MAX_BYTES && !interrupt.is_seen() {
         let Some((path, place)) = sources.next() else { break };
         term.progress(false, format_args!("reading sources: {path}"));
-        let Some((key, address)) = place else {
+        let Some((module, address)) = place else {
             missing += 1;
             term.verbose(format_args!(
                 "{path}: no address of it is known, so it cannot be looked up"
             ));
             continue;
         };
-        match symbolicator.source_to_embed(&key, address, &path) {
+        match symbolicator.source_to_embed(&module, address, &path) {
             Ok(text) => {
                 put(&path, &text);
                 (files, size) = (files + 1, size + text.len());

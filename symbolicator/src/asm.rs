@@ -7,14 +7,15 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 use object::{Architecture, Object, ObjectSection, ObjectSegment};
+use recording::module::Module;
 use recording::symbol::FunctionSymbol;
 
+use crate::Symbolicator;
 use crate::error::SymbolError;
 use crate::jit::JitSymbols;
 use crate::objects::ObjectModule;
 use crate::objects::file::{ObjectFile, is_code};
 use crate::symbolicator::Engine;
-use crate::{ModuleKey, Symbolicator};
 
 /// At most so many bytes are disassembled at once. The largest functions seen (interpreters, generated parsers) have 1 MB.
 const MAX_BYTES: u64 = 4 << 20;
@@ -143,12 +144,12 @@ impl Symbolicator {
     /// function that holds `start`, if that is further.
     pub fn assembly(
         &self,
-        key: &ModuleKey,
+        module: &Module,
         start: u64,
         size: u64,
         to_function_end: bool,
     ) -> Result<Assembly, AsmError> {
-        let entry = self.find(key)?;
+        let entry = self.entry(module);
         let name = entry.module.name();
         self.with_engine(&entry, |engine| {
             Ok(match engine {

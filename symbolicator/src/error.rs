@@ -33,9 +33,9 @@ pub enum SymbolError {
         /// Debug id asked for.
         id: String,
     },
-    /// Several files without a build id have the same name.
+    /// Several files have the same name, and the same build id or none.
     #[error(
-        "{name} has no build id and stands for several files ({}): link them with -Wl,--build-id and record again",
+        "{name} stands for several files ({}), which differ: link each with a build id of its own (-Wl,--build-id) and record again",
         list(.paths)
     )]
     Ambiguous {

@@ -5,12 +5,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use recording::module::Module;
 use recording::source_path::SourcePath;
 use recording::symbol::SymbolSource;
 
+use crate::Symbolicator;
 use crate::error::SymbolError;
 use crate::symbolicator::Entry;
-use crate::{ModuleKey, Symbolicator};
 
 /// Largest source file in bytes. Generated code reaches several MB; the UI can't show more.
 const MAX_BYTES: u64 = 32 << 20;
@@ -53,14 +54,14 @@ pub enum SourceError {
 
 impl Symbolicator {
     /// The text of `file`, if the debug info of this relative address names it. Its path has the form of the debug info or of a profile.
-    pub fn source(&self, key: &ModuleKey, address: u64, file: &str) -> Result<String, SourceError> {
-        self.source_of(&self.find(key)?, address, file, read)
+    pub fn source(&self, module: &Module, address: u64, file: &str) -> Result<String, SourceError> {
+        self.source_of(&self.entry(module), address, file, read)
     }
 
     /// The same for a profile that others get. Debug info may name any file: only what looks like a source is given, and to root only what all
     /// users may read.
-    pub fn source_to_embed(&self, key: &ModuleKey, address: u64, file: &str) -> Result<String, SourceError> {
-        self.source_of(&self.find(key)?, address, file, read_to_embed)
+    pub fn source_to_embed(&self, module: &Module, address: u64, file: &str) -> Result<String, SourceError> {
+        self.source_of(&self.entry(module), address, file, read_to_embed)
     }
 
     fn source_of(

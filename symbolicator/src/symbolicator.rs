@@ -255,15 +255,13 @@ impl Symbolicator {
         lock(&self.local_sources)
     }
 
-    fn entry(&self, module: &Module) -> Arc<Entry> {
+    pub(crate) fn entry(&self, module: &Module) -> Arc<Entry> {
         let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
         let entries = modules.entry(ModuleKey::of(module)).or_default();
-        // Without build ids only the paths distinguish files.
-        let same = |entry: &&Arc<Entry>| match (&entry.module.build_id, &module.build_id) {
-            (Some(known), Some(new)) => known == new && entry.module.kind == module.kind,
-            (None, None) => entry.module.path == module.path && entry.module.readable_path == module.readable_path,
-            _ => false,
-        };
+        // A build id proves nothing: two files may claim the same one. Each has a path of its own.
+        let place = |module: &Module| (module.kind, module.path.clone(), module.readable_path.clone());
+        let same =
+            |entry: &&Arc<Entry>| entry.module.build_id == module.build_id && place(&entry.module) == place(module);
         if let Some(known) = entries.iter().find(same) {
             return Arc::clone(known);
         }
@@ -276,30 +274,49 @@ impl Symbolicator {
         entry
     }
 
-    /// The registered module of this name and id.
-    pub(crate) fn find(&self, key: &ModuleKey) -> Result<Arc<Entry>, SymbolError> {
+    /// The answer for the registered module of this name and id. Of several files, copies mostly, their common answer.
+    ///
+    /// # Errors
+    ///
+    /// No module has this key, the files have different answers, or the first error of `ask`.
+    pub(crate) fn ask_all<T: PartialEq, E: From<SymbolError>>(
+        &self,
+        key: &ModuleKey,
+        ask: impl Fn(&Module) -> Result<T, E>,
+    ) -> Result<T, E> {
         let modules = self.modules.read().unwrap_or_else(PoisonError::into_inner);
-        match modules.get(&key.canonical()).map(Vec::as_slice) {
-            Some([entry]) => Ok(Arc::clone(entry)),
-            Some([]) | None => Err(SymbolError::UnknownModule {
+        let entries = modules.get(&key.canonical()).cloned().unwrap_or_default();
+        drop(modules);
+        let (mut answer, mut failure) = (None, None);
+        for entry in &entries {
+            match (ask(&entry.module), &answer) {
+                (Ok(found), None) => answer = Some(found),
+                (Ok(found), Some(known)) if found == *known => {}
+                // A file that is gone may be a copy of the other one, if it has its build id.
+                (Err(error), _) if entry.module.build_id.is_some() || entries.len() == 1 => {
+                    failure.get_or_insert(error);
+                }
+                (Ok(_) | Err(_), _) => {
+                    return Err(E::from(SymbolError::Ambiguous {
+                        name: key.debug_name.clone(),
+                        paths: entries.iter().map(|entry| entry.module.path.clone()).collect(),
+                    }));
+                }
+            }
+        }
+        match (answer, failure) {
+            (Some(answer), _) => Ok(answer),
+            (None, Some(failure)) => Err(failure),
+            (None, None) => Err(E::from(SymbolError::UnknownModule {
                 name: key.debug_name.clone(),
                 id: key.debug_id.clone(),
-            }),
-            Some(entries) => Err(SymbolError::Ambiguous {
-                name: key.debug_name.clone(),
-                paths: entries.iter().map(|entry| entry.module.path.clone()).collect(),
-            }),
+            })),
         }
     }
 
     /// Looks up relative addresses; answers are in the order of the addresses. Registers the module if needed.
     pub fn lookup(&self, module: &Module, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
         self.lookup_entry(&self.entry(module), addresses)
-    }
-
-    /// Looks up relative addresses of a registered module, by its key.
-    pub(crate) fn lookup_key(&self, key: &ModuleKey, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
-        self.lookup_entry(&self.find(key)?, addresses)
     }
 
     pub(crate) fn lookup_entry(&self, entry: &Arc<Entry>, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {

@@ -12,7 +12,7 @@ use crate::space::{ANONYMOUS, ModuleIndex, Region};
 use crate::tables::Tables;
 use recording::address::Avma;
 use recording::event::{Mapping, Pid, is_shared_memory};
-use recording::module::{BuildId, Image, Module, ModuleKind, path_of};
+use recording::module::{BuildId, FileId, Image, Module, ModuleKind, path_of};
 use recording::quality::Quality;
 use recording::sink::{KeptFile, Layout, ModuleFile, ModuleFiles, ModuleMiss, same_build};
 
@@ -35,6 +35,15 @@ struct Identity {
     path: Box<[u8]>,
     build_id: Option<BuildId>,
     inode: Option<(u32, u32, u64)>,
+    /// The kernel reports a build id or an inode. Build ids can be forged, and other mount namespaces have other files
+    /// at a path.
+    file: Option<FileId>,
+}
+
+impl Identity {
+    fn has_build_id_alone(&self) -> bool {
+        self.build_id.is_some() && self.inode.is_none()
+    }
 }
 
 struct Entry {
@@ -96,18 +105,18 @@ impl<'f> Modules<'f> {
     /// Identifies what was mapped, and where its relative address 0 is.
     pub(crate) fn region(&mut self, pid: Pid, mapping: &Mapping<'_>, quality: &mut Quality) -> Region {
         let (start, end) = (mapping.start, mapping.start.saturating_add(mapping.len));
-        let identity = Identity {
+        let mut identity = Identity {
             path: mapping.path.into(),
             build_id: mapping.build_id.clone(),
             inode: mapping.inode,
+            file: None,
         };
+        if identity.has_build_id_alone() {
+            identity.file = self.files.file_id(pid, mapping);
+        }
         let module = match self.by_identity.get(&identity) {
             Some(module) => *module,
-            None => {
-                let module = self.identify(pid, mapping, identity.clone(), quality);
-                self.by_identity.insert(identity, module);
-                module
-            }
+            None => self.identify(pid, mapping, identity, quality),
         };
         let object = self.object(module);
         let bias = object.and_then(|object| {
@@ -140,7 +149,13 @@ impl<'f> Modules<'f> {
         })
     }
 
-    fn identify(&mut self, pid: Pid, mapping: &Mapping<'_>, identity: Identity, quality: &mut Quality) -> ModuleIndex {
+    fn identify(
+        &mut self,
+        pid: Pid,
+        mapping: &Mapping<'_>,
+        mut identity: Identity,
+        quality: &mut Quality,
+    ) -> ModuleIndex {
         // A jitdump file is mapped so that profilers find it, and holds no code that runs.
         let found = if is_anonymous(mapping.path) || mapping.is_jitdump() {
             Err(ModuleMiss::Anonymous)
@@ -152,11 +167,29 @@ impl<'f> Modules<'f> {
             Err(miss) => {
                 *quality.module_misses.entry(miss).or_default() += 1;
                 if miss == ModuleMiss::Anonymous {
+                    self.by_identity.insert(identity, ANONYMOUS);
                     return ANONYMOUS;
                 }
                 (None, None)
             }
         };
+        // Another file may have taken the place since its inode was read.
+        let opened = file.as_ref().and_then(|file| file.bytes.file_id());
+        if identity.has_build_id_alone() && opened.is_some() && identity.file != opened {
+            identity.file = opened;
+            if let Some(known) = self.by_identity.get(&identity) {
+                return *known;
+            }
+        }
+        // 4 billion files: other limits come first.
+        let index = self.entries.len() as ModuleIndex;
+        self.by_identity.insert(identity.clone(), index);
+        // For processes that end before their file is looked at.
+        let unknown = Identity {
+            file: None,
+            ..identity.clone()
+        };
+        self.by_identity.entry(unknown).or_insert(index);
         let module = Arc::new(Module {
             kind: if mapping.path == b"[vdso]" {
                 ModuleKind::Vdso
@@ -197,8 +230,7 @@ impl<'f> Modules<'f> {
             tables,
             file: None,
         });
-        // 4 billion files: other limits come first.
-        (self.entries.len() - 1) as ModuleIndex
+        index
     }
 
     /// Where to find the file, if not at its path. Two files of one path without build ids (a program was replaced while it ran)
@@ -378,6 +410,11 @@ fn reopen(
         inode: identity.inode,
     };
     let file = files.open(place.pid, &mapping)?;
+    if let (Some(known), Some(found)) = (identity.file, file.bytes.file_id())
+        && known != found
+    {
+        return Err(ModuleMiss::Replaced);
+    }
     let again = Object::read(&*file.bytes, object.build_id())?;
     if again.build_id() != object.build_id() {
         return Err(ModuleMiss::Replaced);

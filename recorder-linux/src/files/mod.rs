@@ -6,8 +6,9 @@ mod perf_map;
 
 pub use perf_map::open_perf_map;
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use recording::clock::Timestamp;
 use recording::event::{Mapping, Pid, is_shared_memory};
+use recording::module::FileId;
 use recording::sink::{InMemory, ModuleFile, ModuleFiles, ModuleMiss, TargetMemory};
 use recording::{proc, regular_file};
 use unwind::build_id_of;
@@ -50,6 +52,7 @@ pub struct Files {
     /// Root folders of other mount namespaces, by the namespace: for processes that end before their files are opened.
     roots: Vec<(u64, File)>,
     copies: MappedCopies,
+    ids: FileIds,
 }
 
 /// Mount namespaces whose root is kept open.
@@ -85,9 +88,10 @@ impl ModuleFiles for Files {
                 Ok(file) => {
                     let readable_path = (candidate != path).then(|| shortest(&candidate, path, &file));
                     self.remember_root(pid, &readable_path);
+                    let id = file.metadata().ok().map(|metadata| self.ids.of(&metadata));
                     return Ok(ModuleFile {
                         readable_path: readable_path.flatten(),
-                        bytes: Arc::new(OnDisk(file)),
+                        bytes: Arc::new(OnDisk { file, id }),
                     });
                 }
                 Err(ModuleMiss::NotFound) => {}
@@ -102,6 +106,43 @@ impl ModuleFiles for Files {
             None => Err(miss),
         }
     }
+
+    fn file_id(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Option<FileId> {
+        let path = Path::new(OsStr::from_bytes(mapping.path));
+        if !is_file(mapping.path) {
+            return None;
+        }
+        let found = |path: &Path| regular_file::metadata(path).ok();
+        let is_on_path = !is_shared_memory(mapping.path);
+        let metadata = is_on_path.then(|| found(&in_root(pid, path))).flatten().or_else(|| {
+            let mut candidates = self.candidates(pid, mapping, path).into_iter();
+            candidates.find_map(|(path, _)| found(&path))
+        });
+        Some(self.ids.of(&metadata?))
+    }
+}
+
+/// The files that were seen.
+#[derive(Debug, Default)]
+struct FileIds {
+    /// By inode, size, and the times of the last write to content and properties. Each container has an overlayfs with
+    /// a device of its own, and one inode for all containers of an image. The kernel alone sets the last of these times
+    /// (inode(7)): no other file can have all of them.
+    seen: HashMap<(u64, u64, [i64; 4]), FileId>,
+}
+
+impl FileIds {
+    fn of(&mut self, file: &Metadata) -> FileId {
+        let (device, inode) = (file.dev(), file.ino());
+        let times = [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()];
+        *(self.seen.entry((inode, file.size(), times))).or_insert(FileId { device, inode })
+    }
+}
+
+/// The path of a file, from the root folder of the process.
+fn in_root(pid: Pid, path: &Path) -> PathBuf {
+    let root = PathBuf::from(format!("/proc/{}/root", pid.0));
+    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// The kernel writes names in brackets, `//anon` and `anon_inode:` for what is not a file.
@@ -113,14 +154,14 @@ impl Files {
     /// Where the file may be, and whether what is there can only be the mapped one.
     fn candidates(&self, pid: Pid, mapping: &Mapping<'_>, path: &Path) -> Vec<(PathBuf, bool)> {
         let folder = PathBuf::from(format!("/proc/{}", pid.0));
-        let in_root = |root: PathBuf| root.join(path.strip_prefix("/").unwrap_or(path));
         let is_on_path = !is_shared_memory(mapping.path);
         let mut candidates = Vec::new();
         if is_on_path {
-            candidates.extend([(in_root(folder.join("root")), false), (path.to_owned(), false)]);
+            candidates.extend([(in_root(pid, path), false), (path.to_owned(), false)]);
         }
         if is_on_path && !folder.exists() {
-            let roots = self.roots.iter().map(|(_, root)| in_root(own_path(root)));
+            let below = path.strip_prefix("/").unwrap_or(path);
+            let roots = self.roots.iter().map(|(_, root)| own_path(root).join(below));
             candidates.extend(roots.map(|path| (path, false)));
         }
         // /proc/PID/exe and /proc/PID/fd need no privilege for processes of one's own; map_files needs
@@ -196,9 +237,9 @@ fn right_build(file: File, mapping: &Mapping<'_>) -> Result<File, ModuleMiss> {
     let Some(wanted) = &mapping.build_id else {
         return Ok(file);
     };
-    let file = OnDisk(file);
+    let file = OnDisk { file, id: None };
     match build_id_of(&file) {
-        Some(found) if found == *wanted => Ok(file.0),
+        Some(found) if found == *wanted => Ok(file.file),
         _ => Err(ModuleMiss::Replaced),
     }
 }

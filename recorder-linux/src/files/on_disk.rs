@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use recording::module::FileId;
 use recording::sink::ReadAt;
 
 /// A link of our own that leads to an open file, whatever became of its path.
@@ -14,18 +15,26 @@ pub(super) fn own_path(file: &File) -> PathBuf {
 }
 
 /// An open file.
-pub(super) struct OnDisk(pub(super) File);
+pub(super) struct OnDisk {
+    pub(super) file: File,
+    /// `None` where nobody compares it.
+    pub(super) id: Option<FileId>,
+}
 
 impl ReadAt for OnDisk {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_exact_at(buffer, offset)
+        self.file.read_exact_at(buffer, offset)
     }
 
     fn len(&self) -> u64 {
-        self.0.metadata().map_or(0, |metadata| metadata.len())
+        self.file.metadata().map_or(0, |metadata| metadata.len())
+    }
+
+    fn file_id(&self) -> Option<FileId> {
+        self.id
     }
 
     fn own_path(&self) -> Option<PathBuf> {
-        Some(own_path(&self.0))
+        Some(own_path(&self.file))
     }
 }

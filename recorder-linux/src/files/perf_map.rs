@@ -36,7 +36,7 @@ pub fn open_perf_map(pid: Pid, began_ns: u64) -> Option<(PathBuf, KeptFile)> {
     let file =
         { [in_root].into_iter().chain(elsewhere) }.find_map(|path| regular_file::open_owned(&path, owner).ok())?;
     let modified = file.metadata().and_then(|metadata| metadata.modified()).ok()?;
-    (modified + SLACK >= began(pid.0, began_ns)?).then(|| (path, Arc::new(OnDisk(file)) as KeptFile))
+    (modified + SLACK >= began(pid.0, began_ns)?).then(|| (path, Arc::new(OnDisk { file, id: None }) as KeptFile))
 }
 
 /// `NSpid:` lists the process's numbers, from ours to that in its own namespace (proc_pid_status(5)).

@@ -14,7 +14,7 @@ use profile::view::cost::Cost;
 use profile::view::functions::{FunctionRow, functions, total_of};
 use profile::view::select::{Selection, select};
 use recording::source_path::SourcePath;
-use symbolicator::{LocalSources, ModuleKey, Symbolicator};
+use symbolicator::{LocalSources, Symbolicator};
 
 use crate::args::AnnotateArgs;
 use crate::exit::{Failure, Outcome};
@@ -192,7 +192,7 @@ impl Annotation<'_> {
         };
         let module = module(lib).ok_or("its library has no name")?;
         (self.symbolicator)
-            .source(&ModuleKey::of(&module), address, path)
+            .source(&module, address, path)
             .map_err(|error| error.to_string())
     }
 

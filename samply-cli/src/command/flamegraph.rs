@@ -65,7 +65,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
     let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
-    let symbolicator = record::symbolicator(&mut recorded, symbols);
+    let symbolicator = record::symbolicator(&mut recorded, symbols, &term);
     let mut look_ups = LookUps::new(&symbolicator, &term);
     let enriched = look_ups.name(&mut recorded.profile, &interrupt);
 

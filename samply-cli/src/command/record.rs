@@ -23,6 +23,7 @@ use super::push::{self, Servers};
 use super::share::{STEP, Sharing, What};
 use super::show::{self, Shown};
 use crate::args::{self, CallGraph, Program, RecordArgs, RecordingArgs, SymbolArgs};
+use crate::build_ids;
 use crate::cargo;
 use crate::commit;
 use crate::exit::{Failure, Outcome, Status};
@@ -71,7 +72,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
     let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
-    let symbolicator = Arc::new(symbolicator(&mut recorded, symbols));
+    let symbolicator = Arc::new(symbolicator(&mut recorded, symbols, &term));
     let mut look_ups = LookUps::new(&symbolicator, &term);
     let mut enriched = None;
     if !args.no_symbolicate {
@@ -129,7 +130,8 @@ fn say_changes(rate_hz: f64, args: &RecordingArgs, term: &Term) {
 }
 
 /// A symbolicator with the files of the recording and the symbols of JIT compilers.
-pub(super) fn symbolicator(recorded: &mut Recorded, symbols: SymbolOptions) -> Symbolicator {
+pub(super) fn symbolicator(recorded: &mut Recorded, symbols: SymbolOptions, term: &Term) -> Symbolicator {
+    build_ids::warn_of_recorded(&recorded.kept_files, term);
     let symbolicator = Symbolicator::new(SymbolOptions {
         recorded_at: Some(std::time::SystemTime::now()),
         ..symbols

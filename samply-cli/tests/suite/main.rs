@@ -15,6 +15,7 @@ mod bpf;
 mod bucket;
 mod bucket_errors;
 mod bucket_pages;
+mod build_ids;
 mod cargo;
 mod check;
 mod cli;

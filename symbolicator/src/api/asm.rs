@@ -34,12 +34,14 @@ pub(super) fn answer(symbolicator: &Symbolicator, request: Request) -> Result<An
         debug_id: request.debug_id,
     };
     let assembly = symbolicator
-        .assembly(
-            &key,
-            request.start_address.0,
-            request.size.0,
-            request.continue_until_function_end,
-        )
+        .ask_all(&key, |module| {
+            symbolicator.assembly(
+                module,
+                request.start_address.0,
+                request.size.0,
+                request.continue_until_function_end,
+            )
+        })
         .map_err(Refusal::new)?;
     let lines = assembly.instructions.iter();
     let lines = lines.map(|instruction| (instruction.offset, assembly.line(instruction)));

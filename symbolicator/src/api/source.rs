@@ -25,7 +25,9 @@ pub(super) fn answer(symbolicator: &Symbolicator, request: Request) -> Result<An
         debug_id: request.debug_id,
     };
     let source = symbolicator
-        .source(&key, request.module_offset.0, &request.file)
+        .ask_all(&key, |module| {
+            symbolicator.source(module, request.module_offset.0, &request.file)
+        })
         .map_err(Refusal::new)?;
     Ok(Answer { source })
 }

@@ -166,7 +166,7 @@ fn answer_job(symbolicator: &Symbolicator, job: &Job, size: &mut AnswerSize) -> 
             let mut looked_up = AnswerSize::default();
             let mut found = true;
             for addresses in addresses.chunks(ADDRESSES_AT_ONCE) {
-                match symbolicator.lookup_key(&key, addresses) {
+                match symbolicator.ask_all(&key, |module| symbolicator.lookup(module, addresses)) {
                     Ok(answers) => {
                         answers.iter().try_for_each(|info| looked_up.add(info))?;
                         known.extend(addresses.iter().copied().zip(answers));

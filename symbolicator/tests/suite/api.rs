@@ -2,7 +2,7 @@
 
 use crate::common::{self, build, function, module, symbolicator};
 use serde_json::{Value, json};
-use symbolicator::{Symbolicator, api};
+use symbolicator::{Module, Symbolicator, api};
 
 fn ask(symbolicator: &Symbolicator, path: &str, request: &Value) -> Value {
     let answer = api::handle(symbolicator, path, request.to_string().as_bytes());
@@ -108,9 +108,9 @@ fn symbolicate_says_which_modules_it_has_not() {
 }
 
 #[test]
-fn modules_without_build_id_are_answered_only_if_their_name_is_unique() {
+fn modules_without_build_id_are_answered_only_if_all_files_of_the_name_agree() {
     let one = build("inline.c", &["-O2", "-g", "-Wl,--build-id=none"]);
-    let two = build("inline.c", &["-O2", "-g", "-Wl,--build-id=none"]);
+    let two = build("inline.c", &["-O2", "-g", "-D_outer=_inner", "-Wl,--build-id=none"]);
     let symbolicator = symbolicator(&[]);
     symbolicator.add_module(&module(&one.path));
     let request = json!({"jobs": [{"memoryMap": [["program", "0".repeat(33)]], "stacks": [[[0, function(&one.path, "_outer").0]]]}]});
@@ -306,6 +306,46 @@ fn a_source_file_that_is_gone_is_named() {
     let request = json!({"debugName": "program", "debugId": module.breakpad_id(), "moduleOffset": format!("{start:#x}"), "file": file});
     let error = refused(&symbolicator, "/source/v1", &request);
     assert!(error.contains(file.to_str().unwrap()), "{error}");
+}
+
+#[test]
+fn of_two_files_with_one_build_id_each_has_its_own_answers() {
+    let id = "-Wl,--build-id=0x4620b32d196a2e91a6c0d45f09caadb3b4174049";
+    let built = [
+        build("inline.c", &["-O2", "-g", id]),
+        build("inline.c", &["-O2", "-g", id]),
+        build("inline.c", &["-O2", "-g", "-D_outer=_inner", id]),
+    ];
+    std::fs::copy(&built[0].path, &built[1].path).unwrap();
+    let [one, copy, other] = built.each_ref().map(|built| module(&built.path));
+    let (start, _) = function(&one.path, "_outer");
+    assert_eq!(function(&other.path, "_inner").0, start);
+    let name = |symbolicator: &Symbolicator, module: &Module| {
+        let info = symbolicator.lookup(module, &[start]).unwrap().remove(0);
+        info.function.unwrap().name
+    };
+    let names = json!({"memoryMap": [["program", one.breakpad_id()]], "stacks": [[[0, start]]]});
+    let code = json!({"debugName": "program", "debugId": one.breakpad_id(), "startAddress": format!("{start:#x}"), "size": "0x1"});
+    for order in [[&one, &copy, &other], [&other, &one, &copy]] {
+        let symbolicator = symbolicator(&[]);
+        order.iter().for_each(|module| symbolicator.add_module(module));
+        assert_eq!(
+            [&one, &copy, &other].map(|module| name(&symbolicator, module)),
+            ["_outer", "_outer", "_inner"]
+        );
+        // A request has the build id alone.
+        let answer = met(&symbolicator, "/symbolicate/v5", &names);
+        assert!(answer["results"][0]["stacks"][0][0]["function"].is_null(), "{answer}");
+        assert!(answer.to_string().contains("which differ"), "{answer}");
+        let error = refused(&symbolicator, "/asm/v1", &code);
+        assert!(error.contains("which differ"), "{error}");
+    }
+    let symbolicator = symbolicator(&[]);
+    symbolicator.add_module(&one);
+    symbolicator.add_module(&copy);
+    let answer = met(&symbolicator, "/symbolicate/v5", &names);
+    assert_eq!(answer["results"][0]["stacks"][0][0]["function"], "_outer");
+    met(&symbolicator, "/asm/v1", &code);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::common::{Built, build, build_with, function, have, module, run, symbolicator};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use serde_json::{Value, json};
-use symbolicator::{Assembly, ModuleKey, Symbolicator, Target, api};
+use symbolicator::{Assembly, Module, Symbolicator, Target, api};
 
 fn printed(tool: &str, arguments: &[&str], path: &Path) -> String {
     let output = Command::new(tool).args(arguments).arg(path).output().unwrap();
@@ -16,15 +16,15 @@ fn printed(tool: &str, arguments: &[&str], path: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn open(path: &Path) -> (Symbolicator, ModuleKey) {
+fn open(path: &Path) -> (Symbolicator, Module) {
     let (symbolicator, module) = (symbolicator(&[]), module(path));
     symbolicator.add_module(&module);
-    (symbolicator, ModuleKey::of(&module))
+    (symbolicator, module)
 }
 
 /// The whole function that holds a relative address.
-fn whole((symbolicator, key): &(Symbolicator, ModuleKey), start: u64) -> Assembly {
-    symbolicator.assembly(key, start, 1, true).unwrap()
+fn whole((symbolicator, module): &(Symbolicator, Module), start: u64) -> Assembly {
+    symbolicator.assembly(module, start, 1, true).unwrap()
 }
 
 /// The instructions of a file by objdump: (address and name of the direct branch target), by address. The lowest PT_LOAD of these
@@ -239,8 +239,8 @@ fn variables_that_relocations_fill_are_no_slots_of_functions() {
 fn jump_targets_are_labels_in_the_text() {
     let built = build("asm.c", &["-O2"]);
     let (start, size) = function(&built.path, "loops");
-    let (symbolicator, key) = open(&built.path);
-    let request = json!({"debugName": key.debug_name, "debugId": key.debug_id, "startAddress": format!("{start:#x}"),
+    let (symbolicator, module) = open(&built.path);
+    let request = json!({"debugName": module.name(), "debugId": module.breakpad_id(), "startAddress": format!("{start:#x}"),
         "size": format!("{size:#x}")});
     let answer = api::handle(&symbolicator, "/asm/v1", request.to_string().as_bytes());
     let answer: Value = serde_json::from_slice(&answer).unwrap();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use recording::module::{BuildId, ModuleKind};
 use recording::symbol::SymbolSource;
-use symbolicator::{Module, ModuleKey, SymbolOptions, Symbolicator};
+use symbolicator::{Module, SymbolOptions, Symbolicator};
 
 fn module(path: &Path, build_id: Option<BuildId>) -> Module {
     Module {
@@ -60,7 +60,7 @@ fn a_dump_has_the_machine_code_of_its_functions_and_a_perf_map_says_that_it_has_
     let of = |path: &Path, start: u64, size: u64| {
         let module = module(path, None);
         symbolicator.add_module(&module);
-        symbolicator.assembly(&ModuleKey::of(&module), start, size, true)
+        symbolicator.assembly(&module, start, size, true)
     };
     let assembly = of(&path, 98, 1000).unwrap();
     let texts: Vec<_> = assembly
@@ -102,9 +102,7 @@ fn a_perf_map_has_names_by_address_and_of_a_removed_file_the_error_says_what_to_
         let error = symbolicator.lookup(&removed, &[1]).unwrap_err();
         assert_eq!(error.source(), SymbolSource::NoFile);
         symbolicator.add_module(&removed);
-        let source = symbolicator
-            .source(&ModuleKey::of(&removed), 1, "/app/busy.js")
-            .unwrap_err();
+        let source = symbolicator.source(&removed, 1, "/app/busy.js").unwrap_err();
         for text in [error.to_string(), source.to_string()] {
             let says = |part: &str| text.contains(part);
             assert!(

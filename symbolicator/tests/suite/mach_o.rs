@@ -8,7 +8,7 @@ use object::{Object, ObjectSegment, ObjectSymbol};
 use proptest::prelude::*;
 use recording::module::{BuildId, Module, ModuleKind};
 use recording::symbol::{AddressInfo, SymbolSource};
-use symbolicator::{ModuleKey, SymbolOptions, Symbolicator};
+use symbolicator::{SymbolOptions, Symbolicator};
 
 use crate::common::symbolicator;
 use crate::hostile::ask_all;
@@ -420,9 +420,7 @@ fn assembly_has_the_names_of_what_it_calls() {
         let symbolicator = symbolicator(&[]);
         symbolicator.add_module(&program.module);
         let start = program.function("_main");
-        let assembly = symbolicator
-            .assembly(&ModuleKey::of(&program.module), start, 1, true)
-            .unwrap();
+        let assembly = symbolicator.assembly(&program.module, start, 1, true).unwrap();
         assert_eq!((assembly.arch, assembly.start), (arch, start));
         assert_eq!(assembly.function.as_ref().unwrap().name, "main");
         let lines: Vec<String> = assembly.instructions.iter().map(|one| assembly.line(one)).collect();

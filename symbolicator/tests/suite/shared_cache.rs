@@ -5,7 +5,7 @@ use std::path::Path;
 
 use recording::module::{BuildId, Module, ModuleKind};
 use recording::symbol::SymbolSource;
-use symbolicator::{AsmError, ModuleKey, SymbolError};
+use symbolicator::{AsmError, SymbolError};
 
 use crate::common::symbolicator;
 use crate::hostile::ask_all_in;
@@ -139,9 +139,7 @@ fn libraries_of_the_cache_have_names_and_assembly() {
     assert_eq!(ask(dir.path(), PATH).unwrap(), expected);
     let symbolicator = symbolicator(&[dir.path()]);
     symbolicator.add_module(&library(PATH));
-    let assembly = symbolicator
-        .assembly(&ModuleKey::of(&library(PATH)), CODE, 1, true)
-        .unwrap();
+    let assembly = symbolicator.assembly(&library(PATH), CODE, 1, true).unwrap();
     assert_eq!((assembly.arch, assembly.size), ("aarch64", 0x40));
 
     let files = split(&UUID);
@@ -169,7 +167,7 @@ fn code_that_the_cache_lacks_has_names_and_no_assembly() {
     assert_eq!(ask(dir.path(), PATH).unwrap()[1].as_deref(), Some("first"));
     let symbolicator = symbolicator(&[dir.path()]);
     symbolicator.add_module(&library(PATH));
-    let assembly = symbolicator.assembly(&ModuleKey::of(&library(PATH)), CODE, 1, true);
+    let assembly = symbolicator.assembly(&library(PATH), CODE, 1, true);
     assert!(matches!(assembly, Err(AsmError::NoCode { .. })), "{assembly:?}");
 }
 

@@ -7,7 +7,7 @@ use profile::text::one_line;
 use profile::view::annotate::{addresses_of, inlined_into};
 use profile::view::cost::Cost;
 use recording::module::Module;
-use symbolicator::{Assembly, FunctionSymbol, ModuleKey};
+use symbolicator::{Assembly, FunctionSymbol};
 
 use super::interleaved::Interleaved;
 use super::{Annotation, around};
@@ -51,7 +51,7 @@ impl Annotation<'_> {
             for (start, costs) in &by_start {
                 let last = costs.keys().next_back().copied().unwrap_or(*start);
                 let size = last.saturating_sub(*start) + 1;
-                match (self.symbolicator).assembly(&ModuleKey::of(&module), *start, size, true) {
+                match (self.symbolicator).assembly(&module, *start, size, true) {
                     Ok(assembly) => {
                         self.write_title(&module, &assembly, *start, &by_start, out)?;
                         self.write_instructions(&module, &assembly, costs, out)?;

@@ -6,7 +6,7 @@ use profile::data::Data;
 use recording::module::Module;
 use recording::source_path::SourcePath;
 use recording::symbol::{AddressInfo, SourceFrame};
-use symbolicator::{ModuleKey, Symbolicator};
+use symbolicator::Symbolicator;
 
 /// The source of some instructions: the line of the function, and that of the innermost function that is inlined there.
 #[derive(Default)]
@@ -63,7 +63,7 @@ impl Interleaved {
                 .flat_map(|place| &place.file)
             {
                 if !interleaved.files.contains_key(file) {
-                    let look_up = || symbolicator.source(&ModuleKey::of(module), *address, file);
+                    let look_up = || symbolicator.source(module, *address, file);
                     let text = data.source(file).map_or_else(look_up, |text| Ok(text.to_owned()));
                     let text = text.map(|text| text.lines().map(str::to_owned).collect());
                     (interleaved.files).insert(file.clone(), text.map_err(|error| error.to_string()));
