@@ -23,7 +23,7 @@ const MAX_BYTES: usize = 16 << 20;
 pub(crate) fn embed_hot(profile: &mut Profile, symbolicator: &Symbolicator, interrupt: &Interrupt, term: &Term) {
     let files = hot_sources(profile).into_iter();
     let files = files.map(|source| (source.path, Some((source.module, source.address))));
-    embed_files(files, symbolicator, interrupt, term, |path, text| {
+    embed_files(files, &[], symbolicator, interrupt, term, |path, text| {
         embed(profile, path, text)
     });
 }
@@ -34,22 +34,25 @@ pub(crate) fn embed_hot_of(data: &mut Data, symbolicator: &Symbolicator, interru
     let files = hot_files(data).unwrap_or_default();
     let module = |lib: u32| Some(Arc::new(module(data.libs.get(lib as usize)?)?));
     let place = |file: &HotFile| file.place.and_then(|(lib, address)| Some((module(lib)?, address)));
+    let before: Vec<usize> = data.sources.values().flatten().map(|text| text.len()).collect();
     let files: Vec<_> = files.into_iter().map(|file| (place(&file), file)).collect();
     let files = files.into_iter().map(|(place, file)| (file.path, place));
-    embed_files(files, symbolicator, interrupt, term, |path, text| {
+    embed_files(files, &before, symbolicator, interrupt, term, |path, text| {
         embed_in(data, path, text)
     });
 }
 
-/// Reads files at the places that their debug info is asked for, and puts them where `put` says.
+/// Reads files at the places that their debug info is asked for, and puts them where `put` says. `before`: the sizes of
+/// those that the profile has.
 fn embed_files(
     mut sources: impl Iterator<Item = (String, Option<(Arc<Module>, u64)>)>,
+    before: &[usize],
     symbolicator: &Symbolicator,
     interrupt: &Interrupt,
     term: &Term,
     mut put: impl FnMut(&str, &str),
 ) {
-    let (mut files, mut size, mut missing) = (0, 0, 0);
+    let (mut files, mut size, mut missing) = (before.len(), before.iter().sum::<usize>(), 0);
     while files < MAX_FILES && size < MAX_BYTES && !interrupt.is_seen() {
         let Some((path, place)) = sources.next() else { break };
         term.progress(false, format_args!("reading sources: {path}"));
@@ -60,7 +63,7 @@ fn embed_files(
             ));
             continue;
         };
-        match symbolicator.source_to_embed(&module, address, &path) {
+        match symbolicator.source(&module, address, &path) {
             Ok(text) => {
                 put(&path, &text);
                 (files, size) = (files + 1, size + text.len());
@@ -74,6 +77,9 @@ fn embed_files(
     term.erase_progress();
     let embedded = count(files as u64, "source file is", "source files are");
     let mut text = format!("{embedded} in the profile ({})", bytes(size as f64));
+    if !before.is_empty() {
+        text.push_str(&format!(", {} of them from before", before.len()));
+    }
     if missing > 0 {
         text.push_str(&format!(
             ", {missing} could not be read or are no sources (-v says why)"

@@ -21,16 +21,17 @@ impl PathMap {
         }
     }
 
-    /// `None` if the file is in another folder, or its path leaves this one.
-    pub(crate) fn apply(&self, file: &str) -> Option<PathBuf> {
+    /// Where the file is, and whether this map is of that very file and not of a folder. `None` if the file is in
+    /// another folder, or its path leaves this one.
+    pub(crate) fn apply(&self, file: &str) -> Option<(PathBuf, bool)> {
         let file = Path::new(file);
         let rest = match self.from.as_str() {
             "." if file.is_relative() => file,
             from => file.strip_prefix(from).ok()?,
         };
         match rest.to_str()? {
-            "" => Some(self.to.clone()),
-            rest => Some(self.to.join(&*resolved(rest)?)),
+            "" => Some((self.to.clone(), true)),
+            rest => Some((self.to.join(&*resolved(rest)?), false)),
         }
     }
 }
@@ -44,7 +45,7 @@ mod tests {
     #[test]
     fn mapped_paths_stay_in_their_folder() {
         let map = |from: &str, file: &str| PathMap::new(from, "/home/me/app").apply(file);
-        let found = |path: &str| Some(PathBuf::from(path));
+        let found = |path: &str| Some((PathBuf::from(path), false));
         assert_eq!(map("/build/app", "/build/app/src/a.rs"), found("/home/me/app/src/a.rs"));
         assert_eq!(map("/build/app/", "/build/app/src/../b.rs"), found("/home/me/app/b.rs"));
         assert_eq!(map("/", "/build/a.rs"), found("/home/me/app/build/a.rs"));
@@ -53,6 +54,9 @@ mod tests {
         assert_eq!(map(".", "/src/a.rs"), None);
         assert_eq!(map("/build/app", "/build/application/a.rs"), None);
         assert_eq!(map("/build/app", "/build/app/../../etc/passwd"), None);
-        assert_eq!(map("/build/app", "/build/app"), found("/home/me/app"));
+        assert_eq!(
+            map("/build/app", "/build/app"),
+            Some((PathBuf::from("/home/me/app"), true))
+        );
     }
 }

@@ -1,17 +1,17 @@
 //! Source files, only those that the debug info of an address names.
 
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use recording::module::Module;
+use recording::regular_file;
 use recording::source_path::SourcePath;
 use recording::symbol::SymbolSource;
 
 use crate::Symbolicator;
 use crate::error::SymbolError;
-use crate::symbolicator::Entry;
 
 /// Largest source file in bytes. Generated code reaches several MB; the UI can't show more.
 const MAX_BYTES: u64 = 32 << 20;
@@ -54,24 +54,16 @@ pub enum SourceError {
 
 impl Symbolicator {
     /// The text of `file`, if the debug info of this relative address names it. Its path has the form of the debug info or of a profile.
+    ///
+    /// Debug info may name any file, also one with secrets. Only what looks like a source is read, and by root only
+    /// what all users may read; but a file that is itself on both sides of a [`PathMap`](crate::PathMap) was asked for.
+    ///
+    /// # Errors
+    ///
+    /// The debug info does not name the file, or it can't or must not be read.
     pub fn source(&self, module: &Module, address: u64, file: &str) -> Result<String, SourceError> {
-        self.source_of(&self.entry(module), address, file, read)
-    }
-
-    /// The same for a profile that others get. Debug info may name any file: only what looks like a source is given, and to root only what all
-    /// users may read.
-    pub fn source_to_embed(&self, module: &Module, address: u64, file: &str) -> Result<String, SourceError> {
-        self.source_of(&self.entry(module), address, file, read_to_embed)
-    }
-
-    fn source_of(
-        &self,
-        entry: &Arc<Entry>,
-        address: u64,
-        file: &str,
-        read: fn(&Path) -> Result<String, SourceError>,
-    ) -> Result<String, SourceError> {
-        let infos = self.lookup_entry(entry, &[address])?;
+        let entry = self.entry(module);
+        let infos = self.lookup_entry(&entry, &[address])?;
         let files = infos.iter().flat_map(|info| &info.frames);
         let files = files.flat_map(|frame| [frame.file.as_deref(), frame.declared_in.as_deref()]);
         let mut files = files.flatten();
@@ -79,26 +71,36 @@ impl Symbolicator {
         // The path of the debug info is read, never the one that was asked for.
         let named = (files.clone().find(|named| *named == file))
             .or_else(|| files.find(|named| SourcePath::parse(named) == asked));
-        let source = self.looked_up_in(&entry.module);
+        let source = self.looked_up_in(module);
         let Some(file) = named else {
-            let (module, file) = (entry.module.name(), file.to_owned());
+            let (module, file) = (module.name(), file.to_owned());
             return Err(match source {
                 SymbolSource::Files { debug_info: false, .. } => SourceError::NoDebugInfo { module, file },
                 _ => SourceError::NotNamed { module, address, file },
             });
         };
-        if let Some(mapped) = self.options().path_maps.iter().find_map(|map| map.apply(file)) {
-            return read(&mapped);
+        let servers = (self.options().debuginfod.as_ref()).filter(|_| Path::new(file).is_absolute());
+        let download = || read_file(&servers?.source(module.build_id.as_ref()?, file)?).ok();
+        self.source_at(file)
+            .or_else(|missing| download().map_or(Err(missing), |(_, bytes)| Ok(text(bytes))))
+    }
+
+    /// The text of the source file at a path of the debug info, by the rules of [`Symbolicator::source`]. For files of
+    /// other profilers, which have no addresses.
+    ///
+    /// # Errors
+    ///
+    /// The file can't or must not be read.
+    pub fn source_at(&self, file: &str) -> Result<String, SourceError> {
+        if let Some((mapped, is_whole)) = self.options().path_maps.iter().find_map(|map| map.apply(file)) {
+            return read(&mapped, is_whole);
         }
-        let elsewhere = |missing| match self.local_sources().find(&asked) {
-            Ok(Some(found)) => read(&found),
+        let elsewhere = |missing| match self.local_sources().find(&SourcePath::parse(file)) {
+            Ok(Some(found)) => read(&found, false),
             Ok(None) => Err(missing),
             Err(reason) => Err(unreadable(Path::new(file), reason)),
         };
-        let local = read(Path::new(file)).or_else(elsewhere);
-        let servers = (self.options().debuginfod.as_ref()).filter(|_| Path::new(file).is_absolute());
-        let download = || read(&servers?.source(entry.module.build_id.as_ref()?, file)?).ok();
-        local.or_else(|missing| download().ok_or(missing))
+        read(Path::new(file), false).or_else(elsewhere)
     }
 }
 
@@ -111,42 +113,59 @@ fn unreadable(path: &Path, reason: impl ToString) -> SourceError {
 
 /// What names of source files end in. Headers of C++ have no ending.
 const SOURCE_ENDINGS: &[&str] = &[
-    "adb", "ads", "asm", "c", "cc", "cjs", "cpp", "cr", "cu", "cuh", "cxx", "d", "def", "f", "f90", "go", "h", "hh",
-    "hpp", "hs", "hxx", "inc", "inl", "ipp", "java", "js", "jsx", "kt", "l", "m", "mjs", "ml", "mm", "nim", "pas",
-    "py", "rs", "s", "S", "scala", "swift", "tcc", "td", "ts", "tsx", "y", "zig",
+    "C", "F", "F03", "F08", "F77", "F90", "F95", "H", "S", "adb", "ads", "asm", "c", "c++", "cc", "cjs", "cl", "clj",
+    "cpp", "cppm", "cr", "cs", "cts", "cu", "cuh", "cxx", "d", "def", "erl", "ex", "exs", "f", "f03", "f08", "f77",
+    "f90", "f95", "for", "fs", "go", "gperf", "groovy", "h", "h++", "hh", "hip", "hpp", "hs", "hxx", "inc", "inl",
+    "ipp", "ispc", "ixx", "java", "jl", "js", "jsx", "kt", "l", "ll", "lua", "m", "mjs", "ml", "mli", "mll", "mly",
+    "mm", "mts", "nim", "odin", "pas", "php", "pl", "pm", "pxd", "pxi", "py", "pyx", "rb", "re", "rl", "rs", "s",
+    "scala", "svelte", "swift", "sx", "tcc", "td", "tpp", "ts", "tsx", "txx", "v", "vala", "vue", "y", "yy", "zig",
 ];
 
-fn read_to_embed(path: &Path) -> Result<String, SourceError> {
-    if !path.is_absolute() {
-        return read(path);
+/// Reads a source file. `is_asked_for`: whatever it is.
+fn read(path: &Path, is_asked_for: bool) -> Result<String, SourceError> {
+    let (file, bytes) = read_file(path)?;
+    match is_asked_for {
+        true => Ok(text(bytes)),
+        false => match refusal(path, &file, &bytes) {
+            Some(why) => Err(unreadable(
+                path,
+                format_args!(
+                    "{why}; give --path-map '{0}={0}' to show it all the same",
+                    path.display()
+                ),
+            )),
+            None => Ok(text(bytes)),
+        },
     }
-    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let refused = |why: &str| Err(unreadable(path, format_args!("{why}; it is not put into a profile")));
+}
+
+/// Why an open file is not shown. Links may lead from a name of a source to anything.
+fn refusal(path: &Path, file: &File, bytes: &[u8]) -> Option<&'static str> {
+    let real = regular_file::real_path(file, path).unwrap_or_else(|_| path.to_owned());
     let is_source = |path: &Path| {
         let ending = path.extension().and_then(|ending| ending.to_str());
         ending.is_some_and(|ending| SOURCE_ENDINGS.contains(&ending))
             || ending.is_none() && path.to_string_lossy().contains("/include/c++/")
     };
-    if !is_source(path) || !is_source(&real) || ["/proc", "/sys", "/dev"].iter().any(|folder| real.starts_with(folder))
+    let is_of_system = |path: &Path| ["/proc", "/sys", "/dev"].iter().any(|folder| path.starts_with(folder));
+    let is_open = file.metadata().is_ok_and(|metadata| metadata.mode() & 0o004 != 0);
+    if [path, &real]
+        .into_iter()
+        .any(|path| !is_source(path) || is_of_system(path))
     {
-        return refused("by its name it is no source file");
-    }
-    let is_open = |metadata: std::fs::Metadata| metadata.mode() & 0o004 != 0;
-    if rustix::process::geteuid().is_root() && std::fs::metadata(&real).is_ok_and(|metadata| !is_open(metadata)) {
-        return refused("not all users may read it");
-    }
-    match String::from_utf8(read_bytes(&real)?) {
-        Ok(text) if !text.contains('\0') => Ok(text),
-        _ => refused("it holds no text"),
+        Some("by its name it is no source file")
+    } else if rustix::process::geteuid().is_root() && !is_open {
+        Some("sprof runs as root, and not all users may read this file")
+    } else {
+        bytes.contains(&0).then_some("it holds no text")
     }
 }
 
-fn read(path: &Path) -> Result<String, SourceError> {
-    let bytes = read_bytes(path)?;
-    Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-fn read_bytes(path: &Path) -> Result<Vec<u8>, SourceError> {
+fn read_file(path: &Path) -> Result<(File, Vec<u8>), SourceError> {
     if !path.is_absolute() {
         let text = path.to_string_lossy();
         let reason = match text.split_once(':').filter(|(scheme, _)| *scheme == "node") {
@@ -155,20 +174,17 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, SourceError> {
         };
         return Err(unreadable(path, reason));
     }
-    let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
+    let mut file = regular_file::open(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => unreadable(
             path,
             "it is not on this machine; say where its folder is with --path-map FROM=TO, or look at the profile where the program was built",
         ),
         _ => unreadable(path, error),
     })?;
-    // Opening a FIFO waits for a writer; a device never ends.
-    if !metadata.is_file() {
-        return Err(unreadable(path, "not a regular file"));
-    }
     let mut bytes = Vec::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+    (&mut file)
+        .take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
         .map_err(|error| unreadable(path, error))?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(unreadable(
@@ -176,5 +192,5 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, SourceError> {
             format_args!("larger than {MAX_BYTES} bytes; open it in an editor"),
         ));
     }
-    Ok(bytes)
+    Ok((file, bytes))
 }

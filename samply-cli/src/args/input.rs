@@ -16,7 +16,8 @@ pub(crate) struct SymbolArgs {
     #[arg(long, value_name = "DIR", value_delimiter = ':')]
     symbol_dir: Vec<PathBuf>,
 
-    /// Read sources from TO where the debug info says FROM, for example /build/app=$HOME/app. May be given several times.
+    /// Read sources from TO where the debug info says FROM, for example /build/app=$HOME/app. May be given several
+    /// times. With one file on both sides, that file is shown even if its name is not that of a source.
     #[arg(long, value_name = "FROM=TO", value_parser = path_map)]
     path_map: Vec<PathMap>,
 

@@ -5,7 +5,6 @@ mod interleaved;
 
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
-use std::path::Path;
 
 use profile::data::Calls;
 use profile::text::one_line;
@@ -14,7 +13,7 @@ use profile::view::cost::Cost;
 use profile::view::functions::{FunctionRow, functions, total_of};
 use profile::view::select::{Selection, select};
 use recording::source_path::SourcePath;
-use symbolicator::{LocalSources, Symbolicator};
+use symbolicator::Symbolicator;
 
 use crate::args::AnnotateArgs;
 use crate::exit::{Failure, Outcome};
@@ -63,24 +62,6 @@ fn around(
         }
     }
     runs
-}
-
-/// Larger source files are not read.
-const MAX_SOURCE_BYTES: u64 = 16 << 20;
-
-/// Reads a source file by its path. Files of other profilers have the path alone, and no address to find and check the source by.
-fn source_at(path: &Path) -> Result<String, String> {
-    let failed = |why: &dyn std::fmt::Display| {
-        format!(
-            "cannot read {}: {why}; run this where the program was compiled, with the source in its place",
-            path.display()
-        )
-    };
-    let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
-    if !metadata.is_file() || metadata.len() > MAX_SOURCE_BYTES {
-        return Err(failed(&"it is no source file"));
-    }
-    std::fs::read_to_string(path).map_err(|error| failed(&error))
 }
 
 struct Annotation<'a> {
@@ -178,12 +159,9 @@ impl Annotation<'_> {
         }
         let frame = data.frames.get(file.frame as usize);
         let place = frame.and_then(|frame| Some((data.libs.get(frame.lib as usize)?, frame.address?)));
+        // Files of other profilers have the path alone, and no address to find and check the source by.
         if data.weights.is_some() && place.is_none() {
-            let local = LocalSources::of_user().local_path(path);
-            return source_at(Path::new(local.as_deref().unwrap_or(path))).map_err(|error| match local {
-                Some(_) => format!("{error}; CARGO_HOME and RUSTUP_HOME say where packages and Rust's library are"),
-                None => error,
-            });
+            return (self.symbolicator).source_at(path).map_err(|error| error.to_string());
         }
         let Some((lib, address)) = place else {
             return Err(

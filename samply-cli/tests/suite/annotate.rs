@@ -171,6 +171,23 @@ fn samples_behind_the_machine_code_that_is_shown_are_counted() {
 }
 
 #[test]
+fn a_file_that_is_no_source_is_shown_only_if_asked_for_by_path() {
+    let dir = crate::support::temp_dir();
+    let path = dir.path().join("callgrind.out.1");
+    let file = "events: Ir\nfl=/etc/passwd\nfn=f\n1 10\n";
+    std::fs::write(&path, file).unwrap();
+    let shown = annotate(&path, &["f"]);
+    assert!(!shown.contains("root:"), "{shown}");
+    let asked_for = "--path-map '/etc/passwd=/etc/passwd'";
+    assert!(
+        shown.contains("by its name it is no source file") && shown.contains(asked_for),
+        "{shown}"
+    );
+    let shown = annotate(&path, &["f", "--path-map", "/etc/passwd=/etc/passwd"]);
+    assert!(shown.contains("root:"), "{shown}");
+}
+
+#[test]
 fn functions_of_one_name_are_one_row_with_the_sum_of_both() {
     let dir = crate::support::temp_dir();
     let path = dir.path().join("two.txt");

@@ -439,6 +439,15 @@ fn embedded_sources_are_shown_where_the_files_are_gone() {
         let shown = sprof(&arguments);
         assert!(shown.contains("sink += i; /* \\\"ünï \u{fffd} */"), "{shown}");
     }
+    // They count as what they are where more are asked for.
+    let page = dir.path().join("page.html");
+    let mut export = support::sprof();
+    export.args(["export", "--embed-sources", "-o"]).arg(&page).arg(path);
+    let counted = String::from_utf8(support::run::output(&mut export).stderr).unwrap();
+    assert!(
+        counted.contains("1 source file is in the profile (") && counted.contains("1 of them from before"),
+        "{counted}"
+    );
     // A merged file keeps them.
     let merged = dir.path().join("merged.json.gz");
     sprof(&["merge".as_ref(), path, path, "-o".as_ref(), merged.as_os_str()]);

@@ -1,8 +1,12 @@
 //! The symbol-server requests, as the Firefox Profiler makes them.
 
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
 use crate::common::{self, build, function, module, symbolicator};
 use serde_json::{Value, json};
-use symbolicator::{Module, Symbolicator, api};
+use symbolicator::{Module, PathMap, SymbolOptions, Symbolicator, api};
 
 fn ask(symbolicator: &Symbolicator, path: &str, request: &Value) -> Value {
     let answer = api::handle(symbolicator, path, request.to_string().as_bytes());
@@ -306,6 +310,70 @@ fn a_source_file_that_is_gone_is_named() {
     let request = json!({"debugName": "program", "debugId": module.breakpad_id(), "moduleOffset": format!("{start:#x}"), "file": file});
     let error = refused(&symbolicator, "/source/v1", &request);
     assert!(error.contains(file.to_str().unwrap()), "{error}");
+}
+
+/// A program whose functions `_f0`, `_f1`, ... are in these files, by its debug info.
+fn program_of(files: &[&str], dir: &Path) -> PathBuf {
+    let (source, program) = (dir.join("program.c"), dir.join("program"));
+    let function = |(at, file): (usize, &&str)| {
+        format!("#line 1 \"{file}\"\n__attribute__((noinline)) int _f{at}(int a) {{ return a * {at} + 3; }}\n")
+    };
+    let functions: String = files.iter().enumerate().map(function).collect();
+    std::fs::write(&source, functions + "int main(int argc, char **argv) { return 0; }\n").unwrap();
+    common::run("cc", &[&"-O1", &"-g", &"-Wl,--build-id", &source, &"-o", &program]);
+    program
+}
+
+#[test]
+fn files_that_are_no_sources_are_shown_only_if_asked_for_by_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let [open, secret, link, pipe, private] = ["open.c", "secret", "link.c", "pipe.c", "private.c"].map(file);
+    for path in [&open, &secret, &private] {
+        std::fs::write(path, "a text").unwrap();
+    }
+    std::fs::set_permissions(&private, Permissions::from_mode(0o600)).unwrap();
+    symlink(&secret, &link).unwrap();
+    common::run("mkfifo", &[&pipe]);
+    let up = format!("{open}/../../../../proc/self/environ");
+    let files = [
+        &*open,
+        &secret,
+        &link,
+        &pipe,
+        &private,
+        "/proc/self/environ",
+        "/etc/passwd",
+        &up,
+    ];
+    let program = program_of(&files, dir.path());
+    let module = module(&program);
+    let answer = |maps: &[(&str, &str)], at: usize| {
+        let symbolicator = Symbolicator::new(SymbolOptions {
+            path_maps: maps.iter().map(|(from, to)| PathMap::new(from, to)).collect(),
+            ..SymbolOptions::default()
+        });
+        symbolicator.add_module(&module);
+        let address = function(&program, &format!("_f{at}")).0;
+        let request = json!({"debugName": "program", "debugId": module.breakpad_id(), "moduleOffset": format!("{address:#x}"), "file": files[at]});
+        ask(&symbolicator, "/source/v1", &request)
+    };
+    let is_root = rustix::process::geteuid().is_root();
+    for (at, file) in files.iter().enumerate() {
+        let answer = answer(&[], at);
+        let is_shown = at == 0 || at == 4 && !is_root;
+        assert_eq!(answer["source"] == "a text", is_shown, "{file}: {answer}");
+        assert_eq!(answer["error"].is_null(), is_shown, "{file}: {answer}");
+    }
+    let error = answer(&[], 1)["error"].as_str().unwrap().to_owned();
+    assert!(error.contains(&format!("--path-map '{secret}={secret}'")), "{error}");
+    for (at, file) in [(1, &secret), (2, &link), (4, &private)] {
+        assert_eq!(answer(&[(file, file)], at)["source"], "a text", "{file}");
+        // A map of a folder is none of the file.
+        let folder = dir.path().to_str().unwrap();
+        let of_folder = answer(&[(folder, folder)], at);
+        assert_eq!(of_folder["error"].is_null(), at == 4 && !is_root, "{file}: {of_folder}");
+    }
 }
 
 #[test]
