@@ -13,10 +13,13 @@ use std::fmt::Write as _;
 
 use recording::event::Value;
 
-use crate::decode::CopiedStack;
+use super::arguments::Meaning;
+use crate::decode::{CopiedStack, RegisterSet};
 
 /// FIELD_STRING_IP of kernel/trace/trace_probe.h.
 const PROBE_ADDRESS: &str = "__probe_ip";
+/// The number of a system call, which its event's name says. It comes last.
+const CALL_NUMBER: &str = "__syscall_nr";
 /// A probe of ours at the first instruction of a kernel function: where that returns to.
 pub const RETURN_ADDRESS: &str = "__return_address";
 
@@ -43,6 +46,8 @@ struct Field {
     offset: usize,
     size: usize,
     kind: Kind,
+    /// Numbers that have names.
+    meaning: Option<Meaning>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +82,13 @@ impl Format {
         let fields = text.lines().filter_map(field);
         // The sample itself has the common fields, and where a probe was hit.
         let own = fields.filter(|field| !field.name.starts_with("common_") && field.name != PROBE_ADDRESS);
-        let (of_stack, values): (Vec<Field>, Vec<Field>) =
+        let (of_stack, mut values): (Vec<Field>, Vec<Field>) =
             own.take(MAX_FIELDS).partition(|field| field.name == RETURN_ADDRESS);
+        values.sort_by_key(|field| field.name == CALL_NUMBER);
+        let event = text.lines().find_map(|line| line.strip_prefix("name: "));
+        for field in &mut values {
+            field.meaning = Meaning::of(event.unwrap_or_default().trim(), &field.name, RegisterSet::NATIVE);
+        }
         Format {
             fields: values,
             return_address: of_stack.into_iter().next(),
@@ -103,7 +113,7 @@ impl Format {
     pub(crate) fn values<'a>(&self, raw: &'a [u8], stack: CopiedStack<'a>) -> Vec<Value<'a>> {
         self.fields
             .iter()
-            .map(|field| field.value(raw, stack).unwrap_or(Value::Text(Cow::Borrowed(""))))
+            .map(|field| field.named_value(raw, stack).unwrap_or(Value::Text(Cow::Borrowed(""))))
             .collect()
     }
 }
@@ -157,6 +167,7 @@ fn field(line: &str) -> Option<Field> {
         offset,
         size,
         kind,
+        meaning: None,
     })
 }
 
@@ -176,6 +187,18 @@ fn element_bytes(kind: &str, is_pointer: bool, size: usize) -> usize {
 }
 
 impl Field {
+    /// The value, or the name that its number has.
+    fn named_value<'a>(&self, raw: &'a [u8], stack: CopiedStack<'a>) -> Option<Value<'a>> {
+        let value = self.value(raw, stack)?;
+        let number = match value {
+            Value::Unsigned(number) | Value::Address(number) => number,
+            Value::Signed(number) => number.cast_unsigned(),
+            _ => return Some(value),
+        };
+        let name = self.meaning.and_then(|meaning| meaning.text(number));
+        Some(name.map_or(value, |name| Value::Text(name.into())))
+    }
+
     fn value<'a>(&self, raw: &'a [u8], stack: CopiedStack<'a>) -> Option<Value<'a>> {
         let bytes = raw.get(self.offset..self.offset.checked_add(self.size)?)?;
         let end = self.offset + self.size;
@@ -377,6 +400,29 @@ mod tests {
             values(&format, &(-100i32 as u32 as u64).to_ne_bytes()),
             [Value::Signed(-100)]
         );
+    }
+
+    /// sys_enter_openat of Linux 6.18, shortened.
+    #[test]
+    fn constants_of_system_calls_have_names_and_the_number_of_the_call_comes_last() {
+        let format = Format::parse(
+            "name: sys_enter_openat\nID: 721\nformat:\n\
+             \tfield:int __syscall_nr;\toffset:8;\tsize:4;\tsigned:1;\n\
+             \tfield:int dfd;\toffset:16;\tsize:8;\tsigned:0;\n\
+             \tfield:int flags;\toffset:24;\tsize:8;\tsigned:0;\n\
+             \tfield:umode_t mode;\toffset:32;\tsize:8;\tsigned:0;\n",
+        );
+        assert_eq!(
+            format.names().collect::<Vec<_>>(),
+            ["dfd", "flags", "mode", "__syscall_nr"]
+        );
+        let raw: Vec<u8> = [0, 257, u64::from((-100i32).cast_unsigned()), 0o2_000_101, 0o600]
+            .into_iter()
+            .flat_map(u64::to_ne_bytes)
+            .collect();
+        let texts = ["AT_FDCWD", "O_WRONLY|O_CREAT|O_CLOEXEC", "0600"];
+        assert_eq!(values(&format, &raw)[..3], texts.map(|text| Value::Text(text.into())));
+        assert_eq!(values(&format, &raw)[3], Value::Signed(257));
     }
 
     #[test]

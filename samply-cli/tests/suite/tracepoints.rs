@@ -79,6 +79,17 @@ fn texts_of_tracepoints_are_those_of_their_time_and_else_an_address() {
         let markers = profile.threads.iter().flat_map(|thread| markers(thread, event));
         markers.map(|data| data[field].as_str().unwrap()).collect()
     };
+    // Constants have their names; the number of the call, which the event's name says, comes last.
+    let flags = of("syscalls:sys_enter_openat", "flags");
+    assert!(flags.iter().all(|flags| flags.starts_with("O_RDONLY")), "{flags:?}");
+    let folders = of("syscalls:sys_enter_openat", "dfd");
+    assert!(folders.iter().all(|folder| *folder == "AT_FDCWD"), "{folders:?}");
+    let schemas = profile.json["meta"]["markerSchema"].as_array().unwrap();
+    let openat = schemas
+        .iter()
+        .find(|schema| schema["name"] == "syscalls:sys_enter_openat");
+    let last = openat.unwrap()["fields"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["key"], "__syscall_nr");
     let opened = of("syscalls:sys_enter_openat", "filename");
     let local: Vec<&str> = opened
         .iter()
