@@ -28,6 +28,8 @@ pub enum SampleBy {
 pub struct EventInfo {
     /// As the user wrote it; of a tracepoint, its own name.
     pub name: String,
+    /// As the user wrote it: `uprobe:libc:malloc` for `uprobe:malloc`, `syscalls:*` for each of them.
+    pub asked: String,
     /// What it is in the profile: with [`Role::Running`] the samples of the threads weigh its counts instead of CPU time, with
     /// [`Role::Counted`] it has a track of its own, with [`Role::Point`] a marker each time.
     pub role: Role,

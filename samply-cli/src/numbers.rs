@@ -23,9 +23,11 @@ pub(crate) fn seconds(ns: u64) -> String {
     format!("{:.2} s", ns as f64 / 1e9)
 }
 
-/// `1.23 s`, `12.3 ms`
+/// `1.23 s`, `12.3 ms`, `40 us`
 pub(crate) fn time(ms: f64) -> String {
     match ms {
+        // 0.05 to 0.1 ms would be 0.1 ms.
+        ms if ms != 0.0 && ms.abs() < 0.1 => format!("{:.0} us", ms * 1000.0),
         ms if ms.abs() >= 1000.0 => format!("{:.2} s", ms / 1000.0),
         ms if ms.abs() >= 100.0 || ms == 0.0 => format!("{ms:.0} ms"),
         ms => format!("{ms:.1} ms"),

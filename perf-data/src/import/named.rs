@@ -34,6 +34,7 @@ impl Named {
             named.places[at] = place;
             named.infos.push(EventInfo {
                 name: attr.label(),
+                asked: attr.label(),
                 role,
                 unit: match attr.counts_cpu_time() {
                     true => PeriodUnit::CpuNanoseconds,

@@ -7,7 +7,7 @@ use recording::sink::ModuleMiss;
 use recording::stack::StackMark;
 
 use crate::build::lost_label;
-use crate::data::{Limit, Recorded, Row};
+use crate::data::{AskedEvent, Limit, Recorded, Row};
 use crate::model::Profile;
 
 /// `Said`: the facts have a field for it, or it is no limit.
@@ -72,6 +72,13 @@ pub(crate) fn recorded_facts(profile: &Profile) -> Recorded {
     let run_starts = info.run_starts.iter();
     Recorded {
         event: info.event.clone(),
+        asked_events: (info.events.iter())
+            .filter(|event| event.asked != event.name)
+            .map(|event| AskedEvent {
+                event: event.name.clone(),
+                asked: event.asked.clone(),
+            })
+            .collect(),
         kernel_code: kernel_code(profile).to_owned(),
         commit: profile.commit.clone(),
         stack_bytes: profile.stack_bytes,

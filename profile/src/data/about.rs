@@ -94,6 +94,9 @@ fn text_or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D
 pub struct Recorded {
     /// The event that was sampled.
     pub event: String,
+    /// The user's names of events, where the profile has other ones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub asked_events: Vec<AskedEvent>,
     /// `included`, or why samples have no kernel code.
     pub kernel_code: String,
     /// The commit that the program was built from, a hash, if the surroundings of the recording named one.
@@ -118,6 +121,16 @@ pub struct Recorded {
     pub unverified: u64,
     /// Everything else that is missing or doubtful, and the parts of the counts above. Views show them in this order.
     pub limits: Vec<Limit>,
+}
+
+/// An event under the name by which the user asked for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AskedEvent {
+    /// The event's name in the profile: `uprobe:malloc`.
+    pub event: String,
+    /// The user's name: `uprobe:libc:malloc`; `syscalls:*` for each of them.
+    pub asked: String,
 }
 
 /// Something missing or doubtful: a count, a time or words.

@@ -2,6 +2,7 @@
 //!
 //! A sample is one call path of one thread. Inlined functions are lines of one location, because they have one address.
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use flate2::Compression;
@@ -11,7 +12,8 @@ use rustc_hash::FxHashMap;
 use super::Picked;
 use super::label::{self, NO_STACK};
 use super::locations::{Locations, Mapping};
-use crate::data::{Data, Thread};
+use crate::category::{CATEGORIES, Kind};
+use crate::data::{Data, Frame, NONE, SavedLib, Thread};
 use crate::wire::pprof::{self as wire, profile as field};
 use crate::wire::protobuf::Message;
 
@@ -51,6 +53,26 @@ struct Writer<'a, W: Write> {
     texts: Vec<String>,
     text_ids: FxHashMap<String, u64>,
     locations: Locations<'a>,
+}
+
+/// The library that is the program itself: by its name, or else the one with most of the program's functions.
+fn program(data: &Data) -> Option<usize> {
+    let is_product = |lib: &SavedLib| lib.name.as_ref().is_some_and(|name| *name == data.product);
+    let by_name = data.libs.iter().position(is_product);
+    by_name.or_else(|| {
+        let is_of_program = |frame: &&Frame| {
+            let category = data.categories.get(frame.category as usize);
+            frame.lib != NONE
+                && category.is_some_and(|category| category.name == CATEGORIES[Kind::Program.category(false).0].name)
+        };
+        let mut frames = vec![0; data.libs.len()];
+        data.frames
+            .iter()
+            .filter(is_of_program)
+            .for_each(|frame| frames[frame.lib as usize] += 1);
+        let most = (0..frames.len()).max_by_key(|lib| (frames[*lib], Reverse(*lib)))?;
+        (frames[most] > 0).then_some(most)
+    })
 }
 
 impl<W: Write> Writer<'_, W> {
@@ -119,7 +141,11 @@ impl<W: Write> Writer<'_, W> {
 
     fn write_mappings(&mut self) -> io::Result<()> {
         let libs = &self.data.libs;
-        for (id, lib) in libs.iter().enumerate() {
+        // pprof takes the first mapping for the program's own.
+        let program = program(self.data);
+        let others = (0..libs.len()).filter(|id| Some(*id) != program);
+        for id in program.into_iter().chain(others) {
+            let lib = &libs[id];
             let Mapping { start, limit } = self.locations.mappings()[id];
             let name = label::library(lib);
             let build_id = lib.code_id.as_deref().or(lib.breakpad_id.as_deref());

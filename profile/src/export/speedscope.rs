@@ -1,5 +1,6 @@
 //! speedscope's own format: <https://www.speedscope.app/file-format-schema.json>. A sampled profile for each thread.
 
+use std::cmp::Reverse;
 use std::io::{self, BufWriter, Write};
 
 use rustc_hash::FxHashMap;
@@ -15,7 +16,17 @@ pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     out.write_all(b"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",")?;
     write!(out, "\"exporter\":\"sprof {}\",\"name\":", env!("CARGO_PKG_VERSION"))?;
     json(&mut out, &data.product)?;
-    out.write_all(b",\"activeProfileIndex\":0,\"shared\":{\"frames\":[")?;
+    let total = |thread: &Thread| (picked.samples(thread)).fold(0u64, |sum, sample| sum.saturating_add(sample.weight));
+    let threads: Vec<(&Thread, u64)> = (data.threads.iter())
+        .filter(|thread| picked.samples(thread).next().is_some())
+        .map(|thread| (thread, total(thread)))
+        .collect();
+    let busiest = (0..threads.len()).max_by_key(|at| (threads[*at].1, Reverse(*at)));
+    write!(
+        out,
+        ",\"activeProfileIndex\":{},\"shared\":{{\"frames\":[",
+        busiest.unwrap_or(0)
+    )?;
     // One frame for each function: speedscope adds up by frame, so a frame for each line would split functions.
     let mut ids: FxHashMap<(String, u32), usize> = FxHashMap::default();
     let mut frames: Vec<usize> = Vec::with_capacity(data.funcs.len());
@@ -37,16 +48,11 @@ pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     }
     let no_stack = ids.len();
     write!(out, "{{\"name\":\"{NO_STACK}\"}}]}},\"profiles\":[")?;
-    let mut is_first = true;
-    for thread in &data.threads {
-        if picked.samples(thread).next().is_none() {
-            continue;
-        }
-        if !is_first {
+    for (at, (thread, total)) in threads.into_iter().enumerate() {
+        if at > 0 {
             out.write_all(b",\n")?;
         }
-        is_first = false;
-        profile(&mut out, picked, thread, &frames, no_stack)?;
+        profile(&mut out, picked, thread, total, &frames, no_stack)?;
     }
     out.write_all(b"]}\n")?;
     out.flush()
@@ -56,6 +62,7 @@ fn profile(
     out: &mut impl Write,
     picked: &Picked<'_>,
     thread: &Thread,
+    total: u64,
     frames: &[usize],
     no_stack: usize,
 ) -> io::Result<()> {
@@ -65,9 +72,6 @@ fn profile(
         Counted::Nanoseconds => "nanoseconds",
         Counted::Bytes => "bytes",
     };
-    let total = picked
-        .samples(thread)
-        .fold(0u64, |sum, sample| sum.saturating_add(sample.weight));
     out.write_all(b"{\"type\":\"sampled\",\"name\":")?;
     json(out, &format!("{}: {}", label::process(thread), label::thread(thread)))?;
     write!(

@@ -132,6 +132,11 @@ fn sum(mut whole: Recorded, other: Recorded) -> Recorded {
     }
     if whole.kernel_code != other.kernel_code {
         whole.kernel_code = format!("{}; {}", whole.kernel_code, other.kernel_code);
+    for asked in other.asked_events {
+        if !whole.asked_events.contains(&asked) {
+            whole.asked_events.push(asked);
+        }
+    }
     }
     whole.commit = whole.commit.filter(|commit| Some(commit) == other.commit.as_ref());
     whole.stack_bytes = whole.stack_bytes.filter(|bytes| Some(*bytes) == other.stack_bytes);

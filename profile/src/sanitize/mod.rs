@@ -363,6 +363,8 @@ fn clean_about(data: &mut Data, cleaner: &mut Cleaner) {
     texts.into_iter().for_each(|text| cleaner.clean(text, Kind::Text));
     if let Some(recorded) = &mut data.recorded {
         cleaner.clean(&mut recorded.event, Kind::Text);
+        // They may name files.
+        recorded.asked_events.clear();
         cleaner.clean(&mut recorded.kernel_code, Kind::Text);
         // A hash names no one. A file may say anything there.
         recorded.commit = recorded.commit.take().filter(|commit| is_hash(commit));

@@ -1,5 +1,6 @@
 //! Keeps the samples of one event: samples of different events cannot be added up.
 
+use super::diff::rules::matches;
 use crate::data::{Data, Thread, Unit};
 
 /// The file does not count the requested event.
@@ -23,31 +24,35 @@ fn absence(was_recorded: &bool) -> &'static str {
 
 impl Data {
     /// Keeps the samples of one event: the named one, or that of the first thread with samples. Returns the names of the other events,
-    /// whose samples are dropped.
+    /// whose samples are dropped. A pattern (`syscalls:sys_enter_open*`) keeps all that it matches, where these count how often
+    /// something happened.
     ///
     /// In a file of sprof, each further event has a track beside the thread in which it happened; the reader makes such tracks of markers
     /// of point events. Markers stay: they move to the process's first thread that stays.
     pub fn keep_event(&mut self, asked: Option<&str>) -> Result<Vec<String>, NoSuchEvent> {
         let mut has = self.events();
-        let kept = match asked {
-            Some(asked) if !has.iter().any(|name| name == asked) => {
-                return Err(NoSuchEvent {
-                    asked: asked.to_owned(),
-                    was_recorded: self.point_events.iter().any(|event| event == asked),
-                    has,
-                });
+        let kept: Vec<String> = match asked {
+            Some(asked) => {
+                let kept = self.asked_for(asked, &has);
+                if kept.is_empty() {
+                    return Err(NoSuchEvent {
+                        asked: asked.to_owned(),
+                        was_recorded: !self.asked_for(asked, &self.point_events).is_empty(),
+                        has,
+                    });
+                }
+                kept
             }
-            Some(asked) => asked.to_owned(),
-            None => match has.first() {
-                Some(first) => first.clone(),
-                None => return Ok(Vec::new()),
-            },
+            None => has.first().cloned().into_iter().collect(),
         };
-        has.retain(|name| *name != kept);
+        let Some(first) = kept.first().cloned() else {
+            return Ok(Vec::new());
+        };
+        has.retain(|name| !kept.contains(name));
         let is_kept: Vec<bool> = (self.threads.iter())
             .map(|thread| {
                 let is_other =
-                    !thread.samples.is_empty() && self.event_of(thread.event.as_deref(), thread.unit) != kept;
+                    !thread.samples.is_empty() && !kept.contains(&self.event_of(thread.event.as_deref(), thread.unit));
                 !is_other
             })
             .collect();
@@ -58,15 +63,44 @@ impl Data {
         }
         if self.unit == Unit::Counts {
             for thread in &mut self.threads {
-                if thread.event.as_ref() == Some(&kept)
+                if thread.event.as_ref().is_some_and(|event| kept.contains(event))
                     && let Some(name) = thread.event_of.take()
                 {
                     thread.name = name;
                 }
             }
-            self.event = Some(kept);
+            self.event = Some(match (&kept[..], asked) {
+                ([_, _, ..], Some(asked)) => asked.to_owned(),
+                _ => first,
+            });
         }
         Ok(has)
+    }
+
+    /// Those of the events that the user means: by the event's name, by the name under which it was recorded, or by a pattern.
+    fn asked_for(&self, asked: &str, events: &[String]) -> Vec<String> {
+        if let Some(event) = events.iter().find(|event| *event == asked) {
+            return vec![event.clone()];
+        }
+        let recorded = self
+            .recorded
+            .as_ref()
+            .map_or(&[][..], |recorded| &recorded.asked_events);
+        let is_asked = |event: &String| {
+            (recorded.iter())
+                .any(|known| known.event == *event && without_options(&known.asked) == without_options(asked))
+        };
+        let is_meant = |event: &&String| is_asked(event) || matches(asked, event);
+        let is_count = |event: &String| {
+            let mut threads = self.threads.iter();
+            threads.any(|thread| thread.event.as_ref() == Some(event) && thread.unit == Unit::Counts)
+        };
+        let meant: Vec<String> = events.iter().filter(is_meant).cloned().collect();
+        // Time and counts have no sum.
+        match meant.len() > 1 && !meant.iter().all(is_count) {
+            true => meant.into_iter().take(1).collect(),
+            false => meant,
+        }
     }
 
     /// The names of all events with samples, the file's default first.
@@ -147,10 +181,18 @@ impl Data {
     }
 }
 
+/// `syscalls:sys_enter_read/period=10/` without what stands between the slashes.
+fn without_options(event: &str) -> &str {
+    let options = event.strip_suffix('/').and_then(|rest| rest.rsplit_once('/'));
+    options
+        .filter(|(_, options)| options.contains('='))
+        .map_or(event, |(event, _)| event)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{Marker, Samples};
+    use crate::data::{AskedEvent, Marker, Recorded, Samples};
 
     fn thread(name: &str, event: Option<&str>, unit: Unit, weights: &[f64]) -> Thread {
         Thread {
@@ -201,6 +243,43 @@ mod tests {
         assert_eq!((thread.name.as_str(), thread.markers.len()), ("main", 1));
         assert_eq!(data.unit, Unit::Counts);
         assert_eq!(data.counted_name(), Some("faults"));
+    }
+
+    #[test]
+    fn an_event_has_the_name_under_which_it_was_recorded_too_and_a_pattern_is_all_of_its_events() {
+        let recorded = |event: &str, asked: &str| AskedEvent {
+            event: event.to_owned(),
+            asked: asked.to_owned(),
+        };
+        let probed = |name: &str| thread("main", Some(name), Unit::Counts, &[1.0]);
+        let mut data = two_events();
+        data.threads
+            .extend(["uprobe:malloc", "s:enter_open", "s:enter_openat"].map(probed));
+        data.recorded = Some(Recorded {
+            asked_events: vec![
+                recorded("uprobe:malloc", "uprobe:libc:malloc/period=10/"),
+                recorded("s:enter_open", "s:enter_open*"),
+                recorded("s:enter_openat", "s:enter_open*"),
+            ],
+            ..Recorded::default()
+        });
+        for (asked, threads) in [
+            ("uprobe:malloc", 1),
+            ("uprobe:libc:malloc", 1),
+            ("uprobe:libc:malloc/period=10/", 1),
+            ("s:enter_open", 1),
+            ("s:enter_open*", 2),
+            ("s:*at", 1),
+            // Time and counts have no sum.
+            ("*", 1),
+        ] {
+            let mut data = data.clone();
+            data.keep_event(Some(asked)).unwrap();
+            assert_eq!(data.threads.len(), threads, "{asked}");
+        }
+        assert!(data.keep_event(Some("uprobe:libm:malloc")).is_err());
+        data.keep_event(Some("s:enter_open*")).unwrap();
+        assert_eq!(data.counted_name(), Some("s:enter_open*"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::data::{data, example, expected};
 use crate::common::exports::*;
-use profile::data::{Data, Unit};
+use profile::data::{Data, NONE, Thread, Unit};
 use profile::export::{Picked, Time, callgrind, folded, otlp, perf_script, pprof, speedscope, svg};
 use proptest::prelude::*;
 
@@ -155,6 +155,41 @@ fn pprof_has_inlined_functions_in_one_location_with_the_address_and_the_library(
     );
     assert_eq!(profile.time_nanos, 1_700_000_000_000_000_000);
     assert_eq!(profile.period, 1_000_000);
+}
+
+/// pprof takes the first mapping for the program ("File: app").
+#[test]
+fn pprof_has_the_program_first() {
+    let mut data = example();
+    // The loader has the first sample of most programs.
+    data.libs.swap(0, 1);
+    for frame in data.frames.iter_mut().filter(|frame| frame.lib != NONE) {
+        frame.lib = 1 - frame.lib;
+    }
+    for product in ["app", "python3"] {
+        data.product = product.to_owned();
+        let mut bytes = Vec::new();
+        pprof::write(&Picked::new(&data, Time::Cpu), &mut bytes).unwrap();
+        let mappings = Pprof::decode(&bytes).mappings;
+        assert_eq!(mappings[0].0, "/opt/app", "{product}: {mappings:?}");
+        assert_eq!(mappings.len(), 2);
+    }
+}
+
+#[test]
+fn speedscope_opens_at_the_busiest_thread() {
+    let mut data = example();
+    let mut idle = data.threads[0].clone();
+    idle.samples.time_ms.truncate(1);
+    idle.samples.stack.truncate(1);
+    data.threads.insert(0, idle);
+    data.threads.insert(1, Thread::default());
+    let mut bytes = Vec::new();
+    speedscope::write(&Picked::new(&data, Time::Cpu), &mut bytes).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    // A thread without samples has no profile.
+    assert_eq!(json["profiles"].as_array().unwrap().len(), 2);
+    assert_eq!(json["activeProfileIndex"], 1);
 }
 
 #[test]

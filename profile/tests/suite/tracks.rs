@@ -57,6 +57,7 @@ fn an_event_beside_cpu_time_is_a_line_that_leads_to_its_call_tree() {
     }
     let mut info = info();
     info.events = vec![EventInfo {
+        asked: String::new(),
         name: "page-faults".into(),
         role: Role::Counted,
         unit: PeriodUnit::Counts,

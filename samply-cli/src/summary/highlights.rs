@@ -55,6 +55,8 @@ pub(crate) struct Highlights {
     pub(crate) sampled_cpu_ns: Option<f64>,
     /// What probes took, if it changes the shares of other code.
     pub(crate) distorted: Option<String>,
+    /// The event of which the shares are; `None` if they are of time.
+    counted: Option<String>,
     advice: Vec<Advice>,
 }
 
@@ -101,6 +103,7 @@ impl Highlights {
             processes: by_name(profile, &selection),
             buckets: Bucket::largest(&buckets(&selection), &selection),
             wait_places: wait_places(profile, ROWS),
+            counted: (profile.info().unit == PeriodUnit::Counts).then(|| profile.info().event.clone()),
             sampled_cpu_ns,
             distorted: distorted(&selection, sampled_cpu_ns.map(|ns| ns / 1e6)),
             advice: advise(&shortfalls, &selection, What::Recorded(asked)),
@@ -120,7 +123,11 @@ impl Highlights {
             rows.collect()
         };
         let hottest = functions(&self.hottest, |function| vec![function.self_share]);
-        print(term, &["self"], "functions by the time in their own code", &hottest);
+        let title = match &self.counted {
+            Some(event) => format!("functions by {event} in their own code"),
+            None => "functions by the time in their own code".to_owned(),
+        };
+        print(term, &["self"], &title, &hottest);
         // If other programs use the time, as those of a script do, a few samples of the program itself do not matter.
         let own = match self.own.first() {
             Some(first) if first.total_share >= LEAST_OWN => self.own.as_slice(),

@@ -249,6 +249,12 @@ fn functions_of_libraries_are_found_by_the_library_s_name() {
     let (recording, profile) = record()
         .options(&["-e", "uprobe:libc:fork"])
         .profile(&path, &["calls", "1"]);
+    // The name that was recorded is a name of the event, too.
+    for name in ["uprobe:libc:fork", "uprobe:fork"] {
+        let file = recording.output.to_str().unwrap();
+        let report = sprof().args(["report", file, "-e", name]).output().unwrap();
+        assert!(report.status.success(), "{name}: {report:?}");
+    }
     let hits = hits(&profile, "uprobe:fork");
     assert_eq!(hits.len(), 1, "{}", recording.stderr);
     assert!(hits[0].stack.contains(&"main"), "{:?}", hits[0].stack);

@@ -132,6 +132,9 @@ fn stacks_of_points_are_samples_of_their_event_in_every_command() {
     );
 
     let (folded, _) = run(&["export", file, "-f", "folded", "-e", event]);
+    // A pattern means all events that it matches.
+    let (same, _) = run(&["export", file, "-f", "folded", "-e", "syscalls:sys_exit_*"]);
+    assert_eq!(same, folded);
     let of = |function: &str| -> u64 {
         let lines = folded.lines().filter_map(|line| line.rsplit_once(' '));
         let lines = lines.filter(|(stack, _)| stack.split(';').any(|frame| frame == function));

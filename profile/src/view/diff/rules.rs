@@ -119,7 +119,7 @@ impl Rule {
 }
 
 /// `*` is any text.
-fn matches(pattern: &str, name: &str) -> bool {
+pub(in crate::view) fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = name.strip_prefix(first) else {

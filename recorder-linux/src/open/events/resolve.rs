@@ -86,6 +86,7 @@ impl Events {
         }
         self.infos.push(EventInfo {
             name: tracepoint.name.clone(),
+            asked: spec.text.clone(),
             role: Role::Point,
             unit: PeriodUnit::Counts,
             sample_by,
@@ -151,6 +152,7 @@ impl Events {
         let is_weight = self.weight.is_none() && !keep_time;
         self.infos.push(EventInfo {
             name: counter.name.clone(),
+            asked: counter.name.clone(),
             role: if is_weight { Role::Running } else { Role::Counted },
             unit: counter.unit(),
             sample_by: counter.sample_by,
