@@ -179,10 +179,10 @@ pub(crate) fn is_library_source(source: &str) -> bool {
         "library/std/",
         "library/alloc/",
         "library/test/",
-        "/include/c++/",
         "/node_modules/",
     ];
     // `node:fs`
+        || Kind::of_header(source).is_some()
     Kind::is_rust_std_source(source)
         || package(source).is_some()
         || source.starts_with("node:")
@@ -245,6 +245,7 @@ impl Kind {
     /// The kind of a function in code of this kind, by its source; without debug info, by its crate.
     pub(crate) fn of_source(self, source: &str, krate: Option<&str>, installed: &Installed) -> Kind {
         match self {
+            Kind::Program => Kind::of_header(source).unwrap_or(self),
             _ if Kind::is_rust_std_source(source) => Kind::RustStd,
             Kind::Program if source.is_empty() && krate.is_some_and(rust_crate::is_library) => Kind::RustStd,
             Kind::Program if package(source).is_some() && !installed.has(source) => Kind::Dependency,
@@ -252,7 +253,23 @@ impl Kind {
         }
     }
 
-    /// True for the index of a category of waits.
+    /// The kind of code that a program has from an installed header: of the C++ library or the compiler, or of another library.
+    fn of_header(source: &str) -> Option<Kind> {
+        // `/usr/include/c++/12/bits/`, `/usr/include/x86_64-linux-gnu/c++/12/bits/`, `/opt/llvm/include/c++/v1/`.
+        let is_of_cxx = |(_, path): (&str, &str)| {
+            path.starts_with("c++/") || path.split_once('/').is_some_and(|(_, path)| path.starts_with("c++/"))
+        };
+        let has = |folder: &str| source.contains(folder);
+        if source.split_once("/include/").is_some_and(is_of_cxx) || has("/lib/gcc/") || has("/lib/clang/") {
+            return Some(Kind::SystemLibrary);
+        }
+        ["/usr/include/", "/usr/local/include/"]
+            .iter()
+            .any(|folder| source.starts_with(folder))
+            .then_some(Kind::Library)
+    }
+
+    /// True for the index of the category of waits.
     pub(crate) fn is_wait(category: usize) -> bool {
         [Kind::Wait(None), Kind::Wait(Some(WaitReason::Cpu))]
             .map(|kind| kind.category(false).0)
@@ -335,6 +352,30 @@ mod tests {
         assert_eq!(kind("/lib64/ld-linux-x86-64.so.2"), Kind::SystemLibrary);
         assert_eq!(kind("/lib/ld-musl-aarch64.so.1"), Kind::SystemLibrary);
         assert_eq!(kind("/usr/lib/libcurl.so.4"), Kind::Library);
+    #[test]
+    fn installed_headers_are_library_code() {
+        let none = Installed::default();
+        for (source, kind) in [
+            ("/usr/include/c++/12/bits/stl_algo.h", Kind::SystemLibrary),
+            (
+                "/usr/include/x86_64-linux-gnu/c++/12/bits/gthr-default.h",
+                Kind::SystemLibrary,
+            ),
+            ("/opt/llvm/include/c++/v1/__algorithm/sort.h", Kind::SystemLibrary),
+            (
+                "/usr/lib/gcc/x86_64-linux-gnu/12/include/avxintrin.h",
+                Kind::SystemLibrary,
+            ),
+            ("/usr/include/boost/array.hpp", Kind::Library),
+            ("/home/me/app/include/app.h", Kind::Program),
+            ("/home/me/c++/app.cpp", Kind::Program),
+        ] {
+            assert_eq!(Kind::Program.of_source(source, None, &none), kind, "{source}");
+            assert_eq!(is_library_source(source), kind != Kind::Program, "{source}");
+            assert_eq!(Kind::Library.of_source(source, None, &none), Kind::Library);
+        }
+    }
+
         assert_eq!(kind("/usr/lib/libzstd.so.1.5"), Kind::Library);
         assert_eq!(kind("//anon"), Kind::Jit);
         assert_eq!(kind("/memfd:jit (deleted)"), Kind::Jit);
