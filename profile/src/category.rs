@@ -124,9 +124,11 @@ pub(crate) const CATEGORIES: &[Category] = &[
             "Other stack",
         ],
     },
-    // After "Other", the reasons of `WaitReason::ALL` after `Cpu`.
+    // After "Other", the reasons of `WaitReason::ALL` after `Cpu`, which comes last. The front end leaves out samples
+    // of a category of this name where idle samples are not to be included (src/selectors/profile.ts,
+    // `getIdleCategoryIndex`).
     Category {
-        name: "Off-CPU",
+        name: "Idle",
         color: "blue",
         subcategories: &[
             "Other",
@@ -140,12 +142,8 @@ pub(crate) const CATEGORIES: &[Category] = &[
             "Signal or stop",
             "Something else",
             "Reason not known",
+            "Waiting for a CPU",
         ],
-    },
-    Category {
-        name: "Waiting for a CPU",
-        color: "red",
-        subcategories: &["Other"],
     },
     Category {
         name: "Dependency",
@@ -182,10 +180,10 @@ pub(crate) fn is_library_source(source: &str) -> bool {
         "/node_modules/",
     ];
     // `node:fs`
-        || Kind::of_header(source).is_some()
     Kind::is_rust_std_source(source)
         || package(source).is_some()
         || source.starts_with("node:")
+        || Kind::of_header(source).is_some()
         || LIBRARIES.iter().any(|part| source.contains(part))
 }
 
@@ -236,24 +234,25 @@ impl Kind {
             Kind::Mark(MarkKind::Guess) => (7, 4),
             Kind::Mark(MarkKind::OtherStack) => (7, 5),
             Kind::Wait(None) => (8, 0),
-            Kind::Wait(Some(WaitReason::Cpu)) => (9, 0),
+            Kind::Wait(Some(WaitReason::Cpu)) => (8, WaitReason::ALL.len()),
             Kind::Wait(Some(reason)) => (8, reason as usize),
-            Kind::Dependency => (10, subcategory),
+            Kind::Dependency => (9, subcategory),
         }
     }
 
     /// The kind of a function in code of this kind, by its source; without debug info, by its crate.
     pub(crate) fn of_source(self, source: &str, krate: Option<&str>, installed: &Installed) -> Kind {
         match self {
-            Kind::Program => Kind::of_header(source).unwrap_or(self),
             _ if Kind::is_rust_std_source(source) => Kind::RustStd,
             Kind::Program if source.is_empty() && krate.is_some_and(rust_crate::is_library) => Kind::RustStd,
             Kind::Program if package(source).is_some() && !installed.has(source) => Kind::Dependency,
+            Kind::Program => Kind::of_header(source).unwrap_or(self),
             kind => kind,
         }
     }
 
-    /// The kind of code that a program has from an installed header: of the C++ library or the compiler, or of another library.
+    /// The kind of code that a program has from an installed header: of the C++ library or the compiler, or of another
+    /// library.
     fn of_header(source: &str) -> Option<Kind> {
         // `/usr/include/c++/12/bits/`, `/usr/include/x86_64-linux-gnu/c++/12/bits/`, `/opt/llvm/include/c++/v1/`.
         let is_of_cxx = |(_, path): (&str, &str)| {
@@ -271,9 +270,7 @@ impl Kind {
 
     /// True for the index of the category of waits.
     pub(crate) fn is_wait(category: usize) -> bool {
-        [Kind::Wait(None), Kind::Wait(Some(WaitReason::Cpu))]
-            .map(|kind| kind.category(false).0)
-            .contains(&category)
+        category == Kind::Wait(None).category(false).0
     }
 
     /// The kind of a module's code, as far as it follows from the module.
@@ -352,6 +349,11 @@ mod tests {
         assert_eq!(kind("/lib64/ld-linux-x86-64.so.2"), Kind::SystemLibrary);
         assert_eq!(kind("/lib/ld-musl-aarch64.so.1"), Kind::SystemLibrary);
         assert_eq!(kind("/usr/lib/libcurl.so.4"), Kind::Library);
+        assert_eq!(kind("/usr/lib/libzstd.so.1.5"), Kind::Library);
+        assert_eq!(kind("//anon"), Kind::Jit);
+        assert_eq!(kind("/memfd:jit (deleted)"), Kind::Jit);
+    }
+
     #[test]
     fn installed_headers_are_library_code() {
         let none = Installed::default();
@@ -374,11 +376,6 @@ mod tests {
             assert_eq!(is_library_source(source), kind != Kind::Program, "{source}");
             assert_eq!(Kind::Library.of_source(source, None, &none), Kind::Library);
         }
-    }
-
-        assert_eq!(kind("/usr/lib/libzstd.so.1.5"), Kind::Library);
-        assert_eq!(kind("//anon"), Kind::Jit);
-        assert_eq!(kind("/memfd:jit (deleted)"), Kind::Jit);
     }
 
     #[test]
@@ -495,7 +492,7 @@ mod tests {
             let category = &CATEGORIES[category];
             let name = category.subcategories[subcategory].to_lowercase();
             match reason {
-                WaitReason::Cpu => assert_eq!(category.name, "Waiting for a CPU"),
+                WaitReason::Cpu => assert_eq!(name, "waiting for a cpu"),
                 WaitReason::Other => assert_eq!(name, "something else"),
                 _ => assert_eq!(name, reason.name().to_lowercase()),
             }

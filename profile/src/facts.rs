@@ -30,6 +30,9 @@ struct Imported {
     /// 0 if the file does not say.
     interval_ms: f64,
     duration_ms: Option<f64>,
+    /// Threads that the file has no name of: theirs are made up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unnamed_threads: Vec<usize>,
 }
 
 impl Facts {
@@ -44,6 +47,10 @@ impl Facts {
                 has_call_paths: data.calls == Calls::Paths,
                 interval_ms: data.interval_ms,
                 duration_ms: data.duration_ms,
+                unnamed_threads: (data.threads.iter().enumerate())
+                    .filter(|(_, thread)| thread.name.is_empty())
+                    .map(|(at, _)| at)
+                    .collect(),
             }),
             ..Facts::default()
         }
@@ -84,14 +91,20 @@ impl Facts {
         let Some(imported) = self.imported else {
             return false;
         };
+        for at in imported.unnamed_threads {
+            if let Some(thread) = data.threads.get_mut(at) {
+                thread.name.clear();
+            }
+        }
         for thread in &mut data.threads {
             if imported.is_summed {
                 thread.samples.time_ms.fill(0.0);
             }
             if let (Unit::Counts, Some(weights)) = (imported.unit, &imported.weights) {
                 thread.unit = Unit::Counts;
-                thread.name = match thread.name.strip_suffix(&suffix(weights)) {
+                thread.name = match without_event(&thread.name, &weights.name) {
                     Some(name) => name.to_owned(),
+                    // Earlier files do not say which threads have no name.
                     None if thread.name == weights.name => String::new(),
                     None => std::mem::take(&mut thread.name),
                 };
@@ -112,10 +125,17 @@ impl Facts {
 pub(crate) fn counted_name(thread: &str, weights: &Weights) -> String {
     match thread {
         "" => weights.name.clone(),
-        thread => format!("{thread}{}", suffix(weights)),
+        thread => counted_by(thread, &weights.name),
     }
 }
 
-fn suffix(weights: &Weights) -> String {
-    format!(" ({})", weights.name)
+/// The name of a thread in a file, where its samples are counts.
+pub(crate) fn counted_by(thread: &str, event: &str) -> String {
+    format!("{thread} ({event})")
+}
+
+/// The name without what [`counted_by`] has added.
+pub(crate) fn without_event<'a>(name: &'a str, event: &str) -> Option<&'a str> {
+    let name = name.strip_suffix(')')?.strip_suffix(event)?;
+    name.strip_suffix(" (")
 }

@@ -1,7 +1,7 @@
 //! Names of the constants that system calls take: `O_WRONLY|O_CREAT|O_CLOEXEC` for 524353.
 //!
-//! Values are those of include/uapi of Linux, which all architectures share but for [`OPEN_X86_64`] and [`OPEN_AARCH64`]. Numbers
-//! that are not in the tables stay numbers.
+//! Values are those of include/uapi of Linux, which all architectures share but for [`OPEN_X86_64`] and
+//! [`OPEN_AARCH64`]. Numbers that are not in the tables stay numbers.
 
 use std::fmt::Write as _;
 

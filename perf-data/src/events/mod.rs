@@ -1,7 +1,8 @@
 //! Names of events as users write them, and the values that tracepoints write.
 //!
 //! 1. [`parse()`]: words to [`EventSpec`]s (with [`names`]).
-//! 2. [`Format`]: the bytes of a tracepoint's record to values, with names for the constants of system calls (`arguments`).
+//! 2. [`Format`]: the bytes of a tracepoint's record to values, with names for the constants of system calls
+//!    (`arguments`).
 
 mod arguments;
 mod format;

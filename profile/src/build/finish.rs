@@ -74,6 +74,9 @@ impl Builder {
                 parent: live.parent,
                 start: live.start,
                 end: live.end,
+                threads: (live.threads.iter())
+                    .filter(|at| threads[**at].as_ref().is_some_and(|thread| thread.track_of.is_none()))
+                    .count(),
                 usage: live.usage.clone(),
             })
             .collect();
@@ -136,6 +139,7 @@ impl Builder {
                 parent: None,
                 start: 0,
                 end: Some(end),
+                threads: 1,
                 usage: Usage::default(),
             }]
         } else {

@@ -4,6 +4,7 @@ use recording::info::PeriodUnit;
 
 use crate::model::Profile;
 use crate::model::samples::Sample;
+use crate::model::thread::{Process, Thread};
 
 /// The conversion of a sample's period to its CPU delta.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,11 +51,10 @@ impl CpuDelta {
     }
 
     /// `meta.sampleUnits.threadCPUDelta`.
-    pub(super) fn unit(self) -> Option<&'static str> {
+    pub(super) fn unit(self) -> &'static str {
         match self {
-            CpuDelta::Nanoseconds | CpuDelta::ScaledCycles { .. } | CpuDelta::CyclesBesideWaits { .. } => Some("ns"),
-            CpuDelta::Cycles { .. } => Some("variable CPU cycles"),
-            CpuDelta::None => None,
+            CpuDelta::Cycles { .. } => "variable CPU cycles",
+            _ => "ns",
         }
     }
 
@@ -93,5 +93,41 @@ impl CpuDelta {
                 (period as f64 * ns_per_cycle).round() as u64
             }
         }
+    }
+}
+
+/// CPU time between the samples of a thread whose samples are counts, ns: by the kernel's readings of its process,
+/// where the thread is alone in it, and else 0. Without a value, the front end draws a thread that only waits as busy
+/// all the time.
+pub(super) fn by_readings(process: &Process, thread: &Thread) -> Vec<f64> {
+    let times = || thread.samples.iter().map(|sample| sample.time);
+    let readings = process.usage.cpu_ns.points();
+    if thread.event.is_some() || process.threads != 1 || readings.is_empty() {
+        return times().map(|_| 0.0).collect();
+    }
+    // A process that started meanwhile had used nothing then.
+    let start = (process.start > 0).then_some((process.start, 0));
+    let points: Vec<(i64, u64)> = start.into_iter().chain(readings.iter().copied()).collect();
+    let mut before = None;
+    let deltas = times().map(|time| {
+        let used = used_at(&points, time);
+        let delta = (used - before.unwrap_or(used)).max(0.0);
+        before = Some(used);
+        delta.round()
+    });
+    deltas.collect()
+}
+
+/// CPU time at an instant: between two readings it is taken to grow evenly.
+fn used_at(points: &[(i64, u64)], time: i64) -> f64 {
+    let after = points.partition_point(|(reading, _)| *reading <= time);
+    match (after.checked_sub(1).map(|at| points[at]), points.get(after)) {
+        (Some((from, used)), Some((to, later))) => {
+            let share = (time - from) as f64 / (to - from) as f64;
+            used as f64 + share * later.saturating_sub(used) as f64
+        }
+        (Some((_, used)), None) => used as f64,
+        (None, Some((_, used))) => *used as f64,
+        (None, None) => 0.0,
     }
 }

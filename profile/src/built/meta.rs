@@ -46,7 +46,8 @@ pub(super) fn meta(profile: &Profile) -> Fields {
         "startTimeAsClockMonotonicNanosecondsSinceBoot": info.clock.timestamp.0,
         "product": info.program,
         "importedFrom": PRODUCER,
-        // Without it, the front end treats the profile as one of a developer's own Firefox, and uploads all of it by default.
+        // "Update channel" means nothing for other programs, but the front end has no other way: for any value that it
+        // does not show, its panel for sharing preselects hidden threads and all else (`getShouldSanitizeByDefault`).
         "updateChannel": "release",
         "arguments": info.args.as_ref().map(|args| args.join(" ")),
         "oscpu": host.os,
@@ -56,8 +57,8 @@ pub(super) fn meta(profile: &Profile) -> Fields {
         "mainMemory": host.memory_bytes,
         "processType": 0,
         "stackwalk": 1,
-        "sampleUnits": CpuDelta::of(profile).unit().map(|unit| json!({"time": "ms", "eventDelay": "ms", "threadCPUDelta": unit})),
-        "usesOnlyOneStackType": true,
+        "sampleUnits": json!({"time": "ms", "eventDelay": "ms", "threadCPUDelta": CpuDelta::of(profile).unit()}),
+        "usesOnlyOneStackType": !has_scripts(profile),
         "sourceCodeIsNotOnSearchfox": true,
         "initialVisibleThreads": shown.threads,
         "initialSelectedThreads": [shown.threads[0]],
@@ -71,6 +72,13 @@ pub(super) fn meta(profile: &Profile) -> Fields {
         }
         _ => Fields::new(),
     }
+}
+
+/// True if functions of JavaScript are in the profile. The front end then offers to show them or native functions
+/// alone.
+fn has_scripts(profile: &Profile) -> bool {
+    let tables = &profile.tables;
+    (tables.frames.iter()).any(|frame| tables.func(frame.func).start.is_some())
 }
 
 #[cfg(test)]

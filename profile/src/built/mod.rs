@@ -172,7 +172,10 @@ impl<'a> Built<'a> {
             time_ms: Vec::with_capacity(count),
             stack: Vec::with_capacity(count),
             weight: (count > 0).then(|| Vec::with_capacity(count)),
-            cpu_delta: (for_file && is_time).then(|| Vec::with_capacity(count)),
+            cpu_delta: for_file.then(|| match is_time {
+                true => Vec::with_capacity(count),
+                false => cpu::by_readings(&profile.processes[thread.process.0], thread),
+            }),
             ..Samples::default()
         };
         for sample in thread.samples.iter() {
@@ -183,7 +186,7 @@ impl<'a> Built<'a> {
                 // Counts are not times. The front end has no unit for counts and calls them samples.
                 false => sample.period as f64,
             });
-            if let Some(deltas) = &mut samples.cpu_delta {
+            if let Some(deltas) = samples.cpu_delta.as_mut().filter(|_| is_time) {
                 // Graphs ignore the first value, because no sample precedes it. Scores count it, so it is written.
                 deltas.push(cpu.before(&sample) as f64);
             }

@@ -68,7 +68,8 @@ fn cpu(process: &Process, main_thread: usize) -> Counter {
         .map(|((_, cpu_ns), (_, before))| number(cpu_ns.saturating_sub(*before) as f64 / 1e6))
         .collect();
     line(
-        ["processCPU", "CPU", "CPU time of all threads of the process"],
+        // Not `processCPU`: the front end leaves out counters of that name (src/profile-logic/tracks.ts).
+        ["cpu", "CPU", "CPU time of all threads of the process"],
         &process.id,
         main_thread,
         json!({"time": times(points), "count": counts, "length": points.len()}),

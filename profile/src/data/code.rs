@@ -33,6 +33,12 @@ impl Category {
         all.collect()
     }
 
+    /// True if the category has this name, whatever the case. Earlier profiles of sprof have another name for waits.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        let is_of_waits = ["Idle", "Off-CPU"].iter().any(|other| other.eq_ignore_ascii_case(name));
+        self.name.eq_ignore_ascii_case(name) || self.is_wait && is_of_waits
+    }
+
     /// A category with this name and no subcategories.
     pub fn named(name: &str) -> Category {
         Category {

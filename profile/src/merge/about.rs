@@ -56,10 +56,9 @@ pub(super) fn append(whole: &mut Data, mut data: Data, name: &str) {
         }
     }
     let meta = &mut whole.meta;
-    if let (Some(ms), Some(other)) = (
-        meta_ms(meta, "profilingEndTime"),
-        meta_ms(&data.meta, "profilingEndTime"),
-    ) {
+    // Sums have none.
+    if let Some(other) = meta_ms(&data.meta, "profilingEndTime") {
+        let ms = meta_ms(meta, "profilingEndTime").unwrap_or(other);
         meta.insert("profilingEndTime".to_owned(), number(ms.max(other)));
     }
     if let (Some(ms), Some(other)) = (meta_ms(meta, "interval"), meta_ms(&data.meta, "interval")) {
@@ -132,11 +131,11 @@ fn sum(mut whole: Recorded, other: Recorded) -> Recorded {
     }
     if whole.kernel_code != other.kernel_code {
         whole.kernel_code = format!("{}; {}", whole.kernel_code, other.kernel_code);
+    }
     for asked in other.asked_events {
         if !whole.asked_events.contains(&asked) {
             whole.asked_events.push(asked);
         }
-    }
     }
     whole.commit = whole.commit.filter(|commit| Some(commit) == other.commit.as_ref());
     whole.stack_bytes = whole.stack_bytes.filter(|bytes| Some(*bytes) == other.stack_bytes);

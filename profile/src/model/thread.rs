@@ -22,6 +22,8 @@ pub(crate) struct Process {
     /// ns from time zero.
     pub(crate) start: i64,
     pub(crate) end: Option<i64>,
+    /// How many threads it had, one after the other or at once.
+    pub(crate) threads: usize,
     pub(crate) usage: Usage,
 }
 

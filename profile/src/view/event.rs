@@ -23,9 +23,9 @@ fn absence(was_recorded: &bool) -> &'static str {
 }
 
 impl Data {
-    /// Keeps the samples of one event: the named one, or that of the first thread with samples. Returns the names of the other events,
-    /// whose samples are dropped. A pattern (`syscalls:sys_enter_open*`) keeps all that it matches, where these count how often
-    /// something happened.
+    /// Keeps the samples of one event: the named one, or that of the first thread with samples. Returns the names of
+    /// the other events, whose samples are dropped. A pattern (`syscalls:sys_enter_open*`) keeps all that it matches,
+    /// where these count how often something happened.
     ///
     /// In a file of sprof, each further event has a track beside the thread in which it happened; the reader makes such tracks of markers
     /// of point events. Markers stay: they move to the process's first thread that stays.
@@ -77,7 +77,8 @@ impl Data {
         Ok(has)
     }
 
-    /// Those of the events that the user means: by the event's name, by the name under which it was recorded, or by a pattern.
+    /// Those of the events that the user means: by the event's name, by the name under which it was recorded, or by a
+    /// pattern.
     fn asked_for(&self, asked: &str, events: &[String]) -> Vec<String> {
         if let Some(event) = events.iter().find(|event| *event == asked) {
             return vec![event.clone()];

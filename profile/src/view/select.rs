@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::cost::Cost;
 use super::names::merged;
 use crate::category::{CATEGORIES, Kind};
-use crate::data::{Data, NONE, Stack, Thread};
+use crate::data::{Category, Data, NONE, Stack, Thread};
 
 /// Conditions on samples. All conditions must hold. A condition with several values holds for any of them.
 #[derive(Clone, Debug, Default)]
@@ -299,13 +299,24 @@ fn seen(
     filter: &Filter,
     category_of: &[u32],
     in_focus: Option<&[bool]>,
-    wanted_categories: Option<&[bool]>,
+    wanted_categories: Option<&[Vec<bool>]>,
 ) -> Vec<Seen> {
     let is_wait: Vec<bool> = data.categories.iter().map(|category| category.is_wait).collect();
     let has = |of: &[bool], index: u32| of.get(index as usize).is_some_and(|has| *has);
     let kind = |stack: u32, category: u32| {
         let is_focus = in_focus.is_none_or(|in_focus| has(in_focus, stack));
-        if !is_focus || !wanted_categories.is_none_or(|wanted| has(wanted, category)) {
+        let is_of = |wanted: &[Vec<bool>]| {
+            let frame = data
+                .stacks
+                .get(stack as usize)
+                .map(|stack| &data.frames[stack.frame as usize]);
+            // A frame without a category has its caller's, and no subcategory.
+            let own = frame.filter(|frame| frame.category != NONE);
+            let subcategory = own.map_or(0, |frame| usize::from(frame.subcategory));
+            let parts = wanted.get(category as usize);
+            parts.is_some_and(|parts| *parts.get(subcategory).unwrap_or(&parts[0]))
+        };
+        if !is_focus || !wanted_categories.is_none_or(is_of) {
             Seen::Not
         } else if has(&is_wait, category) == filter.waits {
             Seen::Selected
@@ -383,27 +394,30 @@ pub(crate) fn wanted_threads(data: &Data, filter: &Filter) -> Result<Vec<bool>, 
     Ok(wanted)
 }
 
-fn wanted_categories(data: &Data, filter: &Filter) -> Result<Option<Vec<bool>>, NotFound> {
+/// The subcategories of each category that the filter names, by themselves or by their category.
+fn wanted_categories(data: &Data, filter: &Filter) -> Result<Option<Vec<Vec<bool>>>, NotFound> {
     if filter.categories.is_empty() {
         return Ok(None);
     }
-    let mut wanted = vec![false; data.categories.len()];
+    // At least the category itself, which stands for subcategories that are not listed, too.
+    let parts = |category: &Category| vec![false; category.subcategories.len().max(1)];
+    let mut wanted: Vec<Vec<bool>> = data.categories.iter().map(parts).collect();
     for asked in &filter.categories {
         let mut found = false;
-        for (wanted, name) in wanted
-            .iter_mut()
-            .zip(data.categories.iter().map(|category| &category.name))
-        {
-            let same = name.eq_ignore_ascii_case(asked);
-            *wanted |= same;
-            found |= same;
+        for (wanted, category) in wanted.iter_mut().zip(&data.categories) {
+            for (part, wanted) in wanted.iter_mut().enumerate() {
+                // The first one is the category itself.
+                let name = category.subcategories.get(part).filter(|_| part > 0);
+                let is_it = category.is_called(asked) || name.is_some_and(|name| name.eq_ignore_ascii_case(asked));
+                *wanted |= is_it;
+                found |= is_it;
+            }
         }
         if !found {
-            return Err(not_found(
-                "category",
-                asked,
-                data.categories.iter().map(|category| category.name.clone()).collect(),
-            ));
+            let waits = data.categories.iter().filter(|category| category.is_wait);
+            let reasons = waits.flat_map(|waits| waits.subcategories.iter().skip(1));
+            let names = data.categories.iter().map(|category| &category.name).chain(reasons);
+            return Err(not_found("category", asked, names.cloned().collect()));
         }
     }
     Ok(Some(wanted))

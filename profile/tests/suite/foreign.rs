@@ -640,6 +640,23 @@ fn lines_that_are_no_folded_stacks_are_named() {
     }
 }
 
+/// Each track has a name. Nothing is drawn as busy, or has a length, that the file does not say.
+fn assert_true_for_the_front_end(saved: &profile::data::Saved) {
+    for thread in &saved.threads {
+        assert!(!thread.name.is_empty());
+        let deltas = thread.samples.cpu_delta.as_ref().unwrap();
+        assert_eq!(deltas.len(), thread.samples.len());
+        assert!(!saved.is_summed || deltas.iter().all(|delta| *delta == 0.0));
+    }
+    let end = saved.meta.get("profilingEndTime").map(|end| end.as_f64().unwrap());
+    match (saved.duration_ms, saved.is_summed) {
+        (Some(duration), true) => assert!((end.unwrap() - duration).abs() < 1e-3 * duration, "{end:?} {duration}"),
+        (Some(duration), false) => assert!(end.unwrap() >= duration),
+        (None, true) => assert_eq!(end, None),
+        (None, false) => assert!(end.is_some()),
+    }
+}
+
 /// Written for the front end and read again, it has the same figures under the same names.
 #[test]
 fn converted_files_keep_what_they_count() {
@@ -648,7 +665,9 @@ fn converted_files_keep_what_they_count() {
     for bytes in (0..GOOD.len()).map(good).chain([large.to_vec()]) {
         let before = read(&bytes, None).data;
         let (_dir, path) = file(b"");
-        firefox::write_data_gz(&before.clone().into_saved(), &mut std::fs::File::create(&path).unwrap()).unwrap();
+        let saved = before.clone().into_saved();
+        assert_true_for_the_front_end(&saved);
+        firefox::write_data_gz(&saved, &mut std::fs::File::create(&path).unwrap()).unwrap();
         assert_eq!(read::kind(&path), None);
         let after = read::whole(&path, ReadLimits::default()).unwrap();
         let (found, mut expected) = (costs(&after), costs(&before));

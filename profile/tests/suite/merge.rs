@@ -96,8 +96,8 @@ fn viewed(data: &Saved) -> (Value, Data) {
     let mut bytes = Vec::new();
     profile::export::firefox::write_data(data, &mut bytes).unwrap();
     let json: Value = serde_json::from_slice(&bytes).unwrap();
-    // Only browsers leave out categories, and only sums have no CPU time between samples.
-    let has_all = |data: &Data| data.threads.iter().all(|thread| thread.samples.cpu_delta.is_some());
+    // Only browsers leave out categories, and only files of other profilers have no threads to begin with.
+    let has_all = |data: &Saved| data.meta.contains_key("initialSelectedThreads");
     // Only samply does not say for which processor a library is.
     let has_arch = data.libs.iter().all(|lib| lib.arch.is_some());
     if data.frames.iter().all(|frame| frame.category != NONE) && has_all(data) && has_arch {

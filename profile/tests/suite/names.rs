@@ -122,6 +122,34 @@ fn names_come_to_the_same_before_and_after_saving() {
     );
 }
 
+/// "Collapse resource" of the front end then collapses a crate, and not the program that it was linked into.
+#[test]
+fn the_resource_of_a_function_is_its_crate() {
+    let mut profile = unnamed();
+    enrich(&mut profile, |module, addresses| {
+        (module.name() == "app").then(|| addresses.iter().copied().map(symbols).collect())
+    });
+    let json = written(&profile);
+    let (funcs, resources) = (&json["shared"]["funcTable"], &json["shared"]["resourceTable"]);
+    let text = |index: &serde_json::Value| json["shared"]["stringArray"][index.as_u64().unwrap() as usize].clone();
+    let resource_of = |name: &str| {
+        let names = funcs["name"].as_array().unwrap();
+        let func = names.iter().position(|func| text(func) == name).unwrap();
+        let resource = funcs["resource"][func].as_u64().unwrap() as usize;
+        // `ResourceType.Library` of src/types/profile.ts.
+        assert_eq!(resources["type"][resource], 1);
+        text(&resources["name"][resource])
+    };
+    assert_eq!(
+        ["next", "helper", "leaf", "work"].map(resource_of),
+        ["core", "app", "app", "app"]
+    );
+    // The library is that of the frames.
+    let data = read(&profile);
+    let leaf = data.funcs.iter().find(|func| data.text(func.name) == "next").unwrap();
+    assert_eq!(data.libs[leaf.lib as usize].name.as_deref(), Some("app"));
+}
+
 #[test]
 fn without_an_answer_nothing_changes() {
     let mut data = read(&unnamed());

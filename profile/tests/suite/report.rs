@@ -335,6 +335,39 @@ fn times_threads_processes_categories_and_markers_select() {
     }
 }
 
+/// Of this profile and of one that sprof wrote when waits had two categories.
+#[test]
+fn waits_are_selected_by_the_name_of_their_category_and_by_their_reason() {
+    let mut data = one(&["main", "main > a@Off-CPU", "main > a@Off-CPU", "main > b@Off-CPU"]);
+    data.categories.truncate(3);
+    let idle = &mut data.categories[2];
+    idle.name = "Idle".to_owned();
+    idle.subcategories = ["Other", "Lock", "Waiting for a CPU"].map(str::to_owned).into();
+    let waits = |data: &Data, category: &str| {
+        let filter = Filter {
+            categories: vec![category.to_owned()],
+            waits: true,
+            ..Filter::default()
+        };
+        select(data, &filter).unwrap().total.samples
+    };
+    for (name, subcategory) in [("a", 1), ("b", 2)] {
+        let func = (0..data.funcs.len() as u32)
+            .find(|func| data.func_name(*func) == name)
+            .unwrap();
+        for frame in data.frames.iter_mut().filter(|frame| frame.func == func) {
+            frame.subcategory = subcategory;
+        }
+    }
+    for (category, expected) in [("Idle", 3), ("off-cpu", 3), ("lock", 2), ("waiting for a CPU", 1)] {
+        assert_eq!(waits(&data, category), expected, "{category}");
+    }
+    let earlier = one(&["main", "main > a@Off-CPU", "main > b@Waiting for a CPU"]);
+    for (category, expected) in [("idle", 2), ("Waiting for a CPU", 1)] {
+        assert_eq!(waits(&earlier, category), expected, "{category}");
+    }
+}
+
 #[test]
 fn waits_are_never_among_samples_of_running_threads() {
     let mut build = Build::new();

@@ -1,7 +1,7 @@
 //! What the front end shows of a profile before anybody clicks: which tracks, in which order, how high.
 
 use crate::common::*;
-use recording::event::{Event, Role, Sample, Thread};
+use recording::event::{Counter, Event, Pid, ProcessEvent, Role, Sample, Thread};
 use recording::info::{EventInfo, PeriodUnit, SampleBy};
 use recording::quality::Quality;
 use recording::stack::Stack;
@@ -96,6 +96,40 @@ fn an_event_beside_cpu_time_is_a_line_that_leads_to_its_call_tree() {
     assert_eq!(counted, [(3.0, 32), (501.0, 7), (1001.0, 1)]);
 }
 
+/// Without CPU times, the front end draws each sample as high as the track, up to the next: a process that only waits
+/// would be busy all the time.
+#[test]
+fn samples_of_an_event_have_the_cpu_time_that_the_kernel_reported_of_the_process_or_none() {
+    let reading = |pid: i32, ms: u64, cpu_ms: u64| {
+        let counter = ProcessEvent::Counter(Counter::CpuNanoseconds, cpu_ms * MS);
+        Event::process(at(ms), Pid(pid), counter)
+    };
+    let deltas = |threads: &[i32]| -> Vec<u64> {
+        let mut stream = Stream::with_app();
+        for &tid in threads {
+            stream.thread(1, tid, 1);
+        }
+        for (ms, cpu_ms) in [(100, 20), (300, 220)] {
+            stream.event(reading(1, ms, cpu_ms));
+        }
+        for ms in [50, 100, 200, 300, 900] {
+            stream.period(1, 1, ms, 16, Stack::Frames(&[ip(0x1020)]));
+        }
+        let mut info = info();
+        (info.event, info.unit) = ("page-faults".into(), PeriodUnit::Counts);
+        let json = written(&stream.0.finish(info, Quality::default()));
+        assert_eq!(json["meta"]["sampleUnits"]["threadCPUDelta"], "ns");
+        let deltas = thread(&json, "1")["samples"]["threadCPUDelta"]
+            .as_array()
+            .unwrap()
+            .clone();
+        deltas.iter().map(|delta| delta.as_u64().unwrap() / MS).collect()
+    };
+    assert_eq!(deltas(&[]), [0, 0, 100, 100, 0]);
+    // Which thread used it is not known.
+    assert_eq!(deltas(&[2]), [0; 5]);
+}
+
 #[test]
 fn an_event_in_the_place_of_cpu_time_is_a_line_too() {
     let mut stream = Stream::with_app();
@@ -111,5 +145,12 @@ fn an_event_in_the_place_of_cpu_time_is_a_line_too() {
         .map(|counter| counter["display"]["label"].as_str().unwrap())
         .collect();
     assert_eq!(labels, ["page-faults", "worker · page-faults"]);
+    // The front end calls these samples; the names of the threads say what they are, and are those of the threads in
+    // views.
+    assert_eq!(thread(&json, "2")["name"], "worker (page-faults)");
+    let names: Vec<String> = (read_all(&json).threads.iter())
+        .map(|thread| thread.name.clone())
+        .collect();
+    assert_eq!(names, ["app", "worker"]);
     assert!(written(&Stream::with_app().finish()).get("counters").is_none());
 }

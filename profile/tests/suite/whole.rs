@@ -75,6 +75,7 @@ fn column<'a>(table: &'a Value, name: &str) -> &'a Vec<Value> {
 /// The same profile as an older or newer front end would have saved it.
 fn at_version(mut profile: Value, version: u32) -> Value {
     profile["meta"]["preprocessedProfileVersion"] = version.into();
+    let libs = column(&profile, "libs").len();
     let shared = &mut profile["shared"];
     if version >= 71 {
         let frames = &mut shared["frameTable"];
@@ -115,7 +116,22 @@ fn at_version(mut profile: Value, version: u32) -> Value {
         funcs["flags"] = json!(flags);
     }
     if version < 70 {
-        let libs: Vec<usize> = (0..column(&shared["resourceTable"], "name").len()).collect();
+        // Resources are libraries, and not crates.
+        let lib_of_func = |func: usize| {
+            let of_func = column(&shared["frameTable"], "func")
+                .iter()
+                .position(|of| *of == json!(func));
+            of_func.map_or(json!(-1), |frame| shared["frameTable"]["lib"][frame].clone())
+        };
+        let resources = (0..column(&shared["funcTable"], "name").len()).map(lib_of_func);
+        let resources: Vec<Value> = resources.collect();
+        shared["funcTable"]["resource"] = json!(resources);
+        let libs: Vec<usize> = (0..libs).collect();
+        for key in ["name", "host", "type"] {
+            let kept = column(&shared["resourceTable"], key)[..libs.len()].to_vec();
+            shared["resourceTable"][key] = json!(kept);
+        }
+        shared["resourceTable"]["length"] = json!(libs.len());
         shared["resourceTable"]["lib"] = json!(libs);
         shared["frameTable"].as_object_mut().unwrap().remove("lib");
     }
@@ -262,10 +278,13 @@ fn waits_of_earlier_profiles_of_sprof_are_known_by_the_names_of_their_categories
         waits.map(|category| category.name).collect()
     };
     let mut profile = sample();
-    assert_eq!(waits(&profile), ["Off-CPU", "Waiting for a CPU"]);
-    for category in profile["meta"]["categories"].as_array_mut().unwrap() {
+    assert_eq!(waits(&profile), ["Idle"]);
+    let categories = profile["meta"]["categories"].as_array_mut().unwrap();
+    for category in categories.iter_mut().filter(|category| category["name"] == "Idle") {
+        category["name"] = "Off-CPU".into();
         category.as_object_mut().unwrap().remove("isWait");
     }
+    categories.push(json!({"name": "Waiting for a CPU", "color": "red", "subcategories": ["Other"]}));
     assert_eq!(waits(&profile), ["Off-CPU", "Waiting for a CPU"]);
     // In files of others these are names as any other.
     profile["meta"].as_object_mut().unwrap().remove("sprof");

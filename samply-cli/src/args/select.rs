@@ -29,7 +29,8 @@ pub(crate) struct PartArgs {
     #[command(flatten)]
     pub(crate) tracks: TracksArgs,
 
-    /// Only samples in code of this category, for example Kernel. May be given several times.
+    /// Only samples in code of this category, for example Kernel; of waits, a reason, for example Lock. May be given
+    /// several times.
     #[arg(long, value_name = "NAME")]
     pub(crate) category: Vec<String>,
 

@@ -232,7 +232,7 @@ fn the_client_shows_events_as_tracks_and_markers_with_stacks() {
     let faults = many["selfSamples"].as_f64().unwrap();
     assert!((faults - 6000.0).abs() <= 32.0, "{many}");
     // Each marker has its values and the stack that led to it.
-    let markers = client.run(&["thread", "markers", "--thread", &handle("events", 1)]);
+    let markers = client.run(&["thread", "markers", "--thread", &handle("events (page-faults)", 1)]);
     let of_type = markers["byType"].as_array().unwrap().iter();
     let getppid = of_type
         .clone()

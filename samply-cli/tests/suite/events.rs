@@ -24,9 +24,13 @@ fn page_faults_are_weighed_in_the_place_of_cpu_time() {
     // Loading the program takes some 100.
     let all = weight(&profile, samples, |_| true);
     assert!((40_000.0..41_000.0).contains(&all), "{all}");
-    // Counts, and no time: nothing says how busy a CPU was.
-    assert!(samples.iter().all(|sample| sample.cpu_delta.is_none()));
-    assert!(profile.json["meta"]["sampleUnits"].is_null());
+    // The CPU time is the kernel's, and not made of counts.
+    assert_eq!(profile.json["meta"]["sampleUnits"]["threadCPUDelta"], "ns");
+    assert!(samples.iter().all(|sample| sample.cpu_delta.is_some()));
+    let length_ns = profile.json["meta"]["profilingEndTime"].as_f64().unwrap() * 1e6;
+    assert!(profile.cpu_ns() <= length_ns, "{} of {length_ns}", profile.cpu_ns());
+    let title = "functions by page-faults in their own code";
+    assert!(recording.stderr.contains(title), "{}", recording.stderr);
     assert_eq!(profile.json["threads"][0]["samples"]["weightType"], "samples");
     let figures = profile.quality();
     assert_eq!(figures["Event"], "page-faults");

@@ -7,19 +7,23 @@ use crate::data::{Calls, Category, Data, Fields, NONE, Saved, Unit, Weights};
 use crate::facts::{Facts, counted_name};
 use crate::read::SavedLib;
 
-/// The width of each stack without times. The front end shows nothing if all samples have the same time.
+/// The width of each stack of a file without times and duration. The front end shows nothing if all samples have the
+/// same time.
 const EACH_MS: f64 = 1.0;
+/// The name of a thread of which the file says nothing.
+const UNNAMED: &str = "all";
 
 impl Data {
     /// Adds the fields that a Firefox profile needs and other formats lack.
     pub fn into_saved(mut self) -> Saved {
-        if self.is_summed {
+        let each_ms = self.is_summed.then(|| each_ms(&self));
+        if let Some(each_ms) = each_ms {
             for thread in &mut self.threads {
                 let times = thread.samples.time_ms.iter_mut().enumerate();
-                times.for_each(|(at, time)| *time = at as f64 * EACH_MS);
+                times.for_each(|(at, time)| *time = at as f64 * each_ms);
             }
         }
-        self.meta = meta(&self);
+        self.meta = meta(&self, each_ms);
         self.libs.iter_mut().for_each(complete);
         if self.categories.is_empty() {
             self.categories = Category::all();
@@ -35,10 +39,17 @@ impl Data {
             if let Some(weights) = self.weights.as_ref().filter(|_| self.unit == Unit::Counts) {
                 thread.name = counted_name(&thread.name, weights);
             }
-            if self.unit == Unit::Milliseconds && !self.is_summed {
-                let deltas = thread.samples.iter().map(|(_, _, weight)| (weight * 1e6).round().abs());
-                thread.samples.cpu_delta = Some(deltas.collect());
+            if thread.name.is_empty() {
+                let names = [&thread.process_name, &self.product]
+                    .into_iter()
+                    .filter(|name| !name.is_empty());
+                thread.name = { names }.next().map_or(UNNAMED, |name| name).to_owned();
             }
+            // Without a value, the front end draws the thread as busy all the time.
+            let has_times = self.unit == Unit::Milliseconds && !self.is_summed;
+            let delta = |weight: f64| if has_times { (weight * 1e6).round().abs() } else { 0.0 };
+            let deltas = thread.samples.iter().map(|(_, _, weight)| delta(weight));
+            thread.samples.cpu_delta = Some(deltas.collect());
         }
         Saved(self)
     }
@@ -72,30 +83,51 @@ fn complete(lib: &mut SavedLib) {
     lib.breakpad_id.get_or_insert_with(|| "0".repeat(33));
 }
 
-fn meta(data: &Data) -> Fields {
-    let interval_ms = match data.interval_ms > 0.0 && !data.is_summed {
+/// The width of each stack of a file without times: together they are as long as the recording was, if the file says
+/// that.
+fn each_ms(data: &Data) -> f64 {
+    let rows = data
+        .threads
+        .iter()
+        .map(|thread| thread.samples.len())
+        .max()
+        .unwrap_or(0);
+    let duration_ms = data.duration_ms.filter(|duration| *duration > 0.0 && rows > 0);
+    duration_ms.map_or(EACH_MS, |duration_ms| duration_ms / rows as f64)
+}
+
+/// `each_ms`: the width of each stack of a file without times.
+fn meta(data: &Data, each_ms: Option<f64>) -> Fields {
+    let interval_ms = each_ms.unwrap_or(match data.interval_ms > 0.0 {
         true => data.interval_ms,
         false => EACH_MS,
-    };
+    });
     let last_ms = (data.threads.iter()).filter_map(|thread| thread.samples.time_ms.last().copied());
+    let last_ms = last_ms.fold(0.0, f64::max) + interval_ms;
+    // Without these two fields, the front end shows no length.
+    let end_ms = match (data.duration_ms, data.is_summed) {
+        (Some(duration_ms), _) => Some(duration_ms.max(last_ms)),
+        (None, is_summed) => (!is_summed).then_some(last_ms),
+    };
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let units = || json!({"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"});
     let meta = json!({
         "version": GECKO_VERSION,
         "interval": number(interval_ms),
         "startTime": number(data.start_ms),
-        "profilingStartTime": 0,
-        "profilingEndTime": number(last_ms.fold(0.0, f64::max) + interval_ms),
+        "profilingStartTime": end_ms.map(|_| 0),
+        "profilingEndTime": end_ms.map(number),
         "product": data.product,
         "importedFrom": data.imported_from,
         "oscpu": text(&data.os),
         "CPUName": text(&data.cpu),
         "processType": 0,
         "stackwalk": 1,
-        "sampleUnits": (data.unit == Unit::Milliseconds).then(units),
+        "sampleUnits": {"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"},
         "sprof": Facts::of_imported(data),
         "extra": extra(data),
-        "usesOnlyOneStackType": true,
+        // See the `meta` of recordings.
+        "updateChannel": "release",
+        "usesOnlyOneStackType": !data.scripts.iter().any(|script| script.is_js),
         "sourceCodeIsNotOnSearchfox": true,
     });
     match meta {

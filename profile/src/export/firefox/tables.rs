@@ -41,6 +41,12 @@ fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: 
         .filter_map(|func| data.scripts.get(func.script as usize)?.resource.as_ref())
         .collect();
     let script = |func: &Func| data.scripts.get(func.script as usize);
+    // A function of a crate has the crate as its resource and not the library that it was linked into, so that
+    // "collapse resource" of the front end collapses the crate. The library is that of the frames.
+    let krates: Unique<u32> = (data.funcs.iter().map(|func| func.krate))
+        .filter(|krate| *krate != NONE)
+        .collect();
+    let (behind_libs, behind_scripts) = (data.libs.len() as u64, (data.libs.len() + resources.all.len()) as u64);
     json.key("funcTable")?;
     json.object(|json| {
         let (funcs, count) = (|| data.funcs.iter(), data.funcs.len());
@@ -54,8 +60,9 @@ fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: 
         })?;
         json.column("resource", funcs(), |buf, func| {
             let of_script = script(func).and_then(|script| resources.get(&script.resource.as_ref()?));
-            let behind_libs = of_script.map(|index| data.libs.len() as u64 + u64::from(index));
-            put_or_minus_one(buf, behind_libs.or(some(func.lib)));
+            let of_script = of_script.map(|index| behind_libs + u64::from(index));
+            let of_krate = || krates.get(&func.krate).map(|index| behind_scripts + u64::from(index));
+            put_or_minus_one(buf, of_script.or_else(of_krate).or(some(func.lib)));
         })?;
         json.column("source", funcs(), |buf, func| {
             put_optional(buf, files.get(&func.file).map(u64::from))
@@ -75,25 +82,28 @@ fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: 
     })?;
     json.key("resourceTable")?;
     json.object(|json| {
-        // One resource for each library, with the library's index; the resources of scripts follow.
-        let count = data.libs.len() + resources.all.len();
+        // One resource for each library, with the library's index; those of scripts and of crates follow.
+        let count = data.libs.len() + resources.all.len() + krates.all.len();
         let of_scripts = || resources.all.iter();
         let libs = || names.indexes.iter().copied();
+        let of_krates = || krates.all.iter().map(|krate| u64::from(*krate));
         json.entry("length", &count)?;
         json.column(
             "name",
-            libs().chain(of_scripts().map(|of| of.name.into())),
+            libs().chain(of_scripts().map(|of| of.name.into())).chain(of_krates()),
             put_unsigned,
         )?;
         let no_host = data.libs.iter().map(|_| None);
         json.column(
             "host",
-            no_host.chain(of_scripts().map(|of| some(of.host))),
+            no_host
+                .chain(of_scripts().map(|of| some(of.host)))
+                .chain(of_krates().map(|_| None)),
             put_optional,
         )?;
         // ResourceType.Library
-        let kinds = data.libs.iter().map(|_| 1);
-        json.column("type", kinds.chain(of_scripts().map(|of| of.kind.into())), put_unsigned)
+        let kinds = data.libs.iter().map(|_| 1).chain(of_scripts().map(|of| of.kind.into()));
+        json.column("type", kinds.chain(of_krates().map(|_| 1)), put_unsigned)
     })?;
     json.key("nativeSymbols")?;
     json.object(|json| {

@@ -5,6 +5,7 @@ use std::io;
 use super::json::{Json, ns, put_ms, put_optional, put_optional_ms, put_unsigned, some};
 use crate::built::number;
 use crate::data::{Counter, Fields, Marker, Phase, Samples, Thread, Unit};
+use crate::facts::counted_by;
 
 fn put_weight(buf: &mut Vec<u8>, weight: f64, unit: Unit) {
     match unit {
@@ -26,7 +27,11 @@ fn put_number(buf: &mut Vec<u8>, number: f64) {
 
 pub(super) fn write(thread: &Thread, json: &mut Json) -> io::Result<()> {
     json.fields(&thread.rest)?;
-    json.entry("name", &thread.name)?;
+    match &thread.event {
+        // The front end calls counts samples. This name stands above the call tree.
+        Some(event) if thread.event_of.is_none() => json.entry("name", &counted_by(&thread.name, event))?,
+        _ => json.entry("name", &thread.name)?,
+    }
     json.entry("isMainThread", &thread.is_main)?;
     json.entry("processName", &thread.process_name)?;
     json.entry("pid", &thread.pid)?;
@@ -83,7 +88,7 @@ pub(in crate::export) fn weight_type(unit: Unit) -> &'static str {
     }
 }
 
-/// Writes CPU time, only for samples of time: an event's count gives no CPU time.
+/// Writes CPU time.
 fn write_cpu(samples: &Samples, json: &mut Json) -> io::Result<()> {
     const KEY: &str = "threadCPUDelta";
     match &samples.cpu_delta {

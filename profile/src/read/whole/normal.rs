@@ -15,6 +15,7 @@ use crate::data::{
     Category, Counter, Data, Fields, Frame, Func, Marker, NONE, Phase, Resource, RowValue, Samples, Script,
 };
 use crate::data::{Stack, Symbol, TextFields, Thread, Unit, map_stacks_of_allocations};
+use crate::facts::without_event;
 use crate::function_files::merge_functions_of_symbols;
 use crate::sources::adopt;
 use crate::unique::Unique;
@@ -465,12 +466,16 @@ impl Normal {
         // Its texts refer to a table that is rebuilt here.
         rest.remove("jsTracer");
         map_stacks_of_allocations(&mut rest, |stack| stack.saturating_add(first_stack as u32));
+        let counted = raw.event.as_deref().filter(|_| raw.event_of.is_none());
+        let name = counted
+            .and_then(|event| without_event(&raw.name, event))
+            .map(str::to_owned);
         self.data.threads.push(Thread {
             process_name: raw.process_name.unwrap_or_default(),
             pid: raw.pid.into_text(),
             tid: raw.tid.into_text(),
             is_main: raw.is_main_thread || raw.name == "GeckoMain",
-            name: raw.name,
+            name: name.unwrap_or(raw.name),
             event: raw.event,
             event_of: raw.event_of,
             unit,

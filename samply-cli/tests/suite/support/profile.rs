@@ -240,9 +240,13 @@ impl Profile {
         )
     }
 
-    /// The threads of this name.
+    /// The threads of this name. Where samples are counts, the event stands behind it in brackets.
     pub(crate) fn threads_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Thread> {
-        self.threads.iter().filter(move |thread| thread.name == name)
+        let is_named = move |thread: &&Thread| {
+            let rest = thread.name.strip_prefix(name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" ("))
+        };
+        self.threads.iter().filter(is_named)
     }
 
     /// Ids of all processes.
