@@ -198,6 +198,26 @@ fn the_client_annotates_assembly_through_our_server() {
     }
 }
 
+/// The client leaves out samples of the category `Idle` unless it is asked for them: percentages are of CPU time.
+#[test]
+fn the_client_counts_no_wait_as_running() {
+    let Some(()) = perf_events() else { return };
+    let recorder = record().options(&["--off-cpu"]);
+    let (recording, profile) = recorder.profile(program("waits").unwrap(), &["2", "300"]);
+    let is_wait = |name: &str| name.starts_with("[off-CPU") || name == "[waiting for a CPU]";
+    let waits = |names: &[&str]| names.iter().any(|name| is_wait(name));
+    assert!(profile.share(|_| true, waits).hits > 0, "{}", profile.summary());
+    let Some(client) = Client::load(recording.output.to_str().unwrap()) else {
+        return;
+    };
+    let functions = client.functions();
+    assert!(functions.iter().any(|(.., total)| *total > 1.0), "{functions:?}");
+    let waiting = functions
+        .iter()
+        .find(|(name, _, _, total)| is_wait(name) && *total > 0.0);
+    assert!(waiting.is_none(), "{waiting:?}");
+}
+
 #[test]
 fn the_client_shows_events_as_tracks_and_markers_with_stacks() {
     let Some(()) = tracepoints() else { return };
