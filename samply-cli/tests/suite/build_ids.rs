@@ -33,7 +33,7 @@ fn functions(profile: &Profile) -> Vec<[u64; 2]> {
     let mut threads: Vec<_> = (profile.threads.iter())
         .filter(|thread| thread.process_name == "prog")
         .collect();
-    threads.sort_by_key(|thread| thread.pid.parse::<u32>().unwrap());
+    threads.sort_by(|a, b| a.start_ms.total_cmp(&b.start_ms));
     let count = |thread: &support::profile::Thread, function: &str| {
         let stacks = thread.samples.iter().filter_map(|sample| sample.stack);
         stacks
