@@ -41,7 +41,7 @@ pub mod view;
 mod wire;
 
 pub use built::{for_page, saved_form};
-pub use data::{Limit, Recorded};
+pub use data::{Limit, Recorded, RunExtent};
 pub use model::no_samples::NoSamples;
 pub use model::waits::{WaitSum, WaitTotals};
 pub use model::{Counts, LibAddresses, Profile};

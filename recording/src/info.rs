@@ -113,6 +113,9 @@ pub struct RecordingInfo {
     /// When each run of the program began, where it was run several times; else empty. What happened is of the run that had begun
     /// last.
     pub run_starts: Vec<Timestamp>,
+    /// True if each run is whole: a launched program that ended by itself. False if the recording is a window of
+    /// something that goes on. `None` if that is not known.
+    pub whole_runs: Option<bool>,
     /// The sampling interval asked for, ns.
     pub interval_ns: u64,
     /// The event's name as perf writes it: `cycles`, `cpu-clock`.

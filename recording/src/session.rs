@@ -85,12 +85,21 @@ pub enum RecordError {
 pub enum StopReason {
     /// The program ended, or all processes that were attached to.
     ProgramEnded,
+    /// The launched program ended after a first SIGINT, which was for the program.
+    ProgramInterrupted,
     /// [`RecordOptions::duration`] was over.
     Duration,
     /// A second SIGINT; the first one, where no program was launched.
     Interrupted,
     /// SIGTERM (or SIGHUP).
     Terminated,
+}
+
+impl StopReason {
+    /// True if the recording lasted until the end of what was recorded.
+    pub fn is_end_of_program(self) -> bool {
+        matches!(self, StopReason::ProgramEnded | StopReason::ProgramInterrupted)
+    }
 }
 
 /// How the program ended.

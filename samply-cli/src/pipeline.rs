@@ -8,7 +8,7 @@ use profile::build::{BuildOptions, Builder};
 use recording::cpu_account::CpuAccount;
 use recording::info::RecordingInfo;
 use recording::module::Module;
-use recording::session::{Finished, ProgramExit, RecordOptions, Session, StopReason, Target as _};
+use recording::session::{Finished, ProgramExit, RecordOptions, Session, StopReason, Target as _, Whom};
 use recording::sink::KeptFile;
 use unwind::{UnwindOptions, Unwinder};
 
@@ -122,7 +122,7 @@ pub(crate) fn record(
 
     let mut runs = Runs::default();
     let mut failure = None;
-    let mut run_starts = Vec::new();
+    let (mut run_starts, mut whole_runs) = (Vec::new(), plan.recorder.whom == Whom::Command);
     for iteration in 1..=plan.iterations {
         let opened = first.take().map_or_else(|| open(plan, iteration, term), Ok);
         let start = recorder::clock_reference().timestamp;
@@ -160,10 +160,12 @@ pub(crate) fn record(
                 break;
             }
         }
-        if iteration == plan.iterations || runs.stop != Some(StopReason::ProgramEnded) || interrupt.is_seen() {
+        let is_ended = runs.stop.is_some_and(StopReason::is_end_of_program);
+        let exit = runs.program.as_mut().filter(|_| is_ended).map(Program::wait);
+        whole_runs &= runs.stop == Some(StopReason::ProgramEnded) && exit.is_some_and(is_own_end);
+        if iteration == plan.iterations || !is_ended || interrupt.is_seen() {
             break;
         }
-        let exit = runs.program.as_mut().map(Program::wait);
         if exit != Some(ProgramExit::Code(0)) && !plan.ignore_exit_code {
             term.warning(format_args!(
                 "run {iteration} failed, and the next runs are left out; -i continues with them"
@@ -197,6 +199,7 @@ pub(crate) fn record(
         return Err(Failure::failed("nothing was recorded"));
     };
     complete(&mut info, plan);
+    info.whole_runs = Some(whole_runs && failure.is_none());
     if run_starts.len() > 1 {
         info.run_starts = run_starts;
     }
@@ -216,6 +219,11 @@ pub(crate) fn record(
         failure,
         spool,
     })
+}
+
+/// False if a signal ended the program, or one that the program has waited for: shells add 128 to its number.
+fn is_own_end(exit: ProgramExit) -> bool {
+    matches!(exit, ProgramExit::Code(code) if !(129..160).contains(&code))
 }
 
 /// A failure in the middle of a recording, with the path of the part on disk.

@@ -70,6 +70,7 @@ impl<R: Read + Seek> Import<R> {
                     0 | 1 => Vec::new(),
                     _ => output.run_starts,
                 },
+                whole_runs: None,
                 interval_ns: interval_ns.max(1),
                 event: attr.label(),
                 unit: match attr.counts_cpu_time() || output.choice.shown(output.choice.event) != Shown::Samples {

@@ -51,6 +51,7 @@ fn info() -> RecordingInfo {
         },
         end: Timestamp(1000),
         run_starts: Vec::new(),
+        whole_runs: None,
         interval_ns: 1_000_000,
         event: "cpu-clock".into(),
         unit: PeriodUnit::CpuNanoseconds,

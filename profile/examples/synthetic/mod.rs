@@ -99,6 +99,7 @@ pub(crate) fn info(end: Timestamp) -> RecordingInfo {
         clock: clock(),
         end,
         run_starts: Vec::new(),
+        whole_runs: None,
         interval_ns: 1_000_000,
         event: "cpu-clock".into(),
         unit: PeriodUnit::CpuNanoseconds,

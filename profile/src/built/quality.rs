@@ -7,7 +7,7 @@ use recording::sink::ModuleMiss;
 use recording::stack::StackMark;
 
 use crate::build::lost_label;
-use crate::data::{AskedEvent, Limit, Recorded, Row};
+use crate::data::{AskedEvent, Limit, Recorded, Row, RunExtent};
 use crate::model::Profile;
 
 /// `Said`: the facts have a field for it, or it is no limit.
@@ -87,6 +87,11 @@ pub(crate) fn recorded_facts(profile: &Profile) -> Recorded {
         run_starts_ms: run_starts
             .map(|start| start.nanos_since(info.clock.timestamp) as f64 / 1e6)
             .collect(),
+        extent: match info.whole_runs {
+            Some(true) => RunExtent::WholeRuns,
+            Some(false) => RunExtent::Window,
+            None => RunExtent::Unstated,
+        },
         processes: counts.processes,
         threads: counts.threads,
         lost: quality.lost_total(),

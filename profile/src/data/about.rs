@@ -88,6 +88,19 @@ fn text_or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D
     })
 }
 
+/// The part of a program's work that a recording holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RunExtent {
+    /// The file does not say: it is not of sprof, of an earlier version, or what was left of a recording.
+    #[default]
+    Unstated,
+    /// Each run from the program's start to its own end. The program does the same work in each run.
+    WholeRuns,
+    /// What happened between two points in time. Another recording holds other work.
+    Window,
+}
+
 /// How a recording of sprof was made and how far it can be trusted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -109,6 +122,8 @@ pub struct Recorded {
     pub achieved_rate_hz: Option<f64>,
     /// The start of each run of the program, ms since the profile's time 0, if it ran several times (`--iteration-count`).
     pub run_starts_ms: Vec<f64>,
+    /// Whole runs, or a window of something that goes on.
+    pub extent: RunExtent,
     /// Number of processes during the recording, including those without samples.
     pub processes: u64,
     /// Number of threads during the recording, including those without samples.

@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use recording::source_path::in_profile;
 use serde_json::Value;
 
-pub use self::about::{AskedEvent, Limit, Recorded, Row, RowValue, SavedLib, Section};
+pub use self::about::{AskedEvent, Limit, Recorded, Row, RowValue, RunExtent, SavedLib, Section};
 pub use self::code::{Category, Frame, Func, Resource, Script, Stack, Symbol};
 pub use self::threads::{Arc, Calls, Counter, Marker, Phase, Samples, Thread, Unit, Weights};
 pub(crate) use self::threads::{TextFields, map_stacks_of_allocations};
@@ -190,6 +190,13 @@ impl Data {
             true => starts,
             false => &[],
         }
+    }
+
+    /// Whole runs of the program, or a window of something that goes on.
+    pub fn extent(&self) -> RunExtent {
+        self.recorded
+            .as_ref()
+            .map_or(RunExtent::Unstated, |recorded| recorded.extent)
     }
 
     /// True if the sampled thread was off-CPU. Only profiles of sprof record that.

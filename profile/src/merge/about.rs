@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::built::number;
-use crate::data::{Data, NONE, Recorded};
+use crate::data::{Data, NONE, Recorded, RunExtent};
 use crate::facts::Facts;
 
 /// Starts with the first profile.
@@ -141,6 +141,9 @@ fn sum(mut whole: Recorded, other: Recorded) -> Recorded {
     whole.stack_bytes = whole.stack_bytes.filter(|bytes| Some(*bytes) == other.stack_bytes);
     whole.asked_rate_hz = whole.asked_rate_hz.filter(|hz| Some(*hz) == other.asked_rate_hz);
     whole.achieved_rate_hz = whole.achieved_rate_hz.filter(|hz| Some(*hz) == other.achieved_rate_hz);
+    if whole.extent != other.extent {
+        whole.extent = RunExtent::Window;
+    }
     whole.run_starts_ms.extend(other.run_starts_ms);
     whole.run_starts_ms.sort_by(f64::total_cmp);
     whole.processes += other.processes;

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::cost::Cost;
 use super::names::merged;
 use crate::category::{CATEGORIES, Kind};
-use crate::data::{Category, Data, NONE, Stack, Thread};
+use crate::data::{Category, Data, NONE, RunExtent, Stack, Thread};
 
 /// Conditions on samples. All conditions must hold. A condition with several values holds for any of them.
 #[derive(Clone, Debug, Default)]
@@ -215,6 +215,9 @@ pub fn keep(data: &mut Data, filter: &Filter) -> Result<(), NotFound> {
         .collect();
     for (thread, is_selected) in data.threads.iter_mut().zip(is_selected) {
         thread.samples.retain(&is_selected);
+    }
+    if let (Some(recorded), true) = (&mut data.recorded, filter.from_ms.is_some() || filter.to_ms.is_some()) {
+        recorded.extent = RunExtent::Window;
     }
     Ok(())
 }
@@ -534,21 +537,13 @@ fn merge_generics(selection: &mut Selection<'_>) {
 }
 
 /// The name for all addresses of code without a file.
-const WITHOUT_NAMES: &str = "[code of no file, without names]";
+pub(crate) const WITHOUT_NAMES: &str = "[code of no file, without names]";
 
 /// Merges addresses of code without a file into one row. In a loop that Node compiled, each instruction was a row, the largest with 7 % of
 /// the samples: nothing records where such functions begin. Addresses from another profiler stay, because their code is unknown.
 fn merge_addresses(selection: &mut Selection<'_>) {
     let data = selection.data;
-    let jit = CATEGORIES[Kind::Jit.category(false).0].name;
-    let Some(jit) = data.categories.iter().position(|category| category.name == jit) else {
-        return;
-    };
-    let mut is_address = vec![false; data.funcs.len()];
-    for frame in &data.frames {
-        is_address[frame.func as usize] |=
-            frame.category == jit as u32 && frame.lib == NONE && data.func_name(frame.func).starts_with("0x");
-    }
+    let is_address = without_names(data);
     let Some(first) = is_address.iter().position(|is_address| *is_address) else {
         return;
     };
@@ -558,4 +553,18 @@ fn merge_addresses(selection: &mut Selection<'_>) {
         *owner = first as u32;
     }
     selection.names.insert(first as u32, WITHOUT_NAMES.to_owned());
+}
+
+/// For each function, true if it is an address of code of no file.
+pub(crate) fn without_names(data: &Data) -> Vec<bool> {
+    let mut is_address = vec![false; data.funcs.len()];
+    let jit = CATEGORIES[Kind::Jit.category(false).0].name;
+    let Some(jit) = data.categories.iter().position(|category| category.name == jit) else {
+        return is_address;
+    };
+    for frame in &data.frames {
+        is_address[frame.func as usize] |=
+            frame.category == jit as u32 && frame.lib == NONE && data.func_name(frame.func).starts_with("0x");
+    }
+    is_address
 }

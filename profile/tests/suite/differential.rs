@@ -22,7 +22,7 @@ struct Drawn {
     words: String,
     /// Percent of the picture.
     width: f64,
-    /// `red`, `blue`, `grey`, and how dark: 0 to 255.
+    /// `red`, `blue`, `yellow`, `grey`, and how dark: 0 to 255.
     color: (&'static str, u8),
 }
 
@@ -40,8 +40,10 @@ fn drawn(svg: &str) -> BTreeMap<String, Drawn> {
         let fill = after(line, "fill=\"#", "\"").unwrap();
         let channel = |at: usize| u8::from_str_radix(&fill[at..at + 2], 16).unwrap();
         let (red, blue) = (channel(0), channel(4));
+        let green = channel(2);
         let hue = match red.abs_diff(blue) {
             0..20 => "grey",
+            _ if green > blue.saturating_add(30) && red < green.saturating_add(20) => "yellow",
             _ if red > blue => "red",
             _ => "blue",
         };
@@ -107,33 +109,50 @@ fn widths_are_those_of_after_and_what_is_gone_stands_beside_them() {
     assert_eq!(frames["[gone]"].words, "what is gone of it had 10.00 % of before");
     assert!(svg.contains("call paths that are gone had 10.00 % of before"), "{svg}");
     // `rest` takes the same time as before: its share is smaller because of the others. It is pale, and says so.
-    assert!(frames["rest"].words.contains("but not in time"), "{:?}", frames["rest"]);
+    assert!(
+        frames["rest"].words.contains("but not surely in time"),
+        "{:?}",
+        frames["rest"]
+    );
     assert!(frames["rest"].color.1 + 40 < frames["old"].color.1, "{frames:?}");
 }
 
 #[test]
-fn the_same_shares_of_more_samples_have_no_colour() {
+fn the_same_shares_of_more_samples_are_no_change_as_far_as_the_samples_show() {
     let base = folded("app;main;a 3000\napp;main;b 1000\n");
     let new = folded("app;main;a 9000\napp;main;b 3000\n");
     let frames = drawn(&picture(&[base], &[new], &SvgOptions::default()));
-    assert!(frames.values().all(|frame| frame.color.0 == "grey"), "{frames:?}");
+    for (name, color, words) in [
+        (
+            "main",
+            "grey",
+            "100.00 %, was 100.00 %: +0.00 points, no change of 0.5 points or more; ",
+        ),
+        // 4,000 and 12,000 samples don't show half a point.
+        ("a", "yellow", "75.00 %, was 75.00 %: +0.00 points, -"),
+        ("b", "yellow", "25.00 %, was 25.00 %: +0.00 points, -"),
+    ] {
+        assert_eq!(frames[name].color.0, color, "{frames:?}");
+        assert!(frames[name].words.starts_with(words), "{frames:?}");
+    }
     assert!(
-        frames["a"].words.starts_with("75.00 %, was 75.00 %: +0.00 points; "),
+        frames["a"].words.contains("with 95 % confidence: too wide to tell; "),
         "{frames:?}"
     );
     assert!(!frames.contains_key("[gone]"), "{frames:?}");
 }
 
 #[test]
-fn a_change_that_may_be_chance_has_no_colour_and_says_so() {
+fn a_change_that_may_be_chance_has_a_colour_of_its_own_and_says_so() {
     // 60 of 200 and 72 of 200 differ by 6 points, which 200 coins do one time in five.
     let base = folded("app;main;a 60\napp;main;b 140\n");
     let new = folded("app;main;a 72\napp;main;b 128\n");
     let frames = drawn(&picture(&[base], &[new], &SvgOptions::default()));
-    assert_eq!(frames["a"].color.0, "grey");
+    assert_eq!(frames["a"].color.0, "yellow");
+    let words = &frames["a"].words;
     assert!(
-        frames["a"].words.contains("+6.00 points, no more than chance"),
-        "{frames:?}"
+        words.contains("+6.00 points, -") && words.contains(": too wide to tell"),
+        "{words}"
     );
 }
 

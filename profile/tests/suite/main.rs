@@ -13,6 +13,7 @@ mod client;
 mod common;
 mod cut;
 mod diff;
+mod diff_chance;
 mod differential;
 mod enrich;
 mod exports;

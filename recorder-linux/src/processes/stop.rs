@@ -47,7 +47,7 @@ impl Target {
             asked_to_end: None,
             keep_running,
         };
-        if stop == StopReason::ProgramEnded || keep_running {
+        if stop.is_end_of_program() || keep_running {
             // A program may leave processes behind on purpose (a daemon).
             return target;
         }

@@ -50,16 +50,19 @@ impl Watched {
     }
 }
 
-/// Why recording ended, when all that is watched has. A Ctrl-C that came with the end was for the program, not for what sprof does
-/// afterwards: it would cut the look-up of names short.
-pub(crate) fn stop_at_end(signals: &Signals) -> StopReason {
-    let mut stop = StopReason::ProgramEnded;
+/// Why recording ended, when all that is watched has, after so many `interrupts`. A Ctrl-C that came with the end was
+/// for the program, not for what sprof does afterwards: it would cut the look-up of names short.
+pub(crate) fn stop_at_end(signals: &Signals, mut interrupts: u32) -> StopReason {
     while let Some(received) = signals.next() {
         if received.signal != libc::SIGINT {
-            stop = StopReason::Terminated;
+            return StopReason::Terminated;
         }
+        interrupts += 1;
     }
-    stop
+    match interrupts {
+        0 => StopReason::ProgramEnded,
+        _ => StopReason::ProgramInterrupted,
+    }
 }
 
 /// Takes the signals that came, and says whether recording ends.

@@ -162,7 +162,7 @@ fn until_end(
         }
         tracer.answer_all()?;
         if tracer.program_end().is_some() {
-            return Ok(stop_at_end(signals));
+            return Ok(stop_at_end(signals, interrupts));
         }
         if signalled && let Some(stop) = take_signals(signals, &mut interrupts, Some(program)) {
             return Ok(stop);

@@ -53,6 +53,7 @@ impl Common {
             clock,
             end,
             run_starts: Vec::new(),
+            whole_runs: None,
             interval_ns: (1e9 / rate_hz).round() as u64,
             event: "ptrace".to_owned(),
             unit: PeriodUnit::CpuNanoseconds,

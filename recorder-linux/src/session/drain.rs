@@ -86,7 +86,7 @@ pub(crate) fn until_end(
             None => signals::wait_readable([signals_fd], left).map(|[signalled]| [false, signalled])?,
         };
         if ended && watched.one_has_ended() {
-            break stop_at_end(signals);
+            break stop_at_end(signals, interrupts);
         }
         if signalled && let Some(stop) = take_signals(signals, &mut interrupts, watched.program()) {
             break stop;

@@ -73,7 +73,7 @@ fn wait_for(begin: BorrowedFd<'_>, child: &Child, signals: &Signals) -> Result<O
         let [ended, signalled, begins] = signals::wait_readable(fds, ROUND)
             .map_err(|error| RecordError::Failed(format!("cannot wait for the program: {error}")))?;
         if ended {
-            return Ok(Some(stop_at_end(signals)));
+            return Ok(Some(stop_at_end(signals, interrupts)));
         }
         if signalled && let Some(stop) = take_signals(signals, &mut interrupts, Some(child)) {
             return Ok(Some(stop));

@@ -144,7 +144,7 @@ impl PerfSession {
                         time,
                         processes: translator.processes_seen(),
                     });
-                if stop == StopReason::ProgramEnded {
+                if stop.is_end_of_program() {
                     left_running = unrecorded::running(live.iter().copied().filter(|pid| *pid != child.pid()));
                 }
                 Some(Target::after(child, stop, options.keep_running, live))

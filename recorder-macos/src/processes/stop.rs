@@ -56,7 +56,7 @@ impl<M: Host> Target<M> {
             keep_running,
             exit: None,
         };
-        if stop == StopReason::ProgramEnded || keep_running {
+        if stop.is_end_of_program() || keep_running {
             // A program may leave processes behind on purpose (a daemon).
             return target;
         }

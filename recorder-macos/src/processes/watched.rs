@@ -25,11 +25,15 @@ impl Watched {
     }
 }
 
-/// Why recording ended, when all that is watched has. A Ctrl-C that came with the end was for the program, not for what sprof does
-/// afterwards: it would cut the look-up of names short.
-pub(crate) fn stop_at_end(news: &[News]) -> StopReason {
-    match news.contains(&News::Asked(Asked::Terminate)) {
-        true => StopReason::Terminated,
+/// Why recording ended, when all that is watched has, after so many `interrupts`. A Ctrl-C that came with the end was
+/// for the program, not for what sprof does afterwards: it would cut the look-up of names short.
+pub(crate) fn stop_at_end(news: &[News], interrupts: u32) -> StopReason {
+    let is_interrupt = |news: &News| matches!(news, News::Asked(Asked::Interrupt { .. }));
+    if news.contains(&News::Asked(Asked::Terminate)) {
+        return StopReason::Terminated;
+    }
+    match interrupts > 0 || news.iter().any(is_interrupt) {
+        true => StopReason::ProgramInterrupted,
         false => StopReason::ProgramEnded,
     }
 }

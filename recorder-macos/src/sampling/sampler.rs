@@ -101,7 +101,7 @@ impl<'m, M: Mach> Sampler<'m, M> {
                     News::Ended(pid) => {
                         self.remove(pid);
                         if watched.is_last(pid) {
-                            return stop_at_end(&news);
+                            return stop_at_end(&news, interrupts);
                         }
                     }
                     News::Asked(asked) => {

@@ -43,6 +43,7 @@ pub(super) fn info(
         clock,
         end,
         run_starts: Vec::new(),
+        whole_runs: None,
         interval_ns: interval_ns(options),
         event: "mach".to_owned(),
         unit: PeriodUnit::CpuNanoseconds,

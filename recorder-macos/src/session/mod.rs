@@ -228,7 +228,7 @@ fn run_until(host: &impl Host, pid: i32, begin: BorrowedFd<'_>) -> Option<StopRe
             hello::keep_all(host);
         }
         if news.contains(&News::Ended(pid)) {
-            return Some(stop_at_end(&news));
+            return Some(stop_at_end(&news, interrupts));
         }
         let mut asked = news.iter().filter_map(|news| match news {
             News::Asked(asked) => Some(*asked),

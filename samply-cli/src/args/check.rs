@@ -26,7 +26,8 @@ Each rule has one of three outcomes:
 
 Recordings of equal programs differ. One recording a side does not show by how much, so sprof assumes
 a standard deviation of 1.5 %. Several recordings a side, taken in turn, show it. Several runs in one
-recording (sprof record --iteration-count 5) find smaller changes.
+recording (sprof record --iteration-count 5) find smaller changes. A program that ended by itself does
+the same work in each run; other recordings are windows of time, which differ by more.
 
 Exit status: 0 all rules are kept; 1 a rule is broken; 3 no rule is broken and sprof cannot tell for
 some (0 with --allow-unknown); 2 wrong usage; 125 sprof itself failed.",

@@ -54,8 +54,8 @@ pub(crate) struct DiffArgs {
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: DiffFormat,
 
-    /// Draw a flame graph of the second side into this file, too, coloured by change: red grew, blue shrank, grey did not change or
-    /// may be chance. `-` is stdout, without the list.
+    /// Draw a flame graph of the second side into this file, too, coloured by change: red grew, blue shrank, grey did
+    /// not change, yellow where the recordings cannot tell. `-` is stdout, without the list.
     #[arg(long, value_name = "FILE")]
     pub(crate) flamegraph: Option<PathBuf>,
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::args::{self, CheckArgs, CheckFormat, SymbolArgs};
 use crate::diff::read::{Read, Reading, check_sides};
-use crate::diff::words::about;
+use crate::diff::words::{about, basis};
 use crate::exit::{Failure, Outcome, Status};
 use crate::screen;
 use crate::term::{Term, Verbosity};
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
     check_sides(&sides)?;
     let outcomes = Outcomes {
         sides: &sides,
-        notes: about(&args.part, &renamed),
+        notes: [about(&args.part, &renamed), basis(&sides)].concat(),
         rules: rules.iter().zip(&checked).collect(),
     };
     let text = match args.format {

@@ -7,7 +7,7 @@ use profile::data::Calls;
 use profile::export::Time;
 use profile::export::html::{self, DiffOptions};
 use profile::text::one_line;
-use profile::view::diff::{Amount, Comparison, Limits, Renamed, Sides, Total, diff};
+use profile::view::diff::{Amount, Change, Comparison, Limits, Renamed, Sides, Total, diff};
 use recording::command::own;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use crate::args::{self, By, DiffArgs, DiffFormat};
 use crate::diff::asked::{self, Files};
 use crate::diff::list::{List, Listed};
 use crate::diff::read::{Read, Reading, check_sides};
-use crate::diff::words::{about, describe, describe_increase, finite, unit, which};
+use crate::diff::words::{about, basis, describe, describe_increase, finite, unit, which};
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
 use crate::numbers::count;
@@ -70,19 +70,29 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     let compared = compared(&read, by, limits)?;
     let mut notes = about(&args.part, &read.renamed);
     notes.extend(scaled.clone());
+    notes.extend(basis(&compared.sides));
     let (base_files, new_files) = (&base_files.paths, &new_files.paths);
-    let page = Page::of(args, base_files, new_files, &compared.sides, &notes);
+    let listed = Listed {
+        by,
+        limits: args.limits,
+        limit: args.limit,
+        names_options: true,
+    };
+    let for_page = List {
+        listed: Listed {
+            names_options: false,
+            ..listed
+        },
+        compared: &compared,
+    };
+    let page_notes = [&notes[..], &[for_page.conclusion()]].concat();
+    let page = Page::of(args, base_files, new_files, &compared.sides, &page_notes);
     if let Some(target) = page_target {
         let status = target.write(&term, |out| html::write_diff(base, new, limits, &page.options(), out))?;
         if html == Some(Path::new("-")) {
             return Ok(status);
         }
     }
-    let listed = Listed {
-        by,
-        limits: args.limits,
-        limit: args.limit,
-    };
     let list = List {
         listed,
         compared: &compared,
@@ -233,25 +243,23 @@ fn as_json(args: &DiffArgs, list: &List<'_>, renamed: &[Renamed], scaled: Option
     let sides = &compared.sides;
     // Counted figures have no samples, and no chance.
     let sampled = |value: Value| if sides.weights.is_none() { value } else { Value::Null };
-    let total = |total: &Total| json!({"recordings": total.recordings, "runs": total.runs, "empty_runs": total.empty_runs, "samples": sampled(total.samples.into()), "per_run": total.per_run});
+    let total = |total: &Total| json!({"recordings": total.recordings, "runs": total.runs, "windows": total.windows, "empty_runs": total.empty_runs, "samples": sampled(total.samples.into()), "per_run": total.per_run});
     let amount = |amount: &Amount| json!({"samples": sampled(amount.samples.into()), "share": amount.share, "per_run": amount.per_run});
-    let changes: Vec<Value> = list
-        .shown()
-        .map(|change| {
-            json!({
-                "function": change.function,
-                "library": change.lib,
-                "file": change.line.as_ref().map(|(file, _)| file),
-                "line": change.line.as_ref().map(|(_, line)| line),
-                "callers": change.callers,
-                "base": amount(&change.base),
-                "new": amount(&change.new),
-                "share_change": change.share_delta(),
-                "share_change_95": sampled(json!([change.share_change.0, change.share_change.1])),
-                "p": sampled(change.p.into()),
-            })
+    let json_of = |change: &Change| {
+        json!({
+            "function": change.function,
+            "library": change.lib,
+            "file": change.line.as_ref().map(|(file, _)| file),
+            "line": change.line.as_ref().map(|(_, line)| line),
+            "callers": change.callers,
+            "base": amount(&change.base),
+            "new": amount(&change.new),
+            "share_change": change.share_delta(),
+            "share_change_95": sampled(json!([change.share_change.0, change.share_change.1])),
+            "p": sampled(change.p.into()),
         })
-        .collect();
+    };
+    let changes: Vec<Value> = list.shown().map(json_of).collect();
     json!({
         "schema_version": SCHEMA_VERSION,
         "by": list.listed.by.word(),
@@ -268,6 +276,11 @@ fn as_json(args: &DiffArgs, list: &List<'_>, renamed: &[Renamed], scaled: Option
         "false_discoveries": Limits::from(args.limits).false_discoveries,
         "least_change": Limits::from(args.limits).least_change,
         "changed": compared.changes.len(),
+        "undecided": compared.undecided.as_ref().map(|undecided| json!({
+            "number": undecided.number,
+            "runs": undecided.runs,
+            "widest": json_of(&undecided.widest),
+        })),
         "changes": changes,
     })
 }

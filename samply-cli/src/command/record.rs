@@ -189,7 +189,7 @@ fn save_and_show(
     let exit = wait(term, &mut recorded);
     // With -p and -a the command, such as `sleep 10`, only ends the recording; it is not what was recorded.
     let is_program = args.recording.pid.is_empty() && !args.recording.all;
-    if is_program && recorded.stop == StopReason::ProgramEnded {
+    if is_program && recorded.stop.is_end_of_program() {
         say_exit(term, &recorded.profile.info().program, exit);
     }
     match (follows.servers.is_empty(), is_ended) {
@@ -222,7 +222,7 @@ fn save_and_show(
 
 /// Waits for the program, which may run longer than the recording.
 pub(super) fn wait(term: &Term, recorded: &mut Recorded) -> ProgramExit {
-    if recorded.stop != StopReason::ProgramEnded && recorded.program.may_be_running() {
+    if !recorded.stop.is_end_of_program() && recorded.program.may_be_running() {
         term.progress(false, "waiting for the program to end; Ctrl-C kills it");
     }
     let exit = recorded.program.wait();

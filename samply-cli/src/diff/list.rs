@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use profile::view::diff::{Change, Comparison};
+use profile::view::diff::{Change, Comparison, Undecided};
 
 use super::words::{amount, describe, describe_increase, name, signed_percent, things, unit, which};
 use crate::args::{By, LimitArgs};
@@ -14,7 +14,12 @@ pub(crate) struct Listed {
     pub(crate) limits: LimitArgs,
     /// Changes at most.
     pub(crate) limit: usize,
+    /// False on web pages: advice names no options.
+    pub(crate) names_options: bool,
 }
+
+/// More runs than anybody makes.
+const MANY_RUNS: u64 = 100;
 
 pub(crate) struct List<'a> {
     pub(crate) listed: Listed,
@@ -131,28 +136,77 @@ impl<'a> List<'a> {
     }
 
     pub(crate) fn conclusion(&self) -> String {
-        let Listed { by, limits, limit } = self.listed;
+        let Listed {
+            by,
+            limits,
+            limit,
+            names_options,
+        } = self.listed;
         let tested = things(by, self.compared.tested);
         let changed = self.compared.changes.len();
+        let option = |text: &str| if names_options { text.to_owned() } else { String::new() };
         let cut = match changed > limit {
-            true => format!(" ({limit} are shown; --limit {changed} shows all)"),
+            true => format!(
+                " ({limit} are shown{})",
+                option(&format!("; --limit {changed} shows all"))
+            ),
             false => String::new(),
         };
-        match (self.weights(), changed) {
-            (Some(_), _) => format!(
-                "{changed} of {tested} changed by {} % of all or more (--min-change){cut}. Figures are compared as they are: such \
-                 files do not show what of it is chance.",
-                limits.min_change
-            ),
-            (None, 0) => format!(
-                "No change: of {tested} with samples enough, none differs by {} % of all samples or more, and by more than chance. \
-                 Longer recordings, or several a side (--new), find smaller changes; --min-change shows them.",
-                limits.min_change
-            ),
-            (None, _) => format!(
-                "{changed} of {tested} changed{cut}; of such lists at most {} % of the entries are chance.",
-                limits.false_discoveries
-            ),
+        let least = limits.min_change;
+        if self.weights().is_some() {
+            return format!(
+                "{changed} of {tested} changed by {least} % of all or more{}{cut}. Figures are compared as they are: such files do not show \
+                 what of it is chance.",
+                option(" (--min-change)")
+            );
         }
+        let found = format!(
+            "{changed} of {tested} changed{cut}; of such lists at most {} % of the entries are chance.",
+            limits.false_discoveries
+        );
+        match (changed, &self.compared.undecided) {
+            (0, None) => format!("No change: none of {tested} changed by {least} points or more (each 95 % sure)."),
+            (_, None) => format!("{found} No other changed by {least} points or more (each 95 % sure)."),
+            (0, Some(undecided)) => format!(
+                "Nothing is sure to have changed. {}",
+                self.describe_undecided(undecided)
+            ),
+            (_, Some(undecided)) => format!("{found} {}", self.describe_undecided(undecided)),
+        }
+    }
+
+    /// Of what the recordings do not show whether it changed, and how many runs would.
+    fn describe_undecided(&self, undecided: &Undecided) -> String {
+        let Listed { by, limits, .. } = self.listed;
+        let (low, high) = undecided.widest.share_change;
+        let others = self.compared.tested - self.compared.changes.len();
+        let next = match (
+            undecided.runs,
+            self.compared.sides.base.windows + self.compared.sides.new.windows,
+        ) {
+            (None, _) => String::new(),
+            (Some(MANY_RUNS..), _) => format!(" More than {MANY_RUNS} runs a side are needed to tell, or longer ones."),
+            (Some(runs), 0) => format!(
+                " Record about {runs} runs a side{}.",
+                match self.listed.names_options {
+                    true =>
+                        format!(" (record --iteration-count {runs}, or more recordings: diff OLD OLD --new NEW NEW)"),
+                    false => String::new(),
+                }
+            ),
+            (Some(windows), _) => {
+                format!(" Record about {windows} windows of this length a side, or longer ones.")
+            }
+        };
+        format!(
+            "Of {} of {} these recordings cannot tell whether the share changed by {} points or more: that of {} may have changed by {:+.1} to \
+             {:+.1}.{next}",
+            undecided.number,
+            things(by, others),
+            limits.min_change,
+            name(&undecided.widest),
+            low * 100.0,
+            high * 100.0,
+        )
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use profile::data::Unit;
-use profile::view::diff::{Amount, Change, Increase, Renamed, Sides, Total};
+use profile::view::diff::{Amount, Change, Increase, Renamed, Sides, Total, VARYING};
 use recording::source_path::SourcePath;
 
 use crate::args::{By, PartArgs};
@@ -26,6 +26,51 @@ pub(crate) fn which(by: By) -> &'static str {
         By::Total => ", with all that it calls",
         By::Lines | By::Paths => "",
     }
+}
+
+/// What the bounds of sampled sides rest on, a sentence each.
+pub(crate) fn basis(sides: &Sides) -> Vec<String> {
+    if sides.weights.is_some() {
+        return Vec::new();
+    }
+    let least = |of: fn(&Total) -> usize| of(&sides.base).min(of(&sides.new));
+    let sum = |of: fn(&Total) -> usize| of(&sides.base) + of(&sides.new);
+    let (windows, unstated) = (sum(|total| total.windows), sum(|total| total.unstated));
+    let mut notes = Vec::new();
+    if windows > unstated {
+        notes.push(format!(
+            "{} of time, not whole runs of the program: chance is estimated from blocks of time",
+            count(
+                (windows - unstated) as u64,
+                "recording is a window",
+                "recordings are windows"
+            ),
+        ));
+    }
+    if unstated > 0 {
+        notes.push(format!(
+            "{} not say whether the program ran to its end, so chance is estimated from blocks of time",
+            count(unstated as u64, "recording does", "recordings do"),
+        ));
+    }
+    let untimed = sum(|total| total.untimed);
+    if untimed > 0 {
+        notes.push(format!(
+            "the samples of {} have no times, so only the chance of counting them is known",
+            count(untimed as u64, "file", "files"),
+        ));
+    }
+    let assumed = 100.0 * VARYING;
+    if least(|total| total.runs) < 2 {
+        notes.push(format!(
+            "one run does not show how much runs differ: a standard deviation of {assumed} % is assumed"
+        ));
+    } else if least(|total| total.recordings) < 2 {
+        notes.push(format!(
+            "one recording does not show how much the speed of the machine differs: a standard deviation of {assumed} % is assumed"
+        ));
+    }
+    notes
 }
 
 /// `10 runs in 1 recording, 10,342 samples, 1034 ms a run`; of figures `1 file, 138,205 Ir a file`.

@@ -94,7 +94,7 @@ impl Summary {
             let _ = write!(recorded, ", {} runs", self.iterations);
         }
         match self.stop {
-            StopReason::ProgramEnded => {}
+            StopReason::ProgramEnded | StopReason::ProgramInterrupted => {}
             StopReason::Duration => recorded.push_str("; ended by --duration"),
             StopReason::Interrupted => recorded.push_str("; ended by Ctrl-C"),
             StopReason::Terminated => recorded.push_str("; ended by a signal"),
@@ -316,7 +316,7 @@ impl Summary {
                 ProgramExit::NotOurs => Value::Null,
             },
             "ended_by": match self.stop {
-                StopReason::ProgramEnded => "program",
+                StopReason::ProgramEnded | StopReason::ProgramInterrupted => "program",
                 StopReason::Duration => "duration",
                 StopReason::Interrupted => "interrupt",
                 StopReason::Terminated => "signal",

@@ -23,9 +23,10 @@ const AS_FAST: f64 = 1.03;
 /// Slow phases of a machine that others use, too, last for seconds to minutes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Records both versions of the program side by side, each on a CPU: the first, and that with a fifth more work in one function.
-fn recorded_pair() -> [Recording; 2] {
-    let versions: [&[&str]; 2] = [&[ROUNDS], &[ROUNDS, "1", "120"]];
+/// Records both versions of the program side by side, each on a CPU: the first, and that with so many percent of the
+/// work in one function.
+fn recorded_pair(percent: &str) -> [Recording; 2] {
+    let versions: [&[&str]; 2] = [&[ROUNDS], &[ROUNDS, "1", percent]];
     // Samples enough: a fifth of a function with a fifth of the time is 4 % of all.
     let running = versions.map(|arguments| {
         record()
@@ -45,7 +46,7 @@ fn recorded_in_pairs(dir: &Path) -> Vec<[PathBuf; 2]> {
     let start = Instant::now();
     let mut sides: [Vec<(f64, PathBuf)>; 2] = Default::default();
     for run in 0.. {
-        for (number, (side, recording)) in sides.iter_mut().zip(recorded_pair()).enumerate() {
+        for (number, (side, recording)) in sides.iter_mut().zip(recorded_pair("120")).enumerate() {
             let file = dir.join(format!("{run}-{number}.json.gz"));
             std::fs::copy(&recording.output, &file).unwrap();
             side.push((recording.profile().cpu_ns(), file));
@@ -138,7 +139,8 @@ fn recorded_runs(dir: &Path, name: &str, arguments: &str) -> PathBuf {
 fn a_function_that_calls_more_is_listed_with_all_that_it_calls() {
     let Some(()) = perf_events() else { return };
     alone();
-    let recordings = recorded_pair();
+    // One run a side shows no small change.
+    let recordings = recorded_pair("200");
     let [old, new] = recordings.each_ref().map(|recording| &*recording.output);
     let text = String::from_utf8(diff(&[], &[old], &[new]).stdout).unwrap();
     let (own, total) = text.split_once("slower, with all that it calls").expect(&text);
@@ -194,6 +196,110 @@ fn runs_in_one_recording_count_as_recordings() {
         (per_run * 10.0 - cpu_ms).abs() < 0.1 * cpu_ms,
         "{per_run} * 10, {cpu_ms}"
     );
+}
+
+/// Whether a profile says that it holds whole runs.
+fn extent(profile: &support::Profile) -> &str {
+    profile.json["meta"]["sprof"]["recorded"]["extent"]
+        .as_str()
+        .unwrap_or("nothing")
+}
+
+#[test]
+fn a_recording_says_whether_it_holds_whole_runs_or_a_window() {
+    let Some(()) = perf_events() else { return };
+    let rounds = program("rounds").unwrap();
+    let work: &[&str] = &["3", "3", "2", "1"];
+    for (options, program, arguments, expected) in [
+        (&[][..], &*rounds, work, "wholeRuns"),
+        (&["--iteration-count", "2"], &rounds, work, "wholeRuns"),
+        // A program may end itself with any status.
+        (&[], Path::new("/bin/sh"), &["-c", "exit 3"], "wholeRuns"),
+        (&[], Path::new("/bin/sh"), &["-c", "kill -TERM $$"], "window"),
+        // A shell gives on that a signal ended what it ran.
+        (
+            &[],
+            Path::new("/bin/sh"),
+            &["-c", "sh -c 'kill -TERM $$'; exit $?"],
+            "window",
+        ),
+        (&["--duration", "0.2"], Path::new("/bin/sleep"), &["100"], "window"),
+    ] {
+        let recording = record().options(options).run(program, arguments);
+        let profile = recording.profile();
+        assert_eq!(
+            extent(&profile),
+            expected,
+            "{options:?} {arguments:?}: {}",
+            recording.stderr
+        );
+    }
+    // Ctrl-C: the program ends as if by itself, in the middle of its work.
+    let script = "trap 'exit 0' INT; echo ready; while :; do sleep 0.1; done";
+    let running = record().start("/bin/sh", &["-c", script]);
+    running.wait_for("ready");
+    running.signal_group("INT");
+    let recording = running.finish();
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    assert_eq!(extent(&recording.profile()), "window");
+}
+
+/// Records the program with this work of its three functions, at 4 kHz.
+fn recorded_rounds(dir: &Path, name: &str, rounds: &str, work: [&str; 3]) -> PathBuf {
+    let recording = record()
+        .options(&["--rate", "4000"])
+        .run(program("rounds").unwrap(), &[&[rounds], &work[..]].concat());
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let file = dir.join(name);
+    std::fs::copy(&recording.output, &file).unwrap();
+    file
+}
+
+#[test]
+fn phases_and_rounds_hide_no_change_and_make_none() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let dir = temp_dir();
+    for rounds in ["15", "200"] {
+        let [old, same] = ["old", "same"].map(|name| recorded_rounds(dir.path(), name, rounds, ["360", "180", "60"]));
+        // 20 points of the whole, so that the machine's speed may differ by a fifth.
+        let new = recorded_rounds(dir.path(), "new", rounds, ["240", "300", "60"]);
+        // The work of all three is inlined.
+        let changed = json(&["--by", "total"], &[&old], &[&new]);
+        let names: Vec<&str> = (changed["changes"].as_array().unwrap().iter())
+            .map(|change| change["function"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["sort", "multiply"], "{changed:#}");
+        for change in changed["changes"].as_array().unwrap() {
+            let range = &change["share_change_95"];
+            assert!(
+                range[1].as_f64().unwrap() - range[0].as_f64().unwrap() < 0.1,
+                "{change:#}"
+            );
+        }
+        let text = String::from_utf8(diff(&["--by", "total"], &[&old], &[&same]).stdout).unwrap();
+        assert!(text.contains("a standard deviation of 1.5 % is assumed"), "{text}");
+        // One run a side does not show half a point, and nobody says that it does.
+        assert!(text.contains("these recordings cannot tell"), "{text}");
+        assert!(
+            text.contains("--iteration-count") && !text.contains("No change"),
+            "{text}"
+        );
+        let mut check = sprof();
+        let rule = ["check", "--max-increase", "*=40%", "--base"];
+        let output = check
+            .current_dir(dir.path())
+            .args(rule)
+            .args([&old, &same])
+            .output()
+            .unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+    }
 }
 
 #[test]

@@ -107,6 +107,7 @@ fn an_hour_of_samples_takes_no_more_memory_than_its_stacks() {
         clock,
         end: Timestamp(0),
         run_starts: Vec::new(),
+        whole_runs: None,
         interval_ns: 1_000_000,
         event: "cpu-clock".into(),
         unit: PeriodUnit::CpuNanoseconds,

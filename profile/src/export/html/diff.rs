@@ -1,5 +1,6 @@
 //! The data of a page that compares two sides: one tree, which has the samples of each side as a kind of its own.
 
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use super::super::label::{Kind, Kinds};
@@ -9,8 +10,9 @@ use super::about::about;
 use super::columns::Columns;
 use super::data::{VERSION, bytes};
 use crate::data::{Data, Unit};
+use crate::view::diff::nodes::NodeVerdict;
 use crate::view::diff::paths::{Paths, paths};
-use crate::view::diff::{Limits, What, diff};
+use crate::view::diff::{Limits, What, verdicts};
 
 /// All that the page shows of two sides.
 pub(super) fn data(base: &[Data], new: &[Data], limits: Limits, options: &DiffOptions<'_>) -> Vec<u8> {
@@ -60,20 +62,27 @@ pub(super) fn data(base: &[Data], new: &[Data], limits: Limits, options: &DiffOp
     let mut about = first.map_or(Value::Null, |data| about(data, options.notes));
     about["product"] = options.title.into();
     about["arguments"] = "".into();
-    let changed = |what| {
-        let compared = diff(base, new, what, limits);
-        let rows = compared.changes.iter().filter_map(|change| {
-            let is_it = |(function, lib): &(String, Option<String>)| *function == change.function && *lib == change.lib;
-            let func = paths.functions.iter().position(is_it)?;
-            Some(json!([func, change.share_change.0, change.share_change.1]))
+    let func_of: FxHashMap<(&str, Option<&str>), usize> = (paths.functions.iter().zip(0..))
+        .map(|((function, lib), func)| ((&**function, lib.as_deref()), func))
+        .collect();
+    let functions = |what| -> Vec<Value> {
+        let verdicts = verdicts(base, new, what, limits);
+        let rows = verdicts.of_interest().filter_map(|(function, lib, range, is_changed)| {
+            let func = *func_of.get(&(function, lib))?;
+            Some(row(func as u32, range, if is_changed { CHANGED } else { UNDECIDED }))
         });
-        rows.collect::<Vec<_>>()
+        rows.collect()
     };
     let nodes = (0..)
         .zip(&paths.nodes.changes)
         .filter_map(|(node, change): (usize, _)| {
-            let (low, high) = change.surely?;
-            Some(json!([place[node], low, high, u8::from(change.in_time)]))
+            let verdict = match change.verdict {
+                NodeVerdict::Changed => CHANGED,
+                NodeVerdict::OfShare => OF_SHARE,
+                NodeVerdict::Undecided => UNDECIDED,
+                NodeVerdict::Within => return None,
+            };
+            Some(row(place[node], change.range, verdict))
         });
     let head = json!({
         "version": VERSION,
@@ -101,12 +110,23 @@ pub(super) fn data(base: &[Data], new: &[Data], limits: Limits, options: &DiffOp
             "least": limits.least_change,
             "chance": limits.false_discoveries,
             "nodes": nodes.collect::<Vec<_>>(),
-            "own": changed(What::Inlined),
-            "total": changed(What::Total),
+            "own": functions(What::Inlined),
+            "total": functions(What::Total),
         },
         "columns": columns.index(),
     });
     bytes(&head, columns)
+}
+
+/// Verdicts in the page's rows. Without a row a change is ruled out.
+const OF_SHARE: u8 = 0;
+const CHANGED: u8 = 1;
+const UNDECIDED: u8 = 2;
+
+/// A function or node with the range of the change of its share.
+fn row(of: u32, (low, high): (f64, f64), verdict: u8) -> Value {
+    let rounded = |share: f64| (share * 1e6).round() / 1e6;
+    json!([of, rounded(low), rounded(high), verdict])
 }
 
 /// A thing's number, from 1.

@@ -58,6 +58,11 @@ pub(super) fn of_change(change: Option<Ordering>, strength: f64, inlined: bool) 
     }
 }
 
+/// The colour where recordings cannot tell whether there is a change. Neither grey nor one of a change.
+pub(super) fn undecided(inlined: bool) -> Color {
+    rgb(52.0, 0.75, if inlined { 0.88 } else { 0.84 })
+}
+
 /// FNV-1a, 32 bits: the same on every machine and in every version.
 fn hash(name: &str) -> u32 {
     let fnv = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);

@@ -1,9 +1,10 @@
 //! A flame graph of the changes between two sets of recordings.
 //!
 //! Widths are those of the new recordings. The colour is the change of a frame's share, so recordings of different lengths and rates
-//! compare: red for an increase, blue for a decrease, grey for a small change or one that may be chance, by the tests and limits of
-//! [`diff`](crate::view::diff). A pale colour marks a changed share without a changed time: a slower function decreases the share of all
-//! others. Frames of the old recordings alone are below the frame `[gone]` beside all others, at their old width.
+//! compare: red for an increase, blue for a decrease, grey where a change is ruled out, yellow where the recordings
+//! cannot tell, by the tests and limits of [`diff`](crate::view::diff). A pale colour marks a changed share without a
+//! changed time: a slower function decreases the share of all others. Frames of the old recordings alone are below the
+//! frame `[gone]` beside all others, at their old width.
 
 use std::cmp::Ordering;
 use std::io::{self, Write};
@@ -16,8 +17,8 @@ use crate::data::{NONE, Unit};
 use crate::export::label::Kind;
 use crate::export::tree::{GONE, Growing, Leaves, Places, Shape, Step, Tree};
 use crate::export::{Counted, Picked, Time};
-use crate::view::diff::nodes::{NodeChange, Nodes, nodes};
-use crate::view::diff::samples::{Recording, Sampled, interrupted};
+use crate::view::diff::nodes::{NodeChange, NodeVerdict, Nodes, nodes};
+use crate::view::diff::samples::{Recording, Sampled, in_kernel, interrupted};
 use crate::view::diff::{Limits, Total};
 
 /// Writes a flame graph of the recordings `new`, coloured by the changes since the recordings `base`.
@@ -37,7 +38,7 @@ pub fn write(
     check(base, new)?;
     let both = Both::of(base, new, options, limits)?;
     let layout = Layout::of(&both.tree, options);
-    let lines = both.lines(base, new, options, limits, &layout);
+    let lines = both.lines(base, new, options, &layout);
     let picture = Picture {
         tree: &both.tree,
         title: options.title.clone().unwrap_or_else(|| title(base, new, options)),
@@ -89,6 +90,7 @@ struct Both {
     original: Vec<u32>,
     /// The unit of a run's amount.
     unit: &'static str,
+    limits: Limits,
 }
 
 impl Both {
@@ -135,6 +137,7 @@ impl Both {
                 Some(picked) if picked.data.unit == Unit::Samples && picked.data.interval_ms <= 0.0 => "samples",
                 _ => "ms",
             },
+            limits,
         })
     }
 
@@ -169,13 +172,15 @@ impl Both {
     fn color(&self, id: u32) -> Color {
         let (base, new, change) = self.sides(id);
         let (before, after) = self.shares(base, new);
-        let order = change.and_then(|change| change.surely).and(after.partial_cmp(&before));
+        let inlined = self.tree.nodes[id as usize].inlined;
         // The full colour is a factor of two or more.
-        let strength = match change {
-            Some(change) if change.in_time => 0.3 + 0.7 * (after / before).log2().abs(),
-            _ => 0.0,
-        };
-        color::of_change(order, strength, self.tree.nodes[id as usize].inlined)
+        let strength = 0.3 + 0.7 * (after / before).log2().abs();
+        match change.map(|change| change.verdict) {
+            Some(NodeVerdict::Changed) => color::of_change(after.partial_cmp(&before), strength, inlined),
+            Some(NodeVerdict::OfShare) => color::of_change(after.partial_cmp(&before), 0.0, inlined),
+            Some(NodeVerdict::Undecided) => color::undecided(inlined),
+            Some(NodeVerdict::Within) | None => color::of_change(None, 0.0, inlined),
+        }
     }
 
     fn words(&self, id: u32) -> String {
@@ -192,19 +197,21 @@ impl Both {
         };
         let was = per_run(base, &self.nodes.base, self.base[0]);
         let is = per_run(new, &self.nodes.new, self.new_total());
-        let how_sure = match change.and_then(|change| change.surely) {
-            Some((low, high)) => {
-                let time = change.is_some_and(|change| !change.in_time);
-                let time = if time { ", but not in time" } else { "" };
-                format!(
-                    ", {:+.2} to {:+.2} with 95 % confidence{time}",
-                    100.0 * low,
-                    100.0 * high
-                )
-            }
-            None if (after - before).abs() < 0.00005 => String::new(),
-            None => ", no more than chance or too small".to_owned(),
-        };
+        let how_sure = change.map_or_else(String::new, |change| {
+            let least = 100.0 * self.limits.least_change;
+            let verdict = match change.verdict {
+                NodeVerdict::Changed => "",
+                NodeVerdict::OfShare => ", but not surely in time",
+                NodeVerdict::Within => return format!(", no change of {least} points or more"),
+                NodeVerdict::Undecided => ": too wide to tell",
+            };
+            let (low, high) = change.range;
+            format!(
+                ", {:+.2} to {:+.2} with 95 % confidence{verdict}",
+                100.0 * low,
+                100.0 * high
+            )
+        });
         let state = match (base, new) {
             (0, _) => "new: ",
             (_, 0) => "gone: ",
@@ -219,14 +226,8 @@ impl Both {
     }
 
     /// The lines below the title.
-    fn lines(
-        &self,
-        base: &[Picked<'_>],
-        new: &[Picked<'_>],
-        options: &SvgOptions,
-        limits: Limits,
-        layout: &Layout,
-    ) -> Vec<String> {
+    fn lines(&self, base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions, layout: &Layout) -> Vec<String> {
+        let limits = self.limits;
         let side = |picked: &[Picked<'_>], total: &Total| {
             let samples = picked.iter().map(|picked| picked.totals().samples).sum();
             let runs = match total.recordings == total.runs {
@@ -266,6 +267,11 @@ impl Both {
             about.push("some without function names".into());
         }
         about.extend(options.notes.clone());
+        let is_undecided = |change: &NodeChange| change.verdict == NodeVerdict::Undecided;
+        let undecided = match self.nodes.changes.iter().any(is_undecided) {
+            true => " \u{b7} yellow: more recordings a side can tell",
+            false => "",
+        };
         let gone = self.gone.map_or(0, |gone| self.tree.nodes[gone as usize].total);
         let gone = match gone {
             0 => "no call path is gone".to_owned(),
@@ -278,7 +284,7 @@ impl Both {
             about.join(" \u{b7} "),
             format!(
                 "width: share after; {gone} \u{b7} colour: change of the share, of {} points or more, of which at most {} % are \
-                 chance",
+                 chance{undecided}",
                 100.0 * limits.least_change,
                 100.0 * limits.false_discoveries,
             ),
@@ -313,7 +319,7 @@ fn totals(parents: &[u32], mut own: Vec<u64>) -> Vec<u64> {
 /// The compared samples, at the nodes of their stacks. Interrupts are left out and never coloured, because the machine causes them.
 fn recordings(side: &[Picked<'_>], leaves: &[Leaves]) -> Vec<Recording> {
     let of = |(picked, leaves): (&Picked<'_>, &Leaves)| {
-        let interrupted = interrupted(picked.data);
+        let (interrupted, in_kernel) = (interrupted(picked.data), in_kernel(picked.data));
         let scale = match picked.counted() {
             Counted::Nanoseconds => 1e-6,
             Counted::Samples | Counted::Bytes | Counted::Named => 1.0,
@@ -332,6 +338,7 @@ fn recordings(side: &[Picked<'_>], leaves: &[Leaves]) -> Vec<Recording> {
                     place: *node,
                     thread: index,
                     weight: sample.weight as f64 * scale,
+                    in_kernel: in_kernel.get(sample.stack as usize).copied().unwrap_or(false),
                 })
             }));
         }
@@ -377,13 +384,14 @@ fn legend() -> Vec<(Color, String)> {
     let entries = [
         (Some(Ordering::Greater), 0.7, "larger share, more time"),
         (Some(Ordering::Less), 0.7, "smaller share, less time"),
-        (Some(Ordering::Greater), 0.0, "larger share, same time"),
-        (Some(Ordering::Less), 0.0, "smaller share, same time"),
-        (None, 0.0, "no change that is more than chance"),
+        (Some(Ordering::Greater), 0.0, "larger share, time not surely"),
+        (Some(Ordering::Less), 0.0, "smaller share, time not surely"),
+        (None, 0.0, "no change"),
     ];
     let entry =
         |(change, strength, words): (_, f64, &str)| (color::of_change(change, strength, false), words.to_owned());
-    entries.into_iter().map(entry).collect()
+    let undecided = (color::undecided(false), "these recordings cannot tell".to_owned());
+    entries.into_iter().map(entry).chain([undecided]).collect()
 }
 
 fn title(base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions) -> String {

@@ -1,16 +1,16 @@
-//! What each function, line or call path took in each run, in blocks of time.
-
-use std::iter;
+//! What each function, line or call path took in each run.
 
 use rustc_hash::FxHashMap;
 
 use super::keys::{self, Keys};
 use super::samples::{Recording, Sampled};
+use super::tree::{PlaceSums, PlaceTree, Sum};
 use super::{Amount, Total, What};
-use crate::data::{Data, NONE};
+use crate::data::{Data, NONE, RunExtent};
 
-/// Blocks of a run that has enough samples. Fewer blocks: longer calls and bursts fall into one block and do not count as chance. More
-/// blocks: chance is known better. Blocks of 20 samples took each long call for chance, and found nothing.
+/// Blocks of time of a window that has enough samples. Fewer blocks: longer calls and bursts fall into one block and do
+/// not count as chance. More blocks: chance is known better. Blocks of 20 samples took each long call for chance, and
+/// found nothing.
 const BLOCKS: usize = 32;
 const FEWEST_SAMPLES_OF_A_BLOCK: usize = 20;
 
@@ -19,17 +19,26 @@ const FEWEST_SAMPLES_OF_A_BLOCK: usize = 20;
 pub(super) struct Side {
     pub(super) runs: Vec<Run>,
     recordings: usize,
+    windows: usize,
+    /// Recordings that do not say whether they are windows.
+    unstated: usize,
+    /// Recordings whose samples have no times.
+    untimed: usize,
     /// Runs without a sample. They have no shares.
     empty_runs: usize,
 }
 
-/// One run of the program.
+/// One run of the program, or one window.
 pub(super) struct Run {
     /// The index of its recording in the side.
     pub(super) recording: usize,
-    /// The weight of each block.
+    /// The weight of each block of a window; one block for a whole run.
     pub(super) blocks: Vec<f64>,
+    /// True if the samples have an order, so that [`RunAmount::edges`] is known.
+    pub(super) is_ordered: bool,
     pub(super) weight: f64,
+    /// The part of the weight that is of kernel code.
+    pub(super) kernel: f64,
     pub(super) samples: u64,
     /// Sum of the squares of the weights. The more the weights differ, the less the samples show.
     pub(super) squares: f64,
@@ -45,7 +54,12 @@ pub(super) struct Run {
 pub(super) struct RunAmount {
     pub(super) samples: u64,
     pub(super) weight: f64,
-    /// The blocks in which it is not 0.
+    /// The part of the weight that is of kernel code.
+    pub(super) kernel: f64,
+    /// Half of the number of times that two successive samples of a thread differ in having the key: the variance of
+    /// the number of samples (see [`estimate`](super::estimate)). In squares of weights.
+    pub(super) edges: f64,
+    /// The blocks of a window in which it is not 0.
     pub(super) blocks: Vec<(u32, f64)>,
 }
 
@@ -62,26 +76,33 @@ impl Side {
     pub(super) fn of_frames(recordings: &[Data], of_frames: Vec<Vec<u32>>, what: What, keys: &mut Keys) -> Side {
         let mut side = Side::default();
         for (data, of_frame) in recordings.iter().zip(of_frames) {
-            let mut keys_of = KeysOf::new(data, what, of_frame);
-            side.add(&Recording::of_running(data), |place, add| {
-                keys_of.each(data, what, place, keys, add);
-            });
+            let (tree, place_of) = PlaceTree::of_stacks(data, what, &of_frame, keys);
+            let place = |stack: u32| place_of.get(stack as usize).copied().unwrap_or(NONE);
+            side.add(&Recording::of_running_at(data, place), &tree);
         }
         side
     }
 
-    /// Adds the runs of a recording. `each_key` calls its second argument once with each key of a sample at this place.
-    pub(super) fn add(&mut self, recording: &Recording, mut each_key: impl FnMut(u32, &mut dyn FnMut(u32))) {
+    /// Adds the runs of a recording, whose samples have places of the tree.
+    pub(super) fn add(&mut self, recording: &Recording, tree: &PlaceTree) {
+        let mut sums = PlaceSums::new(tree);
         for samples in recording.runs() {
             match samples.is_empty() {
                 true => self.empty_runs += 1,
                 false => self.runs.push(Run {
                     recording: self.recordings,
-                    ..Run::of(recording, samples, &mut each_key)
+                    ..Run::of(recording, samples, &mut sums)
                 }),
             }
         }
         self.recordings += 1;
+        match recording.is_summed {
+            true => self.untimed += 1,
+            false => {
+                self.windows += usize::from(recording.is_window());
+                self.unstated += usize::from(recording.extent == RunExtent::Unstated);
+            }
+        }
     }
 
     pub(super) fn amount(&self, key: usize) -> Amount {
@@ -103,6 +124,9 @@ impl Side {
     pub(super) fn total(&self) -> Total {
         Total {
             recordings: self.recordings,
+            windows: self.windows,
+            unstated: self.unstated,
+            untimed: self.untimed,
             runs: self.runs.len(),
             empty_runs: self.empty_runs,
             samples: self.samples(),
@@ -116,16 +140,18 @@ impl Run {
         self.amounts.get(&(key as u32))
     }
 
-    fn of(recording: &Recording, samples: &[Sampled], each_key: &mut impl FnMut(u32, &mut dyn FnMut(u32))) -> Run {
+    fn of(recording: &Recording, samples: &[Sampled], sums: &mut PlaceSums<'_>) -> Run {
         let is_summed = recording.is_summed;
-        // Samples without times form one block. Each line of such a file is many samples.
-        let most_blocks = if is_summed { 1 } else { BLOCKS };
+        // Each line of a file of sums is many samples, without times.
+        let most_blocks = if recording.is_window() && !is_summed { BLOCKS } else { 1 };
         let count_of = |weight: f64| if is_summed { weight as u64 } else { 1 };
         let block_count = (samples.len() / FEWEST_SAMPLES_OF_A_BLOCK).clamp(1, most_blocks);
         let mut run = Run {
             recording: 0,
             blocks: vec![0.0; block_count],
+            is_ordered: !is_summed,
             weight: 0.0,
+            kernel: 0.0,
             samples: samples.iter().map(|sample| count_of(sample.weight)).sum(),
             squares: 0.0,
             ticks: 0.0,
@@ -133,8 +159,6 @@ impl Run {
             amounts: FxHashMap::default(),
         };
         let mut tick_of: FxHashMap<u32, f64> = FxHashMap::default();
-        // A block has many samples of each place: keys are found once for each.
-        let mut at_place: FxHashMap<u32, (f64, u64)> = FxHashMap::default();
         let mut rest = samples;
         for block in 0..block_count {
             let end = ((block + 1) * samples.len()).div_ceil(block_count);
@@ -147,79 +171,46 @@ impl Run {
                 run.squares += if is_summed { weight } else { weight * weight };
                 let tick = tick_of.entry(sample.thread).or_default();
                 *tick = tick.max(if is_summed { 1.0 } else { weight });
-                let (sum, count) = at_place.entry(sample.place).or_default();
-                *sum += weight;
-                *count += count_of(weight);
+                let sum = Sum {
+                    weight,
+                    samples: count_of(weight),
+                    kernel: if sample.in_kernel { weight } else { 0.0 },
+                    edges: 0.0,
+                };
+                run.kernel += sum.kernel;
+                sums.add(sample.place, sum);
             }
-            // In one order: sums of floating-point numbers depend on it.
-            let mut places: Vec<(u32, (f64, u64))> = at_place.drain().collect();
-            places.sort_unstable_by_key(|(place, _)| *place);
-            for (place, (weight, count)) in places {
-                each_key(place, &mut |key| run.add(key, block, weight, count));
+            sums.take(|key, sum| run.add(key, block, sum));
+        }
+        if run.is_ordered {
+            // The last sample of a thread and the first one of the next thread count as successive: of many short
+            // threads each sample is by chance.
+            let mut by_thread: Vec<&Sampled> = samples.iter().collect();
+            by_thread.sort_by_key(|sample| sample.thread);
+            for pair in by_thread.windows(2).filter(|pair| pair[0].place != pair[1].place) {
+                let squares = pair[0].weight * pair[0].weight + pair[1].weight * pair[1].weight;
+                sums.add_edge(pair[0].place, pair[1].place, squares / 4.0);
             }
+            sums.take(|key, sum| {
+                if let Some(amount) = run.amounts.get_mut(&key) {
+                    amount.edges += sum.edges;
+                }
+            });
         }
         run.ticks = tick_of.values().map(|tick| tick * tick).sum();
         run
     }
 
-    fn add(&mut self, key: u32, block: usize, weight: f64, samples: u64) {
+    fn add(&mut self, key: u32, block: usize, sum: Sum) {
+        let of_blocks = self.blocks.len() > 1;
         let amount = self.amounts.entry(key).or_default();
-        amount.samples += samples;
-        amount.weight += weight;
+        amount.samples += sum.samples;
+        amount.weight += sum.weight;
+        amount.kernel += sum.kernel;
         match amount.blocks.last_mut() {
-            Some((last, sum)) if *last == block as u32 => *sum += weight,
-            _ => amount.blocks.push((block as u32, weight)),
+            Some((last, of_block)) if *last == block as u32 => *of_block += sum.weight,
+            _ if of_blocks => amount.blocks.push((block as u32, sum.weight)),
+            _ => {}
         }
-    }
-}
-
-/// The keys of a recording's stacks.
-struct KeysOf {
-    of_frame: Vec<u32>,
-    /// The keys that are known so far.
-    of_path: Vec<u32>,
-    /// The last place with each key. A recursive key counts once.
-    seen: FxHashMap<u32, u64>,
-    place: u64,
-}
-
-impl KeysOf {
-    fn new(data: &Data, what: What, of_frame: Vec<u32>) -> KeysOf {
-        KeysOf {
-            of_frame,
-            of_path: vec![NONE; if what == What::Paths { data.stacks.len() } else { 0 }],
-            seen: FxHashMap::default(),
-            place: 0,
-        }
-    }
-
-    fn each(&mut self, data: &Data, what: What, leaf: u32, keys: &mut Keys, add: &mut dyn FnMut(u32)) {
-        let Some(stack) = data.stacks.get(leaf as usize) else {
-            return;
-        };
-        let leaf_frame = match what {
-            What::Own => data.frame_with_code(leaf),
-            What::Inlined | What::Lines | What::Paths | What::Total => stack.frame,
-        };
-        let key = self.of_frame[leaf_frame as usize];
-        match what {
-            What::Own | What::Inlined | What::Lines => add(key),
-            What::Paths => add(keys::of_path(data, leaf, &self.of_frame, &mut self.of_path, keys)),
-            What::Total => {
-                self.place += 1;
-                let mut stack = leaf;
-                while let Some(node) = data.stacks.get(stack as usize) {
-                    let key = self.of_frame[node.frame as usize];
-                    for key in iter::once(key).chain(keys.groups(key).iter().copied()) {
-                        if self.seen.insert(key, self.place) != Some(self.place) {
-                            add(key);
-                        }
-                    }
-                    stack = node.prefix;
-                }
-                return;
-            }
-        }
-        keys.groups(key).iter().copied().for_each(add);
     }
 }

@@ -89,12 +89,13 @@ pub(super) fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> C
             return None;
         }
         let of_share = after.share - before.share;
-        Some(keys.change(key, [before, after], (of_share, of_share), 0.0))
+        Some(keys.named(key, [before, after], (of_share, of_share), 0.0))
     });
     let mut compared = Comparison {
         sides: Sides::exact(base.total, new.total, files),
         changes: changes.collect(),
         tested: all.len(),
+        undecided: None,
     };
     let mut changes = std::mem::take(&mut compared.changes);
     changes.sort_by(|a, b| by_change(compared.delta(a), compared.delta(b), a, b));

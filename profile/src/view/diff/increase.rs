@@ -1,16 +1,10 @@
-//! How much more something takes than before, with a confidence interval.
-//!
-//! The time of one program differs between recordings: by caches, clocks and other work of the machine. Runs in one recording follow each
-//! other at once and differ less. Several recordings show the difference. With few recordings, [`VARYING`] is assumed with the weight of
-//! [`ASSUMED`] recordings (a moderated t statistic: Smyth 2004, doi:10.2202/1544-6115.1027). One recording then has only the assumption,
-//! three equal recordings do not count as exact, and for ten recordings the assumption is the smaller part.
-//!
-//! With five or more runs or recordings, means are trimmed, so outliers count less (Yuen 1974, doi:10.1093/biomet/61.1.165).
+//! How much more something takes than before, with a confidence interval, from the [`estimate`](super::estimate) of
+//! each side.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use super::amounts::{Run, Side};
-use super::test::Chance;
+use super::amounts::Side;
+use super::estimate::Estimate;
 
 /// What a rule limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,15 +14,6 @@ pub enum Measure {
     /// The share of the whole.
     Share,
 }
-
-/// The standard deviation of a program's CPU time between recordings, as a part of that time. On a machine with nine times as many busy
-/// threads as CPUs, it was 3 to 5 % for a loop of half a second. Equal programs differed by up to 9 %, the five runs in each recording by 2
-/// %. To measure it again: `sprof diff` of equal recordings, taken in turn.
-const VARYING: f64 = 0.015;
-/// Number of recordings that the assumption weighs as much as.
-const ASSUMED: f64 = 6.0;
-/// The part that is trimmed at either end, rounded down.
-const TRIMMED: f64 = 0.2;
 
 /// The increase, as a part of the old amount: 0.2 is a fifth more. Infinite if the old amount is 0.
 ///
@@ -112,6 +97,29 @@ impl Pair {
         }
     }
 
+    /// The probability of such a difference in either direction if nothing changed.
+    pub(super) fn p_of_difference(&self) -> f64 {
+        let Difference { mean, deviation } = self.beyond(0.0, 0.0);
+        match (deviation > 0.0, mean == 0.0) {
+            (true, _) => {
+                let beyond = self
+                    .student()
+                    .map_or(1.0, |student| student.sf((mean / deviation).abs()));
+                (2.0 * beyond).min(1.0)
+            }
+            (false, true) => 1.0,
+            (false, false) => 0.0,
+        }
+    }
+
+    /// The confidence interval of the difference; `p` is the probability that the difference is below it, and also that
+    /// it is above.
+    pub(super) fn difference(&self, p: f64) -> (f64, f64) {
+        let Difference { mean, deviation } = self.beyond(0.0, 0.0);
+        let width = self.quantile(p) * deviation;
+        (mean - width, mean + width)
+    }
+
     /// The upper bound of the amount beyond the allowed increase. `p` is the probability that the true amount is above it.
     pub(super) fn most_beyond(&self, allowed: f64, p: f64) -> f64 {
         let Difference { mean, deviation } = self.beyond(allowed, 0.0);
@@ -122,10 +130,7 @@ impl Pair {
     pub(super) fn increase(&self, p: f64) -> Increase {
         let (a, b, t) = (self.base.mean, self.new.mean, self.quantile(p));
         let (by, range) = match self.measure {
-            Measure::Share => {
-                let width = t * (self.base.variance + self.new.variance).sqrt();
-                (b - a, (b - a - width, b - a + width))
-            }
+            Measure::Share => (b - a, self.difference(p)),
             Measure::Time => (ratio(a, b), self.range_of_ratio(t)),
         };
         Increase {
@@ -183,136 +188,4 @@ struct Difference {
 /// The increase of the whole time, without a test of parts.
 pub(super) fn of_all(base: &Side, new: &Side, confidence: f64) -> Increase {
     Pair::of(base, new, None, Measure::Time).increase((1.0 - confidence) / 2.0)
-}
-
-/// A side's mean of a run, the variance of the mean, and its degrees of freedom.
-struct Estimate {
-    mean: f64,
-    variance: f64,
-    degrees_of_freedom: f64,
-}
-
-impl Estimate {
-    fn of(side: &Side, key: Option<usize>, measure: Measure) -> Estimate {
-        let share = smoothed_share(side, key);
-        let (mut means, mut sampling, mut within) = (Vec::new(), 0.0, 0.0);
-        for runs in side.runs.chunk_by(|a, b| a.recording == b.recording) {
-            let values = runs.iter().map(|run| value(run, key, measure)).collect();
-            let of_runs: f64 = runs.iter().map(|run| sampling_variance(run, key, measure, share)).sum();
-            let of_runs = of_runs / (runs.len() * runs.len()) as f64;
-            let trimmed = Trimmed::of(values);
-            means.push(trimmed.mean);
-            sampling += of_runs;
-            within += trimmed.variance.max(of_runs);
-        }
-        let recordings = (means.len() as f64).max(1.0);
-        // A clock misses the same part of each run's last tick, so more runs do not reduce the error. Five runs of 56 ms had one sample of
-        // 33 ms each.
-        let missed = side
-            .runs
-            .iter()
-            .map(|run| missed_variance(run, measure, share))
-            .sum::<f64>();
-        let missed = missed / (side.runs.len() as f64).max(1.0);
-        let [sampling, within] = [sampling, within].map(|sum| sum / (recordings * recordings) + missed);
-        let Trimmed {
-            mean,
-            variance: seen,
-            degrees_of_freedom: free,
-        } = Trimmed::of(means);
-        let varying = match measure {
-            Measure::Time => mean,
-            Measure::Share => mean * (1.0 - mean),
-        };
-        let assumed = within + (varying * VARYING).powi(2) / recordings;
-        let variance = ((ASSUMED * assumed + free * seen) / (ASSUMED + free)).max(sampling);
-        // The sampling variance is known. The rest is known only from the recordings.
-        let rest = (variance - sampling).max(0.0);
-        Estimate {
-            mean,
-            variance,
-            degrees_of_freedom: (variance / rest).powi(2) * (ASSUMED + free),
-        }
-    }
-}
-
-/// The trimmed mean of values, and its variance.
-struct Trimmed {
-    mean: f64,
-    /// 0 for one value.
-    variance: f64,
-    degrees_of_freedom: f64,
-}
-
-impl Trimmed {
-    fn of(mut values: Vec<f64>) -> Trimmed {
-        values.sort_by(f64::total_cmp);
-        let trimmed = (values.len() as f64 * TRIMMED) as usize;
-        let kept = &values[trimmed..values.len() - trimmed];
-        let mean = kept.iter().sum::<f64>() / (kept.len() as f64).max(1.0);
-        let degrees_of_freedom = kept.len().saturating_sub(1) as f64;
-        let variance = match (kept.first(), kept.last()) {
-            (Some(low), Some(high)) if degrees_of_freedom > 0.0 => {
-                // A trimmed value counts as the nearest kept value.
-                let winsorized = values.iter().map(|value| value.clamp(*low, *high));
-                let center = winsorized.clone().sum::<f64>() / values.len() as f64;
-                let squares: f64 = winsorized.map(|value| (value - center) * (value - center)).sum();
-                squares / (kept.len() as f64 * degrees_of_freedom)
-            }
-            _ => 0.0,
-        };
-        Trimmed {
-            mean,
-            variance,
-            degrees_of_freedom,
-        }
-    }
-}
-
-fn weight(run: &Run, key: Option<usize>) -> f64 {
-    match key {
-        None => run.weight,
-        Some(key) => run.amount(key).map_or(0.0, |amount| amount.weight),
-    }
-}
-
-fn value(run: &Run, key: Option<usize>, measure: Measure) -> f64 {
-    match measure {
-        Measure::Time => weight(run, key) * run.factor,
-        Measure::Share => weight(run, key) / run.weight,
-    }
-}
-
-/// The share of a key with one sample added to the key and one to the rest: an unseen key may be rare.
-fn smoothed_share(side: &Side, key: Option<usize>) -> f64 {
-    let Some(key) = key else {
-        return 1.0;
-    };
-    let samples: u64 = side.runs.iter().map(|run| run.samples).sum();
-    let all: f64 = side.runs.iter().map(|run| run.weight).sum();
-    let of_one = all / samples.max(1) as f64;
-    (side.amount(key).share * all + of_one) / (all + 2.0 * of_one)
-}
-
-/// The part of a run's variance that comes from sampling.
-fn sampling_variance(run: &Run, key: Option<usize>, measure: Measure, share: f64) -> f64 {
-    let of_share = match key {
-        None => 0.0,
-        Some(key) => {
-            let chance = Chance::of_share(run, key, share);
-            chance.blocks.unwrap_or(0.0).max(chance.counting)
-        }
-    };
-    match measure {
-        Measure::Share => of_share,
-        Measure::Time => of_share * run.weight * run.weight * run.factor * run.factor,
-    }
-}
-
-/// The square of the most that a run's clock misses: one tick of each thread. It cancels out in shares.
-fn missed_variance(run: &Run, measure: Measure, share: f64) -> f64 {
-    match measure {
-        Measure::Share => 0.0,
-        Measure::Time => share * share * run.ticks * run.factor * run.factor,
-    }
 }

@@ -3,9 +3,10 @@
 use recording::rust_name::readable;
 use rustc_hash::FxHashMap;
 
-use super::{Amount, Change, What};
+use super::{Amount, Change, Item, What};
 use crate::data::{Data, NONE};
 use crate::unique::Unique;
+use crate::view::select::{WITHOUT_NAMES, without_names};
 
 /// All keys of both sides.
 #[derive(Default)]
@@ -66,8 +67,20 @@ impl Keys {
         self.texts.index_of(text)
     }
 
+    /// The key of a call path: a function's key below the key of its caller.
+    pub(super) fn path(&mut self, caller: u32, function: u32) -> u32 {
+        let function = self.parts.all[function as usize];
+        self.parts.index(KeyParts { caller, ..function })
+    }
+
     /// The change of a key, with its names.
-    pub(super) fn change(&self, key: usize, [base, new]: [Amount; 2], share_change: (f64, f64), p: f64) -> Change {
+    pub(super) fn change(&self, item: &Item) -> Change {
+        let (share_change, p) = (item.tested.share_change, item.tested.p.unwrap_or(1.0));
+        self.named(item.key, [item.base, item.new], share_change, p)
+    }
+
+    /// The same; exact figures have no item.
+    pub(super) fn named(&self, key: usize, [base, new]: [Amount; 2], share_change: (f64, f64), p: f64) -> Change {
         let text = |id: u32| self.texts.all[id as usize].to_string();
         let parts = self.parts.all[key];
         let mut callers = Vec::new();
@@ -92,13 +105,18 @@ impl Keys {
 
 /// The key of each frame: its function or its line.
 pub(super) fn of_frames(data: &Data, what: What, keys: &mut Keys) -> Vec<u32> {
+    // The address of such code differs in each run.
+    let is_address = without_names(data);
     (data.frames.iter())
         .map(|frame| {
             let func = data.funcs[frame.func as usize];
             let with_line = what == What::Lines && frame.line != NONE;
             let parts = KeyParts {
                 // A recording of another profiler, or of an older sprof, has another form.
-                function: keys.text(&readable(data.text(func.name))),
+                function: match is_address[frame.func as usize] {
+                    true => keys.text(WITHOUT_NAMES),
+                    false => keys.text(&readable(data.text(func.name))),
+                },
                 lib: keys.text(data.lib_name(frame.func).unwrap_or_default()),
                 file: if with_line {
                     keys.text(data.text(data.line_file(frame)))
@@ -111,21 +129,4 @@ pub(super) fn of_frames(data: &Data, what: What, keys: &mut Keys) -> Vec<u32> {
             keys.parts.index(parts)
         })
         .collect()
-}
-
-/// The key of a call path, built from the root.
-pub(super) fn of_path(data: &Data, leaf: u32, key_of_frame: &[u32], known: &mut [u32], keys: &mut Keys) -> u32 {
-    let mut open = Vec::new();
-    let mut stack = leaf;
-    while stack != NONE && known[stack as usize] == NONE {
-        open.push(stack);
-        stack = data.stacks[stack as usize].prefix;
-    }
-    let mut caller = known.get(stack as usize).copied().unwrap_or(NONE);
-    while let Some(stack) = open.pop() {
-        let function = keys.parts.all[key_of_frame[data.stacks[stack as usize].frame as usize] as usize];
-        caller = keys.parts.index(KeyParts { caller, ..function });
-        known[stack as usize] = caller;
-    }
-    caller
 }

@@ -2,20 +2,18 @@
 //!
 //! 1. `samples`: the samples that count, by run.
 //! 2. `keys`: the functions, lines or call paths to compare.
-//! 3. `amounts`: what each key took in each run, in small blocks of time.
-//! 4. `test`: the significance of a difference; `increase`: its confidence interval.
-//! 5. `rules`: limits on increases.
+//! 3. `tree` and `amounts`: what each key took in each run.
+//! 4. `estimate`: a side's mean and its error; `increase`: the difference of two sides.
+//! 5. `test`: changed, no change beyond a limit, or neither; `rules`: limits on increases.
 //!
 //! `exact` compares other profilers' counts, which have no statistics. `nodes` compares frames of a flame graph, `paths` those of the viewer.
 //!
 //! A change counts only if both the share and the time changed. A share alone also changes when another function does; a time alone changes
 //! when the whole machine is slower. A limit on false discoveries excludes chance (Benjamini and Hochberg 1995,
 //! doi:10.1111/j.2517-6161.1995.tb02031.x): of two recordings of one program, a change is listed only in the accepted share of cases.
-//!
-//! Measured: of 90 pairs of recordings of the same program one pair differs. A function of 19 % that gets 20 % slower is found in each of
-//! 100 pairs, with 13,000 samples a side. By share alone, one function of 8 that got 20 % slower made 8 changes.
 
 mod amounts;
+mod estimate;
 mod exact;
 mod increase;
 mod keys;
@@ -25,13 +23,16 @@ pub(crate) mod paths;
 pub mod rules;
 pub(crate) mod samples;
 mod test;
+mod tree;
 
 use std::cmp::Ordering;
 
 use crate::data::{Data, Unit};
 use amounts::Side;
 use keys::Keys;
+use test::Tested;
 
+pub use estimate::VARYING;
 pub use increase::Increase;
 pub use libs::{Renamed, match_libs};
 
@@ -56,10 +57,24 @@ pub enum What {
 pub struct Comparison {
     /// The compared profiles.
     pub sides: Sides,
-    /// Number of functions, lines or paths with enough samples for a test.
+    /// Number of functions, lines or paths.
     pub tested: usize,
     /// Significant changes: increases first, each group by change of share, largest first.
     pub changes: Vec<Change>,
+    /// Those of which the recordings do not show whether they changed by [`Limits::least_change`] or more. All others
+    /// did not.
+    pub undecided: Option<Undecided>,
+}
+
+/// Functions, lines or paths without a verdict.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Undecided {
+    /// Their number.
+    pub number: usize,
+    /// The one that may have changed most.
+    pub widest: Change,
+    /// Number of runs a side that would probably show whether it changed; `None` if no number does.
+    pub runs: Option<u64>,
 }
 
 /// Both sides as a whole.
@@ -86,6 +101,12 @@ pub struct Sides {
 pub struct Total {
     /// Number of files.
     pub recordings: usize,
+    /// Number of files that are not known to hold whole runs.
+    pub windows: usize,
+    /// Number of those windows that do not say whether they are.
+    pub unstated: usize,
+    /// Number of files whose samples have no times.
+    pub untimed: usize,
     /// Number of runs with samples, in all files.
     pub runs: usize,
     /// Number of runs without samples. Nothing is known of them.
@@ -206,28 +227,103 @@ pub fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparis
     if base.iter().chain(new).any(|data| data.weights.is_some()) {
         return exact::diff(base, new, what, limits);
     }
+    let Verdicts { sides, keys, items } = verdicts(base, new, what, limits);
+    let change = |item: &Item| keys.change(item);
+    let mut changes: Vec<Change> = items.iter().filter(|item| item.is_changed).map(change).collect();
+    changes.sort_by(|a, b| by_change(a.share_delta(), b.share_delta(), a, b));
+    let undecided = || items.iter().filter(|item| item.is_undecided);
+    let widest = undecided().max_by(|a, b| a.tested.widest().total_cmp(&b.tested.widest()));
+    let runs = sides.base.runs.min(sides.new.runs);
+    Comparison {
+        tested: items.len(),
+        changes,
+        undecided: widest.map(|widest| Undecided {
+            number: undecided().count(),
+            widest: change(widest),
+            runs: runs_for(runs, widest.tested.more_runs(limits.least_change)),
+        }),
+        sides,
+    }
+}
+
+/// All keys with samples, and the verdict on each.
+pub(crate) struct Verdicts {
+    sides: Sides,
+    keys: Keys,
+    items: Vec<Item>,
+}
+
+/// A key and the verdict on it. If both are false, a change of the limit or more is ruled out.
+struct Item {
+    key: usize,
+    base: Amount,
+    new: Amount,
+    tested: Tested,
+    is_changed: bool,
+    is_undecided: bool,
+}
+
+impl Verdicts {
+    /// Those that changed and those that may have: name, library, range of the change of the share, and whether it
+    /// changed.
+    pub(crate) fn of_interest(&self) -> impl Iterator<Item = (&str, Option<&str>, (f64, f64), bool)> {
+        let items = self.items.iter().filter(|item| item.is_changed || item.is_undecided);
+        items.map(|item| {
+            let (function, lib) = (self.keys.function(item.key), self.keys.lib(item.key));
+            (function, lib, item.tested.share_change, item.is_changed)
+        })
+    }
+}
+
+/// Compares sampled recordings.
+pub(crate) fn verdicts(base: &[Data], new: &[Data], what: What, limits: Limits) -> Verdicts {
     let mut keys = Keys::default();
     let recorded = base;
     let base = Side::of(base, what, &mut keys);
     let new = Side::of(new, what, &mut keys);
-    let mut changes: Vec<Change> = (0..keys.len())
-        .filter_map(|key| {
-            let (before, after) = (base.amount(key), new.amount(key));
-            let tested = test::test(&base, &new, key)?;
-            Some(keys.change(key, [before, after], tested.share_change, tested.p))
+    let item = |key: usize| {
+        let [before, after] = [&base, &new].map(|side| side.amount(key));
+        let tested = (before.samples + after.samples > 0).then(|| Tested::of(&base, &new, key));
+        tested.flatten().map(|tested| Item {
+            key,
+            base: before,
+            new: after,
+            is_changed: false,
+            is_undecided: !tested.is_within(limits.least_change),
+            tested,
         })
-        .collect();
-    let tested = changes.len();
-    changes.sort_by(|a, b| a.p.total_cmp(&b.p));
-    let real = test::discoveries(changes.iter().map(|change| change.p), limits.false_discoveries);
-    changes.truncate(real);
-    changes.retain(|change| change.share_delta().abs() >= limits.least_change);
-    changes.sort_by(|a, b| by_change(a.share_delta(), b.share_delta(), a, b));
-    Comparison {
-        sides: Sides::of(&base, &new, recorded, test::CONFIDENCE),
-        tested,
-        changes,
+    };
+    let mut items: Vec<Item> = (0..keys.len()).filter_map(item).collect();
+    let p_of = items
+        .iter()
+        .enumerate()
+        .filter_map(|(at, item)| Some((item.tested.p?, at)));
+    for at in test::significant(p_of.collect(), limits.false_discoveries) {
+        let item = &mut items[at];
+        if (item.new.share - item.base.share).abs() >= limits.least_change {
+            (item.is_changed, item.is_undecided) = (true, false);
+        }
     }
+    Verdicts {
+        sides: Sides::of(&base, &new, recorded, test::CONFIDENCE),
+        keys,
+        items,
+    }
+}
+
+/// With fewer runs a side, what runs differ by is assumed more than measured.
+const MEASURED_RUNS: usize = 5;
+/// So many runs a side show what runs differ by.
+const SHOWING_RUNS: f64 = 10.0;
+
+/// The number of runs a side for a verdict: `times` as many as there are. `None` if that is no number of runs.
+fn runs_for(runs: usize, times: f64) -> Option<u64> {
+    let wanted = (runs as f64 * times).ceil();
+    let wanted = match runs < MEASURED_RUNS && times.is_finite() {
+        true => wanted.min(SHOWING_RUNS),
+        false => wanted,
+    };
+    (wanted < 1e6).then_some((wanted as u64).max(runs as u64 + 1).max(3))
 }
 
 /// Increases first, then decreases; each group by size, largest first.

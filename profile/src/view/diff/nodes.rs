@@ -2,7 +2,9 @@
 
 use super::amounts::Side;
 use super::samples::Recording;
-use super::{Amount, Limits, Total, test};
+use super::test::{Tested, significant};
+use super::tree::PlaceTree;
+use super::{Amount, Limits, Total};
 
 /// The comparison of a tree's nodes.
 pub(crate) struct Nodes {
@@ -16,59 +18,62 @@ pub(crate) struct Nodes {
 pub(crate) struct NodeChange {
     pub(crate) base: Amount,
     pub(crate) new: Amount,
-    /// Confidence interval of the change of its share. `None`: the change may be chance, or there are too few samples.
-    pub(crate) surely: Option<(f64, f64)>,
-    /// True if its time changed in the same direction. Otherwise its share changed because other nodes did.
-    pub(crate) in_time: bool,
+    /// Confidence interval of the change of its share.
+    pub(crate) range: (f64, f64),
+    pub(crate) verdict: NodeVerdict,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeVerdict {
+    /// Share and time changed in the same direction.
+    Changed,
+    /// The share changed. It may be that others' time changed.
+    OfShare,
+    /// No change of the limit or more.
+    Within,
+    /// The range holds both: no change, and one of the limit or more.
+    Undecided,
 }
 
 /// Compares a tree's nodes. `parents` holds each node's parent, an index less than its own. A sample's place is a node.
 pub(crate) fn nodes(parents: &[u32], base: &[Recording], new: &[Recording], limits: Limits) -> Nodes {
-    let (base, new) = (side(parents, base), side(parents, new));
-    let mut changes = Vec::with_capacity(parents.len());
-    let mut tested = Vec::new();
-    for node in 0..parents.len() {
-        changes.push(NodeChange {
-            base: base.amount(node),
-            new: new.amount(node),
-            surely: None,
-            in_time: false,
-        });
-        tested.extend(test::test(&base, &new, node).map(|answer| (answer, node)));
-    }
-    tested.sort_by(|(a, _), (b, _)| a.p_of_share.total_cmp(&b.p_of_share));
-    let real = test::discoveries(
-        tested.iter().map(|(answer, _)| answer.p_of_share),
-        limits.false_discoveries,
-    );
-    for (answer, node) in &tested[..real] {
-        let change = &mut changes[*node];
-        if (change.new.share - change.base.share).abs() >= limits.least_change {
-            change.surely = Some(answer.share_change);
+    let tree = PlaceTree::of_nodes(parents);
+    let side = |recordings: &[Recording]| {
+        let mut side = Side::default();
+        recordings.iter().for_each(|recording| side.add(recording, &tree));
+        side
+    };
+    let (base, new) = (side(base), side(new));
+    let (mut of_share, mut of_both) = (Vec::new(), Vec::new());
+    let mut changes: Vec<NodeChange> = (0..parents.len())
+        .map(|node| {
+            let tested = Tested::of(&base, &new, node);
+            if let Some(tested) = &tested {
+                of_share.extend(tested.p_of_share.map(|p| (p, node)));
+                of_both.extend(tested.p.map(|p| (p, node)));
+            }
+            NodeChange {
+                base: base.amount(node),
+                new: new.amount(node),
+                range: tested.as_ref().map_or((-1.0, 1.0), |tested| tested.share_change),
+                verdict: match tested {
+                    Some(tested) if tested.is_within(limits.least_change) => NodeVerdict::Within,
+                    _ => NodeVerdict::Undecided,
+                },
+            }
+        })
+        .collect();
+    for (p_of, verdict) in [(of_share, NodeVerdict::OfShare), (of_both, NodeVerdict::Changed)] {
+        for node in significant(p_of, limits.false_discoveries) {
+            let change = &mut changes[node];
+            if (change.new.share - change.base.share).abs() >= limits.least_change {
+                change.verdict = verdict;
+            }
         }
-    }
-    tested.sort_by(|(a, _), (b, _)| a.p.total_cmp(&b.p));
-    let real = test::discoveries(tested.iter().map(|(answer, _)| answer.p), limits.false_discoveries);
-    for (_, node) in &tested[..real] {
-        changes[*node].in_time = true;
     }
     Nodes {
         base: base.total(),
         new: new.total(),
         changes,
     }
-}
-
-fn side(parents: &[u32], recordings: &[Recording]) -> Side {
-    let mut side = Side::default();
-    for recording in recordings {
-        side.add(recording, |place, add| {
-            let mut node = place;
-            while let Some(parent) = parents.get(node as usize) {
-                add(node);
-                node = *parent;
-            }
-        });
-    }
-    side
 }

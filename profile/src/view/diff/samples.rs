@@ -1,6 +1,7 @@
 //! The compared samples, by run and time.
 
-use crate::data::{Data, Unit};
+use crate::category::{CATEGORIES, Kind};
+use crate::data::{Data, RunExtent, Unit};
 
 /// Prefixes of the kernel's interrupt entries: arch/x86/include/asm/idtentry.h, arch/arm64/kernel/entry.S. Interrupts are left out: their
 /// share differed by up to 0.6 points between runs, with other work on the machine.
@@ -23,6 +24,8 @@ pub(crate) struct Sampled {
     pub(crate) thread: u32,
     /// More than 0.
     pub(crate) weight: f64,
+    /// True if it is of kernel code.
+    pub(crate) in_kernel: bool,
 }
 
 /// The samples of one file.
@@ -34,6 +37,7 @@ pub(crate) struct Recording {
     next_runs_ms: Vec<f64>,
     /// See [`Data::is_summed`].
     pub(super) is_summed: bool,
+    pub(super) extent: RunExtent,
     /// Converts weights to [`Total::per_run`](super::Total::per_run).
     pub(super) factor: f64,
 }
@@ -46,6 +50,7 @@ impl Recording {
             samples,
             next_runs_ms: data.run_starts_ms().iter().skip(1).copied().collect(),
             is_summed: data.is_summed,
+            extent: data.extent(),
             factor: match data.unit {
                 Unit::Samples if data.interval_ms > 0.0 => data.interval_ms,
                 Unit::Samples | Unit::Milliseconds | Unit::Bytes | Unit::Counts => 1.0,
@@ -53,14 +58,15 @@ impl Recording {
         }
     }
 
-    /// Samples of running threads, without interrupts.
-    pub(super) fn of_running(data: &Data) -> Recording {
-        Recording::of_running_at(data, |stack| stack)
+    /// False if each run of the program is whole. A recording that does not say counts as a window: a window's chance
+    /// is larger.
+    pub(super) fn is_window(&self) -> bool {
+        self.extent != RunExtent::WholeRuns
     }
 
-    /// The same; `place` gives the place of each stack.
+    /// Samples of running threads, without interrupts. `place` gives the place of each stack.
     pub(super) fn of_running_at(data: &Data, place: impl Fn(u32) -> u32) -> Recording {
-        let interrupted = interrupted(data);
+        let (interrupted, in_kernel) = (interrupted(data), in_kernel(data));
         let is_interrupt = |stack: u32| interrupted.get(stack as usize).copied().unwrap_or(false);
         let mut samples = Vec::new();
         for (thread, of_thread) in (0..).zip(&data.threads) {
@@ -71,6 +77,7 @@ impl Recording {
                 place: place(stack),
                 thread,
                 weight,
+                in_kernel: in_kernel.get(stack as usize).copied().unwrap_or(false),
             }));
         }
         Recording::new(data, samples)
@@ -93,16 +100,38 @@ pub(crate) fn serves_interrupt(name: &str) -> bool {
     INTERRUPT_ENTRIES.iter().any(|entry| name.starts_with(entry))
 }
 
-/// For each stack, true if the kernel is serving an interrupt, including preemption by one.
+/// For each stack, true if its leaf is kernel code.
+pub(crate) fn in_kernel(data: &Data) -> Vec<bool> {
+    let kernel = CATEGORIES[Kind::Kernel.category(false).0].name;
+    let kernel = data.categories.iter().position(|category| category.name == kernel);
+    (data.stacks.iter())
+        .map(|stack| kernel == Some(data.frames[stack.frame as usize].category as usize))
+        .collect()
+}
+
+/// The kernel looks for a thread with more right to the CPU (kernel/entry/common.c). Another program's load took 0 to 5
+/// % of one that often called the kernel.
+const PREEMPTION: [&str; 2] = ["exit_to_user_mode_loop", "schedule"];
+
+/// For each stack, true if the kernel is serving an interrupt or preempts the thread: the machine causes both.
 pub(crate) fn interrupted(data: &Data) -> Vec<bool> {
     let serves: Vec<bool> = (0..data.funcs.len() as u32)
         .map(|func| serves_interrupt(data.func_name(func)))
         .collect();
+    let preempts = PREEMPTION.map(|name| -> Vec<bool> {
+        let funcs = 0..data.funcs.len() as u32;
+        funcs.map(|func| data.func_name(func) == name).collect()
+    });
     let mut interrupted: Vec<bool> = Vec::with_capacity(data.stacks.len());
     for stack in &data.stacks {
         let func = data.frames[stack.frame as usize].func;
         let above = interrupted.get(stack.prefix as usize).copied().unwrap_or(false);
-        interrupted.push(above || serves[func as usize]);
+        let caller = data
+            .stacks
+            .get(stack.prefix as usize)
+            .map(|caller| data.frames[caller.frame as usize].func);
+        let preempts = caller.is_some_and(|caller| preempts[0][caller as usize] && preempts[1][func as usize]);
+        interrupted.push(above || preempts || serves[func as usize]);
     }
     interrupted
 }

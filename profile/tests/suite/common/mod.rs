@@ -46,6 +46,7 @@ pub(crate) fn info() -> RecordingInfo {
         clock: clock(),
         end: at(1000),
         run_starts: Vec::new(),
+        whole_runs: None,
         interval_ns: MS,
         event: "cpu-clock".into(),
         unit: PeriodUnit::CpuNanoseconds,

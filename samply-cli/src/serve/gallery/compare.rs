@@ -16,7 +16,7 @@ use super::summary::{guarded, gzip, read, words};
 use crate::args::{By, LimitArgs};
 use crate::diff::list::{List, Listed};
 use crate::diff::read::{Read, check_sides, paired};
-use crate::diff::words::{about, describe, describe_increase, name, which};
+use crate::diff::words::{about, basis, describe, describe_increase, name, which};
 use crate::report::about::utc;
 
 /// The defaults of `sprof diff`.
@@ -116,13 +116,15 @@ fn tables(read: &Read) -> Result<String, String> {
     let compared = diff(&read.base, &read.new, by.into(), Limits::from(LIMITS));
     check_sides(&compared.sides).map_err(|failure| words(&failure))?;
     let mut body = sides(&compared.sides);
-    for line in about(&Default::default(), &read.renamed) {
+    let notes = about(&Default::default(), &read.renamed).into_iter();
+    for line in notes.chain(basis(&compared.sides)) {
         let _ = writeln!(body, "<p class=\"soft act\">{}</p>", Text(&line));
     }
     let listed = |by: By| Listed {
         by,
         limits: LIMITS,
         limit: CHANGES,
+        names_options: false,
     };
     let list = List {
         listed: listed(by),

@@ -14,8 +14,8 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
     machine::share();
     let c = |source: &str, flags: &[&str]| build("cc", source, name, &[C_FLAGS, flags].concat());
     match name {
-        "versions" | "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps" | "jit"
-        | "jit_entries" | "refuse" | "work" | "events" | "beats" | "memory" | "large" | "bpf" | "chain"
+        "versions" | "rounds" | "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps"
+        | "jit" | "jit_entries" | "refuse" | "work" | "events" | "beats" | "memory" | "large" | "bpf" | "chain"
         | "copied_text" | "spawns" | "stacks" => c(&format!("{name}.c"), &[]),
         // Frames of 64 bytes, and of 1 KiB.
         "deep_small" => c("deep.c", &["-DFRAME_BYTES=40"]),

@@ -1,11 +1,18 @@
 // @ts-check
 // Two sides: each is a kind of its own, on one tree. Shares are of a side's selected samples; how sure a change is comes with the data.
 
-/** @typedef {{least: number, chance: number, nodes: [number, number, number, number][], own: [number, number, number][], total: [number, number, number][]}} Diff */
-/** @typedef {{low: number, high: number, inTime: boolean}} Sure The 95 % range of a change of the share. */
+/** @typedef {{least: number, chance: number, nodes: VerdictRow[], own: VerdictRow[], total: VerdictRow[]}} Diff */
+/** @typedef {[number, number, number, 0 | 1 | 2]} VerdictRow A node or function, and its [`Sure`]. Others have no change of `least` or more. */
+/** @typedef {{low: number, high: number, verdict: 0 | 1 | 2}} Sure The 95 % range of a change of the share, and OF_SHARE, CHANGED or UNDECIDED. */
 
 const AFTER = 0;
 const BEFORE = 1;
+/** The share changed, the time not surely. */
+const OF_SHARE = 0;
+/** Share and time changed. */
+const CHANGED = 1;
+/** The recordings cannot tell. */
+const UNDECIDED = 2;
 /** Of these sums of one side. @type {{of: Sums, both: [Sums, Sums]} | null} */
 let knownSides = null;
 
@@ -21,8 +28,8 @@ function sides() {
 
 const surely = (() => {
   const { nodes, own, total } = profile.diff ?? { nodes: [], own: [], total: [] };
-  /** @param {[number, number, number, number?][]} rows @returns {Map<number, Sure>} */
-  const map = (rows) => new Map(rows.map(([of, low, high, inTime]) => [of, { low, high, inTime: inTime !== 0 }]));
+  /** @param {VerdictRow[]} rows @returns {Map<number, Sure>} */
+  const map = (rows) => new Map(rows.map(([of, low, high, verdict]) => [of, { low, high, verdict }]));
   return { nodes: map(nodes), own: map(own), total: map(total) };
 })();
 
@@ -36,16 +43,17 @@ function shareOf(of, weight) {
   return of.weight > 0 ? weight / of.weight : 0;
 }
 
-/** A change of the share in points; in brackets where it may be chance. @param {number} change @param {Sure | undefined} sure */
-function points(change, sure) {
-  const text = (change < 0 ? "\u2212" : "+") + Math.abs(100 * change).toFixed(2);
-  return sure || !isTested() ? text : `(${text})`;
+/** A change of the share in points. @param {number} change */
+function points(change) {
+  return (change < 0 ? "\u2212" : "+") + Math.abs(100 * change).toFixed(2);
 }
 
-/** @param {number} change @param {Sure | undefined} sure */
+/** A change; in brackets where the recordings cannot tell. @param {number} change @param {Sure | undefined} sure */
 function changeCell(change, sure) {
-  const isSmall = isTested() ? !sure : Math.abs(change) < (profile.diff?.least ?? 0);
-  return make("span", { class: isSmall ? "same" : change > 0 ? "more" : "less" }, points(change, sure));
+  const isSmall = isTested() ? sure?.verdict !== CHANGED : Math.abs(change) < (profile.diff?.least ?? 0);
+  const isUndecided = isTested() && sure?.verdict === UNDECIDED;
+  const range = isTested() && sure ? { title: `${points(sure.low)} to ${points(sure.high)} with 95 % confidence` } : {};
+  return make("span", { class: isSmall ? "same" : change > 0 ? "more" : "less", ...range }, isUndecided ? `(${points(change)})` : points(change));
 }
 
 /** What changed of a part, in words. @param {number} after @param {number} before @param {Sure | undefined} sure */
@@ -54,9 +62,9 @@ function changeInWords(after, before, sure) {
   const range = !isTested()
     ? ""
     : sure
-      ? `, ${points(sure.low, sure)} to ${points(sure.high, sure)} with 95 % confidence${sure.inTime ? "" : ", but not in time"}`
-      : ", no more than chance or too small";
-  return `${how}${percent(after, 1)}, was ${percent(before, 1)}: ${points(after - before, sure)} points${range}`;
+      ? `, ${points(sure.low)} to ${points(sure.high)} with 95 % confidence${[", but not surely in time", "", ": too wide to tell"][sure.verdict]}`
+      : `, no change of ${100 * (profile.diff?.least ?? 0)} points or more`;
+  return `${how}${percent(after, 1)}, was ${percent(before, 1)}: ${points(after - before)} points${range}`;
 }
 
 /** A function or call path in words. @param {string} name @param {number} node @param {number} func */
@@ -72,22 +80,26 @@ function changeColor(node, inlined) {
   const [after, before] = sides();
   const [is, was] = [shareOf(after, after.total[node]), shareOf(before, before.total[node])];
   const least = profile.diff?.least ?? 0;
-  const sure = isTested() ? surely.nodes.get(node) : Math.abs(is - was) >= least ? { inTime: true } : undefined;
-  const strength = sure?.inTime ? Math.min(1, 0.3 + 0.7 * Math.abs(Math.log2(is / was))) : 0;
+  const sure = isTested() ? surely.nodes.get(node) : Math.abs(is - was) >= least ? { verdict: CHANGED } : undefined;
+  const strength = sure?.verdict === CHANGED ? Math.min(1, 0.3 + 0.7 * Math.abs(Math.log2(is / was))) : 0;
   const light = inlined ? 4 : 0;
+  if (sure?.verdict === UNDECIDED && node !== 0) return `hsl(52 75% ${84 + light}%)`;
   if (!sure || node === 0 || is === was) return `hsl(40 8% ${84 + light}%)`;
   return is > was ? `hsl(6 90% ${86 - 24 * strength + light}%)` : `hsl(212 85% ${86 - 22 * strength + light}%)`;
 }
 
 /** @returns {[string, string][]} Colours and words. */
 function changeLegend() {
-  const chance = isTested() ? "no change that is more than chance" : "a small change; chance is not tested in a selection";
+  const chance = isTested() ? "no change" : "a small change; chance is not tested in a selection";
+  /** @type {[string, string][]} */
+  const undecided = isTested() ? [["hsl(52 75% 84%)", "these recordings cannot tell"]] : [];
   return [
     ["hsl(6 90% 69%)", "larger share, more time"],
     ["hsl(212 85% 71%)", "smaller share, less time"],
-    ["hsl(6 90% 86%)", "larger share, same time"],
-    ["hsl(212 85% 86%)", "smaller share, same time"],
+    ["hsl(6 90% 86%)", "larger share, time not surely"],
+    ["hsl(212 85% 86%)", "smaller share, time not surely"],
     ["hsl(40 8% 84%)", chance],
+    ...undecided,
   ];
 }
 
@@ -125,13 +137,15 @@ function changesTab() {
     mark: (row, element) => {
       const func = rows[row];
       element.dataset.sides = JSON.stringify([after, before].flatMap((side) => [shareOf(side, side.ownOf[func]), shareOf(side, side.totalOf[func])]));
-      element.dataset.sure = JSON.stringify([surely.own.has(func), surely.total.has(func)]);
+      element.dataset.sure = JSON.stringify([surely.own.get(func)?.verdict === CHANGED, surely.total.get(func)?.verdict === CHANGED]);
     },
     open: (row) => focusOn(rows[row]),
     activate: (row) => choose(rows[row]),
     key: (row, event) => functionKey(rows[row], event) || sortKey(event),
   });
-  const chance = isTested() ? `In brackets: no more than chance (${percent(profile.diff?.chance ?? 0, 1)}), or below ${percent(profile.diff?.least ?? 0, 1)}.` : "Chance is not tested in a selection.";
+  const chance = isTested()
+    ? `In colour: at most ${percent(profile.diff?.chance ?? 0, 1)} of these are chance. In brackets: the recordings cannot tell. Grey: no change of ${percent(profile.diff?.least ?? 0, 1)} or more.`
+    : "Chance is not tested in a selection.";
   const legend = make("p", { class: "legend" }, `Shares after and before; changes in points. ${chance}`);
   return {
     element: rows.length === 0 ? nothingFound() : make("div", { class: "source-view" }, make("div", { class: "bar" }, legend), list.element),

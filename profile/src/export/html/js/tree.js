@@ -41,7 +41,7 @@ function treeList({ label, root, withRoot = false, ownIsPart = true, changes = f
         const [after, before] = sides();
         const sure = surely.nodes.get(branch.node);
         const [is, was] = [shareOf(after, after.total[branch.node]), shareOf(before, before.total[branch.node])];
-        return [percent(is, 1), percent(was, 1), changeCell(is - was, sure?.inTime ? sure : undefined), name];
+        return [percent(is, 1), percent(was, 1), changeCell(is - was, sure), name];
       }
       const cells = [shareCell(branch.total, whole), amount(branch.total)];
       if (ownIsPart) cells.push(branch.own > 0 ? percent(branch.own, whole) : "");
