@@ -191,7 +191,8 @@ mod tests {
             assert!(space.chunks.iter().all(|chunk| (1..=CHUNK).contains(&chunk.len())));
             assert_eq!(space.end(), reference.last().map_or(Avma(0), |last| last.end));
         }
-        let (space, _) = &spaces[0];
+        let mut space = AddressSpace::default();
+        (1..1000).for_each(|at| space.insert(span(at * 10, at * 10 + 5, 0)));
         let mut copy = space.clone();
         copy.insert(span(1, 2, 0));
         let shared = |chunk: &Arc<Vec<Numbered>>| space.chunks.iter().any(|other| Arc::ptr_eq(chunk, other));
