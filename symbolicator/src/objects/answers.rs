@@ -151,7 +151,7 @@ impl Answers {
 }
 
 /// Heap bytes of an answer in the map.
-fn heap_of(answer: &AddressInfo) -> usize {
+pub(super) fn heap_of(answer: &AddressInfo) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let frames = answer.frames.iter();
     let texts =

@@ -3,6 +3,7 @@
 use recording::rust_name;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 
+use super::answers::heap_of;
 use super::{ObjectModule, Stage};
 
 /// Fewer look-ups take less time than threads save: 2,000 take 0.08 s of CPU time in a debug build of 182 MB, of which half is reading its tables.
@@ -10,6 +11,12 @@ const WORTH_THREADS: usize = 2000;
 
 /// Look-ups whose answers wait in memory for their names.
 const PREPARED_AT_ONCE: usize = 10_000;
+
+/// Bytes that the answers of one call may take, and for each byte of the files. Symbols and debug info may point into
+/// one long text at any place, so that each name is long, and all of them are longer than the file by any factor. A
+/// debug build of 182 MB takes 0.1 for each byte.
+const FREE_BYTES: usize = 32 << 20;
+const BYTES_FOR_ONE: usize = 8;
 
 impl ObjectModule {
     /// Looks up relative addresses, in any order.
@@ -35,15 +42,33 @@ impl ObjectModule {
         {
             dwarf.begin_batch();
         }
-        for unknown in unknown.chunks(PREPARED_AT_ONCE) {
+        let files: usize = self.all_files().map(|file| <[u8]>::len(file)).sum();
+        let allowed = files.saturating_mul(BYTES_FOR_ONE).saturating_add(FREE_BYTES);
+        let (mut left, mut done) = (allowed, 0);
+        'all: for unknown in unknown.chunks(PREPARED_AT_ONCE) {
             let asked: Vec<u64> = unknown.iter().map(|index| addresses[*index]).collect();
             let functions = self.prepare(&asked);
             for ((&index, address), function) in unknown.iter().zip(asked).zip(functions) {
                 let function = function.unwrap_or_else(|| self.by_symbol(address));
                 let answer = self.lookup_one(address, function);
+                match left.checked_sub(heap_of(&answer)) {
+                    Some(rest) => left = rest,
+                    None => break 'all,
+                }
+                done += 1;
                 self.kept.iter_mut().for_each(|kept| kept.add(address, &answer));
                 answers[index] = answer;
             }
+        }
+        if done < unknown.len() {
+            let path = self.all_files().next().map(|file| file.path().display().to_string());
+            self.note_damage(format!(
+                "{}: {} of {} addresses have no names, since the others' names take {} MB; the file is damaged",
+                path.unwrap_or_default(),
+                unknown.len() - done,
+                unknown.len(),
+                allowed >> 20
+            ));
         }
         again
             .iter()

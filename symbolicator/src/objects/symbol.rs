@@ -130,8 +130,8 @@ fn is_label(name: &[u8]) -> bool {
     is_mapping || is_section || is_removed || name.starts_with(b".L")
 }
 
-/// Longest name that is read; a longer one is in a damaged table.
-const MAX_NAME_BYTES: usize = 1 << 20;
+/// Longest name that is read; a longer one is in a damaged table. Names of C++ templates take up to 20 KB.
+pub(super) const MAX_NAME_BYTES: usize = 64 << 10;
 
 fn bytes_at(text: &[u8], offset: u64) -> &[u8] {
     let Some(bytes) = usize::try_from(offset).ok().and_then(|offset| text.get(offset..)) else {

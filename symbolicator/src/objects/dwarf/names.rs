@@ -1,13 +1,18 @@
 //! A cache of demangled names: the same inlined functions are at very many addresses.
 
+use std::borrow::Cow;
+
 use recording::rust_name;
 use rustc_hash::FxHashMap;
 
+use super::super::symbol::MAX_NAME_BYTES;
+use super::store::Slice;
 use super::units::EntryName;
 use crate::demangle::demangle;
 
-/// Names in the cache at most; a full cache is emptied.
+/// Names in the cache, and their bytes; a full cache is emptied.
 const MAX_NAMES: usize = 100_000;
+const MAX_BYTES: usize = 64 << 20;
 
 /// Demangled names by address and length of the mangled name in the mapped file.
 #[derive(Default)]
@@ -28,7 +33,7 @@ impl Names {
     /// The owner must keep the name in memory as long as this object lives: its address is the key.
     pub(super) fn demangled(&mut self, name: &EntryName<'_>) -> Option<String> {
         let raw = name.best.slice();
-        if self.known.len() >= MAX_NAMES {
+        if self.known.len() >= MAX_NAMES || self.bytes >= MAX_BYTES {
             *self = Names::default();
         }
         let Names { known, bytes } = self;
@@ -44,14 +49,20 @@ impl Names {
 }
 
 fn readable(name: &EntryName<'_>) -> Option<String> {
-    let raw = String::from_utf8_lossy(name.best.slice());
+    let raw = text(name.best);
     if raw.is_empty() {
         return None;
     }
     let full = demangle(&raw);
     // What a closure is stands in the plain name alone.
     let plain = name.plain.filter(|plain| plain.slice().starts_with(b"{"));
-    let plain = plain.map(|plain| String::from_utf8_lossy(plain.slice()));
+    let plain = plain.map(text);
     let with_path = plain.and_then(|plain| rust_name::with_path(&plain, &full));
     Some(with_path.unwrap_or(full))
+}
+
+/// The name, or the start of one that is in a damaged section.
+fn text(name: Slice<'_>) -> Cow<'_, str> {
+    let bytes = name.slice();
+    String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_NAME_BYTES)])
 }
