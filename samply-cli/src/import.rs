@@ -1,8 +1,10 @@
 //! Makes a profile of a perf.data file: the same journey as a recording, from a file.
 
-use std::io::{BufReader, Read};
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read, Seek};
 use std::path::{Path, PathBuf};
 
+use flate2::read::MultiGzDecoder;
 use perf_data::import::{Import, RecordedFile, RecordedFunction, RecordedKernel, SavedFiles};
 use profile::Profile;
 use profile::build::{BuildOptions, Builder};
@@ -30,21 +32,80 @@ pub(crate) struct Imported {
     pub(crate) notes: Vec<String>,
 }
 
-/// True if the file begins like a file of perf, in either byte order.
+/// Largest file that is unpacked.
+const MAX_UNPACKED_BYTES: u64 = 4 << 30;
+
+/// True if the file begins like a file of perf, in either byte order, or is such a file in gzip.
 pub(crate) fn is_perf_data(path: &Path) -> bool {
-    let mut magic = [0; 8];
-    regular_file::open(path)
-        .and_then(|mut file| file.read_exact(&mut magic))
-        .is_ok()
-        && [b"PERFILE2", b"2ELIFREP"].contains(&&magic)
+    let is_magic = |bytes: &[u8; 8]| [b"PERFILE2", b"2ELIFREP"].contains(&bytes);
+    let start = |path: &Path| {
+        let (mut file, mut magic) = (regular_file::open(path)?, [0; 8]);
+        file.read_exact(&mut magic)?;
+        if is_gzip(&magic) {
+            file.rewind()?;
+            MultiGzDecoder::new(BufReader::new(file)).read_exact(&mut magic)?;
+        }
+        std::io::Result::Ok(magic)
+    };
+    start(path).is_ok_and(|magic| is_magic(&magic))
 }
 
-/// Reads the samples of one event: the named one, or the first. The symbolicator gets the names in the file.
+/// RFC 1952, section 2.3.1.
+fn is_gzip(start: &[u8]) -> bool {
+    start.starts_with(&[0x1f, 0x8b])
+}
+
+/// The file, or what it unpacks to: the importer goes back and forth in it.
+fn unpacked(mut file: File) -> std::io::Result<File> {
+    let mut start = [0; 2];
+    let read = file.read(&mut start)?;
+    file.rewind()?;
+    if !is_gzip(&start[..read]) {
+        return Ok(file);
+    }
+    let mut plain = tempfile::tempfile()?;
+    let mut unpacked = MultiGzDecoder::new(BufReader::new(file)).take(MAX_UNPACKED_BYTES + 1);
+    // What is before damage in the stream is shown, as of a file that is cut off.
+    let copied = std::io::copy(&mut unpacked, &mut plain);
+    if copied.as_ref().is_ok_and(|bytes| *bytes > MAX_UNPACKED_BYTES) {
+        return Err(std::io::Error::other(format!(
+            "it unpacks to more than {} GB; unpack it first: `gunzip -k FILE`",
+            MAX_UNPACKED_BYTES >> 30
+        )));
+    }
+    if let Err(error) = copied
+        && !matches!(
+            error.kind(),
+            ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput
+        )
+    {
+        return Err(error);
+    }
+    plain.rewind()?;
+    Ok(plain)
+}
+
+/// Reads the samples of one event: the named one, or the first that has samples. The symbolicator gets the names in the
+/// file.
 pub(crate) fn read(path: &Path, event: Option<&str>, symbolicator: &Symbolicator) -> Result<Imported, Failure> {
+    let (imported, instead) = read_event(path, event, symbolicator)?;
+    match instead.filter(|_| event.is_none()) {
+        Some(event) => Ok(read_event(path, Some(&event), symbolicator)?.0),
+        None => Ok(imported),
+    }
+}
+
+/// The same, and the first event that has samples if this one has none.
+fn read_event(
+    path: &Path,
+    event: Option<&str>,
+    symbolicator: &Symbolicator,
+) -> Result<(Imported, Option<String>), Failure> {
     let failed =
         |error: &dyn std::fmt::Display| Failure::failed(format_args!("cannot load {}: {error}", path.display()));
     let file = regular_file::open(path).map_err(|error| failed(&error))?;
     let modified = file.metadata().and_then(|metadata| metadata.modified()).ok();
+    let file = unpacked(file).map_err(|error| failed(&error))?;
     let file = BufReader::with_capacity(BUFFER_BYTES, file);
     let import = Import::open(file, modified, event).map_err(|error| failed(&error))?;
     // The builder needs only the time zero now; the wall clock is known at the end.
@@ -70,10 +131,9 @@ pub(crate) fn read(path: &Path, event: Option<&str>, symbolicator: &Symbolicator
         let (path, symbols) = recorded_symbols(file, kernel.as_ref());
         symbolicator.add_recorded(path, symbols);
     }
-    Ok(Imported {
-        profile: builder.finish(imported.info, quality),
-        notes: imported.notes,
-    })
+    let profile = builder.finish(imported.info, quality);
+    let notes = imported.notes;
+    Ok((Imported { profile, notes }, imported.instead))
 }
 
 /// The same with names. Warns of what the file lacks.

@@ -109,7 +109,8 @@ fn read(
                 path.display()
             )));
         }
-        let read::Foreign { data, notes: lacks } = read::foreign(path, kind, event, limits)?;
+        let read::Foreign { mut data, notes: lacks } = read::foreign(path, kind, event, limits)?;
+        data.rename_functions(|name| Some(symbolicator::demangle(name)).filter(|new| new != name));
         notes.extend(lacks);
         data
     } else {
@@ -200,7 +201,8 @@ fn failure(error: &ReadError) -> Failure {
     Failure::failed(match error {
         ReadError::NotAProfile { path, found } => format!(
             "{} is {found}; expected a Firefox profile (JSON, or JSON in gzip), a file of perf record, a .partial file, text of \
-             perf script, folded stacks (lines like `main;work;leaf 12`), or a file of pprof, callgrind, cachegrind or DHAT",
+             perf script, folded stacks (lines like `main;work;leaf 12`), or a file of pprof, callgrind, cachegrind, DHAT, \
+             speedscope or gperftools, or a .cpuprofile",
             path.display()
         ),
         error => error.to_string(),

@@ -30,6 +30,8 @@ pub(super) struct Input<R> {
     /// Where the kernel was: an address, and the name of its mapping.
     pub(super) kernel: Option<(u64, Vec<u8>)>,
     pub(super) is_unfinished: bool,
+    /// The kind of a processor's trace in the file: `enum auxtrace_type` of tools/perf/util/auxtrace.h.
+    pub(super) trace: Option<u32>,
     pub(super) ended: Option<Ended>,
     /// Time of the last record, where records have none: one step for each sample.
     pub(super) without_times: Option<u64>,
@@ -54,6 +56,7 @@ impl<R: Read + Seek> Input<R> {
             stacks: WholeStacks::default(),
             kernel: None,
             is_unfinished: contents.is_unfinished,
+            trace: None,
             ended: None,
             without_times: (!has_times).then_some(STEP_WITHOUT_TIMES_NS),
         })
@@ -181,6 +184,9 @@ impl<R: Read + Seek> Input<R> {
             && let Some(own) = Own::parse(record)
         {
             order.push(own.time().0, 0, record);
+        }
+        if header.kind == record_type::AUXTRACE_INFO {
+            self.trace = self.trace.or(Reader(&record[decode::HEADER_BYTES..]).u32());
         }
         if header.kind >= record_type::FIRST_USER || self.is_kernel_mapping(header, record) {
             return None;

@@ -15,6 +15,9 @@ use crate::abi::sample_type;
 impl<R: Read + Seek> Import<R> {
     pub(super) fn finish(self, end: Timestamp) -> Imported {
         let notes = self.notes();
+        let has_none = self.output.samples == 0 && self.output.choice.shown(self.output.choice.event) == Shown::Samples;
+        let instead = self.output.other_samples.keys().next().filter(|_| has_none);
+        let instead = instead.map(|event| self.input.attrs.list[*event].label());
         let Import {
             input,
             output,
@@ -75,7 +78,8 @@ impl<R: Read + Seek> Import<R> {
                 event: attr.label(),
                 unit: match attr.counts_cpu_time() || output.choice.shown(output.choice.event) != Shown::Samples {
                     true => PeriodUnit::CpuNanoseconds,
-                    false if attr.counts_cycles() => PeriodUnit::Cycles,
+                    // Without a rate, the time that a sample stands for is not known.
+                    false if attr.counts_cycles() && interval_ns > 0 => PeriodUnit::Cycles,
                     false => PeriodUnit::Counts,
                 },
                 kernel_included: !attr.excludes_kernel(),
@@ -84,6 +88,7 @@ impl<R: Read + Seek> Import<R> {
             },
             asked_rate_hz: if interval_ns > 0 { 1e9 / interval_ns as f64 } else { 0.0 },
             notes,
+            instead,
             files: input.features.simpleperf.files,
         }
     }
@@ -123,6 +128,13 @@ impl<R: Read + Seek> Import<R> {
                 "recorded on {arch}, for which sprof can't unwind: stacks are as far as the file has call chains"
             ));
         }
+        if let Some(kind) = input.trace {
+            notes.push(format!(
+                "the file has a trace of {}, which sprof does not read: `perf inject --itrace=i100us -i perf.data -o \
+                 samples.data` makes samples of it",
+                trace_name(kind)
+            ));
+        }
         let attr = &input.attrs.list[output.choice.event];
         if !attr.has(sample_type::CALLCHAIN) && output.samples > 0 {
             notes.push("recorded without call graphs (perf record -g): each stack is one function".into());
@@ -149,4 +161,18 @@ impl<R: Read + Seek> Import<R> {
         }
         notes
     }
+}
+
+/// `enum auxtrace_type` of tools/perf/util/auxtrace.h.
+fn trace_name(kind: u32) -> &'static str {
+    const NAMES: [&str; 6] = [
+        "Intel PT (intel_pt)",
+        "Intel BTS (intel_bts)",
+        "Arm CoreSight (cs_etm)",
+        "Arm SPE (arm_spe)",
+        "the s390 sampling facility (s390_cpumsf)",
+        "HiSilicon PTT (hisi_ptt)",
+    ];
+    let at = usize::try_from(kind).ok().and_then(|kind| kind.checked_sub(1));
+    at.and_then(|at| NAMES.get(at)).copied().unwrap_or("the processor")
 }

@@ -73,6 +73,8 @@ pub struct Imported {
     pub asked_rate_hz: f64,
     /// What is missing or was left out, a line each.
     pub notes: Vec<String>,
+    /// The first event that has samples, if the event that was taken has none.
+    pub instead: Option<String>,
     /// Names of functions that came with the file: for modules whose file is not here.
     pub files: Vec<RecordedFile>,
 }

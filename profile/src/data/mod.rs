@@ -11,6 +11,7 @@ mod threads;
 use std::collections::HashSet;
 
 use recording::source_path::in_profile;
+use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 pub use self::about::{AskedEvent, Limit, Recorded, Row, RowValue, RunExtent, SavedLib, Section};
@@ -18,6 +19,7 @@ pub use self::code::{Category, Frame, Func, Resource, Script, Stack, Symbol};
 pub use self::threads::{Arc, Calls, Counter, Marker, Phase, Samples, Thread, Unit, Weights};
 pub(crate) use self::threads::{TextFields, map_stacks_of_allocations};
 use crate::sources::Sources;
+use crate::unique::Unique;
 
 /// No index: the prefix of a root, the stack of a sample without one, the line of a frame without one.
 pub const NONE: u32 = u32::MAX;
@@ -230,6 +232,44 @@ impl Data {
             NONE => self.funcs[frame.func as usize].file,
             file => file,
         }
+    }
+
+    /// Renames functions: `rename` returns the new name, or `None` to keep the old one. Functions that then are equal
+    /// become one.
+    pub fn rename_functions(&mut self, rename: impl Fn(&str) -> Option<String>) {
+        let mut texts: Unique<Box<str>> = std::mem::take(&mut self.texts).into();
+        let mut new_name: FxHashMap<u32, u32> = FxHashMap::default();
+        for func in &self.funcs {
+            if let Some(old) = texts.all.get(func.name as usize)
+                && !new_name.contains_key(&func.name)
+                && let Some(name) = rename(old)
+            {
+                new_name.insert(func.name, texts.index_of(&*name));
+            }
+        }
+        self.texts = texts.all;
+        if new_name.is_empty() {
+            return;
+        }
+        let renamed = |name: u32| new_name.get(&name).copied().unwrap_or(name);
+        let mut funcs: Unique<Func> = Unique::default();
+        let new_index: Vec<u32> = (self.funcs.iter())
+            .map(|func| {
+                funcs.index(Func {
+                    name: renamed(func.name),
+                    ..*func
+                })
+            })
+            .collect();
+        // Arcs refer to the rows as they are.
+        if self.calls != Calls::Paths {
+            self.funcs.iter_mut().for_each(|func| func.name = renamed(func.name));
+            return;
+        }
+        for frame in &mut self.frames {
+            frame.func = new_index[frame.func as usize];
+        }
+        self.funcs = funcs.all;
     }
 
     /// A function's name.

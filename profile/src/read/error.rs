@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::foreign::OtherKind;
 use super::parse;
 
 /// Why [`open`](super::open) failed.
@@ -72,6 +73,28 @@ pub enum ReadError {
         path: PathBuf,
         /// The fault and its place.
         what: String,
+    },
+    /// The file is of a kind that is known and not read.
+    #[error("{} is {}, which sprof does not read: {}", path.display(), kind.name, kind.way.replace("FILE", &path.display().to_string()))]
+    OtherKind {
+        /// The file.
+        path: PathBuf,
+        /// What it is, and how to get something that is read.
+        kind: OtherKind,
+    },
+    /// Some weights are negative.
+    #[error(
+        "{} is the difference of two profiles: {negative} of its {rows} rows are negative, so its shares mean nothing; \
+         expected one profile: compare the two with `sprof diff OLD NEW`",
+        path.display()
+    )]
+    Difference {
+        /// The file.
+        path: PathBuf,
+        /// Rows with a negative weight.
+        negative: u64,
+        /// All rows.
+        rows: u64,
     },
     /// The file lacks the requested count.
     #[error("{} counts no {asked:?}; it counts {known}: name one of these, or none", path.display())]

@@ -17,7 +17,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 pub use error::{Position, ReadError};
-pub use foreign::{Foreign, Kind, foreign, kind};
+pub use foreign::{Foreign, Kind, OtherKind, foreign, kind};
 use inflate::with_blocks;
 use parse::Parser;
 pub use whole::NotKept;
@@ -207,7 +207,13 @@ struct Opened {
 
 impl Opened {
     fn open(path: &Path) -> Result<Opened, ReadError> {
-        Opened::of(open_regular(path)?, path)
+        match open_regular(path) {
+            Ok(file) => Opened::of(file, path),
+            Err(error) => Err(foreign::other_kind(path).map_or(error, |kind| ReadError::OtherKind {
+                path: PathBuf::from(path),
+                kind,
+            })),
+        }
     }
 
     /// A regular file, from its first byte.
@@ -225,6 +231,9 @@ impl Opened {
         file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
         // RFC 1952, section 2.3.1.
         let is_gzip = start.starts_with(&[0x1f, 0x8b]);
+        if let Some(kind) = foreign::other_kind(path) {
+            return Err(ReadError::OtherKind { path: path_buf(), kind });
+        }
         if let (false, Some(found)) = (is_gzip, not_a_profile(start)) {
             return Err(ReadError::NotAProfile {
                 path: path_buf(),
@@ -281,8 +290,6 @@ fn not_a_profile(start: &[u8]) -> Option<&'static str> {
     const MAGICS: &[(&[u8], &str)] = &[
         (b"PERFILE2", "a perf.data file"),
         (b"JSLB", "a binary profile (JSLB), which this version does not read"),
-        (b"PK\x03\x04", "a zip archive: unpack it first"),
-        (b"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it first"),
         (b"\x7fELF", "a program, not a recording of it"),
     ];
     if start.is_empty() {

@@ -181,14 +181,49 @@ const WORDS: [&str; 24] = [
     "0x10 +3 4\n",
 ];
 
-const GOOD: [Kind; 6] = [
+const GOOD: [Kind; 9] = [
     Kind::Pprof,
     Kind::Callgrind,
     Kind::Cachegrind,
     Kind::Dhat,
     Kind::PerfScript,
     Kind::Folded,
+    Kind::Speedscope,
+    Kind::CpuProfile,
+    Kind::Gperftools,
 ];
+
+/// Both kinds of profiles that the schema of speedscope has.
+const SPEEDSCOPE: &str = r#"{"exporter":"py-spy@0.4.0","name":"app","activeProfileIndex":0,
+"$schema":"https://www.speedscope.app/file-format-schema.json",
+"shared":{"frames":[{"name":"main","file":"a.py","line":3},{"name":"work"},{"name":"leaf"}]},
+"profiles":[{"type":"sampled","name":"t1","unit":"seconds","startValue":1.0,"endValue":1.04,
+"samples":[[0,1,2],[0,1],[0]],"weights":[0.01,0.02,0.01]},
+{"type":"evented","name":"t2","unit":"seconds","startValue":1,"endValue":2,"events":[{"type":"O","frame":0,"at":1},
+{"type":"O","frame":2,"at":1.25},{"type":"C","frame":2,"at":1.75},{"type":"C","frame":0,"at":2}]}]}
+"#;
+
+/// As `node --cpu-prof` writes it, in one line there.
+const CPU_PROFILE: &str = r#"{"nodes":[
+{"id":1,"callFrame":{"functionName":"(root)","scriptId":"0","url":"","lineNumber":-1,"columnNumber":-1},"hitCount":0,"children":[2,5]},
+{"id":2,"callFrame":{"functionName":"","scriptId":"9","url":"file:///a.js","lineNumber":0,"columnNumber":0},"hitCount":0,"children":[3,4]},
+{"id":3,"callFrame":{"functionName":"leaf","scriptId":"9","url":"file:///a.js","lineNumber":0,"columnNumber":13},"hitCount":2},
+{"id":4,"callFrame":{"functionName":"leaf","scriptId":"9","url":"file:///a.js","lineNumber":8,"columnNumber":2},"hitCount":1},
+{"id":5,"callFrame":{"functionName":"(idle)","scriptId":"0","url":"","lineNumber":-1,"columnNumber":-1},"hitCount":1}],
+"startTime":1000000,"endTime":1010000,"samples":[3,3,4,5],"timeDeltas":[1000,2000,1000,2000]}
+"#;
+
+/// A CPU profile of gperftools: 3 samples of `leaf`, called from `main`, and 1 of `main`; 2 ms each.
+fn gperftools(bytes: usize, is_big_endian: bool) -> Vec<u8> {
+    let words: [u64; 17] = [0, 3, 0, 2000, 0, 3, 2, 0x1149, 0x1181, 1, 1, 0x1180, 0, 1, 0, 0, 0];
+    let words = words[..15].iter().flat_map(|word| match is_big_endian {
+        true => word.to_be_bytes()[8 - bytes..].to_vec(),
+        false => word.to_le_bytes()[..bytes].to_vec(),
+    });
+    let maps =
+        "00001000-00002000 r-xp 00000000 08:01 7 /opt/app\n00003000-00004000 r-xp 00001000 08:01 8 /lib/libc.so.6\n";
+    words.chain(maps.bytes()).collect()
+}
 
 /// As dh_main.c writes it.
 const DHAT: &str = r#"{"dhatFileVersion":2
@@ -217,6 +252,9 @@ fn good(which: usize) -> Vec<u8> {
             bytes
         }
         Kind::Dhat => DHAT.as_bytes().to_vec(),
+        Kind::Speedscope => SPEEDSCOPE.as_bytes().to_vec(),
+        Kind::CpuProfile => CPU_PROFILE.as_bytes().to_vec(),
+        Kind::Gperftools => gperftools(8, false),
         Kind::PerfScript => {
             let mut bytes = Vec::new();
             perf_script::write(&Picked::new(&common::data::example(), Time::All), &mut bytes).unwrap();
@@ -519,6 +557,10 @@ fn no_kind_of_file_is_taken_for_another_nor_is_its_beginning() {
         ("Dhat", good(3)),
         ("Folded", folded.into_bytes()),
         ("PerfScript", good(4)),
+        ("Speedscope", good(6)),
+        ("CpuProfile", good(7)),
+        ("Gperftools", good(8)),
+        ("Gperftools", gperftools(4, true)),
         ("None", json),
         ("None", perf_data),
         ("None", elf),
@@ -762,4 +804,240 @@ fn kinds_are_told_by_content() {
     }
     assert_eq!(read::kind(Path::new("/dev/zero")), None);
     assert_eq!(read::kind(Path::new("/nonexistent")), None);
+}
+
+/// `-F` of perf script drops any field; the shares stay.
+#[test]
+fn perf_script_text_without_some_fields_has_the_same_shares() {
+    let leaf = "\t    55d0c0de1149 leaf+0x9 (/opt/app)\n\t    55d0c0de1180 main+0x8 (/opt/app)\n\n";
+    let other = "\t    55d0c0de1300 other+0x20 (/opt/app)\n\t    55d0c0de1180 main+0x8 (/opt/app)\n\n";
+    for head in [
+        "app 4100 cycles: ",
+        "foo: bar [worker] 21332 cycles:u: ",
+        "  4100/4101   100.000000:    1000000 cpu-clock: ",
+        "app  4100 [003]   100.000000: ",
+        "app     1000000 cycles: ",
+        "cycles: ",
+        "app",
+        "  4100",
+        "100.000000: cycles: ",
+        "",
+    ] {
+        let text: String = [leaf, leaf, other, leaf]
+            .map(|frames| format!("{head}\n{frames}"))
+            .concat();
+        assert_eq!(taken_for(text.as_bytes()), "PerfScript", "{head}");
+        let found = read(text.as_bytes(), None);
+        let selection = select(&found.data, &Filter::default()).unwrap();
+        assert_eq!(selection.total.samples, 4, "{head}");
+        let samples = |name: &str| {
+            let rows = functions(&selection).into_iter();
+            rows.filter(|row| selection.name(row.func) == name)
+                .map(|row| row.own.samples)
+                .sum::<u64>()
+        };
+        assert_eq!(
+            (samples("leaf"), samples("other"), samples("main")),
+            (3, 1, 0),
+            "{head}"
+        );
+        assert!(
+            !found.notes.iter().any(|note| note.contains("not understood")),
+            "{head}: {:?}",
+            found.notes
+        );
+        let says_no_times = found.notes.iter().any(|note| note.contains("has no times"));
+        assert_eq!(says_no_times, !head.contains("100.000000"), "{head}");
+    }
+    let lines = "     app  2243   7f2b0eb76439 leaf\n     app  2243   7f2b0eb76440 other\n";
+    let found = read(lines.as_bytes(), None).data;
+    assert_eq!(
+        (found.threads[0].samples.len(), found.threads[0].tid.as_str()),
+        (2, "2243")
+    );
+}
+
+#[test]
+fn speedscope_has_samples_or_the_opening_and_closing_of_calls() {
+    let found = read(SPEEDSCOPE.as_bytes(), None).data;
+    assert_eq!((found.product.as_str(), found.unit), ("app", Unit::Milliseconds));
+    assert_eq!(found.imported_from, "speedscope's format, of py-spy@0.4.0");
+    let [sampled, evented] = &found.threads[..] else {
+        panic!("{:?}", found.threads)
+    };
+    assert_eq!((sampled.name.as_str(), evented.name.as_str()), ("t1", "t2"));
+    assert_eq!(sampled.samples.weight.as_deref(), Some(&[10.0, 20.0, 10.0][..]));
+    assert_eq!(evented.samples.weight.as_deref(), Some(&[250.0, 500.0, 250.0][..]));
+    assert_eq!(evented.samples.time_ms, [0.0, 250.0, 750.0]);
+    let costs = costs(&found);
+    assert_eq!(
+        (costs.own["leaf"], costs.own["work"], costs.own["main"]),
+        (510_000_000, 20_000_000, 510_000_000)
+    );
+    let frame = found
+        .frames
+        .iter()
+        .find(|frame| found.func_name(frame.func) == "main")
+        .unwrap();
+    assert_eq!(
+        (frame.line, found.text(found.funcs[frame.func as usize].file)),
+        (3, "a.py")
+    );
+    for (from, to, expected) in [
+        (
+            "[0,1,2]",
+            "[0,1,7]",
+            "expected an index of shared.frames, which has 3 frames, found 7",
+        ),
+        (",0.01]", "]", "expected 3 weights, one for each sample, found 2"),
+        (
+            "\"at\":1.75",
+            "\"at\":1.1",
+            "events[2]: expected a time that is not before",
+        ),
+        (
+            "\"C\",\"frame\":2",
+            "\"C\",\"frame\":0",
+            "events[2]: expected the opening of a call, or the closing",
+        ),
+        ("evented", "spied", "expected \"sampled\" or \"evented\""),
+    ] {
+        let text = error(Kind::Speedscope, SPEEDSCOPE.replace(from, to).as_bytes());
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn cpu_profiles_of_v8_have_functions_by_place_and_waits() {
+    let found = read(CPU_PROFILE.as_bytes(), None).data;
+    let samples = &found.threads[0].samples;
+    assert_eq!(samples.time_ms, [1.0, 3.0, 4.0, 6.0]);
+    assert_eq!(samples.weight.as_deref(), Some(&[2.0, 1.0, 2.0, 4.0][..]));
+    let selection = select(&found, &Filter::default()).unwrap();
+    // What is idle is no CPU time; two functions have one name.
+    assert_eq!((selection.total.samples, selection.total.weight), (3, 5.0));
+    let rows = functions(&selection);
+    let leaves: Vec<f64> = (rows.iter().filter(|row| selection.name(row.func).starts_with("leaf")))
+        .map(|row| row.own.weight)
+        .collect();
+    assert_eq!(leaves, [3.0, 2.0]);
+    let is_anonymous =
+        |row: &&profile::view::functions::FunctionRow| selection.name(row.func).starts_with("(anonymous)");
+    assert_eq!(rows.iter().find(is_anonymous).map(|row| row.total.weight), Some(5.0));
+}
+
+#[test]
+fn cpu_profiles_of_gperftools_are_read_whatever_the_words() {
+    for (bytes, is_big_endian) in [(8, false), (8, true), (4, false), (4, true)] {
+        let file = gperftools(bytes, is_big_endian);
+        let found = read(&file, None).data;
+        assert_eq!((found.product.as_str(), found.interval_ms), ("app", 2.0));
+        assert_eq!(found.threads[0].samples.weight.as_deref(), Some(&[6.0, 2.0][..]));
+        assert_eq!(found.threads[0].samples.count.as_deref(), Some(&[3, 1][..]));
+        // The caller is at its call, which is before the return address.
+        let addresses: Vec<_> = found.frames.iter().map(|frame| (frame.lib, frame.address)).collect();
+        assert_eq!(addresses, [(0, Some(0x180)), (0, Some(0x149))]);
+        assert!(!found.symbolicated);
+    }
+}
+
+#[test]
+fn differences_of_two_profiles_are_named_and_have_no_shares() {
+    let text = error(Kind::Folded, b"main;a 10\nmain;b -3\n");
+    assert!(
+        text.contains("the difference of two profiles: 1 of its 2 rows are negative"),
+        "{text}"
+    );
+    assert!(text.contains("sprof diff"), "{text}");
+}
+
+#[test]
+fn texts_of_any_encoding_and_line_end_are_read() {
+    let text = "main;größe 12\nmain;b 4\n";
+    let utf16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let latin: Vec<u8> = text.chars().map(|character| u32::from(character) as u8).collect();
+    for bytes in [
+        text.as_bytes().to_vec(),
+        [b"\xff\xfe".to_vec(), utf16].concat(),
+        latin,
+        format!("\u{feff}{text}").into_bytes(),
+        text.replace('\n', "\r\n").into_bytes(),
+        text.replace('\n', "\r").into_bytes(),
+    ] {
+        for bytes in [gzip(&bytes), bytes] {
+            let found = costs(&read(&bytes, None).data);
+            assert_eq!((found.own["größe"], found.own["b"]), (12, 4), "{bytes:?}");
+        }
+    }
+}
+
+/// Each with a way to something that is read; and none of them is taken for a file that is.
+#[test]
+fn files_that_are_not_read_are_named() {
+    let mut tar = vec![b'x'; 257];
+    tar.extend(b"ustar\0");
+    let files: &[(&str, &[u8], &str)] = &[
+        (
+            "a.json",
+            b"{\"traceEvents\":[{\"ph\":\"X\",\"name\":\"a\"}]}",
+            "a Chrome trace",
+        ),
+        ("a.json", b"[{\"ph\":\"B\",\"name\":\"a\",\"ts\":1}]", "a Chrome trace"),
+        (
+            "a.heapsnapshot",
+            b"{\"snapshot\":{\"meta\":{\"node_fields\":[\"type\"]}}}",
+            "a heap snapshot of V8",
+        ),
+        (
+            "a.cpuprofile",
+            b"{\"head\":{\"functionName\":\"(root)\",\"hitCount\":0}}",
+            "before Node.js 8",
+        ),
+        ("a.json", b"{\"start_time\": 1, \"root_frame\": {}}", "pyinstrument"),
+        ("a.heap", b"heap profile:  1: 2 [ 3: 4] @ heapprofile\n", "pprof -proto"),
+        ("goroutine", b"goroutine profile: total 7\n", "pprof's legacy format"),
+        ("a", b"--- contentionz 1 ---\n", "pprof's legacy format"),
+        (
+            "massif.out.7",
+            b"desc: (none)\ncmd: ./a\ntime_unit: i\n#-----------\n",
+            "massif",
+        ),
+        ("heaptrack.a.7.gz", b"v 10400 3\nx 4 /a\n", "heaptrack_print"),
+        ("a.jfr", b"FLR\0\0\x02", "Flight Recorder"),
+        (
+            "a.nettrace",
+            b"Nettrace\x14\0\0\0!FastSerialization.1",
+            "dotnet-trace convert",
+        ),
+        ("a.etl", b"\0\0\x01\0\x48", "ETL"),
+        ("a.prof", b"{(\x03\0\0\0s", "cProfile"),
+        ("a.xz", b"\xfd7zXZ\0\0\x04", "xz -dk"),
+        ("a.zst", b"\x28\xb5\x2f\xfd\x04", "zstd -d"),
+        ("a.bz2", b"BZh91AY", "bzip2 -dk"),
+        ("a.zip", b"PK\x03\x04", "unzip"),
+        ("a.tar", &tar, "tar xf"),
+        ("gmon.out", b"gmon\x01\0\0\0", "gprof"),
+        ("a.svg", b"<?xml version=\"1.0\"?>\n<svg width=\"1\">", "a picture"),
+        (
+            "a.txt",
+            b"# To display the perf.data header info, please use --header\n",
+            "perf report",
+        ),
+        ("a.txt", b"@[\n    leaf+1\n]: 7\n", "stackcollapse-bpftrace.pl"),
+    ];
+    for (name, bytes, expected) in files {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join(name);
+        for bytes in [bytes.to_vec(), gzip(bytes)] {
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(read::kind(&path), None, "{name}");
+            let text = read::whole(&path, ReadLimits::default()).unwrap_err().to_string();
+            assert!(text.contains(expected) && text.contains(name), "{name}: {text}");
+        }
+    }
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("run.trace");
+    std::fs::create_dir(&path).unwrap();
+    let text = read::whole(&path, ReadLimits::default()).unwrap_err().to_string();
+    assert!(text.contains("Instruments"), "{text}");
 }

@@ -327,3 +327,177 @@ fn forks_share_what_their_parents_have_mapped() {
     let (small, large) = (forks(2000, 5000, true, 3), forks(8000, 20_000, true, 3));
     check_time("forks_that_map.data", &small, &large, &["report"]);
 }
+
+/// A 64-bit ELF file with `count` functions of 16 bytes, whose names are at these offsets of one text.
+fn elf(count: u64, names: &[u8], offset: impl Fn(u64) -> u32) -> Vec<u8> {
+    const HEADER_BYTES: u64 = 64 + 56;
+    const CODE: u64 = 0x1000;
+    let code_bytes = count * 16;
+    let symtab = [0; 24].into_iter().chain((0..count).flat_map(|at| {
+        let mut symbol = offset(at).to_le_bytes().to_vec();
+        // STB_GLOBAL, STT_FUNC, in section 1.
+        symbol.extend([0x12, 0, 1, 0]);
+        symbol.extend((CODE + at * 16).to_le_bytes());
+        symbol.extend(16u64.to_le_bytes());
+        symbol
+    }));
+    let symtab: Vec<u8> = symtab.collect();
+    let section_names = b"\0.text\0.symtab\0.strtab\0";
+    let (symtab_at, symtab_bytes) = (HEADER_BYTES, symtab.len() as u64);
+    let strings_at = symtab_at + symtab_bytes;
+    let names_at = strings_at + names.len() as u64;
+    let sections_at = (names_at + section_names.len() as u64).next_multiple_of(8);
+    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+    file.resize(16, 0);
+    // ET_DYN, EM_X86_64, version 1; entry, program headers, sections; flags.
+    file.extend([3, 0, 62, 0, 1, 0, 0, 0]);
+    [CODE, 64, sections_at]
+        .iter()
+        .for_each(|word| file.extend(word.to_le_bytes()));
+    file.extend([0; 4]);
+    [64u16, 56, 1, 64, 5, 4]
+        .iter()
+        .for_each(|half| file.extend(half.to_le_bytes()));
+    // PT_LOAD, readable and executable.
+    file.extend([1, 0, 0, 0, 5, 0, 0, 0]);
+    let load = [0, 0, 0, sections_at, CODE + code_bytes, 0x1000];
+    load.iter().for_each(|word| file.extend(word.to_le_bytes()));
+    file.extend(symtab);
+    file.extend(names);
+    file.extend(section_names);
+    file.resize(sections_at as usize, 0);
+    // Name, type, flags, address, offset, size, link, info, alignment, entry size.
+    let sections: [[u64; 8]; 5] = [
+        [0, 0, 0, 0, 0, 0, 0, 0],
+        [1, 8, 6, CODE, 0, code_bytes, 0, 0],
+        [7, 2, 0, 0, symtab_at, symtab_bytes, 3, 24],
+        [15, 3, 0, 0, strings_at, names.len() as u64, 0, 0],
+        [15, 3, 0, 0, names_at, section_names.len() as u64, 0, 0],
+    ];
+    for [name, kind, flags, address, at, bytes, link, entry_bytes] in sections {
+        [name, kind]
+            .iter()
+            .for_each(|half| file.extend((*half as u32).to_le_bytes()));
+        [flags, address, at, bytes]
+            .iter()
+            .for_each(|word| file.extend(word.to_le_bytes()));
+        [link, 1]
+            .iter()
+            .for_each(|half| file.extend((*half as u32).to_le_bytes()));
+        [8, entry_bytes].iter().for_each(|word| file.extend(word.to_le_bytes()));
+    }
+    file
+}
+
+/// A profile with a sample in each of the functions of a program.
+fn of_program(program: &Path, count: u64) -> Vec<u8> {
+    let count = count as usize;
+    let all: Vec<usize> = (0..count).collect();
+    let nothing = vec![json!(null); count];
+    let profile = json!({
+        "meta": {
+            "interval": 1, "startTime": 0, "processType": 0, "product": "x", "stackwalk": 1, "version": 30,
+            "preprocessedProfileVersion": 56, "symbolicated": false, "markerSchema": [],
+            "categories": [{"name": "Other", "color": "grey", "subcategories": ["Other"]}],
+        },
+        "libs": [{
+            "arch": "x86_64", "name": "bomb", "path": program, "debugName": "bomb", "debugPath": program,
+            "breakpadId": "", "codeId": null,
+        }],
+        "shared": {"stringArray": ["0x1"]},
+        "threads": [{
+            "name": "t", "pid": 1, "tid": 1, "isMainThread": true, "processType": "default", "processName": "x",
+            "registerTime": 0, "processStartupTime": 0, "pausedRanges": [],
+            "samples": {"length": count, "time": all, "stack": all},
+            "markers": {
+                "length": 0, "category": [], "data": [], "endTime": [], "name": [], "phase": [], "startTime": [],
+            },
+            "stackTable": {"length": count, "prefix": nothing, "frame": all},
+            "frameTable": {
+                "length": count, "address": all.iter().map(|at| 0x1000 + at * 16 + 4).collect::<Vec<_>>(),
+                "inlineDepth": vec![0; count], "category": vec![0; count], "subcategory": vec![0; count],
+                "func": vec![0; count], "nativeSymbol": nothing, "innerWindowID": nothing, "line": nothing,
+                "column": nothing,
+            },
+            "funcTable": {
+                "length": 1, "name": [0], "isJS": [false], "relevantForJS": [false], "resource": [0],
+                "fileName": [null], "lineNumber": [null], "columnNumber": [null],
+            },
+            "nativeSymbols": {"length": 0, "address": [], "functionSize": [], "libIndex": [], "name": []},
+            "resourceTable": {"length": 1, "lib": [0], "name": [0], "host": [null], "type": [1]},
+        }],
+    });
+    gzip(profile.to_string().as_bytes())
+}
+
+/// Names that overlap in one text, one name for all, and names that grow when they are demangled.
+#[test]
+fn names_of_symbols_cost_their_bytes() {
+    let long = vec![b'n'; 2_000_000];
+    let one = "_ZN1a".to_owned() + &"1b".repeat(30_000) + "Ev";
+    // Each `S<n>_` repeats what came before: names of up to 64 KiB when spelled out.
+    let grows = "_Z1fPFvv".to_owned() + &"PFS_S_S_E".repeat(9);
+    for (name, count, text, is_overlapping) in [
+        ("overlap", 10_000, long, true),
+        ("one", 10_000, one.into_bytes(), false),
+        ("grows", 20_000, grows.into_bytes(), false),
+    ] {
+        let dir = temp_dir();
+        let names = [&b"\0"[..], &text, b"\0"].concat();
+        let program = dir.path().join("bomb");
+        let file = elf(count, &names, |at| if is_overlapping { 1 + at as u32 * 100 } else { 1 });
+        std::fs::write(&program, &file).unwrap();
+        let profile = of_program(&program, count);
+        let path = dir.path().join(format!("{name}.json.gz"));
+        std::fs::write(&path, &profile).unwrap();
+        let command = ["export", "-f", "folded", "-o", "/dev/null"];
+        let usage = check_file(&path, (file.len() + profile.len()) as u64, &command);
+        assert_eq!(usage.code, 0, "{name}: {}", usage.stderr);
+        if is_overlapping {
+            assert!(
+                usage.stderr.contains("addresses have no names, since"),
+                "{}",
+                usage.stderr
+            );
+        }
+    }
+}
+
+#[test]
+fn files_of_other_profilers_cost_their_bytes() {
+    let opened = r#"{"type":"O","frame":0,"at":1},"#.repeat(200_000);
+    let speedscope = format!(
+        r#"{{"$schema":"https://www.speedscope.app/file-format-schema.json","shared":{{"frames":[{{"name":"f"}}]}},
+        "profiles":[{{"type":"evented","name":"t","unit":"none","startValue":0,"endValue":1,"events":[{}
+        {{"type":"O","frame":0,"at":2}}]}}]}}"#,
+        opened
+    );
+    check("opened.speedscope.json.gz", &gzip(speedscope.as_bytes()), &["report"]);
+    let path = format!("[{}0]", "0,".repeat(900_000));
+    let speedscope = format!(
+        r#"{{"$schema":"https://www.speedscope.app/file-format-schema.json","shared":{{"frames":[{{"name":"f"}}]}},
+        "profiles":[{{"type":"sampled","name":"t","unit":"none","startValue":0,"endValue":1,"samples":[{path}],"weights":[1]}}]}}"#
+    );
+    check("deep.speedscope.json.gz", &gzip(speedscope.as_bytes()), &["report"]);
+    let node = |id: usize| {
+        let call = r#"{"functionName":"f","scriptId":"1","url":"","lineNumber":1,"columnNumber":1}"#;
+        format!(r#"{{"id":{id},"callFrame":{call},"children":[{},{}]}}"#, id + 1, id + 2)
+    };
+    let nodes: Vec<String> = (1..100_000).map(node).collect();
+    let cpu_profile = format!(
+        r#"{{"nodes":[{}],"startTime":1,"endTime":9,"samples":[99999],"timeDeltas":[1]}}"#,
+        nodes.join(",")
+    );
+    check("nodes.cpuprofile.gz", &gzip(cpu_profile.as_bytes()), &["report"]);
+    let sample: Vec<u64> = [1, 60_000].into_iter().chain(std::iter::repeat_n(7, 60_000)).collect();
+    let words = [vec![0, 3, 0, 1000, 0], sample.repeat(60)].concat();
+    let words: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+    check("deep.gperftools.gz", &gzip(&words), &["report"]);
+    let paths = format!("[{}0]", "0,".repeat(60_000));
+    let point = format!(r#"{{"tb":1,"tbk":1,"fs":{paths}}}"#);
+    let dhat = format!(
+        r#"{{"dhatFileVersion":2,"mode":"heap","verb":"Allocated","bklt":false,"cmd":"a","pid":1,"pps":[{}],"ftbl":["[root]"]}}"#,
+        vec![point; 20].join(",")
+    );
+    check("paths.dhat.gz", &gzip(dhat.as_bytes()), &["report"]);
+}

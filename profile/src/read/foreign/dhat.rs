@@ -3,17 +3,13 @@
 //!
 //! A program point has a call path and several sums, of which one is read. Bytes and blocks equal those of DHAT's own viewer.
 
-use std::fmt;
-use std::io::{self, Read};
-
 use serde::Deserialize;
-use serde::de::{Deserializer, SeqAccess, Visitor};
 
-use super::source::{Reader, Source};
+use super::json::{self, Limited};
+use super::source::Source;
 use super::tables::Tables;
 use super::{Foreign, ReadError, choose, others};
 use crate::data::{NONE, Samples, Thread, Unit, Weights};
-use crate::read::Position;
 
 /// True if these bytes begin an object whose first key is the version: both writers put it there.
 pub(super) fn is_dhat(start: &[u8]) -> bool {
@@ -29,8 +25,6 @@ pub(super) fn is_dhat(start: &[u8]) -> bool {
 
 /// The only known version.
 const VERSION: u32 = 2;
-/// Most program points and frames of one file. DHAT makes one for each distinct path.
-const MAX_POINTS: usize = 10_000_000;
 const MAX_PATH: usize = 1 << 16;
 
 /// The fields that views need.
@@ -85,38 +79,6 @@ struct Point {
     path: Vec<u32>,
 }
 
-/// A list of limited length.
-struct Limited<T>(Vec<T>);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Limited<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct List<T>(std::marker::PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
-            type Value = Vec<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
-                let mut kept = Vec::new();
-                while let Some(value) = list.next_element()? {
-                    if kept.len() >= MAX_POINTS {
-                        return Err(serde::de::Error::custom(format_args!(
-                            "expected at most {MAX_POINTS} values in a list"
-                        )));
-                    }
-                    kept.push(value);
-                }
-                Ok(kept)
-            }
-        }
-        deserializer
-            .deserialize_seq(List(std::marker::PhantomData))
-            .map(Limited)
-    }
-}
-
 type Figure = fn(&Point) -> u64;
 
 /// The readable sums: name, whether it counts blocks, and field. Peaks and ends need lifetimes of blocks.
@@ -134,8 +96,7 @@ const FIGURES: [(&str, bool, bool, Figure); 8] = [
 /// Reads the file.
 pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, ReadError> {
     let path = source.path.clone();
-    let limits = source.limits;
-    let file = parse(source)?;
+    let file: File = json::parse(source)?;
     let inconsistent = |what: String| ReadError::Inconsistent {
         path: path.clone(),
         what,
@@ -184,13 +145,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
         samples.stack.push(stack);
         samples.time_ms.push(0.0);
         weights.push(figure(point) as f64);
-        if tables.values() > limits.values {
-            return Err(ReadError::TooLarge {
-                path,
-                what: "its number of values",
-                limit_bytes: limits.values,
-            });
-        }
+        source.keeps(tables.values() + 4 * weights.len() as u64)?;
     }
     samples.weight = Some(weights);
     let program = file.command.split_whitespace().next().unwrap_or_default();
@@ -231,50 +186,6 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
         notes.push("each place has its own maximum, at a time of its own: their sum was never in use at once; at-gmax is the peak".to_owned());
     }
     Ok(Foreign { data, notes })
-}
-
-fn parse(source: &mut Source) -> Result<File, ReadError> {
-    let path = source.path.clone();
-    let mut reader = source.read()?;
-    let mut bytes = Bytes {
-        reader: &mut reader,
-        failed: None,
-    };
-    let parsed: serde_json::Result<File> = {
-        let mut json = serde_json::Deserializer::from_reader(io::BufReader::with_capacity(1 << 16, &mut bytes));
-        File::deserialize(&mut json).and_then(|file| json.end().map(|()| file))
-    };
-    if let Some(failed) = bytes.failed {
-        return Err(failed);
-    }
-    parsed.map_err(|error| {
-        let at = Position::Json {
-            line: error.line(),
-            column: error.column(),
-        };
-        // serde_json's messages end with the place, in another form.
-        let what = error.to_string();
-        let what = what.split(" at line ").next().unwrap_or(&what).to_owned();
-        match error.is_eof() {
-            true => ReadError::Truncated { path, at },
-            false => ReadError::Damaged { path, what, at },
-        }
-    })
-}
-
-/// A [`Read`] adapter of a file that keeps the original error.
-struct Bytes<'a, 'b> {
-    reader: &'a mut Reader<'b>,
-    failed: Option<ReadError>,
-}
-
-impl Read for Bytes<'_, '_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.reader.some(buffer).map_err(|error| {
-            self.failed = Some(error);
-            io::Error::other("reading failed")
-        })
-    }
 }
 
 /// `0x109248: keep (calls.c:37)`, `0x48417B4: malloc (in /usr/lib/libc.so.6)`, `[root]`; from the Rust crate `0x55...: core::f

@@ -1,6 +1,7 @@
 //! Folded stacks: a line for each stack, root first, with `;` between functions and a number at the end. Written by `stackcollapse-*.pl`,
 //! inferno and other profilers for flame graphs.
 
+use super::encoding;
 use super::source::Source;
 use super::tables::Tables;
 use super::{Foreign, ReadError};
@@ -37,7 +38,7 @@ pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
     while lines.line(&mut line)? {
         match parse(&line) {
             Line::Empty => {}
-            Line::Stack(stack, weight) => folding.add(&String::from_utf8_lossy(stack), weight),
+            Line::Stack(stack, weight) => folding.add(&encoding::text(stack), weight),
             Line::Wrong(what) => return Err(lines.wrong_line(what)),
         }
         lines.keeps(folding.values())?;
@@ -65,7 +66,10 @@ fn parse(line: &[u8]) -> Line<'_> {
     };
     let stack = line[..space].trim_ascii();
     let weight = (std::str::from_utf8(&line[space + 1..]).ok())
-        .filter(|text| text.starts_with(|first: char| first.is_ascii_digit()))
+        .filter(|text| {
+            let digits = text.strip_prefix('-').unwrap_or(text);
+            digits.starts_with(|first: char| first.is_ascii_digit())
+        })
         .and_then(|text| text.parse::<f64>().ok())
         .filter(|weight| weight.is_finite());
     match weight {

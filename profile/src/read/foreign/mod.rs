@@ -1,20 +1,28 @@
 //! Reads files of other profilers for views: the same [`Data`] as of a saved profile, with only what the file holds.
 //!
-//! [`kind`] detects the format by content. `source` reads bytes and lines within limits and inflates them. `tables` assigns numbers to
-//! names. Each format has a file of its own.
+//! [`kind`] detects the format by content. `source` reads bytes and lines within limits, inflates them, and makes UTF-8
+//! of other encodings (`encoding`). `json` reads JSON, `tables` assigns numbers to names. Each format has a file of its
+//! own. `other_kinds` names the formats that are not read.
 
 mod callgrind;
+mod cpuprofile;
 mod dhat;
+mod encoding;
 mod folded;
+mod gperftools;
+mod json;
+mod other_kinds;
 mod perf_script;
 mod pprof;
 mod source;
+mod speedscope;
 mod tables;
 
 use std::path::{Path, PathBuf};
 
 use super::{Position, ReadError, ReadLimits};
 use crate::data::Data;
+pub use other_kinds::OtherKind;
 use source::Source;
 
 /// The format of a file.
@@ -32,6 +40,12 @@ pub enum Kind {
     PerfScript,
     /// Folded stacks, of `stackcollapse-*.pl`, inferno and others: text, with call paths.
     Folded,
+    /// speedscope's own format, which many profilers write: JSON.
+    Speedscope,
+    /// `.cpuprofile` of V8, of Node.js and Chrome: JSON.
+    CpuProfile,
+    /// The CPU profile of gperftools: addresses, in words of the machine.
+    Gperftools,
 }
 
 impl Kind {
@@ -44,6 +58,9 @@ impl Kind {
             Kind::Dhat => "a DHAT file",
             Kind::PerfScript => "text of perf script",
             Kind::Folded => "folded stacks",
+            Kind::Speedscope => "a file of speedscope",
+            Kind::CpuProfile => "a .cpuprofile of V8",
+            Kind::Gperftools => "a CPU profile of gperftools",
         }
     }
 }
@@ -67,6 +84,15 @@ pub fn kind(path: &Path) -> Option<Kind> {
     if dhat::is_dhat(&start) {
         return Some(Kind::Dhat);
     }
+    if speedscope::is_speedscope(&start) {
+        return Some(Kind::Speedscope);
+    }
+    if cpuprofile::is_cpu_profile(&start) {
+        return Some(Kind::CpuProfile);
+    }
+    if gperftools::is_cpu_profile(&start) {
+        return Some(Kind::Gperftools);
+    }
     if let Some(kind) = callgrind::kind(&start) {
         return Some(kind);
     }
@@ -75,6 +101,10 @@ pub fn kind(path: &Path) -> Option<Kind> {
     }
     if pprof::is_pprof(&start) {
         return Some(Kind::Pprof);
+    }
+    // Some lines of these are folded stacks, too: `goroutine profile: total 7`.
+    if other_kinds::by_content(&start).is_some() {
+        return None;
     }
     // The first stack alone may be longer than the start that identifies the other formats.
     let start = source.start(source::MAX_LINE_BYTES)?;
@@ -91,10 +121,44 @@ pub fn foreign(path: &Path, kind: Kind, event: Option<&str>, limits: ReadLimits)
         Kind::Dhat => dhat::read(&mut source, event),
         Kind::PerfScript => perf_script::read(&mut source, event),
         Kind::Folded => folded::read(&mut source),
+        Kind::Speedscope => speedscope::read(&mut source, event),
+        Kind::CpuProfile => cpuprofile::read(&mut source),
+        Kind::Gperftools => gperftools::read(&mut source),
         Kind::Callgrind | Kind::Cachegrind => callgrind::read(&mut source, kind, event),
     }?;
+    check_signs(path, &foreign.data)?;
     foreign.data.use_profile_paths();
     Ok(foreign)
+}
+
+/// Refuses the difference of two profiles (`pprof -base`, `pprof -diff_base`, `difffolded.pl`): its rows add up to less
+/// than some of them, so that no share of it is true.
+fn check_signs(path: &Path, data: &Data) -> Result<(), ReadError> {
+    let weights = data.threads.iter().filter_map(|thread| thread.samples.weight.as_ref());
+    let is_negative = |weight: &&f64| **weight < 0.0;
+    let (negative, rows) = weights.fold((0, 0), |(negative, rows), weights| {
+        (
+            negative + weights.iter().filter(is_negative).count() as u64,
+            rows + weights.len() as u64,
+        )
+    });
+    match negative {
+        0 => Ok(()),
+        negative => Err(ReadError::Difference {
+            path: PathBuf::from(path),
+            negative,
+            rows,
+        }),
+    }
+}
+
+/// What a file is that no reader takes, if that is known.
+pub(super) fn other_kind(path: &Path) -> Option<OtherKind> {
+    let start = Source::open(path, ReadLimits::default()).ok();
+    let start = start
+        .and_then(|mut source| source.start(SNIFFED_BYTES))
+        .unwrap_or_default();
+    other_kinds::other_kind(path, &start)
 }
 
 /// The index of the requested event, `default` without a request.

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
+use super::encoding;
 use super::source::{Reader, Source};
 use super::tables::Tables;
 use super::{Foreign, ReadError, choose, others};
@@ -28,20 +29,40 @@ pub(super) fn is_perf_script(start: &[u8]) -> bool {
     if start.starts_with(b"# ========\n# captured on") {
         return true;
     }
-    let mut lines = start.split_inclusive(|byte| *byte == b'\n');
-    let first = lines.find(|line| !line.trim_ascii().is_empty() && !line.starts_with(b"#"));
-    let text = first.and_then(|line| std::str::from_utf8(line).ok());
-    text.is_some_and(|line| line.ends_with('\n') && head(line).is_some())
+    let lines = start.split_inclusive(|byte| *byte == b'\n');
+    let mut lines = lines.skip_while(|line| line.trim_ascii().is_empty() || line.starts_with(b"#"));
+    let mut line = || {
+        let line = lines.next().filter(|line| line.ends_with(b"\n"))?;
+        Some(String::from_utf8_lossy(line).trim_end().to_owned())
+    };
+    let (Some(first), second) = (line(), line()) else {
+        return false;
+    };
+    if head(&first).is_some() || is_whole(&head_without_time(&first)) {
+        return true;
+    }
+    // Without times, the frame below tells a sample. `-F ip,sym` leaves nothing but frames.
+    let is_frame = |line: &str| is_indented(line) && frame(line).is_some_and(|frame| !frame.name.is_empty());
+    is_frame(&first) || !is_indented(&first) && second.is_some_and(|second| is_frame(&second))
 }
 
-/// The first line of a sample.
+/// True for the lines below the first line of a sample, which itself may be padded with spaces.
+fn is_indented(line: &str) -> bool {
+    line.starts_with('\t')
+}
+
+/// The first line of a sample. `-F` may leave any field out.
+#[derive(Debug, Default)]
 struct Head<'a> {
+    /// Empty without `comm`.
     name: &'a str,
-    /// `None` without `-F +pid`.
+    /// `None` without `pid`.
     pid: Option<&'a str>,
+    /// Empty without `tid`.
     tid: &'a str,
-    time_ns: u64,
+    time_ns: Option<u64>,
     period: Option<u64>,
+    /// Empty without `event`.
     event: &'a str,
     /// The only frame of a sample without a call chain; the fields of a tracepoint.
     rest: &'a str,
@@ -49,71 +70,155 @@ struct Head<'a> {
 
 /// `name [PID/]TID [CPU] SECONDS.FRACTION: [PERIOD] EVENT: ...`. The time identifies it, because thread names have any characters.
 fn head(line: &str) -> Option<Head<'_>> {
-    let mut from = 0;
-    while let Some(at) = line[from..]
-        .find(": ")
-        .or_else(|| line[from..].find(":\t"))
-        .map(|at| from + at)
-    {
-        from = at + 1;
-        if let Some(head) = head_around(&line[..at], &line[at + 1..]) {
-            return Some(head);
+    colons(line).find_map(|(before, after)| {
+        let (before, time) = split_last(before);
+        let thread = thread(before);
+        let (period, event, rest) = period_and_event(after)?;
+        // Other texts have numbers with a colon behind them, too. perf prints six or nine decimals.
+        let is_whole = !thread.name.is_empty() && !thread.tid.is_empty() && !event.is_empty();
+        let has_decimals = || {
+            time.split_once('.')
+                .is_some_and(|(_, decimals)| matches!(decimals.len(), 6 | 9))
+        };
+        (is_whole || has_decimals()).then_some(Head {
+            time_ns: Some(time_ns(time)?),
+            period,
+            event,
+            rest,
+            ..thread
+        })
+    })
+}
+
+/// The first line of a sample without a time. Only the frames below prove that it is one.
+fn head_without_time(line: &str) -> Head<'_> {
+    let found = colons(line).find_map(|(before, after)| {
+        // `app 4100 1000000 cycles:u:`, `app 4100 sched:sched_switch: prev_comm=app ...`.
+        let event = split_last(before).1;
+        let (before, period) = with_period(&before[..before.len() - event.len()]);
+        let thread = thread(before);
+        let rest = after.trim();
+        (rest.is_empty() || !thread.tid.is_empty()).then_some(Head {
+            period,
+            event,
+            rest,
+            ..thread
+        })
+    });
+    found.unwrap_or_else(|| in_one_line(line).unwrap_or_else(|| thread(line)))
+}
+
+/// `app 4100 55d0c0de1149 leaf`, without event and call chain: the number of the thread, then an address.
+fn in_one_line(line: &str) -> Option<Head<'_>> {
+    /// Addresses of code are longer than numbers of threads.
+    const ADDRESS_DIGITS: usize = 6;
+    let mut before = 0;
+    while let Some((word, rest)) = first_word(&line[before..]) {
+        let at = line.len() - rest.len();
+        let address = first_word(rest).map_or("", |(address, _)| address);
+        let is_address = address.len() >= ADDRESS_DIGITS && address.bytes().all(|digit| digit.is_ascii_hexdigit());
+        if is_address && (is_ids(word) || is_cpu(word)) {
+            let thread = thread(&line[..at]);
+            return (!thread.tid.is_empty()).then_some(Head {
+                rest: rest.trim(),
+                ..thread
+            });
         }
+        before = at;
     }
     None
 }
 
-fn head_around<'a>(before: &'a str, after: &'a str) -> Option<Head<'a>> {
-    let (before, time) = last_word(before)?;
-    let time_ns = time_ns(time)?;
-    let (mut before, mut ids) = last_word(before)?;
-    if ids.starts_with('[') && is_number(ids.trim_start_matches('[').strip_suffix(']')?) {
-        (before, ids) = last_word(before)?;
+/// True if a line is a whole sample.
+fn is_whole(head: &Head<'_>) -> bool {
+    let is_found = |frame: FrameLine<'_>| !frame.file.is_empty() || head.event.is_empty() && !frame.name.is_empty();
+    !head.tid.is_empty() && frame(head.rest).is_some_and(is_found)
+}
+
+/// What stands before and behind each colon that ends a word.
+fn colons(line: &str) -> impl Iterator<Item = (&str, &str)> {
+    let ends = line.match_indices(':').map(|(at, _)| (&line[..at], &line[at + 1..]));
+    ends.filter(|(_, after)| after.chars().next().is_none_or(char::is_whitespace))
+}
+
+/// Takes the period off the end: a number behind that of the thread, or one that is padded to ten characters.
+fn with_period(before: &str) -> (&str, Option<u64>) {
+    const PERIOD_WIDTH: usize = 10;
+    let before = before.trim_end();
+    let (rest, word) = split_last(before);
+    let padded = before.len() - before[..before.len() - word.len()].trim_end().len();
+    let is_padded = padded > PERIOD_WIDTH || rest.is_empty() && padded == PERIOD_WIDTH;
+    let previous = split_last(rest).1;
+    match word.parse() {
+        Ok(period) if is_padded || is_ids(previous) || is_cpu(previous) => (rest, Some(period)),
+        _ => (before, None),
     }
+}
+
+/// `name [PID/]TID [CPU]`, each of which may be missing.
+fn thread(text: &str) -> Head<'_> {
+    let (rest, last) = split_last(text);
+    let text = if is_cpu(last) { rest } else { text.trim() };
+    let (name, ids) = split_last(text);
     let (pid, tid) = match ids.split_once('/') {
         Some((pid, tid)) => (Some(pid), tid),
         None => (None, ids),
     };
-    // perf prints -1 for threads that have exited.
-    let is_id = |id: &str| is_number(id.strip_prefix('-').unwrap_or(id));
-    let name = before.trim();
-    if name.is_empty() || !is_id(tid) || !pid.is_none_or(is_id) {
-        return None;
+    let known = Head::default();
+    match is_ids(ids) {
+        true => Head {
+            name,
+            pid,
+            tid,
+            ..known
+        },
+        false => Head { name: text, ..known },
     }
-    let (word, rest) = first_word(after)?;
-    let (period, event, rest) = match word.parse() {
-        Ok(period) => {
-            let (event, rest) = first_word(rest)?;
-            (Some(period), event, rest)
-        }
-        Err(_) => (None, word, rest),
+}
+
+fn is_cpu(text: &str) -> bool {
+    let number = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    number.is_some_and(is_number)
+}
+
+/// `PID/TID`, or one number. perf prints -1 for threads that have exited.
+fn is_ids(text: &str) -> bool {
+    let is_id = |id: &str| is_number(id.strip_prefix('-').unwrap_or(id));
+    match text.split_once('/') {
+        Some((pid, tid)) => is_id(pid) && is_id(tid),
+        None => is_id(text),
+    }
+}
+
+/// `[PERIOD] EVENT: ...` behind a time, or the only frame of a sample without an event; `None` for anything else.
+fn period_and_event(after: &str) -> Option<(Option<u64>, &str, &str)> {
+    let period = first_word(after).and_then(|(word, rest)| Some((word.parse().ok()?, rest)));
+    let (period, rest) = period.map_or((None, after), |(period, rest)| (Some(period), rest));
+    let Some((word, rest)) = first_word(rest) else {
+        return Some((period, "", ""));
     };
-    let event = match event.strip_suffix(':') {
-        Some(event) => event,
+    match word.strip_suffix(':') {
+        Some(event) => Some((period, event, rest.trim())),
         // Lines of --show-mmap-events and similar options.
-        None if event.starts_with("PERF_RECORD_") => event,
-        None => return None,
-    };
-    Some(Head {
-        name,
-        pid,
-        tid,
-        time_ns,
-        period,
-        event,
-        rest: rest.trim(),
-    })
+        None if word.starts_with("PERF_RECORD_") => Some((period, word, rest.trim())),
+        None => {
+            let is_frame = frame(after).is_some_and(|frame| !frame.file.is_empty());
+            is_frame.then_some((None, "", after.trim()))
+        }
+    }
+}
+
+/// The last word, and what stands before it; both without white space around them.
+fn split_last(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    match text.rfind(char::is_whitespace) {
+        Some(at) => (text[..at].trim_end(), text[at..].trim_start()),
+        None => ("", text),
+    }
 }
 
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn last_word(text: &str) -> Option<(&str, &str)> {
-    let text = text.trim_end();
-    let at = text.rfind(char::is_whitespace)?;
-    let word = text[at..].trim_start();
-    Some((&text[..at], word))
 }
 
 fn first_word(text: &str) -> Option<(&str, &str)> {
@@ -190,7 +295,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
     let mut reader = source.read()?;
     let mut line = Vec::new();
     while reader.line(&mut line)? {
-        let text = String::from_utf8_lossy(&line);
+        let text = encoding::text(&line);
         building.line(&text);
         reader.keeps(building.values())?;
     }
@@ -233,12 +338,16 @@ struct Building<'a> {
     threads: Vec<Rows>,
     by_ids: FxHashMap<(String, String), usize>,
     /// Thread, time and period of the current sample, if it is of the chosen event.
-    at_hand: Option<(usize, u64, Option<u64>)>,
+    at_hand: Option<(usize, Option<u64>, Option<u64>)>,
+    /// The number and the text of a line that begins a sample if a frame follows.
+    maybe_head: Option<(u64, String)>,
     /// True from a sample's first line to the empty line after it.
     is_inside: bool,
     /// Its frames, leaf first.
     frames: Vec<Place>,
     nameless_leaves: u64,
+    /// A sample has no time.
+    has_no_times: bool,
     lost: u64,
     not_understood: u64,
     first_not_understood: u64,
@@ -261,9 +370,23 @@ impl<'a> Building<'a> {
         if let Some(comment) = line.strip_prefix('#') {
             return self.comment(comment);
         }
-        if let Some(head) = head(line) {
+        if !is_indented(line)
+            && let Some(head) = head(line)
+        {
             self.end_sample();
             return self.begin_sample(&head);
+        }
+        if !self.is_inside {
+            let head = self.maybe_head.take();
+            if let Some(first) = frame(line).filter(|_| is_indented(line)) {
+                let line = head.map_or_else(String::new, |(_, line)| line);
+                self.begin_sample(&head_without_time(&line));
+                return self.frame(&first);
+            }
+            self.maybe_head = head;
+            self.end_sample();
+            self.maybe_head = Some((self.lines, line.to_owned()));
+            return;
         }
         if self.is_inside && line.starts_with(char::is_whitespace) {
             match frame(line) {
@@ -272,8 +395,12 @@ impl<'a> Building<'a> {
                 None => {}
             }
         }
+        self.not_understood(self.lines);
+    }
+
+    fn not_understood(&mut self, line: u64) {
         if self.not_understood == 0 {
-            self.first_not_understood = self.lines;
+            self.first_not_understood = line;
         }
         self.not_understood += 1;
     }
@@ -300,12 +427,17 @@ impl<'a> Building<'a> {
             return;
         }
         self.is_inside = true;
-        let event = self.event(head.event);
+        // What a period counts is not known without the event.
+        let (event, period) = match head.event {
+            "" => ("samples", None),
+            event => (event, head.period),
+        };
+        let event = self.event(event);
         if self.chosen != Some(event) {
             return;
         }
         let thread = self.thread(head);
-        self.at_hand = Some((thread, head.time_ns, head.period));
+        self.at_hand = Some((thread, head.time_ns, period));
         if let Some(frame) = frame(head.rest).filter(|frame| !frame.file.is_empty()) {
             self.frame(&frame);
         }
@@ -326,7 +458,9 @@ impl<'a> Building<'a> {
     }
 
     fn thread(&mut self, head: &Head<'_>) -> usize {
-        let ids = (head.pid.unwrap_or_default().to_owned(), head.tid.to_owned());
+        // Without numbers, the names tell threads.
+        let tid = if head.tid.is_empty() { head.name } else { head.tid };
+        let ids = (head.pid.unwrap_or_default().to_owned(), tid.to_owned());
         let threads = &mut self.threads;
         let values = &mut self.values;
         let at = *self.by_ids.entry(ids).or_insert_with_key(|(pid, tid)| {
@@ -334,7 +468,11 @@ impl<'a> Building<'a> {
             threads.push(Rows {
                 name: String::new(),
                 pid: pid.clone(),
-                tid: tid.clone(),
+                tid: if head.tid.is_empty() {
+                    String::new()
+                } else {
+                    tid.clone()
+                },
                 time_ns: Vec::new(),
                 stack: Vec::new(),
                 period: Vec::new(),
@@ -398,6 +536,15 @@ impl<'a> Building<'a> {
 
     fn end_sample(&mut self) {
         self.is_inside = false;
+        if let Some((number, line)) = self.maybe_head.take() {
+            // Without call chains, a sample is one line.
+            let head = head_without_time(&line);
+            match is_whole(&head) {
+                true => self.begin_sample(&head),
+                false => self.not_understood(number),
+            }
+            self.is_inside = false;
+        }
         let Some((thread, time_ns, period)) = self.at_hand.take() else {
             return;
         };
@@ -421,7 +568,8 @@ impl<'a> Building<'a> {
             stack = self.tables.stack(stack, frame);
         }
         let rows = &mut self.threads[thread];
-        rows.time_ns.push(time_ns);
+        self.has_no_times |= time_ns.is_none();
+        rows.time_ns.push(time_ns.unwrap_or_default());
         rows.stack.push(stack);
         rows.period.push(period);
         self.values += 8;
@@ -462,6 +610,10 @@ impl<'a> Building<'a> {
                 .map_or(0.0, |period| *period as f64 * scale),
             _ => 0.0,
         };
+        let has_no_times = self.has_no_times;
+        if has_no_times {
+            notes.push("the text has no times, so samples are added up; `perf script -F +time` prints them".to_owned());
+        }
         let mut main_names: FxHashMap<String, String> = FxHashMap::default();
         for rows in &self.threads {
             match rows.pid == rows.tid {
@@ -480,7 +632,13 @@ impl<'a> Building<'a> {
                 process_name: process_name.unwrap_or(&rows.name).clone(),
                 samples: Samples {
                     time_ms: (order.iter())
-                        .map(|at| (rows.time_ns[*at] - zero_ns) as f64 / 1e6)
+                        .map(|at| {
+                            if has_no_times {
+                                0.0
+                            } else {
+                                (rows.time_ns[*at] - zero_ns) as f64 / 1e6
+                            }
+                        })
                         .collect(),
                     stack: order.iter().map(|at| rows.stack[*at]).collect(),
                     weight: Some(weights().map(|period| period as f64 * scale).collect()),
@@ -507,6 +665,7 @@ impl<'a> Building<'a> {
         data.imported_from = "perf script".to_owned();
         (data.os, data.cpu) = (self.os, self.cpu);
         data.interval_ms = interval_ms;
+        data.is_summed = has_no_times;
         data.unit = unit;
         data.symbolicated = true;
         data.categories = Category::all();
@@ -584,7 +743,7 @@ mod tests {
     fn the_first_lines_of_samples_are_as_perf_prints_them() {
         let of = |line: &'static str| {
             let head = head(line)?;
-            Some((head.name, head.pid, head.tid, head.time_ns, head.period, head.event))
+            Some((head.name, head.pid, head.tid, head.time_ns?, head.period, head.event))
         };
         for (line, expected) in [
             (
@@ -622,6 +781,60 @@ mod tests {
             "7 1.5: cycles:",
         ] {
             assert_eq!(of(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_first_lines_of_samples_may_lack_any_field() {
+        let of = |line: &'static str| {
+            let head = head_without_time(line);
+            (head.name, head.pid, head.tid, head.period, head.event)
+        };
+        for (line, expected) in [
+            ("app 4100 cycles: ", ("app", None, "4100", None, "cycles")),
+            (
+                "foobar [worker] 21332 cycles:u:",
+                ("foobar [worker]", None, "21332", None, "cycles:u"),
+            ),
+            (
+                "a: b  7/8  1000 cycles:",
+                ("a: b", Some("7"), "8", Some(1000), "cycles"),
+            ),
+            ("app     1000000 cycles:", ("app", None, "", Some(1_000_000), "cycles")),
+            ("   1000000 cycles:", ("", None, "", Some(1_000_000), "cycles")),
+            ("  4100 [003] cycles:", ("", None, "4100", None, "cycles")),
+            (
+                "app  4100 [003]  250000 cycles:",
+                ("app", None, "4100", Some(250_000), "cycles"),
+            ),
+            (
+                "app 7 sched:sched_switch: prev_comm=x: y",
+                ("app", None, "7", None, "sched:sched_switch"),
+            ),
+            ("cycles: ", ("", None, "", None, "cycles")),
+            ("app", ("app", None, "", None, "")),
+            ("my app  7/8 [001]", ("my app", Some("7"), "8", None, "")),
+            (
+                "     busy  2243   7f2b0eb76439 clock_gettime@@GLIBC_2.17",
+                ("busy", None, "2243", None, ""),
+            ),
+            ("", ("", None, "", None, "")),
+        ] {
+            assert_eq!(of(line), expected, "{line}");
+        }
+        let timed = |line: &'static str| {
+            let head = head(line)?;
+            Some((head.name, head.tid, head.time_ns?, head.event, head.rest))
+        };
+        for (line, expected) in [
+            (
+                "  7/8 100.000000:  1 cpu-clock: ",
+                ("", "8", 100_000_000_000, "cpu-clock", ""),
+            ),
+            ("app 7 [001] 1.000000001: ", ("app", "7", 1_000_000_001, "", "")),
+            ("1.000000: 10 f+0x1 (/a)", ("", "", 1_000_000_000, "", "10 f+0x1 (/a)")),
+        ] {
+            assert_eq!(timed(line), Some(expected), "{line}");
         }
     }
 

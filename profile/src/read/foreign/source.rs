@@ -8,13 +8,15 @@ use std::rc::Rc;
 
 use flate2::read::MultiGzDecoder;
 
+use super::encoding::Encoding;
 use super::{Position, ReadError, ReadLimits};
 use crate::read::error::io_error;
 use crate::read::{DISPROPORTIONATE, open_regular, proportionate_bytes, read_up_to};
 
 /// Longest line: a hundred generated names of ten thousand characters.
 pub(super) const MAX_LINE_BYTES: usize = 1 << 20;
-const BUFFER_BYTES: usize = 1 << 17;
+/// Bytes that show the encoding of a text.
+const ENCODING_BYTES: usize = 4096;
 
 /// A file that can be read several times.
 pub(super) struct Source {
@@ -22,6 +24,7 @@ pub(super) struct Source {
     pub(super) limits: ReadLimits,
     file: File,
     is_gzip: bool,
+    encoding: Encoding,
     /// The largest number of inflated bytes read so far.
     has_bytes: Cell<u64>,
 }
@@ -35,14 +38,19 @@ impl Source {
         let mut file = open_regular(path)?;
         let mut start = [0u8; 2];
         let len = read_up_to(&mut file, &mut start).map_err(unreadable)?;
-        Ok(Source {
+        let mut source = Source {
             path: path.to_owned(),
             limits,
             file,
             // RFC 1952, section 2.3.1.
             is_gzip: start[..len] == [0x1f, 0x8b],
+            encoding: Encoding::Plain,
             has_bytes: Cell::new(0),
-        })
+        };
+        source.encoding = source
+            .start(ENCODING_BYTES)
+            .map_or(Encoding::Plain, |start| Encoding::of(&start));
+        Ok(source)
     }
 
     /// The first bytes, up to this number.
@@ -52,6 +60,11 @@ impl Source {
         let read = (&mut reader.inner).take(bytes as u64).read_to_end(&mut start);
         // The start of a damaged file is still enough to identify its format.
         (read.is_ok() || !start.is_empty()).then_some(start)
+    }
+
+    /// Like [`Reader::keeps`], when the file was read.
+    pub(super) fn keeps(&self, values: u64) -> Result<(), ReadError> {
+        check_kept(&self.path, self.limits, self.has_bytes.get(), values)
     }
 
     /// A reader from the start.
@@ -71,17 +84,33 @@ impl Source {
             limits: self.limits,
             is_gzip: self.is_gzip,
             inner: match self.is_gzip {
-                true => Box::new(BufReader::with_capacity(
-                    BUFFER_BYTES,
-                    MultiGzDecoder::new(BufReader::new(raw)),
-                )),
-                false => Box::new(BufReader::with_capacity(BUFFER_BYTES, raw)),
+                true => self.encoding.utf8(MultiGzDecoder::new(BufReader::new(raw))),
+                false => self.encoding.utf8(raw),
             },
             raw_bytes,
             bytes: 0,
             lines: 0,
             has_bytes: &self.has_bytes,
         })
+    }
+}
+
+fn check_kept(path: &Path, limits: ReadLimits, bytes: u64, values: u64) -> Result<(), ReadError> {
+    let proportionate = proportionate_bytes(bytes);
+    if values > limits.values {
+        return Err(too_large(path, "its number of values", limits.values));
+    }
+    match values.saturating_mul(8) > proportionate {
+        true => Err(too_large(path, DISPROPORTIONATE, proportionate)),
+        false => Ok(()),
+    }
+}
+
+fn too_large(path: &Path, what: &'static str, limit_bytes: u64) -> ReadError {
+    ReadError::TooLarge {
+        path: path.to_owned(),
+        what,
+        limit_bytes,
     }
 }
 
@@ -197,22 +226,11 @@ impl Reader<'_> {
 
     /// Checks that this many kept values of 8 bytes are within the limit and in proportion to the bytes read.
     pub(super) fn keeps(&self, values: u64) -> Result<(), ReadError> {
-        let proportionate = proportionate_bytes(self.has_bytes.get());
-        if values > self.limits.values {
-            return Err(self.too_large("its number of values", self.limits.values));
-        }
-        match values.saturating_mul(8) > proportionate {
-            true => Err(self.too_large(DISPROPORTIONATE, proportionate)),
-            false => Ok(()),
-        }
+        check_kept(self.path, self.limits, self.has_bytes.get(), values)
     }
 
     pub(super) fn too_large(&self, what: &'static str, limit_bytes: u64) -> ReadError {
-        ReadError::TooLarge {
-            path: self.path.to_owned(),
-            what,
-            limit_bytes,
-        }
+        too_large(self.path, what, limit_bytes)
     }
 
     fn failed(&self, error: io::Error) -> ReadError {

@@ -56,6 +56,11 @@ impl Tables {
         self.funcs.index(Func::native(name, lib, file))
     }
 
+    /// A function by its row.
+    pub(super) fn func_row(&mut self, func: Func) -> u32 {
+        self.funcs.index(func)
+    }
+
     /// A place in a function. Line 0 is unknown.
     pub(super) fn frame(&mut self, func: u32, line: u32, lib: u32, address: Option<u64>, inlined: bool) -> u32 {
         self.frames.index(Frame {

@@ -10,6 +10,7 @@ use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 
+use super::encoding;
 use super::source::{Reader, Source};
 use super::tables::Tables;
 use super::{Foreign, Kind, ReadError, choose, others};
@@ -70,7 +71,7 @@ pub(super) fn read(source: &mut Source, kind: Kind, event: Option<&str>) -> Resu
     let mut building = Building::new();
     let mut line = Vec::new();
     while reader.line(&mut line)? {
-        let text = String::from_utf8_lossy(&line);
+        let text = encoding::text(&line);
         let parsed = line::parse(text.trim_start(), building.columns).map_err(|what| reader.wrong_line(what))?;
         if let Line::Header("events", value) = parsed {
             building.events(value, event, &path, &reader)?;
