@@ -7,11 +7,24 @@ use crate::event::{LostCause, Role};
 use crate::sink::ModuleMiss;
 use crate::stack::{MissingStack, StackMark};
 
+/// Counts of stacks that are no samples of running threads: those of waits and of point events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StacksBeside {
+    /// All of them.
+    pub stacks: u64,
+    /// Those that do not reach the root.
+    pub truncated: u64,
+    /// Those with frames that were read later and that nothing confirms.
+    pub unverified: u64,
+}
+
 /// Counts for one recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Quality {
-    /// Stacks that reached the profile: samples, and those of waits.
+    /// Stacks that reached the profile: samples, and those of waits and of point events.
     pub samples: u64,
+    /// The part of the counts of stacks that is of no samples: of waits and of point events.
+    pub beside: StacksBeside,
     /// Records lost, by role and cause.
     pub lost: BTreeMap<(Role, LostCause), u64>,
     /// Times that the kernel throttled a CPU.
@@ -53,8 +66,16 @@ pub struct Quality {
 }
 
 impl Quality {
-    /// Counts what a mark in a stack says of how the stack was unwound.
-    pub fn count(&mut self, mark: StackMark) {
+    /// Counts what a mark in a stack says of how the stack was unwound. `is_sample`: of a running thread.
+    pub fn count(&mut self, mark: StackMark, is_sample: bool) {
+        match mark {
+            _ if is_sample => {}
+            StackMark::Unverified => self.beside.unverified += 1,
+            StackMark::TruncatedNoMemory | StackMark::TruncatedNoRule | StackMark::TruncatedDepth => {
+                self.beside.truncated += 1;
+            }
+            _ => {}
+        }
         *match mark {
             // Marks of waits.
             StackMark::OffCpu | StackMark::Waiting(_) | StackMark::WaitGuess(_) => return,
@@ -89,6 +110,16 @@ impl Quality {
     /// Point events that were lost.
     pub fn points_lost(&self) -> u64 {
         self.lost_of(Role::Point)
+    }
+
+    /// Samples of running threads that do not reach the root, all causes.
+    pub fn truncated_samples(&self) -> u64 {
+        self.truncated_total().saturating_sub(self.beside.truncated)
+    }
+
+    /// Samples of running threads with frames that nothing confirms.
+    pub fn unverified_samples(&self) -> u64 {
+        self.unverified.saturating_sub(self.beside.unverified)
     }
 
     fn lost_of(&self, role: Role) -> u64 {

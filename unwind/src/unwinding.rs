@@ -30,7 +30,7 @@ impl<'f> Unwinding<'f> {
     /// The sample with frames for its stack.
     pub(crate) fn unwound<'a>(&'a mut self, time: Timestamp, thread: Thread, sample: &Sample<'a>) -> Sample<'a> {
         let walker = &mut self.walker;
-        walker.begin();
+        walker.begin(sample.role);
         match sample.stack {
             Stack::Frames(frames) => {
                 walker.count_marks(frames);

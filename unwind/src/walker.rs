@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{Pid, ProcessEvent, Thread};
+use recording::event::{Pid, ProcessEvent, Role, Thread};
 use recording::frame_bytes::put_frames;
 use recording::module::{Image, Module};
 use recording::quality::Quality;
@@ -54,6 +54,8 @@ pub(crate) struct Walker<'f> {
     changes: u64,
     known: Known,
     pub(crate) quality: Quality,
+    /// True while a stack is walked that is a sample of a running thread, not of a wait or a point event.
+    is_sample: bool,
     /// Of the samples of the event that samples.
     pub(crate) completion: Completion,
     /// Stacks so far.
@@ -186,6 +188,7 @@ impl<'f> Walker<'f> {
             changes: 0,
             known: Known::default(),
             quality: Quality::default(),
+            is_sample: true,
             completion: Completion::default(),
             stacks: NO_STACK,
             frames: Vec::new(),
@@ -208,8 +211,10 @@ impl<'f> Walker<'f> {
     }
 
     /// Begins a sample.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self, role: Role) {
+        self.is_sample = matches!(role, Role::Running | Role::Counted);
         self.quality.samples += 1;
+        self.quality.beside.stacks += u64::from(!self.is_sample);
         self.frames.clear();
     }
 
@@ -224,14 +229,14 @@ impl<'f> Walker<'f> {
         for frame in frames {
             let Frame::Mark(mark) = frame else { continue };
             is_rooted &= matches!(mark, StackMark::Waiting(_));
-            self.quality.count(*mark);
+            self.quality.count(*mark, self.is_sample);
         }
         self.quality.rooted += u64::from(is_rooted);
     }
 
     pub(crate) fn on_missing(&mut self, kernel: &[Frame], reason: MissingStack) {
         let mark = StackMark::Missing(reason);
-        self.quality.count(mark);
+        self.quality.count(mark, self.is_sample);
         self.frames.extend_from_slice(kernel);
         self.frames.push(Frame::Mark(mark));
     }
@@ -429,7 +434,7 @@ impl<'f> Walker<'f> {
         quality.completed_live += u64::from(verdict == Verdict::Agrees && outcome.end == End::Root);
         let live_boundary = outcome.live_boundary.filter(|_| verdict == Verdict::Unverified);
         if verdict == Verdict::Unverified {
-            quality.count(StackMark::Unverified);
+            quality.count(StackMark::Unverified, self.is_sample);
         }
         let mark = match outcome.end {
             End::Root => None,
@@ -439,7 +444,7 @@ impl<'f> Walker<'f> {
             End::Depth => Some(StackMark::TruncatedDepth),
         };
         match mark {
-            Some(mark) => quality.count(mark),
+            Some(mark) => quality.count(mark, self.is_sample),
             None => quality.rooted += u64::from(verdict != Verdict::Unverified),
         }
         let is_plain = live_boundary.is_none() && mark.is_none();

@@ -97,6 +97,9 @@ pub(crate) fn recorded_facts(profile: &Profile) -> Recorded {
         lost: quality.lost_total(),
         truncated: quality.truncated_total(),
         unverified: quality.unverified,
+        stacks_beside: quality.beside.stacks,
+        truncated_beside: quality.beside.truncated,
+        unverified_beside: quality.beside.unverified,
         limits: lines(profile).into_iter().filter_map(Line::limit).collect(),
     }
 }
@@ -159,6 +162,14 @@ fn lines(profile: &Profile) -> Vec<Line> {
         always("Stacks truncated", quality.truncated_total()),
         always("Stacks unverified", quality.unverified),
     ]);
+    let beside = quality.beside;
+    if beside.stacks > 0 {
+        lines.extend([
+            always("Stacks of waits and point events", beside.stacks),
+            always("Of them truncated", beside.truncated),
+            always("Of them unverified", beside.unverified),
+        ]);
+    }
     for (kind, what, value) in [
         (
             Limiting,

@@ -130,10 +130,16 @@ pub struct Recorded {
     pub threads: u64,
     /// Lost records, for any reason.
     pub lost: u64,
-    /// Stacks that do not reach their root, for any reason.
+    /// Stacks that do not reach their root, for any reason: of samples, waits and point events.
     pub truncated: u64,
-    /// Stacks with a step that could not be verified.
+    /// Stacks with a step that could not be verified, of the same.
     pub unverified: u64,
+    /// Stacks of waits and of point events.
+    pub stacks_beside: u64,
+    /// The part of `truncated` that is theirs.
+    pub truncated_beside: u64,
+    /// The part of `unverified` that is theirs.
+    pub unverified_beside: u64,
     /// Everything else that is missing or doubtful, and the parts of the counts above. Views show them in this order.
     pub limits: Vec<Limit>,
 }

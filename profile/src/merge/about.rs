@@ -151,6 +151,9 @@ fn sum(mut whole: Recorded, other: Recorded) -> Recorded {
     whole.lost += other.lost;
     whole.truncated += other.truncated;
     whole.unverified += other.unverified;
+    whole.stacks_beside += other.stacks_beside;
+    whole.truncated_beside += other.truncated_beside;
+    whole.unverified_beside += other.unverified_beside;
     for limit in other.limits {
         let same = |known: &&mut crate::Limit| known.what == limit.what && known.words == limit.words;
         match whole.limits.iter_mut().find(same) {

@@ -169,9 +169,17 @@ fn quality(data: &Data) -> (String, bool) {
     let mut text = format!(
         "{} lost, {} truncated, {} unverified",
         grouped(lost),
-        grouped(truncated),
-        grouped(unverified)
+        grouped(truncated.saturating_sub(recorded.truncated_beside)),
+        grouped(unverified.saturating_sub(recorded.unverified_beside))
     );
+    if recorded.stacks_beside > 0 {
+        text.push_str(&format!(
+            "; of {} stacks of waits and point events {} truncated, {} unverified",
+            grouped(recorded.stacks_beside),
+            grouped(recorded.truncated_beside),
+            grouped(recorded.unverified_beside)
+        ));
+    }
     for limit in &recorded.limits {
         text.push_str(&format!("; {}: ", limit.what));
         let Limit { count, ns, words, .. } = limit;

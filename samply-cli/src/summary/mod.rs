@@ -133,6 +133,9 @@ impl Summary {
             waits::print(waits, &self.highlights.wait_places, term);
         }
         term.detail(self.quality_line(term));
+        if let Some(beside) = self.quality_beside(term) {
+            term.detail(beside);
+        }
         if let Some(rates) = self.rates() {
             term.detail(rates);
         }
@@ -169,8 +172,8 @@ impl Summary {
                 percent(number, whole + quality.lost_total())
             ),
         };
-        // Samples and waits have stacks.
-        let of_samples = |number: u64| of(number, quality.samples.max(self.counts.samples));
+        let samples = quality.samples.saturating_sub(quality.beside.stacks);
+        let of_samples = |number: u64| of(number, samples.max(self.counts.samples));
         let flag = |number: u64, text: String| match number {
             0 => text,
             _ => term.style(Style::Warning, text).to_string(),
@@ -182,12 +185,12 @@ impl Summary {
             ),
             flag(quality.throttled, format!("{} throttled", grouped(quality.throttled))),
             flag(
-                quality.truncated_total(),
-                format!("{} truncated", of_samples(quality.truncated_total())),
+                quality.truncated_samples(),
+                format!("{} truncated", of_samples(quality.truncated_samples())),
             ),
             flag(
-                quality.unverified,
-                format!("{} unverified", of_samples(quality.unverified)),
+                quality.unverified_samples(),
+                format!("{} unverified", of_samples(quality.unverified_samples())),
             ),
         ];
         if quality.on_other_stack > 0 {
@@ -207,6 +210,31 @@ impl Summary {
             None => "symbols left out".to_owned(),
         });
         format!("quality: {}", parts.join(", "))
+    }
+
+    /// The same of stacks that are no samples; `None` if there are none.
+    fn quality_beside(&self, term: &Term) -> Option<String> {
+        let beside = self.quality.beside;
+        let of = match (&self.waits, self.events.is_empty()) {
+            (Some(_), true) => "of waits",
+            (Some(_), false) => "of waits and point events",
+            (None, _) => "of point events",
+        };
+        let part = |number: u64, what: &str| match number {
+            0 => format!("0 {what}"),
+            _ => {
+                let text = format!("{} ({}) {what}", grouped(number), percent(number, beside.stacks));
+                term.style(Style::Warning, text).to_string()
+            }
+        };
+        (beside.stacks > 0).then(|| {
+            format!(
+                "quality of {} {of}: {}, {}",
+                count(beside.stacks, "stack", "stacks"),
+                part(beside.truncated, "truncated"),
+                part(beside.unverified, "unverified")
+            )
+        })
     }
 
     fn rates(&self) -> Option<String> {
@@ -291,6 +319,11 @@ impl Summary {
             "completed_live": quality.completed_live,
             "unverified": quality.unverified,
             "truncated": quality.truncated_total(),
+            "beside": {
+                "stacks": quality.beside.stacks,
+                "truncated": quality.beside.truncated,
+                "unverified": quality.beside.unverified,
+            },
             "truncated_no_memory": quality.truncated_no_memory,
             "truncated_no_rule": quality.truncated_no_rule,
             "truncated_depth": quality.truncated_depth,

@@ -456,3 +456,31 @@ fn what_has_no_names_and_takes_the_time_is_advised_with_its_package() {
         assert!(of_gzip["share"].as_f64().unwrap() <= without + 1e-9, "{json}");
     }
 }
+
+#[test]
+fn samples_and_waits_have_a_quality_each() {
+    let Some(()) = perf_events() else { return };
+    let waits = program("waits").unwrap();
+    let (recording, json) = summary(&["--off-cpu"], &[waits.to_str().unwrap(), "10", "10"]);
+    let (quality, number) = (&json["quality"], |value: &Value| value.as_u64().unwrap());
+    let beside = &quality["beside"];
+    assert!(number(&beside["stacks"]) >= 20, "{json}");
+    for figure in ["truncated", "unverified"] {
+        let (all, of_waits) = (number(&quality[figure]), number(&beside[figure]));
+        assert!(of_waits <= all && of_waits <= number(&beside["stacks"]), "{json}");
+        assert!(all - of_waits <= number(&json["samples"]), "{json}");
+    }
+    let line = format!("quality of {} stacks of waits: ", beside["stacks"]);
+    assert!(recording.stderr.contains(&line), "no {line}: {}", recording.stderr);
+    let report = support::sprof().arg("report").arg(&recording.output).output().unwrap();
+    let report = String::from_utf8(report.stdout).unwrap();
+    let line = format!("; of {} stacks of waits and point events ", beside["stacks"]);
+    assert!(report.contains(&line), "{report}");
+    let profile = support::Profile::read(&recording.output);
+    let rows = profile.quality();
+    assert_eq!(rows["Stacks of waits and point events"], beside["stacks"], "{rows:?}");
+
+    let (recording, json) = summary(&[], &[waits.to_str().unwrap(), "2", "10"]);
+    assert_eq!(json["quality"]["beside"]["stacks"], 0, "{json}");
+    assert!(!recording.stderr.contains("quality of"), "{}", recording.stderr);
+}

@@ -69,7 +69,10 @@ function showQuality() {
     isLimited = true;
   } else if (about.recorded) {
     const { lost, truncated, unverified, limits, event, askedRateHz, achievedRateHz, kernelCode } = about.recorded;
-    line = `Quality: ${grouped(lost)} lost, ${grouped(truncated)} truncated, ${grouped(unverified)} unverified`;
+    // Files of earlier versions have one figure of samples and of waits.
+    const { stacksBeside = 0, truncatedBeside = 0, unverifiedBeside = 0 } = about.recorded;
+    line = `Quality: ${grouped(lost)} lost, ${grouped(truncated - truncatedBeside)} truncated, ${grouped(unverified - unverifiedBeside)} unverified`;
+    if (stacksBeside > 0) line += `; waits and point events: ${grouped(truncatedBeside)} truncated, ${grouped(unverifiedBeside)} unverified`;
     isLimited ||= lost + truncated + unverified > 0 || limits.length > 0;
     rows.push(["Lost records", grouped(lost)], ["Truncated stacks", grouped(truncated)], ["Unverified stacks", grouped(unverified)]);
     for (const limit of limits) {

@@ -38,6 +38,9 @@
  * @property {number} lost
  * @property {number} truncated
  * @property {number} unverified
+ * @property {number} [stacksBeside]
+ * @property {number} [truncatedBeside]
+ * @property {number} [unverifiedBeside]
  * @property {LimitRow[]} limits
  */
 /**
