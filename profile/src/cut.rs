@@ -1,15 +1,14 @@
 //! A part of a profile as a smaller profile: some of its threads, a range of time, without stacks that few samples have.
 
-use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use crate::data::{Calls, Data, NONE, Saved, Stack};
-use crate::view::select::{Filter, NotFound, wanted_threads};
+use crate::view::select::{Filter, KeptKinds, NotFound, give_to_callers, keep, wanted_threads};
 
 /// What stays of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
-    /// Threads, processes and time, each empty for all. The other conditions are not used.
+    /// Which samples, of both kinds: [`Filter::waits`] has no effect.
     pub filter: Filter,
     /// Stacks with fewer samples, including those of their callees, become their callers; a wait keeps its own frame. 0 or 1: all stacks stay.
     pub min_samples: u64,
@@ -20,7 +19,8 @@ impl Part {
     pub fn is_all(&self) -> bool {
         let filter = &self.filter;
         let has_range = filter.from_ms.is_some() || filter.to_ms.is_some();
-        filter.threads.is_empty() && filter.processes.is_empty() && !has_range && self.min_samples < 2
+        let has_tracks = !filter.threads.is_empty() || !filter.processes.is_empty();
+        !has_range && !has_tracks && !has_stacks(filter) && self.min_samples < 2
     }
 }
 
@@ -28,12 +28,15 @@ impl Part {
 ///
 /// # Errors
 ///
-/// No thread or process has a name that is asked for.
+/// Nothing has a name that is asked for.
 pub fn cut(data: &mut Saved, part: &Part) -> Result<(), NotFound> {
     if part.is_all() {
         return Ok(());
     }
     let data = &mut data.0;
+    if has_stacks(&part.filter) {
+        keep(data, &part.filter, KeptKinds::Both)?;
+    }
     let wanted = wanted_threads(data, &part.filter)?;
     if wanted.contains(&false) {
         keep_threads(data, &wanted);
@@ -44,6 +47,11 @@ pub fn cut(data: &mut Saved, part: &Part) -> Result<(), NotFound> {
     }
     drop_unused(data);
     Ok(())
+}
+
+/// True for conditions that a stack or a marker decides.
+fn has_stacks(filter: &Filter) -> bool {
+    filter.marker.is_some() || !filter.categories.is_empty() || !filter.focus.is_empty() || !filter.hide.is_empty()
 }
 
 /// New indices of what is kept; [`NONE`] for the rest.
@@ -104,7 +112,7 @@ fn keep_times(data: &mut Data, from_ms: Option<f64>, to_ms: Option<f64>) {
     }
 }
 
-/// The samples of stacks with few samples become samples of their callers. Waits stay waits.
+/// The samples of stacks with few samples become samples of their callers.
 fn drop_thin(data: &mut Data, min_samples: u64) {
     let mut samples = vec![0u64; data.stacks.len()];
     for thread in &data.threads {
@@ -120,22 +128,9 @@ fn drop_thin(data: &mut Data, min_samples: u64) {
             samples[prefix as usize] += samples[stack];
         }
     }
-    let mut instead: Vec<u32> = Vec::with_capacity(samples.len());
-    let mut known: FxHashMap<Stack, u32> = FxHashMap::default();
-    for (own, samples) in (0..).zip(&samples) {
-        let mut stack = data.stacks[own as usize];
-        if stack.prefix != NONE {
-            stack.prefix = instead[stack.prefix as usize];
-            // A wait keeps its frame: else it would become CPU time of the caller.
-            if *samples < min_samples && data.is_wait(own) == data.is_wait(stack.prefix) {
-                instead.push(stack.prefix);
-                continue;
-            }
-        }
-        data.stacks[own as usize] = stack;
-        instead.push(*known.entry(stack).or_insert(own));
-    }
-    data.map_stacks(|stack| instead.get(stack as usize).copied().unwrap_or(stack));
+    let is_thin = |(stack, samples): (&Stack, &u64)| stack.prefix != NONE && *samples < min_samples;
+    let is_thin: Vec<bool> = data.stacks.iter().zip(&samples).map(is_thin).collect();
+    give_to_callers(data, &is_thin);
 }
 
 /// Drops stacks, frames, functions and symbols that nothing refers to.

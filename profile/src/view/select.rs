@@ -120,6 +120,12 @@ impl Selection<'_> {
         Ok(found)
     }
 
+    /// Functions whose name contains this text.
+    pub fn containing(&self, asked: &str) -> Vec<u32> {
+        let funcs = (0..self.data.funcs.len() as u32).filter(|func| self.representative(*func) == *func);
+        funcs.filter(|func| self.name(*func).contains(asked)).collect()
+    }
+
     /// Cost of each stack including its callees.
     pub fn totals(&self) -> Vec<Cost> {
         let mut totals = self.own.clone();
@@ -198,17 +204,35 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
     Ok(selection)
 }
 
-/// Drops the samples that [`select`] does not select. Stacks stay as they are: [`Filter::hide`] and [`Filter::merge_generics`] have no
-/// effect.
-pub fn keep(data: &mut Data, filter: &Filter) -> Result<(), NotFound> {
+/// The kinds of samples that [`keep`] keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptKinds {
+    /// Samples of running threads, or with [`Filter::waits`] waits.
+    One,
+    /// Samples of running threads and waits.
+    Both,
+}
+
+/// Drops the samples that [`select`] does not select, and removes hidden functions from stacks.
+/// [`Filter::merge_generics`] has no effect.
+///
+/// # Errors
+///
+/// Nothing has a name that the filter asks for.
+pub fn keep(data: &mut Data, filter: &Filter, kinds: KeptKinds) -> Result<(), NotFound> {
     let conditions = Conditions::of(data, filter)?;
+    let is_hidden = marked(data, &filter.hide)?;
     let no_stack = data.stacks.len();
     let is_selected: Vec<Vec<bool>> = (data.threads.iter().zip(&conditions.wanted_threads))
         .map(|(thread, wanted)| {
             let times = conditions.times(&thread.pid);
             let is_selected = |(time, stack, _): (f64, u32, f64)| {
-                let seen = conditions.seen[no_stack.min(stack as usize)];
-                *wanted && times.contain(time) && matches!(seen, Seen::Selected)
+                let is_seen = match conditions.seen[no_stack.min(stack as usize)] {
+                    Seen::Selected => true,
+                    Seen::OtherKind => kinds == KeptKinds::Both,
+                    Seen::Not => false,
+                };
+                *wanted && times.contain(time) && is_seen
             };
             thread.samples.iter().map(is_selected).collect()
         })
@@ -219,7 +243,30 @@ pub fn keep(data: &mut Data, filter: &Filter) -> Result<(), NotFound> {
     if let (Some(recorded), true) = (&mut data.recorded, filter.from_ms.is_some() || filter.to_ms.is_some()) {
         recorded.extent = RunExtent::Window;
     }
+    if !filter.hide.is_empty() {
+        let of_stack = |stack: &Stack| is_hidden[data.frames[stack.frame as usize].func as usize];
+        let is_hidden: Vec<bool> = data.stacks.iter().map(of_stack).collect();
+        give_to_callers(data, &is_hidden);
+    }
     Ok(())
+}
+
+/// Makes the samples of these stacks samples of their callers. A wait keeps its own frame, since it would become CPU
+/// time of the caller.
+pub(crate) fn give_to_callers(data: &mut Data, is_dropped: &[bool]) {
+    let mut instead: Vec<u32> = Vec::with_capacity(is_dropped.len());
+    let mut known: FxHashMap<Stack, u32> = FxHashMap::default();
+    for (own, is_dropped) in (0..).zip(is_dropped) {
+        let mut stack = data.stacks[own as usize];
+        stack.prefix = instead.get(stack.prefix as usize).copied().unwrap_or(NONE);
+        if *is_dropped && data.is_wait(own) == data.is_wait(stack.prefix) {
+            instead.push(stack.prefix);
+            continue;
+        }
+        data.stacks[own as usize] = stack;
+        instead.push(*known.entry(stack).or_insert(own));
+    }
+    data.map_stacks(|stack| instead.get(stack as usize).copied().unwrap_or(stack));
 }
 
 /// A filter, applied to the tables of a profile.

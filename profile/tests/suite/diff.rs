@@ -4,7 +4,7 @@ use profile::data::{Data, Frame, Func, NONE, Samples, Stack, Thread};
 use profile::read::SavedLib;
 use profile::view::diff::rules::{Checked, Measure, Rule, Verdict, Why, check};
 use profile::view::diff::{Change, Comparison, Limits, Renamed, What, diff, match_libs};
-use profile::view::select::{Filter, keep};
+use profile::view::select::{Filter, KeptKinds, keep};
 use profile::{Recorded, RunExtent};
 
 /// Also the smallest changes, as far as they are no chance.
@@ -507,7 +507,7 @@ fn samples_that_are_not_wanted_are_dropped() {
         from_ms: Some(500.0),
         ..Filter::default()
     };
-    keep(&mut data, &filter).unwrap();
+    keep(&mut data, &filter, KeptKinds::One).unwrap();
     let samples = &data.threads[0].samples;
     assert_eq!((samples.len(), samples.time_ms[0], samples.stack[0]), (250, 500.0, 1));
 }

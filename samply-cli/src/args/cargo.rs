@@ -86,6 +86,9 @@ pub(crate) struct CargoSprof {
     pub(crate) manifest_path: Option<OsString>,
     /// The words after `--`.
     program: Vec<OsString>,
+    /// `--bench` stood after `--`, and is left out: `cargo bench` gives it itself, and Criterion and libtest refuse a
+    /// second one.
+    pub(crate) had_bench_flag: bool,
 }
 
 /// The definition, for help, man page and completions.
@@ -254,7 +257,9 @@ pub(crate) fn parse(words: &[OsString], color: clap::ColorChoice) -> Result<Carg
         },
         false => UnitTarget::Named(name),
     });
-    let arguments = matches.get_many::<OsString>("args").into_iter().flatten();
+    let given: Vec<&OsString> = matches.get_many("args").into_iter().flatten().collect();
+    let is_kept = |word: &&&OsString| subcommand != "bench" || **word != "--bench";
+    let arguments: Vec<OsString> = given.iter().filter(is_kept).map(|word| (*word).clone()).collect();
     // A filter is cargo's own argument, before `--`.
     cargo.append(&mut program);
     Ok(CargoSprof {
@@ -266,7 +271,8 @@ pub(crate) fn parse(words: &[OsString], color: clap::ColorChoice) -> Result<Carg
         manifest_path: matches
             .get_many::<OsString>("manifest-path")
             .and_then(|mut paths| paths.next_back().cloned()),
-        program: arguments.cloned().collect(),
+        had_bench_flag: arguments.len() < given.len(),
+        program: arguments,
     })
 }
 
@@ -364,6 +370,12 @@ mod tests {
             ("bench", "cargo bench"),
             ("bench --bench sort -- numbers", "cargo bench --bench=sort -- numbers"),
             ("bench sort", "cargo bench sort"),
+            (
+                "flamegraph --bench sort --features fast -- --bench",
+                "cargo bench --bench=sort --features=fast",
+            ),
+            ("bench -- numbers --bench", "cargo bench -- numbers"),
+            ("test -- --bench", "cargo test --release -- --bench"),
             ("--bench sort --dev", "cargo bench --bench=sort --profile=dev"),
             (
                 "test -p work some -- --nocapture",

@@ -79,8 +79,18 @@ pub(crate) struct CheckArgs {
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: CheckFormat,
 
+    /// Print JSON: the same as --format json.
+    #[arg(long, hide = true, conflicts_with = "format")]
+    json: bool,
+
     #[command(flatten)]
     pub(crate) part: PartArgs,
+}
+
+impl CheckArgs {
+    pub(crate) fn format(&self) -> CheckFormat {
+        if self.json { CheckFormat::Json } else { self.format }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -54,6 +54,10 @@ pub(crate) struct DiffArgs {
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: DiffFormat,
 
+    /// Print JSON: the same as --format json.
+    #[arg(long, hide = true, conflicts_with = "format")]
+    json: bool,
+
     /// Draw a flame graph of the second side into this file, too, coloured by change: red grew, blue shrank, grey did
     /// not change, yellow where the recordings cannot tell. `-` is stdout, without the list.
     #[arg(long, value_name = "FILE")]
@@ -150,6 +154,12 @@ impl From<By> for What {
             By::Lines => What::Lines,
             By::Paths => What::Paths,
         }
+    }
+}
+
+impl DiffArgs {
+    pub(crate) fn format(&self) -> DiffFormat {
+        if self.json { DiffFormat::Json } else { self.format }
     }
 }
 

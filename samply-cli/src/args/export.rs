@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use super::input::{EventArgs, InputArgs};
 use super::labels::LabelArgs;
 use super::record::RecordingArgs;
+use super::select::PartArgs;
 use super::value;
 
 #[derive(Args, Clone, Debug)]
@@ -31,7 +32,7 @@ pub(crate) struct ExportArgs {
     pub(crate) output: Option<PathBuf>,
 
     /// Export where threads wait instead of CPU time; needs a recording with --off-cpu.
-    #[arg(long)]
+    #[arg(long, alias = "waits")]
     pub(crate) off_cpu: bool,
 
     /// Put the source files of sampled functions into the page (--format html), so that their lines are shown wherever it is opened.
@@ -43,6 +44,9 @@ pub(crate) struct ExportArgs {
 
     #[command(flatten)]
     pub(crate) event: EventArgs,
+
+    #[command(flatten)]
+    pub(crate) part: PartArgs,
 
     #[command(flatten)]
     pub(crate) svg: SvgArgs,
@@ -109,6 +113,9 @@ pub(crate) struct FlamegraphArgs {
     pub(crate) pick: PickArgs,
 
     #[command(flatten)]
+    pub(crate) part: PartArgs,
+
+    #[command(flatten)]
     pub(crate) svg: SvgArgs,
 
     #[command(flatten, next_help_heading = "Names and messages")]
@@ -152,7 +159,7 @@ pub(crate) enum ExportFormat {
     FirefoxV55,
 }
 
-/// Which samples to export.
+/// Which time to export, and by what.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PickArgs {
     /// Export CPU time and waits together: the whole time of the threads.

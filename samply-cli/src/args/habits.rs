@@ -23,6 +23,12 @@ pub(super) fn understood(
     if first == "flamegraph" {
         return flamegraph(line, definition, look);
     }
+    if first == "report" {
+        return perf_report(line);
+    }
+    if first == "annotate" {
+        return annotate(perf_report(line), definition, look);
+    }
     if begins_with_dash(first) || definition.find_subcommand(first).is_some() {
         return line;
     }
@@ -50,6 +56,27 @@ fn flamegraph(line: Vec<OsString>, definition: &clap::Command, look: impl Fn(&Os
     match (target, program) {
         (Some(target), program) if program.is_none_or(|program| target < program) => with(line, 1, "cargo"),
         (_, Some(program)) if look(&line[program]) == Named::Program => with(line, program, "--"),
+        _ => line,
+    }
+}
+
+/// `perf report -i FILE --stdio`: the file has no option here, and text is what is printed.
+fn perf_report(line: Vec<OsString>) -> Vec<OsString> {
+    line.into_iter()
+        .filter(|word| word != "-i" && word != "--input" && word != "--stdio")
+        .collect()
+}
+
+/// `sprof annotate FUNCTION` is of the profile that `sprof record` saves.
+fn annotate(line: Vec<OsString>, definition: &clap::Command, look: impl Fn(&OsStr) -> Named) -> Vec<OsString> {
+    let Some(definition) = definition.find_subcommand("annotate") else {
+        return line;
+    };
+    let Some(first) = first_positional(&line, 2, definition) else {
+        return line;
+    };
+    match first_positional(&line, first + 1, definition) {
+        None if look(&line[first]) != Named::File => with(line, first, super::SAVED),
         _ => line,
     }
 }
@@ -141,6 +168,63 @@ const OTHER_LETTERS: [(&str, &str, &str); 3] = [
     ),
 ];
 
+/// Options of cargo flamegraph, perf and inferno that are not taken, and what to type instead.
+const OTHER_OPTIONS: [(&[&str], &str); 14] = [
+    (
+        &["--post-process"],
+        "to change folded stacks before they are drawn: sprof export FILE -f folded | YOUR COMMAND | sprof flamegraph -",
+    ),
+    (
+        &["--skip-after"],
+        "to show what a function calls: sprof flamegraph FILE --focus FUNCTION, with --hide CALLER for each caller to leave out",
+    ),
+    (
+        &["--palette", "--colors"],
+        "leave it out: colours tell kinds of code apart (kernel, program, libraries), and there is one set of them",
+    ),
+    (&["--deterministic"], "leave it out: equal profiles have equal pictures"),
+    (
+        &["--open"],
+        "leave it out, and open the picture: xdg-open flamegraph.svg",
+    ),
+    (
+        &["--root"],
+        "to record as root: sudo $(which sprof) followed by the same words; `sprof doctor` says whether that is needed",
+    ),
+    (
+        &["--cmd", "-c"],
+        "leave it out: what perf is given there, sprof takes itself, for example -F 99 -g --call-graph dwarf",
+    ),
+    (
+        &["--no-inline"],
+        "leave it out: looking up inlined functions costs little here; `sprof diff --by functions` counts them with their callers",
+    ),
+    (
+        &["-u", "--uid", "--user"],
+        "to record a user's processes: sprof record -p $(pgrep -d, -u USER)",
+    ),
+    (
+        &["-D", "--delay"],
+        "to leave out the start: sprof report FILE --time-range 2.. shows what came after 2 s",
+    ),
+    (
+        &["-G", "--cgroup"],
+        "to record a group: sprof record -p $(paste -sd, /sys/fs/cgroup/GROUP/cgroup.procs)",
+    ),
+    (
+        &["-C", "--cpu"],
+        "to tell CPUs apart: sprof record -a --per-cpu-threads, then sprof report FILE --thread 'CPU 0'",
+    ),
+    (
+        &["--filter"],
+        "to select calls: sprof record -e EVENT, then sprof report FILE -e EVENT --focus FUNCTION",
+    ),
+    (
+        &["--tid"],
+        "sprof records all threads of a process: -p PID; `sprof report --thread TID` shows one of them",
+    ),
+];
+
 /// Commands of other tools, and the same commands of sprof.
 const OTHER_COMMANDS: [(&str, &str); 6] = [
     ("import", "load FILE"),
@@ -171,7 +255,10 @@ pub(super) fn advised(mut error: clap::Error, line: &[OsString], look: impl Fn(&
         }
         ErrorKind::UnknownArgument => invalid(ContextKind::InvalidArg).and_then(|arg| {
             let known = |(command, letter, _): &&(&str, &str, &str)| first == command && arg == *letter;
-            (OTHER_LETTERS.iter().find(known)).map(|(_, _, advice)| (*advice).to_owned())
+            let of_command = OTHER_LETTERS.iter().find(known).map(|(_, _, advice)| *advice);
+            let name = arg.split(['=', ' ']).next().unwrap_or_default();
+            let of_any = || OTHER_OPTIONS.iter().find(|(names, _)| names.contains(&name));
+            of_command.or_else(|| Some(of_any()?.1)).map(str::to_owned)
         }),
         ErrorKind::InvalidSubcommand => {
             let ours = OTHER_COMMANDS.iter().find(|(name, _)| first == name);
@@ -187,6 +274,9 @@ pub(super) fn advised(mut error: clap::Error, line: &[OsString], look: impl Fn(&
             error.remove(kind);
         }
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+    } else if error.kind() == ErrorKind::UnknownArgument {
+        // "to pass '--palette' as a value, use '-- --palette'": that would record a program of this name.
+        error.remove(ContextKind::Suggested);
     }
     error
 }
@@ -240,6 +330,13 @@ mod tests {
             ("sprof flamegraph --bin x -- 3", "sprof cargo flamegraph --bin x -- 3"),
             ("sprof flamegraph --example=x", "sprof cargo flamegraph --example=x"),
             ("sprof flamegraph ./app --bin x", "sprof flamegraph -- ./app --bin x"),
+            ("sprof report -i app.json.gz --stdio", "sprof report app.json.gz"),
+            (
+                "sprof annotate parse --asm -C 2",
+                "sprof annotate profile.json.gz parse --asm -C 2",
+            ),
+            ("sprof annotate app.json.gz", "sprof annotate app.json.gz"),
+            ("sprof annotate x parse", "sprof annotate x parse"),
             ("sprof", "sprof"),
             ("sprof app", "sprof app"),
         ] {
@@ -257,11 +354,18 @@ mod tests {
             ("sprof report x -s total", "--sort KEY"),
             ("sprof script x", "export FILE --format perf-script"),
             ("sprof import x", "load FILE"),
+            ("sprof flamegraph --palette hot -- ./app", "one set of them"),
+            ("sprof flamegraph --skip-after=main x", "--focus FUNCTION"),
+            ("sprof record --cgroup web", "cgroup.procs"),
+            ("sprof record -D 500 -- ./app", "--time-range"),
         ] {
             let error = Cli::try_parse_from(words(typed)).unwrap_err();
             let text = advised(error, &words(typed), look).to_string();
             assert!(text.contains(expected), "{typed} said:\n{text}");
         }
+        let unknown = words("sprof report --nonsense x");
+        let text = advised(Cli::try_parse_from(&unknown).unwrap_err(), &unknown, look).to_string();
+        assert!(text.contains("--nonsense") && !text.contains("-- --nonsense"), "{text}");
         let error = Cli::try_parse_from(words("sprof record --call-grap fp x")).unwrap_err();
         let text = advised(error, &words("sprof record --call-grap fp x"), look).to_string();
         assert!(text.contains("--call-graph") && !text.contains("--all'"), "{text}");

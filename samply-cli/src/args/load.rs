@@ -34,7 +34,7 @@ pub(crate) struct LoadArgs {
     pub(crate) save_only: bool,
 
     /// File to save the profile to. sprof keeps an earlier profile: app.json.gz becomes app.1.json.gz.
-    #[arg(short, long, value_name = "FILE", default_value = "profile.json.gz",
+    #[arg(short, long, value_name = "FILE", default_value = super::SAVED,
           help_heading = FOREIGN)]
     pub(crate) output: PathBuf,
 

@@ -37,7 +37,7 @@ pub(crate) use labels::LabelArgs;
 pub(crate) use load::LoadArgs;
 pub(crate) use merge::{AlignBy, MergeArgs};
 pub(crate) use push::PushArgs;
-pub(crate) use record::{CallGraph, Program, RecordArgs, RecordingArgs, split_environment};
+pub(crate) use record::{CallGraph, ENVIRONMENT, EXIT_STATUS, Program, RecordArgs, RecordingArgs, split_environment};
 pub(crate) use report::{Format, ReportArgs, Sort, View};
 pub(crate) use select::PartArgs;
 pub(crate) use serve::ServeArgs;
@@ -64,7 +64,7 @@ use crate::named::Named;
     subcommand_required = true,
     arg_required_else_help = true,
     before_help = EXAMPLES,
-    after_help = record::EXIT_STATUS,
+    after_help = format!("{EXIT_STATUS}\n\n{ENVIRONMENT}"),
     max_term_width = 100
 )]
 pub(crate) struct Cli {
@@ -77,6 +77,9 @@ Examples:
   sprof record ./app --its --arguments  record, then open the profile in the browser
   sprof report profile.json.gz          read a profile in the terminal
   sprof doctor                          what this machine permits";
+
+/// What `sprof record` saves, and what is read where no file is named.
+const SAVED: &str = "profile.json.gz";
 
 /// What the command does, how it is called, three examples, options by topic, the rest.
 const HELP_TEMPLATE: &str = "\

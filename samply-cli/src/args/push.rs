@@ -7,6 +7,7 @@ use clap::Args;
 use super::export::PickArgs;
 use super::input::{EventArgs, InputArgs};
 use super::labels::LabelArgs;
+use super::select::PartArgs;
 use super::share::Private;
 
 #[derive(Args, Clone, Debug)]
@@ -40,7 +41,7 @@ pub(crate) struct PushArgs {
     pub(crate) labels: LabelArgs,
 
     /// Send where threads wait instead of CPU time; needs a recording with --off-cpu.
-    #[arg(long)]
+    #[arg(long, alias = "waits")]
     pub(crate) off_cpu: bool,
 
     #[command(flatten)]
@@ -48,6 +49,9 @@ pub(crate) struct PushArgs {
 
     #[command(flatten)]
     pub(crate) event: EventArgs,
+
+    #[command(flatten)]
+    pub(crate) part: PartArgs,
 
     /// Leave this in the profile, which otherwise loses it. May be given several times, or as a list: args,paths.
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]

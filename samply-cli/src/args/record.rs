@@ -61,7 +61,7 @@ pub(crate) struct RecordingArgs {
     pub(crate) call_graph: Option<CallGraph>,
 
     /// Samples for each second of a thread's CPU time [default: 1000; 100 with ptrace, where perf_event is refused].
-    #[arg(short, long, visible_short_alias = 'F', value_name = "HZ", help_heading = "What to sample",
+    #[arg(short, long, visible_short_alias = 'F', alias = "freq", value_name = "HZ", help_heading = "What to sample",
           value_parser = value::rate, allow_negative_numbers = true)]
     pub(crate) rate: Option<f64>,
 
@@ -126,11 +126,12 @@ Examples:
   sprof record --off-cpu -p 1234 -d 10          a running process for 10 s, with its waits
   sprof record -s -o app.json.gz -r 4000 ./app  save only, 4000 samples a second";
 
-pub(super) const EXIT_STATUS: &str = "\
+pub(crate) const EXIT_STATUS: &str = "\
 Exit status of `sprof record`: the program's own; 128+N if signal N ended it;
 127 no such program; 126 not executable; 2 wrong usage; 125 sprof itself failed.
-With -p and -a: 0 if the profile was saved, or the status of the command after -p PID or -a.
+With -p and -a: 0 if the profile was saved, or the status of the command after -p PID or -a.";
 
+pub(crate) const ENVIRONMENT: &str = "\
 Every option has an environment variable, SPROF_ and its long name:
 SPROF_RATE=4000, SPROF_SAVE_ONLY=1. SPROF_CACHE=FOLDER keeps names for the next
 start in FOLDER, SPROF_CACHE=off keeps none. NO_COLOR, CLICOLOR_FORCE, CARGO_TERM_COLOR
@@ -142,7 +143,7 @@ and TERM=dumb are honoured.";
                       sprof record [OPTIONS] -p PID[,PID]... [[--] COMMAND [ARGS]...]\n       \
                       sprof record [OPTIONS] -a [[--] COMMAND [ARGS]...]",
     before_help = EXAMPLES,
-    after_help = EXIT_STATUS,
+    after_help = format!("{EXIT_STATUS}\n\n{ENVIRONMENT}"),
     // Not `requires("share")`: SPROF_YES and SPROF_SERVER are for `sprof share`, too.
     mut_arg("yes", |arg| arg.help_heading("Sharing").help("With --share: upload without asking. Needed where there is no terminal")),
     mut_arg("server", |arg| arg.help_heading("Sharing").help("With --share: API of your own store [default: that of the Firefox Profiler]. \
@@ -161,7 +162,7 @@ pub(crate) struct RecordArgs {
         short,
         long,
         value_name = "FILE",
-        default_value = "profile.json.gz",
+        default_value = super::SAVED,
         help_heading = "The profile"
     )]
     pub(crate) output: PathBuf,

@@ -16,7 +16,7 @@ Examples:
 pub(crate) struct ReportArgs {
     /// A saved profile (from sprof, samply or the Firefox Profiler, plain or gzip), a file of `perf record`, a .partial file,
     /// text of `perf script`, folded stacks, or a file of pprof, callgrind, cachegrind or DHAT. `-` is stdin.
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", default_value = super::SAVED)]
     pub(crate) file: PathBuf,
 
     /// What to show [default: summary]: summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads, processes,
@@ -27,6 +27,10 @@ pub(crate) struct ReportArgs {
     /// What to print: text, Markdown or JSON.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: Format,
+
+    /// Print JSON: the same as --format json.
+    #[arg(long, hide = true, conflicts_with = "format")]
+    json: bool,
 
     /// Order of functions and lines.
     #[arg(long, value_name = "KEY", default_value = "self")]
@@ -46,6 +50,12 @@ pub(crate) struct ReportArgs {
 
     #[command(flatten)]
     pub(crate) select: SelectArgs,
+}
+
+impl ReportArgs {
+    pub(crate) fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
 }
 
 /// A table or tree of the report.

@@ -6,9 +6,10 @@ use profile::view::select::Filter;
 use super::input::{EventArgs, SymbolArgs, VerboseArgs};
 use super::value;
 
-/// Which threads and times.
+/// Which samples: the flags of all commands that read a profile.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct TracksArgs {
+#[command(next_help_heading = "Which samples")]
+pub(crate) struct PartArgs {
     /// Only threads with this name or tid. May be given several times.
     #[arg(short, long, value_name = "NAME|TID")]
     pub(crate) thread: Vec<String>,
@@ -20,14 +21,6 @@ pub(crate) struct TracksArgs {
     /// Only this time, in seconds since the recording started: 1.5..3, 2.. or ..0.5.
     #[arg(long, value_name = "FROM..TO", value_parser = value::time_range)]
     pub(crate) time_range: Option<value::TimeRange>,
-}
-
-/// Which samples: the flags that `report`, `annotate`, `diff` and `check` share.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Which samples")]
-pub(crate) struct PartArgs {
-    #[command(flatten)]
-    pub(crate) tracks: TracksArgs,
 
     /// Only samples in code of this category, for example Kernel; of waits, a reason, for example Lock. May be given
     /// several times.
@@ -41,6 +34,10 @@ pub(crate) struct PartArgs {
     /// Only stacks with this function: its whole name, or the last part of the name, or any part. May be given several times.
     #[arg(long, value_name = "FUNCTION")]
     pub(crate) focus: Vec<String>,
+
+    /// Remove this function from all stacks; its cost goes to its callers. May be given several times.
+    #[arg(long, value_name = "FUNCTION")]
+    pub(crate) hide: Vec<String>,
 }
 
 /// Which samples, and how their stacks are shown.
@@ -53,16 +50,12 @@ pub(crate) struct SelectArgs {
     #[command(flatten)]
     pub(crate) part: PartArgs,
 
-    /// Remove this function from all stacks; its cost goes to its callers. May be given several times.
-    #[arg(long, value_name = "FUNCTION")]
-    pub(crate) hide: Vec<String>,
-
     /// Show all instances of a generic function as one function: Vec<_>::push.
     #[arg(long)]
     pub(crate) merge_generics: bool,
 
     /// Show what threads waited for instead of what they ran; needs a recording with --off-cpu.
-    #[arg(long)]
+    #[arg(long, alias = "off-cpu")]
     pub(crate) waits: bool,
 
     #[command(flatten)]
@@ -80,7 +73,6 @@ impl SelectArgs {
     pub(crate) fn filter(&self) -> Filter {
         Filter {
             waits: self.waits,
-            hide: self.hide.clone(),
             merge_generics: self.merge_generics,
             ..self.part.filter()
         }
@@ -89,27 +81,10 @@ impl SelectArgs {
     /// The conditions in words, a phrase each.
     pub(crate) fn describe(&self) -> Vec<String> {
         let mut words = self.part.describe();
-        if !self.hide.is_empty() {
-            words.push(format!("hiding {}", self.hide.join(" or ")));
-        }
         if self.merge_generics {
             words.push("generics merged".to_owned());
         }
         words
-    }
-}
-
-impl TracksArgs {
-    /// All samples of these threads and times.
-    pub(crate) fn filter(&self) -> Filter {
-        let ms = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1000.0);
-        Filter {
-            threads: self.thread.clone(),
-            processes: self.process.clone(),
-            from_ms: ms(self.time_range.and_then(|range| range.from_s)),
-            to_ms: ms(self.time_range.and_then(|range| range.to_s)),
-            ..Filter::default()
-        }
     }
 }
 
@@ -121,11 +96,17 @@ impl PartArgs {
 
     /// Which samples of a file, of running threads.
     pub(crate) fn filter(&self) -> Filter {
+        let ms = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1000.0);
         Filter {
+            threads: self.thread.clone(),
+            processes: self.process.clone(),
+            from_ms: ms(self.time_range.and_then(|range| range.from_s)),
+            to_ms: ms(self.time_range.and_then(|range| range.to_s)),
             categories: self.category.clone(),
             marker: self.marker.clone(),
             focus: self.focus.clone(),
-            ..self.tracks.filter()
+            hide: self.hide.clone(),
+            ..Filter::default()
         }
     }
 
@@ -137,12 +118,13 @@ impl PartArgs {
                 words.push(format!("{what} {}", values.join(" or ")));
             }
         };
-        list("threads", &self.tracks.thread);
-        list("processes", &self.tracks.process);
+        list("threads", &self.thread);
+        list("processes", &self.process);
         list("category", &self.category);
         list("while marker", self.marker.as_slice());
         list("stacks with", &self.focus);
-        if let Some(range) = self.tracks.time_range {
+        list("hiding", &self.hide);
+        if let Some(range) = self.time_range {
             words.push(format!("time {range}"));
         }
         words

@@ -9,7 +9,7 @@ use profile::sanitize::Include;
 use super::bucket::BucketArgs;
 use super::input::{EventArgs, InputArgs};
 use super::labels::LabelArgs;
-use super::select::TracksArgs;
+use super::select::PartArgs;
 use super::value;
 
 const KEPT: &str = "Shared before";
@@ -49,8 +49,8 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "WHAT", value_delimiter = ',', help_heading = "What to share")]
     pub(crate) include: Vec<Private>,
 
-    #[command(flatten, next_help_heading = "What to share")]
-    pub(crate) tracks: TracksArgs,
+    #[command(flatten)]
+    pub(crate) part: PartArgs,
 
     /// Give the samples of stacks that fewer than N samples have to their callers.
     #[arg(

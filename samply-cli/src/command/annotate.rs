@@ -31,7 +31,12 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
     calls::check_conditions(&args.file, &input.data, &args.select.filter())?;
     let selection = select(&input.data, &args.select.filter()).map_err(|error| failed(&error))?;
-    let found = selection.find(&args.function).map_err(|error| failed(&error))?;
+    let mut found = selection.find(&args.function).map_err(|error| failed(&error))?;
+    // Of a part of a name, all functions with it: `parse` is a method of `str`, and `parse_line`, which takes the time,
+    // was meant.
+    if !found.iter().any(|func| selection.name(*func) == args.function) {
+        found.extend(selection.containing(&args.function));
+    }
     let annotation = Annotation {
         args,
         selection: &selection,
@@ -101,13 +106,15 @@ impl Annotation<'_> {
             self.amount(self.selection.total)
         )?;
         if !others.is_empty() {
-            let names: Vec<&str> = others.iter().take(8).map(|row| self.selection.name(row.func)).collect();
+            let in_words =
+                |row: &&FunctionRow| format!("{} ({:.1} %)", self.selection.name(row.func), self.percent(row.total));
+            let names: Vec<String> = others.iter().take(8).map(in_words).collect();
             writeln!(
                 out,
-                "{} others match {}, too: {}",
-                others.len(),
+                "also named {}, with less time: {}{}",
                 self.args.function,
-                names.join(", ")
+                names.join(", "),
+                if others.len() > names.len() { ", ..." } else { "" }
             )?;
         }
         if !self.args.asm {

@@ -22,7 +22,11 @@ pub(crate) fn run(words: &[OsString]) -> Outcome {
     };
     let command = asked.command(of_unit);
     let line: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    let line = format!("recording {}", line.join(" "));
+    let left_out = match asked.had_bench_flag {
+        true => ", without --bench after --: cargo bench adds it",
+        false => "",
+    };
+    let line = format!("recording {}{left_out}", line.join(" "));
     match asked.of_sprof(command)? {
         Command::Record(args) => {
             Term::stderr(args.serve.input.verbosity()).line(line);

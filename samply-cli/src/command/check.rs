@@ -58,7 +58,7 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
         notes: [about(&args.part, &renamed), basis(&sides)].concat(),
         rules: rules.iter().zip(&checked).collect(),
     };
-    let text = match args.format {
+    let text = match args.format() {
         CheckFormat::Text => outcomes.text(),
         CheckFormat::Md => outcomes.markdown(),
         CheckFormat::Junit => outcomes.junit(),

@@ -97,7 +97,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
         listed,
         compared: &compared,
     };
-    let text = match args.format {
+    let text = match args.format() {
         DiffFormat::Text => {
             let mut out = head(&compared.sides, &notes) + &list.text(which(by));
             let knows_calls = base.iter().all(|data| data.calls != Calls::Unknown);

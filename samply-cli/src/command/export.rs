@@ -7,18 +7,21 @@ use std::io;
 use std::path::Path;
 
 use clap::ValueEnum as _;
+use profile::data::Data;
 use profile::export::svg::{Shape, SvgOptions};
 use profile::export::{Counted, Picked, Time, callgrind, folded, otlp, parquet, perf_script, pprof, speedscope, svg};
+use profile::view::select::{KeptKinds, keep};
 use recording::command::own;
 use symbolicator::LocalSources;
 
 use super::target::Target;
-use crate::args::{self, ExportArgs, ExportFormat, PickArgs, SvgArgs};
+use crate::args::{self, ExportArgs, ExportFormat, PartArgs, PickArgs, SvgArgs};
 use crate::exit::{Failure, Outcome};
 use crate::file_kind::FileKind;
 use crate::input;
 use crate::numbers::count;
 use crate::push::{Given, Labels, variable};
+use crate::report::calls;
 use crate::term::Term;
 
 pub(crate) fn run(args: &ExportArgs) -> Outcome {
@@ -50,6 +53,7 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
         return saved::export(args, format, target, &term);
     }
     let mut input = input::open_and_warn(&args.file, args.event.name(), &args.input.symbols, &term)?;
+    keep_part(&mut input.data, &args.part, &args.file)?;
     // Other tools open source files by these paths: `pprof -list`, callgrind_annotate, editors that show speedscope files. Rows of several
     // machines have one path for one file.
     if format != ExportFormat::Parquet {
@@ -83,6 +87,16 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
             Err(io::Error::other("it is not made of samples"))
         }
     })
+}
+
+/// Drops the samples that are not wanted, of running threads and of waits.
+pub(super) fn keep_part(data: &mut Data, part: &PartArgs, file: &Path) -> Result<(), Failure> {
+    if part.is_all() {
+        return Ok(());
+    }
+    let filter = part.filter();
+    calls::check_conditions(file, data, &filter)?;
+    keep(data, &filter, KeptKinds::Both).map_err(|error| Failure::failed(format_args!("{}: {error}", file.display())))
 }
 
 /// The format that was named, or that the output's name asks for.

@@ -7,6 +7,7 @@ use profile::Profile;
 use profile::data::Data;
 use profile::export::{Picked, svg};
 use profile::view::diff::Limits;
+use profile::view::select::{KeptKinds, keep};
 use recording::command::on_file;
 use recording::event::Role;
 use recording::info::RecordingInfo;
@@ -42,10 +43,14 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
         }
         let target = Target::prepare(Some(&args.output), FileKind::FlameGraph)?;
         let event = event(&args.recording.event)?;
-        let read = |file: &PathBuf| input::open_and_warn(file, event, &args.input.symbols, &term);
-        let data = read(file)?.data;
+        let read = |file: &PathBuf| {
+            let mut data = input::open_and_warn(file, event, &args.input.symbols, &term)?.data;
+            export::keep_part(&mut data, &args.part, file)?;
+            Ok(data)
+        };
+        let data = read(file)?;
         if !args.base.is_empty() {
-            let base = args.base.iter().map(|file| Ok(read(file)?.data));
+            let base = args.base.iter().map(read);
             let base = base.collect::<Result<Vec<_>, Failure>>()?;
             return differential::write(target, &base, &[data], time, &options, Limits::default(), &term);
         }
@@ -75,7 +80,11 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
         false => drawn_event(recorded.profile.info(), &recorded.profile),
     };
     let mut data = Data::from(&recorded.profile);
-    let drawn = data.keep_event(event).map_err(|error| error.to_string()).and_then(|_| {
+    let kept = data
+        .keep_event(event)
+        .map_err(|error| error.to_string())
+        .and_then(|_| keep(&mut data, &args.part.filter(), KeptKinds::Both).map_err(|error| error.to_string()));
+    let drawn = kept.and_then(|()| {
         data.make_printable();
         output.save(&term, |out| svg::write(&Picked::new(&data, time), &options, out))
     });
@@ -96,8 +105,17 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
         ..Summary::of(&recorded.profile, recorded.stop)
     };
     summary.print(&term);
-    term.line(format_args!("wrote {}", term.style(Style::Link, args.output.display())));
-    failure.map_or(Ok(Status::from(exit)), Err)
+    let status = Status::from(exit);
+    let wrote = term.style(Style::Link, args.output.display());
+    match status == Status::SUCCESS {
+        true => term.line(format_args!("wrote {wrote}")),
+        // Of `cargo bench` with arguments that it refuses, it was a picture of two samples.
+        false => term.warning(format_args!(
+            "wrote {wrote}, of the time until {} failed",
+            recorded.profile.info().program
+        )),
+    }
+    failure.map_or(Ok(status), Err)
 }
 
 /// The event to draw, if it is not the event of the sample weights: the first named event that happened.

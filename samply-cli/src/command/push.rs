@@ -7,7 +7,7 @@ use profile::data::{Data, Saved};
 use profile::export::{Picked, Time};
 use profile::sanitize::{Include, sanitize};
 
-use super::export::{say_what_is_missing, time};
+use super::export::{keep_part, say_what_is_missing, time};
 use crate::args::{self, Private, PushArgs};
 use crate::exit::{Failure, Outcome, Status};
 use crate::http::{Error, Reason};
@@ -22,7 +22,8 @@ use crate::term::Term;
 pub(crate) fn run(args: &PushArgs) -> Outcome {
     let term = Term::stderr(args.input.verbosity());
     let servers = Servers::prepare("push", &args.to, args.plain_http)?;
-    let input = input::open_and_warn(&args.file, args.event.name(), &args.input.symbols, &term)?;
+    let mut input = input::open_and_warn(&args.file, args.event.name(), &args.input.symbols, &term)?;
+    keep_part(&mut input.data, &args.part, &args.file)?;
     let what = What {
         include: Private::include(&args.include),
         time: time(args.off_cpu, &args.pick),

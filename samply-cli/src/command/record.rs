@@ -409,7 +409,11 @@ pub(super) fn plan(args: &RecordingArgs, symbols: &SymbolArgs, command: &str, te
 /// Prepares the output. If it is stdout, the program gets stderr as its stdout, so that its output does not mix with the profile.
 pub(super) fn output(path: &Path, kind: FileKind) -> Result<Output, Failure> {
     if path != Path::new("-") {
-        return Ok(Output::prepare(path, kind, Earlier::Kept)?);
+        let earlier = match kind {
+            FileKind::FlameGraph => Earlier::Replaced,
+            _ => Earlier::Kept,
+        };
+        return Ok(Output::prepare(path, kind, earlier)?);
     }
     let failed = |error: io::Error| Failure::failed(format_args!("cannot write the profile to stdout: {error}"));
     let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(failed)?;

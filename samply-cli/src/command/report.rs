@@ -3,14 +3,16 @@
 use std::io::{self, Write};
 
 use profile::view::arcs;
-use profile::view::select::select;
+use profile::view::select::{Selection, select};
 use profile::view::shortfalls::shortfalls;
+use recording::command::own;
 
 use crate::advice::{What, advise, distorted, few_samples};
 use crate::args::{Format, ReportArgs, View};
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
 use crate::input;
+use crate::numbers::time;
 use crate::output::{Earlier, Output};
 use crate::report::about::About;
 use crate::report::build::{Extent, tables};
@@ -54,6 +56,9 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     notes.extend(few_samples(&selection, args.select.waits));
     let measure = Measure::of(&input.data, selection.total);
     notes.extend(distorted(&selection, measure.time_ms(selection.total)));
+    if selection.total.samples == 0 && input.data.has_samples() {
+        notes.push(why_empty(args, &selection));
+    }
     let shortfalls = shortfalls(&selection, &input.sources);
     let what = match args.select.waits {
         true => What::SavedWaits,
@@ -75,17 +80,34 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
                 columns: style::stdout_columns(),
                 color: style::stdout_color(),
             };
-            screen::print("the report", |out| write(&report, args.format, page, out))
+            screen::print("the report", |out| write(&report, args.format(), page, out))
         }
         Some(path) => {
             let page = Page {
                 columns: None,
                 color: false,
             };
-            let output = Output::prepare(path, kind(args.format), Earlier::Replaced)?;
-            output.save(&term, |out| write(&report, args.format, page, out))?;
+            let output = Output::prepare(path, kind(args.format()), Earlier::Replaced)?;
+            output.save(&term, |out| write(&report, args.format(), page, out))?;
             Ok(Status::SUCCESS)
         }
+    }
+}
+
+/// Why nothing is selected of a profile with samples.
+fn why_empty(args: &ReportArgs, selection: &Selection<'_>) -> String {
+    let length_ms = selection.data.length_ms().unwrap_or(f64::INFINITY);
+    let filter = args.select.filter();
+    if filter.from_ms.is_some_and(|from| from >= length_ms) {
+        return format!(
+            "the time range begins after the end: the recording is {} long",
+            time(length_ms)
+        );
+    }
+    match (filter.waits, selection.other_kind.samples > 0) {
+        (true, _) => format!("there are no waits: `{} record --off-cpu` records them", own()),
+        (false, true) => "all that is selected are waits: --waits shows them".to_owned(),
+        (false, false) => "no sample meets all conditions".to_owned(),
     }
 }
 
@@ -98,7 +120,7 @@ fn kind(format: Format) -> FileKind {
 }
 
 fn extent(args: &ReportArgs, view: &View) -> Extent {
-    let default = match (args.format, view) {
+    let default = match (args.format(), view) {
         (Format::Json, _) => usize::MAX,
         (_, View::Summary) => SUMMARY_ROWS,
         _ => VIEW_ROWS,
@@ -110,7 +132,7 @@ fn extent(args: &ReportArgs, view: &View) -> Extent {
             None => default,
         },
         min_percent: args.min_percent,
-        no_frame_of_all: args.format != Format::Json,
+        no_frame_of_all: args.format() != Format::Json,
         sort: args.sort,
     }
 }

@@ -232,7 +232,8 @@ struct Block {
 
 impl Block {
     fn line(&mut self, name: &str, value: impl Display) {
-        self.text.push_str(format!("{name}: {value}").trim_end());
+        self.text
+            .push_str(format!("{name}: {value}").trim_end().trim_end_matches(':'));
         self.text.push('\n');
     }
 

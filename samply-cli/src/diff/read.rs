@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use profile::data::{Calls, Data};
 use profile::view::diff::{Renamed, Sides, match_libs};
-use profile::view::select::{Filter, keep};
+use profile::view::select::{Filter, KeptKinds, keep};
 use recording::command::own;
 
 use super::sums::as_sums;
@@ -46,7 +46,7 @@ impl Reading<'_> {
     fn read(&self, file: &Path) -> Result<Data, Failure> {
         let mut data = input::open_and_warn(file, self.event, self.symbols, self.term)?.data;
         calls::check_conditions(file, &data, &self.filter)?;
-        keep(&mut data, &self.filter).map_err(|error| format!("{}: {error}", file.display()))?;
+        keep(&mut data, &self.filter, KeptKinds::One).map_err(|error| format!("{}: {error}", file.display()))?;
         Ok(data)
     }
 }

@@ -155,6 +155,15 @@ fn completions_and_man_pages_come_from_the_definition() {
     let page = run(&["man", "record"]);
     assert!(page.status.success());
     assert!(text(&page.stdout).contains("iteration"));
+    for command in ["record", "report", "cargo"] {
+        let page = run(&["man", command]);
+        for section in ["EXAMPLES", "\"EXIT STATUS\"", "ENVIRONMENT", "FILES", "\"SEE ALSO\""] {
+            assert!(
+                text(&page.stdout).contains(&format!(".SH {section}\n")),
+                "{command} {section}"
+            );
+        }
+    }
     assert_refused(&run(&["man", "nothing"]), 2, &["nothing", "record"]);
 }
 

@@ -568,3 +568,109 @@ fn flamegraph_draws_a_saved_profile_in_every_way() {
         assert!(stderr.contains(expected), "{options:?}: {stderr}");
     }
 }
+
+/// Stacks whose weights are known: a program's, and no process's.
+fn known_stacks(folder: &Path) -> PathBuf {
+    let path = folder.join("known.folded");
+    std::fs::write(
+        &path,
+        "main;lexing;fetching 300\nmain;lexing 50\nmain;plotting;fetching 40\nelsewhere;fetching 10\n",
+    )
+    .unwrap();
+    path
+}
+
+#[test]
+fn every_command_that_reads_takes_the_conditions_of_reports() {
+    let folder = temp_dir();
+    let file = known_stacks(folder.path());
+    let lines = |options: &[&str]| -> Vec<String> {
+        let text = exported(&file, &[&["-q", "-f", "folded"], options].concat());
+        let text = String::from_utf8(text).unwrap();
+        let stack = |line: &str| line.strip_prefix("[unknown process];").unwrap().to_owned();
+        let mut lines: Vec<String> = text.lines().map(stack).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(
+        lines(&["--focus", "lexing"]),
+        ["main;lexing 50", "main;lexing;fetching 300"]
+    );
+    assert_eq!(
+        lines(&["--hide", "lexing", "--focus", "main"]),
+        ["main 50", "main;fetching 300", "main;plotting;fetching 40"]
+    );
+    assert_eq!(
+        lines(&["--hide", "fetching"]),
+        ["elsewhere 10", "main;lexing 350", "main;plotting 40"]
+    );
+
+    // The same in every other format. Some are compressed, and speedscope's lists all functions.
+    for format in ["svg", "speedscope", "callgrind", "perf-script", "firefox", "html"] {
+        let all = exported(&file, &["-q", "-f", format]);
+        let some = exported(&file, &["-q", "-f", format, "--focus", "plotting"]);
+        let has = |text: &[u8], name: &str| String::from_utf8_lossy(text).contains(name);
+        if ["svg", "callgrind", "perf-script"].contains(&format) {
+            assert!(has(&all, "elsewhere") && has(&all, "plotting"), "{format}");
+            assert!(!has(&some, "lexing") && has(&some, "plotting"), "{format}");
+        }
+        assert_ne!(all, some, "{format}");
+    }
+    let picture = folder.path().join("flamegraph.svg");
+    let draw = || {
+        let output = sprof()
+            .arg("flamegraph")
+            .arg(&file)
+            .args(["-q", "--focus", "plotting", "-o"])
+            .arg(&picture)
+            .output();
+        assert_eq!(output.unwrap().status.code(), Some(0));
+        std::fs::read_to_string(&picture).unwrap()
+    };
+    let drawn = draw();
+    assert!(drawn.contains("plotting") && !drawn.contains("lexing"), "{drawn}");
+
+    let refused = export(&file, &["-f", "folded", "--focus", "nothing_like_it"]);
+    assert_eq!(refused.status.code(), Some(125));
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(stderr.contains("there is no function \"nothing_like_it\""), "{stderr}");
+}
+
+#[test]
+fn a_hidden_function_that_waits_leaves_its_wait() {
+    let Some(()) = perf_events() else { return };
+    let (waits, _) = record()
+        .options(&["--off-cpu"])
+        .profile(program("threads").unwrap(), &["50", "3"]);
+    let sum = |options: &[&str]| -> u64 {
+        let text = exported(&waits.output, &[&["-q", "-f", "folded"], options].concat());
+        let text = String::from_utf8(text).unwrap();
+        text.lines()
+            .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap())
+            .sum()
+    };
+    // Every function of the C library that a thread can wait in, and what called it.
+    let text = exported(&waits.output, &["-q", "-f", "folded", "--off-cpu"]);
+    let text = String::from_utf8(text).unwrap();
+    let leaf = text
+        .lines()
+        .next()
+        .unwrap()
+        .rsplit_once(' ')
+        .unwrap()
+        .0
+        .rsplit(';')
+        .next()
+        .unwrap()
+        .to_owned();
+    let caller = text.lines().next().unwrap().rsplit(';').nth(1).unwrap().to_owned();
+    for hidden in [leaf, caller] {
+        for kind in [&["--off-cpu"][..], &[]] {
+            assert_eq!(
+                sum(kind),
+                sum(&[kind, &["--hide", &hidden]].concat()),
+                "{hidden} {kind:?}"
+            );
+        }
+    }
+}

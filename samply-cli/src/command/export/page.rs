@@ -19,6 +19,7 @@ pub(super) fn export(args: &ExportArgs, target: Target<'_>, term: &Term) -> Outc
         );
     }
     let mut input = input::open_page(&args.file, args.event.name(), &args.input.symbols, term)?;
+    super::keep_part(&mut input.data, &args.part, &args.file)?;
     term.warnings(&args.file, &input.notes);
     if args.embed_sources {
         sources::embed_hot_of(&mut input.data, &input.symbolicator, &Interrupt::default(), term);

@@ -8,6 +8,7 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
+use profile::cut::{Part, cut};
 use profile::data::NONE;
 use profile::export::{firefox, firefox_v55};
 use profile::read::{self, Form, ReadLimits};
@@ -44,14 +45,14 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
         true => Interrupt::watch()?,
         false => Interrupt::default(),
     };
-    let (data, is_gzip) = match merge::converted(path, event, symbols, &interrupt, term)? {
+    let (mut data, is_gzip) = match merge::converted(path, event, symbols, &interrupt, term)? {
         Some(data) => {
             convert::say_what_is_counted(path, &data, term);
             (data, !import::is_perf_data(path))
         }
         None => {
             let source = saved(path)?;
-            if format == ExportFormat::Firefox || source.version <= firefox_v55::VERSION {
+            if args.part.is_all() && (format == ExportFormat::Firefox || source.version <= firefox_v55::VERSION) {
                 let wants_gzip = wants_gzip(source.is_gzip);
                 return target.write(term, |out| copy(&source.file, source.is_gzip, wants_gzip, out));
             }
@@ -70,6 +71,11 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
             (data, source.is_gzip)
         }
     };
+    let part = Part {
+        filter: args.part.filter(),
+        ..Part::default()
+    };
+    cut(&mut data, &part).map_err(|error| Failure::failed(format_args!("{}: {error}", path.display())))?;
     if format == ExportFormat::FirefoxV55 && data.embedded_sources() > 0 {
         let count = data.embedded_sources();
         term.warning(format_args!(

@@ -68,7 +68,7 @@ pub(crate) fn run(args: &ShareArgs) -> Outcome {
     let what = What {
         event: args.event.name(),
         part: Part {
-            filter: args.tracks.filter(),
+            filter: args.part.filter(),
             min_samples: args.drop_thin,
         },
         include,

@@ -7,7 +7,7 @@ use profile::data::{Calls, Data};
 use profile::export::svg::{SvgOptions, differential};
 use profile::export::{Picked, Time};
 use profile::view::diff::{Limits, Sides, diff};
-use profile::view::select::{Filter, keep};
+use profile::view::select::{Filter, KeptKinds, keep};
 
 use super::html::{Text, page};
 use super::list::commit;
@@ -102,7 +102,7 @@ fn both(shelf: &Shelf, before: &Item, after: &Item) -> Result<Read, String> {
         let of_file = |why: String| format!("{}: {why}", item.name());
         let opened = shelf.open(item).map_err(of_file)?;
         let mut data = read(&opened.path, shelf.limits()).map_err(of_file)?.data;
-        keep(&mut data, &Filter::default()).map_err(|error| of_file(error.to_string()))?;
+        keep(&mut data, &Filter::default(), KeptKinds::One).map_err(|error| of_file(error.to_string()))?;
         Ok::<_, String>(data)
     };
     let (base, new) = (vec![data(before)?], vec![data(after)?]);
