@@ -463,7 +463,7 @@ fn callgrind_files_are_compared_to_the_instruction() {
     );
     let markdown = diff(&["--format", "md"]);
     assert!(
-        markdown.contains("| | Ir before | after | change | of all |"),
+        markdown.contains(" | Ir before | after | change | of all |"),
         "{markdown}"
     );
     let same = printed(sprof().arg("diff").args([&old, &old]));
