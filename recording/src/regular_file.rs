@@ -90,7 +90,7 @@ mod system {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::PermissionDenied`]: another user owns it. Else as of [`open`].
+    /// [`io::ErrorKind::PermissionDenied`]: another user owns it. Else as of `open`.
     pub fn open_owned(path: &Path, uid: u32) -> io::Result<File> {
         let mut found = find(path, FIND | OFlags::NOFOLLOW)?;
         owned_by(uid, &found.metadata()?)?;
