@@ -1,23 +1,4 @@
-//! A report for programs.
-//!
-//! ```text
-//! schema          "sprof-report"
-//! schema_version  1; a removed or changed field increases it, a new field does not
-//! sprof_version
-//! file            as named by the user
-//! profile         product, arguments, commit (null if not known), recorded_by, os, cpu, start_unix_ms, duration_ms, interval_ms,
-//!                 processes, threads, symbolicated, extra: the recorder's facts about lost and truncated samples
-//! selection       kind: "cpu" or "waits"; conditions; samples, weight: of all selected samples, the whole of shares;
-//!                 without_stack; other_kind: samples of the other kind
-//! unit            of weights: "samples", "ms", "bytes" or "count"
-//! weights         of imported files, else null: name, unit: as in the file; others: its other events
-//! notes           limits of the data, a sentence each
-//! views           id, rows, left_out: number of rows that are not listed
-//!   rows          origin (of a crate: "crate", "library", "kernel", "jit", "mark", "unknown"), function, library, file, line, name, pid, tid, process, threads, bucket, functions, subcategories: if known
-//!                 depth: in trees; rows are in depth-first order
-//!                 self, total, other_kind: samples (null if the file has none), weight, share (0 to 1), time_ms
-//!                 (null if samples stand for no time)
-//! ```
+//! A report for programs. docs/json.md describes its fields.
 
 use std::io::{self, Write};
 
@@ -27,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{Measure, Report};
 use crate::numbers::number_json;
 
-/// See the list above.
+/// A removed or changed field increases it, a new field does not.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
 
 pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {

@@ -198,3 +198,27 @@ fn colour_only_where_it_is_wanted() {
         .unwrap();
     assert!(text(&forced.stderr).contains('\u{1b}'));
 }
+
+#[test]
+fn every_field_of_a_json_output_is_described() {
+    let described = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/json.md")).unwrap();
+    let folder = crate::support::temp_dir();
+    let [old, new] = ["old.folded", "new.folded"].map(|name| folder.path().join(name));
+    std::fs::write(&old, "main;first 300\nmain;second 100\n").unwrap();
+    std::fs::write(&new, "main;first 300\nmain;second 200\n").unwrap();
+    let [old, new] = [old.to_str().unwrap(), new.to_str().unwrap()];
+    for line in [
+        &["report", old, "--json"][..],
+        &["diff", old, new, "--json"],
+        &["check", new, "--max-increase", "first=10%", "--json", "--base", old],
+        &["doctor", "--json"],
+        &["record", "-s", "--json", "-o", "/dev/null", "true"],
+    ] {
+        let output = run(line);
+        let object: serde_json::Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{line:?}: {error}: {output:?}"));
+        for key in object.as_object().unwrap().keys() {
+            assert!(described.contains(&format!("`{key}`")), "{line:?}: {key}");
+        }
+    }
+}
