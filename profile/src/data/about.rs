@@ -92,13 +92,14 @@ fn text_or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RunExtent {
-    /// The file does not say: it is not of sprof, of an earlier version, or what was left of a recording.
-    #[default]
-    Unstated,
     /// Each run from the program's start to its own end. The program does the same work in each run.
     WholeRuns,
     /// What happened between two points in time. Another recording holds other work.
     Window,
+    /// The file does not say: it is not of sprof, of another version, or what was left of a recording.
+    #[default]
+    #[serde(other)]
+    Unstated,
 }
 
 /// How a recording of sprof was made and how far it can be trusted.

@@ -449,7 +449,6 @@ mod tests {
             ("sprof record --call-graph frames ls", "dwarf"),
             ("sprof record --call-graph dwarf,65536 ls", "65528"),
             ("sprof record -a -i", "--ignore-exit-code"),
-            ("sprof report", "FILE"),
             ("sprof report x --view heat", "callers=FUNCTION"),
             ("sprof report x --view callers=", "callers=FUNCTION"),
             ("sprof report x --time-range 3", "1.5..3"),
