@@ -13,7 +13,7 @@ use flate2::write::GzEncoder;
 use nix::sys::resource::{UsageWho, getrusage};
 use serde_json::json;
 
-use crate::support::{sprof, temp_dir};
+use crate::support::{sprof_without_part, temp_dir};
 
 /// The words of the command that [`run_measured`] runs, separated by line ends.
 const WORDS: &str = "LIMITS_WORDS";
@@ -51,7 +51,7 @@ fn usage(words: &[&OsStr]) -> Usage {
 #[ignore = "a part of the other tests here"]
 fn run_measured() {
     let Ok(words) = std::env::var(WORDS) else { return };
-    let mut command = sprof();
+    let mut command = sprof_without_part();
     let status = command.args(words.lines()).stdout(Stdio::null()).status().unwrap();
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
     let micros = |time: nix::sys::time::TimeVal| time.tv_sec() * 1_000_000 + time.tv_usec();

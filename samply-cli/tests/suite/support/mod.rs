@@ -26,7 +26,7 @@ pub(crate) mod waits;
 
 pub(crate) use profile::Profile;
 pub(crate) use programs::program;
-pub(crate) use run::{Recorder, Recording, record, sprof};
+pub(crate) use run::{Recorder, Recording, record, sprof, sprof_without_part};
 
 use std::path::{Path, PathBuf};
 
