@@ -68,7 +68,7 @@ pub(super) fn shorter(name: &str) -> Vec<String> {
     forms
 }
 
-/// The names that have shorter forms, with these, as a list for page.js. Nothing in it ends the script.
+/// The names that have shorter forms, with these, as a list for page.js. Nothing in it is markup or ends the script.
 pub(super) fn script(names: &BTreeMap<String, Vec<String>>) -> String {
     let names = names.iter().filter(|(_, forms)| !forms.is_empty());
     let as_shown = |name: &str| -> String {
@@ -84,7 +84,7 @@ pub(super) fn script(names: &BTreeMap<String, Vec<String>>) -> String {
     let list: Vec<(String, Vec<String>)> = names
         .map(|(name, forms)| (as_shown(name), forms.iter().map(|form| as_shown(form)).collect()))
         .collect();
-    json!(list).to_string().replace('>', "\\u003e")
+    json!(list).to_string().replace('<', "\\u003c").replace('>', "\\u003e")
 }
 
 /// `1,234 samples`, `1.23 s`, `1.2 MB`.
