@@ -171,7 +171,7 @@ fn requests_that_ask_too_much_are_refused() {
 /// As few as the UI sends, but each with all the inlined functions that debug info may claim.
 #[test]
 fn an_answer_with_too_many_inlined_functions_is_refused() {
-    let name: String = "a_function_with_a_name_of_some_length".repeat(10);
+    let name: String = "a_function_with_a_name_of_some_length".repeat(30);
     let source: String = (0..100)
         .map(|depth| {
             let callee = match depth {
