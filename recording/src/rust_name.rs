@@ -123,7 +123,7 @@ fn without_arguments(part: &str) -> &str {
 }
 
 /// (`<T as a::Trait>`, `f<b::C>`) of `<T as a::Trait>::f<b::C>`.
-fn last_part(name: &str) -> Option<(&str, &str)> {
+pub fn last_part(name: &str) -> Option<(&str, &str)> {
     let bytes = name.as_bytes();
     let mut depth = 0usize;
     let mut at = bytes.len();

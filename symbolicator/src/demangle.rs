@@ -37,6 +37,16 @@ pub fn demangle(name: &str) -> String {
     name.to_owned()
 }
 
+/// True for a name that a compiler mangled: of C++, Rust, Swift or D.
+pub(crate) fn is_mangled(name: &str) -> bool {
+    let is_d = || {
+        name.strip_prefix("_D")
+            .is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_digit()))
+    };
+    let starts = ["_Z", "__Z", "___Z", "_R", "$s", "_$s", "$S", "_$S"];
+    starts.iter().any(|start| name.starts_with(start)) || is_d()
+}
+
 /// `f<A, >(B, )` is `f<A>(B)`: cpp_demangle writes the comma before a parameter pack (`J`) also where the pack is empty.
 fn without_empty_packs(name: String) -> String {
     let is_at_pack = |rest: &str| [", >", ", ,", ", )"].iter().any(|end| rest.starts_with(end));

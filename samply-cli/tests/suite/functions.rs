@@ -172,6 +172,34 @@ fn a_profile_that_has_a_function_twice_is_read_as_one() {
     assert_eq!(rows(&Profile::read(&both).json)["interpret"].len(), 1);
 }
 
+#[test]
+fn no_function_with_debug_info_has_a_mangled_name_and_each_has_its_class() {
+    let Some(()) = perf_events() else { return };
+    let Some(program) = program("scopes") else { return };
+    let folder = temp_dir();
+    let file = folder.path().join("profile.json.gz");
+    output(&[
+        "record",
+        "-s",
+        "-q",
+        "-r",
+        "4000",
+        "-o",
+        file.to_str().unwrap(),
+        program.to_str().unwrap(),
+    ]);
+    let names: Vec<String> = rows(&Profile::read(&file).json).into_keys().collect();
+    assert!(!names.iter().any(|name| name.starts_with("_Z")), "{names:?}");
+    for part in ["(anonymous namespace)::Worker::step", "outside::run"] {
+        assert!(names.iter().any(|name| name.starts_with(part)), "{part}: {names:?}");
+    }
+    let lambdas: Vec<&String> = names.iter().filter(|name| name.contains("operator()")).collect();
+    let has_path = |name: &&String| name.starts_with("outside::run(unsigned long)::");
+    assert!(lambdas.iter().any(has_path), "{names:?}");
+    // The other one is that of `make`: clang gives its type no name.
+    assert_eq!(lambdas.len(), 2, "{names:?}");
+}
+
 /// Gives each frame with a line of another file a function of that file.
 fn with_files_of_lines(mut shared: Value) -> Value {
     let frames = shared["frameTable"]["length"].as_u64().unwrap() as usize;

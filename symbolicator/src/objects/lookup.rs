@@ -5,6 +5,7 @@ use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 
 use super::answers::heap_of;
 use super::{ObjectModule, Stage};
+use crate::demangle::is_mangled;
 
 /// Fewer look-ups take less time than threads save: 2,000 take 0.08 s of CPU time in a debug build of 182 MB, of which half is reading its tables.
 const WORTH_THREADS: usize = 2000;
@@ -125,12 +126,16 @@ impl ObjectModule {
             // The symbol table is preferred: debug info may have a function in several parts.
             function = function.or(outer);
         }
-        let function = function.or_else(|| self.unnamed(address));
+        let mut function = function.or_else(|| self.unnamed(address));
         // Debug info of assembly has lines and no functions, like that of units whose split part is missing.
         let named = function.as_ref().filter(|function| function.is_named);
         if let (Some(outer), Some(function)) = (frames.last_mut(), named) {
             let name = outer.function.get_or_insert_with(|| function.name.clone());
-            let full = with_its_scope(name, &function.name);
+            let full = with_its_scope(name, &function.name).or_else(|| {
+                // The debug info has namespaces and classes, and the symbol parameters, too.
+                let (path, last) = rust_name::last_part(name)?;
+                with_its_scope(last, &function.name).filter(|_| !path.is_empty())
+            });
             // Debug info without the linkage name has only the source, which is that of a macro where a macro made the function. Of
             // implementations, the symbol is a guess.
             let is_exact = full.is_some() && !function.name.starts_with('<');
@@ -142,6 +147,12 @@ impl ObjectModule {
             if let Some(full) = full {
                 *name = full;
             }
+        }
+        let name = frames.last().and_then(|outer| outer.function.as_deref());
+        if let (Some(function), Some(name)) = (&mut function, name)
+            && is_mangled(&function.name)
+        {
+            name.clone_into(&mut function.name);
         }
         AddressInfo { function, frames }
     }

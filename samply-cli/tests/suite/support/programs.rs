@@ -128,6 +128,13 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             let path = try_build("c++", &format!("{name}.cpp"), name, C_FLAGS);
             has(Need::Cxx, path.is_ok(), "no C++ compiler").then(|| path.unwrap())
         }
+        "scopes" => {
+            // clang writes the parameters of templates into the names of lambdas, as the ABI has them.
+            let flags = [C_FLAGS, &["-std=c++20"]].concat();
+            let path = try_build("clang++", "scopes.cpp", name, &flags);
+            let path = path.or_else(|_| try_build("c++", "scopes.cpp", name, &flags));
+            has(Need::Cxx, path.is_ok(), "no C++ compiler").then(|| path.unwrap())
+        }
         "split_rs" | "panic_rs" | "inline_rs" | "costs_rs" => {
             let source = format!("{}.rs", name.trim_end_matches("_rs"));
             build("rustc", &source, name, &["--edition=2024", "-O", "-g"])

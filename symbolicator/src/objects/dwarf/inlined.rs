@@ -16,8 +16,9 @@ pub(super) fn count(units: &Units<'_>, budget: &mut Budget, is_meant: impl Fn(&s
         let mut meant: FxHashMap<usize, bool> = FxHashMap::default();
         let mut is_call_of = |origin: gimli::UnitOffset, entry: gimli::UnitOffset| {
             *meant.entry(origin.0).or_insert_with(|| {
-                let name = units.describe(index, entry).ok().and_then(|described| described.name);
-                name.is_some_and(|name| is_meant(&String::from_utf8_lossy(name.best.slice())))
+                let described = units.describe(index, entry).unwrap_or_default();
+                let name = described.linkage.or(described.plain);
+                name.is_some_and(|name| is_meant(&String::from_utf8_lossy(name.slice())))
             })
         };
         if count_in(unit, budget, &mut is_call_of, &mut count).is_err() {

@@ -11,7 +11,7 @@
 //! take on one, with 5 % more CPU time (medians of 15 runs, under SCHED_FIFO: the machine was not idle).
 //!
 //! `store` (sections) -> `units` (which unit; `aranges`) -> `unit` -> `functions` (which function, which inlined calls) and `lines` (`line_program`); names through `origins`.
-//! `prepared` asks several units at once.
+//! `scopes` has the namespaces and classes of functions without a linkage name. `prepared` asks several units at once.
 
 mod aranges;
 mod budget;
@@ -24,6 +24,7 @@ mod names;
 mod origins;
 mod prepared;
 mod ranges;
+mod scopes;
 mod store;
 mod unit;
 mod units;
@@ -184,7 +185,7 @@ impl Dwarf {
                 .frames
                 .into_iter()
                 .map(|(frame, name)| {
-                    let function = name.and_then(|name| names.demangled(&name));
+                    let function = name.as_ref().and_then(|name| names.demangled(name));
                     SourceFrame {
                         krate: crate_of(name.as_ref(), function.as_deref(), frame.function_file()),
                         function,

@@ -33,6 +33,9 @@ impl Names {
     /// The owner must keep the name in memory as long as this object lives: its address is the key.
     pub(super) fn demangled(&mut self, name: &EntryName<'_>) -> Option<String> {
         let raw = name.best.slice();
+        if let Some(scope) = &name.scope {
+            return (!raw.is_empty()).then(|| format!("{scope}::{}", text(name.best)));
+        }
         if self.known.len() >= MAX_NAMES || self.bytes >= MAX_BYTES {
             *self = Names::default();
         }
@@ -62,7 +65,7 @@ fn readable(name: &EntryName<'_>) -> Option<String> {
 }
 
 /// The name, or the start of one that is in a damaged section.
-fn text(name: Slice<'_>) -> Cow<'_, str> {
+pub(super) fn text(name: Slice<'_>) -> Cow<'_, str> {
     let bytes = name.slice();
     String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_NAME_BYTES)])
 }

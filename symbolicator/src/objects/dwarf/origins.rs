@@ -2,33 +2,118 @@
 
 use gimli::{AttributeValue, DebugInfoOffset, UnitOffset, UnitRef};
 
+use super::budget::Budget;
 use super::lazy_unit::{AbbreviationTables, DwarfOf, LazyUnit};
 use super::lines::path_in;
+use super::names::text;
+use super::scopes::{ScopeName, part_of_path};
 use super::store::Slice;
 use super::units::{Described, EntryName, Units};
+use crate::demangle::{demangle, is_mangled};
 
 /// References that are followed from entry to entry for a name. Valid chains have two or three.
 const MAX_HOPS: usize = 16;
 
+/// Linkage names that are known to be readable or not, at most.
+const MAX_KNOWN: usize = 100_000;
+
 impl<'a> Units<'a> {
-    /// Name and source file of an entry's function. Inlined calls and definitions refer to another entry for theirs.
-    pub(super) fn describe(&self, index: usize, entry: UnitOffset) -> gimli::Result<Described<'a>> {
-        let (mut linkage, mut plain, mut file) = (None, None, None);
-        self.attributes(index, entry, |unit, attribute| {
+    /// Names and source file of an entry's function. Inlined calls and definitions refer to another entry for theirs.
+    pub(super) fn describe(&self, index: usize, entry: UnitOffset) -> gimli::Result<Described<'a, '_>> {
+        let unit = self.units.get(index);
+        let place = unit.and_then(|unit| Some((unit.unit_ref(&self.dwarf, &self.tables)?, entry)));
+        place.map_or(Ok(Described::default()), |place| self.describe_at(index, place))
+    }
+
+    fn describe_at<'u>(
+        &'u self,
+        index: usize,
+        place: (UnitRef<'u, Slice<'a>>, UnitOffset),
+    ) -> gimli::Result<Described<'a, 'u>> {
+        let mut found = Described::default();
+        self.attributes(place, |(unit, entry), attribute| {
             match (attribute.name(), attribute.value()) {
-                (gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name, name) if linkage.is_none() => {
-                    linkage = unit.attr_string(name).ok();
+                (gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name, name) if found.linkage.is_none() => {
+                    found.linkage = unit.attr_string(name).ok();
                 }
-                (gimli::DW_AT_name, name) if plain.is_none() => plain = unit.attr_string(name).ok(),
-                (gimli::DW_AT_decl_file, AttributeValue::FileIndex(path)) if file.is_none() => {
-                    file = self.path(index, unit, path);
+                (gimli::DW_AT_name, name) if found.plain.is_none() => {
+                    found.plain = unit.attr_string(name).ok();
+                    found.named_at = Some((unit, entry));
+                }
+                (gimli::DW_AT_decl_file, AttributeValue::FileIndex(path)) if found.file.is_none() => {
+                    found.file = self.path(index, unit, path);
                 }
                 _ => {}
             }
-            linkage.is_some() && file.is_some()
+            found.linkage.is_some() && found.file.is_some()
         })?;
-        let name = linkage.or(plain).map(|best| EntryName { best, plain });
-        Ok(Described { name, file })
+        Ok(found)
+    }
+
+    /// The name of a described function.
+    pub(super) fn name(&self, described: &Described<'a, '_>, budget: &mut Budget) -> Option<EntryName<'a>> {
+        let (linkage, plain) = (described.linkage, described.plain);
+        let name = |best, scope| EntryName { best, plain, scope };
+        if let Some(linkage) = linkage
+            && (plain.is_none() || self.is_readable(linkage))
+        {
+            return Some(name(linkage, None));
+        }
+        let scope = described.named_at.and_then(|at| self.scope(at, budget, 0));
+        Some(name(plain?, scope))
+    }
+
+    /// False for a linkage name that stays mangled.
+    fn is_readable(&self, linkage: Slice<'a>) -> bool {
+        let mut known = self.readable.borrow_mut();
+        if known.len() >= MAX_KNOWN {
+            known.clear();
+        }
+        let is_readable = || !is_mangled(&demangle(&text(linkage)));
+        *known.entry(linkage.slice().as_ptr().addr()).or_insert_with(is_readable)
+    }
+
+    /// The namespaces, classes and functions around an entry, as demanglers write them.
+    fn scope(
+        &self,
+        (unit, entry): (UnitRef<'_, Slice<'a>>, UnitOffset),
+        budget: &mut Budget,
+        depth: usize,
+    ) -> Option<String> {
+        let scopes = self.scopes.borrow_mut().of(unit, budget);
+        let parts = scopes.around(entry).into_iter().map(|scope| match scope {
+            ScopeName::Namespace(name) => Some(part_of_path(name, true)),
+            ScopeName::Type(name) => Some(part_of_path(name, false)),
+            ScopeName::Function(function) => self.function_around((unit, function), budget, depth),
+        });
+        // A function has its own path.
+        let parts: Vec<String> = parts.collect::<Option<_>>()?;
+        let from = scopes
+            .around(entry)
+            .iter()
+            .rposition(|scope| matches!(scope, ScopeName::Function(_)));
+        let path = parts[from.unwrap_or(0)..].join("::");
+        (!path.is_empty()).then_some(path)
+    }
+
+    /// The name of a function that holds a type, with its path.
+    fn function_around(
+        &self,
+        place: (UnitRef<'_, Slice<'a>>, UnitOffset),
+        budget: &mut Budget,
+        depth: usize,
+    ) -> Option<String> {
+        // Of the file itself: source files are not asked for.
+        let described = self.describe_at(usize::MAX, place).ok()?;
+        if let Some(linkage) = described.linkage.filter(|linkage| self.is_readable(*linkage)) {
+            return Some(demangle(&text(linkage)));
+        }
+        let plain = text(described.plain?).into_owned();
+        let around = described.named_at.filter(|_| depth < MAX_HOPS);
+        Some(match around.and_then(|at| self.scope(at, budget, depth + 1)) {
+            Some(scope) => format!("{scope}::{plain}"),
+            None => plain,
+        })
     }
 
     /// The path of a file that an attribute in `unit` refers to.
@@ -46,14 +131,12 @@ impl<'a> Units<'a> {
     }
 
     /// Calls `each` with the attributes of an entry, then with those of the entries that it refers to, until `each` was true of an entry.
-    fn attributes(
-        &self,
-        index: usize,
-        entry: UnitOffset,
-        mut each: impl FnMut(UnitRef<'_, Slice<'a>>, &gimli::Attribute<Slice<'a>>) -> bool,
+    fn attributes<'u>(
+        &'u self,
+        place: (UnitRef<'u, Slice<'a>>, UnitOffset),
+        mut each: impl FnMut((UnitRef<'u, Slice<'a>>, UnitOffset), &gimli::Attribute<Slice<'a>>) -> bool,
     ) -> gimli::Result<()> {
-        let unit = self.units.get(index);
-        let mut place = unit.and_then(|unit| Some((unit.unit_ref(&self.dwarf, &self.tables)?, entry)));
+        let mut place = Some(place);
         for _ in 0..MAX_HOPS {
             let Some((unit, entry)) = place.take() else {
                 break;
@@ -69,7 +152,7 @@ impl<'a> Units<'a> {
                     gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
                         place = self.target(unit, attribute.value());
                     }
-                    _ => is_enough |= each(unit, &attribute),
+                    _ => is_enough |= each((unit, entry), &attribute),
                 }
             }
             if is_enough {

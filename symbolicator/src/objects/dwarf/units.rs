@@ -1,16 +1,19 @@
 //! The units of debug info: finds the unit of an address, and its frames there.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::ops::Range;
 
 use gimli::{UnitOffset, UnitRef};
 use recording::symbol::SourceFrame;
+use rustc_hash::FxHashMap;
 
 use super::aranges::Aranges;
 use super::budget::{Budget, Flaw};
 use super::lazy_unit::{AbbreviationTables, DwarfOf, GimliUnit, LazyUnit};
 use super::prepared::{self, Prepared, Shared};
 use super::ranges::{RangeMap, RangeOf};
+use super::scopes::Scopes;
 use super::store::Slice;
 use super::unit::{OwnRanges, Split, Unit, UnitAnswer, own_ranges, unit_ranges};
 
@@ -18,18 +21,23 @@ use super::unit::{OwnRanges, Split, Unit, UnitAnswer, own_ranges, unit_ranges};
 const MAX_FRAMES: usize = 512;
 
 /// The names that the debug info has for a function.
-#[derive(Clone, Copy)]
 pub(super) struct EntryName<'a> {
-    /// The linkage name if there is one, because it has the whole path.
+    /// The linkage name if there is one, because it has the whole path. The plain name where the linkage name can't be
+    /// demangled.
     pub(super) best: Slice<'a>,
     /// Without path. `{async_fn#0}` is a closure by its linkage name.
     pub(super) plain: Option<Slice<'a>>,
+    /// The namespaces and classes around a function whose best name has no path.
+    pub(super) scope: Option<String>,
 }
 
 /// What the debug info says of a function.
 #[derive(Default)]
-pub(super) struct Described<'a> {
-    pub(super) name: Option<EntryName<'a>>,
+pub(super) struct Described<'a, 'u> {
+    pub(super) linkage: Option<Slice<'a>>,
+    pub(super) plain: Option<Slice<'a>>,
+    /// The entry that has the plain name.
+    pub(super) named_at: Option<(UnitRef<'u, Slice<'a>>, UnitOffset)>,
     /// Path of the source file that declares it.
     pub(super) file: Option<String>,
 }
@@ -54,6 +62,9 @@ pub(super) struct Units<'a> {
     aranges: Aranges<'a>,
     pub(super) supplementary: Vec<LazyUnit<'a>>,
     prepared: Prepared,
+    pub(super) scopes: RefCell<Scopes<'a>>,
+    /// Whether linkage names can be demangled, by their place in memory.
+    pub(super) readable: RefCell<FxHashMap<usize, bool>>,
     flaws: Vec<Flaw>,
 }
 
@@ -91,6 +102,8 @@ impl<'a> Units<'a> {
             aranges,
             supplementary,
             prepared: Prepared::default(),
+            scopes: RefCell::default(),
+            readable: RefCell::default(),
             flaws,
         }
     }
@@ -233,8 +246,10 @@ impl<'a> Units<'a> {
                 continue;
             };
             let described = self.describe(index, entry).unwrap_or_default();
+            let name = self.name(&described, budget);
+            let described_file = described.file;
             let within = || self.file_within(index, entry, outer?, budget);
-            let declared_in = described.file.or_else(within);
+            let declared_in = described_file.or_else(within);
             if frame.line.is_none() {
                 // Code of the compiler's own has no line. Its row of the line table has any file, often that of what
                 // was inlined before it.
@@ -242,7 +257,7 @@ impl<'a> Units<'a> {
             } else if declared_in != frame.file {
                 frame.declared_in = declared_in;
             }
-            found.frames.push((frame, described.name));
+            found.frames.push((frame, name));
         }
         found
     }
