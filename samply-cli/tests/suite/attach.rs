@@ -482,13 +482,9 @@ fn the_whole_machine_has_every_process_by_its_name_and_no_idle_time() {
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
     let profile = recording.profile();
     for (target, name) in [(&found, "was-there-first"), (&new, "came-later")] {
-        let threads: Vec<_> = profile
-            .threads
-            .iter()
-            .filter(|thread| thread.pid == target.pid())
-            .collect();
-        assert_eq!(threads.len(), 1, "{name}");
-        assert_eq!(threads[0].process_name, name);
+        let pid = target.pid();
+        let threads: Vec<_> = profile.threads_of(&pid, name).collect();
+        assert_eq!(threads.len(), 1, "{name}: {}", profile.summary());
         // Others may run the same program.
         let samples = &threads[0].samples;
         let stacks = samples.iter().filter_map(|sample| sample.stack);
@@ -545,16 +541,13 @@ fn on_the_whole_machine_a_set_user_id_program_is_one_process_with_all_its_sample
     running.signal_sprof("INT");
     let recording = running.finish();
     let profile = recording.profile();
-    // What the process ran before has its own name: a copy of this test, setpriv.
-    let of_pid = |found: &str| found.split('.').next() == Some(&*pid);
-    let threads = profile.threads.iter().filter(|thread| of_pid(&thread.pid));
-    let programs: Vec<(&str, &str)> = threads.map(|thread| (&*thread.process_name, &*thread.pid)).collect();
-    let own: Vec<&str> = { programs.iter() }
-        .filter(|(name, _)| *name == "of-root")
-        .map(|(_, pid)| *pid)
-        .collect();
-    let [own] = own[..] else { panic!("{pid}: {programs:?}") };
-    assert!(samples_of(&profile, own) > 300, "{}", profile.summary());
+    // Before that, the process was a copy of this test, then setpriv.
+    let own: Vec<_> = profile.threads_of(&pid, "of-root").collect();
+    assert!(
+        own.len() == 1 && own[0].samples.len() > 300,
+        "{pid}: {}",
+        profile.summary()
+    );
     assert!(!recording.stderr.contains("not recorded"), "{}", recording.stderr);
 }
 

@@ -104,7 +104,21 @@ fn rules_that_need_other_registers_are_followed_with_ptrace() {
             .options(&["--rate", "1000"])
             .profile(program("stacks").unwrap(), &[way, "1000"]);
         assert_eq!(profile.quality()["Event"], "ptrace");
-        assert_whole(&profile, stack);
+        // After a sample in the loader, mappings are read again 20 times as late as the reading took (`ptrace/maps.rs`). In
+        // these milliseconds the C library is not known, and stacks are cut there.
+        let spinning = *stack.last().unwrap();
+        let whole = profile.share(
+            |names| names.contains(&spinning),
+            |names| {
+                user_part(names, stack[0], spinning).as_deref() == Some(stack)
+                    && !names.iter().any(|name| is_mark(name))
+            },
+        );
+        assert!(
+            whole.of >= MANY && whole.percent() >= 99.0,
+            "{whole:?}\n{}",
+            profile.summary()
+        );
     }
 }
 

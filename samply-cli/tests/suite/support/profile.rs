@@ -249,6 +249,13 @@ impl Profile {
         self.threads.iter().filter(is_named)
     }
 
+    /// The threads of a process while it ran the program of this name. What it was before, if a sample fell there, is a
+    /// process of its own: `1234`, then `1234.1`.
+    pub(crate) fn threads_of<'a>(&'a self, pid: &'a str, program: &'a str) -> impl Iterator<Item = &'a Thread> {
+        let is_of = move |thread: &&Thread| thread.pid.split('.').next() == Some(pid) && thread.process_name == program;
+        self.threads.iter().filter(is_of)
+    }
+
     /// Ids of all processes.
     pub(crate) fn pids(&self) -> BTreeSet<&str> {
         self.threads.iter().map(|thread| thread.pid.as_str()).collect()
