@@ -145,7 +145,7 @@ pub struct Recorded {
     pub limits: Vec<Limit>,
 }
 
-/// An event under the name by which the user asked for it.
+/// An event and the name that the user gave for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AskedEvent {

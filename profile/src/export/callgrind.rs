@@ -213,7 +213,7 @@ impl Names {
         put(out, &format!("{prefix}fn"), &mut self.functions, &name)
     }
 
-    /// The file of the next lines of a function, where that is another one than that of the lines before.
+    /// The file of the next lines of a function, if the lines before have another file.
     fn line_file(
         &mut self,
         out: &mut impl Write,

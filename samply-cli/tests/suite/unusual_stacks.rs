@@ -104,8 +104,8 @@ fn rules_that_need_other_registers_are_followed_with_ptrace() {
             .options(&["--rate", "1000"])
             .profile(program("stacks").unwrap(), &[way, "1000"]);
         assert_eq!(profile.quality()["Event"], "ptrace");
-        // After a sample in the loader, mappings are read again 20 times as late as the reading took (`ptrace/maps.rs`). In
-        // these milliseconds the C library is not known, and stacks are cut there.
+        // After a sample in the loader, mappings are read again 20 times as late as the reading took (`ptrace/maps.rs`).
+        // Until then the C library is not known, and stacks are cut there.
         let spinning = *stack.last().unwrap();
         let whole = profile.share(
             |names| names.contains(&spinning),

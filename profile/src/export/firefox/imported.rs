@@ -10,7 +10,7 @@ use crate::read::SavedLib;
 /// The width of each stack of a file without times and duration. The front end shows nothing if all samples have the
 /// same time.
 const EACH_MS: f64 = 1.0;
-/// The name of a thread of which the file says nothing.
+/// The name of a thread without a name in the file.
 const UNNAMED: &str = "all";
 
 impl Data {

@@ -42,7 +42,7 @@ fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: 
         .collect();
     let script = |func: &Func| data.scripts.get(func.script as usize);
     // A function of a crate has the crate as its resource and not the library that it was linked into, so that
-    // "collapse resource" of the front end collapses the crate. The library is that of the frames.
+    // "collapse resource" of the front end collapses the crate. Frames have the library.
     let krates: Unique<u32> = (data.funcs.iter().map(|func| func.krate))
         .filter(|krate| *krate != NONE)
         .collect();

@@ -195,7 +195,7 @@ fn functions(
         }
     };
     put("libs", libs.all.iter().map(lib).collect());
-    // Code of each file, by which a server is asked for the text: library and address.
+    // Code of each file: library and address. A request for the file's text names it.
     let mut code_of: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
     for frame in data.frames.iter().filter(|_| options.is_served) {
         if let (Some(address), lib @ 1..) = (frame.address, libs.number_of(frame.lib)) {

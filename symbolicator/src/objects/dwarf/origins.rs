@@ -130,7 +130,8 @@ impl<'a> Units<'a> {
         table.filter(|_| is_known).and_then(|table| path_in(table, file))
     }
 
-    /// Calls `each` with the attributes of an entry, then with those of the entries that it refers to, until `each` was true of an entry.
+    /// Calls `each` with the attributes of an entry, then with those of the entries that it refers to, until `each` was
+    /// true of an entry.
     fn attributes<'u>(
         &'u self,
         place: (UnitRef<'u, Slice<'a>>, UnitOffset),
