@@ -40,8 +40,8 @@ fn key<'a>(info: &'a AddressInfo, outer: Option<&'a SourceFrame>) -> Option<(u64
 }
 
 /// Makes functions of one symbol with one name one function, with the file of its first address. In profiles of older
-/// sprofs and of other profilers, the file of a function was that of the line, so that a function was as many as its
-/// lines have files.
+/// sprofs and of other profilers, the line's file was the function's file: a function whose lines have three files was
+/// three functions.
 pub(crate) fn merge_functions_of_symbols(data: &mut Data) {
     let key = |data: &Data, frame: &Frame| {
         let symbol = data.symbols.get(frame.symbol as usize)?;

@@ -42,7 +42,7 @@ fn sample_id(time: u64) -> Vec<u8> {
     [words32(&[7, 7]), words64(&[time, EVENT_ID]), words32(&[1, 0])].concat()
 }
 
-/// PERF_SAMPLE_REGS_ABI_64 and the registers, of which bp is 0xb, sp 0x5000, ip 0x1000 and r15 15.
+/// PERF_SAMPLE_REGS_ABI_64 and the registers, with bp 0xb, sp 0x5000, ip 0x1000 and r15 15.
 fn registers() -> Vec<u64> {
     [&[2, 0, 0, 0, 0, 0, 0, 0xb, 0x5000, 0x1000][..], &[0; 7], &[15]].concat()
 }

@@ -16,6 +16,7 @@ unsafe extern "C" {
 /// CPU time of this thread, s (CLOCK_THREAD_CPUTIME_ID).
 fn now() -> f64 {
     let mut time = Timespec { seconds: 0, nanoseconds: 0 };
+    // SAFETY: `time` has the layout of a timespec on 64-bit Linux, and outlives the call.
     unsafe { clock_gettime(3, &mut time) };
     time.seconds as f64 + time.nanoseconds as f64 / 1e9
 }

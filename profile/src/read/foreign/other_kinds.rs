@@ -226,7 +226,7 @@ fn of_bytes(start: &[u8]) -> Option<OtherKind> {
     }
     match start.first()? {
         b'{' => of_object(&json::first_keys(start), &contains),
-        // The list alone is a trace, too.
+        // A trace may be the list alone.
         b'[' if contains(b"\"ph\"") => Some(CHROME_TRACE),
         b'<' if contains(b"<svg") => Some(SVG),
         b'd' if start.starts_with(b"desc:") && contains(b"\ntime_unit:") => Some(MASSIF),

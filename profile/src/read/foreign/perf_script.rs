@@ -141,7 +141,7 @@ fn colons(line: &str) -> impl Iterator<Item = (&str, &str)> {
     ends.filter(|(_, after)| after.chars().next().is_none_or(char::is_whitespace))
 }
 
-/// Takes the period off the end: a number behind that of the thread, or one that is padded to ten characters.
+/// Takes the period off the end: a number behind the thread's number, or a number padded to ten characters.
 fn with_period(before: &str) -> (&str, Option<u64>) {
     const PERIOD_WIDTH: usize = 10;
     let before = before.trim_end();
@@ -155,7 +155,7 @@ fn with_period(before: &str) -> (&str, Option<u64>) {
     }
 }
 
-/// `name [PID/]TID [CPU]`, each of which may be missing.
+/// `name [PID/]TID [CPU]`. Each part may be missing.
 fn thread(text: &str) -> Head<'_> {
     let (rest, last) = split_last(text);
     let text = if is_cpu(last) { rest } else { text.trim() };

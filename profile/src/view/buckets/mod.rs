@@ -149,7 +149,7 @@ enum Code {
     Other,
 }
 
-/// The bucket of a stack: that of the outermost function of an unbroken chain of means.
+/// The bucket of a stack: the outermost function of an unbroken chain of means decides.
 #[derive(Clone, Copy)]
 struct Chain {
     bucket: Bucket,

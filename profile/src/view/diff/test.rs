@@ -1,4 +1,4 @@
-//! Three verdicts on a function, line or path: changed, no change beyond a limit, or neither can be told.
+//! Three verdicts on a function, line or path: changed, no change beyond a limit, or undecided.
 
 use super::amounts::Side;
 use super::increase::{Measure, Pair};
