@@ -111,7 +111,7 @@ fn line(shortfall: &Shortfall, likewise: &[&Shortfall], selection: &Selection<'_
     match shortfall.lack {
         Lack::Names(Code::Runtime(Runtime::Node)) => {
             format!(
-                "{of_samples} have JavaScript functions without names: run `node --perf-prof`, or `--perf-basic-prof`"
+                "{of_samples} have JavaScript functions without names: run `node --perf-prof --interpreted-frames-native-stack`"
             )
         }
         Lack::Names(Code::Runtime(Runtime::Java)) => format!(

@@ -17,6 +17,9 @@ use crate::read::SavedLib;
 /// A lack below this share of all samples is not reported.
 const WORTH_SAYING: f64 = 0.1;
 
+/// The code that runs JavaScript functions that are not compiled, in V8's file.
+const V8_INTERPRETER: &str = "Builtins_InterpreterEntryTrampoline";
+
 /// A lack of a significant part of the samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shortfall {
@@ -29,8 +32,8 @@ pub struct Shortfall {
 /// A lack of samples, by cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Lack {
-    /// Function names: for JIT code anywhere on the stack, for other code at the leaf. One nameless function of the
-    /// program that is on each stack would count all samples.
+    /// Function names: for code that a runtime compiled or interprets, and JIT code, anywhere on the stack, for other
+    /// code at the leaf. One nameless function of the program that is on each stack would count all samples.
     Names(Code),
     /// Callers: the unwinder could not unwind through this code.
     Callers(Code),
@@ -163,6 +166,8 @@ pub fn shortfalls(selection: &Selection<'_>, sources: &[SymbolSource]) -> Vec<Sh
         } else if seen.runtime == Some(Runtime::Python) && !seen.has_jit {
             // Python's functions are data of its interpreter. They have no machine code without the perf trampoline.
             add(Lack::Names(Code::Runtime(Runtime::Python)));
+        } else if seen.is_interpreted_by_v8 {
+            add(Lack::Names(Code::Runtime(Runtime::Node)));
         }
         match (seen.cut, seen.cut_at) {
             (Some(StackMark::TruncatedNoRule), Some(Place::Lib(lib))) if unwound[lib as usize] => {
@@ -214,6 +219,8 @@ struct Seen {
     /// The nearest runtime.
     runtime: Option<Runtime>,
     has_jit: bool,
+    /// True below a JavaScript function that V8 interprets. All of them have one frame, unless V8 copies it for each.
+    is_interpreted_by_v8: bool,
     /// Set if code without a file has no name.
     nameless: Option<Place>,
     cut: Option<StackMark>,
@@ -288,6 +295,7 @@ impl<'a> Facts<'a> {
             let place = self.place(stack.frame);
             seen.runtime = self.runtime(frame.lib).or(seen.runtime);
             seen.has_jit |= place == Some(Place::Jit);
+            seen.is_interpreted_by_v8 |= name == V8_INTERPRETER && seen.runtime == Some(Runtime::Node);
             seen.in_statistics |= self.is_statistics[frame.func as usize];
             if place == Some(Place::Jit) && is_nameless(name) {
                 seen.nameless = place;

@@ -317,10 +317,16 @@ fn node_without_names_is_told_the_switch_and_with_it_nothing() {
     let report = String::from_utf8(report.stdout).unwrap();
     assert!(report.contains("[code of no file, without names]"), "{report}");
     // The dump goes where the program runs.
-    let line = format!("cd {} && exec node --perf-prof work.js", folder.path().display());
+    let options = "--perf-prof --interpreted-frames-native-stack";
+    let line = format!("cd {} && exec node {options} work.js", folder.path().display());
     let (recording, json) = summary(&[], &["sh", "-c", &line]);
     assert_eq!(advice(&recording, &json, "names", "node", ""), None, "{json}");
     assert!(json["own_functions"].to_string().contains("work"), "{json}");
+    // Nothing is compiled: all JavaScript functions have the interpreter's frame, which has a name.
+    let (recording, json) = summary(&[], &["node", "--jitless", script]);
+    let words = "node --perf-prof --interpreted-frames-native-stack";
+    let (_, share) = advice(&recording, &json, "names", "node", words).unwrap();
+    assert!(share > 0.8, "{json}");
 }
 
 #[test]
