@@ -18,6 +18,17 @@ pub(crate) fn grouped(number: u64) -> String {
     out
 }
 
+/// `79 (12.3 %)`, with the share of the whole; `0`.
+pub(crate) fn with_share(number: u64, whole: u64) -> String {
+    let percent = match number as f64 * 100.0 / whole.max(1) as f64 {
+        _ if number == 0 => return "0".to_owned(),
+        percent if percent < 0.01 => "< 0.01 %".to_owned(),
+        percent if percent < 1.0 => format!("{percent:.2} %"),
+        percent => format!("{percent:.1} %"),
+    };
+    format!("{} ({percent})", grouped(number))
+}
+
 /// `1.20 s`
 pub(crate) fn seconds(ns: u64) -> String {
     format!("{:.2} s", ns as f64 / 1e9)
@@ -77,6 +88,14 @@ mod tests {
     fn one_is_singular() {
         assert_eq!(count(1, "sample has", "samples have"), "1 sample has");
         assert_eq!(count(2000, "sample has", "samples have"), "2,000 samples have");
+    }
+
+    #[test]
+    fn small_shares_are_not_shown_as_zero() {
+        assert_eq!(with_share(1, 1_000_000), "1 (< 0.01 %)");
+        assert_eq!(with_share(1, 1000), "1 (0.10 %)");
+        assert_eq!(with_share(1, 3), "1 (33.3 %)");
+        assert_eq!(with_share(0, 0), "0");
     }
 
     #[test]

@@ -94,6 +94,7 @@ pub(crate) fn recorded_facts(profile: &Profile) -> Recorded {
         },
         processes: counts.processes,
         threads: counts.threads,
+        samples: Some(counts.samples),
         lost: quality.lost_total(),
         truncated: quality.truncated_total(),
         unverified: quality.unverified,

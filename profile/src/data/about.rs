@@ -129,6 +129,8 @@ pub struct Recorded {
     pub processes: u64,
     /// Number of threads during the recording, including those without samples.
     pub threads: u64,
+    /// Samples of running threads, of all threads and processes; `None` if the file does not say.
+    pub samples: Option<u64>,
     /// Lost records, for any reason.
     pub lost: u64,
     /// Stacks that do not reach their root, for any reason: of samples, waits and point events.

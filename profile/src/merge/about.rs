@@ -148,6 +148,7 @@ fn sum(mut whole: Recorded, other: Recorded) -> Recorded {
     whole.run_starts_ms.sort_by(f64::total_cmp);
     whole.processes += other.processes;
     whole.threads += other.threads;
+    whole.samples = whole.samples.zip(other.samples).map(|(whole, other)| whole + other);
     whole.lost += other.lost;
     whole.truncated += other.truncated;
     whole.unverified += other.unverified;

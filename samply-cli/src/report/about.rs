@@ -7,7 +7,7 @@ use profile::data::{Data, RowValue, Unit};
 use profile::view::select::Selection;
 
 use super::measure::{Measure, has_times};
-use crate::numbers::{bytes, count, grouped, number_json, time};
+use crate::numbers::{bytes, count, grouped, number_json, time, with_share};
 
 pub(crate) struct About {
     /// Program, date, duration, recorder.
@@ -166,18 +166,22 @@ fn quality(data: &Data) -> (String, bool) {
         return ("the file does not say what was lost or guessed".to_owned(), false);
     };
     let [lost, truncated, unverified] = [recorded.lost, recorded.truncated, recorded.unverified];
+    let of_samples = |number: u64| match recorded.samples {
+        Some(samples) => with_share(number, samples + lost),
+        None => grouped(number),
+    };
     let mut text = format!(
         "{} lost, {} truncated, {} unverified",
-        grouped(lost),
-        grouped(truncated.saturating_sub(recorded.truncated_beside)),
-        grouped(unverified.saturating_sub(recorded.unverified_beside))
+        of_samples(lost),
+        of_samples(truncated.saturating_sub(recorded.truncated_beside)),
+        of_samples(unverified.saturating_sub(recorded.unverified_beside))
     );
     if recorded.stacks_beside > 0 {
         text.push_str(&format!(
             "; of {} stacks of waits and point events {} truncated, {} unverified",
             grouped(recorded.stacks_beside),
-            grouped(recorded.truncated_beside),
-            grouped(recorded.unverified_beside)
+            with_share(recorded.truncated_beside, recorded.stacks_beside),
+            with_share(recorded.unverified_beside, recorded.stacks_beside)
         ));
     }
     for limit in &recorded.limits {

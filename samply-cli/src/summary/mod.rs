@@ -21,7 +21,7 @@ use recording::session::{ProgramExit, RecordOptions, StopReason};
 use recording::sink::ModuleMiss;
 use serde_json::{Value, json};
 
-use crate::numbers::{count, grouped};
+use crate::numbers::{count, grouped, with_share};
 use crate::style::Style;
 use crate::term::Term;
 
@@ -164,14 +164,7 @@ impl Summary {
     /// Lost, throttled, truncated, unverified, without symbols: always all of them, so that a 0 is a statement.
     fn quality_line(&self, term: &Term) -> String {
         let quality = &self.quality;
-        let of = |number: u64, whole: u64| match number {
-            0 => "0".to_owned(),
-            _ => format!(
-                "{} ({})",
-                grouped(number),
-                percent(number, whole + quality.lost_total())
-            ),
-        };
+        let of = |number: u64, whole: u64| with_share(number, whole + quality.lost_total());
         let samples = quality.samples.saturating_sub(quality.beside.stacks);
         let of_samples = |number: u64| of(number, samples.max(self.counts.samples));
         let flag = |number: u64, text: String| match number {
@@ -220,11 +213,11 @@ impl Summary {
             (Some(_), false) => "of waits and point events",
             (None, _) => "of point events",
         };
-        let part = |number: u64, what: &str| match number {
-            0 => format!("0 {what}"),
-            _ => {
-                let text = format!("{} ({}) {what}", grouped(number), percent(number, beside.stacks));
-                term.style(Style::Warning, text).to_string()
+        let part = |number: u64, what: &str| {
+            let text = format!("{} {what}", with_share(number, beside.stacks));
+            match number {
+                0 => text,
+                _ => term.style(Style::Warning, text).to_string(),
             }
         };
         (beside.stacks > 0).then(|| {
@@ -382,14 +375,6 @@ impl Summary {
     }
 }
 
-fn percent(part: u64, whole: u64) -> String {
-    match part as f64 * 100.0 / whole.max(1) as f64 {
-        share if share < 0.01 => "< 0.01 %".to_owned(),
-        share if share < 1.0 => format!("{share:.2} %"),
-        share => format!("{share:.1} %"),
-    }
-}
-
 fn lost_name(role: Role, cause: LostCause) -> &'static str {
     match (role, cause) {
         (Role::Running, LostCause::RingFull) => "ring_full",
@@ -426,18 +411,5 @@ fn miss_text(miss: ModuleMiss) -> Option<&'static str> {
         ModuleMiss::Replaced => Some("replaced on disk: restart the program to get whole stacks"),
         ModuleMiss::NotIdentified => Some("not used: the recording cannot distinguish files of the same name"),
         ModuleMiss::Malformed => Some("with damaged headers: stacks may be cut"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn small_shares_are_not_shown_as_zero() {
-        assert_eq!(percent(1, 1_000_000), "< 0.01 %");
-        assert_eq!(percent(1, 1000), "0.10 %");
-        assert_eq!(percent(1, 3), "33.3 %");
-        assert_eq!(percent(0, 0), "< 0.01 %");
     }
 }

@@ -33,6 +33,8 @@ const shown = () => {
     program: text(document.getElementById("program")),
     head: text(document.getElementById("recorded")),
     quality: text(document.getElementById("quality-line")),
+    qualityState: document.getElementById("quality").dataset.state,
+    qualityRows: [...document.querySelectorAll("#quality-rows dt")].map(text),
     kinds: [...document.getElementById("kind").options].map(text),
     weight: Number(sum.dataset.weight),
     samples: Number(sum.dataset.samples),

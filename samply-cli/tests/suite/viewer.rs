@@ -210,6 +210,74 @@ fn figures_of_all_kinds_of_profiles_are_those_of_reports() {
     }
 }
 
+#[test]
+fn the_quality_has_three_states_shares_and_no_row_twice() {
+    let Some(()) = kernel_samples() else { return };
+    if !chromium() {
+        return;
+    }
+    let folder = temp_dir();
+    let path = |name: &str| folder.path().join(name);
+    let (recording, _) = record().profile(program("waits").unwrap(), &["1", "60"]);
+    run(sprof()
+        .args(["export", "-q", "-f", "firefox", "-o"])
+        .arg(path("as-is.json"))
+        .arg(&recording.output));
+    let as_is: Value = serde_json::from_slice(&std::fs::read(path("as-is.json")).unwrap()).unwrap();
+    let with = |name: &str, samples: u64, truncated: u64| {
+        let mut profile = as_is.clone();
+        let recorded = &mut profile["meta"]["sprof"]["recorded"];
+        for (field, value) in [
+            ("samples", json!(samples)),
+            ("truncated", json!(truncated)),
+            ("unverified", json!(0)),
+        ] {
+            recorded[field] = value;
+        }
+        recorded["limits"] = json!([]);
+        std::fs::write(path(name), profile.to_string()).unwrap();
+        path(name)
+    };
+    std::fs::write(path("names.folded"), FOLDED).unwrap();
+    let files = [
+        (
+            with("one.json", 2429, 1),
+            "good",
+            "Quality: 0 lost, 1 (0.04 %) truncated, 0 unverified",
+        ),
+        (
+            with("many.json", 5864, 377),
+            "limited",
+            "Quality: 0 lost, 377 (6.4 %) truncated, 0 unverified",
+        ),
+        (
+            path("names.folded"),
+            "unknown",
+            "Quality: the file does not say what was lost or guessed",
+        ),
+    ];
+    let tasks: Vec<Value> = (files.iter())
+        .map(|(file, ..)| json!({ "url": url(&page(file, &[])), "steps": [["show", ""]] }))
+        .collect();
+    let Some(answers) = browse(&tasks) else { return };
+    for ((file, state, line), answer) in files.iter().zip(&answers) {
+        let shown = &answer["shown"][0];
+        let text = shown["quality"].as_str().unwrap();
+        assert_eq!(
+            (shown["qualityState"].as_str(), text.get(1..)),
+            (Some(*state), Some(*line)),
+            "{text}"
+        );
+        let report = String::from_utf8(run(sprof().arg("report").arg(file))).unwrap();
+        assert!(report.contains(&line.replace("Quality", "quality")), "{report}");
+        let rows = shown["qualityRows"].as_array().unwrap();
+        let twice = rows
+            .iter()
+            .find(|row| rows.iter().filter(|other| other == row).count() > 1);
+        assert_eq!(twice, None, "{rows:?}");
+    }
+}
+
 /// Steps to a view and what it shows.
 fn at_tab(tab: &str, steps: &[Value]) -> Vec<Value> {
     let go = json!(["click", format!("#tab-{tab}")]);

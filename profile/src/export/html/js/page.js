@@ -57,50 +57,81 @@ function showHead() {
   byId("recorded").replaceChildren(...texts);
 }
 
+/** What the words of the quality panel mean. The labels are those of the profile's own table. @type {Record<string, string>} */
+const MEANINGS = {
+  "Lost records": "samples that never reached the recorder: shares may be wrong",
+  "Stacks truncated": "the stack ends before the start of the thread: callers are missing",
+  "Stacks unverified": "a caller was found by a guess that nothing confirms: callers may be wrong",
+  "Stacks of waits and point events": "they have the same two figures, which are not part of those above",
+};
+/** What is missing or doubtful in less than this share of the samples changes no picture. */
+const LIMITED = 0.01;
+
+/**
+ * The quality of the recording, one row a figure, and whether something matters.
+ * @param {Recorded} recorded
+ */
+function qualityOf(recorded) {
+  // Files of earlier versions have one figure of samples and of waits, and no number of samples.
+  const { lost, truncated, unverified, stacksBeside = 0, truncatedBeside = 0, unverifiedBeside = 0 } = recorded;
+  const samples = recorded.samples ?? profile.kinds.find((of) => !of.waits)?.samples ?? 0;
+  /** @type {(part: number) => string} */
+  const ofSamples = (part) => withShare(part, samples + lost);
+  /** @type {(part: number) => string} */
+  const ofBeside = (part) => withShare(part, stacksBeside);
+  const [cut, guessed] = [truncated - truncatedBeside, unverified - unverifiedBeside];
+  let line = `${ofSamples(lost)} lost, ${ofSamples(cut)} truncated, ${ofSamples(guessed)} unverified`;
+  /** @type {[string, string][]} */
+  const rows = [
+    ["Samples", grouped(samples)],
+    ["Lost records", ofSamples(lost)],
+    ["Stacks truncated", ofSamples(cut)],
+    ["Stacks unverified", ofSamples(guessed)],
+  ];
+  if (stacksBeside > 0) {
+    line += `; waits and point events: ${ofBeside(truncatedBeside)} truncated, ${ofBeside(unverifiedBeside)} unverified`;
+    rows.push(["Stacks of waits and point events", grouped(stacksBeside)]);
+    rows.push(["Of them truncated", ofBeside(truncatedBeside)], ["Of them unverified", ofBeside(unverifiedBeside)]);
+  }
+  let isLimited = lost + cut + guessed >= LIMITED * (samples + lost) && lost + cut + guessed > 0;
+  isLimited ||= stacksBeside > 0 && truncatedBeside + unverifiedBeside >= LIMITED * stacksBeside;
+  for (const { what, count: number, ns, words } of recorded.limits) {
+    const value = [typeof number === "number" && grouped(number), typeof ns === "number" && duration(ns), words];
+    rows.push([what, value.filter((part) => part).join(", ")]);
+    isLimited ||= typeof number !== "number" || number >= LIMITED * samples;
+  }
+  rows.push(["Event", recorded.event]);
+  if (recorded.askedRateHz) rows.push(["Asked rate", `${recorded.askedRateHz.toFixed(1)} Hz`]);
+  if (recorded.achievedRateHz) rows.push(["Achieved rate", `${recorded.achievedRateHz.toFixed(1)} Hz`]);
+  rows.push(["Kernel code", recorded.kernelCode]);
+  return { line, rows, isLimited };
+}
+
 function showQuality() {
   const { about } = profile;
   const of = kind();
-  /** @type {[string, string][]} */
-  const rows = [];
-  let line = "Quality: the file does not say what was lost or guessed";
-  let isLimited = about.notes.length > 0 || (of?.unusable ?? 0) > 0;
-  if (about.newer) {
-    line = "Quality: a newer sprof wrote the file; update sprof to read what was lost or guessed";
-    isLimited = true;
-  } else if (about.recorded) {
-    const { lost, truncated, unverified, limits, event, askedRateHz, achievedRateHz, kernelCode } = about.recorded;
-    // Files of earlier versions have one figure of samples and of waits.
-    const { stacksBeside = 0, truncatedBeside = 0, unverifiedBeside = 0 } = about.recorded;
-    line = `Quality: ${grouped(lost)} lost, ${grouped(truncated - truncatedBeside)} truncated, ${grouped(unverified - unverifiedBeside)} unverified`;
-    if (stacksBeside > 0) line += `; waits and point events: ${grouped(truncatedBeside)} truncated, ${grouped(unverifiedBeside)} unverified`;
-    isLimited ||= lost + truncated + unverified > 0 || limits.length > 0;
-    rows.push(["Lost records", grouped(lost)], ["Truncated stacks", grouped(truncated)], ["Unverified stacks", grouped(unverified)]);
-    for (const limit of limits) {
-      const value = [
-        typeof limit.count === "number" && grouped(limit.count),
-        typeof limit.ns === "number" && duration(limit.ns),
-        limit.words,
-      ];
-      rows.push([limit.what, value.filter((part) => part).join(", ")]);
-    }
-    rows.push(["Event", event]);
-    if (askedRateHz) rows.push(["Asked rate", `${askedRateHz.toFixed(1)} Hz`]);
-    if (achievedRateHz) rows.push(["Achieved rate", `${achievedRateHz.toFixed(1)} Hz`]);
-    rows.push(["Kernel code", kernelCode]);
-  }
+  /** Of the file or of the recorder; none where nobody says. */
+  const known = about.recorded && !about.newer ? qualityOf(about.recorded) : null;
+  const rows = known?.rows ?? [];
+  let line = "the file does not say what was lost or guessed";
+  if (about.newer) line = "a newer sprof wrote the file; update sprof to read what was lost or guessed";
+  if (known) line = known.line;
   if (of?.unusable) rows.push(["Samples without a usable weight, left out", grouped(of.unusable)]);
   if (profile.markers.leftOut > 0) rows.push(["Markers that are left out of the timeline", grouped(profile.markers.leftOut)]);
-  byId("quality").classList.toggle("limited", isLimited);
-  const notes = about.notes.length > 0 ? `; ${count(about.notes.length, "note", "notes")}` : "";
-  byId("quality-line").replaceChildren(make("span", { class: "badge", "aria-hidden": true }, isLimited ? "!" : "\u2713"), line + notes);
+  const isLimited = known?.isLimited || about.notes.length > 0 || (of?.unusable ?? 0) > 0;
+  const [badge, state] = isLimited ? ["!", "limited"] : known ? ["\u2713", "good"] : ["?", "unknown"];
+  byId("quality").dataset.state = state;
+  const others = about.notes.length > 1 ? `; ${count(about.notes.length - 1, "further note", "further notes")}` : "";
+  const note = about.notes.length > 0 ? ` \u00b7 ${about.notes[0]}${others}` : "";
+  byId("quality-line").replaceChildren(make("span", { class: "badge", "aria-hidden": true }, badge), `Quality: ${line}${note}`);
   const table = (/** @type {[string, string][]} */ of) =>
-    make("dl", {}, ...of.map(([label, value]) => make("div", {}, make("dt", {}, label), make("dd", {}, value))));
+    make("dl", {}, ...of.map(([label, value]) => make("div", {}, make("dt", {}, label), make("dd", {}, value, MEANINGS[label] && make("small", {}, MEANINGS[label])))));
   const parts = [...about.notes.map((note) => make("p", {}, note)), table(rows)];
   // sprof repeats its facts there for the Firefox Profiler.
-  const known = new Set(rows.map(([label]) => label));
+  const shown = new Set(rows.map(([label]) => label));
   for (const section of about.extra) {
     /** @type {[string, string][]} */
-    const of = section.rows.filter(([label]) => !known.has(label)).map(([label, value, format]) => [
+    const of = section.rows.filter(([label]) => !shown.has(label)).map(([label, value, format]) => [
       label,
       typeof value !== "number" ? (value ?? "") : format === "duration" ? duration(value * 1e6) : format === "bytes" ? bytesText(value) : value.toLocaleString("en-US"),
     ]);

@@ -35,6 +35,7 @@
  * @property {string} kernelCode
  * @property {number | null} askedRateHz
  * @property {number | null} achievedRateHz
+ * @property {number | null} [samples]
  * @property {number} lost
  * @property {number} truncated
  * @property {number} unverified

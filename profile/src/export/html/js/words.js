@@ -64,6 +64,12 @@ function percent(part, whole) {
   return (whole > 0 ? (100 * part) / whole : 0).toFixed(2) + " %";
 }
 
+/** `79 (12.3 %)`, `0`, as in reports. @param {number} part @param {number} whole */
+function withShare(part, whole) {
+  const of = (100 * part) / Math.max(whole, 1);
+  return part === 0 ? "0" : `${grouped(part)} (${of < 0.01 ? "< 0.01" : of.toFixed(of < 1 ? 2 : 1)} %)`;
+}
+
 /** `1 thread`, `2 threads` @param {number} number @param {string} one @param {string} many */
 function count(number, one, many) {
   return grouped(number) + " " + (number === 1 ? one : many);
