@@ -35,6 +35,8 @@ pub(crate) struct Input {
 pub(crate) enum Extent {
     /// The samples of one event.
     OneEvent,
+    /// The same, and the fields of markers.
+    WithMarkers,
     /// The samples of all events, and counters: for the viewer's page.
     Page,
 }
@@ -44,6 +46,19 @@ pub(crate) enum Extent {
 pub(crate) fn open(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
     term.progress(false, format_args!("reading {}", path.display()));
     let input = read(path, event, Extent::OneEvent, ReadLimits::default(), symbols, term);
+    term.erase_progress();
+    input
+}
+
+/// The same, with the fields of markers.
+pub(crate) fn open_with_markers(
+    path: &Path,
+    event: Option<&str>,
+    symbols: &SymbolArgs,
+    term: &Term,
+) -> Result<Input, Failure> {
+    term.progress(false, format_args!("reading {}", path.display()));
+    let input = read(path, event, Extent::WithMarkers, ReadLimits::default(), symbols, term);
     term.erase_progress();
     input
 }
@@ -97,7 +112,10 @@ fn read(
             .libs()
             .iter()
             .for_each(|lib| symbolicator.add_module(&lib.module));
-        let mut data = Data::from(&profile);
+        let mut data = match extent {
+            Extent::WithMarkers => profile::for_page(&profile).0,
+            Extent::OneEvent | Extent::Page => Data::from(&profile),
+        };
         if !has_all_events {
             data.keep_event(None).map_err(Failure::failed)?;
         }
@@ -116,7 +134,7 @@ fn read(
     } else {
         let read = match extent {
             Extent::OneEvent => read::whole(path, limits).map(|data| (data, 0.0)),
-            Extent::Page => read::for_page(path, limits),
+            Extent::Page | Extent::WithMarkers => read::for_page(path, limits),
         };
         let mut data;
         (data, zero_ms) = read.map_err(|error| failure(&error))?;

@@ -127,7 +127,7 @@ pub(super) fn periods(profile: &Profile) -> FxHashMap<String, f64> {
 }
 
 /// The number of events for a marker without a weight of its own.
-fn usual_period(event: &EventInfo) -> u64 {
+pub(super) fn usual_period(event: &EventInfo) -> u64 {
     match event.sample_by {
         SampleBy::Period(period) => period,
         SampleBy::Frequency(_) => 1,

@@ -6,8 +6,9 @@ use recording::info::PeriodUnit;
 use recording::sink::ModuleMiss;
 use recording::stack::StackMark;
 
+use super::markers::usual_period;
 use crate::build::lost_label;
-use crate::data::{AskedEvent, Limit, Recorded, Row, RunExtent};
+use crate::data::{AskedEvent, CountedEvent, Limit, Recorded, Row, RunExtent};
 use crate::model::Profile;
 
 /// `Said`: the facts have a field for it, or it is no limit.
@@ -77,6 +78,16 @@ pub(crate) fn recorded_facts(profile: &Profile) -> Recorded {
             .map(|event| AskedEvent {
                 event: event.name.clone(),
                 asked: event.asked.clone(),
+            })
+            .collect(),
+        counted_events: (info.events.iter())
+            .filter(|event| event.role == Role::Point)
+            .filter_map(|event| {
+                Some(CountedEvent {
+                    event: event.name.clone(),
+                    counted: event.counts?.counted,
+                    period: usual_period(event),
+                })
             })
             .collect(),
         kernel_code: kernel_code(profile).to_owned(),

@@ -111,6 +111,9 @@ pub struct Recorded {
     /// The user's names of events, where the profile has other ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub asked_events: Vec<AskedEvent>,
+    /// The kernel's counts of point events.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub counted_events: Vec<CountedEvent>,
     /// `included`, or why samples have no kernel code.
     pub kernel_code: String,
     /// The commit that the program was built from, a hash, if the surroundings of the recording named one.
@@ -155,6 +158,18 @@ pub struct AskedEvent {
     pub event: String,
     /// The user's name: `uprobe:libc:malloc`; `syscalls:*` for each of them.
     pub asked: String,
+}
+
+/// How often a point event happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CountedEvent {
+    /// The event's name in the profile.
+    pub event: String,
+    /// The kernel's count, whether or not the profile has markers of it.
+    pub counted: u64,
+    /// The number of events that a marker stands for.
+    pub period: u64,
 }
 
 /// Something missing or doubtful: a count, a time or words.

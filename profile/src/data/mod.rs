@@ -14,7 +14,7 @@ use recording::source_path::in_profile;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-pub use self::about::{AskedEvent, Limit, Recorded, Row, RowValue, RunExtent, SavedLib, Section};
+pub use self::about::{AskedEvent, CountedEvent, Limit, Recorded, Row, RowValue, RunExtent, SavedLib, Section};
 pub use self::code::{Category, Frame, Func, Resource, Script, Stack, Symbol};
 pub use self::threads::{Arc, Calls, Counter, Marker, Phase, Samples, Thread, Unit, Weights};
 pub(crate) use self::threads::{TextFields, map_stacks_of_allocations};

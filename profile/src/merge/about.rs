@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::built::number;
-use crate::data::{Data, NONE, Recorded, RunExtent};
+use crate::data::{CountedEvent, Data, NONE, Recorded, RunExtent};
 use crate::facts::Facts;
 
 /// Starts with the first profile.
@@ -135,6 +135,13 @@ fn sum(mut whole: Recorded, other: Recorded) -> Recorded {
     for asked in other.asked_events {
         if !whole.asked_events.contains(&asked) {
             whole.asked_events.push(asked);
+        }
+    }
+    for event in other.counted_events {
+        let same = |known: &&mut CountedEvent| known.event == event.event && known.period == event.period;
+        match whole.counted_events.iter_mut().find(same) {
+            Some(known) => known.counted = known.counted.saturating_add(event.counted),
+            None => whole.counted_events.push(event),
         }
     }
     whole.commit = whole.commit.filter(|commit| Some(commit) == other.commit.as_ref());

@@ -172,6 +172,7 @@ fn each_text(data: &Data, to: &mut impl FnMut(&str)) {
         .for_each(|text| to(text));
     if let Some(recorded) = &data.recorded {
         to(&recorded.event);
+        recorded.counted_events.iter().for_each(|event| to(&event.event));
         for limit in &recorded.limits {
             to(&limit.what);
             limit.words.iter().for_each(|words| to(words));
@@ -365,6 +366,8 @@ fn clean_about(data: &mut Data, cleaner: &mut Cleaner) {
         cleaner.clean(&mut recorded.event, Kind::Text);
         // They may name files.
         recorded.asked_events.clear();
+        let events = recorded.counted_events.iter_mut();
+        events.for_each(|event| cleaner.clean(&mut event.event, Kind::Text));
         cleaner.clean(&mut recorded.kernel_code, Kind::Text);
         // A hash names no one. A file may say anything there.
         recorded.commit = recorded.commit.take().filter(|commit| is_hash(commit));

@@ -28,7 +28,8 @@ impl Data {
     /// where these count how often something happened.
     ///
     /// In a file of sprof, each further event has a track beside the thread in which it happened; the reader makes such tracks of markers
-    /// of point events. Markers stay: they move to the process's first thread that stays.
+    /// of point events. Markers stay: they move to the thread's track that stays, or else to the process's first thread
+    /// that stays.
     pub fn keep_event(&mut self, asked: Option<&str>) -> Result<Vec<String>, NoSuchEvent> {
         let mut has = self.events();
         let kept: Vec<String> = match asked {
@@ -158,7 +159,10 @@ impl Data {
             .into_iter()
             .partition(|_| *is_kept.next().unwrap_or(&true));
         for thread in dropped {
-            if let Some(home) = kept.iter_mut().find(|kept| kept.pid == thread.pid) {
+            let is_same = |kept: &Thread| kept.pid == thread.pid && kept.tid == thread.tid;
+            let home = kept.iter().position(is_same);
+            let home = home.or_else(|| kept.iter().position(|kept| kept.pid == thread.pid));
+            if let Some(home) = home.and_then(|home| kept.get_mut(home)) {
                 home.markers.extend(thread.markers);
             }
         }

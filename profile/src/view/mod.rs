@@ -1,8 +1,8 @@
 //! Views of a profile as plain data.
 //!
 //! Views of a profile that was read ([`data`](crate::data)): [`select`] chooses samples, and each view is a function of the selection.
-//! [`functions`], [`lines`], [`arcs`], [`tree`], [`buckets`], [`breakdown`], [`mod@crates`], [`annotate`]. [`mod@shortfalls`]: what a result lacks, and
-//! why.
+//! [`functions`], [`lines`], [`arcs`], [`tree`], [`buckets`], [`breakdown`], [`mod@crates`], [`annotate`], [`markers`].
+//! [`mod@shortfalls`]: what a result lacks, and why.
 //!
 //! Views of a new recording: [`recorded()`] converts it to such data; `top` and `waits` take it directly.
 
@@ -18,6 +18,7 @@ mod event;
 pub mod files;
 pub mod functions;
 pub mod lines;
+pub mod markers;
 pub mod names;
 pub mod own;
 mod printable;

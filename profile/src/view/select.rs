@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::cost::Cost;
 use super::names::merged;
 use crate::category::{CATEGORIES, Kind};
-use crate::data::{Category, Data, NONE, RunExtent, Stack, Thread};
+use crate::data::{Category, Data, Marker, NONE, RunExtent, Stack, Thread};
 
 /// Conditions on samples. All conditions must hold. A condition with several values holds for any of them.
 #[derive(Clone, Debug, Default)]
@@ -77,8 +77,7 @@ pub struct Selection<'a> {
     pub categories: Vec<Cost>,
     /// The same by category and subcategory of the leaf.
     pub(super) subcategories: FxHashMap<(u32, u16), Cost>,
-    /// For each thread, true if the filter selects it.
-    wanted_threads: Vec<bool>,
+    pub(super) conditions: Conditions<'a>,
     /// For each function, the function that represents it.
     merged: Option<Vec<u32>>,
     names: FxHashMap<u32, String>,
@@ -87,7 +86,10 @@ pub struct Selection<'a> {
 impl Selection<'_> {
     /// True if the filter selects the thread with this index.
     pub(super) fn has_thread(&self, thread: u32) -> bool {
-        self.wanted_threads.get(thread as usize).is_some_and(|wanted| *wanted)
+        self.conditions
+            .wanted_threads
+            .get(thread as usize)
+            .is_some_and(|wanted| *wanted)
     }
 
     /// The function that represents the stack's leaf.
@@ -156,10 +158,11 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
         threads: vec![Default::default(); data.threads.len()],
         categories: vec![Cost::default(); data.categories.len() + 1],
         subcategories: FxHashMap::default(),
-        wanted_threads: Vec::new(),
+        conditions,
         merged: None,
         names: FxHashMap::default(),
     };
+    let conditions = &selection.conditions;
     for (index, thread) in data.threads.iter().enumerate() {
         if !conditions.wanted_threads[index] {
             continue;
@@ -187,7 +190,6 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
     }
     selection.without_stack = own.pop().unwrap_or_default();
     selection.own = own;
-    selection.wanted_threads = conditions.wanted_threads;
     for ((category, cost), stack) in conditions.category_of.iter().zip(&selection.own).zip(&data.stacks) {
         selection.categories[data.categories.len().min(*category as usize)] += *cost;
         let subcategory = data.frames[stack.frame as usize].subcategory;
@@ -270,7 +272,8 @@ pub(crate) fn give_to_callers(data: &mut Data, is_dropped: &[bool]) {
 }
 
 /// A filter, applied to the tables of a profile.
-struct Conditions<'a> {
+#[derive(Clone, Debug)]
+pub(super) struct Conditions<'a> {
     /// For each thread.
     wanted_threads: Vec<bool>,
     /// For each stack, its leaf's category.
@@ -309,6 +312,29 @@ impl<'a> Conditions<'a> {
         })
     }
 
+    /// True if the thread's marker begins in the selected time, and its stack meets the conditions.
+    pub(super) fn select_marker(&self, thread: usize, pid: &str, marker: &Marker) -> bool {
+        let no_stack = self.seen.len() - 1;
+        self.wanted_threads[thread]
+            && !matches!(self.seen[no_stack.min(marker.stack as usize)], Seen::Not)
+            && self.times(pid).contain(marker.start_ms)
+    }
+
+    /// The length of the selected time, ms; `None` if it has no known end.
+    pub(super) fn length_ms(&self, data: &Data) -> Option<f64> {
+        let from = self.from_ms.unwrap_or(0.0).max(0.0);
+        let to = match (self.to_ms, data.length_ms()) {
+            (Some(to), Some(end)) => to.min(end),
+            (to, end) => to.or(end)?,
+        };
+        let Some(spans) = &self.spans else {
+            return Some(to - from).filter(|ms| *ms > 0.0);
+        };
+        let spans = joined(spans.values().flatten().copied().collect());
+        let lengths = spans.iter().map(|(start, end)| end.min(to) - start.max(from));
+        Some(lengths.filter(|ms| *ms > 0.0).sum()).filter(|ms| *ms > 0.0)
+    }
+
     /// The selected times of a process's threads.
     fn times(&self, pid: &str) -> Times<'_> {
         Times {
@@ -335,7 +361,7 @@ impl Times<'_> {
 }
 
 /// The kind of a stack's samples, as far as it follows from the stack.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Seen {
     Selected,
     /// [`Selection::other_kind`]
@@ -502,17 +528,22 @@ fn spans<'a>(data: &'a Data, name: &str) -> Result<FxHashMap<&'a str, Spans>, No
         return Err(not_found("marker", name, names));
     }
     for spans in spans.values_mut() {
-        spans.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut joined: Spans = Vec::new();
-        for &(start, end) in spans.iter() {
-            match joined.last_mut() {
-                Some(last) if start <= last.1 => last.1 = last.1.max(end),
-                _ => joined.push((start, end)),
-            }
-        }
-        *spans = joined;
+        *spans = joined(std::mem::take(spans));
     }
     Ok(spans)
+}
+
+/// The same times, sorted and not overlapping.
+fn joined(mut spans: Spans) -> Spans {
+    spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut joined: Spans = Vec::new();
+    for (start, end) in spans {
+        match joined.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => joined.push((start, end)),
+        }
+    }
+    joined
 }
 
 fn contains(spans: &[(f64, f64)], time: f64) -> bool {

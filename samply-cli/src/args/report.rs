@@ -1,8 +1,10 @@
 //! `sprof report`.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Args, Command, ValueEnum};
 
 use super::select::SelectArgs;
 use super::value;
@@ -20,8 +22,8 @@ pub(crate) struct ReportArgs {
     pub(crate) file: PathBuf,
 
     /// What to show [default: summary]: summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads, processes,
-    /// crates, categories or buckets. May be given several times.
-    #[arg(long, value_name = "VIEW", value_parser = view)]
+    /// crates, categories, buckets or markers (system calls, probes, benchmarks). May be given several times.
+    #[arg(long, value_name = "VIEW", value_parser = ViewParser, hide_possible_values = true)]
     pub(crate) view: Vec<View>,
 
     /// What to print: text, Markdown or JSON.
@@ -32,7 +34,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, hide = true, conflicts_with = "format")]
     json: bool,
 
-    /// Order of functions and lines.
+    /// Order of functions and lines. Markers are ordered by number (self), by the sum of their time (total) or by name.
     #[arg(long, value_name = "KEY", default_value = "self")]
     pub(crate) sort: Sort,
 
@@ -76,6 +78,8 @@ pub(crate) enum View {
     Categories,
     /// Kinds of cost: allocating, cloning, hashing, locks and others.
     Buckets,
+    /// Events one by one: system calls, probes, benchmarks, what a script marked.
+    Markers,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -98,28 +102,60 @@ pub(crate) enum Sort {
     Name,
 }
 
-/// A view of `sprof report`.
-fn view(text: &str) -> Result<View, String> {
-    Ok(match text {
-        "summary" => View::Summary,
-        "functions" => View::Functions,
-        "lines" => View::Lines,
-        "tree" => View::Tree,
-        "bottom-up" => View::BottomUp,
-        "threads" => View::Threads,
-        "processes" => View::Processes,
-        "crates" => View::Crates,
-        "categories" => View::Categories,
-        "buckets" => View::Buckets,
-        _ => match text.split_once('=') {
-            Some(("callers", function)) if !function.is_empty() => View::Callers(function.to_owned()),
-            _ => {
-                return Err(
-                    "expected summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads, processes, \
-                            crates, categories or buckets"
-                        .to_owned(),
-                );
-            }
-        },
+/// Names of views and what they show, for messages and shell completions.
+static VIEWS: [(&str, View, &str); 12] = [
+    ("summary", View::Summary, "the most important rows of several views"),
+    ("functions", View::Functions, "functions by the time in their own code"),
+    ("lines", View::Lines, "source lines"),
+    ("tree", View::Tree, "call tree, from roots"),
+    ("bottom-up", View::BottomUp, "functions, with their callers"),
+    (
+        CALLERS,
+        View::Callers(String::new()),
+        "callers of a function, and what it calls",
+    ),
+    ("threads", View::Threads, "threads"),
+    ("processes", View::Processes, "processes"),
+    ("crates", View::Crates, "crates, libraries and the kernel"),
+    ("categories", View::Categories, "kinds of code"),
+    ("buckets", View::Buckets, "kinds of cost: allocating, copying, locks"),
+    (
+        "markers",
+        View::Markers,
+        "events one by one: system calls, probes, benchmarks",
+    ),
+];
+
+const CALLERS: &str = "callers=";
+
+/// Reads a view.
+#[derive(Clone)]
+struct ViewParser;
+
+impl TypedValueParser for ViewParser {
+    type Value = View;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<View, clap::Error> {
+        StringValueParser::new().try_map(view).parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let values = VIEWS
+            .iter()
+            .map(|(name, _, help)| PossibleValue::new(*name).help(*help));
+        Some(Box::new(values))
+    }
+}
+
+fn view(text: String) -> Result<View, String> {
+    match text.strip_prefix(CALLERS) {
+        Some(function) if !function.is_empty() => return Ok(View::Callers(function.to_owned())),
+        _ => {}
+    }
+    let known = VIEWS.iter().filter(|(name, ..)| *name != CALLERS);
+    let found = known.clone().find(|(name, ..)| *name == text);
+    found.map(|(_, view, _)| view.clone()).ok_or_else(|| {
+        let names: Vec<&str> = known.map(|(name, ..)| *name).collect();
+        format!("expected {} or callers=FUNCTION", names.join(", "))
     })
 }

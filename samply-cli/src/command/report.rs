@@ -6,6 +6,7 @@ use profile::view::arcs;
 use profile::view::select::{Selection, select};
 use profile::view::shortfalls::shortfalls;
 use recording::command::own;
+use recording::symbol::SymbolSource;
 
 use crate::advice::{What, advise, distorted, few_samples};
 use crate::args::{Format, ReportArgs, View};
@@ -18,7 +19,7 @@ use crate::report::about::About;
 use crate::report::build::{Extent, tables};
 use crate::report::calls;
 use crate::report::text::Page;
-use crate::report::{Measure, Report, json, markdown, text};
+use crate::report::{Measure, Report, json, markdown, markers, text};
 use crate::screen;
 use crate::style;
 use crate::term::Term;
@@ -30,7 +31,11 @@ const VIEW_ROWS: usize = 40;
 
 pub(crate) fn run(args: &ReportArgs) -> Outcome {
     let term = Term::stderr(args.select.messages.verbosity());
-    let input = input::open(&args.file, args.select.event.name(), &args.select.symbols, &term)?;
+    let open = match args.view.contains(&View::Markers) {
+        true => input::open_with_markers,
+        false => input::open,
+    };
+    let input = open(&args.file, args.select.event.name(), &args.select.symbols, &term)?;
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
     let filter = args.select.filter();
     calls::check_conditions(&args.file, &input.data, &filter)?;
@@ -53,22 +58,14 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
             "{in_circles} functions call each other in circles; their totals may be smaller than shown, because the file has calls and no call paths"
         ));
     }
-    notes.extend(few_samples(&selection, args.select.waits));
     let measure = Measure::of(&input.data, selection.total);
     notes.extend(distorted(&selection, measure.time_ms(selection.total)));
-    if selection.total.samples == 0 && input.data.has_samples() {
-        notes.push(why_empty(args, &selection));
+    if views.contains(&View::Markers) {
+        notes.extend(markers::missing(&selection));
     }
-    let shortfalls = shortfalls(&selection, &input.sources);
-    let what = match args.select.waits {
-        true => What::SavedWaits,
-        false => What::Saved,
-    };
-    notes.extend(
-        advise(&shortfalls, &selection, what)
-            .into_iter()
-            .map(|advice| advice.line),
-    );
+    if views.iter().any(|view| *view != View::Markers) {
+        notes.extend(about_samples(args, &selection, &input.sources));
+    }
     let report = Report {
         about: About::new(&args.file, &selection, &conditions, args.select.waits, notes),
         tables: shown,
@@ -92,6 +89,21 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
             Ok(Status::SUCCESS)
         }
     }
+}
+
+/// What limits views of samples.
+fn about_samples(args: &ReportArgs, selection: &Selection<'_>, sources: &[SymbolSource]) -> Vec<String> {
+    let mut notes = Vec::from_iter(few_samples(selection, args.select.waits));
+    if selection.total.samples == 0 && selection.data.has_samples() {
+        notes.push(why_empty(args, selection));
+    }
+    let what = match args.select.waits {
+        true => What::SavedWaits,
+        false => What::Saved,
+    };
+    let advice = advise(&shortfalls(selection, sources), selection, what);
+    notes.extend(advice.into_iter().map(|advice| advice.line));
+    notes
 }
 
 /// Why nothing is selected of a profile with samples.
@@ -134,6 +146,7 @@ fn extent(args: &ReportArgs, view: &View) -> Extent {
         min_percent: args.min_percent,
         no_frame_of_all: args.format() != Format::Json,
         sort: args.sort,
+        of_event: args.select.event.name().is_some(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Makes tables of views.
 
 use profile::data::{Calls, NONE};
+use profile::view;
 use profile::view::arcs::{self, ArcRow};
 use profile::view::breakdown::{self, PartRow};
 use profile::view::buckets::buckets;
@@ -13,7 +14,7 @@ use profile::view::tree::{Limits, Node, Tree, bottom_up, callees, callers, top_d
 use recording::source_path::SourcePath;
 use serde_json::{Value, json};
 
-use super::{Row, Table};
+use super::{Row, Table, markers};
 use crate::args::{Sort, View};
 use crate::numbers::grouped;
 
@@ -26,6 +27,8 @@ pub(crate) struct Extent {
     /// Leave out of the summary the functions that are on nearly every stack and ran nothing themselves.
     pub(crate) no_frame_of_all: bool,
     pub(crate) sort: Sort,
+    /// Of markers, those of the selected event alone.
+    pub(crate) of_event: bool,
 }
 
 /// Default of [`Extent::min_percent`] in trees.
@@ -59,6 +62,11 @@ pub(crate) fn tables(selection: &Selection<'_>, view: &View, extent: Extent) -> 
         View::Crates => vec![of.crates()],
         View::Categories => vec![of.categories()],
         View::Buckets => vec![of.buckets()],
+        View::Markers => vec![markers::table(
+            view::markers::markers(selection, extent.of_event),
+            extent.sort,
+            extent.rows,
+        )],
     })
 }
 
@@ -124,6 +132,7 @@ impl Build<'_> {
             title: title.to_owned(),
             own_label: "self",
             other_label: "",
+            headings: Vec::new(),
             rows: rows.by_ref().take(self.extent.rows).collect(),
             left_out: rows.count(),
         }

@@ -30,14 +30,18 @@ fn write_table(table: &Table, measure: &Measure, out: &mut dyn Write) -> io::Res
     let own = |row: &Row| row.own.unwrap_or_default();
     let total = |row: &Row| row.total.unwrap_or_default();
     let amount = escaped(measure.amount_label().unwrap_or("time"));
+    for (at, heading) in table.headings.iter().enumerate() {
+        column((*heading).to_owned(), &|row| row.cells[at].clone());
+    }
+    let has_costs = table.headings.is_empty();
     // Calls have a total cost only.
-    if has(|row| row.own) || !has(|row| row.total) {
+    if has_costs && (has(|row| row.own) || !has(|row| row.total)) {
         column(format!("{} %", table.own_label), &|row| {
             format!("{:.1}", measure.percent(own(row)))
         });
         column(amount.clone(), &|row| measure.amount(own(row)));
     }
-    if measure.has_samples {
+    if has_costs && measure.has_samples {
         column("samples".to_owned(), &|row| grouped(own(row).samples));
     }
     if has(|row| row.total) {
@@ -57,6 +61,10 @@ fn write_table(table: &Table, measure: &Measure, out: &mut dyn Write) -> io::Res
     text(&|row| format!("{}{}", "&nbsp;".repeat(2 * row.indent), code(&row.name)));
     if rows.iter().any(|row| !row.place.is_empty()) {
         text(&|row| escaped(&row.place));
+    }
+    if rows.iter().any(|row| !row.details.is_empty()) {
+        let details = |row: &Row| row.details.iter().map(|line| escaped(line)).collect::<Vec<_>>();
+        text(&|row| details(row).join("<br>"));
     }
     let heads = columns
         .iter()

@@ -1,13 +1,14 @@
 //! Reports: the same tables as text, Markdown and JSON.
 //!
-//! [`calls`] refuses views that a file has no data for. [`build`] makes tables of views. [`about`] is the head. [`text`], [`markdown`] and
-//! [`json`] write them.
+//! [`calls`] refuses views that a file has no data for. [`build`] makes tables of views, [`markers`] that of markers.
+//! [`about`] is the head. [`text`], [`markdown`] and [`json`] write them.
 
 pub(crate) mod about;
 pub(crate) mod build;
 pub(crate) mod calls;
 pub(crate) mod json;
 pub(crate) mod markdown;
+pub(crate) mod markers;
 mod measure;
 pub(crate) mod text;
 
@@ -31,6 +32,8 @@ pub(crate) struct Table {
     pub(crate) own_label: &'static str,
     /// Heading of the third cost, if rows have one.
     pub(crate) other_label: &'static str,
+    /// Headings of columns that are no costs. If there are some, rows have no costs.
+    pub(crate) headings: Vec<&'static str>,
     pub(crate) rows: Vec<Row>,
     /// Number of rows that are not listed.
     pub(crate) left_out: usize,
@@ -50,6 +53,10 @@ pub(crate) struct Row {
     pub(crate) own: Option<Cost>,
     pub(crate) total: Option<Cost>,
     pub(crate) other: Option<Cost>,
+    /// Values of the columns of [`Table::headings`].
+    pub(crate) cells: Vec<String>,
+    /// Lines below the row.
+    pub(crate) details: Vec<String>,
     /// Fields in JSON: (key, value).
     pub(crate) fields: Vec<(&'static str, serde_json::Value)>,
 }

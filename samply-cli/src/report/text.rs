@@ -51,10 +51,11 @@ pub(crate) fn write(report: &Report, page: Page, out: &mut dyn Write) -> io::Res
         write_table(table, &report.measure, page, out)?;
     }
     if report.tables.iter().all(|table| table.rows.is_empty()) {
-        let nothing = if report.measure.has_samples {
-            "no samples"
-        } else {
-            "nothing was counted"
+        let is_of_markers = report.tables.iter().all(|table| table.id == "markers");
+        let nothing = match report.measure.has_samples {
+            _ if is_of_markers => "no markers",
+            true => "no samples",
+            false => "nothing was counted",
         };
         writeln!(out, "\n{nothing}: nothing to show")?;
     }
@@ -81,6 +82,11 @@ fn columns(table: &Table, measure: &Measure) -> Vec<Column> {
         cells: table.rows.iter().map(cell).collect(),
         rank,
     };
+    if !table.headings.is_empty() {
+        let headings = table.headings.iter().enumerate();
+        let columns = headings.map(|(at, head)| column(at as u8, head, &|row| row.cells[at].clone()));
+        return columns.collect();
+    }
     let share =
         |rank: u8, head: &str, cost: fn(&Row) -> Cost| column(rank, head, &|row| percent(measure.percent(cost(row))));
     // In trees, and in tables ordered by total, the total comes first.
@@ -155,6 +161,14 @@ fn write_table(table: &Table, measure: &Measure, page: Page, out: &mut dyn Write
         match place.is_empty() {
             true => writeln!(out, "{name}")?,
             false => writeln!(out, "{name}  {}", page.style(Style::Dim, place))?,
+        }
+        let before = numbers(&columns) + 2;
+        for line in &row.details {
+            let line = match page.columns {
+                Some(width) => cut(line, width.saturating_sub(before).max(8)),
+                None => line.clone(),
+            };
+            writeln!(out, "{:before$}{}", "", page.style(Style::Dim, line))?;
         }
     }
     if table.left_out > 0 {

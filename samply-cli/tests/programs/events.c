@@ -6,6 +6,7 @@
 //   events flood N MS      asks N times, then works for MS ms of CPU time in busy_work
 //   events open N          opens /nonexistent/local/I for I from 0 to N - 1, with the path in a local buffer that it then
 //                          overwrites, and as often /nonexistent/heap/I with the path on the heap
+//   events values N        getpgid of 7 N times, of 11 2N times, and of 1000 to 1000 + N/5 - 1 once each, on one CPU, in ask_group
 //   events loops N         N iterations in short_loop, 3N in long_loop, of the same code
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -38,6 +39,12 @@ static NOINLINE void many_pages(volatile char *memory, long n) {
 static NOINLINE void ask_parent(long n) {
     for (long i = 0; i < n; i++)
         syscall(SYS_getppid);
+    __asm__ volatile("");
+}
+
+static NOINLINE void ask_group(long id, long n) {
+    for (long i = 0; i < n; i++)
+        syscall(SYS_getpgid, id);
     __asm__ volatile("");
 }
 
@@ -122,6 +129,12 @@ int main(int argc, char **argv) {
         char local[64];
         open_path(local, sizeof local, "local", n);
         open_path(calloc(64, 1), 64, "heap", n);
+    } else if (strcmp(mode, "values") == 0) {
+        stay_on_this_cpu();
+        ask_group(7, n);
+        ask_group(11, 2 * n);
+        for (long i = 0; i < n / 5; i++)
+            ask_group(1000 + i, 1);
     } else if (strcmp(mode, "loops") == 0) {
         short_loop(n);
         long_loop(3 * n);

@@ -38,6 +38,7 @@ mod limits;
 mod loaded;
 mod mac_recording;
 mod mach_o;
+mod markers;
 mod memory;
 mod merge;
 mod offcpu;

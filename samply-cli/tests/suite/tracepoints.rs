@@ -249,6 +249,12 @@ fn a_flood_of_tracepoints_takes_no_samples_away_and_is_counted_to_the_last() {
         "{}",
         recording.stderr
     );
+    let output = (sprof().arg("report").arg(&recording.output))
+        .args(["--view", "markers"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("of 400,000 markers, by the kernel's count"), "{text}");
     // The program's work is sampled as ever: a sample each ms of CPU time.
     let sampled = profile.sample_count() as f64;
     let cpu_ms = summary["cpu_time_s"].as_f64().unwrap() * 1000.0;
