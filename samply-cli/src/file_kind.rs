@@ -26,6 +26,7 @@ pub(crate) enum FileKind {
     ReportText,
     ReportMarkdown,
     ReportJson,
+    ReportJunit,
 }
 
 use FileKind::*;
@@ -44,6 +45,7 @@ const ENDS: &[(&str, &[FileKind])] = &[
     (".json.gz", &[Profile]),
     (".json", &[Profile, Speedscope, ReportJson]),
     (".md", &[ReportMarkdown]),
+    (".xml", &[ReportJunit]),
     (".txt", &[ReportText, PerfScript, Folded, Callgrind]),
 ];
 
@@ -64,6 +66,7 @@ impl FileKind {
             ReportText => "a report",
             ReportMarkdown => "a report in Markdown",
             ReportJson => "a report in JSON",
+            ReportJunit => "a report in JUnit's XML",
         }
     }
 
@@ -108,11 +111,22 @@ impl FileKind {
             Otlp => start[0] == 0x0a && start.windows(5).any(|bytes| bytes == b"sprof"),
             // The first bytes of every file of the format.
             Parquet => start.starts_with(b"PAR1"),
-            ReportText => text(&start).lines().any(|line| line.starts_with("quality: ")),
+            // Of report, diff, check and annotate, each.
+            ReportText => text(&start).lines().any(|line| {
+                let starts = ["quality: ", " before: ", "       base: "];
+                starts.iter().any(|start| line.starts_with(start))
+                    || line.starts_with("self ") && line.contains(" %, of ")
+            }),
             ReportMarkdown => {
-                text(&start).lines().any(|line| line.starts_with("quality: ")) && start.starts_with(b"**")
+                let text = text(&start);
+                text.starts_with("**") && text.lines().any(|line| line.starts_with("quality: "))
+                    || text.starts_with("total: ")
+                    || text.starts_with("| rule | | |")
             }
-            ReportJson => text(&start).contains("\"sprof-report\""),
+            ReportJson => ["report", "diff", "check", "annotate"]
+                .iter()
+                .any(|command| text(&start).contains(&format!("\"schema\":\"sprof-{command}\""))),
+            ReportJunit => text(&start).contains("<testsuite name=\"sprof check\""),
         }
     }
 }
@@ -168,6 +182,7 @@ mod tests {
             ("\n\u{20}\n\u{0}\u{12}\u{1c}\n\u{5}sprof", &[Otlp]),
             ("PAR1\u{15}\u{4}", &[Parquet]),
             ("\u{1f}\u{8b} no gzip", &[]),
+            ("{\"schema\":\"sprof-diff\",\"schema_version\":1", &[ReportJson]),
             (
                 "app 1/2 0.001000:    1000 cpu-ns: \n\t     1f main (app)\n",
                 &[PerfScript],

@@ -20,7 +20,7 @@
 //! An arrow goes one way: arguments -> commands -> pipeline, input, diff -> parts. No part imports a command.
 //!
 //! [`style`] has the styles, and escapes control characters; [`fit`] fits text into columns; [`term`] writes messages to stderr, [`screen`]
-//! text to stdout. [`interrupt`] has the signals, [`exit`] the exit statuses.
+//! text to stdout; [`json`] writes objects. [`interrupt`] has the signals, [`exit`] the exit statuses.
 
 mod advice;
 mod args;
@@ -39,6 +39,7 @@ mod import;
 mod input;
 mod interrupt;
 mod jit;
+mod json;
 mod kernel;
 mod library;
 mod named;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::select::SelectArgs;
 
@@ -38,6 +38,30 @@ pub(crate) struct AnnotateArgs {
     #[arg(short = 'C', long, value_name = "N", default_value_t = 4)]
     pub(crate) context: usize,
 
+    /// What to print: text or json.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    format: AnnotateFormat,
+
+    /// Print JSON: the same as --format json.
+    #[arg(long, hide = true, conflicts_with = "format")]
+    json: bool,
+
+    /// File to write to [default: stdout]. It replaces an earlier report.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) select: SelectArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AnnotateFormat {
+    Text,
+    Json,
+}
+
+impl AnnotateArgs {
+    pub(crate) fn format(&self) -> AnnotateFormat {
+        if self.json { AnnotateFormat::Json } else { self.format }
+    }
 }

@@ -200,6 +200,8 @@ fn options_of(goal: Goal) -> Vec<Arg> {
             };
             match arg.get_id().as_str() {
                 "rate" => arg.visible_short_alias(None).short('F'),
+                // -f is for features.
+                "format" => arg.short(None),
                 _ => arg,
             }
         })

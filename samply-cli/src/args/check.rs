@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use profile::view::diff::rules::{Measure, Rule};
 
 use super::diff::{By, LimitArgs};
-use super::input::EventArgs;
+use super::input::{EventArgs, InputArgs};
 use super::select::PartArgs;
 
 #[derive(Args, Clone, Debug)]
@@ -15,7 +15,7 @@ use super::select::PartArgs;
 Examples:
   sprof check --base old.json.gz new.json.gz --max-total-increase 5%
   sprof check new.json.gz --base old.json.gz --max-increase slow_count=5% --max-increase '*=10%'
-  sprof check new*.json.gz --base old*.json.gz -f junit > sprof.xml",
+  sprof check new*.json.gz --base old*.json.gz -f junit -o sprof.xml",
     after_help = "\
 Each rule has one of three outcomes:
   kept         chance may explain the increase above the limit, and sprof would have seen an increase
@@ -83,8 +83,15 @@ pub(crate) struct CheckArgs {
     #[arg(long, hide = true, conflicts_with = "format")]
     json: bool,
 
+    /// File to write to [default: stdout]. It replaces an earlier report.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) part: PartArgs,
+
+    #[command(flatten, next_help_heading = "Names and messages")]
+    pub(crate) input: InputArgs,
 }
 
 impl CheckArgs {

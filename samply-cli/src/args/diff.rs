@@ -17,16 +17,21 @@ use super::value;
     before_help = "\
 Examples:
   sprof diff old.json.gz new.json.gz
-  sprof diff old1.json.gz old2.json.gz --new new1.json.gz new2.json.gz
+  sprof diff new1.json.gz new2.json.gz --base old1.json.gz old2.json.gz
   sprof diff 'pyroscope=http://localhost:4040?query={service_name=\"shop\"}&from=now-1h' new.json.gz",
     mut_arg("event", |arg| arg.help("Compare this event, if the files have several (from perf record, pprof, callgrind, cachegrind or DHAT) \
                                      [default: the files' choice, or the first event]"))
 )]
 pub(crate) struct DiffArgs {
-    /// Two profiles: before and after. With --new: one or more profiles from before. `-` is stdin. pyroscope=URL?query=... and parca=URL?query=...
-    /// ask a server for what it has in a time range (from=, until=).
-    #[arg(value_name = "FILE", required = true)]
+    /// Two profiles: before and after. With --base: one or more profiles from after. With --new: one or more profiles
+    /// from before. `-` is stdin. pyroscope=URL?query=... and parca=URL?query=... ask a server for what it has in a
+    /// time range (from=, until=).
+    #[arg(value_name = "FILE", required_unless_present = "base")]
     pub(crate) files: Vec<PathBuf>,
+
+    /// One or more profiles from before.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) base: Vec<PathBuf>,
 
     /// One or more profiles from after. Several recordings a side find smaller changes, and show what differs from run to run.
     #[arg(long, value_name = "FILE", num_args = 1..)]
@@ -57,6 +62,10 @@ pub(crate) struct DiffArgs {
     /// Print JSON: the same as --format json.
     #[arg(long, hide = true, conflicts_with = "format")]
     json: bool,
+
+    /// File to write the list to [default: stdout]. It replaces an earlier report.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 
     /// Draw a flame graph of the second side into this file, too, coloured by change: red grew, blue shrank, grey did
     /// not change, yellow where the recordings cannot tell. `-` is stdout, without the list.

@@ -2,6 +2,8 @@
 
 use clap::Args;
 
+use super::input::JsonArgs;
+
 #[derive(Args, Clone, Debug)]
 #[command(before_help = "\
 Examples:
@@ -9,13 +11,12 @@ Examples:
   sudo sprof doctor
   sprof doctor --self-test")]
 pub(crate) struct DoctorArgs {
-    /// Print one line of JSON, for machines.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
     /// Record a small known program, check what was recorded, and print a block for a bug report.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "format"])]
     pub(crate) self_test: bool,
     /// Resume the threads of a process that a killed sprof left suspended (macOS).
-    #[arg(long, value_name = "PID", conflicts_with_all = ["json", "self_test"])]
+    #[arg(long, value_name = "PID", conflicts_with_all = ["json", "format", "self_test"])]
     pub(crate) resume: Option<i32>,
 }

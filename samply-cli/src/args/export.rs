@@ -32,7 +32,7 @@ pub(crate) struct ExportArgs {
     pub(crate) output: Option<PathBuf>,
 
     /// Export where threads wait instead of CPU time; needs a recording with --off-cpu.
-    #[arg(long, alias = "waits")]
+    #[arg(long = "waits", alias = "off-cpu")]
     pub(crate) off_cpu: bool,
 
     /// Put the source files of sampled functions into the page (--format html), so that their lines are shown wherever it is opened.

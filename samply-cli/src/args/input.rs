@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use symbolicator::{PathMap, SymbolOptions};
 
 use crate::term::Verbosity;
@@ -53,6 +53,30 @@ fn path_map(text: &str) -> Result<PathMap, String> {
             "two folders with = between them are needed: the one in the debug info, and the one on this machine"
                 .to_owned(),
         ),
+    }
+}
+
+/// Whether the result is printed for programs.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct JsonArgs {
+    /// Print one line of JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// The same under the name that commands with several formats have for it.
+    #[arg(short, long, hide = true, value_name = "FORMAT", conflicts_with = "json")]
+    format: Option<TextOrJson>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TextOrJson {
+    Text,
+    Json,
+}
+
+impl JsonArgs {
+    pub(crate) fn is_json(self) -> bool {
+        self.json || self.format == Some(TextOrJson::Json)
     }
 }
 

@@ -25,7 +25,7 @@ mod setup;
 mod share;
 pub(crate) mod value;
 
-pub(crate) use annotate::AnnotateArgs;
+pub(crate) use annotate::{AnnotateArgs, AnnotateFormat};
 pub(crate) use bucket::{BucketArgs, BucketStyle};
 pub(crate) use check::{CheckArgs, CheckFormat, increase, points};
 pub(crate) use diff::{By, DiffArgs, DiffFormat, LimitArgs};
@@ -164,7 +164,9 @@ impl Command {
             Command::Export(args) => vec![&mut args.file],
             Command::Push(args) => vec![&mut args.file],
             Command::Merge(args) => args.files.iter_mut().collect(),
-            Command::Diff(args) => args.files.iter_mut().chain(&mut args.new).collect(),
+            Command::Diff(args) => (args.files.iter_mut().chain(&mut args.base))
+                .chain(&mut args.new)
+                .collect(),
             Command::Check(args) => args.files.iter_mut().chain(&mut args.base).collect(),
             Command::Flamegraph(args) => args.file.iter_mut().chain(&mut args.base).collect(),
             Command::Share(args) => args.file.iter_mut().collect(),
@@ -364,6 +366,85 @@ mod tests {
                     assert_eq!(arg.get_short(), Some(letter), "{} --{long}", command.get_name());
                 }
             }
+        }
+    }
+
+    /// A command takes what the others take, under their names; old spellings are hidden.
+    #[test]
+    fn one_thing_has_one_name_in_all_commands() {
+        let definition = definition();
+        let command = |name: &str| definition.find_subcommand(name).unwrap();
+        let find = |command: &clap::Command, long: &str| -> Option<Arg> {
+            let has_name = |arg: &&Arg| {
+                arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|names| names.contains(&long))
+            };
+            command.get_arguments().find(has_name).cloned()
+        };
+        let takes = |name: &str, longs: &[&str]| {
+            for long in longs {
+                assert!(find(command(name), long).is_some(), "{name} --{long}");
+            }
+        };
+        // Every command that shows samples of a file.
+        for name in [
+            "report",
+            "annotate",
+            "export",
+            "flamegraph",
+            "push",
+            "share",
+            "diff",
+            "check",
+        ] {
+            takes(
+                name,
+                &["thread", "process", "time-range", "category", "marker", "focus", "hide"],
+            );
+            takes(name, &["event", "symbol-dir", "path-map", "debuginfod", "verbose"]);
+        }
+        // Every command with a result that can be kept.
+        for name in [
+            "record",
+            "load",
+            "merge",
+            "report",
+            "annotate",
+            "export",
+            "flamegraph",
+            "diff",
+            "check",
+        ] {
+            takes(name, &["output"]);
+        }
+        for name in ["diff", "check", "flamegraph"] {
+            takes(name, &["base"]);
+        }
+        for command in definition.get_subcommands() {
+            let name = command.get_name();
+            let has_json = |arg: &Arg| arg.get_possible_values().iter().any(|value| value.get_name() == "json");
+            match (find(command, "json"), find(command, "format")) {
+                (Some(_), format) => {
+                    assert!(
+                        format.as_ref().is_some_and(has_json),
+                        "{name} --json without --format json"
+                    );
+                    assert_eq!(format.and_then(|format| format.get_short()), Some('f'), "{name}");
+                }
+                (None, Some(format)) => assert!(!has_json(&format), "{name} --format json without --json"),
+                (None, None) => {}
+            }
+            // What is recorded with one name is shown with the other; each command takes both.
+            for (one, other) in [("waits", "off-cpu"), ("rate", "freq")] {
+                assert_eq!(
+                    find(command, one).map(|arg| arg.get_id().clone()),
+                    find(command, other).map(|arg| arg.get_id().clone()),
+                    "{name} --{one}, --{other}"
+                );
+            }
+            let shown = find(command, "waits").and_then(|arg| arg.get_long().map(str::to_owned));
+            let is_recorded = find(command, "rate").is_some();
+            let expected = if is_recorded { "off-cpu" } else { "waits" };
+            assert!(shown.is_none_or(|shown| shown == expected), "{name}");
         }
     }
 

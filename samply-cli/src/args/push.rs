@@ -41,7 +41,7 @@ pub(crate) struct PushArgs {
     pub(crate) labels: LabelArgs,
 
     /// Send where threads wait instead of CPU time; needs a recording with --off-cpu.
-    #[arg(long, alias = "waits")]
+    #[arg(long = "waits", alias = "off-cpu")]
     pub(crate) off_cpu: bool,
 
     #[command(flatten)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use recording::info::SampleBy;
 
+use super::input::JsonArgs;
 use super::serve::ServeArgs;
 use super::share::UploadArgs;
 use super::value;
@@ -94,7 +95,7 @@ pub(crate) struct RecordingArgs {
     pub(crate) no_cargo_env: bool,
 
     /// Record the waits of threads, too: how long, with which stack, and for what.
-    #[arg(long, help_heading = "What to sample")]
+    #[arg(long, alias = "waits", help_heading = "What to sample")]
     pub(crate) off_cpu: bool,
 
     /// Bytes of stack to copy with each sample. sprof completes deeper stacks from the program's memory. Default: 16384, and more once
@@ -149,6 +150,7 @@ and TERM=dumb are honoured.";
     mut_arg("server", |arg| arg.help_heading("Sharing").help("With --share: API of your own store [default: that of the Firefox Profiler]. \
                                                              Needs --ui-url")),
     mut_arg("to", |arg| arg.help_heading("Sharing").help("With --share: upload into a bucket, s3://BUCKET/FOLDER, and print a signed link")),
+    mut_arg("json", |arg| arg.help("Print a summary as one line of JSON to stdout when the program has ended")),
     mut_arg("expires", |arg| arg.help_heading("Sharing")),
     mut_arg("parquet", |arg| arg.help_heading("Sharing"))
 )]
@@ -184,13 +186,12 @@ pub(crate) struct RecordArgs {
     #[arg(long, help_heading = "The profile")]
     pub(crate) no_symbolicate: bool,
 
-    /// Print a summary as one line of JSON to stdout when the program has ended.
-    #[arg(long, help_heading = "The profile")]
-    pub(crate) json: bool,
+    #[command(flatten, next_help_heading = "The profile")]
+    pub(crate) json: JsonArgs,
 
     /// Upload the saved profile without what is private in it, after a question, and print a link that others can open, instead of
     /// serving it: see `sprof share --help`.
-    #[arg(long, help_heading = "Sharing", conflicts_with = "json")]
+    #[arg(long, help_heading = "Sharing", conflicts_with_all = ["json", "format"])]
     pub(crate) share: bool,
 
     /// Send the saved profile, too, to a server that keeps profiles: pyroscope=URL, parca=URL or otlp=URL. May be given several times; see

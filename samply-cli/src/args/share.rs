@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use profile::sanitize::Include;
 
 use super::bucket::BucketArgs;
-use super::input::{EventArgs, InputArgs};
+use super::input::{EventArgs, InputArgs, JsonArgs};
 use super::labels::LabelArgs;
 use super::select::PartArgs;
 use super::value;
@@ -27,6 +27,7 @@ Examples:
                   libraries stay.\n\
                   Credentials for s3:// are those of the tools of AWS: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or the profile \
                   AWS_PROFILE of ~/.aws/credentials and ~/.aws/config.",
+    mut_arg("json", |arg| arg.help("Print link, delete command and size as one line of JSON")),
     mut_arg("event", |arg| arg.help("Share the samples of this event, if a file of another profiler has several"))
 )]
 pub(crate) struct ShareArgs {
@@ -68,9 +69,8 @@ pub(crate) struct ShareArgs {
     #[command(flatten, next_help_heading = "What ran (--parquet)")]
     pub(crate) labels: LabelArgs,
 
-    /// Print link, delete command and size as one line of JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
 
     /// List what was shared from here.
     #[arg(long, help_heading = KEPT, conflicts_with_all = ["file", "delete"])]

@@ -1,32 +1,41 @@
 //! `sprof annotate`: source and machine code of a function, with the samples of each line and instruction.
+//!
+//! [`Annotation`] finds what belongs to the function, [`assembly`] its machine code; [`text`] and [`json`] write both.
 
 mod assembly;
 mod interleaved;
+mod json;
+mod text;
 
-use std::io::{self, Write};
 use std::ops::RangeInclusive;
 
 use profile::data::Calls;
-use profile::text::one_line;
 use profile::view::annotate::{FileLines, lines_of};
 use profile::view::cost::Cost;
 use profile::view::functions::{FunctionRow, functions, total_of};
 use profile::view::select::{Selection, select};
-use recording::source_path::SourcePath;
 use symbolicator::Symbolicator;
 
-use crate::args::AnnotateArgs;
+use self::assembly::Code;
+use self::text::Page;
+use super::target::Target;
+use crate::args::{AnnotateArgs, AnnotateFormat};
 use crate::exit::{Failure, Outcome};
+use crate::file_kind::FileKind;
 use crate::input;
 use crate::library::module;
-use crate::numbers::count;
 use crate::report::{Measure, calls};
-use crate::screen;
-use crate::style::{self, Style, Styled};
+use crate::style;
 use crate::term::Term;
 
 pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
     let term = Term::stderr(args.select.messages.verbosity());
+    let format = args.format();
+    let kind = match format {
+        AnnotateFormat::Text => FileKind::ReportText,
+        AnnotateFormat::Json => FileKind::ReportJson,
+    };
+    let target = Target::for_text(args.output.as_deref(), kind)?;
     let input = input::open_and_warn(&args.file, args.select.event.name(), &args.select.symbols, &term)?;
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
     calls::check_conditions(&args.file, &input.data, &args.select.filter())?;
@@ -42,10 +51,19 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
         selection: &selection,
         symbolicator: &input.symbolicator,
         measure: Measure::of(&input.data, selection.total),
-        color: style::stdout_color(),
-        columns: style::stdout_columns(),
     };
-    screen::print("the annotation", |out| annotation.write(&found, out))
+    let annotated = annotation.function(&found);
+    let page = match &target {
+        Target::Screen => Page {
+            color: style::stdout_color(),
+            columns: style::stdout_columns(),
+        },
+        Target::Stdout | Target::File(..) => Page::default(),
+    };
+    target.write(&term, |out| match format {
+        AnnotateFormat::Text => text::write(&annotation, annotated.as_ref(), page, out),
+        AnnotateFormat::Json => json::write(&annotation, annotated.as_ref(), out),
+    })
 }
 
 /// The lines of `wanted` (ascending) and `context` lines around each, from `first` to `last`, in runs without gaps.
@@ -74,92 +92,97 @@ struct Annotation<'a> {
     selection: &'a Selection<'a>,
     symbolicator: &'a Symbolicator,
     measure: Measure,
-    color: bool,
-    columns: Option<usize>,
+}
+
+/// The functions of one name, with their lines and instructions.
+struct Annotated {
+    name: String,
+    own: Cost,
+    total: Cost,
+    /// Other functions that were meant as well, with their total cost.
+    others: Vec<(String, Cost)>,
+    /// `None` with `--asm`.
+    sources: Option<Vec<Source>>,
+    /// `None` with `--source`.
+    code: Option<Vec<Code>>,
+}
+
+/// A source file.
+struct Source {
+    path: String,
+    /// Why its text is missing.
+    unread: Option<String>,
+    /// Lines without gaps.
+    runs: Vec<Vec<Line>>,
+}
+
+struct Line {
+    number: usize,
+    text: String,
+    own: Cost,
+    total: Cost,
 }
 
 impl Annotation<'_> {
-    fn write(&self, found: &[u32], out: &mut dyn Write) -> io::Result<()> {
+    /// `None` if no selected sample is in any of these functions.
+    fn function(&self, found: &[u32]) -> Option<Annotated> {
         let rows = functions(self.selection).into_iter();
         let mut rows: Vec<_> = rows.filter(|row| found.contains(&row.func)).collect();
         rows.sort_by(|a, b| b.total.weight.total_cmp(&a.total.weight));
-        let Some(first) = rows.first() else {
-            return writeln!(out, "{}: none of the selected samples is in it", self.args.function);
-        };
+        let first = rows.first()?;
         // All functions of this name: instances of a generic function, static functions of several files.
         let name = self.selection.name(first.func);
         let (same, others): (Vec<&FunctionRow>, Vec<&FunctionRow>) =
             rows.iter().partition(|row| self.selection.name(row.func) == name);
         let funcs: Vec<u32> = same.iter().map(|row| row.func).collect();
-        let own: Cost = same.iter().map(|row| row.own).sum();
-        let total = match same.len() > 1 && self.selection.data.calls == Calls::Paths {
-            true => total_of(self.selection, &funcs),
-            false => first.total,
+        Some(Annotated {
+            name: name.to_owned(),
+            own: same.iter().map(|row| row.own).sum(),
+            total: match same.len() > 1 && self.selection.data.calls == Calls::Paths {
+                true => total_of(self.selection, &funcs),
+                false => first.total,
+            },
+            others: (others.iter())
+                .map(|row| (self.selection.name(row.func).to_owned(), row.total))
+                .collect(),
+            sources: (!self.args.asm).then(|| self.sources(&funcs)),
+            code: (!self.args.source).then(|| self.code(&funcs)),
+        })
+    }
+
+    fn sources(&self, funcs: &[u32]) -> Vec<Source> {
+        let files = lines_of(self.selection, funcs).into_iter();
+        files.map(|file| self.source(&file)).collect()
+    }
+
+    fn source(&self, file: &FileLines) -> Source {
+        let path = self.selection.data.text(file.file);
+        let (text, unread) = match self.text_of(file, path) {
+            Ok(text) => (text, None),
+            Err(reason) => (String::new(), Some(reason)),
         };
-        writeln!(out, "{}", self.style(Style::Bold, name))?;
-        writeln!(
-            out,
-            "self {:.1} % ({}), total {:.1} %, of {}",
-            self.percent(own),
-            self.amount(own),
-            self.percent(total),
-            self.amount(self.selection.total)
-        )?;
-        if !others.is_empty() {
-            let in_words =
-                |row: &&FunctionRow| format!("{} ({:.1} %)", self.selection.name(row.func), self.percent(row.total));
-            let names: Vec<String> = others.iter().take(8).map(in_words).collect();
-            writeln!(
-                out,
-                "also named {}, with less time: {}{}",
-                self.args.function,
-                names.join(", "),
-                if others.len() > names.len() { ", ..." } else { "" }
-            )?;
+        let text: Vec<&str> = text.lines().collect();
+        let wanted = file.lines.keys().map(|line| *line as usize);
+        let last = text.len().max(wanted.clone().next_back().unwrap_or(0));
+        let context = if text.is_empty() { 0 } else { self.args.context };
+        let line = |number: usize| {
+            let (own, total) = file.lines.get(&(number as u32)).copied().unwrap_or_default();
+            Line {
+                number,
+                text: text.get(number - 1).copied().unwrap_or_default().to_owned(),
+                own,
+                total,
+            }
+        };
+        let runs = around(wanted, 1, last, context).into_iter();
+        Source {
+            path: path.to_owned(),
+            unread,
+            runs: runs.map(|run| run.map(line).collect()).collect(),
         }
-        if !self.args.asm {
-            self.write_source(&funcs, out)?;
-        }
-        if !self.args.source {
-            self.write_assembly(&funcs, out)?;
-        }
-        Ok(())
     }
 
-    fn write_source(&self, funcs: &[u32], out: &mut dyn Write) -> io::Result<()> {
-        let files = lines_of(self.selection, funcs);
-        if files.is_empty() {
-            let step = "build with debug info (Rust: CARGO_PROFILE_RELEASE_DEBUG=limited, C and C++: -g) or run with it \
-                        (Node.js: --perf-prof), and record again";
-            return writeln!(out, "\nno source lines are known: {step}");
-        }
-        for file in files {
-            let path = self.selection.data.text(file.file);
-            writeln!(out, "\n{}", self.style(Style::Link, SourcePath::parse(path).short()))?;
-            writeln!(out, "{}", self.style(Style::Dim, "   self    total   line"))?;
-            let text = self.source(&file, path);
-            if let Err(reason) = &text {
-                writeln!(out, "{}", self.style(Style::Warning, reason))?;
-            }
-            let text = text.unwrap_or_default();
-            let text: Vec<&str> = text.lines().collect();
-            let wanted = file.lines.keys().map(|line| *line as usize);
-            let last = text.len().max(wanted.clone().next_back().unwrap_or(0));
-            let context = if text.is_empty() { 0 } else { self.args.context };
-            for (index, lines) in around(wanted, 1, last, context).into_iter().enumerate() {
-                self.write_gap(index, out)?;
-                for line in lines {
-                    let cost = file.lines.get(&(line as u32)).copied();
-                    let text = text.get(line - 1).copied().unwrap_or_default();
-                    let (own, total) = cost.unwrap_or_default();
-                    self.write_line(Some(own), Some(total), &format!("{line:>5}  {text}"), out)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn source(&self, file: &FileLines, path: &str) -> Result<String, String> {
+    fn text_of(&self, file: &FileLines, path: &str) -> Result<String, String> {
         let data = self.selection.data;
         if let Some(text) = data.source(path) {
             return Ok(text.to_owned());
@@ -179,53 +202,5 @@ impl Annotation<'_> {
         (self.symbolicator)
             .source(&module, address, path)
             .map_err(|error| error.to_string())
-    }
-
-    fn write_line(&self, own: Option<Cost>, total: Option<Cost>, text: &str, out: &mut dyn Write) -> io::Result<()> {
-        let share = |cost: Option<Cost>| match cost {
-            Some(cost) if !cost.is_zero() => format!("{:.1} %", self.percent(cost)),
-            _ => String::new(),
-        };
-        let mut numbers = format!("{:>7}", share(own));
-        if let Some(total) = total {
-            numbers.push_str(&format!("  {:>7}", share(Some(total))));
-        }
-        let line = self.fit(&format!("{numbers}  {text}"));
-        let is_hot = own.is_some_and(|own| self.percent(own) >= 1.0);
-        match is_hot {
-            true => writeln!(out, "{}", self.style(Style::Bold, line.trim_end())),
-            false => writeln!(out, "{}", line.trim_end()),
-        }
-    }
-
-    /// Marks what is left out before each run of lines but the first.
-    fn write_gap(&self, index: usize, out: &mut dyn Write) -> io::Result<()> {
-        match index {
-            0 => Ok(()),
-            _ => writeln!(out, "{}", self.style(Style::Dim, "    ...")),
-        }
-    }
-
-    /// As much of a line as the terminal has room for.
-    fn fit(&self, line: &str) -> String {
-        let line = one_line(line);
-        let columns = self.columns.unwrap_or(usize::MAX);
-        line.chars().take(columns).collect()
-    }
-
-    /// `12 samples`, or the unit of the file.
-    fn amount(&self, cost: Cost) -> String {
-        match (self.measure.has_samples, self.measure.amount_label()) {
-            (false, Some(name)) => format!("{} {name}", self.measure.amount(cost)),
-            _ => count(cost.samples, "sample", "samples"),
-        }
-    }
-
-    fn percent(&self, cost: Cost) -> f64 {
-        100.0 * cost.share_of(self.selection.total)
-    }
-
-    fn style<T>(&self, style: Style, text: T) -> Styled<T> {
-        Styled::new(self.color, style, text)
     }
 }

@@ -9,12 +9,14 @@ use profile::view::diff::rules::{Measure, Rule, Verdict, check};
 use recording::command::own;
 use serde::Deserialize;
 
-use crate::args::{self, CheckArgs, CheckFormat, SymbolArgs};
+use super::target::Target;
+use crate::args::{self, CheckArgs, CheckFormat};
 use crate::diff::read::{Read, Reading, check_sides};
 use crate::diff::words::{about, basis};
 use crate::exit::{Failure, Outcome, Status};
-use crate::screen;
-use crate::term::{Term, Verbosity};
+use crate::file_kind::FileKind;
+use crate::json;
+use crate::term::Term;
 use outcome::Outcomes;
 
 const CONFIG: &str = "sprof.toml";
@@ -22,7 +24,7 @@ const CONFIG: &str = "sprof.toml";
 const UNKNOWN: i32 = 3;
 
 pub(crate) fn run(args: &CheckArgs) -> Outcome {
-    let term = Term::stderr(Verbosity::Normal);
+    let term = Term::stderr(args.input.verbosity());
     let (base, new) = sides(args)?;
     let mut rules = args.max_increase.clone();
     rules.extend(args.max_total_increase.clone());
@@ -41,9 +43,16 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
             ),
         );
     }
+    let kind = match args.format() {
+        CheckFormat::Text => FileKind::ReportText,
+        CheckFormat::Md => FileKind::ReportMarkdown,
+        CheckFormat::Junit => FileKind::ReportJunit,
+        CheckFormat::Json => FileKind::ReportJson,
+    };
+    let target = Target::for_text(args.output.as_deref(), kind)?;
     let reading = Reading {
         event: args.event.name(),
-        symbols: &SymbolArgs::default(),
+        symbols: &args.input.symbols,
         filter: args.part.filter(),
         by: args.by,
         adds_up: false,
@@ -58,13 +67,12 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
         notes: [about(&args.part, &renamed), basis(&sides)].concat(),
         rules: rules.iter().zip(&checked).collect(),
     };
-    let text = match args.format() {
-        CheckFormat::Text => outcomes.text(),
-        CheckFormat::Md => outcomes.markdown(),
-        CheckFormat::Junit => outcomes.junit(),
-        CheckFormat::Json => format!("{:#}\n", outcomes.json()),
-    };
-    screen::print("the result", |out| out.write_all(text.as_bytes()))?;
+    target.write(&term, |out| match args.format() {
+        CheckFormat::Text => out.write_all(outcomes.text().as_bytes()),
+        CheckFormat::Md => out.write_all(outcomes.markdown().as_bytes()),
+        CheckFormat::Junit => out.write_all(outcomes.junit().as_bytes()),
+        CheckFormat::Json => json::write("sprof-check", outcome::SCHEMA_VERSION, outcomes.json(), out),
+    })?;
     let any = |is: fn(&Verdict) -> bool| checked.iter().any(|checked| is(&checked.verdict));
     if any(|verdict| matches!(verdict, Verdict::Broken)) {
         return Ok(Status::of_code(1));
@@ -75,18 +83,25 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
     }
 }
 
-/// The files from before and from after. clap gives both files of `--base OLD NEW` to `--base`.
 fn sides(args: &CheckArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
-    match (&args.base[..], &args.files[..]) {
-        ([base, new], []) => Ok((std::slice::from_ref(base), std::slice::from_ref(new))),
-        (base, []) => args::refuse(
+    match new_and_base(&args.files, &args.base) {
+        Some(sides) => Ok(sides),
+        None => args::refuse(
             "check",
-            match base.len() {
+            match args.base.len() {
                 1 => format!("there is no profile to check: {} check --base OLD NEW", own()),
                 _ => format!("which of these are new? {} check NEW NEW --base OLD OLD", own()),
             },
         ),
-        (base, new) => Ok((base, new)),
+    }
+}
+
+/// The files from before and from after. clap gives both files of `--base OLD NEW` to `--base`.
+pub(super) fn new_and_base<'a>(new: &'a [PathBuf], base: &'a [PathBuf]) -> Option<(&'a [PathBuf], &'a [PathBuf])> {
+    match (base, new) {
+        ([base, new], []) => Some((std::slice::from_ref(base), std::slice::from_ref(new))),
+        (_, []) => None,
+        (base, new) => Some((base, new)),
     }
 }
 

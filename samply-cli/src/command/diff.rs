@@ -11,6 +11,7 @@ use profile::view::diff::{Amount, Change, Comparison, Limits, Renamed, Sides, To
 use recording::command::own;
 use serde_json::{Value, json};
 
+use super::check::new_and_base;
 use super::target::Target;
 use super::{compare, differential, export, show};
 use crate::args::{self, By, DiffArgs, DiffFormat};
@@ -20,8 +21,8 @@ use crate::diff::read::{Read, Reading, check_sides};
 use crate::diff::words::{about, basis, describe, describe_increase, finite, unit, which};
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
+use crate::json;
 use crate::numbers::count;
-use crate::screen;
 use crate::serve::Listener;
 use crate::term::Term;
 
@@ -41,6 +42,12 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     let page_target = html
         .map(|path| Target::prepare(Some(path), FileKind::Page))
         .transpose()?;
+    let kind = match args.format() {
+        DiffFormat::Text => FileKind::ReportText,
+        DiffFormat::Md => FileKind::ReportMarkdown,
+        DiffFormat::Json => FileKind::ReportJson,
+    };
+    let list_target = Target::for_text(args.output.as_deref(), kind)?;
     let listener = listener(args, base_files, new_files, &term)?;
     let files = |words| Files::of(words, args.plain_http, &term);
     let (base_files, new_files) = (files(base_files)?, files(new_files)?);
@@ -97,25 +104,31 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
         listed,
         compared: &compared,
     };
-    let text = match args.format() {
+    let knows_calls = base.iter().all(|data| data.calls != Calls::Unknown);
+    let totals = match (args.format(), args.by, knows_calls) {
+        // A helper that is called more often changes its callers' totals and not their own time, so this list has the
+        // totals.
+        (DiffFormat::Text, By::Functions, true) => Some(self::compared(&read, By::Total, limits)?),
+        _ => None,
+    };
+    list_target.write(&term, |out| match args.format() {
         DiffFormat::Text => {
-            let mut out = head(&compared.sides, &notes) + &list.text(which(by));
-            let knows_calls = base.iter().all(|data| data.calls != Calls::Unknown);
-            if args.by == By::Functions && knows_calls {
-                // A helper that is called more often changes its callers' totals and not their own time, so this list has the totals.
-                let compared = &self::compared(&read, By::Total, limits)?;
+            let mut text = head(&compared.sides, &notes) + &list.text(which(by));
+            if let Some(compared) = &totals {
                 let listed = Listed {
                     by: By::Total,
                     ..listed
                 };
-                out += &List { listed, compared }.text(which(By::Total));
+                text += &List { listed, compared }.text(which(By::Total));
             }
-            out
+            out.write_all(text.as_bytes())
         }
-        DiffFormat::Md => list.markdown(&notes),
-        DiffFormat::Json => format!("{:#}\n", as_json(args, &list, &read.renamed, scaled.as_deref())),
-    };
-    screen::print("the comparison", |out| out.write_all(text.as_bytes()))?;
+        DiffFormat::Md => out.write_all(list.markdown(&notes).as_bytes()),
+        DiffFormat::Json => {
+            let fields = as_json(args, &list, &read.renamed, scaled.as_deref());
+            json::write("sprof-diff", SCHEMA_VERSION, fields, out)
+        }
+    })?;
     match listener {
         Some(listener) => {
             // The UI shows counts of other profilers, too.
@@ -211,14 +224,24 @@ fn compared(read: &Read, by: By, limits: Limits) -> Result<Comparison, Failure> 
 
 /// The files from before and from after.
 fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
-    match (&args.files[..], &args.new[..]) {
-        ([base, new], []) => Ok((std::slice::from_ref(base), std::slice::from_ref(new))),
-        (base, new) if !new.is_empty() => Ok((base, new)),
-        (files, _) => args::refuse(
+    let files = &args.files[..];
+    let sides = match (files, &args.base[..], &args.new[..]) {
+        ([base, new], [], []) => Some((std::slice::from_ref(base), std::slice::from_ref(new))),
+        (base, [], new) | ([], base, new) if !new.is_empty() => Some((base, new)),
+        (new, base, []) => new_and_base(new, base).filter(|(base, _)| !base.is_empty()),
+        _ => None,
+    };
+    match sides {
+        Some((base, new)) if !base.is_empty() => Ok((base, new)),
+        _ => args::refuse(
             "diff",
             format_args!(
-                "{} given: give two profiles, or several a side: {} diff OLD OLD --new NEW NEW",
-                count(files.len() as u64, "file is", "files are"),
+                "{} given: give two profiles, or several a side: {} diff NEW NEW --base OLD OLD",
+                count(
+                    (files.len() + args.base.len() + args.new.len()) as u64,
+                    "file is",
+                    "files are"
+                ),
                 own()
             ),
         ),
@@ -261,7 +284,6 @@ fn as_json(args: &DiffArgs, list: &List<'_>, renamed: &[Renamed], scaled: Option
     };
     let changes: Vec<Value> = list.shown().map(json_of).collect();
     json!({
-        "schema_version": SCHEMA_VERSION,
         "by": list.listed.by.word(),
         "base": total(&sides.base),
         "new": total(&sides.new),

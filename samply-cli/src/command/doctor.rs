@@ -33,7 +33,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     }
     let mut examination = recorder::examine();
     examination.limits.extend([kernel_symbols(), libc_symbols()]);
-    let text = match args.json {
+    let text = match args.json.is_json() {
         true => format!("{}\n", to_json(&examination)),
         false => to_text(&examination),
     };

@@ -176,10 +176,10 @@ pub(super) fn say_what_is_missing(picked: &Picked<'_>, file: &Path, term: &Term)
             0 if totals.unusable > 0 => format!("{file}: none of its samples has a weight that can be exported"),
             0 => format!("{file} holds no samples: record for longer, or at a higher rate"),
             _ if is_for_waits(picked) => format!(
-                "{file} holds no waits; `{} record --off-cpu` records them, and without --off-cpu its CPU time is exported",
+                "{file} holds no waits; `{} record --off-cpu` records them, and without --waits its CPU time is exported",
                 own()
             ),
-            _ => format!("{file} holds waits, but no CPU time; --off-cpu exports them"),
+            _ => format!("{file} holds waits, but no CPU time; --waits exports them"),
         }));
     }
     if totals.left_out > 0 && !is_for_waits(picked) {
@@ -190,7 +190,7 @@ pub(super) fn say_what_is_missing(picked: &Picked<'_>, file: &Path, term: &Term)
             Counted::Named => format!("{} {}", totals.left_out, picked.named().map_or("", |(name, _)| name)),
         };
         term.line(format_args!(
-            "{amount} of waits are left out; --off-cpu exports them, --wall both together"
+            "{amount} of waits are left out; --waits exports them, --wall both together"
         ));
     }
     if totals.unusable > 0 {

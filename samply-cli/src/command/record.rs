@@ -313,7 +313,7 @@ fn to_stdout(args: &RecordArgs) -> bool {
 /// Refuses two uses of stdout.
 fn check_stdout(args: &RecordArgs) -> Result<(), Failure> {
     let refused = |message| args::refuse("record", message);
-    if args.json && to_stdout(args) {
+    if args.json.is_json() && to_stdout(args) {
         return refused("--json and the profile cannot both go to stdout; name a file with -o");
     }
     if args.share && to_stdout(args) {
@@ -490,7 +490,7 @@ fn say_exit(term: &Term, program: &str, exit: ProgramExit) {
 
 /// Prints the JSON summary, and returns the status.
 fn end(args: &RecordArgs, summary: Summary, exit: ProgramExit, saved: &Saved) -> Outcome {
-    if args.json {
+    if args.json.is_json() {
         match screen::print("the summary", |out| writeln!(out, "{}", summary.json(exit))) {
             // The reader of stdout has left; the profile is saved.
             Err(Failure::BrokenPipe) => {}

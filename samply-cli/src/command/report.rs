@@ -8,19 +8,18 @@ use profile::view::shortfalls::shortfalls;
 use recording::command::own;
 use recording::symbol::SymbolSource;
 
+use super::target::Target;
 use crate::advice::{What, advise, distorted, few_samples};
 use crate::args::{Format, ReportArgs, View};
-use crate::exit::{Failure, Outcome, Status};
+use crate::exit::{Failure, Outcome};
 use crate::file_kind::FileKind;
 use crate::input;
 use crate::numbers::time;
-use crate::output::{Earlier, Output};
 use crate::report::about::About;
 use crate::report::build::{Extent, tables};
 use crate::report::calls;
 use crate::report::text::Page;
 use crate::report::{Measure, Report, json, markdown, markers, text};
-use crate::screen;
 use crate::style;
 use crate::term::Term;
 
@@ -31,6 +30,7 @@ const VIEW_ROWS: usize = 40;
 
 pub(crate) fn run(args: &ReportArgs) -> Outcome {
     let term = Term::stderr(args.select.messages.verbosity());
+    let target = Target::for_text(args.output.as_deref(), kind(args.format()))?;
     let open = match args.view.contains(&View::Markers) {
         true => input::open_with_markers,
         false => input::open,
@@ -71,24 +71,17 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
         tables: shown,
         measure,
     };
-    match &args.output {
-        None => {
-            let page = Page {
-                columns: style::stdout_columns(),
-                color: style::stdout_color(),
-            };
-            screen::print("the report", |out| write(&report, args.format(), page, out))
-        }
-        Some(path) => {
-            let page = Page {
-                columns: None,
-                color: false,
-            };
-            let output = Output::prepare(path, kind(args.format()), Earlier::Replaced)?;
-            output.save(&term, |out| write(&report, args.format(), page, out))?;
-            Ok(Status::SUCCESS)
-        }
-    }
+    let page = match &target {
+        Target::Screen => Page {
+            columns: style::stdout_columns(),
+            color: style::stdout_color(),
+        },
+        Target::Stdout | Target::File(..) => Page {
+            columns: None,
+            color: false,
+        },
+    };
+    target.write(&term, |out| write(&report, args.format(), page, out))
 }
 
 /// What limits views of samples.

@@ -1,4 +1,4 @@
-//! Where an export goes.
+//! Where a command's result goes.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -11,9 +11,11 @@ use crate::screen;
 use crate::style::Style;
 use crate::term::Term;
 
-/// Where an export goes, known to be writable before anything is read.
+/// Where a result goes, known to be writable before anything is read.
 pub(super) enum Target<'a> {
     Stdout,
+    /// Stdout, for text that is escaped.
+    Screen,
     File(&'a Path, Output),
 }
 
@@ -31,12 +33,21 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// For text that people read.
+    pub(super) fn for_text(path: Option<&'a Path>, kind: FileKind) -> Result<Target<'a>, Failure> {
+        Ok(match Target::prepare(path, kind)? {
+            Target::Stdout => Target::Screen,
+            target => target,
+        })
+    }
+
     pub(super) fn write(self, term: &Term, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> Outcome {
         match self {
             Target::Stdout => {
                 let mut out = io::stdout().lock();
                 screen::of_writing("the export", write(&mut out).and_then(|()| out.flush()))
             }
+            Target::Screen => screen::print("the result", write),
             Target::File(path, output) => {
                 output.save(term, write)?;
                 term.line(format_args!("wrote {}", term.style(Style::Link, path.display())));

@@ -6,6 +6,7 @@ use profile::view::cost::Cost;
 use serde_json::{Map, Value, json};
 
 use super::{Measure, Report};
+use crate::json;
 use crate::numbers::number_json;
 
 /// A removed or changed field increases it, a new field does not.
@@ -33,19 +34,12 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             json!({"id": table.id, "rows": rows, "left_out": table.left_out})
         })
         .collect();
-    let mut object = Map::new();
-    object.insert("schema".into(), "sprof-report".into());
-    object.insert("schema_version".into(), SCHEMA_VERSION.into());
-    object.insert("sprof_version".into(), env!("CARGO_PKG_VERSION").into());
-    if let Value::Object(about) = &report.about.json {
-        object.extend(about.clone());
-    }
-    object.insert("views".into(), Value::Array(views));
-    serde_json::to_writer(&mut *out, &object)?;
-    out.write_all(b"\n")
+    let mut fields = report.about.json.clone();
+    fields["views"] = Value::Array(views);
+    json::write("sprof-report", SCHEMA_VERSION, fields, out)
 }
 
-fn cost_json(cost: Cost, measure: &Measure) -> Value {
+pub(crate) fn cost_json(cost: Cost, measure: &Measure) -> Value {
     json!({
         "samples": measure.has_samples.then_some(cost.samples),
         "weight": number_json(cost.weight),

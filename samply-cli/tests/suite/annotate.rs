@@ -209,3 +209,45 @@ fn functions_of_one_name_are_one_row_with_the_sum_of_both() {
         "{shown}\n{output:?}"
     );
 }
+
+/// Every number of the text is in the JSON, and the lines and instructions of a function add up to it.
+#[test]
+fn annotations_are_json_too() {
+    let Some(()) = perf_events() else { return };
+    let (recording, _) = record().profile(program("split").unwrap(), &["300"]);
+    let text = annotate(&recording.output, &["xorshift", "-C", "1000000", "-f", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let samples = |cost: &serde_json::Value| cost["samples"].as_u64().unwrap();
+    let own = samples(&json["self"]);
+    assert!(own > 100 && samples(&json["whole"]) >= own, "{text}");
+    let lines = json["sources"][0]["lines"].as_array().unwrap();
+    assert_eq!(
+        lines.iter().map(|line| samples(&line["self"])).sum::<u64>(),
+        own,
+        "{text}"
+    );
+    assert!(
+        lines
+            .iter()
+            .any(|line| line["text"].as_str().unwrap().contains("xorshift")),
+        "{text}"
+    );
+    // It is inlined into three functions, or has code of its own.
+    let code = json["code"].as_array().unwrap();
+    assert!(!code.is_empty(), "{text}");
+    for code in code.iter().filter(|code| code["unread"].is_null()) {
+        let instructions = code["instructions"].as_array().unwrap();
+        let sum = instructions
+            .iter()
+            .map(|instruction| samples(&instruction["self"]))
+            .sum::<u64>();
+        assert_eq!(
+            sum + samples(&code["not_shown"]),
+            samples(&code["with_inlined"]),
+            "{code}"
+        );
+    }
+    let none = annotate(&recording.output, &["xorshift", "--json", "--time-range", "1000.."]);
+    let none: serde_json::Value = serde_json::from_str(&none).unwrap();
+    assert!(none["function"].is_null() && none["sources"].is_null(), "{none}");
+}

@@ -298,3 +298,56 @@ fn recordings_of_slower_equal_and_renamed_programs_are_told_apart() {
     assert!(text.contains("app.old before is app after"), "{text}");
     assert!(!text.contains("slower") && !text.contains("faster"), "{text}");
 }
+
+/// The base and the file of the result, under their one name in all commands that compare.
+#[test]
+fn comparisons_take_the_base_and_write_files_as_check_does() {
+    let dir = temp_dir();
+    let [old, new] = recordings(dir.path());
+    let (old, new) = (old.to_str().unwrap(), new.to_str().unwrap());
+    let run = |words: &[&str]| {
+        let output = sprof().current_dir(dir.path()).args(words).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {stderr}");
+        stdout(&output)
+    };
+    let expected = run(&["diff", old, new]);
+    assert!(expected.contains("parse::json"), "{expected}");
+    for words in [
+        ["diff", new, "--base", old],
+        ["diff", "--base", old, new],
+        ["diff", old, "--new", new],
+    ] {
+        assert_eq!(run(&words), expected, "{words:?}");
+    }
+    let rule = ["check", new, "--base", old, "--max-increase", "*=50%"];
+    let formats = [("text", "txt"), ("md", "md"), ("json", "json"), ("junit", "xml")];
+    for (command, formats) in [
+        (&["diff", old, new][..], &formats[..3]),
+        (&rule[..], &formats[..]),
+        (&["annotate", new, "format"], &[formats[0], formats[2]]),
+    ] {
+        for (format, end) in formats {
+            let words = [command, &["-f", format]].concat();
+            let printed = run(&words);
+            let file = dir.path().join(format!("{}.{end}", command[0]));
+            // The second one replaces the first.
+            for _ in 0..2 {
+                let to_file = run(&[&words[..], &["-o", file.to_str().unwrap()]].concat());
+                assert_eq!(to_file, "");
+                assert_eq!(std::fs::read_to_string(&file).unwrap(), printed, "{words:?}");
+            }
+            if *format == "json" {
+                assert_eq!(run(&[command, &["--json"]].concat()), printed);
+                let schema = format!("{{\"schema\":\"sprof-{}\",\"schema_version\":1,", command[0]);
+                assert!(printed.starts_with(&schema), "{printed}");
+            }
+        }
+    }
+    // A file of another kind stays.
+    let source = dir.path().join("main.rs");
+    std::fs::write(&source, "fn main() {}\n").unwrap();
+    let output = (sprof().args(["diff", old, new, "-o"]).arg(&source)).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(std::fs::read_to_string(&source).unwrap(), "fn main() {}\n");
+}

@@ -310,7 +310,7 @@ fn what_cannot_be_compared_is_said() {
     std::fs::write(&file, "").unwrap();
     for (arguments, code, words) in [
         (vec![&file], 2, "1 file is given"),
-        (vec![&file, &file, &file], 2, "sprof diff OLD OLD --new NEW NEW"),
+        (vec![&file, &file, &file], 2, "sprof diff NEW NEW --base OLD OLD"),
         (vec![&file, &file], 125, "empty.json is empty"),
         (vec![&missing, &file], 125, "missing.json"),
     ] {

@@ -1,9 +1,7 @@
 //! Machine code with the samples of each instruction.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
-use profile::text::one_line;
 use profile::view::annotate::{addresses_of, inlined_into};
 use profile::view::cost::Cost;
 use recording::module::Module;
@@ -12,108 +10,137 @@ use symbolicator::{Assembly, FunctionSymbol};
 use super::interleaved::Interleaved;
 use super::{Annotation, around};
 use crate::library::module;
-use crate::style::Style;
+
+/// Machine code, or why there is none.
+pub(super) enum Code {
+    /// The function has none with samples.
+    None(String),
+    /// It could not be read.
+    Unread(String),
+    Function(FunctionCode),
+}
+
+/// The machine code of a function, or of a part of it. Addresses are relative to the library.
+pub(super) struct FunctionCode {
+    /// The symbol, if it is a name.
+    pub(super) name: Option<String>,
+    pub(super) library: String,
+    pub(super) arch: &'static str,
+    pub(super) start: u64,
+    /// Bytes that were disassembled.
+    pub(super) size: u64,
+    /// The symbol's size.
+    pub(super) whole_size: Option<u64>,
+    /// Of all its instructions.
+    pub(super) cost: Cost,
+    /// Of the instructions behind the disassembled ones.
+    pub(super) behind: Cost,
+    /// Its parts at other addresses, a sentence each.
+    pub(super) other_parts: Vec<String>,
+    /// Instructions without gaps.
+    pub(super) runs: Vec<Vec<Instruction>>,
+    /// Why sources are missing between the instructions.
+    pub(super) unread: Option<String>,
+}
+
+pub(super) struct Instruction {
+    pub(super) address: u64,
+    pub(super) text: String,
+    /// `None` without samples.
+    pub(super) cost: Option<Cost>,
+    /// The source that begins with this instruction.
+    pub(super) lines: Vec<String>,
+}
+
+/// For each start of a function, the cost of its addresses.
+type ByStart = BTreeMap<u64, BTreeMap<u64, Cost>>;
 
 impl Annotation<'_> {
-    pub(super) fn write_assembly(&self, funcs: &[u32], out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn code(&self, funcs: &[u32]) -> Vec<Code> {
         let data = self.selection.data;
         let found = addresses_of(self.selection, funcs);
         if found.is_empty() {
             let into = inlined_into(self.selection, funcs);
-            return match into.first() {
-                None => writeln!(out, "\nno samples in its own machine code"),
-                Some((into, _)) => writeln!(
-                    out,
-                    "\nit has no samples in machine code of its own: it is inlined, most of it into {}",
+            return vec![Code::None(match into.first() {
+                None => "no samples in its own machine code".to_owned(),
+                Some((into, _)) => format!(
+                    "it has no samples in machine code of its own: it is inlined, most of it into {}",
                     self.selection.name(*into)
                 ),
-            };
+            })];
         }
+        let mut code = Vec::new();
         for (lib, addresses) in found {
             let lib = &data.libs[lib as usize];
             let Some(module) = module(lib) else { continue };
             let asked: Vec<u64> = addresses.keys().copied().collect();
-            let infos = self.symbolicator.lookup(&module, &asked);
-            let infos = match infos {
+            let infos = match self.symbolicator.lookup(&module, &asked) {
                 Ok(infos) => infos,
                 Err(error) => {
-                    let text = format!("no assembly of {}: {error}", module.name());
-                    writeln!(out, "\n{}", self.style(Style::Warning, one_line(&text)))?;
+                    code.push(Code::Unread(format!("no assembly of {}: {error}", module.name())));
                     continue;
                 }
             };
             // By the start of the function, which the symbols give for each address.
-            let mut by_start: BTreeMap<u64, BTreeMap<u64, Cost>> = BTreeMap::new();
+            let mut by_start = ByStart::new();
             for ((address, cost), info) in addresses.into_iter().zip(infos) {
                 let start = info.function.map_or(address, |function| function.start);
                 by_start.entry(start).or_default().insert(address, cost);
             }
-            for (start, costs) in &by_start {
-                let last = costs.keys().next_back().copied().unwrap_or(*start);
-                let size = last.saturating_sub(*start) + 1;
-                match (self.symbolicator).assembly(&module, *start, size, true) {
-                    Ok(assembly) => {
-                        self.write_title(&module, &assembly, *start, &by_start, out)?;
-                        self.write_instructions(&module, &assembly, costs, out)?;
-                    }
-                    Err(error) => {
-                        let text = format!("no assembly at {start:#x}: {error}");
-                        writeln!(out, "\n{}", self.style(Style::Warning, one_line(&text)))?;
-                    }
-                }
-            }
+            code.extend(
+                by_start
+                    .keys()
+                    .map(|start| self.function_code(&module, *start, &by_start)),
+            );
         }
-        Ok(())
+        code
     }
 
-    /// `sampled` has the start of each part that is shown, with the cost of its addresses.
-    fn write_title(
-        &self,
-        module: &Module,
-        assembly: &Assembly,
-        start: u64,
-        sampled: &BTreeMap<u64, BTreeMap<u64, Cost>>,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        let costs = sampled.get(&start).map(BTreeMap::values);
-        let cost: Cost = costs.into_iter().flatten().copied().sum();
-        let whole = assembly.function.as_ref().and_then(|function| function.size);
-        let size = match whole.filter(|whole| *whole > assembly.size) {
-            Some(whole) => format!("the first {} of {whole} bytes", assembly.size),
-            None => format!("{} bytes", assembly.size),
+    fn function_code(&self, module: &Module, start: u64, by_start: &ByStart) -> Code {
+        let costs = &by_start[&start];
+        let last = costs.keys().next_back().copied().unwrap_or(start);
+        let size = last.saturating_sub(start) + 1;
+        let assembly = match (self.symbolicator).assembly(module, start, size, true) {
+            Ok(assembly) => assembly,
+            Err(error) => return Code::Unread(format!("no assembly at {start:#x}: {error}")),
         };
-        let place = format!(
-            "{start:#x} in {}, {size} of {}: {:.1} % ({}) with inlined functions",
-            module.name(),
-            assembly.arch,
-            self.percent(cost),
-            self.amount(cost)
-        );
-        let title = match assembly.function.as_ref().filter(|function| function.is_named) {
-            Some(function) => format!("{} at {place}", function.name),
-            None => place,
-        };
-        writeln!(out, "\n{}", self.style(Style::Link, one_line(&title)))?;
-        for FunctionSymbol { name, start, size, .. } in &assembly.other_parts {
-            let size = size.map_or(String::new(), |size| format!(", {size} bytes"));
-            let shown = match sampled.contains_key(start) {
-                true => "shown, too",
-                false => "no samples",
-            };
-            let text = format!("the function has another part, {name} at {start:#x}{size}: {shown}");
-            writeln!(out, "{}", self.style(Style::Dim, one_line(&text)))?;
-        }
-        Ok(())
+        let other_parts = assembly
+            .other_parts
+            .iter()
+            .map(|FunctionSymbol { name, start, size, .. }| {
+                let size = size.map_or(String::new(), |size| format!(", {size} bytes"));
+                let shown = match by_start.contains_key(start) {
+                    true => "shown, too",
+                    false => "no samples",
+                };
+                format!("the function has another part, {name} at {start:#x}{size}: {shown}")
+            });
+        let (runs, behind, unread) = self.instructions(module, &assembly, costs);
+        let symbol = assembly.function.as_ref();
+        Code::Function(FunctionCode {
+            name: symbol
+                .filter(|symbol| symbol.is_named)
+                .map(|symbol| symbol.name.clone()),
+            library: module.name(),
+            arch: assembly.arch,
+            start,
+            size: assembly.size,
+            whole_size: symbol.and_then(|symbol| symbol.size),
+            cost: costs.values().copied().sum(),
+            behind,
+            other_parts: other_parts.collect(),
+            runs,
+            unread,
+        })
     }
 
-    fn write_instructions(
+    /// Instructions with samples and those around them; the cost of what is behind; why sources are missing.
+    fn instructions(
         &self,
         module: &Module,
         assembly: &Assembly,
         costs: &BTreeMap<u64, Cost>,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        writeln!(out, "{}", self.style(Style::Dim, "   self  address"))?;
+    ) -> (Vec<Vec<Instruction>>, Cost, Option<String>) {
         let instructions = &assembly.instructions;
         let mut cost_of: BTreeMap<usize, Cost> = BTreeMap::new();
         let mut behind = Cost::default();
@@ -133,31 +160,21 @@ impl Annotation<'_> {
             true => Interleaved::default(),
             false => Interleaved::new(self.symbolicator, self.selection.data, module, &addresses),
         };
-        for (index, run) in runs.into_iter().enumerate() {
-            self.write_gap(index, out)?;
+        let runs = runs.into_iter().map(|run| {
             interleaved.repeat_line();
-            for (at, instruction) in run.clone().zip(instructions.get(run).unwrap_or_default()) {
+            let shown = run.clone().zip(instructions.get(run).unwrap_or_default());
+            let shown = shown.map(|(at, instruction)| {
                 let address = assembly.start + instruction.offset;
-                for line in interleaved.lines_before(address) {
-                    let line = self.fit(&format!("{:19}{line}", ""));
-                    writeln!(out, "{}", self.style(Style::Dim, line.trim_end()))?;
+                Instruction {
+                    address,
+                    text: assembly.line(instruction),
+                    cost: cost_of.get(&at).copied(),
+                    lines: interleaved.lines_before(address),
                 }
-                let text = format!("{address:>8x}  {}", assembly.line(instruction));
-                self.write_line(cost_of.get(&at).copied(), None, &text, out)?;
-            }
-        }
-        if !behind.is_zero() {
-            let (start, end) = (assembly.start, assembly.start.saturating_add(assembly.size));
-            let text = format!(
-                "{:.1} % ({}) behind {end:#x} are not shown: the function at {start:#x} is too large",
-                self.percent(behind),
-                self.amount(behind)
-            );
-            writeln!(out, "{}", self.style(Style::Warning, text))?;
-        }
-        if let Some(reason) = interleaved.unread() {
-            writeln!(out, "{}", self.style(Style::Warning, one_line(&reason)))?;
-        }
-        Ok(())
+            });
+            shown.collect()
+        });
+        let runs = runs.collect();
+        (runs, behind, interleaved.unread())
     }
 }

@@ -11,7 +11,7 @@ use crate::diff::words::{amount, describe, describe_increase, finite, range, sig
 use crate::numbers::count;
 
 /// Version of the JSON form. A changed field increases it, a new field does not.
-const SCHEMA_VERSION: u32 = 1;
+pub(super) const SCHEMA_VERSION: u32 = 1;
 /// Functions that are named at most as a reason why a rule is unknown.
 const SHOWN: usize = 3;
 
@@ -137,7 +137,6 @@ impl Outcomes<'_> {
             })
             .collect();
         json!({
-            "schema_version": SCHEMA_VERSION,
             "confidence": sides.confidence,
             "unit": unit(sides),
             "total": increase(&sides.increase),

@@ -15,7 +15,7 @@ pub(super) fn export(args: &ExportArgs, target: Target<'_>, term: &Term) -> Outc
     if args.off_cpu || args.pick.wall || args.pick.threads {
         return args::refuse(
             "export",
-            "the page has the whole profile: it goes without --off-cpu, --wall and --threads",
+            "the page has the whole profile: it goes without --waits, --wall and --threads",
         );
     }
     let mut input = input::open_page(&args.file, args.event.name(), &args.input.symbols, term)?;

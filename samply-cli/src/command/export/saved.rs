@@ -27,7 +27,7 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
     if args.off_cpu || args.pick.wall || args.pick.threads || (args.event.name().is_some() && !is_converted) {
         return args::refuse(
             "export",
-            "this format copies the whole profile: it goes without --off-cpu, --wall and --threads, and --event is for files of \
+            "this format copies the whole profile: it goes without --waits, --wall and --threads, and --event is for files of \
              other profilers",
         );
     }

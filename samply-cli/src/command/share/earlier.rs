@@ -27,12 +27,12 @@ pub(super) fn list(args: &ShareArgs, term: &Term) -> Outcome {
             path.display()
         ));
     }
-    if all.is_empty() && !args.json {
+    if all.is_empty() && !args.json.is_json() {
         term.line("nothing was shared from here");
         return Ok(Status::SUCCESS);
     }
     let shared = all.iter().map(|(_, shared)| shared);
-    screen::print("the list", |out| match args.json {
+    screen::print("the list", |out| match args.json.is_json() {
         true => {
             let all = shared.map(|shared| {
                 serde_json::json!({
@@ -54,7 +54,7 @@ pub(super) fn list(args: &ShareArgs, term: &Term) -> Outcome {
             Ok(())
         }
     })?;
-    if !args.json {
+    if !args.json.is_json() {
         term.line(format_args!("to delete one: {} share --delete LINK", own()));
     }
     Ok(Status::SUCCESS)

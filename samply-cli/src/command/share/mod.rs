@@ -78,7 +78,7 @@ pub(crate) fn run(args: &ShareArgs) -> Outcome {
     let Some(done) = done else {
         return Ok(Status::PARTIAL);
     };
-    let printed = screen::print("the link", |out| match args.json {
+    let printed = screen::print("the link", |out| match args.json.is_json() {
         true => writeln!(out, "{}", done.json()),
         false => writeln!(out, "{}", done.link),
     })?;
