@@ -33,7 +33,7 @@ mod sys;
 
 pub use doctor::{examine, resume, set_up};
 pub use files::{Files, Memory, open_perf_map};
-pub use list::list_events;
+pub use list::{event_names, list_events};
 
 pub use processes::stop::Target;
 pub use session::{Recording, clock_reference};

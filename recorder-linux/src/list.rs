@@ -48,6 +48,24 @@ pub fn list_events(pattern: &str) -> Result<String, String> {
     }
 }
 
+/// The names of the events that can be recorded on this machine, but for probes and raw numbers.
+pub fn event_names() -> Vec<String> {
+    let root = Path::new("/");
+    let opening = |(name, sort): &&(String, Sort)| {
+        (*sort == Sort::Software || has_hardware()) && matches!(opens(name), Opens::Yes | Opens::UserOnly)
+    };
+    let mut all: Vec<String> = (names::all().iter().filter(opening))
+        .map(|(name, _)| name.clone())
+        .collect();
+    if let Ok(tracefs) = Tracefs::find(root) {
+        for subsystem in tracefs.subsystems() {
+            let events = tracefs.events(&subsystem);
+            all.extend(events.iter().map(|event| format!("{subsystem}:{event}")));
+        }
+    }
+    all
+}
+
 // Writing to a string does not fail.
 macro_rules! say {
     ($out:expr, $($args:tt)*) => {{ let _ = writeln!($out, $($args)*); }};

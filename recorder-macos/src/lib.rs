@@ -43,6 +43,11 @@ pub fn lost_variable() -> Option<(&'static str, std::ffi::OsString)> {
     processes::preload::lost_variable(|name| std::env::var_os(name))
 }
 
+/// There are no events on macOS.
+pub fn event_names() -> Vec<String> {
+    Vec::new()
+}
+
 /// Says that there are no events on macOS.
 pub fn list_events(_pattern: &str) -> Result<String, String> {
     Err("macOS has no events like those of Linux; a recording there is of CPU time".to_owned())

@@ -80,6 +80,9 @@ fn main() -> ExitCode {
     if let Some(path) = std::env::current_exe().ok().filter(|path| path.exists()) {
         recording::command::set_own(&path);
     }
+    if let Some(shell) = std::env::var_os(command::complete::SHELL) {
+        return exit::run(|| command::complete::answer(&shell.to_string_lossy()));
+    }
     exit::run(|| {
         let mut args = args::parse(style::clap_color(), named::look)?;
         stdin::stand_in(args.command.files())?;
@@ -99,7 +102,7 @@ fn main() -> ExitCode {
             Command::Push(args) => command::push::run(&args),
             Command::Doctor(args) => command::doctor::run(&args),
             Command::Setup(args) => command::setup::run(&args),
-            Command::Completions { shell } => command::docs::completions(shell),
+            Command::Completions { shell } => command::complete::script(shell),
             Command::Man { command } => command::docs::man(command.as_deref()),
         }
     })

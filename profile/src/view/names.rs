@@ -27,6 +27,11 @@ pub(super) fn bare(name: &str) -> String {
     Path::parse(name, Style::default()).join()
 }
 
+/// A short name by which [`of_name`] finds the function.
+pub fn to_ask(name: &str) -> String {
+    bare(without_place(&readable(name)))
+}
+
 /// Indices of the names that match the function `asked`: equal names; or else names that equal it or end with its path once generic
 /// arguments, parameters and places are removed: `app::parse`, Go's `app.parse` and JavaScript's `parse app.js:1:2` match `parse`.
 pub fn of_name<'a>(names: impl Iterator<Item = &'a str> + Clone, asked: &str) -> Vec<usize> {

@@ -96,6 +96,11 @@ pub(crate) fn definition() -> Command {
     definition_of(Goal::Profile)
 }
 
+/// The same of `cargo sprof flamegraph`.
+pub(super) fn flamegraph_definition() -> Command {
+    definition_of(Goal::FlameGraph)
+}
+
 fn definition_of(goal: Goal) -> Command {
     let (name, about) = match goal {
         Goal::Profile => (

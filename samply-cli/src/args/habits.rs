@@ -109,34 +109,51 @@ enum Takes {
 }
 
 fn takes_next_word(word: &str, definition: &clap::Command) -> Takes {
-    let takes = |arg: &clap::Arg| match arg.get_num_args() {
-        _ if !arg.get_action().takes_values() || arg.is_require_equals_set() => Takes::Nothing,
-        Some(values) if values.max_values() > 1 => Takes::Several,
-        _ => Takes::One,
-    };
+    match option_with_value(word, definition) {
+        Some((arg, None)) if !arg.is_require_equals_set() => match arg.get_num_args() {
+            Some(values) if values.max_values() > 1 => Takes::Several,
+            _ => Takes::One,
+        },
+        _ => Takes::Nothing,
+    }
+}
+
+/// The option with a value in a word, and the value where the word has it: `--rate=99`, `-F99`, `-qF` and the next
+/// word.
+pub(super) fn option_with_value<'a, 'w>(
+    word: &'w str,
+    definition: &'a clap::Command,
+) -> Option<(&'a clap::Arg, Option<&'w str>)> {
+    let mut arguments = definition.get_arguments();
     if let Some(long) = word.strip_prefix("--") {
+        let (long, value) = match long.split_once('=') {
+            Some((long, value)) => (long, Some(value)),
+            None => (long, None),
+        };
         let is_it = |arg: &&clap::Arg| {
             arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&long))
         };
-        return definition.get_arguments().find(is_it).map_or(Takes::Nothing, takes);
+        return Some((
+            arguments.find(is_it).filter(|arg| arg.get_action().takes_values())?,
+            value,
+        ));
     }
-    // `-qF 99`: the first letter with a value takes the rest of the word, or the next word.
-    let mut letters = word.chars().skip(1);
-    while let Some(letter) = letters.next() {
+    // The first letter with a value takes the rest of the word, or the next word.
+    for (at, letter) in word.char_indices().skip(1) {
         let is_it = |arg: &&clap::Arg| {
             arg.get_short() == Some(letter)
                 || (arg.get_all_short_aliases()).is_some_and(|aliases| aliases.contains(&letter))
         };
-        match definition.get_arguments().find(is_it).map_or(Takes::Nothing, takes) {
-            Takes::Nothing => {}
-            Takes::One | Takes::Several if letters.next().is_some() => return Takes::Nothing,
-            takes => return takes,
+        let arg = definition.get_arguments().find(is_it);
+        if let Some(arg) = arg.filter(|arg| arg.get_action().takes_values()) {
+            let value = &word[at + letter.len_utf8()..];
+            return Some((arg, Some(value).filter(|value| !value.is_empty())));
         }
     }
-    Takes::Nothing
+    None
 }
 
-fn begins_with_dash(word: &OsStr) -> bool {
+pub(super) fn begins_with_dash(word: &OsStr) -> bool {
     word.as_encoded_bytes().starts_with(b"-") && word != "-"
 }
 

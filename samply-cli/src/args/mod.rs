@@ -7,6 +7,7 @@ mod annotate;
 mod bucket;
 pub(crate) mod cargo;
 mod check;
+mod complete;
 mod diff;
 mod doctor;
 mod export;
@@ -25,6 +26,7 @@ mod setup;
 mod share;
 pub(crate) mod value;
 
+pub(crate) use self::complete::{Expected, Place, expected};
 pub(crate) use annotate::{AnnotateArgs, AnnotateFormat};
 pub(crate) use bucket::{BucketArgs, BucketStyle};
 pub(crate) use check::{CheckArgs, CheckFormat, increase, points};
@@ -79,7 +81,7 @@ Examples:
   sprof doctor                          what this machine permits";
 
 /// What `sprof record` saves, and what is read where no file is named.
-const SAVED: &str = "profile.json.gz";
+pub(crate) const SAVED: &str = "profile.json.gz";
 
 /// What the command does, how it is called, three examples, options by topic, the rest.
 const HELP_TEMPLATE: &str = "\
@@ -130,12 +132,15 @@ pub(crate) enum Command {
     /// Sign sprof so that macOS lets it record running programs, too; elsewhere there is nothing to set up.
     #[cfg_attr(not(target_os = "macos"), command(hide = true))]
     Setup(SetupArgs),
-    /// Print shell completions.
+    /// Print shell completions, also of `cargo sprof`.
     #[command(before_help = "\
 Examples:
   sprof completions bash > ~/.local/share/bash-completion/completions/sprof
   sprof completions zsh > ~/.zfunc/_sprof
-  sprof completions fish > ~/.config/fish/completions/sprof.fish")]
+  sprof completions fish > ~/.config/fish/completions/sprof.fish",
+        after_help = "\
+Offered are options, views, formats, the events of this machine, and of the file that the line names threads, processes, markers and functions.
+For `cargo sprof` in bash, ~/.bashrc must read the script: source <(sprof completions bash)")]
     Completions {
         /// The shell to complete for.
         #[arg(value_name = "SHELL")]

@@ -1,4 +1,4 @@
-//! `sprof completions` and `sprof man`: derived from the definition of the arguments.
+//! `sprof man`: derived from the definition of the arguments.
 
 use std::io::{self, Write};
 
@@ -7,12 +7,6 @@ use clap_mangen::roff::Roff;
 use crate::args::{self, ENVIRONMENT, EXIT_STATUS};
 use crate::exit::Outcome;
 use crate::screen;
-
-pub(crate) fn completions(shell: clap_complete::Shell) -> Outcome {
-    let mut text = Vec::new();
-    clap_complete::generate(shell, &mut args::definition(), "sprof", &mut text);
-    print(&text)
-}
 
 /// Prints a man page.
 pub(crate) fn man(command: Option<&str>) -> Outcome {

@@ -4,6 +4,7 @@ pub(crate) mod annotate;
 pub(crate) mod cargo;
 pub(crate) mod check;
 mod compare;
+pub(crate) mod complete;
 mod convert;
 pub(crate) mod diff;
 mod differential;

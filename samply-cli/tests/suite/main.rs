@@ -22,6 +22,7 @@ mod cli;
 mod cli_terminal;
 mod client;
 mod compare;
+mod completions;
 mod debuginfod;
 mod diff;
 mod events;
