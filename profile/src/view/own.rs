@@ -13,7 +13,8 @@ use super::sums::by_key;
 use crate::category::{CATEGORIES, Installed, Kind, is_library_source, is_own};
 use crate::data::{Data, NONE};
 
-/// A function with this total share and no self cost (below [`HARDLY_ANY`]) carries no information: `main`, `run`.
+/// A function with this share of the program's time and no self cost (below [`HARDLY_ANY`]) carries no information:
+/// `main`, `run`.
 const NEARLY_ALL: f64 = 0.98;
 const HARDLY_ANY: f64 = 0.001;
 /// Names in the program's file that are not the author's functions: the kernel's entry point, and instances of standard library code. A
@@ -38,7 +39,10 @@ pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
     let own_categories: Vec<bool> = data.categories.iter().map(|category| is_own(&category.name)).collect();
     let runtimes: Vec<bool> = data.libs.iter().map(|lib| Runtime::of(lib).is_some()).collect();
     let go_roots = go_roots(data);
-    let program = busiest_program(selection);
+    let (program, of_program) = match busiest_program(selection) {
+        Some((lib, weight)) => (Some(lib), weight),
+        None => (None, selection.total.weight),
+    };
     let functions = data.funcs.iter().map(|func| {
         let file = data.libs.get(func.lib as usize).and_then(|lib| lib.name.as_deref());
         (file.unwrap_or_default(), data.text(func.name), data.text(func.file))
@@ -83,7 +87,8 @@ pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
         .map(|(func, (own, total))| FunctionRow { func, own, total })
         .filter(|row| !row.total.is_zero())
         .filter(|row| {
-            let share = |cost: Cost| cost.share_of(selection.total);
+            // The program's time, not all: beside another program with 3 %, `main` has 97 % of all.
+            let share = |cost: Cost| cost.weight / of_program;
             share(row.own) >= HARDLY_ANY || share(row.total) < NEARLY_ALL
         })
         .collect();
@@ -95,8 +100,8 @@ pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
     rows
 }
 
-/// The library of the program that runs in the most samples; `None` if no stack shows one.
-fn busiest_program(selection: &Selection<'_>) -> Option<u32> {
+/// The library of the program that runs in the most samples, and their weight; `None` if no stack shows one.
+fn busiest_program(selection: &Selection<'_>) -> Option<(u32, f64)> {
     let data = selection.data;
     let name = CATEGORIES[Kind::Program.category(false).0].name;
     let is_program: Vec<bool> = data.categories.iter().map(|category| category.name == name).collect();
@@ -115,7 +120,7 @@ fn busiest_program(selection: &Selection<'_>) -> Option<u32> {
         programs.push(program);
     }
     let busiest = (0..).zip(costs).filter(|(_, cost)| *cost > 0.0);
-    busiest.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(lib, _)| lib)
+    busiest.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// The folders of Go's own packages: those beside `runtime`, which every Go program contains. The folder has no fixed name:
@@ -199,6 +204,45 @@ mod tests {
             of_file("EntryPoint", ""),
         ];
         assert_eq!(own(&funcs), ["Interpreter", "main.digest", "serve app.js:1:9"]);
+    }
+
+    /// `main` calls `run`, which calls `work`: 97 samples. `tool` of another program has 3.
+    #[test]
+    fn what_all_the_time_of_the_program_passes_through_is_left_out_beside_another_program() {
+        let lib = |name: &str| SavedLib {
+            name: Some(name.to_owned()),
+            ..SavedLib::default()
+        };
+        let mut data = Data {
+            libs: vec![lib("app"), lib("tool")],
+            categories: vec![Category::named("Program")],
+            ..Data::default()
+        };
+        for (at, (name, lib)) in (0..).zip([("main", 0), ("run", 0), ("work", 0), ("tool", 1)]) {
+            data.texts.extend([name.into(), "".into()]);
+            data.funcs.push(Func::native(2 * at, lib, 2 * at + 1));
+            data.frames.push(Frame {
+                category: 0,
+                lib,
+                ..Frame::of(at)
+            });
+            let prefix = if at == 1 || at == 2 { at - 1 } else { NONE };
+            data.stacks.push(Stack { prefix, frame: at });
+        }
+        data.threads.push(Thread {
+            samples: Samples {
+                time_ms: vec![0.0; 100],
+                stack: (0..100).map(|at| if at < 97 { 2 } else { 3 }).collect(),
+                ..Samples::default()
+            },
+            ..Thread::default()
+        });
+        let selection = select(&data, &Filter::default()).unwrap();
+        let names = own_functions(&selection)
+            .iter()
+            .map(|row| selection.name(row.func).to_owned())
+            .collect::<Vec<_>>();
+        assert_eq!(names, ["work"]);
     }
 
     #[test]

@@ -133,14 +133,16 @@ pub(crate) enum Command {
     #[cfg_attr(not(target_os = "macos"), command(hide = true))]
     Setup(SetupArgs),
     /// Print shell completions, also of `cargo sprof`.
-    #[command(before_help = "\
+    #[command(
+        before_help = "\
 Examples:
   sprof completions bash > ~/.local/share/bash-completion/completions/sprof
   sprof completions zsh > ~/.zfunc/_sprof
   sprof completions fish > ~/.config/fish/completions/sprof.fish",
         after_help = "\
 Offered are options, views, formats, the events of this machine, and of the file that the line names threads, processes, markers and functions.
-For `cargo sprof` in bash, ~/.bashrc must read the script: source <(sprof completions bash)")]
+For `cargo sprof` in bash, ~/.bashrc must read the script: source <(sprof completions bash)"
+    )]
     Completions {
         /// The shell to complete for.
         #[arg(value_name = "SHELL")]
