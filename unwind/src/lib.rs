@@ -13,7 +13,8 @@
 //! 4. `tables`, `cfi`, `go`: the unwind rules of one file; of a Mach-O file `compact`, `unwind_info`, `macho_functions` and, where its tables do not say it, `pass`,
 //!    `frame_x86_64` and `frame_aarch64`: the frame by the code of the whole function.
 //! 5. `stack_memory`: the bytes of the sample, then those of the live target.
-//! 6. `walk`: from leaf to root; `usual_steps`: most of its steps; `last_walk`: the thread's last walk, whose steps are not made again; `outcome`: what a walk found.
+//! 6. `walk`: from leaf to root, and what counts as a root; `usual_steps`: most of its steps; `steps`: all others;
+//!    `last_walk`: the thread's last walk, whose steps are not made again; `outcome`: what a walk found.
 //! 7. `arch`, `x86_64`, `aarch64`, `signal`, `prologue_x86_64`, `prologue_aarch64`, `jit`: one step of the walk;
 //!    [`jitdump`]: the files that `jit` reads.
 //! 8. `live_boundary`: verifies stacks that were completed from live memory; `calls`: whether a caller can have called its callee.
@@ -63,6 +64,7 @@ mod stack_memory;
 mod starts;
 mod starts_aarch64;
 mod starts_x86_64;
+mod steps;
 mod tables;
 mod unwind_info;
 mod unwinder;

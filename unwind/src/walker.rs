@@ -27,7 +27,8 @@ use crate::modules::Modules;
 use crate::outcome::{End, Outcome, Point};
 use crate::space::{ANONYMOUS, Mappings, ModuleIndex, Region};
 use crate::stack_memory::{LiveBlocks, StackMemory};
-use crate::walk::{Known, Walk};
+use crate::steps::Known;
+use crate::walk::Walk;
 use crate::x86_64::X86_64;
 
 /// How to unwind.
