@@ -164,6 +164,18 @@ fn line(shortfall: &Shortfall, likewise: &[&Shortfall], selection: &Selection<'_
             "{of_samples} have stacks that are truncated in {}, in code without unwind rules, such as assembly: its callers are missing",
             lib(at)
         ),
+        Lack::OpenFiles => {
+            let files = selection
+                .data
+                .recorded
+                .as_ref()
+                .map_or(0, |recorded| recorded.files_over_limit);
+            format!(
+                "{of_samples} lack callers or names: sprof could not open {}, because too few open files are allowed; raise `ulimit -n` \
+                 and record again",
+                count(files, "file", "files")
+            )
+        }
         Lack::StackBytes => format!("{of_samples} have truncated stacks: {}", why_cut(selection.data, what)),
         Lack::Depth => format!("{of_samples} have more frames than sprof follows: the callers above are missing"),
         Lack::DebugInfo(at) => format!(
@@ -289,6 +301,7 @@ fn json(shortfall: &Shortfall, selection: &Selection<'_>, line: &str) -> Value {
         Lack::Callers(of) => ("callers", code(of)),
         Lack::CallersOfPart(lib) => ("callers", ("library", Some(lib))),
         Lack::StackBytes => ("stack_bytes", ("stacks", None)),
+        Lack::OpenFiles => ("open_files", ("stacks", None)),
         Lack::Depth => ("depth", ("stacks", None)),
         Lack::Benchmarks => ("benchmarks", ("criterion", None)),
         Lack::DebugInfo(lib) => ("debug_info", ("library", Some(lib))),

@@ -232,6 +232,7 @@ pub fn recorded(profile: &Profile) -> Data {
         is_summed: true,
         stacks: Built::new(profile).stacks().collect(),
         threads: profile.main_threads().map(|thread| summed(profile, thread)).collect(),
+        recorded: Some(quality::recorded_facts(profile)),
         ..tables(profile)
     }
 }

@@ -112,6 +112,11 @@ pub(crate) fn recorded_facts(profile: &Profile) -> Recorded {
         stacks_beside: quality.beside.stacks,
         truncated_beside: quality.beside.truncated,
         unverified_beside: quality.beside.unverified,
+        files_over_limit: quality
+            .module_misses
+            .get(&ModuleMiss::TooManyOpen)
+            .copied()
+            .unwrap_or_default(),
         limits: lines(profile).into_iter().filter_map(Line::limit).collect(),
     }
 }

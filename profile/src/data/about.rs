@@ -146,6 +146,8 @@ pub struct Recorded {
     pub truncated_beside: u64,
     /// The part of `unverified` that is theirs.
     pub unverified_beside: u64,
+    /// Files of modules that were not opened because the limit of open files was reached (`ulimit -n`).
+    pub files_over_limit: u64,
     /// Everything else that is missing or doubtful, and the parts of the counts above. Views show them in this order.
     pub limits: Vec<Limit>,
 }

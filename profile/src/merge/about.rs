@@ -162,6 +162,7 @@ fn sum(mut whole: Recorded, other: Recorded) -> Recorded {
     whole.stacks_beside += other.stacks_beside;
     whole.truncated_beside += other.truncated_beside;
     whole.unverified_beside += other.unverified_beside;
+    whole.files_over_limit += other.files_over_limit;
     for limit in other.limits {
         let same = |known: &&mut crate::Limit| known.what == limit.what && known.words == limit.words;
         match whole.limits.iter_mut().find(same) {

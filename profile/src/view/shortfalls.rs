@@ -39,6 +39,8 @@ pub enum Lack {
     Callers(Code),
     /// Callers: the library of this index has unwind rules, and none for this code, such as assembly.
     CallersOfPart(u32),
+    /// Callers, or names: sprof could not open the files of the code, because it had as many files open as it may.
+    OpenFiles,
     /// Callers: the stack was deeper than the copied bytes.
     StackBytes,
     /// Callers: the stack has more frames than the limit.
@@ -161,8 +163,17 @@ pub fn shortfalls(selection: &Selection<'_>, sources: &[SymbolSource]) -> Vec<Sh
             Place::Jit => jit(),
             Place::Lib(lib) => Code::Lib(lib, facts.source(lib)),
         };
-        if let Some(place) = seen.nameless.or_else(|| facts.nameless_leaf(selection, stack)) {
-            add(Lack::Names(code(place)));
+        let nameless = seen.nameless.or_else(|| facts.nameless_leaf(selection, stack));
+        let hides_names = nameless.is_some_and(|place| facts.limit_hides_names(place));
+        let hides_callers = seen.cut == Some(StackMark::TruncatedNoRule)
+            && seen.cut_at.is_some_and(|place| facts.limit_hides_callers(place));
+        if hides_names || hides_callers {
+            add(Lack::OpenFiles);
+        }
+        if let Some(place) = nameless {
+            if !hides_names {
+                add(Lack::Names(code(place)));
+            }
         } else if seen.runtime == Some(Runtime::Python) && !seen.has_jit {
             // Python's functions are data of its interpreter. They have no machine code without the perf trampoline.
             add(Lack::Names(Code::Runtime(Runtime::Python)));
@@ -170,6 +181,7 @@ pub fn shortfalls(selection: &Selection<'_>, sources: &[SymbolSource]) -> Vec<Sh
             add(Lack::Names(Code::Runtime(Runtime::Node)));
         }
         match (seen.cut, seen.cut_at) {
+            _ if hides_callers => {}
             (Some(StackMark::TruncatedNoRule), Some(Place::Lib(lib))) if unwound[lib as usize] => {
                 add(Lack::CallersOfPart(lib));
             }
@@ -209,6 +221,8 @@ struct Facts<'a> {
     kernel: u32,
     runtimes: Vec<Option<Runtime>>,
     has_lines: Vec<bool>,
+    /// The recording needed more open files than it was allowed.
+    is_limited: bool,
     /// For each function, true for Criterion's statistics.
     is_statistics: Vec<bool>,
 }
@@ -251,6 +265,10 @@ impl<'a> Facts<'a> {
             kernel: category(Kind::Kernel),
             runtimes: data.libs.iter().map(Runtime::of).collect(),
             has_lines,
+            is_limited: data
+                .recorded
+                .as_ref()
+                .is_some_and(|recorded| recorded.files_over_limit > 0),
             is_statistics: (0..data.funcs.len() as u32)
                 .map(|func| is_criterion_s_statistics(data.func_name(func)))
                 .collect(),
@@ -259,6 +277,23 @@ impl<'a> Facts<'a> {
 
     fn source(&self, lib: u32) -> SymbolSource {
         self.sources.get(lib as usize).copied().unwrap_or_default()
+    }
+
+    /// True for code of a library that was not read, in a recording that needed more open files than it was allowed.
+    fn limit_hides_callers(&self, place: Place) -> bool {
+        let Place::Lib(lib) = place else { return false };
+        let was_read = |lib: &SavedLib| lib.arch.as_ref().is_some_and(|arch| !arch.is_empty());
+        self.is_limited && !self.data.libs.get(lib as usize).is_some_and(was_read)
+    }
+
+    /// The same, of a library whose names could not be read then, or were not looked up since.
+    fn limit_hides_names(&self, place: Place) -> bool {
+        let Place::Lib(lib) = place else { return false };
+        match self.source(lib) {
+            SymbolSource::Unreadable => self.is_limited,
+            SymbolSource::NotAsked => self.limit_hides_callers(place),
+            _ => false,
+        }
     }
 
     fn runtime(&self, lib: u32) -> Option<Runtime> {

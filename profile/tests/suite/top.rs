@@ -1,5 +1,7 @@
 //! The hottest functions, the program's own, and what a result lacks.
 
+use std::sync::Arc;
+
 use crate::common::*;
 use profile::Profile;
 use profile::enrich::enrich;
@@ -7,6 +9,8 @@ use profile::view::own::own_functions;
 use profile::view::select::{Filter, select};
 use profile::view::shortfalls::{Code, Lack, Runtime, shortfalls};
 use profile::view::{recorded, top};
+use recording::quality::Quality;
+use recording::sink::ModuleMiss;
 use recording::stack::{Frame, Stack, StackMark};
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame, SymbolSource};
 
@@ -212,4 +216,41 @@ fn code_without_rules_in_a_library_that_has_some_is_another_cause() {
     let is_all = |(lack, _): &(Lack, u64)| matches!(lack, Lack::Callers(Code::Lib(..)));
     assert!(some.iter().any(is_part) && !some.iter().any(is_all), "{some:?}");
     assert!(none.iter().any(is_all) && !none.iter().any(is_part), "{none:?}");
+}
+
+/// What can't be read because of the limit has rules for all that is known.
+#[test]
+fn files_that_were_not_opened_for_a_limit_are_not_to_be_built_anew() {
+    let cut = Frame::Mark(StackMark::TruncatedNoRule);
+    let of = |arch: Option<&'static str>, over_limit: u64| {
+        let mut stream = Stream::with_app();
+        // By frame pointer, one of its functions has a caller.
+        let mut library = image("/opt/liba.so", 0x20_0000, 0x1000);
+        Arc::make_mut(&mut library.module).arch = arch;
+        stream.map(1, library, 0);
+        for ms in 0..100 {
+            let stack = match ms < 10 {
+                true => vec![ip(0x20_0010), ret(0x1010)],
+                false => vec![ip(0x20_0110), cut],
+            };
+            stream.sample(1, 1, ms, &stack);
+        }
+        let mut quality = Quality::default();
+        quality.module_misses.insert(ModuleMiss::TooManyOpen, over_limit);
+        let found = lacks(&named(stream.0.finish(info(), quality)), &[]);
+        let samples = |is_it: fn(Lack) -> bool| {
+            let found = found.iter().find(|(lack, _)| is_it(*lack));
+            found.map_or(0, |(_, samples)| *samples)
+        };
+        [
+            samples(|lack| lack == Lack::OpenFiles),
+            samples(|lack| matches!(lack, Lack::CallersOfPart(_))),
+            samples(|lack| matches!(lack, Lack::Names(_))),
+        ]
+    };
+    // Names were not looked up: nothing in the library has one.
+    assert_eq!(of(None, 2), [100, 0, 0]);
+    assert_eq!(of(None, 0), [0, 90, 100]);
+    // It was read, and has neither.
+    assert_eq!(of(Some("x86_64"), 2), [0, 90, 100]);
 }

@@ -118,6 +118,9 @@ fn too_few_open_files_are_named_as_the_reason_of_cut_stacks() {
         let is_cut = stderr.contains("(100.0 %) truncated");
         let reason = "not opened, because too few open files are allowed: raise `ulimit -n`";
         assert!(!is_cut || stderr.contains(reason), "{files}: {stderr}");
+        let advice = "because too few open files are allowed; raise `ulimit -n` and record again";
+        assert!(!is_cut || stderr.contains(advice), "{files}: {stderr}");
+        assert!(!stderr.contains("build it with"), "{files}: {stderr}");
         if !is_cut {
             return;
         }
