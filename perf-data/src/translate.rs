@@ -149,7 +149,7 @@ impl Translator {
         self.processes.keys().map(|pid| Pid(*pid))
     }
 
-    /// Records of this role that were reported lost so far.
+    /// Records of this role that the kernel reported lost so far.
     pub fn lost(&self, role: Role) -> u64 {
         self.lost.get(&role).copied().unwrap_or_default()
     }
@@ -276,7 +276,10 @@ impl Translator {
                 preempted,
             }) => self.switch(time, pid, tid, out.then_some(preempted), sink),
             // Stacks of waits: each wait without one is counted.
-            Ok(Record::Lost { .. } | Record::LostSamples { .. } | Record::Throttle) if role == Role::WaitStack => {}
+            Ok(Record::Lost { count } | Record::LostSamples { count }) if role == Role::WaitStack => {
+                self.note_lost(role, count);
+            }
+            Ok(Record::Throttle) if role == Role::WaitStack => {}
             Ok(Record::LostSamples { count }) if role == Role::Running => {
                 self.report_lost(time, count, role, LostCause::SamplesRingFull, sink);
             }
@@ -312,10 +315,14 @@ impl Translator {
         }
         // The kernel's own count of losses is compared to this in the end. What sprof itself drops is not part of that count.
         if matches!(cause, LostCause::RingFull | LostCause::SamplesRingFull) {
-            let lost = self.lost.entry(role).or_default();
-            *lost = lost.saturating_add(count);
+            self.note_lost(role, count);
         }
         sink.on_event(&Event::recording(time, RecordingEvent::Lost { count, role, cause }));
+    }
+
+    fn note_lost(&mut self, role: Role, count: u64) {
+        let lost = self.lost.entry(role).or_default();
+        *lost = lost.saturating_add(count);
     }
 
     fn switch(&mut self, time: Timestamp, pid: i32, tid: i32, out: Option<bool>, sink: &mut dyn EventSink) {

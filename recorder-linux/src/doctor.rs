@@ -24,6 +24,7 @@ pub fn examine() -> Examination {
         rate_hz: USUAL_RATE_HZ,
         stack_bytes: USUAL_STACK_BYTES,
         larger_stacks: false,
+        larger_wait_stacks: false,
         off_cpu: false,
         events: &Events::default(),
     };
@@ -181,7 +182,7 @@ fn rings(opened: &Tried) -> Option<Finding> {
     let allowed = allowed.map_or_else(String::new, |kb| format!("; kernel.perf_event_mlock_kb = {kb}"));
     let title = format!(
         "rings of {} KiB for each of {} CPUs",
-        opened.usual.ring_bytes >> 10,
+        opened.samples.usual.ring_bytes >> 10,
         opened.events.cpus().len()
     );
     let reason = format!("locked memory (ulimit -l): {}{allowed}", locked_memory());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::event::{Event, Mapping, Pid, Thread};
+use crate::event::{Event, Mapping, Pid, Role, Thread};
 use crate::module::{BuildId, FileId};
 
 /// What [`EventSink::look_again`] found.
@@ -42,9 +42,10 @@ pub trait EventSink {
         Looked::Changed
     }
 
-    /// How the stacks so far were completed. A recorder that sees many of them incomplete copies more of each stack, or delivers its
+    /// How the stacks of this role so far were completed; counted for samples ([`Role::Running`]) and waits
+    /// ([`Role::WaitStack`]). A recorder that sees many of them incomplete copies more of each stack, or delivers its
     /// events sooner.
-    fn completion(&self) -> Completion {
+    fn completion(&self, _role: Role) -> Completion {
         Completion::default()
     }
 }

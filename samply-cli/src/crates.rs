@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 
 use recording::clock::Timestamp;
-use recording::event::{Event, EventKind, Pid, ProcessEvent, Thread};
+use recording::event::{Event, EventKind, Pid, ProcessEvent, Role, Thread};
 use recording::sink::{Completion, EventSink, Looked};
 
 /// Bytes of a command line that are read. cargo puts the crate's name first: `rustc --crate-name serde --edition=2021 ...`.
@@ -22,8 +22,8 @@ impl<'a> CrateNames<'a> {
 }
 
 impl EventSink for CrateNames<'_> {
-    fn completion(&self) -> Completion {
-        self.next.completion()
+    fn completion(&self, role: Role) -> Completion {
+        self.next.completion(role)
     }
 
     fn comes_later(&mut self, stack_start: u64, copied: &[u8]) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use recording::clock::Timestamp;
-use recording::event::{Event, EventKind, Mapping, Pid, ProcessEvent, RecordingEvent, Thread, ThreadEvent};
+use recording::event::{Event, EventKind, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Thread, ThreadEvent};
 use recording::module::Module;
 use recording::quality::Quality;
 use recording::sink::{Completion, EventSink, KeptFile, Looked, ModuleFiles, TargetMemory};
@@ -124,8 +124,8 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
 }
 
 impl<N: EventSink> EventSink for Unwinder<'_, N> {
-    fn completion(&self) -> Completion {
-        self.unwinding.walker.completion
+    fn completion(&self, role: Role) -> Completion {
+        self.unwinding.walker.completion(role)
     }
 
     fn comes_later(&mut self, stack_start: u64, copied: &[u8]) {

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use recording::clock::Timestamp;
-use recording::event::{Pid, ProcessEvent, Role, Sample, Thread, Tid};
+use recording::event::{Pid, ProcessEvent, Sample, Thread, Tid};
 use recording::sink::Looked;
 use recording::stack::{MissingStack, Stack};
 
@@ -44,8 +44,7 @@ impl<'f> Unwinding<'f> {
                 let new = || ThreadState::new(thread.pid);
                 let state = self.threads.entry(thread.tid).or_insert_with(new);
                 let had_callers = !state.callers.are_none();
-                let is_running = sample.role == Role::Running;
-                let same = walker.on_snapshot(time, thread, &snapshot, is_running, state);
+                let same = walker.on_snapshot(time, thread, &snapshot, sample.role, state);
                 if !had_callers && !state.callers.are_none() && !self.deep.contains(&thread.tid) {
                     self.deep.push(thread.tid);
                 }

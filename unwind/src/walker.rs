@@ -58,7 +58,8 @@ pub(crate) struct Walker<'f> {
     /// True while a stack is walked that is a sample of a running thread, not of a wait or a point event.
     is_sample: bool,
     /// Of the samples of the event that samples.
-    pub(crate) completion: Completion,
+    of_samples: Completion,
+    of_waits: Completion,
     /// Stacks so far.
     stacks: u64,
     // Reused from sample to sample.
@@ -190,7 +191,8 @@ impl<'f> Walker<'f> {
             known: Known::default(),
             quality: Quality::default(),
             is_sample: true,
-            completion: Completion::default(),
+            of_samples: Completion::default(),
+            of_waits: Completion::default(),
             stacks: NO_STACK,
             frames: Vec::new(),
             others: Vec::new(),
@@ -251,20 +253,33 @@ impl<'f> Walker<'f> {
             && space.is_none_or(|space| space.mappings.find(Avma(ip)).is_none())
     }
 
-    fn count_completion(&mut self, completed: Completed) {
-        let completion = &mut self.completion;
+    /// As [`EventSink::completion`](recording::sink::EventSink::completion).
+    pub(crate) fn completion(&self, role: Role) -> Completion {
+        match role {
+            Role::Running => self.of_samples,
+            Role::WaitStack => self.of_waits,
+            _ => Completion::default(),
+        }
+    }
+
+    fn count_completion(&mut self, completed: Completed, role: Role) {
+        let completion = match role {
+            Role::Running => &mut self.of_samples,
+            Role::WaitStack => &mut self.of_waits,
+            _ => return,
+        };
         completion.beyond_sample += u64::from(completed != Completed::FromSample);
         completion.changed += u64::from(completed == Completed::Changed);
         completion.read_first += u64::from(completed == Completed::ReadFirst);
     }
 
-    /// Finds the frames of a thread's stack, which the state has then. `is_running`: the sample is one of those that [`Completion`] is of.
+    /// Finds the frames of a thread's stack, which the state has then.
     pub(crate) fn on_snapshot(
         &mut self,
         time: Timestamp,
         thread: Thread,
         snapshot: &Snapshot<'_>,
-        is_running: bool,
+        role: Role,
         state: &mut ThreadState,
     ) -> SameFrames<'_> {
         self.frames.extend_from_slice(snapshot.kernel);
@@ -272,9 +287,7 @@ impl<'f> Walker<'f> {
             Registers::X86_64 { .. } => self.unwind::<X86_64>(time, thread, snapshot, state),
             Registers::Aarch64 { .. } => self.unwind::<Aarch64>(time, thread, snapshot, state),
         };
-        if is_running {
-            self.count_completion(completed);
-        }
+        self.count_completion(completed, role);
         SameFrames {
             others: Some(&self.others[..]).filter(|others| !others.is_empty()),
             ..same

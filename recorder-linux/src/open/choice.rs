@@ -207,8 +207,6 @@ pub(crate) struct Common {
     pub(crate) choice: Choice,
     pub(crate) rate_hz: f64,
     pub(crate) stack_bytes: u32,
-    /// The dumps of the event that takes the place of the first where many stacks are deeper.
-    pub(crate) larger_stack_bytes: Option<u32>,
     pub(crate) core_types: Vec<(u32, Vec<u32>)>,
 }
 

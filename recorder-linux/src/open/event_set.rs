@@ -4,7 +4,7 @@
 //! one role pushes out no other, and each further event or thread costs a descriptor only. Larger
 //! dumps go there, too, until they have rings of their own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 
 use recording::event::Role;
@@ -30,7 +30,11 @@ pub(crate) struct EventSet {
     fds: Vec<Fd>,
     /// The index in `fds` of each ring's owner, by role and index in `cpus`.
     owners: HashMap<(Role, usize), usize>,
-    /// Events that own rings for larger dumps, by index in `cpus`, and record nothing.
+    /// Roles whose samples have larger dumps.
+    larger: HashSet<Role>,
+    /// Roles whose events are disabled for a while.
+    paused: HashSet<Role>,
+    /// Events that own rings for larger dumps of samples, by index in `cpus`, and record nothing.
     larger_owners: Vec<(usize, EventFd)>,
     /// PERF_SAMPLE_ID of the events that the user named beside the first, to the index in `specs`.
     ids: HashMap<u64, usize>,
@@ -46,14 +50,20 @@ struct Spec {
 #[derive(Debug)]
 enum What {
     /// The first event, which samples.
-    Samples,
-    /// The same with larger dumps, off at first. It takes the place of the first.
-    LargerStacks,
+    Samples(Dumps),
     Switches,
-    WaitStacks,
+    WaitStacks(Dumps),
     /// An event that the user named beside the first, with its index in [`Events::infos`].
     Counted(u32, Counter),
     Point(u32, Point),
+}
+
+/// The bytes of the stack that an event copies.
+#[derive(Clone, Copy, Debug)]
+enum Dumps {
+    Usual(u32),
+    /// Of an event that is off at first, and takes the place of the usual one.
+    Larger(u32),
 }
 
 #[derive(Debug)]
@@ -65,23 +75,22 @@ struct Fd {
 }
 
 impl EventSet {
-    /// Opens all events for a task, on these CPUs, without rings.
+    /// Opens all events for a task, on these CPUs, without rings. `larger`: the larger dumps of samples. `wait_stacks`:
+    /// the dumps of waits, usual and larger; `None`: no waits are recorded.
     pub(super) fn open(
         common: Common,
         events: &Events,
-        off_cpu: bool,
+        larger: Option<u32>,
+        wait_stacks: Option<(u32, Option<u32>)>,
         pid: i32,
         cpus: &[u32],
     ) -> Result<EventSet, OpenError> {
-        let mut whats = vec![What::Samples];
-        if off_cpu {
-            whats.push(What::Switches);
-            // A context switch happens in the kernel: without permission to sample that (perf_event_paranoid 2), the event of
-            // the stacks opens but never fires. Switch records come all the same.
-            if common.choice.may_sample_kernel {
-                whats.push(What::WaitStacks);
-            }
-        }
+        let mut whats = vec![What::Samples(Dumps::Usual(common.stack_bytes))];
+        // A context switch happens in the kernel: without permission to sample that (perf_event_paranoid 2), the event
+        // of the stacks opens but never fires. Switch records come all the same.
+        let fired = wait_stacks.filter(|_| common.choice.may_sample_kernel);
+        whats.extend(wait_stacks.map(|_| What::Switches));
+        whats.extend(fired.map(|(usual, _)| What::WaitStacks(Dumps::Usual(usual))));
         for (index, counter) in &events.counted {
             // Without permission to sample the kernel, what happens only there opens and never fires.
             trouble::check(counter, common.choice.may_sample_kernel)?;
@@ -89,9 +98,9 @@ impl EventSet {
         }
         whats.extend((events.points.iter()).map(|(index, point)| What::Point(*index, point.clone())));
         // Last: the recording can do without, where there are few descriptors.
-        if common.larger_stack_bytes.is_some() {
-            whats.push(What::LargerStacks);
-        }
+        whats.extend(larger.map(|bytes| What::Samples(Dumps::Larger(bytes))));
+        let larger_wait_stacks = fired.and_then(|(_, larger)| larger);
+        whats.extend(larger_wait_stacks.map(|bytes| What::WaitStacks(Dumps::Larger(bytes))));
         let specs = whats.into_iter().map(|what| Spec {
             layout: what.layout(&common),
             what,
@@ -102,12 +111,14 @@ impl EventSet {
             cpus: cpus.to_vec(),
             fds: Vec::new(),
             owners: HashMap::new(),
+            larger: HashSet::new(),
+            paused: HashSet::new(),
             larger_owners: Vec::new(),
             ids: HashMap::new(),
         };
         set.open_for(pid)
             .map_err(|(spec, cpu, error)| set.failed(spec, cpu, &error))?;
-        if set.sampling(true).count() < set.sampling(false).count() {
+        if set.lacks_larger_stacks() {
             set.forget_larger_stacks();
         }
         for (index, fd) in set.fds.iter().enumerate() {
@@ -145,8 +156,7 @@ impl EventSet {
                     Err(error)
                         if error.raw_os_error() == Some(libc::ENODEV) && !is_named && self.fds.len() > before => {}
                     // The recording does without, unless the task has ended.
-                    Err(error)
-                        if matches!(spec.what, What::LargerStacks) && error.raw_os_error() != Some(libc::ESRCH) => {}
+                    Err(error) if spec.what.is_larger() && error.raw_os_error() != Some(libc::ESRCH) => {}
                     Err(error) => return Err((index, *cpu, error)),
                 }
             }
@@ -159,9 +169,9 @@ impl EventSet {
             return OpenError::NoSuchTask;
         }
         match &self.specs[spec].what {
-            What::Samples | What::LargerStacks => open_failed(self.common.scope, &self.common.choice, cpu, error),
+            What::Samples(_) => open_failed(self.common.scope, &self.common.choice, cpu, error),
             What::Switches => waits::failed("dummy", cpu, error).into(),
-            What::WaitStacks => waits::failed("context-switches", cpu, error).into(),
+            What::WaitStacks(_) => waits::failed("context-switches", cpu, error).into(),
             What::Counted(_, counter) => trouble::counter(counter, &self.common, cpu, error),
             What::Point(_, point) => trouble::point(&point.tracepoint.name, &self.common, cpu, error),
         }
@@ -173,10 +183,10 @@ impl EventSet {
         let before = self.fds.len();
         let opened = (self.open_for(tid).map_err(|(_, _, error)| error)).and_then(|()| self.redirect(before));
         let needs_less = match &opened {
-            Ok(()) => self.sampling(true).count() < self.sampling(false).count(),
+            Ok(()) => self.lacks_larger_stacks(),
             Err(error) => matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)),
         };
-        if needs_less && self.common.larger_stack_bytes.is_some() {
+        if needs_less && self.specs.iter().any(|spec| spec.what.is_larger()) {
             // The recording can do without larger stacks, where there are few descriptors, and not without a thread.
             self.fds.truncate(before);
             self.forget_larger_stacks();
@@ -191,11 +201,18 @@ impl EventSet {
         }
     }
 
+    /// True where an event with larger dumps could not be opened.
+    fn lacks_larger_stacks(&self) -> bool {
+        let larger = self.specs.iter().filter(|spec| spec.what.is_larger());
+        let mut roles = larger.map(|spec| spec.what.role());
+        roles.any(|role| self.copying(role, true).count() < self.copying(role, false).count())
+    }
+
     /// They come after the events that own rings: the places of these stay.
     fn forget_larger_stacks(&mut self) {
-        self.common.larger_stack_bytes = None;
         let (fds, specs) = (&mut self.fds, &self.specs);
-        fds.retain(|fd| !matches!(specs[fd.spec].what, What::LargerStacks));
+        fds.retain(|fd| !specs[fd.spec].what.is_larger());
+        self.specs.retain(|spec| !spec.what.is_larger());
     }
 
     /// Sends the records of all events to the owners of the rings, once these are mapped.
@@ -241,13 +258,13 @@ impl EventSet {
 
     /// The same without those with larger dumps, which are off at first.
     pub(crate) fn usual_since(&self, mark: usize) -> impl Iterator<Item = &EventFd> {
-        let is_usual = |fd: &&Fd| !matches!(self.specs[fd.spec].what, What::LargerStacks);
+        let is_usual = |fd: &&Fd| !self.specs[fd.spec].what.is_larger();
         self.fds.iter().skip(mark).filter(is_usual).map(|fd| &fd.event)
     }
 
-    /// True where each event that samples has one with larger dumps beside it.
-    pub(crate) fn has_larger_stacks(&self) -> bool {
-        self.sampling(true).next().is_some()
+    /// True where each event of the role that copies stacks has one with larger dumps beside it.
+    pub(crate) fn has_larger_stacks(&self, role: Role) -> bool {
+        self.copying(role, true).next().is_some()
     }
 
     /// Opens the events that are to own rings for larger dumps: one that writes to another's ring can own none.
@@ -263,9 +280,9 @@ impl EventSet {
         self.larger_owners.iter().map(|(_, event)| event).collect()
     }
 
-    /// Sends the larger dumps to the rings of their own, once these are mapped.
+    /// Sends the larger dumps of samples to the rings of their own, once these are mapped.
     pub(crate) fn share_larger_rings(&self) -> io::Result<()> {
-        let is_larger = |fd: &&Fd| matches!(self.specs[fd.spec].what, What::LargerStacks);
+        let is_larger = |fd: &&Fd| matches!(self.specs[fd.spec].what, What::Samples(Dumps::Larger(_)));
         self.fds.iter().filter(is_larger).try_for_each(|fd| {
             let owner = self.larger_owners.iter().find(|(cpu, _)| *cpu == fd.cpu);
             owner.map_or(Ok(()), |(_, owner)| fd.event.redirect_to(owner))
@@ -277,22 +294,25 @@ impl EventSet {
         self.common.rate_hz
     }
 
-    /// Samples with larger dumps from now on, or with the usual ones again. For a moment both are on: what is mapped then is reported
-    /// twice and not missed.
-    pub(crate) fn switch_to_larger_stacks(&self, larger: bool) -> io::Result<()> {
+    /// Copies the stacks of this role with larger dumps from now on, or with the usual ones again. For a moment both
+    /// are on: what is mapped then is reported twice and not missed.
+    pub(crate) fn switch_to_larger_stacks(&mut self, role: Role, larger: bool) -> io::Result<()> {
+        match larger {
+            true => self.larger.insert(role),
+            false => self.larger.remove(&role),
+        };
+        if self.paused.contains(&role) {
+            return Ok(());
+        }
         // One after the other: 64 threads on 16 CPUs have 1024 events, and until all were on, each thread would have two samples.
-        let pairs = self.sampling(larger).zip(self.sampling(!larger));
+        let pairs = self.copying(role, larger).zip(self.copying(role, !larger));
         { pairs }.try_for_each(|(on, off)| on.enable().and_then(|()| off.disable()))
     }
 
-    /// The events that sample, with larger dumps or with the usual ones.
-    fn sampling(&self, larger: bool) -> impl Iterator<Item = &EventFd> {
-        let is_wanted = move |fd: &&Fd| match self.specs[fd.spec].what {
-            What::Samples => !larger,
-            What::LargerStacks => larger,
-            _ => false,
-        };
-        self.fds.iter().filter(is_wanted).map(|fd| &fd.event)
+    /// The events of a role that copy stacks, with larger dumps or with the usual ones.
+    fn copying(&self, role: Role, larger: bool) -> impl Iterator<Item = &EventFd> {
+        let has_dumps = move |fd: &&Fd| self.specs[fd.spec].what.is_larger() == larger;
+        self.of_role(role).filter(has_dumps).map(|fd| &fd.event)
     }
 
     fn of_role(&self, role: Role) -> impl Iterator<Item = &Fd> {
@@ -302,17 +322,21 @@ impl EventSet {
 
     /// How many events sample. Grows with each task that is added.
     pub(crate) fn sampling_events(&self) -> usize {
-        self.sampling(false).count()
+        self.copying(Role::Running, false).count()
     }
 
     /// How many tasks have events of their own.
     pub(crate) fn tasks(&self) -> usize {
-        self.sampling(false).count() / self.cpus().len().max(1)
+        self.sampling_events() / self.cpus().len().max(1)
     }
 
-    /// Enables or disables the events of a role.
-    pub(crate) fn switch(&self, role: Role, on: bool) -> io::Result<()> {
-        let mut events = self.of_role(role).map(|fd| &fd.event);
+    /// Enables or disables the events of a role, of those that copy stacks the ones that are in use.
+    pub(crate) fn switch(&mut self, role: Role, on: bool) -> io::Result<()> {
+        match on {
+            true => self.paused.remove(&role),
+            false => self.paused.insert(role),
+        };
+        let mut events = self.copying(role, self.larger.contains(&role));
         events.try_for_each(|event| if on { event.enable() } else { event.disable() })
     }
 
@@ -370,18 +394,25 @@ impl EventSet {
 impl What {
     fn role(&self) -> Role {
         match self {
-            What::Samples | What::LargerStacks => Role::Running,
+            What::Samples(_) => Role::Running,
             What::Switches => Role::Switch,
-            What::WaitStacks => Role::WaitStack,
+            What::WaitStacks(_) => Role::WaitStack,
             What::Counted(..) => Role::Counted,
             What::Point(..) => Role::Point,
         }
     }
 
+    fn is_larger(&self) -> bool {
+        matches!(
+            self,
+            What::Samples(Dumps::Larger(_)) | What::WaitStacks(Dumps::Larger(_))
+        )
+    }
+
     fn index(&self) -> Option<u32> {
         match self {
             What::Counted(index, _) | What::Point(index, _) => Some(*index),
-            What::Samples | What::LargerStacks | What::Switches | What::WaitStacks => None,
+            What::Samples(_) | What::Switches | What::WaitStacks(_) => None,
         }
     }
 
@@ -389,9 +420,7 @@ impl What {
         match self {
             What::Counted(_, counter) => further::counter_layout(counter, common),
             What::Point(_, point) => further::point_layout(point, common),
-            What::Samples | What::LargerStacks | What::Switches | What::WaitStacks => {
-                common.choice.layout(common.stack_bytes)
-            }
+            What::Samples(_) | What::Switches | What::WaitStacks(_) => common.choice.layout(common.stack_bytes),
         }
     }
 }
@@ -400,19 +429,21 @@ impl Spec {
     /// The attributes on a CPU; `None` if that CPU lacks the event.
     fn attr(&self, common: &Common, cpu: u32) -> Option<Attr> {
         let core_type = core_type(&common.core_types, cpu);
-        Some(match &self.what {
-            What::Samples => (common.choice).attr(common.scope, common.rate_hz, common.stack_bytes, core_type),
-            What::LargerStacks => {
-                let attr = (common.choice).attr(common.scope, common.rate_hz, common.larger_stack_bytes?, core_type);
-                Attr {
-                    flags: attr.flags & !flag::ENABLE_ON_EXEC,
-                    ..attr
-                }
+        let attr = match &self.what {
+            What::Samples(Dumps::Usual(bytes) | Dumps::Larger(bytes)) => {
+                (common.choice).attr(common.scope, common.rate_hz, *bytes, core_type)
             }
             What::Switches => waits::switches(common),
-            What::WaitStacks => waits::stacks(common),
+            What::WaitStacks(Dumps::Usual(bytes) | Dumps::Larger(bytes)) => waits::stacks(common, *bytes),
             What::Counted(_, counter) => return further::counter_attr(counter, &self.layout, common, cpu),
             What::Point(_, point) => further::point_attr(point, &self.layout, common),
+        };
+        Some(match self.what.is_larger() {
+            true => Attr {
+                flags: attr.flags & !flag::ENABLE_ON_EXEC,
+                ..attr
+            },
+            false => attr,
         })
     }
 }

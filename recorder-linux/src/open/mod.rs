@@ -17,7 +17,8 @@ use choice::{Common, core_type};
 use choose::{choose, open_failed};
 use event_set::EventSet;
 pub(crate) use rings::RingBytes;
-use rings::{largest_ring_bytes, map_rings, wanted_ring_bytes};
+pub(crate) use rings::StackCopies;
+use rings::{larger_stack_bytes, largest_ring_bytes, map_rings, wanted_ring_bytes};
 pub(crate) use scope::{OpenError, Scope, Wanted};
 pub(crate) use trouble::has_hardware;
 pub(crate) use waits::StackLimit;
@@ -40,10 +41,10 @@ pub(crate) struct Opened {
     /// The rings, and the role of the records in each.
     pub(crate) rings: Vec<Ring>,
     pub(crate) roles: Vec<Role>,
-    /// Of the event that samples.
-    pub(crate) usual: RingBytes,
-    /// With the dumps that it can have instead, where many stacks are deeper, in the same rings.
-    pub(crate) larger: Option<RingBytes>,
+    /// The stacks of samples.
+    pub(crate) samples: StackCopies,
+    /// The stacks of waits.
+    pub(crate) waits: StackCopies,
     pub(crate) layout: Layout,
     pub(crate) choice: Choice,
     /// Which event counts, where threads may have two.
@@ -54,8 +55,18 @@ pub(crate) struct Opened {
     pub(crate) notes: Vec<String>,
 }
 
+impl Opened {
+    /// The copies of the stacks of samples ([`Role::Running`]) or waits ([`Role::WaitStack`]).
+    pub(crate) fn copies(&self, role: Role) -> StackCopies {
+        match role {
+            Role::WaitStack => self.waits,
+            _ => self.samples,
+        }
+    }
+}
+
 /// Opens one event per online CPU for the task ([`EVERY_TASK`] for the scope `Machine`), with a ring each; three if waits are to be
-/// recorded, too. One more for larger dumps, which is off and has no ring.
+/// recorded, too. One more for the larger dumps of samples and one for those of waits: they are off, and have no rings.
 ///
 /// [`EVERY_TASK`]: crate::sys::perf_event::EVERY_TASK
 pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened, OpenError> {
@@ -65,6 +76,7 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened
         larger_stacks,
         off_cpu,
         events: named,
+        ..
     } = *wanted;
     let stack_bytes = match named.weight.as_ref().is_some_and(Counter::may_flood) {
         true => stack_bytes.min(scope::FLOOD_STACK_BYTES),
@@ -79,18 +91,19 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened
         .ok_or_else(|| "none of the CPUs that have the event is online".to_owned())?;
     let core_types = cpus::core_types(Path::new("/"));
     let may_be_larger = larger_stacks && named.weight.is_none();
-    let larger = RingBytes::larger_than(stack_bytes, rate_hz, cpus.len()).filter(|_| may_be_larger);
+    let larger = larger_stack_bytes(stack_bytes, rate_hz, cpus.len()).filter(|_| may_be_larger);
+    let wait_stacks = waits::stack_bytes(wanted, cpus.len());
     let common = |choice: &Choice| Common {
         scope,
         choice: choice.clone(),
         rate_hz,
         stack_bytes,
-        larger_stack_bytes: larger.map(|larger| larger.stack_bytes),
         core_types: core_types.clone(),
     };
     let (choice, mut announcements) = choose(scope, pid, wanted, first, &core_types, &common)?;
     announcements.extend(named.announcements.iter().cloned());
-    let events = EventSet::open(common(&choice), named, off_cpu, pid, &cpus)?;
+    let opened_wait_stacks = off_cpu.then_some(wait_stacks);
+    let events = EventSet::open(common(&choice), named, larger, opened_wait_stacks, pid, &cpus)?;
     if off_cpu && !choice.may_sample_kernel {
         announcements.push(
             "waits are timed, but their stacks are guesses, and their reasons are not known: these are in the kernel"
@@ -121,12 +134,9 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened
         events,
         rings,
         roles,
-        usual: RingBytes {
-            ring_bytes,
-            stack_bytes,
-        },
         // Rings may be smaller than wanted.
-        larger: larger.map(|larger| RingBytes { ring_bytes, ..larger }),
+        samples: StackCopies::new(ring_bytes, stack_bytes, larger),
+        waits: StackCopies::new(ring_bytes, wait_stacks.0, wait_stacks.1),
         layout: choice.layout(stack_bytes),
         choice,
         origins: None,

@@ -33,6 +33,27 @@ pub(crate) struct RingBytes {
     pub(crate) stack_bytes: u32,
 }
 
+/// The copies of the stacks of one role.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StackCopies {
+    pub(crate) usual: RingBytes,
+    /// What takes their place where many stacks are deeper, in the same rings.
+    pub(crate) larger: Option<RingBytes>,
+}
+
+impl StackCopies {
+    pub(super) fn new(ring_bytes: usize, usual: u32, larger: Option<u32>) -> StackCopies {
+        let with = |stack_bytes| RingBytes {
+            ring_bytes,
+            stack_bytes,
+        };
+        StackCopies {
+            usual: with(usual),
+            larger: larger.map(with),
+        }
+    }
+}
+
 impl RingBytes {
     /// Rings that are full sooner lose samples whenever the recorder has to wait for a CPU.
     pub(crate) const FEWEST_SECONDS: f64 = 0.05;
@@ -42,17 +63,9 @@ impl RingBytes {
         self.ring_bytes as f64 / (rate_hz * f64::from(self.stack_bytes.max(1024)))
     }
 
-    /// Larger dumps that the same rings have room for; `None`: there is no room for more than these.
-    pub(super) fn larger_than(stack_bytes: u32, rate_hz: f64, cpus: usize) -> Option<RingBytes> {
-        let ring_bytes = wanted_ring_bytes(rate_hz, stack_bytes, cpus);
-        [LARGEST_STACK_BYTES, 32 << 10]
-            .into_iter()
-            .filter(|larger| *larger > stack_bytes)
-            .map(|stack_bytes| RingBytes {
-                ring_bytes,
-                stack_bytes,
-            })
-            .find(|larger| larger.seconds(rate_hz) >= LARGER_STACKS_FEWEST_SECONDS)
+    /// Whether a ring holds so many records, whenever they come.
+    pub(crate) fn holds(self, records: usize) -> bool {
+        self.ring_bytes / self.stack_bytes.max(1) as usize >= records
     }
 
     /// The same dumps with rings of their own; `None` where these could not be larger.
@@ -61,6 +74,18 @@ impl RingBytes {
         let ring_bytes = wanted.next_power_of_two().min(affordable_ring_bytes(cpus) * MORE_ROOM);
         (ring_bytes > self.ring_bytes).then_some(RingBytes { ring_bytes, ..self })
     }
+}
+
+/// Larger dumps that the same rings have room for; `None`: there is no room for more than these.
+pub(super) fn larger_stack_bytes(stack_bytes: u32, rate_hz: f64, cpus: usize) -> Option<u32> {
+    let ring_bytes = wanted_ring_bytes(rate_hz, stack_bytes, cpus);
+    [LARGEST_STACK_BYTES, 32 << 10].into_iter().find(|larger| {
+        let larger_copies = RingBytes {
+            ring_bytes,
+            stack_bytes: *larger,
+        };
+        *larger > stack_bytes && larger_copies.seconds(rate_hz) >= LARGER_STACKS_FEWEST_SECONDS
+    })
 }
 
 /// The size for events that come at any rate.
@@ -135,9 +160,7 @@ mod tests {
 
     #[test]
     fn dumps_are_larger_where_rings_hold_a_tenth_of_a_second_of_them() {
-        let larger = |stack_bytes, rate_hz, cpus| {
-            RingBytes::larger_than(stack_bytes, rate_hz, cpus).map(|larger| larger.stack_bytes)
-        };
+        let larger = larger_stack_bytes;
         assert_eq!(larger(16384, 1000.0, 2), Some(65528));
         assert_eq!(larger(65528, 1000.0, 2), None);
         assert_eq!(larger(16384, 4000.0, 2), Some(65528));
@@ -147,8 +170,9 @@ mod tests {
         assert_eq!(larger(16384, 1000.0, 64), None);
         assert_eq!(larger(16384, 100.0, 64), Some(65528));
         let own = |rate_hz, cpus| {
-            let larger = RingBytes::larger_than(16384, rate_hz, cpus)?;
-            Some(larger.with_own_rings(rate_hz, cpus)?.ring_bytes >> 20)
+            let larger = larger_stack_bytes(16384, rate_hz, cpus);
+            let copies = StackCopies::new(wanted_ring_bytes(rate_hz, 16384, cpus), 16384, larger);
+            Some(copies.larger?.with_own_rings(rate_hz, cpus)?.ring_bytes >> 20)
         };
         assert_eq!(own(1000.0, 2), Some(32));
         assert_eq!(own(4000.0, 2), Some(64));

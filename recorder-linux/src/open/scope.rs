@@ -59,8 +59,10 @@ impl From<String> for OpenError {
 pub(crate) struct Wanted<'a> {
     pub(crate) rate_hz: f64,
     pub(crate) stack_bytes: u32,
-    /// Larger stacks, too, once they are needed.
+    /// Larger stacks of samples, too, once they are needed.
     pub(crate) larger_stacks: bool,
+    /// Larger stacks of waits.
+    pub(crate) larger_wait_stacks: bool,
     pub(crate) off_cpu: bool,
     pub(crate) events: &'a Events,
 }
@@ -71,6 +73,7 @@ impl<'a> Wanted<'a> {
             rate_hz: options.rate_hz,
             stack_bytes: options.stack_bytes,
             larger_stacks: options.larger_stacks,
+            larger_wait_stacks: options.off_cpu,
             off_cpu: options.off_cpu,
             events,
         }

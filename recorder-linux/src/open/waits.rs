@@ -19,12 +19,14 @@ use std::io;
 use std::time::Duration;
 
 use super::choice::Common;
+use super::rings::larger_stack_bytes;
+use super::scope::Wanted;
 use crate::sys::perf_event::{Attr, SW_CONTEXT_SWITCHES, SW_DUMMY, TYPE_SOFTWARE, flag};
 use perf_data::decode::SAMPLE_CALLCHAIN;
 
 /// The thread of a long wait keeps its stack, so that what is not in the dump can still be read. Short waits are many, and one stack
 /// matters little.
-const LARGEST_STACK_BYTES: u32 = 8 << 10;
+const USUAL_STACK_BYTES: u32 = 8 << 10;
 /// Stacks of waits a second, for each sample a second that was asked for. One takes about 10 us to unwind.
 const STACKS_PER_SAMPLE: f64 = 4.0;
 /// Shortest pause of stacks: switching them off and on takes a microsecond for each thread and CPU.
@@ -44,6 +46,20 @@ pub(super) fn switches(common: &Common) -> Attr {
     }
 }
 
+/// How much of the stack of a wait is copied, and how much once many of them are deeper: as much as samples may copy.
+pub(super) fn stack_bytes(wanted: &Wanted<'_>, cpus: usize) -> (u32, Option<u32>) {
+    let usual = wanted.stack_bytes.min(USUAL_STACK_BYTES);
+    let larger = match wanted.larger_stacks {
+        true => larger_stack_bytes(wanted.stack_bytes, wanted.rate_hz, cpus),
+        // The user has chosen the size.
+        false => Some(wanted.stack_bytes),
+    };
+    (
+        usual,
+        larger.filter(|larger| wanted.larger_wait_stacks && *larger > usual),
+    )
+}
+
 /// The attributes of an event that records nothing, of the recorder's own thread: its ring is for others.
 pub(super) fn owner(common: &Common) -> Attr {
     let common = common.choice.common_attr(common.scope, 0);
@@ -55,9 +71,8 @@ pub(super) fn owner(common: &Common) -> Attr {
     }
 }
 
-/// The attributes of the event that copies the stack at each switch away from a CPU.
-pub(super) fn stacks(common: &Common) -> Attr {
-    let stack_bytes = common.stack_bytes.min(LARGEST_STACK_BYTES);
+/// The attributes of the event that copies so many bytes of the stack at each switch away from a CPU.
+pub(super) fn stacks(common: &Common, stack_bytes: u32) -> Attr {
     let common = common.choice.common_attr(common.scope, stack_bytes);
     Attr {
         kind: TYPE_SOFTWARE,
@@ -88,6 +103,7 @@ pub(crate) struct StackLimit {
     allowance: f64,
     last_ns: u64,
     paused_until_ns: Option<u64>,
+    was_reached: bool,
 }
 
 impl StackLimit {
@@ -99,10 +115,16 @@ impl StackLimit {
             allowance: Self::MOST_SAVED_SECONDS * per_second,
             last_ns: now_ns,
             paused_until_ns: None,
+            was_reached: false,
         }
     }
 
     const MOST_SAVED_SECONDS: f64 = 0.25;
+
+    /// True once stacks were switched off.
+    pub(crate) fn was_reached(&self) -> bool {
+        self.was_reached
+    }
 
     /// Takes note that `taken` stacks came since the last call. `Some(true)`: switch them on; `Some(false)`: off.
     pub(crate) fn after(&mut self, taken: u64, now_ns: u64) -> Option<bool> {
@@ -120,6 +142,7 @@ impl StackLimit {
                 let pause = Duration::from_secs_f64(-self.allowance / self.per_second);
                 let pause = pause.clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
                 self.paused_until_ns = Some(now_ns.saturating_add(pause.as_nanos() as u64));
+                self.was_reached = true;
                 Some(false)
             }
             _ => None,

@@ -40,7 +40,8 @@ const SETTLE: Duration = Duration::from_millis(5);
 /// threads that have all their events.
 const ROUNDS: u32 = 5;
 
-/// Larger stacks take one more event of each thread on each CPU. The rest of the descriptors is for other events and for binaries.
+/// Larger stacks of samples take one more event of each thread on each CPU, and those of waits another one. The rest of
+/// the descriptors is for other events and for binaries.
 const MOST_EVENTS_FOR_LARGER_STACKS: usize = 512;
 
 /// Running processes whose events are enabled.
@@ -80,8 +81,11 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
     let (mut opened, mut refused) = (None, HashSet::new());
     let listed = list(&named);
     let cpus = cpus::online(Path::new("/")).map_or(1, |cpus| cpus.len());
+    let kinds_of_stacks = 1 + usize::from(wanted.off_cpu);
+    let may_be_larger = listed.len() * cpus * kinds_of_stacks <= MOST_EVENTS_FOR_LARGER_STACKS;
     let wanted = &Wanted {
-        larger_stacks: wanted.larger_stacks && listed.len() * cpus <= MOST_EVENTS_FOR_LARGER_STACKS,
+        larger_stacks: wanted.larger_stacks && may_be_larger,
+        larger_wait_stacks: wanted.larger_wait_stacks && may_be_larger,
         ..*wanted
     };
     for (pid, tid) in &listed {

@@ -30,7 +30,8 @@ use recording::session::StopReason;
 /// CPU away in between.
 const SETTLE_NS: u64 = 500_000;
 /// The round after stacks of waits were switched on again, of a program that waits more often than can be sampled: in 2 ms it
-/// delivers some hundreds of stacks, and pays for each.
+/// delivers some hundreds of stacks, and pays for each. And the round after these came to be larger: how full they make
+/// the ring is not known.
 const ROUND_FOR_MANY_WAITS: Duration = Duration::from_millis(2);
 /// The round after one with many point events, which mostly come in series.
 const ROUND_FOR_MANY_POINTS: Duration = Duration::from_millis(4);
@@ -67,10 +68,11 @@ pub(crate) fn until_end(
     longest_wait: Duration,
     sink: &mut dyn EventSink,
 ) -> io::Result<(StopReason, Timestamp)> {
-    let mut pace = Pace::new(opened.usual, rate_hz, opened.choice.unit(), longest_wait);
-    let mut completion = sink.completion();
+    let mut pace = Pace::new(opened.samples.usual, rate_hz, opened.choice.unit(), longest_wait);
+    let mut completion = sink.completion(Role::Running);
     let mut look = Look::default();
-    let mut larger_stacks = LargerStacks::default();
+    let mut larger_stacks = LargerStacks::new(Role::Running, completion.beyond_sample);
+    let mut larger_wait_stacks = LargerStacks::new(Role::WaitStack, sink.completion(Role::WaitStack).beyond_sample);
     let mut queue = BinaryHeap::new();
     let mut interrupts = 0;
     let mut points = PointLimit::new(monotonic_ns());
@@ -114,9 +116,12 @@ pub(crate) fn until_end(
         if let Some(on) = switched {
             opened.events.switch(Role::WaitStack, on)?;
         }
-        let before = std::mem::replace(&mut completion, sink.completion());
+        let before = std::mem::replace(&mut completion, sink.completion(Role::Running));
         let deep_stacks = completion.beyond_sample.saturating_sub(before.beyond_sample);
-        let switched_bytes = larger_stacks.after(taken.samples, deep_stacks, opened, translator);
+        let switched_bytes = larger_stacks.after(taken.samples, completion.beyond_sample, false, opened, translator);
+        let deep_waits = sink.completion(Role::WaitStack).beyond_sample;
+        let are_too_many = stack_limit.was_reached();
+        let other_waits = larger_wait_stacks.after(taken.wait_stacks, deep_waits, are_too_many, opened, translator);
         let took = Duration::from_nanos(monotonic_ns().saturating_sub(woken));
         let found = Found {
             records: taken.records,
@@ -132,7 +137,7 @@ pub(crate) fn until_end(
             Some(bytes) => pace.switch(bytes, took),
             None => pace.next(found, took),
         }
-        if switched == Some(true) {
+        if switched == Some(true) || other_waits.is_some() {
             pace.at_most(ROUND_FOR_MANY_WAITS, took);
         }
         if points.are_many() {

@@ -1,4 +1,5 @@
-//! Once many stacks are deeper than what a sample copies, samples copy more.
+//! Once many stacks are deeper than what a sample copies, samples copy more. So do the samples of waits, which have
+//! events and rings of their own: the stacks of samples and of waits are counted, switched and announced by themselves.
 //!
 //! What is not copied is read from the program's memory later, which may be another call's by then. rustc at 1 kHz, of all stacks: with
 //! copies of 16 KiB 3.4 % were cut and 4 to 7 % not verified, with 64 KiB 0.2 and 0.3 %. The kernel copies what the stack has: a sample
@@ -8,17 +9,18 @@
 //! Each thread inherits it, which did not show in the time that 400 processes take, on 2 CPUs.
 //!
 //! Larger samples go to the rings of the usual ones at first, and to larger ones of their own once a child has had them made, which may take
-//! half a second (`sys/ring_maker.rs`).
+//! half a second (`sys/ring_maker.rs`). Waits stay in their rings: only so many stacks a second are wanted
+//! (`StackLimit`), and where more come, those that find no room would be left out anyway.
 
 use recording::clock::Timestamp;
 use recording::event::Role;
 
-use crate::open::{Opened, RingBytes};
+use crate::open::{Opened, RingBytes, StackCopies};
 use crate::sys::process::monotonic_ns;
 use crate::sys::ring_maker::RingMaker;
 use perf_data::translate::Translator;
 
-/// So many samples are looked at together: 50 ms of a busy thread at 1 kHz.
+/// So many samples, or waits, are looked at together: 50 ms of a busy thread at 1 kHz.
 const SAMPLES: u64 = 50;
 /// Of these, one in so many must need more bytes than it has.
 const ONE_IN: u64 = 25;
@@ -27,56 +29,98 @@ const ONE_IN: u64 = 25;
 /// kernel/events/core.c). So they are switched again in the next rounds, which changes nothing for all others.
 const SWITCHED_AGAIN: u32 = 2;
 
-/// Which dumps are in use.
-#[derive(Debug, Default)]
+/// Window, in samples, for the losses of larger copies.
+const SAMPLES_FOR_LOSSES: u64 = 1000;
+/// A ring that holds fewer stacks of waits than this loses them when some threads begin to wait together.
+const FEWEST_WAITS: usize = 8;
+
+/// Which dumps are in use for the stacks of one role.
+#[derive(Debug)]
 pub(super) struct LargerStacks {
+    role: Role,
     state: State,
     samples: u64,
     beyond_sample: u64,
+    /// Of all samples so far.
+    beyond_sample_before: u64,
     /// So many rounds are left in which events are switched again.
     again: u32,
     /// Makes rings for larger dumps. It ends with the recording: until then it may wait for a CPU.
     maker: Option<RingMaker>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 enum State {
-    #[default]
     Usual,
-    /// With so many records lost before.
-    Larger { lost: u64 },
+    /// The records that were lost before the present window, and the samples in it.
+    Larger {
+        lost: u64,
+        samples: u64,
+    },
     /// Larger ones are not to be had, or were too large.
     Never,
 }
 
 impl LargerStacks {
-    /// After a round with so many samples, some of which needed more bytes than they have. The rings and dumps that are in use from now
-    /// on, if they are others.
+    /// For samples ([`Role::Running`]) or waits ([`Role::WaitStack`]). `beyond_sample`: of those so far, which came
+    /// from /proc, how many needed more bytes.
+    pub(super) fn new(role: Role, beyond_sample: u64) -> LargerStacks {
+        LargerStacks {
+            role,
+            state: State::Usual,
+            samples: 0,
+            beyond_sample: 0,
+            beyond_sample_before: beyond_sample,
+            again: 0,
+            maker: None,
+        }
+    }
+
+    /// After a round with so many samples. `beyond_sample`: how many of all samples so far needed more bytes than they
+    /// have. `are_too_many`: more samples come than are wanted. The rings and dumps that are in use from now on, if
+    /// they are others.
     pub(super) fn after(
         &mut self,
         samples: u64,
         beyond_sample: u64,
+        are_too_many: bool,
         opened: &mut Opened,
         translator: &mut Translator,
     ) -> Option<RingBytes> {
+        let before = std::mem::replace(&mut self.beyond_sample_before, beyond_sample);
+        let beyond_sample = beyond_sample.saturating_sub(before);
+        let all_lost = translator.lost(self.role);
         if self.again > 0 {
             self.again -= 1;
             // Losses from before the switch are reported after it.
-            if let State::Larger { lost } = &mut self.state {
-                *lost = translator.lost(Role::Running);
+            if let State::Larger { lost, .. } = &mut self.state {
+                *lost = all_lost;
             }
             return self.switch(opened, translator);
         }
-        match &self.state {
-            State::Larger { lost } if translator.lost(Role::Running) > *lost => {
+        match &mut self.state {
+            State::Larger { lost, samples: so_far } => {
+                *so_far += samples;
+                let most = match self.role {
+                    Role::Running => 0,
+                    // Each wait without its stack is counted, and a burst may lose some.
+                    _ => SAMPLES.max(*so_far),
+                };
+                if are_too_many || all_lost.saturating_sub(*lost) <= most {
+                    if *so_far >= SAMPLES_FOR_LOSSES {
+                        (*lost, *so_far) = (all_lost, 0);
+                    }
+                    return self.take_rings(opened);
+                }
+                let usual = opened.copies(self.role).usual;
                 opened.notes.push(format!(
-                    "samples copied {} KiB of stack again after larger copies were lost: deeper stacks may be cut",
-                    opened.usual.stack_bytes >> 10
+                    "{} copied {} KiB of stack again after larger copies were lost: deeper stacks may be cut",
+                    self.copied(),
+                    usual.stack_bytes >> 10
                 ));
                 self.begin(State::Never, opened, translator);
-                Some(opened.usual)
+                Some(usual)
             }
-            State::Larger { .. } => self.take_rings(opened),
             State::Never => None,
             State::Usual => {
                 self.samples += samples;
@@ -99,28 +143,45 @@ impl LargerStacks {
     /// Begins with larger dumps, once this share of stacks was deeper.
     fn begin_larger(&mut self, share: f64, opened: &mut Opened, translator: &mut Translator) -> Option<RingBytes> {
         self.state = State::Never;
+        let StackCopies { usual, larger } = opened.copies(self.role);
         // Without a size there was no wish for it.
-        let larger = opened.larger?;
-        let usual_kib = opened.usual.stack_bytes >> 10;
+        let larger = larger?;
+        let (copied, percent) = (self.copied(), 100.0 * share);
+        let usual_kib = usual.stack_bytes >> 10;
         let larger_kib = larger.stack_bytes.div_ceil(1 << 10);
-        if larger.seconds(opened.events.rate_hz()) < RingBytes::FEWEST_SECONDS || !opened.events.has_larger_stacks() {
+        let has_room = match self.role {
+            Role::Running => larger.seconds(opened.events.rate_hz()) >= RingBytes::FEWEST_SECONDS,
+            _ => larger.holds(FEWEST_WAITS),
+        };
+        if !has_room || !opened.events.has_larger_stacks(self.role) {
             opened.notes.push(format!(
-                "samples copied {usual_kib} KiB of stack, though {:.0} % of the stacks were deeper: no descriptors or locked memory for \
-                 {larger_kib} KiB; `ulimit -l unlimited` allows more",
-                100.0 * share
+                "{copied} copied {usual_kib} KiB of stack, though {percent:.0} % of the stacks were deeper: no descriptors or locked \
+                 memory for {larger_kib} KiB; `ulimit -l unlimited` allows more"
             ));
             return None;
         }
-        let lost = translator.lost(Role::Running);
-        if self.begin(State::Larger { lost }, opened, translator).is_some() {
-            return Some(opened.usual);
+        let lost = translator.lost(self.role);
+        if self
+            .begin(State::Larger { lost, samples: 0 }, opened, translator)
+            .is_some()
+        {
+            return Some(usual);
         }
         opened.notes.push(format!(
-            "samples copied up to {larger_kib} KiB of stack, instead of {usual_kib}, once {:.0} % of the stacks were deeper",
-            100.0 * share
+            "{copied} copied up to {larger_kib} KiB of stack, instead of {usual_kib}, once {percent:.0} % of the stacks were deeper"
         ));
-        self.maker = make_rings(larger, opened);
+        if self.role == Role::Running {
+            self.maker = make_rings(larger, opened);
+        }
         Some(larger)
+    }
+
+    /// What copies stacks, for notes.
+    fn copied(&self) -> &'static str {
+        match self.role {
+            Role::Running => "samples",
+            _ => "waits",
+        }
     }
 
     /// Goes on with rings for larger dumps, once they are made. Without them the usual ones serve.
@@ -129,7 +190,7 @@ impl LargerStacks {
         opened.roles.extend(rings.iter().map(|_| Role::Running));
         opened.rings.extend(rings);
         opened.events.share_larger_rings().ok()?;
-        own_rings(opened.larger?, opened)
+        own_rings(opened.samples.larger?, opened)
     }
 
     fn begin(&mut self, state: State, opened: &mut Opened, translator: &mut Translator) -> Option<RingBytes> {
@@ -142,16 +203,19 @@ impl LargerStacks {
     fn switch(&mut self, opened: &mut Opened, translator: &mut Translator) -> Option<RingBytes> {
         let from = Timestamp(monotonic_ns());
         let larger = matches!(self.state, State::Larger { .. });
-        let switched = opened.events.switch_to_larger_stacks(larger);
-        translator.reported_twice(from, Timestamp(monotonic_ns()));
+        let switched = opened.events.switch_to_larger_stacks(self.role, larger);
+        // The events of waits report nothing else.
+        if self.role == Role::Running {
+            translator.reported_twice(from, Timestamp(monotonic_ns()));
+        }
         let error = switched.err()?;
         opened
             .notes
-            .push(format!("samples could not copy more of the stack: {error}"));
+            .push(format!("{} could not copy more of the stack: {error}", self.copied()));
         (self.state, self.again) = (State::Never, 0);
         // What can be switched back is.
-        let _ = opened.events.switch_to_larger_stacks(false);
-        Some(opened.usual)
+        let _ = opened.events.switch_to_larger_stacks(self.role, false);
+        Some(opened.copies(self.role).usual)
     }
 }
 

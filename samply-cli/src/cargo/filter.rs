@@ -87,8 +87,8 @@ impl<'a, N: EventSink> Programs<'a, N> {
 }
 
 impl<N: EventSink> EventSink for Programs<'_, N> {
-    fn completion(&self) -> Completion {
-        self.next.completion()
+    fn completion(&self, role: Role) -> Completion {
+        self.next.completion(role)
     }
 
     fn comes_later(&mut self, stack_start: u64, copied: &[u8]) {

@@ -3,6 +3,7 @@
 //        deep updown STACK_KB CPU_MS    recursion that keeps going down and up, working at every level
 //        deep cleared STACK_KB CPU_MS   work in a frame of that size, whose memory is zero soon after
 //        deep turns STACK_KB CPU_MS     recursion of that size, by way of `left` and of `right`, for 2 ms each
+//        deep rests STACK_KB WAITS      the same by way of `left_rest` and `right_rest`, to wait for 1 ms each time
 #include "common.h"
 #include <string.h>
 #include <sys/resource.h>
@@ -95,27 +96,30 @@ NOINLINE void right_leaf(uint64_t until_ns) {
     KEEP_FRAME();
 }
 
-NOINLINE void go_down(char *stack_top, uint64_t stack_bytes, int is_left, uint64_t until_ns) {
+NOINLINE void rest(uint64_t us) {
+    usleep((useconds_t)us);
+    KEEP_FRAME();
+}
+
+NOINLINE void go_down(char *stack_top, uint64_t stack_bytes, void (*leaf)(uint64_t), uint64_t argument) {
     volatile char frame[FRAME_BYTES];
     frame[0] = 1;
     if ((uint64_t)(stack_top - (char *)__builtin_frame_address(0)) < stack_bytes)
-        go_down(stack_top, stack_bytes, is_left, until_ns);
-    else if (is_left)
-        left_leaf(until_ns);
+        go_down(stack_top, stack_bytes, leaf, argument);
     else
-        right_leaf(until_ns);
+        leaf(argument);
     sink += (uint64_t)frame[0];
 }
 
 NOINLINE void left(uint64_t stack_bytes) {
     char here;
-    go_down(&here, stack_bytes, 1, thread_cpu_ns() + 2000000);
+    go_down(&here, stack_bytes, left_leaf, thread_cpu_ns() + 2000000);
     KEEP_FRAME();
 }
 
 NOINLINE void right(uint64_t stack_bytes) {
     char here;
-    go_down(&here, stack_bytes, 0, thread_cpu_ns() + 2000000);
+    go_down(&here, stack_bytes, right_leaf, thread_cpu_ns() + 2000000);
     KEEP_FRAME();
 }
 
@@ -126,6 +130,26 @@ NOINLINE void take_turns(uint64_t stack_bytes) {
     }
 }
 
+NOINLINE void left_rest(uint64_t stack_bytes) {
+    char here;
+    go_down(&here, stack_bytes, rest, 1000);
+    KEEP_FRAME();
+}
+
+NOINLINE void right_rest(uint64_t stack_bytes) {
+    char here;
+    // Not the same number: the compiler would make one function of two.
+    go_down(&here, stack_bytes, rest, 1001);
+    KEEP_FRAME();
+}
+
+NOINLINE void rest_in_turns(uint64_t stack_bytes, uint64_t waits) {
+    for (uint64_t at = 0; at < waits; at++) {
+        if (at % 2) left_rest(stack_bytes);
+        else right_rest(stack_bytes);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc < 4) return 2;
     uint64_t stack_bytes = strtoull(argv[2], NULL, 10) * 1024;
@@ -133,6 +157,7 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "spin") == 0) spin_deep(stack_bytes);
     else if (strcmp(argv[1], "cleared") == 0) work_and_clear(stack_bytes);
     else if (strcmp(argv[1], "turns") == 0) take_turns(stack_bytes);
+    else if (strcmp(argv[1], "rests") == 0) rest_in_turns(stack_bytes, strtoull(argv[3], NULL, 10));
     else wander(stack_bytes);
     print_cpu_time();
     return 0;

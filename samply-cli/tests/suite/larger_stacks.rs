@@ -1,22 +1,26 @@
-//! Samples copy more of the stack once many stacks are deeper than 16 KiB.
+//! Samples copy more of the stack once many stacks are deeper than 16 KiB, and waits once many are deeper than 8 KiB.
 #![cfg(target_os = "linux")]
 
 use std::process::Command;
 use std::time::Duration;
 
 use crate::support::machine::{alone, one_cpu};
-use crate::support::profile::is_mark;
-use crate::support::skip::{perf_events, root};
+use crate::support::profile::{Share, is_mark};
+use crate::support::skip::{kernel_samples, perf_events, root};
 use crate::support::steal::undisturbed;
 use crate::support::target::Target;
 use crate::support::{Profile, Recording, assert_split, program, record};
 
-/// What the profile says of larger copies.
+/// What the profile says of larger copies of samples.
 fn notes(profile: &Profile) -> Vec<String> {
+    notes_of(profile, "samples copied")
+}
+
+fn notes_of(profile: &Profile, words: &str) -> Vec<String> {
     let sections = profile.json["meta"]["extra"].as_array().unwrap().iter();
     let entries = sections.flat_map(|section| section["entries"].as_array().unwrap());
     let values = entries.filter_map(|entry| entry["value"].as_str().map(str::to_owned));
-    values.filter(|value| value.contains("samples copied")).collect()
+    values.filter(|value| value.contains(words)).collect()
 }
 
 fn is_whole(names: &[&str]) -> bool {
@@ -201,5 +205,91 @@ fn a_chosen_size_stays() {
         profile.figure(&["completed", "memory"]) > 300.0,
         "{:?}",
         profile.quality()
+    );
+}
+
+/// The waits of `deep rests`, and how many of them have their callers down to `main`.
+fn rests(profile: &Profile) -> Share {
+    profile.share(
+        |names| names.contains(&"rest") && names.contains(&"[off-CPU]"),
+        |names| is_whole(names) && !names.iter().any(|name| name.starts_with("[guess")),
+    )
+}
+
+/// A thread waits below 40 KiB of stack, on two paths by turns: what is read later does not show on which.
+#[test]
+fn the_stacks_of_deep_waits_are_copied_whole_from_a_moment_on() {
+    let Some(()) = kernel_samples() else { return };
+    one_cpu();
+    let recorder = record().options(&["--off-cpu"]);
+    let (_, profile) = recorder.profile(program("deep").unwrap(), &["rests", "40", "1000"]);
+    let notes = notes_of(&profile, "waits copied");
+    assert!(
+        notes.len() == 1 && notes[0].contains("waits copied up to 64 KiB of stack, instead of 8"),
+        "{notes:?}"
+    );
+    // The first 50 are looked at together, and a round may be late.
+    let whole = rests(&profile);
+    assert!(
+        whole.of > 900 && whole.percent() >= 80.0,
+        "{whole:?}\n{}",
+        profile.summary()
+    );
+    for path in ["left_rest", "right_rest"] {
+        let of_path = profile.share(|names| names.contains(&"rest"), |names| names.contains(&path));
+        assert!((of_path.percent() - 50.0).abs() < 5.0, "{path}: {of_path:?}");
+    }
+}
+
+#[test]
+fn waits_that_are_not_deep_are_copied_as_usual() {
+    let Some(()) = kernel_samples() else { return };
+    one_cpu();
+    let recorder = record().options(&["--off-cpu"]);
+    let (_, profile) = recorder.profile(program("deep").unwrap(), &["rests", "5", "300"]);
+    assert_eq!(notes_of(&profile, "waits copied"), [] as [String; 0]);
+    let whole = rests(&profile);
+    assert!(
+        whole.of > 250 && whole.hits == whole.of,
+        "{whole:?}\n{}",
+        profile.summary()
+    );
+}
+
+/// Where the user chose how much samples copy, waits copy no more than that.
+#[test]
+fn a_chosen_size_is_the_most_that_waits_copy() {
+    let Some(()) = kernel_samples() else { return };
+    one_cpu();
+    for (size, expected) in [("32768", Some("up to 32 KiB of stack, instead of 8")), ("8192", None)] {
+        let recorder = record().options(&["--off-cpu", "--stack-size", size]);
+        let (_, profile) = recorder.profile(program("deep").unwrap(), &["rests", "20", "300"]);
+        let notes = notes_of(&profile, "waits copied");
+        assert_eq!(notes.len(), usize::from(expected.is_some()), "{size}: {notes:?}");
+        assert!(
+            expected.is_none_or(|expected| notes[0].contains(expected)),
+            "{size}: {notes:?}"
+        );
+    }
+}
+
+/// Waits that a recorder without a CPU could not take are no reason to fail: larger copies of them are given up.
+#[test]
+fn waits_are_smaller_again_after_most_of_the_larger_ones_were_lost() {
+    let Some(()) = kernel_samples() else { return };
+    alone();
+    let deep = program("deep").unwrap();
+    let command = ["-c", "0", &deep.display().to_string(), "rests", "40", "4500"];
+    let running = record().options(&["--off-cpu"]).start("taskset", &command);
+    std::thread::sleep(Duration::from_millis(1000));
+    running.signal_sprof("STOP");
+    std::thread::sleep(Duration::from_millis(3000));
+    running.signal_sprof("CONT");
+    let recording = running.finish();
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let notes = notes_of(&recording.profile(), "waits copied").join("; ");
+    assert!(
+        notes.contains("waits copied up to 64 KiB") && notes.contains("waits copied 8 KiB of stack again"),
+        "{notes}"
     );
 }
