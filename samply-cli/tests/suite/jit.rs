@@ -154,8 +154,10 @@ fn a_perf_map_is_read_in_the_mount_and_pid_namespace_of_its_process() {
     assert!(!Path::new("/tmp/perf-1.map").exists());
 }
 
-/// A user in namespaces of their own, recorded by root, whose perf map is a link. Returns the names of the functions.
-fn functions_with_a_linked_map(link: &str) -> Option<Vec<String>> {
+/// A user in namespaces of their own, recorded by root under a wrapper. `make` is the command by which the user makes
+/// the perf map of their process: $MAP, with $OWN, a map, and $SECRET, a map that only root may read. Returns the names
+/// of the functions.
+fn functions_with_a_map(wrapper: &[&str], make: &str) -> Option<Vec<String>> {
     perf_events()?;
     one_cpu();
     let as_nobody = ["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "unshare"];
@@ -186,13 +188,15 @@ fn functions_with_a_linked_map(link: &str) -> Option<Vec<String>> {
     let later = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
     file.set_modified(later).unwrap();
     let script = format!(
-        "mount --bind {} /mnt; mount -t tmpfs none /tmp; mkdir /tmp/maps; echo {} > /tmp/maps/own; ln -s {} /tmp/perf-1.map; exec /mnt/jit 400 rwx none",
+        "mount --bind {} /mnt; mount -t tmpfs none /tmp; mkdir /tmp/maps; echo {} > /tmp/maps/own; {}; exec /mnt/jit 400 rwx none",
         dir.path().display(),
         line("own_name"),
-        link.replace("SECRET", secret.to_str().unwrap()),
+        make.replace("$MAP", "/tmp/perf-1.map")
+            .replace("$OWN", "/tmp/maps/own")
+            .replace("$SECRET", secret.to_str().unwrap()),
     );
     let words = [&as_nobody[..], &unshare, &["sh", "-ec", &script]].concat();
-    let (_, profile) = record().profile("setpriv", &words);
+    let (_, profile) = record().under(wrapper).profile("setpriv", &words);
     let names = profile.samples().filter_map(|sample| sample.stack);
     let names = names.flat_map(|stack| profile.names(stack).map(str::to_owned).collect::<Vec<_>>());
     let names: Vec<String> = names.collect();
@@ -203,8 +207,8 @@ fn functions_with_a_linked_map(link: &str) -> Option<Vec<String>> {
 #[test]
 fn a_perf_map_that_is_a_link_names_nothing_by_a_file_of_root() {
     // By its path here, and by its path there.
-    for link in ["SECRET", "/mnt/secret"] {
-        let Some(names) = functions_with_a_linked_map(link) else {
+    for link in ["$SECRET", "/mnt/secret"] {
+        let Some(names) = functions_with_a_map(&[], &format!("ln -s {link} $MAP")) else {
             return;
         };
         assert!(!names.iter().any(|name| name.contains("root_only")), "{link}");
@@ -213,11 +217,34 @@ fn a_perf_map_that_is_a_link_names_nothing_by_a_file_of_root() {
 
 #[test]
 fn a_perf_map_that_is_a_link_is_read_where_the_link_leads_in_its_container() {
-    for link in ["/tmp/maps/own", "maps/own"] {
-        let Some(names) = functions_with_a_linked_map(link) else {
+    for link in ["$OWN", "maps/own"] {
+        let Some(names) = functions_with_a_map(&[], &format!("ln -s {link} $MAP")) else {
             return;
         };
         assert!(names.iter().any(|name| name == "own_name"), "{link}");
+    }
+}
+
+/// Older container runtimes refuse the call that resolves links below another root. Files are read there all the same,
+/// and links are not followed.
+#[test]
+fn without_openat2_a_perf_map_is_read_and_no_link_is_followed() {
+    let refuse = program("refuse").unwrap();
+    for (error, make, is_read) in [
+        ("eperm", "cp $OWN $MAP", true),
+        ("enosys", "cp $OWN $MAP", true),
+        ("eperm", "ln -s $OWN $MAP", false),
+        ("eperm", "ln -s $SECRET $MAP", false),
+        ("enosys", "ln -s /mnt/secret $MAP", false),
+        // Whoever opens it waits.
+        ("eperm", "mkfifo $MAP", false),
+    ] {
+        let wrapper = [refuse.to_str().unwrap(), error, "openat2"];
+        let Some(names) = functions_with_a_map(&wrapper, make) else {
+            return;
+        };
+        assert_eq!(names.iter().any(|name| name == "own_name"), is_read, "{error}: {make}");
+        assert!(!names.iter().any(|name| name.contains("root_only")), "{error}: {make}");
     }
 }
 

@@ -62,6 +62,7 @@ mod source_paths;
 mod spool;
 mod summary;
 mod support;
+mod swapped_files;
 mod symbols;
 mod times;
 mod tracepoints;
