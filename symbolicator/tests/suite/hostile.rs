@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::common::{self, build, function, module, symbolicator};
+use crate::damage::{cases, damage};
 use object::{Object, ObjectSection};
 use proptest::prelude::*;
 use recording::module::Module;
@@ -103,29 +104,12 @@ fn written(subject: &Subject, bytes: &[u8]) -> (tempfile::TempDir, Module) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(256))]
 
     #[test]
-    fn damaged_bytes_are_survived(
-        which in 0..4usize,
-        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), prop_oneof![
-            Just(0u8), Just(1), Just(0x7f), Just(0x80), Just(0xff), any::<u8>()
-        ]), 1..12),
-    ) {
+    fn damaged_files_are_survived(which in 0..4usize, damage in damage(0..12)) {
         let subject = &subjects()[which];
-        let mut bytes = subject.bytes.clone();
-        for (target, at, value) in &damage {
-            let (start, end) = subject.targets[target.index(subject.targets.len())];
-            bytes[start + at.index(end - start)] = *value;
-        }
-        let (_dir, module) = written(subject, &bytes);
-        ask_all(&module, &subject.addresses);
-    }
-
-    #[test]
-    fn files_cut_off_are_survived(which in 0..4usize, end in any::<prop::sample::Index>()) {
-        let subject = &subjects()[which];
-        let (_dir, module) = written(subject, &subject.bytes[..end.index(subject.bytes.len())]);
+        let (_dir, module) = written(subject, &damage.within(&subject.bytes, &subject.targets));
         ask_all(&module, &subject.addresses);
     }
 

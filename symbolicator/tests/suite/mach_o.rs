@@ -11,6 +11,7 @@ use recording::symbol::{AddressInfo, SymbolSource};
 use symbolicator::{SymbolOptions, Symbolicator};
 
 use crate::common::symbolicator;
+use crate::damage::{cases, damage};
 use crate::hostile::ask_all;
 use crate::reference::Reference;
 
@@ -441,7 +442,7 @@ fn assembly_has_the_names_of_what_it_calls() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(256))]
 
     /// The program itself, its bundle, and the object files. Headers and load commands are damaged more often than the rest.
     #[test]
@@ -449,10 +450,7 @@ proptest! {
         arch in prop::sample::select(&ARCHES[..]),
         which in prop::sample::select(&["words", "words.debug", "main.o", "shapes.o", "libmember.a", "libwords.a"][..]),
         is_stripped in any::<bool>(),
-        cut in prop::option::of(any::<prop::sample::Index>()),
-        damage in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>(), prop_oneof![
-            Just(0u8), Just(1), Just(0x7f), Just(0x80), Just(0xff), any::<u8>()
-        ]), 0..12),
+        damage in damage(0..12),
     ) {
         const HEADERS: usize = 2048;
         let program = Program::with_objects(arch);
@@ -460,13 +458,7 @@ proptest! {
         if which == "words" && is_stripped {
             bytes = stripped(bytes);
         }
-        for (is_header, at, value) in damage {
-            let among = if is_header { HEADERS.min(bytes.len()) } else { bytes.len() };
-            bytes[at.index(among)] = value;
-        }
-        if let Some(cut) = cut {
-            bytes.truncate(cut.index(bytes.len()));
-        }
+        let bytes = damage.within(&bytes, &[(0, HEADERS), (0, bytes.len())]);
         match which {
             "words.debug" => put_dsym(program.dir.path(), &bytes),
             _ => {

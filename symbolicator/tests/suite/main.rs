@@ -9,6 +9,9 @@ mod asm;
 mod cache;
 mod common;
 mod compilers_code;
+#[path = "../../../perf-data/tests/suite/common/damage.rs"]
+#[allow(dead_code, reason = "the other crates use the rest")]
+mod damage;
 mod elf;
 mod hostile;
 mod jit;

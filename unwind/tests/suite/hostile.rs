@@ -6,6 +6,7 @@ use std::hint::black_box;
 use std::sync::{Arc, LazyLock};
 
 use crate::common::{Captured, Collector, PID, capture, map, own_mappings, sample, sp};
+use crate::damage::{cases, damage};
 use proptest::prelude::*;
 use recording::clock::Timestamp;
 use recording::event::{Event, Mapping, Pid, ProcessEvent};
@@ -21,10 +22,10 @@ static TARGETS: LazyLock<Vec<(usize, usize)>> = LazyLock::new(|| {
     use object::{Object, ObjectSection};
     let file = object::File::parse(&OWN[..]).expect("own file");
     let sections_at = u64::from_le_bytes(OWN[40..48].try_into().unwrap()) as usize;
-    let mut targets = vec![(0, 64 + 56 * 16), (sections_at, OWN.len() - sections_at)];
+    let mut targets = vec![(0, 64 + 56 * 16), (sections_at, OWN.len())];
     for name in [".eh_frame", ".eh_frame_hdr", ".note.gnu.build-id"] {
         if let Some((offset, size)) = file.section_by_name(name).and_then(|section| section.file_range()) {
-            targets.push((offset as usize, size as usize));
+            targets.push((offset as usize, (offset + size) as usize));
         }
     }
     targets
@@ -99,25 +100,6 @@ fn some_depth(depth: usize) -> Captured {
     black_box(captured)
 }
 
-fn patches() -> impl Strategy<Value = Vec<(usize, Vec<u8>)>> {
-    let value = prop_oneof![
-        prop::collection::vec(any::<u8>(), 1..9),
-        prop_oneof![
-            Just(0u64),
-            Just(u64::MAX),
-            Just(1 << 63),
-            Just(u64::from(u32::MAX)),
-            any::<u64>()
-        ]
-        .prop_map(|value| value.to_le_bytes().to_vec()),
-    ];
-    let patch = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), value).prop_map(|(target, at, value)| {
-        let (start, len) = TARGETS[target.index(TARGETS.len())];
-        (start + at.index(len), value)
-    });
-    prop::collection::vec(patch, 1..200)
-}
-
 /// Addresses where there is code, near it, and anywhere.
 fn address() -> impl Strategy<Value = u64> {
     prop_oneof![
@@ -145,7 +127,7 @@ fn any_registers() -> impl Strategy<Value = Registers> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(300))]
 
     #[test]
     fn random_bytes_are_no_module(mut bytes in prop::collection::vec(any::<u8>(), 0..4096), magic in any::<bool>()) {
@@ -158,8 +140,8 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_file_gives_what_is_left(patches in patches(), cut in prop::option::of(any::<prop::sample::Index>())) {
-        let len = cut.map_or(OWN.len(), |cut| cut.index(OWN.len()));
+    fn a_damaged_file_gives_what_is_left(damage in damage(1..200)) {
+        let (patches, len) = damage.patches(&OWN, &TARGETS);
         unwind_with(Damaged { patches, len }, &[some_depth(0), some_depth(5)]);
     }
 

@@ -5,6 +5,9 @@
 
 mod aarch64;
 mod common;
+#[path = "../../../perf-data/tests/suite/common/damage.rs"]
+#[allow(dead_code, reason = "the other crates use the rest")]
+mod damage;
 mod hostile;
 mod look_again;
 mod mach_o;

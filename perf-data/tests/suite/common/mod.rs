@@ -1,6 +1,8 @@
 //! Writes small perf.data files, record by record.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod damage;
+
 use proptest::prelude::*;
 
 /// cpu-clock at 1000 Hz.
@@ -261,15 +263,7 @@ pub(crate) fn mmap2(time: u64, path: &str, start: u64, len: u64, offset: u64, pr
     record(10, 2, &[words(&fields), path, sample_id(time, 1)].concat())
 }
 
-/// A file with some bytes changed, whole and cut off.
-pub(crate) fn damaged(file: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = [Vec<u8>; 2]> {
-    let damage = proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8);
-    (file, damage, any::<prop::sample::Index>()).prop_map(|(mut file, damage, cut)| {
-        for (at, value) in damage {
-            let at = at.index(file.len());
-            file[at] = value;
-        }
-        let cut = file[..cut.index(file.len())].to_vec();
-        [file, cut]
-    })
+/// A file that is damaged.
+pub(crate) fn damaged(file: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
+    (file, damage::damage(1..8)).prop_map(|(file, damage)| damage.anywhere(&file))
 }

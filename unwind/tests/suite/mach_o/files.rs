@@ -1,9 +1,10 @@
 //! The same programs in other containers: as memory, in fat files, without symbols, damaged.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use object::read::macho::{MachHeader, Segment};
 use object::{LittleEndian, macho};
+use proptest::prelude::*;
 use recording::clock::Timestamp;
 use recording::event::{Event, Mapping, ProcessEvent};
 use recording::module::BuildId;
@@ -13,6 +14,7 @@ use unwind::{UnwindOptions, Unwinder};
 use super::trace::Trace;
 use super::{Files, compare, fixture};
 use crate::common::{Captured, Collector, PID, sample};
+use crate::damage::{cases, damage};
 
 /// What is loaded of a file.
 struct Loaded(InMemory<Vec<u8>>);
@@ -161,19 +163,6 @@ fn functions_are_those_of_the_list() {
     }
 }
 
-/// Numbers that look like any, the same in each run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(0x5851_f42d_4c95_7f2d)
-            .wrapping_add(0x1405_7b7e_f767_814f);
-        (self.0 >> 33) as usize % end
-    }
-}
-
 /// Ranges of a file that the unwinder reads: headers, unwind sections, code, and the last segment.
 fn targets(file: &[u8]) -> Vec<(usize, usize)> {
     use object::{Object, ObjectSection};
@@ -183,70 +172,79 @@ fn targets(file: &[u8]) -> Vec<(usize, usize)> {
         .into_iter()
         .filter_map(|name| {
             let (at, size) = object.section_by_name(name)?.file_range()?;
-            Some((at as usize, size as usize))
+            Some((at as usize, (at + size) as usize))
         });
     let tail = file.len() / 8;
-    let fixed = [(0, 32), (0, 32 + commands), (file.len() - tail, tail)];
+    let fixed = [(0, 32), (0, 32 + commands), (file.len() - tail, file.len())];
     fixed.into_iter().chain(sections).collect()
 }
 
-#[test]
-fn damaged_files_give_what_is_left() {
-    for name in [
+/// A program, and some states of its stack.
+struct Subject {
+    base: u64,
+    file: Vec<u8>,
+    targets: Vec<(usize, usize)>,
+    samples: Vec<Captured>,
+}
+
+static SUBJECTS: LazyLock<Vec<Subject>> = LazyLock::new(|| {
+    let subject = |name| {
+        let trace = Trace::read(&fixture(name));
+        let (mut samples, mut count) = (Vec::new(), 0);
+        trace.states(|state| {
+            count += 1;
+            if count % 40 == 0 {
+                samples.push(Captured {
+                    registers: state.registers,
+                    bytes: state.stack.to_vec(),
+                });
+            }
+        });
+        let image = &trace.images[0];
+        Subject {
+            base: image.base,
+            file: image.file.to_vec(),
+            targets: targets(&image.file),
+            samples,
+        }
+    };
+    let names = [
         "aarch64-c-o2-compact",
         "aarch64-rust-o2",
         "x86_64-c-o2-no-fp-compact",
         "x86_64-c-o2-dwarf",
-    ] {
-        let trace = Trace::read(&fixture(name));
-        let base = trace.images[0].base;
-        let mut samples = Vec::new();
-        let mut numbers = Numbers(1);
-        trace.states(|state| {
-            if numbers.below(40) == 0 {
-                samples.push((state.registers, state.stack.to_vec()));
-            }
-        });
-        let file = &trace.images[0].file;
-        let targets = targets(file);
-        for round in 0..400 {
-            let mut file = file.clone();
-            for _ in 0..numbers.below(16) + 1 {
-                let (start, len) = targets[numbers.below(targets.len())];
-                let at = start + numbers.below(len);
-                let value = [0, 0xff, 0x80, numbers.below(256) as u8][numbers.below(4)];
-                let count = [1, 1, 4, 8][numbers.below(4)];
-                file[at..].iter_mut().take(count).for_each(|byte| *byte = value);
-            }
-            if round % 4 == 0 {
-                file.truncate(numbers.below(file.len()));
-            }
-            let file: KeptFile = match round % 3 {
-                0 => Arc::new(InMemory(fat(&[&file[..], &[0; 32]]))),
-                _ => Arc::new(InMemory(file)),
-            };
-            let mut unwinder = Unwinder::new(
-                Collector::default(),
-                NoMemory,
-                Files(vec![("/program".into(), file)]),
-                UnwindOptions { max_frames: 1000 },
-            );
-            crate::common::map(&mut unwinder, PID, base, 0x10_0000, 0, b"/program");
-            for (registers, bytes) in &samples {
-                let captured = Captured {
-                    registers: *registers,
-                    bytes: bytes.clone(),
-                };
-                unwinder.on_event(&sample(&captured));
-            }
-            let (collector, quality) = unwinder.finish();
-            let concluded = quality.rooted + quality.truncated_total() + quality.unverified;
-            assert_eq!(
-                (collector.stacks.len(), concluded),
-                (samples.len(), samples.len() as u64),
-                "{quality:?}"
-            );
-            assert!(collector.stacks.iter().all(|frames| frames.len() <= 1001));
+    ];
+    names.into_iter().map(subject).collect()
+});
+
+proptest! {
+    #![proptest_config(cases(1600))]
+
+    #[test]
+    fn damaged_files_give_what_is_left(which in 0usize..4, damage in damage(1..17), is_fat in prop::bool::weighted(0.3)) {
+        let subject = &SUBJECTS[which];
+        let file = damage.within(&subject.file, &subject.targets);
+        let file: KeptFile = match is_fat && file.len() > 8 {
+            true => Arc::new(InMemory(fat(&[&file[..], &[0; 32]]))),
+            false => Arc::new(InMemory(file)),
+        };
+        let mut unwinder = Unwinder::new(
+            Collector::default(),
+            NoMemory,
+            Files(vec![("/program".into(), file)]),
+            UnwindOptions { max_frames: 1000 },
+        );
+        crate::common::map(&mut unwinder, PID, subject.base, 0x10_0000, 0, b"/program");
+        for captured in &subject.samples {
+            unwinder.on_event(&sample(captured));
         }
+        let (collector, quality) = unwinder.finish();
+        let concluded = quality.rooted + quality.truncated_total() + quality.unverified;
+        prop_assert_eq!(
+            (collector.stacks.len(), concluded),
+            (subject.samples.len(), subject.samples.len() as u64),
+            "{:?}", quality
+        );
+        prop_assert!(collector.stacks.iter().all(|frames| frames.len() <= 1001));
     }
 }
