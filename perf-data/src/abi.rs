@@ -16,6 +16,7 @@ pub(crate) mod record_type {
     pub(crate) const SWITCH: u32 = 14;
     pub(crate) const SWITCH_CPU_WIDE: u32 = 15;
     pub(crate) const KSYMBOL: u32 = 17;
+    pub(crate) const CALLCHAIN_DEFERRED: u32 = 22;
     pub(crate) const FIRST_USER: u32 = 64;
     pub(crate) const HEADER_ATTR: u32 = 64;
     pub(crate) const HEADER_TRACING_DATA: u32 = 66;
@@ -52,6 +53,7 @@ pub(crate) mod context {
     pub(crate) const MAX: u64 = (-4095i64) as u64;
     pub(crate) const KERNEL: u64 = (-128i64) as u64;
     pub(crate) const USER: u64 = (-512i64) as u64;
+    pub(crate) const USER_DEFERRED: u64 = (-640i64) as u64;
 }
 
 /// `enum perf_event_sample_format`.

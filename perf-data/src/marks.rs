@@ -9,7 +9,7 @@ use recording::wait::WaitReason;
 const BASE: u64 = 0x0053_5052_4f46_0000;
 
 /// By number. Numbers are never used again for something else.
-const MARKS: [StackMark; 20] = [
+const MARKS: [StackMark; 21] = [
     StackMark::Unverified,
     StackMark::TruncatedNoMemory,
     StackMark::TruncatedNoRule,
@@ -30,6 +30,7 @@ const MARKS: [StackMark; 20] = [
     StackMark::Waiting(WaitReason::Signal),
     StackMark::Waiting(WaitReason::Other),
     StackMark::Waiting(WaitReason::Unknown),
+    StackMark::TruncatedDeferred,
 ];
 
 /// The address that stands for a mark; `None` if the file format of sprof has none for it.

@@ -43,6 +43,8 @@ pub struct Quality {
     pub truncated_no_rule: u64,
     /// Samples that end early because they have too many frames.
     pub truncated_depth: u64,
+    /// Samples of a file of perf that end in the kernel: the user part, which the kernel deferred, is not in the file.
+    pub truncated_deferred: u64,
     /// Samples on a stack of the language's runtime: the calls that led to them are on another stack.
     pub on_other_stack: u64,
     /// Samples without user stack, by reason.
@@ -71,7 +73,10 @@ impl Quality {
         match mark {
             _ if is_sample => {}
             StackMark::Unverified => self.beside.unverified += 1,
-            StackMark::TruncatedNoMemory | StackMark::TruncatedNoRule | StackMark::TruncatedDepth => {
+            StackMark::TruncatedNoMemory
+            | StackMark::TruncatedNoRule
+            | StackMark::TruncatedDepth
+            | StackMark::TruncatedDeferred => {
                 self.beside.truncated += 1;
             }
             _ => {}
@@ -83,6 +88,7 @@ impl Quality {
             StackMark::TruncatedNoMemory => &mut self.truncated_no_memory,
             StackMark::TruncatedNoRule => &mut self.truncated_no_rule,
             StackMark::TruncatedDepth => &mut self.truncated_depth,
+            StackMark::TruncatedDeferred => &mut self.truncated_deferred,
             StackMark::OtherStack => &mut self.on_other_stack,
             StackMark::Missing(reason) => self.missing.entry(reason).or_default(),
         } += 1;
@@ -129,6 +135,6 @@ impl Quality {
 
     /// Samples that do not reach the root, all causes.
     pub fn truncated_total(&self) -> u64 {
-        self.truncated_no_memory + self.truncated_no_rule + self.truncated_depth
+        self.truncated_no_memory + self.truncated_no_rule + self.truncated_depth + self.truncated_deferred
     }
 }

@@ -210,6 +210,8 @@ pub enum StackMark {
     TruncatedNoRule,
     /// The stack has more frames than the unwinder follows.
     TruncatedDepth,
+    /// The kernel deferred the user part of the call chain, and it is not in the file.
+    TruncatedDeferred,
     /// The thread was on a stack of its language's runtime: Go's g0, for its scheduler and its collector. The frames of the goroutine
     /// that asked for it are on another stack.
     OtherStack,
@@ -231,6 +233,7 @@ impl StackMark {
             StackMark::TruncatedNoMemory,
             StackMark::TruncatedNoRule,
             StackMark::TruncatedDepth,
+            StackMark::TruncatedDeferred,
         ];
         marks.into_iter().find(|mark| mark.label() == label)
     }
@@ -242,6 +245,7 @@ impl StackMark {
             StackMark::TruncatedNoMemory => "[truncated: stack memory not available]",
             StackMark::TruncatedNoRule => "[truncated: no unwind information]",
             StackMark::TruncatedDepth => "[truncated: too many frames]",
+            StackMark::TruncatedDeferred => "[truncated: deferred call chain not recorded]",
             StackMark::OtherStack => "[system stack of a Go thread (g0)]",
             StackMark::Missing(MissingStack::NoUserSpace) => "[no user stack: kernel thread or exiting task]",
             StackMark::Missing(MissingStack::Abi32) => "[no user stack: 32-bit task]",

@@ -101,6 +101,11 @@ impl Attr {
         self.flags & 1 << 34 != 0
     }
 
+    /// `defer_callchain`: the user part of its samples' call chains is in records of its own.
+    pub(super) fn defers_user_chains(&self) -> bool {
+        self.flags & 1 << 38 != 0
+    }
+
     /// Its samples are taken where threads leave a CPU: their stacks are those of waits.
     pub(super) fn is_of_switches(&self) -> bool {
         (self.kind, self.config) == (1, 3) || self.base_name() == "sched:sched_switch"
@@ -180,6 +185,13 @@ impl Attr {
     /// When a record was written.
     pub(super) fn time(&self, record: &[u8]) -> Option<u64> {
         self.part(record, TIME)
+    }
+
+    /// Process and thread that a record was written in.
+    pub(super) fn task(&self, record: &[u8]) -> Option<(i32, i32)> {
+        let ids = self.part(record, TID)?.to_ne_bytes();
+        let mut ids = Reader(&ids);
+        Some((ids.i32()?, ids.i32()?))
     }
 
     /// Which event wrote a record. All events of a file have it at the same place.

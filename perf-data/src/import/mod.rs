@@ -12,14 +12,15 @@
 //! 1. `header`: the parts around the records. `pipe`: the same parts where they stand among the records.
 //! 2. `attr`: the events, and where their records keep id and time. `choice`: whose samples are shown.
 //! 3. `input`: bytes to records in time order, by `records`, `compressed` and `order`.
-//! 4. `output`: records to events. `sample`: any layout to the translator's. `late`: sums that come after all.
-//!    `simpleperf`: what Android's has beside what perf has.
+//! 4. `deferred`: user call chains that come later. `output`: records to events. `sample`: any layout to the
+//!    translator's. `late`: sums that come after all. `simpleperf`: what Android's has beside what perf has.
 //! 5. `metadata`: the recording as a whole, and what the file lacks.
 //! 6. `files`: the binaries, after the fact.
 
 mod attr;
 mod choice;
 mod compressed;
+mod deferred;
 mod error;
 mod files;
 mod header;
@@ -46,6 +47,7 @@ use recording::sink::EventSink;
 use crate::abi::{record_type, sample_type};
 use crate::decode::{Header, RegisterSet};
 use choice::Choice;
+use deferred::{Deferred, UserChain};
 pub use error::ImportError;
 pub use files::SavedFiles;
 use input::{Ended, Input};
@@ -84,6 +86,7 @@ pub struct Import<R> {
     input: Input<R>,
     output: Output,
     order: Order,
+    deferred: Deferred,
     /// Records up to this time can be taken.
     ready: Option<u64>,
     zero: u64,
@@ -124,10 +127,12 @@ impl<R: Read + Seek> Import<R> {
             false => Named::default(),
         };
         let has_times = attrs.list[choice.event].has(sample_type::TIME);
+        let deferred = Deferred::new(&attrs.list);
         let mut import = Import {
             input: Input::new(file, contents, has_times)?,
             output: Output::new(registers, choice, named),
             order: Order::default(),
+            deferred,
             ready: None,
             zero: 0,
             modified,
@@ -187,14 +192,14 @@ impl<R: Read + Seek> Import<R> {
     pub fn run(mut self, sink: &mut dyn EventSink) -> Result<Imported, ImportError> {
         loop {
             if let Some(until) = self.ready.take() {
-                self.take(until, sink);
+                self.take(Some(until), sink);
             }
             if self.input.ended.is_some() {
                 break;
             }
             self.ready = self.input.step(&mut self.order)?;
         }
-        self.take(u64::MAX, sink);
+        self.take(None, sink);
         let damage = match self.input.ended {
             Some(Ended::At(End::CutOff(_))) => Some("the file is cut off here"),
             Some(Ended::At(End::Damaged(_)) | Ended::Compressed(_)) => Some("the file is damaged from here on"),
@@ -209,19 +214,35 @@ impl<R: Read + Seek> Import<R> {
         Ok(self.finish(end))
     }
 
-    fn take(&mut self, until: u64, sink: &mut dyn EventSink) {
+    /// Sends the events up to a time, or all that are left.
+    fn take(&mut self, until: Option<u64>, sink: &mut dyn EventSink) {
         let Import {
             input,
             output,
             order,
+            deferred,
             zero,
             ..
         } = self;
-        order.take(until, |time, attr, record| {
-            if let Some(of) = input.attrs.list.get(attr) {
-                output.deliver(time.max(*zero), attr, of, record, &input.features, sink);
+        let attrs = &input.attrs.list;
+        let mut deliver = |time: u64, event: usize, record: &[u8], user: UserChain<'_>| {
+            output.deliver(
+                time.max(*zero),
+                (event, &attrs[event]),
+                record,
+                user,
+                &input.features,
+                sink,
+            );
+        };
+        order.take(until.unwrap_or(u64::MAX), |time, event, record| {
+            if let Some(attr) = attrs.get(event) {
+                deferred.record(time, event, attr, record, &mut deliver);
             }
         });
+        if until.is_none() {
+            deferred.finish(&mut deliver);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use recording::sink::EventSink;
 
 use super::attr::Attr;
 use super::choice::{Choice, Shown};
+use super::deferred::UserChain;
 use super::header::Features;
 use super::late::{self, LateExits};
 use super::named::Named;
@@ -88,13 +89,13 @@ impl Output {
         }
     }
 
-    /// Sends the events of one record.
+    /// Sends the events of one record. `user`: of a sample, the user part of its call chain.
     pub(super) fn deliver(
         &mut self,
         time: u64,
-        index: usize,
-        attr: &Attr,
+        (index, attr): (usize, &Attr),
         record: &[u8],
+        user: UserChain<'_>,
         features: &Features,
         sink: &mut dyn EventSink,
     ) {
@@ -126,6 +127,7 @@ impl Output {
             Shown::Waits if is_sample => (Role::Wait, 0),
             _ => (Role::Running, 0),
         });
+        let chain;
         let mut decoded = sample::decode(record, attr, self.registers);
         let of_simpleperf = features.simpleperf.is_there();
         if of_simpleperf
@@ -146,6 +148,10 @@ impl Output {
         }
         if let Ok(Record::Sample(sample)) = &mut decoded {
             sample.at_calls = of_simpleperf;
+            if let Some(whole) = user.complete(sample.call_chain) {
+                chain = whole;
+                sample.call_chain = &chain;
+            }
         }
         match &mut decoded {
             Ok(Record::Mmap { build_id, path, .. }) if build_id.is_none() => {

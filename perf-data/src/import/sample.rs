@@ -24,6 +24,8 @@ pub(super) fn decode<'a>(record: &'a [u8], attr: &Attr, set: Option<RegisterSet>
         record_type::SWITCH | record_type::SWITCH_CPU_WIDE if attr.has(has::TID) => {
             decode::switch(header, &mut Reader(&body[bytes..])).ok_or(Malformed("switch"))
         }
+        // Those of which the call chain can be read were taken before: `deferred`.
+        record_type::CALLCHAIN_DEFERRED => Err(Malformed("deferred call chain")),
         record_type::MMAP => mmap(header, &body[..bytes]).ok_or(Malformed("mapping")),
         _ => decode::side_band(header, &body[..bytes], attr.asks_for_build_ids()),
     }
@@ -115,7 +117,7 @@ fn is_completed(attr: &Attr, call_chain: &[u8]) -> bool {
     attr.excludes_user_chain() && words.iter().any(|word| u64::from_ne_bytes(*word) == context::USER)
 }
 
-fn read_call_chain<'a>(body: &mut Reader<'a>) -> Option<&'a [u8]> {
+pub(super) fn read_call_chain<'a>(body: &mut Reader<'a>) -> Option<&'a [u8]> {
     let entries = usize::try_from(body.u64()?).ok()?;
     body.bytes(entries.checked_mul(8)?)
 }

@@ -9,6 +9,7 @@
 
 mod common;
 mod import;
+mod import_deferred;
 mod import_off_cpu;
 mod import_simpleperf;
 mod spool;

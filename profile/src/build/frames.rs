@@ -218,9 +218,10 @@ impl FrameResolver {
 fn mark_kind(mark: StackMark) -> Kind {
     match mark {
         StackMark::Unverified => Kind::Mark(MarkKind::Unverified),
-        StackMark::TruncatedNoMemory | StackMark::TruncatedNoRule | StackMark::TruncatedDepth => {
-            Kind::Mark(MarkKind::Truncated)
-        }
+        StackMark::TruncatedNoMemory
+        | StackMark::TruncatedNoRule
+        | StackMark::TruncatedDepth
+        | StackMark::TruncatedDeferred => Kind::Mark(MarkKind::Truncated),
         StackMark::OtherStack => Kind::Mark(MarkKind::OtherStack),
         StackMark::Missing(_) => Kind::Mark(MarkKind::NoUserStack),
         StackMark::WaitGuess(_) => Kind::Mark(MarkKind::Guess),

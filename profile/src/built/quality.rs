@@ -195,6 +195,11 @@ fn lines(profile: &Profile) -> Vec<Line> {
         ),
         (Limiting, "Truncated, no unwind information", quality.truncated_no_rule),
         (Limiting, "Truncated, too many frames", quality.truncated_depth),
+        (
+            Limiting,
+            "Truncated, deferred call chain not recorded",
+            quality.truncated_deferred,
+        ),
         (Limiting, "Stacks of Go's system stack (g0)", quality.on_other_stack),
         (Said, "Stacks completed from live memory", quality.completed_live),
         (

@@ -320,6 +320,7 @@ impl Summary {
             "truncated_no_memory": quality.truncated_no_memory,
             "truncated_no_rule": quality.truncated_no_rule,
             "truncated_depth": quality.truncated_depth,
+            "truncated_deferred": quality.truncated_deferred,
             "on_other_stack": quality.on_other_stack,
             "without_user_stack": quality.missing.values().sum::<u64>(),
             "by_frame_pointer": quality.by_frame_pointer,
