@@ -649,6 +649,103 @@ fn perf_script_has_threads_times_events_and_call_paths() {
     assert!(empty.contains("expected a sample of perf script"), "{empty}");
 }
 
+/// The text has the name of the thread at each sample, and no exec.
+#[test]
+fn programs_that_one_process_executes_are_processes_of_their_own() {
+    let sample = |ids: &str, name: &str, ms: u32, file: &str| {
+        format!(
+            "{name} {ids} [000] 100.{ms:03}000: 1000000 cpu-clock:\n\t 10 work+0x1 ({file})\n\t 5 main+0x1 ({file})\n\n"
+        )
+    };
+    let chain = |ids: &str| {
+        [
+            sample(ids, "perf-exec", 0, "[kernel.kallsyms]"),
+            sample(ids, "one", 1, "/tmp/one"),
+            sample(ids, "two", 2, "/tmp/two"),
+            sample(ids, "two", 3, "/usr/lib/libc.so.6"),
+            sample(ids, "three", 4, "/tmp/three"),
+        ]
+        .concat()
+    };
+    let found = |text: &str| {
+        let found = read(text.as_bytes(), None);
+        assert_eq!(
+            found
+                .notes
+                .iter()
+                .filter(|note| note.contains("not understood"))
+                .count(),
+            0
+        );
+        let rows = found.data.threads.iter().map(|thread| {
+            let ids = format!("{}/{}", thread.pid, thread.tid);
+            let is_main = if thread.is_main { " main" } else { "" };
+            format!(
+                "{} {} {ids}{is_main} {}",
+                thread.process_name,
+                thread.name,
+                thread.samples.stack.len()
+            )
+        });
+        (found.data.product.clone(), rows.collect::<Vec<_>>())
+    };
+    assert_eq!(
+        found(&chain("7/7")),
+        (
+            "one".to_owned(),
+            vec![
+                "perf-exec perf-exec 7/7 main 1".to_owned(),
+                "one one 7.1/7.1 main 1".to_owned(),
+                "two two 7.2/7.2 main 2".to_owned(),
+                "three three 7.3/7.3 main 1".to_owned(),
+            ]
+        )
+    );
+    // perf script prints no process unless it is asked to.
+    let (_, rows) = found(&chain("7"));
+    assert_eq!(rows[1..], ["one one /7.1 1", "two two /7.2 2", "three three /7.3 1"]);
+    // Threads and a main thread that take names of their own are in one process.
+    let text = [
+        sample("7/7", "app", 0, "/tmp/app"),
+        sample("7/8", "app", 1, "/tmp/app"),
+        sample("7/7", "main loop", 2, "/tmp/app"),
+        sample("7/8", "worker", 3, "/tmp/app"),
+    ];
+    let (product, rows) = found(&text.concat());
+    let expected = [
+        "main loop app 7/7 main 1",
+        "main loop worker 7/8 2",
+        "main loop main loop 7/7.1 1",
+    ];
+    assert_eq!(
+        (product.as_str(), &rows[..]),
+        ("main loop", &expected.map(str::to_owned)[..])
+    );
+}
+
+/// `perf script --no-merge-callchains` of `perf record --call-graph fp,defer`.
+#[test]
+fn deferred_call_chains_of_perf_script_are_no_samples() {
+    let text = "app 7 [000] 1.000001: 1000 cycles:P:\n\tffff81 sys_read+0x1 ([kernel.kallsyms])\n\t600000001 (cookie) ([unknown])\n\n\
+        app 7 [000] 1.000002: DEFERRED CALLCHAIN [cookie: 600000001]\n\t 10 work+0x1 (/tmp/app)\n\n";
+    let found = read(text.as_bytes(), None);
+    let costs = costs(&found.data);
+    assert_eq!(costs.sum, 1000);
+    assert_eq!(costs.own.get("sys_read"), Some(&1000));
+    assert_eq!(
+        costs.total.get("[truncated: deferred call chain not recorded]"),
+        Some(&1000)
+    );
+    assert!(
+        found
+            .notes
+            .iter()
+            .any(|note| note.contains("1 deferred call chain is printed apart")),
+        "{:?}",
+        found.notes
+    );
+}
+
 #[test]
 fn folded_stacks_share_their_beginnings() {
     let text = b"\nmain;work;leaf 12\nmain;work 3\r\nmain;operator new(unsigned long) 4.5\nmain;work;leaf 1";

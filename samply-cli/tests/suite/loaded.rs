@@ -100,6 +100,19 @@ fn programs_that_one_process_executes_have_their_time_under_their_own_names() {
         let status = perf.arg(&file).arg(&one).args(words).status().unwrap();
         assert!(status.success());
         assert_thirds(&load(&file, &[]).0);
+        // The text has a name at each sample, and no exec.
+        let script = dir.path().join("script.txt");
+        for options in [&[][..], &["-F", "+pid"]] {
+            let output = Command::new("perf")
+                .arg("script")
+                .args(options)
+                .arg("-i")
+                .arg(&file)
+                .output()
+                .unwrap();
+            std::fs::write(&script, output.stdout).unwrap();
+            assert_thirds(&load(&script, &[]).0);
+        }
     }
 }
 
