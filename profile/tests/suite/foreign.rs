@@ -1048,22 +1048,55 @@ fn differences_of_two_profiles_are_named_and_have_no_shares() {
     assert!(text.contains("sprof diff"), "{text}");
 }
 
+/// UTF-8, UTF-16 and UTF-32 of both byte orders, with and without a mark, and Latin-1.
+fn encoded(text: &str) -> Vec<(&'static str, Vec<u8>)> {
+    let marked = format!("\u{feff}{text}");
+    let pairs = |text: &str, bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
+    let quads =
+        |text: &str, bytes: fn(u32) -> [u8; 4]| text.chars().map(u32::from).flat_map(bytes).collect::<Vec<u8>>();
+    vec![
+        ("UTF-8", text.into()),
+        ("UTF-8 with a mark", marked.clone().into()),
+        (
+            "Latin-1",
+            text.chars().map(|character| u8::try_from(character).unwrap()).collect(),
+        ),
+        ("UTF-16 LE", pairs(text, u16::to_le_bytes)),
+        ("UTF-16 LE with a mark", pairs(&marked, u16::to_le_bytes)),
+        ("UTF-16 BE", pairs(text, u16::to_be_bytes)),
+        ("UTF-16 BE with a mark", pairs(&marked, u16::to_be_bytes)),
+        ("UTF-32 LE", quads(text, u32::to_le_bytes)),
+        ("UTF-32 BE with a mark", quads(&marked, u32::to_be_bytes)),
+    ]
+}
+
 #[test]
-fn texts_of_any_encoding_and_line_end_are_read() {
-    let text = "main;größe 12\nmain;b 4\n";
-    let utf16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
-    let latin: Vec<u8> = text.chars().map(|character| u32::from(character) as u8).collect();
-    for bytes in [
-        text.as_bytes().to_vec(),
-        [b"\xff\xfe".to_vec(), utf16].concat(),
-        latin,
-        format!("\u{feff}{text}").into_bytes(),
-        text.replace('\n', "\r\n").into_bytes(),
-        text.replace('\n', "\r").into_bytes(),
-    ] {
-        for bytes in [gzip(&bytes), bytes] {
-            let found = costs(&read(&bytes, None).data);
-            assert_eq!((found.own["größe"], found.own["b"]), (12, 4), "{bytes:?}");
+fn texts_of_any_kind_encoding_and_line_end_are_read() {
+    for (which, kind) in GOOD.iter().enumerate() {
+        if matches!(kind, Kind::Pprof | Kind::Gperftools) {
+            continue;
+        }
+        let text = String::from_utf8(good(which)).unwrap();
+        let text = text.replace("main", "größe").replace("leaf", "größe");
+        let expected = costs(&read(text.as_bytes(), None).data);
+        assert!(expected.total.contains_key("größe"), "{kind:?}: {text}");
+        // A line that is longer than what shows the encoding.
+        let long = match kind {
+            Kind::Folded => Some(format!("{} 1\n{text}", "größe;".repeat(2000))),
+            _ => None,
+        };
+        for text in [Some(text), long].into_iter().flatten() {
+            let expected = costs(&read(text.as_bytes(), None).data);
+            for end in ["\n", "\r\n", "\r"] {
+                for (encoding, bytes) in encoded(&text.replace('\n', end)) {
+                    for bytes in [gzip(&bytes), bytes] {
+                        let (_dir, path) = file(&bytes);
+                        assert_eq!(read::kind(&path), Some(*kind), "{encoding}, {end:?}");
+                        let found = read::foreign(&path, *kind, None, ReadLimits::default()).unwrap();
+                        assert!(costs(&found.data) == expected, "{kind:?}, {encoding}, {end:?}");
+                    }
+                }
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, SeqAccess, Visitor};
 
 use super::ReadError;
+use super::encoding::MixedText;
 use super::source::{Reader, Source};
 use crate::read::Position;
 
@@ -60,7 +61,8 @@ pub(super) fn parse<T: DeserializeOwned>(source: &mut Source) -> Result<T, ReadE
         failed: None,
     };
     let parsed: serde_json::Result<T> = {
-        let mut json = serde_json::Deserializer::from_reader(io::BufReader::with_capacity(1 << 16, &mut bytes));
+        let mut json =
+            serde_json::Deserializer::from_reader(io::BufReader::with_capacity(1 << 16, MixedText::new(&mut bytes)));
         T::deserialize(&mut json).and_then(|file| json.end().map(|()| file))
     };
     if let Some(failed) = bytes.failed {

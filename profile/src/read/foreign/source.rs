@@ -44,12 +44,12 @@ impl Source {
             file,
             // RFC 1952, section 2.3.1.
             is_gzip: start[..len] == [0x1f, 0x8b],
-            encoding: Encoding::Plain,
+            encoding: Encoding::PLAIN,
             has_bytes: Cell::new(0),
         };
         source.encoding = source
             .start(ENCODING_BYTES)
-            .map_or(Encoding::Plain, |start| Encoding::of(&start));
+            .map_or(Encoding::PLAIN, |start| Encoding::of(&start));
         Ok(source)
     }
 
