@@ -11,6 +11,7 @@ use recording::symbol::{AddressInfo, FunctionSymbol};
 
 use crate::cache::Cache;
 use crate::error::SymbolError;
+use crate::objects::extent::{self, Evidence};
 
 const KALLSYMS: &str = "/proc/kallsyms";
 
@@ -19,9 +20,6 @@ const NOTES: &str = "/sys/kernel/notes";
 
 /// Largest table in bytes. A distribution kernel with all its modules loaded has about 12 MB.
 const MAX_BYTES: u64 = 256 << 20;
-
-/// Largest function: kallsyms has no sizes, so a function reaches to the next symbol, but not further than this.
-const MAX_FUNCTION_BYTES: u64 = 1 << 20;
 
 /// The address that is relative address 0 of the kernel module of a recording.
 ///
@@ -76,10 +74,20 @@ fn functions_of<T>(text: &str, classify: impl Fn(&str) -> Option<T>) -> Vec<(u64
     let known = lines.iter().enumerate().filter_map(|(at, line)| {
         let what = classify(line.name)?;
         let next = lines[at..].iter().find(|next| next.address > line.address);
-        let limit = line.address.saturating_add(MAX_FUNCTION_BYTES);
-        Some((line.address, next.map_or(limit, |next| next.address.min(limit)), what))
+        let end = end(line.address, line.module, next.map(|next| (next.address, next.module)));
+        Some((line.address, end, what))
     });
     known.collect()
+}
+
+/// One past the last address of a function, which kallsyms does not say. The list has all functions of the kernel and
+/// of its modules, but a module's last one is followed by code and data of others.
+fn end(start: u64, module: Option<&str>, next: Option<(u64, Option<&str>)>) -> u64 {
+    let evidence = match next {
+        Some((_, of_next)) if of_next == module => Evidence::AllFunctionsListed,
+        _ => Evidence::Nothing,
+    };
+    extent::end(start, next.map_or(u64::MAX, |(next, _)| next), evidence)
 }
 
 /// The functions of the running kernel with one name.
@@ -333,7 +341,11 @@ impl KernelSymbols {
     fn symbol_at(&self, address: u64) -> Option<&Symbol> {
         let after = self.symbols.partition_point(|symbol| symbol.address <= address);
         let symbol = self.symbols.get(after.checked_sub(1)?)?;
-        (address - symbol.address < MAX_FUNCTION_BYTES).then_some(symbol)
+        let module_of = |symbol: &Symbol| parts(self.name(symbol)?).map(|(_, module)| module);
+        let next = self.symbols.get(after).map(|next| (next.address, module_of(next)));
+        // Of the kernel's own functions alone, the next one is `_etext`.
+        let next = next.or((!self.is_whole).then_some((self.own_end, None)));
+        (address < end(symbol.address, module_of(symbol), next)).then_some(symbol)
     }
 
     fn find(&self, address: u64) -> Option<FunctionSymbol> {
@@ -437,9 +449,15 @@ ffffffffc0201000 t nf_hook\t[nf_tables]
     fn functions_that_someone_knows_by_name_reach_to_the_next_symbol() {
         let known = |name: &str| (name == "helper" || name == "nf_hook").then_some(name.len());
         let (start, far) = (0xffff_ffff_8100_0100, 0xffff_ffff_c020_1000);
+        // A module's last function has a few KiB: what is behind it is not on the list.
         assert_eq!(
             super::functions_of(TEXT, known),
-            [(start, far.min(start + (1 << 20)), 6), (far, far + (1 << 20), 7)]
+            [(start, start + 4096, 6), (far, far + 4096, 7)]
+        );
+        let last = "ffffffff81800000 T _etext\nffffffffc0201800 t nf_last\t[nf_tables]\n";
+        assert_eq!(
+            super::functions_of(&format!("{TEXT}{last}"), known),
+            [(start, start + (1 << 20), 6), (far, far + 0x800, 7)]
         );
         assert_eq!(super::functions_of("0000000000000000 T helper\n", known), []);
     }
@@ -447,7 +465,7 @@ ffffffffc0201000 t nf_hook\t[nf_tables]
     #[test]
     fn functions_are_counted_by_their_whole_name() {
         let found = |name: &str| super::named(TEXT, name);
-        assert_eq!((found("helper").count, found("helper").size_bytes), (1, Some(1 << 20)));
+        assert_eq!((found("helper").count, found("helper").size_bytes), (1, Some(4096)));
         assert_eq!(found("startup_64").size_bytes, Some(0x100));
         assert_eq!(
             (found("data").count, found("hook").count),

@@ -1,4 +1,5 @@
-//! Extents of functions that neither a symbol nor an unwind rule gives a size, by their machine code.
+//! Extents of functions that neither a symbol nor an unwind rule gives a size: by their machine code, by a list of all
+//! functions, or a few KiB.
 //!
 //! Hand-written assembly (nasm, `.s` files without `.size`) exports names without sizes. In a stripped file the next
 //! name may be far: 195 KiB of Debian's libx264 follow `x264_8_trellis_coefn`, nearly all of them other functions.
@@ -7,12 +8,14 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
 
+/// The extent of a function without code that shows its end, up to the next function.
+///
 /// An unconditional jump further ahead than this is a tail call of another function. Code behind an indirect jump (of a
 /// jump table) belongs to the function up to this size.
-pub(super) const FEW_BYTES: u64 = 4 << 10;
+const FEW_BYTES: u64 = 4 << 10;
 
 /// Largest function whose extent is found.
-pub(super) const MAX_FUNCTION_BYTES: u64 = 1 << 20;
+const MAX_FUNCTION_BYTES: u64 = 1 << 20;
 
 /// Code without symbols and unwind rules that is divided into functions at most: it is decoded from its start on.
 pub(super) const MAX_GAP_BYTES: u64 = 8 << 20;
@@ -50,14 +53,40 @@ fn decoder(arch: &str) -> Option<Decode> {
     }
 }
 
+/// What shows where a function without a size ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Evidence<'a> {
+    /// Its machine code and the processor.
+    Code(Option<&'a str>, &'a [u8]),
+    /// The symbol table has all functions, static ones, too.
+    AllFunctionsListed,
+    /// Nothing.
+    Nothing,
+}
+
+/// The address one past the function at `start`, if the next function begins at `next`.
+pub(crate) fn end(start: u64, next: u64, evidence: Evidence<'_>) -> u64 {
+    let limit = start.saturating_add(MAX_FUNCTION_BYTES).min(next);
+    match evidence {
+        Evidence::Code(Some(arch), code) => match decoder(arch) {
+            Some(decode) => end_of_code(decode, code, start).min(limit),
+            None => end(start, next, Evidence::Nothing),
+        },
+        Evidence::Code(None, _) | Evidence::Nothing => start.saturating_add(FEW_BYTES).min(limit),
+        Evidence::AllFunctionsListed => limit,
+    }
+}
+
+/// The code that decides, of a function that ends before `next`.
+pub(super) fn code_to_read(start: u64, next: u64) -> Range<u64> {
+    start..start.saturating_add(MAX_FUNCTION_BYTES).min(next)
+}
+
 /// The address one past the function that starts with `code`, which stands at `start` and ends where another function
 /// may begin.
-pub(super) fn end_of(arch: Option<&str>, code: &[u8], start: u64) -> u64 {
-    let limit = start.saturating_add((code.len() as u64).min(MAX_FUNCTION_BYTES));
+fn end_of_code(decode: Decode, code: &[u8], start: u64) -> u64 {
+    let limit = start.saturating_add(code.len() as u64);
     let few = start.saturating_add(FEW_BYTES).min(limit);
-    let Some(decode) = arch.and_then(decoder) else {
-        return few;
-    };
     let (mut at, mut furthest, mut at_least) = (start, start, start);
     while at < limit {
         let bytes = usize::try_from(at - start).ok().and_then(|offset| code.get(offset..));
@@ -115,7 +144,7 @@ pub(super) fn first_in(arch: &str, code: &[u8], start: u64) -> Option<Range<u64>
     }
     let rest = code.get(offset..).filter(|rest| !rest.is_empty())?;
     let first = start + offset as u64;
-    Some(first..end_of(Some(arch), rest, first))
+    Some(first..end_of_code(decode, rest, first))
 }
 
 fn x86_64(bytes: &[u8], address: u64) -> Option<(u64, Flow)> {
@@ -174,9 +203,17 @@ fn aarch64(bytes: &[u8], address: u64) -> Option<(u64, Flow)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{FEW_BYTES, end_of, first_in};
+    use super::{Evidence, FEW_BYTES, MAX_FUNCTION_BYTES, first_in};
 
     const RET: u8 = 0xc3;
+
+    fn end_of(arch: Option<&str>, code: &[u8], start: u64) -> u64 {
+        super::end(
+            start,
+            start.saturating_add(code.len() as u64),
+            Evidence::Code(arch, code),
+        )
+    }
 
     fn end(code: &[&[u8]]) -> u64 {
         end_of(Some("x86_64"), &code.concat(), 0x1000) - 0x1000
@@ -228,6 +265,14 @@ mod tests {
     fn code_of_other_processors_is_believed_for_a_few_bytes() {
         assert_eq!(end_of(None, &[0; 100_000], 0), FEW_BYTES);
         assert_eq!(end_of(Some("riscv64"), &[0; 100], 0), 100);
+    }
+
+    #[test]
+    fn a_function_of_a_list_of_all_reaches_to_the_next_one() {
+        let end = |next| super::end(0x1000, next, Evidence::AllFunctionsListed);
+        assert_eq!((end(0x9000), end(u64::MAX)), (0x9000, 0x1000 + MAX_FUNCTION_BYTES));
+        let end = |next| super::end(0x1000, next, Evidence::Nothing);
+        assert_eq!((end(0x1010), end(u64::MAX)), (0x1010, 0x1000 + FEW_BYTES));
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod by_address;
 mod debug_info;
 mod dwarf;
 mod dynamic;
-mod extent;
+pub(crate) mod extent;
 pub(crate) mod file;
 mod lookup;
 pub(crate) mod mach_o;
@@ -26,6 +26,7 @@ use unwind::Functions;
 use self::answers::Answers;
 use self::debug_info::DebugInfo;
 use self::dwarf::{Dwarf, DwarfFiles};
+use self::extent::Evidence;
 use self::file::ObjectFile;
 use self::mach_o::debug_map::DebugMap;
 use self::symtab::SymbolTable;
@@ -234,8 +235,10 @@ impl ObjectModule {
             None => {
                 let next = self.functions().and_then(|functions| functions.next_start(start));
                 let limit = next.map_or(limit, |next| next.min(limit));
-                self.with_code(start..limit, |arch, code| extent::end_of(arch, code, start))
-                    .unwrap_or_else(|| start.saturating_add(extent::FEW_BYTES).min(limit))
+                self.with_code(start..limit, |arch, code| {
+                    extent::end(start, limit, Evidence::Code(arch, code))
+                })
+                .unwrap_or_else(|| extent::end(start, limit, Evidence::Nothing))
             }
         };
         self.ends.insert(start, end);
@@ -290,7 +293,8 @@ impl ObjectModule {
     /// Calls a function with the processor and the machine code of a range; `None` if the code is in no file.
     fn with_code<T>(&self, range: Range<u64>, use_it: impl FnOnce(Option<&str>, &[u8]) -> T) -> Option<T> {
         let binary = self.binary.as_deref()?;
-        let size = range.end.checked_sub(range.start)?.min(extent::MAX_FUNCTION_BYTES);
+        let range = extent::code_to_read(range.start, range.end);
+        let size = range.end.checked_sub(range.start)?;
         let code = code_at(binary, &binary.object().ok()?, range.start, size)?;
         let size = usize::try_from(size).map_or(code.len(), |size| size.min(code.len()));
         Some(use_it(binary.arch(), &code[..size]))
