@@ -328,10 +328,13 @@ fn forks_share_what_their_parents_have_mapped() {
     check_time("forks_that_map.data", &small, &large, &["report"]);
 }
 
-/// A 64-bit ELF file with `count` functions of 16 bytes, whose names are at these offsets of one text.
-fn elf(count: u64, names: &[u8], offset: impl Fn(u64) -> u32) -> Vec<u8> {
+/// Where the code of [`elf`] begins.
+const CODE: u64 = 0x1000;
+
+/// A 64-bit ELF file with `count` functions of 16 bytes, whose names are at these offsets of one text, and with
+/// sections of debug info.
+fn elf(count: u64, names: &[u8], offset: impl Fn(u64) -> u32, debug: &[(&str, Vec<u8>)]) -> Vec<u8> {
     const HEADER_BYTES: u64 = 64 + 56;
-    const CODE: u64 = 0x1000;
     let code_bytes = count * 16;
     let symtab = [0; 24].into_iter().chain((0..count).flat_map(|at| {
         let mut symbol = offset(at).to_le_bytes().to_vec();
@@ -342,10 +345,17 @@ fn elf(count: u64, names: &[u8], offset: impl Fn(u64) -> u32) -> Vec<u8> {
         symbol
     }));
     let symtab: Vec<u8> = symtab.collect();
-    let section_names = b"\0.text\0.symtab\0.strtab\0";
+    let mut section_names = b"\0.text\0.symtab\0.strtab\0".to_vec();
     let (symtab_at, symtab_bytes) = (HEADER_BYTES, symtab.len() as u64);
     let strings_at = symtab_at + symtab_bytes;
-    let names_at = strings_at + names.len() as u64;
+    let mut debug_sections = Vec::new();
+    let mut debug_at = strings_at + names.len() as u64;
+    for (name, bytes) in debug {
+        debug_sections.push([section_names.len() as u64, 1, 0, 0, debug_at, bytes.len() as u64, 0, 0]);
+        section_names.extend(name.bytes().chain([0]));
+        debug_at += bytes.len() as u64;
+    }
+    let names_at = debug_at;
     let sections_at = (names_at + section_names.len() as u64).next_multiple_of(8);
     let mut file = b"\x7fELF\x02\x01\x01".to_vec();
     file.resize(16, 0);
@@ -355,7 +365,7 @@ fn elf(count: u64, names: &[u8], offset: impl Fn(u64) -> u32) -> Vec<u8> {
         .iter()
         .for_each(|word| file.extend(word.to_le_bytes()));
     file.extend([0; 4]);
-    [64u16, 56, 1, 64, 5, 4]
+    [64u16, 56, 1, 64, 5 + debug.len() as u16, 4]
         .iter()
         .for_each(|half| file.extend(half.to_le_bytes()));
     // PT_LOAD, readable and executable.
@@ -364,7 +374,8 @@ fn elf(count: u64, names: &[u8], offset: impl Fn(u64) -> u32) -> Vec<u8> {
     load.iter().for_each(|word| file.extend(word.to_le_bytes()));
     file.extend(symtab);
     file.extend(names);
-    file.extend(section_names);
+    debug.iter().for_each(|(_, bytes)| file.extend(bytes));
+    file.extend(&section_names);
     file.resize(sections_at as usize, 0);
     // Name, type, flags, address, offset, size, link, info, alignment, entry size.
     let sections: [[u64; 8]; 5] = [
@@ -374,7 +385,7 @@ fn elf(count: u64, names: &[u8], offset: impl Fn(u64) -> u32) -> Vec<u8> {
         [15, 3, 0, 0, strings_at, names.len() as u64, 0, 0],
         [15, 3, 0, 0, names_at, section_names.len() as u64, 0, 0],
     ];
-    for [name, kind, flags, address, at, bytes, link, entry_bytes] in sections {
+    for [name, kind, flags, address, at, bytes, link, entry_bytes] in sections.into_iter().chain(debug_sections) {
         [name, kind]
             .iter()
             .for_each(|half| file.extend((*half as u32).to_le_bytes()));
@@ -445,7 +456,8 @@ fn names_of_symbols_cost_their_bytes() {
         let dir = temp_dir();
         let names = [&b"\0"[..], &text, b"\0"].concat();
         let program = dir.path().join("bomb");
-        let file = elf(count, &names, |at| if is_overlapping { 1 + at as u32 * 100 } else { 1 });
+        let offset = |at| if is_overlapping { 1 + at as u32 * 100 } else { 1 };
+        let file = elf(count, &names, offset, &[]);
         std::fs::write(&program, &file).unwrap();
         let profile = of_program(&program, count);
         let path = dir.path().join(format!("{name}.json.gz"));
@@ -461,6 +473,146 @@ fn names_of_symbols_cost_their_bytes() {
             );
         }
     }
+}
+
+/// Entries of debug info, as bytes.
+mod dwarf {
+    /// Kind, whether it has children, and its attributes with their forms (DWARF 4, 7.5.4).
+    const ABBREVIATIONS: [(u8, u8, &[u8]); 8] = [
+        // Unit: language, bounds.
+        (0x11, 1, &[0x13, 0x0b, 0x11, 0x01, 0x12, 0x07]),
+        // Namespace, class, function that holds others: name.
+        (0x39, 1, &[0x03, 0x0e]),
+        (0x02, 1, &[0x03, 0x0e]),
+        (0x2e, 1, &[0x03, 0x0e]),
+        // Function: what it is declared as, and bounds.
+        (0x2e, 0, &[0x47, 0x13, 0x11, 0x01, 0x12, 0x07]),
+        // The same with calls inlined into it, and such a call.
+        (0x2e, 1, &[0x47, 0x13, 0x11, 0x01, 0x12, 0x07]),
+        (0x1d, 1, &[0x31, 0x13, 0x11, 0x01, 0x12, 0x07]),
+        // Function: linkage name, name, and bounds.
+        (0x2e, 0, &[0x6e, 0x0e, 0x03, 0x0e, 0x11, 0x01, 0x12, 0x07]),
+    ];
+    pub(super) const NAMESPACE: u8 = 2;
+    pub(super) const CLASS: u8 = 3;
+    pub(super) const OUTER_FUNCTION: u8 = 4;
+    pub(super) const FUNCTION: u8 = 5;
+    pub(super) const CALLER: u8 = 6;
+    pub(super) const CALL: u8 = 7;
+    pub(super) const LINKED_FUNCTION: u8 = 8;
+    /// A label with 100,000 attributes that have no bytes.
+    pub(super) const LABEL: u8 = 9;
+    /// The end of an entry's children.
+    pub(super) const END: u8 = 0;
+
+    pub(super) fn abbreviations() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (code, (kind, has_children, attributes)) in (1..).zip(ABBREVIATIONS) {
+            bytes.extend([code, kind, has_children]);
+            bytes.extend(attributes);
+            bytes.extend([0, 0]);
+        }
+        bytes.extend([LABEL, 0x0a, 0]);
+        // DW_AT_external, DW_FORM_flag_present.
+        (0..100_000).for_each(|_| bytes.extend([0x3f, 0x19]));
+        bytes.extend([0, 0, 0]);
+        bytes
+    }
+
+    /// The debug info of one unit of C++ with this text for all names.
+    pub(super) fn sections(code_bytes: u64, entries: &[u8], text: &[u8]) -> [(&'static str, Vec<u8>); 3] {
+        // Version 4, abbreviations at 0, addresses of 8 bytes.
+        let mut unit = vec![4, 0, 0, 0, 0, 0, 8, 1, 4];
+        unit.extend(super::CODE.to_le_bytes());
+        unit.extend(code_bytes.to_le_bytes());
+        unit.extend(entries);
+        unit.push(END);
+        let info = [(unit.len() as u32).to_le_bytes().to_vec(), unit].concat();
+        let text = [text, b"\0"].concat();
+        [
+            (".debug_info", info),
+            (".debug_abbrev", abbreviations()),
+            (".debug_str", text),
+        ]
+    }
+
+    /// The offset of the first of the unit's entries.
+    const FIRST_ENTRY: usize = 4 + 9 + 16;
+
+    /// An entry with the text from this offset on for its name.
+    pub(super) fn named(entries: &mut Vec<u8>, kind: u8, name: u32) -> u32 {
+        let at = FIRST_ENTRY + entries.len();
+        entries.push(kind);
+        entries.extend(name.to_le_bytes());
+        at as u32
+    }
+
+    /// An entry that refers to another one, and has bounds.
+    pub(super) fn placed(entries: &mut Vec<u8>, kind: u8, of: &[u32], begin: u64, bytes: u64) {
+        entries.push(kind);
+        of.iter().for_each(|word| entries.extend(word.to_le_bytes()));
+        entries.extend(begin.to_le_bytes());
+        entries.extend(bytes.to_le_bytes());
+    }
+}
+
+/// Looks up the names of a program with this debug info: exit status 0, within the limits.
+fn check_debug_info(name: &str, count: u64, entries: &[u8], text: &[u8]) -> Usage {
+    let dir = temp_dir();
+    let program = dir.path().join("bomb");
+    let file = elf(count, b"\0f\0", |_| 1, &dwarf::sections(count * 16, entries, text));
+    std::fs::write(&program, &file).unwrap();
+    let profile = of_program(&program, count);
+    let path = dir.path().join(format!("{name}.json.gz"));
+    std::fs::write(&path, &profile).unwrap();
+    let command = ["export", "-f", "folded", "-o", "/dev/null"];
+    let usage = check_file(&path, (file.len() + profile.len()) as u64, &command);
+    assert_eq!(usage.code, 0, "{name}: {}", usage.stderr);
+    usage
+}
+
+/// Scopes in scopes, scopes with long names, calls in calls, and attributes without bytes.
+#[test]
+fn names_of_debug_info_cost_their_bytes() {
+    use dwarf::{CALL, CALLER, CLASS, END, FUNCTION, LABEL, LINKED_FUNCTION, NAMESPACE, OUTER_FUNCTION, named, placed};
+    const COUNT: u64 = 10_000;
+    let long = [b'n'; 60_000];
+    let each = |entries: &mut Vec<u8>, of: u32| {
+        (0..COUNT).for_each(|at| placed(entries, FUNCTION, &[of], CODE + at * 16, 16));
+    };
+    let scopes = |entries: &mut Vec<u8>, kinds: &[u8], times: usize| {
+        let mut last = 0;
+        for _ in 0..times {
+            kinds.iter().for_each(|kind| last = named(entries, *kind, 0));
+        }
+        let inner = named(entries, OUTER_FUNCTION, 0);
+        entries.extend(vec![END; kinds.len() * times + 1]);
+        inner.max(last)
+    };
+    let mut nested = Vec::new();
+    let inner = scopes(&mut nested, &[OUTER_FUNCTION, CLASS], 40);
+    each(&mut nested, inner);
+    check_debug_info("nested", COUNT, &nested, b"n");
+    let mut spaces = Vec::new();
+    let inner = scopes(&mut spaces, &[NAMESPACE], 60);
+    each(&mut spaces, inner);
+    let usage = check_debug_info("spaces", COUNT, &spaces, &long);
+    assert!(usage.stderr.contains("too often for its size"), "{}", usage.stderr);
+    let mut calls = Vec::new();
+    let inner = scopes(&mut calls, &[NAMESPACE], 60);
+    placed(&mut calls, CALLER, &[inner], CODE, COUNT * 16);
+    (0..500).for_each(|_| placed(&mut calls, CALL, &[inner], CODE, COUNT * 16));
+    calls.extend([END; 501]);
+    check_debug_info("calls", COUNT, &calls, &long);
+    let mut attributes = vec![LABEL; 1_000_000];
+    let inner = named(&mut attributes, OUTER_FUNCTION, 0);
+    attributes.push(END);
+    each(&mut attributes, inner);
+    let usage = check_debug_info("attributes", COUNT, &attributes, b"n");
+    assert!(usage.stderr.contains("too often for its size"), "{}", usage.stderr);
+    let mut linked = Vec::new();
+    (0..COUNT).for_each(|at| placed(&mut linked, LINKED_FUNCTION, &[at as u32 * 3, 1], CODE + at * 16, 16));
+    check_debug_info("linked", COUNT, &linked, &b"_Zx".repeat(100_000));
 }
 
 #[test]

@@ -1,5 +1,9 @@
 //! Limits of what debug info may ask for and say.
 
+use gimli::{AttributeValue, Reader as _, UnitRef};
+
+use super::store::Slice;
+
 /// The remaining work for one batch of look-ups, and the remaining memory for the module.
 ///
 /// Valid debug info is read at most a few times: each unit once for its functions, each sequence of lines once to find it and then up to the
@@ -56,6 +60,24 @@ impl Budget {
     /// Takes `amount` bytes (or entries) of work.
     pub(super) fn take(&mut self, amount: u64) -> Result<(), Exhausted> {
         subtract(&mut self.work, amount)
+    }
+
+    /// Takes the work for the attributes of an entry. Those of a hostile abbreviation are 100,000 that have no bytes.
+    pub(super) fn take_attributes(&mut self, abbreviation: &gimli::Abbreviation) -> Result<(), Exhausted> {
+        const AT_ONCE: usize = 16;
+        self.take((abbreviation.attributes().len() / AT_ONCE) as u64)
+    }
+
+    /// The text of an attribute, with the work to find its end. Texts of hostile entries are all of one long text.
+    pub(super) fn text<'a>(
+        &mut self,
+        unit: UnitRef<'_, Slice<'a>>,
+        value: AttributeValue<Slice<'a>>,
+    ) -> Result<Option<Slice<'a>>, Exhausted> {
+        const AT_ONCE: usize = 64;
+        let text = unit.attr_string(value).ok();
+        self.take(text.map_or(0, |text| (text.len() / AT_ONCE) as u64))?;
+        Ok(text)
     }
 
     /// Takes the work for ranges that stay in memory.

@@ -80,6 +80,7 @@ fn read_until(
         let Some(abbreviation) = entries.read_abbreviation()? else {
             continue;
         };
+        budget.take_attributes(abbreviation)?;
         if abbreviation.tag() != gimli::DW_TAG_subprogram {
             entries.skip_attributes(abbreviation.attributes())?;
             continue;
@@ -152,6 +153,7 @@ impl Inlines {
             let Some(abbreviation) = entries.read_abbreviation()? else {
                 continue;
             };
+            budget.take_attributes(abbreviation)?;
             if std::mem::take(&mut first) {
                 entries.skip_attributes(abbreviation.attributes())?;
                 continue;

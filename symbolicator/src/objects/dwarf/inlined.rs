@@ -14,9 +14,9 @@ pub(super) fn count(units: &Units<'_>, budget: &mut Budget, is_meant: impl Fn(&s
     for (index, unit) in units.all() {
         // Most entries are calls of the same few functions: each name is compared once.
         let mut meant: FxHashMap<usize, bool> = FxHashMap::default();
-        let mut is_call_of = |origin: gimli::UnitOffset, entry: gimli::UnitOffset| {
+        let mut is_call_of = |origin: gimli::UnitOffset, entry: gimli::UnitOffset, budget: &mut Budget| {
             *meant.entry(origin.0).or_insert_with(|| {
-                let described = units.describe(index, entry).unwrap_or_default();
+                let described = units.describe(index, entry, budget);
                 let name = described.linkage.or(described.plain);
                 name.is_some_and(|name| is_meant(&String::from_utf8_lossy(name.slice())))
             })
@@ -31,7 +31,7 @@ pub(super) fn count(units: &Units<'_>, budget: &mut Budget, is_meant: impl Fn(&s
 fn count_in(
     unit: UnitRef<'_, Slice<'_>>,
     budget: &mut Budget,
-    is_call_of: &mut impl FnMut(gimli::UnitOffset, gimli::UnitOffset) -> bool,
+    is_call_of: &mut impl FnMut(gimli::UnitOffset, gimli::UnitOffset, &mut Budget) -> bool,
     count: &mut u64,
 ) -> Result<(), Flaw> {
     let mut entries = unit.entries_raw(None)?;
@@ -41,6 +41,7 @@ fn count_in(
         let Some(abbreviation) = entries.read_abbreviation()? else {
             continue;
         };
+        budget.take_attributes(abbreviation)?;
         if abbreviation.tag() != gimli::DW_TAG_inlined_subroutine {
             entries.skip_attributes(abbreviation.attributes())?;
             continue;
@@ -59,7 +60,7 @@ fn count_in(
                 _ => attributes.note(&attribute),
             }
         }
-        if origin.is_some_and(|origin| is_call_of(origin, entry)) {
+        if origin.is_some_and(|origin| is_call_of(origin, entry, budget)) {
             let mut is_there = false;
             attributes.for_each(unit, budget, |_, _| is_there = true)?;
             *count += u64::from(is_there);

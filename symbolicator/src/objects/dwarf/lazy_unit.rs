@@ -31,6 +31,7 @@ impl<'a> LazyUnit<'a> {
     pub(super) fn get(&self, dwarf: &DwarfOf<'a>, tables: &AbbreviationTables) -> Option<&GimliUnit<'a>> {
         let read = || {
             let table = tables.get(dwarf, &self.header)?;
+            tables.take_first_entry(&self.header, &table)?;
             let unit = gimli::Unit::new_with_abbreviations(dwarf, self.header, table);
             unit.map_err(|error| tables.lock().flaws.push(error.into()))
                 .ok()
@@ -74,6 +75,21 @@ impl AbbreviationTables {
     /// Damage found since the last call.
     pub(super) fn take_flaws(&self) -> Vec<Flaw> {
         std::mem::take(&mut self.lock().flaws)
+    }
+
+    /// Takes the work for the attributes of a unit's first entry; `None` if none is left. Many units may share one
+    /// entry of 100,000 attributes that have no bytes.
+    fn take_first_entry(&self, header: &gimli::UnitHeader<Slice<'_>>, table: &gimli::Abbreviations) -> Option<()> {
+        const USUAL: usize = 64;
+        let code = header.range_from(header.root_offset()..).ok()?.read_uleb128().ok()?;
+        let attributes = table.get(code).map_or(0, |entry| entry.attributes().len());
+        let mut tables = self.lock();
+        let left = tables.left.checked_sub(attributes.saturating_sub(USUAL) as u64);
+        tables.left = left.unwrap_or(0);
+        if left.is_none() {
+            tables.flaws.push(Flaw::TooMuch);
+        }
+        left.map(drop)
     }
 
     fn get(&self, dwarf: &DwarfOf<'_>, header: &gimli::UnitHeader<Slice<'_>>) -> Option<Arc<gimli::Abbreviations>> {

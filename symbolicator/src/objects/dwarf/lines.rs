@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
 
-use gimli::UnitRef;
+use gimli::{Reader as _, UnitRef};
 use recording::symbol::SourceFrame;
 use rustc_hash::FxHashMap;
 
@@ -213,15 +213,16 @@ impl Lines {
 pub(super) fn path_in(unit: UnitRef<'_, Slice<'_>>, index: u64) -> Option<String> {
     let header = unit.line_program.as_ref()?.header();
     let file = header.file(index)?;
-    let text = |slice: Slice<'_>| slice.to_string_lossy().into_owned();
-    let mut path = unit.comp_dir.map(text).unwrap_or_default();
+    // No part of a path is longer.
+    let text = |slice: Slice<'_>| (slice.len() <= MAX_PATH_BYTES).then(|| slice.to_string_lossy().into_owned());
+    let mut path = unit.comp_dir.and_then(text).unwrap_or_default();
     // Folder 0 is the compilation directory itself.
     if file.directory_index() != 0
         && let Some(folder) = file.directory(header)
     {
-        push(&mut path, &text(unit.attr_string(folder).ok()?));
+        push(&mut path, &text(unit.attr_string(folder).ok()?)?);
     }
-    push(&mut path, &text(unit.attr_string(file.path_name()).ok()?));
+    push(&mut path, &text(unit.attr_string(file.path_name()).ok()?)?);
     (!path.is_empty()).then_some(path)
 }
 

@@ -2,7 +2,8 @@
 
 use gimli::{AttributeValue, DebugInfoOffset, UnitOffset, UnitRef};
 
-use super::budget::Budget;
+use super::super::symbol::MAX_NAME_BYTES;
+use super::budget::{Budget, Flaw};
 use super::lazy_unit::{AbbreviationTables, DwarfOf, LazyUnit};
 use super::lines::path_in;
 use super::names::text;
@@ -17,27 +18,44 @@ const MAX_HOPS: usize = 16;
 /// Linkage names that are known to be readable or not, at most.
 const MAX_KNOWN: usize = 100_000;
 
+/// An entry and its unit.
+type Place<'u, 'a> = (UnitRef<'u, Slice<'a>>, UnitOffset);
+
 impl<'a> Units<'a> {
     /// Names and source file of an entry's function. Inlined calls and definitions refer to another entry for theirs.
-    pub(super) fn describe(&self, index: usize, entry: UnitOffset) -> gimli::Result<Described<'a, '_>> {
+    pub(super) fn describe(&self, index: usize, entry: UnitOffset, budget: &mut Budget) -> Described<'a, '_> {
         let unit = self.units.get(index);
         let place = unit.and_then(|unit| Some((unit.unit_ref(&self.dwarf, &self.tables)?, entry)));
-        place.map_or(Ok(Described::default()), |place| self.describe_at(index, place))
+        let described = place.map(|place| self.describe_at(index, place, budget));
+        self.or_note(described.unwrap_or_else(|| Ok(Described::default())))
+    }
+
+    /// What was found, or nothing where a flaw was, which is noted.
+    fn or_note<T: Default>(&self, found: Result<T, Flaw>) -> T {
+        const MAX_FLAWS: usize = 20;
+        found.unwrap_or_else(|flaw| {
+            let mut flaws = self.flaws_of_names.borrow_mut();
+            if flaws.len() < MAX_FLAWS {
+                flaws.push(flaw);
+            }
+            T::default()
+        })
     }
 
     fn describe_at<'u>(
         &'u self,
         index: usize,
         place: (UnitRef<'u, Slice<'a>>, UnitOffset),
-    ) -> gimli::Result<Described<'a, 'u>> {
+        budget: &mut Budget,
+    ) -> Result<Described<'a, 'u>, Flaw> {
         let mut found = Described::default();
-        self.attributes(place, |(unit, entry), attribute| {
+        self.attributes(place, budget, |(unit, entry), attribute, budget| {
             match (attribute.name(), attribute.value()) {
                 (gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name, name) if found.linkage.is_none() => {
-                    found.linkage = unit.attr_string(name).ok();
+                    found.linkage = budget.text(unit, name)?;
                 }
                 (gimli::DW_AT_name, name) if found.plain.is_none() => {
-                    found.plain = unit.attr_string(name).ok();
+                    found.plain = budget.text(unit, name)?;
                     found.named_at = Some((unit, entry));
                 }
                 (gimli::DW_AT_decl_file, AttributeValue::FileIndex(path)) if found.file.is_none() => {
@@ -45,7 +63,7 @@ impl<'a> Units<'a> {
                 }
                 _ => {}
             }
-            found.linkage.is_some() && found.file.is_some()
+            Ok(found.linkage.is_some() && found.file.is_some())
         })?;
         Ok(found)
     }
@@ -55,22 +73,29 @@ impl<'a> Units<'a> {
         let (linkage, plain) = (described.linkage, described.plain);
         let name = |best, scope| EntryName { best, plain, scope };
         if let Some(linkage) = linkage
-            && (plain.is_none() || self.is_readable(linkage))
+            && (plain.is_none() || self.or_note(self.is_readable(linkage, budget)))
         {
             return Some(name(linkage, None));
         }
-        let scope = described.named_at.and_then(|at| self.scope(at, budget, 0));
-        Some(name(plain?, scope))
+        let scope = described.named_at.map(|at| self.scope(at, budget, 0));
+        Some(name(plain?, self.or_note(scope.unwrap_or(Ok(None)))))
     }
 
     /// False for a linkage name that stays mangled.
-    fn is_readable(&self, linkage: Slice<'a>) -> bool {
+    fn is_readable(&self, linkage: Slice<'a>, budget: &mut Budget) -> Result<bool, Flaw> {
         let mut known = self.readable.borrow_mut();
+        let place = linkage.slice().as_ptr().addr();
+        if let Some(known) = known.get(&place) {
+            return Ok(*known);
+        }
+        let text = text(linkage);
+        budget.take(text.len() as u64)?;
         if known.len() >= MAX_KNOWN {
             known.clear();
         }
-        let is_readable = || !is_mangled(&demangle(&text(linkage)));
-        *known.entry(linkage.slice().as_ptr().addr()).or_insert_with(is_readable)
+        let is_readable = !is_mangled(&demangle(&text));
+        known.insert(place, is_readable);
+        Ok(is_readable)
     }
 
     /// The namespaces, classes and functions around an entry, as demanglers write them.
@@ -79,21 +104,19 @@ impl<'a> Units<'a> {
         (unit, entry): (UnitRef<'_, Slice<'a>>, UnitOffset),
         budget: &mut Budget,
         depth: usize,
-    ) -> Option<String> {
-        let scopes = self.scopes.borrow_mut().of(unit, budget);
-        let parts = scopes.around(entry).into_iter().map(|scope| match scope {
-            ScopeName::Namespace(name) => Some(part_of_path(name, true)),
-            ScopeName::Type(name) => Some(part_of_path(name, false)),
-            ScopeName::Function(function) => self.function_around((unit, function), budget, depth),
-        });
-        // A function has its own path.
-        let parts: Vec<String> = parts.collect::<Option<_>>()?;
-        let from = scopes
-            .around(entry)
-            .iter()
-            .rposition(|scope| matches!(scope, ScopeName::Function(_)));
-        let path = parts[from.unwrap_or(0)..].join("::");
-        (!path.is_empty()).then_some(path)
+    ) -> Result<Option<String>, Flaw> {
+        let scopes = self.scopes.borrow_mut().of(unit, budget)?;
+        let mut path = String::new();
+        for scope in scopes.map_or_else(Vec::new, |scopes| scopes.around(entry)) {
+            let part = match scope {
+                ScopeName::Namespace(name) => Some(part_of_path(name, true)),
+                ScopeName::Type(name) => Some(part_of_path(name, false)),
+                ScopeName::Function(function) => self.function_around((unit, function), budget, depth)?,
+            };
+            let Some(part) = part else { return Ok(None) };
+            add_to_path(&mut path, &part, budget)?;
+        }
+        Ok(Some(path).filter(|path| !path.is_empty()))
     }
 
     /// The name of a function that holds a type, with its path.
@@ -102,18 +125,20 @@ impl<'a> Units<'a> {
         place: (UnitRef<'_, Slice<'a>>, UnitOffset),
         budget: &mut Budget,
         depth: usize,
-    ) -> Option<String> {
+    ) -> Result<Option<String>, Flaw> {
         // Of the file itself: source files are not asked for.
-        let described = self.describe_at(usize::MAX, place).ok()?;
-        if let Some(linkage) = described.linkage.filter(|linkage| self.is_readable(*linkage)) {
-            return Some(demangle(&text(linkage)));
+        let described = self.describe_at(usize::MAX, place, budget)?;
+        if let Some(linkage) = described.linkage
+            && self.is_readable(linkage, budget)?
+        {
+            return Ok(Some(demangle(&text(linkage))));
         }
-        let plain = text(described.plain?).into_owned();
+        let Some(plain) = described.plain else { return Ok(None) };
         let around = described.named_at.filter(|_| depth < MAX_HOPS);
-        Some(match around.and_then(|at| self.scope(at, budget, depth + 1)) {
-            Some(scope) => format!("{scope}::{plain}"),
-            None => plain,
-        })
+        let scope = around.map_or(Ok(None), |at| self.scope(at, budget, depth + 1))?;
+        let mut path = scope.unwrap_or_default();
+        add_to_path(&mut path, &text(plain), budget)?;
+        Ok(Some(path))
     }
 
     /// The path of a file that an attribute in `unit` refers to.
@@ -135,8 +160,9 @@ impl<'a> Units<'a> {
     fn attributes<'u>(
         &'u self,
         place: (UnitRef<'u, Slice<'a>>, UnitOffset),
-        mut each: impl FnMut((UnitRef<'u, Slice<'a>>, UnitOffset), &gimli::Attribute<Slice<'a>>) -> bool,
-    ) -> gimli::Result<()> {
+        budget: &mut Budget,
+        mut each: impl FnMut(Place<'u, 'a>, &gimli::Attribute<Slice<'a>>, &mut Budget) -> Result<bool, Flaw>,
+    ) -> Result<(), Flaw> {
         let mut place = Some(place);
         for _ in 0..MAX_HOPS {
             let Some((unit, entry)) = place.take() else {
@@ -146,6 +172,7 @@ impl<'a> Units<'a> {
             let Some(abbreviation) = entries.read_abbreviation()? else {
                 break;
             };
+            budget.take_attributes(abbreviation)?;
             let mut is_enough = false;
             for specification in abbreviation.attributes() {
                 let attribute = entries.read_attribute(*specification)?;
@@ -153,7 +180,7 @@ impl<'a> Units<'a> {
                     gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
                         place = self.target(unit, attribute.value());
                     }
-                    _ => is_enough |= each((unit, entry), &attribute),
+                    _ => is_enough |= each((unit, entry), &attribute, budget)?,
                 }
             }
             if is_enough {
@@ -185,6 +212,19 @@ impl<'a> Units<'a> {
             _ => None,
         }
     }
+}
+
+/// Appends a part to a path, which is no longer than any name.
+fn add_to_path(path: &mut String, part: &str, budget: &mut Budget) -> Result<(), Flaw> {
+    if path.len() + part.len() > MAX_NAME_BYTES {
+        budget.take(path.len() as u64)?;
+        return Err(Flaw::TooMuch);
+    }
+    if !path.is_empty() {
+        path.push_str("::");
+    }
+    path.push_str(part);
+    Ok(())
 }
 
 /// The unit that holds an offset in `.debug_info`, and the offset within it. `units` are by offset.

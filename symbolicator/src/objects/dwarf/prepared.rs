@@ -1,5 +1,6 @@
 //! Answers that several threads find at once, each for other units.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
@@ -8,6 +9,9 @@ use super::budget::{Budget, Flaw};
 use super::lazy_unit::{AbbreviationTables, DwarfOf};
 use super::unit::{Unit, UnitAnswer};
 use crate::helpers;
+
+/// Frames that are kept for later, about: 40 of each address. More addresses are looked up when they are asked for.
+const MAX_FRAMES: usize = 400_000;
 
 /// What all units share.
 #[derive(Clone, Copy)]
@@ -52,6 +56,7 @@ pub(super) fn look_up<'a>(
     // The longest first: the last one decides when all are done.
     items.sort_by_key(|(_, group)| std::cmp::Reverse(group.len()));
     let found = Mutex::new((Prepared::default(), budget));
+    let frames = AtomicUsize::new(0);
     let lock = || found.lock().unwrap_or_else(PoisonError::into_inner);
     let task = |(unit, group): (&mut Unit<'a>, &[(usize, u64)])| {
         let Shared { dwarf, tables } = shared;
@@ -63,7 +68,11 @@ pub(super) fn look_up<'a>(
         let mut flaws = Vec::new();
         let mut answers = Vec::with_capacity(group.len());
         for &(index, svma) in group {
+            if frames.load(Ordering::Relaxed) > MAX_FRAMES {
+                break;
+            }
             let answer = unit.find(dwarf, tables, svma, &mut left, &mut flaws, &mut |_, _| None);
+            frames.fetch_add(answer.frames.len(), Ordering::Relaxed);
             if !answer.is_empty() {
                 answers.push((svma, (index, answer)));
             }

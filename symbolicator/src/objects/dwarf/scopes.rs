@@ -13,17 +13,26 @@ use super::store::Slice;
 /// Scopes around one entry at most: only damaged debug info has more.
 const MAX_DEPTH: usize = 64;
 
-/// The scopes of units, by the address of their debug info and their offset.
+/// The scopes of units, by the address of their debug info and their offset; `None` where they can't be read.
 #[derive(Default)]
-pub(super) struct Scopes<'a>(FxHashMap<(usize, usize), Arc<UnitScopes<'a>>>);
+pub(super) struct Scopes<'a>(FxHashMap<(usize, usize), Option<Arc<UnitScopes<'a>>>>);
 
 impl<'a> Scopes<'a> {
-    /// The scopes of a unit. None of languages whose names have no scopes in debug info.
-    pub(super) fn of(&mut self, unit: UnitRef<'_, Slice<'a>>, budget: &mut Budget) -> Arc<UnitScopes<'a>> {
+    /// The scopes of a unit: of languages whose names have no scopes in debug info it is empty. `None` where they can't
+    /// be read; the flaw comes once.
+    pub(super) fn of(
+        &mut self,
+        unit: UnitRef<'_, Slice<'a>>,
+        budget: &mut Budget,
+    ) -> Result<Option<Arc<UnitScopes<'a>>>, Flaw> {
         let offset = unit.header.debug_info_offset().map_or(usize::MAX, |offset| offset.0);
         let info = std::ptr::from_ref(unit.dwarf).addr();
-        let read = || Arc::new(UnitScopes::read(unit, budget).unwrap_or_default());
-        Arc::clone(self.0.entry((info, offset)).or_insert_with(read))
+        if let Some(known) = self.0.get(&(info, offset)) {
+            return Ok(known.clone());
+        }
+        let read = UnitScopes::read(unit, budget).map(Arc::new);
+        self.0.insert((info, offset), read.as_ref().ok().cloned());
+        read.map(Some)
     }
 }
 
@@ -79,6 +88,7 @@ impl<'a> UnitScopes<'a> {
                     | gimli::DW_TAG_union_type
                     | gimli::DW_TAG_enumeration_type
             );
+            budget.take_attributes(abbreviation)?;
             if tag == gimli::DW_TAG_subprogram && abbreviation.has_children() {
                 functions.push((depth, offset));
             }
@@ -91,7 +101,7 @@ impl<'a> UnitScopes<'a> {
             for specification in abbreviation.attributes() {
                 let attribute = entries.read_attribute(*specification)?;
                 match (attribute.name(), attribute.value()) {
-                    (gimli::DW_AT_name, text) => name = unit.attr_string(text).ok(),
+                    (gimli::DW_AT_name, text) => name = budget.text(unit, text)?,
                     (gimli::DW_AT_language, AttributeValue::Language(found)) => language = Some(found),
                     _ => {}
                 }
@@ -130,14 +140,17 @@ impl<'a> UnitScopes<'a> {
         Ok(UnitScopes(scopes))
     }
 
-    /// The scopes around an entry, outermost first.
+    /// The scopes around an entry, outermost first, from the innermost function on: that has a path of its own.
     pub(super) fn around(&self, entry: UnitOffset) -> Vec<ScopeName<'a>> {
         let after = self.0.partition_point(|scope| scope.begin < entry);
         let mut next = after.checked_sub(1);
         let mut found = Vec::new();
         while let Some(scope) = next.and_then(|next| self.0.get(next)) {
-            if entry < scope.end && found.len() < MAX_DEPTH {
+            if entry < scope.end {
                 found.push(scope.name);
+                if matches!(scope.name, ScopeName::Function(_)) || found.len() == MAX_DEPTH {
+                    break;
+                }
             }
             next = scope.around;
         }

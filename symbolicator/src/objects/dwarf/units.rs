@@ -65,6 +65,8 @@ pub(super) struct Units<'a> {
     pub(super) scopes: RefCell<Scopes<'a>>,
     /// Whether linkage names can be demangled, by their place in memory.
     pub(super) readable: RefCell<FxHashMap<usize, bool>>,
+    /// Flaws where functions are described.
+    pub(super) flaws_of_names: RefCell<Vec<Flaw>>,
     flaws: Vec<Flaw>,
 }
 
@@ -104,6 +106,7 @@ impl<'a> Units<'a> {
             prepared: Prepared::default(),
             scopes: RefCell::default(),
             readable: RefCell::default(),
+            flaws_of_names: RefCell::default(),
             flaws,
         }
     }
@@ -132,6 +135,7 @@ impl<'a> Units<'a> {
     /// Damage found since the last call.
     pub(super) fn take_flaws(&mut self) -> Vec<Flaw> {
         let mut flaws = std::mem::take(&mut self.flaws);
+        flaws.append(self.flaws_of_names.get_mut());
         flaws.append(&mut self.tables.take_flaws());
         flaws
     }
@@ -245,7 +249,7 @@ impl<'a> Units<'a> {
                 found.frames.push((frame, None));
                 continue;
             };
-            let described = self.describe(index, entry).unwrap_or_default();
+            let described = self.describe(index, entry, budget);
             let name = self.name(&described, budget);
             let described_file = described.file;
             let within = || self.file_within(index, entry, outer?, budget);
