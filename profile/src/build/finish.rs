@@ -183,6 +183,7 @@ impl Builder {
             marker_names,
             event_names,
             symbolicated: false,
+            tracks_are_cpus: self.options.per_cpu_threads,
             sources: Sources::default(),
         }
     }

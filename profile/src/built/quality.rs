@@ -103,6 +103,7 @@ pub(crate) fn recorded_facts(profile: &Profile) -> Recorded {
             Some(false) => RunExtent::Window,
             None => RunExtent::Unstated,
         },
+        tracks_are_cpus: profile.tracks_are_cpus,
         processes: counts.processes,
         threads: counts.threads,
         samples: Some(counts.samples),

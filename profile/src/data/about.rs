@@ -128,6 +128,9 @@ pub struct Recorded {
     pub run_starts_ms: Vec<f64>,
     /// Whole runs, or a window of something that goes on.
     pub extent: RunExtent,
+    /// Each thread of the profile stands for a CPU (`--per-cpu-threads`), as does its process.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tracks_are_cpus: bool,
     /// Number of processes during the recording, including those without samples.
     pub processes: u64,
     /// Number of threads during the recording, including those without samples.

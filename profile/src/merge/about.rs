@@ -153,6 +153,7 @@ fn sum(mut whole: Recorded, other: Recorded) -> Recorded {
     }
     whole.run_starts_ms.extend(other.run_starts_ms);
     whole.run_starts_ms.sort_by(f64::total_cmp);
+    whole.tracks_are_cpus &= other.tracks_are_cpus;
     whole.processes += other.processes;
     whole.threads += other.threads;
     whole.samples = whole.samples.zip(other.samples).map(|(whole, other)| whole + other);

@@ -48,6 +48,8 @@ pub struct Profile {
     /// The names of the user's events, which are also the names of their markers.
     pub(crate) event_names: Vec<StringId>,
     pub(crate) symbolicated: bool,
+    /// Each track is a CPU, and no thread.
+    pub(crate) tracks_are_cpus: bool,
     /// The texts of source files.
     pub(crate) sources: Sources,
 }
@@ -178,6 +180,11 @@ impl Profile {
     /// The name of each process, including those without a sample.
     pub fn process_names(&self) -> impl Iterator<Item = &str> {
         self.processes.iter().map(|process| process.name.as_str())
+    }
+
+    /// True if each track is a CPU, and no thread.
+    pub fn tracks_are_cpus(&self) -> bool {
+        self.tracks_are_cpus
     }
 
     /// The waits of threads; `None` if waits were not recorded.

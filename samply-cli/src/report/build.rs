@@ -91,7 +91,8 @@ impl Build<'_> {
             tables.push(threads);
         }
         let processes = self.parts("processes", "Processes", breakdown::processes(self.selection));
-        if processes.rows.len() > 1 {
+        // A CPU is a process with one thread.
+        if processes.rows.len() > 1 && !self.tracks_are_cpus() {
             tables.push(processes);
         }
         tables.retain(|table| !table.rows.is_empty());
@@ -396,7 +397,13 @@ impl Build<'_> {
         ])
     }
 
+    fn tracks_are_cpus(&self) -> bool {
+        let recorded = self.selection.data.recorded.as_ref();
+        recorded.is_some_and(|recorded| recorded.tracks_are_cpus)
+    }
+
     fn parts(&self, id: &'static str, title: &str, found: Vec<PartRow>) -> Table {
+        let are_cpus = self.tracks_are_cpus();
         let has_other = found.iter().any(|row| !row.other_kind.is_zero());
         let enough = found
             .into_iter()
@@ -404,6 +411,10 @@ impl Build<'_> {
         let rows = enough.map(|row| {
             let mut fields = vec![("name", json!(row.name)), ("pid", json!(row.pid))];
             let place = match (&row.process, &row.tid) {
+                (_, tid) if are_cpus => {
+                    fields.extend(tid.as_ref().map(|tid| ("tid", json!(tid))));
+                    String::new()
+                }
                 (Some(process), Some(tid)) => {
                     fields.extend([("process", json!(process)), ("tid", json!(tid))]);
                     let process = if *process == row.name {
@@ -428,7 +439,7 @@ impl Build<'_> {
                 ..Row::default()
             }
         });
-        self.shares(id, title, rows)
+        self.shares(id, if are_cpus { "CPUs" } else { title }, rows)
     }
 
     fn categories(&self) -> Table {

@@ -47,6 +47,8 @@ pub(crate) struct Highlights {
     own: Vec<TopFunction>,
     /// If there are several: (name, number of processes, share of all samples), busiest first.
     processes: Vec<(String, u64, f64)>,
+    /// These are CPUs.
+    are_cpus: bool,
     /// The largest kind of cost; two if chance decides which is larger.
     buckets: Vec<Bucket>,
     /// Where threads waited longest.
@@ -101,6 +103,7 @@ impl Highlights {
                 Some(Whom::Command | Whom::Processes(_)) | None => named(own_functions(&selection)),
             },
             processes: by_name(profile, &selection),
+            are_cpus: profile.tracks_are_cpus(),
             buckets: Bucket::largest(&buckets(&selection), &selection),
             wait_places: wait_places(profile, ROWS),
             counted: (profile.info().unit == PeriodUnit::Counts).then(|| profile.info().event.clone()),
@@ -146,7 +149,12 @@ impl Highlights {
                 },
             })
             .collect();
-        print(term, &["share"], "processes", &processes);
+        print(
+            term,
+            &["share"],
+            if self.are_cpus { "CPUs" } else { "processes" },
+            &processes,
+        );
         for bucket in &self.buckets {
             let largest = match self.buckets.len() {
                 1 => "largest kind of cost",

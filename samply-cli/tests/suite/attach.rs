@@ -596,7 +596,7 @@ fn per_cpu_threads_are_a_track_for_each_cpu_with_the_process_at_the_root() {
     // Two programs, each on a CPU of its own where there are two.
     let split = program("split").unwrap();
     let script = format!("{0} 1500 & {0} 1500 & wait", split.display());
-    let (_, profile) = record().options(&["--per-cpu-threads"]).profile("sh", &["-c", &script]);
+    let (recording, profile) = record().options(&["--per-cpu-threads"]).profile("sh", &["-c", &script]);
     let with_samples: Vec<_> = profile
         .threads
         .iter()
@@ -617,6 +617,20 @@ fn per_cpu_threads_are_a_track_for_each_cpu_with_the_process_at_the_root() {
     let sixty = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&"sixty"));
     assert!(sixty.of > 2500, "{}", profile.summary());
     sixty.assert_is(60.0, 3.0, "sixty", &profile);
+    // CPUs are neither threads nor processes.
+    if with_samples.len() > 1 {
+        assert!(recording.stderr.contains("share  CPUs\n"), "{}", recording.stderr);
+    }
+    assert!(!recording.stderr.contains("share  processes"), "{}", recording.stderr);
+    for view in ["threads", "processes", "summary"] {
+        let output = (sprof().arg("report").arg(&recording.output))
+            .args(["--view", view])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(!text.contains("pid cpu-") && !text.contains("\nProcesses"), "{text}");
+        assert!(view == "summary" || text.contains("\nCPUs\n"), "{text}");
+    }
 }
 
 #[test]
