@@ -214,7 +214,7 @@ const OTHER_OPTIONS: [(&[&str], &str); 14] = [
     ),
     (
         &["--no-inline"],
-        "leave it out: looking up inlined functions costs little here; `sprof diff --by functions` counts them with their callers",
+        "leave it out: looking up inlined functions costs little here; `sprof diff --by compiled` counts them with their callers",
     ),
     (
         &["-u", "--uid", "--user"],

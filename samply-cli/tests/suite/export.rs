@@ -331,7 +331,7 @@ fn waits_are_exported_only_when_asked_for_and_told_of() {
         "{cpu:?}"
     );
     let stderr = String::from_utf8(export(&recording.output, &["--format", "folded"]).stderr).unwrap();
-    assert!(stderr.contains("of waits are left out; --off-cpu"), "{stderr}");
+    assert!(stderr.contains("of waits are left out; --waits"), "{stderr}");
 }
 
 #[test]
