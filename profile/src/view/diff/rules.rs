@@ -3,6 +3,8 @@
 //! A rule is broken if the increase is significantly above its limit. A rule is kept if the increase is not, and the recordings could have
 //! shown an increase of [`RESOLUTION`] above the limit. Otherwise the rule is unknown: a check must not pass because samples are missing.
 
+use std::collections::BTreeMap;
+
 use super::amounts::Side;
 use super::exact::Figures;
 pub use super::increase::Measure;
@@ -39,6 +41,9 @@ pub struct Checked {
     pub verdict: Verdict,
     /// The functions that broke it or are unknown; for a rule on one name, that function.
     pub found: Vec<Found>,
+    /// If no function has the rule's name, or too few samples: other functions whose names contain it, with the larger
+    /// of their shares of both sides, largest first.
+    pub alike: Vec<(String, f64)>,
 }
 
 /// The result of a rule.
@@ -59,8 +64,6 @@ pub enum Why {
     NoFunction {
         /// Functions with this name on the old side.
         before: usize,
-        /// Number of names that contain it.
-        alike: usize,
     },
     /// Fewer than [`FEWEST_SAMPLES`] on both sides.
     FewSamples {
@@ -186,15 +189,13 @@ impl Sampled {
         let seen = |side: &Side| members.iter().filter(|key| side.amount(**key).samples > 0).count();
         let (before, after) = (seen(&self.base), seen(&self.new));
         if after == 0 {
-            let names = (0..self.keys.len()).map(|key| self.keys.function(key));
             return Checked {
-                verdict: Verdict::Unknown(Why::NoFunction {
-                    before,
-                    alike: names.filter(|function| function.contains(name)).count(),
-                }),
+                verdict: Verdict::Unknown(Why::NoFunction { before }),
                 found: Vec::new(),
+                alike: self.alike(name, members),
             };
         }
+        let asked = name;
         let mut functions: Vec<&str> = members.iter().map(|key| self.keys.function(*key)).collect();
         functions.sort_unstable();
         functions.dedup();
@@ -202,7 +203,20 @@ impl Sampled {
             [only] => only,
             _ => name,
         };
-        self.check_one(rule, Some(keys::group(number)), Some(name), functions.len())
+        let checked = self.check_one(rule, Some(keys::group(number)), Some(name), functions.len());
+        let alike = match checked.verdict {
+            Verdict::Unknown(Why::FewSamples { .. }) => self.alike(asked, members),
+            _ => Vec::new(),
+        };
+        Checked { alike, ..checked }
+    }
+
+    /// Other functions whose names contain this text: see [`Checked::alike`].
+    fn alike(&self, name: &str, members: &[usize]) -> Vec<(String, f64)> {
+        let keys = (0..self.keys.len()).filter(|key| !members.contains(key));
+        let share = |key: usize| self.base.amount(key).share.max(self.new.amount(key).share);
+        let found = keys.map(|key| (self.keys.function(key), share(key)));
+        largest(found.filter(|(function, share)| function.contains(name) && *share > 0.0))
     }
 
     fn check_one(&self, rule: &Rule, key: Option<usize>, name: Option<&str>, functions: usize) -> Checked {
@@ -222,6 +236,7 @@ impl Sampled {
         Checked {
             verdict,
             found: vec![found],
+            alike: Vec::new(),
         }
     }
 
@@ -253,8 +268,9 @@ impl Sampled {
         }
         if seen == 0 {
             return Checked {
-                verdict: Verdict::Unknown(Why::NoFunction { before: gone, alike: 0 }),
+                verdict: Verdict::Unknown(Why::NoFunction { before: gone }),
                 found: Vec::new(),
+                alike: Vec::new(),
             };
         }
         tested.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
@@ -282,7 +298,11 @@ impl Sampled {
         // Largest increase first.
         let more = |found: &Found| found.increase.new - found.increase.base;
         found.sort_by(|a, b| more(b).total_cmp(&more(a)).then_with(|| a.function.cmp(&b.function)));
-        Checked { verdict, found }
+        Checked {
+            verdict,
+            found,
+            alike: Vec::new(),
+        }
     }
 
     fn is_about(&self, rule: &Rule, key: usize) -> bool {
@@ -306,6 +326,21 @@ impl Sampled {
             shares: (base_share, new_share),
         }
     }
+}
+
+/// Each function once, with its largest share, largest first.
+fn largest<'a>(found: impl Iterator<Item = (&'a str, f64)>) -> Vec<(String, f64)> {
+    let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
+    for (function, share) in found {
+        let known = shares.entry(function).or_default();
+        *known = known.max(share);
+    }
+    let mut found: Vec<(String, f64)> = shares
+        .into_iter()
+        .map(|(name, share)| (name.to_owned(), share))
+        .collect();
+    found.sort_by(|a, b| b.1.total_cmp(&a.1));
+    found
 }
 
 /// Compares other profilers' counts exactly. Each function is checked separately, and each rule is kept or broken.
@@ -350,14 +385,20 @@ fn check_figures(base: &[Data], new: &[Data], what: What, rules: &[Rule], limits
             let Increase { base, new, by, .. } = found.increase;
             by > rule.allowed() && new - base >= least
         };
-        let alike = |name: &String| names().filter(|function| function.contains(name)).count();
+        let alike = |name: &String| {
+            let share = |key: usize| base.amount(key).share.max(new.amount(key).share);
+            let found = names()
+                .enumerate()
+                .filter(|(_, function)| function.contains(name.as_str()));
+            largest(found.map(|(key, function)| (function, share(key))))
+        };
         if !all.iter().any(is_there) {
             return Checked {
                 verdict: Verdict::Unknown(Why::NoFunction {
                     before: all.iter().filter(|found| found.shares.0 != 0.0).count(),
-                    alike: rule.function.as_ref().map_or(0, alike),
                 }),
                 found: Vec::new(),
+                alike: rule.function.as_ref().map_or_else(Vec::new, alike),
             };
         }
         let (broken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(is_broken);
@@ -366,10 +407,12 @@ fn check_figures(base: &[Data], new: &[Data], what: What, rules: &[Rule], limits
             false => Checked {
                 verdict: Verdict::Broken,
                 found: broken,
+                alike: Vec::new(),
             },
             true => Checked {
                 verdict: Verdict::Kept,
                 found: only,
+                alike: Vec::new(),
             },
         }
     });

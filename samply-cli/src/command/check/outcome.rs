@@ -133,6 +133,9 @@ impl Outcomes<'_> {
                     },
                     "words": self.reasons(rule, checked),
                     "found": checked.found.iter().map(found).collect::<Vec<_>>(),
+                    "alike": (checked.alike.iter())
+                        .map(|(function, share)| json!({"function": function, "share": share}))
+                        .collect::<Vec<_>>(),
                 })
             })
             .collect();
@@ -153,6 +156,9 @@ impl Outcomes<'_> {
             Verdict::Kept => found.iter().map(|found| self.describe_range(rule, found)).collect(),
             Verdict::Unknown(why) => {
                 let mut lines = vec![self.describe_why(rule, why)];
+                if !checked.alike.is_empty() {
+                    lines.push(describe_alike(rule, &checked.alike));
+                }
                 if matches!(why, Why::TooWide) {
                     let shown = found.iter().take(SHOWN);
                     lines.extend(shown.map(|found| {
@@ -171,16 +177,10 @@ impl Outcomes<'_> {
     fn describe_why(&self, rule: &Rule, why: Why) -> String {
         let name = rule.function.as_deref().unwrap_or_default();
         match why {
-            Why::NoFunction { before: 0, alike: 0 } => {
+            Why::NoFunction { before: 0 } => {
                 format!("no function is called `{name}`; `{} report FILE` lists names", own())
             }
-            Why::NoFunction { before: 0, alike } => {
-                format!(
-                    "no function is called `{name}`, but {}: '*{name}*' is a rule on each",
-                    count(alike as u64, "name contains it", "names contain it")
-                )
-            }
-            Why::NoFunction { before, .. } => format!(
+            Why::NoFunction { before } => format!(
                 "{} `{name}` before, and none now: renamed, inlined or gone",
                 count(before as u64, "function was called", "functions were called")
             ),
@@ -265,6 +265,23 @@ impl Outcomes<'_> {
             ),
         }
     }
+}
+
+/// `parse` may have been meant as `parse_line`: a gate names what it is on, and picks no other function.
+fn describe_alike(rule: &Rule, alike: &[(String, f64)]) -> String {
+    let name = rule.function.as_deref().unwrap_or_default();
+    let shown = alike.iter().take(SHOWN);
+    let shown: Vec<String> = shown
+        .map(|(function, share)| format!("{function} ({:.1} %)", share * 100.0))
+        .collect();
+    let more = match alike.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "other names contain it: {}{more}; give one of them, or '*{name}*' for a rule on each",
+        shown.join(", ")
+    )
 }
 
 fn outcome(checked: &Checked) -> &'static str {
