@@ -36,6 +36,17 @@ impl BuildId {
         self.to_debug_id(0)
     }
 
+    /// True if a file with the id `of_file` is the one with this recorded id: profiles without a code id keep what a
+    /// breakpad id has of it.
+    pub fn identifies(&self, of_file: &BuildId) -> bool {
+        self == of_file || self.is_cut() && self.to_breakpad() == of_file.to_breakpad()
+    }
+
+    /// True if the id may be what a breakpad id keeps of another one: the first 16 bytes.
+    pub fn is_cut(&self) -> bool {
+        self.0.len() == 16
+    }
+
     fn to_debug_id(&self, age: u32) -> String {
         let mut guid = [0u8; 16];
         let len = self.0.len().min(16);

@@ -119,3 +119,31 @@ pub enum SymbolSource {
     /// The module's symbols have a format of another system, and this sprof is built without the reader of such formats.
     NotBuilt,
 }
+
+impl SymbolSource {
+    /// True if these are files that may name more than the earlier source: also code, lines or inlined functions that
+    /// have no names now.
+    pub fn adds_to(self, earlier: SymbolSource) -> bool {
+        let SymbolSource::Files {
+            symbol_table,
+            debug_info,
+        } = self
+        else {
+            return false;
+        };
+        match earlier {
+            SymbolSource::Files { debug_info: true, .. } => false,
+            SymbolSource::Files {
+                symbol_table: had_table,
+                ..
+            } => debug_info || symbol_table && !had_table,
+            SymbolSource::Recorded => debug_info,
+            _ => true,
+        }
+    }
+
+    /// True if the source has DWARF.
+    pub fn has_debug_info(self) -> bool {
+        matches!(self, SymbolSource::Files { debug_info: true, .. })
+    }
+}

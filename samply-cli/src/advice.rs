@@ -8,8 +8,10 @@ use profile::view::shortfalls::{Code, Lack, Runtime, Shortfall, cost_of_probes, 
 use recording::session::{RecordOptions, Whom};
 use recording::symbol::SymbolSource;
 use serde_json::{Value, json};
+use symbolicator::Symbolicator;
 
 use crate::fit::clean;
+use crate::library::module;
 use crate::names::why_nameless;
 use crate::numbers::{count, time};
 use crate::packages::install_command;
@@ -68,9 +70,14 @@ pub(crate) fn distorted(selection: &Selection<'_>, cpu_ms: Option<f64>) -> Optio
     })
 }
 
-/// Makes the advice. Libraries without names for the same cause share a line: a shell script would have a line for each program of the
-/// system.
-pub(crate) fn advise(shortfalls: &[Shortfall], selection: &Selection<'_>, what: What<'_>) -> Vec<Advice> {
+/// Makes the advice; what the symbolicator has done already is not advised. Libraries without names for the same cause
+/// share a line: a shell script would have a line for each program of the system.
+pub(crate) fn advise(
+    shortfalls: &[Shortfall],
+    selection: &Selection<'_>,
+    what: What<'_>,
+    symbolicator: &Symbolicator,
+) -> Vec<Advice> {
     let mut groups: Vec<Vec<&Shortfall>> = Vec::new();
     for shortfall in shortfalls {
         let cause = nameless_lib(shortfall, selection.data);
@@ -83,7 +90,7 @@ pub(crate) fn advise(shortfalls: &[Shortfall], selection: &Selection<'_>, what: 
         }
     }
     let advice = groups.into_iter().map(|group| {
-        let line = line(group[0], &group[1..], selection, what);
+        let line = line(group[0], &group[1..], selection, what, symbolicator);
         let json = (group.iter())
             .map(|shortfall| json(shortfall, selection, &line))
             .collect();
@@ -101,7 +108,13 @@ fn nameless_lib(shortfall: &Shortfall, data: &Data) -> Option<(SymbolSource, boo
 }
 
 /// The line for a shortfall; `likewise` are shortfalls of other libraries with the same cause.
-fn line(shortfall: &Shortfall, likewise: &[&Shortfall], selection: &Selection<'_>, what: What<'_>) -> String {
+fn line(
+    shortfall: &Shortfall,
+    likewise: &[&Shortfall],
+    selection: &Selection<'_>,
+    what: What<'_>,
+    symbolicator: &Symbolicator,
+) -> String {
     let percent = 100.0 * shortfall.cost.share_of(selection.total);
     let of_samples = match what {
         What::SavedWaits => format!("{percent:.0} % of the time of the waits"),
@@ -142,7 +155,11 @@ fn line(shortfall: &Shortfall, likewise: &[&Shortfall], selection: &Selection<'_
                 lib(at),
                 of_others(likewise, selection),
                 why_nameless(source),
-                remedy(source, &nameless_libs(shortfall, likewise, selection.data))
+                remedy(
+                    source,
+                    &nameless_libs(shortfall, likewise, selection.data),
+                    symbolicator
+                )
             )
         }
         Lack::Callers(Code::Runtime(Runtime::Java)) => {
@@ -239,45 +256,50 @@ fn of_others(likewise: &[&Shortfall], selection: &Selection<'_>) -> String {
     }
 }
 
-/// What gives names to libraries that lack them for the same cause.
-fn remedy(source: SymbolSource, libs: &[&SavedLib]) -> String {
+/// What gives names to libraries that lack them for the same cause. All but a new recording helps a saved profile, too.
+fn remedy(source: SymbolSource, libs: &[&SavedLib], symbolicator: &Symbolicator) -> String {
     let is_installed = libs.iter().all(|lib| is_installed(lib));
-    let install = || {
-        install_command(libs.iter().copied()).unwrap_or_else(|| {
-            "install its debug symbols (Debian, Ubuntu: a package that ends in -dbgsym; Fedora: dnf debuginfo-install)".to_owned()
-        })
+    let has_id = |lib: &&SavedLib| module(lib).is_some_and(|module| module.build_id.is_some());
+    let folder = |of: &str| match symbolicator.has_symbol_dirs() {
+        true => "name another folder with --symbol-dir".to_owned(),
+        false => format!("name the folder of {of} with --symbol-dir"),
     };
-    let text = match source {
-        SymbolSource::Files { .. } if is_installed => {
-            return format!(
-                "{}, record with --debuginfod to download them, or name the folder of its debug file with --symbol-dir",
-                install()
-            );
+    match source {
+        SymbolSource::Recorded => "record again while it says what it makes".to_owned(),
+        SymbolSource::Hidden => "record again as root, or after `sudo sysctl kernel.kptr_restrict=0`".to_owned(),
+        SymbolSource::Unreadable => "make it readable".to_owned(),
+        // No file can be known to be of the same build.
+        _ if !libs.iter().all(has_id) => match is_installed {
+            true => "record again where its debug symbols are installed".to_owned(),
+            false => "build it without -s or strip and with -Wl,--build-id, and record again".to_owned(),
+        },
+        SymbolSource::Files { .. } | SymbolSource::NotAsked if is_installed => {
+            let install = install_command(libs.iter().copied()).unwrap_or_else(|| {
+                "install its debug symbols (Debian, Ubuntu: a package that ends in -dbgsym; Fedora: dnf debuginfo-install)".to_owned()
+            });
+            match symbolicator.asks_debuginfod() {
+                true => format!("{install}, or {}", folder("its debug file")),
+                false => format!(
+                    "{install}, download them with --debuginfod, or {}",
+                    folder("its debug file")
+                ),
+            }
         }
-        SymbolSource::NotAsked if is_installed => {
-            return format!("{} and record again, or record with --debuginfod", install());
+        SymbolSource::Files { .. } | SymbolSource::NotAsked => {
+            format!("build it without -s or strip, or {}", folder("its debug file"))
         }
-        SymbolSource::Files { .. } => {
-            "build it without -s or strip, or name the folder of its debug file with --symbol-dir"
-        }
-        SymbolSource::NotAsked => {
-            "build it without -s or strip, or name the folder of its debug file with --symbol-dir, and record again"
-        }
-        SymbolSource::Recorded => "record again while it says what it makes",
         SymbolSource::NoFile | SymbolSource::OtherBuild if cfg!(feature = "symbol-servers") => {
-            "name a folder that has it with --symbol-dir, a server that has it with --symbol-server, or record again"
+            format!(
+                "{}, a server that has it with --symbol-server, or record again",
+                folder("such a file")
+            )
         }
-        SymbolSource::NoFile | SymbolSource::OtherBuild => {
-            "name a folder that has it with --symbol-dir, or record again"
-        }
-        SymbolSource::Unreadable => "make it readable",
-        SymbolSource::NotBuilt => {
-            "build sprof with `cargo install --locked --path samply-cli --features foreign-symbols`, and name the folder of its PDB or \
-             Breakpad file with --symbol-dir"
-        }
-        SymbolSource::Hidden => "run sprof as root, or `sudo sysctl kernel.kptr_restrict=0`",
-    };
-    text.to_owned()
+        SymbolSource::NoFile | SymbolSource::OtherBuild => format!("{}, or record again", folder("such a file")),
+        SymbolSource::NotBuilt => format!(
+            "build sprof with `cargo install --locked --path samply-cli --features foreign-symbols`, and {}",
+            folder("its PDB or Breakpad file")
+        ),
+    }
 }
 
 fn lib_name(data: &Data, lib: u32) -> String {
@@ -320,6 +342,7 @@ fn json(shortfall: &Shortfall, selection: &Selection<'_>, line: &str) -> Value {
 mod tests {
     use profile::view::cost::Cost;
     use profile::view::select::{Filter, select};
+    use symbolicator::SymbolOptions;
 
     use super::*;
 
@@ -328,6 +351,7 @@ mod tests {
         let lib = |name: &str, folder: &str| SavedLib {
             name: Some(name.to_owned()),
             path: Some(format!("{folder}/{name}")),
+            code_id: Some("0123456789abcdef0123456789abcdef01234567".to_owned()),
             ..SavedLib::default()
         };
         let data = Data {
@@ -345,7 +369,11 @@ mod tests {
                 cost: Cost::default(),
             })
             .collect();
-        let [installed, built] = &advise(&shortfalls, &selection, What::Saved)[..] else {
+        let advised = |options: SymbolOptions| {
+            let symbolicator = Symbolicator::new(options);
+            advise(&shortfalls, &selection, What::Saved, &symbolicator)
+        };
+        let [installed, built] = &advised(SymbolOptions::default())[..] else {
             panic!("the installed ones share a line");
         };
         assert!(
@@ -361,6 +389,22 @@ mod tests {
             installed.line
         );
         assert!(built.line.contains("build it without -s"), "{}", built.line);
+        assert!(
+            built
+                .line
+                .ends_with("name the folder of its debug file with --symbol-dir"),
+            "{}",
+            built.line
+        );
         assert_eq!((installed.json.len(), built.json.len()), (2, 1));
+        let with_folder = advised(SymbolOptions {
+            symbol_dirs: vec!["/debug".into()],
+            ..SymbolOptions::default()
+        });
+        assert!(
+            with_folder[1].line.contains("name another folder"),
+            "{}",
+            with_folder[1].line
+        );
     }
 }

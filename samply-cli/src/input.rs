@@ -6,15 +6,13 @@ use std::sync::Arc;
 
 use profile::data::Data;
 use profile::read::{self, Kind, ReadError, ReadLimits};
-use recording::symbol::SymbolSource;
 use symbolicator::Symbolicator;
 
 use crate::args::SymbolArgs;
 use crate::exit::Failure;
 use crate::import::{self, Imported};
-use crate::interrupt::Interrupt;
 use crate::library::module;
-use crate::names::{LookUps, say_nameless, symbolicator_of};
+use crate::names::{INTERRUPTED, LookUps, interrupt_of, say_nameless, symbolicator_of};
 use crate::term::Term;
 
 pub(crate) struct Input {
@@ -22,8 +20,6 @@ pub(crate) struct Input {
     pub(crate) data: Data,
     /// What answers for its libraries.
     pub(crate) symbolicator: Arc<Symbolicator>,
-    /// What the names of each library were looked up in.
-    pub(crate) sources: Vec<SymbolSource>,
     /// What limits the data, a line each: addresses without names, what the file lacked.
     pub(crate) notes: Vec<String>,
     /// The recording's start in the times of counters, ms.
@@ -44,10 +40,7 @@ pub(crate) enum Extent {
 /// Reads a file of any kind that is known. Of a file that counts several things, the named event, or its own choice. `symbols` are
 /// further folders of debug files.
 pub(crate) fn open(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
-    term.progress(false, format_args!("reading {}", path.display()));
-    let input = read(path, event, Extent::OneEvent, ReadLimits::default(), symbols, term);
-    term.erase_progress();
-    input
+    open_extent(path, event, Extent::OneEvent, symbols, term)
 }
 
 /// The same, with the fields of markers.
@@ -57,23 +50,30 @@ pub(crate) fn open_with_markers(
     symbols: &SymbolArgs,
     term: &Term,
 ) -> Result<Input, Failure> {
-    term.progress(false, format_args!("reading {}", path.display()));
-    let input = read(path, event, Extent::WithMarkers, ReadLimits::default(), symbols, term);
-    term.erase_progress();
-    input
+    open_extent(path, event, Extent::WithMarkers, symbols, term)
 }
 
 /// The same, with counters, and with the samples of all events, if none is named.
 pub(crate) fn open_page(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
+    open_extent(path, event, Extent::Page, symbols, term)
+}
+
+fn open_extent(
+    path: &Path,
+    event: Option<&str>,
+    extent: Extent,
+    symbols: &SymbolArgs,
+    term: &Term,
+) -> Result<Input, Failure> {
     term.progress(false, format_args!("reading {}", path.display()));
-    let input = read(path, event, Extent::Page, ReadLimits::default(), symbols, term);
+    let input = read(path, event, extent, ReadLimits::default(), Some(symbols), term);
     term.erase_progress();
     input
 }
 
-/// The same of a file that nobody here chose, within these limits, with no other folders of debug files.
+/// The same of a file that nobody here chose, within these limits, where no option names other folders of debug files.
 pub(crate) fn open_within(path: &Path, extent: Extent, limits: ReadLimits, term: &Term) -> Result<Input, Failure> {
-    read(path, None, extent, limits, &SymbolArgs::default(), term)
+    read(path, None, extent, limits, None, term)
 }
 
 /// The same, with its notes as warnings.
@@ -93,14 +93,11 @@ fn read(
     event: Option<&str>,
     extent: Extent,
     limits: ReadLimits,
-    symbols: &SymbolArgs,
+    given: Option<&SymbolArgs>,
     term: &Term,
 ) -> Result<Input, Failure> {
-    // Ctrl-C ends a download first, and then the command.
-    let interrupt = match symbols.uses_network() {
-        true => Interrupt::default().or_watch()?,
-        false => Interrupt::default(),
-    };
+    let symbols = &given.cloned().unwrap_or_default();
+    let interrupt = interrupt_of(symbols)?;
     let symbolicator = symbolicator_of(path, symbols, &interrupt, term)?;
     let mut notes = Vec::new();
     let mut zero_ms = 0.0;
@@ -150,22 +147,14 @@ fn read(
         }
         data
     };
-    if data.symbolicated && symbols.debuginfod {
-        notes.push(
-            "the profile came with names, and --debuginfod downloads sources alone: record with --debuginfod"
-                .to_owned(),
-        );
-    }
-    if data.symbolicated && !symbols.symbol_servers().is_empty() {
-        notes.push("the profile came with names, and --symbol-server downloads nothing for it".to_owned());
-    }
-    if data.symbolicated && term.is_verbose() {
-        say_nameless(&data, term);
-    }
+    let came_with_names = data.symbolicated;
     let mut look_ups = LookUps::new(&symbolicator, term);
     let named = look_ups.name_read(&mut data, &interrupt);
+    if came_with_names && term.is_verbose() {
+        say_nameless(&data, term);
+    }
     if interrupt.is_seen() {
-        return Err(Failure::failed("interrupted while names were looked up"));
+        return Err(Failure::failed(INTERRUPTED));
     }
     notes.extend(
         look_ups
@@ -173,11 +162,13 @@ fn read(
             .iter()
             .map(|damage| format!("symbols were not read: {damage}")),
     );
-    let sources = look_ups.sources(&data);
-    if named.addresses_without_name > 0 {
+    if named.addresses_without_name > 0 && !came_with_names {
+        let next = match given {
+            Some(_) => "; --verbose says why, --symbol-dir names a folder with symbols",
+            None => "",
+        };
         notes.push(format!(
-            "{} of {} addresses have no name, and are shown as addresses or as fun_ADDRESS of their function; --verbose says why, --symbol-dir names a folder with \
-             symbols",
+            "{} of {} addresses have no name, and are shown as addresses or as fun_ADDRESS of their function{next}",
             named.addresses_without_name, named.addresses
         ));
     } else if !data.symbolicated && named.addresses == 0 && !data.stacks.is_empty() {
@@ -189,7 +180,6 @@ fn read(
     Ok(Input {
         data,
         symbolicator,
-        sources,
         notes,
         zero_ms,
     })

@@ -71,6 +71,8 @@ fn age_of_breakpad(breakpad: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use recording::symbol::SymbolSource;
+
     use super::*;
 
     #[test]
@@ -84,6 +86,7 @@ mod tests {
             breakpad_id: Some(id.to_breakpad()),
             code_id: Some(id.to_hex()),
             arch: None,
+            symbol_source: SymbolSource::NotAsked,
         };
         let found = module(&lib).unwrap();
         assert_eq!(found.build_id, Some(id.clone()));
@@ -104,6 +107,7 @@ mod tests {
             breakpad_id: Some("F1E853FD662672044C4C44205044422E1a".into()),
             code_id: Some("63C036DBA7000".into()),
             arch: None,
+            symbol_source: SymbolSource::NotAsked,
         };
         let found = module(&of_windows).unwrap();
         assert_eq!(found.kind, ModuleKind::Windows { age: 0x1a });

@@ -8,9 +8,10 @@ use std::time::{Instant, SystemTime};
 use profile::Profile;
 use profile::data::Data;
 use profile::enrich::{Enriched, enrich};
+use profile::read::{SavedLib, SavedProfile};
 use profile::view::names::is_nameless;
-use profile::view::{Named, asked_addresses, name_addresses};
-use recording::module::Module;
+use profile::view::{Named, Wanted, asked_addresses, name_wanted, symbol_sources};
+use recording::module::{Module, ModuleKind};
 use recording::symbol::{AddressInfo, SymbolSource};
 use symbolicator::{Ahead, ModuleKey, SymbolError, SymbolOptions, Symbolicator};
 
@@ -23,6 +24,9 @@ use crate::interrupt::Interrupt;
 use crate::library::module;
 use crate::term::Term;
 
+/// The failure of a command whose look-ups a signal ended.
+pub(crate) const INTERRUPTED: &str = "interrupted while names were looked up";
+
 /// Looks up names for a file's addresses; binaries that are newer than the file are no build of then.
 pub(crate) fn symbolicator_of(
     file: &Path,
@@ -33,6 +37,14 @@ pub(crate) fn symbolicator_of(
     let recorded_at = std::fs::metadata(file).and_then(|file| file.modified()).ok();
     let options = options(symbols, recorded_at, interrupt, term)?;
     Ok(Arc::new(Symbolicator::new(options)))
+}
+
+/// Ctrl-C ends a download first, and then the command.
+pub(crate) fn interrupt_of(symbols: &SymbolArgs) -> Result<Interrupt, Failure> {
+    match symbols.uses_network() {
+        true => Interrupt::default().or_watch(),
+        false => Ok(Interrupt::default()),
+    }
 }
 
 /// Where names are looked up. Asks no server yet.
@@ -147,6 +159,7 @@ impl<'a> LookUps<'a> {
             })
         });
         profile.add_damaged_symbols(self.damage.iter().cloned());
+        profile.set_symbol_sources(|module| self.source(module).unwrap_or_default());
         term.erase_progress();
         term.verbose(format_args!(
             "looked up {} addresses in {} modules in {:.1?}; {} have no name",
@@ -161,9 +174,11 @@ impl<'a> LookUps<'a> {
         enriched
     }
 
-    /// Gives names to all addresses of data that was read. After an interrupt, the rest has none.
+    /// Gives names to data that was read: to all addresses of data without names, and where files that are here now
+    /// have more than the files of then. After an interrupt, the rest stays as it is.
     pub(crate) fn name_read(&mut self, data: &mut Data, interrupt: &Interrupt) -> Named {
-        let asked = data.libs.iter().zip(asked_addresses(data));
+        let wanted = self.wanted(data, interrupt);
+        let asked = data.libs.iter().zip(asked_addresses(data, &wanted));
         let requests: Vec<(Arc<Module>, Vec<u64>)> = asked
             .filter(|(_, addresses)| !addresses.is_empty())
             .filter_map(|(lib, addresses)| Some((Arc::new(module(lib)?), addresses)))
@@ -171,14 +186,49 @@ impl<'a> LookUps<'a> {
         let (symbolicator, term) = (self.symbolicator, self.term);
         build_ids::warn_of_read(&requests, term);
         let named = symbolicator.look_up_ahead(&requests, |ahead| {
-            name_addresses(data, |lib, addresses| {
+            name_wanted(data, &wanted, |lib, addresses| {
                 let module = module(lib).filter(|_| !interrupt.is_seen())?;
                 term.progress(false, format_args!("looking up symbols: {}", module.name()));
                 self.look_up(&module, addresses, ahead)
             })
         });
+        for lib in &mut data.libs {
+            if let Some(source) = module(lib).and_then(|module| self.source(&module)) {
+                lib.symbol_source = source;
+            }
+        }
         term.erase_progress();
         named
+    }
+
+    /// What to look up of each library. A nameless one that was not looked up before gets to know why it has no names.
+    fn wanted(&self, data: &mut Data, interrupt: &Interrupt) -> Vec<Wanted> {
+        if !data.symbolicated {
+            return vec![Wanted::Names; data.libs.len()];
+        }
+        let known = symbol_sources(data);
+        let wanted = data.libs.iter_mut().zip(known).map(|(lib, known)| {
+            let Some(known) = known.filter(|_| !interrupt.is_seen()) else {
+                return Wanted::Nothing;
+            };
+            let (wanted, available) = wanted_of(lib, known, self.symbolicator);
+            let is_nameless = matches!(
+                known,
+                SymbolSource::Files {
+                    symbol_table: false,
+                    ..
+                }
+            );
+            if is_nameless && lib.symbol_source == SymbolSource::NotAsked {
+                lib.symbol_source = available;
+            }
+            wanted
+        });
+        wanted.collect()
+    }
+
+    fn source(&self, module: &Module) -> Option<SymbolSource> {
+        self.sources.get(&ModuleKey::of(module)).copied()
     }
 
     /// Files that could not be read, or not wholly, a sentence each.
@@ -190,14 +240,41 @@ impl<'a> LookUps<'a> {
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
     }
+}
 
-    /// The source of the names of each library.
-    pub(crate) fn sources(&self, data: &Data) -> Vec<SymbolSource> {
-        let source = |module: Module| self.sources.get(&ModuleKey::of(&module)).copied();
-        let libs = data.libs.iter();
-        libs.map(|lib| module(lib).and_then(source).unwrap_or_default())
-            .collect()
-    }
+/// What to look up of a library with names from this source, and the source that is available: nothing, unless files
+/// of its build are here that have more. Where the user named folders or servers, debug info is read again: parts of it
+/// may have been elsewhere.
+fn wanted_of(lib: &SavedLib, known: SymbolSource, symbolicator: &Symbolicator) -> (Wanted, SymbolSource) {
+    let looks_further = symbolicator.looks_further();
+    let module = module(lib).filter(|_| looks_further || !known.has_debug_info());
+    let Some(module) = module else {
+        return (Wanted::Nothing, SymbolSource::NotAsked);
+    };
+    let available = symbolicator.available(&module);
+    let wanted = match available.adds_to(known) || looks_further && available.has_debug_info() {
+        false => Wanted::Nothing,
+        true if module.kind == ModuleKind::Kernel => Wanted::LinesOfNames,
+        true => Wanted::Names,
+    };
+    (wanted, available)
+}
+
+/// True if the profile has no names, or if files that are available may have more.
+pub(crate) fn may_name(profile: &SavedProfile, symbolicator: &Symbolicator) -> bool {
+    // Only frames show what a profile of another program has: files are read again for debug info alone.
+    let named = SymbolSource::Files {
+        symbol_table: true,
+        debug_info: false,
+    };
+    let gets_more = |lib: &SavedLib| {
+        let known = match lib.symbol_source {
+            SymbolSource::NotAsked => named,
+            known => known,
+        };
+        wanted_of(lib, known, symbolicator).0 != Wanted::Nothing
+    };
+    profile.form.is_for_views() && (profile.symbolicated == Some(false) || profile.libs.iter().any(gets_more))
 }
 
 /// Prints with -v how many addresses of each library have no name, for data that came with names.
@@ -214,12 +291,13 @@ pub(crate) fn say_nameless(data: &Data, term: &Term) {
         .enumerate()
         .filter(|(_, (nameless, _))| *nameless > 0)
     {
-        let lib = data.libs.get(at).map(|lib| lib.path.as_deref().or(lib.name.as_deref()));
-        let lib = lib.map_or("code of no file", |path| path.unwrap_or("a library"));
+        let lib = data.libs.get(at);
+        let path = lib.map(|lib| lib.path.as_deref().or(lib.name.as_deref()));
+        let path = path.map_or("code of no file", |path| path.unwrap_or("a library"));
         term.verbose(format_args!(
             "{}: {nameless} of {all} addresses have no name: {}",
-            clean(lib),
-            why_nameless(SymbolSource::NotAsked)
+            clean(path),
+            why_nameless(lib.map_or(SymbolSource::NotAsked, |lib| lib.symbol_source))
         ));
     }
 }

@@ -11,6 +11,7 @@ use recording::module::{BuildId, Module};
 use recording::regular_file;
 use recording::sink::KeptFile;
 use recording::sink::ReadAt;
+use recording::symbol::SymbolSource;
 
 use crate::debuginfod::Debuginfod;
 use crate::dsym;
@@ -52,6 +53,17 @@ pub(crate) struct Files {
     pub(crate) not_used: Option<SymbolError>,
 }
 
+impl Files {
+    /// What the files have.
+    pub(crate) fn source(&self) -> SymbolSource {
+        let has = |has: fn(&ObjectFile) -> bool| [&self.binary, &self.debug].into_iter().flatten().any(has);
+        SymbolSource::Files {
+            symbol_table: has(ObjectFile::has_symbols),
+            debug_info: has(ObjectFile::has_debug_info),
+        }
+    }
+}
+
 /// Finds the files of a module. `kept` is the file that ran, if it was kept open.
 pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolOptions) -> Result<Files, SymbolError> {
     let symbol_dirs = &options.symbol_dirs;
@@ -81,10 +93,11 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
         let folder = module.path.parent().unwrap_or(Path::new("/"));
         let linked = link.iter().flat_map(|link| link_paths(&link.name, folder, symbol_dirs));
         let useful = |file: &ObjectFile| file.has_debug_info() || file.has_symbols();
-        // The recording may lack the build id of the file: then the id in the file is used. Debian's debug files are found by it alone.
+        // The recording may lack the build id of the file, or a part of it: then the id in the file is used. Debian's
+        // debug files are found by it alone.
         identified = Module {
-            build_id: (module.build_id.as_ref())
-                .or_else(|| binary.as_ref().and_then(ObjectFile::build_id))
+            build_id: (binary.as_ref().and_then(ObjectFile::build_id))
+                .or(module.build_id.as_ref())
                 .cloned(),
             ..module.clone()
         };
@@ -218,7 +231,7 @@ pub(crate) fn replaced(module: &Module, file: &ObjectFile) -> SymbolError {
 /// True if the file is the one that was recorded, as far as can be known.
 pub(crate) fn same_build(module: &Module, file: &ObjectFile) -> bool {
     match (&module.build_id, file.build_id()) {
-        (Some(recorded), Some(found)) => recorded == found,
+        (Some(recorded), Some(found)) => recorded.identifies(found),
         (Some(_), None) => false,
         // If the recorder knows the architecture, it read the file and saw no build id: then this is another file.
         (None, Some(_)) => module.arch.is_none(),
@@ -251,8 +264,18 @@ pub(crate) fn build_id_paths(id: &BuildId, symbol_dirs: &[PathBuf]) -> Vec<PathB
         paths.push(dir.join(".build-id").join(first).join(rest));
         paths.push(dir.join(&hex).join("debuginfo"));
         paths.push(dir.join(&hex).join("executable"));
+        if id.is_cut() {
+            paths.extend(begin_with(rest, &dir.join(".build-id").join(first)));
+        }
     }
     paths
+}
+
+/// The files in a folder whose names begin so.
+fn begin_with(start: &str, folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_it = |entry: &std::fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(start.as_bytes());
+    entries.filter(is_it).map(|entry| entry.path())
 }
 
 /// Where gdb looks for the file that `.gnu_debuglink` names.

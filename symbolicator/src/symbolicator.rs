@@ -13,7 +13,7 @@ use crate::foreign::{self, ForeignFile};
 use crate::held::{Held, MAX_HELD_BYTES};
 use crate::jit::{self, JitSymbols};
 use crate::local_sources::LocalSources;
-use crate::locate::SymbolOptions;
+use crate::locate::{SymbolOptions, locate};
 use crate::objects::ObjectModule;
 use crate::recorded::RecordedSymbols;
 use crate::vmlinux::Kernel;
@@ -250,6 +250,21 @@ impl Symbolicator {
         self.options.debuginfod.is_some() || self.options.symbol_servers.is_some()
     }
 
+    /// True if the user named folders or servers to look at.
+    pub fn looks_further(&self) -> bool {
+        self.has_symbol_dirs() || self.asks_servers()
+    }
+
+    /// True if the user named folders.
+    pub fn has_symbol_dirs(&self) -> bool {
+        !self.options.symbol_dirs.is_empty()
+    }
+
+    /// True if the user asked for debug info from servers.
+    pub fn asks_debuginfod(&self) -> bool {
+        self.options.debuginfod.is_some()
+    }
+
     /// Where sources of Rust's library and of cargo's packages are.
     pub(crate) fn local_sources(&self) -> MutexGuard<'_, LocalSources> {
         lock(&self.local_sources)
@@ -330,6 +345,25 @@ impl Symbolicator {
             Engine::Jit(jit) => Ok(jit.lookup(addresses)),
             Engine::Recorded(recorded) => Ok(recorded.lookup(addresses)),
         })
+    }
+
+    /// The source that a look-up would have: which files of the module's build are available, by their headers. May
+    /// download. [`SymbolSource::NotAsked`] for code that files do not identify.
+    pub fn available(&self, module: &Module) -> SymbolSource {
+        let foreign = |object: Option<SymbolError>| {
+            let opened = Engine::open_foreign(module, &self.options, object);
+            opened.map_or_else(|error| error.source(), |engine| engine.facts().source)
+        };
+        match module.kind {
+            _ if module.build_id.is_none() => SymbolSource::NotAsked,
+            ModuleKind::File => match locate(module, None, &self.options) {
+                Ok(files) => files.source(),
+                Err(error) => foreign(Some(error)),
+            },
+            ModuleKind::Windows { .. } => foreign(None),
+            ModuleKind::Kernel => Kernel::image_source(module, &self.options),
+            ModuleKind::Vdso | ModuleKind::Jit => SymbolSource::NotAsked,
+        }
     }
 
     /// What the answers for a module lack, each as a sentence: damaged debug info, split debug info that was not found. Empty before

@@ -33,6 +33,16 @@ impl Kernel {
         Kernel::of(running, base, module, options, Path::new("/"))
     }
 
+    /// What the image of the recorded kernel has.
+    pub(crate) fn image_source(module: &Module, options: &SymbolOptions) -> SymbolSource {
+        let is_running = module.build_id.is_some() && kernel::kernel_build_id() == module.build_id;
+        let base = if is_running { kernel::base_symbol() } else { None };
+        match Image::find(module, base, options, Path::new("/")) {
+            Ok(Some(image)) => image.file.looked_up_in(),
+            Ok(None) | Err(_) => SymbolSource::NoFile,
+        }
+    }
+
     fn of(
         running: Result<KernelSymbols, SymbolError>,
         base: Option<&str>,

@@ -280,7 +280,10 @@ fn tables(profile: &Profile) -> Data {
         libs: tables
             .libs
             .iter()
-            .map(|lib| SavedLib::of(&lib.module, is_macos))
+            .map(|lib| SavedLib {
+                symbol_source: lib.symbol_source,
+                ..SavedLib::of(&lib.module, is_macos)
+            })
             .collect(),
         texts: profile.strings.iter().map(Into::into).collect(),
         funcs,

@@ -1,6 +1,7 @@
 //! How it was recorded: rows about the recording, its quality, the libraries.
 
 use recording::module::{BuildId, Module, ModuleKind};
+use recording::symbol::SymbolSource;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Number;
@@ -209,6 +210,9 @@ pub struct SavedLib {
     pub code_id: Option<String>,
     /// `x86_64`, `arm64`...
     pub arch: Option<String>,
+    /// sprof's own field: the source of the names of the library's code.
+    #[serde(with = "symbol_source", skip_serializing_if = "symbol_source::is_not_asked")]
+    pub symbol_source: SymbolSource,
 }
 
 impl SavedLib {
@@ -257,6 +261,50 @@ impl SavedLib {
             breakpad_id: Some(module.breakpad_id()),
             code_id: module.build_id.as_ref().map(code_id),
             name: Some(name),
+            symbol_source: SymbolSource::NotAsked,
         }
+    }
+}
+
+/// [`SymbolSource`] in files: a word. The words of later sprofs are read as [`SymbolSource::NotAsked`].
+mod symbol_source {
+    use recording::symbol::SymbolSource;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    const fn files(symbol_table: bool, debug_info: bool) -> SymbolSource {
+        SymbolSource::Files {
+            symbol_table,
+            debug_info,
+        }
+    }
+
+    const WORDS: [(SymbolSource, &str); 10] = [
+        (files(false, false), "stripped"),
+        (files(true, false), "symbolTable"),
+        (files(false, true), "debugInfo"),
+        (files(true, true), "symbolTableAndDebugInfo"),
+        (SymbolSource::Recorded, "recorded"),
+        (SymbolSource::NoFile, "noFile"),
+        (SymbolSource::OtherBuild, "otherBuild"),
+        (SymbolSource::Unreadable, "unreadable"),
+        (SymbolSource::Hidden, "hidden"),
+        (SymbolSource::NotBuilt, "notBuilt"),
+    ];
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+    pub(super) fn is_not_asked(source: &SymbolSource) -> bool {
+        *source == SymbolSource::NotAsked
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+    pub(super) fn serialize<S: Serializer>(source: &SymbolSource, to: S) -> Result<S::Ok, S::Error> {
+        let word = WORDS.iter().find(|(known, _)| known == source);
+        to.serialize_str(word.map_or("notAsked", |(_, word)| word))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SymbolSource, D::Error> {
+        let word = Option::<String>::deserialize(from)?;
+        let known = WORDS.iter().find(|(_, known)| Some(*known) == word.as_deref());
+        Ok(known.map_or(SymbolSource::NotAsked, |(source, _)| *source))
     }
 }

@@ -1,5 +1,7 @@
 //! Shared tables of all inputs. Equal entries become one, so equal call paths become one path of the call tree.
 
+use recording::symbol::SymbolSource;
+
 use super::MergeError;
 use crate::data::{Category, Data, Frame, Func, NONE, Resource, Script, Stack, Symbol, TextFields};
 use crate::function_files::merge_functions_of_symbols;
@@ -10,7 +12,10 @@ use crate::unique::Unique;
 #[derive(Default)]
 pub(super) struct Tables {
     texts: Unique<Box<str>>,
+    /// Without the source of their names.
     libs: Unique<SavedLib>,
+    /// The source of the names of each library; of several the one that has least, so that names are looked up again.
+    symbol_sources: Vec<SymbolSource>,
     scripts: Unique<Script>,
     windows: Unique<u64>,
     symbols: Unique<Symbol>,
@@ -33,7 +38,16 @@ impl Tables {
             .map(|text| self.texts.index(text))
             .collect();
         let libs: Vec<u32> = (std::mem::take(&mut data.libs).into_iter())
-            .map(|lib| self.libs.index(lib))
+            .map(|mut lib| {
+                let source = std::mem::take(&mut lib.symbol_source);
+                let index = self.libs.index(lib);
+                match self.symbol_sources.get_mut(index as usize) {
+                    Some(known) if known.adds_to(source) => *known = source,
+                    Some(_) => {}
+                    None => self.symbol_sources.push(source),
+                }
+                index
+            })
             .collect();
         let categories = self.categories(std::mem::take(&mut data.categories));
         adopt(&mut self.sources, std::mem::take(&mut data.sources));
@@ -141,6 +155,9 @@ impl Tables {
     pub(super) fn give(self, data: &mut Data) {
         data.texts = self.texts.all;
         data.libs = self.libs.all;
+        for (lib, source) in data.libs.iter_mut().zip(self.symbol_sources) {
+            lib.symbol_source = source;
+        }
         data.scripts = self.scripts.all;
         data.windows = self.windows.all;
         data.symbols = self.symbols.all;

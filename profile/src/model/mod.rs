@@ -17,6 +17,7 @@ use recording::event::Role;
 use recording::info::{PeriodUnit, RecordingInfo};
 use recording::module::Module;
 use recording::quality::Quality;
+use recording::symbol::SymbolSource;
 
 use crate::sources::Sources;
 use stacks::Stacks;
@@ -170,6 +171,13 @@ impl Profile {
     /// Adds symbols that could not be read, a sentence each, to the quality of the profile.
     pub fn add_damaged_symbols(&mut self, damage: impl IntoIterator<Item = String>) {
         self.quality.damaged_symbols.extend(damage);
+    }
+
+    /// Records the source of the names of each module.
+    pub fn set_symbol_sources(&mut self, source: impl Fn(&Module) -> SymbolSource) {
+        for lib in &mut self.tables.libs {
+            lib.symbol_source = source(&lib.module);
+        }
     }
 
     /// The builder's counts.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use recording::module::Module;
+use recording::symbol::SymbolSource;
 use recording::v8::Start;
 use rustc_hash::FxHashMap;
 
@@ -67,13 +68,20 @@ pub(crate) struct Lib {
     pub(crate) name: StringId,
     /// The kind of its frames, as far as it follows from the library.
     pub(crate) kind: Kind,
+    /// The source of its names.
+    pub(crate) symbol_source: SymbolSource,
 }
 
 impl Lib {
     fn new(module: Arc<Module>, strings: &mut Strings) -> Self {
         let kind = Kind::of_module(&module);
         let name = strings.intern(&module.name());
-        Lib { module, name, kind }
+        Lib {
+            module,
+            name,
+            kind,
+            symbol_source: SymbolSource::NotAsked,
+        }
     }
 }
 

@@ -80,6 +80,13 @@ pub enum Form {
     },
 }
 
+impl Form {
+    /// True for forms that [`whole()`] and [`everything`] read.
+    pub fn is_for_views(self) -> bool {
+        matches!(self, Form::Processed { version } if whole::VERSIONS.contains(&version))
+    }
+}
+
 /// A saved profile whose JSON is valid to its end and has the parts that the front end needs.
 #[derive(Debug)]
 pub struct SavedProfile {

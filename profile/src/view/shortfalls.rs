@@ -144,11 +144,10 @@ pub fn cost_of_probes(selection: &Selection<'_>) -> Cost {
     cost
 }
 
-/// Every lack of at least a tenth of the samples, largest first. `sources` holds the symbol source of each library; a library without one
-/// was not looked up.
-pub fn shortfalls(selection: &Selection<'_>, sources: &[SymbolSource]) -> Vec<Shortfall> {
+/// Every lack of at least a tenth of the samples, largest first.
+pub fn shortfalls(selection: &Selection<'_>) -> Vec<Shortfall> {
     let mut found: FxHashMap<Lack, Cost> = FxHashMap::default();
-    let facts = Facts::of(selection.data, sources);
+    let facts = Facts::of(selection.data);
     let seen = facts.of_stacks(selection);
     let owners = owners_of_jit_code(selection, &seen);
     let unwound = facts.unwound_libs(selection);
@@ -215,7 +214,6 @@ enum Place {
 /// Properties of frames and libraries.
 struct Facts<'a> {
     data: &'a Data,
-    sources: &'a [SymbolSource],
     program: u32,
     jit: u32,
     kernel: u32,
@@ -245,7 +243,7 @@ struct Seen {
 }
 
 impl<'a> Facts<'a> {
-    fn of(data: &'a Data, sources: &'a [SymbolSource]) -> Facts<'a> {
+    fn of(data: &'a Data) -> Facts<'a> {
         let category = |kind: Kind| {
             let name = CATEGORIES[kind.category(false).0].name;
             let found = data.categories.iter().position(|known| known.name == *name);
@@ -259,7 +257,6 @@ impl<'a> Facts<'a> {
         }
         Facts {
             data,
-            sources,
             program: category(Kind::Program),
             jit: category(Kind::Jit),
             kernel: category(Kind::Kernel),
@@ -276,7 +273,7 @@ impl<'a> Facts<'a> {
     }
 
     fn source(&self, lib: u32) -> SymbolSource {
-        self.sources.get(lib as usize).copied().unwrap_or_default()
+        (self.data.libs.get(lib as usize)).map_or(SymbolSource::NotAsked, |lib| lib.symbol_source)
     }
 
     /// True for code of a library that was not read, in a recording that needed more open files than it was allowed.

@@ -1,6 +1,6 @@
 //! Symbolicates saved data: addresses become functions, inlined functions, files and lines.
 
-use recording::symbol::{AddressInfo, FunctionSymbol};
+use recording::symbol::{AddressInfo, FunctionSymbol, SymbolSource};
 use rustc_hash::FxHashMap;
 
 use crate::category::{CATEGORIES, INLINED_NAME, Installed, Kind};
@@ -12,6 +12,7 @@ use crate::read::SavedLib;
 use crate::read::v8::subcategory;
 use crate::source_paths::PathIndex;
 use crate::unique::Unique;
+use crate::view::names::is_nameless;
 
 /// The result of symbolication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,21 +21,46 @@ pub struct Named {
     pub addresses: u64,
     /// Requested addresses without a name. They keep their old name, or are named by their function's address.
     pub addresses_without_name: u64,
+    /// True if an answer was taken.
+    pub is_changed: bool,
+}
+
+/// The addresses of a library that are looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// None.
+    Nothing,
+    /// All.
+    Names,
+    /// All, and an answer counts if its function has the known name: files and lines of the kernel's functions. Kernel
+    /// modules lie elsewhere after each boot.
+    LinesOfNames,
 }
 
 /// Calls `resolve` once for each library, with the addresses of its frames, ascending, without duplicates. `resolve` returns one
 /// [`AddressInfo`] for each address in the same order, or `None` without symbols. An answer of another length counts as `None`.
 ///
 /// Symbolicated data is unchanged. Other data becomes symbolicated if any symbol was found.
-pub fn name_addresses(
+pub fn name_addresses(data: &mut Data, resolve: impl FnMut(&SavedLib, &[u64]) -> Option<Vec<AddressInfo>>) -> Named {
+    let wanted = match data.symbolicated {
+        true => Wanted::Nothing,
+        false => Wanted::Names,
+    };
+    name_wanted(data, &vec![wanted; data.libs.len()], resolve)
+}
+
+/// [`name_addresses`] of these libraries, also in symbolicated data. An answer that has less than what the data have of
+/// its address does not count.
+pub fn name_wanted(
     data: &mut Data,
+    wanted: &[Wanted],
     mut resolve: impl FnMut(&SavedLib, &[u64]) -> Option<Vec<AddressInfo>>,
 ) -> Named {
     let mut named = Named::default();
-    if data.symbolicated {
+    let asked = asked_addresses(data, wanted);
+    if asked.iter().all(Vec::is_empty) {
         return named;
     }
-    let asked = asked_addresses(data);
     let mut found = false;
     let mut known: Vec<FxHashMap<u64, AddressInfo>> = Vec::with_capacity(asked.len());
     for (lib, addresses) in data.libs.iter().zip(asked) {
@@ -52,17 +78,24 @@ pub fn name_addresses(
         known.push(addresses.into_iter().zip(answers.into_iter().flatten()).collect());
     }
     if found {
+        named.is_changed = !data.symbolicated || drop_lesser(data, wanted, &mut known);
+    }
+    if named.is_changed {
         Naming::new(data, &known).replace(&known);
         data.symbolicated = true;
     }
     named
 }
 
-/// The addresses that [`name_addresses`] asks for, of each library; none for symbolicated data.
-pub fn asked_addresses(data: &Data) -> Vec<Vec<u64>> {
+/// The addresses that [`name_wanted`] asks for, of each library.
+pub fn asked_addresses(data: &Data, wanted: &[Wanted]) -> Vec<Vec<u64>> {
     let mut asked: Vec<Vec<u64>> = vec![Vec::new(); data.libs.len()];
-    let frames = data.frames.iter().filter(|_| !data.symbolicated);
-    for frame in frames {
+    let is_wanted = |lib: u32| {
+        wanted
+            .get(lib as usize)
+            .is_some_and(|wanted| *wanted != Wanted::Nothing)
+    };
+    for frame in data.frames.iter().filter(|frame| is_wanted(frame.lib)) {
         if let (Some(asked), Some(address)) = (asked.get_mut(frame.lib as usize), frame.address) {
             asked.push(address);
         }
@@ -74,13 +107,85 @@ pub fn asked_addresses(data: &Data) -> Vec<Vec<u64>> {
     asked
 }
 
+/// The source of the names of each library's code: as sprof recorded it, or else as the frames show it. `None` for
+/// libraries without addresses.
+pub fn symbol_sources(data: &Data) -> Vec<Option<SymbolSource>> {
+    #[derive(Clone, Copy, Default)]
+    struct Of {
+        frames: bool,
+        nameless: bool,
+        lines: bool,
+    }
+    let nameless: Vec<bool> = (data.funcs.iter())
+        .map(|func| is_nameless(data.text(func.name)))
+        .collect();
+    let mut of_libs = vec![Of::default(); data.libs.len()];
+    for frame in data.frames.iter().filter(|frame| frame.address.is_some()) {
+        if let Some(of) = of_libs.get_mut(frame.lib as usize) {
+            of.frames = true;
+            of.nameless |= nameless[frame.func as usize];
+            of.lines |= frame.line != NONE;
+        }
+    }
+    let sources = data.libs.iter().zip(of_libs).map(|(lib, of)| {
+        let seen = SymbolSource::Files {
+            symbol_table: !of.nameless,
+            debug_info: of.lines,
+        };
+        let source = match lib.symbol_source {
+            SymbolSource::NotAsked => seen,
+            // The kernel's functions have their names from its list, and lines from files.
+            SymbolSource::Recorded if of.lines => seen,
+            source => source,
+        };
+        of.frames.then_some(source)
+    });
+    sources.collect()
+}
+
+/// What is known of an address: (whether its functions have names, whether they have lines, number of functions).
+type Knowledge = (bool, bool, usize);
+
+/// Drops answers that have less than what the data have of the same address, and those that are not wanted. True if the
+/// others say anything new.
+fn drop_lesser(data: &Data, wanted: &[Wanted], known: &mut [FxHashMap<u64, AddressInfo>]) -> bool {
+    let mut had: FxHashMap<(u32, u64), (Knowledge, &str)> = FxHashMap::default();
+    for frame in &data.frames {
+        let Some(address) = frame.address else { continue };
+        if !(known.get(frame.lib as usize)).is_some_and(|known| known.contains_key(&address)) {
+            continue;
+        }
+        let name = data.func_name(frame.func);
+        let ((named, lines, depth), outer) = had.entry((frame.lib, address)).or_default();
+        *named |= !is_nameless(name);
+        *lines |= frame.line != NONE;
+        *depth = (*depth).max(usize::from(frame.inline_depth) + 1);
+        if !frame.is_inlined() {
+            *outer = name;
+        }
+    }
+    let mut is_new = false;
+    for (lib, (known, wanted)) in (0..).zip(known.iter_mut().zip(wanted)) {
+        known.retain(|address, info| {
+            let (had, name) = had.get(&(lib, *address)).copied().unwrap_or_default();
+            let has_lines = info.frames.iter().any(|frame| frame.line.is_some());
+            let has = (info.is_named(), has_lines, info.frames.len().max(1));
+            let of_symbol = info.function.as_ref().map(|function| function.name.as_str());
+            let of_source = info.frames.last().and_then(|frame| frame.function.as_deref());
+            let is_wanted = had <= has && (*wanted != Wanted::LinesOfNames || of_symbol == Some(name));
+            is_new |= is_wanted && (had < has || of_source.or(of_symbol) != Some(name));
+            is_wanted
+        });
+    }
+    is_new
+}
+
 /// The new tables under construction.
 struct Naming<'a> {
     data: &'a mut Data,
     texts: Unique<Box<str>>,
     sources: PathIndex<u32>,
-    /// By library and address.
-    symbols: FxHashMap<(u32, u64), u32>,
+    symbols: Unique<Symbol>,
     funcs: Unique<Func>,
     scripts: Unique<Script>,
     /// Of [`Kind::Program`], [`Kind::RustStd`] and [`Kind::Dependency`], where the file has them.
@@ -115,7 +220,7 @@ impl<'a> Naming<'a> {
             crates: known.iter().map(|known| CrateSources::of(known.values())).collect(),
             texts: std::mem::take(&mut data.texts).into(),
             sources: PathIndex::default(),
-            symbols: FxHashMap::default(),
+            symbols: std::mem::take(&mut data.symbols).into(),
             funcs: Unique::default(),
             scripts: std::mem::take(&mut data.scripts).into(),
             data,
@@ -127,19 +232,48 @@ impl<'a> Naming<'a> {
         let old_funcs = std::mem::take(&mut self.data.funcs);
         // For each old frame, its new frames: (first, count), outermost first.
         let mut expansions: Vec<(u32, u32)> = Vec::with_capacity(old_frames.len());
-        for old in &old_frames {
+        let answer = |frame: &Frame| known.get(frame.lib as usize)?.get(&frame.address?);
+        let old_stacks = std::mem::take(&mut self.data.stacks);
+        // The answer for a function with code of its own has all that is inlined there: frames of earlier answers go.
+        let is_dropped = |stack: &Stack| {
+            let frame = &old_frames[stack.frame as usize];
+            let caller = old_stacks.get(stack.prefix as usize);
+            let caller = caller.map(|caller| &old_frames[caller.frame as usize]);
+            frame.is_inlined()
+                && answer(frame).is_some()
+                && caller.is_some_and(|caller| (caller.lib, caller.address) == (frame.lib, frame.address))
+        };
+        let mut is_frame_dropped = vec![false; old_frames.len()];
+        for stack in old_stacks.iter().filter(|stack| is_dropped(stack)) {
+            is_frame_dropped[stack.frame as usize] = true;
+        }
+        for stack in old_stacks.iter().filter(|stack| !is_dropped(stack)) {
+            is_frame_dropped[stack.frame as usize] = false;
+        }
+        for (old, is_dropped) in old_frames.iter().zip(is_frame_dropped) {
             let first = self.data.frames.len() as u32;
-            let info = known.get(old.lib as usize).and_then(|infos| infos.get(&old.address?));
-            self.expand(*old, old_funcs[old.func as usize], info);
+            let old_func = old_funcs[old.func as usize];
+            match answer(old) {
+                _ if is_dropped => {}
+                Some(info) => self.expand(*old, old_func, info),
+                None => {
+                    let func = self.funcs.index(old_func);
+                    self.data.frames.push(Frame { func, ..*old });
+                }
+            }
             expansions.push((first, self.data.frames.len() as u32 - first));
         }
         self.data.texts = self.texts.all;
         self.data.funcs = self.funcs.all;
         self.data.scripts = self.scripts.all;
+        self.data.symbols = self.symbols.all;
 
-        let old_stacks = std::mem::take(&mut self.data.stacks);
         let mut leaf_of: Vec<u32> = Vec::with_capacity(old_stacks.len());
         for old in &old_stacks {
+            if is_dropped(old) {
+                leaf_of.push(leaf_of[old.prefix as usize]);
+                continue;
+            }
             let (first, count) = expansions[old.frame as usize];
             let mut prefix = leaf_of.get(old.prefix as usize).copied().unwrap_or(NONE);
             for frame in first..first + count {
@@ -171,13 +305,8 @@ impl<'a> Naming<'a> {
     }
 
     /// Adds the frames of all functions at the frame's address: at least one.
-    fn expand(&mut self, old: Frame, old_func: Func, info: Option<&AddressInfo>) {
-        let (unknown, no_crates, no_files) = (
-            AddressInfo::default(),
-            CrateSources::default(),
-            FunctionFiles::default(),
-        );
-        let info = info.unwrap_or(&unknown);
+    fn expand(&mut self, old: Frame, old_func: Func, info: &AddressInfo) {
+        let (no_crates, no_files) = (CrateSources::default(), FunctionFiles::default());
         let of_lib = info.function.as_ref().filter(|_| old.lib != NONE);
         let native = of_lib.map_or(old.symbol, |symbol| self.symbol(old.lib, symbol));
         let v8 = v8_code(info);
@@ -196,11 +325,21 @@ impl<'a> Naming<'a> {
                 (None, _) if old.line_file == NONE => old_func.file,
                 (None, _) => old.line_file,
             };
+            let name = match (name, inline_depth) {
+                (Some(name), _) => self.texts.index_of(name),
+                (None, 0) => old_func.name,
+                (None, _) => self.texts.index_of(&*format!("{:#x}", old.address.unwrap_or_default())),
+            };
+            // What was known is of the function with code of its own.
+            let (old_file, old_krate) = match inline_depth {
+                0 => (old_func.file, old_func.krate),
+                _ => (NONE, NONE),
+            };
             let func = Func {
                 script: start.map_or(old_func.script, |start| self.scripts.index(Script::of(start))),
-                name: name.map_or(old_func.name, |name| self.texts.index_of(name)),
-                file: func_file.unwrap_or(old_func.file),
-                krate: krate.map_or(old_func.krate, |krate| self.texts.index_of(krate)),
+                name,
+                file: func_file.unwrap_or(old_file),
+                krate: krate.map_or(old_krate, |krate| self.texts.index_of(krate)),
                 ..old_func
             };
             let category = self.category(&old, declared_in.unwrap_or_default(), krate);
@@ -231,15 +370,11 @@ impl<'a> Naming<'a> {
     }
 
     fn symbol(&mut self, lib: u32, symbol: &FunctionSymbol) -> u32 {
-        let (texts, symbols) = (&mut self.texts, &mut self.data.symbols);
-        *self.symbols.entry((lib, symbol.start)).or_insert_with(|| {
-            symbols.push(Symbol {
-                lib,
-                address: symbol.start,
-                name: texts.index_of(&*symbol.name),
-                size: symbol.size,
-            });
-            symbols.len() as u32 - 1
+        self.symbols.index(Symbol {
+            lib,
+            address: symbol.start,
+            name: self.texts.index_of(&*symbol.name),
+            size: symbol.size,
         })
     }
 }

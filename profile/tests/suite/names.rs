@@ -7,7 +7,7 @@ use profile::Profile;
 use profile::data::{Data, NONE};
 use profile::enrich::enrich;
 use profile::read::{ReadLimits, everything};
-use profile::view::name_addresses;
+use profile::view::{Wanted, name_addresses, name_wanted};
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 
 /// `work` without debug info; `leaf`, which inlined `helper`, which inlined a part of the standard library.
@@ -159,4 +159,75 @@ fn without_an_answer_nothing_changes() {
     assert_eq!(named.addresses, named.addresses_without_name);
     assert!(!data.symbolicated);
     assert_eq!(shown(&data), before);
+}
+
+/// The same of a program without debug info.
+fn symbols_alone(address: u64) -> AddressInfo {
+    AddressInfo {
+        frames: Vec::new(),
+        ..symbols(address)
+    }
+}
+
+fn answer(data: &mut Data, wanted: Wanted, of: impl Fn(u64) -> AddressInfo) -> bool {
+    let wanted = vec![wanted; data.libs.len()];
+    let named = name_wanted(data, &wanted, |lib, addresses| {
+        (lib.name.as_deref() == Some("app")).then(|| addresses.iter().copied().map(&of).collect())
+    });
+    named.is_changed
+}
+
+#[test]
+fn debug_info_that_comes_later_gives_what_it_would_have_given_before() {
+    let mut whole = read(&unnamed());
+    assert!(answer(&mut whole, Wanted::Names, symbols));
+    let mut later = read(&unnamed());
+    assert!(answer(&mut later, Wanted::Names, symbols_alone));
+    assert_ne!(shown(&later), shown(&whole));
+    assert!(answer(&mut later, Wanted::Names, symbols));
+    assert_eq!(shown(&later), shown(&whole));
+    // No function is there twice, and none is left that no frame has.
+    let names = |data: &Data| {
+        let mut names: Vec<String> = (0..data.funcs.len() as u32)
+            .map(|func| data.func_name(func).to_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&later), names(&whole));
+}
+
+#[test]
+fn equal_and_lesser_answers_lose_nothing() {
+    let mut data = read(&unnamed());
+    assert!(answer(&mut data, Wanted::Names, symbols));
+    let (before, frames, stacks) = (shown(&data), data.frames.len(), data.stacks.len());
+    answer(&mut data, Wanted::Names, symbols);
+    assert_eq!((data.frames.len(), data.stacks.len()), (frames, stacks));
+    assert_eq!(shown(&data), before);
+    // `work` has the same answer as before; those with less are dropped.
+    answer(&mut data, Wanted::Names, symbols_alone);
+    assert_eq!(shown(&data), before);
+    assert!(!answer(&mut data, Wanted::Names, |_| AddressInfo::default()));
+    assert!(!answer(&mut data, Wanted::Nothing, symbols));
+    assert_eq!(shown(&data), before);
+}
+
+/// A kernel module of another boot lies where another one was.
+#[test]
+fn lines_of_names_are_of_the_same_function() {
+    let mut data = read(&unnamed());
+    assert!(answer(&mut data, Wanted::Names, symbols_alone));
+    let renamed = |address| {
+        let mut info = symbols(address);
+        if let Some(function) = &mut info.function {
+            function.name += "_of_another_module";
+        }
+        info
+    };
+    let before = shown(&data);
+    assert!(!answer(&mut data, Wanted::LinesOfNames, renamed));
+    assert_eq!(shown(&data), before);
+    assert!(answer(&mut data, Wanted::LinesOfNames, symbols));
+    assert_ne!(shown(&data), before);
 }

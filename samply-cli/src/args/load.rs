@@ -8,14 +8,15 @@ use super::input::EventArgs;
 use super::serve::ServeArgs;
 
 const FOREIGN: &str = "Files of other profilers, and .partial files";
+const SAVE: &str = "Saving";
 
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "\
 Examples:
   sprof load profile.json.gz
-  sprof load -n -P 8080 perf.data         print the link, open no browser
-  sprof load -s -o app.json.gz perf.data  convert a file of another profiler",
+  sprof load -s -o app.json.gz perf.data          convert a file of another profiler
+  sprof load -s profile.json.gz --symbol-dir DIR  save it with names from debug files in DIR",
     mut_arg("event", |arg| arg.help("Show the samples of this event, if the file has several \
                                      [default: the file's choice, or the first event without waits]"))
 )]
@@ -29,13 +30,12 @@ pub(crate) struct LoadArgs {
     #[command(flatten, next_help_heading = FOREIGN)]
     pub(crate) event: EventArgs,
 
-    /// Save the file as a profile with function names, and exit; serve nothing.
-    #[arg(short, long, help_heading = FOREIGN)]
+    /// Save the file as a profile, with the names, files and lines that are available now, and exit; serve nothing.
+    #[arg(short, long, help_heading = SAVE)]
     pub(crate) save_only: bool,
 
     /// File to save the profile to. sprof keeps an earlier profile: app.json.gz becomes app.1.json.gz.
-    #[arg(short, long, value_name = "FILE", default_value = super::SAVED,
-          help_heading = FOREIGN)]
+    #[arg(short, long, value_name = "FILE", default_value = super::SAVED, help_heading = SAVE)]
     pub(crate) output: PathBuf,
 
     #[command(flatten)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use profile::data::{Data, Thread};
 use profile::export::firefox;
-use profile::read;
+use profile::read::{self, ReadLimits};
 use symbolicator::Symbolicator;
 
 use super::convert;
@@ -17,7 +17,7 @@ use crate::exit::{Failure, Outcome};
 use crate::import::{self, Imported};
 use crate::interrupt::Interrupt;
 use crate::library::module;
-use crate::names::{LookUps, options};
+use crate::names::{LookUps, interrupt_of, options};
 use crate::serve::{Compared, Listener};
 use crate::term::Term;
 
@@ -31,7 +31,7 @@ pub(super) fn serve(
     term: &Term,
 ) -> Outcome {
     let modified = |path: &Path| std::fs::metadata(path).and_then(|file| file.modified()).ok();
-    let interrupt = Interrupt::default();
+    let interrupt = interrupt_of(&args.input.symbols)?;
     let recorded_at = modified(base.0).min(modified(new.0));
     let symbolicator = Arc::new(Symbolicator::new(options(
         &args.input.symbols,
@@ -73,7 +73,7 @@ pub(super) fn serve(
     shown.serve(listener, args, term)
 }
 
-/// The file for the UI: a saved profile unchanged, a file of perf converted.
+/// The file for the UI: a saved profile, unchanged unless more names are available now; a file of perf converted.
 pub(super) fn file((path, data): (&Path, &Data), symbolicator: &Symbolicator, term: &Term) -> Result<File, Failure> {
     let failed = |error: io::Error| Failure::failed(format_args!("reading {} again failed: {error}", path.display()));
     if import::is_perf_data(path) {
@@ -93,7 +93,11 @@ pub(super) fn file((path, data): (&Path, &Data), symbolicator: &Symbolicator, te
             .reopen()
             .map_err(failed);
     }
-    File::open(path).map_err(failed)
+    let saved = read::open(path, ReadLimits::default())?;
+    match convert::named_again(path, &saved, symbolicator, &Interrupt::default(), term)? {
+        Some(named) => Ok(named),
+        None => saved.into_file().map_err(failed),
+    }
 }
 
 fn view_name(side: &str, path: &Path) -> String {

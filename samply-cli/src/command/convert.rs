@@ -7,10 +7,14 @@ use std::path::Path;
 use profile::data::{Data, Unit};
 use profile::enrich::Enriched;
 use profile::export::firefox;
+use profile::read::SavedProfile;
+use profile::view::Named;
 use profile::{Profile, Tracks};
 use recording::session::StopReason;
+use symbolicator::Symbolicator;
 use tempfile::NamedTempFile;
 
+use super::merge;
 use super::show::{self, Shown};
 use crate::args::{LoadArgs, SymbolArgs};
 use crate::exit::{Failure, Outcome, Status};
@@ -18,7 +22,8 @@ use crate::file_kind::FileKind;
 use crate::import;
 use crate::input;
 use crate::interrupt::Interrupt;
-use crate::names::{LookUps, symbolicator_of};
+use crate::names::{LookUps, may_name, symbolicator_of};
+use crate::numbers::count;
 use crate::output::{Earlier, Output, Saved};
 use crate::style::Style;
 use crate::summary::{Highlights, Summary};
@@ -111,6 +116,35 @@ pub(super) fn foreign_data(path: &Path, data: Data, term: &Term) -> Result<Named
         Ok(file)
     });
     written.map_err(|error| failed(path, &error))
+}
+
+/// A saved profile with names that it lacks and that are available now, in a file without a name. `None` if there are
+/// none, or if the profile has no names at all: those the UI asks for, when it needs them.
+pub(super) fn named_again(
+    path: &Path,
+    saved: &SavedProfile,
+    symbolicator: &Symbolicator,
+    interrupt: &Interrupt,
+    term: &Term,
+) -> Result<Option<File>, Failure> {
+    if saved.symbolicated == Some(false) || !may_name(saved, symbolicator) {
+        return Ok(None);
+    }
+    let (data, named) = merge::named(path, symbolicator, interrupt, term)?;
+    if !named.is_changed {
+        return Ok(None);
+    }
+    term.line(describe_named(named));
+    unnamed_file(path, |out| firefox::write_data_gz(&data, out)).map(Some)
+}
+
+/// The result of looking up names for a saved profile.
+pub(super) fn describe_named(named: Named) -> String {
+    let names = count(named.addresses - named.addresses_without_name, "address", "addresses");
+    match named.is_changed {
+        true => format!("looked up names: {names} of {} have one", named.addresses),
+        false => "no more names are available than the profile has".to_owned(),
+    }
 }
 
 /// A converted profile in a file without a name: nobody asked for one.

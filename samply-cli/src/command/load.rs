@@ -1,18 +1,20 @@
-//! `sprof load`: serves a saved profile unchanged. Files of other profilers are converted first (see `convert`).
+//! `sprof load`: serves a saved profile, unchanged unless more names are available now. Files of other profilers are
+//! converted first (see `convert`).
 
 use std::io;
 
+use profile::export::firefox;
 use profile::read::{self, Form, ReadLimits, SavedProfile};
 
 use super::convert;
+use super::merge;
 use super::show::{self, Shown};
 use crate::args::{self, LoadArgs};
 use crate::exit::Outcome;
 use crate::file_kind::FileKind;
 use crate::import;
-use crate::interrupt::Interrupt;
 use crate::library::module;
-use crate::names::symbolicator_of;
+use crate::names::{interrupt_of, symbolicator_of};
 use crate::output::{Earlier, Output};
 use crate::term::Term;
 
@@ -24,14 +26,14 @@ pub(crate) fn run(args: &LoadArgs) -> Outcome {
     }
     term.progress(false, format_args!("reading {}", args.file.display()));
     let is_foreign = read::kind(&args.file).is_some();
-    if is_foreign && args.save_only {
-        let output = Output::prepare(&args.output, FileKind::Profile, Earlier::Kept)?;
-        let converted = convert::foreign(&args.file, event, symbols, &term)?;
-        let saved = output.save(&term, |out| {
-            io::copy(&mut converted.reopen()?, out)?;
-            out.flush()
-        });
-        return convert::say_saved(saved?, &term);
+    if !is_foreign && event.is_some() {
+        return args::refuse(
+            "load",
+            "--event is for files of other profilers and .partial files; this is a Firefox profile",
+        );
+    }
+    if args.save_only {
+        return save(args, is_foreign, &term);
     }
     let converted = match is_foreign {
         true => Some(convert::foreign(&args.file, event, symbols, &term)?),
@@ -39,22 +41,24 @@ pub(crate) fn run(args: &LoadArgs) -> Outcome {
     };
     let path = converted.as_ref().map_or(args.file.as_path(), |file| file.path());
     let saved = read::open(path, ReadLimits::default())?;
-    if !is_foreign && (args.save_only || event.is_some()) {
-        return args::refuse(
-            "load",
-            "--save-only and --event are for files of other profilers and .partial files; this is a Firefox profile",
-        );
-    }
     let listener = show::listen(&args.serve, &term)?;
     term.line(describe(args, &saved));
 
-    let symbolicator = symbolicator_of(&args.file, symbols, &Interrupt::default(), &term)?;
+    let interrupt = interrupt_of(symbols)?;
+    let symbolicator = symbolicator_of(&args.file, symbols, &interrupt, &term)?;
     let modules = saved.libs.iter().filter_map(module);
     modules.for_each(|module| symbolicator.add_module(&module));
     let links = listener.links(saved.tracks.as_ref());
-    let profile = saved
-        .into_file()
-        .map_err(|error| format!("reading {} failed: {error}", args.file.display()))?;
+    let named = match is_foreign {
+        true => None,
+        false => convert::named_again(path, &saved, &symbolicator, &interrupt, &term)?,
+    };
+    let profile = match named {
+        Some(named) => named,
+        None => saved
+            .into_file()
+            .map_err(|error| format!("reading {} failed: {error}", args.file.display()))?,
+    };
     let shown = Shown {
         profile,
         base: None,
@@ -62,6 +66,29 @@ pub(crate) fn run(args: &LoadArgs) -> Outcome {
         links,
     };
     shown.serve(listener, &args.serve, &term)
+}
+
+/// Saves the profile with the names that are available now.
+fn save(args: &LoadArgs, is_foreign: bool, term: &Term) -> Outcome {
+    let (event, symbols) = (args.event.name(), &args.serve.input.symbols);
+    let output = Output::prepare(&args.output, FileKind::Profile, Earlier::Kept)?;
+    let saved = match is_foreign {
+        true => {
+            let converted = convert::foreign(&args.file, event, symbols, term)?;
+            output.save(term, |out| {
+                io::copy(&mut converted.reopen()?, out)?;
+                out.flush()
+            })
+        }
+        false => {
+            let interrupt = interrupt_of(symbols)?;
+            let symbolicator = symbolicator_of(&args.file, symbols, &interrupt, term)?;
+            let (data, named) = merge::named(&args.file, &symbolicator, &interrupt, term)?;
+            term.line(convert::describe_named(named));
+            output.save(term, |out| firefox::write_data_gz(&data, out))
+        }
+    };
+    convert::say_saved(saved?, term)
 }
 
 fn describe(args: &LoadArgs, saved: &SavedProfile) -> String {

@@ -7,6 +7,8 @@ use profile::export::firefox;
 use profile::merge::{Align, Input, merge, usual_align};
 use profile::read::{self, ReadLimits};
 use profile::saved_form;
+use profile::view::Named;
+use symbolicator::Symbolicator;
 
 use super::convert::say_saved;
 use crate::args::{self, AlignBy, MergeArgs, SymbolArgs};
@@ -15,7 +17,7 @@ use crate::file_kind::FileKind;
 use crate::import;
 use crate::input;
 use crate::interrupt::Interrupt;
-use crate::names::{LookUps, symbolicator_of};
+use crate::names::{INTERRUPTED, LookUps, interrupt_of, symbolicator_of};
 use crate::numbers::count;
 use crate::output::{Earlier, Output};
 use crate::term::Term;
@@ -66,18 +68,46 @@ fn name(path: &Path) -> String {
 
 /// A file of any kind, with names, in the form of a Firefox profile. `event` is for files of other profilers.
 pub(super) fn whole(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Saved, Failure> {
-    let interrupt = Interrupt::default();
+    let interrupt = interrupt_of(symbols)?;
     if let Some(data) = converted(path, event, symbols, &interrupt, term)? {
         return Ok(data);
     }
     let symbolicator = symbolicator_of(path, symbols, &interrupt, term)?;
-    let mut look_ups = LookUps::new(&symbolicator, term);
-    let mut data = read::everything(path, ReadLimits::default())?;
-    look_ups.name_read(&mut data, &interrupt);
+    let (data, _) = named(path, &symbolicator, &interrupt, term)?;
+    Ok(data)
+}
+
+/// A Firefox profile, with the names that are available now. Warns of what it loses when it is written again.
+pub(super) fn named(
+    path: &Path,
+    symbolicator: &Symbolicator,
+    interrupt: &Interrupt,
+    term: &Term,
+) -> Result<(Saved, Named), Failure> {
+    let (mut data, not_kept) = read::everything_but(path, ReadLimits::default())?;
+    let mut look_ups = LookUps::new(symbolicator, term);
+    let named = look_ups.name_read(&mut data, interrupt);
+    if interrupt.is_seen() {
+        return Err(Failure::failed(INTERRUPTED));
+    }
     for damage in look_ups.damage() {
         term.warning(format_args!("{}: symbols were not read: {damage}", path.display()));
     }
-    Ok(data)
+    for (count, what) in [
+        (
+            not_kept.source_details,
+            "source files have ids, positions or source maps",
+        ),
+        (not_kept.original_positions, "frames have positions from source maps"),
+    ] {
+        if count > 0 {
+            term.warning(format_args!(
+                "{}: {count} {what}, which sprof does not write: left out",
+                path.display()
+            ));
+        }
+    }
+    Ok((data, named))
 }
 
 /// The same of a file that is no Firefox profile.

@@ -6,7 +6,7 @@ use profile::view::arcs;
 use profile::view::select::{Selection, select};
 use profile::view::shortfalls::shortfalls;
 use recording::command::own;
-use recording::symbol::SymbolSource;
+use symbolicator::Symbolicator;
 
 use super::target::Target;
 use crate::advice::{What, advise, distorted, few_samples};
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
         notes.extend(markers::missing(&selection));
     }
     if views.iter().any(|view| *view != View::Markers) {
-        notes.extend(about_samples(args, &selection, &input.sources));
+        notes.extend(about_samples(args, &selection, &input.symbolicator));
     }
     let report = Report {
         about: About::new(&args.file, &selection, &conditions, args.select.waits, notes),
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
 }
 
 /// What limits views of samples.
-fn about_samples(args: &ReportArgs, selection: &Selection<'_>, sources: &[SymbolSource]) -> Vec<String> {
+fn about_samples(args: &ReportArgs, selection: &Selection<'_>, symbolicator: &Symbolicator) -> Vec<String> {
     let mut notes = Vec::from_iter(few_samples(selection, args.select.waits));
     if selection.total.samples == 0 && selection.data.has_samples() {
         notes.push(why_empty(args, selection));
@@ -94,7 +94,7 @@ fn about_samples(args: &ReportArgs, selection: &Selection<'_>, sources: &[Symbol
         true => What::SavedWaits,
         false => What::Saved,
     };
-    let advice = advise(&shortfalls(selection, sources), selection, what);
+    let advice = advise(&shortfalls(selection), selection, what, symbolicator);
     notes.extend(advice.into_iter().map(|advice| advice.line));
     notes
 }

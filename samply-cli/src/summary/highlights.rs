@@ -91,7 +91,7 @@ impl Highlights {
         hottest.retain(|row| row.own.samples > 0);
         // Names that were not looked up are not missing.
         let shortfalls = match data.symbolicated && look_ups.is_whole() {
-            true => shortfalls(&selection, &look_ups.sources(&data)),
+            true => shortfalls(&selection),
             false => Vec::new(),
         };
         let is_time = profile.info().unit == PeriodUnit::CpuNanoseconds;
@@ -109,7 +109,7 @@ impl Highlights {
             counted: (profile.info().unit == PeriodUnit::Counts).then(|| profile.info().event.clone()),
             sampled_cpu_ns,
             distorted: distorted(&selection, sampled_cpu_ns.map(|ns| ns / 1e6)),
-            advice: advise(&shortfalls, &selection, What::Recorded(asked)),
+            advice: advise(&shortfalls, &selection, What::Recorded(asked), look_ups.symbolicator),
         }
     }
 

@@ -136,18 +136,28 @@ fn a_folder_that_cannot_be_written_to_is_no_failure_of_the_server() {
     assert!(!said.contains("127.0.0.1") && !said.contains("nothing more"), "{said}");
 }
 
+/// As after a look-up that found nothing; and a profile that has all names and lines needs no server.
 #[test]
-fn a_profile_with_names_says_that_nothing_is_downloaded() {
+fn a_profile_that_was_saved_without_names_has_them_later_and_then_asks_for_nothing() {
     let dir = temp_dir();
     let file = recorded_on_windows(dir.path());
     let text = fs::read_to_string(&file).unwrap();
-    let named = text.replace("\"symbolicated\": false", "\"symbolicated\": true");
-    assert_ne!(named, text);
-    fs::write(&file, named).unwrap();
+    let saved = text.replace("\"symbolicated\": false", "\"symbolicated\": true");
+    assert_ne!(saved, text);
+    fs::write(&file, saved).unwrap();
     let server = server();
-    let (shown, _) = run(&mut report(dir.path(), &[&server.url]));
-    assert!(shown.contains("--symbol-server downloads nothing for it"), "{shown}");
-    assert_eq!(server.asked(), [""; 0]);
+    assert_eq!(lines(&mut report(dir.path(), &[&server.url])), named());
+    assert!(!server.asked().is_empty());
+    let saved = dir.path().join("saved.json.gz");
+    run(sprof()
+        .args(["load", "-s", "--symbol-server", &server.url, "-o"])
+        .args([&saved, &file])
+        .env("SPROF_CACHE", dir.path().join("cache")));
+    let asked = server.asked().len();
+    let mut again = sprof();
+    again.arg("report").arg(&saved).env("SPROF_CACHE", "off");
+    assert_eq!(lines(&mut again), named());
+    assert_eq!(server.asked().len(), asked);
 }
 
 /// Where downloads of the program are, without the empty lock files.

@@ -292,6 +292,36 @@ fn a_server_with_the_debug_info_of_another_build_gives_no_wrong_names() {
 }
 
 #[test]
+fn a_saved_profile_has_its_names_from_the_server_later() {
+    let Some(()) = client() else { return };
+    let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
+    let (request, debug) = (stripped.request(), std::fs::read(&stripped.debug).unwrap());
+    let server = Scripted::start(move |path| match path == request {
+        true => Answer::File(debug.clone()),
+        false => Answer::NotFound,
+    });
+    let (recording, profile) = record().profile(&stripped.program, &["500"]);
+    assert_eq!(profile.share_of("innermost").hits, 0);
+    let folded = |options: &[&str]| {
+        let words = stripped.asks(&server.url, 60);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).arg(env!("CARGO_BIN_EXE_sprof"));
+        command
+            .args(["export", "-f", "folded"])
+            .args(options)
+            .arg(&recording.output);
+        let output = output(&mut command);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(!folded(&[]).contains("innermost"));
+    assert_eq!(server.asked(), [""; 0]);
+    let named = folded(&["--debuginfod"]);
+    assert!(named.contains("main;not_inlined;middle;innermost "), "{named}");
+    assert!(server.asked_for(&stripped) > 0);
+}
+
+#[test]
 fn the_program_has_no_file_of_the_client_open() {
     let Some(()) = client() else { return };
     let stripped = Stripped::of(&program("split").unwrap());

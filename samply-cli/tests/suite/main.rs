@@ -35,6 +35,7 @@ mod import_reports;
 mod jit;
 mod ladder;
 mod larger_stacks;
+mod later_names;
 mod limits;
 mod loaded;
 mod mac_recording;

@@ -248,14 +248,14 @@ fn names_of_the_kernel_are_kept_for_the_second_start() {
 }
 
 /// A program without symbols and debug info, and its debug file in a folder of its own.
-struct Separate {
-    dir: tempfile::TempDir,
-    program: std::path::PathBuf,
-    debug: std::path::PathBuf,
+pub(crate) struct Separate {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) program: std::path::PathBuf,
+    pub(crate) debug: std::path::PathBuf,
 }
 
 impl Separate {
-    fn of(whole: &Path) -> Separate {
+    pub(crate) fn of(whole: &Path) -> Separate {
         let dir = support::temp_dir();
         let (program, folder) = (dir.path().join("app"), dir.path().join("debug"));
         std::fs::create_dir(&folder).unwrap();

@@ -25,7 +25,7 @@ pub(super) use raw::RawId;
 use raw::RawProfile;
 
 /// Known versions. A later version may keep the needed fields or change them.
-const VERSIONS: std::ops::RangeInclusive<u32> = 49..=75;
+pub(super) const VERSIONS: std::ops::RangeInclusive<u32> = 49..=75;
 
 /// The file's tables, unchecked.
 pub(super) fn parse<E: Extent>(json: &mut Parser<'_>) -> parse::Result<RawProfile<E>> {

@@ -1,5 +1,5 @@
-//! `sprof export --format firefox` and `firefox-v55`: the saved profile with all that is in it. In its own version the file is
-//! copied as it is. A file of perf is converted first.
+//! `sprof export --format firefox` and `firefox-v55`: the saved profile with all that is in it. In its own version, and
+//! with no more names to add, the file is copied as it is. A file of perf is converted first.
 
 use std::fs::File;
 use std::io::{self, BufReader, Seek, SeekFrom, Write};
@@ -12,6 +12,7 @@ use profile::cut::{Part, cut};
 use profile::data::NONE;
 use profile::export::{firefox, firefox_v55};
 use profile::read::{self, Form, ReadLimits};
+use symbolicator::Symbolicator;
 
 use super::super::target::Target;
 use super::super::{convert, merge};
@@ -19,6 +20,7 @@ use crate::args::{self, ExportArgs, ExportFormat};
 use crate::exit::{Failure, Outcome};
 use crate::import;
 use crate::interrupt::Interrupt;
+use crate::names::{may_name, symbolicator_of};
 use crate::term::Term;
 
 pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>, term: &Term) -> Outcome {
@@ -40,7 +42,7 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
         _ => is_gzip,
     };
     let (event, symbols) = (args.event.name(), &args.input.symbols);
-    // Ctrl-C ends the look-up of names, which only a file of perf needs.
+    // Ctrl-C ends the look-up of names.
     let interrupt = match import::is_perf_data(path) {
         true => Interrupt::watch()?,
         false => Interrupt::default(),
@@ -51,24 +53,21 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
             (data, !import::is_perf_data(path))
         }
         None => {
-            let source = saved(path)?;
-            if args.part.is_all() && (format == ExportFormat::Firefox || source.version <= firefox_v55::VERSION) {
-                let wants_gzip = wants_gzip(source.is_gzip);
-                return target.write(term, |out| copy(&source.file, source.is_gzip, wants_gzip, out));
-            }
-            let (data, not_kept) = read::everything_but(path, ReadLimits::default()).map_err(Failure::failed)?;
-            for (count, what) in [
-                (
-                    not_kept.source_details,
-                    "source files have ids, positions or source maps",
-                ),
-                (not_kept.original_positions, "frames have positions from source maps"),
-            ] {
-                if count > 0 {
-                    term.warning(format_args!("{count} {what}, which version 55 cannot hold: left out"));
+            let symbolicator = symbolicator_of(path, symbols, &interrupt, term)?;
+            let source = saved(path, &symbolicator)?;
+            let is_as_asked =
+                args.part.is_all() && (format == ExportFormat::Firefox || source.version <= firefox_v55::VERSION);
+            let named = match is_as_asked && !source.may_get_names {
+                true => None,
+                false => Some(merge::named(path, &symbolicator, &interrupt, term)?),
+            };
+            match named.filter(|(_, named)| !is_as_asked || named.is_changed) {
+                Some((data, _)) => (data, source.is_gzip),
+                None => {
+                    let wants_gzip = wants_gzip(source.is_gzip);
+                    return target.write(term, |out| copy(&source.file, source.is_gzip, wants_gzip, out));
                 }
             }
-            (data, source.is_gzip)
         }
     };
     let part = Part {
@@ -107,10 +106,11 @@ struct Source {
     file: File,
     is_gzip: bool,
     version: u32,
+    may_get_names: bool,
 }
 
 /// A saved profile, read once from end to end: within the limits, and JSON.
-fn saved(path: &Path) -> Result<Source, Failure> {
+fn saved(path: &Path, symbolicator: &Symbolicator) -> Result<Source, Failure> {
     let saved = read::open(path, ReadLimits::default()).map_err(Failure::failed)?;
     let version = match saved.form {
         Form::Processed { version } => version,
@@ -120,6 +120,7 @@ fn saved(path: &Path) -> Result<Source, Failure> {
     Ok(Source {
         is_gzip: saved.is_gzip,
         version,
+        may_get_names: may_name(&saved, symbolicator),
         file: (saved.into_file())
             .map_err(|error| Failure::failed(format_args!("reading {} failed: {error}", path.display())))?,
     })
