@@ -16,6 +16,13 @@ fn output(arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
+/// A recording of the program, in this file.
+fn recorded(program: &Path, file: &Path) -> Profile {
+    let [program, path] = [program, file].map(|path| path.to_str().unwrap());
+    output(&["record", "-s", "-q", "-r", "4000", "-o", path, program]);
+    Profile::read(file)
+}
+
 /// How many rows each function has, and the last part of the path of its file.
 fn rows(json: &Value) -> BTreeMap<String, Vec<String>> {
     let shared = &json["shared"];
@@ -61,17 +68,7 @@ fn a_function_of_several_files_is_one_row_everywhere() {
         let folder = temp_dir();
         let file = folder.path().join("profile.json.gz");
         let path = file.to_str().unwrap();
-        output(&[
-            "record",
-            "-s",
-            "-q",
-            "-r",
-            "4000",
-            "-o",
-            path,
-            program.to_str().unwrap(),
-        ]);
-        let profile = Profile::read(&file);
+        let profile = recorded(&program, &file);
         let rows = rows(&profile.json);
         for function in ["interpret", "inlined", "parse"] {
             assert_eq!(rows[function], ["several_files.c"], "{dwarf}: {function}");
@@ -146,17 +143,7 @@ fn a_profile_that_has_a_function_twice_is_read_as_one() {
     let program = program("several_files_dwarf5").unwrap();
     let folder = temp_dir();
     let file = folder.path().join("profile.json.gz");
-    output(&[
-        "record",
-        "-s",
-        "-q",
-        "-r",
-        "4000",
-        "-o",
-        file.to_str().unwrap(),
-        program.to_str().unwrap(),
-    ]);
-    let mut json = Profile::read(&file).json;
+    let mut json = recorded(&program, &file).json;
     let shared = json["shared"].take();
     json["shared"] = with_files_of_lines(shared);
     let old = folder.path().join("old.json");
@@ -178,17 +165,7 @@ fn no_function_with_debug_info_has_a_mangled_name_and_each_has_its_class() {
     let Some(program) = program("scopes") else { return };
     let folder = temp_dir();
     let file = folder.path().join("profile.json.gz");
-    output(&[
-        "record",
-        "-s",
-        "-q",
-        "-r",
-        "4000",
-        "-o",
-        file.to_str().unwrap(),
-        program.to_str().unwrap(),
-    ]);
-    let names: Vec<String> = rows(&Profile::read(&file).json).into_keys().collect();
+    let names: Vec<String> = rows(&recorded(&program, &file).json).into_keys().collect();
     assert!(!names.iter().any(|name| name.starts_with("_Z")), "{names:?}");
     for part in ["(anonymous namespace)::Worker::step", "outside::run"] {
         assert!(names.iter().any(|name| name.starts_with(part)), "{part}: {names:?}");
