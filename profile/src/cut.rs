@@ -17,14 +17,26 @@ pub struct Part {
 impl Part {
     /// True if everything stays.
     pub fn is_all(&self) -> bool {
-        let filter = &self.filter;
-        let has_range = filter.from_ms.is_some() || filter.to_ms.is_some();
-        let has_tracks = !filter.threads.is_empty() || !filter.processes.is_empty();
-        !has_range && !has_tracks && !has_stacks(filter) && self.min_samples < 2
+        let Filter {
+            waits: _,
+            merge_generics: _,
+            threads,
+            processes,
+            categories,
+            from_ms,
+            to_ms,
+            marker,
+            focus,
+            hide,
+        } = &self.filter;
+        let lists = [threads, processes, categories, focus, hide];
+        let has_range = from_ms.is_some() || to_ms.is_some() || marker.is_some();
+        !has_range && lists.iter().all(|list| list.is_empty()) && self.min_samples < 2
     }
 }
 
-/// Leaves only a part. Counters keep their whole time.
+/// Leaves only a part. [`keep`] selects, as for all outputs; the file then loses what nothing refers to. Counters keep
+/// their whole time.
 ///
 /// # Errors
 ///
@@ -34,24 +46,23 @@ pub fn cut(data: &mut Saved, part: &Part) -> Result<(), NotFound> {
         return Ok(());
     }
     let data = &mut data.0;
-    if has_stacks(&part.filter) {
-        keep(data, &part.filter, KeptKinds::Both)?;
-    }
-    let wanted = wanted_threads(data, &part.filter)?;
+    let zero_ms = data.zero_ms(data.meta.get("profilingStartTime").and_then(Value::as_f64));
+    let of_file = |ms: Option<f64>| ms.map(|ms| ms + zero_ms);
+    let filter = Filter {
+        from_ms: of_file(part.filter.from_ms),
+        to_ms: of_file(part.filter.to_ms),
+        ..part.filter.clone()
+    };
+    let wanted = wanted_threads(data, &filter)?;
+    keep(data, &filter, KeptKinds::Both)?;
     if wanted.contains(&false) {
         keep_threads(data, &wanted);
     }
-    keep_times(data, part.filter.from_ms, part.filter.to_ms);
     if part.min_samples > 1 {
         drop_thin(data, part.min_samples);
     }
     drop_unused(data);
     Ok(())
-}
-
-/// True for conditions that a stack or a marker decides.
-fn has_stacks(filter: &Filter) -> bool {
-    filter.marker.is_some() || !filter.categories.is_empty() || !filter.focus.is_empty() || !filter.hide.is_empty()
 }
 
 /// New indices of what is kept; [`NONE`] for the rest.
@@ -91,24 +102,6 @@ fn keep_threads(data: &mut Data, wanted: &[bool]) {
         let left: Vec<Value> = left.filter(|thread| *thread != NONE).map(Value::from).collect();
         // The front end wants one.
         *threads = if left.is_empty() { vec![0.into()] } else { left };
-    }
-}
-
-fn keep_times(data: &mut Data, from_ms: Option<f64>, to_ms: Option<f64>) {
-    if from_ms.is_none() && to_ms.is_none() {
-        return;
-    }
-    let is_after_start = |time: f64| from_ms.is_none_or(|from| time >= from);
-    let is_before_end = |time: f64| to_ms.is_none_or(|to| time < to);
-    for thread in &mut data.threads {
-        let times = thread.samples.time_ms.iter();
-        let kept: Vec<bool> = times
-            .map(|time| is_after_start(*time) && is_before_end(*time))
-            .collect();
-        thread.samples.retain(&kept);
-        // A span that reaches into the range.
-        let markers = &mut thread.markers;
-        markers.retain(|marker| is_after_start(marker.end_ms.max(marker.start_ms)) && is_before_end(marker.start_ms));
     }
 }
 

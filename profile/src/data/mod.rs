@@ -166,6 +166,28 @@ impl Data {
         known.filter(|ms| *ms > 0.0)
     }
 
+    /// The start of the recording in the file's times, ms: `recorded_ms`, if the file has it, or else the first sample
+    /// or marker.
+    pub(crate) fn zero_ms(&self, recorded_ms: Option<f64>) -> f64 {
+        let first_ms = || {
+            let times = self.threads.iter().flat_map(|thread| {
+                let markers = thread.markers.iter().map(|marker| &marker.start_ms);
+                thread.samples.time_ms.iter().chain(markers)
+            });
+            times.copied().filter(|time| time.is_finite()).reduce(f64::min)
+        };
+        let recorded_ms = recorded_ms.filter(|ms| ms.is_finite());
+        recorded_ms.or_else(first_ms).unwrap_or(0.0)
+    }
+
+    /// The names of point events, whose markers views take for samples: of a file for views, or of one as it is.
+    pub(crate) fn names_of_points(&self) -> HashSet<&str> {
+        let has_period = |schema: &&Value| schema.get("period").is_some_and(Value::is_number);
+        let schemas = self.schemas.iter().filter(has_period);
+        let of_schemas = schemas.filter_map(|schema| schema.get("name")?.as_str());
+        self.point_events.iter().map(String::as_str).chain(of_schemas).collect()
+    }
+
     /// Number of processes during the recording, or else of processes with threads in the file.
     pub fn processes(&self) -> u64 {
         self.recorded.as_ref().map_or_else(

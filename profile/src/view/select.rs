@@ -215,7 +215,8 @@ pub enum KeptKinds {
     Both,
 }
 
-/// Drops the samples that [`select`] does not select, and removes hidden functions from stacks.
+/// Drops the samples that [`select`] does not select, and removes hidden functions from stacks. Markers stay that reach
+/// into the range of time in a selected thread; those of point events, which views take for samples, as samples do.
 /// [`Filter::merge_generics`] has no effect.
 ///
 /// # Errors
@@ -225,10 +226,11 @@ pub fn keep(data: &mut Data, filter: &Filter, kinds: KeptKinds) -> Result<(), No
     let conditions = Conditions::of(data, filter)?;
     let is_hidden = marked(data, &filter.hide)?;
     let no_stack = data.stacks.len();
-    let is_selected: Vec<Vec<bool>> = (data.threads.iter().zip(&conditions.wanted_threads))
+    let points = data.names_of_points();
+    let is_selected: Vec<(Vec<bool>, Vec<bool>)> = (data.threads.iter().zip(&conditions.wanted_threads))
         .map(|(thread, wanted)| {
             let times = conditions.times(&thread.pid);
-            let is_selected = |(time, stack, _): (f64, u32, f64)| {
+            let is_selected = |time: f64, stack: u32| {
                 let is_seen = match conditions.seen[no_stack.min(stack as usize)] {
                     Seen::Selected => true,
                     Seen::OtherKind => kinds == KeptKinds::Both,
@@ -236,11 +238,21 @@ pub fn keep(data: &mut Data, filter: &Filter, kinds: KeptKinds) -> Result<(), No
                 };
                 *wanted && times.contain(time) && is_seen
             };
-            thread.samples.iter().map(is_selected).collect()
+            let samples = thread.samples.iter().map(|(time, stack, _)| is_selected(time, stack));
+            let markers = thread
+                .markers
+                .iter()
+                .map(|marker| match points.contains(data.text(marker.name)) {
+                    true => is_selected(marker.start_ms, marker.stack),
+                    false => *wanted && times.reach(marker.start_ms, marker.end_ms),
+                });
+            (samples.collect(), markers.collect())
         })
         .collect();
-    for (thread, is_selected) in data.threads.iter_mut().zip(is_selected) {
-        thread.samples.retain(&is_selected);
+    for (thread, (samples, markers)) in data.threads.iter_mut().zip(is_selected) {
+        thread.samples.retain(&samples);
+        let mut markers = markers.into_iter();
+        thread.markers.retain(|_| markers.next().unwrap_or(false));
     }
     if let (Some(recorded), true) = (&mut data.recorded, filter.from_ms.is_some() || filter.to_ms.is_some()) {
         recorded.extent = RunExtent::Window;
@@ -357,6 +369,11 @@ impl Times<'_> {
         self.from_ms.is_none_or(|from| time_ms >= from)
             && self.to_ms.is_none_or(|to| time_ms < to)
             && self.spans.is_none_or(|spans| contains(spans, time_ms))
+    }
+
+    /// True if a span of time reaches into the range.
+    fn reach(&self, start_ms: f64, end_ms: f64) -> bool {
+        self.from_ms.is_none_or(|from| start_ms.max(end_ms) >= from) && self.to_ms.is_none_or(|to| start_ms < to)
     }
 }
 

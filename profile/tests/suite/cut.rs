@@ -7,7 +7,7 @@ use crate::common::*;
 use profile::cut::{Part, cut};
 use profile::data::{Data, NONE, Saved};
 use profile::saved_form;
-use profile::view::select::Filter;
+use profile::view::select::{Filter, KeptKinds, keep};
 
 /// Samples each ms, in turn in the threads 1 and 2; the second one is called `worker`.
 fn recorded(ips: &[u64]) -> Saved {
@@ -155,4 +155,102 @@ fn rare_waits_stay_waits() {
         .map(|stack| (stack.prefix, data.func_name(data.frames[stack.frame as usize].func)))
         .collect();
     assert_eq!(chains, [(NONE, "main"), (0, "[off-CPU: sleep]")]);
+}
+
+/// Every sample: time, thread, event, and addresses from the root on. Times count from the recording's start.
+fn seen(data: &Data) -> Vec<String> {
+    let mut all = Vec::new();
+    for thread in &data.threads {
+        for (time, mut stack, weight) in thread.samples.iter() {
+            let mut addresses = Vec::new();
+            while stack != NONE {
+                addresses.insert(0, data.frames[data.stacks[stack as usize].frame as usize].address);
+                stack = data.stacks[stack as usize].prefix;
+            }
+            all.push(format!(
+                "{time} {} {:?} {weight} {addresses:?}",
+                thread.tid, thread.event
+            ));
+        }
+    }
+    all.sort();
+    all
+}
+
+fn for_views(json: &serde_json::Value) -> Data {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    std::io::Write::write_all(&mut file, json.to_string().as_bytes()).unwrap();
+    profile::read::whole(file.path(), profile::read::ReadLimits::default()).unwrap()
+}
+
+/// Of a file whose times are not those of the recording, with an event whose markers are samples.
+#[test]
+fn a_part_of_a_file_has_the_samples_that_the_same_part_has_in_views() {
+    let mut data = recorded(&[0x1110, 0x1220, 0x1110, 0x1330, 0x1220, 0x1110]);
+    data.schemas
+        .push(serde_json::json!({"name": "syscalls:sys_enter_read", "period": 1, "fields": []}));
+    data.texts.push("syscalls:sys_enter_read".into());
+    let name = data.texts.len() as u32 - 1;
+    for thread in &mut data.threads {
+        let points = thread.samples.time_ms.iter().zip(&thread.samples.stack);
+        let points = points.map(|(time, stack)| profile::data::Marker {
+            phase: profile::data::Phase::Instant,
+            stack: *stack,
+            fields: Some(Box::new(
+                serde_json::json!({"type": "syscalls:sys_enter_read"})
+                    .as_object()
+                    .unwrap()
+                    .clone(),
+            )),
+            ..profile::data::Marker::spanning(name, *time, *time)
+        });
+        thread.markers = points.collect();
+        thread.samples.time_ms.iter_mut().for_each(|time| *time += 1000.0);
+        for marker in &mut thread.markers {
+            marker.start_ms += 1000.0;
+            marker.end_ms += 1000.0;
+        }
+    }
+    for key in ["profilingStartTime", "profilingEndTime"] {
+        let ms = data.meta[key].as_f64().unwrap();
+        data.meta.insert(key.to_owned(), (ms + 1000.0).into());
+    }
+    let json = written(&data);
+    let all = seen(&for_views(&json));
+    assert_eq!(all.len(), 12, "{all:?}");
+    let leaf = |data: &Data, address| {
+        let frame = data.frames.iter().find(|frame| frame.address == Some(address)).unwrap();
+        data.func_name(frame.func).to_owned()
+    };
+    let hot = leaf(&data, 0x220);
+    let of_range = |from, to| Filter {
+        from_ms: from,
+        to_ms: to,
+        ..Filter::default()
+    };
+    for filter in [
+        of_range(Some(3.0), Some(5.0)),
+        of_range(Some(4.0), None),
+        Filter {
+            focus: vec![hot.clone()],
+            ..Filter::default()
+        },
+        Filter {
+            focus: vec![hot.clone()],
+            ..of_range(None, Some(5.0))
+        },
+        Filter {
+            hide: vec![hot],
+            threads: vec!["2".into()],
+            ..Filter::default()
+        },
+    ] {
+        let mut views = for_views(&json);
+        keep(&mut views, &filter, KeptKinds::Both).unwrap();
+        let expected = seen(&views);
+        assert!(!expected.is_empty() && expected != all, "{filter:?}: {expected:?}");
+        let mut file = read_all(&json);
+        cut(&mut file, &part(filter.clone())).unwrap();
+        assert_eq!(seen(&for_views(&written(&file))), expected, "{filter:?}");
+    }
 }

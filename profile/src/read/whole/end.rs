@@ -77,16 +77,7 @@ fn is_own_time(thread: &Thread) -> bool {
 /// Makes times relative to the recording's start: the file's start time, or else its first sample or marker, as in the front end
 /// (`getTimeRangeIncludingAllThreads`).
 fn begin_at(data: &mut Data, recorded_ms: Option<f64>) -> f64 {
-    let first_ms = || {
-        let threads = data.threads.iter();
-        let times = threads.flat_map(|thread| {
-            let markers = thread.markers.iter().map(|marker| &marker.start_ms);
-            thread.samples.time_ms.iter().chain(markers)
-        });
-        times.copied().filter(|time| time.is_finite()).reduce(f64::min)
-    };
-    let recorded_ms = recorded_ms.filter(|ms| ms.is_finite());
-    let zero_ms = recorded_ms.or_else(first_ms).unwrap_or(0.0);
+    let zero_ms = data.zero_ms(recorded_ms);
     if zero_ms == 0.0 {
         return zero_ms;
     }
