@@ -13,7 +13,7 @@ use recording::clock::Timestamp;
 use recording::event::{BpfProgram, Event, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample};
 use recording::event::{Thread, ThreadEvent, Tid, Value};
 use recording::sink::EventSink;
-use recording::stack::{Frame, FurtherRegisters, MissingStack, Registers, Snapshot, Stack};
+use recording::stack::{Frame, FurtherRegisters, MissingStack, Registers, Snapshot, Stack, StackMark};
 
 use crate::decode::{self, Layout, Malformed, RawSample, Record, RegisterSet};
 use crate::events::Format;
@@ -42,7 +42,7 @@ pub struct Translator {
     /// The kernel's own threads, as far as they were found or forked by such: they have no user stack to miss.
     kernel_threads: FxHashSet<i32>,
     /// Threads that ended a moment ago, and when. Events of a whole CPU sample the last steps of a task's exit after its record.
-    exited: FxHashMap<i32, Timestamp>,
+    exited: FxHashMap<i32, Exited>,
     forget_exited_at: usize,
     kernel_frames: Vec<Frame>,
     lost: BTreeMap<Role, u64>,
@@ -76,6 +76,14 @@ pub(crate) struct SampleOf<'a> {
     pub values: &'a [Value<'a>],
     /// Where the kernel's function at the sample's address, which has only begun, returns to.
     pub return_address: Option<u64>,
+}
+
+/// The end of a thread.
+#[derive(Clone, Copy, Debug)]
+struct Exited {
+    at: Timestamp,
+    /// Its process, if the thread was known.
+    known_pid: Option<i32>,
 }
 
 impl SampleOf<'_> {
@@ -346,14 +354,16 @@ impl Translator {
             values,
             return_address,
         } = *of;
-        // A task that is past its exit has no pid any more (the kernel reports 0 or -1), or loses it soon. Its end was reported.
         let is_task_zero = self.task_zero != TaskZero::Nobody && (raw.pid, raw.tid) == (0, 0);
         let has_no_pid = raw.pid <= 0 || raw.tid <= 0;
-        if !is_task_zero && (has_no_pid || self.has_exited(time, raw.pid, raw.tid)) {
-            // With its last switch a task leaves its CPU for good, and idle CPUs switch, too.
-            if role == Role::WaitStack {
-                return;
-            }
+        let is_exiting = !is_task_zero && (has_no_pid || self.has_exited(time, raw.pid, raw.tid));
+        // With its last switch a task leaves its CPU for good, and idle CPUs switch, too.
+        if role == Role::WaitStack && is_exiting {
+            return;
+        }
+        // The kernel reports 0 or -1 in the last microseconds of an exit: whose they were is not known.
+        let is_known = || { self.exited.get(&raw.tid) }.is_some_and(|exited| exited.known_pid == Some(raw.pid));
+        if is_exiting && !is_known() {
             let what = RecordingEvent::Malformed("sample of an exited task");
             return sink.on_event(&Event::recording(time, what));
         }
@@ -362,10 +372,22 @@ impl Translator {
         if is_outside && !self.processes.contains_key(&0) {
             self.name(time, 0, 0, false, OTHER_NAMESPACES.as_bytes(), sink);
         }
-        self.ensure_thread(time, raw.pid, raw.tid, None, sink);
+        // The end of an exiting task was reported. Most of an exit may come after its record: Linux 6.18 frees the
+        // memory then (do_exit in kernel/exit.c). Of rustc, 15 ms were seen.
+        if !is_exiting {
+            self.ensure_thread(time, raw.pid, raw.tid, None, sink);
+        }
         self.kernel_frames.clear();
         if raw.unwound {
-            self.kernel_frames.extend(whole_stack(raw));
+            let frames = whole_stack(raw);
+            match is_exiting {
+                true => {
+                    self.kernel_frames.extend(frames.take_while(|frame| frame.is_kernel()));
+                    let mark = StackMark::Missing(MissingStack::NoUserSpace);
+                    self.kernel_frames.push(Frame::Mark(mark));
+                }
+                false => self.kernel_frames.extend(frames),
+            }
         } else if raw.in_kernel {
             self.kernel_frames.push(Frame::KernelInstructionPointer(Avma(raw.ip)));
             // The chain starts with the interrupted instruction itself.
@@ -378,6 +400,10 @@ impl Translator {
         let kernel = &self.kernel_frames[..];
         let stack = match raw.registers {
             _ if raw.unwound => Stack::Frames(kernel),
+            _ if is_exiting => Stack::Missing {
+                kernel,
+                reason: MissingStack::NoUserSpace,
+            },
             _ if is_outside => Stack::Missing {
                 kernel,
                 reason: MissingStack::OtherPidNamespace,
@@ -445,24 +471,23 @@ impl Translator {
 
     fn has_exited(&self, time: Timestamp, pid: i32, tid: i32) -> bool {
         let exited = self.exited.get(&tid);
-        exited.is_some_and(|ended| time.nanos_since(*ended) < EXIT_NS)
+        exited.is_some_and(|exited| time.nanos_since(exited.at) < EXIT_NS)
             && self.processes.get(&pid).is_none_or(|threads| !threads.contains(&tid))
     }
 
-    fn note_exit(&mut self, time: Timestamp, tid: i32) {
+    fn note_exit(&mut self, time: Timestamp, tid: i32, known_pid: Option<i32>) {
         if self.exited.len() >= self.forget_exited_at {
-            self.exited.retain(|_, ended| time.nanos_since(*ended) < EXIT_NS);
+            self.exited.retain(|_, exited| time.nanos_since(exited.at) < EXIT_NS);
             self.forget_exited_at = (self.exited.len() * 2).max(FEW_EXITED);
         }
-        self.exited.insert(tid, time);
+        self.exited.insert(tid, Exited { at: time, known_pid });
     }
 
     fn exit(&mut self, time: Timestamp, pid: i32, tid: i32, sink: &mut dyn EventSink) {
-        self.note_exit(time, tid);
-        let Some(threads) = self.processes.get_mut(&pid) else {
-            return;
-        };
-        let Some(at) = threads.iter().position(|thread| *thread == tid) else {
+        let threads = self.processes.get(&pid);
+        let at = threads.and_then(|threads| threads.iter().position(|thread| *thread == tid));
+        self.note_exit(time, tid, at.map(|_| pid));
+        let (Some(at), Some(threads)) = (at, self.processes.get_mut(&pid)) else {
             return;
         };
         threads.swap_remove(at);

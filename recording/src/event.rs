@@ -135,7 +135,7 @@ pub enum ProcessEvent<'a> {
 pub enum ThreadEvent<'a> {
     /// It started. The main thread starts after its process.
     Start,
-    /// It ended.
+    /// It ended. Samples of the rest of its exit, in the kernel, may follow.
     End,
     /// Its new name (`prctl(PR_SET_NAME)`). A main thread gives its process the same name.
     Name(&'a str),

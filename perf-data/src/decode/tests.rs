@@ -293,6 +293,7 @@ fn a_bpf_program_has_its_code_and_its_name() {
 struct Order {
     processes: std::collections::HashSet<Pid>,
     threads: std::collections::HashSet<Thread>,
+    ended: std::collections::HashSet<Thread>,
 }
 
 impl EventSink for Order {
@@ -305,9 +306,13 @@ impl EventSink for Order {
                 assert!(self.processes.contains(&thread.pid));
                 assert!(self.threads.insert(thread));
             }
-            EventKind::Thread(thread, ThreadEvent::End) => assert!(self.threads.remove(&thread)),
-            EventKind::Thread(thread, ThreadEvent::Name(_) | ThreadEvent::Sample(_)) => {
-                assert!(self.threads.contains(&thread));
+            EventKind::Thread(thread, ThreadEvent::End) => {
+                assert!(self.threads.remove(&thread));
+                self.ended.insert(thread);
+            }
+            EventKind::Thread(thread, ThreadEvent::Name(_)) => assert!(self.threads.contains(&thread)),
+            EventKind::Thread(thread, ThreadEvent::Sample(_)) => {
+                assert!(self.threads.contains(&thread) || self.ended.contains(&thread));
             }
             _ => {}
         }
@@ -342,6 +347,41 @@ fn an_exit_between_an_exec_and_its_first_mapping_is_that_of_the_events_alone() {
     assert_eq!(run(&[&exec, &exit, &mapping]), (true, vec![]));
     assert_eq!(run(&[&exec, &exit, &mapping, &exit]), (false, vec![]));
     assert_eq!(run(&[&exec, &mapping, &exit]), (false, vec![]));
+}
+
+/// Events of whole CPUs sample the rest of a task's exit, and its user space may be gone by then.
+#[test]
+fn samples_after_the_record_of_an_exit_are_those_of_the_task() {
+    #[derive(Default)]
+    struct Lines(Vec<String>);
+    impl EventSink for Lines {
+        fn on_event(&mut self, event: &Event<'_>) {
+            self.0.push(match event.kind {
+                EventKind::Thread(thread, ThreadEvent::Sample(sample)) => match sample.stack {
+                    Stack::Missing { kernel, reason } => format!("{}: {}, {reason:?}", thread.tid.0, kernel.len()),
+                    other => format!("{}: {other:?}", thread.tid.0),
+                },
+                other => format!("{other:?}"),
+            });
+        }
+    }
+    let (mut lines, mut translator) = (Lines::default(), Translator::new(LAYOUT));
+    translator.start_process(Timestamp(1), Pid(7), &mut lines);
+    let exit = |tid| {
+        record(
+            4,
+            0,
+            &[words32(&[7, 7, tid, tid]), words64(&[2]), sample_id(2)].concat(),
+        )
+    };
+    for bytes in [kernel_sample(), exit(8), exit(7)] {
+        translator.record(42, &bytes, Role::Running, &mut lines);
+    }
+    lines.0.clear();
+    translator.record(43, &kernel_sample(), Role::Running, &mut lines);
+    translator.record(44, &kernel_sample(), Role::WaitStack, &mut lines);
+    assert_eq!(lines.0, ["8: 2, NoUserSpace"]);
+    assert_eq!(translator.samples(), 2);
 }
 
 /// A fork, exit, exec, rename or sample of a few tasks, in any order.

@@ -209,6 +209,10 @@ fn events_come_back_as_they_went() {
         child(2008, ThreadEvent::Start),
         child(2009, ThreadEvent::End),
         Event::process(Timestamp(2009), Pid(9), ProcessEvent::End),
+        child(
+            2010,
+            ThreadEvent::Sample(Sample::new(Role::Running, 1_000_000, Stack::Frames(&missing))),
+        ),
     ];
     let (passed, file) = spool(&dir, &events);
     let import = Import::open(BufReader::new(file), None, None).unwrap();

@@ -105,6 +105,8 @@ pub(super) struct Processes {
     pub(super) tracks: FxHashMap<(usize, u32), usize>,
     pids: FxHashMap<Pid, usize>,
     tids: FxHashMap<Thread, usize>,
+    /// Threads that have ended, until their number is in use again: the last samples of an exit come after its record.
+    ended: FxHashMap<Thread, usize>,
     /// Programs that took the place of one with samples in the same process.
     pub(super) further_programs: usize,
     /// How often each number has been given out.
@@ -128,6 +130,7 @@ impl Default for Processes {
             tracks: FxHashMap::default(),
             pids: FxHashMap::default(),
             tids: FxHashMap::default(),
+            ended: FxHashMap::default(),
             further_programs: 0,
             pid_uses: FxHashMap::default(),
             tid_uses: FxHashMap::default(),
@@ -200,6 +203,7 @@ impl Processes {
 
     pub(super) fn end_thread(&mut self, thread: Thread, at: i64) {
         if let Some(index) = self.tids.remove(&thread) {
+            self.ended.insert(thread, index);
             let thread = &mut self.threads[index];
             thread.end = Some(at);
             thread.chain = Vec::new();
@@ -324,8 +328,17 @@ impl Processes {
 
     /// Its place in `threads`.
     pub(super) fn index_for_sample(&mut self, thread: Thread, at: i64) -> usize {
-        match self.tids.get(&thread) {
-            Some(&index) => index,
+        if let Some(&index) = self.tids.get(&thread) {
+            return index;
+        }
+        match self.ended.get(&thread) {
+            Some(&index) => {
+                let ended = &mut self.threads[index];
+                ended.end = ended.end.max(Some(at));
+                let process = &mut self.processes[ended.process];
+                process.end = process.end.map(|end| end.max(at));
+                index
+            }
             None => self.thread(thread, at),
         }
     }
@@ -336,7 +349,8 @@ impl Processes {
             if thread.end.is_none() && thread.track_of.is_none() && which(thread) {
                 thread.end = Some(at);
                 thread.chain = Vec::new();
-                self.tids.remove(&Thread::new(pid.0, thread.tid));
+                let thread = Thread::new(pid.0, thread.tid);
+                self.ended.extend(self.tids.remove_entry(&thread));
             }
         }
     }
@@ -381,6 +395,7 @@ impl Processes {
         });
         self.processes[process].threads.push(index);
         self.tids.insert(thread, index);
+        self.ended.remove(&thread);
         index
     }
 }

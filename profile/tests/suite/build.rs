@@ -181,6 +181,25 @@ fn a_fork_without_exec_keeps_name_and_images() {
     );
 }
 
+/// Events of whole CPUs sample the rest of an exit after its record.
+#[test]
+fn a_thread_lasts_until_its_last_sample() {
+    let mut stream = Stream::with_app();
+    stream.process(2, Some(1), 2);
+    stream.thread(2, 3, 2);
+    stream.sample(2, 3, 3, &[ip(0x1020)]);
+    stream.end(2, 4);
+    let gone = Frame::Mark(StackMark::Missing(MissingStack::NoUserSpace));
+    stream.sample(2, 3, 7, &[gone]);
+    let json = written(&stream.finish());
+    let ended = thread(&json, "3");
+    assert_eq!(ended["samples"]["stack"].as_array().unwrap().len(), 2);
+    assert_eq!(ended["unregisterTime"], 7);
+    assert_eq!(ended["processShutdownTime"], 7);
+    let threads = json["threads"].as_array().unwrap();
+    assert!(!threads.iter().any(|thread| thread["pid"] == "2.1"), "{threads:?}");
+}
+
 #[test]
 fn a_pid_used_twice_is_two_processes() {
     let mut stream = Stream::with_app();

@@ -9,10 +9,12 @@
 //        exits tree           a child and a grandchild; all sleep until a signal ends them
 //        exits idle MS        sleeps without using CPU time, then exits 0
 //        exits busy MS        works that long on the wall clock, then exits 0
+//        exits memory MIB     touches that much memory, which the kernel takes back page by page, and exits 0
 //        exits stdin          copies standard input to standard output and `err` to standard error
 #include "common.h"
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static volatile uint64_t sink;
@@ -50,6 +52,14 @@ int main(int argc, char **argv) {
     const char *argument = argc > 2 ? argv[2] : "0";
     if (strcmp(mode, "idle") == 0) {
         usleep((useconds_t)atoi(argument) * 1000);
+        return 0;
+    }
+    if (strcmp(mode, "memory") == 0) {
+        size_t bytes = (size_t)atoi(argument) << 20;
+        char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) return 1;
+        madvise(memory, bytes, MADV_NOHUGEPAGE);
+        for (size_t at = 0; at < bytes; at += 4096) memory[at] = 1;
         return 0;
     }
     if (strcmp(mode, "stdin") == 0) {

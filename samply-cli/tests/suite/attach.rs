@@ -520,6 +520,34 @@ fn the_whole_machine_has_every_process_by_its_name_and_no_idle_time() {
     );
 }
 
+/// Linux 6.18 reports the end of a process before it takes the memory back.
+#[test]
+fn on_the_whole_machine_all_of_an_exit_is_the_program_s() {
+    let Some(()) = perf_events() else { return };
+    if !root() {
+        return;
+    }
+    let (_, profile) = record()
+        .options(&["-a", "--rate", "4000"])
+        .profile(program("exits").unwrap(), &["memory", "256"]);
+    let is_exiting = |stack: &usize| profile.names(*stack).any(|name| name == "exit_mmap");
+    let mut exiting = 0;
+    for thread in profile.threads_named("exits") {
+        exiting += { thread.samples.iter() }
+            .filter_map(|sample| sample.stack)
+            .filter(is_exiting)
+            .count();
+        let last = thread.samples.last().map_or(0.0, |sample| sample.time_ms);
+        assert!(
+            thread.end_ms.is_none_or(|end| end >= last - 0.001),
+            "{last}: {:?}",
+            thread.end_ms
+        );
+    }
+    // 65,536 pages at a tenth of a microsecond each are 26 samples.
+    assert!(exiting >= 10, "{exiting} samples\n{}", profile.summary());
+}
+
 #[test]
 fn on_the_whole_machine_a_set_user_id_program_is_one_process_with_all_its_samples() {
     let Some(()) = perf_events() else { return };
