@@ -75,6 +75,7 @@ pub(super) fn head(line: &str) -> Option<Head<'_>> {
 pub(super) fn head_without_time(line: &str) -> Head<'_> {
     let found = colons(line).find_map(|(before, after)| {
         // `app 4100 1000000 cycles:u:`, `app 4100 sched:sched_switch: prev_comm=app ...`.
+        let before = before.trim_end();
         let event = split_last(before).1;
         let (before, period) = with_period(&before[..before.len() - event.len()]);
         let thread = thread(before);
@@ -330,6 +331,8 @@ mod tests {
                 ("app", None, "7", None, "sched:sched_switch"),
             ),
             ("cycles: ", ("", None, "", None, "cycles")),
+            ("app 7 cycles : ", ("app", None, "7", None, "cycles")),
+            ("\u{80} : ", ("", None, "", None, "\u{80}")),
             ("app", ("app", None, "", None, "")),
             ("my app  7/8 [001]", ("my app", Some("7"), "8", None, "")),
             (
