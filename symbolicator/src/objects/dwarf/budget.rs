@@ -75,6 +75,7 @@ impl Budget {
         value: AttributeValue<Slice<'a>>,
     ) -> Result<Option<Slice<'a>>, Exhausted> {
         const AT_ONCE: usize = 64;
+        self.take(1)?;
         let text = unit.attr_string(value).ok();
         self.take(text.map_or(0, |text| (text.len() / AT_ONCE) as u64))?;
         Ok(text)

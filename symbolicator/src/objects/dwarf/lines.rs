@@ -7,7 +7,7 @@ use gimli::{Reader as _, UnitRef};
 use recording::symbol::SourceFrame;
 use rustc_hash::FxHashMap;
 
-use super::budget::{Budget, Flaw};
+use super::budget::{Budget, Exhausted, Flaw};
 use super::line_program::{Place, Program, Row, Step};
 use super::ranges::{RangeMap, RangeOf};
 use super::store::Slice;
@@ -103,7 +103,7 @@ impl Lines {
         let place = row.map(|row| {
             let known = row.line != 0;
             SourceFrame {
-                file: self.path(unit, row.file),
+                file: self.path(unit, row.file, budget),
                 line: known.then_some(row.line),
                 column: (known && row.column != 0).then_some(row.column),
                 ..SourceFrame::default()
@@ -204,15 +204,22 @@ impl Lines {
     }
 
     /// The path of a file of the table, absolute if the debug info has the folder.
-    pub(super) fn path(&mut self, unit: UnitRef<'_, Slice<'_>>, index: u64) -> Option<String> {
-        self.paths.entry(index).or_insert_with(|| path_in(unit, index)).clone()
+    pub(super) fn path(&mut self, unit: UnitRef<'_, Slice<'_>>, index: u64, budget: &mut Budget) -> Option<String> {
+        let read = || path_in(unit, index, budget).unwrap_or_default();
+        self.paths.entry(index).or_insert_with(read).clone()
     }
 }
 
 /// The path of a file of a unit's line table.
-pub(super) fn path_in(unit: UnitRef<'_, Slice<'_>>, index: u64) -> Option<String> {
-    let header = unit.line_program.as_ref()?.header();
-    let file = header.file(index)?;
+pub(super) fn path_in(
+    unit: UnitRef<'_, Slice<'_>>,
+    index: u64,
+    budget: &mut Budget,
+) -> Result<Option<String>, Exhausted> {
+    let header = unit.line_program.as_ref().map(|program| program.header());
+    let Some((header, file)) = header.and_then(|header| Some((header, header.file(index)?))) else {
+        return Ok(None);
+    };
     // No part of a path is longer.
     let text = |slice: Slice<'_>| (slice.len() <= MAX_PATH_BYTES).then(|| slice.to_string_lossy().into_owned());
     let mut path = unit.comp_dir.and_then(text).unwrap_or_default();
@@ -220,10 +227,16 @@ pub(super) fn path_in(unit: UnitRef<'_, Slice<'_>>, index: u64) -> Option<String
     if file.directory_index() != 0
         && let Some(folder) = file.directory(header)
     {
-        push(&mut path, &text(unit.attr_string(folder).ok()?)?);
+        let Some(folder) = budget.text(unit, folder)?.and_then(text) else {
+            return Ok(None);
+        };
+        push(&mut path, &folder);
     }
-    push(&mut path, &text(unit.attr_string(file.path_name()).ok()?)?);
-    (!path.is_empty()).then_some(path)
+    let Some(name) = budget.text(unit, file.path_name())?.and_then(text) else {
+        return Ok(None);
+    };
+    push(&mut path, &name);
+    Ok((!path.is_empty()).then_some(path))
 }
 
 /// Longest path kept: PATH_MAX of Linux.

@@ -3,7 +3,7 @@
 use gimli::{AttributeValue, DebugInfoOffset, UnitOffset, UnitRef};
 
 use super::super::symbol::MAX_NAME_BYTES;
-use super::budget::{Budget, Flaw};
+use super::budget::{Budget, Exhausted, Flaw};
 use super::lazy_unit::{AbbreviationTables, DwarfOf, LazyUnit};
 use super::lines::path_in;
 use super::names::text;
@@ -59,7 +59,7 @@ impl<'a> Units<'a> {
                     found.named_at = Some((unit, entry));
                 }
                 (gimli::DW_AT_decl_file, AttributeValue::FileIndex(path)) if found.file.is_none() => {
-                    found.file = self.path(index, unit, path);
+                    found.file = self.path(index, unit, path, budget)?;
                 }
                 _ => {}
             }
@@ -142,7 +142,13 @@ impl<'a> Units<'a> {
     }
 
     /// The path of a file that an attribute in `unit` refers to.
-    fn path(&self, index: usize, unit: UnitRef<'_, Slice<'a>>, file: u64) -> Option<String> {
+    fn path(
+        &self,
+        index: usize,
+        unit: UnitRef<'_, Slice<'a>>,
+        file: u64,
+        budget: &mut Budget,
+    ) -> Result<Option<String>, Exhausted> {
         // Split units have no line table: that of the main file has their files. Other units without one name no files.
         let skeleton = || self.units.get(index)?.skeleton.get(&self.dwarf, &self.tables);
         let table = match unit.line_program {
@@ -152,7 +158,7 @@ impl<'a> Units<'a> {
         };
         // 0 is "no file" before DWARF 5.
         let is_known = file > 0 || unit.header.version() >= 5;
-        table.filter(|_| is_known).and_then(|table| path_in(table, file))
+        (table.filter(|_| is_known)).map_or(Ok(None), |table| path_in(table, file, budget))
     }
 
     /// Calls `each` with the attributes of an entry, then with those of the entries that it refers to, until `each` was

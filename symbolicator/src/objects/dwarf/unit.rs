@@ -143,7 +143,7 @@ impl<'a> Unit<'a> {
         let mut place = innermost.unwrap_or_default();
         for call in chain.iter().rev() {
             let outer = SourceFrame {
-                file: call.call_file.and_then(|file| self.lines.path(skeleton, file)),
+                file: call.call_file.and_then(|file| self.lines.path(skeleton, file, budget)),
                 line: call.call_line,
                 column: call.call_column,
                 ..SourceFrame::default()
@@ -172,7 +172,7 @@ impl<'a> Unit<'a> {
         let unit = with_functions(&self.split, skeleton);
         let inlines = read_inlines(&mut self.inlines, unit, function, budget).ok()?;
         if let Some(file) = inlines.file_within(entry, budget).ok()? {
-            return self.lines.path(skeleton, file);
+            return self.lines.path(skeleton, file, budget);
         }
         let begin = inlines.begin(entry).unwrap_or(begin);
         let chain = inlines.chain(begin, budget).ok()?;
