@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::common;
 use crate::common::data::data;
 use crate::common::exports::{Costs, common_name};
+use crate::damage::damage;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -126,16 +127,10 @@ proptest! {
     #[test]
     fn good_files_that_are_cut_or_changed_are_read_or_refused(
         which in 0usize..GOOD.len(),
-        cut in any::<prop::sample::Index>(),
-        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        damage in damage(0..6),
         is_gzip in any::<bool>(),
     ) {
-        let mut bytes = good(which);
-        for (at, byte) in changes {
-            let at = at.index(bytes.len());
-            bytes[at] = byte;
-        }
-        bytes.truncate(cut.index(bytes.len()) + 1);
+        let mut bytes = damage.anywhere(&good(which));
         if is_gzip {
             bytes = gzip(&bytes);
         }

@@ -12,6 +12,9 @@ mod build;
 mod client;
 mod common;
 mod cut;
+#[path = "../../../perf-data/tests/suite/common/damage.rs"]
+#[allow(dead_code, reason = "the other crates use the rest")]
+mod damage;
 mod diff;
 mod diff_chance;
 mod differential;

@@ -5,13 +5,16 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
+use proptest::test_runner::RngSeed;
 
-/// This many cases, or as many as `PROPTEST_CASES` says.
+/// This many cases, the same in each run, or as many others as `PROPTEST_CASES` says. `PROPTEST_RNG_SEED` repeats a
+/// run.
 pub(crate) fn cases(usual: u32) -> ProptestConfig {
     let is_asked = std::env::var_os("PROPTEST_CASES").is_some();
     let default = ProptestConfig::default();
     ProptestConfig {
         cases: if is_asked { default.cases } else { usual },
+        rng_seed: if is_asked { default.rng_seed } else { RngSeed::Fixed(1) },
         failure_persistence: None,
         ..default
     }
