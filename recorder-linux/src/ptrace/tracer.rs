@@ -74,8 +74,8 @@ struct Thread {
 }
 
 /// A thread's state when it was asked to stop.
-#[derive(Clone, Copy)]
 struct Asked {
+    name: String,
     tick_ns: u64,
     is_second_try: bool,
     /// The CPU that the thread ran on.
@@ -190,19 +190,25 @@ impl Tracer {
         let Some(stat) = procfs::stat(thread.pid, tid) else {
             return;
         };
+        let name = name_of(&stat);
         if stat.can_run()
             && let Some(counts) = thread.counts.read()
             // Fails for a thread that has ended meanwhile. Its end is still to be waited for.
             && ptrace::interrupt(tid).is_ok()
         {
             thread.asked = Some(Asked {
+                name: name.clone(),
                 tick_ns,
                 is_second_try,
                 cpu: stat.cpu,
                 counts,
             });
         }
-        self.rename(tid, name_of(&stat));
+        // In exec, some time passes between the new name and the stop that reports exec, and the thread is the first one.
+        // Its name counts where it stops for anything else: on a busy machine, programs had the next one's name.
+        if tid != thread.pid {
+            self.rename(tid, name);
+        }
     }
 
     /// Answers all stops and ends that there are now.
@@ -275,8 +281,9 @@ impl Tracer {
     }
 
     fn take_sample(&mut self, tid: i32) -> Option<OwnedSample> {
+        let asked = self.threads.get_mut(&tid)?.asked.take()?;
+        self.rename(tid, asked.name);
         let thread = self.threads.get_mut(&tid)?;
-        let asked = thread.asked.take()?;
         let time = monotonic_ns();
         let counts = thread.counts.read()?;
         let patience_ns = patience_ns(self.ticks.interval_ns(), self.is_late);
