@@ -204,7 +204,7 @@ impl Tracer {
                 counts,
             });
         }
-        // In exec, some time passes between the new name and the stop that reports exec, and the thread is the first one.
+        // In exec, some time passes between the new name and the stop that reports exec, and the thread is the first.
         // Its name counts where it stops for anything else: on a busy machine, programs had the next one's name.
         if tid != thread.pid {
             self.rename(tid, name);

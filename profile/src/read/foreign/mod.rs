@@ -11,6 +11,7 @@ mod encoding;
 mod folded;
 mod gperftools;
 mod json;
+mod kinds;
 mod other_kinds;
 mod perf_script;
 mod pprof;
@@ -128,6 +129,7 @@ pub fn foreign(path: &Path, kind: Kind, event: Option<&str>, limits: ReadLimits)
     }?;
     check_signs(path, &foreign.data)?;
     foreign.data.use_profile_paths();
+    kinds::set(&mut foreign.data);
     Ok(foreign)
 }
 

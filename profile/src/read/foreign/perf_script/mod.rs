@@ -20,8 +20,7 @@ use super::encoding;
 use super::source::{Reader, Source};
 use super::tables::Tables;
 use super::{Foreign, ReadError, choose, others};
-use crate::category::Kind;
-use crate::data::{Category, NONE, Samples, Thread, Unit, Weights};
+use crate::data::{NONE, Samples, Thread, Unit, Weights};
 use crate::export::label::NO_STACK;
 use crate::read::SavedLib;
 use crate::read::v8::readable_names;
@@ -447,13 +446,6 @@ impl<'a> Building<'a> {
         data.is_summed = has_no_times;
         data.unit = unit;
         data.symbolicated = true;
-        data.categories = Category::all();
-        for frame in &mut data.frames {
-            let lib = data.libs.get(frame.lib as usize).and_then(|lib| lib.path.as_deref());
-            frame.category = lib.map_or(0, |lib| {
-                kind_of(lib, &data.product).category(frame.is_inlined()).0 as u32
-            });
-        }
         readable_names(&mut data);
         data.weights = Some(Weights {
             name: event,
@@ -543,16 +535,3 @@ fn numbered(number: String, earlier: u32) -> String {
 
 /// Most event names of a file: each lookup is linear.
 const MAX_EVENTS: usize = 1000;
-
-/// The kind of a file, by its path.
-fn kind_of(path: &str, program: &str) -> Kind {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    match path {
-        "[vdso]" => Kind::Vdso,
-        // The kernel, and its modules: `[ext4]`, or their files.
-        path if path.starts_with("[kernel") || path.contains("/vmlinux") || name.contains(".ko") => Kind::Kernel,
-        path if path.starts_with("/tmp/perf-") || name.starts_with("jitted-") => Kind::Jit,
-        _ if name.starts_with(program) && !program.is_empty() => Kind::Program,
-        path => Kind::of_file(Path::new(path)),
-    }
-}

@@ -6,8 +6,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::kind_of;
 use crate::category::Kind;
+use crate::read::foreign::kinds;
 
 /// The thread of a sample, as its first line has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -176,16 +176,12 @@ impl Programs {
 
 /// True for the file of a program, and for what a program loads under a name that no library has.
 fn is_program(path: &str) -> bool {
-    kind_of(path, "") == Kind::Library && !file_name(path).contains(".so")
+    kinds::of_file(path) == Kind::Library && !kinds::file_name(path).contains(".so")
 }
 
 /// True if exec(2) of this file gives this name: the first 15 bytes of the file's. A link to the file has its own name.
 fn is_named(path: &str, name: &str) -> bool {
-    !name.is_empty() && file_name(path).starts_with(name)
-}
-
-fn file_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
+    !name.is_empty() && kinds::file_name(path).starts_with(name)
 }
 
 #[cfg(test)]
