@@ -8,6 +8,7 @@ use super::arcs;
 use super::cost::Cost;
 use super::select::Selection;
 use super::sums::by_key;
+use crate::category::{CATEGORIES, Kind};
 use crate::data::{Data, NONE};
 
 /// A source file with lines of a function.
@@ -21,6 +22,20 @@ pub struct FileLines {
     pub lines: BTreeMap<u32, (Cost, Cost)>,
     /// Self cost of all lines.
     pub own: Cost,
+}
+
+/// True if these functions were compiled as the program ran.
+pub fn are_jit(selection: &Selection<'_>, funcs: &[u32]) -> bool {
+    let data = selection.data;
+    let jit = CATEGORIES[Kind::Jit.category(false).0].name;
+    let mut frames = data
+        .frames
+        .iter()
+        .filter(|frame| funcs.contains(&selection.representative(frame.func)));
+    frames.all(|frame| {
+        let category = data.categories.get(frame.category as usize);
+        category.is_some_and(|category| category.name == jit)
+    })
 }
 
 /// Costs by line of any of these functions; the file with the largest self cost first.

@@ -10,7 +10,7 @@ mod text;
 use std::ops::RangeInclusive;
 
 use profile::data::Calls;
-use profile::view::annotate::{FileLines, lines_of};
+use profile::view::annotate::{FileLines, are_jit, lines_of};
 use profile::view::cost::Cost;
 use profile::view::functions::{FunctionRow, functions, total_of};
 use profile::view::select::{Selection, select};
@@ -99,6 +99,8 @@ struct Annotated {
     name: String,
     own: Cost,
     total: Cost,
+    /// It was compiled as the program ran.
+    is_jit: bool,
     /// Other functions that were meant as well, with their total cost.
     others: Vec<(String, Cost)>,
     /// `None` with `--asm`.
@@ -142,6 +144,7 @@ impl Annotation<'_> {
                 true => total_of(self.selection, &funcs),
                 false => first.total,
             },
+            is_jit: are_jit(self.selection, &funcs),
             others: (others.iter())
                 .map(|row| (self.selection.name(row.func).to_owned(), row.total))
                 .collect(),

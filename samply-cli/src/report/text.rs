@@ -51,9 +51,9 @@ pub(crate) fn write(report: &Report, page: Page, out: &mut dyn Write) -> io::Res
         write_table(table, &report.measure, page, out)?;
     }
     if report.tables.iter().all(|table| table.rows.is_empty()) {
-        let is_of_markers = report.tables.iter().all(|table| table.id == "markers");
+        let mut ids = report.tables.iter().map(|table| table.id);
         let nothing = match report.measure.has_samples {
-            _ if is_of_markers => "no markers",
+            _ if ids.len() > 0 && ids.all(|id| id == "markers") => "no markers",
             true => "no samples",
             false => "nothing was counted",
         };

@@ -120,6 +120,19 @@ fn a_perf_map_names_code_and_the_profile_says_that_its_names_have_no_times() {
     assert!(replacement.percent() > 40.0, "{}", profile.summary());
     assert!(profile.figure(&["perf maps", "no times"]) > 500.0);
     assert!(recording.stderr.contains("perf map"), "{}", recording.stderr);
+    // No option of a compiler gives it lines.
+    let mut annotate = support::sprof();
+    let output = annotate
+        .arg("annotate")
+        .arg(&recording.output)
+        .arg("stayer")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("no source lines are known") && !text.contains("-g)"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -520,6 +520,9 @@ fn annotate_shows_source_and_machine_code_with_their_samples() {
     let stderr = String::from_utf8_lossy(&unknown.stderr);
     assert_eq!(unknown.status.code(), Some(125));
     assert!(stderr.contains("no function \"nowhere\""), "{stderr}");
+    // Where nothing is selected, that is said of samples.
+    let nothing = super::report::text(&recording.output, &["--time-range", "1000.."]);
+    assert!(nothing.contains("no samples: nothing to show"), "{nothing}");
     let dir = temp_dir();
     let file = small(dir.path(), "p.json");
     let output = sprof().arg("annotate").arg(&file).arg("main").output().unwrap();

@@ -54,7 +54,7 @@ pub(super) fn write(
         writeln!(out, "also named {asked}, with less time: {}{more}", names.join(", "))?;
     }
     if let Some(sources) = &annotated.sources {
-        text.write_sources(sources, out)?;
+        text.write_sources(sources, annotated.is_jit, out)?;
     }
     let code = annotated.code.iter().flatten();
     code.into_iter().try_for_each(|code| text.write_code(code, out))
@@ -66,10 +66,14 @@ struct Text<'a> {
 }
 
 impl Text<'_> {
-    fn write_sources(&self, sources: &[Source], out: &mut dyn Write) -> io::Result<()> {
+    fn write_sources(&self, sources: &[Source], is_jit: bool, out: &mut dyn Write) -> io::Result<()> {
         if sources.is_empty() {
-            let step = "build with debug info (Rust: CARGO_PROFILE_RELEASE_DEBUG=limited, C and C++: -g) or run with it \
-                        (Node.js: --perf-prof), and record again";
+            let step = match is_jit {
+                true => "the program that compiled it as it ran reported none; Node.js does with --perf-prof",
+                false => {
+                    "build with debug info (Rust: CARGO_PROFILE_RELEASE_DEBUG=limited, C and C++: -g), and record again"
+                }
+            };
             return writeln!(out, "\nno source lines are known: {step}");
         }
         for source in sources {
