@@ -88,6 +88,7 @@ impl Facts {
             return false;
         }
         data.recorded = self.recorded;
+        data.main_threads_have_titles = data.recorded.is_some();
         let Some(imported) = self.imported else {
             return false;
         };

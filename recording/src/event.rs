@@ -1,6 +1,7 @@
 //! The vocabulary that every source speaks and every consumer understands, live or replayed.
 //!
-//! Events reach an [`EventSink`](crate::sink::EventSink) in time order, but for [`ProcessEvent::Counter`].
+//! Events reach an [`EventSink`](crate::sink::EventSink) in time order, but for [`ProcessEvent::Counter`] and
+//! [`ProcessEvent::Title`].
 
 use crate::clock::Timestamp;
 use crate::module::{BuildId, Image};
@@ -125,6 +126,9 @@ pub enum ProcessEvent<'a> {
     Map(&'a Mapping<'a>),
     /// The same mapping after its module was identified. The unwinder sends it right after the `Map`.
     Image(&'a Image),
+    /// The title that it wrote over its command line (`postgres: checkpointer`). It is read while the records of that
+    /// moment are still on their way, as a `Counter` is.
+    Title(&'a str),
     /// A figure of the process, in the counter's unit. It is read when the records of that moment are still on their way: events
     /// of some milliseconds before it may follow.
     Counter(Counter, u64),

@@ -36,6 +36,15 @@ pub enum Message {
         /// Its new name.
         name: String,
     },
+    /// See [`ProcessEvent::Title`].
+    Title {
+        /// When it was read.
+        time: Timestamp,
+        /// The process.
+        pid: Pid,
+        /// Its title.
+        title: String,
+    },
     /// See [`ProcessEvent::Exec`].
     Exec {
         /// When it was seen.
@@ -229,16 +238,23 @@ impl Message {
     fn time(&self) -> Timestamp {
         match self {
             Message::Event(event) => event.time,
-            Message::ThreadName { time, .. } | Message::Exec { time, .. } | Message::Map { time, .. } => *time,
+            Message::ThreadName { time, .. }
+            | Message::Title { time, .. }
+            | Message::Exec { time, .. }
+            | Message::Map { time, .. } => *time,
             Message::Sample(sample) => Timestamp(sample.time),
         }
     }
 
-    fn deliver(&self, sink: &mut dyn EventSink) {
+    /// Sends it to a sink.
+    pub fn deliver(&self, sink: &mut dyn EventSink) {
         match self {
             Message::Event(event) => sink.on_event(event),
             Message::ThreadName { time, thread, name } => {
                 sink.on_event(&Event::thread(*time, *thread, ThreadEvent::Name(name)));
+            }
+            Message::Title { time, pid, title } => {
+                sink.on_event(&Event::process(*time, *pid, ProcessEvent::Title(title)));
             }
             Message::Exec { time, pid, name } => sink.on_event(&Event::process(*time, *pid, ProcessEvent::Exec(name))),
             Message::Map { time, pid, code } => {

@@ -543,7 +543,7 @@ impl<'f> Walker<'f> {
                 };
                 return self.map(pid, [region].into_iter().chain(copies));
             }
-            ProcessEvent::Image(_) | ProcessEvent::Counter(..) => {}
+            ProcessEvent::Image(_) | ProcessEvent::Title(_) | ProcessEvent::Counter(..) => {}
         }
         Vec::new()
     }

@@ -137,8 +137,11 @@ impl Encoder {
             ProcessEvent::Exec(name) => put_name(out, misc::COMM_EXEC, [pid, pid], name, time),
             ProcessEvent::Map(mapping) => self.waiting = Some(OwnedMapping::new(time, pid, mapping)),
             ProcessEvent::Counter(counter, value) => own::put_counter(out, time, pid, counter, value),
-            // The reader of the file finds these out again.
-            ProcessEvent::Start { parent: None } | ProcessEvent::End | ProcessEvent::Image(_) => {}
+            // A file of perf has no titles, and the reader of the file finds the others out again.
+            ProcessEvent::Title(_)
+            | ProcessEvent::Start { parent: None }
+            | ProcessEvent::End
+            | ProcessEvent::Image(_) => {}
         }
     }
 

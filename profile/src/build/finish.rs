@@ -71,6 +71,7 @@ impl Builder {
                     None if index == 0 => info.program.clone(),
                     None => format!("Process {}", live.id),
                 },
+                title: live.title.clone(),
                 parent: live.parent,
                 start: live.start,
                 end: live.end,
@@ -136,6 +137,7 @@ impl Builder {
             vec![Process {
                 id: "0".to_owned(),
                 name: info.program.clone(),
+                title: None,
                 parent: None,
                 start: 0,
                 end: Some(end),
@@ -222,7 +224,7 @@ impl Builder {
 
 fn finish_thread(live: LiveThread, process: &Process) -> Thread {
     let name = match live.name {
-        _ if live.is_main => process.name.clone(),
+        _ if live.is_main => process.title.as_ref().unwrap_or(&process.name).clone(),
         Some(name) if !name.is_empty() => name,
         _ => format!("Thread {}", live.id),
     };

@@ -230,6 +230,7 @@ impl Builder {
             Owned::Exec(pid, name) => self.on_process(at, pid, ProcessEvent::Exec(&name)),
             Owned::Code { pid, start, len } => self.processes.map_nameless(pid, at, start, len),
             Owned::Image(pid, image) => self.on_process(at, pid, ProcessEvent::Image(&image)),
+            Owned::Title(pid, title) => self.processes.set_title(pid, &title),
             Owned::Counter(pid, counter, value) => self.processes.add_reading(pid, at, counter, value),
             Owned::ThreadStart(thread) => self.processes.start_thread(thread, at),
             Owned::ThreadEnd(thread) => self.processes.end_thread(thread, at),
@@ -402,6 +403,7 @@ impl Builder {
                     self.resolver.is_program(program);
                 }
             }
+            ProcessEvent::Title(title) => self.processes.set_title(pid, title),
             ProcessEvent::Counter(counter, value) => self.processes.add_reading(pid, at, counter, value),
         }
     }

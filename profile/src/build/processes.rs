@@ -23,6 +23,8 @@ pub(super) struct LiveProcess {
     pub(super) id: String,
     pub(super) pid: i32,
     pub(super) name: Option<String>,
+    /// What it wrote over its command line last.
+    pub(super) title: Option<String>,
     pub(super) parent: Option<ProcessId>,
     pub(super) start: i64,
     pub(super) end: Option<i64>,
@@ -162,11 +164,24 @@ impl Processes {
             let images = self.processes[parent].images.clone();
             let name = self.processes[parent].name.clone();
             let program = self.processes[parent].program.clone();
+            let title = self.processes[parent].title.clone();
             let process = &mut self.processes[new];
             process.parent = Some(ProcessId(parent));
             process.images = images;
             process.name = name;
             process.program = program;
+            process.title = title;
+        }
+    }
+
+    /// A title is more than the program's name: `prog ''` has a command line that looks like one.
+    pub(super) fn set_title(&mut self, pid: Pid, title: &str) {
+        let Some(&index) = self.pids.get(&pid) else { return };
+        let process = &mut self.processes[index];
+        let program = process.name.as_deref().unwrap_or_default();
+        let file = title.rsplit('/').next().unwrap_or_default();
+        if !file.starts_with(program) || file.contains([' ', ':']) {
+            process.title = Some(title.to_owned());
         }
     }
 
@@ -225,6 +240,7 @@ impl Processes {
         let process = &mut self.processes[index];
         process.images.clear();
         process.program = ProgramFile::Unknown;
+        process.title = None;
         process.images_changed();
         process.name.replace(name.to_owned())
     }

@@ -276,6 +276,7 @@ fn tables(profile: &Profile) -> Data {
     let is_macos = profile.info.host.is_macos();
     Data {
         symbolicated: profile.symbolicated,
+        main_threads_have_titles: true,
         categories: Category::all(),
         libs: tables
             .libs

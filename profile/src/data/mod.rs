@@ -82,6 +82,9 @@ pub struct Data {
     pub stacks: Vec<Stack>,
     /// Threads, in the file's order.
     pub threads: Vec<Thread>,
+    /// A main thread has its process's title, if the process has one (`postgres: checkpointer`): in recordings of
+    /// sprof.
+    pub main_threads_have_titles: bool,
     /// How the recording was made and how far it can be trusted; only sprof writes it.
     pub recorded: Option<Recorded>,
     /// A later sprof wrote the file. Its facts have other meanings, so none was read.

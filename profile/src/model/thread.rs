@@ -18,6 +18,8 @@ pub(crate) struct Process {
     pub(crate) id: String,
     /// Its last name.
     pub(crate) name: String,
+    /// Its last title, if it wrote one over its command line.
+    pub(crate) title: Option<String>,
     pub(crate) parent: Option<ProcessId>,
     /// ns from time zero.
     pub(crate) start: i64,

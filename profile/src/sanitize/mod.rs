@@ -328,7 +328,12 @@ fn clean_tables(data: &mut Data, cleaner: &mut Cleaner) {
 }
 
 fn clean_threads(data: &mut Data, cleaner: &mut Cleaner) {
+    let has_titles = data.main_threads_have_titles || data.recorded.is_some();
     for thread in &mut data.threads {
+        // A title may name users, databases and addresses.
+        if has_titles && thread.is_main && thread.event.is_none() {
+            thread.name.clone_from(&thread.process_name);
+        }
         cleaner.clean_process(&mut thread.process_name);
         cleaner.clean(&mut thread.name, Kind::Text);
         cleaner.clean(&mut thread.pid, Kind::Text);

@@ -69,7 +69,9 @@ pub fn processes(selection: &Selection<'_>) -> Vec<PartRow> {
         }
         let row = &mut rows[index];
         if thread.is_main && !thread.process_name.is_empty() {
-            row.name.clone_from(&thread.process_name);
+            let has_title = selection.data.main_threads_have_titles && thread.event.is_none();
+            let name = if has_title { &thread.name } else { &thread.process_name };
+            row.name.clone_from(name);
         }
         row.threads += 1;
         row.own += *own;

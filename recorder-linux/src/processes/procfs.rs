@@ -100,6 +100,28 @@ impl Statm {
     }
 }
 
+/// Bytes of a title at most.
+const TITLE_BYTES: usize = 512;
+
+/// The title that a process wrote over its command line.
+pub(crate) fn title(pid: i32) -> Option<String> {
+    let mut cmdline = [0; TITLE_BYTES];
+    let length = File::open(format!("/proc/{pid}/cmdline"))
+        .ok()?
+        .read_at(&mut cmdline, 0)
+        .ok()?;
+    title_in(cmdline.get(..length)?)
+}
+
+/// exec leaves one zero behind each argument. A program that writes its title there fills the rest with zeros, or
+/// writes over the last zero; then the kernel goes on to the next zero (get_mm_cmdline in fs/proc/base.c).
+fn title_in(cmdline: &[u8]) -> Option<String> {
+    let length = cmdline.iter().rposition(|byte| *byte != 0)? + 1;
+    let (text, zeros) = cmdline.split_at(length);
+    let is_rewritten = zeros.len() != 1 && !text.contains(&0) && length < TITLE_BYTES;
+    is_rewritten.then(|| String::from_utf8_lossy(text).trim_end().to_owned())
+}
+
 /// Size of the address space in pages. Each new mapping changes it.
 pub(crate) fn mapped_pages(pid: i32) -> Option<u64> {
     Statm::open(pid)?.pages(0)
@@ -210,6 +232,23 @@ mod tests {
         for other in ["", "cpu0 1 1 1 1 1 1 1 1", "cpu  1 2 3 4 5 6 7", "cpu  1 2 3 4 5 6 7 x"] {
             assert_eq!(parse_machine_time(other, 100), None);
         }
+    }
+
+    #[test]
+    fn a_title_is_what_no_exec_leaves_behind() {
+        for (cmdline, expected) in [
+            (&b"postgres: checkpointer \0\0\0\0"[..], Some("postgres: checkpointer")),
+            // It fills the area, and goes on behind it.
+            (b"nginx: worker process", Some("nginx: worker process")),
+            (b"/usr/bin/app\0", None),
+            (b"app\0-c\0file\0", None),
+            (b"app\0-c\0\0", None),
+            (b"", None),
+            (b"\0\0", None),
+        ] {
+            assert_eq!(title_in(cmdline).as_deref(), expected, "{}", cmdline.escape_ascii());
+        }
+        assert_eq!(title_in(&[b'a'; TITLE_BYTES]), None);
     }
 
     #[test]

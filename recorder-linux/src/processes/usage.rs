@@ -1,11 +1,12 @@
-//! Memory and CPU time of each recorded process, read while it runs.
+//! Memory, CPU time and title of each recorded process, read while it runs.
 
 use std::collections::HashMap;
 
 use recording::clock::Timestamp;
 use recording::event::{Counter, Event, Pid, ProcessEvent};
+use recording::outbox::Message;
 
-use crate::processes::procfs::Statm;
+use crate::processes::procfs::{self, Statm};
 use crate::sys::process::{monotonic_ns, process_cpu_ns};
 
 /// From one look to the next, at least: 20 points a second are a line. Calm rounds of the recorder are longer.
@@ -14,6 +15,9 @@ const LOOK_NS: u64 = 50_000_000;
 const COST_NS: [u64; 2] = [5000, 400];
 /// Of many processes looks come less often, so that a thousandth of a CPU is spent on them.
 const REST: u64 = 1000;
+
+/// From one reading of a process's title to the next, at least.
+const TITLE_NS: u64 = 500_000_000;
 
 /// So many files in /proc stay open from look to look: to open one takes four times as long as to read it.
 const OPEN_FILES: usize = 64;
@@ -26,6 +30,8 @@ pub(crate) struct Usage {
     looked: Timestamp,
     last: HashMap<Pid, Last>,
     statm: HashMap<Pid, Statm>,
+    /// When the title of each process is read again.
+    next_titles_ns: HashMap<Pid, u64>,
 }
 
 /// The last reading of a process.
@@ -40,7 +46,7 @@ struct Last {
 
 impl Usage {
     /// Looks at these processes, if the last look is long enough ago, and reports what has changed.
-    pub(crate) fn look(&mut self, pids: impl Iterator<Item = Pid>, report: &mut dyn FnMut(Event<'static>)) {
+    pub(crate) fn look(&mut self, pids: impl Iterator<Item = Pid>, report: &mut dyn FnMut(Message)) {
         let began = monotonic_ns();
         if began < self.next_ns {
             return;
@@ -86,17 +92,28 @@ impl Usage {
             }
             now.report(time, pid, report);
             self.last.insert(pid, now);
+            let next_ns = self.next_titles_ns.entry(pid).or_default();
+            if began >= *next_ns {
+                *next_ns = began + TITLE_NS;
+                // Each time: an exec from before the first reading may still be on its way, and clears the title.
+                if let Some(title) = procfs::title(pid.0) {
+                    report(Message::Title { time, pid, title });
+                }
+            }
         }
+        let last = &self.last;
+        self.next_titles_ns.retain(|pid, _| last.contains_key(pid));
         self.looked = Timestamp(began);
         self.next_ns = began + LOOK_NS.max(cost_ns * REST);
     }
 }
 
 impl Last {
-    fn report(self, time: Timestamp, pid: Pid, report: &mut dyn FnMut(Event<'static>)) {
+    fn report(self, time: Timestamp, pid: Pid, report: &mut dyn FnMut(Message)) {
         let resident = self.resident_bytes.map(|bytes| (Counter::ResidentBytes, bytes));
         for (counter, value) in resident.into_iter().chain([(Counter::CpuNanoseconds, self.cpu_ns)]) {
-            report(Event::process(time, pid, ProcessEvent::Counter(counter, value)));
+            let event = Event::process(time, pid, ProcessEvent::Counter(counter, value));
+            report(Message::Event(event));
         }
     }
 }
@@ -119,7 +136,10 @@ mod tests {
     fn look(usage: &mut Usage, pids: &[i32]) -> Vec<Reading> {
         let mut readings = Vec::new();
         usage.next_ns = 0;
-        usage.look(pids.iter().map(|pid| Pid(*pid)), &mut |event| {
+        usage.look(pids.iter().map(|pid| Pid(*pid)), &mut |message| {
+            let Message::Event(event) = message else {
+                panic!("a title")
+            };
             let EventKind::Process(pid, ProcessEvent::Counter(counter, value)) = event.kind else {
                 panic!("{event:?}")
             };

@@ -177,7 +177,7 @@ impl Tracer {
         }
         let out = &mut self.out;
         let pids = self.processes.keys().map(|pid| Pid(*pid));
-        let mut report = |event| out.send(Message::Event(event));
+        let mut report = |message| out.send(message);
         self.usage.look(pids, &mut report);
         self.ticks.advance(now, thread_cpu_ns().saturating_sub(work_start_ns));
         Ok(())

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use recording::clock::Timestamp;
 use recording::event::{Event, LostCause, RecordingEvent, Role};
+use recording::outbox::Message;
 use recording::sink::EventSink;
 
 use crate::open::events::PointLimit;
@@ -109,7 +110,7 @@ pub(crate) fn until_end(
         if !matches!(watched, Watched::Machine) {
             unrecorded.look(Timestamp(until_ns), translator, sink);
         }
-        let mut report = |event| sink.on_event(&event);
+        let mut report = |message: Message| message.deliver(sink);
         usage.look(translator.live_processes(), &mut report);
         sink.end_round(Timestamp(until_ns));
         let switched = stack_limit.after(taken.wait_stacks, woken);

@@ -319,3 +319,34 @@ fn processes_and_threads_are_as_many_in_the_report_as_in_the_summary() {
         assert!(text.contains("41 processes, 41 threads"), "{text}");
     }
 }
+
+/// The title comes when the program has run for a second.
+#[test]
+fn a_process_that_writes_a_title_has_it_beside_its_program_s_name() {
+    let Some(()) = perf_events() else { return };
+    let title = "worker: busy with shop";
+    let (recording, profile) = record().profile(
+        program("title").unwrap(),
+        &["1000", "1500", title, "some more arguments, so that there is room"],
+    );
+    let main = profile.threads.iter().find(|thread| thread.name == title);
+    assert!(main.is_some(), "{}", recording.stderr);
+    let run = |words: &[&str]| {
+        let output = (sprof().arg("report").arg(&recording.output).args(words))
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{words:?}: {stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for view in ["threads", "processes"] {
+        let text = run(&["--view", view]);
+        assert!(text.contains(title), "{text}");
+    }
+    assert!(run(&["--view", "threads"]).contains("title pid "));
+    // The program's name selects it as before.
+    assert!(run(&["--process", "title"]).contains("work_for"));
+    // An empty argument is no title.
+    let (_, profile) = record().profile(program("work").unwrap(), &["200", ""]);
+    assert!(profile.threads.iter().any(|thread| thread.name == "work"));
+}

@@ -15,6 +15,7 @@ pub(in super::super) enum Owned {
     ThreadStart(Thread),
     ThreadEnd(Thread),
     Name(Thread, Box<str>),
+    Title(Pid, Box<str>),
 }
 
 impl Owned {
@@ -27,6 +28,7 @@ impl Owned {
                 ProcessEvent::Exec(name) => Owned::Exec(pid, name.into()),
                 ProcessEvent::Map(&Mapping { start, len, .. }) => Owned::Code { pid, start, len },
                 ProcessEvent::Image(image) => Owned::Image(pid, image.clone()),
+                ProcessEvent::Title(title) => Owned::Title(pid, title.into()),
                 ProcessEvent::Counter(counter, value) => Owned::Counter(pid, counter, value),
             },
             EventKind::Thread(thread, what) => match what {
@@ -41,6 +43,6 @@ impl Owned {
 
     /// True if what threads remember of their last stacks stays as it is.
     pub(super) fn keeps_stacks(&self) -> bool {
-        matches!(self, Owned::Counter(..) | Owned::Name(..))
+        matches!(self, Owned::Counter(..) | Owned::Name(..) | Owned::Title(..))
     }
 }
