@@ -97,20 +97,20 @@ pub(crate) fn answer(shell: &str) -> Outcome {
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     let is_bash = shell == "bash";
-    let (words, kept) = match &words[..] {
+    let (words, kept, escape): (_, _, fn(&str) -> String) = match &words[..] {
         // Bash's own words end at colons and equals signs, and what replaces the last one must begin there.
         [line, last] if is_bash => {
-            let (words, raw) = split(line);
+            let (words, raw, quote) = split(line);
             let kept = raw.strip_suffix(last.as_str()).map(unescaped).unwrap_or_default();
-            (words, kept)
+            (words, kept, if quote.is_some() { str::to_owned } else { escaped })
         }
-        _ => (words, String::new()),
+        _ => (words, String::new(), str::to_owned),
     };
     let found = args::expected(&words).map_or_else(Vec::new, |expected| candidates(expected, &words));
     screen::print("the candidates", |out| {
         for (value, help) in &found {
             match is_bash {
-                true => writeln!(out, "{}", escaped(value.strip_prefix(&kept).unwrap_or(value)))?,
+                true => writeln!(out, "{}", escape(value.strip_prefix(&kept).unwrap_or(value)))?,
                 false => writeln!(out, "{value}\t{help}")?,
             }
         }
@@ -209,8 +209,8 @@ fn file(words: &[String]) -> Option<Data> {
     Some(data)
 }
 
-/// The words of a line of bash, and the last one as it was typed. An open quote ends with the line.
-fn split(line: &str) -> (Vec<String>, &str) {
+/// The words of a line of bash, the last one as it was typed, and the quote that is open at the end.
+fn split(line: &str) -> (Vec<String>, &str, Option<char>) {
     let mut words = vec![String::new()];
     let (mut start, mut quote, mut is_escaped) = (0, None, false);
     for (at, c) in line.char_indices() {
@@ -242,7 +242,7 @@ fn split(line: &str) -> (Vec<String>, &str) {
             word.push(c);
         }
     }
-    (words, &line[start..])
+    (words, &line[start..], quote)
 }
 
 /// Without the quotes of bash.
@@ -264,14 +264,15 @@ mod tests {
 
     #[test]
     fn lines_of_bash_become_words() {
-        for (line, words, last) in [
-            ("sprof report ", &["sprof", "report", ""][..], ""),
-            ("sprof  re", &["sprof", "re"], "re"),
-            (r"sprof -t 'a b' c\ d", &["sprof", "-t", "a b", "c d"], r"d"),
-            ("sprof --focus \"a b", &["sprof", "--focus", "a b"], "b"),
+        for (line, words, last, open) in [
+            ("sprof report ", &["sprof", "report", ""][..], "", None),
+            ("sprof  re", &["sprof", "re"], "re", None),
+            (r"sprof -t 'a b' c\ d", &["sprof", "-t", "a b", "c d"], r"d", None),
+            ("sprof --focus \"a b", &["sprof", "--focus", "a b"], "b", Some('"')),
         ] {
-            let (found, raw) = split(line);
+            let (found, raw, quote) = split(line);
             assert_eq!(found, words, "{line}");
+            assert_eq!(quote, open, "{line}");
             assert!(raw.ends_with(last), "{line}: {raw}");
         }
         assert_eq!(escaped("a<b> c::d"), r"a\<b\>\ c::d");
