@@ -369,6 +369,11 @@ mod tests {
         let options = SymbolOptions::default();
         let mut kernel = Kernel::of(running(&path), Some("_text"), &module, &options, root.path()).unwrap();
         assert_eq!(kernel.notes(), [""; 0]);
+        let in_folder = SymbolOptions {
+            symbol_dirs: vec![path.parent().unwrap().to_owned()],
+            ..SymbolOptions::default()
+        };
+        assert!(Kernel::image_source(&module, &in_folder).has_debug_info());
         let infos = kernel.lookup(&(helper..end).collect::<Vec<_>>());
         assert_eq!(
             (name(&infos[0]), infos[0].function.as_ref().unwrap().start),
@@ -413,6 +418,11 @@ mod tests {
             "{notes}"
         );
         assert!(Kernel::of(no_kernel(), None, &module, &options, root.path()).is_err());
+        let in_folder = SymbolOptions {
+            symbol_dirs: vec![path.parent().unwrap().to_owned()],
+            ..SymbolOptions::default()
+        };
+        assert_eq!(Kernel::image_source(&module, &in_folder), SymbolSource::NoFile);
         let damaged = root.path().join("boot/vmlinux-6.2.0");
         std::fs::write(&damaged, "no kernel").unwrap();
         let kernel = Kernel::of(running(&other), Some("_text"), &module, &options, root.path()).unwrap();

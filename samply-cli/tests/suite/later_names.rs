@@ -207,3 +207,31 @@ fn a_profile_of_another_program_has_names_by_its_breakpad_id() {
     std::fs::rename(&separate.debug, of_id.join(format!("{}.debug", &build_id[2..]))).unwrap();
     assert!(folded().contains("main;not_inlined;middle;innermost "));
 }
+
+/// Parts of debug info that were elsewhere: names of inlined functions. Lines are in the program itself.
+#[test]
+fn split_debug_info_that_is_found_later_adds_inlined_functions() {
+    let Some(()) = perf_events() else { return };
+    let dir = temp_dir();
+    let (app, parts) = (dir.path().join("app"), dir.path().join("parts"));
+    std::fs::create_dir(&parts).unwrap();
+    let programs = crate::support::tests_dir().join("programs");
+    let mut cc = std::process::Command::new("cc");
+    cc.args(["-O2", "-g", "-gsplit-dwarf", "-Wl,--build-id", "-o"])
+        .args([&app, &programs.join("inline.c")])
+        .current_dir(dir.path());
+    assert!(cc.status().unwrap().success());
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "dwo") {
+            std::fs::rename(&path, parts.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    let (recording, _) = record().profile(&app, &["300"]);
+    let file = text(&recording.output);
+    let folded = |options: &[&str]| printed(&[&["export", "-f", "folded", file], options].concat());
+    let inlined = ";not_inlined;middle;innermost ";
+    assert!(!folded(&[]).contains(inlined));
+    let later = folded(&["--symbol-dir", text(&parts)]);
+    assert!(later.contains(inlined), "{later}");
+}
