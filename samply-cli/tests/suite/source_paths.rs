@@ -63,5 +63,5 @@ fn saved_profiles_have_paths_that_the_ui_can_show_and_other_tools_get_files_of_t
         }
     }
     let compared = printed(&here, &["diff", file, saved, "--by", "lines", "--format", "json"]);
-    assert!(compared.contains("\"changes\": []"), "{compared}");
+    assert!(compared.contains("\"changes\":[]"), "{compared}");
 }
