@@ -60,6 +60,10 @@ pub struct BuildOptions {
     pub awake_threads_only: bool,
 }
 
+/// Frames that processes and threads remember, about. The 20,000 processes of a compressed file, with a stack of 500
+/// frames each, took 700 MB.
+const MAX_REMEMBERED: usize = 1 << 20;
+
 /// Takes events in time order; gives a [`Profile`](crate::Profile).
 ///
 /// Wants stacks as frames: a `Stack::Snapshot` counts as one that could not be unwound.
@@ -82,6 +86,10 @@ pub struct Builder {
     points_kept: u64,
     scratch: Vec<Frame>,
     resolved: Vec<(Frame, FrameId)>,
+    /// Frames that were looked up since processes and threads forgot theirs, about.
+    remembered: usize,
+    /// A stack that came has frames of its thread's last one: that must be remembered.
+    has_same_frames: bool,
     spill: Option<SpillFile>,
 }
 
@@ -203,6 +211,11 @@ impl Builder {
             chain.extend(frames.next().map(|frame| (frame, stack)));
             parent = Some(stack);
         });
+        self.remembered += self.resolved.len();
+        if self.remembered > MAX_REMEMBERED {
+            self.remembered = 0;
+            self.processes.forget_frames(!self.has_same_frames);
+        }
         parent
     }
 
@@ -410,6 +423,9 @@ impl Builder {
 
     fn on_thread(&mut self, at: i64, thread: Thread, what: ThreadEvent<'_>) {
         let left_out = self.options.main_thread_only && !thread.is_main();
+        if let ThreadEvent::Sample(sample) = &what {
+            self.has_same_frames |= sample.same.is_some();
+        }
         match what {
             ThreadEvent::Start => self.processes.start_thread(thread, at),
             ThreadEvent::End => self.processes.end_thread(thread, at),

@@ -335,6 +335,16 @@ impl Processes {
         self.processes.iter_mut().for_each(LiveProcess::images_changed);
     }
 
+    /// Forgets the frames of addresses, and the last stacks of threads if nothing refers to them.
+    pub(super) fn forget_frames(&mut self, with_stacks: bool) {
+        for process in &mut self.processes {
+            process.resolved = Resolved::default();
+        }
+        for thread in self.threads.iter_mut().filter(|_| with_stacks) {
+            thread.chain = Vec::new();
+        }
+    }
+
     /// The thread that a sample is of, with its process; both come to be if they were never announced.
     pub(super) fn thread_for_sample(&mut self, thread: Thread, at: i64) -> (&mut LiveProcess, &mut LiveThread) {
         let index = self.index_for_sample(thread, at);

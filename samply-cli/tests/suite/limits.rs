@@ -320,6 +320,39 @@ fn forks(mappings: u64, forks: u64, writes: bool, name: usize) -> Vec<u8> {
     [b"PERFILE2".to_vec(), header, attr, data].concat()
 }
 
+/// A perf.data file of this many processes, each with one stack of 500 callers. Compressed it is small.
+fn stacks(processes: u32) -> Vec<u8> {
+    // PERF_SAMPLE_IP, TID, TIME and CALLCHAIN.
+    const SAMPLE_TYPE: u64 = 1 | 2 | 4 | 32;
+    let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let mut attr = [1u32, 128]
+        .iter()
+        .flat_map(|half| half.to_le_bytes())
+        .collect::<Vec<u8>>();
+    attr.extend(words(&[0, 1_000_000, SAMPLE_TYPE, 0, 1 << 18]));
+    attr.resize(128, 0);
+    attr.extend(words(&[0, 0]));
+    let mut data = Vec::new();
+    for at in 0..processes {
+        let pid = u64::from(1000 + at);
+        let mut body = words(&[0x40_0100, pid | pid << 32, 1000 + u64::from(at), 501, -512i64 as u64]);
+        (0..500).for_each(|caller| body.extend((0x40_0100u64 + caller).to_le_bytes()));
+        data.extend(9u32.to_le_bytes());
+        data.extend([2, 0]);
+        data.extend((8 + body.len() as u16).to_le_bytes());
+        data.extend(body);
+    }
+    let (attrs, at) = (attr.len() as u64, 104 + attr.len() as u64);
+    let header = words(&[104, attrs, 104, attrs, at, data.len() as u64, 0, 0, 0, 0, 0, 0]);
+    gzip(&[b"PERFILE2".to_vec(), header, attr, data].concat())
+}
+
+#[test]
+fn stacks_of_many_processes_cost_their_bytes() {
+    check("stacks.data.gz", &stacks(20_000), &["report"]);
+    check_time("stacks.data.gz", &stacks(5000), &stacks(20_000), &["report"]);
+}
+
 #[test]
 fn forks_share_what_their_parents_have_mapped() {
     let shared = check("forks.data", &forks(5000, 20_000, false, 3), &["report"]);
