@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use profile::view::names::short;
+
 use super::super::listener::encode;
 use super::html::{Query, Text, page, percent};
 use super::shelf::{Item, Shelf};
@@ -180,11 +182,12 @@ pub(super) fn samples(summary: &Summary) -> String {
 /// A function as a link to its trend. `up` leads to the first page.
 pub(super) fn trend_link(up: &str, summary: &Summary, function: &Function) -> String {
     format!(
-        "<a class=\"name\" href=\"{up}trend?program={}&amp;function={}&amp;library={}\">{}</a>",
+        "<a class=\"name\" href=\"{up}trend?program={}&amp;function={}&amp;library={}\" title=\"{}\">{}</a>",
         Text(&encode(&summary.program)),
         Text(&encode(&function.name)),
         Text(&encode(&function.lib)),
-        Text(&function.name)
+        Text(&function.name),
+        Text(&short(&function.name))
     )
 }
 
