@@ -151,6 +151,7 @@ pub fn shortfalls(selection: &Selection<'_>) -> Vec<Shortfall> {
     let seen = facts.of_stacks(selection);
     let owners = owners_of_jit_code(selection, &seen);
     let unwound = facts.unwound_libs(selection);
+    let mut python = PythonCost::default();
     for (stack, cost) in selection.own.iter().enumerate().filter(|(_, cost)| !cost.is_zero()) {
         let mut add = |lack: Lack| *found.entry(lack).or_default() += *cost;
         let seen = &seen[stack];
@@ -173,9 +174,11 @@ pub fn shortfalls(selection: &Selection<'_>) -> Vec<Shortfall> {
             if !hides_names {
                 add(Lack::Names(code(place)));
             }
-        } else if seen.runtime == Some(Runtime::Python) && !seen.has_jit {
-            // Python's functions are data of its interpreter. They have no machine code without the perf trampoline.
-            add(Lack::Names(Code::Runtime(Runtime::Python)));
+        } else if seen.runtime == Some(Runtime::Python) {
+            match seen.has_jit {
+                true => python.in_functions += *cost,
+                false => python.outside += *cost,
+            }
         } else if seen.is_interpreted_by_v8 {
             add(Lack::Names(Code::Runtime(Runtime::Node)));
         }
@@ -196,12 +199,24 @@ pub fn shortfalls(selection: &Selection<'_>) -> Vec<Shortfall> {
             add(Lack::Benchmarks);
         }
     }
+    // Else the trampolines were switched on, and what is outside is the interpreter's start, its imports and its end.
+    if python.outside.weight > python.in_functions.weight {
+        *found.entry(Lack::Names(Code::Runtime(Runtime::Python))).or_default() += python.outside;
+    }
     let mut found: Vec<Shortfall> = (found.into_iter())
         .map(|(lack, cost)| Shortfall { lack, cost })
         .filter(|found| found.cost.share_of(selection.total) >= WORTH_SAYING)
         .collect();
     found.sort_by(|a, b| b.cost.weight.total_cmp(&a.cost.weight).then(a.lack.cmp(&b.lack)));
     found
+}
+
+/// Cost of Python's interpreter. Python's functions are its data: they have no machine code without perf trampolines.
+#[derive(Default)]
+struct PythonCost {
+    /// Below a Python function with machine code.
+    in_functions: Cost,
+    outside: Cost,
 }
 
 /// The kind of place that holds code.
