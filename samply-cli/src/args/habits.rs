@@ -277,6 +277,16 @@ pub(super) fn advised(mut error: clap::Error, line: &[OsString], look: impl Fn(&
             let of_any = || OTHER_OPTIONS.iter().find(|(names, _)| names.contains(&name));
             of_command.or_else(|| Some(of_any()?.1)).map(str::to_owned)
         }),
+        // cargo flamegraph's `-c 'record -g'`; here -c is perf's period.
+        ErrorKind::ValueValidation
+            if invalid(ContextKind::InvalidArg).is_some_and(|arg| arg.starts_with("--count"))
+                && invalid(ContextKind::InvalidValue).is_some_and(|value| value.starts_with("record")) =>
+        {
+            OTHER_OPTIONS
+                .iter()
+                .find(|(names, _)| names.contains(&"--cmd"))
+                .map(|(_, advice)| (*advice).to_owned())
+        }
         ErrorKind::InvalidSubcommand => {
             let ours = OTHER_COMMANDS.iter().find(|(name, _)| first == name);
             let ours = ours.map(|(_, ours)| format!("to do what it does: {} {ours}", own()));
@@ -373,6 +383,8 @@ mod tests {
             ("sprof import x", "load FILE"),
             ("sprof flamegraph --palette hot -- ./app", "one set of them"),
             ("sprof flamegraph --skip-after=main x", "--focus FUNCTION"),
+            ("sprof flamegraph -c record -- ./app", "sprof takes itself"),
+            ("sprof flamegraph --no-inline -- ./app", "--by compiled"),
             ("sprof record --cgroup web", "cgroup.procs"),
             ("sprof record -D 500 -- ./app", "--time-range"),
         ] {
