@@ -197,8 +197,12 @@ fn line(
         Lack::Depth => format!("{of_samples} have more frames than sprof follows: the callers above are missing"),
         Lack::DebugInfo(at) => format!(
             "{} has no debug info, so lines and inlined functions are not shown: build it with -g (Cargo: \
-             CARGO_PROFILE_RELEASE_DEBUG=limited)",
-            lib(at)
+             CARGO_PROFILE_RELEASE_DEBUG=limited){}",
+            lib(at),
+            match selection.data.libs.get(at as usize).is_some_and(has_id) {
+                true => format!(", or {}", folder_of("its debug file", symbolicator)),
+                false => String::new(),
+            }
         ),
         Lack::Benchmarks => format!(
             "{of_samples} are in Criterion's statistics of what it measured: with `-- --profile-time 5` at the end of the command it \
@@ -256,20 +260,29 @@ fn of_others(likewise: &[&Shortfall], selection: &Selection<'_>) -> String {
     }
 }
 
+/// True if files can be known to be of the library's build.
+fn has_id(lib: &SavedLib) -> bool {
+    module(lib).is_some_and(|module| module.build_id.is_some())
+}
+
+/// How to say where such a file is.
+fn folder_of(file: &str, symbolicator: &Symbolicator) -> String {
+    match symbolicator.has_symbol_dirs() {
+        true => "name another folder with --symbol-dir".to_owned(),
+        false => format!("name the folder of {file} with --symbol-dir"),
+    }
+}
+
 /// What gives names to libraries that lack them for the same cause. All but a new recording helps a saved profile, too.
 fn remedy(source: SymbolSource, libs: &[&SavedLib], symbolicator: &Symbolicator) -> String {
     let is_installed = libs.iter().all(|lib| is_installed(lib));
-    let has_id = |lib: &&SavedLib| module(lib).is_some_and(|module| module.build_id.is_some());
-    let folder = |of: &str| match symbolicator.has_symbol_dirs() {
-        true => "name another folder with --symbol-dir".to_owned(),
-        false => format!("name the folder of {of} with --symbol-dir"),
-    };
+    let folder = |of: &str| folder_of(of, symbolicator);
     match source {
         SymbolSource::Recorded => "record again while it says what it makes".to_owned(),
         SymbolSource::Hidden => "record again as root, or after `sudo sysctl kernel.kptr_restrict=0`".to_owned(),
         SymbolSource::Unreadable => "make it readable".to_owned(),
         // No file can be known to be of the same build.
-        _ if !libs.iter().all(has_id) => match is_installed {
+        _ if !libs.iter().all(|lib| has_id(lib)) => match is_installed {
             true => "record again where its debug symbols are installed".to_owned(),
             false => "build it without -s or strip and with -Wl,--build-id, and record again".to_owned(),
         },

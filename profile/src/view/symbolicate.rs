@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use crate::category::{CATEGORIES, INLINED_NAME, Installed, Kind};
 use crate::crate_sources::CrateSources;
-use crate::data::{Data, Frame, Func, NONE, Script, Stack, Symbol};
+use crate::data::{Calls, Data, Frame, Func, NONE, Script, Stack, Symbol};
 use crate::enrich::{functions_at, installed, v8_code};
 use crate::function_files::FunctionFiles;
 use crate::read::SavedLib;
@@ -58,7 +58,8 @@ pub fn name_wanted(
 ) -> Named {
     let mut named = Named::default();
     let asked = asked_addresses(data, wanted);
-    if asked.iter().all(Vec::is_empty) {
+    // Arcs refer to the rows as they are.
+    if asked.iter().all(Vec::is_empty) || matches!(data.calls, Calls::Arcs(_)) {
         return named;
     }
     let mut found = false;
