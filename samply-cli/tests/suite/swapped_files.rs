@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::support::run::output;
 use crate::support::skip::{Need, has, perf_events};
-use crate::support::{program, record, sprof, temp_dir, tests_dir};
+use crate::support::{Recording, program, record, sprof, temp_dir, tests_dir};
 
 /// The command before sprof that swaps the file once sprof has named it in so many system calls.
 fn swap(folder: &Path, pattern: &str, calls: usize) -> Vec<String> {
@@ -45,6 +45,17 @@ fn after_each_call(run: impl Fn(usize) -> String) {
     assert!(calls > 1, "sprof does not look at the file");
 }
 
+/// Records a program that ends when the recording does. If it ended by itself, its end would interrupt a call that
+/// waits (SIGCHLD).
+fn record_for_a_second(wrapper: &[String], name: &str, arguments: &[&str]) -> Recording {
+    let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+    let recorder = record().under(&wrapper).options(&["--duration", "1"]);
+    let recording = recorder.run(program(name).unwrap(), arguments);
+    // Of a program that SIGTERM ended.
+    assert_eq!(recording.code, Some(128 + 15), "{}", recording.stderr);
+    recording
+}
+
 #[test]
 fn a_perf_map_that_becomes_a_fifo_is_not_waited_for() {
     let Some(()) = perf_events() else { return };
@@ -53,11 +64,8 @@ fn a_perf_map_that_becomes_a_fifo_is_not_waited_for() {
     }
     after_each_call(|calls| {
         let wrapper = swap(Path::new("/tmp"), "perf-*.map", calls);
-        let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-        let (recording, profile) = record()
-            .under(&wrapper)
-            .profile(program("jit").unwrap(), &["200", "rwx", "map"]);
-        for pid in profile.pids() {
+        let recording = record_for_a_second(&wrapper, "jit", &["600000", "rwx", "map"]);
+        for pid in recording.profile().pids() {
             let _ = fs::remove_file(format!("/tmp/perf-{pid}.map"));
         }
         recording.stderr
@@ -76,11 +84,8 @@ fn a_mapped_file_that_becomes_a_fifo_is_not_waited_for() {
         let copy = dir.path().join("library.so");
         fs::copy(&library, &copy).unwrap();
         let wrapper = swap(dir.path(), "library.so", calls);
-        let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-        let (recording, _) = record()
-            .under(&wrapper)
-            .profile(program("dlopen").unwrap(), &[copy.to_str().unwrap(), "200"]);
-        recording.stderr
+        let arguments = [copy.to_str().unwrap(), "600000"];
+        record_for_a_second(&wrapper, "dlopen", &arguments).stderr
     });
 }
 
