@@ -364,8 +364,7 @@ impl Translator {
         // The kernel reports 0 or -1 in the last microseconds of an exit: whose they were is not known.
         let is_known = || { self.exited.get(&raw.tid) }.is_some_and(|exited| exited.known_pid == Some(raw.pid));
         if is_exiting && !is_known() {
-            let what = RecordingEvent::Malformed("sample of an exited task");
-            return sink.on_event(&Event::recording(time, what));
+            return self.report_lost(time, 1, role, LostCause::NoPid, sink);
         }
         self.samples += u64::from(role == Role::Running);
         let is_outside = is_task_zero && self.task_zero == TaskZero::OtherNamespaces;

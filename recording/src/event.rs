@@ -236,6 +236,8 @@ pub enum LostCause {
     QueueFull,
     /// More came than could be unwound: those above the limit were dropped.
     OverLimit,
+    /// Of tasks at the end of their exit, which have no pid any more: whose they were is not known.
+    NoPid,
 }
 
 /// One executable mapping.

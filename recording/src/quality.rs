@@ -97,7 +97,9 @@ impl Quality {
     /// Samples lost, all causes. Not the records of waits and of further events: [`Quality::switches_lost`],
     /// [`Quality::counted_lost`], [`Quality::points_lost`].
     pub fn lost_total(&self) -> u64 {
-        let of_samples = |(role, cause): &(Role, LostCause)| *role == Role::Running && *cause != LostCause::QueueFull;
+        let of_samples = |(role, cause): &(Role, LostCause)| {
+            *role == Role::Running && !matches!(cause, LostCause::QueueFull | LostCause::NoPid)
+        };
         (self.lost.iter().filter(|(cause, _)| of_samples(cause)))
             .map(|(_, count)| count)
             .sum()
@@ -129,8 +131,14 @@ impl Quality {
     }
 
     fn lost_of(&self, role: Role) -> u64 {
-        let of_role = self.lost.iter().filter(|((of, _), _)| *of == role);
+        let of_role = { self.lost.iter() }.filter(|((of, cause), _)| *of == role && *cause != LostCause::NoPid);
         of_role.map(|(_, count)| count).sum()
+    }
+
+    /// Samples and events of tasks that had no pid any more. They count as lost nowhere else.
+    pub fn without_pid(&self) -> u64 {
+        let without = { self.lost.iter() }.filter(|((_, cause), _)| *cause == LostCause::NoPid);
+        without.map(|(_, count)| count).sum()
     }
 
     /// Samples that do not reach the root, all causes.

@@ -382,6 +382,13 @@ fn samples_after_the_record_of_an_exit_are_those_of_the_task() {
     translator.record(44, &kernel_sample(), Role::WaitStack, &mut lines);
     assert_eq!(lines.0, ["8: 2, NoUserSpace"]);
     assert_eq!(translator.samples(), 2);
+    // In the end the kernel reports no pid (-1): then nobody knows whose sample it is.
+    lines.0.clear();
+    let mut without_pid = kernel_sample();
+    without_pid[16..24].fill(0xff);
+    translator.record(45, &without_pid, Role::Point, &mut lines);
+    assert_eq!(lines.0, ["Recording(Lost { count: 1, role: Point, cause: NoPid })"]);
+    assert_eq!(translator.lost(Role::Point), 0, "not the ring's");
 }
 
 /// A fork, exit, exec, rename or sample of a few tasks, in any order.

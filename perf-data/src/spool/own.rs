@@ -19,11 +19,12 @@ const RUN_START: u64 = 0x5350_524f_4600_0004;
 /// By number.
 const COUNTERS: [Counter; 2] = [Counter::ResidentBytes, Counter::CpuNanoseconds];
 /// By number, which stands in the high byte of a PERF_RECORD_LOST's `misc`: the kernel writes 0 there.
-const CAUSES: [LostCause; 4] = [
+const CAUSES: [LostCause; 5] = [
     LostCause::RingFull,
     LostCause::SamplesRingFull,
     LostCause::QueueFull,
     LostCause::OverLimit,
+    LostCause::NoPid,
 ];
 
 /// What a record says.

@@ -185,6 +185,7 @@ fn events_come_back_as_they_went() {
         lost(2006, 5, Role::Running, LostCause::RingFull),
         lost(2006, 6, Role::Running, LostCause::QueueFull),
         lost(2006, 7, Role::Running, LostCause::SamplesRingFull),
+        lost(2006, 8, Role::Running, LostCause::NoPid),
         Event::recording(
             Timestamp(2006),
             RecordingEvent::Malformed("record dropped while recording"),

@@ -524,6 +524,8 @@ impl EventSink for Builder {
 
 pub(crate) fn lost_label(role: Role, cause: LostCause) -> &'static str {
     match (role, cause) {
+        (Role::Point, LostCause::NoPid) => "no pid at the end of an exit: point events",
+        (_, LostCause::NoPid) => "no pid at the end of an exit: samples",
         (Role::Running, LostCause::RingFull) => "ring full: records of any kind",
         (Role::Running, LostCause::SamplesRingFull) => "ring full: samples",
         (Role::Running, _) => "not unwound in time: samples of ptrace",

@@ -272,6 +272,8 @@ impl Summary {
         say(switches_lost, "record of a wait was", "records of waits were", text);
         let text = "of the kernel could not be used";
         say(quality.malformed, "record", "records", text);
+        let text = "of tasks at the end of their exit, which have no pid any more: not in the profile";
+        say(quality.without_pid(), "record is", "records are", text);
         let out_of_order = self.counts.samples_out_of_order;
         say(out_of_order, "sample", "samples", "came out of order");
         let left_out = self.counts.markers_left_out;
@@ -378,6 +380,9 @@ impl Summary {
 
 fn lost_name(role: Role, cause: LostCause) -> &'static str {
     match (role, cause) {
+        (Role::Point, LostCause::NoPid) => "points_without_pid",
+        (Role::Counted, LostCause::NoPid) => "counted_without_pid",
+        (_, LostCause::NoPid) => "samples_without_pid",
         (Role::Running, LostCause::RingFull) => "ring_full",
         (Role::Running, LostCause::SamplesRingFull) => "samples_ring_full",
         (Role::Running, _) => "samples_queue_full",

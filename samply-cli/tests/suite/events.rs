@@ -148,7 +148,7 @@ fn events_of_running_processes_of_cpus_and_of_the_whole_machine() {
         .unwrap();
     let unusable = profile
         .quality()
-        .get("Malformed records")
+        .get("Lost, no pid at the end of an exit: point events")
         .map_or(0, |count| count.as_u64().unwrap());
     assert!(
         all as u64 + unusable >= counted,
