@@ -5,7 +5,7 @@
 //! kept for two rounds and sorted.
 
 /// Bytes kept at most. Only a file without rounds needs more: its order is then only as good as this.
-const MAX_KEPT_BYTES: usize = 128 << 20;
+const MAX_KEPT_BYTES: usize = 96 << 20;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {

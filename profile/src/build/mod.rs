@@ -62,7 +62,7 @@ pub struct BuildOptions {
 
 /// Frames that processes and threads remember, about. The 20,000 processes of a compressed file, with a stack of 500
 /// frames each, took 700 MB.
-const MAX_REMEMBERED: usize = 1 << 20;
+const MAX_REMEMBERED: usize = 1 << 19;
 
 /// Takes events in time order; gives a [`Profile`](crate::Profile).
 ///
