@@ -131,7 +131,7 @@ pub fn sanitize(data: &mut Saved, private: &Private, include: Include) -> Remove
         false => data.arguments.clear(),
     }
     clean_tables(data, &mut cleaner);
-    clean_threads(data, &mut cleaner);
+    clean_threads(data, include, &mut cleaner);
     clean_about(data, &mut cleaner);
     removed.paths = cleaner.paths();
     removed.strings = cleaner.replaced;
@@ -327,10 +327,10 @@ fn clean_tables(data: &mut Data, cleaner: &mut Cleaner) {
     }
 }
 
-fn clean_threads(data: &mut Data, cleaner: &mut Cleaner) {
-    let has_titles = data.main_threads_have_titles || data.recorded.is_some();
+fn clean_threads(data: &mut Data, include: Include, cleaner: &mut Cleaner) {
+    let has_titles = (data.main_threads_have_titles || data.recorded.is_some()) && !include.args;
     for thread in &mut data.threads {
-        // A title may name users, databases and addresses.
+        // A title stands in the place of arguments, and may name users, databases and addresses.
         if has_titles && thread.is_main && thread.event.is_none() {
             thread.name.clone_from(&thread.process_name);
         }

@@ -208,6 +208,28 @@ fn shares_and_names_of_functions_are_as_before() {
     assert_eq!(data, once);
 }
 
+/// PostgreSQL's titles have the user, the database and the client's address.
+#[test]
+fn titles_of_processes_are_taken_out_as_arguments_are() {
+    let mut json = recorded();
+    json["threads"][0]["name"] = json!("app: alice shop 10.0.0.3 SELECT");
+    let program = json["threads"][0]["processName"].as_str().unwrap().to_owned();
+    let names = |include: Include| {
+        let mut data = read(&json);
+        sanitize(&mut data, &private(), include);
+        data.threads
+            .iter()
+            .map(|thread| thread.name.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(Include::default()), [program.as_str(), "worker"]);
+    let with_arguments = Include {
+        args: true,
+        ..Include::default()
+    };
+    assert_eq!(names(with_arguments), ["app: alice shop 10.0.0.3 SELECT", "worker"]);
+}
+
 #[test]
 fn users_are_learnt_from_every_text() {
     let mut json = recorded();
