@@ -209,9 +209,11 @@ fn every_field_of_a_json_output_is_described() {
     let [old, new] = [old.to_str().unwrap(), new.to_str().unwrap()];
     for line in [
         &["report", old, "--json"][..],
+        &["annotate", old, "first", "-f", "json"],
         &["diff", old, new, "--json"],
         &["check", new, "--max-increase", "first=10%", "--json", "--base", old],
         &["doctor", "--json"],
+        &["doctor", "-f", "json"],
         &["record", "-s", "--json", "-o", "/dev/null", "true"],
     ] {
         let output = run(line);
