@@ -49,9 +49,19 @@ fn a_path_alone_is_recorded_and_a_profile_alone_is_loaded() {
         support::Profile::read(&profile).share_of("busy_work").hits > 50,
         "{stderr}"
     );
-    let output = sprof().arg(&profile).env("SPROF_SAVE_ONLY", "1").output().unwrap();
+    let saved = folder.path().join("saved.json.gz");
+    let output = sprof()
+        .arg(&profile)
+        .env("SPROF_SAVE_ONLY", "1")
+        .env("SPROF_OUTPUT", &saved)
+        .output()
+        .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(stderr.contains("sprof load"), "{stderr}");
+    assert!(stderr.contains("no more names are available"), "{stderr}");
+    assert!(
+        support::Profile::read(&saved).share_of("busy_work").hits > 50,
+        "{stderr}"
+    );
 }
 
 #[test]
