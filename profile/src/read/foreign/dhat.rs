@@ -136,7 +136,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
         for &frame in point.path.iter().rev() {
             let frame = *frames.get(frame as usize).ok_or_else(|| {
                 inconsistent(format!(
-                    "pps[{at}].fs has the frame {frame}, but ftbl has {} frames",
+                    "pps[{at}].fs has the frame {frame}; expected one of the {} frames of ftbl",
                     frames.len()
                 ))
             })?;
