@@ -21,6 +21,7 @@ mod tables;
 
 use std::path::{Path, PathBuf};
 
+use super::v8::readable_names;
 use super::{Position, ReadError, ReadLimits};
 use crate::data::Data;
 pub use other_kinds::OtherKind;
@@ -130,6 +131,7 @@ pub fn foreign(path: &Path, kind: Kind, event: Option<&str>, limits: ReadLimits)
     check_signs(path, &foreign.data)?;
     foreign.data.use_profile_paths();
     kinds::set(&mut foreign.data);
+    readable_names(&mut foreign.data);
     Ok(foreign)
 }
 

@@ -23,7 +23,6 @@ use super::{Foreign, ReadError, choose, others};
 use crate::data::{NONE, Samples, Thread, Unit, Weights};
 use crate::export::label::NO_STACK;
 use crate::read::SavedLib;
-use crate::read::v8::readable_names;
 pub(super) use line::is_perf_script;
 use line::{DEFERRED_CALL_CHAIN, FrameLine, Head, frame, head, head_without_time, is_indented, is_whole};
 use programs::{Programs, SampledThread};
@@ -446,7 +445,6 @@ impl<'a> Building<'a> {
         data.is_summed = has_no_times;
         data.unit = unit;
         data.symbolicated = true;
-        readable_names(&mut data);
         data.weights = Some(Weights {
             name: event,
             unit: if unit == Unit::Milliseconds {
