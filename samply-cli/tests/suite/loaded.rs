@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::support;
 use crate::support::perf::load;
 use crate::support::playground::Playground;
-use crate::support::profile::is_mark;
+use crate::support::profile::{Thread, is_mark};
 use crate::support::skip::{Need, has, paranoid, perf_events, root};
 use crate::support::{Profile, program, record};
 
@@ -42,7 +42,12 @@ fn copies_of(name: &str, folder: &Path, names: [&str; 3]) -> [PathBuf; 3] {
 
 const CHAIN: [&str; 3] = ["one", "two", "three"];
 
-/// Each of the three programs has about a third of the samples, under its own name, and no code of another one.
+/// The CPU time of samples. With ptrace they stand for times of different lengths.
+fn cpu_time(thread: &Thread) -> f64 {
+    thread.samples.iter().map(|sample| sample.weight).sum()
+}
+
+/// Each of the three programs has about a third of the time, under its own name, and no code of another one.
 fn assert_thirds(profile: &Profile) {
     let libs = |lib: usize| profile.json["libs"][lib]["name"].as_str().unwrap();
     let of_chain = |lib: &usize| CHAIN.contains(&libs(*lib));
@@ -53,7 +58,7 @@ fn assert_thirds(profile: &Profile) {
         let [thread] = found[..] else {
             panic!("{} threads of {name}\n{}", found.len(), profile.summary())
         };
-        let percent = 100.0 * thread.samples.len() as f64 / profile.sample_count() as f64;
+        let percent = 100.0 * cpu_time(thread) / profile.threads.iter().map(cpu_time).sum::<f64>();
         assert!(
             (25.0..42.0).contains(&percent),
             "{name}: {percent} %\n{}",
