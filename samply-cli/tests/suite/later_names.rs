@@ -1,4 +1,5 @@
 //! Names, files, lines and inlined functions of saved profiles whose debug files came later.
+#![cfg(target_os = "linux")]
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
