@@ -15,6 +15,9 @@ use crate::data::NONE;
 /// `main`, `run`.
 const NEARLY_ALL: f64 = 0.98;
 const HARDLY_ANY: f64 = 0.001;
+/// Where no other function has this share, the innermost of them says most: `count_words`, whose time is in the
+/// standard library.
+const SOME: f64 = 0.1;
 /// Names in the program's file that are not the author's functions: the kernel's entry point, and instances of standard library code. A
 /// file without debug info gives no source for them.
 const NOBODYS: &[&str] = &[
@@ -31,7 +34,8 @@ const NOBODYS: &[&str] = &[
 /// Functions of the program's file or of its JIT, inlined ones each on their own, largest total first. Of several
 /// programs, the one with the most samples: the others are the shell that started it, and its tools. Left out:
 /// functions of dependencies and standard libraries with a known source, and functions on nearly every stack without
-/// self cost. If a runtime runs the program, the program's own functions are those that the runtime compiled.
+/// self cost, unless they are all that there is. If a runtime runs the program, the program's own functions are those
+/// that the runtime compiled.
 pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
     let data = selection.data;
     let own_categories: Vec<bool> = data.categories.iter().map(|category| is_own(&category.name)).collect();
@@ -78,21 +82,34 @@ pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
         .collect();
     let (own, total) = by_key(selection, data.funcs.len(), &key);
     let rows = (0..).zip(own.into_iter().zip(total));
-    let mut rows: Vec<FunctionRow> = rows
-        .map(|(func, (own, total))| FunctionRow { func, own, total })
-        .filter(|row| !row.total.is_zero())
-        .filter(|row| {
-            // The program's time, not all: beside another program with 3 %, `main` has 97 % of all.
-            let share = |cost: Cost| cost.weight / of_program;
-            share(row.own) >= HARDLY_ANY || share(row.total) < NEARLY_ALL
-        })
-        .collect();
+    let rows = rows.map(|(func, (own, total))| FunctionRow { func, own, total });
+    // The program's time, not all: beside another program with 3 %, `main` has 97 % of all.
+    let share = |cost: Cost| cost.weight / of_program;
+    let (passed, mut rows): (Vec<FunctionRow>, Vec<FunctionRow>) = { rows.filter(|row| !row.total.is_zero()) }
+        .partition(|row| share(row.own) < HARDLY_ANY && share(row.total) >= NEARLY_ALL);
+    if rows.iter().all(|row| share(row.total) < SOME) {
+        rows.extend(innermost(selection, &key, passed));
+    }
     rows.sort_by(|a, b| {
         let by_cost = b.total.weight.total_cmp(&a.total.weight);
         let by_cost = by_cost.then(b.own.weight.total_cmp(&a.own.weight));
         by_cost.then_with(|| (selection.name(a.func), a.func).cmp(&(selection.name(b.func), b.func)))
     });
     rows
+}
+
+/// The one of these functions that is the innermost on the stack with the largest cost. `key`: each frame's function.
+fn innermost(selection: &Selection<'_>, key: &[u32], of: Vec<FunctionRow>) -> Option<FunctionRow> {
+    let costs = (0u32..).zip(&selection.own);
+    let (mut at, _) = costs.max_by(|a, b| a.1.weight.total_cmp(&b.1.weight))?;
+    while let Some(stack) = selection.stacks.get(at as usize) {
+        let func = key[stack.frame as usize];
+        if let Some(row) = of.iter().find(|row| row.func == func) {
+            return Some(*row);
+        }
+        at = stack.prefix;
+    }
+    None
 }
 
 /// The library of the program that runs in the most samples, and their weight; `None` if no stack shows one.
@@ -188,23 +205,23 @@ mod tests {
         assert_eq!(own(&funcs), ["Interpreter", "main.digest", "serve app.js:1:9"]);
     }
 
-    /// `main` calls `run`, which calls `work`: 97 samples. `tool` of another program has 3.
-    #[test]
-    fn what_all_the_time_of_the_program_passes_through_is_left_out_beside_another_program() {
+    /// The functions of a program whose `main` calls `run`, which calls `work` of this category: 97 samples. `tool` of
+    /// another program has 3.
+    fn of_calls(category_of_work: u32) -> Vec<String> {
         let lib = |name: &str| SavedLib {
             name: Some(name.to_owned()),
             ..SavedLib::default()
         };
         let mut data = Data {
             libs: vec![lib("app"), lib("tool")],
-            categories: vec![Category::named("Program")],
+            categories: vec![Category::named("Program"), Category::named("System library")],
             ..Data::default()
         };
         for (at, (name, lib)) in (0..).zip([("main", 0), ("run", 0), ("work", 0), ("tool", 1)]) {
             data.texts.extend([name.into(), "".into()]);
             data.funcs.push(Func::native(2 * at, lib, 2 * at + 1));
             data.frames.push(Frame {
-                category: 0,
+                category: if at == 2 { category_of_work } else { 0 },
                 lib,
                 ..Frame::of(at)
             });
@@ -220,11 +237,18 @@ mod tests {
             ..Thread::default()
         });
         let selection = select(&data, &Filter::default()).unwrap();
-        let names = own_functions(&selection)
-            .iter()
-            .map(|row| selection.name(row.func).to_owned())
-            .collect::<Vec<_>>();
-        assert_eq!(names, ["work"]);
+        let rows = own_functions(&selection);
+        rows.iter().map(|row| selection.name(row.func).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_all_the_time_of_the_program_passes_through_is_left_out_beside_another_program() {
+        assert_eq!(of_calls(0), ["work"]);
+    }
+
+    #[test]
+    fn where_all_the_time_is_in_libraries_the_function_that_calls_them_is_there() {
+        assert_eq!(of_calls(1), ["run"]);
     }
 
     #[test]
