@@ -17,6 +17,12 @@ pub(crate) struct Playground {
     dir: tempfile::TempDir,
 }
 
+/// Copies a program by another process. A child that another test starts while this one writes has the open file until it
+/// executes its own program, and a file that is open to be written can't be executed (ETXTBSY in execve(2)).
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
+}
+
 impl Playground {
     pub(crate) fn new(programs: &[&str]) -> Playground {
         let dir = tempfile::Builder::new()
@@ -24,9 +30,9 @@ impl Playground {
             .tempdir_in("/tmp")
             .unwrap();
         std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
-        std::fs::copy(env!("CARGO_BIN_EXE_sprof"), dir.path().join("sprof")).unwrap();
+        copy(Path::new(env!("CARGO_BIN_EXE_sprof")), &dir.path().join("sprof"));
         for name in programs {
-            std::fs::copy(program(name).unwrap(), dir.path().join(name)).unwrap();
+            copy(&program(name).unwrap(), &dir.path().join(name));
         }
         Playground { dir }
     }
@@ -65,7 +71,7 @@ impl Playground {
     /// A copy of `processes` with this mode, to be executed by nobody; `None` (after saying so) where a set-user-ID bit does nothing.
     pub(crate) fn processes_of_root(&self, name: &str, mode: u32) -> Option<PathBuf> {
         let path = self.path(name);
-        std::fs::copy(program("processes").unwrap(), &path).unwrap();
+        copy(&program("processes").unwrap(), &path);
         std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         let output = self.as_nobody_with_rights(&path).args(["work", "1"]).output().unwrap();
         let gains_rights = String::from_utf8_lossy(&output.stdout).contains("euid=0\n");
