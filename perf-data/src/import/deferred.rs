@@ -221,7 +221,7 @@ impl Deferred {
         }
     }
 
-    /// Forgets threads, of which what waits is passed on.
+    /// Forgets threads. Their samples that wait are passed on.
     fn end(&mut self, tasks: RangeInclusive<Task>, deliver: &mut Deliver<'_>) {
         let ended: Vec<Task> = self.threads.range(tasks).map(|(task, _)| *task).collect();
         for mut thread in ended.iter().filter_map(|task| self.threads.remove(task)) {

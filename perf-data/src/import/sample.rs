@@ -24,7 +24,7 @@ pub(super) fn decode<'a>(record: &'a [u8], attr: &Attr, set: Option<RegisterSet>
         record_type::SWITCH | record_type::SWITCH_CPU_WIDE if attr.has(has::TID) => {
             decode::switch(header, &mut Reader(&body[bytes..])).ok_or(Malformed("switch"))
         }
-        // Those of which the call chain can be read were taken before: `deferred`.
+        // Samples whose call chain can be read were taken before, in `deferred`.
         record_type::CALLCHAIN_DEFERRED => Err(Malformed("deferred call chain")),
         record_type::MMAP => mmap(header, &body[..bytes]).ok_or(Malformed("mapping")),
         _ => decode::side_band(header, &body[..bytes], attr.asks_for_build_ids()),

@@ -33,7 +33,7 @@ enum Change {
     Bit(u8),
     /// This many bytes of a number, the lowest first.
     Number(usize, u64),
-    /// This is added to a number of so many bytes.
+    /// Adds this to a number of that many bytes.
     Add(usize, i64),
     /// As many bytes of another place.
     Block(Index, usize),
@@ -41,7 +41,7 @@ enum Change {
     Twice(usize),
 }
 
-/// Damage by so many changes, one in four with a cut.
+/// Damage of that many changes. A fourth of all damage has a cut, too.
 pub(crate) fn damage(changes: Range<usize>) -> impl Strategy<Value = Damage> {
     let changes = prop::collection::vec((any::<Index>(), any::<Index>(), change()), changes);
     let cut = prop::option::weighted(0.25, any::<Index>());

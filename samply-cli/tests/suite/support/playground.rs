@@ -17,8 +17,8 @@ pub(crate) struct Playground {
     dir: tempfile::TempDir,
 }
 
-/// Copies a program by another process. A child that another test starts while this one writes has the open file until it
-/// executes its own program, and a file that is open to be written can't be executed (ETXTBSY in execve(2)).
+/// Copies a program by another process. A child that another test starts while this one writes has the open file until
+/// it executes its own program, and a file that is open to be written can't be executed (ETXTBSY in execve(2)).
 fn copy(from: &Path, to: &Path) {
     assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
 }
