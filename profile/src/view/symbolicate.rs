@@ -173,8 +173,9 @@ fn drop_lesser(data: &Data, wanted: &[Wanted], known: &mut [FxHashMap<u64, Addre
             let has = (info.is_named(), has_lines, info.frames.len().max(1));
             let of_symbol = info.function.as_ref().map(|function| function.name.as_str());
             let of_source = info.frames.last().and_then(|frame| frame.function.as_deref());
-            let is_wanted = had <= has && (*wanted != Wanted::LinesOfNames || of_symbol == Some(name));
-            is_new |= is_wanted && (had < has || of_source.or(of_symbol) != Some(name));
+            let has_all = had.0 <= has.0 && had.1 <= has.1 && had.2 <= has.2;
+            let is_wanted = has_all && (*wanted != Wanted::LinesOfNames || of_symbol == Some(name));
+            is_new |= is_wanted && (had != has || of_source.or(of_symbol) != Some(name));
             is_wanted
         });
     }

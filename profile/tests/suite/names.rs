@@ -213,6 +213,26 @@ fn equal_and_lesser_answers_lose_nothing() {
     assert_eq!(shown(&data), before);
 }
 
+#[test]
+fn an_answer_with_lines_and_fewer_inlined_functions_loses_none() {
+    let mut data = read(&unnamed());
+    let inlined = |data: &Data| data.frames.iter().filter(|frame| frame.is_inlined()).count();
+    let without_lines = |address| {
+        let mut info = symbols(address);
+        info.frames.iter_mut().for_each(|frame| frame.line = None);
+        info
+    };
+    assert!(answer(&mut data, Wanted::Names, without_lines));
+    let before = inlined(&data);
+    assert!(before > 0);
+    answer(&mut data, Wanted::Names, |address| {
+        let mut info = symbols(address);
+        info.frames.drain(..info.frames.len().saturating_sub(1));
+        info
+    });
+    assert_eq!(inlined(&data), before);
+}
+
 /// A kernel module of another boot lies where another one was.
 #[test]
 fn lines_of_names_are_of_the_same_function() {
