@@ -29,7 +29,7 @@ pub(super) fn bare(name: &str) -> String {
     Path::parse(name, Style::default()).join()
 }
 
-/// A short name by which [`of_name`] finds the function.
+/// The function's short name. [`of_name`] finds the function by it.
 pub fn to_ask(name: &str) -> String {
     bare(without_place(&readable(name)))
 }

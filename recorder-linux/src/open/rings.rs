@@ -63,7 +63,7 @@ impl RingBytes {
         self.ring_bytes as f64 / (rate_hz * f64::from(self.stack_bytes.max(1024)))
     }
 
-    /// Whether a ring holds so many records, whenever they come.
+    /// True if a ring has room for this number of records.
     pub(crate) fn holds(self, records: usize) -> bool {
         self.ring_bytes / self.stack_bytes.max(1) as usize >= records
     }

@@ -71,7 +71,7 @@ pub(super) fn owner(common: &Common) -> Attr {
     }
 }
 
-/// The attributes of the event that copies so many bytes of the stack at each switch away from a CPU.
+/// The attributes of the event that copies `stack_bytes` of the stack at each switch away from a CPU.
 pub(super) fn stacks(common: &Common, stack_bytes: u32) -> Attr {
     let common = common.choice.common_attr(common.scope, stack_bytes);
     Attr {

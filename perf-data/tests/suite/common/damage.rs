@@ -41,7 +41,7 @@ enum Change {
     Twice(usize),
 }
 
-/// Damage of that many changes. A fourth of all damage has a cut, too.
+/// Damage with this number of changes. In one of four cases it also cuts the file.
 pub(crate) fn damage(changes: Range<usize>) -> impl Strategy<Value = Damage> {
     let changes = prop::collection::vec((any::<Index>(), any::<Index>(), change()), changes);
     let cut = prop::option::weighted(0.25, any::<Index>());

@@ -42,7 +42,7 @@ pub(super) fn set(data: &mut Data) {
             let source = data.text(data.funcs[frame.func as usize].file);
             match libs.get(frame.lib as usize).copied().flatten() {
                 Some(kind) => kind.of_source(source, None, &installed),
-                // The source of a library or of a package is known by its folder, and that of the program is not.
+                // The folder of a source tells libraries and packages. It does not tell the program.
                 None => match Kind::Program.of_source(source, None, &installed) {
                     Kind::Program => Kind::Unknown,
                     kind => kind,

@@ -499,7 +499,7 @@ impl<'a> Building<'a> {
 }
 
 /// Puts the rows of a thread together where only a name changed. Those of a main thread stay apart, each with its name:
-/// exec(2) of a link to the same file gives another name, too.
+/// A process that executes a link to its own file gets another name, too.
 fn of_processes(threads: Vec<Rows>, of_program: &[usize]) -> Vec<Rows> {
     let mut known: FxHashMap<(usize, String), usize> = FxHashMap::default();
     let mut together: Vec<Rows> = Vec::new();
