@@ -1,8 +1,8 @@
 //! sprof's library in the programs that it records on macOS, which is inserted by `DYLD_INSERT_LIBRARIES`.
 //!
-//! Before the program's own code runs, and in each child that the program forks, it sends its process id, the time and the right to its
-//! task to the recorder. Then it waits for 2 s at most until the recorder has taken them. Whatever fails, the program runs on, unrecorded.
-//! It replaces no function, allocates nothing, and does nothing more.
+//! Before the program's own code runs, and in each child that the program forks, it sends its process id, the time and
+//! the right to its task to the recorder. Then it waits for 2 s at most until the recorder has taken them. Whatever
+//! fails, the program runs on, unrecorded. It replaces no function, allocates nothing, and does nothing more.
 
 #![no_std]
 

@@ -28,8 +28,8 @@ pub(crate) mod record_type {
     pub(crate) const HEADER_FEATURE: u32 = 80;
     pub(crate) const COMPRESSED: u32 = 81;
     pub(crate) const COMPRESSED2: u32 = 83;
-    /// From here on they are simpleperf's: `enum user_record_type` in system/extras/simpleperf/record.h of Android. Where others
-    /// have `misc` they have the high half of their size.
+    /// From here on they are simpleperf's: `enum user_record_type` in system/extras/simpleperf/record.h of Android.
+    /// Where others have `misc` they have the high half of their size.
     pub(crate) const FIRST_OF_SIMPLEPERF: u32 = 32768;
 }
 

@@ -10,8 +10,8 @@ use crate::abi::{context, misc, record_type, sample_type as has};
 /// Size of `struct perf_event_header`.
 pub const HEADER_BYTES: usize = 8;
 
-/// A sample has all but its copy of the stack in its first bytes: the kernel's part of the call chain is 127 callers at most
-/// (`/proc/sys/kernel/perf_event_max_stack`).
+/// A sample has all but its copy of the stack in its first bytes: the kernel's part of the call chain is 127 callers at
+/// most (`/proc/sys/kernel/perf_event_max_stack`).
 pub const HEAD_BYTES: usize = 2048;
 
 /// `sample_type` bits of every event that is opened.
@@ -304,7 +304,8 @@ pub fn is_sample(record: &[u8]) -> bool {
     record.first_chunk().map(Header::parse).map(|header| header.kind) == Some(record_type::SAMPLE)
 }
 
-/// True for a thread that starts in its own process, a task that ends, and a name without an exec: no file is to be opened for them.
+/// True for a thread that starts in its own process, a task that ends, and a name without an exec: no file is to be
+/// opened for them.
 pub fn opens_no_file(record: &[u8]) -> bool {
     let Some(header) = record.first_chunk().map(Header::parse) else {
         return false;
@@ -359,8 +360,8 @@ pub enum Happened {
     Other,
 }
 
-/// The origin of a record about a thread: a sample, a mapping, a name, a switch, a fork or an exit. `None` for those about the
-/// ring or the CPU, and for those that are too short.
+/// The origin of a record about a thread: a sample, a mapping, a name, a switch, a fork or an exit. `None` for those
+/// about the ring or the CPU, and for those that are too short.
 pub fn origin(record: &[u8]) -> Option<Origin> {
     let header = Header::parse(record.first_chunk()?);
     let number = |at: usize| Some(i32::from_ne_bytes(*record.get(at..)?.first_chunk()?));
@@ -398,8 +399,8 @@ pub(crate) fn decode<'a>(record: &'a [u8], layout: &Layout) -> Result<Record<'a>
     side_band(header, body, true)
 }
 
-/// Takes a record apart that is no sample and no switch, without its header and its sample id. `build_ids`: the event that it was
-/// written for asked for them (`perf_event_attr.build_id`).
+/// Takes a record apart that is no sample and no switch, without its header and its sample id. `build_ids`: the event
+/// that it was written for asked for them (`perf_event_attr.build_id`).
 pub(crate) fn side_band(header: Header, body: &[u8], build_ids: bool) -> Result<Record<'_>, Malformed> {
     let mut body = Reader(body);
     match header.kind {
@@ -435,8 +436,8 @@ fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSamp
     Some(RawSample { stack, ..sample })
 }
 
-/// Process and thread of a sample, and where its copy of the stack ends if it is full; without a user stack, which needs none, the highest
-/// address. The record may be cut off within the copy.
+/// Process and thread of a sample, and where its copy of the stack ends if it is full; without a user stack, which
+/// needs none, the highest address. The record may be cut off within the copy.
 pub(crate) fn stack_end(record: &[u8], layout: &Layout) -> Option<(i32, i32, u64)> {
     let (sample, size, _) = to_stack(record, layout)?;
     let start = sample
@@ -555,10 +556,11 @@ fn mmap2<'a>(header: Header, body: &mut Reader<'a>, build_ids: bool) -> Option<R
 
 /// u8 build_id_size, u8 reserved, u16 reserved, u8 build_id\[20\].
 ///
-/// The flag that says so may be another listener's: Linux (seen with 6.18; `perf_event_mmap_output` in kernel/events/core.c) sets
-/// it in the one header that all listeners of a mapping get, also those after it that get device and inode. A `perf record`
-/// beside a `sprof record -a` has such records. If none was asked for, it must look like one: records that perf made itself, of
-/// what was mapped before, are read for the first event of the file, which need not be the one that asked.
+/// The flag that says so may be another listener's: Linux (seen with 6.18; `perf_event_mmap_output` in
+/// kernel/events/core.c) sets it in the one header that all listeners of a mapping get, also those after it that get
+/// device and inode. A `perf record` beside a `sprof record -a` has such records. If none was asked for, it must look
+/// like one: records that perf made itself, of what was mapped before, are read for the first event of the file, which
+/// need not be the one that asked.
 fn build_id_in(identity: &[u8], asked: bool) -> Option<BuildId> {
     let (&[size, reserved @ ..], id) = identity.split_first_chunk::<4>()?;
     let (id, rest) = id.split_at_checked(usize::from(size))?;
@@ -581,7 +583,8 @@ fn comm<'a>(header: Header, body: &mut Reader<'a>) -> Option<Record<'a>> {
 /// Longest name of a thread. Linux has 16 bytes (`TASK_COMM_LEN`). Each fork copies the name.
 const MAX_COMM_BYTES: usize = 256;
 
-/// u64 addr; u32 len; u16 ksym_type; u16 flags; char name\[\] (`enum perf_event_type` in include/uapi/linux/perf_event.h).
+/// u64 addr; u32 len; u16 ksym_type; u16 flags; char name\[\] (`enum perf_event_type` in
+/// include/uapi/linux/perf_event.h).
 fn ksymbol<'a>(body: &mut Reader<'a>) -> Option<Record<'a>> {
     /// PERF_RECORD_KSYMBOL_TYPE_BPF. The other type is of code that probes made, which has no name of the user's.
     const TYPE_BPF: u32 = 1;

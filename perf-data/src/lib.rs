@@ -1,8 +1,8 @@
 //! Reads and writes the records and files of Linux perf.
 //!
 //! The caller gives bytes (of a ring buffer, or of a file of `perf record`, `simpleperf record` or sprof itself) and an
-//! [`EventSink`](recording::sink::EventSink); the sink gets events in time order. Out of scope: system calls, unwinding, symbols.
-//! Everything here compiles and is tested on every system.
+//! [`EventSink`](recording::sink::EventSink); the sink gets events in time order. Out of scope: system calls,
+//! unwinding, symbols. Everything here compiles and is tested on every system.
 //!
 //! The journey, in reading order:
 //!

@@ -1,7 +1,7 @@
 //! The addresses that stand for marks in the call chains of a file.
 //!
-//! A [`StackMark`] is written as an address that no program can have, with the letters of "SPROF" in it: 0x53_5052_4f46_00NN is
-//! beyond all address spaces of x86_64 and aarch64.
+//! A [`StackMark`] is written as an address that no program can have, with the letters of "SPROF" in it:
+//! 0x53_5052_4f46_00NN is beyond all address spaces of x86_64 and aarch64.
 
 use recording::stack::{MissingStack, StackMark};
 use recording::wait::WaitReason;

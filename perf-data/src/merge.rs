@@ -26,8 +26,9 @@ pub trait Source {
 }
 
 /// Takes all records with times up to `until` from the sources, oldest first. Returns how many. Equal times: lower
-/// source first. `take` gets the index of the source, too. A record that is older than the one before it in its own source (the kernel
-/// may write a sample between reading the clock for another record and writing that) comes right after it.
+/// source first. `take` gets the index of the source, too. A record that is older than the one before it in its own
+/// source (the kernel may write a sample between reading the clock for another record and writing that) comes right
+/// after it.
 pub fn drain<S: Source>(
     sources: &mut [S],
     until: u64,

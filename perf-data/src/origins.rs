@@ -1,9 +1,9 @@
 //! Which of two events of one thread counts.
 //!
 //! Attaching opens events for the threads that /proc lists. A thread that started while it did so may have inherited
-//! all of its parent's events, some (those of the first CPUs) or none; the kernel does not report which. So it gets events of its
-//! own on every CPU. Where a thread has two events on a CPU, the younger counts: a thread's own set is complete, and its
-//! children inherit all of it.
+//! all of its parent's events, some (those of the first CPUs) or none; the kernel does not report which. So it gets
+//! events of its own on every CPU. Where a thread has two events on a CPU, the younger counts: a thread's own set is
+//! complete, and its children inherit all of it.
 
 use std::collections::HashMap;
 

@@ -21,8 +21,8 @@ use crate::marks;
 pub use without_events::TaskWithoutEvents;
 use without_events::WithoutEvents;
 
-/// From the record of a task's exit to its last instruction: it may have to wait for a CPU in between. Longer than 10 ms was
-/// seen at a load of 40. Numbers of tasks come again only after many others.
+/// From the record of a task's exit to its last instruction: it may have to wait for a CPU in between. Longer than 10
+/// ms was seen at a load of 40. Numbers of tasks come again only after many others.
 const EXIT_NS: u64 = 5_000_000_000;
 const FEW_EXITED: usize = 1024;
 /// The name of the process that stands for all outside of the recorder's PID namespace.
@@ -41,7 +41,8 @@ pub struct Translator {
     twice: Vec<(Timestamp, Timestamp)>,
     /// The kernel's own threads, as far as they were found or forked by such: they have no user stack to miss.
     kernel_threads: FxHashSet<i32>,
-    /// Threads that ended a moment ago, and when. Events of a whole CPU sample the last steps of a task's exit after its record.
+    /// Threads that ended a moment ago, and when. Events of a whole CPU sample the last steps of a task's exit after
+    /// its record.
     exited: FxHashMap<i32, Exited>,
     forget_exited_at: usize,
     kernel_frames: Vec<Frame>,
@@ -172,8 +173,8 @@ impl Translator {
         self.processes_seen
     }
 
-    /// The thread of a sample, and where its copy of the stack ends: see [`EventSink::may_wait`]. `None`: a record that is no sample. It
-    /// may be cut off after its first [`HEAD_BYTES`](decode::HEAD_BYTES).
+    /// The thread of a sample, and where its copy of the stack ends: see [`EventSink::may_wait`]. `None`: a record that
+    /// is no sample. It may be cut off after its first [`HEAD_BYTES`](decode::HEAD_BYTES).
     pub fn stack_end(&self, record: &[u8]) -> Option<(Thread, u64)> {
         let (pid, tid, end) = decode::stack_end(record, &self.layout)?;
         let thread = Thread {
@@ -183,8 +184,8 @@ impl Translator {
         Some((thread, end))
     }
 
-    /// The copy of the user stack that a sample has, and the address where that begins; its last bytes may not have been filled. `None`: a record
-    /// that is no sample, or has no copy.
+    /// The copy of the user stack that a sample has, and the address where that begins; its last bytes may not have
+    /// been filled. `None`: a record that is no sample, or has no copy.
     pub fn copied_stack<'a>(&self, record: &'a [u8]) -> Option<(u64, &'a [u8])> {
         let copied = decode::copied_stack(record, &self.layout)?;
         Some((copied.start, copied.bytes))
@@ -321,7 +322,8 @@ impl Translator {
         if count == 0 {
             return;
         }
-        // The kernel's own count of losses is compared to this in the end. What sprof itself drops is not part of that count.
+        // The kernel's own count of losses is compared to this in the end. What sprof itself drops is not part of that
+        // count.
         if matches!(cause, LostCause::RingFull | LostCause::SamplesRingFull) {
             self.note_lost(role, count);
         }
@@ -537,8 +539,8 @@ impl Translator {
     }
 }
 
-/// The frames of a sample that the kernel has unwound, leaf first. Without a call chain that is the leaf alone, if even that
-/// is known.
+/// The frames of a sample that the kernel has unwound, leaf first. Without a call chain that is the leaf alone, if even
+/// that is known.
 fn whole_stack<'a>(raw: &'a RawSample<'_>) -> impl Iterator<Item = Frame> + 'a {
     let has_stack = raw.ip != 0 || !raw.call_chain.is_empty();
     let leaf = match raw.in_kernel {

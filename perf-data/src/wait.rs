@@ -1,7 +1,7 @@
 //! Which function of the kernel waits for what.
 //!
-//! A thread that leaves its CPU does so at the end of a chain of kernel functions; the innermost one that is in this list
-//! says what it waits for. Names of Linux 4.18 to 6.18, as they stand in /proc/kallsyms.
+//! A thread that leaves its CPU does so at the end of a chain of kernel functions; the innermost one that is in this
+//! list says what it waits for. Names of Linux 4.18 to 6.18, as they stand in /proc/kallsyms.
 
 use recording::wait::WaitReason::{self, Channel, Child, Io, Lock, PageFault, Poll, Signal, Sleep};
 

@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p profile --example large -- ours|samply OUT.json.gz [MILLION-SAMPLES]`
 //!
-//! `ours` is as sprof saves it, with symbols; `samply` is as samply saves it without, by its own writer. Each is more than
-//! 500 MB of JSON. What reading one costs, the example `whole` measures.
+//! `ours` is as sprof saves it, with symbols; `samply` is as samply saves it without, by its own writer. Each is more
+//! than 500 MB of JSON. What reading one costs, the example `whole` measures.
 
 mod synthetic;
 

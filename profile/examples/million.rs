@@ -1,4 +1,5 @@
-//! Measures building, symbols, writing and reading: one million samples of about 30 frames, 200,000 distinct stacks, 8 threads.
+//! Measures building, symbols, writing and reading: one million samples of about 30 frames, 200,000 distinct stacks, 8
+//! threads.
 //!
 //! `cargo run --release -p profile --example million -- [OUT.json.gz]`
 
@@ -54,8 +55,8 @@ fn main() -> std::io::Result<()> {
     for (name, order) in &orders {
         builders.clear();
         let mut builder = builder();
-        // The unwinder hands over frames that are in the cache; here they come from 100 MB of memory. What that costs is
-        // measured without the builder, and taken off.
+        // The unwinder hands over frames that are in the cache; here they come from 100 MB of memory. What that costs
+        // is measured without the builder, and taken off.
         let begin = cpu_time();
         let read: usize = order.iter().map(|&stack| touch(&stacks[stack as usize])).sum();
         std::hint::black_box(read);
@@ -136,7 +137,8 @@ impl std::io::Write for Count {
     }
 }
 
-/// CPU time of this process (one thread), which other load on the machine does not stretch. /proc/pid/schedstat, first field.
+/// CPU time of this process (one thread), which other load on the machine does not stretch. /proc/pid/schedstat, first
+/// field.
 fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let ns = stat.split_whitespace().next().and_then(|field| field.parse().ok());

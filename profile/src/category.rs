@@ -152,7 +152,8 @@ pub(crate) const CATEGORIES: &[Category] = &[
     },
 ];
 
-/// True if frames of this category are the program's own code in profiles of sprof: of its file, or compiled at run time.
+/// True if frames of this category are the program's own code in profiles of sprof: of its file, or compiled at run
+/// time.
 pub(crate) fn is_own(category: &str) -> bool {
     matches!(category, "Program" | "JIT and anonymous")
 }
@@ -352,8 +353,8 @@ impl Kind {
         Kind::Library
     }
 
-    /// True if the path is one of Rust's standard library, or of a package that it is built with. A library built from a release, and not from
-    /// Git, has its version in the place of the commit.
+    /// True if the path is one of Rust's standard library, or of a package that it is built with. A library built from
+    /// a release, and not from Git, has its version in the place of the commit.
     fn is_rust_std_source(path: &str) -> bool {
         SourcePath::parse(path).is_of_rust_library()
             || path.split_once("/rustc/").is_some_and(|(_, rest)| {

@@ -1,4 +1,5 @@
-//! Crates of source files: with debug info of `line-tables-only` or `limited`, inlined functions have no symbol, but others of their file have.
+//! Crates of source files: with debug info of `line-tables-only` or `limited`, inlined functions have no symbol, but
+//! others of their file have.
 
 use recording::symbol::{AddressInfo, SourceFrame};
 use rustc_hash::FxHashMap;
@@ -50,7 +51,8 @@ fn by_symbol<'a>(info: &'a AddressInfo, is_outer: bool, source: &'a SourceFrame)
     source.krate.as_deref().or_else(of_outer)
 }
 
-/// A file of Rust, and the folder `src` that it is in: all of `app/src/` is of one crate, if nothing there is of another one.
+/// A file of Rust, and the folder `src` that it is in: all of `app/src/` is of one crate, if nothing there is of
+/// another one.
 fn keys(file: &str) -> impl Iterator<Item = &str> {
     let file = Some(file).filter(|file| file.ends_with(".rs"));
     let folder = file.and_then(|file| file.rfind("/src/").map(|at| &file[..at + "/src/".len()]));

@@ -1,4 +1,5 @@
-//! A part of a profile as a smaller profile: some of its threads, a range of time, without stacks that few samples have.
+//! A part of a profile as a smaller profile: some of its threads, a range of time, without stacks that few samples
+//! have.
 
 use serde_json::Value;
 
@@ -10,7 +11,8 @@ use crate::view::select::{Filter, KeptKinds, NotFound, give_to_callers, keep, wa
 pub struct Part {
     /// Which samples, of both kinds: [`Filter::waits`] has no effect.
     pub filter: Filter,
-    /// Stacks with fewer samples, including those of their callees, become their callers; a wait keeps its own frame. 0 or 1: all stacks stay.
+    /// Stacks with fewer samples, including those of their callees, become their callers; a wait keeps its own frame. 0
+    /// or 1: all stacks stay.
     pub min_samples: u64,
 }
 

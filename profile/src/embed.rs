@@ -23,7 +23,8 @@ pub struct HotSource {
     pub address: u64,
 }
 
-/// The source files of sampled functions, those of most samples first. A sample counts for a file each time its stack enters the file.
+/// The source files of sampled functions, those of most samples first. A sample counts for a file each time its stack
+/// enters the file.
 pub fn hot_sources(profile: &Profile) -> Vec<HotSource> {
     let stacks = &profile.stacks;
     let mut samples = vec![0u64; stacks.len()];

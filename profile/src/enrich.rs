@@ -34,12 +34,14 @@ pub struct Enriched {
     pub samples_without_name: u64,
 }
 
-/// Calls `resolve` once for each module, with lookup addresses relative to its image base, ascending, without duplicates. `resolve` returns
-/// one [`AddressInfo`] for each address in the same order, or `None` without symbols. An answer of another length counts as `None`.
+/// Calls `resolve` once for each module, with lookup addresses relative to its image base, ascending, without
+/// duplicates. `resolve` returns one [`AddressInfo`] for each address in the same order, or `None` without symbols. An
+/// answer of another length counts as `None`.
 ///
 /// Source files get the paths of profiles ([`recording::source_path`]).
 ///
-/// The profile is then marked as symbolicated, so the front end does not request symbols. A symbolicated profile is unchanged.
+/// The profile is then marked as symbolicated, so the front end does not request symbols. A symbolicated profile is
+/// unchanged.
 pub fn enrich(profile: &mut Profile, mut resolve: impl FnMut(&Module, &[u64]) -> Option<Vec<AddressInfo>>) -> Enriched {
     let mut result = Enriched::default();
     if profile.symbolicated {
@@ -235,8 +237,8 @@ impl Rebuilt {
 
     /// Puts the new tables in place of the old ones.
     fn replace(mut self, profile: &mut Profile) {
-        // A stack of old frames becomes the path of their expansions. Different stacks stay different, because each new frame has one old
-        // frame. No lookup is needed.
+        // A stack of old frames becomes the path of their expansions. Different stacks stay different, because each new
+        // frame has one old frame. No lookup is needed.
         let len = profile
             .stacks
             .iter()

@@ -1,5 +1,5 @@
-//! `meta.sprof`: typed facts that the Firefox Profiler's format has no fields for. Readers use these, never the labels of `meta.extra`,
-//! which the front end's panel shows.
+//! `meta.sprof`: typed facts that the Firefox Profiler's format has no fields for. Readers use these, never the labels
+//! of `meta.extra`, which the front end's panel shows.
 
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,8 @@
 //! | Criterion | the name that Criterion wrote; else the function that calls it | first to last sample while it measures |
 //! | divan | the benchmark's function | first to last sample |
 //!
-//! The program is not changed. A benchmark without a sample has no marker, and a marker with an inexact end states that.
+//! The program is not changed. A benchmark without a sample has no marker, and a marker with an inexact end states
+//! that.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -52,15 +53,16 @@ struct Span {
     how: &'static str,
 }
 
-/// Files store times in ms as sums of differences. A span that ends with a sample ends a little later, to include that sample.
+/// Files store times in ms as sums of differences. A span that ends with a sample ends a little later, to include that
+/// sample.
 const JUST_AFTER_NS: i64 = 1000;
 
 const BY_SAMPLES: &str = "from its first to its last sample; named by its function";
 const BY_RESULT: &str = "from its first to its last sample; named by Criterion's own files";
 const BY_THREAD: &str = "the life of its thread; named by its function";
 
-/// Adds a marker to each thread for each benchmark or test with samples there. `measured` is in time order. Returns the number of markers.
-/// To be called after [`enrich`](crate::enrich::enrich), because the functions need names.
+/// Adds a marker to each thread for each benchmark or test with samples there. `measured` is in time order. Returns the
+/// number of markers. To be called after [`enrich`](crate::enrich::enrich), because the functions need names.
 pub fn mark(profile: &mut Profile, measured: &[Measured]) -> usize {
     let zero = profile.info.clock.wall;
     let measured: Vec<(i64, &str)> = measured
@@ -230,8 +232,8 @@ fn without_crate(path: &str) -> &str {
     path.split_once("::").map_or(path, |(_, rest)| rest)
 }
 
-/// A test's name is its function's path in the crate. An inlined function has no path, but libtest names the thread by the test; the kernel
-/// keeps 15 bytes of that name.
+/// A test's name is its function's path in the crate. An inlined function has no path, but libtest names the thread by
+/// the test; the kernel keeps 15 bytes of that name.
 fn test_name(function: &str, thread: &str, is_main: bool) -> String {
     let path = without_crate(function);
     if function.contains("::") || is_main {

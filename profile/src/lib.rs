@@ -1,15 +1,16 @@
 //! A profile: built from a recording's events, enriched with symbols, written, read, and viewed.
 //!
-//! The caller gives a [`build::Builder`] the events of a recording with unwound stacks, and gets a [`Profile`]. [`Profile::libs`] lists the
-//! addresses that need symbols; [`enrich::enrich`] takes the symbols. Both are plain data. Out of scope: finding symbols, sockets, system
-//! calls, and the choice of files to write.
+//! The caller gives a [`build::Builder`] the events of a recording with unwound stacks, and gets a [`Profile`].
+//! [`Profile::libs`] lists the addresses that need symbols; [`enrich::enrich`] takes the symbols. Both are plain data.
+//! Out of scope: finding symbols, sockets, system calls, and the choice of files to write.
 //!
 //! The modules, in reading order:
 //!
 //! 1. [`build`]: events to samples, threads and stacks.
-//! 2. `model`: the tables in memory; `category`: the kinds of code. `built`: converts the finished profile to [`data::Data`], which the
-//!    modules below take.
-//! 3. [`enrich`]: addresses to functions, inlined functions, files and lines. [`harness`]: the running benchmark or test of each sample.
+//! 2. `model`: the tables in memory; `category`: the kinds of code. `built`: converts the finished profile to
+//!    [`data::Data`], which the modules below take.
+//! 3. [`enrich`]: addresses to functions, inlined functions, files and lines. [`harness`]: the running benchmark or
+//!    test of each sample.
 //! 4. [`export`]: the file formats.
 //! 5. [`merge`](mod@merge): several profiles as one.
 //! 6. [`read`]: saved profiles of sprof and of other profilers, of every known version.

@@ -56,8 +56,8 @@ pub enum MergeError {
     TooLarge,
 }
 
-/// By the clock if each profile overlaps another one or starts within a minute of another's end. Otherwise at one start: profiles of two
-/// days would be too far apart on one timeline.
+/// By the clock if each profile overlaps another one or starts within a minute of another's end. Otherwise at one
+/// start: profiles of two days would be too far apart on one timeline.
 pub fn usual_align(inputs: &[Input]) -> Align {
     const GAP_MS: f64 = 60_000.0;
     let mut spans: Vec<(f64, f64)> = inputs.iter().map(|input| timeline::span_ms(&input.data)).collect();

@@ -9,7 +9,8 @@ use crate::data::{Data, TextFields};
 use crate::sources::{Sources, adopt};
 use crate::unique::Unique;
 
-/// The index of each source file's path in the form of profiles. Each path is converted once: a function has many frames, and a file many functions.
+/// The index of each source file's path in the form of profiles. Each path is converted once: a function has many
+/// frames, and a file many functions.
 pub(crate) struct PathIndex<T>(FxHashMap<Box<str>, T>);
 
 impl<T> Default for PathIndex<T> {
@@ -31,8 +32,8 @@ impl<T: Copy> PathIndex<T> {
 }
 
 impl Data {
-    /// Gives source files the paths of profiles ([`recording::source_path`]). Files of older sprofs and of other profilers have those of debug
-    /// info, with the home folder of who built the program.
+    /// Gives source files the paths of profiles ([`recording::source_path`]). Files of older sprofs and of other
+    /// profilers have those of debug info, with the home folder of who built the program.
     pub(crate) fn use_profile_paths(&mut self) {
         self.map_source_paths(|path| match in_profile(path) {
             Cow::Owned(path) => Some(path),

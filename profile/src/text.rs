@@ -1,18 +1,19 @@
 //! Makes text from outside safe to show as one line.
 //!
-//! Names of processes, threads, libraries and functions can contain any characters. On a terminal, an escape sequence in a name moves the
-//! cursor, fakes lines, or sets the clipboard (OSC 52).
+//! Names of processes, threads, libraries and functions can contain any characters. On a terminal, an escape sequence
+//! in a name moves the cursor, fakes lines, or sets the clipboard (OSC 52).
 
 use std::borrow::Cow;
 
-/// True for a character that a terminal obeys instead of showing it: controls (C0, DEL, C1), line separators, and those that
-/// change the direction of the text around them (Unicode TR36, "bidirectional text spoofing").
+/// True for a character that a terminal obeys instead of showing it: controls (C0, DEL, C1), line separators, and those
+/// that change the direction of the text around them (Unicode TR36, "bidirectional text spoofing").
 pub fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The text as one line. A tab becomes a space; other characters that a terminal obeys become escapes as in JSON, `\u001b`.
+/// The text as one line. A tab becomes a space; other characters that a terminal obeys become escapes as in JSON,
+/// `\u001b`.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return Cow::Borrowed(text);

@@ -16,8 +16,8 @@ use crate::sys::signals::Signals;
 /// What `sprof record` uses where the user does not say otherwise.
 const USUAL_RATE_HZ: f64 = 1000.0;
 
-/// Finds out what this machine and this user may do. Opens events and maps rings, and traces a child for a moment: call it
-/// from the only thread.
+/// Finds out what this machine and this user may do. Opens events and maps rings, and traces a child for a moment: call
+/// it from the only thread.
 pub fn examine() -> Examination {
     let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
     let wanted = Wanted {
@@ -39,7 +39,8 @@ pub fn examine() -> Examination {
     }
 }
 
-/// Says that the kernel leaves no thread stopped: when a tracer ends, it releases what the tracer stopped (exit_ptrace).
+/// Says that the kernel leaves no thread stopped: when a tracer ends, it releases what the tracer stopped
+/// (exit_ptrace).
 pub fn resume(_pid: i32) -> Result<String, String> {
     Err("nothing stays stopped on Linux: the kernel resumes a program when its tracer ends".to_owned())
 }
@@ -132,8 +133,8 @@ fn paranoid(opened: &Tried) -> Finding {
     Finding::works("perf-event-paranoid", title, reason).in_state(state)
 }
 
-/// What the level means. Above 2 that depends on the kernel: Debian's, Ubuntu's and Android's refuse ordinary users, the others know
-/// no such level (kernel/events/core.c compares with 1 and with 2 only).
+/// What the level means. Above 2 that depends on the kernel: Debian's, Ubuntu's and Android's refuse ordinary users,
+/// the others know no such level (kernel/events/core.c compares with 1 and with 2 only).
 fn at_level(level: i32, may: May) -> (State, &'static str) {
     match (level, may) {
         (..=0, _) => (State::Works, "everybody may sample everything"),

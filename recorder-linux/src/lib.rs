@@ -1,21 +1,23 @@
 //! Records programs on Linux with perf_event.
 //!
 //! The caller gives a command, running processes or the whole machine, a rate and an
-//! [`EventSink`](recording::sink::EventSink); the sink gets every process, thread, mapping and sample of them and of all
-//! that they start, in time order. Out of scope: unwinding, symbols, output.
+//! [`EventSink`](recording::sink::EventSink); the sink gets every process, thread, mapping and sample of them and of
+//! all that they start, in time order. Out of scope: unwinding, symbols, output.
 //!
 //! The journey, in reading order:
 //!
-//! 1. `session`: chooses the best backend that is allowed: `session/perf` or `session/traced`. `session/attach` finds what runs when
-//!    recording starts, `session/drain` empties the ring buffers.
-//! 2. `open`: `open/event_set` owns all perf descriptors. One inherited event per CPU, with a ring buffer each; of each further thread,
-//!    too, into the same buffers. One more for larger stacks, with buffers once it is
-//!    in use, two for waits (`open/waits`), and those that the user named (`open/events`).
-//! 3. The crate [`perf_data`]: the bytes of the buffers to events. Where perf_event_open is refused, `ptrace` sends events instead.
+//! 1. `session`: chooses the best backend that is allowed: `session/perf` or `session/traced`. `session/attach` finds
+//!    what runs when recording starts, `session/drain` empties the ring buffers.
+//! 2. `open`: `open/event_set` owns all perf descriptors. One inherited event per CPU, with a ring buffer each; of each
+//!    further thread, too, into the same buffers. One more for larger stacks, with buffers once it is in use, two for
+//!    waits (`open/waits`), and those that the user named (`open/events`).
+//! 3. The crate [`perf_data`]: the bytes of the buffers to events. Where perf_event_open is refused, `ptrace` sends
+//!    events instead.
 //! 4. `processes`: starts a program stopped, ends it, and reads what /proc says about processes.
 //! 5. [`probes`]: tracepoints that sprof defines, for as long as the recording lasts.
 //! 6. `files`: what the unwinder and others may ask of the target meanwhile.
-//! 7. `machine`: CPUs, description, refusals; `sys`: the system calls. `doctor` and `list` say what this machine permits.
+//! 7. `machine`: CPUs, description, refusals; `sys`: the system calls. `doctor` and `list` say what this machine
+//!    permits.
 
 #![cfg(target_os = "linux")]
 
@@ -39,7 +41,8 @@ pub use processes::stop::Target;
 pub use session::{Recording, clock_reference};
 pub use sys::signals::say_if_quit;
 
-/// The variable that the system removed from this process's environment, and that programs need to be recorded. Linux needs none.
+/// The variable that the system removed from this process's environment, and that programs need to be recorded. Linux
+/// needs none.
 pub fn lost_variable() -> Option<(&'static str, std::ffi::OsString)> {
     None
 }

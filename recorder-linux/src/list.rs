@@ -17,8 +17,8 @@ use recording::info::SampleBy;
 /// Tracepoints are counted by group, unless so many or fewer match.
 const MOST_SHOWN: usize = 2000;
 
-/// The events whose names match the pattern, as text; all events if the pattern is empty. Tracepoints are listed one by one for a
-/// pattern, else by group.
+/// The events whose names match the pattern, as text; all events if the pattern is empty. Tracepoints are listed one by
+/// one for a pattern, else by group.
 pub fn list_events(pattern: &str) -> Result<String, String> {
     let root = Path::new("/");
     // A part of a name is enough.

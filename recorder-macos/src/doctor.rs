@@ -71,8 +71,8 @@ fn integrity_protection() -> Finding {
 /// Suspends of one thread that are undone. A recorder suspends each once.
 const MOST_SUSPENDS: u32 = 1000;
 
-/// Resumes the threads of a process that are suspended: a recorder that was killed between suspend and resume leaves one so. Returns what
-/// was done. Threads that the program itself has suspended are resumed, too.
+/// Resumes the threads of a process that are suspended: a recorder that was killed between suspend and resume leaves
+/// one so. Returns what was done. Threads that the program itself has suspended are resumed, too.
 pub fn resume(mach: &impl Mach, pid: i32) -> Result<String, String> {
     let failed = |failure| match failure {
         Failure::Gone => format!("there is no process {pid}; `ps -e` lists all that run"),

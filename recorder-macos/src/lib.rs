@@ -1,20 +1,22 @@
 //! Records programs on macOS, by Mach calls.
 //!
-//! The contract is [`recording::session`], as for Linux: the caller gives a command or running processes, and a rate; its
-//! [`EventSink`](recording::sink::EventSink) gets every process, thread, image and sample of them and of all that they start, in time
-//! order. Out of scope: unwinding, symbols, output.
+//! The contract is [`recording::session`], as for Linux: the caller gives a command or running processes, and a rate;
+//! its [`EventSink`](recording::sink::EventSink) gets every process, thread, image and sample of them and of all that
+//! they start, in time order. Out of scope: unwinding, symbols, output.
 //!
 //! The journey, in reading order:
 //!
 //! 1. [`session`]: what is asked for, and whether macOS gives access to it.
-//! 2. [`processes`]: starts a program suspended, and ends it. Without rights of sprof's own, a library in the program (`mac-preload/`) gives
-//!    access to it ([`processes::preload`], [`processes::hello`]).
+//! 2. [`processes`]: starts a program suspended, and ends it. Without rights of sprof's own, a library in the program
+//!    (`mac-preload/`) gives access to it ([`processes::preload`], [`processes::hello`]).
 //! 3. [`sampling`]: the ticks and samples. `images`: what is loaded where.
 //! 4. [`files`]: what the unwinder and others may ask of the target meanwhile.
-//! 5. [`codesign`]: what the signature of a program permits. [`setup`] signs sprof, [`doctor`] says what this Mac permits.
+//! 5. [`codesign`]: what the signature of a program permits. [`setup`] signs sprof, [`doctor`] says what this Mac
+//!    permits.
 //! 6. `sys`: the calls of macOS.
 //!
-//! All but `sys` is tested on a simulated kernel (`tests/suite/xnu/`). It has been compiled and linked for macOS, and has never run there.
+//! All but `sys` is tested on a simulated kernel (`tests/suite/xnu/`). It has been compiled and linked for macOS, and
+//! has never run there.
 
 #![cfg(unix)]
 
@@ -37,8 +39,8 @@ pub use system::{
     Files, Memory, Recording, Target, Xnu, clock_reference, examine, open_perf_map, resume, say_if_quit, set_up,
 };
 
-/// The variable that makes dyld insert sprof's library, if dyld removed it from this process's environment: programs of macOS, like shells,
-/// have none of dyld's variables, and what they start has none either.
+/// The variable that makes dyld insert sprof's library, if dyld removed it from this process's environment: programs of
+/// macOS, like shells, have none of dyld's variables, and what they start has none either.
 pub fn lost_variable() -> Option<(&'static str, std::ffi::OsString)> {
     processes::preload::lost_variable(|name| std::env::var_os(name))
 }

@@ -1,8 +1,9 @@
 //! `sprof setup`: signs sprof so that macOS lets it record.
 //!
-//! macOS gives access to other processes to programs with the entitlement of debuggers. Anybody may give it to a program of their own. The
-//! program that runs is never changed: the kernel kills what was signed in place (it remembers the signature of the file). So a copy is
-//! signed, verified and started once, and takes the program's place then.
+//! macOS gives access to other processes to programs with the entitlement of debuggers. Anybody may give it to a
+//! program of their own. The program that runs is never changed: the kernel kills what was signed in place (it
+//! remembers the signature of the file). So a copy is signed, verified and started once, and takes the program's place
+//! then.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -8,8 +8,8 @@ pub const MOST_PROCESSES: usize = 100;
 /// CPU time that no event was there for, as far as the kernel's accounting shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuAccount {
-    /// CPU time of the launched program and of all processes that were waited for below it, by the scheduler's clock, ns. `None`
-    /// where nothing was launched, or where it had run before recording began.
+    /// CPU time of the launched program and of all processes that were waited for below it, by the scheduler's clock,
+    /// ns. `None` where nothing was launched, or where it had run before recording began.
     pub accounted_ns: Option<u64>,
     /// CPU time that no event was there for, ns: at least so much. 0 if nothing is known to be missing.
     pub unrecorded_ns: u64,
@@ -43,11 +43,11 @@ impl MachineTime {
         }
     }
 
-    /// The part of the CPU time that the host took, from 0 to 1, where it is more than `HARMLESS_SHARE` and than what two readings in
-    /// ticks can differ by.
+    /// The part of the CPU time that the host took, from 0 to 1, where it is more than `HARMLESS_SHARE` and than what
+    /// two readings in ticks can differ by.
     ///
-    /// It matters: with two thirds taken away, the events of a program counted twice the CPU time that the kernel accounted for it, and
-    /// timers gave half of the samples (seen on Linux 6.18).
+    /// It matters: with two thirds taken away, the events of a program counted twice the CPU time that the kernel
+    /// accounted for it, and timers gave half of the samples (seen on Linux 6.18).
     pub fn stolen_share(self) -> Option<f64> {
         let share = self.stolen_ns as f64 / self.used_ns.saturating_add(self.stolen_ns).max(1) as f64;
         (self.stolen_ns > 2 * TICK_NS && share > HARMLESS_SHARE).then_some(share)
@@ -68,8 +68,8 @@ pub struct ProcessTime {
     pub pid: Pid,
     /// Name, at most 15 bytes of its program's.
     pub name: String,
-    /// CPU time, ns: of an unrecorded process only what it used unrecorded, and at least so much. `None` if it ended before that could
-    /// be read.
+    /// CPU time, ns: of an unrecorded process only what it used unrecorded, and at least so much. `None` if it ended
+    /// before that could be read.
     pub cpu_ns: Option<u64>,
     /// Why no event was there for it; `None` if there was one.
     pub cause: Option<UnrecordedCause>,
@@ -81,25 +81,28 @@ const HARMLESS_SHARE: f64 = 0.01;
 /// Why no event was there for a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnrecordedCause {
-    /// It executed a program that makes it undumpable: with the rights of another user or group, with more capabilities, or one that may
-    /// not be read. There the kernel ends the events of a task, also those of others (begin_new_exec in fs/exec.c).
+    /// It executed a program that makes it undumpable: with the rights of another user or group, with more
+    /// capabilities, or one that may not be read. There the kernel ends the events of a task, also those of others
+    /// (begin_new_exec in fs/exec.c).
     UndumpableExec,
     /// It ran below a process that was attached to, and belongs to another user.
     OtherUser,
 }
 
-/// A scheduler tick where it is longest: CONFIG_HZ is 100 at least. The kernel samples at ticks whether time is that of user code, and
-/// scales the sum to the scheduler's clock (cputime_adjust in kernel/sched/cputime.c).
+/// A scheduler tick where it is longest: CONFIG_HZ is 100 at least. The kernel samples at ticks whether time is that of
+/// user code, and scales the sum to the scheduler's clock (cputime_adjust in kernel/sched/cputime.c).
 const TICK_NS: u64 = 10_000_000;
 
-/// CPU time of user code that the kernel accounts beyond what events were there for, ns; 0 if it can be chance, or the ends of
-/// processes.
+/// CPU time of user code that the kernel accounts beyond what events were there for, ns; 0 if it can be chance, or the
+/// ends of processes.
 ///
-/// Only time of user code counts: an event begins at exec, and ends before a process gives back its memory (since Linux 6.16, do_exit in
-/// kernel/exit.c), which took 15 ms of system time for 300 MB and 0.3 ms for each of 2000 children of 20 MB.
+/// Only time of user code counts: an event begins at exec, and ends before a process gives back its memory (since Linux
+/// 6.16, do_exit in kernel/exit.c), which took 15 ms of system time for 300 MB and 0.3 ms for each of 2000 children of
+/// 20 MB.
 ///
-/// A process shorter than a tick has no tick in the kernel, and its whole time is accounted as that of user code: one tick a process.
-/// Of longer ones the kernel's split is a count of ticks, with a standard deviation of sqrt(user * system / total) ticks; five of these.
+/// A process shorter than a tick has no tick in the kernel, and its whole time is accounted as that of user code: one
+/// tick a process. Of longer ones the kernel's split is a count of ticks, with a standard deviation of sqrt(user *
+/// system / total) ticks; five of these.
 pub fn user_time_without_events_ns(user_ns: u64, system_ns: u64, recorded_ns: u64, processes: u64) -> u64 {
     let (user, system) = (user_ns as f64, system_ns as f64);
     let deviation_ns = (user * system / (user + system).max(1.0) * TICK_NS as f64).sqrt();

@@ -81,8 +81,8 @@ pub enum RecordingEvent {
     },
     /// From here on the kernel reduces the sampling rate of one CPU for a while.
     Throttled,
-    /// What the unwinder counted since the last such event and frames do not show. The unwinder sends it now and then, and adds what
-    /// an imported recording has of these.
+    /// What the unwinder counted since the last such event and frames do not show. The unwinder sends it now and then,
+    /// and adds what an imported recording has of these.
     Unwound {
         /// See [`Quality::completed_live`](crate::quality::Quality::completed_live).
         completed_live: u64,
@@ -113,14 +113,14 @@ pub struct BpfProgram<'a> {
 pub enum ProcessEvent<'a> {
     /// It started as a copy of `parent` (fork without exec so far: same images, same name), or was found.
     Start {
-        /// `None` for the first process. The parent of a process that was found by attaching may still be unknown: then there is
-        /// nothing to copy.
+        /// `None` for the first process. The parent of a process that was found by attaching may still be unknown: then
+        /// there is nothing to copy.
         parent: Option<Pid>,
     },
     /// Its last thread is gone.
     End,
-    /// It called exec: all images are gone, all other threads are gone. The new name (Linux: at most 15 bytes of the program's file
-    /// name).
+    /// It called exec: all images are gone, all other threads are gone. The new name (Linux: at most 15 bytes of the
+    /// program's file name).
     Exec(&'a str),
     /// A file or anonymous memory was mapped executable, as the source reported it.
     Map(&'a Mapping<'a>),
@@ -129,8 +129,8 @@ pub enum ProcessEvent<'a> {
     /// The title that it wrote over its command line (`postgres: checkpointer`). It is read while the records of that
     /// moment are still on their way, as a `Counter` is.
     Title(&'a str),
-    /// A figure of the process, in the counter's unit. It is read when the records of that moment are still on their way: events
-    /// of some milliseconds before it may follow.
+    /// A figure of the process, in the counter's unit. It is read when the records of that moment are still on their
+    /// way: events of some milliseconds before it may follow.
     Counter(Counter, u64),
 }
 
@@ -145,8 +145,8 @@ pub enum ThreadEvent<'a> {
     Name(&'a str),
     /// A stack, and what it stands for.
     Sample(Sample<'a>),
-    /// What it was doing when waits began to be recorded. Only of threads that were running by then. It comes once, before all
-    /// switches; a sample with [`Role::WaitStack`] comes right before, if the stack could be read.
+    /// What it was doing when waits began to be recorded. Only of threads that were running by then. It comes once,
+    /// before all switches; a sample with [`Role::WaitStack`] comes right before, if the stack could be read.
     InitialState(InitialState),
     /// It left its CPU. Only where waits are recorded.
     SwitchOut {
@@ -212,16 +212,19 @@ pub enum Role {
     Running,
     /// Switches of threads from and to CPUs. There are no samples with this role.
     Switch,
-    /// The stack with which a thread leaves its CPU, right before its [`ThreadEvent::SwitchOut`]; or, of a thread that is waiting, the
-    /// stack with which it waits. The period has no meaning. A recorder that looks at threads from time to time, and knows what they wait
-    /// for, puts a [`StackMark::Waiting`](crate::stack::StackMark::Waiting) before the stack.
+    /// The stack with which a thread leaves its CPU, right before its [`ThreadEvent::SwitchOut`]; or, of a thread that
+    /// is waiting, the stack with which it waits. The period has no meaning. A recorder that looks at threads from time
+    /// to time, and knows what they wait for, puts a [`StackMark::Waiting`](crate::stack::StackMark::Waiting) before
+    /// the stack.
     WaitStack,
-    /// A wait that is over: for sources that report each wait as a whole, or the sum of several with one stack. The period is its
-    /// length in ns, which may be more than the time since the thread's last sample.
+    /// A wait that is over: for sources that report each wait as a whole, or the sum of several with one stack. The
+    /// period is its length in ns, which may be more than the time since the thread's last sample.
     Wait,
-    /// What a further event counts, on a track beside the samples of running threads. The period is in that event's unit.
+    /// What a further event counts, on a track beside the samples of running threads. The period is in that event's
+    /// unit.
     Counted,
-    /// Something that happened at one time (a tracepoint, a probe), with the stack that led to it. The period is how often.
+    /// Something that happened at one time (a tracepoint, a probe), with the stack that led to it. The period is how
+    /// often.
     Point,
 }
 
@@ -247,7 +250,8 @@ pub struct Mapping<'a> {
     pub start: u64,
     /// Length in bytes.
     pub len: u64,
-    /// Offset in the file of the first byte. In a Mach-O file it counts from the header: of the slice, if the file is fat.
+    /// Offset in the file of the first byte. In a Mach-O file it counts from the header: of the slice, if the file is
+    /// fat.
     pub file_offset: u64,
     /// Path as the kernel gave it: a path, `[vdso]`, `//anon`, `[heap]`, `/memfd:x (deleted)`...
     pub path: &'a [u8],
@@ -293,7 +297,8 @@ pub struct Sample<'a> {
     pub cpu: u32,
     /// What it stands for.
     pub role: Role,
-    /// Of [`Role::Counted`] and [`Role::Point`]: index into [`RecordingInfo::events`](crate::info::RecordingInfo::events).
+    /// Of [`Role::Counted`] and [`Role::Point`]: index into
+    /// [`RecordingInfo::events`](crate::info::RecordingInfo::events).
     pub event: u32,
     /// How much it stands for, in the event's unit (ns of CPU time for cpu-clock, else event counts).
     pub period: u64,
@@ -301,8 +306,8 @@ pub struct Sample<'a> {
     pub stack: Stack<'a>,
     /// What its frames have in common with an earlier stack; `None` if that is not known.
     pub same: Option<SameFrames<'a>>,
-    /// Of [`Role::Point`]: the values, in the order of [`EventInfo::fields`](crate::info::EventInfo::fields); empty if they are not
-    /// known.
+    /// Of [`Role::Point`]: the values, in the order of [`EventInfo::fields`](crate::info::EventInfo::fields); empty if
+    /// they are not known.
     pub values: &'a [Value<'a>],
 }
 

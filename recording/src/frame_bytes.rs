@@ -1,7 +1,8 @@
 //! The frames of a stack as bytes: numbers of variable length.
 //!
-//! The number of frames, with a bit that says whether each has its kind before it; then the frames, rootmost first, each as the distance of its
-//! address from the one before it. Without kinds, the leaf is an instruction pointer, and all others are return addresses.
+//! The number of frames, with a bit that says whether each has its kind before it; then the frames, rootmost first,
+//! each as the distance of its address from the one before it. Without kinds, the leaf is an instruction pointer, and
+//! all others are return addresses.
 
 use crate::address::Avma;
 use crate::stack::{Frame, SameFrames, StackMark};
@@ -43,8 +44,8 @@ pub fn put_frames(out: &mut Vec<u8>, frames: &[Frame], mut mark: impl FnMut(Stac
     }
 }
 
-/// Appends the frames of a stack, leaf first, but for so many rootmost ones: the bytes that came with it where these are of the same
-/// frames.
+/// Appends the frames of a stack, leaf first, but for so many rootmost ones: the bytes that came with it where these
+/// are of the same frames.
 pub fn put_others(
     out: &mut Vec<u8>,
     frames: &[Frame],
@@ -65,8 +66,8 @@ pub fn put_others(
     out.extend_from_slice(others);
 }
 
-/// Takes the frames of [`put_frames`] from the front, and hands them over rootmost first: `None` for a mark whose number
-/// `mark` does not know. `None` where the bytes are not such frames.
+/// Takes the frames of [`put_frames`] from the front, and hands them over rootmost first: `None` for a mark whose
+/// number `mark` does not know. `None` where the bytes are not such frames.
 pub fn take_frames(
     bytes: &mut &[u8],
     mark: impl Fn(u64) -> Option<StackMark>,

@@ -30,8 +30,8 @@ pub struct EventInfo {
     pub name: String,
     /// As the user wrote it: `uprobe:libc:malloc` for `uprobe:malloc`, `syscalls:*` for each of them.
     pub asked: String,
-    /// What it is in the profile: with [`Role::Running`] the samples of the threads weigh its counts instead of CPU time, with
-    /// [`Role::Counted`] it has a track of its own, with [`Role::Point`] a marker each time.
+    /// What it is in the profile: with [`Role::Running`] the samples of the threads weigh its counts instead of CPU
+    /// time, with [`Role::Counted`] it has a track of its own, with [`Role::Point`] a marker each time.
     pub role: Role,
     /// The unit of its samples' periods.
     pub unit: PeriodUnit,
@@ -110,8 +110,8 @@ pub struct RecordingInfo {
     pub clock: ClockReference,
     /// When recording ended.
     pub end: Timestamp,
-    /// When each run of the program began, where it was run several times; else empty. What happened is of the run that had begun
-    /// last.
+    /// When each run of the program began, where it was run several times; else empty. What happened is of the run that
+    /// had begun last.
     pub run_starts: Vec<Timestamp>,
     /// True if each run is whole: a launched program that ended by itself. False if the recording is a window of
     /// something that goes on. `None` if that is not known.
@@ -124,10 +124,11 @@ pub struct RecordingInfo {
     pub unit: PeriodUnit,
     /// False if samples do not come from the kernel: for lack of permission, or because a named event leaves it out.
     pub kernel_included: bool,
-    /// What else has to be known to judge the whole recording, a sentence each: what its way of recording gets wrong, or what could
-    /// not be recorded.
+    /// What else has to be known to judge the whole recording, a sentence each: what its way of recording gets wrong,
+    /// or what could not be recorded.
     pub notes: Vec<String>,
-    /// The events that the user named, in that order. [`Sample::event`](crate::event::Sample::event) is an index into this.
+    /// The events that the user named, in that order. [`Sample::event`](crate::event::Sample::event) is an index into
+    /// this.
     pub events: Vec<EventInfo>,
     /// The machine.
     pub host: Host,

@@ -1,8 +1,8 @@
 //! What a recording is, for all recorders.
 //!
-//! A recorder gives: [`event::Event`]s in time order, to one [`sink::EventSink`]. A consumer gets: the same
-//! vocabulary, after the unwinder, with every stack as frames. Out of scope: how systems record, unwinding, output formats, look-up of
-//! symbols. The crate is vocabulary: it depends on nothing else of sprof. Its only system calls are those of
+//! A recorder gives: [`event::Event`]s in time order, to one [`sink::EventSink`]. A consumer gets: the same vocabulary,
+//! after the unwinder, with every stack as frames. Out of scope: how systems record, unwinding, output formats, look-up
+//! of symbols. The crate is vocabulary: it depends on nothing else of sprof. Its only system calls are those of
 //! [`regular_file`].
 //!
 //! The journey, in reading order:
@@ -14,8 +14,8 @@
 //! 5. [`sink`]: how events travel, and what a stage may ask of the target.
 //! 6. [`quality`], [`cpu_account`], [`info`]: what was lost, guessed or not recorded, and the recording as a whole.
 //! 7. [`session`]: the contract of every recorder; `program`: the file that a command names.
-//! 8. [`symbol`]: names for addresses, as plain data; [`rust_crate`]: their crates; [`rust_name`], [`v8`]: one form for names of Rust and JavaScript; [`source_path`]: one
-//!    meaning for all forms of a source file's path.
+//! 8. [`symbol`]: names for addresses, as plain data; [`rust_crate`]: their crates; [`rust_name`], [`v8`]: one form for
+//!    names of Rust and JavaScript; [`source_path`]: one meaning for all forms of a source file's path.
 //! 9. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
 //! 10. [`pace`], [`outbox`]: for recorders that stop threads. When to take samples, and how these get to the unwinder.
 //! 11. [`varint`], [`frame_bytes`]: numbers and frames in a few bytes.

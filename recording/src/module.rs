@@ -11,8 +11,8 @@ use crate::space::{AddressSpace, Span};
 pub struct BuildId(pub Vec<u8>);
 
 impl BuildId {
-    /// The id of a Mach-O file: its UUID with the bytes of the first three fields reversed. [`BuildId::to_breakpad`] then begins with the digits of
-    /// the UUID, as in the profiles of all profilers.
+    /// The id of a Mach-O file: its UUID with the bytes of the first three fields reversed. [`BuildId::to_breakpad`]
+    /// then begins with the digits of the UUID, as in the profiles of all profilers.
     pub fn of_uuid(mut uuid: [u8; 16]) -> BuildId {
         reverse_fields(&mut uuid);
         BuildId(uuid.to_vec())
@@ -118,7 +118,8 @@ pub struct Module {
     pub kind: ModuleKind,
     /// Path as the target saw it, for example `/usr/lib/libc.so.6`; `[vdso]`, `[kernel.kallsyms]`.
     pub path: PathBuf,
-    /// A path at which the recorder could read the file, if that differs from `path` (another mount namespace, a deleted file).
+    /// A path at which the recorder could read the file, if that differs from `path` (another mount namespace, a
+    /// deleted file).
     pub readable_path: Option<PathBuf>,
     /// Build id, from the kernel's mapping record where it gave one, else from the file.
     pub build_id: Option<BuildId>,

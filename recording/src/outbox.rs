@@ -1,6 +1,6 @@
-//! The queue from the thread that samples to the one that unwinds, for recorders that stop the program (ptrace, Mach). The sampling
-//! thread must never wait for the unwinder while the program waits for the sampling thread. So messages own their data, and samples are
-//! dropped and counted when too many are queued.
+//! The queue from the thread that samples to the one that unwinds, for recorders that stop the program (ptrace, Mach).
+//! The sampling thread must never wait for the unwinder while the program waits for the sampling thread. So messages
+//! own their data, and samples are dropped and counted when too many are queued.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,13 +1,13 @@
 //! When a recorder that stops threads takes samples: arithmetic, no system calls.
 //!
-//! [`Ticks`] are the times at which it looks for threads on a CPU. Each thread has an [`Account`]: a sample stands for the CPU time since
-//! the thread's last one, so weights add up to the CPU time, however many ticks were missed.
+//! [`Ticks`] are the times at which it looks for threads on a CPU. Each thread has an [`Account`]: a sample stands for
+//! the CPU time since the thread's last one, so weights add up to the CPU time, however many ticks were missed.
 
 /// What the scheduler has counted for one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Time on a CPU, ns. It is exact for a thread that is not on one. Of a running thread it is as of the last timer tick (Linux,
-    /// 4 ms at CONFIG_HZ=250), or as of its last entry into the kernel (macOS).
+    /// Time on a CPU, ns. It is exact for a thread that is not on one. Of a running thread it is as of the last timer
+    /// tick (Linux, 4 ms at CONFIG_HZ=250), or as of its last entry into the kernel (macOS).
     pub cpu_ns: u64,
     /// Time spent waiting for a CPU, ns, up to when it last got one. 0 where the kernel does not count this.
     pub waited_ns: u64,
@@ -114,8 +114,8 @@ impl Ticks {
         self.interval_ns
     }
 
-    /// When to stop a thread again that had to leave its CPU: after a tenth of an interval, by chance more or less, because the thread is
-    /// still near the code where it was stopped.
+    /// When to stop a thread again that had to leave its CPU: after a tenth of an interval, by chance more or less,
+    /// because the thread is still near the code where it was stopped.
     pub fn again_ns(&self, now_ns: u64) -> u64 {
         let tenth = self.interval_ns / 10;
         now_ns.saturating_add(tenth / 2 + self.chance % (tenth + 1))
@@ -126,8 +126,8 @@ impl Ticks {
         self.next_ns
     }
 
-    /// Chooses the time of the next tick. This one took `work_ns` of CPU time. Missed ticks are left out, and a tick that took
-    /// long (thousands of threads) is followed by a longer pause. Returns how many are left out.
+    /// Chooses the time of the next tick. This one took `work_ns` of CPU time. Missed ticks are left out, and a tick
+    /// that took long (thousands of threads) is followed by a longer pause. Returns how many are left out.
     pub fn advance(&mut self, now_ns: u64, work_ns: u64) -> u64 {
         // xorshift64, Marsaglia 2003.
         self.chance ^= self.chance << 13;

@@ -12,7 +12,8 @@ pub struct Probe {
     pub name: String,
     /// At least one: a function may have several instances, a mark several copies.
     pub places: Vec<ProbePlace>,
-    /// A line each for the user, before recording begins: what is probed where that is not plain, and what no probe will see.
+    /// A line each for the user, before recording begins: what is probed where that is not plain, and what no probe
+    /// will see.
     pub notes: Vec<String>,
 }
 

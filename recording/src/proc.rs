@@ -90,8 +90,8 @@ fn unescaped(mut path: &[u8]) -> Vec<u8> {
 /// Largest vDSO in bytes; usual ones have 2 to 5 pages.
 const MAX_VDSO_BYTES: u64 = 1 << 20;
 
-/// The vDSO of a process, a small ELF file that is on no disk: from the text of its `/proc/PID/maps` and its `/proc/PID/mem`. The kernel
-/// maps the same vDSO into all processes.
+/// The vDSO of a process, a small ELF file that is on no disk: from the text of its `/proc/PID/maps` and its
+/// `/proc/PID/mem`. The kernel maps the same vDSO into all processes.
 pub fn vdso(maps: &[u8], mut memory: impl Read + Seek) -> io::Result<Vec<u8>> {
     let mapping = mappings(maps).find(|mapping| mapping.path == b"[vdso]");
     let mapping = mapping.ok_or_else(|| io::Error::other("the process has none; was it turned off (vdso=0)?"))?;

@@ -55,7 +55,8 @@ pub struct Quality {
     pub by_code: u64,
     /// Modules that could not be read, by reason.
     pub module_misses: BTreeMap<ModuleMiss, u64>,
-    /// Symbols and debug info that could not be read where names were looked up: the file and the fault, a sentence each.
+    /// Symbols and debug info that could not be read where names were looked up: the file and the fault, a sentence
+    /// each.
     pub damaged_symbols: Vec<String>,
     /// Samples a second of CPU time that were asked for.
     pub asked_rate_hz: f64,

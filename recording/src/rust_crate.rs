@@ -1,13 +1,13 @@
 //! The crate that defines a function: by its symbol, or by its source.
 //!
-//! That is where the function is written, not where the compiler made code of it: `core::iter::Map<I, F>::next` is of `core` in each program that
-//! has its own copy, and also where it was inlined.
+//! That is where the function is written, not where the compiler made code of it: `core::iter::Map<I, F>::next` is of
+//! `core` in each program that has its own copy, and also where it was inlined.
 
 use crate::rust_name::closing;
 use crate::source_path::SourcePath;
 
-/// The crates of Rust's library that may implement each other's traits: a crate knows those before it. `test` is missing: only tests have it, and
-/// many programs are called so.
+/// The crates of Rust's library that may implement each other's traits: a crate knows those before it. `test` is
+/// missing: only tests have it, and many programs are called so.
 const LIBRARY: &[&str] = &["core", "alloc", "std", "proc_macro"];
 
 /// Crates that programs have of Rust's library, too.
@@ -18,10 +18,11 @@ pub fn is_library(krate: &str) -> bool {
     LIBRARY.contains(&krate) || RUNTIME.contains(&krate)
 }
 
-/// The crate of a function, by its symbol and its source; of code of other languages, the package that it was compiled from.
+/// The crate of a function, by its symbol and its source; of code of other languages, the package that it was compiled
+/// from.
 ///
-/// The symbol is exact, but for implementations of traits in the legacy mangling: `<T as Trait>::f` may be of the crate of either. There the
-/// source decides, where it is cargo's or Rust's, and else `of_impl`.
+/// The symbol is exact, but for implementations of traits in the legacy mangling: `<T as Trait>::f` may be of the crate
+/// of either. There the source decides, where it is cargo's or Rust's, and else `of_impl`.
 pub fn of_function(mangled: &str, demangled: &str, source: Option<&str>) -> Option<String> {
     let by_symbol = match of_symbol(mangled) {
         Some(Root::Crate(name)) => Some(name),
@@ -66,7 +67,8 @@ fn is_rust(mangled: &str) -> bool {
     mangled.starts_with("_R") || mangled.starts_with("_ZN") && legacy()
 }
 
-/// What a path of the v0 mangling begins with ("Symbol grammar" in rustc's book): of an implementation, the crate of the implementation.
+/// What a path of the v0 mangling begins with ("Symbol grammar" in rustc's book): of an implementation, the crate of
+/// the implementation.
 fn of_v0(mut path: &str) -> Option<Root<'_>> {
     loop {
         let (tag, rest) = path.split_at_checked(1)?;
@@ -77,7 +79,8 @@ fn of_v0(mut path: &str) -> Option<Root<'_>> {
                 let end = rest.find(|next: char| !next.is_ascii_digit())?;
                 let name = rest[end..].strip_prefix('_').unwrap_or(&rest[end..]);
                 let name = name.get(..rest[..end].parse().ok()?)?;
-                // What the allocator and the panic handler are called by, whoever defines them (rustc_std_internal_symbol).
+                // What the allocator and the panic handler are called by, whoever defines them
+                // (rustc_std_internal_symbol).
                 return Some(Root::Crate(if name == "__rustc" { "std" } else { name }));
             }
             "Y" => return Some(Root::Trait),
@@ -104,7 +107,8 @@ fn identifier(text: &str) -> Option<&str> {
     rest.get(..len.parse().ok()?)
 }
 
-/// The crate of Rust's library, or of a package, that a source is of. A checkout of a repository may have several crates.
+/// The crate of Rust's library, or of a package, that a source is of. A checkout of a repository may have several
+/// crates.
 fn of_source(source: &str) -> Option<String> {
     match SourcePath::parse(source) {
         SourcePath::RustLibrary { path, .. } | SourcePath::InstalledRustLibrary { path } => {
@@ -128,8 +132,9 @@ fn of_source(source: &str) -> Option<String> {
     }
 }
 
-/// The crate of an implementation, by its name: that of the type or that of the trait, and not Rust's library if one of them is not. `None` if both are of other
-/// crates. Rust's library has implementations for all types, too: `<app::T as core::convert::Into<U>>::into`; those are known by their source.
+/// The crate of an implementation, by its name: that of the type or that of the trait, and not Rust's library if one of
+/// them is not. `None` if both are of other crates. Rust's library has implementations for all types, too: `<app::T as
+/// core::convert::Into<U>>::into`; those are known by their source.
 fn of_impl(demangled: &str) -> Option<&str> {
     let (of, by) = type_and_trait(demangled)?;
     let (of, by) = (root(of), by.and_then(root));
@@ -212,7 +217,8 @@ mod tests {
             ("_ZNSt6thread4joinEv", None),
             ("_ZN3app5tableE", None),
             ("main", None),
-            // `mycrate::foo`, `<mycrate::Example>::foo` and `<mycrate::Example as mycrate::Trait>::foo` of rustc's book.
+            // `mycrate::foo`, `<mycrate::Example>::foo` and `<mycrate::Example as mycrate::Trait>::foo` of rustc's
+            // book.
             ("_RNvCskwGfYPst2Cb_7mycrate3foo", Some("mycrate")),
             ("_RNvMs_CskwGfYPst2Cb_7mycrateNtB2_7Example3foo", Some("mycrate")),
             (

@@ -9,7 +9,8 @@ const MAX_BYTES: usize = 64 << 10;
 ///
 /// - `app::main::{{closure}}` (legacy mangling) is `app::main::{closure}`.
 /// - `sort::driftsort::<u32>` (v0 mangling) is `sort::driftsort<u32>`, as in debug info.
-/// - `<alloc::vec::Vec<u8>>::push` (v0) is `alloc::vec::Vec<u8>::push`; `<T as Trait>::f`, `<[u8]>::len` and `<u64>::pow` stay.
+/// - `<alloc::vec::Vec<u8>>::push` (v0) is `alloc::vec::Vec<u8>::push`; `<T as Trait>::f`, `<[u8]>::len` and
+///   `<u64>::pow` stay.
 ///
 /// Names of C++ stay: `operator<`, and gcc's `main()::<lambda(int)>`.
 pub fn readable(name: &str) -> Cow<'_, str> {
@@ -43,8 +44,8 @@ fn push_readable(out: &mut String, name: &str) {
     out.push_str(rest);
 }
 
-/// True for `<u32>::f` and `<u32>`; not for `<impl [T]>::sort`, which is around a type, Java's `<init>`, gcc's `<lambda(int)>` and
-/// .NET's `<Main>b__0`.
+/// True for `<u32>::f` and `<u32>`; not for `<impl [T]>::sort`, which is around a type, Java's `<init>`, gcc's
+/// `<lambda(int)>` and .NET's `<Main>b__0`.
 fn is_arguments(text: &str) -> bool {
     let Some((inside, after)) = text
         .strip_prefix('<')
@@ -88,11 +89,13 @@ fn inherent(name: &str) -> Option<(&str, &str)> {
     (is_path && is_type && of.contains("::") && after.starts_with("::")).then_some((of, after))
 }
 
-/// The name of a function whose debug info has `plain`, given the name that its symbol has: the symbol has the path, the debug info knows what
-/// a closure is. `None` if they are not names of one function. Arguments are not compared: compilers write them in several forms.
+/// The name of a function whose debug info has `plain`, given the name that its symbol has: the symbol has the path,
+/// the debug info knows what a closure is. `None` if they are not names of one function. Arguments are not compared:
+/// compilers write them in several forms.
 ///
-/// (`merge`, `words::merge`) is `words::merge`; (`{async_block#0}`, `app::main::{closure}`) is `app::main::{async_block}`;
-/// (`{async_fn#0}`, `app::fetch::{closure}`), the state machine of an `async fn`, is `app::fetch`.
+/// (`merge`, `words::merge`) is `words::merge`; (`{async_block#0}`, `app::main::{closure}`) is
+/// `app::main::{async_block}`; (`{async_fn#0}`, `app::fetch::{closure}`), the state machine of an `async fn`, is
+/// `app::fetch`.
 pub fn with_path(plain: &str, symbol: &str) -> Option<String> {
     let plain = without_arguments(plain);
     let (path, last) = last_part(symbol)?;

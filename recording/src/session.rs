@@ -31,14 +31,15 @@ pub const USUAL_STACK_BYTES: u32 = 16 << 10;
 pub struct RecordOptions {
     /// Whom to record.
     pub whom: Whom,
-    /// Program and arguments. Looked up in PATH if the first holds no slash. Unless [`Whom::Command`] is recorded, the recording ends
-    /// with this program; empty if there is none.
+    /// Program and arguments. Looked up in PATH if the first holds no slash. Unless [`Whom::Command`] is recorded, the
+    /// recording ends with this program; empty if there is none.
     pub command: Vec<OsString>,
     /// Variables added to the program's environment (`VAR=x` before the command).
     pub env: Vec<(OsString, OsString)>,
     /// Samples a second of CPU time.
     pub rate_hz: f64,
-    /// The same where perf_event is refused and ptrace takes over, which stops the program for each sample. At most 1000.
+    /// The same where perf_event is refused and ptrace takes over, which stops the program for each sample. At most
+    /// 1000.
     pub ptrace_rate_hz: f64,
     /// Stack bytes copied with each sample; a multiple of 8, at most 65528.
     pub stack_bytes: u32,
@@ -124,8 +125,8 @@ pub struct Finished<T> {
     pub stop: StopReason,
     /// Samples a second of CPU time that were asked for, of the way of recording that was allowed.
     pub asked_rate_hz: f64,
-    /// Samples a second of CPU time that were delivered. `None` where kernel time was not recorded: then only part of the
-    /// CPU time had a chance to be sampled.
+    /// Samples a second of CPU time that were delivered. `None` where kernel time was not recorded: then only part of
+    /// the CPU time had a chance to be sampled.
     pub achieved_rate_hz: Option<f64>,
     /// CPU time counted by the kernel for all recorded tasks, ns.
     pub cpu_time_ns: Option<u64>,
@@ -161,8 +162,8 @@ pub trait Session: Sized {
     /// Prepares the recording: of the program, which is started stopped, or of running processes.
     fn open(options: &RecordOptions) -> Result<Self, RecordError>;
 
-    /// One line each, for the user's eyes, before the program runs: which event where it is not the best one, what is not
-    /// recorded and why.
+    /// One line each, for the user's eyes, before the program runs: which event where it is not the best one, what is
+    /// not recorded and why.
     fn announcements(&self) -> &[String];
 
     /// The same for those who ask for more: what holds for every recording on this machine, and is no loss.
@@ -171,8 +172,8 @@ pub trait Session: Sized {
     /// What is known of the recording before it has begun; it ends at its own start.
     fn info_so_far(&self, clock: ClockReference) -> RecordingInfo;
 
-    /// Lets the launched program run unrecorded until `begin` is readable. Where the recorder can only record a program from its
-    /// start, this returns at once.
+    /// Lets the launched program run unrecorded until `begin` is readable. Where the recorder can only record a program
+    /// from its start, this returns at once.
     ///
     /// The writer of `begin` waits until [`Session::run`] is about to be called, and misses nothing.
     #[cfg(unix)]

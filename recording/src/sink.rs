@@ -9,7 +9,8 @@ use crate::module::{BuildId, FileId};
 /// What [`EventSink::look_again`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looked {
-    /// Nothing was read: no stack of the last round was completed from live memory, or no thread with such a stack was sampled since.
+    /// Nothing was read: no stack of the last round was completed from live memory, or no thread with such a stack was
+    /// sampled since.
     Nothing,
     /// All that stacks were completed with is as it was.
     Same,
@@ -22,22 +23,24 @@ pub trait EventSink {
     /// Takes one event. What it borrows is valid only during the call.
     fn on_event(&mut self, event: &Event<'_>);
 
-    /// All events before this time have come, and the recorder rests before it delivers more: a stage passes on what it collects, such as
-    /// bytes for a file.
+    /// All events before this time have come, and the recorder rests before it delivers more: a stage passes on what it
+    /// collects, such as bytes for a file.
     fn end_round(&mut self, _until: Timestamp) {}
 
-    /// Tells of a sample that comes after the next one, mostly of the same thread: its copy of the stack, and the address where that begins. A
-    /// stage that reads words of the next one may have the CPU fetch those of the later one.
+    /// Tells of a sample that comes after the next one, mostly of the same thread: its copy of the stack, and the
+    /// address where that begins. A stage that reads words of the next one may have the CPU fetch those of the later
+    /// one.
     fn comes_later(&mut self, _stack_start: u64, _copied: &[u8]) {}
 
-    /// Whether a sample that was taken just now may be delivered some rounds later. `stack_end`: where its copy of the thread's stack ends.
-    /// True if the stack is whole, or can be completed with what [`EventSink::look_again`] reads.
+    /// Whether a sample that was taken just now may be delivered some rounds later. `stack_end`: where its copy of the
+    /// thread's stack ends. True if the stack is whole, or can be completed with what [`EventSink::look_again`] reads.
     fn may_wait(&mut self, _thread: Thread, _stack_end: u64) -> bool {
         false
     }
 
-    /// Reads again what stacks were completed with, of threads that [`EventSink::may_wait`] was asked about since. Unless it has
-    /// changed, samples of which it was true can be completed with it later; else their events are to be delivered now.
+    /// Reads again what stacks were completed with, of threads that [`EventSink::may_wait`] was asked about since.
+    /// Unless it has changed, samples of which it was true can be completed with it later; else their events are to be
+    /// delivered now.
     fn look_again(&mut self) -> Looked {
         Looked::Changed
     }
@@ -55,8 +58,8 @@ pub trait EventSink {
 pub struct Completion {
     /// Needed more bytes than the sample has.
     pub beyond_sample: u64,
-    /// Of these: completed from memory of which nothing shows that it was the same when the sample was taken. The last reading before the
-    /// sample found something else or did not come as far, or such readings often differ.
+    /// Of these: completed from memory of which nothing shows that it was the same when the sample was taken. The last
+    /// reading before the sample found something else or did not come as far, or such readings often differ.
     pub changed: u64,
     /// Of these: completed from the first reading of the thread's stack, with which nothing can be compared.
     pub read_first: u64,
@@ -68,8 +71,8 @@ pub trait TargetMemory {
     /// start. 0 if the process is gone, the page is not mapped or reading is not permitted.
     fn read(&mut self, pid: Pid, address: u64, buffer: &mut [u8]) -> usize;
 
-    /// Reads the 8 bytes at each of these addresses, which ascend, and appends the numbers to `words`; as many, from the first on, as could
-    /// be read.
+    /// Reads the 8 bytes at each of these addresses, which ascend, and appends the numbers to `words`; as many, from
+    /// the first on, as could be read.
     fn read_words(&mut self, pid: Pid, addresses: &[u64], words: &mut Vec<u64>) {
         for address in addresses {
             let mut bytes = [0; 8];
@@ -151,8 +154,8 @@ pub trait ReadAt {
 pub enum Layout {
     /// At their offset in the file.
     File,
-    /// At their address, counted from the module's header, in memory: up to the end of its last segment. The libraries of macOS are in no file
-    /// of their own, and their load commands have offsets in other files.
+    /// At their address, counted from the module's header, in memory: up to the end of its last segment. The libraries
+    /// of macOS are in no file of their own, and their load commands have offsets in other files.
     Memory,
 }
 

@@ -1,7 +1,7 @@
 //! Paths of source files: one meaning for the form that debug info has and for the form that profiles have.
 //!
-//! Profiles have the special paths of the Firefox Profiler (its src/utils/special-paths.ts) where they are true. The front end then shows the
-//! source on a machine that lacks the file, and the path has no home folder:
+//! Profiles have the special paths of the Firefox Profiler (its src/utils/special-paths.ts) where they are true. The
+//! front end then shows the source on a machine that lacks the file, and the path has no home folder:
 //!
 //! | debug info | profile |
 //! |---|---|
@@ -15,16 +15,18 @@
 //!
 //! All other paths stay as they are: those of the program's own sources, too.
 //!
-//! The last three stay local. rustc writes the path of an installed rust-src into what it inlines from there, without the commit. For any `cargo:` path the front end asks crates.io, whatever the registry: the name of a private package would go
-//! to crates.io, and what came back might be another package. A checkout has no URL in its path, and cargo's file that has the URL may hold a
-//! private one. The front end knows versions of three numbers only; `1.0.0-rc.1` and `0.11.0+wasi` stay local as well. So does
-//! `library/backtrace`, a repository of its own, whose commit is not in the path. `library/stdarch` was one, too, until July 2025: for older compilers
-//! GitHub has no such file, and the front end says so. `/rust/deps` is of crates.io: library/Cargo.lock of Rust
-//! names no other source.
+//! The last three stay local. rustc writes the path of an installed rust-src into what it inlines from there, without
+//! the commit. For any `cargo:` path the front end asks crates.io, whatever the registry: the name of a private package
+//! would go to crates.io, and what came back might be another package. A checkout has no URL in its path, and cargo's
+//! file that has the URL may hold a private one. The front end knows versions of three numbers only; `1.0.0-rc.1` and
+//! `0.11.0+wasi` stay local as well. So does `library/backtrace`, a repository of its own, whose commit is not in the
+//! path. `library/stdarch` was one, too, until July 2025: for older compilers GitHub has no such file, and the front
+//! end says so. `/rust/deps` is of crates.io: library/Cargo.lock of Rust names no other source.
 //!
-//! A double click in the front end asks the local server first (`/source/v1`, src/utils/fetch-source.ts), with the profile's form, and goes to
-//! the internet only where that has no answer: so nothing is lost by special paths where the file is on this machine. The front end skips the
-//! server for functions without an address, as pprof files have them.
+//! A double click in the front end asks the local server first (`/source/v1`, src/utils/fetch-source.ts), with the
+//! profile's form, and goes to the internet only where that has no answer: so nothing is lost by special paths where
+//! the file is on this machine. The front end skips the server for functions without an address, as pprof files have
+//! them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -71,14 +73,15 @@ pub enum SourcePath<'a> {
 pub enum Registry<'a> {
     /// The registry's folder in `registry/src` of cargo: host and hash.
     Folder(&'a str),
-    /// The hash of the registry alone: paths that cargo has trimmed (`trim-paths`). Rust's own builds have them, for dependencies of the standard
-    /// library.
+    /// The hash of the registry alone: paths that cargo has trimmed (`trim-paths`). Rust's own builds have them, for
+    /// dependencies of the standard library.
     Hash(&'a str),
     /// Rust's standard library is built with the package.
     RustLibrary,
 }
 
-/// The registry in the profile's form of packages that the standard library is built with. Folders of cargo end in a hash.
+/// The registry in the profile's form of packages that the standard library is built with. Folders of cargo end in a
+/// hash.
 const CRATES_IO: &str = "crates.io";
 /// crates.io in [`Registry::Hash`] (cargo's tests of `SourceId`).
 const CRATES_IO_HASH: &str = "25cdd57fae9f0462";
@@ -136,8 +139,8 @@ impl<'a> SourcePath<'a> {
         }
     }
 
-    /// The path for people: without commit and registry. Special paths of other sources (`hg:`, `git:` of other repositories) have their path alone,
-    /// as in the front end.
+    /// The path for people: without commit and registry. Special paths of other sources (`hg:`, `git:` of other
+    /// repositories) have their path alone, as in the front end.
     pub fn short(&self) -> Cow<'a, str> {
         match self {
             SourcePath::RustLibrary { path, .. } | SourcePath::InstalledRustLibrary { path } => path.clone(),

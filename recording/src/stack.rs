@@ -154,8 +154,8 @@ impl Frame {
     }
 }
 
-/// Each stack is compared with the one before it. The four kinds of addresses differ in one byte: together they take a fifth of the
-/// time of a derived `==`, which looks at one kind after the other.
+/// Each stack is compared with the one before it. The four kinds of addresses differ in one byte: together they take a
+/// fifth of the time of a derived `==`, which looks at one kind after the other.
 impl PartialEq for Frame {
     #[inline]
     fn eq(&self, other: &Frame) -> bool {
@@ -168,8 +168,8 @@ impl PartialEq for Frame {
     }
 }
 
-/// What the frames of a stack have in common with an earlier stack of the same thread. Most of a stack stays as it is from sample to sample,
-/// and whoever keeps the earlier one has only the others to look at.
+/// What the frames of a stack have in common with an earlier stack of the same thread. Most of a stack stays as it is
+/// from sample to sample, and whoever keeps the earlier one has only the others to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SameFrames<'a> {
     /// The number of this stack. No two stacks of a recording have the same, and none has [`NO_STACK`].
@@ -178,8 +178,8 @@ pub struct SameFrames<'a> {
     pub earlier: u64,
     /// So many rootmost frames are those of the earlier stack, at least.
     pub frames: usize,
-    /// The others, as [`put_frames`](crate::frame_bytes::put_frames) makes bytes of them: the copy on disk and the queue of the builder
-    /// have the same. `None`: there may be marks among them.
+    /// The others, as [`put_frames`](crate::frame_bytes::put_frames) makes bytes of them: the copy on disk and the
+    /// queue of the builder have the same. `None`: there may be marks among them.
     pub others: Option<&'a [u8]>,
 }
 
@@ -212,8 +212,8 @@ pub enum StackMark {
     TruncatedDepth,
     /// The kernel deferred the user part of the call chain, and it is not in the file.
     TruncatedDeferred,
-    /// The thread was on a stack of its language's runtime: Go's g0, for its scheduler and its collector. The frames of the goroutine
-    /// that asked for it are on another stack.
+    /// The thread was on a stack of its language's runtime: Go's g0, for its scheduler and its collector. The frames of
+    /// the goroutine that asked for it are on another stack.
     OtherStack,
     /// There is no user stack at all, and why.
     Missing(MissingStack),

@@ -82,7 +82,8 @@ pub struct SourceFrame {
     pub line: Option<u32>,
     /// 1-based column.
     pub column: Option<u32>,
-    /// The crate that defines the function, or the package that it was compiled from: see [`rust_crate`](crate::rust_crate).
+    /// The crate that defines the function, or the package that it was compiled from: see
+    /// [`rust_crate`](crate::rust_crate).
     pub krate: Option<String>,
 }
 
@@ -116,7 +117,8 @@ pub enum SymbolSource {
     Unreadable,
     /// The kernel shows this user no addresses.
     Hidden,
-    /// The module's symbols have a format of another system, and this sprof is built without the reader of such formats.
+    /// The module's symbols have a format of another system, and this sprof is built without the reader of such
+    /// formats.
     NotBuilt,
 }
 

@@ -1,7 +1,8 @@
 //! V8's names for code that it compiles at run time: of Node.js, Deno and Chrome.
 //!
-//! `JS:*fib /path/busy.js:1:13` has a kind of code, the mark of a tier, a function and its place. `CodeEventLogger` (src/logging/log.cc in V8)
-//! writes such names into perf maps and jitdump files, `CodeKindToMarker` (src/objects/code-kind.cc) has the marks.
+//! `JS:*fib /path/busy.js:1:13` has a kind of code, the mark of a tier, a function and its place. `CodeEventLogger`
+//! (src/logging/log.cc in V8) writes such names into perf maps and jitdump files, `CodeKindToMarker`
+//! (src/objects/code-kind.cc) has the marks.
 
 use std::borrow::Cow;
 
@@ -15,7 +16,8 @@ pub enum Tier {
     Interpreter,
     /// Sparkplug, or Liftoff for WebAssembly.
     Baseline,
-    /// The first optimising compiler. Node.js 16 has another one with the same mark, Turboprop, which no default enables.
+    /// The first optimising compiler. Node.js 16 has another one with the same mark, Turboprop, which no default
+    /// enables.
     Maglev,
     /// The last optimising compiler.
     TurboFan,
@@ -85,7 +87,8 @@ impl Named<'_> {
     }
 }
 
-/// The parts of a name of V8; `None` for names of other compilers. Only for names of code that was compiled at run time.
+/// The parts of a name of V8; `None` for names of other compilers. Only for names of code that was compiled at run
+/// time.
 pub fn parse(name: &str) -> Option<Named<'_>> {
     let (tag, rest) = name.split_once(':').filter(|_| name.len() <= MAX_BYTES)?;
     let whole = |tier| Named {
@@ -106,7 +109,8 @@ pub fn parse(name: &str) -> Option<Named<'_>> {
     }
 }
 
-/// The function of a readable name without its place, which changes with each line that is added above: `fib` of `fib busy.js:1:13`.
+/// The function of a readable name without its place, which changes with each line that is added above: `fib` of `fib
+/// busy.js:1:13`.
 pub fn without_place(name: &str) -> &str {
     let place = name
         .rsplit_once(' ')

@@ -1,4 +1,5 @@
-//! Numbers of variable length (LEB128): 7 bits a byte, the lowest first; all bytes but the last have their highest bit set.
+//! Numbers of variable length (LEB128): 7 bits a byte, the lowest first; all bytes but the last have their highest bit
+//! set.
 
 /// Appends a number.
 #[inline]

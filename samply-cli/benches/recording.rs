@@ -1,4 +1,5 @@
-//! What recording costs, beside `perf record` in one interleaved run: `cargo bench -p sprof --bench recording [-- --quick] [gap|cpu|cost|losses|start|offcpu|million|ptrace]...`.
+//! What recording costs, beside `perf record` in one interleaved run: `cargo bench -p sprof --bench recording [--
+//! --quick] [gap|cpu|cost|losses|start|offcpu|million|ptrace]...`.
 //!
 //! Machines are noisy and differ, so every figure is a median of interleaved repeats, and what counts are ratios and
 //! shares: `gap` is what one sample costs the program, `cpu` what the recorder itself uses of a core, `lost` the share
@@ -330,8 +331,9 @@ mod measure {
         }
     }
 
-    /// What ptrace's stops cost a program of one thread that does a fixed amount of work. Its own clock tells: starting and
-    /// saving are not part of it. A busy machine slows each run down as it likes, so the fastest ones stand beside the medians.
+    /// What ptrace's stops cost a program of one thread that does a fixed amount of work. Its own clock tells: starting
+    /// and saving are not part of it. A busy machine slows each run down as it likes, so the fastest ones stand beside
+    /// the medians.
     fn ptrace(repeats: usize) {
         println!("\nwith ptrace: time for a fixed amount of work, one thread, {repeats} interleaved runs each");
         let work = program("work").unwrap();

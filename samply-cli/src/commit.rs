@@ -1,7 +1,7 @@
 //! The commit that a program was built from, as far as the surroundings of sprof name it.
 //!
-//! CI systems name it in a variable. Elsewhere the repository of the current folder does: its files are read, and git is not started.
-//! Layout: gitrepository-layout(5), git-worktree(1).
+//! CI systems name it in a variable. Elsewhere the repository of the current folder does: its files are read, and git
+//! is not started. Layout: gitrepository-layout(5), git-worktree(1).
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

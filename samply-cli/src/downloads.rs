@@ -11,7 +11,8 @@ use crate::interrupt::Interrupt;
 use crate::numbers::bytes;
 use crate::term::Term;
 
-/// The servers, which are asked when names are looked up. All files of a command share them: a server that has failed is not asked again.
+/// The servers, which are asked when names are looked up. All files of a command share them: a server that has failed
+/// is not asked again.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! A file that is to be looked at without a browser: a saved profile, a perf.data file, what is left of a recording, folded
-//! stacks, or what another profiler wrote. All become the same data, with names if they can be had.
+//! A file that is to be looked at without a browser: a saved profile, a perf.data file, what is left of a recording,
+//! folded stacks, or what another profiler wrote. All become the same data, with names if they can be had.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ pub(crate) enum Extent {
     Page,
 }
 
-/// Reads a file of any kind that is known. Of a file that counts several things, the named event, or its own choice. `symbols` are
-/// further folders of debug files.
+/// Reads a file of any kind that is known. Of a file that counts several things, the named event, or its own choice.
+/// `symbols` are further folders of debug files.
 pub(crate) fn open(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
     open_extent(path, event, Extent::OneEvent, symbols, term)
 }

@@ -1,5 +1,5 @@
-//! Signals while neither the recorder nor the server handles them: they are noted, so that an extra Ctrl-C never costs a profile that is
-//! being written.
+//! Signals while neither the recorder nor the server handles them: they are noted, so that an extra Ctrl-C never costs
+//! a profile that is being written.
 
 use std::io;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// From here on SIGINT, SIGTERM and SIGHUP do not end the process. Nor does SIGXFSZ: a file that grows past `ulimit -f`
-    /// is then an error of the write (EFBIG, write(2)), which has a fallback.
+    /// From here on SIGINT, SIGTERM and SIGHUP do not end the process. Nor does SIGXFSZ: a file that grows past `ulimit
+    /// -f` is then an error of the write (EFBIG, write(2)), which has a fallback.
     pub(crate) fn watch() -> Result<Interrupt, Failure> {
         Interrupt::register(false)
     }

@@ -1,7 +1,8 @@
 //! Finds the files that JIT compilers write: in the stream of events, opened while the target runs, read at the end.
 //!
-//! A compiler maps its jitdump file, so the mapping is an event. On macOS the recorder sends one for the open file. A perf map is never
-//! mapped: it is looked for in processes with anonymous executable memory. Both are kept open, because a container's files disappear with its last process.
+//! A compiler maps its jitdump file, so the mapping is an event. On macOS the recorder sends one for the open file. A
+//! perf map is never mapped: it is looked for in processes with anonymous executable memory. Both are kept open,
+//! because a container's files disappear with its last process.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,10 +21,11 @@ use symbolicator::jit::{CodeAt, JitSymbols, Timeline};
 
 use crate::recorder;
 
-/// Time between two looks for a perf map. It appears when the first function is compiled, without an event, so it is looked for while
-/// samples fall into a process that may have one.
+/// Time between two looks for a perf map. It appears when the first function is compiled, without an event, so it is
+/// looked for while samples fall into a process that may have one.
 const LOOK_AGAIN_NS: u64 = 50_000_000;
-/// Files that are kept open at most, over all processes: the modules need the most of the 1024 that a user may have open.
+/// Files that are kept open at most, over all processes: the modules need the most of the 1024 that a user may have
+/// open.
 const MAX_FILES: usize = 128;
 /// Generations of parents that are searched: a process that forked without exec has its parent's code.
 const MAX_ANCESTORS: usize = 16;
@@ -173,8 +175,8 @@ struct Source {
 }
 
 impl JitCode {
-    /// Ends the build: frames in JIT code get addresses in the modules of these files. Returns the profile and these modules. Files without
-    /// samples are not read.
+    /// Ends the build: frames in JIT code get addresses in the modules of these files. Returns the profile and these
+    /// modules. Files without samples are not read.
     pub(crate) fn finish(
         &self,
         builder: Builder,

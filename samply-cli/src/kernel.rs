@@ -26,8 +26,8 @@ pub(crate) fn image(base: u64, build_id: Option<BuildId>, arch: Option<&'static 
     }
 }
 
-/// The kernel that runs now, so that its frames can have names. The builder needs it before the first event, because a frame is resolved
-/// when it first occurs.
+/// The kernel that runs now, so that its frames can have names. The builder needs it before the first event, because a
+/// frame is resolved when it first occurs.
 pub(crate) fn running() -> Option<Image> {
     let base = symbolicator::kernel_text_base()?;
     Some(image(

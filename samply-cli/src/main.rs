@@ -9,18 +9,19 @@
 //!    [`import`]: the same journey from a perf.data file.
 //!    [`cargo`]: the same journey for programs that cargo builds and runs.
 //!    [`jit`]: finds the files of JIT compilers.
-//! 4. [`names`]: looks up names, for each [`library`]; [`downloads`]: debug info from servers; [`sources`]: source files for the profile;
-//!    [`advice`]: what helps if the result is poor; [`packages`]: the packages of debug symbols.
+//! 4. [`names`]: looks up names, for each [`library`]; [`downloads`]: debug info from servers; [`sources`]: source
+//!    files for the profile; [`advice`]: what helps if the result is poor; [`packages`]: the packages of debug symbols.
 //! 5. [`output`]: the file, with its [`file_kind`] and [`owner`]; [`spool`]: the recording so far, beside it.
 //! 6. [`summary`]: what was recorded, and its quality.
-//! 7. [`serve`]: the local server, and the browser. [`page`]: the viewer, as a file. [`http`]: requests to other machines: [`share`] to the
-//!    store of shared profiles, [`push`] to servers that keep profiles, [`s3`] to buckets.
+//! 7. [`serve`]: the local server, and the browser. [`page`]: the viewer, as a file. [`http`]: requests to other
+//!    machines: [`share`] to the store of shared profiles, [`push`] to servers that keep profiles, [`s3`] to buckets.
 //! 8. [`stdin`], [`input`]: reads any file. [`report`] reports on it without a browser, [`diff`] compares it.
 //!
 //! An arrow goes one way: arguments -> commands -> pipeline, input, diff -> parts. No part imports a command.
 //!
-//! [`style`] has the styles, and escapes control characters; [`fit`] fits text into columns; [`term`] writes messages to stderr, [`screen`]
-//! text to stdout; [`json`] writes objects. [`interrupt`] has the signals, [`exit`] the exit statuses.
+//! [`style`] has the styles, and escapes control characters; [`fit`] fits text into columns; [`term`] writes messages
+//! to stderr, [`screen`] text to stdout; [`json`] writes objects. [`interrupt`] has the signals, [`exit`] the exit
+//! statuses.
 
 mod advice;
 mod args;

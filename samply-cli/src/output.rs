@@ -1,5 +1,5 @@
-//! Writes all files: checked before the program runs, replaced only by a complete file, never lost silently, readable by no other user,
-//! and never through another user's link.
+//! Writes all files: checked before the program runs, replaced only by a complete file, never lost silently, readable
+//! by no other user, and never through another user's link.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -135,8 +135,8 @@ impl Output {
         Some(path.into())
     }
 
-    /// Calls `write` with the open file, and renames the file to its path. If a recording cannot be written there, calls `write` again for a
-    /// file elsewhere, so that a full disk loses nothing that cannot be made again.
+    /// Calls `write` with the open file, and renames the file to its path. If a recording cannot be written there,
+    /// calls `write` again for a file elsewhere, so that a full disk loses nothing that cannot be made again.
     pub(crate) fn save(self, term: &Term, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> Result<Saved, String> {
         let Output {
             path,
@@ -167,7 +167,8 @@ impl Output {
     }
 }
 
-/// Creates a file beside the output, readable by this user only: profiles hold the programs of others, and addresses of the kernel.
+/// Creates a file beside the output, readable by this user only: profiles hold the programs of others, and addresses of
+/// the kernel.
 fn partial_in(folder: &Path, name: &str) -> io::Result<NamedTempFile> {
     tempfile::Builder::new()
         .prefix(&format!(".{name}."))
@@ -176,7 +177,8 @@ fn partial_in(folder: &Path, name: &str) -> io::Result<NamedTempFile> {
         .tempfile_in(folder)
 }
 
-/// Writes a small file that only its user may read, whole or not at all, as `name.json` in a folder, or with the next free number. Returns the path.
+/// Writes a small file that only its user may read, whole or not at all, as `name.json` in a folder, or with the next
+/// free number. Returns the path.
 pub(crate) fn write_private(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
     let mut partial = partial_in(folder, name)?;
     give_to_sudo_caller(partial.as_file());
@@ -231,8 +233,8 @@ fn fill_beside(
     Ok(())
 }
 
-/// Gives the file `profile.json.gz` the second name `profile.1.json.gz`, or the next free number. The first name stays until a new file
-/// takes it.
+/// Gives the file `profile.json.gz` the second name `profile.1.json.gz`, or the next free number. The first name stays
+/// until a new file takes it.
 fn keep(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let stem = name.strip_suffix(".gz").unwrap_or(&name);

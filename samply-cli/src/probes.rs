@@ -1,4 +1,5 @@
-//! `-e uprobe:PATH:FUNCTION`, `-e usdt:PATH:PROVIDER:NAME` and `-e kprobe:FUNCTION`: from names to addresses in files and in the kernel.
+//! `-e uprobe:PATH:FUNCTION`, `-e usdt:PATH:PROVIDER:NAME` and `-e kprobe:FUNCTION`: from names to addresses in files
+//! and in the kernel.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -64,7 +65,8 @@ fn in_file(place: &str, find: impl Fn(&Path, &str) -> Result<Probe, String>) -> 
     Ok(found)
 }
 
-/// Finds a function of the kernel. If several have the same name, Linux before 6.6 probes only the first one, without an error.
+/// Finds a function of the kernel. If several have the same name, Linux before 6.6 probes only the first one, without
+/// an error.
 fn kprobe(place: &str) -> Result<Probe, String> {
     let (function, offset) = function_and_offset(place);
     if function.is_empty() {

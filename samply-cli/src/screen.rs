@@ -1,8 +1,8 @@
 //! Prints text on stdout, so that text from outside cannot control the terminal.
 //!
-//! Messages hold names of processes, threads, files and functions of other users, and errors quote what they could not parse. So the
-//! whole text is escaped before it is written, not each name: control characters become `\u001b` and the like, except for line breaks,
-//! tabs and the styles of sprof itself.
+//! Messages hold names of processes, threads, files and functions of other users, and errors quote what they could not
+//! parse. So the whole text is escaped before it is written, not each name: control characters become `\u001b` and the
+//! like, except for line breaks, tabs and the styles of sprof itself.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 

@@ -18,8 +18,8 @@ use crate::owner::{give_to_sudo_caller, is_trusted};
 use crate::recorder;
 use crate::term::Term;
 
-/// An open `<output>.partial`. Once it holds a recording, only [`Spool::remove`] removes it: if the profile cannot be saved, this file is
-/// the recording.
+/// An open `<output>.partial`. Once it holds a recording, only [`Spool::remove`] removes it: if the profile cannot be
+/// saved, this file is the recording.
 pub(crate) struct Spool {
     path: PathBuf,
     /// The file, until the recording starts.
@@ -28,8 +28,8 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// Creates the file. The file of an earlier recording that was cut short is renamed. `None` if no file can be created; the recording
-    /// continues without it.
+    /// Creates the file. The file of an earlier recording that was cut short is renamed. `None` if no file can be
+    /// created; the recording continues without it.
     pub(crate) fn create(path: &Path, term: &Term) -> Option<Spool> {
         match create(path, term) {
             Ok(spool) => {
@@ -146,7 +146,8 @@ fn create(path: &Path, term: &Term) -> io::Result<Spool> {
         PathBuf::from(name)
     };
     if !is_ours(path) || is_in_use(path) {
-        // Another recording has the same output: the last to end gets the name, and each has its own spool. Files of others stay.
+        // Another recording has the same output: the last to end gets the name, and each has its own spool. Files of
+        // others stay.
         return free_name(2, numbered, try_create);
     }
     let kept = free_name(2, numbered, |kept| take_name(path, kept))?;
@@ -166,7 +167,8 @@ fn try_create(path: &Path) -> io::Result<Spool> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
     give_to_sudo_caller(&file);
-    // The lock is held until the file is closed: it shows others that no crash left the file. A file system may have no locks.
+    // The lock is held until the file is closed: it shows others that no crash left the file. A file system may have no
+    // locks.
     let _ = file.try_lock();
     Ok(Spool {
         path: path.to_owned(),

@@ -1,7 +1,7 @@
 //! `-` instead of a file: stdin.
 //!
-//! Files are read several times and at any offset, so the content of a pipe is first copied to a file without a name. That file becomes
-//! stdin: all commands open it as `/dev/stdin`, also in messages.
+//! Files are read several times and at any offset, so the content of a pipe is first copied to a file without a name.
+//! That file becomes stdin: all commands open it as `/dev/stdin`, also in messages.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read as _, Seek as _};

@@ -165,8 +165,8 @@ impl Term {
     }
 }
 
-/// The text of a usage error. clap quotes arguments, which may be names of other users' files (`*` in a shell): line breaks in them are
-/// escaped.
+/// The text of a usage error. clap quotes arguments, which may be names of other users' files (`*` in a shell): line
+/// breaks in them are escaped.
 fn text_of(error: &mut clap::Error) -> String {
     let quoted = error.context().filter_map(|(kind, value)| match value {
         ContextValue::String(text) => Some((kind, ContextValue::String(one_line(text).into_owned()))),

@@ -1,5 +1,5 @@
-//! Profiles of other systems, whose names are in symbol files of other systems. A file of its own: the features make another sprof, and building
-//! all other tests with it again would take minutes.
+//! Profiles of other systems, whose names are in symbol files of other systems. A file of its own: the features make
+//! another sprof, and building all other tests with it again would take minutes.
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
 use std::fs;
@@ -12,7 +12,8 @@ mod servers;
 
 const ID: &str = "000102030405060708090A0B0C0D0E0F1";
 
-/// The profile of a program of Windows as samply writes it: 30 samples in `work`, of which 20 are in a function that is inlined in another one, and 10 in `start`.
+/// The profile of a program of Windows as samply writes it: 30 samples in `work`, of which 20 are in a function that is
+/// inlined in another one, and 10 in `start`.
 fn recorded_on_windows(dir: &Path) -> PathBuf {
     let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign_symbols/app.json");
     let path = dir.join("app.json");

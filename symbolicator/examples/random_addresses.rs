@@ -1,14 +1,15 @@
-//! CPU time of look-ups at random addresses: `random_addresses FILE [COUNT [CACHE]]`. Measures a fresh symbolicator. With a folder for its
-//! cache, the second start finds the answers of the first. `random_addresses FILE COUNT - print` prints the addresses instead, for other tools;
-//! `random_addresses FILE COUNT - answers` prints what is found, to compare two builds.
+//! CPU time of look-ups at random addresses: `random_addresses FILE [COUNT [CACHE]]`. Measures a fresh symbolicator.
+//! With a folder for its cache, the second start finds the answers of the first. `random_addresses FILE COUNT - print`
+//! prints the addresses instead, for other tools; `random_addresses FILE COUNT - answers` prints what is found, to
+//! compare two builds.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use object::{Object, ObjectSection};
 use recording::module::{BuildId, Module, ModuleKind};
 use symbolicator::{SymbolOptions, Symbolicator};
 
-/// On-CPU time of this thread: the first field of schedstat, in ns (Documentation/scheduler/sched-stats). `taskset -c 0` leaves the look-ups to this
-/// thread; else others help.
+/// On-CPU time of this thread: the first field of schedstat, in ns (Documentation/scheduler/sched-stats). `taskset -c
+/// 0` leaves the look-ups to this thread; else others help.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap();
     text.split_whitespace().next().unwrap().parse().unwrap()

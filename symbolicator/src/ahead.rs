@@ -1,7 +1,8 @@
 //! Several modules at once: look-ups that are made before they are asked for.
 //!
-//! Of recordings of Python (41 processes), rustc, and ten test programs of 35 MB each with cc1 and ld, `sprof export --format folded` takes 0.57, 0.61 and 0.69
-//! of the time on two CPUs, with 0.5 % more CPU time (medians of 7 interleaved runs under SCHED_FIFO, without a cache).
+//! Of recordings of Python (41 processes), rustc, and ten test programs of 35 MB each with cc1 and ld, `sprof export
+//! --format folded` takes 0.57, 0.61 and 0.69 of the time on two CPUs, with 0.5 % more CPU time (medians of 7
+//! interleaved runs under SCHED_FIFO, without a cache).
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -13,7 +14,8 @@ use crate::error::SymbolError;
 use crate::helpers::MAX_THREADS;
 use crate::symbolicator::Symbolicator;
 
-/// Addresses whose answers wait to be asked for, at most, with one request more for each thread, also for the one that asks. An answer has about 0.5 KB.
+/// Addresses whose answers wait to be asked for, at most, with one request more for each thread, also for the one that
+/// asks. An answer has about 0.5 KB.
 const MAX_WAITING: usize = 50_000;
 
 type Answer = Result<Vec<AddressInfo>, SymbolError>;
@@ -51,8 +53,8 @@ enum Slot {
 }
 
 impl Symbolicator {
-    /// Runs `ask` while other threads, fewer than there are CPUs, make the look-ups that it will ask for: about in this order, those of the kernel
-    /// first, which takes 50 ms to list its functions.
+    /// Runs `ask` while other threads, fewer than there are CPUs, make the look-ups that it will ask for: about in this
+    /// order, those of the kernel first, which takes 50 ms to list its functions.
     pub fn look_up_ahead<T>(&self, requests: &[(Arc<Module>, Vec<u64>)], ask: impl FnOnce(&Ahead<'_>) -> T) -> T {
         let cpus = match self.asks_servers() {
             // Downloads show their progress one after the other.
@@ -75,7 +77,8 @@ impl Drop for End<'_> {
     }
 }
 
-/// A request that is under way. Dropped by a panic, it is open again for the one who asks, and for no helper: that would panic, too.
+/// A request that is under way. Dropped by a panic, it is open again for the one who asks, and for no helper: that
+/// would panic, too.
 struct UnderWay<'a>(&'a Ahead<'a>, usize);
 
 impl Drop for UnderWay<'_> {

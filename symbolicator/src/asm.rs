@@ -17,7 +17,8 @@ use crate::objects::ObjectModule;
 use crate::objects::file::{ObjectFile, is_code};
 use crate::symbolicator::Engine;
 
-/// At most so many bytes are disassembled at once. The largest functions seen (interpreters, generated parsers) have 1 MB.
+/// At most so many bytes are disassembled at once. The largest functions seen (interpreters, generated parsers) have 1
+/// MB.
 const MAX_BYTES: u64 = 4 << 20;
 
 /// Instructions of an address range.
@@ -47,7 +48,8 @@ pub struct Instruction {
     pub offset: u64,
     /// Mnemonic and operands. Addresses in it are relative addresses of the module.
     pub text: String,
-    /// The number of its label, counted from 1 in address order, if a direct jump of the same range goes to this instruction.
+    /// The number of its label, counted from 1 in address order, if a direct jump of the same range goes to this
+    /// instruction.
     pub label: Option<u32>,
     /// Where a direct branch goes, or what the accessed address is.
     pub target: Option<Target>,
@@ -86,7 +88,8 @@ impl Display for Target {
 }
 
 impl Assembly {
-    /// An instruction as a line of text: `L2: jne 0x1140 -> L1`. The labels of all lines have the same width, 0 if there are none.
+    /// An instruction as a line of text: `L2: jne 0x1140 -> L1`. The labels of all lines have the same width, 0 if
+    /// there are none.
     pub fn line(&self, instruction: &Instruction) -> String {
         let label = instruction.label.map_or(String::new(), |label| format!("L{label}:"));
         let width = self.label_width;
@@ -140,8 +143,8 @@ pub enum AsmError {
 }
 
 impl Symbolicator {
-    /// The instructions from relative address `start` on, over `size` bytes. With `to_function_end`, on to the end of the
-    /// function that holds `start`, if that is further.
+    /// The instructions from relative address `start` on, over `size` bytes. With `to_function_end`, on to the end of
+    /// the function that holds `start`, if that is further.
     pub fn assembly(
         &self,
         module: &Module,
@@ -337,8 +340,8 @@ fn decode_bytes(processor: &Processor, bytes: &[u8], asked: usize, start: u64) -
     }
 }
 
-/// The start of the instruction that holds a relative address, found by decoding from the start of its function. `None` if the decoder
-/// meets bytes that are no instruction.
+/// The start of the instruction that holds a relative address, found by decoding from the start of its function. `None`
+/// if the decoder meets bytes that are no instruction.
 pub(crate) fn instruction_at(file: &ObjectModule, function_start: u64, address: u64) -> Option<u64> {
     let size = address.checked_sub(function_start).filter(|size| *size < MAX_BYTES)? + 1;
     let code = decode(file, "", function_start, size).ok()?;

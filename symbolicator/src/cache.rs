@@ -1,7 +1,8 @@
 //! Files with results of look-ups, for the next start.
 //!
-//! An entry is used only if all its bytes are as they were written, by this user and for this form: else what it holds is made again. It appears
-//! whole or not at all, also where several sprofs write at once or one is killed, because it is written beside its name and renamed.
+//! An entry is used only if all its bytes are as they were written, by this user and for this form: else what it holds
+//! is made again. It appears whole or not at all, also where several sprofs write at once or one is killed, because it
+//! is written beside its name and renamed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -67,7 +68,8 @@ impl Cache<'_> {
     ///
     /// # Errors
     ///
-    /// The folder is another user's, can't be written to, or has no room. Nothing is lost: the entry is made again next time.
+    /// The folder is another user's, can't be written to, or has no room. Nothing is lost: the entry is made again next
+    /// time.
     pub(crate) fn put(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let bytes = (content.len() + HEADER_BYTES) as u64;
         if !Cache::takes(content.len()) {
@@ -112,8 +114,8 @@ impl Cache<'_> {
         (size + HEADER_BYTES) as u64 <= MAX_ENTRY_BYTES
     }
 
-    /// Removes the oldest entries until the others have at most this many bytes. Those that were used in this hour stay: removing them for
-    /// each other would be work for nothing.
+    /// Removes the oldest entries until the others have at most this many bytes. Those that were used in this hour
+    /// stay: removing them for each other would be work for nothing.
     fn make_room(&self, limit: u64) -> io::Result<()> {
         let mut entries: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(self.dir)?.flatten() {

@@ -1,7 +1,8 @@
 //! Debug info and sources from debuginfod servers, where this machine lacks them and the user asks for it.
 //!
-//! Requests and the cache are libdebuginfod's: what gdb or perf have downloaded is not downloaded again, and a file that no server has is not
-//! asked for again for ten minutes. The servers learn build ids of sampled files, and names of sources that the user opens or embeds.
+//! Requests and the cache are libdebuginfod's: what gdb or perf have downloaded is not downloaded again, and a file
+//! that no server has is not asked for again for ten minutes. The servers learn build ids of sampled files, and names
+//! of sources that the user opens or embeds.
 
 use std::ffi::CString;
 use std::fmt;
@@ -18,14 +19,16 @@ use crate::sys::{Client, Wanted};
 /// The environment variable with the servers, separated by spaces.
 const SERVERS: &str = "DEBUGINFOD_URLS";
 
-/// Largest file that is downloaded, from debuginfod servers unless `DEBUGINFOD_MAXSIZE` says otherwise. The debug info of Chromium, packed, has 1 GB.
+/// Largest file that is downloaded, from debuginfod servers unless `DEBUGINFOD_MAXSIZE` says otherwise. The debug info
+/// of Chromium, packed, has 1 GB.
 pub(crate) const MAX_BYTES: u64 = 2 << 30;
 
-/// How long no byte may arrive, unless `DEBUGINFOD_TIMEOUT` says otherwise: elfutils' own default. The library does not count the time until
-/// a connection is there.
+/// How long no byte may arrive, unless `DEBUGINFOD_TIMEOUT` says otherwise: elfutils' own default. The library does not
+/// count the time until a connection is there.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Failures one after the other after which nothing more is asked for, where there are several servers: the error is of one of them.
+/// Failures one after the other after which nothing more is asked for, where there are several servers: the error is of
+/// one of them.
 pub(crate) const MAX_FAILURES: u32 = 3;
 
 /// Why debuginfod can't be used.
@@ -221,8 +224,8 @@ impl Debuginfod {
         None
     }
 
-    /// Removes the empty files that the library writes where no server has a file: libdebuginfod 0.188 also writes one for a
-    /// download that was ended, and gdb would believe it, too.
+    /// Removes the empty files that the library writes where no server has a file: libdebuginfod 0.188 also writes one
+    /// for a download that was ended, and gdb would believe it, too.
     fn forget(&self, build_id: &BuildId, wanted: Wanted<'_>) {
         let is_meant = |name: &[u8]| match wanted {
             Wanted::DebugInfo => name == b"debuginfo",

@@ -12,11 +12,13 @@ const MAX_NAME_BYTES: usize = 64 * 1024;
 /// Names nested deeper than this stay mangled: the demangler recurses.
 const MAX_DEPTH: u32 = 128;
 
-/// Demangles Rust (legacy and v0, in [one form](recording::rust_name), without the hash) and C++ (Itanium); other names stay unchanged.
+/// Demangles Rust (legacy and v0, in [one form](recording::rust_name), without the hash) and C++ (Itanium); other names
+/// stay unchanged.
 ///
 /// The leading underscore of a C name stays: in ELF it is part of the name.
 pub fn demangle(name: &str) -> String {
-    // Only names with these prefixes are mangled on ELF. Other names would be misread (C's `_Z` is reserved, `f` is not).
+    // Only names with these prefixes are mangled on ELF. Other names would be misread (C's `_Z` is reserved, `f` is
+    // not).
     if (name.starts_with("_R") || name.starts_with("_ZN"))
         && let Ok(rust) = rustc_demangle::try_demangle(name)
     {
@@ -47,7 +49,8 @@ pub(crate) fn is_mangled(name: &str) -> bool {
     starts.iter().any(|start| name.starts_with(start)) || is_d()
 }
 
-/// `f<A, >(B, )` is `f<A>(B)`: cpp_demangle writes the comma before a parameter pack (`J`) also where the pack is empty.
+/// `f<A, >(B, )` is `f<A>(B)`: cpp_demangle writes the comma before a parameter pack (`J`) also where the pack is
+/// empty.
 fn without_empty_packs(name: String) -> String {
     let is_at_pack = |rest: &str| [", >", ", ,", ", )"].iter().any(|end| rest.starts_with(end));
     if !name.match_indices(", ").any(|(at, _)| is_at_pack(&name[at..])) {

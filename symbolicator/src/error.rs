@@ -25,7 +25,8 @@ const NEXT_STEP: &str = match cfg!(feature = "symbol-servers") {
 /// Why a look-up failed. Each message has what was attempted, on what, and the next step.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SymbolError {
-    /// No module with this name and id was registered with [`Symbolicator::add_module`](crate::Symbolicator::add_module).
+    /// No module with this name and id was registered with
+    /// [`Symbolicator::add_module`](crate::Symbolicator::add_module).
     #[error("this profile has no module {name} with debug id {id}; ask for one that the profile's `libs` list")]
     UnknownModule {
         /// Debug name asked for.

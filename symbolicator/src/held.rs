@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Heap that what was read of all modules may take, in bytes. Of a debug build of 182 MB, what 100 look-ups need takes 12 MB and what 10,000 need 40 MB.
-/// Mapped files are not counted: the kernel takes their memory back by itself.
+/// Heap that what was read of all modules may take, in bytes. Of a debug build of 182 MB, what 100 look-ups need takes
+/// 12 MB and what 10,000 need 40 MB. Mapped files are not counted: the kernel takes their memory back by itself.
 pub(crate) const MAX_HELD_BYTES: usize = 256 << 20;
 
 /// The modules that take memory, the one whose last use is longest ago first.
@@ -20,8 +20,9 @@ impl<T> Held<T> {
         }
     }
 
-    /// Notes that a module was used and takes so many bytes now. Where all modules take more than the limit, `drop` is called with others, until
-    /// they don't; it returns `None` for a module that is in use, which stays. The module that was used stays, however large it is.
+    /// Notes that a module was used and takes so many bytes now. Where all modules take more than the limit, `drop` is
+    /// called with others, until they don't; it returns `None` for a module that is in use, which stays. The module
+    /// that was used stays, however large it is.
     pub(crate) fn used<R>(&self, module: &Arc<T>, bytes: usize, mut drop: impl FnMut(&T) -> Option<R>) -> Vec<R> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         modules.retain(|(other, _)| !Arc::ptr_eq(other, module));

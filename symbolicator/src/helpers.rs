@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Threads for one look-up at most, with the one that asks. As many make look-ups ahead; these are not counted in [`HELPERS`].
+/// Threads for one look-up at most, with the one that asks. As many make look-ups ahead; these are not counted in
+/// [`HELPERS`].
 pub(crate) const MAX_THREADS: usize = 4;
 
 /// Helpers of all look-ups at this moment.
@@ -30,8 +31,8 @@ impl Drop for Helper {
     }
 }
 
-/// Runs `task` for each item, in any order, on this thread and on those CPUs that no other look-up uses. Helpers begin while this thread runs
-/// `first`.
+/// Runs `task` for each item, in any order, on this thread and on those CPUs that no other look-up uses. Helpers begin
+/// while this thread runs `first`.
 pub(crate) fn share<T: Send>(items: Vec<T>, task: impl Fn(T) + Sync, first: impl FnOnce()) {
     let most_helpers = items.len().saturating_sub(1).min(MAX_THREADS - 1);
     let items = Mutex::new(items.into_iter());

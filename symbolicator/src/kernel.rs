@@ -43,7 +43,8 @@ fn base_of_running() -> Option<(&'static str, u64)> {
     base(lines)
 }
 
-/// `_text`, or `_stext`: Debian's kernel for arm64, built without CONFIG_KALLSYMS_ALL, has only symbols from `_stext` to `_etext`.
+/// `_text`, or `_stext`: Debian's kernel for arm64, built without CONFIG_KALLSYMS_ALL, has only symbols from `_stext`
+/// to `_etext`.
 fn base(lines: impl Iterator<Item = impl AsRef<str>>) -> Option<(&'static str, u64)> {
     let mut start_of_code = None;
     for line in lines {
@@ -61,8 +62,8 @@ fn base(lines: impl Iterator<Item = impl AsRef<str>>) -> Option<(&'static str, u
     Some(("_stext", start_of_code?))
 }
 
-/// The functions of the running kernel that `classify` accepts by name: (first address, end address, answer of `classify`), absolute
-/// addresses. Empty if the kernel hides its addresses from this user.
+/// The functions of the running kernel that `classify` accepts by name: (first address, end address, answer of
+/// `classify`), absolute addresses. Empty if the kernel hides its addresses from this user.
 pub fn kernel_functions<T>(classify: impl Fn(&str) -> Option<T>) -> Vec<(u64, u64, T)> {
     read().map_or_else(|_| Vec::new(), |text| functions_of(&text, classify))
 }
@@ -177,16 +178,16 @@ pub(crate) struct KernelSymbols {
     /// By address, relative to `_text`.
     symbols: Vec<Symbol>,
     names: String,
-    /// The end of the kernel's own code (`_etext`). What is below is the same at each boot of a build; modules and BPF programs come and go.
-    /// 0 if it is not known.
+    /// The end of the kernel's own code (`_etext`). What is below is the same at each boot of a build; modules and BPF
+    /// programs come and go. 0 if it is not known.
     own_end: u64,
     /// False if only the kernel's own functions are here, and the others were not looked for.
     is_whole: bool,
 }
 
 impl KernelSymbols {
-    /// Reads the functions, if the running kernel is the recorded one. It takes the kernel 50 ms to write its list: its own functions are
-    /// kept in the cache.
+    /// Reads the functions, if the running kernel is the recorded one. It takes the kernel 50 ms to write its list: its
+    /// own functions are kept in the cache.
     pub(crate) fn open(module: &Module, cache: Option<&Path>) -> Result<KernelSymbols, SymbolError> {
         let found = kernel_build_id();
         if let (Some(recorded), Some(found)) = (&module.build_id, &found)

@@ -1,7 +1,8 @@
 //! Files, lines and inlined functions of kernel modules, from debug info that is installed.
 //!
-//! A module lies elsewhere after each boot, and each of its sections has a place of its own that only root may read. So an address is looked up
-//! by its function and the offset in it: the running kernel lists functions with their addresses, the file with their sections.
+//! A module lies elsewhere after each boot, and each of its sections has a place of its own that only root may read. So
+//! an address is looked up by its function and the offset in it: the running kernel lists functions with their
+//! addresses, the file with their sections.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,15 +24,16 @@ use crate::objects::file::{ObjectFile, is_code};
 use crate::objects::relocatable;
 use crate::sys::Mapping;
 
-/// Largest ratio of unpacked to packed that is believed, and largest module, packed as a file or section by section. Modules shrink 3 to 5 times;
-/// amdgpu.ko with debug info has 0.4 GB.
+/// Largest ratio of unpacked to packed that is believed, and largest module, packed as a file or section by section.
+/// Modules shrink 3 to 5 times; amdgpu.ko with debug info has 0.4 GB.
 const MAX_UNPACKED_RATIO: usize = 100;
 const MAX_UNPACKED_BYTES: usize = 1 << 30;
 
 /// Files of a kernel's modules at most. A distribution's kernel has 6,000.
 const MAX_FILES: usize = 100_000;
 
-/// Heap that laid out modules may take, in bytes, besides the one that was used last. The kernel's image and other files need some, too.
+/// Heap that laid out modules may take, in bytes, besides the one that was used last. The kernel's image and other
+/// files need some, too.
 const MAX_HELD_BYTES: usize = held::MAX_HELD_BYTES / 2;
 
 /// The modules of the running kernel.
@@ -87,7 +89,8 @@ impl KernelModules {
         }
     }
 
-    /// Adds frames to the answers for those relative addresses of the kernel that are modules'. `running` has the functions.
+    /// Adds frames to the answers for those relative addresses of the kernel that are modules'. `running` has the
+    /// functions.
     pub(crate) fn add_to(&mut self, infos: &mut [AddressInfo], addresses: &[u64], running: &KernelSymbols) {
         // Of each module: (index of the answer, start of the function, offset in it).
         let mut asked: BTreeMap<&str, Vec<(usize, u64, u64)>> = BTreeMap::new();
@@ -265,8 +268,8 @@ fn checked(file: ObjectFile, id: &BuildId) -> Result<Option<ObjectFile>, SymbolE
     }
 }
 
-/// Finds the functions of the kernel's list in the file. A name that several functions of either have is decided by the place of the section, which
-/// other functions tell; where that is unknown, the name has no function.
+/// Finds the functions of the kernel's list in the file. A name that several functions of either have is decided by the
+/// place of the section, which other functions tell; where that is unknown, the name has no function.
 fn functions(file: &ObjectFile, listed: Vec<(&str, u64)>) -> FxHashMap<u64, Function> {
     let mut by_name: FxHashMap<Vec<u8>, Vec<Function>> = FxHashMap::default();
     let Ok(object) = file.object() else {
@@ -303,7 +306,8 @@ fn functions(file: &ObjectFile, listed: Vec<(&str, u64)>) -> FxHashMap<u64, Func
     for (name, _) in &listed {
         *count.entry(name).or_default() += 1;
     }
-    // Names that are unique in both tell how far each section was moved; other names are matched by that. `None` where these disagree.
+    // Names that are unique in both tell how far each section was moved; other names are matched by that. `None` where
+    // these disagree.
     let mut moved: FxHashMap<SectionIndex, Option<u64>> = FxHashMap::default();
     for (name, start) in &listed {
         if let (1, Some([function])) = (count[name], by_name.get(name.as_bytes()).map(Vec::as_slice)) {

@@ -9,13 +9,14 @@ use recording::regular_file;
 use recording::source_path::{Registry, SourcePath};
 use rustc_hash::FxHashMap;
 
-/// Finds the files in the folders of rustup and cargo. A package of one version has the same files in every folder of its registry, and a
-/// commit of Rust in every toolchain.
+/// Finds the files in the folders of rustup and cargo. A package of one version has the same files in every folder of
+/// its registry, and a commit of Rust in every toolchain.
 #[derive(Debug, Default)]
 pub struct LocalSources {
     cargo_home: Option<PathBuf>,
     rustup_home: Option<PathBuf>,
-    /// What toolchains were built from, by their manifest. A manifest has 1 MB and is read again only if it was written to.
+    /// What toolchains were built from, by their manifest. A manifest has 1 MB and is read again only if it was written
+    /// to.
     builds: FxHashMap<PathBuf, (Option<SystemTime>, Option<Build>)>,
 }
 
@@ -42,8 +43,8 @@ impl LocalSources {
         }
     }
 
-    /// The path for other tools that read source files: that of the file on this machine, or else that of debug info. `None` for paths that are no
-    /// special paths: these stay as they are.
+    /// The path for other tools that read source files: that of the file on this machine, or else that of debug info.
+    /// `None` for paths that are no special paths: these stay as they are.
     pub fn local_path(&mut self, path: &str) -> Option<String> {
         let path = SourcePath::parse(path);
         if let SourcePath::Other(_) = path {
@@ -76,8 +77,8 @@ impl LocalSources {
         }
     }
 
-    /// A package whose path has no folder of cargo: one that Rust's standard library is built with, mostly. Another registry may have another package
-    /// of this name and version.
+    /// A package whose path has no folder of cargo: one that Rust's standard library is built with, mostly. Another
+    /// registry may have another package of this name and version.
     fn in_registry(&self, registry: Registry<'_>, package: &str, path: &str) -> Result<PathBuf, String> {
         let is_it = |name: &str| match registry {
             Registry::Hash(hash) if !registry.is_crates_io() => name.ends_with(&format!("-{hash}")),
@@ -155,8 +156,8 @@ impl LocalSources {
     }
 }
 
-/// What a toolchain was built from. The manifest that rustup keeps with a toolchain has the version of each component, with the beginning of the
-/// commit: `version = "1.95.0 (59807616e 2026-04-14)"`.
+/// What a toolchain was built from. The manifest that rustup keeps with a toolchain has the version of each component,
+/// with the beginning of the commit: `version = "1.95.0 (59807616e 2026-04-14)"`.
 fn build_of(manifest: &Path) -> Option<Build> {
     const MAX_MANIFEST_BYTES: u64 = 16 << 20;
     /// Shorter beginnings are of several commits.

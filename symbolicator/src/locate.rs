@@ -29,8 +29,8 @@ pub struct SymbolOptions {
     pub symbol_dirs: Vec<PathBuf>,
     /// Where sources lie on this machine. The first that fits counts. Default: where the debug info says.
     pub path_maps: Vec<PathMap>,
-    /// A folder of this user's for what the next start need not find out again: answers, names of the kernel, unpacked debug sections. It is made if
-    /// needed. Default: none.
+    /// A folder of this user's for what the next start need not find out again: answers, names of the kernel, unpacked
+    /// debug sections. It is made if needed. Default: none.
     pub cache: Option<PathBuf>,
     /// Servers that are asked for debug info and sources that this machine lacks. Default: none, and no network.
     pub debuginfod: Option<Arc<Debuginfod>>,
@@ -49,7 +49,8 @@ pub(crate) struct Files {
     pub(crate) binary: Option<ObjectFile>,
     /// A separate file with debug info or the full symbol table.
     pub(crate) debug: Option<ObjectFile>,
-    /// Why another file that may have symbols was not used: it is damaged, the user may not read it, or a bundle is of another build.
+    /// Why another file that may have symbols was not used: it is damaged, the user may not read it, or a bundle is of
+    /// another build.
     pub(crate) not_used: Option<SymbolError>,
 }
 

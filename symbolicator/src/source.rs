@@ -53,7 +53,8 @@ pub enum SourceError {
 }
 
 impl Symbolicator {
-    /// The text of `file`, if the debug info of this relative address names it. Its path has the form of the debug info or of a profile.
+    /// The text of `file`, if the debug info of this relative address names it. Its path has the form of the debug info
+    /// or of a profile.
     ///
     /// Debug info may name any file, also one with secrets. Only what looks like a source is read, and by root only
     /// what all users may read; but a file that is itself on both sides of a [`PathMap`](crate::PathMap) was asked for.

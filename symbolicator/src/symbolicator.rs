@@ -36,7 +36,8 @@ impl ModuleKey {
         }
     }
 
-    /// The same with the digits as [`ModuleKey::of`] writes them. Of other profilers' ids, the age may be in upper case (`...1A`).
+    /// The same with the digits as [`ModuleKey::of`] writes them. Of other profilers' ids, the age may be in upper case
+    /// (`...1A`).
     fn canonical(&self) -> ModuleKey {
         let canonical = |(at, digit): (usize, char)| match at < 32 {
             true => digit.to_ascii_uppercase(),
@@ -49,10 +50,10 @@ impl ModuleKey {
     }
 }
 
-/// Answers for the modules of a recording. Shared between threads; look-ups in one module wait for each other. A look-up
-/// of thousands of addresses uses up to 4 CPUs; look-ups ahead, in many modules, use up to 4, and up to 7 while one of them has
-/// thousands of addresses. What was read of a module stays in memory for its next look-up, unless many modules need more
-/// than 256 MB: then it is read again.
+/// Answers for the modules of a recording. Shared between threads; look-ups in one module wait for each other. A
+/// look-up of thousands of addresses uses up to 4 CPUs; look-ups ahead, in many modules, use up to 4, and up to 7 while
+/// one of them has thousands of addresses. What was read of a module stays in memory for its next look-up, unless many
+/// modules need more than 256 MB: then it is read again.
 pub struct Symbolicator {
     options: SymbolOptions,
     modules: RwLock<FxHashMap<ModuleKey, Vec<Arc<Entry>>>>,
@@ -197,7 +198,8 @@ impl Engine {
         }
     }
 
-    /// Heap bytes that are free once the symbols are dropped. Symbols of JIT code may be all that is left of it: these stay.
+    /// Heap bytes that are free once the symbols are dropped. Symbols of JIT code may be all that is left of it: these
+    /// stay.
     fn held_bytes(&self) -> usize {
         match self {
             Engine::Object(file) => file.held_bytes(),
@@ -225,7 +227,8 @@ impl Symbolicator {
         self.entry(module);
     }
 
-    /// Registers a module with its opened file, which is then read instead of the file at the module's path. Opens nothing.
+    /// Registers a module with its opened file, which is then read instead of the file at the module's path. Opens
+    /// nothing.
     pub fn add_kept_file(&self, module: &Module, file: KeptFile) {
         *lock(&self.entry(module).kept) = Some(file);
     }
@@ -366,8 +369,8 @@ impl Symbolicator {
         }
     }
 
-    /// What the answers for a module lack, each as a sentence: damaged debug info, split debug info that was not found. Empty before
-    /// the first look-up.
+    /// What the answers for a module lack, each as a sentence: damaged debug info, split debug info that was not found.
+    /// Empty before the first look-up.
     pub fn notes(&self, module: &Module) -> Vec<String> {
         lock(&self.entry(module).opened).facts().notes
     }
@@ -382,7 +385,8 @@ impl Symbolicator {
         lock(&self.entry(module).opened).facts().source
     }
 
-    /// Why answers for a module could not be kept in [`SymbolOptions::cache`], a sentence. They are right; the next start finds them out again.
+    /// Why answers for a module could not be kept in [`SymbolOptions::cache`], a sentence. They are right; the next
+    /// start finds them out again.
     pub fn not_kept(&self, module: &Module) -> Option<String> {
         lock(&self.entry(module).opened).facts().not_kept
     }

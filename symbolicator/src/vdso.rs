@@ -7,7 +7,8 @@ use crate::locate::{self, SymbolOptions};
 use crate::objects::ObjectModule;
 use crate::objects::file::ObjectFile;
 
-/// The vDSO of this process, if it is the recorded one. A recording from another machine or another kernel has another vDSO.
+/// The vDSO of this process, if it is the recorded one. A recording from another machine or another kernel has another
+/// vDSO.
 pub(crate) fn open(module: &Module) -> Result<ObjectModule, SymbolError> {
     let bytes = read_own().map_err(|error| {
         SymbolError::unreadable(

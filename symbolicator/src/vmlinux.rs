@@ -1,4 +1,5 @@
-//! Kernel frames: names from /proc/kallsyms, files, lines and inlined functions from the kernel's debug info where that is installed.
+//! Kernel frames: names from /proc/kallsyms, files, lines and inlined functions from the kernel's debug info where that
+//! is installed.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -121,11 +122,12 @@ impl Kernel {
     }
 }
 
-/// `vmlinux`, the kernel as an ELF file. It has the kernel's own code, without that of modules (see `kernel_modules`) and BPF programs.
+/// `vmlinux`, the kernel as an ELF file. It has the kernel's own code, without that of modules (see `kernel_modules`)
+/// and BPF programs.
 struct Image {
     file: ObjectModule,
-    /// What the kernel's relative address 0 is in the file: an address relative to its lowest PT_LOAD. The kernel that runs lies elsewhere in
-    /// memory (KASLR), and relative addresses are the same.
+    /// What the kernel's relative address 0 is in the file: an address relative to its lowest PT_LOAD. The kernel that
+    /// runs lies elsewhere in memory (KASLR), and relative addresses are the same.
     text: u64,
     /// The kernel's own code, relative addresses.
     code: Range<u64>,

@@ -29,7 +29,8 @@ fn library(path: &str, age: u32) -> Module {
 
 const GUID: &str = "000102030405060708090A0B0C0D0E0F";
 
-/// What dump_syms writes of a library with three functions. `work` calls `middle` at line 20, which calls `inner` at line 11; both are inlined.
+/// What dump_syms writes of a library with three functions. `work` calls `middle` at line 20, which calls `inner` at
+/// line 11; both are inlined.
 fn breakpad(id: &str) -> String {
     format!(
         "MODULE windows x86_64 {id} app.pdb\n\

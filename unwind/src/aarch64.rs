@@ -31,9 +31,9 @@ const SIGCONTEXT_LR: u64 = SIGCONTEXT_X0 + 30 * 8;
 const SIGCONTEXT_SP: u64 = SIGCONTEXT_X0 + 31 * 8;
 const SIGCONTEXT_PC: u64 = SIGCONTEXT_X0 + 32 * 8;
 
-/// Offsets from the stack pointer at a signal handler's trampoline of macOS (`struct user_sigframe64` in XNU's bsd/dev/arm/unix_signal.c;
-/// sys/_types/_ucontext.h; mach/arm/_structs.h): siginfo 104; onstack and mask 8, stack 24, link 8, size and address of the machine
-/// context; the machine context: exception state 16, x0..x28, fp, lr, sp, pc.
+/// Offsets from the stack pointer at a signal handler's trampoline of macOS (`struct user_sigframe64` in XNU's
+/// bsd/dev/arm/unix_signal.c; sys/_types/_ucontext.h; mach/arm/_structs.h): siginfo 104; onstack and mask 8, stack 24,
+/// link 8, size and address of the machine context; the machine context: exception state 16, x0..x28, fp, lr, sp, pc.
 const UC_MCSIZE: u64 = 104 + 40;
 const UC_MCONTEXT: u64 = 104 + 48;
 const MCONTEXT: u64 = 104 + 56;

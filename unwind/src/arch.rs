@@ -13,7 +13,8 @@ use recording::stack::Registers;
 
 /// A frame larger than this is taken for a frame pointer that holds something else.
 pub(crate) const PLAUSIBLE_FRAME: u64 = 16 << 20;
-/// Swift sets this bit in the frame pointer that the frame of an asynchronous function stores (docs/ABI/CallingConvention.rst of Swift).
+/// Swift sets this bit in the frame pointer that the frame of an asynchronous function stores
+/// (docs/ABI/CallingConvention.rst of Swift).
 pub(crate) const SWIFT_ASYNC_FRAME: u64 = 1 << 60;
 /// The longest call instruction that is read.
 pub(crate) const CALL_BYTES: usize = 6;
@@ -62,7 +63,8 @@ pub(crate) enum Step {
     Caller(u64),
     /// Like `Caller`, but by frame pointer or by guess.
     Guess(u64),
-    /// Like `Caller`, but the address was interrupted by a signal: it is the next instruction, and no call is before it.
+    /// Like `Caller`, but the address was interrupted by a signal: it is the next instruction, and no call is before
+    /// it.
     Interrupted(u64),
     /// There is no caller, as the rules declare.
     Root,
@@ -132,8 +134,8 @@ pub(crate) trait Arch: Sized {
     /// The code of functions that end signal handlers, in all known C libraries.
     const SIGNAL_RETURNS: &'static [&'static [u8]];
 
-    /// True if the caller's stack pointer follows from a frame pointer in every program: nothing is pushed between it and the return
-    /// address.
+    /// True if the caller's stack pointer follows from a frame pointer in every program: nothing is pushed between it
+    /// and the return address.
     const RECORD_TOPS_FRAME: bool;
 
     /// True if code that is left after a call may have no frame pointer and no rules.
@@ -142,8 +144,8 @@ pub(crate) trait Arch: Sized {
     /// What the kernel writes over an instruction with a uprobe (UPROBE_SWBP_INSN), as debuggers do on most machines.
     const BREAKPOINT: &'static [u8];
 
-    /// The first address and the registers of a sample; `None` if it is of another machine. `highest_code` is the end of
-    /// the highest mapping: all bits above it in a return address are not part of it.
+    /// The first address and the registers of a sample; `None` if it is of another machine. `highest_code` is the end
+    /// of the highest mapping: all bits above it in a return address are not part of it.
     fn start(registers: &Registers, highest_code: u64) -> Option<(u64, Self::Regs)>;
     fn sp(regs: &Self::Regs) -> u64;
     fn fp(regs: &Self::Regs) -> u64;
@@ -171,8 +173,8 @@ pub(crate) trait Arch: Sized {
         regs: &mut Self::Regs,
         read: &mut ReadStack<'_>,
     ) -> Step;
-    /// Where the stack pointer is known as a lower bound alone: the registers with each stack pointer that is likely in this row,
-    /// and the return address that is found so. `None`: the row does not count from the stack pointer.
+    /// Where the stack pointer is known as a lower bound alone: the registers with each stack pointer that is likely in
+    /// this row, and the return address that is found so. `None`: the row does not count from the stack pointer.
     fn possible_stacks(row: &Row, regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<PossibleStacks<Self::Regs>>;
     /// True if a function that uses the register gives it back to its caller as it was.
     fn is_callee_saved(register: Register) -> bool;
@@ -185,11 +187,12 @@ pub(crate) trait Arch: Sized {
     fn caller_by_frame(regs: &Self::Regs, read: &mut ReadStack<'_>) -> Result<(u64, Self::Regs), Step>;
     /// The same of a leaf that has made no frame, as assembly seldom does.
     fn caller_of_leaf(regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<(u64, Self::Regs)>;
-    /// Whether the function that `code` ends in has made a frame, by how it begins; `end` is the address behind the code. `None`:
-    /// the start of the function is not found.
+    /// Whether the function that `code` ends in has made a frame, by how it begins; `end` is the address behind the
+    /// code. `None`: the start of the function is not found.
     fn makes_frame(code: &[u8], end: u64) -> Option<bool>;
-    /// Where there are no rules: the caller by the code around, if that is the start or the end of a function, where the frame
-    /// pointer is the caller's; or, where the code can't be read, if the stack looks like it. `None`: it is neither.
+    /// Where there are no rules: the caller by the code around, if that is the start or the end of a function, where
+    /// the frame pointer is the caller's; or, where the code can't be read, if the stack looks like it. `None`: it is
+    /// neither.
     fn step_by_code(
         address: FrameAddress,
         code: Option<&NearbyCode>,
@@ -198,10 +201,11 @@ pub(crate) trait Arch: Sized {
     ) -> Option<Step>;
     /// At a signal return function: the registers that were interrupted, from the frame that the kernel pushed.
     fn step_out_of_signal(regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step;
-    /// Where the CFA of the function that macOS starts signal handlers with is `cfa`: the registers that were interrupted, from the
-    /// frame that the kernel pushed. `None`: there is no such frame.
+    /// Where the CFA of the function that macOS starts signal handlers with is `cfa`: the registers that were
+    /// interrupted, from the frame that the kernel pushed. `None`: there is no such frame.
     fn step_out_of_trampoline(cfa: u64, regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Option<Step>;
-    /// An entry of `__unwind_info`, as `<mach-o/compact_unwind_encoding.h>` has it. `word` reads 4 bytes of the function's code.
+    /// An entry of `__unwind_info`, as `<mach-o/compact_unwind_encoding.h>` has it. `word` reads 4 bytes of the
+    /// function's code.
     fn compact_rule(encoding: u32, word: &mut dyn FnMut(u64) -> Option<u32>) -> CompactRule;
     /// The rules at the instructions of a function, from its code.
     fn rules_by_code(code: &[u8]) -> Rules;

@@ -1,8 +1,8 @@
 //! What completes the stacks of a thread that are deeper than their dumps, and whether it is still there.
 //!
-//! A recorder that wakes up and reads the callers of one thread needs a tenth of the time that it needs to process samples, too. So it
-//! leaves the samples in the rings while the words that led to the callers stay what they are, and completes the stacks with these words
-//! later, also if the process has ended by then.
+//! A recorder that wakes up and reads the callers of one thread needs a tenth of the time that it needs to process
+//! samples, too. So it leaves the samples in the rings while the words that led to the callers stay what they are, and
+//! completes the stacks with these words later, also if the process has ended by then.
 
 use recording::event::Pid;
 use recording::sink::TargetMemory;
@@ -62,7 +62,8 @@ impl Callers {
             return self.forget();
         }
         let is_other = same < count.min(self.words.len()) || self.are_none();
-        // A dump that ends anywhere in the frame at the live boundary needs the same words. One of rustc's frames has 540 KiB.
+        // A dump that ends anywhere in the frame at the live boundary needs the same words. One of rustc's frames has
+        // 540 KiB.
         let from = { points.get(live_boundary) }.map_or(dump_end, |frame| frame.sp.min(dump_end));
         self.known_from = match self.known_from {
             Some(known_from) if !is_other => Some(known_from.min(from)),
@@ -99,15 +100,16 @@ impl Callers {
         &self.points
     }
 
-    /// Whether a stack with a dump that ends here can be completed with these words, or is whole. Takes down that the thread has run.
+    /// Whether a stack with a dump that ends here can be completed with these words, or is whole. Takes down that the
+    /// thread has run.
     pub(crate) fn may_wait(&mut self, dump_end: u64) -> bool {
         self.has_run = true;
         let mut enough = self.known_from.into_iter().chain(self.whole_from);
         enough.any(|enough| enough <= dump_end)
     }
 
-    /// Reads the words again, if the thread was sampled since the last look: the stack of one that waits stays as it is, and tells nothing of how
-    /// often it changes. The reading that found them, if one was made.
+    /// Reads the words again, if the thread was sampled since the last look: the stack of one that waits stays as it
+    /// is, and tells nothing of how often it changes. The reading that found them, if one was made.
     pub(crate) fn look(&mut self, memory: &mut dyn TargetMemory, pid: Pid) -> Result<Option<Reading>, Changed> {
         if self.are_none() || !std::mem::take(&mut self.has_run) {
             return Ok(None);

@@ -1,8 +1,9 @@
 //! Whether a caller can have called its callee, from the call instruction itself.
 //!
-//! Two readings of a stack can agree and both be of another call: seen with a thread that waits for its CPU within the same
-//! system call whenever the memory is read. Then the stack changes hands somewhere: below a return address into `wander`,
-//! which belongs to its call of `clock_gettime`, lie old frames of `down_and_up`. Most calls name their callee in the code:
+//! Two readings of a stack can agree and both be of another call: seen with a thread that waits for its CPU within the
+//! same system call whenever the memory is read. Then the stack changes hands somewhere: below a return address into
+//! `wander`, which belongs to its call of `clock_gettime`, lie old frames of `down_and_up`. Most calls name their
+//! callee in the code:
 //!
 //! ```text
 //! call down_and_up                                       the address
@@ -10,17 +11,18 @@
 //! call stub;  stub: jmp *slot(%rip)                      what the slot holds
 //! ```
 //!
-//! The callee found on the stack must be that function, or one that it jumps to (tail calls, cold parts). Virtual calls,
-//! functions that end with one, and code without rules say nothing.
+//! The callee found on the stack must be that function, or one that it jumps to (tail calls, cold parts). Virtual
+//! calls, functions that end with one, and code without rules say nothing.
 //!
-//! With other work on all CPUs, up to 17 % of the samples of a recursion had a wrong caller that two readings confirmed. On stacks that need no
-//! live memory, the check wrongly rejects at most 1 % (rustc; ripgrep and python 0, g++ 0.1 %), mostly for lazy binding.
+//! With other work on all CPUs, up to 17 % of the samples of a recursion had a wrong caller that two readings
+//! confirmed. On stacks that need no live memory, the check wrongly rejects at most 1 % (rustc; ripgrep and python 0,
+//! g++ 0.1 %), mostly for lazy binding.
 //!
 //! The walk asks the same question where it has several stack pointers to choose from, or where a function has left its
 //! caller's stack.
 //!
-//! Code is read once for each pair, from the file: in memory a uprobe or a debugger may have put a breakpoint over an instruction.
-//! The linker's slots are read from memory, where they are filled in.
+//! Code is read once for each pair, from the file: in memory a uprobe or a debugger may have put a breakpoint over an
+//! instruction. The linker's slots are read from memory, where they are filled in.
 
 use std::ops::Range;
 
@@ -77,7 +79,8 @@ impl Calls {
         })
     }
 
-    /// Whether the call before `return_address` can have led to the function that holds `callee`; `None`: the code does not say.
+    /// Whether the call before `return_address` can have led to the function that holds `callee`; `None`: the code does
+    /// not say.
     pub(crate) fn has_led_to<A: Arch>(
         &mut self,
         return_address: u64,
@@ -186,8 +189,8 @@ impl Code<'_, '_> {
         None
     }
 
-    /// True if a call to `target` can end up in `callee`, by tail calls; `None` if the target is not a known function, or can
-    /// end up anywhere.
+    /// True if a call to `target` can end up in `callee`, by tail calls; `None` if the target is not a known function,
+    /// or can end up anywhere.
     fn leads_to<A: Arch>(&mut self, target: Target, callee: &Range<u64>) -> Option<bool> {
         // The stub itself may have been interrupted.
         let into = |target| matches!(target, Target::Address(address) if callee.contains(&address));

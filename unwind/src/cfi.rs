@@ -65,8 +65,8 @@ pub(crate) struct Cfi {
     context: Box<UnwindContext<usize>>,
 }
 
-/// librustc_driver has 300,000 functions. A search over all of them meets a line after the other that is in no cache; one over every 16th stays
-/// in 80 KB, and leaves two lines.
+/// librustc_driver has 300,000 functions. A search over all of them meets a line after the other that is in no cache;
+/// one over every 16th stays in 80 KB, and leaves two lines.
 const COARSE: usize = 16;
 
 fn coarse_starts(index: &[u8]) -> Box<[i32]> {
@@ -219,8 +219,8 @@ impl Cfi {
         Some((entry, svma.checked_sub(self.start_of(entry)?)?))
     }
 
-    /// Shows all rows of a function, each with its end, counted from the function's start. Returns the function's length. `None`: not all
-    /// can be read.
+    /// Shows all rows of a function, each with its end, counted from the function's start. Returns the function's
+    /// length. `None`: not all can be read.
     pub(crate) fn each_row(&mut self, entry: usize, row: &mut dyn FnMut(u64, Row)) -> Option<u64> {
         let offset = self.fde_offset_of(entry)?;
         let start = self.start_of(entry)?;

@@ -2,8 +2,9 @@
 
 use crate::bytes::{u32_at, u64_at};
 
-/// The section with `S` for `B` in the augmentation strings, which both stand for no further bytes. `B` says that return addresses are
-/// signed with the other key (arm64e), and gimli reads no entry with it. What `S` says is not asked for in such files.
+/// The section with `S` for `B` in the augmentation strings, which both stand for no further bytes. `B` says that
+/// return addresses are signed with the other key (arm64e), and gimli reads no entry with it. What `S` says is not
+/// asked for in such files.
 pub(crate) fn without_b_key(mut section: Vec<u8>) -> Vec<u8> {
     let mut at = 0;
     while let Some((entry, next)) = Entry::at(&section, at) {

@@ -1,19 +1,19 @@
 //! How often a thread's stack changes between two readings of it.
 //!
-//! Two readings that agree are evidence only if most do. Where a thread takes two paths by turns, faster than it is read, every second
-//! reading agrees with the one before, and says nothing of the time in between. And between two that lie further apart than usual, because
-//! the recorder had to wait for a CPU or had much to read, more may have changed.
+//! Two readings that agree are evidence only if most do. Where a thread takes two paths by turns, faster than it is
+//! read, every second reading agrees with the one before, and says nothing of the time in between. And between two that
+//! lie further apart than usual, because the recorder had to wait for a CPU or had much to read, more may have changed.
 
 use recording::clock::Timestamp;
 
-/// So many of the last readings count. Of 16, so few differ now and then by chance where every second one does: 2 % of such a program's
-/// samples were verified and wrong.
+/// So many of the last readings count. Of 16, so few differ now and then by chance where every second one does: 2 % of
+/// such a program's samples were verified and wrong.
 const READINGS: f32 = 64.0;
-/// From this share on, two that agree may do so by chance. Of two paths that are left at random times, so that this share of the readings
-/// differs, the other one was taken and left between 2 % of those that agree (a Poisson process).
+/// From this share on, two that agree may do so by chance. Of two paths that are left at random times, so that this
+/// share of the readings differs, the other one was taken and left between 2 % of those that agree (a Poisson process).
 const FREQUENT: f32 = 1.0 / 6.0;
-/// A thread begins as if so many readings had been made, and one of them had differed: three more are too many. Of rustc's threads many
-/// have one or two when they begin.
+/// A thread begins as if so many readings had been made, and one of them had differed: three more are too many. Of
+/// rustc's threads many have one or two when they begin.
 const AT_FIRST: f32 = 16.0;
 
 /// The usual time between two readings, of a thread of which nothing is known.
@@ -51,8 +51,8 @@ impl Default for Changes {
 }
 
 impl Changes {
-    /// Takes what a sample found: whether the reading that began at `begun` agrees with the last one before the sample. True if they may
-    /// agree by chance.
+    /// Takes what a sample found: whether the reading that began at `begun` agrees with the last one before the sample.
+    /// True if they may agree by chance.
     pub(crate) fn take(&mut self, sampled: Timestamp, begun: Timestamp, agrees: bool) -> bool {
         let gap_ns = match &mut self.present {
             Some(present) if present.begun == begun => {

@@ -1,8 +1,9 @@
 //! The unwind rules of a Mach-O file: compact entries, and the code that they do not describe.
 //!
-//! An entry holds in the body of a function, where the function has called. An interrupted function may be in its prologue or its
-//! epilogue: there the code decides. Functions that a compact entry can't describe have rules in `__eh_frame`, which [`Cfi`](crate::cfi::Cfi)
-//! follows. Rust's are nearly all of that kind: 98 % of the code of biome, where Node has 0.5 %.
+//! An entry holds in the body of a function, where the function has called. An interrupted function may be in its
+//! prologue or its epilogue: there the code decides. Functions that a compact entry can't describe have rules in
+//! `__eh_frame`, which [`Cfi`](crate::cfi::Cfi) follows. Rust's are nearly all of that kind: 98 % of the code of biome,
+//! where Node has 0.5 %.
 
 use std::ops::Range;
 
@@ -70,7 +71,8 @@ impl Compact {
         Some(entry.start.into()..entry.end.into())
     }
 
-    /// What holds at a relative address. `None`: `__eh_frame` says it. `is_leaf`: the function was interrupted there, and has not called.
+    /// What holds at a relative address. `None`: `__eh_frame` says it. `is_leaf`: the function was interrupted there,
+    /// and has not called.
     pub(crate) fn place<A: Arch>(&mut self, relative: u64, is_leaf: bool) -> Option<Place> {
         let Some(section) = self.functions.section(relative) else {
             return Some(Place::Uncovered);

@@ -30,8 +30,8 @@ pub(crate) fn rule(encoding: u32, word: &mut dyn FnMut(u64) -> Option<u32>) -> C
 
 /// The rule of a function without a frame pointer. `cfa`: how far its caller's stack pointer is above its own.
 ///
-/// It has pushed registers that are numbered 1 to 6: rbx, r12 to r15 and rbp. Their order is one number, made of choices: which of the
-/// registers that are left comes next. The last one is beside the return address.
+/// It has pushed registers that are numbered 1 to 6: rbx, r12 to r15 and rbp. Their order is one number, made of
+/// choices: which of the registers that are left comes next. The last one is beside the return address.
 fn frameless(encoding: u32, cfa: i64) -> Option<Rule> {
     let count = (encoding >> 10 & 7).min(6);
     let mut order = encoding & 0x3ff;

@@ -1,8 +1,8 @@
-//! Bytes that a linker or a debug info tool compressed: ELF sections with `SHF_COMPRESSED`, `.zdebug_` sections, `.gnu_debugdata`; compressed
-//! kernel modules.
+//! Bytes that a linker or a debug info tool compressed: ELF sections with `SHF_COMPRESSED`, `.zdebug_` sections,
+//! `.gnu_debugdata`; compressed kernel modules.
 //!
-//! The crates for it are those that write profiles (flate2) and spools (zstd), so sprof builds each format's code once. lzma-rust2 has no
-//! unsafe code as it is built here.
+//! The crates for it are those that write profiles (flate2) and spools (zstd), so sprof builds each format's code once.
+//! lzma-rust2 has no unsafe code as it is built here.
 
 use std::io::{self, Read};
 

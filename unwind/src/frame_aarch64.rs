@@ -114,7 +114,8 @@ impl Frame {
         match word >> 25 & 0xf {
             // Loads and stores.
             0b0100 | 0b0110 | 0b1100 | 0b1110 => self.after_access(word),
-            // Data processing: what else has the stack pointer as a result is add and sub with an extended register, and logical ones.
+            // Data processing: what else has the stack pointer as a result is add and sub with an extended register,
+            // and logical ones.
             0b1000 | 0b1001 | 0b0101 | 0b1101 => match rd {
                 SP if writes_sp(word) => Frame { sp: None, ..self },
                 _ => self.after_write(rd),
@@ -161,7 +162,8 @@ impl Frame {
     fn after_access(self, word: u32) -> Frame {
         let (rt, rn, rt2) = (word & 31, word >> 5 & 31, word >> 10 & 31);
         let is_vector = word >> 26 & 1 == 1;
-        // Pairs of 64 bits: opc 10, for vectors 01 (d) and 10 (q); bits 23 and 24: with write-back behind, offset, with write-back before.
+        // Pairs of 64 bits: opc 10, for vectors 01 (d) and 10 (q); bits 23 and 24: with write-back behind, offset, with
+        // write-back before.
         let is_pair = word >> 27 & 7 == 0b101;
         let is_load = word >> 22 & if is_pair { 1 } else { 3 } != 0;
         let (size, offset, mode) = if is_pair {
@@ -219,8 +221,8 @@ impl Frame {
     }
 }
 
-/// True for instructions whose result is the stack pointer, where that is register 31: all that set no flags and have an immediate or an
-/// extended register.
+/// True for instructions whose result is the stack pointer, where that is register 31: all that set no flags and have
+/// an immediate or an extended register.
 fn writes_sp(word: u32) -> bool {
     let is_logical = word >> 23 & 0x3f == 0b10_0100 && word >> 29 & 3 != 3;
     let is_extended = word >> 24 & 0x1f == 0b0_1011 && word >> 21 & 1 == 1 && word >> 29 & 1 == 0;

@@ -249,7 +249,8 @@ mod tests {
         // 0 push %rbp; 1 mov %rsp, %rbp; 4 pop %rbp; 5 jmp *%rax; 7 a landing pad, of which the code says nothing
         let code = [0x55, 0x48, 0x89, 0xe5, 0x5d, 0xff, 0xe0, 0x90];
         assert_eq!(cfas(&code), [(0, sp(8)), (1, sp(16)), (4, fp), (5, sp(8)), (7, None)]);
-        // 0 push %rbp; 1 mov %rsp, %rbp; 4 nop; 5 sub $4096, %rsp; 12 cmp %r11, %rsp; 15 jne 5; 17 nop; 18 pop %rbp; 19 ret
+        // 0 push %rbp; 1 mov %rsp, %rbp; 4 nop; 5 sub $4096, %rsp; 12 cmp %r11, %rsp; 15 jne 5; 17 nop; 18 pop %rbp; 19
+        // ret
         let code = [
             0x55, 0x48, 0x89, 0xe5, 0x90, 0x48, 0x81, 0xec, 0x00, 0x10, 0x00, 0x00, 0x4c, 0x39, 0xdc, 0x75, 0xf4, 0x90,
             0x5d, 0xc3,

@@ -1,16 +1,18 @@
-//! The rules of the functions that were sampled. Most leaves are at addresses that no sample was at before, but nine of ten of these are in a
-//! function that was: its entry is parsed once.
+//! The rules of the functions that were sampled. Most leaves are at addresses that no sample was at before, but nine of
+//! ten of these are in a function that was: its entry is parsed once.
 
 use crate::large::Large;
 use crate::rule::{Place, packed, unpacked};
 
-/// 8 MiB. All functions are forgotten when there are more: a build of syn samples 11,000 functions of rustc, which have some ten rows each.
+/// 8 MiB. All functions are forgotten when there are more: a build of syn samples 11,000 functions of rustc, which have
+/// some ten rows each.
 const MAX_ROWS: usize = 1 << 20;
 /// The bits of a row that hold its end, counted from the function's start. The largest function seen has 1 MiB.
 const END_BITS: u32 = 24;
 const END_MASK: u64 = (1 << END_BITS) - 1;
 
-/// A function whose rules can't be kept: rustc's `create_and_enter_global_ctxt`, which is in most of its stacks, has a frame of 540 KiB.
+/// A function whose rules can't be kept: rustc's `create_and_enter_global_ctxt`, which is in most of its stacks, has a
+/// frame of 540 KiB.
 const UNUSUAL: u32 = u32::MAX;
 
 /// Rules by function and row.
@@ -54,8 +56,8 @@ impl FunctionRules {
         Some(u32::from_ne_bytes(*self.starts.get(function * 4..)?.first_chunk()?))
     }
 
-    /// Keeps a function of this length with its rows: the end of each, and what it says. No row is kept if one has an unusual offset. Without a
-    /// length the rows could not all be read.
+    /// Keeps a function of this length with its rows: the end of each, and what it says. No row is kept if one has an
+    /// unusual offset. Without a length the rows could not all be read.
     pub(crate) fn set(&mut self, function: usize, len: Option<u64>, rows: &[(u64, Place)]) {
         let row = |(end, place): &(u64, Place)| {
             let is_fine = *end <= END_MASK.min(len?);

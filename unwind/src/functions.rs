@@ -8,8 +8,8 @@ use crate::object::Object;
 use crate::tables;
 use recording::sink::ReadAt;
 
-/// The functions of an ELF file that have unwind rules, or those in the list of a Mach-O file. Addresses are relative to the lowest
-/// segment.
+/// The functions of an ELF file that have unwind rules, or those in the list of a Mach-O file. Addresses are relative
+/// to the lowest segment.
 pub struct Functions {
     tables: Vec<Cfi>,
     list: Option<MachOFunctions>,
@@ -33,7 +33,8 @@ impl Functions {
         }
     }
 
-    /// The function that holds an address. With a table of `.eh_frame_hdr` only its entry is read: to read all entries of a program of 182 MB takes 15 ms.
+    /// The function that holds an address. With a table of `.eh_frame_hdr` only its entry is read: to read all entries
+    /// of a program of 182 MB takes 15 ms.
     pub fn at(&self, address: u64) -> Option<Range<u64>> {
         if let Some(list) = &self.list {
             return list.at(address);

@@ -1,13 +1,14 @@
 //! Functions of Go's runtime at which a stack ends, from the table that every Go program carries for its own unwinder.
 //!
-//! Go's `.debug_frame` gives every function a caller, also `runtime.goexit`, which nothing called: above it lie old frames of
-//! another goroutine. It also lacks that `runtime.systemstack` and `runtime.mcall` exchange the stack pointer for that of
-//! g0, the thread's system stack, where no caller lies. `.gopclntab` has a flag for each of the two, and `runtime.gentraceback`
-//! (src/runtime/traceback.go) stops at both.
+//! Go's `.debug_frame` gives every function a caller, also `runtime.goexit`, which nothing called: above it lie old
+//! frames of another goroutine. It also lacks that `runtime.systemstack` and `runtime.mcall` exchange the stack pointer
+//! for that of g0, the thread's system stack, where no caller lies. `.gopclntab` has a flag for each of the two, and
+//! `runtime.gentraceback` (src/runtime/traceback.go) stops at both.
 //!
 //! Of a net/http server, 24 % of the stacks continued above `runtime.goexit` without this table.
 //!
-//! Layout: `pcHeader` and `_func` in src/runtime/symtab.go and runtime2.go, flags in src/runtime/symtab.go (`abi.FuncFlag` since 1.21).
+//! Layout: `pcHeader` and `_func` in src/runtime/symtab.go and runtime2.go, flags in src/runtime/symtab.go
+//! (`abi.FuncFlag` since 1.21).
 
 use std::ops::Range;
 
@@ -66,8 +67,8 @@ fn special_functions(table: &[u8]) -> Option<Vec<(Range<u64>, Special)>> {
         GO_1_20 => FLAG_1_20,
         _ => return None,
     };
-    // 8 bytes: magic, padding, instruction size, pointer size. Then words: number of functions, of files, address of the code,
-    // offsets of five tables, the last that of the functions.
+    // 8 bytes: magic, padding, instruction size, pointer size. Then words: number of functions, of files, address of
+    // the code, offsets of five tables, the last that of the functions.
     let field = |index: usize| u64_at(table, 8 + index * 8);
     // In a position-independent program the loader fills it in.
     let code = field(2).filter(|code| *code != 0)?;

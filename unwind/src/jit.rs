@@ -1,7 +1,8 @@
-//! Unwind rules of JIT code: JIT compilers write an `.eh_frame` for each function into jitdump files ([`jitdump`](crate::jitdump)).
+//! Unwind rules of JIT code: JIT compilers write an `.eh_frame` for each function into jitdump files
+//! ([`jitdump`](crate::jitdump)).
 //!
-//! A dump is read while it grows, as far as it is on the disk. Most compilers write through a buffer, so a function's first
-//! samples may come before its rules. Then the walk goes on as in code without rules.
+//! A dump is read while it grows, as far as it is on the disk. Most compilers write through a buffer, so a function's
+//! first samples may come before its rules. Then the walk goes on as in code without rules.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +32,8 @@ const WINDOW_BYTES: u64 = 4096;
 const LOOK_AGAIN_NS: u64 = 50_000_000;
 /// Rules taken apart that are kept, of some 20 KB each.
 const MAX_BUILT: usize = 256;
-/// How many functions that start before an address are looked at. A function that was moved leaves its old place behind.
+/// How many functions that start before an address are looked at. A function that was moved leaves its old place
+/// behind.
 const MAX_BEFORE: usize = 8;
 
 /// The dumps of all processes.

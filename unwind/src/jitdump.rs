@@ -1,7 +1,9 @@
-//! Records of jitdump files, which JIT compilers write: functions with times, addresses, machine code, lines and unwind rules. See
-//! tools/perf/Documentation/jitdump-specification.txt in the Linux sources, and the structures in tools/perf/util/jitdump.h.
+//! Records of jitdump files, which JIT compilers write: functions with times, addresses, machine code, lines and unwind
+//! rules. See tools/perf/Documentation/jitdump-specification.txt in the Linux sources, and the structures in
+//! tools/perf/util/jitdump.h.
 //!
-//! A compiler may still be writing the file: [`Records`] ends where a record is not whole yet, and can be continued from there.
+//! A compiler may still be writing the file: [`Records`] ends where a record is not whole yet, and can be continued
+//! from there.
 
 use std::ops::Range;
 

@@ -39,8 +39,8 @@ pub(crate) struct Seen {
     pub(crate) frames: usize,
 }
 
-/// The last three, the last one first: the present one; the one before the round, for its samples; and one more, for a sample that was still
-/// in the ring when a reading was made.
+/// The last three, the last one first: the present one; the one before the round, for its samples; and one more, for a
+/// sample that was still in the ring when a reading was made.
 pub(crate) type Latest<T> = [Option<T>; 3];
 
 pub(crate) fn push<T>(latest: &mut Latest<T>, new: T) {
@@ -55,8 +55,9 @@ pub(crate) struct Known {
     pub(crate) end: Option<End>,
     /// The readings that found it.
     pub(crate) seen: Latest<Seen>,
-    /// So many frames, from the root on, can each have called the next. A call that is impossible takes nothing from its callers: they
-    /// may be those of later stacks. rustc was seen to have the same callers for 2 s, all of which were unverified for one such call.
+    /// So many frames, from the root on, can each have called the next. A call that is impossible takes nothing from
+    /// its callers: they may be those of later stacks. rustc was seen to have the same callers for 2 s, all of which
+    /// were unverified for one such call.
     pub(crate) possible: usize,
 }
 
@@ -91,7 +92,8 @@ impl Known {
         }
     }
 
-    /// Takes down that a later reading found these frames again. `replaces`: the last one, and no sample lies between them.
+    /// Takes down that a later reading found these frames again. `replaces`: the last one, and no sample lies between
+    /// them.
     pub(crate) fn see_again(&mut self, reading: Reading, points: &[Point], replaces: bool) {
         if replaces {
             self.seen.rotate_left(1);

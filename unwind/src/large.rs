@@ -1,6 +1,7 @@
-//! Memory of tables that are looked up all over. Each look-up would meet a page whose address the CPU has to look up, too, which takes as long as
-//! the look-up itself, and several times as long on a virtual machine: tables of 2 MiB and more are in huge pages, where the system has some
-//! (Documentation/admin-guide/mm/transhuge.rst; "madvise" is the usual setting).
+//! Memory of tables that are looked up all over. Each look-up would meet a page whose address the CPU has to look up,
+//! too, which takes as long as the look-up itself, and several times as long on a virtual machine: tables of 2 MiB and
+//! more are in huge pages, where the system has some (Documentation/admin-guide/mm/transhuge.rst; "madvise" is the
+//! usual setting).
 
 use std::ops::{Deref, DerefMut, Range};
 

@@ -1,9 +1,10 @@
-//! The last walk of a thread. Most of a stack stays as it is from sample to sample: a frame with the same registers, whose step reads
-//! the same words, has the same caller.
+//! The last walk of a thread. Most of a stack stays as it is from sample to sample: a frame with the same registers,
+//! whose step reads the same words, has the same caller.
 //!
-//! A step by a file's unwind rules depends on four things: what is mapped in the process, the code address, the registers, and the
-//! words that it reads. Where all four are what they were in the last walk, so is its result, and the step is not made again. Steps
-//! that depend on more are always made: out of signal frames, by frame pointer, by code in memory, by rules of JIT code.
+//! A step by a file's unwind rules depends on four things: what is mapped in the process, the code address, the
+//! registers, and the words that it reads. Where all four are what they were in the last walk, so is its result, and
+//! the step is not made again. Steps that depend on more are always made: out of signal frames, by frame pointer, by
+//! code in memory, by rules of JIT code.
 //!
 //! Builds with debug assertions make every walk a second time from nothing, and compare.
 
@@ -29,8 +30,8 @@ pub(crate) struct WalkedFrame {
     pub(crate) address: FrameAddress,
     pub(crate) registers: Registers,
     pub(crate) kept: Kept,
-    /// The end of its words in the list of words. They begin where those of the frame before it in the list end. Of [`NewSteps`] it is their
-    /// beginning, which is the end when both lists are turned around.
+    /// The end of its words in the list of words. They begin where those of the frame before it in the list end. Of
+    /// [`NewSteps`] it is their beginning, which is the end when both lists are turned around.
     words_end: usize,
 }
 
@@ -169,8 +170,9 @@ impl<'a> Reuse<'a> {
         false
     }
 
-    /// The steps of the last walk that hold again from this frame on; none if they may be more than `limit`. `live` gets the stack
-    /// pointer of a frame, and a word beyond the sample's bytes that the step from there has read, and says whether it is still there.
+    /// The steps of the last walk that hold again from this frame on; none if they may be more than `limit`. `live`
+    /// gets the stack pointer of a frame, and a word beyond the sample's bytes that the step from there has read, and
+    /// says whether it is still there.
     pub(crate) fn follow(
         &mut self,
         address: FrameAddress,
@@ -193,7 +195,8 @@ impl<'a> Reuse<'a> {
         if from >= limit || lowest > from {
             return None;
         }
-        // Most words are in the sample. To compare all of them first takes a tenth of the time that it takes step by step.
+        // Most words are in the sample. To compare all of them first takes a tenth of the time that it takes step by
+        // step.
         let (end, lowest_word) = (steps.get(from)?.words_end, self.last.words_start(lowest));
         let differs = end - dump.same(self.last.words.get(lowest_word..end)?);
         let mut same = Same {
@@ -329,7 +332,8 @@ impl<'a> Reuse<'a> {
 }
 
 impl LastWalk {
-    /// The words of so many steps, counted from the root, root first; none if there are fewer, or one of them depends on more.
+    /// The words of so many steps, counted from the root, root first; none if there are fewer, or one of them depends
+    /// on more.
     pub(crate) fn words_of_last(&self, steps: usize) -> Option<&[Word]> {
         let lowest = self.steps.get(steps.checked_sub(1)?)?;
         let are_all_kept = self.made_again.first().is_none_or(|at| *at >= steps);
@@ -394,8 +398,8 @@ mod tests {
     /// The whole stack is in the sample, as it was.
     const AS_BEFORE: (u64, u64) = (96, 0);
 
-    /// The stack pointers of the frames that are taken over from frame `at` on, whether they lead to the root, and how many did
-    /// without live words.
+    /// The stack pointers of the frames that are taken over from frame `at` on, whether they lead to the root, and how
+    /// many did without live words.
     fn followed(last: &mut LastWalk, at: u64, (end, changed): (u64, u64)) -> Option<(Vec<u64>, bool, Option<usize>)> {
         let mut new = NewSteps::default();
         let mut reuse = Reuse::new(last, &mut new, 1);

@@ -1,26 +1,28 @@
 //! Verifies stacks that were completed from memory read after the sample.
 //!
-//! Bytes beyond the sample's stack snapshot are read some milliseconds later. If the thread has returned from the frames in
-//! between, the bytes are another call's. The live boundary is the last frame that the sample's own bytes gave: its caller
-//! was found with live bytes.
+//! Bytes beyond the sample's stack snapshot are read some milliseconds later. If the thread has returned from the
+//! frames in between, the bytes are another call's. The live boundary is the last frame that the sample's own bytes
+//! gave: its caller was found with live bytes.
 //!
-//! A stack is verified where the last reading before the sample agrees with the one after it: all frames rootwards of the live
-//! boundary, to the root, are the same in code address and stack pointer. What was the same at both times was the same at the time of the
-//! sample. The frame at the live boundary need not be the same: a signal interrupts a loop at any of its instructions. Every other stack
-//! is marked, also where it is likely right: the first stacks at a new depth, for example.
+//! A stack is verified where the last reading before the sample agrees with the one after it: all frames rootwards of
+//! the live boundary, to the root, are the same in code address and stack pointer. What was the same at both times was
+//! the same at the time of the sample. The frame at the live boundary need not be the same: a signal interrupts a loop
+//! at any of its instructions. Every other stack is marked, also where it is likely right: the first stacks at a new
+//! depth, for example.
 //!
-//! Only the last reading counts. A program that takes two paths by turns is seen on both, and a stack completed from the wrong one would
-//! agree with some earlier reading: half of its stacks were wrong and unmarked.
+//! Only the last reading counts. A program that takes two paths by turns is seen on both, and a stack completed from
+//! the wrong one would agree with some earlier reading: half of its stacks were wrong and unmarked.
 //!
-//! Two samples of one round do not confirm each other: both were completed from the same bytes, after both were taken. In
-//! ripgrep, `strategy::new` was sampled three times, then returned, and its caller's next call was found three times.
+//! Two samples of one round do not confirm each other: both were completed from the same bytes, after both were taken.
+//! In ripgrep, `strategy::new` was sampled three times, then returned, and its caller's next call was found three
+//! times.
 //!
-//! Both readings can have seen the same other call: a thread that waits for its CPU, waits at few places. `calls` looks for
-//! the frame at which such a stack goes over to the other call. A stack with an impossible call is marked, too. And where readings
-//! often differ from the ones before them, two may agree by chance: `changes` has the share.
+//! Both readings can have seen the same other call: a thread that waits for its CPU, waits at few places. `calls` looks
+//! for the frame at which such a stack goes over to the other call. A stack with an impossible call is marked, too. And
+//! where readings often differ from the ones before them, two may agree by chance: `changes` has the share.
 //!
-//! One case is not found: a thread that seldom changes its path took another one and came back between two readings. The other path has
-//! frames of the same size, as two calls of the same function or two virtual calls have.
+//! One case is not found: a thread that seldom changes its path took another one and came back between two readings.
+//! The other path has frames of the same size, as two calls of the same function or two virtual calls have.
 
 use recording::clock::Timestamp;
 
@@ -29,8 +31,8 @@ use crate::known_stack::{Known, Latest, Reading, push};
 use crate::leaf_first::LeafFirst;
 use crate::outcome::{End, Outcome, Point};
 
-/// Stacks completed live that are kept for each thread: the samples of a round have different depths, and each needs the one that the last
-/// reading found there. Where memory is gone, they have the callers of more stacks.
+/// Stacks completed live that are kept for each thread: the samples of a round have different depths, and each needs
+/// the one that the last reading found there. Where memory is gone, they have the callers of more stacks.
 const KEPT: usize = 8;
 
 /// Which bytes a stack was found with, and whether another stack confirms it.
@@ -75,8 +77,8 @@ impl ThreadStacks {
     /// Verifies a stack and keeps it. Live frames that led to no root are cut off: their bytes were another call's.
     /// Where an earlier stack had the last frame that is left, its callers are taken from there, as unverified.
     ///
-    /// `same`: so many rootmost frames are those of the stack that was judged last. `are_possible`: whether each of these frames, leaf first,
-    /// can have been called by the next.
+    /// `same`: so many rootmost frames are those of the stack that was judged last. `are_possible`: whether each of
+    /// these frames, leaf first, can have been called by the next.
     pub(crate) fn judge(
         &mut self,
         points: &mut LeafFirst<Point>,
@@ -151,8 +153,9 @@ impl ThreadStacks {
         }
     }
 
-    /// Takes down that a reading found these callers, which are all to the root, as the one before did. If that one, too, was made after the
-    /// last sample that was judged, it is replaced: the next samples look for the one before it.
+    /// Takes down that a reading found these callers, which are all to the root, as the one before did. If that one,
+    /// too, was made after the last sample that was judged, it is replaced: the next samples look for the one before
+    /// it.
     pub(crate) fn see_again(&mut self, callers: &[Point], reading: Reading) {
         let replaces = self.is_unused;
         let stacks = self.completed.iter_mut().chain([&mut self.broken, &mut self.whole]);
@@ -177,8 +180,8 @@ impl ThreadStacks {
         { self.readings.iter().flatten() }.any(|reading| reading.ended <= sampled)
     }
 
-    /// The last time before a sample that the thread's stack was read, also by a sample that had it whole: to the root, or to where this
-    /// one ended, too. A sample in code without rules says nothing of the callers.
+    /// The last time before a sample that the thread's stack was read, also by a sample that had it whole: to the root,
+    /// or to where this one ended, too. A sample in code without rules says nothing of the callers.
     fn last_reading(&self, sampled: Timestamp, live: &[Point], end: End) -> Option<Reading> {
         let is_whole = self.whole.end == Some(End::Root) || self.whole.is(live, end);
         let own = { self.whole.seen.iter().flatten() }
@@ -189,9 +192,10 @@ impl ThreadStacks {
             .max_by_key(|reading| reading.begun)
     }
 
-    /// Whether a return address of 0 that was read after the sample is the end of the stack. Memory that was cleared since the sample
-    /// reads as 0, too, and may do so twice (seen in rustc, whose frames of several KiB lie across the end of the dump). So the stack
-    /// ends there only if another stack of the thread did, by the rules or by its sample's own bytes.
+    /// Whether a return address of 0 that was read after the sample is the end of the stack. Memory that was cleared
+    /// since the sample reads as 0, too, and may do so twice (seen in rustc, whose frames of several KiB lie across the
+    /// end of the dump). So the stack ends there only if another stack of the thread did, by the rules or by its
+    /// sample's own bytes.
     fn end_at(&self, last: Option<&Point>) -> End {
         let known = self.completed.iter().chain([&self.whole]);
         let is_root = |known: &Known| known.end == Some(End::Root) && known.points.last() == last;
@@ -201,8 +205,8 @@ impl ThreadStacks {
         }
     }
 
-    /// Keeps a stack in the place of the oldest one that no later sample of the round needs: samples whose callers have returned since find
-    /// one other stack after the other in what is left of them.
+    /// Keeps a stack in the place of the oldest one that no later sample of the round needs: samples whose callers have
+    /// returned since find one other stack after the other in what is left of them.
     fn keep_completed(&mut self, points: &[Point], end: End, times: Times, last: Option<Reading>, possible: usize) {
         if self.completed.len() < KEPT {
             self.completed.push(Known::default());

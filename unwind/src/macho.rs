@@ -1,7 +1,7 @@
 //! The few facts of a Mach-O file that unwinding needs, read by offset and never mapped.
 //!
-//! Names and field offsets are those of `<mach-o/loader.h>`, `<mach-o/fat.h>` and `<mach-o/nlist.h>`. Only 64-bit little-endian files
-//! are read, alone or as a slice of a fat file.
+//! Names and field offsets are those of `<mach-o/loader.h>`, `<mach-o/fat.h>` and `<mach-o/nlist.h>`. Only 64-bit
+//! little-endian files are read, alone or as a slice of a fat file.
 
 use std::ops::Range;
 
@@ -29,7 +29,8 @@ const SECTION_TYPE: u32 = 0xff;
 const S_SYMBOL_STUBS: u32 = 0x8;
 const S_ATTR_SOME_INSTRUCTIONS: u32 = 0x400;
 
-/// Systems know five kinds of slices. A Java class, which begins like a fat file, has its version in this place: 45 or more.
+/// Systems know five kinds of slices. A Java class, which begins like a fat file, has its version in this place: 45 or
+/// more.
 const MAX_SLICES: u32 = 16;
 /// The load commands of a browser have 10 KiB.
 const MAX_COMMANDS: u64 = 1 << 20;
@@ -125,7 +126,8 @@ impl MachO {
         }
     }
 
-    /// Address minus stated address of a mapping that starts at `start` with the byte `offset`, counted from the header.
+    /// Address minus stated address of a mapping that starts at `start` with the byte `offset`, counted from the
+    /// header.
     pub(crate) fn bias(&self, start: u64, offset: u64) -> Option<u64> {
         let at = self.header_at.checked_add(offset)?;
         let holds = |segment: &&Segment| {

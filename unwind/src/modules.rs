@@ -1,4 +1,5 @@
-//! The modules of a recording: identified when first mapped, their tables read when first sampled. Processes share them.
+//! The modules of a recording: identified when first mapped, their tables read when first sampled. Processes share
+//! them.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -94,7 +95,8 @@ impl<'f> Modules<'f> {
         }
     }
 
-    /// The files of the modules that samples fell into, as far as they are still open. Memory is none: what is read there has offsets of its own.
+    /// The files of the modules that samples fell into, as far as they are still open. Memory is none: what is read
+    /// there has offsets of its own.
     pub(crate) fn take_kept(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
         self.kept_sampled = 0;
         let is_file = |file: &KeptFile| file.layout() == Layout::File;
@@ -233,8 +235,8 @@ impl<'f> Modules<'f> {
         index
     }
 
-    /// Where to find the file, if not at its path. Two files of one path without build ids (a program was replaced while it ran)
-    /// differ in this.
+    /// Where to find the file, if not at its path. Two files of one path without build ids (a program was replaced
+    /// while it ran) differ in this.
     fn readable_path(&self, file: &ModuleFile, identity: &Identity) -> Option<PathBuf> {
         let other = |known: &Identity| known.path == identity.path && known.build_id.is_none() && known != identity;
         if identity.build_id.is_none() && self.by_identity.keys().any(other) {

@@ -53,8 +53,8 @@ impl Object {
         }
     }
 
-    /// Address minus stated address of a mapping that starts at `start` with the file's byte `file_offset`. In Mach-O files that counts
-    /// from the header: a slice may be anywhere in a fat file.
+    /// Address minus stated address of a mapping that starts at `start` with the file's byte `file_offset`. In Mach-O
+    /// files that counts from the header: a slice may be anywhere in a fat file.
     pub(crate) fn bias(&self, start: u64, file_offset: u64) -> Option<u64> {
         match self {
             Object::Elf(elf) => elf.bias(start, file_offset),

@@ -1,12 +1,13 @@
 //! One pass over the code of a function, which finds the frame before each instruction.
 //!
-//! Compact entries describe the body of a function alone, and tables that are not asynchronous are wrong in prologues and epilogues,
-//! too. But a function moves the stack pointer by constants and stores its caller's registers at constant places. All ways to an
-//! instruction have the same frame: unwind tables could not describe it otherwise. So one pass over the code, which follows each jump
-//! forwards, finds the frame. Where a jump back leads to code that the pass knew nothing of, as to the body of a loop
-//! that begins with its condition, another pass starts with that. The one exception is a loop that moves the stack
-//! pointer. Code that no such jump leads to is a target of the jump table before it, and has the frame of that jump.
-//! What else is left, and what does not fit into these forms, is not known: there the table holds.
+//! Compact entries describe the body of a function alone, and tables that are not asynchronous are wrong in prologues
+//! and epilogues, too. But a function moves the stack pointer by constants and stores its caller's registers at
+//! constant places. All ways to an instruction have the same frame: unwind tables could not describe it otherwise. So
+//! one pass over the code, which follows each jump forwards, finds the frame. Where a jump back leads to code that the
+//! pass knew nothing of, as to the body of a loop that begins with its condition, another pass starts with that. The
+//! one exception is a loop that moves the stack pointer. Code that no such jump leads to is a target of the jump table
+//! before it, and has the frame of that jump. What else is left, and what does not fit into these forms, is not known:
+//! there the table holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -125,7 +126,8 @@ impl<F: Frame> Pass<F> {
             self.behind.entry(to).or_insert(frame);
             return frame;
         }
-        // A loop that moves the stack pointer touches each page of a large frame, until it comes to an end that was computed.
+        // A loop that moves the stack pointer touches each page of a large frame, until it comes to an end that was
+        // computed.
         let known = self.frames.partition_point(|(at, _)| *at <= to).checked_sub(1);
         let before = known.and_then(|at| self.frames.get(at)).map(|(_, frame)| frame.sp());
         if frame.sp().is_none() || before.is_none_or(|sp| sp == frame.sp()) {
@@ -202,8 +204,9 @@ impl Kept {
         }
     }
 
-    /// Where an unwind rule finds the value; the inner `None`: in the register. In memory if it is there, as long as the frame is: on another
-    /// way to the same instruction, the register may have got another value. `sp`: CFA - stack pointer.
+    /// Where an unwind rule finds the value; the inner `None`: in the register. In memory if it is there, as long as
+    /// the frame is: on another way to the same instruction, the register may have got another value. `sp`: CFA - stack
+    /// pointer.
     pub(crate) fn place(self, sp: Option<i64>) -> Option<Option<i64>> {
         match self {
             Kept::Stored(at) if sp.is_some_and(|sp| at < -sp) => Some(None),

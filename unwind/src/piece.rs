@@ -1,5 +1,5 @@
-//! Pieces of a file, read by offset and never mapped. Every size in a file is a claim: it is checked against the file's length and a
-//! limit before anything is allocated.
+//! Pieces of a file, read by offset and never mapped. Every size in a file is a claim: it is checked against the file's
+//! length and a limit before anything is allocated.
 
 use recording::sink::ReadAt;
 

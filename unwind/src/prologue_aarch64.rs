@@ -1,9 +1,10 @@
 //! The start and the end of an aarch64 function, read as the processor will run it. For code without rules.
 //!
-//! There the frame pointer is the caller's: going by frame pointer gives the caller's caller. The return address is in lr. Instructions are those of Arm's manual DDI 0487, chapter C6.
+//! There the frame pointer is the caller's: going by frame pointer gives the caller's caller. The return address is in
+//! lr. Instructions are those of Arm's manual DDI 0487, chapter C6.
 //!
-//! On the emulated machine, whose interrupts come at calls and returns, 83 % of the samples of a function that only makes and leaves its
-//! frame had the wrong caller by frame pointer; by code none has.
+//! On the emulated machine, whose interrupts come at calls and returns, 83 % of the samples of a function that only
+//! makes and leaves its frame had the wrong caller by frame pointer; by code none has.
 
 /// `bti c`, `paciasp`, `pacibsp`, and at the end `autiasp`, `autibsp`.
 const HINTS: [u32; 5] = [0xd503_245f, 0xd503_233f, 0xd503_237f, 0xd503_23bf, 0xd503_23ff];
@@ -11,8 +12,8 @@ const HINTS: [u32; 5] = [0xd503_245f, 0xd503_233f, 0xd503_237f, 0xd503_23bf, 0xd
 const RETURNS: [u32; 3] = [0xd65f_03c0, 0xd65f_0bff, 0xd65f_0fff];
 const LR: u32 = 30;
 
-/// How far the stack pointer is below the caller's, if a function starts or ends here: `before` are the instructions that were run
-/// last, `next` those that come. `None`: it does not, or not in a way that is known.
+/// How far the stack pointer is below the caller's, if a function starts or ends here: `before` are the instructions
+/// that were run last, `next` those that come. `None`: it does not, or not in a way that is known.
 pub(crate) fn stack_in_use(before: &[u8], next: &[u8]) -> Option<u64> {
     entered(before, next).or_else(|| left(next))
 }

@@ -1,19 +1,20 @@
 //! The start and the end of an x86_64 function, read as the processor will run it. For code without rules.
 //!
-//! At the start the frame pointer is still the caller's: going by frame pointer gives the caller's caller, or nothing where the
-//! caller uses the register for something else. The next instructions say how much is pushed.
+//! At the start the frame pointer is still the caller's: going by frame pointer gives the caller's caller, or nothing
+//! where the caller uses the register for something else. The next instructions say how much is pushed.
 //!
-//! At the end the same holds, and CPython's trampolines (`-X perf`) have no frame pointer at all: they are `sub $8, %rsp;
-//! call *%rcx; add $8, %rsp; ret`, thousands of copies in anonymous memory. The instructions from the return address to the
-//! `ret` give the caller exactly.
+//! At the end the same holds, and CPython's trampolines (`-X perf`) have no frame pointer at all: they are `sub $8,
+//! %rsp; call *%rcx; add $8, %rsp; ret`, thousands of copies in anonymous memory. The instructions from the return
+//! address to the `ret` give the caller exactly.
 //!
-//! Of a generated function that only makes and leaves its frame, 10 % of the samples (5 kHz) had the wrong caller by frame pointer; by code
-//! none has. Code of files is read from the file, where no breakpoint stands. Tail calls are not recognised.
+//! Of a generated function that only makes and leaves its frame, 10 % of the samples (5 kHz) had the wrong caller by
+//! frame pointer; by code none has. Code of files is read from the file, where no breakpoint stands. Tail calls are not
+//! recognised.
 
 use crate::arch::{PLAUSIBLE_FRAME, ReadStack, Unreadable};
 
-/// The caller's (ip, sp, bp) from (sp, bp) of a function that is about to make its frame: `code` comes next. `Ok(None)`: this
-/// is not the start of a function with a frame pointer.
+/// The caller's (ip, sp, bp) from (sp, bp) of a function that is about to make its frame: `code` comes next.
+/// `Ok(None)`: this is not the start of a function with a frame pointer.
 pub(crate) fn enter(
     code: &[u8],
     (sp, bp): (u64, u64),
@@ -36,9 +37,9 @@ pub(crate) fn enter(
     Ok(Some((read(return_address)?, return_address.wrapping_add(8), bp)))
 }
 
-/// Whether the function that `code` ends in begins with a frame; `end` is the address behind the code. `None`: its beginning is
-/// not found. V8's builtins begin at multiples of 32, and what is left before is filled with `int3`. A single one may be
-/// part of an instruction.
+/// Whether the function that `code` ends in begins with a frame; `end` is the address behind the code. `None`: its
+/// beginning is not found. V8's builtins begin at multiples of 32, and what is left before is filled with `int3`. A
+/// single one may be part of an instruction.
 pub(crate) fn makes_frame(code: &[u8], end: u64) -> Option<bool> {
     let first = end.wrapping_sub(code.len() as u64);
     let is_start =

@@ -1,4 +1,5 @@
-//! What the tables say of an address, in a few bytes. To parse an entry takes a microsecond, and to look it up here some nanoseconds.
+//! What the tables say of an address, in a few bytes. To parse an entry takes a microsecond, and to look it up here
+//! some nanoseconds.
 
 use std::num::NonZeroI32;
 
@@ -47,8 +48,8 @@ pub(crate) enum Base {
 }
 
 impl Rule {
-    /// CFA = base + `cfa`; the caller's frame pointer and the return address at offsets from there, if they were stored. `None`: an offset
-    /// is larger than any frame.
+    /// CFA = base + `cfa`; the caller's frame pointer and the return address at offsets from there, if they were
+    /// stored. `None`: an offset is larger than any frame.
     pub(crate) fn new(base: Base, cfa: i64, fp: Option<i64>, ra: Option<i64>) -> Option<Rule> {
         let saved = |offset: Option<i64>| match offset {
             Some(offset) => Some(Some(NonZeroI32::new(i32::try_from(offset).ok()?)?)),
@@ -84,12 +85,14 @@ impl Rule {
         })
     }
 
-    /// At the first instruction of a function, where the CFA is this register plus this: the return address is pushed, or in a register.
+    /// At the first instruction of a function, where the CFA is this register plus this: the return address is pushed,
+    /// or in a register.
     pub(crate) fn at_entry((_, cfa): (Register, i64)) -> Option<Rule> {
         Rule::new(Base::StackPointer, cfa, None, (cfa != 0).then_some(-8))
     }
 
-    /// Where the frame pointer points to the caller's frame pointer and the return address, and nothing of the frame is above.
+    /// Where the frame pointer points to the caller's frame pointer and the return address, and nothing of the frame is
+    /// above.
     pub(crate) fn of_frame_record() -> Option<Rule> {
         Rule::new(Base::FramePointer, 16, Some(-16), Some(-8))
     }
@@ -118,8 +121,8 @@ impl Rule {
 
 /// Remembers the [`Place`] of addresses: a table of fixed size in which a later address displaces an earlier one.
 ///
-/// An entry has 8 bytes, because most look-ups find it in no cache: the upper 40 bits are the place, and the lower ones are the part of the
-/// address that its slot does not say.
+/// An entry has 8 bytes, because most look-ups find it in no cache: the upper 40 bits are the place, and the lower ones
+/// are the part of the address that its slot does not say.
 pub(crate) struct Places {
     /// Of 8 bytes each.
     entries: Large,
@@ -165,8 +168,9 @@ impl Places {
         }
     }
 
-    /// The slot of an address, and the rest of it. The addresses of 128 bytes of code share a cache line: samples of one function find the
-    /// rules of each other's callers there. Multiplying by an odd number mixes neighbours, and merges none.
+    /// The slot of an address, and the rest of it. The addresses of 128 bytes of code share a cache line: samples of
+    /// one function find the rules of each other's callers there. Multiplying by an odd number mixes neighbours, and
+    /// merges none.
     fn split(&self, key: u32) -> (usize, u32) {
         let (code, within) = (key >> CODE_BITS, key & ((1 << CODE_BITS) - 1));
         let (line, line_tag) = mixed(code, u32::BITS - CODE_BITS, self.slot_bits - LINE_BITS);
@@ -182,8 +186,8 @@ fn mixed(number: u32, bits: u32, upper: u32) -> (u32, u32) {
     (mixed >> (bits - upper), mixed & ((1 << (bits - upper)) - 1))
 }
 
-/// A place in 40 bits: 3 for what it is (0: nothing), and of a rule 1 for the base, 14 for the CFA and 11 for each of the saved registers, in
-/// words of 8 bytes. `None`: an offset is unusual.
+/// A place in 40 bits: 3 for what it is (0: nothing), and of a rule 1 for the base, 14 for the CFA and 11 for each of
+/// the saved registers, in words of 8 bytes. `None`: an offset is unusual.
 pub(crate) fn packed(place: Place) -> Option<u64> {
     let words = |bytes: i32, bits: u32| {
         let words = u64::try_from(bytes).ok()? / 8;

@@ -10,8 +10,8 @@ use crate::elf::Elf;
 use crate::piece::{Piece, read_piece};
 use recording::sink::ReadAt;
 
-/// The signal return functions of a file, relative to its base: functions declared as signal frames whose code is known.
-/// The declaration alone is not enough: it does not say where the registers are.
+/// The signal return functions of a file, relative to its base: functions declared as signal frames whose code is
+/// known. The declaration alone is not enough: it does not say where the registers are.
 pub(crate) fn returns_in(elf: &Elf, file: &dyn ReadAt, cfi: &Cfi, patterns: &[&[u8]]) -> Vec<RangeInclusive<u64>> {
     let mut found = Vec::new();
     for range in cfi.signal_frames() {

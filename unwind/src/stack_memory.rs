@@ -21,12 +21,12 @@ const MAX_WORDS: usize = 128;
 /// Live bytes that are kept for the next sample: 24 KiB each of 170 threads.
 const KEPT_BYTES: usize = 4 << 20;
 
-/// Target memory that was read after the samples of the present round were taken. A thread has several samples in a round, and one
-/// reading serves them all: with 12 of them, `process_vm_readv` took 38 % of the recorder's CPU when each had its own. It is read in blocks of
-/// pages, and word by word where a thread's callers are known.
+/// Target memory that was read after the samples of the present round were taken. A thread has several samples in a
+/// round, and one reading serves them all: with 12 of them, `process_vm_readv` took 38 % of the recorder's CPU when
+/// each had its own. It is read in blocks of pages, and word by word where a thread's callers are known.
 ///
-/// Bytes serve a sample only if they were read after it: so two readings that agree are one from before the sample and one from
-/// after it.
+/// Bytes serve a sample only if they were read after it: so two readings that agree are one from before the sample and
+/// one from after it.
 #[derive(Default)]
 pub(crate) struct LiveBlocks {
     blocks: Vec<Block>,
@@ -130,9 +130,9 @@ impl LiveBlocks {
             .unwrap_or_default()
     }
 
-    /// The 8 bytes at an address; none if they can't be read. `callers`: what led to the callers of the thread's earlier stacks. If these are
-    /// few words, all are read when one is asked for: rustc's callers need 9 words of 24 KiB, and to read all of these took 16 % of the
-    /// recorder's CPU.
+    /// The 8 bytes at an address; none if they can't be read. `callers`: what led to the callers of the thread's
+    /// earlier stacks. If these are few words, all are read when one is asked for: rustc's callers need 9 words of 24
+    /// KiB, and to read all of these took 16 % of the recorder's CPU.
     pub(crate) fn word(
         &mut self,
         memory: &mut dyn TargetMemory,
@@ -214,7 +214,8 @@ impl LiveBlocks {
         let begun = memory.now();
         let len = memory.read(pid, address, &mut self.bytes[at..at + wanted]).min(wanted);
         self.has_read(begun, memory.now());
-        // Where a reading ended is remembered, for its page: the next one would fail, too. What lies beyond may be another stack.
+        // Where a reading ended is remembered, for its page: the next one would fail, too. What lies beyond may be
+        // another stack.
         let size = ((len / PAGE + 1) * PAGE).min(wanted);
         self.used += len.next_multiple_of(8);
         let block = Block {

@@ -1,7 +1,7 @@
 //! The unwind tables of one file, shared by all processes that map it: what one process taught serves the next.
 //!
-//! The rules are followed here and not by framehop, which silently goes by frame pointer where a table has no entry or an unusual one,
-//! and parses each entry once more. The tests compare the two.
+//! The rules are followed here and not by framehop, which silently goes by frame pointer where a table has no entry or
+//! an unusual one, and parses each entry once more. The tests compare the two.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
@@ -50,13 +50,14 @@ pub(crate) struct Tables {
     code: Option<Box<ElfCode>>,
     /// Where a Mach-O file has them: its own rules come first, and refer to those of `cfi`.
     compact: Option<Box<Compact>>,
-    /// `.debug_frame`, where the file has `.eh_frame`, too: gcc with -g and without asynchronous tables puts a program's own
-    /// functions there, while the C library's start code in the same file has `.eh_frame`.
+    /// `.debug_frame`, where the file has `.eh_frame`, too: gcc with -g and without asynchronous tables puts a
+    /// program's own functions there, while the C library's start code in the same file has `.eh_frame`.
     others: Option<Box<Tables>>,
 }
 
 impl Tables {
-    /// Reads the unwind sections. `None` if no section can be read. `is_kept`: the file may stay open, for its code to be read.
+    /// Reads the unwind sections. `None` if no section can be read. `is_kept`: the file may stay open, for its code to
+    /// be read.
     pub(crate) fn read(object: &Object, file: &KeptFile, is_kept: bool) -> Option<Tables> {
         let code = Some(file).filter(|_| is_kept);
         match (object, object.machine()?) {
@@ -233,7 +234,8 @@ impl Tables {
         step
     }
 
-    /// The rule that [`Tables::step`] follows by [`Arch::step_by_rule`] and nothing else. Inlined, as each frame has it looked up.
+    /// The rule that [`Tables::step`] follows by [`Arch::step_by_rule`] and nothing else. Inlined, as each frame has it
+    /// looked up.
     #[inline(always)]
     pub(crate) fn usual_rule<A: Arch>(&mut self, relative: FrameAddress) -> Option<Rule> {
         if self.compact.is_some() || self.is_signal_return(relative.address()) {
@@ -408,7 +410,8 @@ impl Tables {
         self.cfi.row(svma).map_or(Place::Uncovered, |row| place_of::<A>(&row))
     }
 
-    /// What the rows of a function say of an address. They are parsed if they were not; `None` if that can't be done for all of them.
+    /// What the rows of a function say of an address. They are parsed if they were not; `None` if that can't be done
+    /// for all of them.
     fn known_place<A: Arch>(&mut self, svma: u64) -> Option<Place> {
         let (entry, offset) = self.cfi.entry(svma)?;
         if !self.function_rules.has(entry) {

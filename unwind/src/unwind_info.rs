@@ -1,4 +1,5 @@
-//! Looks up entries of `__unwind_info`, as `<mach-o/compact_unwind_encoding.h>` has it: pages of entries, behind an index of pages.
+//! Looks up entries of `__unwind_info`, as `<mach-o/compact_unwind_encoding.h>` has it: pages of entries, behind an
+//! index of pages.
 //!
 //! The published reader, macho-unwind-info 0.5, panics on indices and offsets that lead out of the section.
 

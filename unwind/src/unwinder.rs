@@ -52,8 +52,8 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
         &mut self.next
     }
 
-    /// The files of the modules that samples fell into, still open. Names can be looked up in them after the file was deleted, or
-    /// when the target's mount namespace is gone.
+    /// The files of the modules that samples fell into, still open. Names can be looked up in them after the file was
+    /// deleted, or when the target's mount namespace is gone.
     pub fn take_kept_files(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
         self.unwinding.walker.take_kept_files()
     }

@@ -1,4 +1,5 @@
-//! The stacks of all threads: which samples have a stack to unwind, and whether what completes deep stacks stays what it is.
+//! The stacks of all threads: which samples have a stack to unwind, and whether what completes deep stacks stays what
+//! it is.
 
 use rustc_hash::FxHashMap;
 
@@ -10,7 +11,8 @@ use recording::stack::{MissingStack, Stack};
 use crate::callers::Changed;
 use crate::walker::{FoundMemory, ThreadState, Walker};
 
-/// The stacks of all threads. It is not generic, so that the code which each sample runs through is compiled in this crate, as one unit.
+/// The stacks of all threads. It is not generic, so that the code which each sample runs through is compiled in this
+/// crate, as one unit.
 pub(crate) struct Unwinding<'f> {
     pub(crate) walker: Walker<'f>,
     threads: FxHashMap<Tid, ThreadState>,

@@ -1,5 +1,5 @@
-//! Steps as nearly all are: by a usual rule, with words that the sample has. [`Walk::step`] would make them with the same result; but what it
-//! decides of rare frames before each was half of the instructions of rustc's walks.
+//! Steps as nearly all are: by a usual rule, with words that the sample has. [`Walk::step`] would make them with the
+//! same result; but what it decides of rare frames before each was half of the instructions of rustc's walks.
 
 use framehop::FrameAddress;
 
@@ -9,8 +9,9 @@ use crate::walk::{Walk, frame, relative};
 use recording::address::Avma;
 
 impl Walk<'_, '_> {
-    /// Makes steps to callers in code of files, as long as they are usual ones. False: the step from `address` is not, and nothing has changed. True:
-    /// `address` and `regs` are those of the frame that was come to, which has no point yet.
+    /// Makes steps to callers in code of files, as long as they are usual ones. False: the step from `address` is not,
+    /// and nothing has changed. True: `address` and `regs` are those of the frame that was come to, which has no point
+    /// yet.
     pub(crate) fn usual_steps<A: Arch>(&mut self, address: &mut FrameAddress, regs: &mut A::Regs) -> bool {
         if self.sp_is_bound || self.stack.used_live || self.is_reference {
             return false;

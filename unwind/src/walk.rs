@@ -177,7 +177,8 @@ impl<'f> Walk<'_, 'f> {
         self.find(address.wrapping_sub(1)).is_some()
     }
 
-    /// Takes over what the thread's last walk found from this frame on, as far as it holds again. Some(None): to the root.
+    /// Takes over what the thread's last walk found from this frame on, as far as it holds again. Some(None): to the
+    /// root.
     fn follow<A: Arch>(
         &mut self,
         address: FrameAddress,

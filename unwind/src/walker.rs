@@ -34,7 +34,8 @@ use crate::x86_64::X86_64;
 /// How to unwind.
 #[derive(Clone, Debug)]
 pub struct UnwindOptions {
-    /// User frames of one stack that are followed; a deeper stack ends with [`StackMark::TruncatedDepth`]. Default 65536.
+    /// User frames of one stack that are followed; a deeper stack ends with [`StackMark::TruncatedDepth`]. Default
+    /// 65536.
     pub max_frames: usize,
 }
 

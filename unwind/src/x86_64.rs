@@ -28,9 +28,9 @@ const UCONTEXT_IP: u64 = 40 + 16 * 8;
 /// In the order of their DWARF numbers: ax, dx, cx, bx, si, di.
 const UCONTEXT_FIRST: [u64; 6] = [13, 12, 14, 11, 9, 8];
 
-/// Sizes and offsets of what XNU pushes for a signal handler (bsd/dev/i386/unix_signal.c; sys/_types/_ucontext.h; mach/i386/_structs.h).
-/// In the machine context: exception state 16, then ax, bx, cx, dx, di, si, bp, sp, r8..r15, ip. In the user context: onstack and mask 8, stack
-/// 24, link 8, size and address of the machine context.
+/// Sizes and offsets of what XNU pushes for a signal handler (bsd/dev/i386/unix_signal.c; sys/_types/_ucontext.h;
+/// mach/i386/_structs.h). In the machine context: exception state 16, then ax, bx, cx, dx, di, si, bp, sp, r8..r15, ip.
+/// In the user context: onstack and mask 8, stack 24, link 8, size and address of the machine context.
 const SIGINFO: u64 = 104;
 const UC_MCONTEXT: u64 = 48;
 const MCONTEXT_BP: u64 = 16 + 6 * 8;
@@ -130,7 +130,8 @@ impl Arch for X86_64 {
         let caller_bp = match rule.saved_fp(cfa).map(|at| (at, read(at))) {
             None => bp,
             Some((_, Ok(saved))) => saved,
-            // It was popped: compilers don't always say so in the epilogue. The sample has no bytes below the stack pointer.
+            // It was popped: compilers don't always say so in the epilogue. The sample has no bytes below the stack
+            // pointer.
             Some((at, Err(_))) if at < sp && rule.is_from_sp() && !address.is_return_address() => bp,
             Some((_, Err(_))) => return Step::NoMemory,
         };
@@ -289,8 +290,9 @@ impl Arch for X86_64 {
     }
 
     fn step_out_of_trampoline(cfa: u64, regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Option<Step> {
-        // The kernel has aligned the stack pointer below the machine context, whose size depends on the processor, and pushed 8 bytes. Behind
-        // the machine context and the siginfo is the user context, with size and address of the machine context.
+        // The kernel has aligned the stack pointer below the machine context, whose size depends on the processor, and
+        // pushed 8 bytes. Behind the machine context and the siginfo is the user context, with size and address of the
+        // machine context.
         let mcontext = (MIN_MCONTEXT / 8..MAX_MCONTEXT / 8).find_map(|words| {
             let field = cfa.wrapping_add(words * 8);
             let mcontext = read(field).ok().filter(|at| at.wrapping_sub(cfa) < 16)?;

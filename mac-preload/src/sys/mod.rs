@@ -1,6 +1,7 @@
 //! The calls of macOS, and all of this library's `unsafe`.
 //!
-//! The declarations are those of mach/message.h, mach/task.h, mach/mach_port.h, servers/bootstrap.h, sys/codesign.h, pthread.h, time.h.
+//! The declarations are those of mach/message.h, mach/task.h, mach/mach_port.h, servers/bootstrap.h, sys/codesign.h,
+//! pthread.h, time.h.
 
 mod port;
 
@@ -15,7 +16,8 @@ const STATUS: c_uint = 0;
 const ENTITLEMENTS: c_uint = 7;
 /// `CS_PLATFORM_BINARY` (osfmk/kern/cs_blobs.h).
 const IS_PLATFORM: u32 = 0x0400_0000;
-/// The kernel kills a process with this entitlement that sends the right to its task. The entitlement has had other prefixes.
+/// The kernel kills a process with this entitlement that sends the right to its task. The entitlement has had other
+/// prefixes.
 const HARDENED_PROCESS: &[u8] = b".hardened-process";
 /// Entitlements that are read. A program with more is left alone.
 const MOST_ENTITLEMENT_BYTES: usize = 4096;
@@ -53,11 +55,13 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 /// Makes each fork announce itself.
 pub(crate) fn at_each_fork() {
     let child = signed(on_fork as *const c_void);
-    // SAFETY: no handlers but that of the child, which is a function without arguments that stays loaded: the library is never unloaded.
+    // SAFETY: no handlers but that of the child, which is a function without arguments that stays loaded: the library
+    // is never unloaded.
     let _ = unsafe { pthread_atfork(core::ptr::null(), core::ptr::null(), child) };
 }
 
-/// A pointer to a function, as functions of others call it. Code for arm64e checks a signature that rustc does not make.
+/// A pointer to a function, as functions of others call it. Code for arm64e checks a signature that rustc does not
+/// make.
 #[cfg(arm64e)]
 fn signed(function: *const c_void) -> *const c_void {
     let mut pointer = function;

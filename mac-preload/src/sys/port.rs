@@ -48,8 +48,8 @@ unsafe extern "C" {
     fn mach_vm_deallocate(task: Name, address: u64, size: u64) -> c_int;
 }
 
-/// `mach_msg_header_t`, `mach_msg_body_t`, one `mach_msg_port_descriptor_t`, and the hello. The answer, which has at most a header and a
-/// trailer, is received over it.
+/// `mach_msg_header_t`, `mach_msg_body_t`, one `mach_msg_port_descriptor_t`, and the hello. The answer, which has at
+/// most a header and a trailer, is received over it.
 #[repr(C)]
 struct Message {
     bits: u32,

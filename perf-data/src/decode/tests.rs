@@ -321,7 +321,8 @@ impl EventSink for Order {
 
 #[test]
 fn an_exit_between_an_exec_and_its_first_mapping_is_that_of_the_events_alone() {
-    // As Linux 6.18 records the exec of a set-user-ID program, for events of a task, and of whole CPUs: then mappings follow.
+    // As Linux 6.18 records the exec of a set-user-ID program, for events of a task, and of whole CPUs: then mappings
+    // follow.
     let exec = record(
         3,
         1 << 13,

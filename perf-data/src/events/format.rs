@@ -2,11 +2,11 @@
 //!
 //! See Documentation/trace/events.rst, "Event formats". A pure function: the same for a ring and for a file.
 //!
-//! Of a text in the program's memory (`filename` of openat(2)) the event of a system call has the address alone. The text is shown where the
-//! sample itself holds it: on the stack that the kernel copied at that moment.
-//! Rust's standard library puts paths below 384 bytes on the stack. The program's memory is not read later: after 4 ms it held another
-//! text for 78, 61, 50 and 28 % of the paths that python, git, find and ls had opened and that could still be read. Since Linux 6.19 the
-//! event itself holds the text (`__filename_val`).
+//! Of a text in the program's memory (`filename` of openat(2)) the event of a system call has the address alone. The
+//! text is shown where the sample itself holds it: on the stack that the kernel copied at that moment. Rust's standard
+//! library puts paths below 384 bytes on the stack. The program's memory is not read later: after 4 ms it held another
+//! text for 78, 61, 50 and 28 % of the paths that python, git, find and ls had opened and that could still be read.
+//! Since Linux 6.19 the event itself holds the text (`__filename_val`).
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -108,8 +108,8 @@ impl Format {
         self.fields.iter().map(|field| field.name.as_str())
     }
 
-    /// Takes apart what an event wrote, with the stack of that moment. There is a value for each name; where the bytes end too early it is
-    /// an empty text.
+    /// Takes apart what an event wrote, with the stack of that moment. There is a value for each name; where the bytes
+    /// end too early it is an empty text.
     pub(crate) fn values<'a>(&self, raw: &'a [u8], stack: CopiedStack<'a>) -> Vec<Value<'a>> {
         self.fields
             .iter()

@@ -72,8 +72,8 @@ const OF_SOFTWARE: [(&str, &str, u64); 9] = [
     ("emulation-faults", "", 8),
 ];
 
-/// `enum perf_hw_cache_id`, `perf_hw_cache_op_id` and `perf_hw_cache_op_result_id`, in their order, with all names that perf takes
-/// (evsel__hw_cache and its neighbours in tools/perf/util/evsel.c).
+/// `enum perf_hw_cache_id`, `perf_hw_cache_op_id` and `perf_hw_cache_op_result_id`, in their order, with all names that
+/// perf takes (evsel__hw_cache and its neighbours in tools/perf/util/evsel.c).
 const CACHES: [&[&str]; 7] = [
     &["L1-dcache", "l1-d", "l1d", "L1-data"],
     &["L1-icache", "l1-i", "l1i", "L1-instruction"],

@@ -222,10 +222,11 @@ fn one(text: &str) -> Result<EventSpec, ParseError> {
     })
 }
 
-/// What to do for a probe that sprof does not define itself. What others define in tracefs is a tracepoint like any other.
+/// What to do for a probe that sprof does not define itself. What others define in tracefs is a tracepoint like any
+/// other.
 ///
-/// A uretprobe puts the address of its own code in the place of each return address. The kernel's unwinder knows those that a
-/// kretprobe has replaced, so that in the kernel stacks stay whole.
+/// A uretprobe puts the address of its own code in the place of each return address. The kernel's unwinder knows those
+/// that a kretprobe has replaced, so that in the kernel stacks stay whole.
 fn other_probe(text: &str) -> Option<String> {
     let (kind, place) = text.split_once(':')?;
     let function: String = (place.chars())
@@ -246,8 +247,8 @@ fn other_probe(text: &str) -> Option<String> {
     }
 }
 
-/// A probe's place and the terms behind it: `/usr/bin/app:f/period=10/`. Paths and `operator/` have slashes, too, so terms are only
-/// what says when to sample.
+/// A probe's place and the terms behind it: `/usr/bin/app:f/period=10/`. Paths and `operator/` have slashes, too, so
+/// terms are only what says when to sample.
 fn split_terms(place: &str) -> (&str, Option<&str>) {
     let found = place.strip_suffix('/').and_then(|front| front.rsplit_once('/'));
     let is_sampling = |term: &str| matches!(term.split_once('='), Some(("period" | "freq", _)));

@@ -111,8 +111,8 @@ impl Attr {
         (self.kind, self.config) == (1, 3) || self.base_name() == "sched:sched_switch"
     }
 
-    /// PERF_COUNT_SW_BPF_OUTPUT with the name that `perf record --off-cpu` gives it: the periods of its samples are times
-    /// off the CPU, ns.
+    /// PERF_COUNT_SW_BPF_OUTPUT with the name that `perf record --off-cpu` gives it: the periods of its samples are
+    /// times off the CPU, ns.
     pub(super) fn is_off_cpu_time(&self) -> bool {
         (self.kind, self.config) == (1, 10) && self.base_name() == "offcpu-time"
     }

@@ -4,7 +4,8 @@ use std::io;
 
 use zstd_safe::{DCtx, InBuffer, OutBuffer};
 
-/// Bytes of decompressed data for each compressed one that are believed. Stack dumps reach 130; zeros would reach 20,000.
+/// Bytes of decompressed data for each compressed one that are believed. Stack dumps reach 130; zeros would reach
+/// 20,000.
 const MAX_RATIO: u64 = 4096;
 /// The first bytes may be of any ratio.
 const FREE_BYTES: u64 = 64 << 20;

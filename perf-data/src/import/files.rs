@@ -10,8 +10,8 @@ use recording::module::{BuildId, path_of};
 use recording::regular_file;
 use recording::sink::{ModuleFile, ModuleFiles, ModuleMiss, OnDisk};
 
-/// Opens mapped files by build id in perf's own cache (`~/.debug`), then by path where the build id or the inode says that
-/// it is still the same file. Never through /proc: its process ids mean other processes now.
+/// Opens mapped files by build id in perf's own cache (`~/.debug`), then by path where the build id or the inode says
+/// that it is still the same file. Never through /proc: its process ids mean other processes now.
 #[derive(Clone, Debug, Default)]
 pub struct SavedFiles {
     cache: Option<PathBuf>,

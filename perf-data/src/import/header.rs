@@ -197,7 +197,8 @@ pub(super) struct Contents {
     pub(super) is_unfinished: bool,
 }
 
-/// Reads the header with all that it points to; `None` if this is no perf.data file, or one that is cut off in its header.
+/// Reads the header with all that it points to; `None` if this is no perf.data file, or one that is cut off in its
+/// header.
 pub(super) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<Contents>> {
     let mut header = [0; FILE_HEADER_BYTES];
     file.seek(SeekFrom::Start(0))?;

@@ -76,8 +76,8 @@ impl<R: Read + Seek> Input<R> {
         }
     }
 
-    /// Reads one record of the file, or of a compressed one what [`PLAIN_BYTES`] hold. Returns the time up to which records can be
-    /// taken, when that is known again, or up to which they must be.
+    /// Reads one record of the file, or of a compressed one what [`PLAIN_BYTES`] hold. Returns the time up to which
+    /// records can be taken, when that is known again, or up to which they must be.
     pub(super) fn step(&mut self, order: &mut Order) -> io::Result<Option<u64>> {
         let ready = match self.piece.take() {
             Some(piece) => self.decompress(piece, order),

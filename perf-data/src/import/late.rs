@@ -1,5 +1,6 @@
-//! What `perf record --off-cpu` adds when it ends: the waits of each thread, summed up by stack, after all other records
-//! and at a time that is none. Their threads may have ended long before, so ends of threads are kept back until then.
+//! What `perf record --off-cpu` adds when it ends: the waits of each thread, summed up by stack, after all other
+//! records and at a time that is none. Their threads may have ended long before, so ends of threads are kept back until
+//! then.
 
 use std::collections::HashMap;
 

@@ -1,11 +1,12 @@
 //! Reads a perf.data file, and sends the same events as a live recording.
 //!
-//! The caller gives a file of `perf record`, of Android's `simpleperf record` or of sprof's own [`spool`](crate::spool), and an
-//! [`EventSink`], which gets the events in time order. The result says what the file lacks. A file that is cut off or damaged
-//! gives what stands before the damage. No size in the file decides how much memory is used.
+//! The caller gives a file of `perf record`, of Android's `simpleperf record` or of sprof's own
+//! [`spool`](crate::spool), and an [`EventSink`], which gets the events in time order. The result says what the file
+//! lacks. A file that is cut off or damaged gives what stands before the damage. No size in the file decides how much
+//! memory is used.
 //!
-//! The published `linux-perf-data` 0.13 does not serve: it refuses a file that is cut in half, and allocates what a damaged size field says.
-//! With three random bytes changed, each of 4 sample files ended the process within seconds.
+//! The published `linux-perf-data` 0.13 does not serve: it refuses a file that is cut in half, and allocates what a
+//! damaged size field says. With three random bytes changed, each of 4 sample files ended the process within seconds.
 //!
 //! In reading order:
 //!

@@ -57,8 +57,8 @@ impl Order {
         });
     }
 
-    /// The time up to which records must be taken now for lack of room, if there is none left. That is half of them, so that each
-    /// record is looked at a few times, however many there are.
+    /// The time up to which records must be taken now for lack of room, if there is none left. That is half of them, so
+    /// that each record is looked at a few times, however many there are.
     pub(super) fn overflow(&self) -> Option<u64> {
         (self.bytes.len() + self.entries.len() * size_of::<Entry>() > self.max_kept_bytes).then(|| {
             let mut times: Vec<u64> = self.entries.iter().map(|entry| entry.time).collect();
@@ -107,8 +107,8 @@ mod tests {
         out
     }
 
-    /// A file without rounds. Asking at each record once the limit was reached looked at all that are kept each time: 2.4 MB of
-    /// compressed records took hours.
+    /// A file without rounds. Asking at each record once the limit was reached looked at all that are kept each time:
+    /// 2.4 MB of compressed records took hours.
     #[test]
     fn a_file_without_rounds_costs_in_proportion_to_its_records() {
         const RECORD: [u8; 24] = [7; 24];

@@ -70,7 +70,8 @@ impl Output {
         }
     }
 
-    /// Reports lost samples beyond those of PERF_RECORD_LOST. perf counts twice: in records of the ring, and by event at the end.
+    /// Reports lost samples beyond those of PERF_RECORD_LOST. perf counts twice: in records of the ring, and by event
+    /// at the end.
     pub(super) fn report_lost(&mut self, end: Timestamp, sink: &mut dyn EventSink) {
         let unreported = (self.lost_samples).saturating_sub(self.translator.lost(Role::Running));
         self.translator

@@ -1,4 +1,5 @@
-//! Events, build ids and names, which stand among the records of a pipe-mode file and are needed before the first record.
+//! Events, build ids and names, which stand among the records of a pipe-mode file and are needed before the first
+//! record.
 
 use std::io::{self, Read, Seek};
 

@@ -110,8 +110,8 @@ fn sample<'a>(header: Header, body: &'a [u8], attr: &Attr, set: Option<RegisterS
     })
 }
 
-/// The kernel was not asked for the user part of the call chain, and there is one: a tool has unwound the stack and put it there
-/// in place of registers and stack.
+/// The kernel was not asked for the user part of the call chain, and there is one: a tool has unwound the stack and put
+/// it there in place of registers and stack.
 fn is_completed(attr: &Attr, call_chain: &[u8]) -> bool {
     let (words, _) = call_chain.as_chunks::<8>();
     attr.excludes_user_chain() && words.iter().any(|word| u64::from_ne_bytes(*word) == context::USER)

@@ -13,8 +13,8 @@ use crate::decode::{HEADER_BYTES, Header, Reader};
 /// Functions of one file at most, and of all files; more than 64 MiB of features can't hold.
 const MAX_FUNCTIONS: usize = 4 << 20;
 
-/// True for the mapping of code that the Android Runtime compiled, whose symbols are at the addresses where it was: it has
-/// PROT_JIT_SYMFILE_MAP (thread_tree.h) for its protection.
+/// True for the mapping of code that the Android Runtime compiled, whose symbols are at the addresses where it was: it
+/// has PROT_JIT_SYMFILE_MAP (thread_tree.h) for its protection.
 pub(super) fn is_jit(record: &[u8]) -> bool {
     const PROT_JIT: u32 = 0x4000;
     // Header, u32 pid, tid, u64 addr, len, pgoff, 24 bytes of identity, u32 prot.
@@ -105,8 +105,8 @@ impl Simpleperf {
         }
     }
 
-    /// FILE, before Android 12: for each file u32 size of what follows, path, u32 type, u64 lowest address, u32 count and so many
-    /// of (u64 address, u32 length, name); then, by type, where that lowest address is in the file.
+    /// FILE, before Android 12: for each file u32 size of what follows, path, u32 type, u64 lowest address, u32 count
+    /// and so many of (u64 address, u32 length, name); then, by type, where that lowest address is in the file.
     pub(super) fn add_files(&mut self, data: &[u8]) {
         let mut data = Reader(data);
         while let Some(file) = data.u32().and_then(|bytes| data.bytes(bytes as usize)) {

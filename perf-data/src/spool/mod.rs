@@ -1,15 +1,17 @@
 //! Keeps a recording on disk while it is made, so that no crash can take it.
 //!
-//! The caller puts a [`SpoolSink`] between the unwinder and the profile builder and gives it a file; the file then holds
-//! everything up to a second ago, as [`import`](crate::import) reads it: perf.data in pipe mode, with samples in a form of their
-//! own. A thread of its own writes: a slow disk delays nothing, a full disk ends the spool and not the recording.
+//! The caller puts a [`SpoolSink`] between the unwinder and the profile builder and gives it a file; the file then
+//! holds everything up to a second ago, as [`import`](crate::import) reads it: perf.data in pipe mode, with samples in
+//! a form of their own. A thread of its own writes: a slow disk delays nothing, a full disk ends the spool and not the
+//! recording.
 //!
-//! perf refuses such a file ("failed to process type: 21331"): its form of a sample has the whole stack. To write and compress these took a quarter of
-//! the recorder's time where stacks hardly change. To compress what is left took a tenth, for half of the 50 bytes that a sample of rustc has. An
-//! hour at 1 kHz with 200,000 distinct stacks of 30 frames is a file of 173 MB, and 44 MB in memory (`samply-cli/tests/suite/memory.rs`).
+//! perf refuses such a file ("failed to process type: 21331"): its form of a sample has the whole stack. To write and
+//! compress these took a quarter of the recorder's time where stacks hardly change. To compress what is left took a
+//! tenth, for half of the 50 bytes that a sample of rustc has. An hour at 1 kHz with 200,000 distinct stacks of 30
+//! frames is a file of 173 MB, and 44 MB in memory (`samply-cli/tests/suite/memory.rs`).
 //!
-//! What a spool can't hold: what is known at the end alone (the kernel's counts of CPU time and of events), and more than [`MAX_CHAIN`]
-//! frames of one stack.
+//! What a spool can't hold: what is known at the end alone (the kernel's counts of CPU time and of events), and more
+//! than [`MAX_CHAIN`] frames of one stack.
 //!
 //! 1. `record`: the bytes of one record.
 //! 2. `own`: what perf has no records for.
@@ -64,11 +66,11 @@ impl<N: EventSink> SpoolSink<N> {
         }
     }
 
-    /// Begins to write, or goes on after [`stop`](SpoolSink::stop). Starts a thread, which keeps the signal mask and the
-    /// scheduling of the caller. `on_error` is called once, when writing fails; nothing is written from then on.
+    /// Begins to write, or goes on after [`stop`](SpoolSink::stop). Starts a thread, which keeps the signal mask and
+    /// the scheduling of the caller. `on_error` is called once, when writing fails; nothing is written from then on.
     ///
-    /// `run_start`: when this run of the program begins. `info`: what is known so far. `waits`: switches and their stacks will come.
-    /// `kernel`: where `_text` is, and the build id.
+    /// `run_start`: when this run of the program begins. `info`: what is known so far. `waits`: switches and their
+    /// stacks will come. `kernel`: where `_text` is, and the build id.
     pub fn start(
         &mut self,
         file: impl FnOnce() -> io::Result<File>,

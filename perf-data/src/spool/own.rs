@@ -1,7 +1,7 @@
 //! What a recording has and no record of perf's holds: figures of processes, how stacks were unwound, starts of runs.
 //!
-//! Such a record is a PERF_RECORD_EVENT_UPDATE ("u64 kind, u64 id", then words; the first is the time) of a kind that perf does not
-//! know and skips: perf_event__process_event_update in tools/perf/util/header.c.
+//! Such a record is a PERF_RECORD_EVENT_UPDATE ("u64 kind, u64 id", then words; the first is the time) of a kind that
+//! perf does not know and skips: perf_event__process_event_update in tools/perf/util/header.c.
 
 use recording::clock::Timestamp;
 use recording::event::{Counter, Event, LostCause, Pid, ProcessEvent, RecordingEvent};

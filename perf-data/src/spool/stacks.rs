@@ -1,16 +1,18 @@
 //! Samples by what differs from their thread's last stack.
 //!
-//! From sample to sample a stack hardly changes, and a stack has hundreds of frames. So a sample is a record of a type of its own, with the number
-//! of rootmost frames that are those of the thread's last sample in the file, and the frames that are not. [`Stacks`] writes it;
-//! [`WholeStacks`] makes the PERF_RECORD_SAMPLE of it that [`import`](crate::import) reads.
+//! From sample to sample a stack hardly changes, and a stack has hundreds of frames. So a sample is a record of a type
+//! of its own, with the number of rootmost frames that are those of the thread's last sample in the file, and the
+//! frames that are not. [`Stacks`] writes it; [`WholeStacks`] makes the PERF_RECORD_SAMPLE of it that
+//! [`import`](crate::import) reads.
 //!
-//! A record has, as numbers of variable length (LEB128): the time since the last record of this type; the tid and the pid, the id of the
-//! event, the CPU and the period, each where it is not that of the last record, which flags in `misc` say; the number of frames that stay; the new
-//! frames, as [`frame_bytes`](recording::frame_bytes) has them; and, where a flag says so, the number of bytes that the event itself wrote
-//! (PERF_SAMPLE_RAW), and these bytes.
+//! A record has, as numbers of variable length (LEB128): the time since the last record of this type; the tid and the
+//! pid, the id of the event, the CPU and the period, each where it is not that of the last record, which flags in
+//! `misc` say; the number of frames that stay; the new frames, as [`frame_bytes`](recording::frame_bytes) has them;
+//! and, where a flag says so, the number of bytes that the event itself wrote (PERF_SAMPLE_RAW), and these bytes.
 //!
-//! After a record that can't be read nobody knows the thread and the time of those that say only what differs. So about twice a second, when records
-//! go to the disk, the next one says all, and has a flag. What stands between a damaged record and that one is counted as malformed.
+//! After a record that can't be read nobody knows the thread and the time of those that say only what differs. So about
+//! twice a second, when records go to the disk, the next one says all, and has a flag. What stands between a damaged
+//! record and that one is counted as malformed.
 
 use recording::event::Thread;
 use recording::frame_bytes::{put_others, take_frames};
@@ -84,7 +86,8 @@ struct LastStack {
 }
 
 impl Stacks {
-    /// Appends the record of a sample with these frames, leaf first, and with a last one rootwards of them. False if it has no room in a record.
+    /// Appends the record of a sample with these frames, leaf first, and with a last one rootwards of them. False if it
+    /// has no room in a record.
     pub(super) fn put(
         &mut self,
         sample: &SampleOf<'_>,
@@ -184,8 +187,8 @@ pub(crate) struct WholeStacks {
 }
 
 impl WholeStacks {
-    /// The PERF_RECORD_SAMPLE of a record that [`Stacks`] has written; `None` for other records. The records have to come in the order of the
-    /// file. For a damaged one: the own record of a malformed record.
+    /// The PERF_RECORD_SAMPLE of a record that [`Stacks`] has written; `None` for other records. The records have to
+    /// come in the order of the file. For a damaged one: the own record of a malformed record.
     pub(crate) fn whole(&mut self, record: &[u8]) -> Option<Vec<u8>> {
         let (header, mut body) = record.split_first_chunk()?;
         let header = Header::parse(header);
@@ -271,8 +274,8 @@ impl WholeStacks {
     }
 }
 
-/// Readers take all entries but the leaf and the first below the kernel for return addresses, and look one byte before them. An
-/// entry that is no return address is written one byte further.
+/// Readers take all entries but the leaf and the first below the kernel for return addresses, and look one byte before
+/// them. An entry that is no return address is written one byte further.
 fn fill_chain(chain: &mut Vec<u64>, frames: impl Iterator<Item = Frame>) {
     chain.clear();
     let mut context = None;

@@ -1,7 +1,8 @@
 //! Records to the disk, by a thread of its own.
 //!
-//! The recorder appends to a buffer in memory, and hands it over when it has emptied its rings and the buffer has records of half a second.
-//! The thread writes it in one piece: a recorder that is killed in between leaves whole records.
+//! The recorder appends to a buffer in memory, and hands it over when it has emptied its rings and the buffer has
+//! records of half a second. The thread writes it in one piece: a recorder that is killed in between leaves whole
+//! records.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,7 +17,8 @@ use recording::event::Role;
 use super::record::{EVENT_ID, WAIT_EVENT_ID, put_lost, put_record};
 use crate::abi::record_type;
 
-/// How old the oldest record is when records are written, in ns. A record stays in memory for this and one round more: less than a second.
+/// How old the oldest record is when records are written, in ns. A record stays in memory for this and one round more:
+/// less than a second.
 const FLUSH_AFTER_NS: u64 = 500_000_000;
 /// Enough to write at once, before that.
 const FLUSH_BYTES: usize = 1 << 20;
@@ -72,8 +74,8 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Where the record of an event of a role is to be appended, or (`None`) of the few about processes, mappings and losses. Never waits for
-    /// the disk: no place if too much waits for it.
+    /// Where the record of an event of a role is to be appended, or (`None`) of the few about processes, mappings and
+    /// losses. Never waits for the disk: no place if too much waits for it.
     pub(super) fn room_for(&mut self, time: Timestamp, role: Option<Role>) -> Option<&mut Vec<u8>> {
         if self.shared.failed.load(Ordering::Relaxed) {
             return None;

@@ -34,13 +34,14 @@ impl Translator {
         sink.on_event(&Event::process(time, pid, ProcessEvent::Map(mapping)));
     }
 
-    /// Notes the end of the search. While /proc was read, records of the same processes were written: a fork up to here is of the
-    /// process that was found, and not of a new one with its number.
+    /// Notes the end of the search. While /proc was read, records of the same processes were written: a fork up to here
+    /// is of the process that was found, and not of a new one with its number.
     pub fn found_all(&mut self, until: Timestamp) {
         self.found_until = until;
     }
 
-    /// Notes that two events reported what happened meanwhile: a second fork of a process is not a new one with its number.
+    /// Notes that two events reported what happened meanwhile: a second fork of a process is not a new one with its
+    /// number.
     pub fn reported_twice(&mut self, from: Timestamp, until: Timestamp) {
         self.twice.push((from, until));
     }

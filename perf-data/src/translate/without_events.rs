@@ -1,10 +1,11 @@
 //! Processes that go on while their events have ended.
 //!
-//! begin_new_exec() in fs/exec.c names the task (PERF_RECORD_COMM with PERF_RECORD_MISC_COMM_EXEC), commits the new credentials, and
-//! then calls perf_event_exit_task() if that made the process undumpable: a set-user-ID or set-group-ID program, one with file
-//! capabilities, one that its user may not read. All events of the task end as they do with the task itself, PERF_RECORD_EXIT included.
-//! Only then is the program mapped. So an exit right after an exec, with no mapping in between, is not the end of the process (seen with
-//! Linux 6.18). Events of whole CPUs get that record, too, but do not end: the mappings follow.
+//! begin_new_exec() in fs/exec.c names the task (PERF_RECORD_COMM with PERF_RECORD_MISC_COMM_EXEC), commits the new
+//! credentials, and then calls perf_event_exit_task() if that made the process undumpable: a set-user-ID or
+//! set-group-ID program, one with file capabilities, one that its user may not read. All events of the task end as they
+//! do with the task itself, PERF_RECORD_EXIT included. Only then is the program mapped. So an exit right after an exec,
+//! with no mapping in between, is not the end of the process (seen with Linux 6.18). Events of whole CPUs get that
+//! record, too, but do not end: the mappings follow.
 
 use std::collections::HashMap;
 

@@ -244,7 +244,8 @@ fn a_bomb_of_compressed_zeros_ends_early() {
     assert!(imported.notes[0].contains("damaged"), "{:?}", imported.notes);
 }
 
-/// Five million records of 24 bytes, and no round that ends: no two of them are compared more often than a few times, so it ends.
+/// Five million records of 24 bytes, and no round that ends: no two of them are compared more often than a few times,
+/// so it ends.
 #[test]
 fn compressed_records_without_rounds_are_all_imported() {
     const RECORDS: u64 = 5_000_000;

@@ -66,7 +66,8 @@ fn sum(time: u64, tid: u32, ns: u64) -> Vec<u8> {
     record(9, 2, &[words(&fields), words(&chain)].concat())
 }
 
-/// As perf since Linux 6.15 writes it: the sample is that of a BPF program's output, in any thread; the wait is in its RAW part.
+/// As perf since Linux 6.15 writes it: the sample is that of a BPF program's output, in any thread; the wait is in its
+/// RAW part.
 fn raw_wait(time: u64, tid: u32, ns: u64) -> Vec<u8> {
     let fields = words(&[2, 0xffff_8000, pair(1, 1), time, 0, 1, 0]);
     let wait = words(&[pair(7, tid), ns, 3, CONTEXT_USER, 0x2010, 0x2020, 5]);

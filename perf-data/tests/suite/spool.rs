@@ -242,8 +242,8 @@ fn events_come_back_as_they_went() {
     );
 }
 
-/// A signal handler's caller is no return address: read back it is one, of the instruction after it, which leads to the same
-/// function.
+/// A signal handler's caller is no return address: read back it is one, of the instruction after it, which leads to the
+/// same function.
 #[test]
 fn an_interrupted_function_is_looked_up_at_the_same_place() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! A program that never ran, recorded all the same: stacks that grow out of each other, and symbols for their addresses.
+//! A program that never ran, recorded all the same: stacks that grow out of each other, and symbols for their
+//! addresses.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -34,8 +35,8 @@ impl Random {
     }
 }
 
-/// Stacks that grow out of each other, as those of a program do: each differs from an earlier one in its last 1-8 frames.
-/// They use 50,000 addresses. Leaf first.
+/// Stacks that grow out of each other, as those of a program do: each differs from an earlier one in its last 1-8
+/// frames. They use 50,000 addresses. Leaf first.
 pub(crate) fn stacks(count: u64) -> Vec<Vec<Frame>> {
     let mut random = Random(88_172_645_463_325_252);
     let mut stacks: Vec<Vec<Frame>> = vec![
@@ -54,7 +55,8 @@ pub(crate) fn stacks(count: u64) -> Vec<Vec<Frame>> {
     stacks
 }
 
-/// Which of `stacks` stacks a sample has: nine of ten samples are in one stack of a hundred, as in a program with hot loops.
+/// Which of `stacks` stacks a sample has: nine of ten samples are in one stack of a hundred, as in a program with hot
+/// loops.
 pub(crate) fn hot(random: &mut Random, stacks: u64) -> u32 {
     let among = if random.below(10) == 0 { stacks } else { stacks / 100 };
     random.below(among) as u32

@@ -19,17 +19,17 @@ const ANCESTORS: usize = 100;
 impl Builder {
     /// The profile of all events so far.
     ///
-    /// Kept are: threads with samples, and the main threads of their processes, so that every process has its track. The
-    /// program's main thread is always kept. A process without any sample is not: it stands as a marker, from its start to
-    /// its end, on its parent.
+    /// Kept are: threads with samples, and the main threads of their processes, so that every process has its track.
+    /// The program's main thread is always kept. A process without any sample is not: it stands as a marker, from its
+    /// start to its end, on its parent.
     pub fn finish(self, info: RecordingInfo, quality: Quality) -> Profile {
         self.finish_with_jit(info, quality, |_, _| Vec::new())
     }
 
     /// The same, after code of no file was given its place in modules.
     ///
-    /// `histories` is asked once for each process with frames in such code, with their addresses, ascending, each once. It
-    /// answers with what was at each of them in the order of time; an answer of another length counts as none.
+    /// `histories` is asked once for each process with frames in such code, with their addresses, ascending, each once.
+    /// It answers with what was at each of them in the order of time; an answer of another length counts as none.
     pub fn finish_with_jit(
         mut self,
         mut info: RecordingInfo,
@@ -241,7 +241,8 @@ fn finish_thread(live: LiveThread, process: &Process) -> Thread {
     }
 }
 
-/// The track of a further event beside a thread: for the front end a thread of its own, which needs a number of its own.
+/// The track of a further event beside a thread: for the front end a thread of its own, which needs a number of its
+/// own.
 fn finish_track(live: LiveThread, of: &Thread, event: u32, info: &RecordingInfo) -> Thread {
     let name = match info.events.get(event as usize) {
         Some(event) => event.name.as_str(),

@@ -1,7 +1,7 @@
 //! Gives code of no file its place in a module, once the code of each address and time is known.
 //!
-//! JIT compilers write their jitdump with delay, some only when they end. So frames in such code are kept by address, and
-//! resolved by the time of each sample when all is known.
+//! JIT compilers write their jitdump with delay, some only when they end. So frames in such code are kept by address,
+//! and resolved by the time of each sample when all is known.
 
 use std::sync::Arc;
 

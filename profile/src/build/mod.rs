@@ -52,11 +52,11 @@ const LOSSES_APART_NS: i64 = 1_000_000;
 pub struct BuildOptions {
     /// Leave out the samples of all threads but each process's main one. Default: keep all.
     pub main_thread_only: bool,
-    /// Give each CPU a track instead of each thread; the process is the root of each stack. Not for waits, which are on no
-    /// CPU. Default: a track for each thread.
+    /// Give each CPU a track instead of each thread; the process is the root of each stack. Not for waits, which are on
+    /// no CPU. Default: a track for each thread.
     pub per_cpu_threads: bool,
-    /// Leave out the waits of threads that were found and got no CPU while they were recorded; they are counted. For the whole
-    /// machine, most of whose threads do nothing. Default: such a wait lasts as long as the recording.
+    /// Leave out the waits of threads that were found and got no CPU while they were recorded; they are counted. For
+    /// the whole machine, most of whose threads do nothing. Default: such a wait lasts as long as the recording.
     pub awake_threads_only: bool,
 }
 
@@ -117,13 +117,15 @@ impl Builder {
         self.processes.forget_resolved();
     }
 
-    /// Sets which functions of the kernel (first address, end) wait for what. Without this, a wait is known to be for a CPU or not.
+    /// Sets which functions of the kernel (first address, end) wait for what. Without this, a wait is known to be for a
+    /// CPU or not.
     pub fn set_wait_reasons(&mut self, functions: Vec<(Avma, Avma, WaitReason)>) {
         self.wait_reasons = WaitReasons::new(functions);
     }
 
-    /// Moves samples into this file as they become many, so that memory does not grow with the length of the recording. The file is empty,
-    /// open for reading and writing, and nobody else's. [`Builder::read_back`] has to come before the end.
+    /// Moves samples into this file as they become many, so that memory does not grow with the length of the recording.
+    /// The file is empty, open for reading and writing, and nobody else's. [`Builder::read_back`] has to come before
+    /// the end.
     pub fn spill_to(&mut self, file: File) {
         self.spill = Some(SpillFile::new(file));
     }
@@ -363,8 +365,8 @@ impl Builder {
         self.recording_markers.push(Marker { start, end: None, what });
     }
 
-    /// Losses that follow each other without a pause are one marker. A full ring gives a record for each time that there is place again:
-    /// 21,907 were seen in half a second.
+    /// Losses that follow each other without a pause are one marker. A full ring gives a record for each time that
+    /// there is place again: 21,907 were seen in half a second.
     fn mark_lost(&mut self, at: i64, more: u64, why: &'static str) {
         match self.recording_markers.last_mut() {
             Some(Marker {
@@ -483,8 +485,8 @@ impl Builder {
 
 impl EventSink for Builder {
     fn on_event(&mut self, event: &Event<'_>) {
-        // Time begins with a launched program, and not with what is done to launch it. What ran before recording has its own,
-        // earlier start.
+        // Time begins with a launched program, and not with what is done to launch it. What ran before recording has
+        // its own, earlier start.
         if let EventKind::Process(_, ProcessEvent::Start { parent: None }) = event.kind
             && self.processes.processes.is_empty()
             && self.queue.is_empty()

@@ -7,8 +7,9 @@
 //! A wait has the stack that was sampled as it began. One without, as only so many a second are sampled, or none where
 //! the kernel may not be, has another stack of its thread, and a frame that says which.
 //!
-//! Waits are samples and not tracks of their own, because tracks tear apart what one function did; nor markers, which have no call tree.
-//! Each ends in the frame `[off-CPU]`: to drop or focus that function splits the front end's tree into CPU time and waiting.
+//! Waits are samples and not tracks of their own, because tracks tear apart what one function did; nor markers, which
+//! have no call tree. Each ends in the frame `[off-CPU]`: to drop or focus that function splits the front end's tree
+//! into CPU time and waiting.
 
 use recording::address::Avma;
 use recording::stack::{Frame, StackMark};
@@ -29,8 +30,8 @@ const MOST_SUMS: usize = 8;
 const PIECE_NS: i64 = 100_000_000;
 /// and into this many at most: a thread pool that waits for an hour costs no more than one that waits for seconds.
 const MOST_PIECES: i64 = 64;
-/// A sample of a thread that has left its CPU this long ago: it is back, and the record of that was lost. An NMI may sample
-/// a thread in the microseconds between its switch record and the end of its time.
+/// A sample of a thread that has left its CPU this long ago: it is back, and the record of that was lost. An NMI may
+/// sample a thread in the microseconds between its switch record and the end of its time.
 const MISSED_RETURN_NS: i64 = 100_000;
 
 /// Which kernel functions wait for what.
@@ -252,8 +253,8 @@ impl ThreadWaits {
         self.cpu.is_never_known = true;
     }
 
-    /// The thread was there when recording began: from when on its switches are recorded, when it was looked at, and what it waited for
-    /// (`None`: it could run). Its stack, if there is one, came before.
+    /// The thread was there when recording began: from when on its switches are recorded, when it was looked at, and
+    /// what it waited for (`None`: it could run). Its stack, if there is one, came before.
     pub(super) fn found(&mut self, [switches_from, looked_at]: [i64; 2], waits_for: Option<WaitReason>) {
         let seen = self.own.take();
         if let State::Unknown = self.state {
@@ -440,8 +441,8 @@ impl ThreadWaits {
                 self.cpu.take(),
             );
         }
-        // Weighs nothing. It says that up to here no CPU was used, or the graph would spread the next sample's CPU time over
-        // the wait.
+        // Weighs nothing. It says that up to here no CPU was used, or the graph would spread the next sample's CPU time
+        // over the wait.
         tables.push(samples, since.saturating_add(length), 0, stack, Some(0));
     }
 
@@ -455,8 +456,8 @@ impl ThreadWaits {
                 reason: because(own.reason),
             };
         }
-        // What was preempted was going on with what it did on its CPU. Where stacks of waits are sampled at all, one is missing
-        // only of a thread that waits more often than can be sampled.
+        // What was preempted was going on with what it did on its CPU. Where stacks of waits are sampled at all, one is
+        // missing only of a thread that waits more often than can be sampled.
         let wait = self.last_wait.filter(|_| !preempted);
         let (seen, guess) = match (wait, self.last_on_cpu) {
             (Some(wait), _) => (Some(wait), WaitGuess::OtherWait),

@@ -4,7 +4,8 @@ use recording::stack::Frame;
 
 use crate::model::tables::FrameId;
 
-/// A hash table with open addressing. A slot has 16 bytes, so a look-up costs one cache miss, and those of a stack overlap.
+/// A hash table with open addressing. A slot has 16 bytes, so a look-up costs one cache miss, and those of a stack
+/// overlap.
 #[derive(Default)]
 pub(super) struct Resolved {
     slots: Vec<Slot>,

@@ -13,13 +13,14 @@ pub(crate) enum CpuDelta {
     Nanoseconds,
     /// Periods are cycles, scaled so that they sum up to the kernel's CPU time.
     ///
-    /// The front end also takes cycles, but then 100 % is the densest pair of samples in the profile. A thread that moves to another CPU
-    /// can have two samples a microsecond apart, because each CPU counts separately. All graphs would be flat.
+    /// The front end also takes cycles, but then 100 % is the densest pair of samples in the profile. A thread that
+    /// moves to another CPU can have two samples a microsecond apart, because each CPU counts separately. All graphs
+    /// would be flat.
     ScaledCycles { ns_per_cycle: f64 },
     /// Periods are cycles, and the kernel's CPU time is not known.
     Cycles { mean: f64 },
-    /// Periods are cycles, with waits recorded. Thread switches give the CPU time between samples in ns; without one, a sample represents
-    /// the interval.
+    /// Periods are cycles, with waits recorded. Thread switches give the CPU time between samples in ns; without one, a
+    /// sample represents the interval.
     CyclesBesideWaits { ns_per_cycle: f64 },
     /// Periods are counts of an event, which give no CPU time.
     None,
@@ -58,8 +59,8 @@ impl CpuDelta {
         }
     }
 
-    /// The time that a sample represents, ns: CPU time, or the duration of a wait. If CPU time is not known, the average sample represents
-    /// the interval.
+    /// The time that a sample represents, ns: CPU time, or the duration of a wait. If CPU time is not known, the
+    /// average sample represents the interval.
     pub(crate) fn time_of(self, sample: &Sample, interval_ns: u64) -> i64 {
         let period = sample.period;
         let ns = match self {
@@ -73,10 +74,11 @@ impl CpuDelta {
         i64::try_from(ns).unwrap_or(i64::MAX)
     }
 
-    /// CPU time since the previous row. The front end limits CPU time to the time between rows, so it would drop a sample's period directly
-    /// after a wait.
+    /// CPU time since the previous row. The front end limits CPU time to the time between rows, so it would drop a
+    /// sample's period directly after a wait.
     ///
-    /// With whole periods, graphs showed a third of the CPU time of a program that alternates between work and sleeps of 0.3 ms.
+    /// With whole periods, graphs showed a third of the CPU time of a program that alternates between work and sleeps
+    /// of 0.3 ms.
     pub(super) fn before(self, sample: &Sample) -> u64 {
         match (sample.cpu_before_ns, sample.off_cpu) {
             (Some(ns), _) => ns,

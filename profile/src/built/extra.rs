@@ -9,8 +9,8 @@ use recording::event::Role;
 use recording::info::{PeriodUnit, SampleBy};
 use recording::wait::{WaitGuess, WaitReason};
 
-/// `ExtraProfileInfoSection[]` of src/types/profile.ts. Rows with 0 are left out, except samples, lost, truncated and unverified, which
-/// readers look for.
+/// `ExtraProfileInfoSection[]` of src/types/profile.ts. Rows with 0 are left out, except samples, lost, truncated and
+/// unverified, which readers look for.
 pub(crate) fn sections(profile: &Profile) -> Vec<Section> {
     let section = |label: &str, rows: Vec<Row>| Section {
         label: label.to_owned(),

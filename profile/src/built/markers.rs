@@ -134,8 +134,8 @@ pub(super) fn usual_period(event: &EventInfo) -> u64 {
     }
 }
 
-/// The type of a point event's markers: its values, the first also in the table. `period` marks them as samples of the event; the front end
-/// ignores it.
+/// The type of a point event's markers: its values, the first also in the table. `period` marks them as samples of the
+/// event; the front end ignores it.
 fn point_schema(event: &EventInfo) -> Value {
     const IN_TABLE: usize = 6;
     let label: Vec<String> = (event.fields.iter())

@@ -1,7 +1,7 @@
 //! Converts a built profile to the data that views and writers take.
 //!
-//! [`Built`] makes all of a file. `cpu`: what samples represent; `meta`, `extra`, `quality`: facts about the recording; `markers`,
-//! `counters`, `usage`, `tracks`: events, resource usage, and the initially visible rows.
+//! [`Built`] makes all of a file. `cpu`: what samples represent; `meta`, `extra`, `quality`: facts about the recording;
+//! `markers`, `counters`, `usage`, `tracks`: events, resource usage, and the initially visible rows.
 
 mod counters;
 mod cpu;
@@ -81,8 +81,8 @@ fn counters(profile: &Profile) -> Vec<Counter> {
         .collect()
 }
 
-/// A profile in the form of its file. Threads and stacks are made one by one: columns of all samples would take several times the profile's
-/// memory.
+/// A profile in the form of its file. Threads and stacks are made one by one: columns of all samples would take several
+/// times the profile's memory.
 pub(crate) struct Built<'a> {
     profile: &'a Profile,
     cpu: CpuDelta,
@@ -223,8 +223,8 @@ fn rest(profile: &Profile, thread: &thread::Thread) -> Fields {
     fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// Samples of running threads, summed by thread and stack: the same shares as in a saved file, without times, waits and markers. The
-/// weights have no unit.
+/// Samples of running threads, summed by thread and stack: the same shares as in a saved file, without times, waits and
+/// markers. The weights have no unit.
 pub fn recorded(profile: &Profile) -> Data {
     Data {
         product: profile.info.program.clone(),
@@ -237,7 +237,8 @@ pub fn recorded(profile: &Profile) -> Data {
     }
 }
 
-/// The tables without stacks. A function has its frames' library; a function in several libraries has one entry for each.
+/// The tables without stacks. A function has its frames' library; a function in several libraries has one entry for
+/// each.
 fn tables(profile: &Profile) -> Data {
     let tables = &profile.tables;
     let mut funcs: Unique<Func> = Unique::default();

@@ -17,8 +17,8 @@ const VISIBLE_PER_MILLE: u64 = 5;
 pub(crate) struct Shown {
     /// Busiest first; the first is selected. Threads with waits and no CPU time come last. Never empty.
     pub(crate) threads: Vec<usize>,
-    /// Threads whose samples are counts of an event. A counter shows the counts over time and selects their call tree; the front end would
-    /// draw each sample as a block of full height.
+    /// Threads whose samples are counts of an event. A counter shows the counts over time and selects their call tree;
+    /// the front end would draw each sample as a block of full height.
     pub(crate) lines: Vec<usize>,
 }
 

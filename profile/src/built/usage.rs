@@ -38,8 +38,8 @@ pub(super) fn lines(profile: &Profile) -> Vec<Counter> {
     lines
 }
 
-/// The front end sums the counts and treats the first as unreliable, so the first is zero at the first reading's time. `number` holds the
-/// process's total; the front end shows it as it is.
+/// The front end sums the counts and treats the first as unreliable, so the first is zero at the first reading's time.
+/// `number` holds the process's total; the front end shows it as it is.
 fn memory(process: &Process, main_thread: usize) -> Counter {
     let points = process.usage.resident_bytes.points();
     let first = points.first().map(|(time, _)| (*time, 0));

@@ -125,7 +125,8 @@ pub struct Recorded {
     pub asked_rate_hz: Option<f64>,
     /// Achieved samples per second of CPU time, if the kernel counted CPU time.
     pub achieved_rate_hz: Option<f64>,
-    /// The start of each run of the program, ms since the profile's time 0, if it ran several times (`--iteration-count`).
+    /// The start of each run of the program, ms since the profile's time 0, if it ran several times
+    /// (`--iteration-count`).
     pub run_starts_ms: Vec<f64>,
     /// Whole runs, or a window of something that goes on.
     pub extent: RunExtent,
@@ -243,7 +244,8 @@ impl SavedLib {
         }
     }
 
-    /// The module's names in a profile of sprof. Readers of profiles take a code id of 32 digits for the UUID of a Mach-O file.
+    /// The module's names in a profile of sprof. Readers of profiles take a code id of 32 digits for the UUID of a
+    /// Mach-O file.
     pub(crate) fn of(module: &Module, is_macos: bool) -> SavedLib {
         let is_mach_o = is_macos && module.kind == ModuleKind::File;
         let code_id = |id: &BuildId| match is_mach_o {

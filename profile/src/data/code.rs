@@ -113,8 +113,8 @@ pub struct Func {
     pub file: u32,
     /// Index of a script's function, or [`NONE`] for native functions.
     pub script: u32,
-    /// Index of the text of the crate that defines it, or of the package that it was compiled from: see [`recording::rust_crate`]. [`NONE`] if
-    /// that is not known, and for other functions.
+    /// Index of the text of the crate that defines it, or of the package that it was compiled from: see
+    /// [`recording::rust_crate`]. [`NONE`] if that is not known, and for other functions.
     pub krate: u32,
 }
 

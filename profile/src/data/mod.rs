@@ -1,8 +1,8 @@
 //! One form for every profile, whichever program recorded it and whichever version of a file holds it.
 //!
-//! Views take [`Data`]: `Data::from` makes it of a built profile, [`read::whole`](crate::read::whole) of a file. Writers and
-//! [`merge`](mod@crate::merge) take [`Saved`]. Tables refer to each other by index. A stack comes after its caller's stack, so one backward
-//! pass adds up subtrees.
+//! Views take [`Data`]: `Data::from` makes it of a built profile, [`read::whole`](crate::read::whole) of a file.
+//! Writers and [`merge`](mod@crate::merge) take [`Saved`]. Tables refer to each other by index. A stack comes after its
+//! caller's stack, so one backward pass adds up subtrees.
 
 mod about;
 mod code;
@@ -101,8 +101,9 @@ pub struct Data {
     pub rest: Fields,
 }
 
-/// A whole file of the Firefox Profiler, including the fields that no view uses. [`read::everything`](crate::read::everything) reads it; it
-/// can be merged and written. Times, units and threads are the file's.
+/// A whole file of the Firefox Profiler, including the fields that no view uses.
+/// [`read::everything`](crate::read::everything) reads it; it can be merged and written. Times, units and threads are
+/// the file's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Saved(pub Data);
 

@@ -25,7 +25,8 @@ pub enum Unit {
     Milliseconds,
     /// Bytes.
     Bytes,
-    /// [`Weights`] names the unit: instructions, calls, allocations. The weights are never time, and nothing was sampled.
+    /// [`Weights`] names the unit: instructions, calls, allocations. The weights are never time, and nothing was
+    /// sampled.
     Counts,
 }
 
@@ -106,7 +107,8 @@ impl Thread {
     }
 }
 
-/// Maps the stack indices of `RawNativeAllocationTable` and `RawJsAllocationsTable` (the front end's src/types/profile.ts).
+/// Maps the stack indices of `RawNativeAllocationTable` and `RawJsAllocationsTable` (the front end's
+/// src/types/profile.ts).
 pub(crate) fn map_stacks_of_allocations(rest: &mut Fields, mut map: impl FnMut(u32) -> u32) {
     for key in ["nativeAllocations", "jsAllocations"] {
         let stacks = rest.get_mut(key).and_then(|table| table.get_mut("stack"));
@@ -194,7 +196,8 @@ pub struct Marker {
     pub stack: u32,
     /// The number of events that it represents, if it differs from its type's number.
     pub weight: Option<f64>,
-    /// Its other fields. Those that are texts by index (see [`Data::schemas`](super::Data::schemas)) are indices of this data's texts.
+    /// Its other fields. Those that are texts by index (see [`Data::schemas`](super::Data::schemas)) are indices of
+    /// this data's texts.
     pub fields: Option<Box<Fields>>,
 }
 

@@ -1,5 +1,5 @@
-//! The callgrind format, for callgrind_annotate and KCachegrind: <https://valgrind.org/docs/manual/cl-format.html>. Costs by function and
-//! line, with calls between functions.
+//! The callgrind format, for callgrind_annotate and KCachegrind: <https://valgrind.org/docs/manual/cl-format.html>.
+//! Costs by function and line, with calls between functions.
 //!
 //! A sampling profiler counts no calls. The number of samples stands in the format's number of calls.
 
@@ -16,8 +16,9 @@ use crate::view::callees::Callees;
 
 /// Writes the self cost of each line of each function, and the cost of its calls.
 ///
-/// The inclusive cost of a function (self cost and calls) is the cost of samples with it on the stack. For a recursive function, only the
-/// innermost call on a stack counts. If each call counted, a recursion of depth 100 would cost 100 times its time.
+/// The inclusive cost of a function (self cost and calls) is the cost of samples with it on the stack. For a recursive
+/// function, only the innermost call on a stack counts. If each call counted, a recursion of depth 100 would cost 100
+/// times its time.
 pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     let costs = Costs::of(picked);
     let data = picked.data;

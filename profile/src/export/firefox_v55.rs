@@ -1,8 +1,9 @@
-//! Writes version 55 of the format, with the published `fxprof-processed-profile`, for front ends that read nothing newer.
+//! Writes version 55 of the format, with the published `fxprof-processed-profile`, for front ends that read nothing
+//! newer.
 //!
-//! The crate writes the document, and each thread's texts, frames, stacks and samples. It has no call for lines, inlined functions, source
-//! files, untyped fields of markers, times before 0, fractional weights and unknown fields. Columns that it leaves empty or would round are
-//! filled from the data.
+//! The crate writes the document, and each thread's texts, frames, stacks and samples. It has no call for lines,
+//! inlined functions, source files, untyped fields of markers, times before 0, fractional weights and unknown fields.
+//! Columns that it leaves empty or would round are filled from the data.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;

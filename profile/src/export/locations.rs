@@ -1,4 +1,5 @@
-//! Call paths as lists of locations, which pprof and OpenTelemetry share: a location is an address with the functions inlined there.
+//! Call paths as lists of locations, which pprof and OpenTelemetry share: a location is an address with the functions
+//! inlined there.
 
 use rustc_hash::FxHashMap;
 

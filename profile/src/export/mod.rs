@@ -1,7 +1,7 @@
 //! File formats: one folder or file each, one function each, the writer passed in.
 //!
-//! [`firefox`] also writes a profile that was just built. All formats write [`Data`](crate::data::Data), of any source. [`Picked`] selects
-//! samples and their weights for all of them, so every format has the same samples.
+//! [`firefox`] also writes a profile that was just built. All formats write [`Data`](crate::data::Data), of any source.
+//! [`Picked`] selects samples and their weights for all of them, so every format has the same samples.
 
 pub mod callgrind;
 pub mod firefox;

@@ -1,6 +1,7 @@
 //! Profiles of the OpenTelemetry protocol (OTLP 1.10, profiles v1development), for its collectors.
 //!
-//! One profile of one value type. Samples with the same thread and stack are one sample with the time and the value of each.
+//! One profile of one value type. Samples with the same thread and stack are one sample with the time and the value of
+//! each.
 
 use std::io::{self, Write};
 
@@ -16,8 +17,8 @@ use super::label::{self, NO_STACK};
 use super::locations::Locations;
 use crate::data::{Data, Thread};
 
-/// Writes a message `ExportProfilesServiceRequest`, which has the bytes of a `ProfilesData`. `resource`: names and values that say
-/// what ran (`service.name`, `service.version`...).
+/// Writes a message `ExportProfilesServiceRequest`, which has the bytes of a `ProfilesData`. `resource`: names and
+/// values that say what ran (`service.name`, `service.version`...).
 pub fn write(picked: &Picked<'_>, resource: &[(String, String)], mut out: impl Write) -> io::Result<()> {
     let mut writer = Writer::new(picked);
     let mut samples = Vec::new();

@@ -1,7 +1,7 @@
 //! The text of `perf script`, for stackcollapse-perf.pl, inferno-collapse-perf, the Firefox Profiler and others.
 //!
-//! There is no specification: perf's tools/perf/builtin-script.c writes it. The number before the event is perf's period, here the sample's
-//! weight. Readers that count samples get the same result if each weight is one.
+//! There is no specification: perf's tools/perf/builtin-script.c writes it. The number before the event is perf's
+//! period, here the sample's weight. Readers that count samples get the same result if each weight is one.
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};

@@ -17,8 +17,8 @@ use crate::data::{Data, Frame, NONE, SavedLib, Thread};
 use crate::wire::pprof::{self as wire, profile as field};
 use crate::wire::protobuf::Message;
 
-/// Writes the number of samples (`samples`) and their weight (`cpu` or `delay` in nanoseconds, `space` in bytes, or an imported file's own
-/// name). If each sample counts as one, its time is the profile's interval, if known.
+/// Writes the number of samples (`samples`) and their weight (`cpu` or `delay` in nanoseconds, `space` in bytes, or an
+/// imported file's own name). If each sample counts as one, its time is the profile's interval, if known.
 pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     write_labelled(picked, true, out)
 }
@@ -156,8 +156,8 @@ impl<W: Write> Writer<'_, W> {
             mapping.number(wire::mapping::MEMORY_LIMIT, limit);
             mapping.number(wire::mapping::FILENAME, name);
             mapping.number(wire::mapping::BUILD_ID, build_id);
-            // has_functions, has_filenames, has_line_numbers, has_inline_frames: pprof must not look for more in the libraries, because the
-            // addresses are artificial.
+            // has_functions, has_filenames, has_line_numbers, has_inline_frames: pprof must not look for more in the
+            // libraries, because the addresses are artificial.
             for field in wire::mapping::HAS_FUNCTIONS..=wire::mapping::HAS_INLINE_FRAMES {
                 mapping.number(field, u64::from(self.data.symbolicated));
             }
@@ -205,8 +205,8 @@ impl<W: Write> Writer<'_, W> {
     fn function(&mut self, id: u64, name: u64, file: u64) -> io::Result<()> {
         let mut function = Message::default();
         function.number(wire::function::ID, id);
-        // No system_name: names are demangled. If both names are equal, `go tool pprof` demangles them again and cuts `<A as
-        // Iterator>::next` to `::next` (demangleSingleFunction, internal/symbolizer/symbolizer.go of pprof).
+        // No system_name: names are demangled. If both names are equal, `go tool pprof` demangles them again and cuts
+        // `<A as Iterator>::next` to `::next` (demangleSingleFunction, internal/symbolizer/symbolizer.go of pprof).
         function.number(wire::function::NAME, name);
         function.number(wire::function::FILENAME, file);
         self.put(field::FUNCTION, &function)

@@ -65,8 +65,8 @@ impl Tree {
         &self.labels[node.label as usize]
     }
 
-    /// Calls `visit` with each node and its depth (0 for the root), parents first, siblings in order. If `visit` returns false, the
-    /// descendants are skipped.
+    /// Calls `visit` with each node and its depth (0 for the root), parents first, siblings in order. If `visit`
+    /// returns false, the descendants are skipped.
     pub(super) fn walk(&self, mut visit: impl FnMut(u32, usize) -> io::Result<bool>) -> io::Result<()> {
         let mut next = 0;
         let mut path: Vec<u32> = Vec::new();

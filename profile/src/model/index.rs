@@ -2,9 +2,10 @@
 
 /// A hash table of ids with open addressing. The contents stay in the table that the ids refer to.
 ///
-/// A `HashMap<(u32, u32), u32>` takes 13-26 bytes an entry, this table 8-16. Every hit is confirmed by comparing contents: a hash alone
-/// would merge different stacks. Each slot that is tried costs a cache miss for its content, so at least half of the slots are empty: a new
-/// entry then tries 2.5 slots at most on average, and 8.5 if a quarter is empty (linear probing: Knuth, TAOCP 6.4).
+/// A `HashMap<(u32, u32), u32>` takes 13-26 bytes an entry, this table 8-16. Every hit is confirmed by comparing
+/// contents: a hash alone would merge different stacks. Each slot that is tried costs a cache miss for its content, so
+/// at least half of the slots are empty: a new entry then tries 2.5 slots at most on average, and 8.5 if a quarter is
+/// empty (linear probing: Knuth, TAOCP 6.4).
 #[derive(Clone, Default)]
 pub(crate) struct Index {
     slots: Vec<u32>,
@@ -15,15 +16,15 @@ const EMPTY: u32 = u32::MAX;
 const FIRST_SLOTS: usize = 64;
 
 impl Index {
-    /// What the first slot for this hash holds: in most cases the id that [`Index::find_or_insert`] returns, in the others another one, or
-    /// none (`u32::MAX`).
+    /// What the first slot for this hash holds: in most cases the id that [`Index::find_or_insert`] returns, in the
+    /// others another one, or none (`u32::MAX`).
     pub(crate) fn first(&self, hash: u64) -> u32 {
         let mask = self.slots.len().wrapping_sub(1);
         self.slots.get(slot_of(hash, mask)).copied().unwrap_or(EMPTY)
     }
 
-    /// The id with this hash for which `equal` holds. Otherwise stores `new_id` and returns `None`. `hash_of` gives the hash of a stored
-    /// id, for growing.
+    /// The id with this hash for which `equal` holds. Otherwise stores `new_id` and returns `None`. `hash_of` gives the
+    /// hash of a stored id, for growing.
     pub(crate) fn find_or_insert(
         &mut self,
         hash: u64,

@@ -68,7 +68,8 @@ pub struct Counts {
     pub samples_out_of_order: u64,
     /// Samples of threads other than main threads, left out because the user chose main threads only.
     pub samples_left_out: u64,
-    /// Samples with a function named by a perf map. The map has no times, so the function may have been another one at the sample's time.
+    /// Samples with a function named by a perf map. The map has no times, so the function may have been another one at
+    /// the sample's time.
     pub samples_named_without_time: u64,
     /// Samples of further events, on tracks of their own.
     pub counted_samples: u64,
@@ -103,8 +104,8 @@ impl Profile {
         self.threads.iter().filter(|thread| thread.event.is_none())
     }
 
-    /// The profile's amount of an event, by its index in [`RecordingInfo::events`]: the sum of its samples' weights, or the number of its
-    /// markers.
+    /// The profile's amount of an event, by its index in [`RecordingInfo::events`]: the sum of its samples' weights, or
+    /// the number of its markers.
     pub fn in_profile(&self, event: usize) -> u64 {
         let role = self.info.events.get(event).map(|event| event.role);
         let threads = self.threads.iter();

@@ -30,8 +30,8 @@ const SAMPLE_BYTES: usize = 40;
 const OFF_CPU: u64 = 1;
 const HAS_CPU_BEFORE: u64 = 2;
 
-/// Samples in time order, each as the difference from the previous one, in variable-length integers. One million samples take 7-9 MB. As
-/// plain columns they took 20 MB, and twice that while a vector grew.
+/// Samples in time order, each as the difference from the previous one, in variable-length integers. One million
+/// samples take 7-9 MB. As plain columns they took 20 MB, and twice that while a vector grew.
 #[derive(Clone, Default)]
 pub(crate) struct Samples {
     /// The first samples, while they are in a file. [`Samples::read_back`] ends that.
@@ -55,7 +55,8 @@ struct State {
 }
 
 impl Samples {
-    /// Appends a sample. Returns false if its time is before the last sample's time; the sample then gets the last sample's time.
+    /// Appends a sample. Returns false if its time is before the last sample's time; the sample then gets the last
+    /// sample's time.
     pub(crate) fn push(&mut self, sample: Sample) -> bool {
         let in_order = self.len == 0 || sample.time >= self.last.time;
         let next = State {

@@ -48,8 +48,9 @@ impl Stacks {
 
     /// The stacks that these frames make, one after the other, on top of `prefix`.
     ///
-    /// To find a stack takes its prefix, and both the slot of the index and the node are seldom in a cache. The hash is of the path, so that
-    /// all slots can be read at once, and then all nodes: a look-up that waits for the one before it takes several times as long.
+    /// To find a stack takes its prefix, and both the slot of the index and the node are seldom in a cache. The hash is
+    /// of the path, so that all slots can be read at once, and then all nodes: a look-up that waits for the one before
+    /// it takes several times as long.
     pub(crate) fn intern_all(
         &mut self,
         prefix: Option<StackId>,

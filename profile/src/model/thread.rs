@@ -40,8 +40,8 @@ pub(crate) struct Thread {
     pub(crate) start: i64,
     pub(crate) end: Option<i64>,
     pub(crate) samples: Samples,
-    /// Index into [`RecordingInfo::events`](recording::info::RecordingInfo::events) of the samples' event; `None` for the recording's first
-    /// event.
+    /// Index into [`RecordingInfo::events`](recording::info::RecordingInfo::events) of the samples' event; `None` for
+    /// the recording's first event.
     pub(crate) event: Option<u32>,
     pub(crate) markers: Vec<Marker>,
 }
@@ -115,8 +115,8 @@ pub(crate) enum PointValue {
 }
 
 impl MarkerKind {
-    /// The names of all kinds except points, which have their event's name. A marker's type has the same name. Benchmarks and tests have
-    /// this type and names of their own.
+    /// The names of all kinds except points, which have their event's name. A marker's type has the same name.
+    /// Benchmarks and tests have this type and names of their own.
     pub(crate) const NAMES: [&'static str; 8] = [
         "Child process",
         "Exec",
@@ -128,7 +128,8 @@ impl MarkerKind {
         "Benchmark or test",
     ];
 
-    /// True if the marker gets a row above its thread's track. A new thread name gets none: it made nearly every track higher.
+    /// True if the marker gets a row above its thread's track. A new thread name gets none: it made nearly every track
+    /// higher.
     pub(crate) fn is_in_timeline(&self) -> bool {
         !matches!(self, MarkerKind::Exec { .. } | MarkerKind::Renamed { .. })
     }

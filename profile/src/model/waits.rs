@@ -40,9 +40,9 @@ pub struct WaitTotals {
     pub already_waiting: u64,
     /// Threads that were off-CPU throughout, and were left out: see `BuildOptions::awake_threads_only`.
     pub never_ran: u64,
-    /// CPU time of samples plus time of waits of all threads, ns, to compare with the recorded time. The sum can be larger: the kernel
-    /// counts a switch between threads as CPU time of the next thread, which the records still show as waiting. 0 if samples do not count
-    /// time.
+    /// CPU time of samples plus time of waits of all threads, ns, to compare with the recorded time. The sum can be
+    /// larger: the kernel counts a switch between threads as CPU time of the next thread, which the records still show
+    /// as waiting. 0 if samples do not count time.
     pub accounted_ns: u64,
     /// Recorded time of all threads, ns: see `accounted_ns`.
     pub recorded_ns: u64,

@@ -165,7 +165,8 @@ impl fmt::Display for Position {
     }
 }
 
-/// A parse error with the file's path. `compressed` is the offset in a compressed file; `json_bytes` is 0 for an empty file.
+/// A parse error with the file's path. `compressed` is the offset in a compressed file; `json_bytes` is 0 for an empty
+/// file.
 pub(super) fn of_parsing(path: &Path, error: parse::Error, compressed: Option<u64>, json_bytes: u64) -> ReadError {
     let (why, at) = error.into_parts();
     let damaged = |what: String| ReadError::Damaged {

@@ -10,8 +10,8 @@ use flate2::read::MultiGzDecoder;
 
 use super::parse::{Block, Blocks};
 
-/// Blocks that are inflated ahead of the parser: 8 MB take longer than a time slice. With fewer blocks, the two threads of a busy machine
-/// wait for each other's time slices.
+/// Blocks that are inflated ahead of the parser: 8 MB take longer than a time slice. With fewer blocks, the two threads
+/// of a busy machine wait for each other's time slices.
 const BLOCKS_AHEAD: usize = 8;
 
 /// Passes the file's blocks to `work`. Returns its answer and the number of bytes read from the file.

@@ -1,8 +1,8 @@
 //! Reads saved profiles of sprof and of other profilers.
 //!
-//! Reading checks the file as a stream from first byte to last. Memory stays within the caller's limit, whatever the file's size or
-//! compression. [`open`] reads what serving needs and [`whole()`] what views need. [`foreign()`] reads the same from folded stacks and
-//! other profilers' files.
+//! Reading checks the file as a stream from first byte to last. Memory stays within the caller's limit, whatever the
+//! file's size or compression. [`open`] reads what serving needs and [`whole()`] what views need. [`foreign()`] reads
+//! the same from folded stacks and other profilers' files.
 
 mod error;
 mod foreign;
@@ -30,8 +30,8 @@ pub use crate::data::SavedLib;
 use crate::data::{Data, Saved};
 use crate::tracks::Tracks;
 
-/// Limits of reading. In addition, memory must stay in proportion to the bytes read: a few bytes that expand to large structures or refer
-/// to one long text many times are refused.
+/// Limits of reading. In addition, memory must stay in proportion to the bytes read: a few bytes that expand to large
+/// structures or refer to one long text many times are refused.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadLimits {
     /// Approximate bytes of memory. Default 128 MiB.
@@ -114,7 +114,8 @@ pub struct SavedProfile {
 }
 
 impl SavedProfile {
-    /// The file that was read, positioned at its first byte, to serve it unchanged. It is the same file even if its path now names another.
+    /// The file that was read, positioned at its first byte, to serve it unchanged. It is the same file even if its
+    /// path now names another.
     pub fn into_file(self) -> Result<File, std::io::Error> {
         let mut file = self.file;
         file.seek(SeekFrom::Start(0))?;

@@ -7,7 +7,8 @@ use crate::category::{CATEGORIES, Kind};
 use crate::data::{Calls, Category, Data, Func, NONE, Script};
 use crate::unique::Unique;
 
-/// Gives functions of JIT code the names and files that recordings have, and in sprof's category the subcategories. Functions of other code stay, whatever their names.
+/// Gives functions of JIT code the names and files that recordings have, and in sprof's category the subcategories.
+/// Functions of other code stay, whatever their names.
 pub(crate) fn readable_names(data: &mut Data) {
     let ours = CATEGORIES[Kind::Jit.category(false).0].name;
     let ours = data.categories.iter().position(|category| category.name == ours);

@@ -1,9 +1,10 @@
 //! What a profile says about its machine and user, taken out before others see the profile.
 //!
-//! [`sanitize`] cleans every string of a [`Saved`] profile. Names of functions lose only paths, because they are the result; all other strings also lose
-//! the names of user and host. Arguments are removed. Fields that this module does not know are dropped: nobody has checked what is in them.
-//! Functions, samples and their weights stay as they are, so all shares stay. `text` cleans one string, `search` finds what is in it, `path` shortens
-//! one path, `variables` finds the environment.
+//! [`sanitize`] cleans every string of a [`Saved`] profile. Names of functions lose only paths, because they are the
+//! result; all other strings also lose the names of user and host. Arguments are removed. Fields that this module does
+//! not know are dropped: nobody has checked what is in them. Functions, samples and their weights stay as they are, so
+//! all shares stay. `text` cleans one string, `search` finds what is in it, `path` shortens one path, `variables` finds
+//! the environment.
 
 mod path;
 mod search;
@@ -19,7 +20,8 @@ use crate::sources::Sources;
 use crate::unique::Unique;
 use text::{Cleaner, Kind, OF_FORMAT};
 
-/// What nobody else is to see, as far as the machine at hand knows. Paths below `/home`, `/Users` and `/root` give more of it.
+/// What nobody else is to see, as far as the machine at hand knows. Paths below `/home`, `/Users` and `/root` give more
+/// of it.
 #[derive(Clone, Debug, Default)]
 pub struct Private {
     /// Home folders.
@@ -263,7 +265,8 @@ fn clean_sources(data: &mut Data, include: Include, cleaner: &mut Cleaner) -> us
     before - data.embedded_sources()
 }
 
-/// Texts that functions, symbols and markers share by index. One text may be a function's name and a marker's value, which are cleaned differently.
+/// Texts that functions, symbols and markers share by index. One text may be a function's name and a marker's value,
+/// which are cleaned differently.
 fn clean_tables(data: &mut Data, cleaner: &mut Cleaner) {
     let old = std::mem::take(&mut data.texts);
     let mut texts: Unique<Box<str>> = Unique::default();

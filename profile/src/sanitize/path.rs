@@ -49,7 +49,8 @@ pub(super) struct Home<'a> {
     pub(super) is_sure: bool,
 }
 
-/// The home folders in a path of Unix or Windows, also behind a mount, a share or an option: the last one is the nearest to the file.
+/// The home folders in a path of Unix or Windows, also behind a mount, a share or an option: the last one is the
+/// nearest to the file.
 pub(super) fn homes_in(path: &str) -> Vec<Home<'_>> {
     let is_of_windows = path.contains('\\') || is_windows(path);
     let (mut homes, mut is_sure, mut is_next, mut start) = (Vec::new(), true, false, 0);
@@ -112,7 +113,8 @@ pub(super) fn short<'a>(path: &'a str, homes: &[String]) -> Cow<'a, str> {
     if !matches!(SourcePath::parse(path), SourcePath::Other(_)) {
         return in_profile(path);
     }
-    // Also in the middle: the path of an overlay or of another mount ends in the user's path. But `src/root/a.rs` is not in `/root`.
+    // Also in the middle: the path of an overlay or of another mount ends in the user's path. But `src/root/a.rs` is
+    // not in `/root`.
     let known = homes.iter().filter_map(|home| {
         let at = path.rfind(home.as_str())?;
         let has_name = home.trim_start_matches('/').contains(['/', '\\']);

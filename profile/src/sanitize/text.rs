@@ -43,7 +43,8 @@ const GENERIC: [&str; 17] = [
     "build",
 ];
 
-/// Fields whose values are words of the format, or the name of another field (`MarkerSchema` and `CounterDisplayConfig` of the front end).
+/// Fields whose values are words of the format, or the name of another field (`MarkerSchema` and `CounterDisplayConfig`
+/// of the front end).
 pub(super) const OF_FORMAT: [&str; 9] = [
     "color",
     "colorField",

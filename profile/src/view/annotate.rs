@@ -82,7 +82,8 @@ pub fn lines_of(selection: &Selection<'_>, funcs: &[u32]) -> Vec<FileLines> {
     files
 }
 
-/// Self cost by library and relative address, of samples in the machine code of any of these functions or of functions inlined into it.
+/// Self cost by library and relative address, of samples in the machine code of any of these functions or of functions
+/// inlined into it.
 pub fn addresses_of(selection: &Selection<'_>, funcs: &[u32]) -> BTreeMap<u32, BTreeMap<u64, Cost>> {
     let data = selection.data;
     let mut found: BTreeMap<u32, BTreeMap<u64, Cost>> = BTreeMap::new();

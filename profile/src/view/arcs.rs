@@ -2,12 +2,12 @@
 //!
 //! total(function) = self + cost of its calls, without calls of itself
 //!
-//! The cost of a call includes the callee's own calls, so a total is also the sum of all calls of the function. In a cycle of functions,
-//! the same cost is in several arcs. The total of a function is then limited to the cost of the cycle: its functions and their callees
-//! outside. Arcs do not determine a closer value.
+//! The cost of a call includes the callee's own calls, so a total is also the sum of all calls of the function. In a
+//! cycle of functions, the same cost is in several arcs. The total of a function is then limited to the cost of the
+//! cycle: its functions and their callees outside. Arcs do not determine a closer value.
 //!
-//! Totals equal those of callgrind_annotate, except for recursion, whose cost callgrind_annotate adds once for each level: a `fib` that
-//! took 10 % of a program is 60 % there.
+//! Totals equal those of callgrind_annotate, except for recursion, whose cost callgrind_annotate adds once for each
+//! level: a `fib` that took 10 % of a program is 60 % there.
 
 use rustc_hash::FxHashMap;
 
@@ -61,14 +61,16 @@ pub fn in_circles(selection: &Selection<'_>) -> usize {
     circles.iter().filter(|circle| **circle != NONE).count()
 }
 
-/// The callers of any of these functions, without the function itself, largest cost first; `None` if the file has no arcs.
+/// The callers of any of these functions, without the function itself, largest cost first; `None` if the file has no
+/// arcs.
 pub fn callers(selection: &Selection<'_>, funcs: &[u32]) -> Option<Vec<ArcRow>> {
     let found = sums(selection)?.into_iter();
     let found = found.filter(|((caller, callee), _)| funcs.contains(callee) && !funcs.contains(caller));
     Some(rows(found.map(|((caller, _), sum)| (caller, sum))))
 }
 
-/// The callees of any of these functions, without the function itself, largest cost first; `None` if the file has no arcs.
+/// The callees of any of these functions, without the function itself, largest cost first; `None` if the file has no
+/// arcs.
 pub fn callees(selection: &Selection<'_>, funcs: &[u32]) -> Option<Vec<ArcRow>> {
     let found = sums(selection)?.into_iter();
     let found = found.filter(|((caller, callee), _)| funcs.contains(caller) && !funcs.contains(callee));
@@ -121,8 +123,8 @@ pub(crate) fn sums(selection: &Selection<'_>) -> Option<Sums> {
     Some(sums)
 }
 
-/// For each function, the number of its cycle of calls, or [`NONE`]: strongly connected components of more than one function (Tarjan 1972,
-/// doi:10.1137/0201010), without recursion.
+/// For each function, the number of its cycle of calls, or [`NONE`]: strongly connected components of more than one
+/// function (Tarjan 1972, doi:10.1137/0201010), without recursion.
 fn circles(selection: &Selection<'_>, funcs: usize) -> Vec<u32> {
     let mut circle_of = vec![NONE; funcs];
     let Some(sums) = sums(selection) else {

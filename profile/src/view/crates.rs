@@ -39,8 +39,8 @@ pub struct CrateRow {
     pub total: Option<Cost>,
 }
 
-/// All crates and libraries with samples, sorted by self cost, then total cost, largest first, then by name. The self costs add up to that of all samples with
-/// a stack.
+/// All crates and libraries with samples, sorted by self cost, then total cost, largest first, then by name. The self
+/// costs add up to that of all samples with a stack.
 pub fn crates(selection: &Selection<'_>) -> Vec<CrateRow> {
     let data = selection.data;
     let mut known: FxHashMap<(Origin, String), u32> = FxHashMap::default();

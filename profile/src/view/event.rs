@@ -27,9 +27,9 @@ impl Data {
     /// the other events, whose samples are dropped. A pattern (`syscalls:sys_enter_open*`) keeps all that it matches,
     /// where these count how often something happened.
     ///
-    /// In a file of sprof, each further event has a track beside the thread in which it happened; the reader makes such tracks of markers
-    /// of point events. Markers stay: they move to the thread's track that stays, or else to the process's first thread
-    /// that stays.
+    /// In a file of sprof, each further event has a track beside the thread in which it happened; the reader makes such
+    /// tracks of markers of point events. Markers stay: they move to the thread's track that stays, or else to the
+    /// process's first thread that stays.
     pub fn keep_event(&mut self, asked: Option<&str>) -> Result<Vec<String>, NoSuchEvent> {
         let mut has = self.events();
         let kept: Vec<String> = match asked {
@@ -117,8 +117,8 @@ impl Data {
         has
     }
 
-    /// Calls `each` with the data of each event, as [`keep_event`](Data::keep_event) leaves them, but for names of threads and without markers'
-    /// threads. The threads are in another order afterwards.
+    /// Calls `each` with the data of each event, as [`keep_event`](Data::keep_event) leaves them, but for names of
+    /// threads and without markers' threads. The threads are in another order afterwards.
     pub(crate) fn for_each_event(&mut self, mut each: impl FnMut(&Data)) {
         let events = self.events();
         let is_several = events.len() > 1;

@@ -23,8 +23,8 @@ pub struct LineRow {
     pub total: Cost,
 }
 
-/// All lines with samples, sorted by self cost, then total cost, largest first, then by place. Code without a known line is a row of its
-/// function.
+/// All lines with samples, sorted by self cost, then total cost, largest first, then by place. Code without a known
+/// line is a row of its function.
 pub fn lines(selection: &Selection<'_>) -> Vec<LineRow> {
     let data = selection.data;
     // The key of a line, or of a function without lines.

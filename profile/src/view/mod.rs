@@ -1,8 +1,8 @@
 //! Views of a profile as plain data.
 //!
-//! Views of a profile that was read ([`data`](crate::data)): [`select`] chooses samples, and each view is a function of the selection.
-//! [`functions`], [`lines`], [`arcs`], [`tree`], [`buckets`], [`breakdown`], [`mod@crates`], [`annotate`], [`markers`].
-//! [`mod@shortfalls`]: what a result lacks, and why.
+//! Views of a profile that was read ([`data`](crate::data)): [`select`] chooses samples, and each view is a function of
+//! the selection. [`functions`], [`lines`], [`arcs`], [`tree`], [`buckets`], [`breakdown`], [`mod@crates`],
+//! [`annotate`], [`markers`]. [`mod@shortfalls`]: what a result lacks, and why.
 //!
 //! Views of a new recording: [`recorded()`] converts it to such data; `top` and `waits` take it directly.
 

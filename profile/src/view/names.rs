@@ -10,7 +10,8 @@ use self::path::{Path, Style, with_usual_types};
 /// The name with all generic arguments as `_`: one name for all instances of a generic function. C++ return types and
 /// parameter lists go too if the name contained generic arguments.
 ///
-/// `alloc::vec::Vec<u8>::push` -> `alloc::vec::Vec<_>::push`, `<Vec<u8> as Clone>::clone` -> `<Vec<_> as Clone>::clone`.
+/// `alloc::vec::Vec<u8>::push` -> `alloc::vec::Vec<_>::push`, `<Vec<u8> as Clone>::clone` -> `<Vec<_> as
+/// Clone>::clone`.
 pub fn merged(name: &str) -> String {
     let name = &*with_usual_types(name);
     let style = Style {
@@ -34,8 +35,9 @@ pub fn to_ask(name: &str) -> String {
     bare(without_place(&readable(name)))
 }
 
-/// Indices of the names that match the function `asked`: equal names; or else names that equal it or end with its path once generic
-/// arguments, parameters and places are removed: `app::parse`, Go's `app.parse` and JavaScript's `parse app.js:1:2` match `parse`.
+/// Indices of the names that match the function `asked`: equal names; or else names that equal it or end with its path
+/// once generic arguments, parameters and places are removed: `app::parse`, Go's `app.parse` and JavaScript's `parse
+/// app.js:1:2` match `parse`.
 pub fn of_name<'a>(names: impl Iterator<Item = &'a str> + Clone, asked: &str) -> Vec<usize> {
     if asked.is_empty() {
         return Vec::new();

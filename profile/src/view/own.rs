@@ -18,8 +18,8 @@ const HARDLY_ANY: f64 = 0.001;
 /// Where no other function has this share, the innermost of them says most: `count_words`, whose time is in the
 /// standard library.
 const SOME: f64 = 0.1;
-/// Names in the program's file that are not the author's functions: the kernel's entry point, and instances of standard library code. A
-/// file without debug info gives no source for them.
+/// Names in the program's file that are not the author's functions: the kernel's entry point, and instances of standard
+/// library code. A file without debug info gives no source for them.
 const NOBODYS: &[&str] = &[
     "_start",
     "__libc_start",

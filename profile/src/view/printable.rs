@@ -6,7 +6,8 @@ use crate::data::{Data, RowValue};
 use crate::text::one_line;
 
 impl Data {
-    /// Converts all texts with [`one_line`]. To be called after symbol lookup, because a converted library path may not name its file.
+    /// Converts all texts with [`one_line`]. To be called after symbol lookup, because a converted library path may not
+    /// name its file.
     pub fn make_printable(&mut self) {
         let texts = self.texts.iter_mut();
         texts.for_each(|text| {

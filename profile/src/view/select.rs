@@ -69,7 +69,8 @@ pub struct Selection<'a> {
     pub without_stack: Cost,
     /// All selected samples.
     pub total: Cost,
-    /// Samples of the other kind that meet all other conditions: waits, or with [`Filter::waits`] samples of running threads.
+    /// Samples of the other kind that meet all other conditions: waits, or with [`Filter::waits`] samples of running
+    /// threads.
     pub other_kind: Cost,
     /// For each thread: the cost of its selected samples, and of those of the other kind.
     pub threads: Vec<(Cost, Cost)>,
@@ -421,7 +422,8 @@ fn seen(
     stacks.chain([kind(NONE, NONE)]).collect()
 }
 
-/// Functions with this name (see [`of_name`](super::names::of_name)). If none has it, all functions whose name contains it.
+/// Functions with this name (see [`of_name`](super::names::of_name)). If none has it, all functions whose name contains
+/// it.
 pub fn find(data: &Data, asked: &str) -> Result<Vec<u32>, NotFound> {
     let names = (0..data.funcs.len() as u32).map(|func| data.func_name(func));
     let mut found = super::names::of_name(names.clone(), asked);
@@ -634,8 +636,9 @@ fn merge_generics(selection: &mut Selection<'_>) {
 /// The name for all addresses of code without a file.
 pub(crate) const WITHOUT_NAMES: &str = "[code of no file, without names]";
 
-/// Merges addresses of code without a file into one row. In a loop that Node compiled, each instruction was a row, the largest with 7 % of
-/// the samples: nothing records where such functions begin. Addresses from another profiler stay, because their code is unknown.
+/// Merges addresses of code without a file into one row. In a loop that Node compiled, each instruction was a row, the
+/// largest with 7 % of the samples: nothing records where such functions begin. Addresses from another profiler stay,
+/// because their code is unknown.
 fn merge_addresses(selection: &mut Selection<'_>) {
     let data = selection.data;
     let is_address = without_names(data);

@@ -397,8 +397,9 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// True for sources of functions that every optimising compiler inlines: operators, iterators over ranges and pointer casts of the standard
-/// library. In a loop over a range, they had 68 % of the samples at `opt-level = 0` and none at 3.
+/// True for sources of functions that every optimising compiler inlines: operators, iterators over ranges and pointer
+/// casts of the standard library. In a loop over a range, they had 68 % of the samples at `opt-level = 0` and none at
+/// 3.
 fn is_always_inlined(source: &str) -> bool {
     const RUST: &[&str] = &[
         "core/src/iter/range.rs",
@@ -437,8 +438,8 @@ fn is_criterion_s_statistics(name: &str) -> bool {
     parts.any(|rest| PARTS.iter().any(|part| rest.starts_with(part)))
 }
 
-/// For JIT code without a runtime above it on the stack, the runtime of its process. Without frame pointers, the stack ends in the JIT
-/// code.
+/// For JIT code without a runtime above it on the stack, the runtime of its process. Without frame pointers, the stack
+/// ends in the JIT code.
 fn owners_of_jit_code(selection: &Selection<'_>, seen: &[Seen]) -> FxHashMap<u32, Runtime> {
     let mut owners = FxHashMap::default();
     let is_orphan = |seen: &Seen| seen.runtime.is_none() && seen.has_jit;

@@ -5,7 +5,8 @@ use super::cost::Cost;
 use super::select::Selection;
 use crate::data::NONE;
 
-/// Self and total cost of each key. `key` holds the key of each frame, less than `keys`; a frame with [`NONE`] does not count.
+/// Self and total cost of each key. `key` holds the key of each frame, less than `keys`; a frame with [`NONE`] does not
+/// count.
 pub(super) fn by_key(selection: &Selection<'_>, keys: usize, key: &[u32]) -> (Vec<Cost>, Vec<Cost>) {
     let stacks = &selection.stacks;
     let key_of = |stack: usize| key[stacks[stack].frame as usize] as usize;

@@ -37,8 +37,9 @@ pub enum Wanted {
     LinesOfNames,
 }
 
-/// Calls `resolve` once for each library, with the addresses of its frames, ascending, without duplicates. `resolve` returns one
-/// [`AddressInfo`] for each address in the same order, or `None` without symbols. An answer of another length counts as `None`.
+/// Calls `resolve` once for each library, with the addresses of its frames, ascending, without duplicates. `resolve`
+/// returns one [`AddressInfo`] for each address in the same order, or `None` without symbols. An answer of another
+/// length counts as `None`.
 ///
 /// Symbolicated data is unchanged. Other data becomes symbolicated if any symbol was found.
 pub fn name_addresses(data: &mut Data, resolve: impl FnMut(&SavedLib, &[u64]) -> Option<Vec<AddressInfo>>) -> Named {

@@ -92,8 +92,8 @@ pub fn top_down_where(selection: &Selection<'_>, matters: impl Fn(Cost) -> bool)
     Tree { nodes }
 }
 
-/// The callees of any of these functions, and their callees in turn. The first node is the function. For recursion, the innermost call
-/// counts, so the function is nowhere below.
+/// The callees of any of these functions, and their callees in turn. The first node is the function. For recursion, the
+/// innermost call counts, so the function is nowhere below.
 pub fn callees(selection: &Selection<'_>, funcs: &[u32]) -> Tree {
     downwards(selection, |func| funcs.contains(&func), false)
 }
@@ -132,15 +132,16 @@ fn downwards(selection: &Selection<'_>, restarts: impl Fn(u32) -> bool, from_roo
     finish(selection, nodes)
 }
 
-/// Functions by self cost, each with its callers below. The first node's total is that of all selected samples with a stack.
+/// Functions by self cost, each with its callers below. The first node's total is that of all selected samples with a
+/// stack.
 pub fn bottom_up(selection: &Selection<'_>, limits: Limits) -> Tree {
     let leaves = selection.own.iter().enumerate().filter(|(_, cost)| !cost.is_zero());
     let leaves = leaves.map(|(stack, cost)| (stack as u32, *cost)).collect();
     upwards(selection, leaves, limits)
 }
 
-/// The callers of any of these functions, and their callers in turn. The first node is the function, with its total cost. For recursion,
-/// the outermost call counts, so the function is nowhere below.
+/// The callers of any of these functions, and their callers in turn. The first node is the function, with its total
+/// cost. For recursion, the outermost call counts, so the function is nowhere below.
 pub fn callers(selection: &Selection<'_>, funcs: &[u32], limits: Limits) -> Tree {
     let totals = selection.totals();
     let mut below = vec![false; selection.stacks.len()];

@@ -15,7 +15,8 @@ use crate::model::tables::FuncId;
 pub struct WaitPlace {
     /// The reason of the wait.
     pub reason: WaitReason,
-    /// The innermost function outside the kernel, or without a name its library-relative address in hex. `None` without a stack.
+    /// The innermost function outside the kernel, or without a name its library-relative address in hex. `None` without
+    /// a stack.
     pub function: Option<String>,
     /// File name of its library.
     pub lib: Option<String>,
@@ -61,7 +62,8 @@ pub fn wait_places(profile: &Profile, n: usize) -> Vec<WaitPlace> {
     places
 }
 
-/// Reads a wait's stack from its leaf: the reason, the frame of waits, the optional mark of a guess, the kernel, the program.
+/// Reads a wait's stack from its leaf: the reason, the frame of waits, the optional mark of a guess, the kernel, the
+/// program.
 fn place(profile: &Profile, leaf: StackId) -> Option<(WaitReason, Option<FuncId>, bool)> {
     let frame = |stack: StackId| profile.tables.frame(profile.stacks.frame(stack));
     let Kind::Wait(Some(reason)) = frame(leaf).kind else {

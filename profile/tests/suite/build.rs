@@ -403,7 +403,8 @@ fn a_library_that_a_forked_child_loads_is_no_program() {
     let names: Vec<_> = (categories.iter())
         .map(|id| json["meta"]["categories"][id.as_u64().unwrap() as usize]["name"].clone())
         .collect();
-    // In order of first use: the program, the child's library, and that address in the parent, which has no such library.
+    // In order of first use: the program, the child's library, and that address in the parent, which has no such
+    // library.
     assert_eq!(names, ["Program", "Library", "Other"]);
 }
 

@@ -54,8 +54,8 @@ impl Program {
         self
     }
 
-    /// Runs and samples it once a millisecond: calls come in order and vary by a fifth in length; so does the machine, by
-    /// `drift`, from run to run.
+    /// Runs and samples it once a millisecond: calls come in order and vary by a fifth in length; so does the machine,
+    /// by `drift`, from run to run.
     fn record(&self, random: &mut Random, drift: f64) -> Data {
         let speed = 1.0 + drift * (random.next() - 0.5);
         let mut stacks = Vec::new();
@@ -329,7 +329,8 @@ fn verdicts(base: &[Data], new: &[Data], functions: &[Option<&str>], limit_perce
     checked.iter().map(word).collect()
 }
 
-/// Runs of the program that take `factor` times as long, on a machine whose speed differs by 1.7 % (standard deviation).
+/// Runs of the program that take `factor` times as long, on a machine whose speed differs by 1.7 % (standard
+/// deviation).
 fn runs(number: usize, factor: f64, random: &mut Random) -> Vec<Data> {
     let program = Program {
         rounds: (300.0 * factor) as usize,

@@ -211,7 +211,8 @@ fn opentelemetry_has_the_time_of_each_sample_its_thread_and_what_ran() {
         (text(value_type.type_strindex), text(value_type.unit_strindex)),
         ("cpu", "nanoseconds")
     );
-    // `helper` is inlined into `work`: one location with two lines, and a sample of two observations, 1 and 2 ms after the start.
+    // `helper` is inlined into `work`: one location with two lines, and a sample of two observations, 1 and 2 ms after
+    // the start.
     let start = profile.time_unix_nano;
     assert_eq!(start, 1_700_000_000_000_000_000);
     let name = |line: &opentelemetry_proto::tonic::profiles::v1development::Line| {

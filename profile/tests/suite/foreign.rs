@@ -1,5 +1,5 @@
-//! Files of other profilers, and our own exports in their formats: read back, nothing of them is lost; and whatever is in them, reading
-//! ends with data or with an error that names the file and the place.
+//! Files of other profilers, and our own exports in their formats: read back, nothing of them is lost; and whatever is
+//! in them, reading ends with data or with an error that names the file and the place.
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -94,8 +94,8 @@ proptest! {
         prop_assume!(picked.totals().samples > 0);
         let found = read(&bytes, None);
         let (found_costs, expected) = (costs(&found.data), common::data::expected(&data, time));
-        // The format has no library of an inlined function, so totals of equal names in several are others; and what stands for a
-        // function without a name, `lib+0x1f`, is to all its readers an offset in a function.
+        // The format has no library of an inlined function, so totals of equal names in several are others; and what
+        // stands for a function without a name, `lib+0x1f`, is to all its readers an offset in a function.
         let mut own = std::collections::BTreeMap::new();
         for (name, weight) in expected.own {
             let bare = name.rsplit_once("+0x").map_or(&*name, |(bare, _)| bare);
@@ -526,8 +526,9 @@ fn number(state: &mut u64, below: usize) -> usize {
     (*state % below as u64) as usize
 }
 
-/// Letters are fields of protobuf, keys of callgrind and numbers of threads, so each kind is tried against all others: whole, and
-/// a hundred beginnings of each. A beginning that tells nothing yet is refused, but never taken for another kind.
+/// Letters are fields of protobuf, keys of callgrind and numbers of threads, so each kind is tried against all others:
+/// whole, and a hundred beginnings of each. A beginning that tells nothing yet is refused, but never taken for another
+/// kind.
 #[test]
 fn no_kind_of_file_is_taken_for_another_nor_is_its_beginning() {
     let mut folded = String::new();
@@ -581,8 +582,8 @@ fn no_kind_of_file_is_taken_for_another_nor_is_its_beginning() {
     }
 }
 
-/// As perf 6.1 and 6.12 print it: with and without process ids, call chains, periods and source lines, with several events, a thread
-/// that gets its name later, losses, and functions that are inlined.
+/// As perf 6.1 and 6.12 print it: with and without process ids, call chains, periods and source lines, with several
+/// events, a thread that gets its name later, losses, and functions that are inlined.
 #[test]
 fn perf_script_has_threads_times_events_and_call_paths() {
     let text = "# ========\n# captured on    : Sun Nov 22 02:00:00 2026\n# os release : 6.1.0\n# ========\n#\n\

@@ -241,7 +241,8 @@ fn what_counts_different_things_is_refused() {
     assert_eq!(merge(Vec::new(), Align::Start), Err(MergeError::Nothing));
 }
 
-/// What a browser records: scripts, resources, texts by index in markers, allocations, counters, fields that nobody knows.
+/// What a browser records: scripts, resources, texts by index in markers, allocations, counters, fields that nobody
+/// knows.
 fn of_a_browser() -> Value {
     json!({
         "meta": {"preprocessedProfileVersion": 60, "interval": 1, "startTime": 1000.5, "product": "Browser", "symbolicated": true,
@@ -411,8 +412,8 @@ fn resolved(json: &Value) -> Value {
     json!({"threads": threads, "counters": counters, "libs": json["libs"], "pages": json["pages"]})
 }
 
-/// Firefox 153 recorded a page (`MOZ_PROFILER_STARTUP=1`), and the front end made its own form of it. Most samples and markers were left
-/// out then, and of one thread all samples.
+/// Firefox 153 recorded a page (`MOZ_PROFILER_STARTUP=1`), and the front end made its own form of it. Most samples and
+/// markers were left out then, and of one thread all samples.
 #[test]
 fn a_file_of_firefox_is_written_again_with_all_that_it_has() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/firefox-153.json.gz");

@@ -110,7 +110,8 @@ fn names_come_to_the_same_before_and_after_saving() {
         let funcs = expected.funcs.iter().filter(of_name);
         funcs.map(|func| expected.text(func.krate)).collect::<Vec<_>>()
     };
-    // Inlined functions are of their own crate, and without a symbol of that of their folder; code without debug info is of its symbol's.
+    // Inlined functions are of their own crate, and without a symbol of that of their folder; code without debug info
+    // is of its symbol's.
     assert_eq!(
         ["next", "helper", "leaf", "work"].map(crates),
         [["core"], ["app"], ["app"], ["app"]]

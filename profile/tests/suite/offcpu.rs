@@ -433,7 +433,8 @@ fn what_cpu_time_and_waits_add_up_to_is_known() {
     assert!((share - 0.011).abs() < 1e-9, "{share}");
 }
 
-/// A recorder that looks from time to time knows the reason, and CPU time by the kernel's count: switches are as late as its looks.
+/// A recorder that looks from time to time knows the reason, and CPU time by the kernel's count: switches are as late
+/// as its looks.
 #[test]
 fn waits_by_looks_have_the_reason_of_the_look_and_leave_cpu_time_as_sampled() {
     let mut waits = Waits::new();

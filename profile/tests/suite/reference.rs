@@ -1,4 +1,5 @@
-//! Our writer and the published `fxprof-processed-profile`, which writes version 55, show the same stacks at the same times.
+//! Our writer and the published `fxprof-processed-profile`, which writes version 55, show the same stacks at the same
+//! times.
 
 use crate::common::*;
 use fxprof_processed_profile as reference;

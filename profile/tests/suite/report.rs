@@ -596,8 +596,8 @@ fn any_data() -> impl Strategy<Value = Data> {
 }
 
 proptest! {
-    /// Self costs over functions, over lines and over buckets' complement, roots of trees, threads, processes and categories: all
-    /// are the samples that were selected.
+    /// Self costs over functions, over lines and over buckets' complement, roots of trees, threads, processes and
+    /// categories: all are the samples that were selected.
     #[test]
     fn sums_agree(data in any_data(), waits in any::<bool>(), hide in any::<bool>(), merge in any::<bool>(), focus in any::<bool>()) {
         let has = |name: &str| find(&data, name).is_ok();

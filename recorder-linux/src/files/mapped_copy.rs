@@ -1,7 +1,8 @@
 //! A mapped file, put together again from the memory of a process that maps it.
 //!
-//! The last resort for a deleted file, where /proc/PID/map_files is not permitted. Memory has the file's code, unwind tables and
-//! build id and the symbols of what other modules may call, but not its section headers, other symbols and debug info.
+//! The last resort for a deleted file, where /proc/PID/map_files is not permitted. Memory has the file's code, unwind
+//! tables and build id and the symbols of what other modules may call, but not its section headers, other symbols and
+//! debug info.
 
 use std::fs;
 

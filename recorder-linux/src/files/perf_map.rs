@@ -19,10 +19,11 @@ use crate::sys::process::monotonic_ns;
 /// File times and process times are in ticks of up to 10 ms, and the wall clock is set now and then.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// Opens the perf map of a process: in the process's own mount namespace, and under the number that the process has in its own PID
-/// namespace. `None`: there is no map (yet), another user owns it (root is another user, too: the name may be a link to
-/// a file that the process may not read), or it is older than the process: an earlier process had the same number.
-/// `began_ns` is the latest possible start of the process on the recording's clock, for processes that are gone.
+/// Opens the perf map of a process: in the process's own mount namespace, and under the number that the process has in
+/// its own PID namespace. `None`: there is no map (yet), another user owns it (root is another user, too: the name may
+/// be a link to a file that the process may not read), or it is older than the process: an earlier process had the same
+/// number. `began_ns` is the latest possible start of the process on the recording's clock, for processes that are
+/// gone.
 pub fn open_perf_map(pid: Pid, began_ns: u64) -> Option<(PathBuf, KeptFile)> {
     let folder = PathBuf::from(format!("/proc/{}", pid.0));
     let status = fs::read_to_string(folder.join("status")).unwrap_or_default();

@@ -27,7 +27,8 @@ pub(crate) struct Choice {
     pub(crate) has_lost_counts: bool,
 }
 
-/// Why cycles do not sample. The reason is the same for every recording on a machine, and no loss: the clock measures time as well.
+/// Why cycles do not sample. The reason is the same for every recording on a machine, and no loss: the clock measures
+/// time as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoCycles {
     /// As in most virtual machines.
@@ -167,9 +168,9 @@ impl Choice {
                 rate_hz.round().max(1.0) as u64,
             )
         } else {
-            // A period and not a frequency: the kernel turns the frequency of a clock into this period. A new task gets its
-            // first sample after a whole period on each CPU, so short tasks lack half a period per CPU on average. The
-            // kernel's count of CPU time, which lacks nothing, is shown beside the sum of the samples.
+            // A period and not a frequency: the kernel turns the frequency of a clock into this period. A new task gets
+            // its first sample after a whole period on each CPU, so short tasks lack half a period per CPU on average.
+            // The kernel's count of CPU time, which lacks nothing, is shown beside the sum of the samples.
             let period_ns = (NANOS_PER_SECOND / rate_hz).round() as u64;
             (TYPE_SOFTWARE, [SW_CPU_CLOCK, 0, 0], period_ns)
         };
@@ -213,8 +214,8 @@ pub(crate) struct Common {
 impl Common {
     /// The counts over all CPUs. The event of a task on one CPU is also "enabled" while the task runs on others.
     ///
-    /// The enabled time is the run time of the tasks, or less: Linux 6.18 drops the time of an inherited event whose thread ends on
-    /// another CPU (4 threads of 679 ms together: 535 and 335 ms on two CPUs).
+    /// The enabled time is the run time of the tasks, or less: Linux 6.18 drops the time of an inherited event whose
+    /// thread ends on another CPU (4 threads of 679 ms together: 535 and 335 ms on two CPUs).
     pub(crate) fn of_tasks(&self, counts: EventCounts, cpus: usize) -> EventCounts {
         EventCounts {
             enabled_ns: match self.scope {

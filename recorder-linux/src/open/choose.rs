@@ -100,7 +100,8 @@ fn user_code_only() -> String {
     )
 }
 
-/// True if the kernel may not be sampled. Opens the timer for a moment: every machine has it, and it needs only the permission.
+/// True if the kernel may not be sampled. Opens the timer for a moment: every machine has it, and it needs only the
+/// permission.
 fn refuses_kernel(scope: Scope, pid: i32, choice: &Choice, cpu: u32) -> bool {
     let timer = Choice {
         named: None,

@@ -1,8 +1,8 @@
 //! All perf events of a recording: each on every CPU, for the same tasks.
 //!
-//! The events of one role share one ring per CPU: the first event owns the ring, and all others write to it. So a flood of
-//! one role pushes out no other, and each further event or thread costs a descriptor only. Larger
-//! dumps go there, too, until they have rings of their own.
+//! The events of one role share one ring per CPU: the first event owns the ring, and all others write to it. So a flood
+//! of one role pushes out no other, and each further event or thread costs a descriptor only. Larger dumps go there,
+//! too, until they have rings of their own.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -177,8 +177,8 @@ impl EventSet {
         }
     }
 
-    /// Opens the events for one more task, into the rings that are there. All of them, or none. Returns the place of the first, for
-    /// [`EventSet::since`].
+    /// Opens the events for one more task, into the rings that are there. All of them, or none. Returns the place of
+    /// the first, for [`EventSet::since`].
     pub(crate) fn add(&mut self, tid: i32) -> io::Result<usize> {
         let before = self.fds.len();
         let opened = (self.open_for(tid).map_err(|(_, _, error)| error)).and_then(|()| self.redirect(before));
@@ -304,7 +304,8 @@ impl EventSet {
         if self.paused.contains(&role) {
             return Ok(());
         }
-        // One after the other: 64 threads on 16 CPUs have 1024 events, and until all were on, each thread would have two samples.
+        // One after the other: 64 threads on 16 CPUs have 1024 events, and until all were on, each thread would have
+        // two samples.
         let pairs = self.copying(role, larger).zip(self.copying(role, !larger));
         { pairs }.try_for_each(|(on, off)| on.enable().and_then(|()| off.disable()))
     }

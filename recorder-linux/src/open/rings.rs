@@ -12,18 +12,20 @@ const USUAL_RING_BYTES: usize = 2 << 20;
 const LARGEST_RING_BYTES: usize = 32 << 20;
 /// On machines with many CPUs rings stay at their usual size.
 const ALL_RINGS_BYTES: usize = 64 << 20;
-/// How long a ring should be able to hold a busy CPU's samples, where memory allows: the recorder sleeps for up to 0.2 s, competes with
-/// the program for CPU time, and was seen to wait 160 ms for its turn (ordinary user, 200 busy threads on 2 CPUs). Rings of 2 MiB lost 1
-/// to 4 % of the samples there, at 1 kHz.
+/// How long a ring should be able to hold a busy CPU's samples, where memory allows: the recorder sleeps for up to 0.2
+/// s, competes with the program for CPU time, and was seen to wait 160 ms for its turn (ordinary user, 200 busy threads
+/// on 2 CPUs). Rings of 2 MiB lost 1 to 4 % of the samples there, at 1 kHz.
 const RING_SECONDS: f64 = 1.05;
 
 /// No larger dumps where rings hold less of them.
 const LARGER_STACKS_FEWEST_SECONDS: f64 = 0.1;
 /// Once there are larger dumps, rings of their own should hold so much of them.
 const LARGER_STACKS_RING_SECONDS: f64 = 0.5;
-/// These may be larger by this than others: a quarter of a second at 4 kHz with dumps of 64 KiB, where the recorder wakes up half as often.
+/// These may be larger by this than others: a quarter of a second at 4 kHz with dumps of 64 KiB, where the recorder
+/// wakes up half as often.
 const MORE_ROOM: usize = 2;
-/// A record has 64 KiB: of the largest dumps the kernel copies what fits (perf_sample_ustack_size in kernel/events/core.c).
+/// A record has 64 KiB: of the largest dumps the kernel copies what fits (perf_sample_ustack_size in
+/// kernel/events/core.c).
 const LARGEST_STACK_BYTES: u32 = 65528;
 
 /// The size of each ring, and of the dumps in it.

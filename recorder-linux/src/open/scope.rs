@@ -6,7 +6,8 @@ use crate::machine::refusal::Refusal;
 use crate::open::events::Events;
 use crate::sys::perf_event::flag;
 
-/// The stack of an event that may happen a hundred thousand times a second is copied up to here. Deeper ones are completed.
+/// The stack of an event that may happen a hundred thousand times a second is copied up to here. Deeper ones are
+/// completed.
 pub(crate) const FLOOD_STACK_BYTES: u32 = 8 << 10;
 
 /// Which tasks an event is for.

@@ -1,19 +1,22 @@
 //! The events of waits: when threads leave a CPU and get one again, and their stacks.
 //!
-//! Two more events per CPU beside those that sample, with rings of their own; further threads write into the same rings. A program that switches a million times
-//! a second fills 64 MB a second, and must not push out the samples. Stacks must not push out switches.
+//! Two more events per CPU beside those that sample, with rings of their own; further threads write into the same
+//! rings. A program that switches a million times a second fills 64 MB a second, and must not push out the samples.
+//! Stacks must not push out switches.
 //!
 //! - Switch records: each switch with its exact time, 40 bytes.
-//! - Stacks: a sample at each switch away from a CPU. Where stacks come too fast to be unwound, they are switched off for a
-//!   while. The kernel's own limit, a frequency, does not serve: a burst of three switches raises the period, and only a timer tick that
-//!   finds the thread running lowers it. For a thread that mostly waits it left out half of the waits, at 80 switches a second.
+//! - Stacks: a sample at each switch away from a CPU. Where stacks come too fast to be unwound, they are switched off
+//!   for a while. The kernel's own limit, a frequency, does not serve: a burst of three switches raises the period, and
+//!   only a timer tick that finds the thread running lowers it. For a thread that mostly waits it left out half of the
+//!   waits, at 80 switches a second.
 //!
-//! Cost with hundreds of thousands of switches a second: a switch takes 1.4 times its time under sprof without `--off-cpu`, nearly all
-//! of it for the two switch records; no record was lost. With threads that only yield, 700,000 times in a second of CPU time: 1.6 times.
-//! To measure again: `cargo bench -p sprof --bench recording -- offcpu`.
+//! Cost with hundreds of thousands of switches a second: a switch takes 1.4 times its time under sprof without
+//! `--off-cpu`, nearly all of it for the two switch records; no record was lost. With threads that only yield, 700,000
+//! times in a second of CPU time: 1.6 times. To measure again: `cargo bench -p sprof --bench recording -- offcpu`.
 //!
-//! The thread that wakes another one is not recorded. `sched:sched_waking` on every thread made each switch 1.4 to 1.6 times as expensive
-//! (1.1 to 1.7 us more), and its pid is that of the first PID namespace: in another one it would name the wrong thread.
+//! The thread that wakes another one is not recorded. `sched:sched_waking` on every thread made each switch 1.4 to 1.6
+//! times as expensive (1.1 to 1.7 us more), and its pid is that of the first PID namespace: in another one it would
+//! name the wrong thread.
 
 use std::io;
 use std::time::Duration;
@@ -24,8 +27,8 @@ use super::scope::Wanted;
 use crate::sys::perf_event::{Attr, SW_CONTEXT_SWITCHES, SW_DUMMY, TYPE_SOFTWARE, flag};
 use perf_data::decode::SAMPLE_CALLCHAIN;
 
-/// The thread of a long wait keeps its stack, so that what is not in the dump can still be read. Short waits are many, and one stack
-/// matters little.
+/// The thread of a long wait keeps its stack, so that what is not in the dump can still be read. Short waits are many,
+/// and one stack matters little.
 const USUAL_STACK_BYTES: u32 = 8 << 10;
 /// Stacks of waits a second, for each sample a second that was asked for. One takes about 10 us to unwind.
 const STACKS_PER_SAMPLE: f64 = 4.0;

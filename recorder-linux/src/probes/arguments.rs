@@ -7,8 +7,8 @@
 //! 8@x0   4@[sp, 16]   4@5                       the same on arm64
 //! ```
 //!
-//! The compiler writes them as assembler operands (systemtap's sys/sdt.h: `SIZE@OPERAND`, the size negative if the value is
-//! signed). Sums of two registers, symbols and floating-point registers have no counterpart in tracefs
+//! The compiler writes them as assembler operands (systemtap's sys/sdt.h: `SIZE@OPERAND`, the size negative if the
+//! value is signed). Sums of two registers, symbols and floating-point registers have no counterpart in tracefs
 //! (Documentation/trace/uprobetracer.rst).
 
 /// Arguments that are read; sdt.h has at most 12.
@@ -132,8 +132,8 @@ fn number(text: &str) -> Option<i64> {
         })
 }
 
-/// The kernel's name of the register that this one is the lower part of: regoffset_table in arch/x86/kernel/ptrace.c. The upper
-/// bytes (`ah`) are no lower part.
+/// The kernel's name of the register that this one is the lower part of: regoffset_table in arch/x86/kernel/ptrace.c.
+/// The upper bytes (`ah`) are no lower part.
 fn x86_register(name: &str) -> Option<String> {
     if let Some(number) = name
         .strip_prefix('r')

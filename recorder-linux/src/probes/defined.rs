@@ -17,7 +17,8 @@ use super::tracefs::{CommandError, ProbeList, Tracefs};
 use super::trial::{self, Trial};
 use perf_data::events::RETURN_ADDRESS;
 
-/// How long a definition may still be in use after its events were closed: the kernel releases them after a grace period.
+/// How long a definition may still be in use after its events were closed: the kernel releases them after a grace
+/// period.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest line of a list: WRITE_BUFSIZE in kernel/trace/trace.c.
 const MAX_LINE_BYTES: usize = 4095;
@@ -84,8 +85,8 @@ impl Probes {
         })
     }
 
-    /// Adds the places of one name: as one event where their arguments are alike. 100 events took 9 s to close, one for each grace
-    /// period of the kernel; one event of 100 places takes as long as one of a single place.
+    /// Adds the places of one name: as one event where their arguments are alike. 100 events took 9 s to close, one for
+    /// each grace period of the kernel; one event of 100 places takes as long as one of a single place.
     pub(super) fn add(&mut self, places: &[ProbePlace]) -> Result<(), ProbeError> {
         let mut rest = places;
         while let Some(first) = rest.first() {
@@ -167,7 +168,8 @@ impl Probes {
             })
     }
 
-    /// Call it when the events are open: closing the last one of a probe takes a grace period, so the trials last until then.
+    /// Call it when the events are open: closing the last one of a probe takes a grace period, so the trials last until
+    /// then.
     pub(crate) fn ready(mut self) -> Probes {
         self.trials.clear();
         self
@@ -237,8 +239,8 @@ fn in_file(group: &str, name: &str, place: &FilePlace, file: &File) -> String {
 
 /// Documentation/trace/kprobetrace.rst: `p:GROUP/EVENT FUNCTION+OFFSET ARGUMENTS`.
 ///
-/// On arm64 the kernel unwinds itself by frame records alone. At its first instruction a function has no frame record yet, so its
-/// caller is missing from the chain. The link register has the caller, and is recorded, too.
+/// On arm64 the kernel unwinds itself by frame records alone. At its first instruction a function has no frame record
+/// yet, so its caller is missing from the chain. The link register has the caller, and is recorded, too.
 fn in_kernel(group: &str, name: &str, place: &KernelPlace) -> String {
     let mut line = format!("p:{group}/{name} {}", place.function);
     match place.offset {

@@ -23,7 +23,8 @@ pub(crate) fn leftovers(list: ProbeList) -> Result<Leftovers, ProbeError> {
     Ok(describe(&tracefs, &found))
 }
 
-/// Removes the leftovers from all lists. Returns those that were removed: another sprof may have removed some, and some may be in use.
+/// Removes the leftovers from all lists. Returns those that were removed: another sprof may have removed some, and some
+/// may be in use.
 pub(super) fn remove_leftovers(tracefs: &Tracefs) -> Result<Leftovers, ProbeError> {
     let mut texts = Vec::new();
     for list in ProbeList::ALL {

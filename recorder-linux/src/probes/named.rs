@@ -21,8 +21,8 @@ pub(crate) struct DefinedProbe {
     pub(crate) notes: Vec<String>,
 }
 
-/// Defines all probes. They exist until the first value is dropped. Leftovers of killed recordings are removed before. The
-/// error is for the user.
+/// Defines all probes. They exist until the first value is dropped. Leftovers of killed recordings are removed before.
+/// The error is for the user.
 pub(crate) fn define_all(probes: &[Probe]) -> Result<(Option<Probes>, Vec<DefinedProbe>), String> {
     let Some((first, place)) = probes.first().and_then(|first| Some((first, first.places.first()?))) else {
         return Ok((None, Vec::new()));

@@ -1,7 +1,7 @@
 //! Tries in this process whether the kernel can put a probe on an instruction.
 //!
-//! The kernel accepts a definition for any place. In a program that maps the file later the kernel fails in silence, and the probe
-//! is never hit. So sprof maps the page for a moment, and opens the probe for itself alone.
+//! The kernel accepts a definition for any place. In a program that maps the file later the kernel fails in silence,
+//! and the probe is never hit. So sprof maps the page for a moment, and opens the probe for itself alone.
 
 use std::fs::File;
 use std::path::Path;
@@ -21,8 +21,8 @@ pub(super) struct Trial {
     _pages: Vec<MappedPage>,
 }
 
-/// Tries out an event with its places, files and offsets. The error is the index of the place, as far as that is known, and a
-/// reason for the user.
+/// Tries out an event with its places, files and offsets. The error is the index of the place, as far as that is known,
+/// and a reason for the user.
 pub(super) fn run<'a>(event_id: u64, places: impl Iterator<Item = (&'a File, u64)>) -> Result<Trial, (usize, String)> {
     let pages = places
         .enumerate()
@@ -53,7 +53,8 @@ pub(super) fn run<'a>(event_id: u64, places: impl Iterator<Item = (&'a File, u64
     })
 }
 
-/// Maps the page of a place. Where the file may not be mapped executable (a mount with noexec), no program runs from it either.
+/// Maps the page of a place. Where the file may not be mapped executable (a mount with noexec), no program runs from it
+/// either.
 fn map(file: &File, file_offset: u64) -> Result<MappedPage, String> {
     let len = file.metadata().map_err(|error| error.to_string())?.len();
     if file_offset >= len {

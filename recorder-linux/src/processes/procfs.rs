@@ -1,4 +1,5 @@
-//! Running processes, as /proc has them. Parsing is pure; reading answers `None` or nothing for a process that has ended.
+//! Running processes, as /proc has them. Parsing is pure; reading answers `None` or nothing for a process that has
+//! ended.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -85,8 +86,8 @@ impl Statm {
         File::open(format!("/proc/{pid}/statm")).ok().map(Statm)
     }
 
-    /// Bytes of the process's memory that are in RAM; none when it has ended. The kernel adds pages up in batches, so that it is some hundred
-    /// KiB too low or too high.
+    /// Bytes of the process's memory that are in RAM; none when it has ended. The kernel adds pages up in batches, so
+    /// that it is some hundred KiB too low or too high.
     pub(crate) fn resident_bytes(&self) -> Option<u64> {
         self.pages(1)?.checked_mul(page_bytes() as u64)
     }

@@ -1,7 +1,7 @@
 //! The start of a process or thread, on the recording's clock.
 //!
-//! /proc/PID/stat counts ticks after the boot, and the time that the machine was suspended is part of them. The recording's clock
-//! (CLOCK_MONOTONIC) does not count that time.
+//! /proc/PID/stat counts ticks after the boot, and the time that the machine was suspended is part of them. The
+//! recording's clock (CLOCK_MONOTONIC) does not count that time.
 
 use recording::clock::Timestamp;
 

@@ -39,7 +39,8 @@ impl session::Target for Target {
 }
 
 impl Target {
-    /// Sends SIGTERM to the program and to all live recorded processes, unless the program ended by itself or is to be kept.
+    /// Sends SIGTERM to the program and to all live recorded processes, unless the program ended by itself or is to be
+    /// kept.
     pub(crate) fn after(program: Child, stop: StopReason, keep_running: bool, live: HashSet<i32>) -> Target {
         let mut target = Target {
             program,

@@ -1,12 +1,13 @@
 //! Processes that have no events, and how much CPU time the kernel accounts to them.
 //!
-//! The kernel's account of a process is exact in two sources only: the rusage of a child, which includes all that it waited for, and
-//! /proc/PID/stat as long as the process is there. No other source is both exact and open to ordinary users:
-//! - Records of `inherit_stat` (PERF_RECORD_READ) would say what each task used. They are written for the events of all CPUs by the CPU
-//!   that the task ends on, into rings that only their own CPU may write to (seen with Linux 6.18), and each switch between tasks that
-//!   share inherited events would have to exchange their counts.
-//! - Without `inherit_stat`, such a switch exchanges the events themselves (perf_event_context_sched_out): counts are those of all
-//!   tasks, and of no single one.
+//! The kernel's account of a process is exact in two sources only: the rusage of a child, which includes all that it
+//! waited for, and /proc/PID/stat as long as the process is there. No other source is both exact and open to ordinary
+//! users:
+//! - Records of `inherit_stat` (PERF_RECORD_READ) would say what each task used. They are written for the events of all
+//!   CPUs by the CPU that the task ends on, into rings that only their own CPU may write to (seen with Linux 6.18), and
+//!   each switch between tasks that share inherited events would have to exchange their counts.
+//! - Without `inherit_stat`, such a switch exchanges the events themselves (perf_event_context_sched_out): counts are
+//!   those of all tasks, and of no single one.
 //! - Taskstats and BSD accounting are for root.
 
 use recording::clock::Timestamp;
@@ -65,8 +66,8 @@ impl Unrecorded {
         });
     }
 
-    /// Looks at those that are there, if the last look is long enough ago. The end of a process that lost its events is reported at
-    /// `time`.
+    /// Looks at those that are there, if the last look is long enough ago. The end of a process that lost its events is
+    /// reported at `time`.
     pub(crate) fn look(&mut self, time: Timestamp, translator: &mut Translator, sink: &mut dyn EventSink) {
         for lost in translator.take_tasks_without_events() {
             self.add(lost.pid, Some(lost.name), UnrecordedCause::UndumpableExec);
@@ -120,7 +121,8 @@ impl Unrecorded {
             if is_evident || watched_ns > 0 {
                 unrecorded_ns = unrecorded_ns.max(without_events_ns);
             }
-            // An exec that failed beyond its point of no return looks the same in the records, and the process ends there.
+            // An exec that failed beyond its point of no return looks the same in the records, and the process ends
+            // there.
             self.processes.retain(|watched| watched.was_seen || is_evident);
         }
         CpuAccount {

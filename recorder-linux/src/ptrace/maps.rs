@@ -7,8 +7,8 @@ use recording::proc::MapsLine;
 
 use crate::processes::procfs::{executable_mappings, mapped_pages};
 
-/// Pause between two readings, as a multiple of the time that the last one took: a process with ten thousand mappings, whose
-/// size changes all the time, must not keep the recorder busy.
+/// Pause between two readings, as a multiple of the time that the last one took: a process with ten thousand mappings,
+/// whose size changes all the time, must not keep the recorder busy.
 const PAUSE_PER_COST: u64 = 20;
 
 /// The known mappings of one process.

@@ -1,7 +1,7 @@
 //! Samples a program with ptrace, where the kernel refuses perf_event_open.
 //!
-//! Gets: a forked program that waits for its exec. Gives: the same events as perf_event, to the same sink. A thread of sprof
-//! seizes the program and all that it starts, and stops a thread for about 50 us for each sample. So the rate is
+//! Gets: a forked program that waits for its exec. Gives: the same events as perf_event, to the same sink. A thread of
+//! sprof seizes the program and all that it starts, and stops a thread for about 50 us for each sample. So the rate is
 //! lower. Kernel functions are not seen; kernel time counts for the function that called the kernel.
 //!
 //! In reading order:
@@ -10,11 +10,11 @@
 //! 2. [`tracer`]: what the stops mean, and the samples.
 //! 3. [`counts`], [`maps`]: what the scheduler has counted, and which code is new.
 //!
-//! [`recording::pace`] has the times of the ticks and the accounts of threads, [`recording::outbox`] the way from the thread that traces
-//! to the one that unwinds.
+//! [`recording::pace`] has the times of the ticks and the accounts of threads, [`recording::outbox`] the way from the
+//! thread that traces to the one that unwinds.
 //!
-//! The tracing thread detaches from nothing. When the thread ends, also because sprof is killed, the kernel releases all tracees
-//! without a race with what they do meanwhile (exit_ptrace in kernel/ptrace.c).
+//! The tracing thread detaches from nothing. When the thread ends, also because sprof is killed, the kernel releases
+//! all tracees without a race with what they do meanwhile (exit_ptrace in kernel/ptrace.c).
 
 mod counts;
 mod maps;
@@ -75,8 +75,8 @@ pub(crate) enum TraceError {
     Failed(&'static str, io::Error),
 }
 
-/// Seizes the program, lets it run and samples it until it ends, the time is over or a signal ends the recording. `child_news` is
-/// SIGCHLD, which no thread may have unblocked.
+/// Seizes the program, lets it run and samples it until it ends, the time is over or a signal ends the recording.
+/// `child_news` is SIGCHLD, which no thread may have unblocked.
 pub(crate) fn record(
     stopped: Stopped,
     rate_hz: f64,

@@ -1,25 +1,26 @@
 //! When to sample which thread: arithmetic, no system calls.
 //!
-//! A tick samples the threads that are on a CPU when sprof wakes up for it. Each such sample stands for an interval of CPU time, whatever
-//! the number of threads and CPUs, and however short a thread lives.
+//! A tick samples the threads that are on a CPU when sprof wakes up for it. Each such sample stands for an interval of
+//! CPU time, whatever the number of threads and CPUs, and however short a thread lives.
 //!
-//! Linux does not report directly which threads are on a CPU. A thread in state R may also wait for a CPU, and must not be sampled then: a
-//! kernel that preempts lazily (PREEMPT_LAZY, Linux 6.12) takes the CPU away at the end of a system call, so the stacks of
-//! waiting threads are mostly in system calls. With two processes and a busy CPU, 70 % of the samples of a loop were in the
-//! clock_gettime that took 2 % of its time. The scheduler's counts before and after the stop distinguish three cases:
+//! Linux does not report directly which threads are on a CPU. A thread in state R may also wait for a CPU, and must not
+//! be sampled then: a kernel that preempts lazily (PREEMPT_LAZY, Linux 6.12) takes the CPU away at the end of a system
+//! call, so the stacks of waiting threads are mostly in system calls. With two processes and a busy CPU, 70 % of the
+//! samples of a loop were in the clock_gettime that took 2 % of its time. The scheduler's counts before and after the
+//! stop distinguish three cases:
 //!
 //! - No slice more: the thread was on a CPU all the time, and stopped where it was.
 //! - A slice more, after a wait that began before the tick: it was not on a CPU at the tick. No sample.
-//! - A slice more, after a wait that began later: the thread was on a CPU at the tick, and had to leave it, most likely to sprof. Where
-//!   sprof has a priority that takes the CPU at once, the thread left at the tick, too. Elsewhere it left at its next system call.
-//!   So it is stopped again a moment later, when sprof is on another CPU.
+//! - A slice more, after a wait that began later: the thread was on a CPU at the tick, and had to leave it, most likely
+//!   to sprof. Where sprof has a priority that takes the CPU at once, the thread left at the tick, too. Elsewhere it
+//!   left at its next system call. So it is stopped again a moment later, when sprof is on another CPU.
 //!
-//! Where hundreds of threads compete, sprof itself waits for a CPU, and a tick hardly finds threads on a CPU. So a thread that
-//! has used two intervals of CPU time without a sample, or one when sprof is late, gets a sample wherever it is. The profile
-//! shows that the rate was not reached.
+//! Where hundreds of threads compete, sprof itself waits for a CPU, and a tick hardly finds threads on a CPU. So a
+//! thread that has used two intervals of CPU time without a sample, or one when sprof is late, gets a sample wherever
+//! it is. The profile shows that the rate was not reached.
 //!
-//! A bias remains: on a busy machine a loop with a system call every 25 us had 5 to 25 % of its samples in that call, and beside 200 busy
-//! threads, for an ordinary user, 87 %. So sprof announces the bias when recording starts.
+//! A bias remains: on a busy machine a loop with a system call every 25 us had 5 to 25 % of its samples in that call,
+//! and beside 200 busy threads, for an ordinary user, 87 %. So sprof announces the bias when recording starts.
 //!
 //! Sleeping threads are not stopped. A stop costs time, and ends some system calls with EINTR (epoll_wait(2) and
 //! the others in signal(7), "Interruption of system calls and library functions by stop signals").

@@ -20,8 +20,8 @@ use crate::sys::priority::Turns;
 use crate::sys::process::{WaitStatus, monotonic_ns, thread_cpu_ns};
 use crate::sys::ptrace::{self, Stop, Waited};
 
-/// Stack bytes copied at most. The stopped thread cannot change what is copied, as it can change memory that is read later. Most
-/// stacks end after a few KiB. 256 KiB take 40 us.
+/// Stack bytes copied at most. The stopped thread cannot change what is copied, as it can change memory that is read
+/// later. Most stacks end after a few KiB. 256 KiB take 40 us.
 const STACK_BYTES: usize = 256 << 10;
 
 /// Everything that is traced.
@@ -30,8 +30,8 @@ pub(super) struct Tracer {
     out: Outbox,
     threads: HashMap<i32, Thread>,
     processes: HashMap<i32, Process>,
-    /// Threads that ended before the stop of the thread that started them was answered. They are still zombies then, and would be
-    /// added a second time: seen with children of 1 ms.
+    /// Threads that ended before the stop of the thread that started them was answered. They are still zombies then,
+    /// and would be added a second time: seen with children of 1 ms.
     ended_early: HashSet<i32>,
     stack: Vec<u8>,
     /// CPU time of ended threads, ns, and how long they waited for a CPU.
@@ -232,8 +232,8 @@ impl Tracer {
         }
     }
 
-    /// Answers one stop. A thread may be killed at any time, also while it is stopped. Requests for it then fail, and its end is
-    /// reported.
+    /// Answers one stop. A thread may be killed at any time, also while it is stopped. Requests for it then fail, and
+    /// its end is reported.
     fn on_stop(&mut self, tid: i32, stop: Stop) {
         // A new thread may stop for the first time before the thread that started it reports it.
         if !matches!(stop, Stop::Exit) {
@@ -343,8 +343,8 @@ impl Tracer {
         }
     }
 
-    /// A new program. If another thread than the first called exec, the caller has the first thread's id from now on. All other
-    /// threads are gone without a report (ptrace(2), "execve(2) under ptrace").
+    /// A new program. If another thread than the first called exec, the caller has the first thread's id from now on.
+    /// All other threads are gone without a report (ptrace(2), "execve(2) under ptrace").
     fn on_exec(&mut self, pid: i32) {
         let time = monotonic_ns();
         let Some(process) = self.processes.get_mut(&pid) else {

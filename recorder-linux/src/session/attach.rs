@@ -1,16 +1,18 @@
 //! Attaching to running processes: events for every thread, and for all threads and processes that they start.
 //!
-//! Nothing is sent to a target and nothing stops it. Its events end with sprof, also when sprof is killed. Order matters:
-//! first all threads are listed, then events are opened and enabled, then /proc is read again. So a thread that starts
-//! meanwhile has inherited its events or is found; [`Origins`] makes sure that it does not count twice.
+//! Nothing is sent to a target and nothing stops it. Its events end with sprof, also when sprof is killed. Order
+//! matters: first all threads are listed, then events are opened and enabled, then /proc is read again. So a thread
+//! that starts meanwhile has inherited its events or is found; [`Origins`] makes sure that it does not count twice.
 //!
-//! Events are enabled more than once. A thread that is cloned while its parent's events are being enabled inherits them disabled. Then the kernel
-//! may give the clone's events to the parent: at a switch from one to the other it swaps their contexts, because they are equal but for that
-//! (perf_event_context_sched_out in kernel/events/core.c). Seen: in 2 of 100 attempts to attach to a program that starts threads all the time,
-//! no thread had a sample from then on. Enabling an event also enables all that was inherited from it.
+//! Events are enabled more than once. A thread that is cloned while its parent's events are being enabled inherits them
+//! disabled. Then the kernel may give the clone's events to the parent: at a switch from one to the other it swaps
+//! their contexts, because they are equal but for that (perf_event_context_sched_out in kernel/events/core.c). Seen: in
+//! 2 of 100 attempts to attach to a program that starts threads all the time, no thread had a sample from then on.
+//! Enabling an event also enables all that was inherited from it.
 //!
-//! Each thread gets one event per CPU, which writes to the one ring of that CPU: the kernel refuses a ring for an inherited event of all
-//! CPUs (perf_mmap in kernel/events/core.c). 64 threads on 2 CPUs are 128 descriptors, and as many for larger stacks.
+//! Each thread gets one event per CPU, which writes to the one ring of that CPU: the kernel refuses a ring for an
+//! inherited event of all CPUs (perf_mmap in kernel/events/core.c). 64 threads on 2 CPUs are 128 descriptors, and as
+//! many for larger stacks.
 
 use std::collections::HashSet;
 use std::fs;
@@ -298,7 +300,8 @@ fn open_thread(opened: &mut Option<Opened>, tid: i32, wanted: &Wanted<'_>) -> Re
     })
 }
 
-/// Deep stacks are completed from the target's memory. The Yama security module keeps that from all but parents, and root.
+/// Deep stacks are completed from the target's memory. The Yama security module keeps that from all but parents, and
+/// root.
 fn unreadable_memory(pid: i32) -> Option<String> {
     let mapping = procfs::executable_mappings(pid, pid).ok()?.into_iter().next()?;
     if memory::read(pid, mapping.start, &mut [0]) > 0 {

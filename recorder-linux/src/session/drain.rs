@@ -27,12 +27,12 @@ use perf_data::merge::{self, Due, Source};
 use perf_data::translate::Translator;
 use recording::session::StopReason;
 
-/// The kernel reads the time of a record before it writes the record. The gap is microseconds, except where the hypervisor takes the
-/// CPU away in between.
+/// The kernel reads the time of a record before it writes the record. The gap is microseconds, except where the
+/// hypervisor takes the CPU away in between.
 const SETTLE_NS: u64 = 500_000;
-/// The round after stacks of waits were switched on again, of a program that waits more often than can be sampled: in 2 ms it
-/// delivers some hundreds of stacks, and pays for each. And the round after these came to be larger: how full they make
-/// the ring is not known.
+/// The round after stacks of waits were switched on again, of a program that waits more often than can be sampled: in 2
+/// ms it delivers some hundreds of stacks, and pays for each. And the round after these came to be larger: how full
+/// they make the ring is not known.
 const ROUND_FOR_MANY_WAITS: Duration = Duration::from_millis(2);
 /// The round after one with many point events, which mostly come in series.
 const ROUND_FOR_MANY_POINTS: Duration = Duration::from_millis(4);
@@ -52,8 +52,8 @@ impl Source for Ring {
     }
 }
 
-/// Empties the rings into the sink until all that is watched has ended, the time is over or a signal ends the recording. Then stops the
-/// events and takes what is left. `longest_wait`: for a CPU, of this thread.
+/// Empties the rings into the sink until all that is watched has ended, the time is over or a signal ends the
+/// recording. Then stops the events and takes what is left. `longest_wait`: for a CPU, of this thread.
 #[expect(
     clippy::too_many_arguments,
     reason = "everything that the loop touches is named here"

@@ -41,8 +41,8 @@ pub(crate) struct Existing {
 }
 
 impl Existing {
-    /// Reads /proc. Call it after the events are enabled and before the announcement: the name of a thread that ends right after that is recorded
-    /// nowhere else.
+    /// Reads /proc. Call it after the events are enabled and before the announcement: the name of a thread that ends
+    /// right after that is recorded nowhere else.
     pub(crate) fn read(pids: &[i32], start: Timestamp) -> Existing {
         let clock = StartClock::new(start);
         Existing {

@@ -19,8 +19,8 @@ const ROUND: Duration = Duration::from_secs(60);
 /// A program that is gone when its events are to be opened ends within this time.
 const ENDING: Duration = Duration::from_secs(1);
 
-/// Lets the launched program run unrecorded until `begin` is readable, then opens the events for it and all below it, as
-/// if sprof attached. A session of what runs begins at once.
+/// Lets the launched program run unrecorded until `begin` is readable, then opens the events for it and all below it,
+/// as if sprof attached. A session of what runs begins at once.
 ///
 /// Whoever makes `begin` readable waits until the session is about to run, and misses nothing.
 pub(super) fn until(session: PerfSession, begin: BorrowedFd<'_>) -> Result<Held<PerfSession>, RecordError> {

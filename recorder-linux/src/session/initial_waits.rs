@@ -1,9 +1,9 @@
-//! Threads that are off-CPU when recording starts: what they wait for, and where, as /proc has it. When these waits began is
-//! not known.
+//! Threads that are off-CPU when recording starts: what they wait for, and where, as /proc has it. When these waits
+//! began is not known.
 //!
-//! Nothing stops a thread for this. /proc is read while the thread waits: its state, the kernel function that waits, and the
-//! stack above the stack pointer with which it entered the kernel. The record of its first switch proves later that the thread did not
-//! run meanwhile.
+//! Nothing stops a thread for this. /proc is read while the thread waits: its state, the kernel function that waits,
+//! and the stack above the stack pointer with which it entered the kernel. The record of its first switch proves later
+//! that the thread did not run meanwhile.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -200,8 +200,8 @@ fn parse_kernel_place(line: &str) -> Option<KernelPlace> {
     })
 }
 
-/// `NUMBER ARGUMENTS... SP PC`, or `-1 SP PC` outside of a system call (a page fault), or `running` (proc_pid_syscall(5)). Gives
-/// the arguments, 8 bytes each, the stack pointer and the program counter.
+/// `NUMBER ARGUMENTS... SP PC`, or `-1 SP PC` outside of a system call (a page fault), or `running`
+/// (proc_pid_syscall(5)). Gives the arguments, 8 bytes each, the stack pointer and the program counter.
 fn parse_syscall(text: &str) -> Option<(Vec<u8>, u64, u64)> {
     let hex = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
     let words: Option<Vec<u64>> = text.split_ascii_whitespace().skip(1).map(hex).collect();

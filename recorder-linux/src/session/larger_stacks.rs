@@ -1,16 +1,17 @@
 //! Once many stacks are deeper than what a sample copies, samples copy more. So do the samples of waits, which have
 //! events and rings of their own: the stacks of samples and of waits are counted, switched and announced by themselves.
 //!
-//! What is not copied is read from the program's memory later, which may be another call's by then. rustc at 1 kHz, of all stacks: with
-//! copies of 16 KiB 3.4 % were cut and 4 to 7 % not verified, with 64 KiB 0.2 and 0.3 %. The kernel copies what the stack has: a sample
-//! costs the program 1.1 times the minimal record's time with 16 KiB, and 1.4 times with a stack of 40 KiB that is copied whole.
+//! What is not copied is read from the program's memory later, which may be another call's by then. rustc at 1 kHz, of
+//! all stacks: with copies of 16 KiB 3.4 % were cut and 4 to 7 % not verified, with 64 KiB 0.2 and 0.3 %. The kernel
+//! copies what the stack has: a sample costs the program 1.1 times the minimal record's time with 16 KiB, and 1.4 times
+//! with a stack of 40 KiB that is copied whole.
 //!
-//! The larger event is opened with the first one, and is off: an event that is opened later would miss the threads that start meanwhile.
-//! Each thread inherits it, which did not show in the time that 400 processes take, on 2 CPUs.
+//! The larger event is opened with the first one, and is off: an event that is opened later would miss the threads that
+//! start meanwhile. Each thread inherits it, which did not show in the time that 400 processes take, on 2 CPUs.
 //!
-//! Larger samples go to the rings of the usual ones at first, and to larger ones of their own once a child has had them made, which may take
-//! half a second (`sys/ring_maker.rs`). Waits stay in their rings: only so many stacks a second are wanted
-//! (`StackLimit`), and where more come, those that find no room would be left out anyway.
+//! Larger samples go to the rings of the usual ones at first, and to larger ones of their own once a child has had them
+//! made, which may take half a second (`sys/ring_maker.rs`). Waits stay in their rings: only so many stacks a second
+//! are wanted (`StackLimit`), and where more come, those that find no room would be left out anyway.
 
 use recording::clock::Timestamp;
 use recording::event::Role;
@@ -25,8 +26,9 @@ const SAMPLES: u64 = 50;
 /// Of these, one in so many must need more bytes than it has.
 const ONE_IN: u64 = 25;
 
-/// A thread that starts while events are switched inherits them as they were, and is not seen by the switch (`inherit_event` in
-/// kernel/events/core.c). So they are switched again in the next rounds, which changes nothing for all others.
+/// A thread that starts while events are switched inherits them as they were, and is not seen by the switch
+/// (`inherit_event` in kernel/events/core.c). So they are switched again in the next rounds, which changes nothing for
+/// all others.
 const SWITCHED_AGAIN: u32 = 2;
 
 /// Window, in samples, for the losses of larger copies.
@@ -223,7 +225,8 @@ fn own_rings(larger: RingBytes, opened: &Opened) -> Option<RingBytes> {
     larger.with_own_rings(opened.events.rate_hz(), opened.events.cpus().len())
 }
 
-/// Begins to make rings for larger dumps. `None` if they would not be larger, or there is no descriptor or process for it.
+/// Begins to make rings for larger dumps. `None` if they would not be larger, or there is no descriptor or process for
+/// it.
 fn make_rings(larger: RingBytes, opened: &mut Opened) -> Option<RingMaker> {
     let own = own_rings(larger, opened)?;
     opened.events.open_larger_owners().ok()?;

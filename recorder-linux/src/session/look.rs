@@ -1,7 +1,7 @@
 //! A look at the stacks that are deeper than their dumps, which leaves the records in the rings.
 //!
-//! To complete such stacks, memory has to be read soon: some times a round, if rounds are long. All that a whole round does takes 200 to 300
-//! us for the first sample; to read the callers of one thread takes a tenth of it.
+//! To complete such stacks, memory has to be read soon: some times a round, if rounds are long. All that a whole round
+//! does takes 200 to 300 us for the first sample; to read the callers of one thread takes a tenth of it.
 
 use perf_data::decode;
 use perf_data::translate::Translator;
@@ -32,8 +32,8 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// What was found, if the records that there are can wait: they are samples whose stacks are whole, or can be completed with the callers
-    /// that were read just now. `None`: all is to be taken now.
+    /// What was found, if the records that there are can wait: they are samples whose stacks are whole, or can be
+    /// completed with the callers that were read just now. `None`: all is to be taken now.
     pub(super) fn take(
         &mut self,
         pace: &Pace,

@@ -44,8 +44,8 @@ use common::Common;
 use perf::{Begin, PerfSession};
 use traced::PtraceSession;
 
-/// A recording with all events open: of a launched program, stopped before its exec, or of running processes. Where events
-/// are refused, the launched program is ready to be traced.
+/// A recording with all events open: of a launched program, stopped before its exec, or of running processes. Where
+/// events are refused, the launched program is ready to be traced.
 ///
 /// SIGINT, SIGTERM and SIGHUP are blocked until the recording has ended: open it in the only thread.
 #[derive(Debug)]

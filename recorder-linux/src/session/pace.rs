@@ -1,6 +1,6 @@
-//! How long the recorder sleeps until it empties the rings again. Waking up costs it 200 to 300 us of CPU time, however little there is
-//! to do: all of its code and data have to come into the caches again. At 1 kHz and 16 rounds a second that was as much as all of the
-//! samples.
+//! How long the recorder sleeps until it empties the rings again. Waking up costs it 200 to 300 us of CPU time, however
+//! little there is to do: all of its code and data have to come into the caches again. At 1 kHz and 16 rounds a second
+//! that was as much as all of the samples.
 
 use std::time::Duration;
 
@@ -14,12 +14,14 @@ use crate::session::look::Seen;
 const FILL_SHARE: f64 = 1.0 / 16.0;
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(16);
-/// Rounds are longer as long as the rings have room for what comes while the recorder waits for a CPU. Small rings may be a quarter full
-/// all the same, and half full once all CPUs are busy that were not in the round before. A busy CPU fills its ring at one pace: a record has
-/// the size of the largest dump, however much is copied (perf_sample_ustack_size in kernel/events/core.c).
+/// Rounds are longer as long as the rings have room for what comes while the recorder waits for a CPU. Small rings may
+/// be a quarter full all the same, and half full once all CPUs are busy that were not in the round before. A busy CPU
+/// fills its ring at one pace: a record has the size of the largest dump, however much is copied
+/// (perf_sample_ustack_size in kernel/events/core.c).
 const LEAST_FILL: f64 = 1.0 / 4.0;
 const LEAST_FILL_WHEN_BUSY: f64 = 1.0 / 2.0;
-/// A recorder that waited for a CPU for longer than this competes with others, and may have to wait longer the next time.
+/// A recorder that waited for a CPU for longer than this competes with others, and may have to wait longer the next
+/// time.
 const LONG_WAIT: Duration = Duration::from_millis(5);
 /// The longest round after one with stacks larger than their dumps. These are completed from the target's memory, which
 /// changes more the later it is read.
@@ -27,44 +29,49 @@ const LONGEST_FOR_DEEP_STACKS: Duration = Duration::from_millis(3);
 /// While nothing is recorded, rounds double up to this: an idle program costs nothing.
 const LONGEST_IDLE: Duration = Duration::from_millis(32);
 
-/// So many rounds in a row with nothing but samples are calm: no process starts, no file is mapped, which is to be opened soon.
+/// So many rounds in a row with nothing but samples are calm: no process starts, no file is mapped, which is to be
+/// opened soon.
 const CALM_ROUNDS: u32 = 8;
 /// The same after one larger than its dump that could not be verified, where many are larger: others may follow.
 const CALM_ROUNDS_AFTER_DEEP_STACKS: u32 = 16;
 /// And after a long wait for a CPU.
 const CALM_ROUNDS_AFTER_LONG_WAIT: u32 = 64;
-/// Only where a clock samples. On an emulated arm64 machine that samples cycles, 3 to 5 of 500 samples were missing, uncounted, when
-/// rounds were longer than the usual ones; why is not known.
-/// What a killed recorder loses is up to half a second longer (`perf-data/src/spool/writer.rs`), and shall be less than a second.
-/// Memory and CPU time of processes are read as seldom.
+/// Only where a clock samples. On an emulated arm64 machine that samples cycles, 3 to 5 of 500 samples were missing,
+/// uncounted, when rounds were longer than the usual ones; why is not known. What a killed recorder loses is up to half
+/// a second longer (`perf-data/src/spool/writer.rs`), and shall be less than a second. Memory and CPU time of processes
+/// are read as seldom.
 const LONGEST_CALM: Duration = Duration::from_millis(400);
 /// And no longer than this part of the recording so far: the last readings of a short program are near its end, too.
 const PART_OF_RECORDING: u32 = 8;
-/// Where many stacks are larger than their dumps, and their callers stay the same: the longest time between two readings of these.
-/// Unverified are then the last samples of a process, whose memory is gone when it is to be read, and the first ones of a thread.
+/// Where many stacks are larger than their dumps, and their callers stay the same: the longest time between two
+/// readings of these. Unverified are then the last samples of a process, whose memory is gone when it is to be read,
+/// and the first ones of a thread.
 const LONGEST_WITH_DEEP_STACKS: Duration = Duration::from_millis(64);
 /// The same while no thread has such a stack: one that comes to have one is seen so late at most.
 const LONGEST_BETWEEN_DEEP_STACKS: Duration = Duration::from_millis(128);
 /// So rounds with deep stacks are no longer than this part of the recording so far, once it is longer than a second.
 const PART_WITH_DEEP_STACKS: u32 = 160;
 const SHORTEST_PART_WITH_DEEP_STACKS: Duration = Duration::from_millis(8);
-/// And where not all stacks are deep, rounds are longer by as much, up to four times: no more samples are unverified then.
+/// And where not all stacks are deep, rounds are longer by as much, up to four times: no more samples are unverified
+/// then.
 const LEAST_DEEP_SHARE: f64 = 1.0 / 4.0;
 
 /// The share of deep stacks is that of about so many samples, the last ones.
 const SAMPLES_FOR_DEPTH: f64 = 4000.0;
-/// The share of changed stacks, of fewer: a thread that went down and up once is no reason for short rounds for seconds.
+/// The share of changed stacks, of fewer: a thread that went down and up once is no reason for short rounds for
+/// seconds.
 const SAMPLES_FOR_CHANGES: f64 = 1000.0;
 /// Stacks larger than their dumps are many if more than one in so many is.
 const MANY_DEEP_STACKS: f64 = 1.0 / 100.0;
-/// From this share of changed stacks on, rounds are as short as they get for deep stacks. Below, they last as much longer as the share is
-/// smaller: a sample is verified if no caller beyond its dump returned between the readings before and after it. All of rustc's stacks below
-/// `create_and_enter_global_ctxt` are deeper than the largest dump, by a frame of 540 KiB, and their callers stay the same for seconds.
+/// From this share of changed stacks on, rounds are as short as they get for deep stacks. Below, they last as much
+/// longer as the share is smaller: a sample is verified if no caller beyond its dump returned between the readings
+/// before and after it. All of rustc's stacks below `create_and_enter_global_ctxt` are deeper than the largest dump, by
+/// a frame of 540 KiB, and their callers stay the same for seconds.
 const MANY_CHANGED: f64 = 1.0 / 125.0;
 /// The share that is expected of a recording until there are samples. It soon has less influence than these.
 const EXPECTED_CHANGED: f64 = 1.0 / 333.0;
-/// A thread whose stack is read for the first time has as many unverified samples as the round, and then no more. So each counts for less
-/// than a change; threads that live for a few rounds make rounds short by their number.
+/// A thread whose stack is read for the first time has as many unverified samples as the round, and then no more. So
+/// each counts for less than a change; threads that live for a few rounds make rounds short by their number.
 const FIRST_READING: f64 = 1.0 / 8.0;
 
 /// What a round found.
@@ -113,12 +120,14 @@ pub(super) struct Pace {
     is_deep: bool,
     /// The share of stacks whose memory changes in a round that is as short as those for deep stacks.
     changed: f64,
-    /// So many samples of the present round are in this share: looks found that the memory of their stacks is what it was.
+    /// So many samples of the present round are in this share: looks found that the memory of their stacks is what it
+    /// was.
     counted: u64,
 }
 
 impl Pace {
-    /// Short at first: the samples of a thread's first round at some depth have no earlier reading to agree with. `longest_wait`: for a CPU.
+    /// Short at first: the samples of a thread's first round at some depth have no earlier reading to agree with.
+    /// `longest_wait`: for a CPU.
     pub(super) fn new(bytes: RingBytes, rate_hz: f64, unit: PeriodUnit, longest_wait: Duration) -> Pace {
         let seconds = bytes.seconds(rate_hz);
         let usual = Duration::from_secs_f64(seconds * FILL_SHARE).clamp(SHORTEST, LONGEST);
@@ -158,8 +167,8 @@ impl Pace {
         };
     }
 
-    /// The present round. With deep stacks, lengths vary: rounds of 3 ms read a stack that changes every 0.5 ms always in the same state,
-    /// and take it for one that stays.
+    /// The present round. With deep stacks, lengths vary: rounds of 3 ms read a stack that changes every 0.5 ms always
+    /// in the same state, and take it for one that stays.
     pub(super) fn round(&self) -> Duration {
         match self.deep > 0.0 {
             true => self.round.mul_f64(self.varied.factor()),
@@ -167,8 +176,9 @@ impl Pace {
         }
     }
 
-    /// Whether the records may stay in the rings until the recorder wakes up again: it woke up for stacks that are deeper than their dumps,
-    /// or because others were, and would sleep longer without them. `fill`: how full the fullest ring is.
+    /// Whether the records may stay in the rings until the recorder wakes up again: it woke up for stacks that are
+    /// deeper than their dumps, or because others were, and would sleep longer without them. `fill`: how full the
+    /// fullest ring is.
     pub(super) fn may_wait(&self, fill: f64) -> bool {
         let present = self.waited + self.round;
         let next = present + self.round;
@@ -178,7 +188,8 @@ impl Pace {
         is_woken_for_stacks && next <= longest && fill * later <= self.most_fill
     }
 
-    /// Goes on with the present round after a look that found this, and no change. `late`, `took`: as in [`Found`] and [`Pace::next`].
+    /// Goes on with the present round after a look that found this, and no change. `late`, `took`: as in [`Found`] and
+    /// [`Pace::next`].
     pub(super) fn looked(&mut self, seen: Seen, late: Duration, took: Duration) {
         let (waited, counted) = (self.waited + self.round, self.counted + seen.samples);
         follow(&mut self.changed, 0.0, seen.samples, SAMPLES_FOR_CHANGES);
@@ -198,7 +209,8 @@ impl Pace {
         self.varied.step();
         self.recorded += self.round;
         self.is_deep = found.deep_stacks > 0;
-        // As many as a short round had had: one that was long, or late, or followed long work, has more of the same program.
+        // As many as a short round had had: one that was long, or late, or followed long work, has more of the same
+        // program.
         let readings_apart = std::mem::replace(&mut self.worked, took) + self.round + found.late;
         let of_short = (short.as_secs_f64() / readings_apart.as_secs_f64()).min(1.0);
         let changed = found.changed as f64 * of_short + found.read_first as f64 * FIRST_READING;
@@ -256,8 +268,8 @@ impl Pace {
                 .min(by_changes)
                 .max(short)
         };
-        // Never more than half of a CPU: records that find no room are lost and counted, and the program goes on. A recorder that was
-        // stopped in a round (SIGSTOP for 2.5 s) did not work as long.
+        // Never more than half of a CPU: records that find no room are lost and counted, and the program goes on. A
+        // recorder that was stopped in a round (SIGSTOP for 2.5 s) did not work as long.
         self.round = next.max(took.min(LONGEST_CALM));
         self.waited = Duration::ZERO;
     }
@@ -288,7 +300,8 @@ impl Varied {
 fn follow(share: &mut f64, count: f64, samples: u64, of: f64) {
     let samples = samples as f64;
     let of = of.max(samples).max(count);
-    // Never less than 0, as `share - share * samples / of` may be by rounding: a recording of rustc at 10 kHz ended at a round of negative length.
+    // Never less than 0, as `share - share * samples / of` may be by rounding: a recording of rustc at 10 kHz ended at
+    // a round of negative length.
     *share = *share * (1.0 - samples / of) + count / of;
 }
 

@@ -1,12 +1,12 @@
 //! A thread that copies the ring buffers into memory while sprof still attaches.
 //!
-//! Events are enabled before the running threads are read from /proc and reported (see [`attach`](crate::session::attach)); the
-//! records in the rings come after them. With 120 busy threads on 2 CPUs that took longer than rings for a quarter of a
-//! second last: hundreds of records were lost, exits among them, so that threads had no end. So a thread copies the records out, unread,
-//! until [`drain`](crate::session::drain) takes over.
+//! Events are enabled before the running threads are read from /proc and reported (see
+//! [`attach`](crate::session::attach)); the records in the rings come after them. With 120 busy threads on 2 CPUs that
+//! took longer than rings for a quarter of a second last: hundreds of records were lost, exits among them, so that
+//! threads had no end. So a thread copies the records out, unread, until [`drain`](crate::session::drain) takes over.
 //!
-//! Measured with 120 threads that start meanwhile, beside two busy programs, on 2 CPUs: without the copy up to 444 records (19 %) and the ends
-//! of up to 7 threads were lost; with the copy none.
+//! Measured with 120 threads that start meanwhile, beside two busy programs, on 2 CPUs: without the copy up to 444
+//! records (19 %) and the ends of up to 7 threads were lost; with the copy none.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
@@ -30,7 +30,8 @@ pub(crate) struct RingCopier {
 }
 
 impl RingCopier {
-    /// Takes the rings until [`RingCopier::end`]. `None` if no thread can be started: then records have the room of the rings alone.
+    /// Takes the rings until [`RingCopier::end`]. `None` if no thread can be started: then records have the room of the
+    /// rings alone.
     ///
     /// The thread must not be the one that gets a signal: call it when they are blocked.
     pub(crate) fn begin(opened: &mut Opened) -> Option<RingCopier> {

@@ -23,14 +23,15 @@ pub(super) struct PtraceSession {
     stopped: Stopped,
     rate_hz: f64,
     pub(super) announcements: Vec<String>,
-    /// SIGCHLD, taken over while there is only one thread: any other thread would take the signals of the tracing one. Dropped before
-    /// the signals in `common`: signal masks are put back in the reverse order.
+    /// SIGCHLD, taken over while there is only one thread: any other thread would take the signals of the tracing one.
+    /// Dropped before the signals in `common`: signal masks are put back in the reverse order.
     child_news: Signals,
     pub(super) common: Common,
 }
 
 impl PtraceSession {
-    /// Finds out whether ptrace is allowed where perf_event was refused. The only place that refuses events without perf_event.
+    /// Finds out whether ptrace is allowed where perf_event was refused. The only place that refuses events without
+    /// perf_event.
     pub(super) fn open(
         common: Common,
         stopped: Stopped,

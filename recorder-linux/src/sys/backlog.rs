@@ -21,7 +21,8 @@ impl Backlog {
         }
     }
 
-    /// Drops pieces that do not go on with a whole record, and says how many: see [`Ring::peek`](super::ring::Ring::peek).
+    /// Drops pieces that do not go on with a whole record, and says how many: see
+    /// [`Ring::peek`](super::ring::Ring::peek).
     pub(crate) fn drop_corrupted(&mut self) -> u64 {
         let mut dropped = 0;
         while !self.pieces.is_empty() && self.peek().is_none() {

@@ -1,8 +1,8 @@
 //! The system calls, and all of this crate's `unsafe`. Every function here is safe to call with any arguments.
 //!
-//! rustix makes the calls that it has, and nix those of signals, clocks and another process's memory. The rest are ours: fork and exec,
-//! ptrace (nix's can't pass real-time signals on, nor see that a thread is a 32-bit one), perf_event_open and the mappings, SCHED_RR, and
-//! waitid with the child's CPU time.
+//! rustix makes the calls that it has, and nix those of signals, clocks and another process's memory. The rest are
+//! ours: fork and exec, ptrace (nix's can't pass real-time signals on, nor see that a thread is a 32-bit one),
+//! perf_event_open and the mappings, SCHED_RR, and waitid with the child's CPU time.
 
 pub(crate) mod backlog;
 pub(crate) mod memory;

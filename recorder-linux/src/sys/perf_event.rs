@@ -128,8 +128,9 @@ impl EventFd {
             size: size_of::<Attr>() as u32,
             ..*attr
         };
-        // SAFETY: `attr` is a live `perf_event_attr` whose `size` field states its true size; the kernel reads that many
-        // bytes and writes at most its own size back into the `size` field on E2BIG, so it is passed as a private copy.
+        // SAFETY: `attr` is a live `perf_event_attr` whose `size` field states its true size; the kernel reads that
+        // many bytes and writes at most its own size back into the `size` field on E2BIG, so it is passed as a private
+        // copy.
         let fd = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,

@@ -1,19 +1,20 @@
 //! A quick turn on the CPU for the loop that empties the rings.
 //!
-//! With 200 busy threads on 2 CPUs (Linux 6.18) the recorder was seen to wait up to 250 ms for its turn, whatever its nice
-//! value or its slice; a ring of 2 MiB lasts 126 ms at 1 kHz. With SCHED_RR it waited less than 40 ms.
+//! With 200 busy threads on 2 CPUs (Linux 6.18) the recorder was seen to wait up to 250 ms for its turn, whatever its
+//! nice value or its slice; a ring of 2 MiB lasts 126 ms at 1 kHz. With SCHED_RR it waited less than 40 ms.
 
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// For which rings keep room. Since rings have several MiB, an ordinary user's recorder was seen to wait 160 ms (`open/rings.rs`).
+/// For which rings keep room. Since rings have several MiB, an ordinary user's recorder was seen to wait 160 ms
+/// (`open/rings.rs`).
 const USUAL_WAIT: Duration = Duration::from_millis(190);
 /// Twice what was seen with SCHED_RR.
 const QUICK_WAIT: Duration = Duration::from_millis(80);
 
-/// Keeps this thread under SCHED_RR; dropped, the thread is under SCHED_OTHER again. Once it has reported what ran already, the thread sleeps
-/// at least as long as it works, so it cannot take a CPU for itself.
+/// Keeps this thread under SCHED_RR; dropped, the thread is under SCHED_OTHER again. Once it has reported what ran
+/// already, the thread sleeps at least as long as it works, so it cannot take a CPU for itself.
 #[derive(Debug)]
 pub(crate) struct QuickTurns(());
 

@@ -31,7 +31,8 @@ pub(crate) struct Child {
     pid: Pid,
     pidfd: OwnedFd,
     reaped: Option<WaitStatus>,
-    /// The child waits for a byte from this pipe before its exec, and exits if it is closed. `None`: the child was let go.
+    /// The child waits for a byte from this pipe before its exec, and exits if it is closed. `None`: the child was let
+    /// go.
     go: Option<OwnedFd>,
 }
 
@@ -68,7 +69,8 @@ pub(crate) struct CpuTime {
     pub(crate) system_ns: u64,
 }
 
-/// Forks a child that blocks until [`Stopped::start`], then executes `image`, which was built before because the child may not allocate, with the signal mask from before `signals`.
+/// Forks a child that blocks until [`Stopped::start`], then executes `image`, which was built before because the child
+/// may not allocate, with the signal mask from before `signals`.
 pub(crate) fn fork_stopped(image: &Image, signals: &Signals) -> io::Result<Stopped> {
     let (go_read, go_write) = pipe_with(PipeFlags::CLOEXEC)?;
     let (error_read, error_write) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -105,7 +107,8 @@ pub(crate) fn fork_stopped(image: &Image, signals: &Signals) -> io::Result<Stopp
         }
     };
     drop((go_read, error_write));
-    // The child is not reaped, so the pid is its own. Before Linux 5.3 this fails; the child sees `go_write` close, and exits.
+    // The child is not reaped, so the pid is its own. Before Linux 5.3 this fails; the child sees `go_write` close, and
+    // exits.
     let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
     Ok(Stopped {
         child: Child {
@@ -229,16 +232,16 @@ impl Child {
 
     /// CPU time of the child, which has ended, and of all processes that it waited for. It is still to be reaped.
     ///
-    /// The sum is from the scheduler's clock, ended threads included, to the microsecond. Its two parts are estimates by ticks.
+    /// The sum is from the scheduler's clock, ended threads included, to the microsecond. Its two parts are estimates
+    /// by ticks.
     pub(crate) fn cpu_time(&self) -> Option<CpuTime> {
         if self.reaped.is_some() {
             return None;
         }
         // SAFETY: both are plain C structures, of which zeros are a value.
         let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { std::mem::zeroed() };
-        // The C library's function lacks the fifth argument of the system call, which wait_task_zombie() in kernel/exit.c fills with
-        // WNOWAIT, too.
-        // SAFETY: live structures of the system's own layout, and integers.
+        // The C library's function lacks the fifth argument of the system call, which wait_task_zombie() in
+        // kernel/exit.c fills with WNOWAIT, too. SAFETY: live structures of the system's own layout, and integers.
         let got = retry(|| unsafe {
             libc::syscall(
                 libc::SYS_waitid,
@@ -322,7 +325,8 @@ pub(crate) fn process_cpu_ns(pid: i32) -> Option<u64> {
     if !(1..=1 << 22).contains(&pid) {
         return None;
     }
-    // MAKE_PROCESS_CPUCLOCK of include/linux/posix-timers_types.h, with CPUCLOCK_SCHED: what clock_getcpuclockid(3) gives.
+    // MAKE_PROCESS_CPUCLOCK of include/linux/posix-timers_types.h, with CPUCLOCK_SCHED: what clock_getcpuclockid(3)
+    // gives.
     read_clock(ClockId::from_raw((!pid << 3) | 2))
 }
 
@@ -347,8 +351,8 @@ pub(crate) fn ticks_per_second() -> u64 {
     rustix::param::clock_ticks_per_second()
 }
 
-/// Raises the soft limit of open files to the hard one: one event per CPU is open. By nix: rustix expects that the limit can be read, and a sandbox
-/// may refuse it.
+/// Raises the soft limit of open files to the hard one: one event per CPU is open. By nix: rustix expects that the
+/// limit can be read, and a sandbox may refuse it.
 pub(crate) fn raise_open_file_limit() {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft != hard

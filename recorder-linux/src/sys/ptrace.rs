@@ -1,5 +1,5 @@
-//! `ptrace(2)` and the waiting that belongs to it. All requests for a thread must come from the thread that seized it; when
-//! that thread ends, the kernel releases its tracees, and they run on.
+//! `ptrace(2)` and the waiting that belongs to it. All requests for a thread must come from the thread that seized it;
+//! when that thread ends, the kernel releases its tracees, and they run on.
 
 use std::ffi::CString;
 use std::io;
@@ -78,7 +78,8 @@ pub(crate) fn registers(tid: i32) -> io::Result<Option<UserRegisters>> {
         iov_base: words.as_mut_ptr().cast(),
         iov_len: size_of_val(&words),
     };
-    // SAFETY: `iov` describes exactly `words`, which is writable; the kernel writes at most that, and how much, to `iov`.
+    // SAFETY: `iov` describes exactly `words`, which is writable; the kernel writes at most that, and how much, to
+    // `iov`.
     check(unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, &raw mut iov) })?;
     Ok((iov.iov_len == size_of_val(&words)).then(|| UserRegisters {
         usual: native(&words),
@@ -185,8 +186,8 @@ impl Waited {
     }
 }
 
-/// Tries all that a ptrace recording needs on a child of our own: to seize it, to stop it, to read its registers and its
-/// stack. Says what was refused.
+/// Tries all that a ptrace recording needs on a child of our own: to seize it, to stop it, to read its registers and
+/// its stack. Says what was refused.
 pub(crate) fn try_out(signals: &Signals) -> Result<(), (&'static str, io::Error)> {
     let nothing = Image {
         path: CString::default(),

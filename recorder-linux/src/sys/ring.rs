@@ -83,8 +83,8 @@ impl Mapped {
 }
 
 impl Ring {
-    /// Maps a ring of `data_bytes` (a power of two, at least one page), or the one that the event has, which is of that size. EPERM: more
-    /// locked memory than this user may have.
+    /// Maps a ring of `data_bytes` (a power of two, at least one page), or the one that the event has, which is of that
+    /// size. EPERM: more locked memory than this user may have.
     pub(crate) fn map(event: &EventFd, data_bytes: usize) -> io::Result<Ring> {
         Ok(Ring {
             mapped: Mapped::new(event, data_bytes)?,
@@ -102,8 +102,8 @@ impl Ring {
         debug_assert!(offset + 8 <= self.mapped.page_bytes);
         // SAFETY: the mapping has at least one page, and `offset` lies in the first.
         let word = unsafe { self.mapped.base.as_ptr().add(offset) };
-        // SAFETY: live as long as `self`, aligned to 8 (a page start plus 1024 or 1032), and the kernel accesses it with
-        // single 8-byte loads and stores, as atomics do.
+        // SAFETY: live as long as `self`, aligned to 8 (a page start plus 1024 or 1032), and the kernel accesses it
+        // with single 8-byte loads and stores, as atomics do.
         unsafe { AtomicU64::from_ptr(word.cast()) }
     }
 
@@ -118,8 +118,8 @@ impl Ring {
         self.head.wrapping_sub(self.tail) as f64 / self.mapped.data_bytes as f64
     }
 
-    /// Copies all records out of the ring, so that the kernel has room for more, but nothing if they have more than `room` bytes. Returns
-    /// the number of bytes. [`Ring::peek`] gives copied records first.
+    /// Copies all records out of the ring, so that the kernel has room for more, but nothing if they have more than
+    /// `room` bytes. Returns the number of bytes. [`Ring::peek`] gives copied records first.
     pub(crate) fn fill_backlog(&mut self, room: usize) -> usize {
         self.refresh();
         let available = self.head.wrapping_sub(self.tail);
@@ -141,7 +141,8 @@ impl Ring {
         self.at(place)
     }
 
-    /// The next record, as [`Ring::peek`] gives it, and the one after it. That is empty if it is not there yet, or wraps.
+    /// The next record, as [`Ring::peek`] gives it, and the one after it. That is empty if it is not there yet, or
+    /// wraps.
     pub(crate) fn peek_two(&mut self) -> Option<(&[u8], &[u8])> {
         let place = self.next_place()?;
         let after = match place {
@@ -207,8 +208,9 @@ impl Ring {
         (position & (self.mapped.data_bytes as u64 - 1)) as usize
     }
 
-    /// Shows the beginnings of the records that were written between the last look and the last [`Ring::refresh`], and leaves them in the ring.
-    /// False, and shows no more, as soon as `see` returns false; false, too, with copied records.
+    /// Shows the beginnings of the records that were written between the last look and the last [`Ring::refresh`], and
+    /// leaves them in the ring. False, and shows no more, as soon as `see` returns false; false, too, with copied
+    /// records.
     pub(crate) fn look(&mut self, see: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         if self.backlog.peek().is_some() {
             return false;
@@ -261,8 +263,9 @@ impl Ring {
         self.prefetch_second();
     }
 
-    /// Has the CPU look up the pages of further records, if they have this size, too. Each is in a page of its own. A look-up takes 0.3 us on
-    /// a virtual machine and holds up the CPU, but some can be made at once: one by one they took 5 % of the recorder's time.
+    /// Has the CPU look up the pages of further records, if they have this size, too. Each is in a page of its own. A
+    /// look-up takes 0.3 us on a virtual machine and holds up the CPU, but some can be made at once: one by one they
+    /// took 5 % of the recorder's time.
     fn prefetch_pages(&self, size: u64) {
         let available = self.head.wrapping_sub(self.tail);
         for offset in (2..2 + PAGES_AHEAD).map(|ahead| ahead * size) {
@@ -272,7 +275,8 @@ impl Ring {
         }
     }
 
-    /// Has the CPU fetch the record after the next one: another CPU has written it, and each of its lines takes 0.1 us to come.
+    /// Has the CPU fetch the record after the next one: another CPU has written it, and each of its lines takes 0.1 us
+    /// to come.
     fn prefetch_second(&self) {
         let available = self.head.wrapping_sub(self.tail);
         let size = self.next_size(available);
@@ -346,7 +350,8 @@ impl Drop for Mapped {
 
 /// Of so many records the pages are looked up at once. A look has the record that is so far ahead fetched.
 const PAGES_AHEAD: u64 = 4;
-/// The header of a sample, its registers and the end of its stack. Further words are fetched as the sample before it is unwound.
+/// The header of a sample, its registers and the end of its stack. Further words are fetched as the sample before it is
+/// unwound.
 const PREFETCHED_BYTES: usize = 512;
 /// The header of a sample and its registers.
 const LOOKED_AT_BYTES: usize = 256;

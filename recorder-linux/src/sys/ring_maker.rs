@@ -1,9 +1,10 @@
 //! Rings that a child process had the kernel make.
 //!
-//! The kernel clears the memory of a ring within mmap(2), at up to 20 us a page on a virtual machine (64 MiB: 330 ms), and holds the lock of
-//! the address space meanwhile (`mmap_lock`). Whatever thread of the recorder maps a ring, the others wait as long for memory, and for a look
-//! into their own with `-a`: samples of that time were completed late, and not verified. So a child does it, which has another address
-//! space. The ring is the event's: the recorder maps the one that is there (`perf_mmap` in kernel/events/core.c).
+//! The kernel clears the memory of a ring within mmap(2), at up to 20 us a page on a virtual machine (64 MiB: 330 ms),
+//! and holds the lock of the address space meanwhile (`mmap_lock`). Whatever thread of the recorder maps a ring, the
+//! others wait as long for memory, and for a look into their own with `-a`: samples of that time were completed late,
+//! and not verified. So a child does it, which has another address space. The ring is the event's: the recorder maps
+//! the one that is there (`perf_mmap` in kernel/events/core.c).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,7 +35,8 @@ impl RingMaker {
     pub(crate) fn begin(events: &[&EventFd], data_bytes: usize) -> io::Result<RingMaker> {
         let (made, tell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let (until, keep) = pipe_with(PipeFlags::CLOEXEC)?;
-        // SAFETY: until it ends, the child calls async-signal-safe functions alone (system calls), and allocates nothing.
+        // SAFETY: until it ends, the child calls async-signal-safe functions alone (system calls), and allocates
+        // nothing.
         let pid = unsafe { libc::fork() };
         if pid < 0 {
             return Err(last_error());
@@ -50,8 +52,8 @@ impl RingMaker {
         })
     }
 
-    /// The rings of the same events, once they are made. `None` before that, and ever after; an error if there is no memory for them,
-    /// or not enough that this user may lock.
+    /// The rings of the same events, once they are made. `None` before that, and ever after; an error if there is no
+    /// memory for them, or not enough that this user may lock.
     pub(crate) fn take(&mut self, events: &[&EventFd]) -> Option<io::Result<Vec<Ring>>> {
         // Closed at the end of this call, so that the child ends.
         let _keep = match (&self.keep, read(&self.made, &mut [0u8])) {
@@ -72,9 +74,9 @@ impl Drop for RingMaker {
     fn drop(&mut self) {
         self.keep = None;
         let child = self.child;
-        // A child that is still within mmap(2) ends after it. The recording does not wait for that; without a thread, it stays a zombie.
-        // The thread has this one's signal mask. It may live on while the next run forks its program (see
-        // `fork_stopped`).
+        // A child that is still within mmap(2) ends after it. The recording does not wait for that; without a thread,
+        // it stays a zombie. The thread has this one's signal mask. It may live on while the next run forks its program
+        // (see `fork_stopped`).
         let reap = move || retry_on_intr(|| waitpid(Some(child), WaitOptions::empty()));
         let _ = std::thread::Builder::new().name("end of rings".to_owned()).spawn(reap);
     }

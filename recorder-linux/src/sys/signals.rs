@@ -73,15 +73,15 @@ impl Drop for Signals {
 /// What SIGQUIT writes to stderr before it ends the process; null: nothing. Points to leaked memory.
 static LAST_WORDS: AtomicPtr<String> = AtomicPtr::new(ptr::null_mut());
 
-/// From here on SIGQUIT (Ctrl-\) writes these words to stderr, if there are any, then ends the process as usual. Each call leaks a few
-/// bytes: the handler may be reading the previous words.
+/// From here on SIGQUIT (Ctrl-\) writes these words to stderr, if there are any, then ends the process as usual. Each
+/// call leaks a few bytes: the handler may be reading the previous words.
 pub fn say_if_quit(words: Option<String>) {
     let words = words.map_or(ptr::null_mut(), |words| Box::into_raw(Box::new(words)));
     LAST_WORDS.store(words, Ordering::Release);
     // The default action is back when the handler runs.
     let action = SigAction::new(SigHandler::Handler(on_quit), SaFlags::SA_RESETHAND, SigSet::empty());
-    // SAFETY: the handler calls only what signal-safety(7) permits; the action before is not used. SIGQUIT is a valid signal, so this
-    // can't fail.
+    // SAFETY: the handler calls only what signal-safety(7) permits; the action before is not used. SIGQUIT is a valid
+    // signal, so this can't fail.
     let _ = unsafe { sigaction(Signal::SIGQUIT, &action) };
 }
 

@@ -1,7 +1,7 @@
 //! What keeps sprof from a program, by the program's file, and what helps.
 //!
-//! A script leads to its interpreter, by its `#!` line. What is found here is said before the program runs. macOS decides by itself:
-//! where it gives access all the same, the program is recorded.
+//! A script leads to its interpreter, by its `#!` line. What is found here is said before the program runs. macOS
+//! decides by itself: where it gives access all the same, the program is recorded.
 
 use std::ffi::OsStr;
 use std::fmt;

@@ -1,7 +1,8 @@
 //! What the code signature of a Mach-O file permits, before the program is started.
 //!
-//! Gets: a file. Gives: the facts of the signature of each of its slices. Nothing is verified, and what is in no signature is not known:
-//! macOS decides by its own lists, too. Where macOS refuses although the signature permits, the refusal counts.
+//! Gets: a file. Gives: the facts of the signature of each of its slices. Nothing is verified, and what is in no
+//! signature is not known: macOS decides by its own lists, too. Where macOS refuses although the signature permits, the
+//! refusal counts.
 //!
 //! - `slices`: the slices of a fat file, and where their signatures are.
 //! - this file: the blobs of a signature (XNU, osfmk/kern/cs_blobs.h). All numbers in them are big-endian.
@@ -71,7 +72,8 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// The process may be read by others of the same user: not hardened, or `get-task-allow`. Of macOS's own programs none.
+    /// The process may be read by others of the same user: not hardened, or `get-task-allow`. Of macOS's own programs
+    /// none.
     pub fn permits_reading(&self) -> bool {
         let is_open = !self.is_hardened || self.has("com.apple.security.get-task-allow");
         is_open && !self.is_platform
@@ -94,8 +96,8 @@ impl Signature {
         is_open && !self.is_restricted && !self.is_platform
     }
 
-    /// A library of sprof may be inserted, and may send the right to the task: the kernel ends a process with this entitlement for that
-    /// (`hardened-process` in bsd/kern/kern_exec.c).
+    /// A library of sprof may be inserted, and may send the right to the task: the kernel ends a process with this
+    /// entitlement for that (`hardened-process` in bsd/kern/kern_exec.c).
     pub fn permits_insertion(&self) -> bool {
         let is_kept = |key: &String| key.ends_with(".hardened-process");
         self.permits_dyld_variables() && self.permits_any_library() && !self.entitlements.iter().any(is_kept)

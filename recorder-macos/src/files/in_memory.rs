@@ -1,9 +1,10 @@
 //! A Mach-O file, put together from an image in memory.
 //!
-//! The shared cache has rearranged the segments of its images, and all of them share one `__LINKEDIT` of some hundred megabytes. So the
-//! file has the image's `__TEXT`, which has the unwind tables, and behind it a `__LINKEDIT` with the image's own symbols and its list of
-//! functions alone. Memory is read when the file is, and symbols are copied when the first of them is asked for: most images have no samples.
-//! Segments that are left out have no bytes. What points into a left-out part is emptied.
+//! The shared cache has rearranged the segments of its images, and all of them share one `__LINKEDIT` of some hundred
+//! megabytes. So the file has the image's `__TEXT`, which has the unwind tables, and behind it a `__LINKEDIT` with the
+//! image's own symbols and its list of functions alone. Memory is read when the file is, and symbols are copied when
+//! the first of them is asked for: most images have no samples. Segments that are left out have no bytes. What points
+//! into a left-out part is emptied.
 
 use std::io;
 use std::sync::OnceLock;
@@ -23,7 +24,8 @@ const MOST_TEXT: u64 = 1 << 30;
 const MOST_SYMBOLS: u32 = 1 << 20;
 /// `nlist_64`.
 const SYMBOL: usize = 16;
-/// Bytes for the name of a symbol on average: the size of the file is known before the names are. Names without room are left out.
+/// Bytes for the name of a symbol on average: the size of the file is known before the names are. Names without room
+/// are left out.
 const NAME: usize = 256;
 /// Names are read in pieces of this size, which end with pages.
 const PIECE: u64 = 4 << 10;
@@ -250,7 +252,8 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), Failure>> ReadAt for Image<R> {
     }
 }
 
-/// Copies symbols and those of their names that there is room for: the names of all images in the shared cache are one table.
+/// Copies symbols and those of their names that there is room for: the names of all images in the shared cache are one
+/// table.
 fn copy_symbols(
     table: &Symbols,
     read: &impl Fn(u64, &mut [u8]) -> Result<(), Failure>,

@@ -50,7 +50,8 @@ impl<M: Mach> Tasks<M> {
         }
     }
 
-    /// Makes a call about a task. The right is asked for again where the task has died: after an exec there is another one.
+    /// Makes a call about a task. The right is asked for again where the task has died: after an exec there is another
+    /// one.
     fn with<T>(&mut self, pid: i32, mut call: impl FnMut(&M, &M::Task) -> Result<T, Failure>) -> Option<T> {
         for _ in 0..2 {
             let mach = &self.mach;
@@ -102,8 +103,8 @@ impl<M: Mach> TargetMemory for Memory<M> {
     }
 }
 
-/// Opens mapped files: by path, where the file there is the mapped one by its UUID. Else the image is read from memory. Libraries of
-/// macOS are in no files but in the shared cache, which this process has mapped, too.
+/// Opens mapped files: by path, where the file there is the mapped one by its UUID. Else the image is read from memory.
+/// Libraries of macOS are in no files but in the shared cache, which this process has mapped, too.
 pub struct Files<M: Mach> {
     tasks: Tasks<M>,
     copied: u64,
@@ -121,7 +122,8 @@ where
         }
     }
 
-    /// The image in memory: in this process's, if that has the same one at the same address. Else a copy of the target's.
+    /// The image in memory: in this process's, if that has the same one at the same address. Else a copy of the
+    /// target's.
     fn in_memory(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Option<KeptFile> {
         let mach = self.tasks.mach.clone();
         let own = i32::try_from(std::process::id()).ok()?;

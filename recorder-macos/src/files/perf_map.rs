@@ -1,4 +1,5 @@
-//! Where a process's JIT compiler writes the names of its code: the `perf-PID.map` that the process has open, else `/tmp/perf-PID.map`.
+//! Where a process's JIT compiler writes the names of its code: the `perf-PID.map` that the process has open, else
+//! `/tmp/perf-PID.map`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,8 +16,9 @@ use crate::sampling::kernel::Mach;
 /// The wall clock is set now and then.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// Opens the perf map of a process. `None`: there is no map (yet), it is another user's, or it is older than the process: an earlier
-/// process had the same number. `began_ns` is the latest possible start of the process on the recording's clock.
+/// Opens the perf map of a process. `None`: there is no map (yet), it is another user's, or it is older than the
+/// process: an earlier process had the same number. `began_ns` is the latest possible start of the process on the
+/// recording's clock.
 pub fn open_perf_map(mach: &impl Mach, pid: Pid, began_ns: u64) -> Option<(PathBuf, KeptFile)> {
     let open = jit_files::open_perf_map(mach, pid.0);
     let path = open.unwrap_or_else(|| PathBuf::from(format!("/tmp/perf-{}.map", pid.0)));

@@ -1,4 +1,5 @@
-//! The header of a Mach-O image in memory: how much code it has, and which build it is. Offsets are those of `mach-o/loader.h`.
+//! The header of a Mach-O image in memory: how much code it has, and which build it is. Offsets are those of
+//! `mach-o/loader.h`.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! The files that JIT compilers write so that profilers find the names of their code: `jit-PID.dump`, `perf-PID.map`.
 //!
-//! On Linux a compiler maps its jitdump, so that the mapping is an event. macOS reports no mappings: such a file is found among the open
-//! files of the process.
+//! On Linux a compiler maps its jitdump, so that the mapping is an event. macOS reports no mappings: such a file is
+//! found among the open files of the process.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -24,7 +24,8 @@ pub(crate) struct JitFiles {
 }
 
 impl JitFiles {
-    /// Looks for new ones, where the last look is long enough ago. Each is reported as Linux reports it, but without an address.
+    /// Looks for new ones, where the last look is long enough ago. Each is reported as Linux reports it, but without an
+    /// address.
     pub(crate) fn look<M: Mach>(&mut self, mach: &M, pid: i32) -> Vec<OwnedMapping> {
         let now = mach.now_ns();
         if now < self.next_ns || self.known.len() >= MOST_FILES {

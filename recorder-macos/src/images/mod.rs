@@ -1,7 +1,8 @@
 //! The images of a process, by the list that dyld keeps in the process's memory. The process is not suspended for that.
 //!
-//! dyld changes the list's timestamp with each change, and the list has no address while it changes (mach-o/dyld_images.h). So the
-//! timestamp is read before and after: if it differs, the list is read again at a later sample.
+//! dyld changes the list's timestamp with each change, and the list has no address while it changes
+//! (mach-o/dyld_images.h). So the timestamp is read before and after: if it differs, the list is read again at a later
+//! sample.
 //!
 //! - this file: what was loaded and unloaded since the last look.
 //! - [`header`]: size and UUID of an image.
@@ -92,15 +93,16 @@ impl Images {
         self.seen.is_none()
     }
 
-    /// True if a task has the list that was read last: it is a fork of the process, and has not loaded anything since. A program that was
-    /// executed since has another timestamp, even if it is the same program at the same address.
+    /// True if a task has the list that was read last: it is a fork of the process, and has not loaded anything since.
+    /// A program that was executed since has another timestamp, even if it is the same program at the same address.
     pub(crate) fn are_those_of<M: Mach>(&self, mach: &M, task: &M::Task) -> bool {
         let at = mach.image_list(task).ok().filter(|at| self.list_at == Some(*at));
         let list = at.and_then(|at| List::read(mach, task, at).ok());
         list.is_some_and(|list| self.seen == Some(list.stamp()))
     }
 
-    /// Returns what was mapped and unmapped since the last look. Of a list that can't be read, or changes, there is nothing new yet.
+    /// Returns what was mapped and unmapped since the last look. Of a list that can't be read, or changes, there is
+    /// nothing new yet.
     pub(crate) fn refresh<M: Mach>(&mut self, mach: &M, task: &M::Task) -> Vec<OwnedMapping> {
         self.try_refresh(mach, task).unwrap_or_default()
     }

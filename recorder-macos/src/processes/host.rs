@@ -10,17 +10,19 @@ use crate::sampling::kernel::{Failure, Mach};
 
 /// The calls, beside those of [`Mach`].
 pub trait Host: Mach {
-    /// [`Mach::sleep`] reports SIGINT, SIGTERM and SIGHUP to this process from now on: they end nothing else. An error has errno.
+    /// [`Mach::sleep`] reports SIGINT, SIGTERM and SIGHUP to this process from now on: they end nothing else. An error
+    /// has errno.
     fn hear_signals(&self) -> Result<(), i32>;
 
     /// They do what they did before.
     fn forget_signals(&self);
 
-    /// Starts a program that does not run before [`Signal::Continue`](crate::sampling::kernel::Signal::Continue). An error has errno.
+    /// Starts a program that does not run before [`Signal::Continue`](crate::sampling::kernel::Signal::Continue). An
+    /// error has errno.
     fn spawn(&self, image: &Image) -> Result<i32, i32>;
 
-    /// Opens a port to which programs announce themselves ([`Mach::letters`]): those started from now on, and all below them. Returns its
-    /// name for launchd.
+    /// Opens a port to which programs announce themselves ([`Mach::letters`]): those started from now on, and all below
+    /// them. Returns its name for launchd.
     fn listen(&self) -> Result<String, Failure>;
 
     /// Closes the port, gives back what was [kept](Mach::keep), and lets all go on that wait.

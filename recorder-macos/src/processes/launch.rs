@@ -6,7 +6,8 @@ use recording::session::{RecordError, RecordOptions};
 use super::host::{End, Host};
 use crate::sampling::kernel::Signal;
 
-/// errno of a file that is in no form that the kernel executes: `ENOEXEC`, and `EBADARCH` and its kin of XNU (sys/errno.h).
+/// errno of a file that is in no form that the kernel executes: `ENOEXEC`, and `EBADARCH` and its kin of XNU
+/// (sys/errno.h).
 const NOT_FOR_THIS_SYSTEM: [i32; 5] = [8, 85, 86, 87, 88];
 /// `ENOENT`.
 const NO_FILE: i32 = 2;

@@ -1,7 +1,7 @@
 //! The library in recorded programs: its file, and the environment that makes dyld insert it.
 //!
-//! The file stays after the recording. dyld ends a program that names a library which is not there (`loadInsertedLibraries` in
-//! dyld/DyldRuntimeState.cpp), and what is left running has the name in its environment.
+//! The file stays after the recording. dyld ends a program that names a library which is not there
+//! (`loadInsertedLibraries` in dyld/DyldRuntimeState.cpp), and what is left running has the name in its environment.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, DirBuilder, OpenOptions};

@@ -46,7 +46,8 @@ impl<M: Host> session::Target for Target<M> {
 }
 
 impl<M: Host> Target<M> {
-    /// Sends SIGTERM to the program and to all live recorded processes, unless the program ended by itself or is to be kept.
+    /// Sends SIGTERM to the program and to all live recorded processes, unless the program ended by itself or is to be
+    /// kept.
     pub fn after(host: M, program: i32, stop: StopReason, keep_running: bool, living: &[i32]) -> Target<M> {
         let mut target = Target {
             host,

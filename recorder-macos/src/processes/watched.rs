@@ -11,7 +11,8 @@ use crate::sampling::kernel::{Asked, Mach, News, Signal};
 pub struct Watched {
     /// The launched program, which is recorded, and which Ctrl-C reaches, too.
     pub program: Option<i32>,
-    /// Attached processes, which are never sent anything. If there is a command that only ends the recording, it alone is here.
+    /// Attached processes, which are never sent anything. If there is a command that only ends the recording, it alone
+    /// is here.
     pub others: BTreeSet<i32>,
 }
 

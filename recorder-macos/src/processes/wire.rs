@@ -1,4 +1,5 @@
-//! What the recorder and its library in programs (`mac-preload/`, which includes this file) must agree on. Needs `core` alone.
+//! What the recorder and its library in programs (`mac-preload/`, which includes this file) must agree on. Needs `core`
+//! alone.
 
 /// dyld's variable. It names libraries that are loaded into a program before all others.
 pub const INSERT: &str = "DYLD_INSERT_LIBRARIES";
@@ -22,8 +23,8 @@ pub const BYTES: usize = 24;
 /// `sprof`, and the version of this format.
 const MAGIC: [u8; 8] = *b"sprof\0\0\x01";
 
-/// A program's first message. The right to its task and a right for the answer are beside these bytes. The answer says nothing: the
-/// program goes on when it comes, and when the recorder drops the right.
+/// A program's first message. The right to its task and a right for the answer are beside these bytes. The answer says
+/// nothing: the program goes on when it comes, and when the recorder drops the right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The process.

@@ -10,9 +10,11 @@ use recording::stack::Registers;
 
 /// The calls. Each may fail at any time: a thread, a task or a process may end between any two of them.
 pub trait Mach {
-    /// A right to a task, given back when dropped. It dies with the task: at the end of the process, and when the process calls exec.
+    /// A right to a task, given back when dropped. It dies with the task: at the end of the process, and when the
+    /// process calls exec.
     ///
-    /// Two rights are equal if they are to the same port. While one of them is held, its name is not given to another port.
+    /// Two rights are equal if they are to the same port. While one of them is held, its name is not given to another
+    /// port.
     type Task: PartialEq;
     /// A right to a thread, the same way.
     type Thread: Eq + Hash;
@@ -25,7 +27,8 @@ pub trait Mach {
     /// CPU time of the calling thread, ns.
     fn own_cpu_ns(&self) -> u64;
 
-    /// Asks for a priority above all ordinary threads, or gives it back (`None`). Returns whether the calling thread has it.
+    /// Asks for a priority above all ordinary threads, or gives it back (`None`). Returns whether the calling thread
+    /// has it.
     fn set_realtime(&self, budget: Option<Budget>) -> bool;
 
     /// Sleeps until this time, or until there is news. May return early without any.
@@ -46,8 +49,8 @@ pub trait Mach {
     /// Makes [`Mach::sleep`] report what happens to a process from now on.
     fn watch(&self, pid: i32) -> Result<(), Failure>;
 
-    /// The task that a process has now; of this process, too. While this process [listens](Mach::listens), only of processes whose task was
-    /// [kept](Mach::keep).
+    /// The task that a process has now; of this process, too. While this process [listens](Mach::listens), only of
+    /// processes whose task was [kept](Mach::keep).
     fn task(&self, pid: i32) -> Result<Self::Task, Failure>;
 
     /// Programs announce themselves to this process, and no task is asked for: it has no right to.
@@ -62,7 +65,8 @@ pub trait Mach {
     /// The process whose task was sent; `None` if it was no task, or one that has ended.
     fn sent_pid(&self, sent: &Self::Sent) -> Option<i32>;
 
-    /// Keeps a right to read the task that was sent. It has to be a [task](Mach::sent_pid): any other port could keep this process waiting.
+    /// Keeps a right to read the task that was sent. It has to be a [task](Mach::sent_pid): any other port could keep
+    /// this process waiting.
     fn keep(&self, pid: i32, sent: &Self::Sent) -> Result<(), Failure>;
 
     /// The processes whose parent this is, now.
@@ -116,7 +120,8 @@ pub trait Mach {
     /// The files that a process has open.
     fn open_files(&self, pid: i32) -> Vec<PathBuf>;
 
-    /// The name of the function of libsystem_kernel.dylib at an address: a system call. All processes have it at the same place.
+    /// The name of the function of libsystem_kernel.dylib at an address: a system call. All processes have it at the
+    /// same place.
     fn system_call(&self, address: u64) -> Option<String>;
 }
 
@@ -212,7 +217,8 @@ pub enum News {
 /// What the kernel has counted for a task (`PROC_PIDTASKINFO`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskCounts {
-    /// CPU time of all threads, ended ones included, ns. Of running threads it is as of their last entry into the kernel.
+    /// CPU time of all threads, ended ones included, ns. Of running threads it is as of their last entry into the
+    /// kernel.
     pub cpu_ns: u64,
     /// How often a thread was given a CPU, or lost it. Wraps around.
     pub switches: u32,

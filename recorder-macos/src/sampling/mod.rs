@@ -1,14 +1,15 @@
 //! Samples threads with Mach calls, as `recorder-linux/src/ptrace/` does with ptrace.
 //!
-//! Gets: running processes. Gives: the same events as the Linux recorder, to the same sink. A thread of sprof looks at all threads at each
-//! tick, and suspends those on a CPU for some microseconds, for a copy of registers and stack. Out of scope: starting programs,
-//! finding their images, unwinding.
+//! Gets: running processes. Gives: the same events as the Linux recorder, to the same sink. A thread of sprof looks at
+//! all threads at each tick, and suspends those on a CPU for some microseconds, for a copy of registers and stack. Out
+//! of scope: starting programs, finding their images, unwinding.
 //!
 //! In reading order:
 //!
 //! 1. [`kernel`]: what is asked of XNU.
 //! 2. `sampler`: the ticks, and what happens to processes between them.
-//! 3. `tick`: what one tick needs. `process`, `threads`, `code`: who is on a CPU, with which code. `sample`: the sample.
+//! 3. `tick`: what one tick needs. `process`, `threads`, `code`: who is on a CPU, with which code. `sample`: the
+//!    sample.
 //! 4. `waits`: threads that are on none. `suspended`, `stack_copy`: what happens while a thread is suspended.
 //! 5. `urgency`: the priority of the thread that samples. `totals`: what was recorded, and what was not.
 //!

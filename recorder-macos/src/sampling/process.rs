@@ -163,8 +163,9 @@ impl<M: Mach> Process<M> {
         self.threads.iter().filter(has_run).count()
     }
 
-    /// Looks at the threads from this index on. Removes those that have ended. Stops where it has found so many threads that run or are
-    /// queued: a look costs a call, and of a pool's hundreds of threads, most sleep. Those found come first the next time.
+    /// Looks at the threads from this index on. Removes those that have ended. Stops where it has found so many threads
+    /// that run or are queued: a look costs a call, and of a pool's hundreds of threads, most sleep. Those found come
+    /// first the next time.
     fn visit(&mut self, first: usize, runnable: Option<u32>, tick: &mut Tick<'_, M>) {
         let (mut index, mut front) = (first, first);
         while let Some(thread) = self.threads.get_mut(index) {
@@ -266,7 +267,8 @@ impl<M: Mach> Process<M> {
         });
         self.task = task;
         self.seen = None;
-        // The CPU time of the process goes on (task_rollup_accounting_info in bsd/kern/kern_exec.c), that of its new thread starts.
+        // The CPU time of the process goes on (task_rollup_accounting_info in bsd/kern/kern_exec.c), that of its new
+        // thread starts.
         self.since = Since::Start;
         self.has_main = false;
         if had_main {
@@ -292,7 +294,8 @@ impl<M: Mach> Process<M> {
         }
     }
 
-    /// The program has announced itself, with its task. It waits, and has loaded its libraries: CPU time that has no samples.
+    /// The program has announced itself, with its task. It waits, and has loaded its libraries: CPU time that has no
+    /// samples.
     pub(super) fn reach(&mut self, name: String, task: M::Task, tick: &mut Tick<'_, M>) {
         let counts = tick.mach.task_counts(self.pid);
         if let Some(counts) = counts {

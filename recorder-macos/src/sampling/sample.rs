@@ -12,15 +12,17 @@ use super::suspended::Suspended;
 use super::threads::{Thread, reading};
 use super::tick::Tick;
 
-/// A thread that has used the CPU time of so many intervals without a sample gets one while it waits for a CPU. It is where it lost its
-/// CPU, or in a system call that has ended. With 2 intervals instead, the simulated 12 threads on 2 CPUs had 3 % of their samples in waits.
-/// By chance a thread misses so many ticks once in 10,000,000 times, and once in 3,000 if the recorder takes its CPU at each other tick.
+/// A thread that has used the CPU time of so many intervals without a sample gets one while it waits for a CPU. It is
+/// where it lost its CPU, or in a system call that has ended. With 2 intervals instead, the simulated 12 threads on 2
+/// CPUs had 3 % of their samples in waits. By chance a thread misses so many ticks once in 10,000,000 times, and once
+/// in 3,000 if the recorder takes its CPU at each other tick.
 const PATIENCE: u64 = 16;
 
 /// Samples a thread that is on a CPU or waits for one, if it is on one.
 ///
-/// XNU reports not which, and not how much CPU time a running thread has used since its last entry into the kernel. Suspending makes
-/// the thread enter the kernel. So CPU time that has grown by then shows that the thread was on a CPU, and the time is exact.
+/// XNU reports not which, and not how much CPU time a running thread has used since its last entry into the kernel.
+/// Suspending makes the thread enter the kernel. So CPU time that has grown by then shows that the thread was on a CPU,
+/// and the time is exact.
 pub(super) fn sample<M: Mach>(
     pid: i32,
     task: &M::Task,

@@ -17,7 +17,8 @@ use super::urgency::Urgency;
 use crate::processes::hello::{self, Refusal};
 use crate::processes::watched::{Watched, stop_at_end, take_signal};
 
-/// From a process to the ancestor that is recorded. Those between announce themselves, too, unless they are programs of macOS.
+/// From a process to the ancestor that is recorded. Those between announce themselves, too, unless they are programs of
+/// macOS.
 const MOST_STEPS: usize = 16;
 
 /// Everything that is sampled.
@@ -54,7 +55,8 @@ impl<'m, M: Mach> Sampler<'m, M> {
         }
     }
 
-    /// Adds a process and all below it. Where the kernel refuses it, all below it are sampled that the kernel does not refuse.
+    /// Adds a process and all below it. Where the kernel refuses it, all below it are sampled that the kernel does not
+    /// refuse.
     pub(super) fn add(&mut self, pid: i32, since: Since) -> Result<(), Failure> {
         // Below one that was added before.
         if self.processes.contains_key(&pid) {
@@ -121,7 +123,8 @@ impl<'m, M: Mach> Sampler<'m, M> {
         }
     }
 
-    /// Reports what was dropped. Returns the sums over all processes, alive and ended, what was not reached, and what is alive.
+    /// Reports what was dropped. Returns the sums over all processes, alive and ended, what was not reached, and what
+    /// is alive.
     pub(super) fn finish(mut self) -> (Totals, Vec<Unreached>, Vec<i32>) {
         let mut processes = std::mem::take(&mut self.processes);
         let mut cpu_ns: u64 = 0;
@@ -138,11 +141,13 @@ impl<'m, M: Mach> Sampler<'m, M> {
 
     /// Looks at all processes.
     ///
-    /// Where the recorder takes the only CPU, each thread is off it by then. Which one had the CPU shows a moment later: a thread that is
-    /// preempted goes to the head of its run queue (thread_dispatch in osfmk/kern/sched_prim.c), so it has run when the recorder takes the
-    /// CPU again. All threads that have run since the tick before are too many: some have waited since, and are still in the call in which
-    /// they waited. The same is so where several have run since the first look: then none is sampled. With all of the first, the simulated
-    /// 3 threads on one CPU had 1.5 % of their samples in waits; with all of the second, 12 threads had 3 %, and now 0.3 %.
+    /// Where the recorder takes the only CPU, each thread is off it by then. Which one had the CPU shows a moment
+    /// later: a thread that is preempted goes to the head of its run queue (thread_dispatch in
+    /// osfmk/kern/sched_prim.c), so it has run when the recorder takes the CPU again. All threads that have run since
+    /// the tick before are too many: some have waited since, and are still in the call in which they waited. The same
+    /// is so where several have run since the first look: then none is sampled. With all of the first, the simulated 3
+    /// threads on one CPU had 1.5 % of their samples in waits; with all of the second, 12 threads had 3 %, and now 0.3
+    /// %.
     fn tick(&mut self) {
         let before_ns = self.mach.own_cpu_ns();
         let first_ns = self.second.take().map(|(_, work_ns)| work_ns);
@@ -209,7 +214,8 @@ impl<'m, M: Mach> Sampler<'m, M> {
         }
     }
 
-    /// Takes in the programs that have announced themselves. Each waits until it is known, and goes on at the end of its letter.
+    /// Takes in the programs that have announced themselves. Each waits until it is known, and goes on at the end of
+    /// its letter.
     fn meet(&mut self) {
         for letter in self.mach.letters() {
             match hello::open(self.mach, &letter) {
@@ -297,7 +303,8 @@ impl<'m, M: Mach> Sampler<'m, M> {
     /// Adds a process, unless it has ended, or can't be recorded.
     fn add_child(&mut self, pid: i32, parent: i32, parent_started_us: u64, since: Since) -> bool {
         let task = self.mach.watch(pid).and_then(|()| self.mach.task(pid));
-        // Both may have ended since the parent was asked for its children, and their ids may be those of processes of somebody else.
+        // Both may have ended since the parent was asked for its children, and their ids may be those of processes of
+        // somebody else.
         let identity = self.mach.identity(pid).filter(|identity| identity.parent == parent);
         let Some(identity) = identity.filter(|_| self.is_still(parent, parent_started_us)) else {
             return false;
@@ -316,7 +323,8 @@ impl<'m, M: Mach> Sampler<'m, M> {
         let name = self.mach.process_name(pid).unwrap_or_default();
         let mut process = Process::new(self.mach, pid, identity.started_us, name, task, since);
         let parent_process = parent.and_then(|parent| self.processes.get(&parent));
-        // What is no fork has called exec before it was watched. A fork that is not known as one has its code read again, no more.
+        // What is no fork has called exec before it was watched. A fork that is not known as one has its code read
+        // again, no more.
         let is_fork = parent_process.is_some_and(|parent| process.is_fork_of(parent, self.mach));
         self.out.process(
             time,

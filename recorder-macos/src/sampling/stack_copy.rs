@@ -7,8 +7,9 @@ use super::kernel::Mach;
 /// Stack bytes copied at most, as with ptrace.
 const STACK_BYTES: usize = 256 << 10;
 
-/// Bytes copied at once. Above this the kernel does not copy the target's pages but shares them, and the target pays for a fault with each
-/// page that it writes next: `mach_vm_read_overwrite` copies up to KHEAP_MAX_SIZE (osfmk/vm/vm_map.c).
+/// Bytes copied at once. Above this the kernel does not copy the target's pages but shares them, and the target pays
+/// for a fault with each page that it writes next: `mach_vm_read_overwrite` copies up to KHEAP_MAX_SIZE
+/// (osfmk/vm/vm_map.c).
 const PIECE: usize = if cfg!(target_arch = "x86_64") {
     16 << 10
 } else {
@@ -35,7 +36,8 @@ impl StackCopy {
         }
     }
 
-    /// Copies from the stack pointer to the end of the stack's region. Returns how many bytes could be read. `region` is where the thread's stack was last.
+    /// Copies from the stack pointer to the end of the stack's region. Returns how many bytes could be read. `region`
+    /// is where the thread's stack was last.
     pub(super) fn copy<M: Mach>(&mut self, mach: &M, task: &M::Task, region: &mut Range<u64>, sp: u64) -> usize {
         // A look-up costs a call, while the thread is suspended. Most threads have one stack for all of their life.
         if !region.contains(&sp) {

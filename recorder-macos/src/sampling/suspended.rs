@@ -1,7 +1,7 @@
 //! A thread that is suspended for a sample.
 //!
-//! A thread that stays suspended hangs its program, and the kernel does not resume it when its suspender ends. So a guard resumes,
-//! whatever happens in between.
+//! A thread that stays suspended hangs its program, and the kernel does not resume it when its suspender ends. So a
+//! guard resumes, whatever happens in between.
 
 use super::kernel::{Failure, Mach};
 

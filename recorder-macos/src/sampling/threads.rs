@@ -50,7 +50,8 @@ pub(super) fn reading(state: &ThreadState) -> Reading {
     }
 }
 
-/// Numbers of threads that do not fit into a [`Tid`](recording::event::Tid), or are the process's, get one from here on.
+/// Numbers of threads that do not fit into a [`Tid`](recording::event::Tid), or are the process's, get one from here
+/// on.
 const SUBSTITUTES: i32 = 1 << 30;
 
 /// The [`Tid`](recording::event::Tid) of a thread. XNU's numbers have 64 bits. The main thread has its process's.

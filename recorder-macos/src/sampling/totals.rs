@@ -33,7 +33,8 @@ pub struct Totals {
     pub gave_up_realtime: bool,
     /// Programs that announced themselves, and had stopped waiting when they were reached.
     pub late: u64,
-    /// Messages to the recorder's port that were not believed, or came from processes that are not below a recorded one.
+    /// Messages to the recorder's port that were not believed, or came from processes that are not below a recorded
+    /// one.
     pub strangers: u64,
 }
 

@@ -1,8 +1,9 @@
 //! The priority of the sampling thread.
 //!
-//! With an ordinary priority the kernel wakes the thread up late: timers have a leeway of more than a tenth of a millisecond, and busy
-//! CPUs are given away at the end of a time slice. With a realtime policy, the thread takes a CPU at once. So the policy is only
-//! for ticks that are short: of many threads, or on a slow machine, ticks would take the CPUs from the program.
+//! With an ordinary priority the kernel wakes the thread up late: timers have a leeway of more than a tenth of a
+//! millisecond, and busy CPUs are given away at the end of a time slice. With a realtime policy, the thread takes a CPU
+//! at once. So the policy is only for ticks that are short: of many threads, or on a slow machine, ticks would take the
+//! CPUs from the program.
 
 use super::kernel::{Budget, Mach};
 

@@ -1,8 +1,8 @@
 //! `--off-cpu`: what threads wait for, and with which stack.
 //!
-//! A look finds a thread waiting or not, so a wait lasts from the first look that finds it to the first that does not. A wait of several
-//! ticks is right to a tick. One that is shorter is found by chance, and then lasts a tick: the sum of such waits is right, their number
-//! is not.
+//! A look finds a thread waiting or not, so a wait lasts from the first look that finds it to the first that does not.
+//! A wait of several ticks is right to a tick. One that is shorter is found by chance, and then lasts a tick: the sum
+//! of such waits is right, their number is not.
 
 use recording::event::ThreadEvent;
 use recording::outbox::OwnedSample;
@@ -17,8 +17,8 @@ use super::tick::Tick;
 
 /// A look has found a thread waiting.
 ///
-/// The thread is not suspended: where it waits, its registers and its stack stand still. If it has run meanwhile, they are no stack, and
-/// the next look finds what the thread does then.
+/// The thread is not suspended: where it waits, its registers and its stack stand still. If it has run meanwhile, they
+/// are no stack, and the next look finds what the thread does then.
 pub(super) fn see<M: Mach>(
     pid: i32,
     task: &M::Task,

@@ -35,7 +35,8 @@ use reach::{Reach, Rights, own_rights, reach};
 /// From one look at what begins a held recording to the next, ns.
 const ROUND_NS: u64 = 10_000_000;
 
-/// A recording that is ready: of a launched program, which is suspended at its first instruction, or of running processes.
+/// A recording that is ready: of a launched program, which is suspended at its first instruction, or of running
+/// processes.
 #[derive(Debug)]
 pub struct Recording<M: Host> {
     host: M,

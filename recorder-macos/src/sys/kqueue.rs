@@ -81,7 +81,8 @@ impl Queue {
             .map_err(|error| Failure::Code(error.raw_os_error().unwrap_or(0)))
     }
 
-    /// Sleeps until the clock of `mach_absolute_time` has come so far, or until there is news. Returns at once where the timer fails.
+    /// Sleeps until the clock of `mach_absolute_time` has come so far, or until there is news. Returns at once where
+    /// the timer fails.
     pub(super) fn wait(&self, until_ticks: u64) -> Vec<News> {
         let timer = kevent64_s {
             ident: TIMER,
@@ -98,7 +99,8 @@ impl Queue {
         // All that there is: what happened first may be in the second part.
         while taken > 0 {
             events[..taken].iter().for_each(|event| news_of(event, &mut news));
-            // A timer that the kernel refuses is such an event (kqueue(2)). What has happened meanwhile may not be among these.
+            // A timer that the kernel refuses is such an event (kqueue(2)). What has happened meanwhile may not be
+            // among these.
             let is_refused = |event: &kevent64_s| event.flags & libc::EV_ERROR != 0;
             if taken < EVENTS && !events[..taken].iter().any(is_refused) {
                 break;

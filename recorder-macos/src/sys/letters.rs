@@ -1,5 +1,5 @@
-//! The port to which programs announce themselves, and the tasks that they sent. One for this process: whatever reads the memory of a target
-//! needs its task.
+//! The port to which programs announce themselves, and the tasks that they sent. One for this process: whatever reads
+//! the memory of a target needs its task.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_int};
@@ -28,7 +28,8 @@ use crate::sampling::kernel::{Failure, Letter, Sender};
 
 /// Letters at once. The queue reports the rest again.
 const MOST_LETTERS: usize = 64;
-/// `MACH_RCV_TRAILER_TYPE(MACH_MSG_TRAILER_FORMAT_0) | MACH_RCV_TRAILER_ELEMENTS(MACH_RCV_TRAILER_AUDIT)` (mach/message.h).
+/// `MACH_RCV_TRAILER_TYPE(MACH_MSG_TRAILER_FORMAT_0) | MACH_RCV_TRAILER_ELEMENTS(MACH_RCV_TRAILER_AUDIT)`
+/// (mach/message.h).
 const WITH_AUDIT_TRAILER: mach_msg_option_t = 3 << 24;
 
 unsafe extern "C" {
@@ -159,7 +160,8 @@ impl Sent {
     pub(super) fn keep(&self, pid: i32) -> Result<(), Failure> {
         let task = self.task.as_ref().ok_or(Failure::Gone)?;
         let mut name = MACH_PORT_NULL;
-        // SAFETY: writes the name, which is valid. The caller has seen that it is a task, so that the kernel answers, and no program.
+        // SAFETY: writes the name, which is valid. The caller has seen that it is a task, so that the kernel answers,
+        // and no program.
         check(unsafe { task_get_special_port(task.name(), TASK_READ_PORT, &raw mut name) })?;
         let read = Port::own(name);
         if let Some(listener) = &mut *listener() {
@@ -235,7 +237,8 @@ fn letter(mut message: Message) -> Letter<Sent> {
             },
         };
     }
-    // `audit_token_t`: the second word is the effective user, the sixth the process (bsm/audit.h, audit_token_to_au32(3)).
+    // `audit_token_t`: the second word is the effective user, the sixth the process (bsm/audit.h,
+    // audit_token_to_au32(3)).
     let [_, user, _, _, _, pid, _, _] = message.trailer.msgh_audit.val;
     let right = |name| (name != MACH_PORT_NULL).then(|| Port::own(name));
     Letter {

@@ -50,7 +50,8 @@ pub(super) fn is_readable(file: BorrowedFd<'_>) -> bool {
     ready == 1
 }
 
-/// The function of libsystem_kernel.dylib at an address of dyld's shared cache, which is at one place for all processes.
+/// The function of libsystem_kernel.dylib at an address of dyld's shared cache, which is at one place for all
+/// processes.
 pub(super) fn system_call(address: u64) -> Option<String> {
     // SAFETY: pointers, of which null is one.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };

@@ -8,7 +8,8 @@ use mach2::traps::mach_task_self;
 
 use crate::sampling::kernel::Failure;
 
-/// One reference to a right to send, once or always, given back when dropped. The same port always has the same name, as long as a reference is held.
+/// One reference to a right to send, once or always, given back when dropped. The same port always has the same name,
+/// as long as a reference is held.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Port(mach_port_t);
 

@@ -9,7 +9,8 @@ use mach2::thread_policy::{
 use super::time::TimeBase;
 use crate::sampling::kernel::Budget;
 
-/// Bounds of the computation time that the kernel takes (`min_rt_quantum` and `max_rt_quantum` in osfmk/kern/sched_prim.c).
+/// Bounds of the computation time that the kernel takes (`min_rt_quantum` and `max_rt_quantum` in
+/// osfmk/kern/sched_prim.c).
 const COMPUTATION_NS: (u64, u64) = (50_000, 50_000_000);
 
 /// Asks for a realtime policy. Returns whether the thread has it.

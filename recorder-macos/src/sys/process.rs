@@ -71,7 +71,8 @@ pub(super) fn open_files(pid: i32) -> Vec<PathBuf> {
     loop {
         let bytes = c_int::try_from(size_of_val(&files[..])).unwrap_or(c_int::MAX);
         let to = files.as_mut_ptr().cast::<c_void>();
-        // SAFETY: libproc writes at most so many bytes: a `proc_fdinfo` has two numbers, the descriptor and its type (sys/proc_info.h).
+        // SAFETY: libproc writes at most so many bytes: a `proc_fdinfo` has two numbers, the descriptor and its type
+        // (sys/proc_info.h).
         let written = unsafe { libc::proc_pidinfo(pid, libc::PROC_PIDLISTFDS, 0, to, bytes) };
         let count = usize::try_from(written).unwrap_or(0) / size_of::<libc::proc_fdinfo>();
         if count < files.len() || files.len() >= OPEN_FILES {
@@ -87,7 +88,8 @@ pub(super) fn open_files(pid: i32) -> Vec<PathBuf> {
 
 /// The path of an open file.
 fn open_file(pid: i32, fd: c_int) -> Option<PathBuf> {
-    /// `PROC_PIDFDVNODEPATHINFO`, and `vnode_fdinfowithpath`, which ends with a path of `MAXPATHLEN` bytes (sys/proc_info.h).
+    /// `PROC_PIDFDVNODEPATHINFO`, and `vnode_fdinfowithpath`, which ends with a path of `MAXPATHLEN` bytes
+    /// (sys/proc_info.h).
     const FLAVOR: c_int = 2;
     const PATH: usize = 24 + 152;
     const SIZE: usize = PATH + 1024;

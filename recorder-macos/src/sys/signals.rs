@@ -54,8 +54,9 @@ impl Signals {
         self.read.as_fd()
     }
 
-    /// Makes a call while the signals are ignored that were ignored before. A program that the call starts ignores them, too, as `nohup` and
-    /// background jobs of shells want: an exec keeps what is ignored, and replaces handlers by the default (sigaction(2)).
+    /// Makes a call while the signals are ignored that were ignored before. A program that the call starts ignores
+    /// them, too, as `nohup` and background jobs of shells want: an exec keeps what is ignored, and replaces handlers
+    /// by the default (sigaction(2)).
     pub(super) fn ignoring<T>(&self, call: impl FnOnce() -> T) -> T {
         let is_ignored = |(_, before): &&(libc::c_int, Action)| before.0.sa_sigaction == libc::SIG_IGN;
         let ignored = { self.before.iter() }.filter(is_ignored);
@@ -152,8 +153,8 @@ extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut
 /// What SIGQUIT writes to stderr before it ends the process; null: nothing. Points to leaked memory.
 static LAST_WORDS: AtomicPtr<String> = AtomicPtr::new(ptr::null_mut());
 
-/// From here on SIGQUIT (Ctrl-\\) writes these words to stderr, if there are any, then ends the process as usual. Each call leaks a few
-/// bytes: the handler may be reading the previous words.
+/// From here on SIGQUIT (Ctrl-\\) writes these words to stderr, if there are any, then ends the process as usual. Each
+/// call leaks a few bytes: the handler may be reading the previous words.
 pub fn say_if_quit(words: Option<String>) {
     let words = words.map_or(ptr::null_mut(), |words| Box::into_raw(Box::new(words)));
     LAST_WORDS.store(words, Ordering::Release);

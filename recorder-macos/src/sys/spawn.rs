@@ -64,7 +64,8 @@ pub(super) fn suspended(image: &Image, port: Option<mach_port_name_t>) -> Result
     }
     let (args, env) = (pointers(&image.args), pointers(&image.env));
     let mut pid = 0;
-    // SAFETY: all pointers are of valid attributes, C strings, and null-terminated lists of these, which live until the call returns.
+    // SAFETY: all pointers are of valid attributes, C strings, and null-terminated lists of these, which live until the
+    // call returns.
     check(unsafe {
         libc::posix_spawn(
             &raw mut pid,

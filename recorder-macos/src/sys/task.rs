@@ -17,7 +17,8 @@ use super::process;
 use crate::sampling::kernel::Failure;
 
 unsafe extern "C" {
-    /// `mach/mach_traps.h`. A right to read: enough to suspend, to read registers and memory, and not to change anything.
+    /// `mach/mach_traps.h`. A right to read: enough to suspend, to read registers and memory, and not to change
+    /// anything.
     fn task_read_for_pid(target: mach_port_name_t, pid: c_int, task: *mut mach_port_name_t) -> kern_return_t;
 }
 

@@ -87,7 +87,8 @@ pub(super) fn resume(thread: &Port) -> Result<(), Failure> {
     check(unsafe { thread_resume(thread.name()) })
 }
 
-/// User registers. The kernel holds the thread while it reads them (thread_get_state_internal in osfmk/kern/thread_act.c).
+/// User registers. The kernel holds the thread while it reads them (thread_get_state_internal in
+/// osfmk/kern/thread_act.c).
 #[cfg(target_arch = "aarch64")]
 pub(super) fn registers(thread: &Port) -> Result<Registers, Failure> {
     use mach2::structs::arm_thread_state64_t;

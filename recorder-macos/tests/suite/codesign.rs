@@ -1,8 +1,8 @@
 //! Signatures of programs and libraries that are on npm, and of these with other bytes.
 //!
-//! The files are megabytes long, and a signature has a hash of each page. So the fixtures have only those ranges of a file that the reader
-//! asks for; `tests/fixtures/signatures/README.md` has where they come from. The expected answers are those of a script that shares no
-//! code with the reader.
+//! The files are megabytes long, and a signature has a hash of each page. So the fixtures have only those ranges of a
+//! file that the reader asks for; `tests/fixtures/signatures/README.md` has where they come from. The expected answers
+//! are those of a script that shares no code with the reader.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -99,7 +99,8 @@ impl Ranges {
         self.replace(&yes, &no)
     }
 
-    /// The same file with entitlements in a property list alone: the entry of those in DER becomes one of a kind that nobody reads.
+    /// The same file with entitlements in a property list alone: the entry of those in DER becomes one of a kind that
+    /// nobody reads.
     fn without_der(&self) -> Ranges {
         let mut changed = self.clone();
         let mut entries = changed.ranges.iter_mut().map(|(_, bytes)| bytes);

@@ -149,7 +149,8 @@ fn threads_that_sleep_cost_no_calls_beside_one_that_runs() {
     machine.threads[150].is_busy = true;
     let (sampled, sink, xnu) = record(machine, Faults::default(), MS, 1000 * MS);
     let kernel = xnu.lock();
-    // The sleep, the task, the thread twice, suspend, registers, stack, resume: 8 calls. Twice as many where another thread wakes up.
+    // The sleep, the task, the thread twice, suspend, registers, stack, resume: 8 calls. Twice as many where another
+    // thread wakes up.
     assert!(kernel.calls < 20 * 1000, "{} calls", kernel.calls);
     // The first tick finds all of them awake.
     assert!(sampled.unwrap().totals.missed_ticks < 10);

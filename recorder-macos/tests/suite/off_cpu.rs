@@ -17,7 +17,8 @@ const REASONS: [WaitReason; 5] = [
     WaitReason::PageFault,
 ];
 
-/// Records threads that wait for such times. Returns found and true number and sum of the waits by reason, and the number in truth.
+/// Records threads that wait for such times. Returns found and true number and sum of the waits by reason, and the
+/// number in truth.
 fn compare(seed: u64, threads: usize, wait_ns: (u64, u64)) -> BTreeMap<WaitReason, (u64, u64, u64)> {
     let behaviour = Behaviour {
         run_ns: (20_000, 2 * MS),

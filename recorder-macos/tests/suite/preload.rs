@@ -246,8 +246,8 @@ fn messages_of_strangers_are_not_believed() {
         waits: None,
     };
     let false_ones = [
-        // A process that nobody recorded has started, the task of the program as that of somebody else, the other way around, another
-        // user, no hello, no task.
+        // A process that nobody recorded has started, the task of the program as that of somebody else, the other way
+        // around, another user, no hello, no task.
         mail(stranger, 501, hello(stranger), Some(0)),
         mail(stranger, 501, hello(stranger), Some(1)),
         mail(stranger, 501, hello(program), Some(1)),

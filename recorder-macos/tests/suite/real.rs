@@ -1,7 +1,7 @@
 //! The kernel of a Mac, where the tests run on one. It has been compiled and linked only.
 //!
-//! Root may read tasks that are not protected. Others record by sprof's library in the programs that they start; what does not work that way
-//! is refused, and its tests are skipped.
+//! Root may read tasks that are not protected. Others record by sprof's library in the programs that they start; what
+//! does not work that way is refused, and its tests are skipped.
 
 use std::collections::HashSet;
 use std::process::{Child, Command, Stdio};

@@ -42,7 +42,8 @@ fn a_tool_that_fails_or_signs_nothing_changes_nothing() {
         assert_eq!(fs::read(&program).unwrap(), before);
         assert_eq!(names(folder.path()), 2, "nothing is left behind");
     }
-    // In the same test: a file that is being written can't be executed, and another thread's child has it open for a moment.
+    // In the same test: a file that is being written can't be executed, and another thread's child has it open for a
+    // moment.
     let (folder, program, tool) = folder("cp \"$5\" \"${6%/*}/kept\"; exit 1");
     sign(&program, &tool).unwrap_err();
     let list = fs::read_to_string(folder.path().join("kept")).unwrap();

@@ -1,5 +1,5 @@
-//! What a sample costs the recorder: CPU time of all its threads while it records, start and stop left out, of sprof, samply and
-//! `perf record` in one interleaved run.
+//! What a sample costs the recorder: CPU time of all its threads while it records, start and stop left out, of sprof,
+//! samply and `perf record` in one interleaved run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,9 @@ use crate::support::{self, program};
 
 /// How often is looked whether the program has started.
 const LOOK_FOR_START: Duration = Duration::from_millis(20);
-/// How often the threads of the recorder are looked at. Looks run on the recorder's CPU and push its data out of the caches: where a script
-/// looked every 20 ms, a sample of 40 frames of 1 KiB at 1 kHz cost sprof 3.1 to 4.2 us, and 2.7 to 3.1 where it looked every 250.
+/// How often the threads of the recorder are looked at. Looks run on the recorder's CPU and push its data out of the
+/// caches: where a script looked every 20 ms, a sample of 40 frames of 1 KiB at 1 kHz cost sprof 3.1 to 4.2 us, and 2.7
+/// to 3.1 where it looked every 250.
 const LOOK: Duration = Duration::from_millis(250);
 /// After so much of the program the recorder only records.
 const START: Duration = Duration::from_millis(700);
@@ -214,7 +215,8 @@ fn while_recording(child: &mut Child) -> Used {
     }
     std::thread::sleep(START);
     let (first, mut used) = (look(recorder), Used::default());
-    // The recorder's first child is the program. What its descendants used is theirs, or their parents' once these have waited.
+    // The recorder's first child is the program. What its descendants used is theirs, or their parents' once these have
+    // waited.
     while let Some((now, first)) = look(recorder).zip(first) {
         used = Used {
             recorder_ns: now.recorder_ns - first.recorder_ns,
@@ -278,7 +280,8 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// A process with all below it: what runs, and what was waited for (`utime`, `stime`, `cutime`, `cstime` in 1/100 s, proc(5)).
+/// A process with all below it: what runs, and what was waited for (`utime`, `stime`, `cutime`, `cstime` in 1/100 s,
+/// proc(5)).
 fn tree_ns(pid: u32) -> f64 {
     let own = stat(pid).map_or(0.0, |fields| {
         let ticks = |at: usize| {

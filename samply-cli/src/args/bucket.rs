@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 #[allow(rustdoc::bare_urls, reason = "help texts are printed as they are")]
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct BucketArgs {
-    /// Server of the bucket, for example https://minio.example.org [default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's endpoint_url, or
-    /// Amazon S3].
+    /// Server of the bucket, for example https://minio.example.org [default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the
+    /// profile's endpoint_url, or Amazon S3].
     #[arg(long, value_name = "URL")]
     pub(crate) s3_endpoint: Option<String>,
 

@@ -1,8 +1,8 @@
-//! `cargo sprof`: cargo's own options to name a target, and those of `sprof record`, become a command line of `sprof record`.
-//! `cargo sprof flamegraph` does the same with `sprof flamegraph`.
+//! `cargo sprof`: cargo's own options to name a target, and those of `sprof record`, become a command line of `sprof
+//! record`. `cargo sprof flamegraph` does the same with `sprof flamegraph`.
 //!
-//! Short names are those that cargo and `cargo flamegraph` give them: `-p` is a package, `-r` the release profile, `-F` the
-//! rate.
+//! Short names are those that cargo and `cargo flamegraph` give them: `-p` is a package, `-r` the release profile, `-F`
+//! the rate.
 
 use std::ffi::OsString;
 

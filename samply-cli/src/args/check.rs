@@ -43,8 +43,9 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
     pub(crate) base: Vec<PathBuf>,
 
-    /// A rule: each run may spend at most so much more time in the function with this name, or this last part of its name. `*` stands
-    /// for any text; the rule is then on each such function: 'parse*=2%', '*=10%'. May be given several times.
+    /// A rule: each run may spend at most so much more time in the function with this name, or this last part of its
+    /// name. `*` stands for any text; the rule is then on each such function: 'parse*=2%', '*=10%'. May be given
+    /// several times.
     #[arg(long, value_name = "FUNCTION=PERCENT", value_parser = rule_of_time)]
     pub(crate) max_increase: Vec<Rule>,
 
@@ -52,8 +53,8 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "PERCENT", value_parser = total)]
     pub(crate) max_total_increase: Option<Rule>,
 
-    /// A rule: the function's share of the program's time may grow by at most so many points: FUNCTION=2 allows 20 % to become 22 %. The
-    /// rule does not see that the whole program gets slower. May be given several times.
+    /// A rule: the function's share of the program's time may grow by at most so many points: FUNCTION=2 allows 20 % to
+    /// become 22 %. The rule does not see that the whole program gets slower. May be given several times.
     #[arg(long, value_name = "FUNCTION=POINTS", value_parser = rule_of_share)]
     pub(crate) max_share_increase: Vec<Rule>,
 

@@ -33,7 +33,8 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) base: Vec<PathBuf>,
 
-    /// One or more profiles from after. Several recordings a side find smaller changes, and show what differs from run to run.
+    /// One or more profiles from after. Several recordings a side find smaller changes, and show what differs from run
+    /// to run.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) new: Vec<PathBuf>,
 
@@ -72,13 +73,13 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) flamegraph: Option<PathBuf>,
 
-    /// Write the comparison and the built-in viewer into this file, too: functions, flame graph and call tree, coloured by change. `-` is
-    /// stdout, without the list.
+    /// Write the comparison and the built-in viewer into this file, too: functions, flame graph and call tree, coloured
+    /// by change. `-` is stdout, without the list.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 
-    /// Open both profiles in the compare view of the profiler UI, too: the busiest thread of each. With --viewer, the comparison in the
-    /// built-in viewer.
+    /// Open both profiles in the compare view of the profiler UI, too: the busiest thread of each. With --viewer, the
+    /// comparison in the built-in viewer.
     #[arg(long)]
     pub(crate) open: bool,
 
@@ -111,7 +112,8 @@ pub(crate) enum By {
 /// What counts as a change: the same for `sprof diff` and `sprof check`.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct LimitArgs {
-    /// At most so many of 100 listed changes may be chance, and at most so many of 100 rules that hold may be called broken.
+    /// At most so many of 100 listed changes may be chance, and at most so many of 100 rules that hold may be called
+    /// broken.
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = value::percentage)]
     pub(crate) false_discoveries: f64,
 

@@ -18,8 +18,8 @@ use super::value;
                                      [default: the file's choice, or the first event]"))
 )]
 pub(crate) struct ExportArgs {
-    /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record`, text of `perf script`, a .partial
-    /// file, folded stacks, or a file of pprof, callgrind, cachegrind or DHAT. `-` is stdin.
+    /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record`, text of `perf script`,
+    /// a .partial file, folded stacks, or a file of pprof, callgrind, cachegrind or DHAT. `-` is stdin.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
@@ -35,7 +35,8 @@ pub(crate) struct ExportArgs {
     #[arg(long = "waits", alias = "off-cpu")]
     pub(crate) off_cpu: bool,
 
-    /// Put the source files of sampled functions into the page (--format html), so that their lines are shown wherever it is opened.
+    /// Put the source files of sampled functions into the page (--format html), so that their lines are shown wherever
+    /// it is opened.
     #[arg(long)]
     pub(crate) embed_sources: bool,
 
@@ -93,8 +94,8 @@ Examples:
         .required_unless_present_any(["pid", "all", "file"])),
 )]
 pub(crate) struct FlamegraphArgs {
-    /// Draw this file and record nothing: a saved profile, a file of `perf record`, text of `perf script`, a .partial file, folded
-    /// stacks, or a file of pprof, callgrind, cachegrind or DHAT. `-` is stdin.
+    /// Draw this file and record nothing: a saved profile, a file of `perf record`, text of `perf script`, a .partial
+    /// file, folded stacks, or a file of pprof, callgrind, cachegrind or DHAT. `-` is stdin.
     #[arg(value_name = "FILE", conflicts_with_all = CHOICES_OF_A_RECORDING)]
     pub(crate) file: Option<PathBuf>,
 
@@ -138,7 +139,8 @@ pub(crate) enum ExportFormat {
     Folded,
     /// A flame graph, to zoom and search in a browser.
     Svg,
-    /// The profile with a viewer in one file: timeline, call trees, flame graph and sources in any browser, without internet.
+    /// The profile with a viewer in one file: timeline, call trees, flame graph and sources in any browser, without
+    /// internet.
     Html,
     /// For `go tool pprof` and others; gzip.
     Pprof,

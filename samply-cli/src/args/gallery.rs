@@ -16,8 +16,8 @@ Examples:
   sprof serve -P 8080 s3://profiles/ci
   sprof serve profiles --address 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --token-file token")]
 pub(crate) struct GalleryArgs {
-    /// The folder, or the part of a bucket: s3://BUCKET/FOLDER. All files below it that `sprof report` reads are shown; symbolic links and hidden files
-    /// are left out.
+    /// The folder, or the part of a bucket: s3://BUCKET/FOLDER. All files below it that `sprof report` reads are shown;
+    /// symbolic links and hidden files are left out.
     #[arg(value_name = "DIR|s3://BUCKET")]
     pub(crate) dir: PathBuf,
 
@@ -29,8 +29,8 @@ pub(crate) struct GalleryArgs {
     #[arg(long, value_name = "IP", default_value = "127.0.0.1", value_parser = value::address)]
     pub(crate) address: IpAddr,
 
-    /// Name under which browsers reach the server, for example profiles.example.org. May be given several times; the first one is in
-    /// the link.
+    /// Name under which browsers reach the server, for example profiles.example.org. May be given several times; the
+    /// first one is in the link.
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = value::host_name)]
     pub(crate) host_name: Vec<String>,
 

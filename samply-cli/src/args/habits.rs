@@ -1,7 +1,8 @@
 //! Translates command lines of perf, samply and cargo flamegraph into lines of sprof.
 //!
-//! The caller gives the words as typed, and a function that looks at files, and gets the words to parse. Unclear lines become errors of
-//! the definition; [`advised`] adds the line to type. Out of scope: options with the same meaning here, which are defined as options.
+//! The caller gives the words as typed, and a function that looks at files, and gets the words to parse. Unclear lines
+//! become errors of the definition; [`advised`] adds the line to type. Out of scope: options with the same meaning
+//! here, which are defined as options.
 
 use std::ffi::{OsStr, OsString};
 

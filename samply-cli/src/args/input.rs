@@ -21,14 +21,14 @@ pub(crate) struct SymbolArgs {
     #[arg(long, value_name = "FROM=TO", value_parser = path_map)]
     path_map: Vec<PathMap>,
 
-    /// Download debug info and sources that this machine lacks, from the servers in DEBUGINFOD_URLS. Without this flag nothing is
-    /// downloaded.
+    /// Download debug info and sources that this machine lacks, from the servers in DEBUGINFOD_URLS. Without this flag
+    /// nothing is downloaded.
     #[arg(long)]
     pub(crate) debuginfod: bool,
 
-    /// Download symbols (Breakpad files; PDB files where the name ends in .pdb) of files of which this machine has none from this server, for example
-    /// https://symbols.mozilla.org or https://msdl.microsoft.com/download/symbols. May be given several times. Needs a sprof that was built with
-    /// --features symbol-servers.
+    /// Download symbols (Breakpad files; PDB files where the name ends in .pdb) of files of which this machine has none
+    /// from this server, for example https://symbols.mozilla.org or https://msdl.microsoft.com/download/symbols. May be
+    /// given several times. Needs a sprof that was built with --features symbol-servers.
     #[arg(long, value_name = "URL", value_delimiter = ' ')]
     symbol_server: Vec<String>,
 }
@@ -105,8 +105,8 @@ pub(crate) struct InputArgs {
 /// Which of the events of a file.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct EventArgs {
-    /// Show this event, if the file has several (from -e, perf record, pprof, callgrind, cachegrind or DHAT) [default: the file's
-    /// choice, or the first event].
+    /// Show this event, if the file has several (from -e, perf record, pprof, callgrind, cachegrind or DHAT) [default:
+    /// the file's choice, or the first event].
     #[arg(short, long, value_name = "NAME")]
     event: Option<String>,
 }

@@ -13,7 +13,8 @@ pub(crate) struct LabelArgs {
     #[arg(long, value_name = "VERSION")]
     pub(crate) service_version: Option<String>,
 
-    /// The commit it was built from [default: that of the recording, GITHUB_SHA, CI_COMMIT_SHA, BUILDKITE_COMMIT or GIT_COMMIT].
+    /// The commit it was built from [default: that of the recording, GITHUB_SHA, CI_COMMIT_SHA, BUILDKITE_COMMIT or
+    /// GIT_COMMIT].
     #[arg(long, value_name = "COMMIT")]
     pub(crate) commit: Option<String>,
 

@@ -25,7 +25,8 @@ pub(crate) struct MergeArgs {
     #[arg(short, long, value_name = "FILE", default_value = "merged.json.gz")]
     pub(crate) output: PathBuf,
 
-    /// How the times of the files relate [default: clock where the recordings overlap or follow within a minute, else start].
+    /// How the times of the files relate [default: clock where the recordings overlap or follow within a minute, else
+    /// start].
     #[arg(long, value_name = "HOW")]
     pub(crate) align: Option<AlignBy>,
 

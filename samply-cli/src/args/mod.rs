@@ -188,8 +188,8 @@ impl Command {
     }
 }
 
-/// Reads the process's arguments; `look` says what a word names. The error is a usage error, a request for help or one for the
-/// version.
+/// Reads the process's arguments; `look` says what a word names. The error is a usage error, a request for help or one
+/// for the version.
 pub(crate) fn parse(color: clap::ColorChoice, look: impl Fn(&OsStr) -> Named) -> Result<Cli, clap::Error> {
     let line = habits::understood(std::env::args_os().collect(), &definition(), &look);
     parsed(&line, color).map_err(|error| habits::advised(error, &line, &look))

@@ -12,14 +12,15 @@ use super::serve::ServeArgs;
 use super::share::UploadArgs;
 use super::value;
 
-/// Options that need a program that sprof launches: only such a program has an exit status, and arguments on this command line.
+/// Options that need a program that sprof launches: only such a program has an exit status, and arguments on this
+/// command line.
 const CHOICES_OF_A_LAUNCH: [&str; 4] = ["keep_running", "iteration_count", "ignore_exit_code", "include_args"];
 
 /// What to record, and how.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RecordingArgs {
-    /// The program to run, and its arguments. VAR=x words before it are added to its environment. With -p and -a, the recording lasts
-    /// as long as the program runs: -a -- sleep 10.
+    /// The program to run, and its arguments. VAR=x words before it are added to its environment. With -p and -a, the
+    /// recording lasts as long as the program runs: -a -- sleep 10.
     #[arg(value_name = "COMMAND", required_unless_present_any = ["pid", "all", "event"], trailing_var_arg = true,
           allow_hyphen_values = false)]
     pub(crate) command: Vec<OsString>,
@@ -34,21 +35,22 @@ pub(crate) struct RecordingArgs {
           conflicts_with_all = CHOICES_OF_A_LAUNCH)]
     pub(crate) all: bool,
 
-    /// Record these events: a counter becomes the weight of samples, each hit of a tracepoint becomes a marker. `list` prints the events
-    /// of this machine, `list:PATTERN` some of them.
+    /// Record these events: a counter becomes the weight of samples, each hit of a tracepoint becomes a marker. `list`
+    /// prints the events of this machine, `list:PATTERN` some of them.
     ///
-    /// Names are those of perf, separated by commas: cycles, page-faults, L1-dcache-load-misses, r1a8, cpu/event=0x3c,umask=0/,
-    /// sched:sched_switch, 'syscalls:sys_enter_*'. :u or :k means user or kernel code only, /period=N/ every N-th event, /freq=N/ N
-    /// samples a second.
+    /// Names are those of perf, separated by commas: cycles, page-faults, L1-dcache-load-misses, r1a8,
+    /// cpu/event=0x3c,umask=0/, sched:sched_switch, 'syscalls:sys_enter_*'. :u or :k means user or kernel code only,
+    /// /period=N/ every N-th event, /freq=N/ N samples a second.
     ///
-    /// As root, probes in programs, with a marker for each hit: uprobe:FILE:FUNCTION (app::module::function with all its instances;
-    /// +OFFSET in the function, or 0xOFFSET in the file) and usdt:FILE:PROVIDER:NAME with its arguments. FILE is a path, a program in
-    /// PATH, or a library (libc). kprobe:FUNCTION and kprobe:FUNCTION+OFFSET are probes in the kernel.
+    /// As root, probes in programs, with a marker for each hit: uprobe:FILE:FUNCTION (app::module::function with all
+    /// its instances; +OFFSET in the function, or 0xOFFSET in the file) and usdt:FILE:PROVIDER:NAME with its arguments.
+    /// FILE is a path, a program in PATH, or a library (libc). kprobe:FUNCTION and kprobe:FUNCTION+OFFSET are probes in
+    /// the kernel.
     #[arg(short, long, value_name = "EVENT", help_heading = "What to sample")]
     pub(crate) event: Vec<String>,
 
-    /// With -e: sample every N-th event [default: counters at the rate of -r, software events every 16th, rare events and points
-    /// every one].
+    /// With -e: sample every N-th event [default: counters at the rate of -r, software events every 16th, rare events
+    /// and points every one].
     #[arg(short, long, value_name = "N", requires = "event", help_heading = "What to sample",
           conflicts_with = "rate", value_parser = clap::value_parser!(u64).range(1..=i64::MAX as u64))]
     pub(crate) count: Option<u64>,
@@ -57,7 +59,8 @@ pub(crate) struct RecordingArgs {
     #[arg(short = 'g', long, hide = true)]
     pub(crate) stacks: bool,
 
-    /// Accepted as in perf: dwarf, dwarf,BYTES (the same as --stack-size), fp or lbr. sprof always unwinds as with dwarf.
+    /// Accepted as in perf: dwarf, dwarf,BYTES (the same as --stack-size), fp or lbr. sprof always unwinds as with
+    /// dwarf.
     #[arg(long, hide = true, value_name = "MODE", value_parser = call_graph)]
     pub(crate) call_graph: Option<CallGraph>,
 
@@ -84,8 +87,8 @@ pub(crate) struct RecordingArgs {
     #[arg(short, long, help_heading = "How long")]
     pub(crate) ignore_exit_code: bool,
 
-    /// With `cargo bench|test|run|nextest run`: record cargo and rustc, too. Without this option the recording starts with the first
-    /// program that cargo runs.
+    /// With `cargo bench|test|run|nextest run`: record cargo and rustc, too. Without this option the recording starts
+    /// with the first program that cargo runs.
     #[arg(long, help_heading = "Cargo")]
     pub(crate) include_build: bool,
 
@@ -98,8 +101,8 @@ pub(crate) struct RecordingArgs {
     #[arg(long, alias = "waits", help_heading = "What to sample")]
     pub(crate) off_cpu: bool,
 
-    /// Bytes of stack to copy with each sample. sprof completes deeper stacks from the program's memory. Default: 16384, and more once
-    /// a program that sprof starts has many deeper stacks.
+    /// Bytes of stack to copy with each sample. sprof completes deeper stacks from the program's memory. Default:
+    /// 16384, and more once a program that sprof starts has many deeper stacks.
     #[arg(long, value_name = "BYTES", help_heading = "What to sample", value_parser = value::stack_size)]
     pub(crate) stack_size: Option<u32>,
 
@@ -107,8 +110,8 @@ pub(crate) struct RecordingArgs {
     #[arg(long, help_heading = "The profile")]
     pub(crate) main_thread_only: bool,
 
-    /// Show a track for each CPU instead of each thread; stacks begin with their process. Not with --off-cpu: a waiting thread is on
-    /// no CPU.
+    /// Show a track for each CPU instead of each thread; stacks begin with their process. Not with --off-cpu: a waiting
+    /// thread is on no CPU.
     #[arg(long, conflicts_with = "off_cpu", help_heading = "The profile")]
     pub(crate) per_cpu_threads: bool,
 
@@ -158,8 +161,9 @@ pub(crate) struct RecordArgs {
     #[command(flatten)]
     pub(crate) recording: RecordingArgs,
 
-    /// File to save the profile to; `-` is stdout (the program's output then goes to stderr). sprof keeps an earlier profile:
-    /// app.json.gz becomes app.1.json.gz. While sprof records, FILE.partial holds the recording so far; `sprof load` and `sprof report` read it.
+    /// File to save the profile to; `-` is stdout (the program's output then goes to stderr). sprof keeps an earlier
+    /// profile: app.json.gz becomes app.1.json.gz. While sprof records, FILE.partial holds the recording so far; `sprof
+    /// load` and `sprof report` read it.
     #[arg(
         short,
         long,
@@ -169,8 +173,8 @@ pub(crate) struct RecordArgs {
     )]
     pub(crate) output: PathBuf,
 
-    /// Write the profile with a viewer as one HTML file, too, to mail or to attach to a CI run. It replaces an earlier page. With -o
-    /// app.html the page is all that is saved.
+    /// Write the profile with a viewer as one HTML file, too, to mail or to attach to a CI run. It replaces an earlier
+    /// page. With -o app.html the page is all that is saved.
     #[arg(long, value_name = "FILE", help_heading = "The profile")]
     pub(crate) html: Option<PathBuf>,
 
@@ -189,13 +193,13 @@ pub(crate) struct RecordArgs {
     #[command(flatten, next_help_heading = "The profile")]
     pub(crate) json: JsonArgs,
 
-    /// Upload the saved profile without what is private in it, after a question, and print a link that others can open, instead of
-    /// serving it: see `sprof share --help`.
+    /// Upload the saved profile without what is private in it, after a question, and print a link that others can open,
+    /// instead of serving it: see `sprof share --help`.
     #[arg(long, help_heading = "Sharing", conflicts_with_all = ["json", "format"])]
     pub(crate) share: bool,
 
-    /// Send the saved profile, too, to a server that keeps profiles: pyroscope=URL, parca=URL or otlp=URL. May be given several times; see
-    /// `sprof push --help`.
+    /// Send the saved profile, too, to a server that keeps profiles: pyroscope=URL, parca=URL or otlp=URL. May be given
+    /// several times; see `sprof push --help`.
     #[arg(long, value_name = "KIND=URL", value_delimiter = ' ', help_heading = "Sharing")]
     pub(crate) push: Vec<String>,
 
@@ -249,8 +253,8 @@ impl RecordingArgs {
         self.count.map(SampleBy::Period).or(by_rate)
     }
 
-    /// Samples a second of CPU time with ptrace. At 100 Hz it takes up to 1 % of the program's time, at 1000 Hz up to 10 %: see
-    /// `cargo bench -p sprof --bench recording -- ptrace`.
+    /// Samples a second of CPU time with ptrace. At 100 Hz it takes up to 1 % of the program's time, at 1000 Hz up to
+    /// 10 %: see `cargo bench -p sprof --bench recording -- ptrace`.
     pub(crate) fn ptrace_rate_hz(&self) -> f64 {
         self.rate.unwrap_or(100.0)
     }

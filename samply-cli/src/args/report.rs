@@ -16,13 +16,14 @@ Examples:
   sprof report profile.json.gz --view callers=malloc
   sprof report perf.data --format json | jq '.views[0].rows[:3]'")]
 pub(crate) struct ReportArgs {
-    /// A saved profile (from sprof, samply or the Firefox Profiler, plain or gzip), a file of `perf record`, a .partial file,
-    /// text of `perf script`, folded stacks, or a file of pprof, callgrind, cachegrind or DHAT. `-` is stdin.
+    /// A saved profile (from sprof, samply or the Firefox Profiler, plain or gzip), a file of `perf record`, a .partial
+    /// file, text of `perf script`, folded stacks, or a file of pprof, callgrind, cachegrind or DHAT. `-` is stdin.
     #[arg(value_name = "FILE", default_value = super::SAVED)]
     pub(crate) file: PathBuf,
 
-    /// What to show [default: summary]: summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads, processes,
-    /// crates, categories, buckets or markers (system calls, probes, benchmarks). May be given several times.
+    /// What to show [default: summary]: summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads,
+    /// processes, crates, categories, buckets or markers (system calls, probes, benchmarks). May be given several
+    /// times.
     #[arg(long, value_name = "VIEW", value_parser = ViewParser, hide_possible_values = true)]
     pub(crate) view: Vec<View>,
 

@@ -31,7 +31,8 @@ pub(crate) struct PartArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) marker: Option<String>,
 
-    /// Only stacks with this function: its whole name, or the last part of the name, or any part. May be given several times.
+    /// Only stacks with this function: its whole name, or the last part of the name, or any part. May be given several
+    /// times.
     #[arg(long, value_name = "FUNCTION")]
     pub(crate) focus: Vec<String>,
 

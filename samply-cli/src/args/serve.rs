@@ -24,8 +24,8 @@ pub(crate) struct ServeArgs {
     #[arg(short = 'P', long, value_name = "PORT[+]", default_value = "3000+", value_parser = value::port)]
     pub(crate) port: Port,
 
-    /// Address that the local server listens on. With another address than the default, everyone who reaches it and knows the link
-    /// can read the profile and the program's sources.
+    /// Address that the local server listens on. With another address than the default, everyone who reaches it and
+    /// knows the link can read the profile and the program's sources.
     #[arg(long, value_name = "IP", default_value = "127.0.0.1", value_parser = value::address)]
     pub(crate) address: IpAddr,
 

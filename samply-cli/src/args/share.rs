@@ -92,12 +92,13 @@ pub(crate) struct UploadArgs {
     #[arg(short, long, help_heading = "Where to")]
     pub(crate) yes: bool,
 
-    /// API of your own store, for example https://profiles.example.org/api [default: that of the Firefox Profiler, where everybody with the
-    /// link can read the profile]. Needs --ui-url.
+    /// API of your own store, for example https://profiles.example.org/api [default: that of the Firefox Profiler,
+    /// where everybody with the link can read the profile]. Needs --ui-url.
     #[arg(long, value_name = "URL", help_heading = "Where to")]
     pub(crate) server: Option<String>,
 
-    /// Upload into a bucket of Amazon S3 or of another server with its API: s3://BUCKET/FOLDER. The link is signed, and opens the profile in --ui-url.
+    /// Upload into a bucket of Amazon S3 or of another server with its API: s3://BUCKET/FOLDER. The link is signed, and
+    /// opens the profile in --ui-url.
     #[arg(long, value_name = "s3://BUCKET", help_heading = "Where to")]
     pub(crate) to: Option<String>,
 
@@ -105,7 +106,8 @@ pub(crate) struct UploadArgs {
     #[arg(long, value_name = "TIME", value_parser = value::expiry, help_heading = "Where to")]
     pub(crate) expires: Option<Duration>,
 
-    /// With --to: upload rows for databases instead of the profile, as `sprof export -f parquet` writes them, CPU time and waits. The address is printed.
+    /// With --to: upload rows for databases instead of the profile, as `sprof export -f parquet` writes them, CPU time
+    /// and waits. The address is printed.
     #[arg(long, help_heading = "Where to")]
     pub(crate) parquet: bool,
 

@@ -4,8 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-/// Options of cargo and cargo-nextest whose value is the next word. The list must be complete for `cargo run`, where the first word that
-/// is no option ends cargo's options.
+/// Options of cargo and cargo-nextest whose value is the next word. The list must be complete for `cargo run`, where
+/// the first word that is no option ends cargo's options.
 const WITH_VALUE: &[&str] = &[
     "--bench",
     "--bin",
@@ -59,7 +59,8 @@ pub(crate) struct CargoCommand {
     pub(crate) folder: Option<PathBuf>,
 }
 
-/// Parses a command line; `None` if it is not cargo's, or runs no programs. `alias` resolves the user's own subcommands.
+/// Parses a command line; `None` if it is not cargo's, or runs no programs. `alias` resolves the user's own
+/// subcommands.
 pub(crate) fn parse(words: &[OsString], alias: &dyn Fn(&str) -> Option<Vec<String>>) -> Option<CargoCommand> {
     let (program, rest) = words.split_first()?;
     if Path::new(program).file_name() != Some(OsStr::new("cargo")) {

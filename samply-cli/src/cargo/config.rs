@@ -69,7 +69,8 @@ impl Config {
         variable(&self.env, name)
     }
 
-    /// A setting by its path in the tables. The command line overrides the environment, the environment overrides files.
+    /// A setting by its path in the tables. The command line overrides the environment, the environment overrides
+    /// files.
     pub(crate) fn setting(&self, path: &[&str]) -> Option<(Value, Origin)> {
         let name = environment_name(path);
         let of_environment = || {

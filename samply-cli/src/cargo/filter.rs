@@ -1,5 +1,5 @@
-//! Passes on the events of the programs that cargo runs, and of their children. Events of cargo, rustc, linkers and build scripts end
-//! here, before their stacks are unwound.
+//! Passes on the events of the programs that cargo runs, and of their children. Events of cargo, rustc, linkers and
+//! build scripts end here, before their stacks are unwound.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -53,8 +53,8 @@ impl<'a, N: EventSink> Programs<'a, N> {
         self.all || self.programs.contains_key(&pid)
     }
 
-    /// A process executes a program. The program of a runner is reported as a process that starts now, because the runner before it is no
-    /// part of the program.
+    /// A process executes a program. The program of a runner is reported as a process that starts now, because the
+    /// runner before it is no part of the program.
     fn on_exec(&mut self, time: Timestamp, pid: Pid, name: &str) {
         if name != runner::NAME
             && let Some(note) = runner::take_note(self.folder, pid.0)

@@ -1,6 +1,7 @@
 //! Records the programs that cargo builds: `sprof record cargo bench`.
 //!
-//! The caller gives a command line. If it is one of cargo that runs programs, these programs are recorded, with names and lines. Out of scope: cargo's own work (`cargo build`), which is recorded like any other program.
+//! The caller gives a command line. If it is one of cargo that runs programs, these programs are recorded, with names
+//! and lines. Out of scope: cargo's own work (`cargo build`), which is recorded like any other program.
 //!
 //! 1. [`command`]: parses the command line.
 //! 2. [`config`], [`workspace`]: cargo's settings and targets.
@@ -271,7 +272,8 @@ impl CargoRun {
         self.include_build || self.programs > 0
     }
 
-    /// Adds markers for benchmarks and tests; the profile must have names. Of several runs, Criterion's files have the last one only.
+    /// Adds markers for benchmarks and tests; the profile must have names. Of several runs, Criterion's files have the
+    /// last one only.
     pub(crate) fn mark_benchmarks(&self, profile: &mut Profile, runs: u32) {
         let folder = self.criterion.as_ref().filter(|_| runs == 1);
         let results = folder.map(|folder| criterion::results(folder, profile.info().clock.wall));

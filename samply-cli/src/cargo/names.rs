@@ -56,7 +56,8 @@ impl Names {
         else {
             return stem.to_owned();
         };
-        // The root of a test or bench target is the target's source; libraries and programs are compiled with their unit tests.
+        // The root of a test or bench target is the target's source; libraries and programs are compiled with their
+        // unit tests.
         let source = self.source(&program);
         let target = source.and_then(|source| self.targets.iter().find(|(path, ..)| *path == source));
         match target.map(|(_, name, kind)| (name.as_str(), kind.as_str())) {

@@ -10,8 +10,9 @@ use super::config::{self, Config, Origin};
 /// Profiles inherit from each other; cargo refuses circles.
 const MAX_CHAIN: usize = 16;
 /// Lines, and whole names of inlined functions. `line-tables-only` has `wrapping_mul` and `{closure#0}` instead of
-/// `<u64>::wrapping_mul` and `<u64 as core::iter::traits::accum::Sum>::sum::{{closure}}`. A Criterion benchmark with its dependencies took
-/// 69 s of CPU time to build and has 18.4 MB; with `line-tables-only` it took 71 s and has 15.4 MB.
+/// `<u64>::wrapping_mul` and `<u64 as core::iter::traits::accum::Sum>::sum::{{closure}}`. A Criterion benchmark with
+/// its dependencies took 69 s of CPU time to build and has 18.4 MB; with `line-tables-only` it took 71 s and has 15.4
+/// MB.
 const LINES: &str = "limited";
 
 /// What to do about a profile.
@@ -116,7 +117,8 @@ fn takes_away(strip: &Value) -> bool {
     }
 }
 
-/// Packages with settings of their own. These override the profile, and are made on purpose: mostly to build dependencies faster.
+/// Packages with settings of their own. These override the profile, and are made on purpose: mostly to build
+/// dependencies faster.
 fn of_packages(profile: &str, manifest: &Table, config: &Config) -> Vec<String> {
     let path = ["profile", profile, "package"];
     let in_manifest = config::at(manifest, &path).and_then(Value::as_table);

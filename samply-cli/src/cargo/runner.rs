@@ -1,9 +1,10 @@
-//! Cargo runs this instead of each program: sprof under another name. It leaves a note about the program, waits until the recording has
-//! started, and executes the program.
+//! Cargo runs this instead of each program: sprof under another name. It leaves a note about the program, waits until
+//! the recording has started, and executes the program.
 //!
-//! Cargo, rustdoc and nextest start programs through the runner of their target (`CARGO_TARGET_<TRIPLE>_RUNNER`), and nothing
-//! else: neither rustc nor build scripts. So each program that comes through here is one to record, whatever its name. The user's own
-//! runner runs in between as before, and the program's environment is the same as without sprof.
+//! Cargo, rustdoc and nextest start programs through the runner of their target (`CARGO_TARGET_<TRIPLE>_RUNNER`), and
+//! nothing else: neither rustc nor build scripts. So each program that comes through here is one to record, whatever
+//! its name. The user's own runner runs in between as before, and the program's environment is the same as without
+//! sprof.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;

@@ -54,8 +54,8 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
     }
     let mut input = input::open_and_warn(&args.file, args.event.name(), &args.input.symbols, &term)?;
     keep_part(&mut input.data, &args.part, &args.file)?;
-    // Other tools open source files by these paths: `pprof -list`, callgrind_annotate, editors that show speedscope files. Rows of several
-    // machines have one path for one file.
+    // Other tools open source files by these paths: `pprof -list`, callgrind_annotate, editors that show speedscope
+    // files. Rows of several machines have one path for one file.
     if format != ExportFormat::Parquet {
         let mut local = LocalSources::of_user();
         input.data.map_source_paths(|path| local.local_path(path));

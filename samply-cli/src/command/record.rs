@@ -230,7 +230,8 @@ pub(super) fn wait(term: &Term, recorded: &mut Recorded) -> ProgramExit {
     exit
 }
 
-/// Sends what was recorded to the servers. The profile is saved, so a server that does not take it changes no exit status.
+/// Sends what was recorded to the servers. The profile is saved, so a server that does not take it changes no exit
+/// status.
 fn push(servers: &Servers, recorded: &Recorded, path: Option<&Path>, term: &Term) {
     let mut data = Data::from(&recorded.profile);
     let sent = match data.keep_event(None) {
@@ -406,7 +407,8 @@ pub(super) fn plan(args: &RecordingArgs, symbols: &SymbolArgs, command: &str, te
     })
 }
 
-/// Prepares the output. If it is stdout, the program gets stderr as its stdout, so that its output does not mix with the profile.
+/// Prepares the output. If it is stdout, the program gets stderr as its stdout, so that its output does not mix with
+/// the profile.
 pub(super) fn output(path: &Path, kind: FileKind) -> Result<Output, Failure> {
     if path != Path::new("-") {
         let earlier = match kind {

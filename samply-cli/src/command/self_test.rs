@@ -1,7 +1,7 @@
 //! `sprof doctor --self-test`: records a program whose shares are known, and compares.
 //!
-//! The program is sprof itself, started with a word of its own. Two threads of it run two functions in turns, of which one does twice the work of
-//! the other. Recording and reading are done by sprof as a user starts it.
+//! The program is sprof itself, started with a word of its own. Two threads of it run two functions in turns, of which
+//! one does twice the work of the other. Recording and reading are done by sprof as a user starts it.
 
 use std::ffi::OsStr;
 use std::fmt::Display;

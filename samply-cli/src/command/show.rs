@@ -27,7 +27,8 @@ pub(super) fn listen(args: &ServeArgs, term: &Term) -> Result<Listener, Failure>
     Ok(listener)
 }
 
-/// True if a user at a terminal can read the link and end the server; not on a build server. Some set `CI=false` elsewhere.
+/// True if a user at a terminal can read the link and end the server; not on a build server. Some set `CI=false`
+/// elsewhere.
 pub(super) fn may_open() -> bool {
     let in_ci = std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"));
     io::stderr().is_terminal() && !in_ci

@@ -127,7 +127,8 @@ fn nothing(query: &Query, why: &str) -> Failure {
     Failure::failed(format_args!("cannot read a profile from {name} at {host}: {why}"))
 }
 
-/// Scales the time of the asked side to that of the other: a server adds up all processes of hours, so only shares compare. Returns what to say of it.
+/// Scales the time of the asked side to that of the other: a server adds up all processes of hours, so only shares
+/// compare. Returns what to say of it.
 pub(crate) fn scale(base: &mut [Data], new: &mut [Data], are_asked: [bool; 2]) -> Option<String> {
     let (asked, other, name) = match are_asked {
         [false, false] => return None,

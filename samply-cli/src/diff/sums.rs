@@ -6,7 +6,8 @@ use profile::read::{self, Kind, ReadLimits};
 
 use crate::exit::Failure;
 
-/// The CPU time of recordings, as sums, if the other files hold nothing but sums of CPU time: pprof files, and those of servers.
+/// The CPU time of recordings, as sums, if the other files hold nothing but sums of CPU time: pprof files, and those of
+/// servers.
 pub(crate) fn as_sums(base: Vec<Data>, new: Vec<Data>) -> Result<[Vec<Data>; 2], Failure> {
     let is_sum = |data: &Data| {
         (data.weights.as_ref()).is_some_and(|weights| weights.name == "cpu" && weights.unit == "nanoseconds")

@@ -1,4 +1,5 @@
-//! Sides, amounts and changes in words. Figures of other profilers are compared without chance, in the unit of their files.
+//! Sides, amounts and changes in words. Figures of other profilers are compared without chance, in the unit of their
+//! files.
 
 use std::fmt::Write as _;
 

@@ -12,7 +12,8 @@ const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_')
 /// Shorter values of a query stand in many texts, and are no secrets.
 const MIN_SECRET: usize = 16;
 
-/// An `https://` address, or an `http://` address of this machine. Its `Debug` has scheme and host alone: a path may hold a secret.
+/// An `https://` address, or an `http://` address of this machine. Its `Debug` has scheme and host alone: a path may
+/// hold a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     uri: Uri,
@@ -111,7 +112,8 @@ impl Address {
         format!("{}://{authority}", self.uri.scheme_str().unwrap_or_default())
     }
 
-    /// True for `localhost` and the addresses that reach this machine only (RFC 6761, 6.3; RFC 1122, 3.2.1.3; RFC 4291, 2.5.3).
+    /// True for `localhost` and the addresses that reach this machine only (RFC 6761, 6.3; RFC 1122, 3.2.1.3; RFC 4291,
+    /// 2.5.3).
     pub(crate) fn is_loopback(&self) -> bool {
         let host = self.uri.host().unwrap_or_default();
         let bare = host.trim_start_matches('[').trim_end_matches(']');

@@ -161,7 +161,8 @@ fn of_io(error: io::Error, sent: Sent) -> Reason {
     }
     let text = error.to_string();
     match error.kind() {
-        // The standard library has no kind for it; this is its text (library/std/src/sys/net/connection/socket/unix.rs, `cvt_gai`).
+        // The standard library has no kind for it; this is its text (library/std/src/sys/net/connection/socket/unix.rs,
+        // `cvt_gai`).
         _ if text.starts_with("failed to lookup address information") => Reason::NoSuchHost,
         io::ErrorKind::ConnectionRefused => Reason::Refused,
         io::ErrorKind::UnexpectedEof
@@ -181,7 +182,8 @@ fn of_tls(error: &rustls::Error) -> Reason {
     }
 }
 
-/// A server's words in one short line, without what may be a token and without `hidden`: servers repeat what they were sent.
+/// A server's words in one short line, without what may be a token and without `hidden`: servers repeat what they were
+/// sent.
 pub(super) fn said(body: &[u8], hidden: &[Secret]) -> String {
     let text = String::from_utf8_lossy(body);
     let text = text.trim();

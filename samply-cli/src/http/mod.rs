@@ -1,11 +1,12 @@
 //! The HTTP client: the only place that opens connections to other machines by itself.
 //!
-//! The caller gives an [`Address`], a method, headers, perhaps a secret and a [`Body`], and gets the reply to one request, or an [`Error`] that says
-//! what failed and how much was sent. One call is one attempt: nothing is sent again, and no redirect is followed. No secret is in an error or in
-//! what `Debug` shows. Out of scope: when a request may be repeated, and what a reply means.
+//! The caller gives an [`Address`], a method, headers, perhaps a secret and a [`Body`], and gets the reply to one
+//! request, or an [`Error`] that says what failed and how much was sent. One call is one attempt: nothing is sent
+//! again, and no redirect is followed. No secret is in an error or in what `Debug` shows. Out of scope: when a request
+//! may be repeated, and what a reply means.
 //!
-//! Certificates are those of the system (`SSL_CERT_FILE` and `SSL_CERT_DIR` replace them), or Mozilla's where the system has none. A proxy is that
-//! of the environment ([`proxy`]).
+//! Certificates are those of the system (`SSL_CERT_FILE` and `SSL_CERT_DIR` replace them), or Mozilla's where the
+//! system has none. A proxy is that of the environment ([`proxy`]).
 
 mod address;
 mod error;
@@ -27,8 +28,8 @@ pub(crate) use error::{Error, Reason, Sent};
 pub(crate) use ureq::http::header::HeaderName;
 pub(crate) use ureq::http::{HeaderMap, Method};
 
-/// A request with a larger body asks first whether the server wants it (RFC 9110, 10.1.1: `Expect: 100-continue`). curl has the same limit. The
-/// refusal of a server that closes the connection while it is written to would be lost.
+/// A request with a larger body asks first whether the server wants it (RFC 9110, 10.1.1: `Expect: 100-continue`). curl
+/// has the same limit. The refusal of a server that closes the connection while it is written to would be lost.
 const ASKS_FIRST_BYTES: u64 = 1 << 20;
 /// Servers that don't know the question get the body after this time. curl waits as long.
 const WAITS_FOR_ANSWER: Duration = Duration::from_secs(1);
@@ -148,7 +149,8 @@ pub(crate) struct Progress {
 ///
 /// # Errors
 ///
-/// The server was not reached, did not reply in time, replied something else than a status of 200 to 299, or `watch` ended the request.
+/// The server was not reached, did not reply in time, replied something else than a status of 200 to 299, or `watch`
+/// ended the request.
 pub(crate) fn send(
     request: Request<'_>,
     limits: &Limits,
@@ -339,7 +341,8 @@ fn prepare(request: Request<'_>, state: &Arc<State>) -> Result<http::Request<Opt
     let mut made = http::Request::builder()
         .method(request.method)
         .uri(request.address.uri().clone())
-        // One request is all. And ureq 3.5 sees a refusal that comes instead of `100 Continue` only when more bytes come, or the end.
+        // One request is all. And ureq 3.5 sees a refusal that comes instead of `100 Continue` only when more bytes
+        // come, or the end.
         .header(CONNECTION, "close");
     for (name, value) in request.headers {
         made = made.header(*name, *value);

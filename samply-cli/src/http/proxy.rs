@@ -1,5 +1,6 @@
-//! The proxy that the environment names: `HTTPS_PROXY` (for `http://` `HTTP_PROXY`), else `ALL_PROXY`, each also in lower case. `NO_PROXY` lists hosts to
-//! reach without it: `example.org` is that host and all below it, `.example.org` those below, `*` all. This machine is always reached directly.
+//! The proxy that the environment names: `HTTPS_PROXY` (for `http://` `HTTP_PROXY`), else `ALL_PROXY`, each also in
+//! lower case. `NO_PROXY` lists hosts to reach without it: `example.org` is that host and all below it, `.example.org`
+//! those below, `*` all. This machine is always reached directly.
 
 use std::ffi::OsString;
 

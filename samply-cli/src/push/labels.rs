@@ -171,7 +171,8 @@ impl Headers {
     }
 }
 
-/// `name=value` with commas between them; values are percent-encoded (W3C Baggage, as OpenTelemetry's variables have it).
+/// `name=value` with commas between them; values are percent-encoded (W3C Baggage, as OpenTelemetry's variables have
+/// it).
 fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let pairs = parts.enumerate().map(|(at, part)| {

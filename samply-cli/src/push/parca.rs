@@ -1,5 +1,5 @@
-//! Parca: `WriteRaw` of parca/profilestore/v1alpha1/profilestore.proto, as JSON over its HTTP gateway, with pprof inside;
-//! and `Query` of parca/query/v1alpha1/query.proto, which gives such a profile back.
+//! Parca: `WriteRaw` of parca/profilestore/v1alpha1/profilestore.proto, as JSON over its HTTP gateway, with pprof
+//! inside; and `Query` of parca/query/v1alpha1/query.proto, which gives such a profile back.
 
 use std::io;
 

@@ -1,5 +1,6 @@
 //! Pyroscope: `PusherService/Push` of push/v1/push.proto, as JSON over the Connect protocol, with pprof inside; and
-//! `QuerierService/SelectMergeProfile` of querier/v1/querier.proto, as protobuf, because its reply is then a pprof file.
+//! `QuerierService/SelectMergeProfile` of querier/v1/querier.proto, as protobuf, because its reply is then a pprof
+//! file.
 
 use std::io;
 
@@ -13,7 +14,8 @@ use super::labels::prometheus_name;
 use super::{Asked, Posted, Selected, Shipment};
 use crate::http::{Address, Method};
 
-/// The type of CPU profiles: of sprof's, and of most agents'. Its parts are the metric, what a sample counts, and the period.
+/// The type of CPU profiles: of sprof's, and of most agents'. Its parts are the metric, what a sample counts, and the
+/// period.
 const CPU_TIME: &str = "process_cpu:cpu:nanoseconds:cpu:nanoseconds";
 
 /// The message, as far as sprof sets its fields.
@@ -77,8 +79,8 @@ pub(super) fn metric(shipment: &Shipment<'_>) -> String {
     }
 }
 
-/// pprof in base64, as JSON has bytes. Servers make a series of each set of a sample's labels, and thread ids never end: threads are
-/// distinguished only where the user wants it.
+/// pprof in base64, as JSON has bytes. Servers make a series of each set of a sample's labels, and thread ids never
+/// end: threads are distinguished only where the user wants it.
 pub(super) fn raw_profile(shipment: &Shipment<'_>) -> io::Result<String> {
     let mut bytes = Vec::new();
     match shipment.threads {

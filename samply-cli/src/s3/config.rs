@@ -1,5 +1,5 @@
-//! Credentials, region and endpoint, where the tools of AWS look for them: options, variables, then a profile in `~/.aws/credentials` and
-//! `~/.aws/config` (AWS SDKs and Tools Reference Guide: shared config and credentials files).
+//! Credentials, region and endpoint, where the tools of AWS look for them: options, variables, then a profile in
+//! `~/.aws/credentials` and `~/.aws/config` (AWS SDKs and Tools Reference Guide: shared config and credentials files).
 
 use std::collections::HashMap;
 use std::ffi::OsString;

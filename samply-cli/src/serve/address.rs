@@ -1,10 +1,11 @@
 //! The UI's encoding of its view in addresses.
 
-/// Version of the address format: the first one that encodes threads in this way (2021). Newer UIs upgrade it; a UI refuses a version above
-/// its own.
+/// Version of the address format: the first one that encodes threads in this way (2021). Newer UIs upgrade it; a UI
+/// refuses a version above its own.
 pub(super) const VERSION: u32 = 6;
 
-/// Encodes an index as the UI's `uintarray-encoding`: digits of 5 bits, the highest first; all but the last have a sixth bit set.
+/// Encodes an index as the UI's `uintarray-encoding`: digits of 5 bits, the highest first; all but the last have a
+/// sixth bit set.
 pub(super) fn encode_index(index: usize) -> String {
     const DIGITS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._";
     let mut digits = vec![DIGITS[index % 32]];

@@ -1,7 +1,7 @@
 //! The link to the UI's compare view.
 //!
-//! The view takes the UI's links of two profiles, each with one selected thread. It compares these threads, and refuses profiles without a
-//! selected thread.
+//! The view takes the UI's links of two profiles, each with one selected thread. It compares these threads, and refuses
+//! profiles without a selected thread.
 
 use super::address::{VERSION, encode_index};
 use super::listener::{LinkParts, Links, Listener, encode, viewer_of};

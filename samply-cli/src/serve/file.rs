@@ -1,4 +1,5 @@
-//! A file as a response body: read a piece at a time, when the client is ready for it, and never on the server's thread.
+//! A file as a response body: read a piece at a time, when the client is ready for it, and never on the server's
+//! thread.
 
 use std::fs::File;
 use std::future::Future;

@@ -6,8 +6,8 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Uri};
 
-/// True if the host is `localhost`, an IP number that the server listens on, or one of its names. A web page that points a name of its own
-/// at 127.0.0.1 sends that name, and is refused.
+/// True if the host is `localhost`, an IP number that the server listens on, or one of its names. A web page that
+/// points a name of its own at 127.0.0.1 sends that name, and is refused.
 pub(super) fn is_our_host(parts: &Parts, listening_on: IpAddr, names: &[String]) -> bool {
     let mut hosts = parts.headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
@@ -57,8 +57,8 @@ pub(crate) fn origin_of(url: &str) -> Option<String> {
     }
 }
 
-/// Headers that a browser sends, and expects in the answer, before a public page may talk to a local server. Chrome 98 to 141 spell it
-/// "private", the newer draft "local".
+/// Headers that a browser sends, and expects in the answer, before a public page may talk to a local server. Chrome 98
+/// to 141 spell it "private", the newer draft "local".
 const LOCAL_NETWORK: [(HeaderName, HeaderName); 2] = [
     (
         HeaderName::from_static("access-control-request-private-network"),

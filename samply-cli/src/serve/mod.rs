@@ -1,12 +1,14 @@
 //! The local server: serves the profile and its symbols to the profiler UI in the user's browser, and to nobody else.
 //!
-//! The caller gives a listener that was bound before the program ran ([`Listener`]), the file of the profile and a function that answers
-//! symbol requests, and one that makes the viewer's data ([`Content`]), and gets links, and a thread that serves until a signal.
+//! The caller gives a listener that was bound before the program ran ([`Listener`]), the file of the profile and a
+//! function that answers symbol requests, and one that makes the viewer's data ([`Content`]), and gets links, and a
+//! thread that serves until a signal.
 //!
 //! [`watch`] sees whether a browser can reach the server and the UI, and when nobody asks any more.
 //!
-//! The way of a request: [`server`] (connections, limits) -> [`routes`] (access) -> [`file`](mod@file), [`ui`], [`viewer`] or the symbol function.
-//! A browser comes through [`once`]; to a UI elsewhere it goes through a page that tests whether it reaches that UI.
+//! The way of a request: [`server`] (connections, limits) -> [`routes`] (access) -> [`file`](mod@file), [`ui`],
+//! [`viewer`] or the symbol function. A browser comes through [`once`]; to a UI elsewhere it goes through a page that
+//! tests whether it reaches that UI.
 
 mod address;
 pub(crate) mod browser;

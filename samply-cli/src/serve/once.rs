@@ -1,7 +1,8 @@
 //! The link for the start of a browser.
 //!
-//! All users of a machine may read the arguments of all processes (`/proc/PID/cmdline`, proc(5)), so a browser does not get the link with
-//! the token as an argument. It gets a link that redirects there once, and only for connections of the user who runs sprof.
+//! All users of a machine may read the arguments of all processes (`/proc/PID/cmdline`, proc(5)), so a browser does not
+//! get the link with the token as an argument. It gets a link that redirects there once, and only for connections of
+//! the user who runs sprof.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
@@ -94,7 +95,8 @@ fn owner_in(table: &str, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
     })
 }
 
-/// An address in the kernel's notation: words of 4 bytes in the byte order of the processor, then the port; for IPv4 and IPv6 sockets.
+/// An address in the kernel's notation: words of 4 bytes in the byte order of the processor, then the port; for IPv4
+/// and IPv6 sockets.
 fn written(address: SocketAddr) -> [String; 2] {
     let words = |bytes: &[u8]| -> String {
         bytes

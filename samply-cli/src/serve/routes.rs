@@ -39,8 +39,8 @@ const MAX_BODY_BYTES: usize = 16 << 20;
 /// Time for a client to send its body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bytes that are read and dropped of a body that is too long, so that the client, which is still sending, gets the answer and no reset
-/// connection.
+/// Bytes that are read and dropped of a body that is too long, so that the client, which is still sending, gets the
+/// answer and no reset connection.
 const DISCARD_BYTES: usize = 64 << 20;
 
 /// Symbol requests in work at the same time; others wait.
@@ -49,7 +49,8 @@ const SYMBOL_REQUESTS: usize = 4;
 const GET: &str = "GET, HEAD, OPTIONS";
 const POST: &str = "POST, OPTIONS";
 
-/// Answers a symbol request, path (`/symbolicate/v5`) and body, with JSON. May take long; it is called on its own threads.
+/// Answers a symbol request, path (`/symbolicate/v5`) and body, with JSON. May take long; it is called on its own
+/// threads.
 pub(crate) type AnswerSymbols = dyn Fn(&str, &[u8]) -> Vec<u8> + Send + Sync;
 
 pub(crate) struct Content {

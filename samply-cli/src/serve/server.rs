@@ -57,8 +57,8 @@ pub(crate) enum End {
 }
 
 impl Server {
-    /// Starts the server. From here on SIGINT, SIGTERM and SIGHUP end the server, not the process. `idle`: the time without requests
-    /// after which it ends. `noticed` is called with what is noticed of the browser.
+    /// Starts the server. From here on SIGINT, SIGTERM and SIGHUP end the server, not the process. `idle`: the time
+    /// without requests after which it ends. `noticed` is called with what is noticed of the browser.
     pub(crate) fn start(
         listener: Listener,
         content: Content,
@@ -205,8 +205,8 @@ where
         .await;
 }
 
-/// Adds the JSON body of errors to hyper's own answers: hyper answers other protocols with an empty 400. Bytes that are written before the
-/// service was called can only be such an answer.
+/// Adds the JSON body of errors to hyper's own answers: hyper answers other protocols with an empty 400. Bytes that are
+/// written before the service was called can only be such an answer.
 struct ExplainedErrors<T> {
     stream: T,
     asked: Arc<AtomicBool>,

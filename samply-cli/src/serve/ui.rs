@@ -1,4 +1,5 @@
-//! `--ui-dir`: serves a built profiler UI from the server's own origin, so that the browser makes no cross-origin request.
+//! `--ui-dir`: serves a built profiler UI from the server's own origin, so that the browser makes no cross-origin
+//! request.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The view in a link: processes in the order of their starts.
 //!
-//! The UI orders processes by the CPU use of their main threads, so a shell would stand below its children. A link with an order must also
-//! name hidden tracks: the UI then hides nothing by itself.
+//! The UI orders processes by the CPU use of their main threads, so a shell would stand below its children. A link with
+//! an order must also name hidden tracks: the UI then hides nothing by itself.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,8 @@ use super::address::{VERSION, encode_index};
 /// Longest link: a terminal does not show longer ones whole.
 const LONGEST: usize = 4000;
 
-/// The view as a part of a link's query; `None` for one process, whose default view is right, or if the link would be too long.
+/// The view as a part of a link's query; `None` for one process, whose default view is right, or if the link would be
+/// too long.
 pub(super) fn query(tracks: &Tracks) -> Option<String> {
     let Tracks { threads, visible } = tracks;
     let selected = visible.first()?;

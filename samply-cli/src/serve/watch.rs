@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Time for a browser that followed the link to ask for the profile. The public UI asks after 1 to 3 s; a page that may not reach this
-/// machine, or that did not load, never does.
+/// Time for a browser that followed the link to ask for the profile. The public UI asks after 1 to 3 s; a page that may
+/// not reach this machine, or that did not load, never does.
 pub(super) const PROFILE_TIME: Duration = Duration::from_secs(10);
 
-/// Time without a request after which the server ends: a working day. The UI asks for sources when the user wants to see them. Time
-/// in which the machine sleeps does not count (CLOCK_MONOTONIC, clock_gettime(2)).
+/// Time without a request after which the server ends: a working day. The UI asks for sources when the user wants to
+/// see them. Time in which the machine sleeps does not count (CLOCK_MONOTONIC, clock_gettime(2)).
 pub(crate) const IDLE_TIME: Duration = Duration::from_secs(8 * 60 * 60);
 
 /// What the server notices of a browser.

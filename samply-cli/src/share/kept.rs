@@ -1,5 +1,5 @@
-//! What was shared, in the user's data folder: one file each, so that several sprofs at once disturb nobody. A store gives a key to delete a profile; a
-//! bucket needs the user's own credentials for that, and no secret of it is kept.
+//! What was shared, in the user's data folder: one file each, so that several sprofs at once disturb nobody. A store
+//! gives a key to delete a profile; a bucket needs the user's own credentials for that, and no secret of it is kept.
 
 use std::fs;
 use std::io;
@@ -98,7 +98,8 @@ impl Kept {
         &self.folder
     }
 
-    /// Checks that a key can be kept, by keeping something. Before a profile leaves: a key that is lost can't be had again.
+    /// Checks that a key can be kept, by keeping something. Before a profile leaves: a key that is lost can't be had
+    /// again.
     pub(crate) fn prepare(&self) -> io::Result<()> {
         use std::os::unix::fs::DirBuilderExt as _;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
@@ -158,8 +159,8 @@ impl Kept {
     }
 }
 
-/// True if a link is that of a shared profile. A link from a browser has the state of the UI after the name. The link to an object of a bucket has the
-/// object's address and a signature in it.
+/// True if a link is that of a shared profile. A link from a browser has the state of the UI after the name. The link
+/// to an object of a bucket has the object's address and a signature in it.
 pub(crate) fn named_in(shared: &Shared, link: &str) -> bool {
     if let Some(object) = &shared.object {
         let of_ui = link

@@ -1,6 +1,7 @@
 //! The store of shared profiles, and what was shared.
 //!
-//! `store` speaks the protocol of the Firefox Profiler's server, `kept` keeps what was shared, and its keys, in the user's data folder, `machine` knows what is private here.
+//! `store` speaks the protocol of the Firefox Profiler's server, `kept` keeps what was shared, and its keys, in the
+//! user's data folder, `machine` knows what is private here.
 
 mod kept;
 mod machine;

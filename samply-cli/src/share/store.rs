@@ -1,5 +1,5 @@
-//! The protocol of the Firefox Profiler's store: a profile is sent to `/compressed-store`, and the reply is a JSON Web Token (RFC 7519). Its payload names
-//! the profile, and the token is the key to delete it.
+//! The protocol of the Firefox Profiler's store: a profile is sent to `/compressed-store`, and the reply is a JSON Web
+//! Token (RFC 7519). Its payload names the profile, and the token is the key to delete it.
 
 use std::fmt;
 use std::fs::File;
@@ -133,7 +133,8 @@ impl Store {
     }
 }
 
-/// Whether the store has deleted the profile. `Ok(false)`: status 404, by a store that has no such profile, or by whatever else is at its address.
+/// Whether the store has deleted the profile. `Ok(false)`: status 404, by a store that has no such profile, or by
+/// whatever else is at its address.
 pub(crate) fn deleted(result: Result<(), Error>) -> Result<bool, Error> {
     match result {
         Ok(()) => Ok(true),

@@ -10,7 +10,8 @@ use crate::numbers::grouped;
 use crate::style::Style;
 use crate::term::Term;
 
-/// Usual share without samples: a sample stands for the events before it, so events after a thread's last sample are in none.
+/// Usual share without samples: a sample stands for the events before it, so events after a thread's last sample are in
+/// none.
 const USUAL_REST: f64 = 0.02;
 /// Each CPU of a thread may have events after its last sample; on this many CPUs that is usual.
 const FEW_CPUS: u64 = 8;

@@ -1,5 +1,5 @@
-//! Where the time of a recording went, in a few lines: the hottest functions, the program's own functions, the processes, the largest kind
-//! of cost, and what the result lacks.
+//! Where the time of a recording went, in a few lines: the hottest functions, the program's own functions, the
+//! processes, the largest kind of cost, and what the result lacks.
 
 use std::collections::HashMap;
 

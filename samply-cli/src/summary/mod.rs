@@ -405,7 +405,8 @@ fn miss_name(miss: ModuleMiss) -> &'static str {
     }
 }
 
-/// The warning for a file that was not used. Anonymous code gets none: it is no file, and every program with a JIT has it.
+/// The warning for a file that was not used. Anonymous code gets none: it is no file, and every program with a JIT has
+/// it.
 fn miss_text(miss: ModuleMiss) -> Option<&'static str> {
     match miss {
         ModuleMiss::Anonymous => None,

@@ -1,5 +1,5 @@
-//! The summary's lines about waits. Their shares are of the off-CPU time of threads; shares of the hottest functions are of samples on a
-//! CPU. The two are never mixed.
+//! The summary's lines about waits. Their shares are of the off-CPU time of threads; shares of the hottest functions
+//! are of samples on a CPU. The two are never mixed.
 
 use profile::WaitTotals;
 use profile::view::WaitPlace;
@@ -14,9 +14,10 @@ use crate::term::Term;
 /// Share of the time in waits with a stack of another wait, from which on the summary warns.
 const GUESSED_PERCENT: f64 = 1.0;
 
-/// CPU time and waits together, as a part of the time, from which on the summary mentions it: some 100,000 switches a second. A switch takes a
-/// microsecond. The kernel counts it as CPU time of the next thread, and switch records count it as waiting of that thread. Waits are not cut:
-/// only records of all tasks would show which thread had the CPU before.
+/// CPU time and waits together, as a part of the time, from which on the summary mentions it: some 100,000 switches a
+/// second. A switch takes a microsecond. The kernel counts it as CPU time of the next thread, and switch records count
+/// it as waiting of that thread. Waits are not cut: only records of all tasks would show which thread had the CPU
+/// before.
 const COUNTED_TWICE: f64 = 1.02;
 
 /// Columns of a function's name.

@@ -1,5 +1,5 @@
-//! Recordings on an emulated arm64 machine whose processor counts cycles: the other architecture, and the hardware event
-//! that most users have and few build machines do. `.ci/arm64-machine` makes the machine.
+//! Recordings on an emulated arm64 machine whose processor counts cycles: the other architecture, and the hardware
+//! event that most users have and few build machines do. `.ci/arm64-machine` makes the machine.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
@@ -26,15 +26,16 @@ struct Ran {
     console: String,
 }
 
-/// Starts the machine, which carries out all commands and turns itself off. All must succeed, but for those whose names begin with
-/// `refused`.
+/// Starts the machine, which carries out all commands and turns itself off. All must succeed, but for those whose names
+/// begin with `refused`.
 ///
-/// The machine's clock runs by the instructions: a nanosecond each, which is also its cycle. So its interrupts are in time
-/// however busy the host is, and only so does QEMU count instructions. By the host's clock, on a busy host, one recording of
-/// about 70 had no sample, and others had samples in kernel threads that were not recorded: interrupts were late.
+/// The machine's clock runs by the instructions: a nanosecond each, which is also its cycle. So its interrupts are in
+/// time however busy the host is, and only so does QEMU count instructions. By the host's clock, on a busy host, one
+/// recording of about 70 had no sample, and others had samples in kernel threads that were not recorded: interrupts
+/// were late.
 ///
-/// The kernel signs each return address. QEMU takes a third of its time for the architecture's cipher; with `pauth-impdef` it has a
-/// cheaper one, and addresses have the same bits.
+/// The kernel signs each return address. QEMU takes a third of its time for the architecture's cipher; with
+/// `pauth-impdef` it has a cheaper one, and addresses have the same bits.
 fn run_machine(dir: &Path, programs: usize) -> Ran {
     let output = Command::new("timeout")
         .args([
@@ -114,9 +115,10 @@ fn weights(profile: &Profile, thread: &str, function: &str) -> (f64, f64) {
 /// 4 ms, which is 4 million instructions here: with a period of 1 million, samples came at every fourth, and at others
 /// when the recorder ran on the same CPU (28.8 % where 25 % are true, in one run of many). So the period is five ticks.
 ///
-/// QEMU's two processors take turns, and cycles of both go on. So an interrupt comes up to 1.5 million cycles late while the
-/// recorder runs on the other one. The kernel drops a period that is over before the interrupt for the last one has come
-/// (`armpmu_event_set_period` in drivers/perf/arm_pmu.c): with periods of 1 million, every third run lost one of 500.
+/// QEMU's two processors take turns, and cycles of both go on. So an interrupt comes up to 1.5 million cycles late
+/// while the recorder runs on the other one. The kernel drops a period that is over before the interrupt for the last
+/// one has come (`armpmu_event_set_period` in drivers/perf/arm_pmu.c): with periods of 1 million, every third run lost
+/// one of 500.
 fn hardware_events_have_the_counts_and_the_shares_of_a_known_program(profiles: &BTreeMap<String, Profile>) {
     let events = [
         ("cycles", "cycles", 10e6, 400e6),
@@ -171,8 +173,8 @@ fn hardware_events_have_the_counts_and_the_shares_of_a_known_program(profiles: &
 
 /// `events ask 500` asks 500 times in `ask_parent`, and once more in `main`.
 ///
-/// At its first instruction a function has no frame record, so that the kernel's own unwinder leaves its caller out; at its third
-/// one Debian's 6.1 has left what ftrace patches behind.
+/// At its first instruction a function has no frame record, so that the kernel's own unwinder leaves its caller out; at
+/// its third one Debian's 6.1 has left what ftrace patches behind.
 fn kernel_probes_have_each_call(profile: &Profile, console: &str) {
     let stacks = |wanted: &str| -> Vec<Vec<&str>> {
         let mut stacks = Vec::new();

@@ -46,8 +46,8 @@ fn samples_of(profile: &Profile, pid: &str) -> usize {
 fn a_shell_with_two_busy_children_has_the_right_shares() {
     let Some(()) = perf_events() else { return };
     alone();
-    // /proc says what both use. On one CPU that is 9 to 1 at all times, by the weights of their niceness. On two it changed with what else
-    // ran, and the recording begins later and ends earlier than the two readings of /proc.
+    // /proc says what both use. On one CPU that is 9 to 1 at all times, by the weights of their niceness. On two it
+    // changed with what else ran, and the recording begins later and ends earlier than the two readings of /proc.
     let split = program("split").unwrap();
     let script = format!(
         "taskset -c 0 {0} 600000 & echo $!; nice -n 10 taskset -c 0 {0} 600000 & echo $!; wait",
@@ -239,8 +239,8 @@ fn a_program_that_starts_threads_all_the_time_is_recorded_in_every_attempt() {
     alone();
     let mut target = Target::start(program("attached").unwrap(), &["churn"]);
     assert_eq!(target.line(), "ready");
-    // One attempt of fifty had the first threads alone: three quarters of such tests would find it. Samples are few, for the kernel begins a
-    // new period where it swaps the contexts of two threads.
+    // One attempt of fifty had the first threads alone: three quarters of such tests would find it. Samples are few,
+    // for the kernel begins a new period where it swaps the contexts of two threads.
     for attempt in 0..60 {
         let recording = attach(&target.pid(), &["--no-symbolicate", "-d", "0.06"]);
         assert_eq!(recording.code, Some(0), "{}", recording.stderr);
@@ -507,8 +507,8 @@ fn the_whole_machine_has_every_process_by_its_name_and_no_idle_time() {
             thread.name
         );
     }
-    // Samples of tasks on their last steps belong to nobody any more. They are counted; with hundreds of processes a second
-    // they were 0.6 % of all.
+    // Samples of tasks on their last steps belong to nobody any more. They are counted; with hundreds of processes a
+    // second they were 0.6 % of all.
     let unused = profile
         .quality()
         .get("Lost, no pid at the end of an exit: samples")
@@ -686,7 +686,8 @@ fn a_program_of_32_bits_is_counted_and_what_is_missing_is_said() {
 #[test]
 fn statically_linked_musl_and_go_programs_are_recorded() {
     let Some(()) = perf_events() else { return };
-    // Go compresses its unwind tables. By frame pointer, `sixty`, which has no frame, would lose its caller `main.main`.
+    // Go compresses its unwind tables. By frame pointer, `sixty`, which has no frame, would lose its caller
+    // `main.main`.
     for (name, function) in [("split_musl", "run_split"), ("split_go", "main.main")] {
         let Some(split) = program(name) else { continue };
         let target = Target::start(split, &["60000"]);

@@ -1,5 +1,5 @@
-//! `sprof share --to s3://...` against a stand-in that checks signatures, and against `s3rver`: what is uploaded arrives whole and once, links work until
-//! they end, and no secret is shown or kept.
+//! `sprof share --to s3://...` against a stand-in that checks signatures, and against `s3rver`: what is uploaded
+//! arrives whole and once, links work until they end, and no secret is shown or kept.
 #![cfg(target_os = "linux")]
 
 use std::io::Read as _;

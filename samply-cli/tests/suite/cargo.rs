@@ -154,8 +154,8 @@ fn each_benchmark_is_a_process_with_names_lines_and_inlined_functions_and_the_se
             "{function}: {found:?}"
         );
     }
-    // Each benchmark's samples are those while its marker lasts. Criterion's names have parameters; divan's cases of one
-    // function are one benchmark here.
+    // Each benchmark's samples are those while its marker lasts. Criterion's names have parameters; divan's cases of
+    // one function are one benchmark here.
     for (name, function, other) in [
         ("only adding", "added", "sorted"),
         ("sorting/numbers/500", "sorted", "added"),

@@ -1,4 +1,5 @@
-//! Errors that need no recording: each names what was attempted, on what, and the next step, with the documented status.
+//! Errors that need no recording: each names what was attempted, on what, and the next step, with the documented
+//! status.
 
 use std::process::{Command, Output, Stdio};
 

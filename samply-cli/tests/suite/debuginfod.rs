@@ -1,4 +1,5 @@
-//! `--debuginfod`: debug info and sources from a server on loopback, Debian's own and one that gives the answers of the test.
+//! `--debuginfod`: debug info and sources from a server on loopback, Debian's own and one that gives the answers of the
+//! test.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

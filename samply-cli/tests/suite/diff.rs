@@ -40,8 +40,9 @@ fn recorded_pair(percent: &str) -> [Recording; 2] {
     recordings
 }
 
-/// Runs of both versions while the machine was equally fast, the fastest first. The work of a version is always the same. A change
-/// counts only if both share and time changed, and a machine that is a fifth slower hides that a function is.
+/// Runs of both versions while the machine was equally fast, the fastest first. The work of a version is always the
+/// same. A change counts only if both share and time changed, and a machine that is a fifth slower hides that a
+/// function is.
 fn recorded_in_pairs(dir: &Path) -> Vec<[PathBuf; 2]> {
     let start = Instant::now();
     let mut sides: [Vec<(f64, PathBuf)>; 2] = Default::default();
@@ -170,8 +171,8 @@ fn runs_in_one_recording_count_as_recordings() {
     alone();
     let dir = temp_dir();
     let old = recorded_runs(dir.path(), "old.json.gz", "");
-    // On a virtual machine with other guests, 1.4 times the work of one function, which is 8 % of a run, was not told from the rest: the time of a
-    // run was 95 % sure to have changed by -15 to 18 %.
+    // On a virtual machine with other guests, 1.4 times the work of one function, which is 8 % of a run, was not told
+    // from the rest: the time of a run was 95 % sure to have changed by -15 to 18 %.
     let new = recorded_runs(dir.path(), "new.json.gz", "1 300");
     let json = json(&["--by", "compiled"], &[&old], &[&new]);
     for side in ["base", "new"] {

@@ -321,7 +321,8 @@ fn waits_are_exported_only_when_asked_for_and_told_of() {
         "{cpu:?}"
     );
     assert_eq!(sum(&cpu) + sum(&waits), sum(&all));
-    // A quarter second each of spinning, sleeping, reading and locking. On a busy machine who spins waits for a CPU, too.
+    // A quarter second each of spinning, sleeping, reading and locking. On a busy machine who spins waits for a CPU,
+    // too.
     assert!(
         waits["sleep_quarter"].1 > 200_000_000 && all["spin_quarter"].1 > 200_000_000,
         "{all:?}"

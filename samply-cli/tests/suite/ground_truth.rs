@@ -141,8 +141,8 @@ fn split_of_cpu_time_without_unwind_tables() {
     let Some(()) = perf_events() else { return };
     one_cpu();
     split(program("split_frame_pointer").unwrap(), |profile| {
-        // The loops are leaf functions, which push no frame of their own: a frame-pointer walk that starts at rbp misses
-        // their caller `one_round`, and their code does not.
+        // The loops are leaf functions, which push no frame of their own: a frame-pointer walk that starts at rbp
+        // misses their caller `one_round`, and their code does not.
         let rounds = profile.share(|names| names.contains(&"sixty"), |names| names.contains(&"one_round"));
         assert_eq!(rounds.hits, rounds.of, "{}", profile.summary());
         assert_rooted(profile, "main", 99.0);
@@ -154,11 +154,12 @@ fn split_of_cpu_time_without_unwind_tables() {
 fn split_of_cpu_time_with_debug_frame_only() {
     let Some(()) = perf_events() else { return };
     one_cpu();
-    // -fno-asynchronous-unwind-tables -g: the rules are in `.debug_frame`, and rbp is no frame pointer. The C library's start
-    // code in the same file has `.eh_frame`.
+    // -fno-asynchronous-unwind-tables -g: the rules are in `.debug_frame`, and rbp is no frame pointer. The C library's
+    // start code in the same file has `.eh_frame`.
     split(program("split_debug_frame").unwrap(), |profile| {
         assert_split_rooted(profile, "main");
-        // A sample in the first instructions of the dynamic linker, which have no rules, is none of these: seen once in 15,193.
+        // A sample in the first instructions of the dynamic linker, which have no rules, is none of these: seen once in
+        // 15,193.
         let elsewhere = profile.share(|_| true, |names| !names.contains(&"run_split")).hits;
         let figures = profile.quality();
         let guessed = figures.iter().filter(|(label, _)| label.contains("frame pointer"));
@@ -209,7 +210,8 @@ fn from_memory() -> Recorder {
 fn stacks_of_27_kb_are_rooted() {
     let Some(()) = perf_events() else { return };
     one_cpu();
-    // Unverified are the first round and the last one, which is a 160th of the recording, and may be late: 25 ms on a busy machine.
+    // Unverified are the first round and the last one, which is a 160th of the recording, and may be late: 25 ms on a
+    // busy machine.
     let (_, profile) = from_memory().profile(program("deep").unwrap(), &["spin", "27", "6000"]);
     assert_rooted(&profile, "main", 99.0);
     // A frame of `descend` is about 250 bytes: 27 KB hold more than a hundred.
@@ -251,8 +253,8 @@ fn stacks_that_keep_growing_and_shrinking_are_rooted_or_marked() {
     assert_growing_and_shrinking(&profile);
 }
 
-/// A thread that has to wait for its CPU does so where it last asked for the time, again and again: its stack is read when
-/// it is always the same other one.
+/// A thread that has to wait for its CPU does so where it last asked for the time, again and again: its stack is read
+/// when it is always the same other one.
 #[test]
 fn stacks_that_keep_growing_and_shrinking_on_a_busy_machine_are_rooted_or_marked() {
     let Some(()) = perf_events() else { return };
@@ -318,7 +320,8 @@ fn of_two_paths_that_are_taken_by_turns_the_other_one_is_not_passed_off_as_verif
         wrong += of_leaf.hits;
     }
     assert!(samples > 2000, "{samples}\n{}", profile.summary());
-    // At first readings agree by chance, until some have not: of a recorder that is slow, up to 3 % were wrong, all in the first 0.2 s.
+    // At first readings agree by chance, until some have not: of a recorder that is slow, up to 3 % were wrong, all in
+    // the first 0.2 s.
     assert!(wrong * 10 <= samples, "{wrong} of {samples}\n{}", profile.summary());
 }
 
@@ -434,8 +437,8 @@ fn a_number_in_the_frame_of_code_without_rules_is_no_caller() {
     assert_eq!(right.hits, right.of, "{}", profile.summary());
 }
 
-/// Of Go's stacks, the goroutines' end in `runtime.goexit`. Those of the runtime end where its threads begin, or where it came
-/// from a goroutine's stack, which is said.
+/// Of Go's stacks, the goroutines' end in `runtime.goexit`. Those of the runtime end where its threads begin, or where
+/// it came from a goroutine's stack, which is said.
 #[test]
 fn stacks_of_go_end_where_its_toolchain_says() {
     let Some(()) = perf_events() else { return };

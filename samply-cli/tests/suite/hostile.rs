@@ -1,5 +1,5 @@
-//! What other users can do: names that they chose reach no terminal as escape sequences, links that they made are not followed,
-//! files are neither read by them nor lost.
+//! What other users can do: names that they chose reach no terminal as escape sequences, links that they made are not
+//! followed, files are neither read by them nor lost.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeSet;
@@ -16,8 +16,8 @@ use crate::support::skip::{is_root, paranoid, perf_events, root};
 use crate::support::{program, sprof, temp_dir};
 use serde_json::json;
 
-/// Sets the window's title (OSC 0), clears the screen (CSI 2 J, also as a C1 control), goes back to the start of the line, and
-/// pretends to be a line of sprof; the text after it is written from right to left.
+/// Sets the window's title (OSC 0), clears the screen (CSI 2 J, also as a C1 control), goes back to the start of the
+/// line, and pretends to be a line of sprof; the text after it is written from right to left.
 const HOSTILE: &str = "x\u{1b}]0;t\u{7}\u{1b}[2J\u{9b}2J\rsprof: a\nsprof: fake\u{202e}y";
 
 /// The same in a name of at most 15 bytes (`TASK_COMM_LEN`, include/linux/sched.h).
@@ -261,7 +261,8 @@ fn recording_and_attaching_print_names_as_text() {
     run(&words(&["cargo", HOSTILE]));
 }
 
-/// All commands are tried above; one that comes later is added there, too, or here with the reason why it needs no test.
+/// All commands are tried above; one that comes later is added there, too, or here with the reason why it needs no
+/// test.
 #[test]
 fn no_command_is_left_out() {
     let help = sprof().arg("--help").output().unwrap();
@@ -303,8 +304,8 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A command line for each command that writes a file, without the file: `-o` and it are to be added. The second is the end that
-/// the file's name would have.
+/// A command line for each command that writes a file, without the file: `-o` and it are to be added. The second is the
+/// end that the file's name would have.
 fn writers(profile: &str, program: &str) -> Vec<(Vec<String>, &'static str)> {
     let lines = [
         (format!("record -s {program}"), ".json.gz"),

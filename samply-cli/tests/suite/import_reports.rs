@@ -41,8 +41,8 @@ fn functions(json: &Value) -> BTreeMap<String, (f64, f64)> {
     found
 }
 
-/// `sprof load` of the file shows in the Firefox Profiler what the file's own tool says: (self, total) by function, of all that the
-/// file counts. Functions below one percent are left out; files without call paths have no totals.
+/// `sprof load` of the file shows in the Firefox Profiler what the file's own tool says: (self, total) by function, of
+/// all that the file counts. Functions below one percent are left out; files without call paths have no totals.
 fn assert_in_client(file: &Path, theirs: &BTreeMap<String, (f64, Option<f64>)>, all: f64) {
     let saved = file.with_extension("client.json.gz");
     run(&["load", "-s", "-o", saved.to_str().unwrap()], file, &[]);
@@ -369,7 +369,8 @@ fn pprof_figures_of_go_are_those_of_go_tool_pprof() {
     assert_eq!(of("main.sixty"), theirs["main.sixty"].1, "{folded}");
 }
 
-/// Names that are demangled already are not cut by a tool that demangles: `<A as Iterator>::next` and all of its kind were one `::next`.
+/// Names that are demangled already are not cut by a tool that demangles: `<A as Iterator>::next` and all of its kind
+/// were one `::next`.
 #[test]
 fn functions_of_an_exported_pprof_file_are_to_go_those_of_our_report() {
     let go = Command::new("go").arg("version").output();

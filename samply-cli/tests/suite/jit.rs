@@ -370,8 +370,8 @@ function sixty(n) { let s = 0; for (let i = 0; i < 6 * n; i++) s = (s * 31 + i) 
 function forty(n) { let s = 1; for (let i = 0; i < 4 * n; i++) s = (s * 31 + i) | 0; return s; }
 ";
 
-/// The same with one loop. Of Sparkplug's two, one was seen to need a twentieth more time for each round than the other, on an AMD EPYC: the shares
-/// were 58.4 and 41.6 %.
+/// The same with one loop. Of Sparkplug's two, one was seen to need a twentieth more time for each round than the
+/// other, on an AMD EPYC: the shares were 58.4 and 41.6 %.
 const NODE_FUNCTIONS_OF_ONE_LOOP: &str = "
 function sixty(n) { return loop(6 * n); }
 function forty(n) { return loop(4 * n); }

@@ -22,8 +22,9 @@ fn start(mode: &str, options: &[&str]) -> Running {
         .start(program("exits").unwrap(), &[mode])
 }
 
-/// The shares of `sixty`, `thirty` and `ten` within 3 points. A stopped thread is seen a few microseconds after the moment that
-/// was meant, and 5,000 samples leave 0.7 points to chance. On a slow machine a debug build of sprof takes 500 samples a second.
+/// The shares of `sixty`, `thirty` and `ten` within 3 points. A stopped thread is seen a few microseconds after the
+/// moment that was meant, and 5,000 samples leave 0.7 points to chance. On a slow machine a debug build of sprof takes
+/// 500 samples a second.
 fn assert_split(profile: &Profile) {
     for (function, expected) in [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0)] {
         let share = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&function));

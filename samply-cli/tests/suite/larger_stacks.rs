@@ -27,8 +27,9 @@ fn is_whole(names: &[&str]) -> bool {
     names.contains(&"main") && !names.iter().any(|name| is_mark(name))
 }
 
-/// 40 KiB of stack. Until the first 50 samples are looked at, which a round of 3 ms may delay, it is completed from memory; from then
-/// on samples have all of it. The moment between the two is not seen: no sample is missing, none is there twice.
+/// 40 KiB of stack. Until the first 50 samples are looked at, which a round of 3 ms may delay, it is completed from
+/// memory; from then on samples have all of it. The moment between the two is not seen: no sample is missing, none is
+/// there twice.
 #[test]
 fn deep_stacks_are_copied_whole_from_a_moment_on() {
     let Some(()) = perf_events() else { return };
@@ -122,8 +123,8 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
             "{options:?}: {notes:?}"
         );
         let whole = profile.share(|names| names.contains(&"deep_leaf"), is_whole);
-        // The first 50 samples are looked at together, and then a round goes by. The recorder waits for its CPU, as the two programs
-        // have both: up to 75 ms were seen.
+        // The first 50 samples are looked at together, and then a round goes by. The recorder waits for its CPU, as the
+        // two programs have both: up to 75 ms were seen.
         assert!(
             whole.of > 2000 && whole.percent() >= 94.5,
             "{options:?}: {whole:?}\n{}",

@@ -1,8 +1,8 @@
-//! A recording of a Mac, on Linux: a real Mach-O program on a simulated kernel goes through the recorder, the unwinder, the builder, the
-//! reader of symbols and the Firefox Profiler.
+//! A recording of a Mac, on Linux: a real Mach-O program on a simulated kernel goes through the recorder, the unwinder,
+//! the builder, the reader of symbols and the Firefox Profiler.
 //!
-//! An emulated processor has run the program (unwind/tests/fixtures/mach-o/make.py). The thread of the simulated process stops at all those
-//! instructions, for times that the kernel knows.
+//! An emulated processor has run the program (unwind/tests/fixtures/mach-o/make.py). The thread of the simulated
+//! process stops at all those instructions, for times that the kernel knows.
 #![cfg(target_os = "linux")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,5 @@
-//! A profile of a Mac, read on another system that has its files: names, inlined functions, lines, sources and assembly.
+//! A profile of a Mac, read on another system that has its files: names, inlined functions, lines, sources and
+//! assembly.
 
 use std::collections::BTreeSet;
 use std::fs;

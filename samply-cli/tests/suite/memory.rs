@@ -50,8 +50,8 @@ fn status(name: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// A file that waits for no disk. The hour passes in ten seconds here: what would wait for a slow disk in memory is 360 times what it is in a
-/// real hour. No resident memory of the process is the file's: it is not mapped.
+/// A file that waits for no disk. The hour passes in ten seconds here: what would wait for a slow disk in memory is 360
+/// times what it is in a real hour. No resident memory of the process is the file's: it is not mapped.
 fn file() -> File {
     rustix::fs::memfd_create("hour", rustix::fs::MemfdFlags::CLOEXEC)
         .unwrap()

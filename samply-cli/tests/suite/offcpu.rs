@@ -111,8 +111,8 @@ fn the_cpu_graph_has_all_cpu_time_between_short_waits() {
     let (working, all) = (recording.printed("working_ns"), recording.printed("cpu_ns"));
     // Up to a sample of 1 ms at either end.
     let ends = 2e6;
-    // getrusage has the time of each switch, too: the kernel charges a thread from where it picks it, and writes PERF_RECORD_SWITCH when
-    // the switch is done. 10 to 40 µs a wait on virtual machines, without a profiler, too.
+    // getrusage has the time of each switch, too: the kernel charges a thread from where it picks it, and writes
+    // PERF_RECORD_SWITCH when the switch is done. 10 to 40 µs a wait on virtual machines, without a profiler, too.
     assert!(
         graphed >= working - ends && graphed <= all + ends + 20e3 * 2000.0,
         "graph {graphed} ns, of work {working} ns, getrusage {all} ns\n{}",
@@ -195,7 +195,8 @@ fn start_waits() -> Target {
     Target::start(program("waits").unwrap(), &["4", "250", "told"])
 }
 
-/// What the main thread of `waits` does until it is told to begin, and its helper: they wait since before the recording.
+/// What the main thread of `waits` does until it is told to begin, and its helper: they wait since before the
+/// recording.
 fn assert_waited_from_the_start(profile: &Profile, pid: &str) {
     for (tid_is_pid, function) in [(true, "wait_to_be_told"), (false, "helper_main")] {
         let thread = (profile.threads.iter())

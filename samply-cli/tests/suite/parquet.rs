@@ -1,4 +1,5 @@
-//! `sprof export -f parquet`: the queries of docs/parquet.md, in the databases that they are for, have the sums of `sprof report` and `sprof diff`.
+//! `sprof export -f parquet`: the queries of docs/parquet.md, in the databases that they are for, have the sums of
+//! `sprof report` and `sprof diff`.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;

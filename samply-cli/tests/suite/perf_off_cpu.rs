@@ -76,8 +76,8 @@ fn equal_quarters_with_the_stacks_of_sched_switch() {
     if !root() {
         return;
     }
-    // No -F: it would sample switches at that rate, too, instead of each. Frame pointers would not do: libc has none, so the
-    // functions that call it would be missing.
+    // No -F: it would sample switches at that rate, too, instead of each. Frame pointers would not do: libc has none,
+    // so the functions that call it would be missing.
     let options = [
         "-e",
         "cpu-clock/freq=1000/",

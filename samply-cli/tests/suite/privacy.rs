@@ -1,4 +1,5 @@
-//! No command uses the network unless the user asks for it: shown by the kernel's own counts, in a network namespace of its own.
+//! No command uses the network unless the user asks for it: shown by the kernel's own counts, in a network namespace of
+//! its own.
 #![cfg(target_os = "linux")]
 
 use std::path::Path;
@@ -15,8 +16,9 @@ fn network_namespaces() -> Option<()> {
     (root() && has(Need::Namespaces, works, "unshare -n is not permitted")).then_some(())
 }
 
-/// How often something tried to reach another machine or a service of this one while a shell script runs. The namespace has no interface that is up, so each
-/// attempt fails; /proc/net/snmp counts them: connections begun, datagrams sent, and what found no route.
+/// How often something tried to reach another machine or a service of this one while a shell script runs. The namespace
+/// has no interface that is up, so each attempt fails; /proc/net/snmp counts them: connections begun, datagrams sent,
+/// and what found no route.
 fn attempts(script: &str, folder: &Path) -> u64 {
     machine::share();
     let output = Command::new("unshare")

@@ -1,4 +1,5 @@
-//! `-e uprobe:...` and `-e usdt:...`: a program says how often its functions were called, and the profile must have each call.
+//! `-e uprobe:...` and `-e usdt:...`: a program says how often its functions were called, and the profile must have
+//! each call.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
@@ -93,8 +94,8 @@ fn spec(path: &Path, function: &str) -> String {
     format!("uprobe:{}:{function}", path.display())
 }
 
-/// `probed` begins with work at once, `framed` with `push %rbp`; in the second program both begin with `endbr64`. At each of these
-/// instructions the caller's frame is elsewhere.
+/// `probed` begins with work at once, `framed` with `push %rbp`; in the second program both begin with `endbr64`. At
+/// each of these instructions the caller's frame is elsewhere.
 #[test]
 fn each_call_is_one_marker_below_its_caller_in_all_threads_and_children() {
     let Some(()) = probes() else { return };
@@ -195,8 +196,8 @@ fn a_running_program_gets_a_probe_and_loses_it() {
     assert_eq!(left(), Vec::<String>::new());
 }
 
-/// The marks of the program: request(-i, 1000000007 i, 2 i, 7) for i from 0 to N - 1, in a register, a register, memory, and a
-/// constant; `guarded` is passed only while someone counts its semaphore.
+/// The marks of the program: request(-i, 1000000007 i, 2 i, 7) for i from 0 to N - 1, in a register, a register,
+/// memory, and a constant; `guarded` is passed only while someone counts its semaphore.
 #[test]
 fn usdt_marks_come_with_their_arguments_and_their_semaphore() {
     let Some(()) = probes() else { return };

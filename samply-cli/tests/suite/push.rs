@@ -1,5 +1,6 @@
-//! `sprof push`, against stand-ins that take what the protocols of Pyroscope, Parca and OpenTelemetry allow, and nothing else. What Parca and
-//! OpenTelemetry get is read by messages that are generated from their published protos; Pyroscope publishes none in a package for that.
+//! `sprof push`, against stand-ins that take what the protocols of Pyroscope, Parca and OpenTelemetry allow, and
+//! nothing else. What Parca and OpenTelemetry get is read by messages that are generated from their published protos;
+//! Pyroscope publishes none in a package for that.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -280,7 +281,8 @@ fn parca_gets_a_write_raw_request() {
     assert_eq!(read, request);
 }
 
-/// A message of Parca, as its published classes read and write it; `None` where they are not installed. They refuse unknown fields.
+/// A message of Parca, as its published classes read and write it; `None` where they are not installed. They refuse
+/// unknown fields.
 pub(crate) fn parca(message: &str, json: &Value, dir: &Path) -> Option<Value> {
     let path = dir.join("message.json");
     std::fs::write(&path, json.to_string()).unwrap();

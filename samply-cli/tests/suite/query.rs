@@ -1,5 +1,5 @@
-//! `sprof diff` with a profile that a server keeps: Pyroscope by `QuerierService/SelectMergeProfile` of querier/v1/querier.proto, Parca by `Query` of
-//! parca/query/v1alpha1/query.proto.
+//! `sprof diff` with a profile that a server keeps: Pyroscope by `QuerierService/SelectMergeProfile` of
+//! querier/v1/querier.proto, Parca by `Query` of parca/query/v1alpha1/query.proto.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;

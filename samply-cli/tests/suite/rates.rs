@@ -105,8 +105,8 @@ fn the_rate_that_was_achieved_is_in_the_profile_and_right() {
 fn the_cpu_time_of_several_threads_is_in_the_profile_and_right() {
     let Some(()) = perf_events() else { return };
     alone();
-    // The clock of perf events goes on while a host takes a virtual machine's CPU away, and the program's does not: with four
-    // threads 4 % in one run of 20, 1 % in the others.
+    // The clock of perf events goes on while a host takes a virtual machine's CPU away, and the program's does not:
+    // with four threads 4 % in one run of 20, 1 % in the others.
     let mut told = Vec::new();
     let is_right = (0..3).any(|_| {
         let (recording, profile) = undisturbed(|| record().profile(program("threads").unwrap(), &["4", "400"]));

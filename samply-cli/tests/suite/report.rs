@@ -34,7 +34,8 @@ fn json(file: &Path, options: &[&str]) -> Value {
     json
 }
 
-/// (self, total) samples of each function of the first view; several of one name (of other files) are summed up by self.
+/// (self, total) samples of each function of the first view; several of one name (of other files) are summed up by
+/// self.
 fn functions(json: &Value) -> BTreeMap<String, (u64, u64)> {
     let mut found: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for row in json["views"][0]["rows"].as_array().unwrap() {
@@ -497,7 +498,8 @@ fn annotate_shows_source_and_machine_code_with_their_samples() {
     let line = source.lines().find(|line| line.contains("void sixty(")).unwrap();
     assert!(text.contains(line), "{text}");
     assert!(text.contains("bytes of ") && text.contains("address"), "{text}");
-    // Shares of instructions sum up to those of samples in the function's machine code, rounding apart. The kernel's are its callees'.
+    // Shares of instructions sum up to those of samples in the function's machine code, rounding apart. The kernel's
+    // are its callees'.
     let code = annotate(&["sixty", "--asm", "-C", "0", "--no-lines"]);
     let rows: Vec<f64> = (code.lines().skip_while(|line| !line.contains("address")))
         .filter_map(|line| line.trim_start().split_once(" %")?.0.parse().ok())

@@ -20,7 +20,8 @@ use crate::support::{sprof, temp_dir, tests_dir};
 
 const DAY_MS: f64 = 86_400_000.0;
 
-/// A recording that began on this day. `main` calls `hash` and `parse<T>`, `hash` calls `sort`; each has so many samples of 1 ms.
+/// A recording that began on this day. `main` calls `hash` and `parse<T>`, `hash` calls `sort`; each has so many
+/// samples of 1 ms.
 pub(crate) fn profile(path: &Path, product: &str, names: [&str; 4], day: u32, own: [usize; 4]) {
     let stacks = own.iter().enumerate();
     let stacks: Vec<usize> = stacks.flat_map(|(stack, number)| vec![stack; *number]).collect();

@@ -468,7 +468,8 @@ fn idle_clients_do_not_keep_others_waiting() {
     drop(idle);
 }
 
-/// A thousand clients that say nothing, more than may be open at the same time: the server closes the oldest, and not those that came last.
+/// A thousand clients that say nothing, more than may be open at the same time: the server closes the oldest, and not
+/// those that came last.
 pub(crate) fn assert_idle_clients_make_room(served: &Served) {
     let limits = getrlimit(Resource::Nofile);
     let all = Rlimit {

@@ -1,5 +1,5 @@
-//! `sprof share` against a stand-in of the store that keeps its contract to the letter, and against slow, failing, lying and half-closed ones: nothing
-//! private arrives, nothing is sent twice, no key is lost or shown.
+//! `sprof share` against a stand-in of the store that keeps its contract to the letter, and against slow, failing,
+//! lying and half-closed ones: nothing private arrives, nothing is sent twice, no key is lost or shown.
 #![cfg(target_os = "linux")]
 
 use std::fmt::Write as _;

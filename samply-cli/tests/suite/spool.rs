@@ -42,8 +42,8 @@ fn cpu_seconds(pid: u32) -> f64 {
     ticks.sum::<f64>() / 100.0
 }
 
-/// Records the split program for that long and until it has used 2 s of CPU time, kills sprof, and returns the file with when
-/// that was, in ms since 1970.
+/// Records the split program for that long and until it has used 2 s of CPU time, kills sprof, and returns the file
+/// with when that was, in ms since 1970.
 fn killed_recording(dir: &Path, seconds: u64) -> (PathBuf, f64) {
     let running = record().start(program("split").unwrap(), &["60000", "2"]);
     let spool = partial(running.output());

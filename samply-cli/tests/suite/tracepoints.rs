@@ -65,8 +65,8 @@ fn every_hit_of_a_tracepoint_is_a_marker_with_its_stack_and_its_values() {
     );
 }
 
-/// What the kernel wrote, and what it copied with the stack at that moment; and never what is in memory later, where this program
-/// has only x by then.
+/// What the kernel wrote, and what it copied with the stack at that moment; and never what is in memory later, where
+/// this program has only x by then.
 #[test]
 fn texts_of_tracepoints_are_those_of_their_time_and_else_an_address() {
     let Some(()) = tracepoints() else { return };
@@ -236,7 +236,8 @@ fn a_flood_of_tracepoints_takes_no_samples_away_and_is_counted_to_the_last() {
     let kept = markers(thread(&profile, "events"), "syscalls:sys_enter_getppid").len() as u64;
     assert_eq!(event["in_profile"].as_u64(), Some(kept));
     assert!((1000..=50_000).contains(&kept), "{kept}");
-    // Each one is a marker, or one that was left out, or one that was lost. How many are of which kind is the machine's doing.
+    // Each one is a marker, or one that was left out, or one that was lost. How many are of which kind is the machine's
+    // doing.
     let lost = quality["points_lost"].as_u64().unwrap();
     let left_out = profile
         .quality()

@@ -25,8 +25,8 @@ impl Drop for Target {
     }
 }
 
-/// Root, so that there is someone to become, and a kernel that allows an ordinary user to record itself. Alone: all recordings of one
-/// user share what that user may lock in memory.
+/// Root, so that there is someone to become, and a kernel that allows an ordinary user to record itself. Alone: all
+/// recordings of one user share what that user may lock in memory.
 fn can_become_nobody() -> Option<()> {
     perf_events()?;
     alone();

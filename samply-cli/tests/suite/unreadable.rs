@@ -1,5 +1,5 @@
-//! Files that are none, or not what a command reads: an error that names the file, what was expected and a next step; soon, and with
-//! a status of its own.
+//! Files that are none, or not what a command reads: an error that names the file, what was expected and a next step;
+//! soon, and with a status of its own.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -396,7 +396,8 @@ fn reported(file: &Path, bytes: &[u8]) -> (i32, String) {
     (code, stderr.replace(file.to_str().unwrap(), "FILE"))
 }
 
-/// The name of a file says nothing of its kind: under every other kind's name it is what it is. Its beginning is that or refused.
+/// The name of a file says nothing of its kind: under every other kind's name it is what it is. Its beginning is that
+/// or refused.
 #[test]
 fn every_kind_of_file_is_known_under_every_name_and_its_beginnings_are_no_other_kind() {
     let dir = temp_dir();

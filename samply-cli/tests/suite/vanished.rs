@@ -113,8 +113,8 @@ fn a_binary_that_is_deleted_at_once_keeps_its_inline_frames_and_lines() {
     let Some(()) = perf_events() else { return };
     let dir = support::temp_dir();
     let copy = copy_of("inline_dwarf5", dir.path());
-    // Deleted as soon as it runs: what is left of it is the mapping. `-ef` is built into the shell, and so takes no time in
-    // which the program could be sampled; without it, `rm` can be faster than the program's start.
+    // Deleted as soon as it runs: what is left of it is the mapping. `-ef` is built into the shell, and so takes no
+    // time in which the program could be sampled; without it, `rm` can be faster than the program's start.
     let script = format!(
         "exec 9<{0}; {0} 1000 & until [ /proc/$!/exe -ef {0} ]; do :; done; rm {0}; wait",
         copy.display()

@@ -895,7 +895,8 @@ fn the_page_has_no_serious_problem_of_accessibility_and_fits_a_screen_at_400_per
     }
 }
 
-/// Counts of an event in a thread stand below that thread: a program with many threads would have none on the first screen.
+/// Counts of an event in a thread stand below that thread: a program with many threads would have none on the first
+/// screen.
 fn assert_events_stand_below_their_threads(labels: &[Value]) {
     let (mut thread, mut has_events) = ("", false);
     for label in labels {

@@ -6,8 +6,8 @@
 //! | `/source/v1` | a file that the debug info of an address names -> its text |
 //! | `/asm/v1` | an address range -> its instructions |
 //!
-//! Each answer is JSON; a request that fails gets `{"error": "..."}`. The server must send all answers with HTTP status 200: of other
-//! replies the UI shows the status and drops the body.
+//! Each answer is JSON; a request that fails gets `{"error": "..."}`. The server must send all answers with HTTP status
+//! 200: of other replies the UI shows the status and drops the body.
 
 mod asm;
 mod source;

@@ -16,8 +16,8 @@ const MAX_MODULES: usize = 10_000;
 /// Most frames in a request, over all jobs and stacks. The UI sends at most 10,000.
 const MAX_FRAMES: usize = 500_000;
 
-/// Most bytes in an answer, before JSON. Debug info decides how many inlined functions an address has and how long their names are, so a
-/// short request may have a long answer.
+/// Most bytes in an answer, before JSON. Debug info decides how many inlined functions an address has and how long
+/// their names are, so a short request may have a long answer.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
 /// Addresses that are looked up before the size of their answers is checked.

@@ -88,8 +88,8 @@ impl ForeignFile {
         addresses.iter().map(lookup).collect()
     }
 
-    /// Heap bytes, about. The engine does not tell: its tables of functions and lines are smaller than the text or the streams that they were made of, and
-    /// the mapped files themselves are not held.
+    /// Heap bytes, about. The engine does not tell: its tables of functions and lines are smaller than the text or the
+    /// streams that they were made of, and the mapped files themselves are not held.
     pub(crate) fn held_bytes(&self) -> usize {
         let mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
         mapped.iter().map(|file| file.bytes().len() / 4).sum()

@@ -1,7 +1,8 @@
 //! Symbol files of other systems: PDB, Breakpad.
 //!
-//! A published engine reads them, behind the feature `foreign-symbols`; their servers are behind `symbol-servers`. A build without a feature finds the
-//! files and names the feature. A file is used only if it has the debug id of the module.
+//! A published engine reads them, behind the feature `foreign-symbols`; their servers are behind `symbol-servers`. A
+//! build without a feature finds the files and names the feature. A file is used only if it has the debug id of the
+//! module.
 
 #[cfg(feature = "foreign-symbols")]
 mod engine;
@@ -90,7 +91,8 @@ pub(crate) fn open(
     Err(failure.or(object).unwrap_or_else(not_found))
 }
 
-/// True if a file can be known to have the symbols: by its debug id, and by a name that is no path. The profile may name anything.
+/// True if a file can be known to have the symbols: by its debug id, and by a name that is no path. The profile may
+/// name anything.
 fn is_identified(module: &Module) -> bool {
     let name = module.name();
     let mut parts = Path::new(&name).components();
@@ -116,7 +118,8 @@ fn candidates<'a>(module: &Module, dirs: impl Iterator<Item = &'a Path>) -> Vec<
     found
 }
 
-/// Where symbol servers and their caches have the files of a module, in this folder: `NAME/ID/NAME.sym` (Breakpad) and `NAME/ID/NAME`.
+/// Where symbol servers and their caches have the files of a module, in this folder: `NAME/ID/NAME.sym` (Breakpad) and
+/// `NAME/ID/NAME`.
 fn stored(module: &Module, dir: &Path) -> [PathBuf; 2] {
     let name = module.name();
     let folder = dir.join(&name).join(module.breakpad_id());

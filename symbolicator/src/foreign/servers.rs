@@ -1,8 +1,9 @@
 //! Symbol servers, which the user names.
 //!
-//! wholesym asks them and keeps what it gets in a folder, laid out as theirs: what is there needs no network. What is downloaded is read from the folder as any other
-//! file. The servers learn names and ids of the files that the profile was recorded in and of which this machine has no symbols. Of the settings
-//! that wholesym has, only servers and their folder are set, so it reads neither `_NT_SYMBOL_PATH` nor `DEBUGINFOD_URLS`, and asks for no sources.
+//! wholesym asks them and keeps what it gets in a folder, laid out as theirs: what is there needs no network. What is
+//! downloaded is read from the folder as any other file. The servers learn names and ids of the files that the profile
+//! was recorded in and of which this machine has no symbols. Of the settings that wholesym has, only servers and their
+//! folder are set, so it reads neither `_NT_SYMBOL_PATH` nor `DEBUGINFOD_URLS`, and asks for no sources.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -141,8 +142,9 @@ impl SymbolServers {
         &self.folder
     }
 
-    /// Asks for the symbols of a module that has a name and a debug id. What came is at the paths of [`stored`]; the answer is what this request wrote
-    /// there, of which nothing is known yet. `None` if nothing was asked. If nothing came, the watcher knows why.
+    /// Asks for the symbols of a module that has a name and a debug id. What came is at the paths of [`stored`]; the
+    /// answer is what this request wrote there, of which nothing is known yet. `None` if nothing was asked. If nothing
+    /// came, the watcher knows why.
     pub(super) fn download(&self, module: &Module) -> Option<Vec<PathBuf>> {
         let mut state = lock(&self.state);
         let (name, id) = (module.name(), module.breakpad_id());
@@ -267,7 +269,8 @@ impl State {
     }
 }
 
-/// True if the name is one part of a URL's path and stays as it is. The profile may name anything, and to the `url` crate `\` is `/`, and `%2e%2e` is `..`.
+/// True if the name is one part of a URL's path and stays as it is. The profile may name anything, and to the `url`
+/// crate `\` is `/`, and `%2e%2e` is `..`.
 fn is_plain(name: &str) -> bool {
     !name.contains(|c: char| c.is_control() || matches!(c, '\\' | '/' | '?' | '#' | '%'))
 }
@@ -279,7 +282,8 @@ fn packed(plain: &Path) -> PathBuf {
     plain.with_file_name(name + "_")
 }
 
-/// Removes the beginning of a download of this file that was ended, unless another sprof writes it. The empty lock file stays: another sprof may wait for it.
+/// Removes the beginning of a download of this file that was ended, unless another sprof writes it. The empty lock file
+/// stays: another sprof may wait for it.
 fn remove_part(path: &Path) {
     let beside = |suffix: &str| {
         let mut name = path.as_os_str().to_owned();

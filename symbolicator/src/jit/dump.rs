@@ -280,7 +280,8 @@ struct DebugEntry<'a> {
     address: u64,
     line: u32,
     column: u32,
-    /// The name of the file. An entry may refer to the previous entry's name, so that 17 bytes stand for a name of any length.
+    /// The name of the file. An entry may refer to the previous entry's name, so that 17 bytes stand for a name of any
+    /// length.
     file: &'a [u8],
 }
 
@@ -317,8 +318,8 @@ impl DebugInfo {
         Some(entries)
     }
 
-    /// The entries of a function whose file name V8 wrote after freeing it (version 11.3, of Node.js 20: only its length is right). The
-    /// name of the function has the file name, too: `JS:*name /path/file.js:LINE:COLUMN`.
+    /// The entries of a function whose file name V8 wrote after freeing it (version 11.3, of Node.js 20: only its
+    /// length is right). The name of the function has the file name, too: `JS:*name /path/file.js:LINE:COLUMN`.
     fn entries_of_one_file<'a>(&'a self, function: &'a str) -> Option<Vec<DebugEntry<'a>>> {
         let count = usize::try_from(self.count).ok().filter(|count| *count > 0)?;
         let size = self.body.len() / count;

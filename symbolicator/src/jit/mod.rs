@@ -1,11 +1,11 @@
 //! Names for JIT code, which is in no file: from the files that JIT compilers write.
 //!
-//! `dump` reads jitdump files, which have times, lines and the machine code; `perf_map` reads `/tmp/perf-PID.map`, which
-//! has names alone. `timeline` answers which code was at an address when. Only `JitSymbols::open` opens a
-//! file, for saved profiles.
+//! `dump` reads jitdump files, which have times, lines and the machine code; `perf_map` reads `/tmp/perf-PID.map`,
+//! which has names alone. `timeline` answers which code was at an address when. Only `JitSymbols::open` opens a file,
+//! for saved profiles.
 //!
-//! The relative address of jitdump code is its offset in the dump: different for each compilation, the same before and after a move.
-//! The relative address of code in a perf map is its address.
+//! The relative address of jitdump code is its offset in the dump: different for each compilation, the same before and
+//! after a move. The relative address of code in a perf map is its address.
 
 mod dump;
 mod perf_map;
@@ -124,7 +124,8 @@ impl JitSymbols {
         Ok(bytes.filter(|bytes| !bytes.is_empty()))
     }
 
-    /// An id that differs from other files of the same name: process and time of creation of a jitdump. A perf map has none.
+    /// An id that differs from other files of the same name: process and time of creation of a jitdump. A perf map has
+    /// none.
     pub fn id(&self) -> Option<BuildId> {
         match &self.source {
             Source::Dump(dump) => Some(dump.id()),
@@ -200,7 +201,8 @@ pub(crate) fn readable(mut info: AddressInfo) -> AddressInfo {
         named.name.clone().into_owned(),
         named.file().map(|file| file.into_owned()),
     );
-    // The outermost frame is the function itself. TurboFan inlines functions of other scripts, and a line belongs to its script.
+    // The outermost frame is the function itself. TurboFan inlines functions of other scripts, and a line belongs to
+    // its script.
     let at = info
         .frames
         .pop()

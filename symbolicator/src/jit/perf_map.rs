@@ -115,7 +115,8 @@ fn parse(line: &[u8]) -> Option<(u64, u64, usize)> {
 
 /// The parts of each function that no later function replaced.
 fn live(functions: &[Function]) -> Vec<(u64, u64, u32)> {
-    // From the last function to the first, each gets the addresses that are free: `taken` maps starts to ends and never overlaps.
+    // From the last function to the first, each gets the addresses that are free: `taken` maps starts to ends and never
+    // overlaps.
     let mut taken: std::collections::BTreeMap<u64, (u64, u32)> = Default::default();
     let mut new = Vec::new();
     for (index, function) in functions.iter().enumerate().rev() {

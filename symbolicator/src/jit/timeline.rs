@@ -12,8 +12,8 @@ pub struct CodeAt {
 /// The history of one address, in time order.
 pub type Timeline = Vec<CodeAt>;
 
-/// Steps at most for all addresses. Real programs need a few for each sampled function; only a hostile dump, with a million functions over
-/// all addresses, needs this many.
+/// Steps at most for all addresses. Real programs need a few for each sampled function; only a hostile dump, with a
+/// million functions over all addresses, needs this many.
 const MAX_STEPS: usize = 1 << 24;
 
 /// Code that was made or moved.

@@ -1,4 +1,5 @@
-//! A module is made as the kernel's are: relocatable, of two files, with a build id. addr2line reads the same file by section and offset.
+//! A module is made as the kernel's are: relocatable, of two files, with a build id. addr2line reads the same file by
+//! section and offset.
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -67,8 +67,8 @@ struct Frame {
 }
 
 impl Answers {
-    /// For these files of a module, all that its answers come from, and the state of what else they depend on. `None` if one of them can't be recognised at the next start: it has no
-    /// build id, or is a copy in memory.
+    /// For these files of a module, all that its answers come from, and the state of what else they depend on. `None`
+    /// if one of them can't be recognised at the next start: it has no build id, or is a copy in memory.
     pub(super) fn of<'a>(
         dir: PathBuf,
         files: impl IntoIterator<Item = &'a ObjectFile>,
@@ -107,8 +107,8 @@ impl Answers {
         }
     }
 
-    /// Writes the entry if something is new. Later in the same start much must be new: a server that is asked for one address after the
-    /// other does not write all of them each time.
+    /// Writes the entry if something is new. Later in the same start much must be new: a server that is asked for one
+    /// address after the other does not write all of them each time.
     pub(super) fn write(&mut self) {
         let Some(known) = &self.known else { return };
         let needed = if self.is_written { known.len() / 16 } else { 0 };

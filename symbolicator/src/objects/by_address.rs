@@ -10,8 +10,9 @@ const IN_BUCKET: usize = 8;
 
 /// The symbols of a module in order of their addresses, the best one for each address.
 ///
-/// They are put into buckets of equal parts of the addresses. A bucket is sorted, and its names are compared, when it is first needed: to sort all
-/// 118,000 symbols of a program of 182 MB and read their names takes 20 ms, as much as all else of 100 look-ups.
+/// They are put into buckets of equal parts of the addresses. A bucket is sorted, and its names are compared, when it
+/// is first needed: to sort all 118,000 symbols of a program of 182 MB and read their names takes 20 ms, as much as all
+/// else of 100 look-ups.
 pub(super) struct ByAddress {
     names: Arc<Names>,
     /// Bucket after bucket.

@@ -24,8 +24,8 @@ impl DebugInfo {
         }
     }
 
-    /// Looks up relative addresses of a batch on several threads, where that is possible, so that [`DebugInfo::find`] has their answers. Runs `first`
-    /// meanwhile.
+    /// Looks up relative addresses of a batch on several threads, where that is possible, so that [`DebugInfo::find`]
+    /// has their answers. Runs `first` meanwhile.
     pub(super) fn prepare(&mut self, addresses: &[u64], first: impl FnOnce()) {
         match self {
             DebugInfo::Linked(dwarf) => dwarf.prepare(addresses, first),
@@ -41,7 +41,8 @@ impl DebugInfo {
         }
     }
 
-    /// The relative addresses of the other parts of a function. On Mach-O these are functions of their own, with symbols.
+    /// The relative addresses of the other parts of a function. On Mach-O these are functions of their own, with
+    /// symbols.
     pub(super) fn other_parts(&mut self, address: u64) -> Vec<Range<u64>> {
         match self {
             DebugInfo::Linked(dwarf) => dwarf.other_parts(address),

@@ -85,7 +85,8 @@ impl ObjectFile {
         ObjectFile::new(path, Bytes::whole(mapping))
     }
 
-    /// Opens a file of a module. Of a universal file it is the part with the id of the module, or else for its processor.
+    /// Opens a file of a module. Of a universal file it is the part with the id of the module, or else for its
+    /// processor.
     pub(crate) fn open_for(path: &Path, module: &Module) -> Result<ObjectFile, SymbolError> {
         let mapping = Mapping::open(path).map_err(|error| SymbolError::unreadable(path, error))?;
         ObjectFile::part_for(path, mapping, module)
@@ -143,7 +144,8 @@ impl ObjectFile {
         }
     }
 
-    /// Opens the file of a module that was kept open since it ran. The module's path is its name, and the place to look for files beside it.
+    /// Opens the file of a module that was kept open since it ran. The module's path is its name, and the place to look
+    /// for files beside it.
     pub(crate) fn open_kept(module: &Module, kept: &dyn ReadAt) -> Result<ObjectFile, SymbolError> {
         let path = &module.path;
         let unreadable = |error: &dyn std::fmt::Display| SymbolError::unreadable(path, error);
@@ -162,8 +164,8 @@ impl ObjectFile {
         ObjectFile::new(path, Bytes::Owned(bytes))
     }
 
-    /// The file in `.gnu_debugdata`: symbols of the functions that `.dynsym` does not have, in Fedora's and its relatives' binaries.
-    /// `None` if there is none.
+    /// The file in `.gnu_debugdata`: symbols of the functions that `.dynsym` does not have, in Fedora's and its
+    /// relatives' binaries. `None` if there is none.
     pub(crate) fn mini_debug_info(&self) -> Option<Result<ObjectFile, SymbolError>> {
         let packed = self
             .section(".gnu_debugdata")
@@ -266,7 +268,8 @@ impl ObjectFile {
         }
     }
 
-    /// False for a file with debug info alone. The file of a `.dSYM` has the headers of all sections, and nothing in them.
+    /// False for a file with debug info alone. The file of a `.dSYM` has the headers of all sections, and nothing in
+    /// them.
     pub(crate) fn has_code(&self) -> bool {
         let is_dsym = |object: object::File<'_>| match object {
             object::File::MachO64(file) => file.macho_header().filetype(file.endian()) == macho::MH_DSYM,
@@ -280,8 +283,8 @@ impl ObjectFile {
         self.base_svma
     }
 
-    /// Relative address at which a program in an ELF file begins (`e_entry`). `None` in Mach-O files: they have `main` there, which mostly has
-    /// a symbol.
+    /// Relative address at which a program in an ELF file begins (`e_entry`). `None` in Mach-O files: they have `main`
+    /// there, which mostly has a symbol.
     pub(crate) fn entry(&self) -> Option<u64> {
         self.entry
     }
@@ -302,7 +305,8 @@ impl ObjectFile {
         }
     }
 
-    /// True if it can be opened again by its path. Copies are of what the caller keeps, or of other files of the module.
+    /// True if it can be opened again by its path. Copies are of what the caller keeps, or of other files of the
+    /// module.
     pub(crate) fn is_in_place(&self) -> bool {
         match &self.bytes {
             Bytes::Mapped(mapping, _) => mapping.is_at(&self.path),

@@ -1,4 +1,5 @@
-//! From addresses of a module to names, files and lines: kept answers first, then debug info and symbols, many at once on several threads.
+//! From addresses of a module to names, files and lines: kept answers first, then debug info and symbols, many at once
+//! on several threads.
 
 use recording::rust_name;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
@@ -7,7 +8,8 @@ use super::answers::heap_of;
 use super::{ObjectModule, Stage};
 use crate::demangle::is_mangled;
 
-/// Fewer look-ups take less time than threads save: 2,000 take 0.08 s of CPU time in a debug build of 182 MB, of which half is reading its tables.
+/// Fewer look-ups take less time than threads save: 2,000 take 0.08 s of CPU time in a debug build of 182 MB, of which
+/// half is reading its tables.
 const WORTH_THREADS: usize = 2000;
 
 /// Look-ups whose answers wait in memory for their names.
@@ -95,8 +97,8 @@ impl ObjectModule {
         }
     }
 
-    /// Looks up many addresses in the debug info on several threads; [`ObjectModule::lookup_one`] then finds their answers there. Returns the functions of
-    /// the symbol table, where these were looked up.
+    /// Looks up many addresses in the debug info on several threads; [`ObjectModule::lookup_one`] then finds their
+    /// answers there. Returns the functions of the symbol table, where these were looked up.
     fn prepare(&mut self, addresses: &[u64]) -> Vec<Option<Option<FunctionSymbol>>> {
         let mut functions = vec![None; addresses.len()];
         if addresses.len() < WORTH_THREADS || self.dwarf().is_none() {
@@ -136,8 +138,8 @@ impl ObjectModule {
                 let (path, last) = rust_name::last_part(name)?;
                 with_its_scope(last, &function.name).filter(|_| !path.is_empty())
             });
-            // Debug info without the linkage name has only the source, which is that of a macro where a macro made the function. Of
-            // implementations, the symbol is a guess.
+            // Debug info without the linkage name has only the source, which is that of a macro where a macro made the
+            // function. Of implementations, the symbol is a guess.
             let is_exact = full.is_some() && !function.name.starts_with('<');
             let by_symbol = function.krate.clone();
             outer.krate = match is_exact {
@@ -158,8 +160,9 @@ impl ObjectModule {
     }
 }
 
-/// The name of the symbol, if it is `name` with scope and arguments. In debug info, static functions and functions in anonymous
-/// namespaces of C++ have no linkage name: `hidden` is `(anonymous namespace)::hidden(int)`. With rustc's `line-tables-only`, no function has.
+/// The name of the symbol, if it is `name` with scope and arguments. In debug info, static functions and functions in
+/// anonymous namespaces of C++ have no linkage name: `hidden` is `(anonymous namespace)::hidden(int)`. With rustc's
+/// `line-tables-only`, no function has.
 fn with_its_scope(name: &str, symbol: &str) -> Option<String> {
     let whole = symbol.split(" [clone").next().unwrap_or(symbol);
     let is_it = |(at, _): (usize, &str)| {

@@ -1,4 +1,5 @@
-//! Modules that are ELF or Mach-O files: symbol tables and DWARF, read at the first look-up that no earlier start has answered.
+//! Modules that are ELF or Mach-O files: symbol tables and DWARF, read at the first look-up that no earlier start has
+//! answered.
 
 mod answers;
 mod by_address;
@@ -48,7 +49,8 @@ pub(crate) struct ObjectModule {
     ends: FxHashMap<u64, u64>,
     /// Code without symbols and unwind rules, divided into functions, by the start of the gap.
     gaps: FxHashMap<u64, Vec<Range<u64>>>,
-    /// File offsets of function names, by the address of the slot of the global offset table that has the function's address.
+    /// File offsets of function names, by the address of the slot of the global offset table that has the function's
+    /// address.
     slots: Option<FxHashMap<u64, u64>>,
     dwarf: Stage,
     /// Answers of earlier starts. `None` where nothing is kept.
@@ -175,7 +177,8 @@ impl ObjectModule {
         by_debug_info.or_else(|| self.unnamed(address))
     }
 
-    /// The end of the function that holds a relative address: by its size, or the start of the next function, or the end of the section.
+    /// The end of the function that holds a relative address: by its size, or the start of the next function, or the
+    /// end of the section.
     pub(crate) fn function_end(&mut self, address: u64) -> Option<u64> {
         if let Some(dwarf) = self.dwarf() {
             dwarf.begin_batch();

@@ -18,10 +18,11 @@ pub(super) struct Stub {
     pub(super) name_offset: u64,
 }
 
-/// Stubs in the sections `.plt`, `.plt.sec` (with IBT), `.plt.got` (functions whose address is also taken) and `.iplt` (lld, for functions that a
-/// resolver chooses).
+/// Stubs in the sections `.plt`, `.plt.sec` (with IBT), `.plt.got` (functions whose address is also taken) and `.iplt`
+/// (lld, for functions that a resolver chooses).
 ///
-/// A stub jumps through a slot of the global offset table. The relocation of this slot names the function, or its resolver.
+/// A stub jumps through a slot of the global offset table. The relocation of this slot names the function, or its
+/// resolver.
 pub(super) fn stubs(file: &ObjectFile, object: &object::File<'_>) -> Vec<Stub> {
     let mut stubs = Vec::new();
     // (section, bytes of an entry): psABI x86-64 section 5.2, AAELF64. `.plt.got` has 16 with IBT, else 8.
@@ -101,7 +102,8 @@ pub(super) fn slot_names(file: &ObjectFile, object: &object::File<'_>) -> FxHash
     names
 }
 
-/// The relocations that a program is loaded with. Those of a static program refer to `.symtab`, and count as the ones of a section.
+/// The relocations that a program is loaded with. Those of a static program refer to `.symtab`, and count as the ones
+/// of a section.
 fn relocations(object: &object::File<'_>) -> impl Iterator<Item = (u64, Relocation)> {
     let of_static = [".got", ".got.plt"]
         .into_iter()
@@ -110,8 +112,8 @@ fn relocations(object: &object::File<'_>) -> impl Iterator<Item = (u64, Relocati
     object.dynamic_relocations().into_iter().flatten().chain(of_static)
 }
 
-/// File offsets of the names of functions that are chosen when the program starts (`STT_GNU_IFUNC`), by the stated virtual address of their
-/// resolver.
+/// File offsets of the names of functions that are chosen when the program starts (`STT_GNU_IFUNC`), by the stated
+/// virtual address of their resolver.
 fn resolved_names(file: &ObjectFile, object: &object::File<'_>) -> FxHashMap<u64, u64> {
     let mut best: FxHashMap<u64, (Rank<'_>, u64)> = FxHashMap::default();
     for symbol in object.symbols().chain(object.dynamic_symbols()) {

@@ -1,8 +1,10 @@
-//! Relocatable files (ET_REL), as kernel modules are: their sections have no addresses, and their debug info has zeros where addresses belong.
+//! Relocatable files (ET_REL), as kernel modules are: their sections have no addresses, and their debug info has zeros
+//! where addresses belong.
 //!
-//! Such a file is turned into a separate debug file, as `objcopy --only-keep-debug` makes of a linked one: sections get addresses of their own, and
-//! relocations are applied once. Symbols, debug info and limits are then those of every other file.
-//! gimli's `RelocateReader` would instead look up each value that is read, of every file, in a table of all relocations.
+//! Such a file is turned into a separate debug file, as `objcopy --only-keep-debug` makes of a linked one: sections get
+//! addresses of their own, and relocations are applied once. Symbols, debug info and limits are then those of every
+//! other file. gimli's `RelocateReader` would instead look up each value that is read, of every file, in a table of all
+//! relocations.
 
 use object::elf::{self, FileHeader64, SectionHeader64, Sym64};
 use object::endian::{Endianness, U16, U32, U64};
@@ -25,12 +27,14 @@ const GAP_BYTES: u64 = 16;
 /// Bytes of the smallest relocation with an addend: Elf64_Rela in elf(5).
 const RELA_BYTES: u64 = 24;
 
-/// The debug file of a relocatable one: headers of all sections that are loaded, symbols, and the debug info that look-ups read, for the
-/// addresses of the answer's own sections. Memory is at most that of the file and of its unpacked sections, which have `max_unpacked_bytes` in all.
+/// The debug file of a relocatable one: headers of all sections that are loaded, symbols, and the debug info that
+/// look-ups read, for the addresses of the answer's own sections. Memory is at most that of the file and of its
+/// unpacked sections, which have `max_unpacked_bytes` in all.
 ///
 /// # Errors
 ///
-/// The file is not a relocatable one of 64 bits, is damaged, claims to unpack to more, or has a relocation in its debug info that is not known.
+/// The file is not a relocatable one of 64 bits, is damaged, claims to unpack to more, or has a relocation in its debug
+/// info that is not known.
 pub(crate) fn lay_out(file: &ObjectFile, max_unpacked_bytes: u64) -> Result<ObjectFile, SymbolError> {
     let bytes = match file.object()? {
         object::File::Elf64(elf) if elf.kind() == ObjectKind::Relocatable && elf.is_little_endian() => Layout::of(&elf)
@@ -222,7 +226,8 @@ impl<'a> Layout<'a> {
         self.headers.get(section.0).map_or(0, |header| header.sh_addr(endian))
     }
 
-    /// Applies a section's relocations. The machines' own are those of a psABI ("Relocation Types"); debug info has values of 32 and 64 bits.
+    /// Applies a section's relocations. The machines' own are those of a psABI ("Relocation Types"); debug info has
+    /// values of 32 and 64 bits.
     fn relocate(
         &self,
         content: &mut [u8],

@@ -116,8 +116,8 @@ impl Symbol {
     }
 }
 
-/// True for the mapping symbols of the ARM ABI (`$x`, `$d.3`; `$s4main` is a function of Swift), labels local to an assembler file, and those that
-/// LLVM puts at the start of a section (`ltmp0`).
+/// True for the mapping symbols of the ARM ABI (`$x`, `$d.3`; `$s4main` is a function of Swift), labels local to an
+/// assembler file, and those that LLVM puts at the start of a section (`ltmp0`).
 fn is_label(name: &[u8]) -> bool {
     let is_mapping = matches!(
         name,

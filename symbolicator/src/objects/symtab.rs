@@ -1,4 +1,5 @@
-//! Function names and ranges from symbol tables and linkage stubs. Of ELF these are `.symtab`, `.dynsym` and the procedure linkage table.
+//! Function names and ranges from symbol tables and linkage stubs. Of ELF these are `.symtab`, `.dynsym` and the
+//! procedure linkage table.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +25,8 @@ const MAX_NESTED: usize = 64;
 /// All functions of a module, by address.
 pub(crate) struct SymbolTable {
     symbols: ByAddress,
-    /// Sections with code: (start, end), by address. A symbol without a size ends at the end of its section at the latest.
+    /// Sections with code: (start, end), by address. A symbol without a size ends at the end of its section at the
+    /// latest.
     code: Vec<(u64, u64)>,
 }
 
@@ -119,8 +121,8 @@ impl SymbolTable {
         Some(end.clamp(section.0, address)..self.limit(address))
     }
 
-    /// The other parts of the function that holds a relative address, by the names that compilers give to them: `f` and `f.cold`
-    /// (gcc), or `f.cold.1` (LLVM). Nothing if several functions, static in their files, have the name.
+    /// The other parts of the function that holds a relative address, by the names that compilers give to them: `f` and
+    /// `f.cold` (gcc), or `f.cold.1` (LLVM). Nothing if several functions, static in their files, have the name.
     pub(crate) fn other_parts(&mut self, address: u64) -> Vec<FunctionSymbol> {
         let Some(this) = self.place(address).map(|place| self.symbols.get(place)) else {
             return Vec::new();
@@ -203,7 +205,8 @@ fn read_tables<Elf: FileHeader>(
             let kind = match symbol.st_type() {
                 elf::STT_FUNC => Kind::Function,
                 elf::STT_OBJECT | elf::STT_COMMON | elf::STT_SECTION | elf::STT_FILE | elf::STT_TLS => continue,
-                // Its address is that of its resolver, which is another function: `memcpy` is `__new_memcpy_ifunc` there.
+                // Its address is that of its resolver, which is another function: `memcpy` is `__new_memcpy_ifunc`
+                // there.
                 elf::STT_GNU_IFUNC => continue,
                 _ => Kind::Untyped,
             };

@@ -35,9 +35,11 @@ pub struct Functions {
     pub found: Vec<Function>,
     /// How many more functions have this name.
     pub left_out: usize,
-    /// Inlined calls, which no probe sees. They are counted in debug info, without static functions of C++, which have no scope there.
+    /// Inlined calls, which no probe sees. They are counted in debug info, without static functions of C++, which have
+    /// no scope there.
     pub inlined_copies: u64,
-    /// The function is split, and a part of it is inlined into callers. Such a caller may never run its first instruction.
+    /// The function is split, and a part of it is inlined into callers. Such a caller may never run its first
+    /// instruction.
     pub is_split: bool,
     /// A symbol of this name is no function: the program chooses one of several functions when it starts (IFUNC).
     pub is_chosen_at_start: bool,
@@ -71,7 +73,8 @@ pub fn find_functions(path: &Path, name: &str, options: &SymbolOptions) -> Resul
                 (Match::Whole, Some(offset)) => {
                     found.entry(offset).or_insert_with(|| demangle(raw));
                 }
-                // `.cold` holds code that hardly ever runs; `.part` is the rest of a function whose beginning was inlined.
+                // `.cold` holds code that hardly ever runs; `.part` is the rest of a function whose beginning was
+                // inlined.
                 (Match::Part, _) => functions.is_split |= raw.contains(".part"),
                 (Match::Similar, Some(_)) if functions.similar.len() < MAX_SIMILAR => {
                     let name = demangle(raw);

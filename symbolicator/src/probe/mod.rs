@@ -1,7 +1,7 @@
 //! File offsets for probes: the starts of functions, and the probes that a program's author defined (USDT).
 //!
-//! The caller gives a file and a name as in the source, and gets file offsets, and the calls that such probes miss. Names are in the
-//! symbol tables of the file and of its separate debug file; offsets are in the file alone.
+//! The caller gives a file and a name as in the source, and gets file offsets, and the calls that such probes miss.
+//! Names are in the symbol tables of the file and of its separate debug file; offsets are in the file alone.
 //!
 //! `names` (does the name mean this symbol?) -> `functions` (where it begins); `notes` (USDT).
 

@@ -1,14 +1,15 @@
 //! Whether a symbol is the function that someone named.
 //!
 //! Functions are named as in the source: `function`, `app::module::function`, `Type::method`. Additions of the compiler
-//! are left out: arguments, template and generic arguments, return types, hashes, suffixes of copies. A name means all instances of a
-//! generic function; the full name or the symbol's name means one of them.
+//! are left out: arguments, template and generic arguments, return types, hashes, suffixes of copies. A name means all
+//! instances of a generic function; the full name or the symbol's name means one of them.
 
 use recording::rust_name::readable;
 
 use crate::demangle::demangle;
 
-/// Suffixes of copies of a function: gcc's constant propagation and removed arguments, names made unique by LTO. Calls go to the copies.
+/// Suffixes of copies of a function: gcc's constant propagation and removed arguments, names made unique by LTO. Calls
+/// go to the copies.
 const COPIES: [&str; 5] = ["constprop", "isra", "lto_priv", "llvm", "localalias"];
 /// Suffixes of parts of a function: its middle jumps to them.
 const PARTS: [&str; 2] = ["cold", "part"];

@@ -29,7 +29,8 @@ pub struct StaticProbe {
     pub name: String,
     /// File offset.
     pub file_offset: u64,
-    /// File offset of the 16-bit counter, if there is one: the program prepares the arguments only while the counter is not 0.
+    /// File offset of the 16-bit counter, if there is one: the program prepares the arguments only while the counter is
+    /// not 0.
     pub semaphore: Option<u64>,
     /// The arguments, as the compiler wrote them: `-4@%eax 8@-16(%rbp)`.
     pub arguments: String,
@@ -100,7 +101,8 @@ impl Form {
     }
 }
 
-/// The notes of a section up to where it is damaged. Each is `namesz descsz type name desc`, name and desc padded to 4 bytes.
+/// The notes of a section up to where it is damaged. Each is `namesz descsz type name desc`, name and desc padded to 4
+/// bytes.
 fn parse(section: &[u8], form: Form) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut rest = section;

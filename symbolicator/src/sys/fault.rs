@@ -1,8 +1,8 @@
 //! Makes reads of mapped files that were cut short return zeros.
 //!
-//! A read of a page beyond the end of a mapped file raises SIGBUS (mmap(2)), which would end a recorder before it saves its recording.
-//! The handler maps zeros there, and marks the mapping as cut. The owner of the mapping then drops what was read. All other faults go to
-//! the previous handler of SIGBUS.
+//! A read of a page beyond the end of a mapped file raises SIGBUS (mmap(2)), which would end a recorder before it saves
+//! its recording. The handler maps zeros there, and marks the mapping as cut. The owner of the mapping then drops what
+//! was read. All other faults go to the previous handler of SIGBUS.
 
 use std::ptr;
 use std::sync::OnceLock;
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use nix::errno::Errno;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction};
 
-/// An address range that the handler knows. It is never freed, because the handler may read it at any time; a released guard is used for
-/// the next mapping.
+/// An address range that the handler knows. It is never freed, because the handler may read it at any time; a released
+/// guard is used for the next mapping.
 pub(super) struct Guard {
     /// Start address; 0 if the guard is free, [`TAKEN`] while it is prepared.
     start: AtomicUsize,
@@ -62,7 +62,8 @@ impl Guard {
 
 /// All guards, free ones included.
 fn all() -> impl Iterator<Item = &'static Guard> {
-    // SAFETY: the pointer is null, or one that `free_one` made of a leaked box: it is never freed, and shared from then on.
+    // SAFETY: the pointer is null, or one that `free_one` made of a leaked box: it is never freed, and shared from then
+    // on.
     let first = unsafe { GUARDS.load(Ordering::Acquire).as_ref() };
     // SAFETY: as above; `next` is what `GUARDS` was before.
     std::iter::successors(first, |guard| unsafe { guard.next.load(Ordering::Acquire).as_ref() })
@@ -106,7 +107,8 @@ fn install() {
         PAGE_BYTES.store(rustix::param::page_size(), Ordering::Release);
         // On the alternate stack, where the thread has one.
         let action = SigAction::new(SigHandler::SigAction(handler), SaFlags::SA_ONSTACK, SigSet::empty());
-        // SAFETY: the handler does only what signal handlers may: atomics of statics, errno, mmap, sigemptyset, sigaction, raise.
+        // SAFETY: the handler does only what signal handlers may: atomics of statics, errno, mmap, sigemptyset,
+        // sigaction, raise.
         let before = unsafe { sigaction(Signal::SIGBUS, &action) };
         before.unwrap_or_else(|_| default_action())
     });
@@ -115,7 +117,8 @@ fn install() {
 extern "C" fn handler(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: with SA_SIGINFO the kernel hands over a siginfo_t that is valid until the handler returns.
     let info = unsafe { &*info };
-    // SAFETY: for SIGBUS of the kernel's own (si_code above 0) si_addr is set, to the address that was read; else it is not used.
+    // SAFETY: for SIGBUS of the kernel's own (si_code above 0) si_addr is set, to the address that was read; else it is
+    // not used.
     let address = unsafe { info.si_addr() } as usize;
     let is_fault = info.si_code > 0;
     if is_fault && all().any(|guard| fill(guard, address)) {
@@ -124,8 +127,8 @@ extern "C" fn handler(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::
     // Not set only if the signal comes within `install`.
     let default = default_action();
     let before = BEFORE.get().unwrap_or(&default);
-    // SAFETY: `before` is what sigaction itself returned, or the default. A fault comes again when this handler returns, and
-    // then goes there.
+    // SAFETY: `before` is what sigaction itself returned, or the default. A fault comes again when this handler
+    // returns, and then goes there.
     let _ = unsafe { sigaction(Signal::SIGBUS, before) };
     if !is_fault {
         // A signal that was sent does not come again by itself.
@@ -133,8 +136,8 @@ extern "C" fn handler(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::
     }
 }
 
-/// Maps zeros from the page of this address to the end of its mapping. In one piece: a piece for each page could exceed the
-/// number of mappings that a process may have (`vm.max_map_count`).
+/// Maps zeros from the page of this address to the end of its mapping. In one piece: a piece for each page could exceed
+/// the number of mappings that a process may have (`vm.max_map_count`).
 fn fill(guard: &Guard, address: usize) -> bool {
     let Some(end) = guard.end_of(address) else { return false };
     let page_bytes = PAGE_BYTES.load(Ordering::Acquire);
@@ -147,9 +150,9 @@ fn fill(guard: &Guard, address: usize) -> bool {
     );
     // The interrupted code may be about to read its own.
     let errno = Errno::last_raw();
-    // SAFETY: the range is a part of a mapping that its owner keeps until `release`, and the owner is reading it right now, in
-    // this thread: no other mapping can be there. It stays readable, and never was more than that. mmap is a plain system call
-    // that takes no lock of this process.
+    // SAFETY: the range is a part of a mapping that its owner keeps until `release`, and the owner is reading it right
+    // now, in this thread: no other mapping can be there. It stays readable, and never was more than that. mmap is a
+    // plain system call that takes no lock of this process.
     let mapped = unsafe { libc::mmap(start as *mut libc::c_void, end - start, protection, flags, -1, 0) };
     Errno::set_raw(errno);
     mapped != libc::MAP_FAILED

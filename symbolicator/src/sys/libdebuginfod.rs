@@ -33,13 +33,14 @@ pub(crate) enum Wanted<'a> {
     Source(&'a CStr),
 }
 
-/// The library calls it about once a second, and for each part that arrives, with (bytes that have arrived, all bytes if they are known). The
-/// download ends when the function returns false.
+/// The library calls it about once a second, and for each part that arrives, with (bytes that have arrived, all bytes
+/// if they are known). The download ends when the function returns false.
 pub(crate) type Progress<'a> = dyn FnMut(u64, Option<u64>) -> bool + 'a;
 
 /// One client. It reads `DEBUGINFOD_URLS` and the other variables of debuginfod-find(1) at each request.
 pub(crate) struct Client {
-    /// Null until the first request: a client of libcurl has sockets, which a program that is started later would inherit.
+    /// Null until the first request: a client of libcurl has sockets, which a program that is started later would
+    /// inherit.
     raw: RawClient,
     begin: Begin,
     end: End,
@@ -48,7 +49,8 @@ pub(crate) struct Client {
     find_source: FindSource,
 }
 
-// SAFETY: a client is not bound to a thread. The library forbids concurrent calls with one client; every call takes `&mut Client`.
+// SAFETY: a client is not bound to a thread. The library forbids concurrent calls with one client; every call takes
+// `&mut Client`.
 unsafe impl Send for Client {}
 
 thread_local! {
@@ -57,7 +59,8 @@ thread_local! {
 }
 
 impl Client {
-    /// Loads the library, which is never unloaded: libcurl's TLS libraries register functions for the end of the process.
+    /// Loads the library, which is never unloaded: libcurl's TLS libraries register functions for the end of the
+    /// process.
     ///
     /// # Errors
     ///
@@ -169,7 +172,8 @@ extern "C" fn on_progress(_client: RawClient, done: c_long, all: c_long) -> c_in
     if progress.is_null() {
         return 0;
     }
-    // SAFETY: the pointer is to a local of `Client::find`, which runs further up on this thread's stack and leaves it alone meanwhile.
+    // SAFETY: the pointer is to a local of `Client::find`, which runs further up on this thread's stack and leaves it
+    // alone meanwhile.
     let progress = unsafe { &mut *progress };
     // Before an answer has begun, the library gives the number of its rounds, of 0. Of an unknown size it gives -1.
     let done = if all == 0 { 0 } else { u64::try_from(done).unwrap_or(0) };

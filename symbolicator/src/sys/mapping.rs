@@ -11,9 +11,10 @@ use super::fault;
 
 /// A file mapped read-only.
 ///
-/// Copying 158 MB instead takes 0.15 s of CPU time and as much memory, where looking up 100 addresses takes 0.04 s. When
-/// the file is truncated meanwhile (`cp` over it, `objcopy` onto itself; linkers, package managers and cargo unlink or rename, which
-/// does not change the mapped inode), the cut part reads as zeros (see [`fault`]), and [`Mapping::check_unchanged`] becomes false.
+/// Copying 158 MB instead takes 0.15 s of CPU time and as much memory, where looking up 100 addresses takes 0.04 s.
+/// When the file is truncated meanwhile (`cp` over it, `objcopy` onto itself; linkers, package managers and cargo
+/// unlink or rename, which does not change the mapped inode), the cut part reads as zeros (see [`fault`]), and
+/// [`Mapping::check_unchanged`] becomes false.
 pub(crate) struct Mapping {
     guard: &'static fault::Guard,
     map: memmap2::Mmap,
@@ -37,8 +38,9 @@ impl Stamp {
     }
 }
 
-/// Bytes that differ between two files, and between two states of one: device, inode, size, and the times of the last write to content and
-/// properties. The latter is the kernel's own: a write can't be hidden from it by setting times back (inode(7)).
+/// Bytes that differ between two files, and between two states of one: device, inode, size, and the times of the last
+/// write to content and properties. The latter is the kernel's own: a write can't be hidden from it by setting times
+/// back (inode(7)).
 pub(crate) fn identity_of(file: &Metadata) -> Vec<u8> {
     let parts = [file.dev(), file.ino(), file.len()].map(u64::to_le_bytes);
     let times = [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()].map(i64::to_le_bytes);

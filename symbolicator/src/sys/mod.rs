@@ -1,4 +1,5 @@
-//! The only folder with `unsafe`: maps files, which may be cut short meanwhile, and calls the system's debuginfod client.
+//! The only folder with `unsafe`: maps files, which may be cut short meanwhile, and calls the system's debuginfod
+//! client.
 #![allow(unsafe_code)]
 
 mod fault;

@@ -146,7 +146,8 @@ fn windows() -> Option<Windows> {
         let output = command.current_dir(dir.path()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
-    // The same code with DWARF is the truth about lines: of the lines of inlined functions in a PDB file, LLVM 14 gives the next one.
+    // The same code with DWARF is the truth about lines: of the lines of inlined functions in a PDB file, LLVM 14 gives
+    // the next one.
     let program = |debug_info: &str, name: &str, options: &[&str]| {
         let object = format!("{name}.obj");
         run(Command::new("clang")
@@ -171,7 +172,8 @@ fn windows() -> Option<Windows> {
     let exe = fs::read(dir.path().join("app.exe")).unwrap();
     let after = |mark: &[u8]| &exe[exe.windows(mark.len()).position(|bytes| bytes == mark).unwrap() + mark.len()..];
     let number = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().unwrap());
-    // The record of the PDB file (PDB 7.0): GUID, age. The section header (winnt.h, IMAGE_SECTION_HEADER): size in memory, relative address.
+    // The record of the PDB file (PDB 7.0): GUID, age. The section header (winnt.h, IMAGE_SECTION_HEADER): size in
+    // memory, relative address.
     let (pdb, text) = (after(b"RSDS"), after(b".text\0\0\0"));
     let module = Module {
         build_id: Some(BuildId(pdb[..16].to_vec())),

@@ -85,7 +85,8 @@ fn frames_are_those_of_addr2line() {
             .iter()
             .map(|frame| (frame.function.clone(), frame.file.clone(), frame.line, frame.column))
             .collect();
-        // Code of the compiler's own has no line. Ours is the file of the function; addr2line's is that of the line table's row.
+        // Code of the compiler's own has no line. Ours is the file of the function; addr2line's is that of the line
+        // table's row.
         for (ours, theirs) in ours.iter().zip(&mut theirs).filter(|(ours, _)| ours.2.is_none()) {
             theirs.1.clone_from(&ours.1);
         }

@@ -27,8 +27,8 @@ fn whole((symbolicator, module): &(Symbolicator, Module), start: u64) -> Assembl
     symbolicator.assembly(module, start, 1, true).unwrap()
 }
 
-/// The instructions of a file by objdump: (address and name of the direct branch target), by address. The lowest PT_LOAD of these
-/// programs is at 0.
+/// The instructions of a file by objdump: (address and name of the direct branch target), by address. The lowest
+/// PT_LOAD of these programs is at 0.
 fn by_objdump(objdump: &str, path: &Path) -> BTreeMap<u64, Option<(u64, String)>> {
     let text = printed(objdump, &["-d", "--no-show-raw-insn"], path);
     let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
@@ -85,8 +85,8 @@ fn functions(path: &Path) -> BTreeMap<u64, (String, u64)> {
     found
 }
 
-/// Compares each function with objdump: addresses of the instructions, targets of jumps and calls, labels. Returns the number of jumps
-/// between the bytes of an instruction of the same function.
+/// Compares each function with objdump: addresses of the instructions, targets of jumps and calls, labels. Returns the
+/// number of jumps between the bytes of an instruction of the same function.
 fn assert_as_objdump(objdump: &str, path: &Path, expected: &[&str]) -> usize {
     let known = by_objdump(objdump, path);
     let functions = functions(path);

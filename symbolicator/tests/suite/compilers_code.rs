@@ -1,5 +1,5 @@
-//! Code of the compiler's own has line 0 in debug info, and the file of any code around it. Its frames have the file that declares the function,
-//! and no line.
+//! Code of the compiler's own has line 0 in debug info, and the file of any code around it. Its frames have the file
+//! that declares the function, and no line.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -92,7 +92,8 @@ fn expected(path: &Path, name: &str) -> Vec<Expected> {
     found
 }
 
-/// Looks up rows without a line. Returns how many there are, how many have another file than the function, and of how many the answer has.
+/// Looks up rows without a line. Returns how many there are, how many have another file than the function, and of how
+/// many the answer has.
 fn count(what: &str, path: &Path, expected: &[Expected]) -> (usize, usize, usize) {
     let addresses: Vec<u64> = expected.iter().map(|expected| expected.address).collect();
     let answers = common::symbolicator(&[]).lookup(&common::module(path), &addresses);
@@ -165,7 +166,8 @@ fn code_of_clang_without_a_line_has_the_file_of_its_function() {
             count(&format!("clang++ {version} {flag}"), &path, &expected)
         };
         assert_eq!(count("-gsplit-dwarf").2, 0);
-        // Without declarations the file is that of a call in the function, which may be written in a macro of another file.
+        // Without declarations the file is that of a call in the function, which may be written in a macro of another
+        // file.
         let (_, by_row, wrong) = count("-gline-tables-only");
         assert!(by_row > 3 && wrong * 3 <= by_row, "{wrong} of {by_row}");
         assert_same_at_once(&built.dir.path().join("other"));

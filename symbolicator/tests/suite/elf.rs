@@ -244,7 +244,8 @@ fn rust_names_have_generics_and_no_hash() {
         let infos = symbolicator(&[])
             .lookup(&module(&built.path), &all_addresses(outer))
             .unwrap();
-        // inline.rs: `Bag<u32>::weigh` (line 9) is inlined into `outer` at line 16. Functions of `core` may be inlined below.
+        // inline.rs: `Bag<u32>::weigh` (line 9) is inlined into `outer` at line 16. Functions of `core` may be inlined
+        // below.
         let weigh = match mangling {
             "v0" => "inline::Bag<u32>::weigh",
             _ => "inline::Bag<T>::weigh",
@@ -350,7 +351,8 @@ fn linkage_stubs_are_named_after_their_function() {
     assert!(names.iter().any(|function| function.name == "puts@plt"), "{names:?}");
 }
 
-/// The relocations of such stubs have no symbol, but the address of the function's resolver (R_X86_64_IRELATIVE, R_AARCH64_IRELATIVE).
+/// The relocations of such stubs have no symbol, but the address of the function's resolver (R_X86_64_IRELATIVE,
+/// R_AARCH64_IRELATIVE).
 #[test]
 fn linkage_stubs_of_functions_that_are_chosen_at_start_have_their_name() {
     for flags in [

@@ -1,4 +1,5 @@
-//! Files that lie, are cut off or were damaged: an error or less information, never a panic, a hang or a flood of memory.
+//! Files that lie, are cut off or were damaged: an error or less information, never a panic, a hang or a flood of
+//! memory.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -278,7 +279,8 @@ fn units_that_share_one_long_line_program_are_refused() {
     }
     // A unit has a line table and nothing else.
     let abbreviations = ".uleb128 1, 0x11\n .byte 0, 0x10, 0x17, 0, 0\n";
-    // 20,000 units and 4 million special opcodes without the end of a sequence: 8 * 10^10 of them in all. Then an error, or not.
+    // 20,000 units and 4 million special opcodes without the end of a sequence: 8 * 10^10 of them in all. Then an
+    // error, or not.
     for (end, expected) in [("", "too often for its size"), (".byte 0, 0", "damaged debug info")] {
         let units = format!(
             "

@@ -340,7 +340,8 @@ fn an_object_file_that_was_written_later_is_not_used_and_reported() {
     let (found, damage, _) = lines();
     assert_eq!(found, [false, true, true]);
     assert!(damage.len() == 1 && is_changed(&damage, "main.o"), "{damage:?}");
-    // Members of an archive have times of their own; this one has none in the archive, and the file is younger than the program.
+    // Members of an archive have times of their own; this one has none in the archive, and the file is younger than the
+    // program.
     let later = fs::metadata(&program.module.path).unwrap().modified().unwrap() + Duration::from_secs(5);
     set_time(&program.dir.path().join("libmember.a"), later);
     set_time(&program.dir.path().join("libwords.a"), later);
@@ -359,9 +360,11 @@ fn an_object_file_that_was_written_later_is_not_used_and_reported() {
     );
 }
 
-/// Makes the last function of the map a further name, without a size, of the function at this address. Returns false if it is that function.
+/// Makes the last function of the map a further name, without a size, of the function at this address. Returns false if
+/// it is that function.
 fn with_alias(program: &mut [u8], address: u64) -> bool {
-    // mach-o/stab.h; an entry of the symbol table has 16 bytes: name, type, section, description, value (mach-o/nlist.h).
+    // mach-o/stab.h; an entry of the symbol table has 16 bytes: name, type, section, description, value
+    // (mach-o/nlist.h).
     const N_FUN: u8 = 0x24;
     let is_table = |bytes: &[u8]| bytes == [2, 0, 0, 0, 24, 0, 0, 0];
     let table = program.windows(8).position(is_table).unwrap();
@@ -444,7 +447,8 @@ fn assembly_has_the_names_of_what_it_calls() {
 proptest! {
     #![proptest_config(cases(256))]
 
-    /// The program itself, its bundle, and the object files. Headers and load commands are damaged more often than the rest.
+    /// The program itself, its bundle, and the object files. Headers and load commands are damaged more often than the
+    /// rest.
     #[test]
     fn damaged_files_are_survived(
         arch in prop::sample::select(&ARCHES[..]),

@@ -1,4 +1,5 @@
-//! Functions, files, lines and inlined calls of every way to store debug info, against llvm-symbolizer, and elfutils where it knows more.
+//! Functions, files, lines and inlined calls of every way to store debug info, against llvm-symbolizer, and elfutils
+//! where it knows more.
 //!
 //! llvm-symbolizer reads the program before it was stripped, packed or split apart, which changes no code.
 
@@ -17,8 +18,9 @@ fn copy(built: &Built, name: &str) -> PathBuf {
     path
 }
 
-/// Stores what a compiler made in every way that needs no other flags of the compiler. elfutils 0.188 reads what dwz made of gcc's units; it has
-/// no functions of units without `.debug_aranges` (clang's), and none in namespaces (rustc's).
+/// Stores what a compiler made in every way that needs no other flags of the compiler. elfutils 0.188 reads what dwz
+/// made of gcc's units; it has no functions of units without `.debug_aranges` (clang's), and none in namespaces
+/// (rustc's).
 fn every_way(what: &str, built: &Built, is_gcc: bool) -> Reference {
     let reference = Reference::of(&built.path, &built.path);
     reference.compare(what, &built.path, &[]);
@@ -117,10 +119,12 @@ fn is_clang(tool: &str) -> bool {
     tool.starts_with("clang")
 }
 
-/// Packs the `.dwo` files of `object`, which was linked to `program`, into a `.dwp` file beside the program, and removes them.
+/// Packs the `.dwo` files of `object`, which was linked to `program`, into a `.dwp` file beside the program, and
+/// removes them.
 ///
-/// binutils' dwp 2.40 crashes on DWARF 5. LLVM's (14 to 22) never ends with gcc's DWARF 5: https://github.com/llvm/llvm-project/issues/203625.
-/// rustc packs what the objects that it links refer to, whoever compiled them.
+/// binutils' dwp 2.40 crashes on DWARF 5. LLVM's (14 to 22) never ends with gcc's DWARF 5:
+/// https://github.com/llvm/llvm-project/issues/203625. rustc packs what the objects that it links refer to, whoever
+/// compiled them.
 fn pack(tool: &str, version: &str, object: &Path, program: &Path) {
     let folder = program.parent().unwrap();
     let package = program.with_extension("dwp");
@@ -231,7 +235,8 @@ fn debug_info_of_rustc() {
     }
 }
 
-/// Debian's libc is stripped. The package libc6-dbg has its debug info, compressed, under its build id; valgrind needs it, too.
+/// Debian's libc is stripped. The package libc6-dbg has its debug info, compressed, under its build id; valgrind needs
+/// it, too.
 #[test]
 fn debug_info_of_the_systems_libc() {
     let mapped = std::fs::read_to_string("/proc/self/maps").unwrap();

@@ -1,4 +1,5 @@
-//! A dyld shared cache with one library, made by the formats' definitions: dyld_cache_format.h of dyld, mach-o/loader.h and mach-o/nlist.h of XNU.
+//! A dyld shared cache with one library, made by the formats' definitions: dyld_cache_format.h of dyld, mach-o/loader.h
+//! and mach-o/nlist.h of XNU.
 
 use std::fs;
 use std::path::Path;
@@ -89,7 +90,8 @@ fn split(uuid: &[u8]) -> [Vec<u8>; 2] {
     let (mut first, mut second) = (File(cache(uuid)), File(cache(uuid)));
     first.0[0x3000..].fill(0);
     second.0[..0x3000].fill(0);
-    // Where the header ends: one of this size says that there are further files. mappingWithSlideOffset and mappingWithSlideCount.
+    // Where the header ends: one of this size says that there are further files. mappingWithSlideOffset and
+    // mappingWithSlideCount.
     first.words(0x10, &[0x400, 1, 0, 0]);
     first.words(0x138, &[0x400, 1]);
     // dyld_cache_mapping_and_slide_info: address, size, file offset, slide information, flags, protections.

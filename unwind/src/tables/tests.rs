@@ -1,4 +1,5 @@
-//! Steps by our rules beside framehop's, on files of this machine: each function of each file, with made-up registers and stacks.
+//! Steps by our rules beside framehop's, on files of this machine: each function of each file, with made-up registers
+//! and stacks.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,7 +27,8 @@ fn word(address: u64) -> Option<u64> {
     is_stack.then(|| 0x5555_0000_0000 | (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) << 4)
 }
 
-/// What framehop finds: the caller and its registers, or that a word can't be read. `None`: it does not follow the rule.
+/// What framehop finds: the caller and its registers, or that a word can't be read. `None`: it does not follow the
+/// rule.
 type Reference<R> = Option<Result<(u64, R), ()>>;
 
 /// Compares all functions of a file; returns how many steps were compared.

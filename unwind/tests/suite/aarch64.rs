@@ -121,7 +121,8 @@ fn elf() -> Vec<u8> {
     let mut table = Vec::new();
     for function in &FUNCTIONS {
         let cie_at = eh_frame.len();
-        // id 0, version 1, augmentation, code alignment 1, data alignment -8, return address x30, FDE encoding sdata4 pcrel.
+        // id 0, version 1, augmentation, code alignment 1, data alignment -8, return address x30, FDE encoding sdata4
+        // pcrel.
         let mut cie = vec![0, 0, 0, 0, 1];
         cie.extend_from_slice(if function.signal_frame { b"zRS\0" } else { b"zR\0" });
         cie.extend_from_slice(&[1, 0x78, 30, 1, 0x1b, 0x0c, 31, 0]);
@@ -324,7 +325,8 @@ fn without_rules_a_frame_pointer_of_zero_is_the_root() {
     assert_eq!((quality.by_frame_pointer, quality.rooted), (1, 1));
 }
 
-/// A function without rules that has `words` between its frame record and the frame of its caller, whose frame pointer is `fp`.
+/// A function without rules that has `words` between its frame record and the frame of its caller, whose frame pointer
+/// is `fp`.
 fn called_from_generated_code(caller_frame: &[u64], words: usize, fp: Option<u64>) -> Vec<Frame> {
     let fp = fp.unwrap_or(SP + 32 + 8 * words as u64);
     let stack = [&[0, 0, fp, caller_frame[0]], &vec![7; words][..], &caller_frame[1..]].concat();

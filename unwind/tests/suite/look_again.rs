@@ -168,7 +168,8 @@ fn callers_that_changed_and_dumps_that_end_lower_end_the_round() {
     });
 }
 
-/// Words of frames that have returned are not looked at again and again: seen in rustc, whose records were then taken at each look.
+/// Words of frames that have returned are not looked at again and again: seen in rustc, whose records were then taken
+/// at each look.
 #[test]
 fn callers_that_stay_are_looked_at_after_others_have_changed() {
     Recording::of(|recording| {

@@ -1,8 +1,8 @@
 //! The bytes of samples that wait.
 //!
-//! A sample is a byte of flags and numbers of variable length: its process and thread, CPU and period where they are not those of the sample before
-//! it; its time, from the one before; how many frames stay; and the others, as [`frame_bytes`](recording::frame_bytes) has them. A sample of rustc
-//! has some 30 bytes.
+//! A sample is a byte of flags and numbers of variable length: its process and thread, CPU and period where they are
+//! not those of the sample before it; its time, from the one before; how many frames stay; and the others, as
+//! [`frame_bytes`](recording::frame_bytes) has them. A sample of rustc has some 30 bytes.
 
 use std::collections::VecDeque;
 
@@ -85,7 +85,8 @@ impl Block {
         self.others.push_back((self.samples.len(), at, event));
     }
 
-    /// Appends a sample with these frames, leaf first, of which so many rootmost ones are those of the thread's stack before.
+    /// Appends a sample with these frames, leaf first, of which so many rootmost ones are those of the thread's stack
+    /// before.
     pub(super) fn push_sample(&mut self, at: i64, thread: Thread, sample: &Sample<'_>, kept: usize, frames: &[Frame]) {
         let last = self.last;
         let flags = [

@@ -1,8 +1,9 @@
 //! Events that wait, to be built into the profile later.
 //!
-//! The tables of frames and stacks are larger than a CPU's own caches, and the unwinder and the recorded program push them out between two
-//! samples. Of a sample of rustc, a quarter of the recorder's time went into them. Samples that are built when the program has ended take
-//! nothing from it, and many in a row have the tables in the caches. In long recordings the oldest are built meanwhile, some thousand at a time.
+//! The tables of frames and stacks are larger than a CPU's own caches, and the unwinder and the recorded program push
+//! them out between two samples. Of a sample of rustc, a quarter of the recorder's time went into them. Samples that
+//! are built when the program has ended take nothing from it, and many in a row have the tables in the caches. In long
+//! recordings the oldest are built meanwhile, some thousand at a time.
 //!
 //! 1. `owned`: the other events.
 //! 2. `block`: the bytes of samples.

@@ -131,9 +131,8 @@ impl<'a> Json<'a> {
 
 /// Milliseconds as nanoseconds.
 pub(in crate::export) fn ns(ms: f64) -> i64 {
-    // `as` saturates on overflow.
-    // From 26 days on, `ms * 1e6` is rounded to halves of a nanosecond, and may become the next one: 4436874554.397677 ms was written as
-    // 4436874554.397678. The parts are exact.
+    // `as` saturates on overflow. From 26 days on, `ms * 1e6` is rounded to halves of a nanosecond, and may become the
+    // next one: 4436874554.397677 ms was written as 4436874554.397678. The parts are exact.
     let whole = ms.trunc();
     (whole as i64)
         .saturating_mul(1_000_000)

@@ -3,8 +3,8 @@
 //! The format is described by `src/types/profile.ts` and `docs-developer/CHANGELOG-formats.md` of
 //! <https://github.com/firefox-devtools/profiler>.
 //!
-//! `meta`, `tables`, `threads` are the parts of the file, in its order. `json` writes JSON. `imported` adds the fields that other
-//! profilers' files lack.
+//! `meta`, `tables`, `threads` are the parts of the file, in its order. `json` writes JSON. `imported` adds the fields
+//! that other profilers' files lack.
 
 mod imported;
 mod json;
@@ -26,14 +26,15 @@ pub(super) use json::{ns, some};
 pub(super) use meta::other_meta;
 pub(super) use threads::{weight_type, with_cause};
 
-/// `meta.preprocessedProfileVersion`. 70 is the newest version that the front end of August 2026 reads; it refuses newer ones.
+/// `meta.preprocessedProfileVersion`. 70 is the newest version that the front end of August 2026 reads; it refuses
+/// newer ones.
 ///
-/// The published `fxprof-processed-profile` is not used here. It writes version 55, which has no inline frames when the profile is built,
-/// and takes several microseconds a sample. The shared tree of stacks takes a fraction of one.
+/// The published `fxprof-processed-profile` is not used here. It writes version 55, which has no inline frames when the
+/// profile is built, and takes several microseconds a sample. The shared tree of stacks takes a fraction of one.
 pub const FORMAT_VERSION: u32 = 70;
 
-/// Level 1 compresses a profile of one million samples to about a fifth, at 4 times the speed of level 6. Level 6 gains another eighth.
-/// Measure with `cargo run --release -p profile --example million`.
+/// Level 1 compresses a profile of one million samples to about a fifth, at 4 times the speed of level 6. Level 6 gains
+/// another eighth. Measure with `cargo run --release -p profile --example million`.
 const GZIP_LEVEL: u32 = 1;
 
 /// Writes a built profile as JSON. Equal profiles give equal bytes.

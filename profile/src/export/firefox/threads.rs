@@ -48,8 +48,8 @@ pub(super) fn write(thread: &Thread, json: &mut Json) -> io::Result<()> {
     json.object(|json| write_markers(thread, json))
 }
 
-/// Samples weighted by time each have a weight. Without weights, the front end takes the gaps between samples as their time: 206 samples of
-/// 1 ms with waits between them became 3,008 ms.
+/// Samples weighted by time each have a weight. Without weights, the front end takes the gaps between samples as their
+/// time: 206 samples of 1 ms with waits between them became 3,008 ms.
 fn write_samples(thread: &Thread, json: &mut Json) -> io::Result<()> {
     let samples = &thread.samples;
     let unit = thread.unit;
@@ -79,7 +79,8 @@ fn write_samples(thread: &Thread, json: &mut Json) -> io::Result<()> {
     json.entry("length", &samples.len())
 }
 
-/// The front end has no unit for counts, so they are written as samples. It ignores the thread's `event`, which names the count.
+/// The front end has no unit for counts, so they are written as samples. It ignores the thread's `event`, which names
+/// the count.
 pub(in crate::export) fn weight_type(unit: Unit) -> &'static str {
     match unit {
         Unit::Milliseconds => "tracing-ms",

@@ -1,8 +1,8 @@
 //! Columns of whole numbers, one after the other.
 //!
-//! A number is LEB128: 7 bits a byte, the lowest first; the highest bit of a byte is set if another byte follows. Small numbers then have one
-//! byte, and gzip finds what repeats. In gzip, the data of a build of 171
-//! processes take 513 kB so and 549 kB as lists of JSON; those of a million samples 6.1 MB and 7.6 MB.
+//! A number is LEB128: 7 bits a byte, the lowest first; the highest bit of a byte is set if another byte follows. Small
+//! numbers then have one byte, and gzip finds what repeats. In gzip, the data of a build of 171 processes take 513 kB
+//! so and 549 kB as lists of JSON; those of a million samples 6.1 MB and 7.6 MB.
 
 use recording::varint;
 use serde_json::{Value, json};

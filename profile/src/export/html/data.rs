@@ -16,7 +16,8 @@ use super::{PageOptions, kinds};
 use crate::data::{Calls, Data, NONE};
 use crate::view::select::{Filter, NotFound, Selection, select};
 
-/// Increased when a page could not show data of another version: the page is always that of its data, but a server may be updated.
+/// Increased when a page could not show data of another version: the page is always that of its data, but a server may
+/// be updated.
 pub(super) const VERSION: u32 = 1;
 
 /// All that the page shows of a profile.
@@ -109,7 +110,8 @@ impl Numbers {
     }
 }
 
-/// The sampled instruction of each stack but the first: address plus one, library, and function with that machine code plus one; 0 is none.
+/// The sampled instruction of each stack but the first: address plus one, library, and function with that machine code
+/// plus one; 0 is none.
 fn places(selection: &Selection<'_>, stacks: &Stacks, libs: &mut Numbers, columns: &mut Columns) -> [usize; 3] {
     let mut number_of = vec![0; selection.data.funcs.len()];
     for (number, func) in (1..).zip(&stacks.funcs) {

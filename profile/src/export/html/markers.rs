@@ -15,7 +15,8 @@ const LONGEST_TEXT: usize = 400;
 /// Most bytes of all such texts. Markers of Firefox may have long URLs.
 const MOST_TEXT: usize = 8 << 20;
 
-/// The markers of all threads, by thread and time: names, texts of fields, and columns (thread, name, start, duration, text; text 0 is none).
+/// The markers of all threads, by thread and time: names, texts of fields, and columns (thread, name, start, duration,
+/// text; text 0 is none).
 pub(super) fn markers(data: &Data, rows: &Rows, columns: &mut Columns) -> Value {
     let mut found: Vec<(usize, &Marker)> = (data.threads.iter())
         .flat_map(|thread| thread.markers.iter().map(|marker| (rows.of(thread), marker)))

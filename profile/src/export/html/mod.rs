@@ -1,15 +1,16 @@
 //! The viewer: a page that shows a profile in any browser, and loads nothing.
 //!
-//! [`write()`] makes one file of page and profile. A server gives the same page ([`served_page`]) and its data ([`served_data`]). The weights
-//! of all samples are those of [`Picked`]; the page adds them up over what the user selects.
+//! [`write()`] makes one file of page and profile. A server gives the same page ([`served_page`]) and its data
+//! ([`served_data`]). The weights of all samples are those of [`Picked`]; the page adds them up over what the user
+//! selects.
 //!
-//! 1. `data`: what the page needs of a profile. `stacks`: call chains; `kinds`: samples; `threads`: rows of the timeline; `markers`;
-//!    `about`: the head; `columns`: their numbers; `diff`: two sides.
-//! 2. `js/`: the page. The files are one script in this order, so a function may be used in files before its own; `tsc` checks them
-//!    (`samply-cli/tests/suite/viewer.rs`).
+//! 1. `data`: what the page needs of a profile. `stacks`: call chains; `kinds`: samples; `threads`: rows of the
+//!    timeline; `markers`; `about`: the head; `columns`: their numbers; `diff`: two sides.
+//! 2. `js/`: the page. The files are one script in this order, so a function may be used in files before its own; `tsc`
+//!    checks them (`samply-cli/tests/suite/viewer.rs`).
 //!
-//! The page's code and data are gzip in base64, which `boot.js` unpacks. The policy (CSP) permits these two scripts and this style alone, by
-//! their hashes: a name from a profile that the page took for code would still do nothing.
+//! The page's code and data are gzip in base64, which `boot.js` unpacks. The policy (CSP) permits these two scripts and
+//! this style alone, by their hashes: a name from a profile that the page took for code would still do nothing.
 
 mod about;
 mod columns;
@@ -47,8 +48,8 @@ pub struct PageOptions<'a> {
     pub is_served: bool,
 }
 
-/// Of data that stay on this machine: somebody waits for them.Of a million samples with 1.7 million call paths, the best
-/// level takes 3 s longer and makes 7.7 MB instead of 11 (a debug build).
+/// Of data that stay on this machine: somebody waits for them.Of a million samples with 1.7 million call paths, the
+/// best level takes 3 s longer and makes 7.7 MB instead of 11 (a debug build).
 const SERVED: Compression = Compression::fast();
 
 const BOOT: &str = include_str!("js/boot.js");

@@ -1,7 +1,7 @@
 //! Call chains as one tree of functions, and the lines of each call chain.
 //!
-//! A node is a call path of functions. A stack is a node with a line for each of its functions: the nodes' sums need no lines, and only the
-//! view of sources needs stacks. Node 0 is the root, stack 0 is that of samples without one.
+//! A node is a call path of functions. A stack is a node with a line for each of its functions: the nodes' sums need no
+//! lines, and only the view of sources needs stacks. Node 0 is the root, stack 0 is that of samples without one.
 
 use rustc_hash::FxHashMap;
 
@@ -64,7 +64,8 @@ struct Variant {
 }
 
 impl Stacks {
-    /// The tree of the stacks that are `used` by samples, and of their callers; `with_places` keeps samples of different instructions apart.
+    /// The tree of the stacks that are `used` by samples, and of their callers; `with_places` keeps samples of
+    /// different instructions apart.
     pub(super) fn of(selection: &Selection<'_>, mut used: Vec<bool>, with_places: bool) -> Stacks {
         let data = selection.data;
         let sampled = if with_places { used.clone() } else { Vec::new() };
@@ -171,7 +172,8 @@ impl Stacks {
     }
 }
 
-/// Nodes and stacks in the order in which they were found; a caller comes first. Both begin with the root. And the new stack of each stack.
+/// Nodes and stacks in the order in which they were found; a caller comes first. Both begin with the root. And the new
+/// stack of each stack.
 fn grow(selection: &Selection<'_>, used: &[bool]) -> (Vec<Node>, Vec<Variant>, Vec<u32>) {
     let data = selection.data;
     let new = |func, parent, inlined| Node {

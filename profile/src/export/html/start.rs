@@ -1,4 +1,5 @@
-//! The page that a browser is opened with: it goes to a UI elsewhere, or to the viewer where the browser does not reach that UI.
+//! The page that a browser is opened with: it goes to a UI elsewhere, or to the viewer where the browser does not reach
+//! that UI.
 //!
 //! Only the browser can know what it reaches: it may have a proxy, or another machine's network (`ssh -L`).
 

@@ -22,7 +22,8 @@ impl Rows {
         for thread in own {
             rows.add(thread);
         }
-        // A track that was recorded as such has an id of its own, and follows its thread. One that was made of markers has the thread's id.
+        // A track that was recorded as such has an id of its own, and follows its thread. One that was made of markers
+        // has the thread's id.
         let mut thread_before = None;
         for thread in &data.threads {
             match &thread.event_of {

@@ -1,6 +1,8 @@
-//! Rows for databases, as Parquet: <https://parquet.apache.org/docs/file-format/>. docs/parquet.md describes the columns.
+//! Rows for databases, as Parquet: <https://parquet.apache.org/docs/file-format/>. docs/parquet.md describes the
+//! columns.
 //!
-//! A row is a call path of a thread with the sum of its samples. Functions have the names of `sprof report`, so that both have the same sums.
+//! A row is a call path of a thread with the sum of its samples. Functions have the names of `sprof report`, so that
+//! both have the same sums.
 
 mod rows;
 
@@ -20,7 +22,8 @@ use super::Picked;
 use super::pick::Counted;
 use crate::data::{Data, NONE, Thread};
 
-/// Version of the columns, in the file's metadata under [`SCHEMA_KEY`]. A removed or changed column increases it, a new one does not.
+/// Version of the columns, in the file's metadata under [`SCHEMA_KEY`]. A removed or changed column increases it, a new
+/// one does not.
 const SCHEMA_VERSION: &str = "1";
 const SCHEMA_KEY: &str = "sprof.schema_version";
 
@@ -81,7 +84,8 @@ pub struct Ran {
     pub labels: Vec<(String, String)>,
 }
 
-/// Writes one row for each thread, kind of measure and call path. With [`Time::All`](super::Time::All) CPU time and waits are different rows.
+/// Writes one row for each thread, kind of measure and call path. With [`Time::All`](super::Time::All) CPU time and
+/// waits are different rows.
 ///
 /// # Errors
 ///
@@ -243,7 +247,8 @@ impl Group<'_, '_> {
         self.column::<Int64Type>(&values, Some(&levels), None)
     }
 
-    /// Lists of required texts: the definition level is 0 for an empty list, and the repetition level is 0 where a row begins.
+    /// Lists of required texts: the definition level is 0 for an empty list, and the repetition level is 0 where a row
+    /// begins.
     fn lists<L: Iterator<Item = ByteArray>>(&mut self, rows: impl Iterator<Item = L>) -> Result<(), ParquetError> {
         let (mut values, mut defined, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows {

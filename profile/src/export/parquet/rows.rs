@@ -161,7 +161,8 @@ fn function(selection: &Selection<'_>, func: u32) -> Function {
     }
 }
 
-/// The same for every export of a profile, whatever part of it is exported: 32 hex digits of a hash over its functions and samples.
+/// The same for every export of a profile, whatever part of it is exported: 32 hex digits of a hash over its functions
+/// and samples.
 pub(super) fn id(data: &Data) -> String {
     let mut hash = Sha256::new();
     let mut text = |text: &str| {

@@ -16,7 +16,8 @@ impl fmt::Display for Color {
     }
 }
 
-/// Hue (degrees), saturation and lightness (shares of 1) of a kind of code: light enough for black text on light and dark pages.
+/// Hue (degrees), saturation and lightness (shares of 1) of a kind of code: light enough for black text on light and
+/// dark pages.
 pub(in super::super) fn base(kind: Kind) -> (f64, f64, f64) {
     match kind {
         Kind::Program => (44.0, 0.88, 0.64),
@@ -47,7 +48,8 @@ pub(super) fn of_kind(kind: Kind, name: &str, inlined: bool) -> Color {
     )
 }
 
-/// The colour of a change: red for an increase, blue for a decrease, more intense for a larger `strength` (0 to 1); grey for no change.
+/// The colour of a change: red for an increase, blue for a decrease, more intense for a larger `strength` (0 to 1);
+/// grey for no change.
 pub(super) fn of_change(change: Option<Ordering>, strength: f64, inlined: bool) -> Color {
     let lighter = if inlined { 0.04 } else { 0.0 };
     let strength = strength.clamp(0.0, 1.0);

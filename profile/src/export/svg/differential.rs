@@ -1,10 +1,10 @@
 //! A flame graph of the changes between two sets of recordings.
 //!
-//! Widths are those of the new recordings. The colour is the change of a frame's share, so recordings of different lengths and rates
-//! compare: red for an increase, blue for a decrease, grey where a change is ruled out, yellow where the recordings
-//! cannot tell, by the tests and limits of [`diff`](crate::view::diff). A pale colour marks a changed share without a
-//! changed time: a slower function decreases the share of all others. Frames of the old recordings alone are below the
-//! frame `[gone]` beside all others, at their old width.
+//! Widths are those of the new recordings. The colour is the change of a frame's share, so recordings of different
+//! lengths and rates compare: red for an increase, blue for a decrease, grey where a change is ruled out, yellow where
+//! the recordings cannot tell, by the tests and limits of [`diff`](crate::view::diff). A pale colour marks a changed
+//! share without a changed time: a slower function decreases the share of all others. Frames of the old recordings
+//! alone are below the frame `[gone]` beside all others, at their old width.
 
 use std::cmp::Ordering;
 use std::io::{self, Write};
@@ -316,7 +316,8 @@ fn totals(parents: &[u32], mut own: Vec<u64>) -> Vec<u64> {
     own
 }
 
-/// The compared samples, at the nodes of their stacks. Interrupts are left out and never coloured, because the machine causes them.
+/// The compared samples, at the nodes of their stacks. Interrupts are left out and never coloured, because the machine
+/// causes them.
 fn recordings(side: &[Picked<'_>], leaves: &[Leaves]) -> Vec<Recording> {
     let of = |(picked, leaves): (&Picked<'_>, &Leaves)| {
         let (interrupted, in_kernel) = (interrupted(picked.data), in_kernel(picked.data));
@@ -347,7 +348,8 @@ fn recordings(side: &[Picked<'_>], leaves: &[Leaves]) -> Vec<Recording> {
     side.iter().zip(leaves).map(of).collect()
 }
 
-/// Copies the paths of the weights in `own` below a new frame. Returns the original of each new node, from that frame on.
+/// Copies the paths of the weights in `own` below a new frame. Returns the original of each new node, from that frame
+/// on.
 fn append_gone(growing: &mut Growing, parents: &[u32], own: Vec<u64>) -> io::Result<Vec<u32>> {
     let gone = totals(parents, own.clone());
     if gone.first().is_none_or(|all| *all == 0) {

@@ -1,7 +1,7 @@
 //! A flame graph as one SVG file, interactive in a browser. The file loads nothing.
 //!
-//! `page.js` is the interactive part: click zooms, Esc resets, a regular expression highlights frames and sums them up, and the address
-//! holds the state.
+//! `page.js` is the interactive part: click zooms, Esc resets, a regular expression highlights frames and sums them up,
+//! and the address holds the state.
 
 pub(super) mod color;
 pub mod differential;
@@ -84,7 +84,8 @@ pub fn write(picked: &Picked<'_>, options: &SvgOptions, out: impl Write) -> io::
     picture.draw(options, &layout, out)
 }
 
-/// The policy (Content-Security-Policy) of a written picture that a server sends: its own style and script, by their hashes, and nothing else.
+/// The policy (Content-Security-Policy) of a written picture that a server sends: its own style and script, by their
+/// hashes, and nothing else.
 pub fn policy(svg: &[u8]) -> String {
     let part = |begin: &str, end: &str| {
         let find = |text: &str, from: usize| {

@@ -1,7 +1,8 @@
 //! DHAT profiles of valgrind and the Rust crate dhat: allocations, copies or counts by place. JSON of version 2:
 //! <https://valgrind.org/docs/manual/dh-manual.html>, dhat/dh_main.c, dhat/dh_view.js.
 //!
-//! A program point has a call path and several sums, of which one is read. Bytes and blocks equal those of DHAT's own viewer.
+//! A program point has a call path and several sums, of which one is read. Bytes and blocks equal those of DHAT's own
+//! viewer.
 
 use serde::Deserialize;
 
@@ -188,8 +189,8 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
     Ok(Foreign { data, notes })
 }
 
-/// `0x109248: keep (calls.c:37)`, `0x48417B4: malloc (in /usr/lib/libc.so.6)`, `[root]`; from the Rust crate `0x55...: core::f
-/// (core/src/a.rs:12:5)`.
+/// `0x109248: keep (calls.c:37)`, `0x48417B4: malloc (in /usr/lib/libc.so.6)`, `[root]`; from the Rust crate `0x55...:
+/// core::f (core/src/a.rs:12:5)`.
 fn frame(tables: &mut Tables, text: &str) -> u32 {
     let address = text.split_once(": ").filter(|(address, _)| address.starts_with("0x"));
     let rest = address.map_or(text, |(_, rest)| rest);

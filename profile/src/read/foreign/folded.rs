@@ -1,5 +1,5 @@
-//! Folded stacks: a line for each stack, root first, with `;` between functions and a number at the end. Written by `stackcollapse-*.pl`,
-//! inferno and other profilers for flame graphs.
+//! Folded stacks: a line for each stack, root first, with `;` between functions and a number at the end. Written by
+//! `stackcollapse-*.pl`, inferno and other profilers for flame graphs.
 
 use super::encoding;
 use super::source::Source;

@@ -142,7 +142,8 @@ impl Parser<'_> {
         if self.input.next_place() != bracket {
             return error.at(self.input.last_place());
         }
-        // The value is unexpected. The error is reported only for valid JSON, so that a thousand brackets are reported as nesting.
+        // The value is unexpected. The error is reported only for valid JSON, so that a thousand brackets are reported
+        // as nesting.
         match self.skip() {
             Ok(()) => error.at(bracket),
             Err(error) => error,

@@ -1,15 +1,17 @@
-//! A streaming JSON parser for serde, fast for columns of short numbers, which are most of a profile. Skipped values are checked too.
+//! A streaming JSON parser for serde, fast for columns of short numbers, which are most of a profile. Skipped values
+//! are checked too.
 //!
 //! 1. `input`: blocks of the file, the position in them, and white space.
 //! 2. `number`, `text`: the two kinds of value with a length.
 //! 3. `skip`: values without a reader.
 //! 4. `de`: serde's interface.
 //!
-//! Measured with the examples `large` and `whole` of `profile`, on 2 CPUs, five runs each. Of 584 MB of JSON with 24 million samples and
-//! 3.5 million call paths, a report took 0.66 to 1.17 times (median 0.84) as long as gunzip with serde_json's scan of the stream, and 0.93
-//! to 1.73 times (1.16) as long as both with the whole file in memory. Of 674 MB in samply's shape it was 1.00 to 1.47 (1.06) and 1.08 to
-//! 2.11 (1.34). `sprof report` of the first took 2.2 to 2.6 s, and on a busy machine, where inflating has no CPU of its own, up to 2.5
-//! times that. Reading keeps 1.5 to 1.9 times the memory of the columns.
+//! Measured with the examples `large` and `whole` of `profile`, on 2 CPUs, five runs each. Of 584 MB of JSON with 24
+//! million samples and 3.5 million call paths, a report took 0.66 to 1.17 times (median 0.84) as long as gunzip with
+//! serde_json's scan of the stream, and 0.93 to 1.73 times (1.16) as long as both with the whole file in memory. Of 674
+//! MB in samply's shape it was 1.00 to 1.47 (1.06) and 1.08 to 2.11 (1.34). `sprof report` of the first took 2.2 to 2.6
+//! s, and on a busy machine, where inflating has no CPU of its own, up to 2.5 times that. Reading keeps 1.5 to 1.9
+//! times the memory of the columns.
 
 mod de;
 mod error;
@@ -104,7 +106,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Counts additional bytes that the caller keeps. In a list of structures, `{}` takes two bytes of the file and a thousand in memory.
+    /// Counts additional bytes that the caller keeps. In a list of structures, `{}` takes two bytes of the file and a
+    /// thousand in memory.
     #[inline]
     fn keep(&mut self, bytes: usize) -> Result<()> {
         self.kept_bytes += bytes as u64;

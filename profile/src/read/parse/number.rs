@@ -66,7 +66,8 @@ impl Parser<'_> {
         }
     }
 
-    /// `-? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?`: RFC 8259, section 6. `KEEP` copies the number to the scratch space.
+    /// `-? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?`: RFC 8259, section 6. `KEEP` copies the number to the
+    /// scratch space.
     fn scan_number<const KEEP: bool>(&mut self) -> Result<()> {
         self.takes::<KEEP>(|byte| byte == b'-')?;
         if self.takes::<KEEP>(|byte| byte == b'0')? {
@@ -170,8 +171,8 @@ impl Digits {
     fn at(bytes: &[u8], start: usize) -> Digits {
         let ascii = bytes.get(start..).and_then(<[u8]>::first_chunk);
         let ascii = ascii.map_or(0, |eight| u64::from_le_bytes(*eight));
-        // `0` to `9` are 0x30 to 0x39: the upper half is 3, and stays 3 after adding 6. A carry leaves only a byte that is no digit, and
-        // only changes later bytes.
+        // `0` to `9` are 0x30 to 0x39: the upper half is 3, and stays 3 after adding 6. A carry leaves only a byte that
+        // is no digit, and only changes later bytes.
         let upper = ascii & each(0xf0);
         let upper_plus_6 = ascii.wrapping_add(each(6)) & each(0xf0);
         let other = (upper | upper_plus_6 >> 4) ^ each(0x33);

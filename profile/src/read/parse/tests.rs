@@ -131,8 +131,8 @@ proptest! {
         let theirs = serde_json::from_slice::<IgnoredAny>(&bytes);
         let skipped = parse::<IgnoredAny>(&bytes, block);
         prop_assert_eq!(skipped.is_ok(), theirs.is_ok(), "{}: {:?} {:?}", text, skipped, theirs);
-        // Both parsers fail at the end of the input or both before it. Exceptions: serde_json calls a cut `-` a wrong number, and a wrong
-        // escape near the end a cut text.
+        // Both parsers fail at the end of the input or both before it. Exceptions: serde_json calls a cut `-` a wrong
+        // number, and a wrong escape near the end a cut text.
         if let (Err(ours), Err(theirs)) = (skipped, theirs) {
             let (why, at) = ours.into_parts();
             let same = matches!(why, Why::End) == theirs.is_eof()

@@ -158,7 +158,8 @@ fn plain(bytes: &[u8]) -> usize {
     eights.len() * 8 + rest.iter().position(is_special).unwrap_or(rest.len())
 }
 
-/// The highest bit of the first special byte, 0 without one. The bits of later bytes are undefined, because subtraction borrows from them.
+/// The highest bit of the first special byte, 0 without one. The bits of later bytes are undefined, because subtraction
+/// borrows from them.
 fn specials(eight: u64) -> u64 {
     const LOW: u64 = u64::from_ne_bytes([1; 8]);
     const HIGH: u64 = LOW << 7;

@@ -26,8 +26,8 @@ pub(crate) struct Loose {
     pub(crate) zero_ms: Option<f64>,
 }
 
-/// Converts a file's data for views: markers of point events become threads, times count from the recording's start, and samples of equal
-/// weight are counted. Returns the recording's start in the file's times, ms.
+/// Converts a file's data for views: markers of point events become threads, times count from the recording's start,
+/// and samples of equal weight are counted. Returns the recording's start in the file's times, ms.
 pub(crate) fn prepare(data: &mut Data, loose: Loose) -> f64 {
     if !loose.facts.restore(data) {
         count_equal_weights(data);
@@ -74,8 +74,8 @@ fn is_own_time(thread: &Thread) -> bool {
     thread.unit == Unit::Milliseconds && thread.event.is_none()
 }
 
-/// Makes times relative to the recording's start: the file's start time, or else its first sample or marker, as in the front end
-/// (`getTimeRangeIncludingAllThreads`).
+/// Makes times relative to the recording's start: the file's start time, or else its first sample or marker, as in the
+/// front end (`getTimeRangeIncludingAllThreads`).
 fn begin_at(data: &mut Data, recorded_ms: Option<f64>) -> f64 {
     let zero_ms = data.zero_ms(recorded_ms);
     if zero_ms == 0.0 {
@@ -104,7 +104,8 @@ struct Point {
     weight: f64,
 }
 
-/// Makes markers of point events samples, in one thread for each event of a thread. All views, exports and comparisons then include them.
+/// Makes markers of point events samples, in one thread for each event of a thread. All views, exports and comparisons
+/// then include them.
 fn threads_of_points(data: &Data, of: &Thread, periods: &FxHashMap<String, f64>) -> Vec<Thread> {
     let points = of.markers.iter().filter_map(|marker| {
         let period = periods.get(data.text(marker.name))?;

@@ -347,7 +347,8 @@ impl Normal {
         self.data.frames.reserve_exact(count);
         for index in 0..count {
             let &(mut of, ref script) = &funcs[func.required(index, funcs.len(), "functions")? as usize];
-            // Script properties are in the order in which frames refer to them. Writing the data and reading it again gives the same order.
+            // Script properties are in the order in which frames refer to them. Writing the data and reading it again
+            // gives the same order.
             of.script = match script {
                 Some(script) => (self.scripts.get(script)).unwrap_or_else(|| self.scripts.index(script.clone())),
                 None => NONE,

@@ -1,4 +1,5 @@
-//! A processed profile as in the file, versions 49 to 75, under the format's names. [`Extent`] keeps or skips unknown fields.
+//! A processed profile as in the file, versions 49 to 75, under the format's names. [`Extent`] keeps or skips unknown
+//! fields.
 //!
 //! Versions: docs-developer/CHANGELOG-formats.md of the front end up to 70; its upgraders after 70.
 

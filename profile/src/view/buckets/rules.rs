@@ -20,8 +20,8 @@ enum Rule {
 
 use Rule::{CopyConstructor, Destructor, Ends, Has, Is, Starts};
 
-/// Rust paths as both manglings show them (`alloc::vec::Vec<T>::f`, `<alloc::vec::Vec<T>>::f`), glibc, musl, libstdc++, libc++,
-/// mimalloc, jemalloc, tcmalloc and Linux.
+/// Rust paths as both manglings show them (`alloc::vec::Vec<T>::f`, `<alloc::vec::Vec<T>>::f`), glibc, musl, libstdc++,
+/// libc++, mimalloc, jemalloc, tcmalloc and Linux.
 const RULES: &[(Bucket, &[Rule])] = &[
     (
         Bucket::Drop,

@@ -42,7 +42,8 @@ pub(super) struct Run {
     pub(super) samples: u64,
     /// Sum of the squares of the weights. The more the weights differ, the less the samples show.
     pub(super) squares: f64,
-    /// Sum over the threads of the square of the largest weight: a periodic clock misses less than one tick of each thread.
+    /// Sum over the threads of the square of the largest weight: a periodic clock misses less than one tick of each
+    /// thread.
     pub(super) ticks: f64,
     /// Converts weights to [`Total::per_run`]. Recordings may have different rates.
     pub(super) factor: f64,

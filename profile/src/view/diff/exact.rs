@@ -1,5 +1,5 @@
-//! Compares other profilers' counts exactly. They have no statistics: callgrind counts each instruction, and a pprof file holds sums
-//! without times.
+//! Compares other profilers' counts exactly. They have no statistics: callgrind counts each instruction, and a pprof
+//! file holds sums without times.
 
 use rustc_hash::FxHashMap;
 

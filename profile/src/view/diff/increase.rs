@@ -86,8 +86,8 @@ impl Pair {
         (self.base.mean, self.new.mean)
     }
 
-    /// The probability of such an increase if the true increase is `allowed`. For time, `allowed` is a part of the old amount and `more` is
-    /// an additional amount.
+    /// The probability of such an increase if the true increase is `allowed`. For time, `allowed` is a part of the old
+    /// amount and `more` is an additional amount.
     pub(super) fn p_above(&self, allowed: f64, more: f64) -> f64 {
         let Difference { mean, deviation } = self.beyond(allowed, more);
         match (deviation > 0.0, mean > 0.0) {
@@ -120,7 +120,8 @@ impl Pair {
         (mean - width, mean + width)
     }
 
-    /// The upper bound of the amount beyond the allowed increase. `p` is the probability that the true amount is above it.
+    /// The upper bound of the amount beyond the allowed increase. `p` is the probability that the true amount is above
+    /// it.
     pub(super) fn most_beyond(&self, allowed: f64, p: f64) -> f64 {
         let Difference { mean, deviation } = self.beyond(allowed, 0.0);
         mean + self.quantile(p) * deviation

@@ -1,4 +1,5 @@
-//! Matches libraries that have different names in two recordings: `app.old` and `app`, `libfoo.so.1.2` and `libfoo.so.1.3`.
+//! Matches libraries that have different names in two recordings: `app.old` and `app`, `libfoo.so.1.2` and
+//! `libfoo.so.1.3`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,8 @@ pub struct Renamed {
     pub new: String,
 }
 
-/// Renames libraries and processes of `base` to their names in `new`. Only names that one side alone has are matched, in this order:
+/// Renames libraries and processes of `base` to their names in `new`. Only names that one side alone has are matched,
+/// in this order:
 ///
 /// 1. The recorded program, if each side has one.
 /// 2. Libraries whose names differ only by versions and hashes.
@@ -149,7 +151,8 @@ fn comm(file: &str) -> &str {
     &file[..end]
 }
 
-/// A library's name without versions and hashes: `libfoo` for `libfoo.so.1.2`, `libfoo-1.2.so` and `libfoo-0f3a9c71b2d4e586.so`.
+/// A library's name without versions and hashes: `libfoo` for `libfoo.so.1.2`, `libfoo-1.2.so` and
+/// `libfoo-0f3a9c71b2d4e586.so`.
 fn stem(name: &str) -> String {
     let name = match name.find(".so") {
         Some(at) if name[at + 3..].is_empty() || name[at + 3..].starts_with('.') => &name[..at],

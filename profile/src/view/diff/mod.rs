@@ -6,11 +6,13 @@
 //! 4. `estimate`: a side's mean and its error; `increase`: the difference of two sides.
 //! 5. `test`: changed, no change beyond a limit, or neither; `rules`: limits on increases.
 //!
-//! `exact` compares other profilers' counts, which have no statistics. `nodes` compares frames of a flame graph, `paths` those of the viewer.
+//! `exact` compares other profilers' counts, which have no statistics. `nodes` compares frames of a flame graph,
+//! `paths` those of the viewer.
 //!
-//! A change counts only if both the share and the time changed. A share alone also changes when another function does; a time alone changes
-//! when the whole machine is slower. A limit on false discoveries excludes chance (Benjamini and Hochberg 1995,
-//! doi:10.1111/j.2517-6161.1995.tb02031.x): of two recordings of one program, a change is listed only in the accepted share of cases.
+//! A change counts only if both the share and the time changed. A share alone also changes when another function does;
+//! a time alone changes when the whole machine is slower. A limit on false discoveries excludes chance (Benjamini and
+//! Hochberg 1995, doi:10.1111/j.2517-6161.1995.tb02031.x): of two recordings of one program, a change is listed only in
+//! the accepted share of cases.
 
 mod amounts;
 mod estimate;
@@ -203,10 +205,11 @@ impl Change {
 /// Limits of the listed changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// The accepted share of listed changes that are chance. If nothing changed, it is the probability that something is listed.
+    /// The accepted share of listed changes that are chance. If nothing changed, it is the probability that something
+    /// is listed.
     pub false_discoveries: f64,
-    /// Smaller changes of the share are not listed. Other work on the machine changes the kernel's share by some tenths of a percent from
-    /// run to run, which is more than chance.
+    /// Smaller changes of the share are not listed. Other work on the machine changes the kernel's share by some tenths
+    /// of a percent from run to run, which is more than chance.
     pub least_change: f64,
 }
 
@@ -219,8 +222,8 @@ impl Default for Limits {
     }
 }
 
-/// Compares two sides of one or more recordings each. Waits are left out. Interrupts are left out because the machine causes them: on a
-/// busy machine they took 0.1 to 0.7 % of a program that never called the kernel.
+/// Compares two sides of one or more recordings each. Waits are left out. Interrupts are left out because the machine
+/// causes them: on a busy machine they took 0.1 to 0.7 % of a program that never called the kernel.
 ///
 /// Files of other profilers are compared exactly; all must have the same count.
 pub fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparison {

@@ -1,7 +1,8 @@
 //! Rules on increases: kept, broken, or unknown.
 //!
-//! A rule is broken if the increase is significantly above its limit. A rule is kept if the increase is not, and the recordings could have
-//! shown an increase of [`RESOLUTION`] above the limit. Otherwise the rule is unknown: a check must not pass because samples are missing.
+//! A rule is broken if the increase is significantly above its limit. A rule is kept if the increase is not, and the
+//! recordings could have shown an increase of [`RESOLUTION`] above the limit. Otherwise the rule is unknown: a check
+//! must not pass because samples are missing.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +16,9 @@ use super::{Amount, Limits, Sides, What};
 use crate::data::Data;
 use crate::view::names;
 
-/// To keep a rule, an increase this far above its limit must be ruled out: a part of the old amount; for a rule with a `*`, of the whole
-/// time. A range wholly below the limit would need recordings that differ by less than a third of the limit.
+/// To keep a rule, an increase this far above its limit must be ruled out: a part of the old amount; for a rule with a
+/// `*`, of the whole time. A range wholly below the limit would need recordings that differ by less than a third of the
+/// limit.
 pub const RESOLUTION: f64 = 0.1;
 /// The same for shares, as a difference of shares.
 pub const RESOLUTION_OF_SHARE: f64 = 0.05;
@@ -26,7 +28,8 @@ pub const FEWEST_SAMPLES: u64 = 30;
 /// A limit on an increase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// A function name as in [`of_name`](names::of_name), or a pattern where `*` is any text. `None`: the whole program.
+    /// A function name as in [`of_name`](names::of_name), or a pattern where `*` is any text. `None`: the whole
+    /// program.
     pub function: Option<String>,
     /// Time or share.
     pub measure: Measure,

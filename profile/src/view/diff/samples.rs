@@ -3,8 +3,8 @@
 use crate::category::{CATEGORIES, Kind};
 use crate::data::{Data, RunExtent, Unit};
 
-/// Prefixes of the kernel's interrupt entries: arch/x86/include/asm/idtentry.h, arch/arm64/kernel/entry.S. Interrupts are left out: their
-/// share differed by up to 0.6 points between runs, with other work on the machine.
+/// Prefixes of the kernel's interrupt entries: arch/x86/include/asm/idtentry.h, arch/arm64/kernel/entry.S. Interrupts
+/// are left out: their share differed by up to 0.6 points between runs, with other work on the machine.
 const INTERRUPT_ENTRIES: [&str; 5] = [
     "asm_sysvec_",
     "asm_common_interrupt",

@@ -164,7 +164,8 @@ impl Stream {
     }
 }
 
-/// Writes the profile, reads the file with serde_json and checks it; what views see of the file is what they see without it.
+/// Writes the profile, reads the file with serde_json and checks it; what views see of the file is what they see
+/// without it.
 pub(crate) fn written(profile: &Profile) -> Value {
     let mut bytes = Vec::new();
     profile::export::firefox::write(profile, &mut bytes).unwrap();

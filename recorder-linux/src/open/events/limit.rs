@@ -1,4 +1,5 @@
-//! Limits the point events that are unwound: a tracepoint may be hit a million times a second, and each hit takes microseconds to unwind.
+//! Limits the point events that are unwound: a tracepoint may be hit a million times a second, and each hit takes
+//! microseconds to unwind.
 
 use recording::clock::Timestamp;
 use recording::event::{LostCause, Role};

@@ -1,7 +1,8 @@
 //! Which events the user named, and what they are on this machine.
 //!
-//! `-e` names two sorts of events. Those that count (cycles, page faults) become samples, whose weights are counts. Points
-//! (tracepoints) become markers: each is something that happened at one time, with values of its own and a stack.
+//! `-e` names two sorts of events. Those that count (cycles, page faults) become samples, whose weights are counts.
+//! Points (tracepoints) become markers: each is something that happened at one time, with values of its own and a
+//! stack.
 //!
 //! 1. `resolve`: what the parsed names ([`perf_data::events`]) are here; `pmu` and `tracefs` find the numbers that
 //!    perf_event_open wants.

@@ -36,8 +36,9 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Finds the events. `sampling` is for those that do not say themselves when to sample, a frequency only for those that count;
-    /// without it these do as [`usual`], and points are taken each time. With `keep_time`, samples weigh CPU time whatever is named.
+    /// Finds the events. `sampling` is for those that do not say themselves when to sample, a frequency only for those
+    /// that count; without it these do as [`usual`], and points are taken each time. With `keep_time`, samples weigh
+    /// CPU time whatever is named.
     pub(crate) fn resolve(
         root: &Path,
         specs: &[EventSpec],
@@ -184,9 +185,9 @@ const SOFTWARE_PERIOD: u64 = 16;
 
 /// When an event is sampled if the user does not say it.
 ///
-/// Hardware events come at a steady pace, so that the kernel finds the period for a frequency. Software events do not: of
-/// 10,000 page faults in one function and 30,000 in the next, the kernel's frequency gave anything from 26 to 99.9 % to
-/// the first, for a burst raises the period without bound. So these have a fixed one, which is true for any pace.
+/// Hardware events come at a steady pace, so that the kernel finds the period for a frequency. Software events do not:
+/// of 10,000 page faults in one function and 30,000 in the next, the kernel's frequency gave anything from 26 to 99.9 %
+/// to the first, for a burst raises the period without bound. So these have a fixed one, which is true for any pace.
 /// With a period of 16 the first function gets 25.0 % each time.
 fn usual(selector: &Selector, rate_hz: f64) -> SampleBy {
     match selector {

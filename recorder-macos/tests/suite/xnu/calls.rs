@@ -21,7 +21,8 @@ use super::program::Program;
 /// Stacks are below.
 const LOWEST_IMAGE: u64 = 0x6000_0000_0000;
 
-/// A right is a name with a count, as in XNU: the same port has the same name, and a name that nobody holds is used again.
+/// A right is a name with a count, as in XNU: the same port has the same name, and a name that nobody holds is used
+/// again.
 #[derive(Debug)]
 struct Name {
     port: Port,

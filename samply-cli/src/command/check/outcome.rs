@@ -75,7 +75,8 @@ impl Outcomes<'_> {
         out
     }
 
-    /// JUnit's XML, which CI systems read: <https://github.com/testmoapp/junitxml>. An unknown rule is a skipped test there.
+    /// JUnit's XML, which CI systems read: <https://github.com/testmoapp/junitxml>. An unknown rule is a skipped test
+    /// there.
     pub(super) fn junit(&self) -> String {
         let number = |is: fn(&Verdict) -> bool| self.rules.iter().filter(|(_, checked)| is(&checked.verdict)).count();
         let counts = format!(

@@ -1,5 +1,5 @@
-//! Into a bucket: the file is put under a name that its content decides, so that the same again is no second one; then the signed link is tried as the
-//! browser will follow it.
+//! Into a bucket: the file is put under a name that its content decides, so that the same again is no second one; then
+//! the signed link is tried as the browser will follow it.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};

@@ -1,5 +1,6 @@
-//! `sprof share`: what is private is taken out, the user sees what will leave, and is asked; then the profile is uploaded, what deletes it is kept, and the
-//! link printed. [`store`] is the Firefox Profiler's way, [`bucket`] that of object storage.
+//! `sprof share`: what is private is taken out, the user sees what will leave, and is asked; then the profile is
+//! uploaded, what deletes it is kept, and the link printed. [`store`] is the Firefox Profiler's way, [`bucket`] that of
+//! object storage.
 
 mod bucket;
 mod done;

@@ -18,8 +18,8 @@ const DEPTH: usize = 12;
 /// A list that is younger is not made again.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// A folder and all below it. No symbolic link is followed: a link of someone who may write there could lead to any file of the
-/// user who serves.
+/// A folder and all below it. No symbolic link is followed: a link of someone who may write there could lead to any
+/// file of the user who serves.
 pub(super) struct Folder {
     path: PathBuf,
     root: OwnedFd,

@@ -1,7 +1,8 @@
 //! A page of all profiles in a folder or in a bucket, for a team's machine or for what CI keeps. It is read-only.
 //!
-//! [`source`]: the files, of a [`folder`] or of a [`bucket`]. [`summary`]: what is kept of each. [`shelf`]: both, and the thread that reads. [`list`], [`one`], [`compare`](mod@compare) and
-//! [`trend`](mod@trend): the pages, made of [`html`]. [`routes`]: who gets what.
+//! [`source`]: the files, of a [`folder`] or of a [`bucket`]. [`summary`]: what is kept of each. [`shelf`]: both, and
+//! the thread that reads. [`list`], [`one`], [`compare`](mod@compare) and [`trend`](mod@trend): the pages, made of
+//! [`html`]. [`routes`]: who gets what.
 
 mod bucket;
 mod compare;

@@ -296,7 +296,8 @@ impl Gallery {
         })
     }
 
-    /// The address of a profile in the profiler UI. The client knows this server by the name in its request, which was checked.
+    /// The address of a profile in the profiler UI. The client knows this server by the name in its request, which was
+    /// checked.
     fn in_ui(&self, item: &Item, parts: &Parts) -> String {
         let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let (scheme, host, token, id) = (self.scheme, host.unwrap_or_default(), &self.token, &item.found.id);

@@ -163,7 +163,8 @@ impl Opened {
     }
 }
 
-/// A path to an open file, whatever is at its name by now. Only Linux has one: macOS's /dev/fd shares the position in the file.
+/// A path to an open file, whatever is at its name by now. Only Linux has one: macOS's /dev/fd shares the position in
+/// the file.
 pub(super) fn path_of(file: &File) -> Option<PathBuf> {
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     path.exists().then_some(path)

@@ -1,5 +1,5 @@
-//! Object storage on this machine: a stand-in that keeps the contract of Amazon S3 to the letter, signatures included, and `s3rver` from npm, a server of
-//! others.
+//! Object storage on this machine: a stand-in that keeps the contract of Amazon S3 to the letter, signatures included,
+//! and `s3rver` from npm, a server of others.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -22,7 +22,8 @@ const REGION: &str = "eu-central-1";
 /// Keys of a page of a list: few, so that lists have pages.
 const PAGE: usize = 2;
 
-/// The contract of S3. Pages of [`UI`] may read the bucket `open`; `versioned` keeps what is deleted; no other bucket but `closed` is there.
+/// The contract of S3. Pages of [`UI`] may read the bucket `open`; `versioned` keeps what is deleted; no other bucket
+/// but `closed` is there.
 pub(crate) fn s3(call: &str, headers: &HashMap<String, &str>, body: &[u8], state: &mut State) -> Answer {
     let (method, target) = call.split_once(' ').unwrap();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -144,7 +145,8 @@ fn etag(bytes: &[u8]) -> String {
     format!("\"{}\"", &hex(&Sha256::digest(bytes))[..32])
 }
 
-/// What is wrong with the signature, which is in the query (AWS: authenticating requests by query parameters, Signature Version 4).
+/// What is wrong with the signature, which is in the query (AWS: authenticating requests by query parameters, Signature
+/// Version 4).
 fn refused(method: &str, path: &str, query: &[(String, String)], headers: &HashMap<String, &str>) -> Option<Answer> {
     let get = |name: &str| {
         query

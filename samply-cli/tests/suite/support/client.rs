@@ -32,8 +32,8 @@ pub(crate) fn installed(file: &str) -> Option<PathBuf> {
     has(Need::ProfilerCli, path.exists(), &reason).then_some(path)
 }
 
-/// What a script in `tests/client` prints, with the packages that are installed for it; `None` (after saying so) where they
-/// are not.
+/// What a script in `tests/client` prints, with the packages that are installed for it; `None` (after saying so) where
+/// they are not.
 pub(crate) fn script(name: &str, arguments: &[&std::ffi::OsStr]) -> Option<String> {
     let modules = install_dir().join("node_modules");
     let reason = "no npm packages of the tests (`.ci/run client` installs them)";

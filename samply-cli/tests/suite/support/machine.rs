@@ -1,13 +1,13 @@
-//! The machine, which tests share, and which a test that measures has alone: shares, losses, rates and times mean nothing
-//! while another test keeps the CPUs busy. A test that measures a program of one thread needs one CPU: as many of these run at once
-//! as there are CPUs, and nothing beside them.
+//! The machine, which tests share, and which a test that measures has alone: shares, losses, rates and times mean
+//! nothing while another test keeps the CPUs busy. A test that measures a program of one thread needs one CPU: as many
+//! of these run at once as there are CPUs, and nothing beside them.
 //!
-//! A test holds its part until its thread ends. It takes it before it waits for anything that another test may own (a program
-//! that is being built, a recording that several use), or the two would wait for each other.
+//! A test holds its part until its thread ends. It takes it before it waits for anything that another test may own (a
+//! program that is being built, a recording that several use), or the two would wait for each other.
 //!
-//! Tests that share go before those that measure, as long as the runner starts any: a test that measures leaves a CPU idle, and
-//! so does one that waits for the last of those that share. The more threads the runner has (`.ci/run` gives it some), the
-//! seldomer that is. There are only so many parts.
+//! Tests that share go before those that measure, as long as the runner starts any: a test that measures leaves a CPU
+//! idle, and so does one that waits for the last of those that share. The more threads the runner has (`.ci/run` gives
+//! it some), the seldomer that is. There are only so many parts.
 
 use std::cell::RefCell;
 use std::fs::{File, TryLockError};
@@ -39,7 +39,8 @@ pub(crate) fn share() {
     });
 }
 
-/// Takes a CPU, instead of a part: the first thing that a test does that measures a program of one thread, once it knows that it can.
+/// Takes a CPU, instead of a part: the first thing that a test does that measures a program of one thread, once it
+/// knows that it can.
 pub(crate) fn one_cpu() {
     take_cpu(Recorder::Sprof);
 }

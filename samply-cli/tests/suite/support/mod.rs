@@ -1,8 +1,9 @@
 //! Records small programs whose behaviour is known, and answers questions about the profiles.
 //!
 //! [`programs`] builds the programs, [`run`] records them with the `sprof` that cargo just built, [`profile`] reads
-//! what was written, [`store`] stands in for the store of shared profiles, [`bucket`] for object storage, [`chance`] says how far shares may be from the truth, [`steal`] when nothing
-//! can be measured, and [`skip`] is the only way for a test not to run.
+//! what was written, [`store`] stands in for the store of shared profiles, [`bucket`] for object storage, [`chance`]
+//! says how far shares may be from the truth, [`steal`] when nothing can be measured, and [`skip`] is the only way for
+//! a test not to run.
 
 #![allow(dead_code, unused_imports, reason = "benchmarks use a part")]
 
@@ -44,8 +45,9 @@ pub(crate) fn temp_dir() -> tempfile::TempDir {
         .unwrap()
 }
 
-/// `sixty`, `thirty` and `ten` have these shares, within 2 points, of the samples that are inside `run_split`. Give it 10,000
-/// samples: one that falls on each by chance has a standard deviation of half a point then, of 1.1 points at 2,000.
+/// `sixty`, `thirty` and `ten` have these shares, within 2 points, of the samples that are inside `run_split`. Give it
+/// 10,000 samples: one that falls on each by chance has a standard deviation of half a point then, of 1.1 points at
+/// 2,000.
 pub(crate) fn assert_split(profile: &Profile, prefix: &str) {
     let name = |function: &str| format!("{prefix}{function}");
     let run_split = name("run_split");

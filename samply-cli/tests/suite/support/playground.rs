@@ -68,7 +68,8 @@ impl Playground {
         command
     }
 
-    /// A copy of `processes` with this mode, to be executed by nobody; `None` (after saying so) where a set-user-ID bit does nothing.
+    /// A copy of `processes` with this mode, to be executed by nobody; `None` (after saying so) where a set-user-ID bit
+    /// does nothing.
     pub(crate) fn processes_of_root(&self, name: &str, mode: u32) -> Option<PathBuf> {
         let path = self.path(name);
         copy(&program("processes").unwrap(), &path);

@@ -210,7 +210,8 @@ impl Profile {
         self.share(|_| true, |names| names.contains(&function))
     }
 
-    /// Share of samples whose stack runs from `root` (for example `main`) with nothing missing: no mark among the frames.
+    /// Share of samples whose stack runs from `root` (for example `main`) with nothing missing: no mark among the
+    /// frames.
     pub(crate) fn rooted_in(&self, root: &str) -> Share {
         self.share(
             |_| true,

@@ -171,8 +171,8 @@ pub(crate) fn two_cpus() -> bool {
     has(Need::TwoCpus, cpus >= 2, "needs two CPUs")
 }
 
-/// Goes on where the kernel's perf tool is installed, alone: Linux 6.18 leaves the flag for build ids set for another listener of a
-/// mapping, so that perf 6.1 aborts beside a recording of sprof ("stack smashing detected").
+/// Goes on where the kernel's perf tool is installed, alone: Linux 6.18 leaves the flag for build ids set for another
+/// listener of a mapping, so that perf 6.1 aborts beside a recording of sprof ("stack smashing detected").
 pub(crate) fn perf() -> Option<()> {
     perf_after(machine::alone)
 }

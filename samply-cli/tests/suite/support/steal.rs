@@ -1,6 +1,7 @@
-//! CPU time that the host of a virtual machine takes away from it. Which clocks go on meanwhile (that of a program's CPU time, that of
-//! perf's events, the timers of samples) is the kernel's doing: seen, with two thirds taken away, were half of the samples that the
-//! program's own CPU time promised, and twice its CPU time in events. Nothing can be measured then.
+//! CPU time that the host of a virtual machine takes away from it. Which clocks go on meanwhile (that of a program's
+//! CPU time, that of perf's events, the timers of samples) is the kernel's doing: seen, with two thirds taken away,
+//! were half of the samples that the program's own CPU time promised, and twice its CPU time in events. Nothing can be
+//! measured then.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
@@ -12,7 +13,8 @@ const HARMLESS: f64 = 0.005;
 /// Hosts that take time away do so for seconds at a time; a minute has had quiet ones between them.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Measures again where the host took CPU time away meanwhile. The last attempt counts whatever happened: bounds stay what they are.
+/// Measures again where the host took CPU time away meanwhile. The last attempt counts whatever happened: bounds stay
+/// what they are.
 pub(crate) fn undisturbed<T>(mut measure: impl FnMut() -> T) -> T {
     assert!(machine::is_measuring(), "other tests would be measured, too");
     let start = Instant::now();
@@ -27,8 +29,8 @@ pub(crate) fn undisturbed<T>(mut measure: impl FnMut() -> T) -> T {
     measure()
 }
 
-/// Measures and asserts, and does so again where an assertion failed while the host took CPU time away. What holds all the same is
-/// right, so that a machine of which a little is taken all the time is no reason to wait.
+/// Measures and asserts, and does so again where an assertion failed while the host took CPU time away. What holds all
+/// the same is right, so that a machine of which a little is taken all the time is no reason to wait.
 pub(crate) fn undisturbed_or_right(measure_and_assert: impl Fn()) {
     assert!(machine::is_measuring(), "other tests would be measured, too");
     let start = Instant::now();

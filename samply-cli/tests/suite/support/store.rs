@@ -1,5 +1,5 @@
-//! A stand-in of the store of shared profiles, which keeps its contract to the letter, and slow, failing, lying and half-closed ones. Other servers have
-//! another [`Contract`], and fail in the same ways.
+//! A stand-in of the store of shared profiles, which keeps its contract to the letter, and slow, failing, lying and
+//! half-closed ones. Other servers have another [`Contract`], and fail in the same ways.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
@@ -121,7 +121,8 @@ impl StandIn {
 
     fn serve(converse: impl Fn(TcpStream, &Mutex<State>) + Send + Sync + 'static) -> StandIn {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        // Else the kernel takes tens of megabytes for a reader that reads nothing (tcp_rmem, tcp(7)); the sender's side holds 4 MB (tcp_wmem).
+        // Else the kernel takes tens of megabytes for a reader that reads nothing (tcp_rmem, tcp(7)); the sender's side
+        // holds 4 MB (tcp_wmem).
         rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 1 << 16).unwrap();
         let port = listener.local_addr().unwrap().port();
         let state: Arc<Mutex<State>> = Arc::default();

@@ -15,8 +15,8 @@ pub(crate) fn main_thread(profile: &Profile) -> &Thread {
     profile.threads.iter().find(|thread| thread.is_main).unwrap()
 }
 
-/// The main thread of the program `waits` spent a quarter each on spinning, sleeping, reading a pipe and waiting for a lock;
-/// waits have these reasons and stacks of their own. `printed` is what the program says of itself.
+/// The main thread of the program `waits` spent a quarter each on spinning, sleeping, reading a pipe and waiting for a
+/// lock; waits have these reasons and stacks of their own. `printed` is what the program says of itself.
 pub(crate) fn assert_quarters(profile: &Profile, thread: &Thread, printed: impl Fn(&str) -> f64) {
     let quarters = [
         ("spin_quarter", "spin_ns", None),

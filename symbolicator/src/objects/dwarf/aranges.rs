@@ -29,7 +29,8 @@ impl<'a> Aranges<'a> {
         Aranges { lists, lowest_code }
     }
 
-    /// Calls `each` with each range [begin, end) of a unit, without damaged ones and those of code that the linker dropped.
+    /// Calls `each` with each range [begin, end) of a unit, without damaged ones and those of code that the linker
+    /// dropped.
     pub(super) fn for_each(&self, unit: &UnitHeader<Slice<'a>>, mut each: impl FnMut(u64, u64)) {
         let Some(offset) = unit.debug_info_offset() else { return };
         let from = self.lists.partition_point(|(unit, _)| *unit < offset.0);
@@ -47,7 +48,8 @@ impl<'a> Aranges<'a> {
         }
     }
 
-    /// [`Aranges::for_each`], with functions that lie side by side in one range. A debug build of 182 MB has 98,000 functions in 1,800 ranges.
+    /// [`Aranges::for_each`], with functions that lie side by side in one range. A debug build of 182 MB has 98,000
+    /// functions in 1,800 ranges.
     pub(super) fn runs(&self, unit: &UnitHeader<Slice<'a>>, mut each: impl FnMut(u64, u64)) {
         let mut run: Option<(u64, u64)> = None;
         self.for_each(unit, |begin, end| match &mut run {

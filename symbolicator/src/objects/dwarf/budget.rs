@@ -6,9 +6,10 @@ use super::store::Slice;
 
 /// The remaining work for one batch of look-ups, and the remaining memory for the module.
 ///
-/// Valid debug info is read at most a few times: each unit once for its functions, each sequence of lines once to find it and then up to the
-/// rows of the look-ups, each function of a look-up once for its inlined calls. Hostile offsets can make every unit read the same huge range list, line program or table of
-/// abbreviations, or every function reach to the end of its unit: then work and memory grow with the square of the size.
+/// Valid debug info is read at most a few times: each unit once for its functions, each sequence of lines once to find
+/// it and then up to the rows of the look-ups, each function of a look-up once for its inlined calls. Hostile offsets
+/// can make every unit read the same huge range list, line program or table of abbreviations, or every function reach
+/// to the end of its unit: then work and memory grow with the square of the size.
 #[derive(Clone)]
 pub(super) struct Budget {
     work: u64,
@@ -22,7 +23,8 @@ pub(super) struct Budget {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exhausted;
 
-/// How many times the debug info may be read in one batch. 10,000 addresses all over a program of 213 MB read it 0.6 times.
+/// How many times the debug info may be read in one batch. 10,000 addresses all over a program of 213 MB read it 0.6
+/// times.
 const TIMES: u64 = 8;
 
 /// Work that small files may always do, in bytes.
@@ -88,8 +90,8 @@ impl Budget {
         subtract(&mut self.kept, entries)
     }
 
-    /// Takes what another thread took that began with this budget as it was `before` and has `left` now. Threads that work at once may take more in
-    /// all: as many times as there are threads.
+    /// Takes what another thread took that began with this budget as it was `before` and has `left` now. Threads that
+    /// work at once may take more in all: as many times as there are threads.
     pub(super) fn take_as(&mut self, before: &Budget, left: &Budget) {
         self.work = self.work.saturating_sub(before.work - left.work);
         self.kept = self.kept.saturating_sub(before.kept - left.kept);

@@ -64,8 +64,8 @@ impl Functions {
     }
 }
 
-/// Reads the entries of a unit up to the function that holds `address`, and further until `at_least` functions were read. Returns the offset
-/// of the next entry.
+/// Reads the entries of a unit up to the function that holds `address`, and further until `at_least` functions were
+/// read. Returns the offset of the next entry.
 fn read_until(
     unit: UnitRef<'_, Slice<'_>>,
     from: UnitOffset,
@@ -210,7 +210,8 @@ impl Inlines {
         Ok(inlines)
     }
 
-    /// The file of the calls inlined directly into the call of an entry, or else into the function: they are written in its source.
+    /// The file of the calls inlined directly into the call of an entry, or else into the function: they are written in
+    /// its source.
     pub(super) fn file_within(&self, entry: UnitOffset, budget: &mut Budget) -> Result<Option<u64>, Flaw> {
         budget.take(self.calls.len() as u64 / 16)?;
         let call = self.calls.iter().position(|call| call.entry == entry);

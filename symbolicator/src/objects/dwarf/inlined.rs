@@ -8,7 +8,8 @@ use super::ranges::RangeAttributes;
 use super::store::Slice;
 use super::units::Units;
 
-/// Counts the inlined calls of a function over all units, without code that the linker dropped. Damage ends the count of a unit.
+/// Counts the inlined calls of a function over all units, without code that the linker dropped. Damage ends the count
+/// of a unit.
 pub(super) fn count(units: &Units<'_>, budget: &mut Budget, is_meant: impl Fn(&str) -> bool) -> u64 {
     let mut count = 0;
     for (index, unit) in units.all() {

@@ -12,8 +12,8 @@ use super::store::Slice;
 pub(super) type DwarfOf<'a> = gimli::Dwarf<Slice<'a>>;
 pub(super) type GimliUnit<'a> = gimli::Unit<Slice<'a>>;
 
-/// A unit whose first entry is read when it is needed: its table of abbreviations is the most of the work. Debian's libc has 1,900 units,
-/// and a profile needs 30 of them.
+/// A unit whose first entry is read when it is needed: its table of abbreviations is the most of the work. Debian's
+/// libc has 1,900 units, and a profile needs 30 of them.
 pub(super) struct LazyUnit<'a> {
     pub(super) header: gimli::UnitHeader<Slice<'a>>,
     /// `None` where it is damaged.
@@ -41,7 +41,8 @@ impl<'a> LazyUnit<'a> {
     }
 }
 
-/// The tables of abbreviations that were read. After dwz, many units share one, which may be looked up from several threads.
+/// The tables of abbreviations that were read. After dwz, many units share one, which may be looked up from several
+/// threads.
 pub(super) struct AbbreviationTables(Mutex<TablesRead>);
 
 struct TablesRead {

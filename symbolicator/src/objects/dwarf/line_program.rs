@@ -1,7 +1,7 @@
 //! Runs line programs: DWARF 5, 6.2.
 //!
-//! gimli reads the header. Its rows have twelve columns; here are the four that look-ups need, in less than half of the time, and a program can
-//! be run from any sequence on.
+//! gimli reads the header. Its rows have twelve columns; here are the four that look-ups need, in less than half of the
+//! time, and a program can be run from any sequence on.
 
 use std::ops::ControlFlow;
 
@@ -36,8 +36,8 @@ pub(super) struct Program<'a> {
     first_special: u8,
     line_base: i64,
     line_range: u32,
-    /// 2^16 / `line_range`, rounded up. `adjusted * this >> 16` is exactly `adjusted / line_range`, because both are below 256: a division for
-    /// each row takes longer than all else of it.
+    /// 2^16 / `line_range`, rounded up. `adjusted * this >> 16` is exactly `adjusted / line_range`, because both are
+    /// below 256: a division for each row takes longer than all else of it.
     line_range_inverse: u32,
     instruction_bytes: u64,
     operations: u64,
@@ -129,8 +129,8 @@ impl<'a> Program<'a> {
         self.instructions.len()
     }
 
-    /// Runs from a place, until `each` breaks or the program ends. Returns the place behind the last step. `each` gets the offset behind its
-    /// step, too.
+    /// Runs from a place, until `each` breaks or the program ends. Returns the place behind the last step. `each` gets
+    /// the offset behind its step, too.
     #[inline(always)]
     pub(super) fn run(
         &self,
@@ -215,7 +215,8 @@ impl<'a> Program<'a> {
             }
             gimli::DW_LNE_set_address => {
                 let address = operands.read_address(self.address_bytes)?;
-                // Addresses ascend within a sequence. Old linkers set those of dropped functions to 0, and gold to the addend.
+                // Addresses ascend within a sequence. Old linkers set those of dropped functions to 0, and gold to the
+                // addend.
                 registers.is_dropped = address < registers.address || address >= self.dropped;
                 if !registers.is_dropped {
                     registers.address = address;

@@ -12,8 +12,8 @@ use super::line_program::{Place, Program, Row, Step};
 use super::ranges::{RangeMap, RangeOf};
 use super::store::Slice;
 
-/// The line table of a unit. Its rows are not kept: a look-up runs the program from the start of a sequence, or on from the last look-up.
-/// The rows of a program of 182 MB take 40 MB, and most are never asked for.
+/// The line table of a unit. Its rows are not kept: a look-up runs the program from the start of a sequence, or on from
+/// the last look-up. The rows of a program of 182 MB take 40 MB, and most are never asked for.
 #[derive(Debug)]
 pub(super) struct Lines {
     /// Runs of rows with ascending addresses: the offset of each in the program.
@@ -51,7 +51,8 @@ impl Lines {
         }
     }
 
-    /// The address ranges that the line program covers, for units without ranges. After a flaw, those before it are valid.
+    /// The address ranges that the line program covers, for units without ranges. After a flaw, those before it are
+    /// valid.
     pub(super) fn ranges(
         &mut self,
         unit: UnitRef<'_, Slice<'_>>,
@@ -62,7 +63,8 @@ impl Lines {
         (ranges, flaw)
     }
 
-    /// [`Lines::find`] of the first address of a function or call, beside look-ups of other addresses: those go on where they were.
+    /// [`Lines::find`] of the first address of a function or call, beside look-ups of other addresses: those go on
+    /// where they were.
     pub(super) fn find_begin(
         &mut self,
         unit: UnitRef<'_, Slice<'_>>,
@@ -162,8 +164,8 @@ impl Lines {
         Ok(exhausted.and(charged)?)
     }
 
-    /// The last row at or before an address. Of several rows for one address the last one counts: DWARF 5, 6.2.5 describes the state after all
-    /// of them.
+    /// The last row at or before an address. Of several rows for one address the last one counts: DWARF 5, 6.2.5
+    /// describes the state after all of them.
     fn row(&mut self, program: &Program<'_>, address: u64, budget: &mut Budget) -> Result<Option<Row>, Flaw> {
         let Some(sequence) = self.sequence(address) else {
             return Ok(None);

@@ -1,17 +1,19 @@
 //! Inline frames, files and lines from DWARF.
 //!
-//! gimli parses sections, entries and the headers of line programs. The tables over them are our own: they must not recurse or grow without bound in
-//! hostile files, they must look up only the names that a batch of addresses needs, and they must know the bounds of a function
-//! without a symbol table.
+//! gimli parses sections, entries and the headers of line programs. The tables over them are our own: they must not
+//! recurse or grow without bound in hostile files, they must look up only the names that a batch of addresses needs,
+//! and they must know the bounds of a function without a symbol table.
 //!
-//! addr2line is the reference of the tests: no difference at 20,000 addresses of a binary of 213 MB. It does not serve here, because it
-//! recurses as deep as the inlined calls of a file, so that a damaged file ends the process. Of a debug build of 182 MB
-//! sprof needs 0.045 s of CPU time for 100 addresses, 0.22 s for 10,000, and 0.02 s for those that the cache has. addr2line needs 0.10 s and
-//! 0.36 s, with 257 instead of 198 MB of memory (examples/random_addresses.rs, whole processes). On two free CPUs the 10,000 take 0.69 of the time that they
-//! take on one, with 5 % more CPU time (medians of 15 runs, under SCHED_FIFO: the machine was not idle).
+//! addr2line is the reference of the tests: no difference at 20,000 addresses of a binary of 213 MB. It does not serve
+//! here, because it recurses as deep as the inlined calls of a file, so that a damaged file ends the process. Of a
+//! debug build of 182 MB sprof needs 0.045 s of CPU time for 100 addresses, 0.22 s for 10,000, and 0.02 s for those
+//! that the cache has. addr2line needs 0.10 s and 0.36 s, with 257 instead of 198 MB of memory
+//! (examples/random_addresses.rs, whole processes). On two free CPUs the 10,000 take 0.69 of the time that they take on
+//! one, with 5 % more CPU time (medians of 15 runs, under SCHED_FIFO: the machine was not idle).
 //!
-//! `store` (sections) -> `units` (which unit; `aranges`) -> `unit` -> `functions` (which function, which inlined calls) and `lines` (`line_program`); names through `origins`.
-//! `scopes` has the namespaces and classes of functions without a linkage name. `prepared` asks several units at once.
+//! `store` (sections) -> `units` (which unit; `aranges`) -> `unit` -> `functions` (which function, which inlined calls)
+//! and `lines` (`line_program`); names through `origins`. `scopes` has the namespaces and classes of functions without
+//! a linkage name. `prepared` asks several units at once.
 
 mod aranges;
 mod budget;
@@ -155,7 +157,8 @@ impl Dwarf {
         self.budget.begin_batch(size);
     }
 
-    /// Looks up relative addresses of a batch on several threads, so that [`Dwarf::find`] has their answers. Runs `first` meanwhile.
+    /// Looks up relative addresses of a batch on several threads, so that [`Dwarf::find`] has their answers. Runs
+    /// `first` meanwhile.
     pub(super) fn prepare(&mut self, addresses: &[u64], first: impl FnOnce()) {
         let base = self.base_svma;
         let svmas: Vec<u64> = addresses.iter().map(|address| address.wrapping_add(base)).collect();
@@ -164,7 +167,8 @@ impl Dwarf {
             .with_dependent_mut(|_, tables| tables.units.prepare(&svmas, budget, first));
     }
 
-    /// The frames at a relative address, innermost first, and the outer function. Both are empty if the debug info has neither.
+    /// The frames at a relative address, innermost first, and the outer function. Both are empty if the debug info has
+    /// neither.
     pub(super) fn find(&mut self, address: u64) -> (Vec<SourceFrame>, Option<FunctionSymbol>) {
         let svma = address.wrapping_add(self.base_svma);
         let base_svma = self.base_svma;

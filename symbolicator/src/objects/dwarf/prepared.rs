@@ -36,8 +36,8 @@ impl Prepared {
     }
 }
 
-/// Asks the units for the addresses, (index of the unit, stated virtual address). Units with a part in another file, which one thread reads, are left
-/// out.
+/// Asks the units for the addresses, (index of the unit, stated virtual address). Units with a part in another file,
+/// which one thread reads, are left out.
 pub(super) fn look_up<'a>(
     units: &mut [Unit<'a>],
     mut asked: Vec<(usize, u64)>,

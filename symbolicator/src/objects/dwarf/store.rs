@@ -77,7 +77,8 @@ impl Store {
     pub(super) fn load_package(&self) -> Option<DwarfPackage<Slice<'_>>> {
         let file = self.package.as_ref()?;
         let section = |id: SectionId| match id.dwo_name() {
-            // All of them: the index gives each unit its part of each section, and gimli refuses the unit where a part is not there.
+            // All of them: the index gives each unit its part of each section, and gimli refuses the unit where a part
+            // is not there.
             Some(name) => self.section(file, name).map_err(|_| gimli::Error::Io),
             None => Ok(empty()),
         };

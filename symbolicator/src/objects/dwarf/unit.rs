@@ -13,7 +13,8 @@ use super::lines::Lines;
 use super::ranges::{RangeAttributes, RangeMap, RangeOf};
 use super::store::Slice;
 
-/// Finds the split part of a unit. No type parameter: the compiler then makes one [`Unit::find`], with all that it calls in line.
+/// Finds the split part of a unit. No type parameter: the compiler then makes one [`Unit::find`], with all that it
+/// calls in line.
 pub(super) type LoadSplit<'l, 'a> = dyn FnMut(&DwarfOf<'a>, &GimliUnit<'a>) -> Option<Split<'a>> + 'l;
 
 /// A unit, and the parts that were read.
@@ -157,9 +158,9 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// The file of a function or inlined call without a declaration (`line-tables-only` has none), in the function of this entry that begins here:
-    /// that of the calls inlined into it, or else of its first instruction. Of 7,659 functions of Rust with a declaration, this is another file for
-    /// 134: macros of `core` hold calls.
+    /// The file of a function or inlined call without a declaration (`line-tables-only` has none), in the function of
+    /// this entry that begins here: that of the calls inlined into it, or else of its first instruction. Of 7,659
+    /// functions of Rust with a declaration, this is another file for 134: macros of `core` hold calls.
     pub(super) fn file_within(
         &mut self,
         dwarf: &DwarfOf<'a>,
@@ -210,8 +211,8 @@ fn read_inlines<'l>(
     Ok(inlines)
 }
 
-/// The address ranges of a unit: from `.debug_aranges` (without the padding between functions), or its own list, or its bounds, or its line
-/// table, in this order.
+/// The address ranges of a unit: from `.debug_aranges` (without the padding between functions), or its own list, or its
+/// bounds, or its line table, in this order.
 pub(super) fn unit_ranges<'a>(
     dwarf: &DwarfOf<'a>,
     tables: &AbbreviationTables,
@@ -240,7 +241,8 @@ pub(super) fn unit_ranges<'a>(
         any = true;
         each(begin, end);
     })?;
-    // What dwz moves to partial units has no code. The line table of such a unit is another unit's, whose files it names.
+    // What dwz moves to partial units has no code. The line table of such a unit is another unit's, whose files it
+    // names.
     if !any && tag != gimli::DW_TAG_partial_unit && skeleton.line_program.is_some() {
         let (ranges, flaw) = unit.lines.ranges(reference, budget);
         ranges.for_each(|(begin, end)| each(begin, end));

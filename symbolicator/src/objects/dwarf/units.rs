@@ -71,8 +71,8 @@ pub(super) struct Units<'a> {
 }
 
 impl<'a> Units<'a> {
-    /// Reads the header of each unit, and the first entry where `.debug_aranges` does not say where the unit's code is. Damaged units give
-    /// no answers and are reported by [`Units::take_flaws`]. `bytes` of debug info are in the file.
+    /// Reads the header of each unit, and the first entry where `.debug_aranges` does not say where the unit's code is.
+    /// Damaged units give no answers and are reported by [`Units::take_flaws`]. `bytes` of debug info are in the file.
     pub(super) fn open(dwarf: DwarfOf<'a>, bytes: u64, budget: &mut Budget) -> Units<'a> {
         let mut flaws = Vec::new();
         let tables = AbbreviationTables::for_bytes(bytes);
@@ -111,8 +111,8 @@ impl<'a> Units<'a> {
         }
     }
 
-    /// Looks up stated virtual addresses on several threads, where that is possible; [`Units::find`] then has their answers. This thread runs
-    /// `first` before it looks up, too.
+    /// Looks up stated virtual addresses on several threads, where that is possible; [`Units::find`] then has their
+    /// answers. This thread runs `first` before it looks up, too.
     pub(super) fn prepare(&mut self, svmas: &[u64], budget: &mut Budget, first: impl FnOnce()) {
         let asked = svmas
             .iter()
@@ -126,7 +126,8 @@ impl<'a> Units<'a> {
         self.flaws.append(&mut self.prepared.flaws);
     }
 
-    /// Heap bytes of the units themselves and of the tables of abbreviations, which take 30 times their size. Ranges are counted by [`Budget`].
+    /// Heap bytes of the units themselves and of the tables of abbreviations, which take 30 times their size. Ranges
+    /// are counted by [`Budget`].
     pub(super) fn held_bytes(&self) -> usize {
         let tables = 30 * usize::try_from(self.tables.read()).unwrap_or(usize::MAX / 64);
         size_of_val(&*self.units) + size_of_val(&*self.supplementary) + tables
@@ -158,7 +159,8 @@ impl<'a> Units<'a> {
         self.find_in(&around, svma, budget, &mut load).unwrap_or_default()
     }
 
-    /// The other ranges of the function that holds a stated virtual address, for an address that was looked up in the debug info.
+    /// The other ranges of the function that holds a stated virtual address, for an address that was looked up in the
+    /// debug info.
     pub(super) fn other_parts(&self, svma: u64) -> Vec<Range<u64>> {
         let units = self.ranges.find(svma).filter_map(|range| self.units.get(range.what));
         let mut parts = units.filter_map(|unit| Some(unit.functions.as_ref()?.other_parts(svma)));
@@ -201,8 +203,9 @@ impl<'a> Units<'a> {
         None
     }
 
-    /// The units with code before and behind an address whose own lists hold the address. Older LLVMs leave functions out of
-    /// `.debug_aranges` and list others of the same unit close by. A function that the linker put between two other units is not found.
+    /// The units with code before and behind an address whose own lists hold the address. Older LLVMs leave functions
+    /// out of `.debug_aranges` and list others of the same unit close by. A function that the linker put between two
+    /// other units is not found.
     fn units_around(&mut self, svma: u64, budget: &mut Budget) -> Vec<usize> {
         let mut found = Vec::new();
         // A unit whose run of ranges spans the address may have one of another unit between.

@@ -1,8 +1,9 @@
-//! Debug info that the linker left in the object files. The linked file has a map: for each function the object file that it is from (stabs N_OSO and
-//! N_FUN, `mach-o/stab.h`).
+//! Debug info that the linker left in the object files. The linked file has a map: for each function the object file
+//! that it is from (stabs N_OSO and N_FUN, `mach-o/stab.h`).
 //!
-//! A function has other addresses in its object file. The linker may place each function of a file elsewhere and drops some, so each look-up is translated
-//! by the symbol of its function. An object file is opened at the first look-up of one of its functions.
+//! A function has other addresses in its object file. The linker may place each function of a file elsewhere and drops
+//! some, so each look-up is translated by the symbol of its function. An object file is opened at the first look-up of
+//! one of its functions.
 
 use std::borrow::Cow;
 use std::fs;
@@ -157,7 +158,8 @@ impl DebugMap {
             return (Vec::new(), None);
         };
         let (frames, function) = dwarf.find(address.wrapping_add(to_object));
-        // The line table of an object file goes on over the padding behind a function, which is in no function. All of assembly is in none.
+        // The line table of an object file goes on over the padding behind a function, which is in no function. All of
+        // assembly is in none.
         if function.is_none() && dwarf.find(start.wrapping_add(to_object)).1.is_some() {
             return (Vec::new(), None);
         }
@@ -168,7 +170,8 @@ impl DebugMap {
         (frames, function)
     }
 
-    /// The debug info of the function that holds a relative address, the start of the function, and what to add to its addresses there.
+    /// The debug info of the function that holds a relative address, the start of the function, and what to add to its
+    /// addresses there.
     fn object_of(&mut self, address: u64) -> Option<(&mut Dwarf, u64, u64)> {
         let after = self.functions.partition_point(|function| function.start <= address);
         let at = after.checked_sub(1)?;

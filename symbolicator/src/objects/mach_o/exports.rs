@@ -1,6 +1,8 @@
-//! The exports trie: names that other images may use. A stripped image has no others, and most images of the shared cache neither.
+//! The exports trie: names that other images may use. A stripped image has no others, and most images of the shared
+//! cache neither.
 //!
-//! The reader in `object` visits a node as often as edges lead to it, which in a hostile file is exponential in its size.
+//! The reader in `object` visits a node as often as edges lead to it, which in a hostile file is exponential in its
+//! size.
 
 use object::macho;
 
@@ -17,7 +19,8 @@ const NODE_BYTES: usize = 2;
 /// Least bytes of an edge, beside its text: the end of the text, and where it leads.
 const EDGE_BYTES: usize = 2;
 
-/// Calls `each` with address, relative to the image, and name of each export that is code or data of the image itself. Ends where the trie is damaged.
+/// Calls `each` with address, relative to the image, and name of each export that is code or data of the image itself.
+/// Ends where the trie is damaged.
 pub(super) fn for_each(trie: &[u8], mut each: impl FnMut(u64, &[u8])) {
     // In a valid trie each node and each edge is read once.
     let mut left = trie.len();

@@ -68,8 +68,8 @@ impl ObjectFiles {
         paths
     }
 
-    /// Opens the object file that the map names by this path, written at this time. `functions` finds what is wanted of a file; of several members
-    /// with one name it is the one with the most.
+    /// Opens the object file that the map names by this path, written at this time. `functions` finds what is wanted of
+    /// a file; of several members with one name it is the one with the most.
     pub(super) fn open<T>(
         &mut self,
         path: &[u8],
@@ -106,7 +106,8 @@ impl ObjectFiles {
         Err(why)
     }
 
-    /// The map's time of a file must be its own. Without one (builds that are to be the same each time), the file on disk must not be younger than the program.
+    /// The map's time of a file must be its own. Without one (builds that are to be the same each time), the file on
+    /// disk must not be younger than the program.
     fn is_of_this_time(&self, in_map: u64, own: i64, of_file: i64) -> bool {
         match i64::try_from(in_map) {
             Ok(0) => self.linked.is_some_and(|linked| of_file <= linked),
@@ -200,8 +201,8 @@ pub(super) fn file_and_member(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     of_archive.unwrap_or((path, None))
 }
 
-/// Refuses debug info that is not complete without its relocations. LLVM's compilers write addresses within their section, which are right as they are
-/// (`r_extern` is 0: `mach-o/reloc.h`).
+/// Refuses debug info that is not complete without its relocations. LLVM's compilers write addresses within their
+/// section, which are right as they are (`r_extern` is 0: `mach-o/reloc.h`).
 fn checked(file: ObjectFile) -> Result<ObjectFile, SymbolError> {
     let is_relative = match file.object()? {
         object::File::MachO64(object) => {

@@ -1,7 +1,8 @@
-//! The shared cache of dyld: the libraries of macOS, which has no files of their own since version 11. `dyld_cache_format.h` of dyld.
+//! The shared cache of dyld: the libraries of macOS, which has no files of their own since version 11.
+//! `dyld_cache_format.h` of dyld.
 //!
-//! What look-ups need of a library is put together as a file of its own: its code, its symbols out of the table of all libraries, and where its functions
-//! begin. All else is then as for other Mach-O files.
+//! What look-ups need of a library is put together as a file of its own: its code, its symbols out of the table of all
+//! libraries, and where its functions begin. All else is then as for other Mach-O files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,8 @@ const MAX_CODE_BYTES: usize = 128 << 20;
 /// The same of its names, and of each further table.
 const MAX_TABLE_BYTES: usize = 64 << 20;
 
-/// The caches that may have a library, those of the user's folders first. Further files of a cache have another ending: `dyld_shared_cache_arm64e.01`.
+/// The caches that may have a library, those of the user's folders first. Further files of a cache have another ending:
+/// `dyld_shared_cache_arm64e.01`.
 pub(crate) fn caches(library: &Path, symbol_dirs: &[PathBuf]) -> Vec<PathBuf> {
     if !["/usr/lib", "/System"].iter().any(|folder| library.starts_with(folder)) {
         return Vec::new();

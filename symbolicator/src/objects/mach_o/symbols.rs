@@ -88,7 +88,8 @@ pub(in crate::objects) fn slot_names(file: &ObjectFile, object: &MachO<'_>) -> F
         .collect()
 }
 
-/// The entries of sections that stand for symbols, often of other images: relative address, size, file offset of the name.
+/// The entries of sections that stand for symbols, often of other images: relative address, size, file offset of the
+/// name.
 fn indirect<'f>(
     file: &'f ObjectFile,
     object: &'f MachO<'_>,

@@ -14,7 +14,8 @@ pub(in crate::objects) fn parts(file: &[u8]) -> Option<Vec<Range<usize>>> {
     Some(parts.into_iter().map(|(_, part)| part).collect())
 }
 
-/// The part for a processor, in the words of [`Module::arch`](recording::module::Module::arch). A file that is not universal is its own part.
+/// The part for a processor, in the words of [`Module::arch`](recording::module::Module::arch). A file that is not
+/// universal is its own part.
 pub(super) fn part_of(file: &[u8], arch: Option<&str>) -> Option<Range<usize>> {
     let Some(parts) = with_processors(file) else {
         return Some(0..file.len());

@@ -128,8 +128,9 @@ fn without_part(name: &str) -> &str {
     }
 }
 
-/// True if theirs is `./csu/./csu/start.c` where ours is `./csu/start.c`. Folder 0 of the line table of DWARF 5 is the folder of the
-/// compilation itself; the other readers put a relative one behind itself. Debian's packages have such paths.
+/// True if theirs is `./csu/./csu/start.c` where ours is `./csu/start.c`. Folder 0 of the line table of DWARF 5 is the
+/// folder of the compilation itself; the other readers put a relative one behind itself. Debian's packages have such
+/// paths.
 fn has_folder_twice(ours: &str, theirs: &str) -> bool {
     let folder = theirs.strip_suffix(ours).filter(|folder| folder.ends_with('/'));
     folder.is_some_and(|folder| !folder.starts_with('/') && ours.starts_with(folder))
@@ -153,7 +154,8 @@ pub struct Reference {
     svmas: Vec<u64>,
     /// Of each reader, by address.
     answers: Vec<Vec<Vec<Shape>>>,
-    /// (start, end, name) of all functions. The linker makes one of several with the same code: each name is right then.
+    /// (start, end, name) of all functions. The linker makes one of several with the same code: each name is right
+    /// then.
     symbols: Vec<(u64, u64, String)>,
 }
 
@@ -205,15 +207,17 @@ impl Reference {
         let outermost = ours.len().saturating_sub(1);
         let is_same = |(depth, (ours, theirs)): (usize, (&Shape, &Shape))| {
             let is_named = is_same_name(&ours.0, &theirs.0) || depth == outermost && alias(&ours.0);
-            // Code of the compiler's own has no line. Ours is the file of the function; theirs is that of the line table's row.
+            // Code of the compiler's own has no line. Ours is the file of the function; theirs is that of the line
+            // table's row.
             let is_file = ours.1 == theirs.1 || ours.2 == 0 || has_folder_twice(&ours.1, &theirs.1);
             is_named && ours.2 == theirs.2 && is_file
         };
         ours.len() == theirs.len() && ours.iter().zip(theirs).enumerate().all(is_same)
     }
 
-    /// Compares the answers for the program, stored in this way. Where two readers differ, ours must be the answer of one of them: elfutils
-    /// 0.188 takes the line of the first of several inlined calls of one function, and finds inlined calls in the padding behind a function.
+    /// Compares the answers for the program, stored in this way. Where two readers differ, ours must be the answer of
+    /// one of them: elfutils 0.188 takes the line of the first of several inlined calls of one function, and finds
+    /// inlined calls in the padding behind a function.
     pub fn compare(&self, what: &str, program: &Path, dirs: &[&Path]) {
         self.compare_module(what, &module(program), dirs);
     }
@@ -227,7 +231,8 @@ impl Reference {
         for (index, (svma, ours)) in self.svmas.iter().zip(&ours).enumerate() {
             let ours = shape(ours);
             let theirs: Vec<&[Shape]> = self.answers.iter().map(|answers| &*answers[index]).collect();
-            // Without debug info llvm-symbolizer has the symbol, and the file that the symbol table names, without a line.
+            // Without debug info llvm-symbolizer has the symbol, and the file that the symbol table names, without a
+            // line.
             if ours.is_empty() && theirs[0].iter().all(|(_, _, line)| *line == 0) {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Mach-O programs of both processors, whose stack is known at each instruction: an emulated processor has run them. The script that
-//! made the fixtures is tests/fixtures/mach-o/make.py.
+//! Mach-O programs of both processors, whose stack is known at each instruction: an emulated processor has run them.
+//! The script that made the fixtures is tests/fixtures/mach-o/make.py.
 
 mod files;
 mod trace;
@@ -92,7 +92,8 @@ fn unwinder<'a>(
     unwinder
 }
 
-/// Unwinds all states of a trace, with files made of its images: how many there are, and those whose stack is not the true one.
+/// Unwinds all states of a trace, with files made of its images: how many there are, and those whose stack is not the
+/// true one.
 fn compare(trace: &Trace, file: impl Fn(&[u8]) -> KeptFile) -> (usize, Vec<String>, Quality) {
     let mut unwinder = unwinder(trace, NoMemory, file);
     let (mut count, mut wrong) = (0, Vec::new());

@@ -43,8 +43,8 @@ impl Arcs {
         more
     }
 
-    /// Finds the called functions. A call may name another file than the function, or a full path for a relative one. If the library has
-    /// exactly one function of the name, it is the callee. Others are new, without self cost.
+    /// Finds the called functions. A call may name another file than the function, or a full path for a relative one.
+    /// If the library has exactly one function of the name, it is the callee. Others are new, without self cost.
     pub(super) fn finish(self, data: &mut Data) -> Vec<Arc> {
         let mut exact: FxHashMap<Named, u32> = FxHashMap::default();
         // `NONE`: several functions.

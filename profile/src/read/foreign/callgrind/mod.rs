@@ -1,5 +1,5 @@
-//! Files of callgrind and cachegrind, lines of text: <https://valgrind.org/docs/manual/cl-format.html>. cachegrind's format is callgrind's
-//! without calls.
+//! Files of callgrind and cachegrind, lines of text: <https://valgrind.org/docs/manual/cl-format.html>. cachegrind's
+//! format is callgrind's without calls.
 //!
 //! `line` parses a line, `arcs` sums calls.
 

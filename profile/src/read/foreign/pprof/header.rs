@@ -316,8 +316,8 @@ impl Header {
             .map_or(NONE, |(mapping, _)| self.lib(*mapping))
     }
 
-    /// The address relative to the library's lowest `PT_LOAD`. A mapping from the file's start begins there. For other mappings, only the
-    /// library file has the offset.
+    /// The address relative to the library's lowest `PT_LOAD`. A mapping from the file's start begins there. For other
+    /// mappings, only the library file has the offset.
     pub(super) fn relative_address(&self, location: &Location) -> Option<u64> {
         let mapping = self.mappings.get(self.lib(location.mapping) as usize)?;
         match mapping.offset {

@@ -1,7 +1,7 @@
 //! pprof profiles: of Go's `runtime/pprof`, gperftools, sprof's export, and many others.
 //!
-//! The file is read twice. `header` reads everything except samples, because names may come after their users; then each sample becomes a
-//! row. `prune` drops the frames that the file asks to drop.
+//! The file is read twice. `header` reads everything except samples, because names may come after their users; then
+//! each sample becomes a row. `prune` drops the frames that the file asks to drop.
 
 mod header;
 mod prune;
@@ -24,8 +24,8 @@ use threads::Threads;
 /// Largest message within the file: a stack of 100,000 calls takes a megabyte.
 const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 
-/// True if these bytes begin a pprof profile: all complete fields have numbers and types of its messages, at least one carries information,
-/// and the bytes are no text. Single letters of a text also parse as fields.
+/// True if these bytes begin a pprof profile: all complete fields have numbers and types of its messages, at least one
+/// carries information, and the bytes are no text. Single letters of a text also parse as fields.
 pub(super) fn is_pprof(start: &[u8]) -> bool {
     let is_text = |byte: &u8| *byte >= b' ' || b"\t\r\n".contains(byte);
     let mut says_something = false;
@@ -279,7 +279,8 @@ struct Building<'a> {
     /// Index of the value that counts a row's samples.
     count_at: Option<usize>,
     tables: Tables,
-    /// The text index for each text and function of the file. A long name is looked up once, whatever the number of references.
+    /// The text index for each text and function of the file. A long name is looked up once, whatever the number of
+    /// references.
     text_of: FxHashMap<u64, u32>,
     func_of: FxHashMap<u64, u32>,
     /// For each location, its range of `frames`, outermost first.

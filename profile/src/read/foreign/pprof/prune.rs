@@ -1,8 +1,8 @@
-//! Drops the frames of functions that match `drop_frames` and not `keep_frames`, with their callees. Their callers get the cost.
-//! gperftools' heap profiles drop the allocator this way.
+//! Drops the frames of functions that match `drop_frames` and not `keep_frames`, with their callees. Their callers get
+//! the cost. gperftools' heap profiles drop the allocator this way.
 //!
-//! The rules are those of `go tool pprof` (<https://github.com/google/pprof/blob/main/profile/prune.go>), for equal figures: the matched
-//! name has no arguments, and frames before the first kept function stay.
+//! The rules are those of `go tool pprof` (<https://github.com/google/pprof/blob/main/profile/prune.go>), for equal
+//! figures: the matched name has no arguments, and frames before the first kept function stay.
 
 use regex_lite::{Regex, RegexBuilder};
 use rustc_hash::{FxHashMap, FxHashSet};
