@@ -12,9 +12,9 @@ use crate::info::{RecordingInfo, SampleBy};
 use crate::probe::Probe;
 use crate::sink::EventSink;
 
-/// Whom to record.
+/// What to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whom {
+pub enum RecordTarget {
     /// [`RecordOptions::command`], launched, and all that it starts.
     Command,
     /// Running processes with all their threads, and all processes below them, present and future.
@@ -29,10 +29,10 @@ pub const USUAL_STACK_BYTES: u32 = 16 << 10;
 /// What to record, and how.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
-    /// Whom to record.
-    pub whom: Whom,
-    /// Program and arguments. Looked up in PATH if the first holds no slash. Unless [`Whom::Command`] is recorded, the
-    /// recording ends with this program; empty if there is none.
+    /// What to record.
+    pub target: RecordTarget,
+    /// Program and arguments. Looked up in PATH if the first holds no slash. Unless [`RecordTarget::Command`] is
+    /// recorded, the recording ends with this program; empty if there is none.
     pub command: Vec<OsString>,
     /// Variables added to the program's environment (`VAR=x` before the command).
     pub env: Vec<(OsString, OsString)>,

@@ -5,7 +5,7 @@ use profile::read::SavedLib;
 use profile::view::cost::FEW_SAMPLES;
 use profile::view::select::Selection;
 use profile::view::shortfalls::{Code, Lack, Runtime, Shortfall, cost_of_probes, is_installed, python_version};
-use recording::session::{RecordOptions, Whom};
+use recording::session::{RecordOptions, RecordTarget};
 use recording::symbol::SymbolSource;
 use serde_json::{Value, json};
 use symbolicator::Symbolicator;
@@ -228,7 +228,9 @@ fn why_cut(data: &Data, what: What<'_>) -> String {
             format!("these waits began before the recording, when not all registers are known, or {deeper}")
         }
         // Other processes than one's children: ptrace(2), yama.
-        What::Recorded(Some(asked)) if asked.whom != Whom::Command && !rustix::process::geteuid().is_root() => {
+        What::Recorded(Some(asked))
+            if asked.target != RecordTarget::Command && !rustix::process::geteuid().is_root() =>
+        {
             format!("{deeper}; root can read the rest from the program's memory")
         }
         What::Recorded(_) | What::Saved => deeper,

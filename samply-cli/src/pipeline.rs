@@ -8,7 +8,7 @@ use profile::build::{BuildOptions, Builder};
 use recording::cpu_account::CpuAccount;
 use recording::info::RecordingInfo;
 use recording::module::Module;
-use recording::session::{Finished, ProgramExit, RecordOptions, Session, StopReason, Target as _, Whom};
+use recording::session::{Finished, ProgramExit, RecordOptions, RecordTarget, Session, StopReason, Target as _};
 use recording::sink::KeptFile;
 use unwind::{UnwindOptions, Unwinder};
 
@@ -122,7 +122,7 @@ pub(crate) fn record(
 
     let mut runs = Runs::default();
     let mut failure = None;
-    let (mut run_starts, mut whole_runs) = (Vec::new(), plan.recorder.whom == Whom::Command);
+    let (mut run_starts, mut whole_runs) = (Vec::new(), plan.recorder.target == RecordTarget::Command);
     for iteration in 1..=plan.iterations {
         let opened = first.take().map_or_else(|| open(plan, iteration, term), Ok);
         let start = recorder::clock_reference().timestamp;

@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use recording::clock::{ClockReference, Timestamp};
 use recording::info::RecordingInfo;
 use recording::program;
-use recording::session::{Finished, Held, RecordError, RecordOptions, Session, Whom};
+use recording::session::{Finished, Held, RecordError, RecordOptions, RecordTarget, Session};
 use recording::sink::EventSink;
 
 use crate::open::events::Events;
@@ -75,13 +75,13 @@ impl Session for Recording {
             &defined,
         )
         .map_err(RecordError::Failed)?;
-        let backend = match &options.whom {
-            Whom::Command => open_launched(options, events, probes),
-            Whom::Processes(pids) => {
+        let backend = match &options.target {
+            RecordTarget::Command => open_launched(options, events, probes),
+            RecordTarget::Processes(pids) => {
                 let pids: Vec<i32> = pids.iter().map(|pid| pid.0).collect();
                 open_attached(options, events, probes, |wanted| attach::to_processes(&pids, wanted))
             }
-            Whom::WholeMachine => open_attached(options, events, probes, attach::to_whole_machine),
+            RecordTarget::WholeMachine => open_attached(options, events, probes, attach::to_whole_machine),
         };
         backend.map(Recording)
     }

@@ -6,7 +6,7 @@ use recording::clock::{ClockReference, Timestamp};
 use recording::cpu_account::{CpuAccount, UnrecordedCause};
 use recording::event::{Pid, Role};
 use recording::info::RecordingInfo;
-use recording::session::{Finished, RecordError, StopReason, Whom};
+use recording::session::{Finished, RecordError, RecordTarget, StopReason};
 use recording::sink::EventSink;
 
 use super::attach::{self, Running};
@@ -82,7 +82,7 @@ impl PerfSession {
         let mut translator = Translator::new(opened.layout);
         translator.watch_for_lost_events();
         let mut unrecorded = Unrecorded::default();
-        if options.whom == Whom::WholeMachine {
+        if options.target == RecordTarget::WholeMachine {
             match opened.events.has_points() && attach::in_first_pid_namespace() {
                 // Interrupts that come to an idle CPU, and its own switches.
                 true => translator.name_idle_task(start, sink),
@@ -157,7 +157,7 @@ impl PerfSession {
             drain::report_remaining_losses(opened.events.totals(role).lost, role, &mut translator, end, sink);
         }
         // Events of whole CPUs count idle time, too.
-        let of_tasks = options.whom != Whom::WholeMachine;
+        let of_tasks = options.target != RecordTarget::WholeMachine;
         let counted = opened.events.of_tasks(opened.events.totals(Role::Running));
         let cpu_time_ns = (of_tasks && counted.enabled_ns > 0).then_some(counted.enabled_ns);
         // An event that only some CPUs have counts nothing on the others.

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use recording::clock::{ClockReference, Timestamp};
 use recording::info::{PeriodUnit, RecordingInfo};
-use recording::session::{RecordError, RecordOptions, Whom};
+use recording::session::{RecordError, RecordOptions, RecordTarget};
 
 use crate::processes::host::Host;
 
 /// What macOS has no way for, refused before anything runs.
 pub(super) fn check(options: &RecordOptions) -> Result<(), RecordError> {
     let refused = |message: &str| Err(RecordError::Failed(message.to_owned()));
-    if options.whom == Whom::WholeMachine {
+    if options.target == RecordTarget::WholeMachine {
         return refused(
             "cannot record the whole machine: macOS gives access to one process at a time, and to its own programs not at all; name \
              processes with -p",

@@ -17,7 +17,7 @@ use recording::command::own;
 use recording::cpu_account::CpuAccount;
 use recording::info::RecordingInfo;
 use recording::program::{self, Image};
-use recording::session::{Finished, Held, RecordError, RecordOptions, Session, StopReason, Target as _, Whom};
+use recording::session::{Finished, Held, RecordError, RecordOptions, RecordTarget, Session, StopReason, Target as _};
 use recording::sink::EventSink;
 
 use crate::codesign::access::{Barred, OWN_CPU, Way, barred};
@@ -72,8 +72,8 @@ where
         host.hear_signals()
             .map_err(|errno| failed("take over signals", errno))?;
         let mut announcements = Vec::new();
-        let opened = match &options.whom {
-            Whom::Processes(pids) => {
+        let opened = match &options.target {
+            RecordTarget::Processes(pids) => {
                 let pids: Vec<i32> = pids.iter().map(|pid| pid.0).collect();
                 let begin = attach(&host, options, &pids, image.as_ref(), rights, &mut announcements);
                 begin.map(|begin| (begin, None))
@@ -140,7 +140,7 @@ where
             Begin::Held(started) => (vec![started.pid()], false, Some(started), None),
             Begin::Attached(pids, _, timer) => (pids, false, None, timer),
         };
-        let is_attached = options.whom != Whom::Command;
+        let is_attached = options.target != RecordTarget::Command;
         let watched = Watched {
             program: roots.first().copied().filter(|_| !is_attached),
             others: match &timer {

@@ -16,7 +16,7 @@ use recorder_macos::session::Recording;
 use recorder_macos::session::reach::Rights;
 use recording::doctor::State as Found;
 use recording::session::{
-    Finished, Held, ProgramExit, RecordError, RecordOptions, Session, StopReason, Target as _, Whom,
+    Finished, Held, ProgramExit, RecordError, RecordOptions, RecordTarget, Session, StopReason, Target as _,
 };
 use recording::sink::InMemory;
 
@@ -297,7 +297,11 @@ fn a_held_program_does_not_wait_for_the_recording_to_begin() {
 #[test]
 fn a_program_that_dyld_inserts_nothing_into_is_refused_before_it_starts() {
     let xnu = machine();
-    let refused = Recording::prepare(xnu.clone(), &options(Whom::Command, &["/bin/sh"], None), Rights::None);
+    let refused = Recording::prepare(
+        xnu.clone(),
+        &options(RecordTarget::Command, &["/bin/sh"], None),
+        Rights::None,
+    );
     let Err(RecordError::Failed(message)) = refused else {
         panic!("refused")
     };

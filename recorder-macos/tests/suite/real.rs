@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use recorder_macos::{Recording, Target, clock_reference, resume};
 use recording::event::{Event, EventKind, Pid, ProcessEvent, ThreadEvent};
-use recording::session::{Finished, ProgramExit, RecordError, RecordOptions, Session, StopReason, Target as _, Whom};
+use recording::session::{
+    Finished, ProgramExit, RecordError, RecordOptions, RecordTarget, Session, StopReason, Target as _,
+};
 use recording::sink::EventSink;
 use recording::stack::Stack;
 
@@ -87,9 +89,9 @@ fn own(test: &str) -> Command {
     command
 }
 
-fn options(whom: Whom, words: &[&str]) -> RecordOptions {
+fn options(target: RecordTarget, words: &[&str]) -> RecordOptions {
     RecordOptions {
-        whom,
+        target,
         command: words.iter().map(Into::into).collect(),
         env: Vec::new(),
         rate_hz: 1000.0,
@@ -132,7 +134,7 @@ fn record(options: &RecordOptions) -> Option<(Finished<Target>, Sums)> {
 fn launched(test: &str) -> Option<(Finished<Target>, Sums)> {
     let own = std::env::current_exe().unwrap();
     record(&options(
-        Whom::Command,
+        RecordTarget::Command,
         &[own.to_str().unwrap(), "--ignored", "--exact", test],
     ))
 }
@@ -196,7 +198,7 @@ fn what_a_program_of_macos_executes_is_recorded() {
         "--exact",
         "real::busy",
     ];
-    let Some((finished, sums)) = record(&options(Whom::Command, &words)) else {
+    let Some((finished, sums)) = record(&options(RecordTarget::Command, &words)) else {
         return;
     };
     assert!(
@@ -212,7 +214,7 @@ fn what_a_program_of_macos_executes_is_recorded() {
 fn an_attached_process_goes_on_and_none_of_its_threads_stays_suspended() {
     let child = Killed(own("real::busy").spawn().unwrap());
     let pid = child.0.id() as i32;
-    let Some((finished, sums)) = record(&options(Whom::Processes(vec![Pid(pid)]), &[])) else {
+    let Some((finished, sums)) = record(&options(RecordTarget::Processes(vec![Pid(pid)]), &[])) else {
         return;
     };
     assert!(
@@ -231,7 +233,7 @@ fn a_program_that_is_killed_ends_the_recording() {
     let script = format!("({killer}) & exec '{}' --ignored --exact real::busy", own.display());
     let options = RecordOptions {
         duration: Some(Duration::from_secs(20)),
-        ..options(Whom::Command, &["/bin/sh", "-c", &script])
+        ..options(RecordTarget::Command, &["/bin/sh", "-c", &script])
     };
     let Some((finished, _)) = record(&options) else { return };
     assert_eq!(finished.stop, StopReason::ProgramEnded);

@@ -10,7 +10,7 @@ use recorder_macos::session::reach::Rights;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::Pid;
 use recording::session::{
-    Finished, Held, ProgramExit, RecordError, RecordOptions, Session, StopReason, Target as _, Whom,
+    Finished, Held, ProgramExit, RecordError, RecordOptions, RecordTarget, Session, StopReason, Target as _,
 };
 
 use crate::events::{Checked, MS};
@@ -30,9 +30,9 @@ const BUSY: Behaviour = Behaviour {
 };
 
 /// A program that is there: the session looks it up before the simulated kernel starts it.
-pub(crate) fn options(whom: Whom, command: &[&str], duration_ms: Option<u64>) -> RecordOptions {
+pub(crate) fn options(target: RecordTarget, command: &[&str], duration_ms: Option<u64>) -> RecordOptions {
     RecordOptions {
-        whom,
+        target,
         command: command.iter().map(Into::into).collect(),
         env: Vec::new(),
         rate_hz: 1000.0,
@@ -51,7 +51,7 @@ pub(crate) fn options(whom: Whom, command: &[&str], duration_ms: Option<u64>) ->
 
 pub(crate) fn launched(duration_ms: Option<u64>) -> RecordOptions {
     let own = std::env::current_exe().unwrap();
-    options(Whom::Command, &[own.to_str().unwrap(), "--flag"], duration_ms)
+    options(RecordTarget::Command, &[own.to_str().unwrap(), "--flag"], duration_ms)
 }
 
 /// A machine with a process of somebody else.
@@ -212,7 +212,7 @@ fn attached_processes_are_recorded_with_present_and_future_children_and_left_alo
     };
     after(&xnu, 30, |machine| machine.fork(1));
     after(&xnu, 100, |machine| machine.news.push(asked(true)));
-    let (finished, sink) = run(&xnu, &options(Whom::Processes(vec![Pid(pid)]), &[], None));
+    let (finished, sink) = run(&xnu, &options(RecordTarget::Processes(vec![Pid(pid)]), &[], None));
     assert_eq!(finished.stop, StopReason::Interrupted);
     assert!(finished.target.is_none());
     let starts = sink.lines.iter().filter(|line| line.contains(" Start { parent:"));
@@ -238,7 +238,7 @@ fn of_several_processes_each_is_recorded_once_and_the_last_end_ends_the_recordin
             machine.kill_process(process);
         });
     }
-    let (finished, sink) = run(&xnu, &options(Whom::Processes(pids.clone()), &[], None));
+    let (finished, sink) = run(&xnu, &options(RecordTarget::Processes(pids.clone()), &[], None));
     assert_eq!(finished.stop, StopReason::ProgramEnded);
     let ends = sink
         .lines
@@ -258,7 +258,7 @@ fn a_command_beside_processes_ends_the_recording() {
     let own = std::env::current_exe().unwrap();
     let own = own.to_str().unwrap();
     after(&xnu, 40, |machine| machine.kill_process(2));
-    let (finished, sink) = run(&xnu, &options(Whom::Processes(vec![Pid(pid)]), &[own], None));
+    let (finished, sink) = run(&xnu, &options(RecordTarget::Processes(vec![Pid(pid)]), &[own], None));
     assert_eq!(finished.stop, StopReason::ProgramEnded);
     assert!(sink.lines.iter().all(|line| line.starts_with(&pid.to_string())));
     assert!(is_alive(&xnu, pid));
@@ -271,8 +271,8 @@ fn refusals_are_errors_that_say_what_helps() {
         Err(RecordError::Failed(message)) => message,
         other => panic!("{other:?}"),
     };
-    let attach = |pid| options(Whom::Processes(vec![Pid(pid)]), &[], None);
-    let machine = refused(&options(Whom::WholeMachine, &[], None), Rights::Root);
+    let attach = |pid| options(RecordTarget::Processes(vec![Pid(pid)]), &[], None);
+    let machine = refused(&options(RecordTarget::WholeMachine, &[], None), Rights::Root);
     assert!(machine.contains("name processes with -p"), "{machine}");
     let events = RecordOptions {
         events: vec!["cycles".to_owned()],
@@ -298,7 +298,7 @@ fn refusals_are_errors_that_say_what_helps() {
 fn below_a_program_that_macos_keeps_what_it_starts_is_recorded_and_it_is_listed() {
     let xnu = machine();
     xnu.lock().bars_started = true;
-    let shell = options(Whom::Command, &["/bin/sh"], Some(300));
+    let shell = options(RecordTarget::Command, &["/bin/sh"], Some(300));
     let recording = Recording::prepare(xnu.clone(), &shell, Rights::Root).unwrap();
     let announced = recording.announcements().concat();
     assert!(announced.contains("/bin/sh: it is a part of macOS"), "{announced}");
@@ -331,7 +331,7 @@ fn below_a_program_that_macos_keeps_what_it_starts_is_recorded_and_it_is_listed(
 fn a_recording_of_nothing_is_a_problem() {
     let xnu = machine();
     xnu.lock().bars_started = true;
-    let (finished, _) = run(&xnu, &options(Whom::Command, &["/bin/sh"], Some(50)));
+    let (finished, _) = run(&xnu, &options(RecordTarget::Command, &["/bin/sh"], Some(50)));
     let problem = finished.problem.unwrap();
     assert!(
         problem.starts_with("nothing was recorded: macOS gave no access to sh ("),

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 use profile::{Profile, harness};
 use recording::info::RecordingInfo;
-use recording::session::{Held, ProgramExit, RecordOptions, Session, Whom};
+use recording::session::{Held, ProgramExit, RecordOptions, RecordTarget, Session};
 use recording::sink::EventSink;
 
 use crate::args::RecordingArgs;
@@ -62,7 +62,7 @@ pub(crate) fn prepare(
     args: &RecordingArgs,
     term: &Term,
 ) -> Result<Option<CargoRun>, Failure> {
-    if options.whom != Whom::Command {
+    if options.target != RecordTarget::Command {
         return Ok(None);
     }
     let env = environment(&options.env);

@@ -15,7 +15,7 @@ use profile::export::firefox;
 use profile::{Profile, Tracks};
 use recording::command::{on_file, own};
 use recording::event::Pid;
-use recording::session::{ProgramExit, RecordOptions, StopReason, USUAL_STACK_BYTES, Whom};
+use recording::session::{ProgramExit, RecordOptions, RecordTarget, StopReason, USUAL_STACK_BYTES};
 use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::events;
@@ -332,19 +332,19 @@ fn check_stdout(args: &RecordArgs) -> Result<(), Failure> {
 /// What to record, by the options and by what the machine permits; for cargo, with its programs. Reports what changes.
 pub(super) fn plan(args: &RecordingArgs, symbols: &SymbolArgs, command: &str, term: &Term) -> Result<Plan, Failure> {
     let usage = |message: String| args::usage_error(command, message);
-    let whom = if args.all {
-        Whom::WholeMachine
+    let target = if args.all {
+        RecordTarget::WholeMachine
     } else if !args.pid.is_empty() {
-        Whom::Processes(args.pid.iter().map(|pid| Pid(*pid)).collect())
+        RecordTarget::Processes(args.pid.iter().map(|pid| Pid(*pid)).collect())
     } else if args.command.is_empty() {
         return Err(usage(
             "nothing to record: give a command, or -p PID, or -a for the whole machine".into(),
         ));
     } else {
-        Whom::Command
+        RecordTarget::Command
     };
     let is_pid = |word: &OsString| word.to_str().is_some_and(|word| word.parse::<u32>().is_ok());
-    if let (Whom::Processes(_), Some(word)) = (&whom, args.command.first().filter(|word| is_pid(word))) {
+    if let (RecordTarget::Processes(_), Some(word)) = (&target, args.command.first().filter(|word| is_pid(word))) {
         let pids = args.pid.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         return Err(usage(format!(
             "process ids are separated by commas: -p {pids},{0}; a command of the name {0} is ./{0}",
@@ -371,7 +371,7 @@ pub(super) fn plan(args: &RecordingArgs, symbols: &SymbolArgs, command: &str, te
     let rate_hz = args.rate_hz().min(limit_hz);
     let (events, probes) = events::named(args, symbols)?;
     let mut recorder = RecordOptions {
-        whom,
+        target,
         command: program.command,
         env: program.env,
         rate_hz,
@@ -390,7 +390,7 @@ pub(super) fn plan(args: &RecordingArgs, symbols: &SymbolArgs, command: &str, te
     say_changes(rate_hz, args, term);
     let cargo_name = || cargo.as_ref().map(|cargo| cargo.command.clone());
     // Nothing here says what a process that runs already was built from.
-    let is_launched = matches!(recorder.whom, Whom::Command);
+    let is_launched = matches!(recorder.target, RecordTarget::Command);
     Ok(Plan {
         commit: is_launched.then(commit::of_surroundings).flatten(),
         recorder,

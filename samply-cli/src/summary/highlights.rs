@@ -13,7 +13,7 @@ use profile::view::select::{Filter, Selection, select};
 use profile::view::shortfalls::shortfalls;
 use profile::view::{TopFunction, WaitPlace, names, recorded, wait_places};
 use recording::info::PeriodUnit;
-use recording::session::{RecordOptions, Whom};
+use recording::session::{RecordOptions, RecordTarget};
 use serde_json::{Value, json};
 
 use crate::advice::{Advice, What, advise, distorted};
@@ -98,9 +98,9 @@ impl Highlights {
         let sampled_cpu_ns = is_time.then_some(selection.total.weight);
         Highlights {
             hottest: named(hottest),
-            own: match asked.map(|asked| &asked.whom) {
-                Some(Whom::WholeMachine) => Vec::new(),
-                Some(Whom::Command | Whom::Processes(_)) | None => named(own_functions(&selection)),
+            own: match asked.map(|asked| &asked.target) {
+                Some(RecordTarget::WholeMachine) => Vec::new(),
+                Some(RecordTarget::Command | RecordTarget::Processes(_)) | None => named(own_functions(&selection)),
             },
             processes: by_name(profile, &selection),
             are_cpus: profile.tracks_are_cpus(),

@@ -2,7 +2,7 @@
 
 use profile::view::cost::FEW_SAMPLES;
 use recording::info::PeriodUnit;
-use recording::session::{RecordOptions, Whom};
+use recording::session::{RecordOptions, RecordTarget};
 
 use super::Summary;
 use crate::numbers::{count, time};
@@ -48,9 +48,9 @@ impl Summary {
         let factor = ENOUGH_SAMPLES.div_ceil(self.counts.samples.max(1));
         let mut ways = Vec::new();
         ways.extend(self.higher_rate(factor).map(|rate_hz| format!("-r {rate_hz:.0}")));
-        ways.extend(match asked.map(|asked| &asked.whom) {
-            Some(Whom::Command) => Some(format!("--iteration-count {}", factor.min(1000))),
-            Some(Whom::Processes(_) | Whom::WholeMachine) => Some("a longer -d".to_owned()),
+        ways.extend(match asked.map(|asked| &asked.target) {
+            Some(RecordTarget::Command) => Some(format!("--iteration-count {}", factor.min(1000))),
+            Some(RecordTarget::Processes(_) | RecordTarget::WholeMachine) => Some("a longer -d".to_owned()),
             None => None,
         });
         match ways.as_slice() {

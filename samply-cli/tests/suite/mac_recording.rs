@@ -20,7 +20,7 @@ use recorder_macos::session::reach::Rights;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::Pid;
 use recording::rust_name::readable;
-use recording::session::{RecordOptions, Session as _, Whom};
+use recording::session::{RecordOptions, RecordTarget, Session as _};
 use recording::source_path::in_profile;
 use recording::stack::Registers;
 use recording::wait::WaitReason;
@@ -129,7 +129,7 @@ fn loaded(file: &[u8]) -> Vec<u8> {
 
 fn options(pid: i32, seconds: u64, off_cpu: bool) -> RecordOptions {
     RecordOptions {
-        whom: Whom::Processes(vec![Pid(pid)]),
+        target: RecordTarget::Processes(vec![Pid(pid)]),
         command: Vec::new(),
         env: Vec::new(),
         rate_hz: 1000.0,
