@@ -5,8 +5,8 @@ use std::process::Command;
 use recording::command::own;
 use recording::doctor::{Examination, Finding, State};
 
+use crate::kernel::{Failure, Mach};
 use crate::processes::host::Host;
-use crate::sampling::kernel::{Failure, Mach};
 use crate::session::reach::{Rights, own_rights};
 
 /// Finds out what this Mac and this user may do. No access is asked for: that could wait for an administrator.

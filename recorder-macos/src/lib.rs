@@ -9,21 +9,23 @@
 //! 1. [`session`]: what is asked for, and whether macOS gives access to it.
 //! 2. [`processes`]: starts a program suspended, and ends it. Without rights of sprof's own, a library in the program
 //!    (`mac-preload/`) gives access to it ([`processes::preload`], [`processes::hello`]).
-//! 3. [`sampling`]: the ticks and samples. `images`: what is loaded where.
+//! 3. [`sampling`]: the ticks and the samples. `images`: what is loaded where.
 //! 4. [`files`]: what the unwinder and others may ask of the target meanwhile.
-//! 5. [`codesign`]: what the signature of a program permits. [`setup`] signs sprof, [`doctor`] says what this Mac
-//!    permits.
-//! 6. `sys`: the calls of macOS.
+//! 5. [`codesign`]: the facts of a program's signature. [`access`]: what keeps sprof from a program, and what helps.
+//!    [`setup`] signs sprof, [`doctor`] says what this Mac permits.
+//! 6. [`kernel`]: the calls that all of the above make, as a trait. `sys`: the calls of macOS.
 //!
 //! All but `sys` is tested on a simulated kernel (`tests/suite/xnu/`). It has been compiled and linked for macOS, and
 //! has never run there.
 
 #![cfg(unix)]
 
+pub mod access;
 pub mod codesign;
 pub mod doctor;
 pub mod files;
 mod images;
+pub mod kernel;
 pub mod processes;
 pub mod sampling;
 pub mod session;

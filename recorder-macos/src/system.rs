@@ -8,7 +8,7 @@ use recording::doctor::Examination;
 use recording::event::Pid;
 use recording::sink::KeptFile;
 
-use crate::sampling::kernel::Mach;
+use crate::kernel::Mach;
 use crate::{doctor, files, processes, session, setup};
 
 pub use crate::sys::{Xnu, say_if_quit};

@@ -8,11 +8,9 @@
 //! - this file: the blobs of a signature (XNU, osfmk/kern/cs_blobs.h). All numbers in them are big-endian.
 //! - `place`: reading ranges of a file.
 //! - `entitlements`: the keys that a signature grants, in DER or as a property list.
-//! - [`access`]: what keeps sprof from a program, and what helps.
 //!
 //! Files from outside: each size is bounded, and only a few kilobytes are read of any file.
 
-pub mod access;
 mod entitlements;
 mod place;
 mod slices;

@@ -16,7 +16,7 @@ use object::macho::{
 use recording::sink::ReadAt;
 
 use crate::images::header::{Header, Segment, le32, le64};
-use crate::sampling::kernel::Failure;
+use crate::kernel::Failure;
 
 /// Bytes of code of one image at most.
 const MOST_TEXT: u64 = 1 << 30;

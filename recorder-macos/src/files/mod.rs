@@ -20,7 +20,7 @@ use recording::sink::{InMemory, KeptFile, ModuleFile, ModuleFiles, ModuleMiss, R
 
 use crate::codesign;
 use crate::images::header::Header;
-use crate::sampling::kernel::{Failure, Mach};
+use crate::kernel::{Failure, Mach};
 use in_memory::Image;
 use on_disk::OnDisk;
 

@@ -11,7 +11,7 @@ use recording::sink::KeptFile;
 
 use super::on_disk::OnDisk;
 use crate::images::jit_files;
-use crate::sampling::kernel::Mach;
+use crate::kernel::Mach;
 
 /// The wall clock is set now and then.
 const SLACK: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use object::macho::{LC_SEGMENT_64, LC_UUID, MH_MAGIC_64, SEG_TEXT};
 use recording::module::BuildId;
 
-use crate::sampling::kernel::{Failure, Mach};
+use crate::kernel::{Failure, Mach};
 
 /// Load commands at most; images of macOS have some kilobytes.
 const MOST_BYTES: usize = 1 << 18;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use recording::outbox::OwnedMapping;
 
-use crate::sampling::kernel::Mach;
+use crate::kernel::Mach;
 
 /// From one look at the open files to the next, ns: a call for each of them.
 const LOOK_AGAIN_NS: u64 = 50_000_000;

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use recording::outbox::OwnedMapping;
 
-use crate::sampling::kernel::{Failure, Mach};
+use crate::kernel::{Failure, Mach};
 use header::{Header, le32, le64};
 
 /// Images at most; large applications have some thousand.

@@ -2,7 +2,7 @@
 //!
 //! Anybody may send to the recorder's port. So the kernel's word counts: for the sender, and for whose task was sent.
 
-use crate::sampling::kernel::{Failure, Letter, Mach, Sender};
+use crate::kernel::{Failure, Letter, Mach, Sender};
 
 use super::wire::{Hello, SEND_MS, WAIT_MS};
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use recording::info;
 use recording::program::Image;
 
-use crate::sampling::kernel::{Failure, Mach};
+use crate::kernel::{Failure, Mach};
 
 /// The calls, beside those of [`Mach`].
 pub trait Host: Mach {
@@ -17,7 +17,7 @@ pub trait Host: Mach {
     /// They do what they did before.
     fn forget_signals(&self);
 
-    /// Starts a program that does not run before [`Signal::Continue`](crate::sampling::kernel::Signal::Continue). An
+    /// Starts a program that does not run before [`Signal::Continue`](crate::kernel::Signal::Continue). An
     /// error has errno.
     fn spawn(&self, image: &Image) -> Result<i32, i32>;
 

@@ -4,7 +4,7 @@ use recording::program::Image;
 use recording::session::{RecordError, RecordOptions};
 
 use super::host::{End, Host};
-use crate::sampling::kernel::Signal;
+use crate::kernel::Signal;
 
 /// errno of a file that is in no form that the kernel executes: `ENOEXEC`, and `EBADARCH` and its kin of XNU
 /// (sys/errno.h).

@@ -17,7 +17,7 @@ use recording::session::RecordError;
 
 use super::host::Host;
 use super::wire;
-use crate::sampling::kernel::Failure;
+use crate::kernel::Failure;
 
 /// For all processors of Macs, as `.ci/preload` builds it.
 const LIBRARY: &[u8] = include_bytes!("preload/preload.dylib");

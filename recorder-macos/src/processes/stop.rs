@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use recording::session::{self, ProgramExit, StopReason};
 
 use super::host::Host;
-use crate::sampling::kernel::{News, Signal};
+use crate::kernel::{News, Signal};
 
 /// From SIGTERM to SIGKILL, ns.
 const GRACE_NS: u64 = 5_000_000_000;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use recording::session::StopReason;
 
-use crate::sampling::kernel::{Asked, Mach, News, Signal};
+use crate::kernel::{Asked, Mach, News, Signal};
 
 /// Whom the recording waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

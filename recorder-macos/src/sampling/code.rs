@@ -4,10 +4,10 @@ use recording::clock::Timestamp;
 use recording::event::Pid;
 use recording::outbox::{Message, OwnedMapping};
 
-use super::kernel::Mach;
 use super::tick::Tick;
 use crate::images::Images;
 use crate::images::jit_files::JitFiles;
+use crate::kernel::Mach;
 
 /// The code of a process.
 #[derive(Clone, Debug, Default)]

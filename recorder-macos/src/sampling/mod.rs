@@ -6,17 +6,15 @@
 //!
 //! In reading order:
 //!
-//! 1. [`kernel`]: what is asked of XNU.
-//! 2. `sampler`: the ticks, and what happens to processes between them.
-//! 3. `tick`: what one tick needs. `process`, `threads`, `code`: who is on a CPU, with which code. `sample`: the
+//! 1. `sampler`: the ticks, and what happens to processes between them.
+//! 2. `tick`: what one tick needs. `process`, `threads`, `code`: who is on a CPU, with which code. `sample`: the
 //!    sample.
-//! 4. `waits`: threads that are on none. `suspended`, `stack_copy`: what happens while a thread is suspended.
-//! 5. `urgency`: the priority of the thread that samples. `totals`: what was recorded, and what was not.
+//! 3. `waits`: threads that are on none. `suspended`, `stack_copy`: what happens while a thread is suspended.
+//! 4. `urgency`: the priority of the thread that samples. `totals`: what was recorded, and what was not.
 //!
 //! It has never run on a Mac. The tests run it on a simulated kernel.
 
 mod code;
-pub mod kernel;
 mod process;
 mod sample;
 mod sampler;
@@ -35,8 +33,8 @@ use recording::outbox;
 use recording::session::StopReason;
 use recording::sink::EventSink;
 
+use crate::kernel::{Failure, Mach, Signal};
 use crate::processes::watched::Watched;
-use kernel::{Failure, Mach, Signal};
 use process::Since;
 use sampler::Sampler;
 

@@ -10,13 +10,13 @@ use recording::outbox::Message;
 use recording::pace::Reading;
 
 use super::code::Code;
-use super::kernel::{Failure, Mach, TaskCounts, ThreadState};
 use super::sample::sample;
 use super::threads::{Thread, reading, tid_of};
 use super::tick::Tick;
 use super::totals::Unreached;
 use super::usage::Usage;
 use super::waits;
+use crate::kernel::{Failure, Mach, TaskCounts, ThreadState};
 
 /// From when on CPU time counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

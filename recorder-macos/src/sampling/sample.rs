@@ -7,10 +7,10 @@ use recording::pace::{Account, Reading};
 use recording::stack::Registers;
 
 use super::code::Code;
-use super::kernel::{Mach, ThreadState};
 use super::suspended::Suspended;
 use super::threads::{Thread, reading};
 use super::tick::Tick;
+use crate::kernel::{Mach, ThreadState};
 
 /// A thread that has used the CPU time of so many intervals without a sample gets one while it waits for a CPU. It is
 /// where it lost its CPU, or in a system call that has ended. With 2 intervals instead, the simulated 12 threads on 2

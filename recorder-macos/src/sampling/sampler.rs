@@ -8,12 +8,12 @@ use recording::outbox::{Message, Outbox};
 use recording::pace::Ticks;
 use recording::session::StopReason;
 
-use super::kernel::{Failure, Identity, Mach, News};
 use super::process::{Process, Since};
 use super::stack_copy::StackCopy;
 use super::tick::{Found, SystemCalls, Tick};
 use super::totals::{Totals, Unreached};
 use super::urgency::Urgency;
+use crate::kernel::{Failure, Identity, Mach, News};
 use crate::processes::hello::{self, Refusal};
 use crate::processes::watched::{Watched, stop_at_end, take_signal};
 

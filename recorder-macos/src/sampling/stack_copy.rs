@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::kernel::Mach;
+use crate::kernel::Mach;
 
 /// Stack bytes copied at most, as with ptrace.
 const STACK_BYTES: usize = 256 << 10;

@@ -3,7 +3,7 @@
 //! A thread that stays suspended hangs its program, and the kernel does not resume it when its suspender ends. So a
 //! guard resumes, whatever happens in between.
 
-use super::kernel::{Failure, Mach};
+use crate::kernel::{Failure, Mach};
 
 /// A resume that fails, other than for a thread that has ended, is tried again: nothing else would resume the thread.
 const RESUME_TRIES: u32 = 5;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use recording::pace::{Account, Reading};
 
-use super::kernel::{Mach, ThreadState};
+use crate::kernel::{Mach, ThreadState};
 
 /// A known thread.
 pub(super) struct Thread<M: Mach> {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use recording::outbox::Outbox;
 
-use super::kernel::Mach;
 use super::stack_copy::StackCopy;
 use super::totals::{Totals, Unreached};
+use crate::kernel::Mach;
 
 /// One tick.
 pub(super) struct Tick<'s, M: Mach> {

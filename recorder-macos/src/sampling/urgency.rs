@@ -5,7 +5,7 @@
 //! at once. So the policy is only for ticks that are short: of many threads, or on a slow machine, ticks would take the
 //! CPUs from the program.
 
-use super::kernel::{Budget, Mach};
+use crate::kernel::{Budget, Mach};
 
 /// The part of an interval that a tick may take.
 const SHARE: u64 = 10;

@@ -3,7 +3,7 @@
 use recording::event::{Counter, ProcessEvent};
 use recording::outbox::Outbox;
 
-use super::kernel::TaskCounts;
+use crate::kernel::TaskCounts;
 
 /// From one point to the next: 20 points a second are a line.
 const LOOK_NS: u64 = 50_000_000;

@@ -11,9 +11,9 @@ use recording::wait::WaitReason::{
 };
 
 use super::code::Code;
-use super::kernel::{Mach, Rest, ThreadState};
 use super::threads::Thread;
 use super::tick::Tick;
+use crate::kernel::{Mach, Rest, ThreadState};
 
 /// A look has found a thread waiting.
 ///

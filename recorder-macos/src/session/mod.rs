@@ -20,15 +20,15 @@ use recording::program::{self, Image};
 use recording::session::{Finished, Held, RecordError, RecordOptions, RecordTarget, Session, StopReason, Target as _};
 use recording::sink::EventSink;
 
-use crate::codesign::access::{Barred, OWN_CPU, Way, barred};
+use crate::access::{Barred, OWN_CPU, Way, barred};
 use crate::files::Shared;
+use crate::kernel::{News, Signal};
 use crate::processes::hello;
 use crate::processes::host::Host;
 use crate::processes::launch::Started;
 use crate::processes::preload::Preload;
 use crate::processes::stop::Target;
 use crate::processes::watched::{Watched, stop_at_end, take_signal};
-use crate::sampling::kernel::{News, Signal};
 use crate::sampling::{Plan, SampleError, Sampled, Unreached, sample};
 use reach::{Reach, Rights, own_rights, reach};
 

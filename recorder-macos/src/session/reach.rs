@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use recording::command::own;
 
-use crate::codesign::access::{Bar, OWN_CPU, Way, bar_of_path};
+use crate::access::{Bar, OWN_CPU, Way, bar_of_path};
 use crate::codesign::read;
 use crate::files::Shared;
 use crate::files::on_disk::OnDisk;
+use crate::kernel::Failure;
 use crate::processes::host::Host;
-use crate::sampling::kernel::Failure;
 
 /// taskgated may ask an administrator, and may never answer where nobody is at the screen.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use libc::kevent64_s;
 use mach2::port::mach_port_name_t;
 
-use crate::sampling::kernel::{Failure, News};
+use crate::kernel::{Failure, News};
 
 /// The number of the timer.
 const TIMER: u64 = 1;

@@ -23,8 +23,8 @@ use mach2::task_special_ports::TASK_READ_PORT;
 
 use super::port::{Port, check, own};
 use super::process;
+use crate::kernel::{Failure, Letter, Sender};
 use crate::processes::wire;
-use crate::sampling::kernel::{Failure, Letter, Sender};
 
 /// Letters at once. The queue reports the rest again.
 const MOST_LETTERS: usize = 64;
@@ -151,12 +151,12 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// See [`Mach::sent_pid`](crate::sampling::kernel::Mach::sent_pid).
+    /// See [`Mach::sent_pid`](crate::kernel::Mach::sent_pid).
     pub(super) fn pid(&self) -> Option<i32> {
         pid_of(self.task.as_ref()?)
     }
 
-    /// See [`Mach::keep`](crate::sampling::kernel::Mach::keep).
+    /// See [`Mach::keep`](crate::kernel::Mach::keep).
     pub(super) fn keep(&self, pid: i32) -> Result<(), Failure> {
         let task = self.task.as_ref().ok_or(Failure::Gone)?;
         let mut name = MACH_PORT_NULL;

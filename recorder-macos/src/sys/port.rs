@@ -6,7 +6,7 @@ use mach2::message::MACH_SEND_INVALID_DEST;
 use mach2::port::{MACH_PORT_RIGHT_SEND, mach_port_t};
 use mach2::traps::mach_task_self;
 
-use crate::sampling::kernel::Failure;
+use crate::kernel::Failure;
 
 /// One reference to a right to send, once or always, given back when dropped. The same port always has the same name,
 /// as long as a reference is held.

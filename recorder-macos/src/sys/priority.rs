@@ -7,7 +7,7 @@ use mach2::thread_policy::{
 };
 
 use super::time::TimeBase;
-use crate::sampling::kernel::Budget;
+use crate::kernel::Budget;
 
 /// Bounds of the computation time that the kernel takes (`min_rt_quantum` and `max_rt_quantum` in
 /// osfmk/kern/sched_prim.c).

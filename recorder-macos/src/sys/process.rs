@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use super::time::TimeBase;
+use crate::kernel::{Identity, Signal, TaskCounts};
 use crate::processes::host::End;
-use crate::sampling::kernel::{Identity, Signal, TaskCounts};
 
 /// Children asked for at first.
 const CHILDREN: usize = 64;

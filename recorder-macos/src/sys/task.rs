@@ -14,7 +14,7 @@ use mach2::vm_region::{VM_REGION_BASIC_INFO_64, vm_region_basic_info_64, vm_regi
 
 use super::port::{Port, check, own};
 use super::process;
-use crate::sampling::kernel::Failure;
+use crate::kernel::Failure;
 
 unsafe extern "C" {
     /// `mach/mach_traps.h`. A right to read: enough to suspend, to read registers and memory, and not to change

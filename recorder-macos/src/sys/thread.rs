@@ -9,7 +9,7 @@ use mach2::thread_status::thread_state_t;
 use recording::stack::Registers;
 
 use super::port::{Port, check};
-use crate::sampling::kernel::{Failure, Rest, ThreadState};
+use crate::kernel::{Failure, Rest, ThreadState};
 
 /// A number that no other thread has.
 pub(super) fn id(thread: &Port) -> Result<u64, Failure> {

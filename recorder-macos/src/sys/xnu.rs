@@ -15,8 +15,8 @@ use super::port::Port;
 use super::signals::Signals;
 use super::time::TimeBase;
 use super::{letters, machine, priority, process, spawn, task, thread, time};
+use crate::kernel::{Budget, Failure, Identity, Letter, Mach, News, Signal, TaskCounts, ThreadState};
 use crate::processes::host::{End, Host};
-use crate::sampling::kernel::{Budget, Failure, Identity, Letter, Mach, News, Signal, TaskCounts, ThreadState};
 
 /// The kernel of this Mac. Clones share one queue of news.
 #[derive(Clone, Debug)]

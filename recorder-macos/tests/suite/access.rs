@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use recorder_macos::access::{Bar, Way, barred};
 use recorder_macos::codesign::Cpu;
-use recorder_macos::codesign::access::{Bar, Way, barred};
 
 use crate::codesign::write_signed;
 

@@ -1,7 +1,7 @@
 //! Files of JIT compilers, found among the open files of a process.
 
 use recorder_macos::files::open_perf_map;
-use recorder_macos::sampling::kernel::Mach as _;
+use recorder_macos::kernel::Mach as _;
 use recorder_macos::sampling::sample;
 use recording::event::{Event, EventKind, Pid, ProcessEvent};
 use recording::sink::EventSink;

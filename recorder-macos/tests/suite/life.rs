@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use recorder_macos::sampling::kernel::Mach;
+use recorder_macos::kernel::Mach;
 use recorder_macos::sampling::{SampleError, sample};
 use recording::session::StopReason;
 

@@ -7,11 +7,11 @@ use std::os::unix::fs::PermissionsExt;
 
 use recorder_macos::codesign::{Cpu, read};
 use recorder_macos::doctor::examine;
+use recorder_macos::kernel::{Mach, News, Sender};
 use recorder_macos::processes::hello::{Refusal, check};
 use recorder_macos::processes::host::Host;
 use recorder_macos::processes::preload::{lost_variable, place};
 use recorder_macos::processes::wire::{Hello, INSERT, LIBRARY};
-use recorder_macos::sampling::kernel::{Mach, News, Sender};
 use recorder_macos::session::Recording;
 use recorder_macos::session::reach::Rights;
 use recording::doctor::State as Found;

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
 
 use recorder_macos::doctor::resume;
-use recorder_macos::sampling::kernel::{Asked, Mach, News};
+use recorder_macos::kernel::{Asked, Mach, News};
 use recorder_macos::session::Recording;
 use recorder_macos::session::reach::Rights;
 use recording::clock::{ClockReference, Timestamp};

@@ -7,10 +7,8 @@ use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use recorder_macos::kernel::{Budget, Failure, Identity, Letter, Mach, News, Rest, Signal, TaskCounts, ThreadState};
 use recorder_macos::processes::host::End;
-use recorder_macos::sampling::kernel::{
-    Budget, Failure, Identity, Letter, Mach, News, Rest, Signal, TaskCounts, ThreadState,
-};
 use recording::stack::Registers;
 
 use super::fault::{Fault, Faults};

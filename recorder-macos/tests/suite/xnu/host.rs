@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use recorder_macos::kernel::Failure;
 use recorder_macos::processes::host::{End, Host};
-use recorder_macos::sampling::kernel::Failure;
 use recording::info;
 use recording::program::Image;
 

@@ -1,7 +1,7 @@
 //! Programs with the recorder's library: they announce themselves, and wait.
 
+use recorder_macos::kernel::{Failure, Letter, News, Sender};
 use recorder_macos::processes::wire::{Hello, WAIT_MS};
-use recorder_macos::sampling::kernel::{Failure, Letter, News, Sender};
 
 use super::Xnu;
 use super::behaviour::Planned;

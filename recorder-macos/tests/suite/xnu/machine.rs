@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use recorder_macos::sampling::kernel::News;
+use recorder_macos::kernel::News;
 
 pub(crate) use super::behaviour::{Behaviour, Chance, Planned};
 use super::images::Images;

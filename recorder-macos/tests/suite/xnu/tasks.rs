@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use recorder_macos::kernel::Rest;
 use recorder_macos::processes::host::End;
-use recorder_macos::sampling::kernel::Rest;
 
 use super::behaviour::Behaviour;
 use super::images::Images;

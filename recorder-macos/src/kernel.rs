@@ -1,4 +1,4 @@
-//! What sampling asks of the kernel.
+//! The calls of the kernel that recording needs, as a trait.
 //!
 //! `sys::Xnu` is the real one. The tests have a simulated one (`tests/suite/xnu/`), which is as unkind as XNU.
 
@@ -232,7 +232,7 @@ pub struct TaskCounts {
 
 impl TaskCounts {
     /// True if no thread has run, started or ended between the two. Switches are counted when a thread gets its CPU.
-    pub(super) fn is_at_rest_since(&self, before: &TaskCounts) -> bool {
+    pub(crate) fn is_at_rest_since(&self, before: &TaskCounts) -> bool {
         let resident_bytes = before.resident_bytes;
         self.runnable == 0
             && TaskCounts {

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{Cpu, Signature, read};
+use crate::codesign::{Cpu, Signature, read};
 use crate::files::on_disk::OnDisk;
 
 /// A `#!` line may name a script, which has one, too: the kernel follows one, a shell more.
