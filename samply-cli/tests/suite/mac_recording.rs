@@ -14,7 +14,7 @@ use profile::build::{BuildOptions, Builder};
 use profile::enrich::enrich;
 use profile::export::firefox::write_gz;
 use recorder_macos::files::{Files, Memory};
-use recorder_macos::sampling::kernel::{Mach as _, Rest};
+use recorder_macos::kernel::{Mach as _, Rest};
 use recorder_macos::session::Recording;
 use recorder_macos::session::reach::Rights;
 use recording::clock::{ClockReference, Timestamp};
