@@ -7,7 +7,7 @@ mod synthetic;
 
 use std::time::Duration;
 
-use profile::build::Builder;
+use profile::builder::Builder;
 use profile::enrich::enrich;
 use profile::export::firefox;
 use recording::address::Avma;

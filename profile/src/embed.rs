@@ -6,8 +6,8 @@ use recording::module::Module;
 use rustc_hash::FxHashMap;
 
 use crate::data::{Data, NONE};
-use crate::model::Profile;
-use crate::model::strings::StringId;
+use crate::recorded::Profile;
+use crate::recorded::strings::StringId;
 use crate::view::cost::Cost;
 use crate::view::files::file_totals;
 use crate::view::select::{Filter, NotFound, select};

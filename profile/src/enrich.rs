@@ -1,20 +1,19 @@
 //! Symbolicates a built profile: addresses become functions, inlined functions, files and lines.
 
 use recording::module::Module;
-use recording::symbol::{AddressInfo, SourceFrame};
+use recording::symbol::{AddressInfo, SourceFrame, is_nameless};
 use recording::v8;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::category::{Installed, Kind};
 use crate::crate_sources::CrateSources;
 use crate::function_files::FunctionFiles;
-use crate::model::Profile;
-use crate::model::stacks::{StackId, Stacks};
-use crate::model::strings::{StringId, Strings};
-use crate::model::tables::{FrameId, FrameRow, FuncId, FuncRow, LibId, SymbolRow, Tables};
-use crate::model::thread::{MarkerKind, PointValue};
+use crate::recorded::Profile;
+use crate::recorded::stacks::{StackId, Stacks};
+use crate::recorded::strings::{StringId, Strings};
+use crate::recorded::tables::{FrameId, FrameRow, FuncId, FuncRow, LibId, SymbolRow, Tables};
+use crate::recorded::thread::{MarkerKind, PointValue};
 use crate::source_paths::PathIndex;
-use crate::view::names::is_nameless;
 
 /// The format keeps the inline depth in a byte. Debug info with a larger depth is wrong.
 const MAX_INLINE_DEPTH: u16 = 255;

@@ -14,11 +14,11 @@ use std::time::SystemTime;
 
 use recording::source_path::SourcePath;
 
-use crate::build::MARKERS_PER_THREAD;
+use crate::builder::MARKERS_PER_THREAD;
 use crate::category::is_library_source;
-use crate::model::Profile;
-use crate::model::stacks::StackId;
-use crate::model::thread::{Marker, MarkerKind, Thread};
+use crate::recorded::Profile;
+use crate::recorded::stacks::StackId;
+use crate::recorded::thread::{Marker, MarkerKind, Thread};
 
 /// A benchmark whose harness wrote its name at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]

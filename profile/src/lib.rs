@@ -1,49 +1,48 @@
 //! A profile: built from a recording's events, enriched with symbols, written, read, and viewed.
 //!
-//! The caller gives a [`build::Builder`] the events of a recording with unwound stacks, and gets a [`Profile`].
+//! The caller gives a [`builder::Builder`] the events of a recording with unwound stacks, and gets a [`Profile`].
 //! [`Profile::libs`] lists the addresses that need symbols; [`enrich::enrich`] takes the symbols. Both are plain data.
 //! Out of scope: finding symbols, sockets, system calls, and the choice of files to write.
 //!
 //! The modules, in reading order:
 //!
-//! 1. [`build`]: events to samples, threads and stacks.
-//! 2. `model`: the tables in memory; `category`: the kinds of code. `built`: converts the finished profile to
+//! 1. [`builder`]: events to samples, threads and stacks.
+//! 2. `recorded`: the tables in memory; `category`: the kinds of code. `to_data`: converts the finished profile to
 //!    [`data::Data`], which the modules below take.
 //! 3. [`enrich`]: addresses to functions, inlined functions, files and lines. [`harness`]: the running benchmark or
 //!    test of each sample.
 //! 4. [`export`]: the file formats.
 //! 5. [`merge`](mod@merge): several profiles as one.
 //! 6. [`read`]: saved profiles of sprof and of other profilers, of every known version.
-//!    [`sanitize`](mod@sanitize): what others are not to see, taken out. [`cut`](mod@cut): a part of a profile.
+//!    [`sanitize`](mod@sanitize): what others are not to see, taken out. [`trim`](mod@trim): a part of a profile.
 //! 7. [`view`]: the terminal's views; [`text`]: safe display of names from outside.
 
-pub mod build;
-mod built;
+pub mod builder;
 mod category;
 mod crate_sources;
-pub mod cut;
 pub mod data;
 pub mod embed;
 pub mod enrich;
 pub mod export;
-mod facts;
 mod function_files;
 pub mod harness;
 pub mod merge;
-mod model;
 pub mod read;
+mod recorded;
 pub mod sanitize;
 mod source_paths;
 pub mod sources;
 pub mod text;
+mod to_data;
 mod tracks;
+pub mod trim;
 mod unique;
 pub mod view;
 mod wire;
 
-pub use built::{for_page, saved_form};
 pub use data::{Limit, Recorded, RunExtent};
-pub use model::no_samples::NoSamples;
-pub use model::waits::{WaitSum, WaitTotals};
-pub use model::{Counts, LibAddresses, Profile};
+pub use recorded::no_samples::NoSamples;
+pub use recorded::waits::{WaitSum, WaitTotals};
+pub use recorded::{Counts, LibAddresses, Profile};
+pub use to_data::{for_page, saved_form};
 pub use tracks::{Track, Tracks};

@@ -25,6 +25,15 @@ impl AddressInfo {
     }
 }
 
+/// True if the function's name is unknown: an address, a name made of an address, or another profiler's placeholder.
+pub fn is_nameless(name: &str) -> bool {
+    let is_address = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    name.starts_with("0x")
+        || name.starts_with("[kernel] 0x")
+        || name == "[unknown]"
+        || name.strip_prefix("fun_").is_some_and(is_address)
+}
+
 /// A function with an address range of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSymbol {

@@ -1,7 +1,7 @@
 //! Advice for a poor result: a line for each cause.
 
 use profile::data::Data;
-use profile::read::SavedLib;
+use profile::data::SavedLib;
 use profile::view::cost::FEW_SAMPLES;
 use profile::view::select::Selection;
 use profile::view::shortfalls::{Code, Lack, Runtime, Shortfall, cost_of_probes, is_installed, python_version};

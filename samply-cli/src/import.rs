@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use perf_data::import::{Import, RecordedFile, RecordedFunction, RecordedKernel, SavedFiles};
 use profile::Profile;
-use profile::build::{BuildOptions, Builder};
+use profile::builder::{BuildOptions, Builder};
 use profile::enrich::Enriched;
 use recording::address::Avma;
 use recording::clock::ClockReference;

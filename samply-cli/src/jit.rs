@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use profile::Profile;
-use profile::build::{Builder, CodePlace, CodeSince, Lifetime};
+use profile::builder::{Builder, CodePlace, CodeSince, Lifetime};
 use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Mapping, Pid, ProcessEvent, Role, ThreadEvent};
 use recording::info::RecordingInfo;

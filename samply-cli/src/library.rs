@@ -1,6 +1,6 @@
 //! The libraries of a profile, as modules that names can be looked up in.
 
-use profile::read::SavedLib;
+use profile::data::SavedLib;
 use recording::module::{BuildId, Module, ModuleKind};
 
 use crate::kernel;

@@ -7,12 +7,12 @@ use std::time::{Instant, SystemTime};
 
 use profile::Profile;
 use profile::data::Data;
+use profile::data::SavedLib;
 use profile::enrich::{Enriched, enrich};
-use profile::read::{SavedLib, SavedProfile};
-use profile::view::names::is_nameless;
+use profile::read::SavedProfile;
 use profile::view::{Named, Wanted, asked_addresses, name_wanted, symbol_sources};
 use recording::module::{Module, ModuleKind};
-use recording::symbol::{AddressInfo, SymbolSource};
+use recording::symbol::{AddressInfo, SymbolSource, is_nameless};
 use symbolicator::{Ahead, ModuleKey, SymbolError, SymbolOptions, Symbolicator};
 
 use crate::args::SymbolArgs;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use profile::read::SavedLib;
+use profile::data::SavedLib;
 use profile::view::shortfalls::is_installed;
 use recording::regular_file;
 use recording::sink::OnDisk;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use perf_data::spool::SpoolSink;
 use profile::Profile;
-use profile::build::{BuildOptions, Builder};
+use profile::builder::{BuildOptions, Builder};
 use recording::cpu_account::CpuAccount;
 use recording::info::RecordingInfo;
 use recording::module::Module;

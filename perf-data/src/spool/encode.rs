@@ -19,9 +19,6 @@ pub(super) const SAMPLE_TYPE: u64 =
 /// RAW, after the call chain: point events have it, too.
 pub(super) const SAMPLE_RAW: u64 = 1 << 10;
 
-/// Call-chain entries of one sample at most: a record has 64 KiB. Of a deeper stack the leaf's side is kept.
-pub const MAX_CHAIN: usize = 8000;
-
 /// Longest path in a mapping: PATH_MAX.
 const MAX_PATH: usize = 4096;
 

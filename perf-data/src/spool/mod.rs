@@ -37,9 +37,9 @@ use recording::module::BuildId;
 use recording::sink::EventSink;
 
 use encode::Encoder;
-pub use encode::MAX_CHAIN;
 pub(crate) use head::{ROLE_MARKER, ROLE_TRACK, ROLE_WEIGHT, VERSION_PREFIX};
 pub(crate) use own::{Own, cause};
+pub use record::MAX_CHAIN;
 pub(crate) use stacks::WholeStacks;
 use writer::{Running, Stopped};
 

@@ -9,6 +9,10 @@ pub(super) const WAIT_EVENT_ID: u64 = 2;
 /// The id of the first event that the user named; the others follow.
 pub(super) const FIRST_NAMED_ID: u64 = 16;
 
+/// Most entries in the call chain of a sample: a record has at most 64 KiB. Of a deeper stack, the leafward frames are
+/// kept.
+pub const MAX_CHAIN: usize = 8000;
+
 /// Records that are in no ring and no file.
 pub(super) fn put_lost(out: &mut Vec<u8>, misc: u16, count: u64, time: u64, event: u64) {
     put_record(out, record_type::LOST, misc, |body| {

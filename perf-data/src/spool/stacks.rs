@@ -20,9 +20,8 @@ use recording::stack::{Frame, SameFrames};
 use recording::varint::{put, take, unzigzag, zigzag};
 use rustc_hash::FxHashMap;
 
-use super::encode::MAX_CHAIN;
 use super::own;
-use super::record::{pair, put_record_if_short, put_words};
+use super::record::{MAX_CHAIN, pair, put_record_if_short, put_words};
 use crate::abi::{context, misc, record_type};
 use crate::decode::Header;
 use crate::marks;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use profile::build::{BuildOptions, Builder};
+use profile::builder::{BuildOptions, Builder};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::{Event, Pid, ProcessEvent};

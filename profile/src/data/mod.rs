@@ -6,7 +6,10 @@
 
 mod about;
 mod code;
+pub(crate) mod facts;
+mod for_views;
 mod threads;
+pub(crate) mod v8_names;
 
 use std::collections::HashSet;
 
@@ -16,10 +19,14 @@ use serde_json::Value;
 
 pub use self::about::{AskedEvent, CountedEvent, Limit, Recorded, Row, RowValue, RunExtent, SavedLib, Section};
 pub use self::code::{Category, Frame, Func, Resource, Script, Stack, Symbol};
+pub(crate) use self::for_views::{ForViews, prepare};
 pub use self::threads::{Arc, Calls, Counter, Marker, Phase, Samples, Thread, Unit, Weights};
 pub(crate) use self::threads::{TextFields, map_stacks_of_allocations};
 use crate::sources::Sources;
 use crate::unique::Unique;
+
+/// The frame that stands for the stack of a sample without one, in formats where each sample has a stack.
+pub(crate) const NO_STACK_LABEL: &str = "[no stack]";
 
 /// No index: the prefix of a root, the stack of a sample without one, the line of a frame without one.
 pub const NONE: u32 = u32::MAX;

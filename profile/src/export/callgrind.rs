@@ -8,8 +8,9 @@ use std::io::{self, BufWriter, Write};
 
 use rustc_hash::FxHashMap;
 
-use super::label::{self, NO_STACK};
+use super::label;
 use super::{Counted, Picked, Time};
+use crate::data::NO_STACK_LABEL;
 use crate::data::{Data, NONE};
 use crate::text::one_line;
 use crate::view::callees::Callees;
@@ -207,7 +208,7 @@ impl Names {
         let row = data.funcs.get(func as usize);
         let object = row.and_then(|_| data.lib_name(func)).unwrap_or("???");
         let file = file_of(data, func);
-        let name = row.map_or(NO_STACK.into(), |_| label::function(data, func));
+        let name = row.map_or(NO_STACK_LABEL.into(), |_| label::function(data, func));
         let file_key = if prefix.is_empty() { "fl" } else { "cfi" };
         put(out, &format!("{prefix}ob"), &mut self.objects, object)?;
         put(out, file_key, &mut self.files, file)?;

@@ -17,8 +17,8 @@ use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use super::firefox::{self, ns, some};
-use crate::built::number;
 use crate::data::{Data, Frame, NONE, Phase, Resource, Saved, TextFields, Thread};
+use crate::to_data::number;
 use crate::unique::Unique;
 
 /// The written version.

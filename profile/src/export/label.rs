@@ -4,9 +4,6 @@ use std::borrow::Cow;
 
 use crate::data::{Category, Data, Frame, SavedLib, Thread};
 
-/// The stack of a sample without one.
-pub(crate) const NO_STACK: &str = "[no stack]";
-
 /// A function's name. An address gets its library's name, so equal addresses of two libraries stay separate.
 pub(super) fn function(data: &Data, func: u32) -> Cow<'_, str> {
     let name = data.func_name(func);

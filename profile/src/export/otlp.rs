@@ -13,8 +13,9 @@ use prost::{DecodeError, Message as _};
 use rustc_hash::FxHashMap;
 
 use super::Picked;
-use super::label::{self, NO_STACK};
+use super::label;
 use super::locations::Locations;
+use crate::data::NO_STACK_LABEL;
 use crate::data::{Data, Thread};
 
 /// Writes a message `ExportProfilesServiceRequest`, which has the bytes of a `ProfilesData`. `resource`: names and
@@ -266,7 +267,7 @@ impl<'a> Writer<'a> {
                 ..Default::default()
             });
         }
-        let name_strindex = self.text(NO_STACK);
+        let name_strindex = self.text(NO_STACK_LABEL);
         table.push(otlp::Function {
             name_strindex,
             ..Default::default()

@@ -6,8 +6,9 @@
 use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 
-use super::label::{self, NO_STACK};
+use super::label;
 use super::{Counted, Picked, Time};
+use crate::data::NO_STACK_LABEL;
 use crate::data::{Data, NONE, Thread};
 use crate::text::one_line;
 
@@ -44,7 +45,7 @@ pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
 
 fn stack(out: &mut impl Write, data: &Data, mut stack: u32) -> io::Result<()> {
     if stack == NONE {
-        writeln!(out, "\t{:>16x} {NO_STACK} ([unknown])", 0)?;
+        writeln!(out, "\t{:>16x} {NO_STACK_LABEL} ([unknown])", 0)?;
     }
     while stack != NONE {
         let node = data.stacks[stack as usize];

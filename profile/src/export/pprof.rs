@@ -10,9 +10,10 @@ use flate2::write::GzEncoder;
 use rustc_hash::FxHashMap;
 
 use super::Picked;
-use super::label::{self, NO_STACK};
+use super::label;
 use super::locations::{Locations, Mapping};
 use crate::category::{CATEGORIES, Kind};
+use crate::data::NO_STACK_LABEL;
 use crate::data::{Data, Frame, NONE, SavedLib, Thread};
 use crate::wire::pprof::{self as wire, profile as field};
 use crate::wire::protobuf::Message;
@@ -198,7 +199,7 @@ impl<W: Write> Writer<'_, W> {
             let file = self.text(data.text(func.file));
             self.function(id as u64 + 1, name, file)?;
         }
-        let name = self.text(NO_STACK);
+        let name = self.text(NO_STACK_LABEL);
         self.function(data.funcs.len() as u64 + 1, name, 0)
     }
 

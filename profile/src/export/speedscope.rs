@@ -5,8 +5,9 @@ use std::io::{self, BufWriter, Write};
 
 use rustc_hash::FxHashMap;
 
-use super::label::{self, NO_STACK};
+use super::label;
 use super::{Counted, Picked};
+use crate::data::NO_STACK_LABEL;
 use crate::data::{NONE, Thread};
 
 /// Writes the samples of each thread, in time order.
@@ -47,7 +48,7 @@ pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
         out.write_all(b"},\n")?;
     }
     let no_stack = ids.len();
-    write!(out, "{{\"name\":\"{NO_STACK}\"}}]}},\"profiles\":[")?;
+    write!(out, "{{\"name\":\"{NO_STACK_LABEL}\"}}]}},\"profiles\":[")?;
     for (at, (thread, total)) in threads.into_iter().enumerate() {
         if at > 0 {
             out.write_all(b",\n")?;

@@ -5,7 +5,8 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use super::Picked;
-use super::label::{self, Kind, Kinds, NO_STACK};
+use super::label::{self, Kind, Kinds};
+use crate::data::NO_STACK_LABEL;
 use crate::data::{Data, NONE, Thread};
 
 /// Most nodes: a gigabyte. Real profiles have hundreds of thousands.
@@ -365,7 +366,7 @@ impl<'a> Building<'a> {
 
     fn no_stack(&mut self) -> Step {
         Step {
-            label: self.growing.label(NO_STACK),
+            label: self.growing.label(NO_STACK_LABEL),
             kind: Kind::Mark,
             inlined: false,
         }

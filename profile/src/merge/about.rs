@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::built::number;
+use crate::data::facts::Facts;
 use crate::data::{CountedEvent, Data, NONE, Recorded, RunExtent};
-use crate::facts::Facts;
+use crate::to_data::number;
 
 /// Starts with the first profile.
 pub(super) fn begin(data: &mut Data, name: &str, start_ms: f64) {
@@ -86,7 +86,7 @@ pub(super) fn finish(whole: &mut Data) {
     }
     for (key, value) in [
         ("product", json!(whole.product)),
-        ("importedFrom", json!(crate::built::PRODUCER)),
+        ("importedFrom", json!(crate::to_data::PRODUCER)),
         ("startTime", number(whole.start_ms)),
         ("profilingStartTime", json!(0)),
     ] {

@@ -3,9 +3,9 @@
 use recording::symbol::SymbolSource;
 
 use super::MergeError;
+use crate::data::SavedLib;
 use crate::data::{Category, Data, Frame, Func, NONE, Resource, Script, Stack, Symbol, TextFields};
 use crate::function_files::merge_functions_of_symbols;
-use crate::read::SavedLib;
 use crate::sources::{Sources, adopt};
 use crate::unique::Unique;
 

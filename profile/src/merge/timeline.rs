@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::built::number;
 use crate::data::{Data, Fields, Phase};
+use crate::to_data::number;
 
 /// Start and end of the profile, Unix time in ms.
 pub(super) fn span_ms(data: &Data) -> (f64, f64) {

@@ -1,11 +1,18 @@
 //! Errors of reading a saved profile. Each names the file, the expected content, the place, and the next step.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::foreign::OtherKind;
-use super::parse;
+use super::position::Position;
+
+/// A kind of file that is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherKind {
+    /// With an article.
+    pub name: &'static str,
+    /// The command to type, or the tool that reads it.
+    pub way: &'static str,
+}
 
 /// Why [`open`](super::open) failed.
 #[derive(Debug, thiserror::Error)]
@@ -116,83 +123,6 @@ pub enum ReadError {
         /// The limit: bytes, or levels for nesting.
         limit_bytes: u64,
     },
-}
-
-/// A place in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Position {
-    /// A place in the JSON, after inflating. Line and column count from 1; the column counts bytes.
-    Json {
-        /// Line.
-        line: usize,
-        /// Byte in the line.
-        column: usize,
-    },
-    /// In a file of lines.
-    Line {
-        /// From 1.
-        line: u64,
-    },
-    /// A place in a binary file.
-    Byte {
-        /// Bytes from the start.
-        byte: u64,
-        /// True if the file is compressed and the offset is in its inflated content.
-        is_inflated: bool,
-    },
-    /// A place in the compressed file. It is approximate, because reading is buffered.
-    Compressed {
-        /// Bytes from the start.
-        byte: u64,
-    },
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Position::Json { line, column } => write!(f, "line {line}, byte {column} of the JSON"),
-            Position::Line { line } => write!(f, "line {line}"),
-            Position::Byte {
-                byte,
-                is_inflated: false,
-            } => write!(f, "byte {byte}"),
-            Position::Byte {
-                byte,
-                is_inflated: true,
-            } => write!(f, "byte {byte} of the inflated file"),
-            Position::Compressed { byte } => write!(f, "about byte {byte} of the compressed file"),
-        }
-    }
-}
-
-/// A parse error with the file's path. `compressed` is the offset in a compressed file; `json_bytes` is 0 for an empty
-/// file.
-pub(super) fn of_parsing(path: &Path, error: parse::Error, compressed: Option<u64>, json_bytes: u64) -> ReadError {
-    let (why, at) = error.into_parts();
-    let damaged = |what: String| ReadError::Damaged {
-        path: path.to_owned(),
-        what,
-        at,
-    };
-    match why {
-        parse::Why::Io(error) => io_error(path, compressed.is_some(), compressed.unwrap_or(0), error),
-        parse::Why::Limit(limit) => ReadError::TooLarge {
-            path: path.to_owned(),
-            what: limit.what,
-            limit_bytes: limit.bytes,
-        },
-        _ if json_bytes == 0 => truncated(path, at),
-        parse::Why::End => truncated(path, at),
-        parse::Why::Syntax(what) => damaged(what.to_owned()),
-        parse::Why::Data(what) => damaged(what),
-    }
-}
-
-fn truncated(path: &Path, at: Position) -> ReadError {
-    ReadError::Truncated {
-        path: path.to_owned(),
-        at,
-    }
 }
 
 pub(super) fn io_error(path: &Path, is_gzip: bool, byte: u64, source: io::Error) -> ReadError {

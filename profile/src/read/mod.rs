@@ -9,25 +9,24 @@ mod foreign;
 mod inflate;
 mod known;
 mod parse;
-pub(crate) mod v8;
+mod position;
 mod whole;
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-pub use error::{Position, ReadError};
-pub use foreign::{Foreign, Kind, OtherKind, foreign, kind};
+pub use error::{OtherKind, ReadError};
+pub use foreign::{Foreign, Kind, foreign, kind};
 use inflate::with_blocks;
 use parse::Parser;
+pub use position::Position;
 pub use whole::NotKept;
-use whole::{Everything, Extent, ForViews};
-pub(crate) use whole::{Loose, prepare};
+use whole::{Everything, Extent, UsedByViews};
 
 use recording::regular_file;
 
-pub use crate::data::SavedLib;
-use crate::data::{Data, Saved};
+use crate::data::{Data, ForViews, Saved, SavedLib, prepare};
 use crate::tracks::Tracks;
 
 /// Limits of reading. In addition, memory must stay in proportion to the bytes read: a few bytes that expand to large
@@ -158,8 +157,8 @@ pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> 
 ///
 /// Errors name the file, the expected content, the place and the next step.
 pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
-    let (mut data, loose) = tables::<ForViews>(path, limits)?;
-    prepare(&mut data, loose);
+    let (mut data, for_views, _) = tables::<UsedByViews>(path, limits)?;
+    prepare(&mut data, for_views);
     Ok(data)
 }
 
@@ -174,8 +173,8 @@ pub fn file_for_page(file: File, path: &Path, limits: ReadLimits) -> Result<(Dat
     Ok(with_zero(whole::to_data(raw).map_err(|error| error.of(path))?))
 }
 
-fn with_zero((mut data, loose): (Data, Loose)) -> (Data, f64) {
-    let zero_ms = prepare(&mut data, loose);
+fn with_zero((mut data, for_views, _): (Data, ForViews, NotKept)) -> (Data, f64) {
+    let zero_ms = prepare(&mut data, for_views);
     (data, zero_ms)
 }
 
@@ -186,12 +185,12 @@ pub fn everything(path: &Path, limits: ReadLimits) -> Result<Saved, ReadError> {
 
 /// Like [`everything`], and returns what could not be kept.
 pub fn everything_but(path: &Path, limits: ReadLimits) -> Result<(Saved, NotKept), ReadError> {
-    let (mut data, loose) = tables::<Everything>(path, limits)?;
-    data.recorded = loose.facts.into_recorded();
-    Ok((Saved(data), loose.not_kept))
+    let (mut data, for_views, not_kept) = tables::<Everything>(path, limits)?;
+    data.recorded = for_views.facts.into_recorded();
+    Ok((Saved(data), not_kept))
 }
 
-fn tables<E: Extent>(path: &Path, limits: ReadLimits) -> Result<(Data, Loose), ReadError> {
+fn tables<E: Extent>(path: &Path, limits: ReadLimits) -> Result<(Data, ForViews, NotKept), ReadError> {
     let read = Opened::open(path)?.parse(path, limits, whole::parse::<E>);
     // Tables in Firefox's own form are lists of rows. The first row's error would call a sound file damaged.
     if let Err(ReadError::Damaged { .. }) = &read
@@ -270,9 +269,39 @@ impl Opened {
             Ok(parsed) => Ok((parsed, json_bytes)),
             Err(error) => {
                 let compressed = self.is_gzip.then_some(file_bytes);
-                Err(error::of_parsing(path, error, compressed, json_bytes))
+                Err(parse_error(path, error, compressed, json_bytes))
             }
         }
+    }
+}
+
+/// A parse error with the file's path. `compressed` is the offset in a compressed file; `json_bytes` is 0 for an empty
+/// file.
+fn parse_error(path: &Path, error: parse::Error, compressed: Option<u64>, json_bytes: u64) -> ReadError {
+    let (why, at) = error.into_parts();
+    let damaged = |what: String| ReadError::Damaged {
+        path: path.to_owned(),
+        what,
+        at,
+    };
+    match why {
+        parse::Why::Io(error) => error::io_error(path, compressed.is_some(), compressed.unwrap_or(0), error),
+        parse::Why::Limit(limit) => ReadError::TooLarge {
+            path: path.to_owned(),
+            what: limit.what,
+            limit_bytes: limit.bytes,
+        },
+        _ if json_bytes == 0 => truncated(path, at),
+        parse::Why::End => truncated(path, at),
+        parse::Why::Syntax(what) => damaged(what.to_owned()),
+        parse::Why::Data(what) => damaged(what),
+    }
+}
+
+fn truncated(path: &Path, at: Position) -> ReadError {
+    ReadError::Truncated {
+        path: path.to_owned(),
+        at,
     }
 }
 

@@ -121,8 +121,8 @@ fn origin(data: &Data, frame: &Frame) -> (Origin, String) {
 mod tests {
     use super::super::select::{Filter, select};
     use super::*;
+    use crate::data::SavedLib;
     use crate::data::{Category, Func, NONE, Samples, Stack, Thread};
-    use crate::read::SavedLib;
 
     /// (name, category, library, crate, source) of each frame; the stacks, outermost first, with a sample each.
     type Code<'a> = (&'a str, Kind, Option<u32>, &'a str, &'a str);

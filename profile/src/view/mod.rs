@@ -30,7 +30,7 @@ mod top;
 pub mod tree;
 mod waits;
 
-pub use crate::built::recorded;
+pub use crate::to_data::recorded;
 pub use event::NoSuchEvent;
 pub use symbolicate::{Named, Wanted, asked_addresses, name_addresses, name_wanted, symbol_sources};
 pub use top::{TopFunction, TopView, top};

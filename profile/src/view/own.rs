@@ -4,12 +4,12 @@ use recording::symbol::ENTRY_POINT;
 
 use super::cost::Cost;
 use super::functions::FunctionRow;
-use super::names::is_nameless;
 use super::select::Selection;
 use super::shortfalls::Runtime;
 use super::sums::by_key;
 use crate::category::{CATEGORIES, Installed, Kind, is_library_source, is_own};
 use crate::data::NONE;
+use recording::symbol::is_nameless;
 
 /// A function with this share of the program's time and no self cost (below [`HARDLY_ANY`]) carries no information:
 /// `main`, `run`.
@@ -139,8 +139,8 @@ fn busiest_program(selection: &Selection<'_>) -> Option<(u32, f64)> {
 mod tests {
     use super::super::select::{Filter, select};
     use super::*;
+    use crate::data::SavedLib;
     use crate::data::{Category, Data, Frame, Func, Samples, Stack, Thread};
-    use crate::read::SavedLib;
 
     /// The program's own functions among these (category, name, source), with one sample each.
     fn own(funcs: &[(&str, &str, &str)]) -> Vec<String> {

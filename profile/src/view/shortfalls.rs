@@ -8,11 +8,11 @@ use recording::symbol::SymbolSource;
 use rustc_hash::FxHashMap;
 
 use super::cost::Cost;
-use super::names::is_nameless;
 use super::select::Selection;
 use crate::category::{CATEGORIES, Kind};
+use crate::data::SavedLib;
 use crate::data::{Data, NONE};
-use crate::read::SavedLib;
+use recording::symbol::is_nameless;
 
 /// A lack below this share of all samples is not reported.
 const WORTH_SAYING: f64 = 0.1;

@@ -1,18 +1,17 @@
 //! Symbolicates saved data: addresses become functions, inlined functions, files and lines.
 
-use recording::symbol::{AddressInfo, FunctionSymbol, SymbolSource};
+use recording::symbol::{AddressInfo, FunctionSymbol, SymbolSource, is_nameless};
 use rustc_hash::FxHashMap;
 
 use crate::category::{CATEGORIES, INLINED_NAME, Installed, Kind};
 use crate::crate_sources::CrateSources;
+use crate::data::SavedLib;
+use crate::data::v8_names::subcategory;
 use crate::data::{Calls, Data, Frame, Func, NONE, Script, Stack, Symbol};
 use crate::enrich::{functions_at, installed, v8_code};
 use crate::function_files::FunctionFiles;
-use crate::read::SavedLib;
-use crate::read::v8::subcategory;
 use crate::source_paths::PathIndex;
 use crate::unique::Unique;
-use crate::view::names::is_nameless;
 
 /// The result of symbolication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use super::functions::{FunctionRow, functions};
 use super::select::{Filter, Selection, select};
-use crate::built::recorded;
-use crate::model::Profile;
+use crate::recorded::Profile;
+use crate::to_data::recorded;
 
 /// The hottest functions of all threads.
 #[derive(Clone, Debug, PartialEq)]

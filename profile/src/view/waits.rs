@@ -6,9 +6,9 @@ use recording::wait::WaitReason;
 use rustc_hash::FxHashMap;
 
 use crate::category::Kind;
-use crate::model::Profile;
-use crate::model::stacks::StackId;
-use crate::model::tables::FuncId;
+use crate::recorded::Profile;
+use crate::recorded::stacks::StackId;
+use crate::recorded::tables::FuncId;
 
 /// Waits for one reason in one function, in all threads.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! Two programs compared: what changed is found, and what did not is not listed.
 
+use profile::data::SavedLib;
 use profile::data::{Data, Frame, Func, NONE, Samples, Stack, Thread};
-use profile::read::SavedLib;
 use profile::view::diff::rules::{Checked, Measure, Rule, Verdict, Why, check};
 use profile::view::diff::{Change, Comparison, Limits, Renamed, What, diff, match_libs};
 use profile::view::select::{Filter, KeptKinds, keep};

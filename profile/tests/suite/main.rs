@@ -11,7 +11,6 @@ mod any_events;
 mod build;
 mod client;
 mod common;
-mod cut;
 #[path = "../../../perf-data/tests/suite/common/damage.rs"]
 #[allow(dead_code, reason = "the other crates use the rest")]
 mod damage;
@@ -31,5 +30,6 @@ mod report;
 mod sanitize;
 mod top;
 mod tracks;
+mod trim;
 mod v8;
 mod whole;

@@ -523,7 +523,7 @@ fn a_browser_s_markers_allocations_and_counters_point_at_their_own_in_the_whole(
 fn names_that_one_file_lacks_are_looked_up_with_the_stacks_of_its_markers() {
     let mut data = read_all(&of_a_browser());
     data.symbolicated = false;
-    data.libs = vec![profile::read::SavedLib::default()];
+    data.libs = vec![profile::data::SavedLib::default()];
     for frame in &mut data.frames {
         (frame.lib, frame.address) = (0, Some(0x10));
     }

@@ -1,7 +1,7 @@
 //! Switches and stacks of waits in; waits among the samples out.
 
 use crate::common::*;
-use profile::build::BuildOptions;
+use profile::builder::BuildOptions;
 use profile::view::{top, wait_places};
 use profile::{Profile, WaitSum};
 use recording::address::Avma;

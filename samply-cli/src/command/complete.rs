@@ -10,6 +10,7 @@ use std::path::Path;
 use profile::data::Data;
 use profile::read::{self, ReadLimits};
 use profile::view::names;
+use recording::symbol::is_nameless;
 
 use crate::args::{self, Expected, Place};
 use crate::exit::Outcome;
@@ -182,10 +183,7 @@ const CALLERS: &str = "callers=";
 
 fn functions(data: &Data) -> BTreeSet<String> {
     let names = (0..data.funcs.len() as u32).map(|func| data.func_name(func));
-    names
-        .filter(|name| !names::is_nameless(name))
-        .map(names::to_ask)
-        .collect()
+    names.filter(|name| !is_nameless(name)).map(names::to_ask).collect()
 }
 
 fn events(data: &Data) -> BTreeSet<String> {

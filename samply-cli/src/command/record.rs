@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use profile::build::BuildOptions;
+use profile::builder::BuildOptions;
 use profile::data::Data;
 use profile::enrich::Enriched;
 use profile::export::firefox;

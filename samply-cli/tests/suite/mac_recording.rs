@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use profile::build::{BuildOptions, Builder};
+use profile::builder::{BuildOptions, Builder};
 use profile::enrich::enrich;
 use profile::export::firefox::write_gz;
 use recorder_macos::files::{Files, Memory};

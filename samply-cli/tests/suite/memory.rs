@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use perf_data::spool::SpoolSink;
-use profile::build::{BuildOptions, Builder};
+use profile::builder::{BuildOptions, Builder};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::{Event, Mapping, Pid, Role, Sample, Thread};

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use profile::view::names::is_nameless;
+use recording::symbol::is_nameless;
 
 use crate::spool::SmallDisk;
 use crate::support;

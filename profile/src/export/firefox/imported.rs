@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::built::{GECKO_VERSION, number};
+use crate::data::SavedLib;
+use crate::data::facts::{Facts, counted_name};
 use crate::data::{Calls, Category, Data, Fields, NONE, Saved, Unit, Weights};
-use crate::facts::{Facts, counted_name};
-use crate::read::SavedLib;
+use crate::to_data::{GECKO_VERSION, number};
 
 /// The width of each stack of a file without times and duration. The front end shows nothing if all samples have the
 /// same time.

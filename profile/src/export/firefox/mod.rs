@@ -18,9 +18,9 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::built::Built;
 use crate::data::{Data, Saved, Stack, Thread};
-use crate::model::Profile;
+use crate::recorded::Profile;
+use crate::to_data::Built;
 use json::Json;
 pub(super) use json::{ns, some};
 pub(super) use meta::other_meta;

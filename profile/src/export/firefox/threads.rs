@@ -3,9 +3,9 @@
 use std::io;
 
 use super::json::{Json, ns, put_ms, put_optional, put_optional_ms, put_unsigned, some};
-use crate::built::number;
+use crate::data::facts::counted_by;
 use crate::data::{Counter, Fields, Marker, Phase, Samples, Thread, Unit};
-use crate::facts::counted_by;
+use crate::to_data::number;
 
 fn put_weight(buf: &mut Vec<u8>, weight: f64, unit: Unit) {
     match unit {

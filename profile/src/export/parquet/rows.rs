@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use sha2::{Digest, Sha256};
 
 use super::{Data, NONE, Picked};
-use crate::export::label::NO_STACK;
+use crate::data::NO_STACK_LABEL;
 use crate::view::select::{Filter, Selection, select};
 
 /// A function as its columns have it.
@@ -82,7 +82,7 @@ impl Rows {
                 .map(|func| function(&selection, func))
                 .collect(),
             no_stack: Function {
-                name: NO_STACK.into(),
+                name: NO_STACK_LABEL.into(),
                 library: "".into(),
                 file: "".into(),
             },

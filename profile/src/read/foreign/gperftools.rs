@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 use super::source::{Reader, Source};
 use super::tables::Tables;
 use super::{Foreign, ReadError, count};
+use crate::data::SavedLib;
 use crate::data::{NONE, Samples, Thread, Unit, Weights};
-use crate::read::SavedLib;
 
 /// Words of the header behind the first two: version, sampling period in us, padding.
 const HEADER_WORDS: u64 = 3;

@@ -81,8 +81,8 @@ pub(super) fn file_name(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::SavedLib;
     use crate::data::{Frame, Func, NONE};
-    use crate::read::SavedLib;
 
     /// The categories of these (file, function, source) of a profile of `app`.
     fn categories(functions: &[(&str, &str, &str)]) -> Vec<String> {

@@ -21,10 +21,10 @@ mod tables;
 
 use std::path::{Path, PathBuf};
 
-use super::v8::readable_names;
-use super::{Position, ReadError, ReadLimits};
+use super::error::{OtherKind, ReadError};
+use super::{Position, ReadLimits};
 use crate::data::Data;
-pub use other_kinds::OtherKind;
+use crate::data::v8_names::readable_names;
 use source::Source;
 
 /// The format of a file.

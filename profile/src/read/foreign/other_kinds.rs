@@ -3,15 +3,7 @@
 use std::path::Path;
 
 use super::json;
-
-/// A kind of file that is not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OtherKind {
-    /// With an article.
-    pub name: &'static str,
-    /// The command to type, or the tool that reads it.
-    pub way: &'static str,
-}
+use crate::read::error::OtherKind;
 
 const fn kind(name: &'static str, way: &'static str) -> OtherKind {
     OtherKind { name, way }

@@ -7,8 +7,8 @@ use super::json::{self, Limited};
 use super::source::Source;
 use super::tables::Tables;
 use super::{Foreign, ReadError, choose, others};
+use crate::data::NO_STACK_LABEL;
 use crate::data::{NONE, Samples, Thread, Unit, Weights};
-use crate::export::label::NO_STACK;
 
 /// True if these bytes begin an object with the parts of a file of speedscope, in any order.
 pub(super) fn is_speedscope(start: &[u8]) -> bool {
@@ -192,7 +192,7 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn add_frame(&mut self, frame: &Frame) {
-        if frame.name == NO_STACK {
+        if frame.name == NO_STACK_LABEL {
             self.no_stack = Some(self.frames.len() as u32);
         }
         let func = self

@@ -7,7 +7,7 @@ use serde::forward_to_deserialize_any;
 use super::error::{Error, Result, Why};
 use super::number::Number;
 use super::{MAX_READ_DEPTH, Parser};
-use crate::read::error::Position;
+use crate::read::position::Position;
 
 /// Overhead of an allocation of a text.
 const TEXT_BYTES: usize = 16;

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 use std::io;
 
-use super::super::Position;
+use crate::read::position::Position;
 
 pub(in crate::read) type Result<T> = std::result::Result<T, Error>;
 

@@ -2,8 +2,8 @@
 
 use std::io::{self, Read};
 
-use super::super::Position;
 use super::error::{Error, Limit, Result, Why};
+use crate::read::position::Position;
 
 /// Bytes that [`Input::look_ahead`] provides. A value that is cut at a block's end is moved in front of the next block,
 /// which has this much room there.

@@ -55,7 +55,7 @@ impl MarkerData for Fields {
 
 /// Only what views use.
 #[derive(Default)]
-pub(in crate::read) struct ForViews;
+pub(in crate::read) struct UsedByViews;
 
 /// A skipped value of some type.
 pub(in crate::read) struct SkippedOf<T>(std::marker::PhantomData<T>);
@@ -78,7 +78,7 @@ impl<T: Default> Kept<T> for SkippedOf<T> {
     }
 }
 
-impl Extent for ForViews {
+impl Extent for UsedByViews {
     type Of<T: Default + DeserializeOwned> = SkippedOf<T>;
     const HAS_SYMBOLS: bool = false;
     type MarkerData = RawMarkerData;

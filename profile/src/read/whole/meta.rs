@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::data::facts::Facts;
 use crate::data::{Category, RowValue, Section};
-use crate::facts::Facts;
 
 /// The fields of `meta` that have a type.
 #[derive(Default, Deserialize)]

@@ -2,11 +2,10 @@
 //!
 //! 1. `columns`: lists of numbers and texts; `extent`: how much is read.
 //! 2. `raw`: the file's tables; `meta`: typed fields of the rest.
-//! 3. `normal`: checks the tables and converts them to one form, which can be written again.
-//! 4. `end`: conversions that only views need.
+//! 3. `normal`: checks the tables and converts them to one form, which can be written again. What only views need is
+//!    done by [`prepare`](crate::data::prepare).
 
 mod columns;
-mod end;
 mod extent;
 mod meta;
 mod normal;
@@ -17,15 +16,22 @@ use std::path::Path;
 
 use super::ReadError;
 use super::parse::{self, Parser};
-use crate::data::Data;
-pub use end::NotKept;
-pub(crate) use end::{Loose, prepare};
-pub(super) use extent::{Everything, Extent, ForViews};
+use crate::data::{Data, ForViews};
+pub(super) use extent::{Everything, Extent, UsedByViews};
 pub(super) use raw::RawId;
 use raw::RawProfile;
 
 /// Known versions. A later version may keep the needed fields or change them.
 pub(super) const VERSIONS: std::ops::RangeInclusive<u32> = 49..=75;
+
+/// Counts of a file's values that [`Data`] cannot hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotKept {
+    /// Source files with an id, a start position, a source map or their text.
+    pub source_details: u64,
+    /// Frames with a position from a source map.
+    pub original_positions: u64,
+}
 
 /// The file's tables, unchecked.
 pub(super) fn parse<E: Extent>(json: &mut Parser<'_>) -> parse::Result<RawProfile<E>> {
@@ -39,7 +45,7 @@ pub(super) enum NoData {
     Wrong(String),
 }
 
-pub(super) fn to_data<E: Extent>(raw: RawProfile<E>) -> Result<(Data, Loose), NoData> {
+pub(super) fn to_data<E: Extent>(raw: RawProfile<E>) -> Result<(Data, ForViews, NotKept), NoData> {
     let version = (raw.meta.known.preprocessed_profile_version).ok_or(NoData::GECKO)?;
     if !VERSIONS.contains(&version) {
         return Err(NoData::Version(version));
@@ -47,9 +53,9 @@ pub(super) fn to_data<E: Extent>(raw: RawProfile<E>) -> Result<(Data, Loose), No
     if raw.threads.is_empty() {
         return Err(NoData::Incomplete("a list `threads` with a thread"));
     }
-    let (mut data, loose) = normal::normalize(raw, version).map_err(NoData::Wrong)?;
+    let (mut data, for_views, not_kept) = normal::normalize(raw, version).map_err(NoData::Wrong)?;
     data.use_profile_paths();
-    Ok((data, loose))
+    Ok((data, for_views, not_kept))
 }
 
 impl NoData {

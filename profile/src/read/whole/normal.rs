@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use super::NotKept;
 use super::columns::{Ids, Numbers};
-use super::end::{Loose, NotKept};
 use super::extent::{Extent, Kept, MarkerData};
 use super::meta::{RawCause, RawSchema};
 use super::raw::{
@@ -11,11 +11,11 @@ use super::raw::{
     RawThread,
 };
 use super::raw::{RawSymbols, frame_flag, func_flag};
+use crate::data::facts::without_event;
 use crate::data::{
-    Category, Counter, Data, Fields, Frame, Func, Marker, NONE, Phase, Resource, RowValue, Samples, Script,
+    Category, Counter, Data, Fields, ForViews, Frame, Func, Marker, NONE, Phase, Resource, RowValue, Samples, Script,
 };
 use crate::data::{Stack, Symbol, TextFields, Thread, Unit, map_stacks_of_allocations};
-use crate::facts::without_event;
 use crate::function_files::merge_functions_of_symbols;
 use crate::sources::adopt;
 use crate::unique::Unique;
@@ -33,7 +33,7 @@ const LIBS_OF_FRAMES: u32 = 70;
 const FLAGS_OF_FRAMES: u32 = 71;
 const FLAGS_OF_FUNCS: u32 = 75;
 
-pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Result<(Data, Loose), Wrong> {
+pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Result<(Data, ForViews, NotKept), Wrong> {
     let known = raw.meta.known;
     let schemas = known.marker_schema.unwrap_or_default();
     let mut meta = raw.meta.all.take();
@@ -76,11 +76,11 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
     let positions = (0..).zip(&frames.original_location.0);
     let positions =
         positions.filter(|(frame, position)| **position != NONE && has_line((&frames.line.0, &frames.flags.0), *frame));
-    let loose = Loose {
-        not_kept: NotKept {
-            source_details: source_details(&sources),
-            original_positions: positions.count() as u64,
-        },
+    let not_kept = NotKept {
+        source_details: source_details(&sources),
+        original_positions: positions.count() as u64,
+    };
+    let for_views = ForViews {
         facts: known.sprof.unwrap_or_default(),
         periods: schemas.into_iter().filter_map(period).collect(),
         zero_ms: known.profiling_start_time,
@@ -144,7 +144,7 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
         data.symbols = Vec::new();
         data.frames.iter_mut().for_each(|frame| frame.symbol = NONE);
     }
-    Ok((data, loose))
+    Ok((data, for_views, not_kept))
 }
 
 /// Number of source files with more than a name.

@@ -12,7 +12,7 @@ use super::columns::{Addresses, Ids, Numbers, Texts};
 use super::extent::Extent;
 use super::meta::KnownMeta;
 use crate::data::Fields;
-use crate::read::SavedLib;
+use crate::data::SavedLib;
 
 /// Reads an object into a structure: the listed keys into fields, all others into `rest`.
 macro_rules! object_with_rest {

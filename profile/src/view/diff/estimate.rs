@@ -21,7 +21,6 @@
 //! doi:10.1093/biomet/61.1.165).
 
 use super::amounts::{Run, Side};
-use super::increase::Measure;
 
 /// The standard deviation of a program's CPU time between recordings, as a part of that time. On a machine with nine
 /// times as many busy threads as CPUs, it was 3 to 5 % for a loop of half a second. Equal programs differed by up to 9
@@ -35,6 +34,15 @@ const VARYING_KERNEL: f64 = 0.2;
 const ASSUMED: f64 = 6.0;
 /// The part that is trimmed at either end, rounded down.
 const TRIMMED: f64 = 0.2;
+
+/// What a rule limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// The time of a run.
+    Time,
+    /// The share of the whole.
+    Share,
+}
 
 /// A side's mean of a run, the variance of the mean, and its degrees of freedom.
 pub(super) struct Estimate {

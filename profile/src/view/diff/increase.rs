@@ -4,16 +4,7 @@
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::amounts::Side;
-use super::estimate::Estimate;
-
-/// What a rule limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measure {
-    /// The time of a run.
-    Time,
-    /// The share of the whole.
-    Share,
-}
+use super::estimate::{Estimate, Measure};
 
 /// The increase, as a part of the old amount: 0.2 is a fifth more. Infinite if the old amount is 0.
 ///

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use super::amounts::Side;
+pub use super::estimate::Measure;
 use super::exact::Figures;
-pub use super::increase::Measure;
 use super::increase::{Increase, Pair};
 use super::keys::{self, Keys};
 use super::test::discoveries;

@@ -1,7 +1,8 @@
 //! Three verdicts on a function, line or path: changed, no change beyond a limit, or undecided.
 
 use super::amounts::Side;
-use super::increase::{Measure, Pair};
+use super::estimate::Measure;
+use super::increase::Pair;
 
 /// With fewer samples on both sides together, a test shows nothing.
 const FEWEST_SAMPLES: u64 = 10;

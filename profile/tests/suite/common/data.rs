@@ -38,7 +38,7 @@ pub(crate) fn data() -> impl Strategy<Value = Data> {
                 .map(|name| Func::native(name, if name % 2 == 0 { 0 } else { NONE }, NONE))
                 .collect(),
             texts: names.into_iter().map(String::into_boxed_str).collect(),
-            libs: vec![profile::read::SavedLib {
+            libs: vec![profile::data::SavedLib {
                 name: Some("lib".into()),
                 ..Default::default()
             }],
@@ -131,7 +131,7 @@ pub(crate) fn example() -> Data {
         inline_depth: inlined.into(),
         ..Frame::of(func)
     };
-    let lib = |name: &str, id: &str| profile::read::SavedLib {
+    let lib = |name: &str, id: &str| profile::data::SavedLib {
         name: Some(name.into()),
         path: Some(format!("/opt/{name}")),
         code_id: Some(id.into()),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use profile::Profile;
-use profile::build::{BuildOptions, Builder};
+use profile::builder::{BuildOptions, Builder};
 use profile::data::{Data, NONE, Saved};
 use profile::read::{ReadError, ReadLimits, everything, whole};
 use recording::address::Avma;

@@ -8,10 +8,10 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
-use profile::cut::{Part, cut};
 use profile::data::NONE;
 use profile::export::{firefox, firefox_v55};
 use profile::read::{self, Form, ReadLimits};
+use profile::trim::{Part, trim};
 use symbolicator::Symbolicator;
 
 use super::super::target::Target;
@@ -74,7 +74,7 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
         filter: args.part.filter(),
         ..Part::default()
     };
-    cut(&mut data, &part).map_err(|error| Failure::failed(format_args!("{}: {error}", path.display())))?;
+    trim(&mut data, &part).map_err(|error| Failure::failed(format_args!("{}: {error}", path.display())))?;
     if format == ExportFormat::FirefoxV55 && data.embedded_sources() > 0 {
         let count = data.embedded_sources();
         term.warning(format_args!(

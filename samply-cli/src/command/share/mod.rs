@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use profile::cut::{Part, cut};
 use profile::data::Saved;
 use profile::export::{Picked, Time, firefox, parquet};
 use profile::sanitize::{Include, sanitize};
+use profile::trim::{Part, trim};
 use recording::command::own;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -154,7 +154,7 @@ impl Sharing {
         let data = merge::whole(path, what.event, symbols, term);
         term.erase_progress();
         let mut data = data?;
-        cut(&mut data, &what.part).map_err(|error| format!("{}: {error}", path.display()))?;
+        trim(&mut data, &what.part).map_err(|error| format!("{}: {error}", path.display()))?;
         let removed = sanitize(&mut data, &private(), what.include);
         let is_rows = matches!(&self.place, Place::Bucket(to) if to.is_rows);
         term.progress(false, "writing the profile");

@@ -14,8 +14,8 @@ use super::encoding;
 use super::source::{Reader, Source};
 use super::tables::Tables;
 use super::{Foreign, Kind, ReadError, choose, others};
+use crate::data::SavedLib;
 use crate::data::{Calls, NONE, Samples, Thread, Unit, Weights};
-use crate::read::SavedLib;
 use arcs::Arcs;
 use line::{Line, Name, NameKind, Position};
 

@@ -20,9 +20,9 @@ use super::encoding;
 use super::source::{Reader, Source};
 use super::tables::Tables;
 use super::{Foreign, ReadError, choose, others};
+use crate::data::NO_STACK_LABEL;
+use crate::data::SavedLib;
 use crate::data::{NONE, Samples, Thread, Unit, Weights};
-use crate::export::label::NO_STACK;
-use crate::read::SavedLib;
 pub(super) use line::is_perf_script;
 use line::{DEFERRED_CALL_CHAIN, FrameLine, Head, frame, head, head_without_time, is_indented, is_whole};
 use programs::{Programs, SampledThread};
@@ -324,7 +324,7 @@ impl<'a> Building<'a> {
         let thread = self.thread();
         let mut stack = NONE;
         let mut outer = NONE;
-        let is_no_stack = |frame: &Place| self.tables.text_of(frame.name) == NO_STACK;
+        let is_no_stack = |frame: &Place| self.tables.text_of(frame.name) == NO_STACK_LABEL;
         if let [frame] = &self.frames[..]
             && is_no_stack(frame)
         {

@@ -12,9 +12,9 @@ use rustc_hash::FxHashMap;
 use super::source::{Reader, Source};
 use super::tables::Tables;
 use super::{Foreign, ReadError, choose, others};
+use crate::data::NO_STACK_LABEL;
+use crate::data::SavedLib;
 use crate::data::{NONE, Row, RowValue, Section, Unit, Weights};
-use crate::export::label::NO_STACK;
-use crate::read::SavedLib;
 use crate::wire::pprof::{label, profile, sample};
 use crate::wire::protobuf::{CUT, Fields, Head, Value, Wrong, head, numbers};
 use header::Header;
@@ -374,7 +374,7 @@ impl Building<'_> {
         }
         // sprof's export marks samples without a stack in this way.
         if let [location] = parts.locations[..]
-            && self.header.is_function_named(location, NO_STACK)
+            && self.header.is_function_named(location, NO_STACK_LABEL)
         {
             stack = NONE;
         }

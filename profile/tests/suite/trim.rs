@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::common::data::example;
 use crate::common::*;
-use profile::cut::{Part, cut};
 use profile::data::{Data, NONE, Saved};
 use profile::saved_form;
+use profile::trim::{Part, trim};
 use profile::view::select::{Filter, KeptKinds, keep};
 
 /// Samples each ms, in turn in the threads 1 and 2; the second one is called `worker`.
@@ -51,13 +51,13 @@ fn part(filter: Filter) -> Part {
 fn a_thread_alone_keeps_its_samples_and_functions() {
     let mut data = recorded(&[0x1110, 0x1220, 0x1110, 0x1330]);
     let before = data.clone();
-    cut(&mut data, &Part::default()).unwrap();
+    trim(&mut data, &Part::default()).unwrap();
     assert_eq!(data, before);
     let worker = part(Filter {
         threads: vec!["worker".into()],
         ..Filter::default()
     });
-    cut(&mut data, &worker).unwrap();
+    trim(&mut data, &worker).unwrap();
     let json = written(&data);
     assert_eq!(json["threads"].as_array().unwrap().len(), 1);
     assert_eq!(data.threads[0].samples, {
@@ -87,7 +87,7 @@ fn a_thread_alone_keeps_its_samples_and_functions() {
         threads: vec!["nobody".into()],
         ..Filter::default()
     });
-    assert!(cut(&mut data, &nobody).unwrap_err().to_string().contains("worker"));
+    assert!(trim(&mut data, &nobody).unwrap_err().to_string().contains("worker"));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_range_of_time_keeps_what_is_in_it() {
         to_ms: Some(5.0),
         ..Filter::default()
     });
-    cut(&mut data, &range).unwrap();
+    trim(&mut data, &range).unwrap();
     written(&data);
     let mut times: Vec<f64> = data
         .threads
@@ -122,7 +122,7 @@ fn samples_of_thin_stacks_become_samples_of_their_callers() {
         min_samples: 2,
         ..Part::default()
     };
-    cut(&mut data, &thinned).unwrap();
+    trim(&mut data, &thinned).unwrap();
     written(&data);
     let after = stacks(&data);
     assert_eq!(after.get(&thin), None);
@@ -147,7 +147,7 @@ fn rare_waits_stay_waits() {
         min_samples: 1_000_000,
         ..Part::default()
     };
-    cut(&mut data, &thinned).unwrap();
+    trim(&mut data, &thinned).unwrap();
     assert_eq!(sums(&data), before);
     let chains: Vec<(u32, &str)> = data
         .stacks
@@ -250,7 +250,7 @@ fn a_part_of_a_file_has_the_samples_that_the_same_part_has_in_views() {
         let expected = seen(&views);
         assert!(!expected.is_empty() && expected != all, "{filter:?}: {expected:?}");
         let mut file = read_all(&json);
-        cut(&mut file, &part(filter.clone())).unwrap();
+        trim(&mut file, &part(filter.clone())).unwrap();
         assert_eq!(seen(&for_views(&written(&file))), expected, "{filter:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use recording::info::PeriodUnit;
 
-use crate::model::Profile;
+use crate::recorded::Profile;
 use crate::tracks::{Track, Tracks};
 
 /// Most initial tracks: a screen holds no more. A click shows the others.

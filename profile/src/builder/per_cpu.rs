@@ -6,7 +6,7 @@ use recording::event::Thread;
 
 use super::Builder;
 use super::processes::{LiveProcess, LiveThread, Processes};
-use crate::model::stacks::StackId;
+use crate::recorded::stacks::StackId;
 
 /// `CONFIG_NR_CPUS` goes up to this.
 const MOST_CPUS: u32 = 8192;

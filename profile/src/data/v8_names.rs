@@ -3,8 +3,8 @@
 use recording::v8::{self, Code, Named, Tier};
 use rustc_hash::FxHashMap;
 
+use super::{Calls, Category, Data, Func, NONE, Script};
 use crate::category::{CATEGORIES, Kind};
-use crate::data::{Calls, Category, Data, Func, NONE, Script};
 use crate::unique::Unique;
 
 /// Gives functions of JIT code the names and files that recordings have, and in sprof's category the subcategories.

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::counters::line;
 use super::numbers::{json_ms, number};
 use crate::data::Counter;
-use crate::model::Profile;
-use crate::model::thread::Process;
-use crate::model::usage::Series;
+use crate::recorded::Profile;
+use crate::recorded::thread::Process;
+use crate::recorded::usage::Series;
 
 /// Sorts them below the counters of events, whose weights are their indices.
 const SORT_WEIGHT: usize = 1000;

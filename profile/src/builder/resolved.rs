@@ -1,8 +1,19 @@
-//! The frames of the addresses of one process.
+//! What is mapped in a process, and the frames of its addresses that were looked up.
 
+use recording::module::Images;
 use recording::stack::Frame;
 
-use crate::model::tables::FrameId;
+use crate::recorded::tables::FrameId;
+
+/// What is mapped in a process, and the frames of its addresses.
+#[derive(Default)]
+pub(super) struct MappedCode {
+    pub(super) images: Images,
+    /// Frames of looked-up addresses; valid for the images as they are.
+    pub(super) resolved: Resolved,
+    /// A stack of the process has frames in code of no file.
+    pub(super) has_nameless_code: bool,
+}
 
 /// A hash table with open addressing. A slot has 16 bytes, so a look-up costs one cache miss, and those of a stack
 /// overlap.

@@ -7,10 +7,10 @@ use recording::quality::Quality;
 
 use super::processes::LiveThread;
 use super::{Builder, CodeSince, Lifetime, MARKERS_PER_THREAD};
-use crate::model::Profile;
-use crate::model::no_samples::NoSamples;
-use crate::model::thread::{Marker, MarkerKind, Process, ProcessId, Thread};
-use crate::model::usage::Usage;
+use crate::recorded::Profile;
+use crate::recorded::no_samples::NoSamples;
+use crate::recorded::thread::{Marker, MarkerKind, Process, ProcessId, Thread};
+use crate::recorded::usage::Usage;
 use crate::sources::Sources;
 
 /// How far up to look for an ancestor that is in the file.

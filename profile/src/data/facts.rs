@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::{Calls, Data, Fields, Recorded, Unit, Weights};
+use super::{Calls, Data, Fields, Recorded, Unit, Weights};
 
 /// Increases when a field changes its meaning, not for a new field.
 const VERSION: u32 = 1;

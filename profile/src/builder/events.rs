@@ -7,8 +7,8 @@ use recording::stack::Frame;
 
 use super::Builder;
 use super::processes::{LiveThread, Processes};
-use crate::model::samples;
-use crate::model::thread::{Marker, MarkerKind, PointMarker, PointValue};
+use crate::recorded::samples;
+use crate::recorded::thread::{Marker, MarkerKind, PointMarker, PointValue};
 
 /// A thread keeps at most this many markers of points, and
 pub const POINTS_PER_THREAD: usize = 50_000;

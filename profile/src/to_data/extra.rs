@@ -3,8 +3,8 @@
 use super::cpu::CpuDelta;
 use super::quality::{self, named};
 use crate::data::{Row, Section};
-use crate::model::Profile;
-use crate::model::waits::WaitTotals;
+use crate::recorded::Profile;
+use crate::recorded::waits::WaitTotals;
 use recording::event::Role;
 use recording::info::{PeriodUnit, SampleBy};
 use recording::wait::{WaitGuess, WaitReason};

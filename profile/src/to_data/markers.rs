@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::numbers::{json_ms, ms};
 use crate::data::{self, NONE, Phase};
-use crate::model::Profile;
-use crate::model::strings::StringId;
-use crate::model::thread::{Marker, MarkerKind, PointMarker, PointValue, Thread};
+use crate::recorded::Profile;
+use crate::recorded::strings::StringId;
+use crate::recorded::thread::{Marker, MarkerKind, PointMarker, PointValue, Thread};
 
 /// A marker of a thread, with fields only on request.
 pub(super) fn marker(profile: &Profile, thread: &Thread, marker: &Marker, with_fields: bool) -> data::Marker {

@@ -16,10 +16,10 @@ use recording::stack::{Frame, StackMark};
 use recording::wait::{WaitGuess, WaitReason};
 
 use super::frames::FrameResolver;
-use crate::model::samples::{Sample, Samples};
-use crate::model::stacks::{StackId, Stacks};
-use crate::model::strings::Strings;
-use crate::model::waits::WaitTotals;
+use crate::recorded::samples::{Sample, Samples};
+use crate::recorded::stacks::{StackId, Stacks};
+use crate::recorded::strings::Strings;
+use crate::recorded::waits::WaitTotals;
 
 /// Shorter waits are added up. They are guessed to be like each other: a thread that waits so shortly does it often.
 const SHORT_NS: i64 = 1_000_000;

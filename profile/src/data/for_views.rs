@@ -1,46 +1,36 @@
-//! The last step of reading, when all threads are known: the unit of samples and the start of time.
+//! The last step of reading for views, when all threads are known: the unit of samples and the start of time.
 
 use rustc_hash::FxHashMap;
 
-use crate::data::{Data, NONE, Samples, Thread, Unit};
-use crate::facts::Facts;
-use crate::read::v8::readable_names;
+use super::facts::Facts;
+use super::v8_names::readable_names;
+use super::{Data, NONE, Samples, Thread, Unit};
 
-/// Counts of a file's values that [`Data`] cannot hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NotKept {
-    /// Source files with an id, a start position, a source map or their text.
-    pub source_details: u64,
-    /// Frames with a position from a source map.
-    pub original_positions: u64,
-}
-
-/// Properties of samples that only views use.
+/// What only views use, besides the tables.
 #[derive(Default)]
-pub(crate) struct Loose {
+pub(crate) struct ForViews {
     pub(crate) facts: Facts,
     /// Events whose markers are samples, and the number of events for each marker.
     pub(crate) periods: FxHashMap<String, f64>,
-    pub(crate) not_kept: NotKept,
     /// Start of the recording in the file's times, ms.
     pub(crate) zero_ms: Option<f64>,
 }
 
 /// Converts a file's data for views: markers of point events become threads, times count from the recording's start,
 /// and samples of equal weight are counted. Returns the recording's start in the file's times, ms.
-pub(crate) fn prepare(data: &mut Data, loose: Loose) -> f64 {
-    if !loose.facts.restore(data) {
+pub(crate) fn prepare(data: &mut Data, known: ForViews) -> f64 {
+    if !known.facts.restore(data) {
         count_equal_weights(data);
     }
-    let points = (data.threads.iter()).flat_map(|thread| threads_of_points(data, thread, &loose.periods));
+    let points = (data.threads.iter()).flat_map(|thread| threads_of_points(data, thread, &known.periods));
     // Point events come last: CPU time is the profile's main event, if the profile has it.
     let points: Vec<Thread> = points.collect();
     data.threads.extend(points);
-    data.point_events = loose.periods.into_keys().collect();
+    data.point_events = known.periods.into_keys().collect();
     data.point_events.sort();
     readable_names(data);
     data.unit = unit_of_first(data);
-    begin_at(data, loose.zero_ms)
+    begin_at(data, known.zero_ms)
 }
 
 /// If all samples have the same weight of time, they are counted in units of that time. Sums stay whole numbers.

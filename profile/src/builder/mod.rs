@@ -27,14 +27,14 @@ use recording::sink::EventSink;
 use recording::stack::{Frame, NO_STACK, Registers, SameFrames, Stack, StackMark};
 use recording::wait::WaitReason;
 
-use crate::model::Counts;
-use crate::model::samples;
-use crate::model::spill::SpillFile;
-use crate::model::stacks::{StackId, Stacks};
-use crate::model::strings::Strings;
-use crate::model::tables::FrameId;
-use crate::model::thread::{Marker, MarkerKind};
-use crate::model::waits::WaitTotals;
+use crate::recorded::Counts;
+use crate::recorded::samples;
+use crate::recorded::spill::SpillFile;
+use crate::recorded::stacks::{StackId, Stacks};
+use crate::recorded::strings::Strings;
+use crate::recorded::tables::FrameId;
+use crate::recorded::thread::{Marker, MarkerKind};
+use crate::recorded::waits::WaitTotals;
 use frames::FrameResolver;
 use offcpu::{WaitReasons, WaitTables, Waited};
 use processes::{LiveThread, Processes};
@@ -204,8 +204,10 @@ impl Builder {
         // First all look-ups of frames, then those of stacks: neither waits for the other.
         self.resolved.clear();
         for &frame in leafward[..leafward.len() - same].iter().rev() {
-            self.resolved
-                .push((frame, self.resolver.resolve(frame, process, &mut self.strings)));
+            self.resolved.push((
+                frame,
+                self.resolver.resolve(frame, &mut process.code, &mut self.strings),
+            ));
         }
         let mut frames = self.resolved.iter().map(|(frame, _)| *frame);
         let frame_ids = self.resolved.iter().map(|(_, frame_id)| *frame_id);
@@ -471,7 +473,7 @@ impl Builder {
         start: i64,
         from: &str,
         to: &str,
-        kind: impl FnOnce(crate::model::strings::StringId, crate::model::strings::StringId) -> MarkerKind,
+        kind: impl FnOnce(crate::recorded::strings::StringId, crate::recorded::strings::StringId) -> MarkerKind,
     ) {
         let what = kind(self.strings.intern(from), self.strings.intern(to));
         let (_, thread) = self.processes.thread_for_sample(thread, start);

@@ -2,9 +2,9 @@
 
 use recording::info::PeriodUnit;
 
-use crate::model::Profile;
-use crate::model::samples::Sample;
-use crate::model::thread::{Process, Thread};
+use crate::recorded::Profile;
+use crate::recorded::samples::Sample;
+use crate::recorded::thread::{Process, Thread};
 
 /// The conversion of a sample's period to its CPU delta.
 #[derive(Clone, Copy, Debug, PartialEq)]

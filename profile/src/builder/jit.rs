@@ -11,9 +11,9 @@ use recording::module::Module;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Builder;
-use crate::model::stacks::StackId;
-use crate::model::tables::FrameId;
-use crate::model::thread::MarkerKind;
+use crate::recorded::stacks::StackId;
+use crate::recorded::tables::FrameId;
+use crate::recorded::thread::MarkerKind;
 
 /// A process, by its number and the time in which it had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Builder {
         let nameless = self.resolver.nameless();
         for index in 0..self.processes.processes.len() {
             let process = &self.processes.processes[index];
-            if !process.has_nameless_code {
+            if !process.code.has_nameless_code {
                 continue;
             }
             let lifetime = Lifetime {

@@ -17,14 +17,14 @@ use recording::info::PeriodUnit;
 use rustc_hash::FxHashMap;
 use serde_json::json;
 
+use crate::data::facts::Facts;
 use crate::data::{
-    Category, Counter, Data, Fields, Frame, Func, NONE, Samples, Saved, Script, Stack, Symbol, Thread, Unit,
+    Category, Counter, Data, Fields, ForViews, Frame, Func, NONE, Samples, Saved, SavedLib, Script, Stack, Symbol,
+    Thread, Unit, prepare,
 };
-use crate::facts::Facts;
-use crate::model::Profile;
-use crate::model::samples::Sample;
-use crate::model::thread;
-use crate::read::{Loose, SavedLib, prepare};
+use crate::recorded::Profile;
+use crate::recorded::samples::Sample;
+use crate::recorded::thread;
 use crate::unique::Unique;
 use cpu::CpuDelta;
 pub(crate) use meta::{GECKO_VERSION, PRODUCER};
@@ -40,7 +40,7 @@ impl From<&Profile> for Data {
             stacks: built.stacks().collect(),
             ..built.about()
         };
-        prepare(&mut data, built.loose());
+        prepare(&mut data, built.for_views());
         data
     }
 }
@@ -55,7 +55,7 @@ pub fn for_page(profile: &Profile) -> (Data, f64) {
         counters: counters(profile),
         ..built.about()
     };
-    let zero_ms = prepare(&mut data, built.loose());
+    let zero_ms = prepare(&mut data, built.for_views());
     (data, zero_ms)
 }
 
@@ -149,12 +149,11 @@ impl<'a> Built<'a> {
         })
     }
 
-    fn loose(&self) -> Loose {
-        Loose {
+    fn for_views(&self) -> ForViews {
+        ForViews {
             facts: Facts::of_recorded(quality::recorded_facts(self.profile)),
             periods: markers::periods(self.profile),
             zero_ms: Some(0.0),
-            ..Loose::default()
         }
     }
 

@@ -26,7 +26,7 @@ use tables::Tables;
 use thread::{MarkerKind, Process, Thread};
 use waits::WaitTotals;
 
-/// A finished profile. Made by [`Builder::finish`](crate::build::Builder::finish).
+/// A finished profile. Made by [`Builder::finish`](crate::builder::Builder::finish).
 #[derive(Clone)]
 pub struct Profile {
     pub(crate) info: RecordingInfo,
@@ -75,7 +75,7 @@ pub struct Counts {
     pub counted_samples: u64,
     /// Point events, including those without a marker.
     pub points: u64,
-    /// Markers left out because their thread has [`MARKERS_PER_THREAD`](crate::build::MARKERS_PER_THREAD) markers.
+    /// Markers left out because their thread has [`MARKERS_PER_THREAD`](crate::builder::MARKERS_PER_THREAD) markers.
     pub markers_left_out: u64,
 }
 

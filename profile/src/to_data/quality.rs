@@ -7,9 +7,9 @@ use recording::sink::ModuleMiss;
 use recording::stack::StackMark;
 
 use super::markers::usual_period;
-use crate::build::lost_label;
+use crate::builder::lost_label;
 use crate::data::{AskedEvent, CountedEvent, Limit, Recorded, Row, RunExtent};
-use crate::model::Profile;
+use crate::recorded::Profile;
 
 /// `Said`: the facts have a field for it, or it is no limit.
 #[derive(Clone, Copy, PartialEq)]

@@ -9,8 +9,8 @@ use super::numbers::{json_ms, ms, number};
 use super::tracks::Shown;
 use super::{extra, quality};
 use crate::data::Fields;
-use crate::facts::Facts;
-use crate::model::Profile;
+use crate::data::facts::Facts;
+use crate::recorded::Profile;
 
 /// The gecko format version (`meta.version`) of profiles in format 70. No code reads it for processed profiles.
 pub(crate) const GECKO_VERSION: u32 = 34;

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::numbers::json_ms;
 use super::tracks::Shown;
 use crate::data::Counter;
-use crate::model::Profile;
-use crate::model::samples::Samples;
+use crate::recorded::Profile;
+use crate::recorded::samples::Samples;
 
 /// Points of a counter: about the columns of a screen.
 const POINTS: i64 = 2000;

@@ -10,10 +10,10 @@ use recording::module::{Image, Images, Module, ModuleKind};
 use recording::stack::{Frame, StackMark};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::processes::LiveProcess;
+use super::resolved::MappedCode;
 use crate::category::{Kind, MarkKind};
-use crate::model::strings::{StringId, Strings};
-use crate::model::tables::{FrameId, FrameRow, FuncRow, LibId, Tables};
+use crate::recorded::strings::{StringId, Strings};
+use crate::recorded::tables::{FrameId, FrameRow, FuncRow, LibId, Tables};
 
 /// What makes two frames the same frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,14 +77,14 @@ impl FrameResolver {
         self.programs.insert(module);
     }
 
-    pub(super) fn resolve(&mut self, frame: Frame, process: &mut LiveProcess, strings: &mut Strings) -> FrameId {
-        if let Some(id) = process.resolved.get(frame) {
+    pub(super) fn resolve(&mut self, frame: Frame, code: &mut MappedCode, strings: &mut Strings) -> FrameId {
+        if let Some(id) = code.resolved.get(frame) {
             return id;
         }
-        let key = self.key(frame, &process.images, strings);
-        process.has_nameless_code |= matches!(key, FrameKey::Nameless(_));
+        let key = self.key(frame, &code.images, strings);
+        code.has_nameless_code |= matches!(key, FrameKey::Nameless(_));
         let id = self.find_or_make(key, strings);
-        process.resolved.insert(frame, id);
+        code.resolved.insert(frame, id);
         id
     }
 

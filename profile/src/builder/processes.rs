@@ -10,12 +10,12 @@ use recording::stack::Frame;
 use rustc_hash::FxHashMap;
 
 use super::offcpu::ThreadWaits;
-use super::resolved::Resolved;
+use super::resolved::{MappedCode, Resolved};
 use crate::category::Kind;
-use crate::model::samples::Samples;
-use crate::model::stacks::StackId;
-use crate::model::thread::{Marker, ProcessId};
-use crate::model::usage::Usage;
+use crate::recorded::samples::Samples;
+use crate::recorded::stacks::StackId;
+use crate::recorded::thread::{Marker, ProcessId};
+use crate::recorded::usage::Usage;
 
 /// A process while events come in.
 #[derive(Default)]
@@ -29,15 +29,11 @@ pub(super) struct LiveProcess {
     pub(super) start: i64,
     pub(super) end: Option<i64>,
     pub(super) threads: Vec<usize>,
-    pub(super) images: Images,
-    /// Frames of looked-up addresses; valid for the images as they are.
-    pub(super) resolved: Resolved,
-    /// Counts the changes of `images`. What threads remember of an older epoch is void.
+    pub(super) code: MappedCode,
+    /// Counts the changes of what is mapped. What threads remember of an older epoch is void.
     pub(super) epoch: u32,
     /// Known by another event than its start: the start may still come.
     pub(super) implied: bool,
-    /// Whether a stack of it has frames in code of no file.
-    pub(super) has_nameless_code: bool,
     pub(super) program: ProgramFile,
     /// The name that the process had while its loader alone ran; Linux keeps the first 15 bytes of what was executed.
     pub(super) loader_name: Option<String>,
@@ -161,13 +157,13 @@ impl Processes {
         let new = self.create(pid, at);
         self.processes[new].implied = false;
         if let Some(parent) = parent {
-            let images = self.processes[parent].images.clone();
+            let images = self.processes[parent].code.images.clone();
             let name = self.processes[parent].name.clone();
             let program = self.processes[parent].program.clone();
             let title = self.processes[parent].title.clone();
             let process = &mut self.processes[new];
             process.parent = Some(ProcessId(parent));
-            process.images = images;
+            process.code.images = images;
             process.name = name;
             process.program = program;
             process.title = title;
@@ -190,8 +186,8 @@ impl Processes {
         let process = &mut self.processes[index];
         process.end = Some(at);
         // Nothing looks them up again, and there may be thousands of ended processes.
-        process.resolved = Resolved::default();
-        process.images = Images::default();
+        process.code.resolved = Resolved::default();
+        process.code.images = Images::default();
         self.end_threads(index, pid, at, |_| true);
     }
 
@@ -238,7 +234,7 @@ impl Processes {
         let main = self.thread(Thread::main(pid), at);
         self.threads[main].name = None;
         let process = &mut self.processes[index];
-        process.images.clear();
+        process.code.images.clear();
         process.program = ProgramFile::Unknown;
         process.title = None;
         process.images_changed();
@@ -277,7 +273,7 @@ impl Processes {
     pub(super) fn map(&mut self, pid: Pid, at: i64, image: &Image) -> Option<Arc<Module>> {
         let index = self.process(pid, at);
         let process = &mut self.processes[index];
-        process.images.insert(image.clone());
+        process.code.images.insert(image.clone());
         process.images_changed();
         if image.module.kind != ModuleKind::File || Kind::of_module(&image.module) == Kind::Jit {
             return None;
@@ -321,12 +317,12 @@ impl Processes {
         };
         let process = &mut self.processes[index];
         // JIT compilers that keep memory either writable or executable map the same again for each function.
-        let known = process.images.find(image.start);
+        let known = process.code.images.find(image.start);
         let same = known.is_some_and(|known| {
             known.start <= image.start && known.end >= image.end && known.module.kind == ModuleKind::Jit
         });
         if !same && image.start < image.end {
-            process.images.insert(image);
+            process.code.images.insert(image);
             process.images_changed();
         }
     }
@@ -338,7 +334,7 @@ impl Processes {
     /// Forgets the frames of addresses, and the last stacks of threads if nothing refers to them.
     pub(super) fn forget_frames(&mut self, with_stacks: bool) {
         for process in &mut self.processes {
-            process.resolved = Resolved::default();
+            process.code.resolved = Resolved::default();
         }
         for thread in self.threads.iter_mut().filter(|_| with_stacks) {
             thread.chain = Vec::new();
@@ -428,7 +424,7 @@ impl Processes {
 
 impl LiveProcess {
     fn images_changed(&mut self) {
-        self.resolved = Resolved::default();
+        self.code.resolved = Resolved::default();
         self.epoch += 1;
     }
 }

@@ -43,7 +43,7 @@ impl Part {
 /// # Errors
 ///
 /// Nothing has a name that is asked for.
-pub fn cut(data: &mut Saved, part: &Part) -> Result<(), NotFound> {
+pub fn trim(data: &mut Saved, part: &Part) -> Result<(), NotFound> {
     if part.is_all() {
         return Ok(());
     }
