@@ -28,7 +28,7 @@ pub const OWN_CPU: Cpu = if cfg!(target_arch = "x86_64") {
 
 /// How sprof gets access to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum AccessMethod {
     /// It asks the kernel for the task.
     Task,
     /// A library that it inserts into the program sends the task.
@@ -37,7 +37,7 @@ pub enum Way {
 
 /// Why macOS gives no access to the processes of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Bar {
+pub enum Barrier {
     /// It is a part of macOS.
     Platform,
     /// It is signed for the hardened runtime, without `get-task-allow`.
@@ -52,52 +52,52 @@ pub enum Bar {
 
 /// A file that keeps sprof from what it executes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Barred {
+pub struct BarredProgram {
     /// The file.
     pub program: PathBuf,
     /// Why.
-    pub bar: Bar,
+    pub bar: Barrier,
 }
 
-impl Bar {
+impl Barrier {
     /// The remedy.
     pub fn remedy(self) -> &'static str {
         match self {
-            Bar::Platform => "a copy that you or Homebrew built can be recorded",
-            Bar::Hardened => {
+            Barrier::Platform => "a copy that you or Homebrew built can be recorded",
+            Barrier::Hardened => {
                 "sign it with the entitlement com.apple.security.get-task-allow, as debug builds of Xcode are; of an app of somebody \
                  else, a copy that you sign: `codesign --force --sign - COPY`"
             }
-            Bar::Restricted => {
+            Barrier::Restricted => {
                 "sign it with the entitlements com.apple.security.cs.allow-dyld-environment-variables and \
                  com.apple.security.cs.disable-library-validation"
             }
-            Bar::SetUserId => "run sprof with sudo, or record a copy without that bit",
-            Bar::Translated => "build it for this Mac's processor",
+            Barrier::SetUserId => "run sprof with sudo, or record a copy without that bit",
+            Barrier::Translated => "build it for this Mac's processor",
         }
     }
 }
 
-impl fmt::Display for Bar {
+impl fmt::Display for Barrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Bar::Platform => "it is a part of macOS",
-            Bar::Hardened => "it is signed for the hardened runtime, which keeps its memory from others",
-            Bar::Restricted => "its signature permits dyld no library of others",
-            Bar::SetUserId => "it runs with the rights of another user or group",
-            Bar::Translated => "it is for another processor, and Rosetta translates it",
+            Barrier::Platform => "it is a part of macOS",
+            Barrier::Hardened => "it is signed for the hardened runtime, which keeps its memory from others",
+            Barrier::Restricted => "its signature permits dyld no library of others",
+            Barrier::SetUserId => "it runs with the rights of another user or group",
+            Barrier::Translated => "it is for another processor, and Rosetta translates it",
         })
     }
 }
 
-impl fmt::Display for Barred {
+impl fmt::Display for BarredProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}; {}", self.program.display(), self.bar, self.bar.remedy())
     }
 }
 
 /// What keeps sprof from a program: its file, and, of a script, the interpreters. Empty if nothing is known to.
-pub fn barred(program: &Path, search: &OsStr, own: Cpu, way: Way) -> Vec<Barred> {
+pub fn barred_programs(program: &Path, search: &OsStr, own: Cpu, way: AccessMethod) -> Vec<BarredProgram> {
     let mut found = Vec::new();
     let mut next = Some(program.to_owned());
     for _ in 0..MOST_STEPS {
@@ -107,22 +107,22 @@ pub fn barred(program: &Path, search: &OsStr, own: Cpu, way: Way) -> Vec<Barred>
             Some((first, second)) => {
                 // `env` executes another program, which comes next.
                 if second.is_some() {
-                    found.extend(bar_of_path(&first, own, way).map(|bar| Barred {
+                    found.extend(barrier_of(&first, own, way).map(|bar| BarredProgram {
                         program: first.clone(),
                         bar,
                     }));
                 }
                 next = Some(second.unwrap_or(first));
             }
-            None => found.extend(bar(&program, file, own, way).map(|bar| Barred { program, bar })),
+            None => found.extend(barrier(&program, file, own, way).map(|bar| BarredProgram { program, bar })),
         }
     }
     found
 }
 
 /// What keeps sprof from the processes of a program that is no script.
-pub fn bar_of_path(program: &Path, own: Cpu, way: Way) -> Option<Bar> {
-    bar(program, open(program)?, own, way)
+pub fn barrier_of(program: &Path, own: Cpu, way: AccessMethod) -> Option<Barrier> {
+    barrier(program, open(program)?, own, way)
 }
 
 /// Opens a plain file: a FIFO would keep sprof waiting.
@@ -130,7 +130,7 @@ fn open(program: &Path) -> Option<File> {
     program.is_file().then(|| File::open(program).ok())?
 }
 
-fn bar(program: &Path, file: File, own: Cpu, way: Way) -> Option<Bar> {
+fn barrier(program: &Path, file: File, own: Cpu, way: AccessMethod) -> Option<Barrier> {
     // S_ISUID and S_ISGID.
     let takes_rights = file
         .metadata()
@@ -139,18 +139,18 @@ fn bar(program: &Path, file: File, own: Cpu, way: Way) -> Option<Bar> {
     let own_slice = slices.iter().find(|slice| slice.cpu == own);
     let signature = own_slice.or(slices.first()).and_then(|slice| slice.signature.as_ref());
     if is_of_macos(program) || signature.is_some_and(|signature| signature.is_platform) {
-        return Some(Bar::Platform);
+        return Some(Barrier::Platform);
     }
     if takes_rights {
-        return Some(Bar::SetUserId);
+        return Some(Barrier::SetUserId);
     }
     let is_permitted = |permits: fn(&Signature) -> bool| signature.is_none_or(permits);
     match way {
-        Way::Task if !is_permitted(Signature::permits_reading) => return Some(Bar::Hardened),
-        Way::Library if !is_permitted(Signature::permits_insertion) => return Some(Bar::Restricted),
-        Way::Task | Way::Library => {}
+        AccessMethod::Task if !is_permitted(Signature::permits_reading) => return Some(Barrier::Hardened),
+        AccessMethod::Library if !is_permitted(Signature::permits_insertion) => return Some(Barrier::Restricted),
+        AccessMethod::Task | AccessMethod::Library => {}
     }
-    (own_slice.is_none() && !slices.is_empty()).then_some(Bar::Translated)
+    (own_slice.is_none() && !slices.is_empty()).then_some(Barrier::Translated)
 }
 
 /// Folders that System Integrity Protection keeps (rootless.conf): programs in them are Apple's.

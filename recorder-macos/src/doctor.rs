@@ -5,9 +5,9 @@ use std::process::Command;
 use recording::command::own;
 use recording::doctor::{Examination, Finding, State};
 
-use crate::kernel::{Failure, Mach};
+use crate::kernel::{Mach, MachError};
 use crate::processes::host::Host;
-use crate::session::reach::{Rights, own_rights};
+use crate::session::task_access::{Rights, own_rights};
 
 /// Finds out what this Mac and this user may do. No access is asked for: that could wait for an administrator.
 pub fn examine(host: &impl Host) -> Examination {
@@ -75,8 +75,8 @@ const MOST_SUSPENDS: u32 = 1000;
 /// one so. Returns what was done. Threads that the program itself has suspended are resumed, too.
 pub fn resume(mach: &impl Mach, pid: i32) -> Result<String, String> {
     let failed = |failure| match failure {
-        Failure::Gone => format!("there is no process {pid}; `ps -e` lists all that run"),
-        Failure::Code(code) => format!(
+        MachError::Gone => format!("there is no process {pid}; `ps -e` lists all that run"),
+        MachError::Code(code) => format!(
             "macOS gives no access to process {pid} (code {code}); try with sudo: `sudo {} doctor --resume {pid}`",
             own()
         ),
@@ -91,7 +91,7 @@ pub fn resume(mach: &impl Mach, pid: i32) -> Result<String, String> {
             // A thread that ends now needs nothing.
             match mach.resume(thread) {
                 Ok(()) => {}
-                Err(Failure::Gone) => break,
+                Err(MachError::Gone) => break,
                 Err(failure) => return Err(failed(failure)),
             }
         }

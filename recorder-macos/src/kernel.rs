@@ -19,7 +19,7 @@ pub trait Mach {
     /// A right to a thread, the same way.
     type Thread: Eq + Hash;
     /// What a program has sent: the right to its task, and a right to answer. Its sender goes on when this is dropped.
-    type Sent;
+    type MessageRights;
 
     /// The present on the recording's clock (`mach_absolute_time`), ns.
     fn now_ns(&self) -> u64;
@@ -29,29 +29,29 @@ pub trait Mach {
 
     /// Asks for a priority above all ordinary threads, or gives it back (`None`). Returns whether the calling thread
     /// has it.
-    fn set_realtime(&self, budget: Option<Budget>) -> bool;
+    fn set_realtime(&self, budget: Option<CpuBudget>) -> bool;
 
-    /// Sleeps until this time, or until there is news. May return early without any.
-    fn wait_for_news(&self, until_ns: u64) -> Vec<News>;
+    /// Sleeps until this time, or until there are events. May return early without any.
+    fn wait_for_events(&self, until_ns: u64) -> Vec<KernelEvent>;
 
     /// Sleeps until this time, whatever happens.
     fn pause(&self, until_ns: u64);
 
-    /// Sleeps until this time, or until there is news. Where the kernel refuses a timer, news is late.
-    fn sleep(&self, until_ns: u64) -> Vec<News> {
-        let news = self.wait_for_news(until_ns);
-        if news.is_empty() && self.now_ns() < until_ns {
+    /// Sleeps until this time, or until there are events. Where the kernel refuses a timer, events are late.
+    fn sleep(&self, until_ns: u64) -> Vec<KernelEvent> {
+        let events = self.wait_for_events(until_ns);
+        if events.is_empty() && self.now_ns() < until_ns {
             self.pause(until_ns);
         }
-        news
+        events
     }
 
     /// Makes [`Mach::sleep`] report what happens to a process from now on.
-    fn watch(&self, pid: i32) -> Result<(), Failure>;
+    fn watch(&self, pid: i32) -> Result<(), MachError>;
 
     /// The task that a process has now; of this process, too. While this process [listens](Mach::listens), only of
-    /// processes whose task was [kept](Mach::keep).
-    fn task(&self, pid: i32) -> Result<Self::Task, Failure>;
+    /// processes whose task was [kept](Mach::keep_task).
+    fn task(&self, pid: i32) -> Result<Self::Task, MachError>;
 
     /// Programs announce themselves to this process, and no task is asked for: it has no right to.
     fn listens(&self) -> bool;
@@ -59,21 +59,21 @@ pub trait Mach {
     /// With whose rights this process runs.
     fn user(&self) -> u32;
 
-    /// Messages to the port of this process. [`News::Letters`] says that there are some.
-    fn letters(&self) -> Vec<Letter<Self::Sent>>;
+    /// Messages to the port of this process. [`KernelEvent::Messages`] says that there are some.
+    fn messages(&self) -> Vec<PortMessage<Self::MessageRights>>;
 
     /// The process whose task was sent; `None` if it was no task, or one that has ended.
-    fn sent_pid(&self, sent: &Self::Sent) -> Option<i32>;
+    fn task_pid(&self, rights: &Self::MessageRights) -> Option<i32>;
 
-    /// Keeps a right to read the task that was sent. It has to be a [task](Mach::sent_pid): any other port could keep
+    /// Keeps a right to read the task that was sent. It has to be a [task](Mach::task_pid): any other port could keep
     /// this process waiting.
-    fn keep(&self, pid: i32, sent: &Self::Sent) -> Result<(), Failure>;
+    fn keep_task(&self, pid: i32, rights: &Self::MessageRights) -> Result<(), MachError>;
 
     /// The processes whose parent this is, now.
     fn children(&self, pid: i32) -> Vec<i32>;
 
     /// Which process has this id now.
-    fn identity(&self, pid: i32) -> Option<Identity>;
+    fn identity(&self, pid: i32) -> Option<ProcessIdentity>;
 
     /// The name of a process: at most 32 bytes of its program's file name.
     fn process_name(&self, pid: i32) -> Option<String>;
@@ -88,34 +88,34 @@ pub trait Mach {
     fn program(&self, pid: i32) -> Option<PathBuf>;
 
     /// Where dyld lists the images of a task (`dyld_all_image_infos`), once the kernel has placed dyld.
-    fn image_list(&self, task: &Self::Task) -> Result<u64, Failure>;
+    fn image_list(&self, task: &Self::Task) -> Result<u64, MachError>;
 
     /// All threads of a task, in the order of their starts.
-    fn threads(&self, task: &Self::Task) -> Result<Vec<Self::Thread>, Failure>;
+    fn threads(&self, task: &Self::Task) -> Result<Vec<Self::Thread>, MachError>;
 
     /// A number that no other thread has until the machine is started again.
-    fn thread_id(&self, thread: &Self::Thread) -> Result<u64, Failure>;
+    fn thread_id(&self, thread: &Self::Thread) -> Result<u64, MachError>;
 
     /// What a thread does, and its CPU time.
-    fn thread_state(&self, thread: &Self::Thread) -> Result<ThreadState, Failure>;
+    fn thread_state(&self, thread: &Self::Thread) -> Result<ThreadState, MachError>;
 
     /// How often a thread is suspended.
-    fn suspend_count(&self, thread: &Self::Thread) -> Result<u32, Failure>;
+    fn suspend_count(&self, thread: &Self::Thread) -> Result<u32, MachError>;
 
     /// Suspends a thread, and waits until it is on no CPU. [`Mach::resume`] has to follow.
-    fn suspend(&self, thread: &Self::Thread) -> Result<(), Failure>;
+    fn suspend(&self, thread: &Self::Thread) -> Result<(), MachError>;
 
     /// Undoes one [`Mach::suspend`].
-    fn resume(&self, thread: &Self::Thread) -> Result<(), Failure>;
+    fn resume(&self, thread: &Self::Thread) -> Result<(), MachError>;
 
     /// User registers of a thread that is suspended, or waits.
-    fn registers(&self, thread: &Self::Thread) -> Result<Registers, Failure>;
+    fn registers(&self, thread: &Self::Thread) -> Result<Registers, MachError>;
 
     /// The mapped memory around an address that has one protection.
     fn region(&self, task: &Self::Task, address: u64) -> Option<Range<u64>>;
 
     /// Fills the buffer from memory. The call fails as a whole if a single page can't be read.
-    fn read(&self, task: &Self::Task, address: u64, buffer: &mut [u8]) -> Result<(), Failure>;
+    fn read(&self, task: &Self::Task, address: u64, buffer: &mut [u8]) -> Result<(), MachError>;
 
     /// The files that a process has open.
     fn open_files(&self, pid: i32) -> Vec<PathBuf>;
@@ -127,7 +127,7 @@ pub trait Mach {
 
 /// Why a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum MachError {
     /// What it was about has ended.
     Gone,
     /// Another `kern_return_t`, or errno.
@@ -136,13 +136,13 @@ pub enum Failure {
 
 /// A message to the port of this process.
 #[derive(Debug)]
-pub struct Letter<S> {
+pub struct PortMessage<R> {
     /// The kernel's word for who sent it.
     pub sender: Sender,
     /// What the sender wrote.
     pub bytes: Vec<u8>,
     /// The rights in it.
-    pub sent: S,
+    pub rights: R,
 }
 
 /// Who sent a message (`mach_msg_audit_trailer_t`).
@@ -156,7 +156,7 @@ pub struct Sender {
 
 /// What distinguishes a process from an earlier one with its id (`PROC_PIDTBSDINFO`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct ProcessIdentity {
     /// When it started, us; exec keeps it.
     pub started_us: u64,
     /// The id of its parent.
@@ -167,7 +167,7 @@ pub struct Identity {
 
 /// The CPU time that the sampling thread asks for, of a CPU that it shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct CpuBudget {
     /// From one tick to the next, ns.
     pub interval_ns: u64,
     /// The work of a tick at most, ns.
@@ -189,7 +189,7 @@ pub enum Signal {
 
 /// A signal to this process, which may end the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum StopSignal {
     /// SIGINT.
     Interrupt {
         /// A key on the terminal: the whole foreground group got the signal.
@@ -201,7 +201,7 @@ pub enum Asked {
 
 /// What happened to a watched process, in any order. A process may have several at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum KernelEvent {
     /// It started processes, one or several.
     Forked(i32),
     /// It executes another program: a new task with new threads, and the same process id.
@@ -209,9 +209,9 @@ pub enum News {
     /// It ended. Its id may be that of another process by now.
     Ended(i32),
     /// This process got a signal.
-    Asked(Asked),
-    /// Programs have sent [letters](Mach::letters).
-    Letters,
+    Signal(StopSignal),
+    /// Programs have sent [messages](Mach::messages).
+    Messages,
 }
 
 /// What the kernel has counted for a task (`PROC_PIDTASKINFO`).
@@ -248,7 +248,7 @@ pub struct ThreadState {
     /// On a CPU, or waiting for one: XNU does not report which.
     pub is_runnable: bool,
     /// How it waits, if it is not runnable.
-    pub rest: Rest,
+    pub rest: WaitMode,
     /// CPU time in ns, cut off to microseconds. Of a running thread it is as of its last entry into the kernel.
     pub cpu_ns: u64,
     /// Name, zeros behind it (`MAXTHREADNAMESIZE`).
@@ -257,7 +257,7 @@ pub struct ThreadState {
 
 /// How a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub enum WaitMode {
     /// A signal ends the wait.
     Interruptible,
     /// Nothing but what it waits for ends the wait: a disk, a page of its memory.

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use recording::command::own;
 
 use crate::processes::host::Host;
-use crate::session::reach::is_entitled;
+use crate::session::task_access::is_entitled;
 
 /// What the copy is signed with.
 const ENTITLEMENTS: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
@@ -30,9 +30,9 @@ const ENTITLEMENTS: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 const CODESIGN: &str = "/usr/bin/codesign";
 
 /// Files beside the program, removed when dropped.
-struct Leftovers(Vec<PathBuf>);
+struct TemporaryFiles(Vec<PathBuf>);
 
-impl Drop for Leftovers {
+impl Drop for TemporaryFiles {
     fn drop(&mut self) {
         for path in &self.0 {
             let _ = fs::remove_file(path);
@@ -75,7 +75,7 @@ pub fn sign(program: &Path, codesign: &Path) -> Result<(), String> {
         PathBuf::from(name)
     };
     let (copy, list) = (beside("signed"), beside("plist"));
-    let leftovers = Leftovers(vec![copy.clone(), list.clone()]);
+    let temporary = TemporaryFiles(vec![copy.clone(), list.clone()]);
     fs::copy(program, &copy).map_err(|error| failed("copying it", &error))?;
     fs::write(&list, ENTITLEMENTS).map_err(|error| failed("writing entitlements", &error))?;
     let words = ["--force", "--sign", "-", "--entitlements"].map(OsStr::new);
@@ -88,7 +88,7 @@ pub fn sign(program: &Path, codesign: &Path) -> Result<(), String> {
     }
     run(&copy, [OsStr::new("--version")]).map_err(|error| failed("starting the signed copy", &error))?;
     fs::rename(&copy, program).map_err(|error| failed("replacing it", &error))?;
-    drop(leftovers);
+    drop(temporary);
     Ok(())
 }
 

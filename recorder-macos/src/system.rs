@@ -14,13 +14,13 @@ use crate::{doctor, files, processes, session, setup};
 pub use crate::sys::{Xnu, say_if_quit};
 
 /// A recording.
-pub type Recording = session::Recording<Xnu>;
+pub type Recording = session::MachRecording<Xnu>;
 /// The launched program after recording.
-pub type Target = processes::stop::Target<Xnu>;
+pub type Target = processes::stop::MachTarget<Xnu>;
 /// Reads a live target's memory.
-pub type Memory = files::Memory<Xnu>;
+pub type Memory = files::MachMemory<Xnu>;
 /// Opens mapped files.
-pub type Files = files::Files<Xnu>;
+pub type Files = files::MachFiles<Xnu>;
 
 /// See [`files::open_perf_map`].
 pub fn open_perf_map(pid: Pid, began_ns: u64) -> Option<(PathBuf, KeptFile)> {

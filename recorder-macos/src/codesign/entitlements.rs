@@ -16,7 +16,7 @@ const UTF8: u8 = 0x0c;
 /// The keys that are true in DER. `None` if it is none.
 ///
 /// `70 { INTEGER 1, b0 { SEQUENCE { UTF8String key, value }... } }`, as the entitlements of Node.js and Deno have it.
-pub(super) fn of_der(bytes: &[u8]) -> Option<BTreeSet<String>> {
+pub(super) fn from_der(bytes: &[u8]) -> Option<BTreeSet<String>> {
     let (tag, contents, _) = element(bytes)?;
     let mut entries = match tag {
         ALL => {
@@ -66,7 +66,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 }
 
 /// The keys that are true in the outermost dictionary of a property list. What is no property list has none.
-pub(super) fn of_plist(bytes: &[u8]) -> BTreeSet<String> {
+pub(super) fn from_plist(bytes: &[u8]) -> BTreeSet<String> {
     let text = String::from_utf8_lossy(bytes);
     let mut rest: &str = &text;
     let mut keys = BTreeSet::new();
@@ -112,12 +112,12 @@ mod tests {
         let wrap = |tag: u8, contents: &[u8]| [&[tag, 0x81, contents.len() as u8], contents].concat();
         let dictionary = wrap(DICTIONARY, entries);
         let all = wrap(ALL, &[&[INTEGER, 1, 1], dictionary.as_slice()].concat());
-        assert_eq!(keys(&of_der(&all).unwrap()), ["a"]);
-        assert_eq!(keys(&of_der(&wrap(SET, entries)).unwrap()), ["a"]);
+        assert_eq!(keys(&from_der(&all).unwrap()), ["a"]);
+        assert_eq!(keys(&from_der(&wrap(SET, entries)).unwrap()), ["a"]);
         for end in 0..all.len() {
-            assert_eq!(of_der(&all[..end]), None, "cut at {end}");
+            assert_eq!(from_der(&all[..end]), None, "cut at {end}");
         }
-        assert_eq!(of_der(&wrap(UTF8, entries)), None);
+        assert_eq!(from_der(&wrap(UTF8, entries)), None);
     }
 
     #[test]
@@ -127,10 +127,10 @@ mod tests {
             <key>d</key><dict><key>inner</key><true/></dict> <key>e</key><true></true>
             <key>f</key><array><true/></array> <key>g</key><array/> <key>h</key><true /> <true/>
             </dict></plist>";
-        assert_eq!(keys(&of_plist(list)), ["a", "e", "h"]);
+        assert_eq!(keys(&from_plist(list)), ["a", "e", "h"]);
         for end in 0..list.len() {
-            of_plist(&list[..end]);
+            from_plist(&list[..end]);
         }
-        assert!(of_plist(b"\xff</dict></dict><true/>").is_empty());
+        assert!(from_plist(b"\xff</dict></dict><true/>").is_empty());
     }
 }

@@ -6,13 +6,13 @@
 //!
 //! - `slices`: the slices of a fat file, and where their signatures are.
 //! - this file: the blobs of a signature (XNU, osfmk/kern/cs_blobs.h). All numbers in them are big-endian.
-//! - `place`: reading ranges of a file.
+//! - `file_range`: reading ranges of a file.
 //! - `entitlements`: the keys that a signature grants, in DER or as a property list.
 //!
 //! Files from outside: each size is bounded, and only a few kilobytes are read of any file.
 
 mod entitlements;
-mod place;
+mod file_range;
 mod slices;
 
 use std::collections::BTreeSet;
@@ -25,9 +25,9 @@ use object::macho::{
 use recording::module::BuildId;
 use recording::sink::ReadAt;
 
-use place::{Place, be32, bytes};
+use file_range::{FileRange, be32, bytes};
 
-pub use place::SignatureError;
+pub use file_range::SignatureError;
 pub use slices::Cpu;
 
 /// Blobs of a signature at most; there are a dozen kinds.
@@ -116,7 +116,7 @@ pub fn builds(file: &dyn ReadAt) -> Result<Vec<BuildId>, SignatureError> {
 pub fn read(file: &dyn ReadAt) -> Result<Vec<Slice>, SignatureError> {
     let found = slices::find(file)?;
     let read = found.into_iter().map(|slice| {
-        let signature = slice.signature.map(|place| signature(file, place)).transpose()?;
+        let signature = slice.signature.map(|range| signature(file, range)).transpose()?;
         Ok(Slice {
             cpu: slice.cpu,
             build_id: slice.build_id,
@@ -126,8 +126,8 @@ pub fn read(file: &dyn ReadAt) -> Result<Vec<Slice>, SignatureError> {
     read.collect()
 }
 
-fn signature(file: &dyn ReadAt, place: Place) -> Result<Signature, SignatureError> {
-    let header: [u8; 12] = bytes(file, place.part(0, 12)?.offset)?;
+fn signature(file: &dyn ReadAt, range: FileRange) -> Result<Signature, SignatureError> {
+    let header: [u8; 12] = bytes(file, range.part(0, 12)?.offset)?;
     if be32(&header, 0) != CSMAGIC_EMBEDDED_SIGNATURE {
         return Err(SignatureError::Malformed("it is not an embedded signature"));
     }
@@ -137,7 +137,7 @@ fn signature(file: &dyn ReadAt, place: Place) -> Result<Signature, SignatureErro
     }
     let (mut directory, mut der, mut list) = (None, None, None);
     for index in 0..count {
-        let entry: [u8; 8] = bytes(file, place.part(12 + 8 * index, 8)?.offset)?;
+        let entry: [u8; 8] = bytes(file, range.part(12 + 8 * index, 8)?.offset)?;
         let offset = be32(&entry, 4);
         match macho::CsSlot(be32(&entry, 0)) {
             CSSLOT_CODEDIRECTORY => directory = Some(offset),
@@ -147,21 +147,21 @@ fn signature(file: &dyn ReadAt, place: Place) -> Result<Signature, SignatureErro
         }
     }
     let directory = directory.ok_or(SignatureError::Malformed("it has no code directory"))?;
-    let mut signature = code_directory(file, place, directory)?;
+    let mut signature = code_directory(file, range, directory)?;
     // macOS reads DER since version 12, and the property list before.
     signature.entitlements = match (der, list) {
         (Some(offset), _) => {
-            let der = blob(file, place, offset, CSMAGIC_EMBEDDED_DER_ENTITLEMENTS)?;
-            entitlements::of_der(&der).ok_or(SignatureError::Malformed("entitlements are not DER"))?
+            let der = blob(file, range, offset, CSMAGIC_EMBEDDED_DER_ENTITLEMENTS)?;
+            entitlements::from_der(&der).ok_or(SignatureError::Malformed("entitlements are not DER"))?
         }
-        (None, Some(offset)) => entitlements::of_plist(&blob(file, place, offset, CSMAGIC_EMBEDDED_ENTITLEMENTS)?),
+        (None, Some(offset)) => entitlements::from_plist(&blob(file, range, offset, CSMAGIC_EMBEDDED_ENTITLEMENTS)?),
         (None, None) => BTreeSet::new(),
     };
     Ok(signature)
 }
 
 /// Flags and names. All code directories of a signature have the same; they differ in the kind of their hashes.
-fn code_directory(file: &dyn ReadAt, signature: Place, offset: u32) -> Result<Signature, SignatureError> {
+fn code_directory(file: &dyn ReadAt, signature: FileRange, offset: u32) -> Result<Signature, SignatureError> {
     // CsCodeDirectoryV0, which every version begins with.
     let header: [u8; 44] = bytes(file, signature.part(offset, 44)?.offset)?;
     if be32(&header, 0) != CSMAGIC_CODEDIRECTORY {
@@ -183,7 +183,7 @@ fn code_directory(file: &dyn ReadAt, signature: Place, offset: u32) -> Result<Si
 }
 
 /// The contents of a blob with this magic number.
-fn blob(file: &dyn ReadAt, signature: Place, offset: u32, magic: u32) -> Result<Vec<u8>, SignatureError> {
+fn blob(file: &dyn ReadAt, signature: FileRange, offset: u32, magic: u32) -> Result<Vec<u8>, SignatureError> {
     let header: [u8; 8] = bytes(file, signature.part(offset, 8)?.offset)?;
     let len = be32(&header, 4);
     if be32(&header, 0) != magic || !(8..=MOST_ENTITLEMENT_BYTES).contains(&len) {
@@ -191,21 +191,21 @@ fn blob(file: &dyn ReadAt, signature: Place, offset: u32, magic: u32) -> Result<
             "entitlements are of another kind, or too long",
         ));
     }
-    let place = signature.part(offset, u64::from(len))?;
+    let range = signature.part(offset, u64::from(len))?;
     let mut contents = vec![0; (len - 8) as usize];
-    file.read_exact_at(&mut contents, place.offset + 8)?;
+    file.read_exact_at(&mut contents, range.offset + 8)?;
     Ok(contents)
 }
 
 /// A text that ends with a zero byte.
-fn text(file: &dyn ReadAt, directory: Place, offset: u32) -> Result<String, SignatureError> {
+fn text(file: &dyn ReadAt, directory: FileRange, offset: u32) -> Result<String, SignatureError> {
     let most = directory
         .len
         .saturating_sub(u64::from(offset))
         .min(MOST_IDENTIFIER_BYTES);
-    let place = directory.part(offset, most)?;
+    let range = directory.part(offset, most)?;
     let mut text = vec![0; most as usize];
-    file.read_exact_at(&mut text, place.offset)?;
+    file.read_exact_at(&mut text, range.offset)?;
     let len = text.iter().position(|byte| *byte == 0);
     text.truncate(len.ok_or(SignatureError::Malformed("its identifier has no end"))?);
     Ok(String::from_utf8_lossy(&text).into_owned())

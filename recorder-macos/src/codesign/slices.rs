@@ -10,7 +10,7 @@ use object::read::macho::{FatArch, MachHeader, MachOFatFile};
 use recording::module::BuildId;
 use recording::sink::ReadAt;
 
-use super::place::{Place, SignatureError, be32, bytes};
+use super::file_range::{FileRange, SignatureError, be32, bytes};
 
 /// Slices at most. Class files of Java begin as fat files do, with their version, 45 or more, in place of the count.
 const MOST_SLICES: u32 = 40;
@@ -30,29 +30,29 @@ pub enum Cpu {
 
 /// A slice before its signature is read.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundSlice {
     pub(super) cpu: Cpu,
     pub(super) build_id: Option<BuildId>,
-    pub(super) signature: Option<Place>,
+    pub(super) signature: Option<FileRange>,
 }
 
 /// Finds all slices.
-pub(super) fn find(file: &dyn ReadAt) -> Result<Vec<Found>, SignatureError> {
+pub(super) fn find(file: &dyn ReadAt) -> Result<Vec<FoundSlice>, SignatureError> {
     if file.len() < 8 {
         return Err(SignatureError::NotMachO);
     }
     let start: [u8; 8] = bytes(file, 0)?;
     match be32(&start, 0) {
-        FAT_MAGIC => of_fat::<FatArch32>(file, be32(&start, 4)),
-        FAT_MAGIC_64 => of_fat::<FatArch64>(file, be32(&start, 4)),
+        FAT_MAGIC => fat_slices::<FatArch32>(file, be32(&start, 4)),
+        FAT_MAGIC_64 => fat_slices::<FatArch64>(file, be32(&start, 4)),
         _ => {
             let len = file.len();
-            Ok(vec![of_thin(file, Place { offset: 0, len })?])
+            Ok(vec![thin_slice(file, FileRange { offset: 0, len })?])
         }
     }
 }
 
-fn of_fat<Fat: FatArch>(file: &dyn ReadAt, count: u32) -> Result<Vec<Found>, SignatureError> {
+fn fat_slices<Fat: FatArch>(file: &dyn ReadAt, count: u32) -> Result<Vec<FoundSlice>, SignatureError> {
     if count > MOST_SLICES {
         return Err(SignatureError::NotMachO);
     }
@@ -62,24 +62,24 @@ fn of_fat<Fat: FatArch>(file: &dyn ReadAt, count: u32) -> Result<Vec<Found>, Sig
     let fat = fat.map_err(|_| SignatureError::Malformed("the list of slices"))?;
     let slices = fat.arches().iter().map(|arch| {
         let (offset, len) = (arch.offset().into(), arch.size().into());
-        of_thin(file, Place { offset, len })
+        thin_slice(file, FileRange { offset, len })
     });
     slices.collect()
 }
 
-fn of_thin(file: &dyn ReadAt, slice: Place) -> Result<Found, SignatureError> {
+fn thin_slice(file: &dyn ReadAt, slice: FileRange) -> Result<FoundSlice, SignatureError> {
     // Its numbers are those of its processor: the magic number says which order they have.
     match be32(&bytes::<4>(file, slice.part(0, 4)?.offset)?, 0) {
-        MH_MAGIC_64 | MH_CIGAM_64 => of_header::<MachHeader64<Endianness>>(file, slice),
-        MH_MAGIC | MH_CIGAM => of_header::<MachHeader32<Endianness>>(file, slice),
+        MH_MAGIC_64 | MH_CIGAM_64 => slice_of_header::<MachHeader64<Endianness>>(file, slice),
+        MH_MAGIC | MH_CIGAM => slice_of_header::<MachHeader32<Endianness>>(file, slice),
         _ => Err(SignatureError::NotMachO),
     }
 }
 
-fn of_header<Header: MachHeader<Endian = Endianness>>(
+fn slice_of_header<Header: MachHeader<Endian = Endianness>>(
     file: &dyn ReadAt,
-    slice: Place,
-) -> Result<Found, SignatureError> {
+    slice: FileRange,
+) -> Result<FoundSlice, SignatureError> {
     let malformed = |_| SignatureError::Malformed("the load commands");
     let header_len = size_of::<Header>();
     let start = aligned(file, slice.part(0, header_len as u64)?.offset, header_len)?;
@@ -108,7 +108,7 @@ fn of_header<Header: MachHeader<Endian = Endianness>>(
         CPU_TYPE_X86_64 => Cpu::X86_64,
         CpuType(other) => Cpu::Other(other),
     };
-    Ok(Found {
+    Ok(FoundSlice {
         cpu,
         build_id,
         signature,

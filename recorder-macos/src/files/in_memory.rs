@@ -15,8 +15,8 @@ use object::macho::{
 };
 use recording::sink::ReadAt;
 
-use crate::images::header::{Header, Segment, le32, le64};
-use crate::kernel::Failure;
+use crate::images::header::{ImageHeader, Segment, le32, le64};
+use crate::kernel::MachError;
 
 /// Bytes of code of one image at most.
 const MOST_TEXT: u64 = 1 << 30;
@@ -35,22 +35,22 @@ const MOST_NAME: usize = 16 << 10;
 const MOST_STARTS: u32 = 16 << 20;
 
 /// An image as a file. `R` fills a buffer from memory.
-pub(super) struct Image<R> {
-    header: Header,
+pub(super) struct ImageFile<R> {
+    header: ImageHeader,
     text: Segment,
     /// From addresses in load commands to those in memory.
     slide: u64,
     /// The header and load commands of the file.
     commands: Vec<u8>,
-    symbols: Option<Symbols>,
-    starts: Option<Starts>,
+    symbols: Option<SymbolTable>,
+    starts: Option<FunctionStarts>,
     /// The symbols, then their names.
     named: OnceLock<Vec<u8>>,
     read: R,
 }
 
 /// The symbol table in memory: first symbol, how many, first name, bytes of names.
-struct Symbols {
+struct SymbolTable {
     at: u64,
     count: u32,
     names_at: u64,
@@ -58,16 +58,16 @@ struct Symbols {
 }
 
 /// The list of functions in memory. Without it, the unwinder takes functions with equal compact entries for one.
-struct Starts {
+struct FunctionStarts {
     at: u64,
     len: u32,
 }
 
-impl<R: Fn(u64, &mut [u8]) -> Result<(), Failure>> Image<R> {
+impl<R: Fn(u64, &mut [u8]) -> Result<(), MachError>> ImageFile<R> {
     /// The image whose header is at `address`. `None` if it has no code, or too much.
-    pub(super) fn new(header: Header, address: u64, read: R) -> Option<Image<R>> {
+    pub(super) fn new(header: ImageHeader, address: u64, read: R) -> Option<ImageFile<R>> {
         let text = header.text().filter(|text| text.size <= MOST_TEXT)?;
-        let mut image = Image {
+        let mut image = ImageFile {
             slide: address.wrapping_sub(text.address),
             commands: header.bytes().to_vec(),
             symbols: None,
@@ -182,10 +182,10 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), Failure>> Image<R> {
         }
     }
 
-    fn find_symbols(&self) -> Option<Symbols> {
+    fn find_symbols(&self) -> Option<SymbolTable> {
         let symtab = self.header.commands(LC_SYMTAB.0).next()?;
         let number = |index: usize| le32(self.header.bytes(), symtab.start + 8 + 4 * index);
-        Some(Symbols {
+        Some(SymbolTable {
             at: self.in_memory(number(0)?)?,
             count: number(1)?.min(MOST_SYMBOLS),
             names_at: self.in_memory(number(2)?)?,
@@ -193,10 +193,10 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), Failure>> Image<R> {
         })
     }
 
-    fn find_starts(&self) -> Option<Starts> {
+    fn find_starts(&self) -> Option<FunctionStarts> {
         let list = self.header.commands(LC_FUNCTION_STARTS.0).next()?;
         let number = |index: usize| le32(self.header.bytes(), list.start + 8 + 4 * index);
-        Some(Starts {
+        Some(FunctionStarts {
             at: self.in_memory(number(0)?)?,
             len: number(1).filter(|len| *len <= MOST_STARTS)?,
         })
@@ -211,7 +211,7 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), Failure>> Image<R> {
     }
 }
 
-impl<R: Fn(u64, &mut [u8]) -> Result<(), Failure>> ReadAt for Image<R> {
+impl<R: Fn(u64, &mut [u8]) -> Result<(), MachError>> ReadAt for ImageFile<R> {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let end = offset.checked_add(buffer.len() as u64);
         if end.is_none_or(|end| end > self.len()) {
@@ -255,8 +255,8 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), Failure>> ReadAt for Image<R> {
 /// Copies symbols and those of their names that there is room for: the names of all images in the shared cache are one
 /// table.
 fn copy_symbols(
-    table: &Symbols,
-    read: &impl Fn(u64, &mut [u8]) -> Result<(), Failure>,
+    table: &SymbolTable,
+    read: &impl Fn(u64, &mut [u8]) -> Result<(), MachError>,
     symbols: &mut [u8],
     names: &mut [u8],
 ) {
@@ -264,7 +264,7 @@ fn copy_symbols(
         symbols.fill(0);
         return;
     }
-    let mut pieces = Pieces {
+    let mut pieces = TextReader {
         read,
         at: 0,
         bytes: Vec::new(),
@@ -288,13 +288,13 @@ fn copy_symbols(
 }
 
 /// Reads texts of memory, of which many lie close to each other.
-struct Pieces<'r, R> {
+struct TextReader<'r, R> {
     read: &'r R,
     at: u64,
     bytes: Vec<u8>,
 }
 
-impl<R: Fn(u64, &mut [u8]) -> Result<(), Failure>> Pieces<'_, R> {
+impl<R: Fn(u64, &mut [u8]) -> Result<(), MachError>> TextReader<'_, R> {
     fn text(&mut self, address: u64) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         while text.len() < MOST_NAME {
@@ -410,19 +410,19 @@ mod tests {
         vec![(TEXT + SLIDE, text), (LINKEDIT + SLIDE, linkedit)]
     }
 
-    fn read(memory: &[(u64, Vec<u8>)], address: u64, buffer: &mut [u8]) -> Result<(), Failure> {
+    fn read(memory: &[(u64, Vec<u8>)], address: u64, buffer: &mut [u8]) -> Result<(), MachError> {
         let found = memory.iter().find_map(|(start, bytes)| {
             let from = usize::try_from(address.checked_sub(*start)?).ok()?;
             bytes.get(from..from.checked_add(buffer.len())?)
         });
-        buffer.copy_from_slice(found.ok_or(Failure::Code(1))?);
+        buffer.copy_from_slice(found.ok_or(MachError::Code(1))?);
         Ok(())
     }
 
-    fn image() -> Image<impl Fn(u64, &mut [u8]) -> Result<(), Failure>> {
+    fn image() -> ImageFile<impl Fn(u64, &mut [u8]) -> Result<(), MachError>> {
         let memory = memory();
-        let header = Header::of(memory[0].1.clone()).unwrap();
-        Image::new(header, TEXT + SLIDE, move |address, buffer: &mut [u8]| {
+        let header = ImageHeader::from_bytes(memory[0].1.clone()).unwrap();
+        ImageFile::new(header, TEXT + SLIDE, move |address, buffer: &mut [u8]| {
             read(&memory, address, buffer)
         })
         .unwrap()
@@ -490,11 +490,11 @@ mod tests {
             for value in [0, 1, 0x7f, 0xff] {
                 let mut changed = memory.clone();
                 changed[0].1[at] = value;
-                let Some(header) = Header::of(changed[0].1.clone()) else {
+                let Some(header) = ImageHeader::from_bytes(changed[0].1.clone()) else {
                     continue;
                 };
                 let read = |address: u64, buffer: &mut [u8]| read(&changed, address, buffer);
-                if let Some(image) = Image::new(header, TEXT + SLIDE, read) {
+                if let Some(image) = ImageFile::new(header, TEXT + SLIDE, read) {
                     let mut buffer = vec![0; image.len().min(0x10_0000) as usize];
                     let _ = image.read_exact_at(&mut buffer, 0);
                 }

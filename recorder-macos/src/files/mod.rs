@@ -19,9 +19,9 @@ use recording::regular_file;
 use recording::sink::{InMemory, KeptFile, ModuleFile, ModuleFiles, ModuleMiss, ReadAt, TargetMemory};
 
 use crate::codesign;
-use crate::images::header::Header;
-use crate::kernel::{Failure, Mach};
-use in_memory::Image;
+use crate::images::header::ImageHeader;
+use crate::kernel::{Mach, MachError};
+use in_memory::ImageFile;
 use on_disk::OnDisk;
 
 pub use perf_map::open_perf_map;
@@ -32,9 +32,9 @@ const PAGE: u64 = 4 << 10;
 const MOST_COPIED: u64 = 256 << 20;
 
 /// Calls that may be made from any thread.
-pub trait Shared: Mach + Clone + Send + Sync + 'static {}
+pub trait SharedMach: Mach + Clone + Send + Sync + 'static {}
 
-impl<M: Mach + Clone + Send + Sync + 'static> Shared for M {}
+impl<M: Mach + Clone + Send + Sync + 'static> SharedMach for M {}
 
 /// Rights to tasks by process.
 struct Tasks<M: Mach> {
@@ -52,14 +52,14 @@ impl<M: Mach> Tasks<M> {
 
     /// Makes a call about a task. The right is asked for again where the task has died: after an exec there is another
     /// one.
-    fn with<T>(&mut self, pid: i32, mut call: impl FnMut(&M, &M::Task) -> Result<T, Failure>) -> Option<T> {
+    fn with<T>(&mut self, pid: i32, mut call: impl FnMut(&M, &M::Task) -> Result<T, MachError>) -> Option<T> {
         for _ in 0..2 {
             let mach = &self.mach;
             let task = self.known.entry(pid).or_insert_with(|| mach.task(pid).ok());
             match call(mach, task.as_ref()?) {
                 Ok(result) => return Some(result),
-                Err(Failure::Gone) => self.known.remove(&pid),
-                Err(Failure::Code(_)) => return None,
+                Err(MachError::Gone) => self.known.remove(&pid),
+                Err(MachError::Code(_)) => return None,
             };
         }
         None
@@ -67,22 +67,22 @@ impl<M: Mach> Tasks<M> {
 }
 
 /// Reads a live target's memory.
-pub struct Memory<M: Mach>(Tasks<M>);
+pub struct MachMemory<M: Mach>(Tasks<M>);
 
-impl<M: Mach> Memory<M> {
+impl<M: Mach> MachMemory<M> {
     /// Reads by these calls.
-    pub fn new(mach: M) -> Memory<M> {
-        Memory(Tasks::new(mach))
+    pub fn new(mach: M) -> MachMemory<M> {
+        MachMemory(Tasks::new(mach))
     }
 }
 
-impl<M: Mach + Default> Default for Memory<M> {
+impl<M: Mach + Default> Default for MachMemory<M> {
     fn default() -> Self {
-        Memory::new(M::default())
+        MachMemory::new(M::default())
     }
 }
 
-impl<M: Mach> TargetMemory for Memory<M> {
+impl<M: Mach> TargetMemory for MachMemory<M> {
     fn read(&mut self, pid: Pid, address: u64, buffer: &mut [u8]) -> usize {
         // The call fails as a whole, so that a second one goes page by page.
         let whole = self.0.with(pid.0, |mach, task| mach.read(task, address, buffer));
@@ -91,7 +91,7 @@ impl<M: Mach> TargetMemory for Memory<M> {
             None => {
                 let read = |at, page: &mut [u8]| {
                     let read = self.0.with(pid.0, |mach, task| mach.read(task, at, page));
-                    read.ok_or(Failure::Gone)
+                    read.ok_or(MachError::Gone)
                 };
                 read_pages(read, address, buffer)
             }
@@ -105,18 +105,18 @@ impl<M: Mach> TargetMemory for Memory<M> {
 
 /// Opens mapped files: by path, where the file there is the mapped one by its UUID. Else the image is read from memory.
 /// Libraries of macOS are in no files but in the shared cache, which this process has mapped, too.
-pub struct Files<M: Mach> {
+pub struct MachFiles<M: Mach> {
     tasks: Tasks<M>,
     copied: u64,
 }
 
-impl<M: Shared> Files<M>
+impl<M: SharedMach> MachFiles<M>
 where
     M::Task: Send + Sync,
 {
     /// Reads memory by these calls.
-    pub fn new(mach: M) -> Files<M> {
-        Files {
+    pub fn new(mach: M) -> MachFiles<M> {
+        MachFiles {
             tasks: Tasks::new(mach),
             copied: 0,
         }
@@ -130,11 +130,11 @@ where
         if let Some(header) = self.header(own, mapping) {
             let task = mach.task(own).ok()?;
             let read = move |address, buffer: &mut [u8]| mach.read(&task, address, buffer);
-            return Some(Arc::new(Image::new(header, mapping.start, read)?));
+            return Some(Arc::new(ImageFile::new(header, mapping.start, read)?));
         }
         let header = self.header(pid.0, mapping)?;
         let task = mach.task(pid.0).ok()?;
-        let image = Image::new(header, mapping.start, |address, buffer: &mut [u8]| {
+        let image = ImageFile::new(header, mapping.start, |address, buffer: &mut [u8]| {
             read_pages(|at, page| mach.read(&task, at, page), address, buffer);
             Ok(())
         })?;
@@ -149,24 +149,24 @@ where
     }
 
     /// The header where an image is mapped, if it is the image's.
-    fn header(&mut self, pid: i32, mapping: &Mapping<'_>) -> Option<Header> {
+    fn header(&mut self, pid: i32, mapping: &Mapping<'_>) -> Option<ImageHeader> {
         let header = self
             .tasks
-            .with(pid, |mach, task| Header::read(mach, task, mapping.start))?;
+            .with(pid, |mach, task| ImageHeader::read(mach, task, mapping.start))?;
         (header.build_id() == mapping.build_id).then_some(header)
     }
 }
 
-impl<M: Shared + Default> Default for Files<M>
+impl<M: SharedMach + Default> Default for MachFiles<M>
 where
     M::Task: Send + Sync,
 {
     fn default() -> Self {
-        Files::new(M::default())
+        MachFiles::new(M::default())
     }
 }
 
-impl<M: Shared> ModuleFiles for Files<M>
+impl<M: SharedMach> ModuleFiles for MachFiles<M>
 where
     M::Task: Send + Sync,
 {
@@ -193,7 +193,7 @@ where
 }
 
 /// Reads page by page, up to the first that can't be read. Returns how many bytes that were.
-fn read_pages(mut read: impl FnMut(u64, &mut [u8]) -> Result<(), Failure>, address: u64, buffer: &mut [u8]) -> usize {
+fn read_pages(mut read: impl FnMut(u64, &mut [u8]) -> Result<(), MachError>, address: u64, buffer: &mut [u8]) -> usize {
     let mut done = 0;
     while done < buffer.len() {
         let Some(at) = address.checked_add(done as u64) else {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use object::macho::{LC_SEGMENT_64, LC_UUID, MH_MAGIC_64, SEG_TEXT};
 use recording::module::BuildId;
 
-use crate::kernel::{Failure, Mach};
+use crate::kernel::{Mach, MachError};
 
 /// Load commands at most; images of macOS have some kilobytes.
 const MOST_BYTES: usize = 1 << 18;
@@ -20,38 +20,38 @@ const SECTION: usize = 80;
 
 /// A header with its load commands, as the image has them.
 #[derive(Clone, Debug)]
-pub(crate) struct Header {
+pub(crate) struct ImageHeader {
     bytes: Vec<u8>,
 }
 
 /// A segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Its load command in [`Header::bytes`].
+    /// Its load command in [`ImageHeader::bytes`].
     pub(crate) command: Range<usize>,
     /// As the linker placed it.
     pub(crate) address: u64,
     pub(crate) size: u64,
 }
 
-impl Header {
+impl ImageHeader {
     /// Reads the header at an address. An error where there is none.
-    pub(crate) fn read<M: Mach>(mach: &M, task: &M::Task, address: u64) -> Result<Header, Failure> {
+    pub(crate) fn read<M: Mach>(mach: &M, task: &M::Task, address: u64) -> Result<ImageHeader, MachError> {
         let mut bytes = vec![0; FIRST];
         mach.read(task, address, &mut bytes)?;
-        let len = len_of(&bytes).ok_or(Failure::Code(0))?;
+        let len = len_of(&bytes).ok_or(MachError::Code(0))?;
         if len > bytes.len() {
             bytes.resize(len, 0);
             mach.read(task, address, &mut bytes)?;
         }
-        Header::of(bytes).ok_or(Failure::Code(0))
+        ImageHeader::from_bytes(bytes).ok_or(MachError::Code(0))
     }
 
     /// The header at the start of these bytes. `None` if it is not all there.
-    pub(crate) fn of(mut bytes: Vec<u8>) -> Option<Header> {
+    pub(crate) fn from_bytes(mut bytes: Vec<u8>) -> Option<ImageHeader> {
         let len = len_of(&bytes).filter(|len| *len <= bytes.len())?;
         bytes.truncate(len);
-        Some(Header { bytes })
+        Some(ImageHeader { bytes })
     }
 
     /// The header and its load commands.
@@ -91,7 +91,7 @@ impl Header {
         self.segment(SEG_TEXT)
     }
 
-    /// Where [`Header::bytes`] have the sections of a segment.
+    /// Where [`ImageHeader::bytes`] have the sections of a segment.
     pub(crate) fn sections(&self, segment: &Segment) -> impl Iterator<Item = usize> {
         let first = segment.command.start + SEGMENT;
         (first..segment.command.end.saturating_sub(SECTION - 1)).step_by(SECTION)

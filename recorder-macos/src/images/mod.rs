@@ -16,8 +16,8 @@ use std::ops::Range;
 
 use recording::outbox::OwnedMapping;
 
-use crate::kernel::{Failure, Mach};
-use header::{Header, le32, le64};
+use crate::kernel::{Mach, MachError};
+use header::{ImageHeader, le32, le64};
 
 /// Images at most; large applications have some thousand.
 const MOST_IMAGES: u32 = 1 << 14;
@@ -46,13 +46,13 @@ pub(crate) struct Images {
     seen: Option<(u64, u32)>,
     /// How often images of the present list could not be read.
     failed: u32,
-    loaded: BTreeMap<u64, Loaded>,
+    loaded: BTreeMap<u64, LoadedImage>,
     anonymous: BTreeMap<u64, u64>,
 }
 
 /// An image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Loaded {
+struct LoadedImage {
     end: u64,
     /// Entry of the list: another file at the same place has another path or time.
     path_at: u64,
@@ -60,7 +60,7 @@ struct Loaded {
 }
 
 /// The list's head.
-struct List {
+struct ImageList {
     count: u32,
     entries_at: u64,
     dyld_at: u64,
@@ -68,12 +68,12 @@ struct List {
     dyld_path_at: u64,
 }
 
-impl List {
-    fn read<M: Mach>(mach: &M, task: &M::Task, at: u64) -> Result<List, Failure> {
+impl ImageList {
+    fn read<M: Mach>(mach: &M, task: &M::Task, at: u64) -> Result<ImageList, MachError> {
         let mut bytes = [0; LIST];
         mach.read(task, at, &mut bytes)?;
         let word = |at| le64(&bytes, at).unwrap_or(0);
-        Ok(List {
+        Ok(ImageList {
             count: le32(&bytes, 4).unwrap_or(0),
             entries_at: word(8),
             dyld_at: word(32),
@@ -95,9 +95,9 @@ impl Images {
 
     /// True if a task has the list that was read last: it is a fork of the process, and has not loaded anything since.
     /// A program that was executed since has another timestamp, even if it is the same program at the same address.
-    pub(crate) fn are_those_of<M: Mach>(&self, mach: &M, task: &M::Task) -> bool {
+    pub(crate) fn match_task<M: Mach>(&self, mach: &M, task: &M::Task) -> bool {
         let at = mach.image_list(task).ok().filter(|at| self.list_at == Some(*at));
-        let list = at.and_then(|at| List::read(mach, task, at).ok());
+        let list = at.and_then(|at| ImageList::read(mach, task, at).ok());
         list.is_some_and(|list| self.seen == Some(list.stamp()))
     }
 
@@ -107,20 +107,20 @@ impl Images {
         self.try_refresh(mach, task).unwrap_or_default()
     }
 
-    fn try_refresh<M: Mach>(&mut self, mach: &M, task: &M::Task) -> Result<Vec<OwnedMapping>, Failure> {
+    fn try_refresh<M: Mach>(&mut self, mach: &M, task: &M::Task) -> Result<Vec<OwnedMapping>, MachError> {
         let at = match self.list_at {
             Some(at) => at,
             None => mach.image_list(task)?,
         };
         self.list_at = Some(at);
-        let list = List::read(mach, task, at)?;
+        let list = ImageList::read(mach, task, at)?;
         if list.entries_at == 0 || self.seen == Some(list.stamp()) {
             return Ok(Vec::new());
         }
         let count = list.count.min(MOST_IMAGES);
         let mut entries = vec![0; count as usize * ENTRY];
         mach.read(task, list.entries_at, &mut entries)?;
-        let again = List::read(mach, task, at)?;
+        let again = ImageList::read(mach, task, at)?;
         if again.entries_at != list.entries_at || again.stamp() != list.stamp() {
             return Ok(Vec::new());
         }
@@ -141,7 +141,7 @@ impl Images {
             match read_image(mach, task, address, path_at) {
                 Ok(mapping) => {
                     let end = mapping.start.saturating_add(mapping.len);
-                    let image = Loaded {
+                    let image = LoadedImage {
                         end,
                         path_at,
                         file_time,
@@ -221,9 +221,9 @@ fn anonymous(region: Range<u64>) -> OwnedMapping {
     }
 }
 
-fn read_image<M: Mach>(mach: &M, task: &M::Task, address: u64, path_at: u64) -> Result<OwnedMapping, Failure> {
-    let header = Header::read(mach, task, address)?;
-    let text = header.text().filter(|text| text.size > 0).ok_or(Failure::Code(0))?;
+fn read_image<M: Mach>(mach: &M, task: &M::Task, address: u64, path_at: u64) -> Result<OwnedMapping, MachError> {
+    let header = ImageHeader::read(mach, task, address)?;
+    let text = header.text().filter(|text| text.size > 0).ok_or(MachError::Code(0))?;
     Ok(OwnedMapping {
         start: address,
         len: text.size,
@@ -235,13 +235,13 @@ fn read_image<M: Mach>(mach: &M, task: &M::Task, address: u64, path_at: u64) -> 
     })
 }
 
-fn read_path<M: Mach>(mach: &M, task: &M::Task, address: u64) -> Result<Vec<u8>, Failure> {
+fn read_path<M: Mach>(mach: &M, task: &M::Task, address: u64) -> Result<Vec<u8>, MachError> {
     let mut path = Vec::new();
     if address == 0 {
         return Ok(DYLD.to_vec());
     }
     while path.len() < MOST_PATH {
-        let at = address.checked_add(path.len() as u64).ok_or(Failure::Code(0))?;
+        let at = address.checked_add(path.len() as u64).ok_or(MachError::Code(0))?;
         let mut piece = vec![0; (PIECE - at % PIECE) as usize];
         mach.read(task, at, &mut piece)?;
         let len = piece.iter().position(|byte| *byte == 0);
@@ -250,5 +250,5 @@ fn read_path<M: Mach>(mach: &M, task: &M::Task, address: u64) -> Result<Vec<u8>,
             return Ok(path);
         }
     }
-    Err(Failure::Code(0))
+    Err(MachError::Code(0))
 }

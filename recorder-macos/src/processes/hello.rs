@@ -2,13 +2,13 @@
 //!
 //! Anybody may send to the recorder's port. So the kernel's word counts: for the sender, and for whose task was sent.
 
-use crate::kernel::{Failure, Letter, Mach, Sender};
+use crate::kernel::{Mach, MachError, PortMessage, Sender};
 
 use super::wire::{Hello, SEND_MS, WAIT_MS};
 
 /// Why a message is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum HelloRefusal {
     /// Its sender has ended.
     Ended,
     /// It is from another user.
@@ -20,21 +20,26 @@ pub enum Refusal {
 }
 
 /// Reads a message from `sender`, with the task of `task_of`, to a recorder of `user`.
-pub fn check(bytes: &[u8], sender: Sender, task_of: Option<i32>, user: u32) -> Result<Hello, Refusal> {
+pub fn check(bytes: &[u8], sender: Sender, task_of: Option<i32>, user: u32) -> Result<Hello, HelloRefusal> {
     if sender.user != user {
-        return Err(Refusal::OtherUser);
+        return Err(HelloRefusal::OtherUser);
     }
-    let hello = Hello::from_bytes(bytes).ok_or(Refusal::Malformed)?;
-    let task_of = task_of.ok_or(Refusal::Ended)?;
+    let hello = Hello::from_bytes(bytes).ok_or(HelloRefusal::Malformed)?;
+    let task_of = task_of.ok_or(HelloRefusal::Ended)?;
     match hello.pid == sender.pid && hello.pid == task_of {
         true => Ok(hello),
-        false => Err(Refusal::OtherProcess),
+        false => Err(HelloRefusal::OtherProcess),
     }
 }
 
 /// Reads a letter.
-pub(crate) fn open<M: Mach>(mach: &M, letter: &Letter<M::Sent>) -> Result<Hello, Refusal> {
-    check(&letter.bytes, letter.sender, mach.sent_pid(&letter.sent), mach.user())
+pub(crate) fn open<M: Mach>(mach: &M, message: &PortMessage<M::MessageRights>) -> Result<Hello, HelloRefusal> {
+    check(
+        &message.bytes,
+        message.sender,
+        mach.task_pid(&message.rights),
+        mach.user(),
+    )
 }
 
 /// True if the sender had given up waiting at this time.
@@ -45,10 +50,10 @@ pub(crate) fn was_late(hello: Hello, now_ns: u64) -> bool {
 
 /// Keeps the tasks of all programs that have announced themselves, and lets them go on.
 pub(crate) fn keep_all<M: Mach>(mach: &M) {
-    for letter in mach.letters() {
-        if let Ok(hello) = open(mach, &letter) {
+    for message in mach.messages() {
+        if let Ok(hello) = open(mach, &message) {
             // A process whose task is not kept is reported as not reached.
-            let _: Result<(), Failure> = mach.keep(hello.pid, &letter.sent);
+            let _: Result<(), MachError> = mach.keep_task(hello.pid, &message.rights);
         }
     }
 }

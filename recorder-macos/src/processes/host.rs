@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use recording::info;
 use recording::program::Image;
 
-use crate::kernel::{Failure, Mach};
+use crate::kernel::{Mach, MachError};
 
 /// The calls, beside those of [`Mach`].
 pub trait Host: Mach {
@@ -21,18 +21,18 @@ pub trait Host: Mach {
     /// error has errno.
     fn spawn(&self, image: &Image) -> Result<i32, i32>;
 
-    /// Opens a port to which programs announce themselves ([`Mach::letters`]): those started from now on, and all below
-    /// them. Returns its name for launchd.
-    fn listen(&self) -> Result<String, Failure>;
+    /// Opens a port to which programs announce themselves ([`Mach::messages`]): those that are started from now on, and
+    /// all below them. Returns its name for launchd.
+    fn listen(&self) -> Result<String, MachError>;
 
-    /// Closes the port, gives back what was [kept](Mach::keep), and lets all go on that wait.
+    /// Closes the port, gives back what was [kept](Mach::keep_task), and lets all go on that wait.
     fn stop_listening(&self);
 
     /// A folder for files that stay, which nobody but the user may enter.
     fn own_folder(&self) -> Option<PathBuf>;
 
     /// How a child has ended; `None` if it has not, or is none. Its id is free from then on.
-    fn reap(&self, pid: i32) -> Option<End>;
+    fn reap(&self, pid: i32) -> Option<ProcessEnd>;
 
     /// True if the process's program is one for another processor, which Rosetta translates.
     fn is_translated(&self, pid: i32) -> bool;
@@ -49,7 +49,7 @@ pub trait Host: Mach {
 
 /// How a process has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ProcessEnd {
     /// With this status.
     Exited(i32),
     /// Killed by this signal.

@@ -3,7 +3,7 @@
 use recording::program::Image;
 use recording::session::{RecordError, RecordOptions};
 
-use super::host::{End, Host};
+use super::host::{Host, ProcessEnd};
 use crate::kernel::Signal;
 
 /// errno of a file that is in no form that the kernel executes: `ENOEXEC`, and `EBADARCH` and its kin of XNU
@@ -16,21 +16,21 @@ const NO_FORMAT: i32 = 8;
 
 /// A started program, which does not run before [`Signal::Continue`]. Dropped, it is killed.
 #[derive(Debug)]
-pub(crate) struct Started<M: Host> {
+pub(crate) struct StartedProgram<M: Host> {
     pid: i32,
     /// `None` once somebody else is to wait for it.
     host: Option<M>,
 }
 
-impl<M: Host + Clone> Started<M> {
+impl<M: Host + Clone> StartedProgram<M> {
     /// Starts a program.
-    pub(crate) fn start(host: &M, image: &Image, options: &RecordOptions) -> Result<Started<M>, RecordError> {
+    pub(crate) fn start(host: &M, image: &Image, options: &RecordOptions) -> Result<StartedProgram<M>, RecordError> {
         let started = host.spawn(image).or_else(|errno| match errno {
             NO_FORMAT => host.spawn(&by_shell(image)).map_err(|_| errno),
             _ => Err(errno),
         });
         match started {
-            Ok(pid) => Ok(Started {
+            Ok(pid) => Ok(StartedProgram {
                 pid,
                 host: Some(host.clone()),
             }),
@@ -39,19 +39,19 @@ impl<M: Host + Clone> Started<M> {
     }
 }
 
-impl<M: Host> Started<M> {
+impl<M: Host> StartedProgram<M> {
     pub(crate) fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// The program is [`Target`](super::stop::Target)'s from now on.
+    /// The program is [`Target`](super::stop::MachTarget)'s from now on.
     pub(crate) fn release(mut self) -> i32 {
         self.host = None;
         self.pid
     }
 }
 
-impl<M: Host> Drop for Started<M> {
+impl<M: Host> Drop for StartedProgram<M> {
     fn drop(&mut self) {
         if let Some(host) = &self.host {
             end(host, self.pid);
@@ -93,11 +93,11 @@ fn error(options: &RecordOptions, errno: i32) -> RecordError {
 }
 
 /// How the program ended, as the contract has it.
-impl From<End> for recording::session::ProgramExit {
-    fn from(end: End) -> Self {
+impl From<ProcessEnd> for recording::session::ProgramExit {
+    fn from(end: ProcessEnd) -> Self {
         match end {
-            End::Exited(code) => Self::Code(code),
-            End::Signaled(signal) => Self::Signal(signal),
+            ProcessEnd::Exited(code) => Self::Code(code),
+            ProcessEnd::Signaled(signal) => Self::Signal(signal),
         }
     }
 }

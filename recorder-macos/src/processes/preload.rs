@@ -17,7 +17,7 @@ use recording::session::RecordError;
 
 use super::host::Host;
 use super::wire;
-use crate::kernel::Failure;
+use crate::kernel::MachError;
 
 /// For all processors of Macs, as `.ci/preload` builds it.
 const LIBRARY: &[u8] = include_bytes!("preload/preload.dylib");
@@ -51,8 +51,8 @@ impl<M: Host + Clone> Preload<M> {
             )
         })?;
         let name = host.listen().map_err(|failure| match failure {
-            Failure::Code(code) => failed("no port can be opened", &format_args!("code {code}")),
-            Failure::Gone => failed("no port can be opened", &"launchd is not there"),
+            MachError::Code(code) => failed("no port can be opened", &format_args!("code {code}")),
+            MachError::Gone => failed("no port can be opened", &"launchd is not there"),
         })?;
         let image = with_environment(image, &library, &name);
         Ok((Preload(host.clone()), image))

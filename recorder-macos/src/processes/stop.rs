@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use recording::session::{self, ProgramExit, StopReason};
 
 use super::host::Host;
-use crate::kernel::{News, Signal};
+use crate::kernel::{KernelEvent, Signal};
 
 /// From SIGTERM to SIGKILL, ns.
 const GRACE_NS: u64 = 5_000_000_000;
-/// A look at what lives, where no news comes, ns.
+/// From one look at what lives to the next, where no events come, ns.
 const ROUND_NS: u64 = 50_000_000;
 
 /// The launched program after recording.
 #[derive(Debug)]
-pub struct Target<M: Host> {
+pub struct MachTarget<M: Host> {
     host: M,
     program: i32,
     /// Processes below it that were alive when recording ended, with their starts: an id may be another's by now.
@@ -25,7 +25,7 @@ pub struct Target<M: Host> {
     exit: Option<ProgramExit>,
 }
 
-impl<M: Host> session::Target for Target<M> {
+impl<M: Host> session::Target for MachTarget<M> {
     fn wait(mut self) -> ProgramExit {
         if self.keep_running {
             return self.reap().unwrap_or(ProgramExit::StillRunning);
@@ -45,11 +45,11 @@ impl<M: Host> session::Target for Target<M> {
     }
 }
 
-impl<M: Host> Target<M> {
+impl<M: Host> MachTarget<M> {
     /// Sends SIGTERM to the program and to all live recorded processes, unless the program ended by itself or is to be
     /// kept.
-    pub fn after(host: M, program: i32, stop: StopReason, keep_running: bool, living: &[i32]) -> Target<M> {
-        let mut target = Target {
+    pub fn after(host: M, program: i32, stop: StopReason, keep_running: bool, living: &[i32]) -> MachTarget<M> {
+        let mut target = MachTarget {
             host,
             program,
             others: BTreeMap::new(),
@@ -89,8 +89,8 @@ impl<M: Host> Target<M> {
             if now >= end_ns {
                 break;
             }
-            let news = self.host.sleep(now.saturating_add(ROUND_NS).min(end_ns));
-            if news.iter().any(|news| matches!(news, News::Asked(_))) {
+            let events = self.host.sleep(now.saturating_add(ROUND_NS).min(end_ns));
+            if events.iter().any(|event| matches!(event, KernelEvent::Signal(_))) {
                 break;
             }
         }

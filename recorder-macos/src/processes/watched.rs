@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use recording::session::StopReason;
 
-use crate::kernel::{Asked, Mach, News, Signal};
+use crate::kernel::{KernelEvent, Mach, Signal, StopSignal};
 
 /// Whom the recording waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,12 +28,12 @@ impl Watched {
 
 /// Why recording ended, when all that is watched has, after so many `interrupts`. A Ctrl-C that came with the end was
 /// for the program, not for what sprof does afterwards: it would cut the look-up of names short.
-pub(crate) fn stop_at_end(news: &[News], interrupts: u32) -> StopReason {
-    let is_interrupt = |news: &News| matches!(news, News::Asked(Asked::Interrupt { .. }));
-    if news.contains(&News::Asked(Asked::Terminate)) {
+pub(crate) fn stop_at_end(events: &[KernelEvent], interrupts: u32) -> StopReason {
+    let is_interrupt = |event: &KernelEvent| matches!(event, KernelEvent::Signal(StopSignal::Interrupt { .. }));
+    if events.contains(&KernelEvent::Signal(StopSignal::Terminate)) {
         return StopReason::Terminated;
     }
-    match interrupts > 0 || news.iter().any(is_interrupt) {
+    match interrupts > 0 || events.iter().any(is_interrupt) {
         true => StopReason::ProgramInterrupted,
         false => StopReason::ProgramEnded,
     }
@@ -45,11 +45,11 @@ pub(crate) fn stop_at_end(news: &[News], interrupts: u32) -> StopReason {
 /// The second SIGINT ends the recording. Without a launched program the first one does.
 pub(crate) fn take_signal(
     mach: &impl Mach,
-    asked: Asked,
+    signal: StopSignal,
     interrupts: &mut u32,
     program: Option<i32>,
 ) -> Option<StopReason> {
-    let Asked::Interrupt { from_terminal } = asked else {
+    let StopSignal::Interrupt { from_terminal } = signal else {
         return Some(StopReason::Terminated);
     };
     *interrupts += 1;

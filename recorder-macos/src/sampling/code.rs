@@ -11,14 +11,14 @@ use crate::kernel::Mach;
 
 /// The code of a process.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Code {
+pub(super) struct ProcessCode {
     images: Images,
     jit: JitFiles,
     /// The list of images was read in this look.
     is_fresh: bool,
 }
 
-impl Code {
+impl ProcessCode {
     /// The next sample reads the list of images.
     pub(super) fn begin_look(&mut self) {
         self.is_fresh = false;
@@ -30,8 +30,8 @@ impl Code {
     }
 
     /// True if a task has the images that were read last.
-    pub(super) fn is_that_of<M: Mach>(&self, mach: &M, task: &M::Task) -> bool {
-        self.images.are_those_of(mach, task)
+    pub(super) fn matches_task<M: Mach>(&self, mach: &M, task: &M::Task) -> bool {
+        self.images.match_task(mach, task)
     }
 
     /// Reports what was mapped since the last look, before a stack with this innermost address.

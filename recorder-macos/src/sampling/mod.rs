@@ -10,12 +10,13 @@
 //! 2. `tick`: what one tick needs. `process`, `threads`, `code`: who is on a CPU, with which code. `sample`: the
 //!    sample.
 //! 3. `waits`: threads that are on none. `suspended`, `stack_copy`: what happens while a thread is suspended.
-//! 4. `urgency`: the priority of the thread that samples. `totals`: what was recorded, and what was not.
+//! 4. `realtime`: the priority of the thread that samples. `totals`: what was recorded, and what was not.
 //!
 //! It has never run on a Mac. The tests run it on a simulated kernel.
 
 mod code;
 mod process;
+mod realtime;
 mod sample;
 mod sampler;
 mod stack_copy;
@@ -23,7 +24,6 @@ mod suspended;
 mod threads;
 mod tick;
 mod totals;
-mod urgency;
 mod usage;
 mod waits;
 
@@ -33,16 +33,16 @@ use recording::outbox;
 use recording::session::StopReason;
 use recording::sink::EventSink;
 
-use crate::kernel::{Failure, Mach, Signal};
+use crate::kernel::{Mach, MachError, Signal};
 use crate::processes::watched::Watched;
-use process::Since;
+use process::CpuTimeSince;
 use sampler::Sampler;
 
-pub use totals::{Totals, Unreached};
+pub use totals::{Totals, UnreachedProcess};
 
 /// Whom to sample, and for how long.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct SamplingPlan {
     /// Processes; all that they start is sampled, too.
     pub roots: Vec<i32>,
     /// False if they have run before: that time does not count.
@@ -61,7 +61,7 @@ pub struct Plan {
 
 /// The result of sampling.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sampled {
+pub struct SamplingResult {
     /// Why it ended.
     pub stop: StopReason,
     /// When it ended, on the recording's clock.
@@ -69,7 +69,7 @@ pub struct Sampled {
     /// What was recorded.
     pub totals: Totals,
     /// Processes that macOS gave no access to.
-    pub unreached: Vec<Unreached>,
+    pub unreached: Vec<UnreachedProcess>,
     /// Processes that were alive at the end.
     pub living: Vec<i32>,
 }
@@ -94,22 +94,30 @@ pub enum SampleError {
 }
 
 /// Samples processes and all below them, on a thread of its own, and passes the events on.
-pub fn sample<M: Mach + Sync>(mach: &M, plan: Plan, sink: &mut dyn EventSink) -> Result<Sampled, SampleError> {
+pub fn sample<M: Mach + Sync>(
+    mach: &M,
+    plan: SamplingPlan,
+    sink: &mut dyn EventSink,
+) -> Result<SamplingResult, SampleError> {
     let (outbox, inbox) = outbox::channel();
     std::thread::scope(|scope| {
         let sampling = move || {
             let mut sampler = Sampler::new(mach, plan.interval_ns.max(1), plan.off_cpu, outbox);
-            let since = if plan.is_new { Since::Start } else { Since::FirstLook };
+            let since = if plan.is_new {
+                CpuTimeSince::Start
+            } else {
+                CpuTimeSince::FirstLook
+            };
             let mut watched = plan.watched;
             let mut ended = None;
             for pid in plan.roots {
                 match sampler.add(pid, since) {
                     Ok(()) => {}
-                    Err(Failure::Gone) => {
+                    Err(MachError::Gone) => {
                         watched.is_last(pid);
                         ended = Some(pid);
                     }
-                    Err(Failure::Code(code)) => return Err(SampleError::Refused { pid, code }),
+                    Err(MachError::Code(code)) => return Err(SampleError::Refused { pid, code }),
                 }
             }
             if let Some(pid) = ended.filter(|_| sampler.is_empty()) {
@@ -119,7 +127,7 @@ pub fn sample<M: Mach + Sync>(mach: &M, plan: Plan, sink: &mut dyn EventSink) ->
             let stop = sampler.run(&mut watched, plan.deadline_ns);
             let end_ns = mach.now_ns();
             let (totals, unreached, living) = sampler.finish();
-            Ok(Sampled {
+            Ok(SamplingResult {
                 stop,
                 end_ns,
                 totals,

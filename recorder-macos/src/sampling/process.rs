@@ -9,18 +9,18 @@ use recording::event::{Pid, ProcessEvent, ThreadEvent};
 use recording::outbox::Message;
 use recording::pace::Reading;
 
-use super::code::Code;
+use super::code::ProcessCode;
 use super::sample::sample;
-use super::threads::{Thread, reading, tid_of};
+use super::threads::{KnownThread, reading, tid_of};
 use super::tick::Tick;
-use super::totals::Unreached;
-use super::usage::Usage;
+use super::totals::UnreachedProcess;
+use super::usage::ProcessUsage;
 use super::waits;
-use crate::kernel::{Failure, Mach, TaskCounts, ThreadState};
+use crate::kernel::{Mach, MachError, TaskCounts, ThreadState};
 
 /// From when on CPU time counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Since {
+pub(super) enum CpuTimeSince {
     /// The process's start: it was started while recording, or by the recorder.
     Start,
     /// The first look: it ran before.
@@ -28,19 +28,19 @@ pub(super) enum Since {
 }
 
 /// A recorded process.
-pub(super) struct Process<M: Mach> {
+pub(super) struct RecordedProcess<M: Mach> {
     pub(super) pid: i32,
     pub(super) started_us: u64,
     pub(super) name: String,
     /// `None` while the kernel gives no right to the task, or the last one has died.
     task: Option<M::Task>,
     /// Set while the kernel gives no right.
-    refused: Option<Refused>,
-    code: Code,
-    usage: Usage,
-    threads: Vec<Thread<M>>,
+    refused: Option<RefusedTask>,
+    code: ProcessCode,
+    usage: ProcessUsage,
+    threads: Vec<KnownThread<M>>,
     tids: HashSet<i32>,
-    since: Since,
+    since: CpuTimeSince,
     has_main: bool,
     /// The last look's counts.
     seen: Option<TaskCounts>,
@@ -54,7 +54,7 @@ pub(super) struct Process<M: Mach> {
 
 /// A process that the kernel gives no right to.
 #[derive(Debug)]
-struct Refused {
+struct RefusedTask {
     program: Option<PathBuf>,
     looks: u32,
 }
@@ -62,16 +62,16 @@ struct Refused {
 /// A task that is refused is asked for again at so many looks: in the middle of an exec, the kernel refuses, too.
 const LOOKS_AGAIN: u32 = 8;
 
-impl Refused {
-    fn of<M: Mach>(mach: &M, pid: i32, task: Option<&M::Task>) -> Option<Refused> {
-        task.is_none().then(|| Refused {
+impl RefusedTask {
+    fn new<M: Mach>(mach: &M, pid: i32, task: Option<&M::Task>) -> Option<RefusedTask> {
+        task.is_none().then(|| RefusedTask {
             program: mach.program(pid),
             looks: 0,
         })
     }
 }
 
-impl<M: Mach> Process<M> {
+impl<M: Mach> RecordedProcess<M> {
     /// A process; `task` is `None` where the kernel refuses it.
     pub(super) fn new(
         mach: &M,
@@ -79,16 +79,16 @@ impl<M: Mach> Process<M> {
         started_us: u64,
         name: String,
         task: Option<M::Task>,
-        since: Since,
-    ) -> Process<M> {
-        Process {
+        since: CpuTimeSince,
+    ) -> RecordedProcess<M> {
+        RecordedProcess {
             pid,
             started_us,
             name,
-            refused: Refused::of(mach, pid, task.as_ref()),
+            refused: RefusedTask::new(mach, pid, task.as_ref()),
             task,
-            code: Code::default(),
-            usage: Usage::default(),
+            code: ProcessCode::default(),
+            usage: ProcessUsage::default(),
             threads: Vec::new(),
             tids: HashSet::new(),
             since,
@@ -101,9 +101,9 @@ impl<M: Mach> Process<M> {
     }
 
     /// Takes over the code of the parent, if it is the same. A fork without access has the parent's name.
-    pub(super) fn is_fork_of(&mut self, parent: &Process<M>, mach: &M) -> bool {
+    pub(super) fn is_fork_of(&mut self, parent: &RecordedProcess<M>, mach: &M) -> bool {
         let has_same_code = match &self.task {
-            Some(task) => parent.code.is_that_of(mach, task),
+            Some(task) => parent.code.matches_task(mach, task),
             None => true,
         };
         let is_fork = parent.name == self.name && has_same_code;
@@ -120,11 +120,11 @@ impl<M: Mach> Process<M> {
     /// Looks at the threads, and samples those on a CPU.
     pub(super) fn look(&mut self, tick: &mut Tick<'_, M>) {
         let Some(counts) = tick.mach.task_counts(self.pid) else {
-            // Its end will be in the news.
+            // Its end will be in a later event.
             return;
         };
         let before = self.seen;
-        self.note(counts);
+        self.note_counts(counts);
         if self.refused.is_some() && !self.ask_again(counts, tick) {
             return;
         }
@@ -137,7 +137,7 @@ impl<M: Mach> Process<M> {
         let is_complete = self.threads.len() == counts.threads as usize && tick.system_calls.is_none();
         self.visit(0, is_complete.then_some(counts.runnable), tick);
         if self.threads.len() != counts.threads as usize {
-            let first_new = self.find_new(tick);
+            let first_new = self.add_new_threads(tick);
             self.visit(first_new, None, tick);
         }
         if self.task.is_none() {
@@ -150,13 +150,13 @@ impl<M: Mach> Process<M> {
     /// Threads of processes that ran before are old until all have been found once.
     fn know_threads(&mut self, counts: TaskCounts) {
         if self.threads.len() == counts.threads as usize {
-            self.since = Since::Start;
+            self.since = CpuTimeSince::Start;
         }
     }
 
     /// Of the known threads, how many can run and have run since the last look.
     pub(super) fn have_run(&self, mach: &M) -> usize {
-        let has_run = |thread: &&Thread<M>| {
+        let has_run = |thread: &&KnownThread<M>| {
             let state = mach.thread_state(&thread.right);
             state.is_ok_and(|state| state.is_runnable && thread.account.would_have_run(reading(&state)))
         };
@@ -170,12 +170,12 @@ impl<M: Mach> Process<M> {
         let (mut index, mut front) = (first, first);
         while let Some(thread) = self.threads.get_mut(index) {
             match tick.mach.thread_state(&thread.right) {
-                Err(Failure::Gone) => {
+                Err(MachError::Gone) => {
                     let thread = self.threads.remove(index);
                     self.end_thread(&thread, tick);
                     continue;
                 }
-                Err(Failure::Code(_)) => {}
+                Err(MachError::Code(_)) => {}
                 Ok(state) => {
                     rename(self.pid, thread, &state, tick);
                     if !state.is_runnable {
@@ -202,14 +202,14 @@ impl<M: Mach> Process<M> {
     }
 
     /// Adds threads that are not known. Returns the index of the first.
-    fn find_new(&mut self, tick: &mut Tick<'_, M>) -> usize {
+    fn add_new_threads(&mut self, tick: &mut Tick<'_, M>) -> usize {
         let known = self.threads.len();
         let Some(found) = self.task.as_ref().map(|task| tick.mach.threads(task)) else {
             return known;
         };
         let Ok(found) = found else {
-            // A task that has died: the process called exec, or ended. Either will be in the news.
-            if found == Err(Failure::Gone) {
+            // A task that has died: the process called exec, or ended. Either will be in a later event.
+            if found == Err(MachError::Gone) {
                 self.task = None;
             }
             return known;
@@ -222,8 +222,8 @@ impl<M: Mach> Process<M> {
                 continue;
             };
             let from = match self.since {
-                Since::Start => Reading::default(),
-                Since::FirstLook => match tick.mach.thread_state(&right) {
+                CpuTimeSince::Start => Reading::default(),
+                CpuTimeSince::FirstLook => match tick.mach.thread_state(&right) {
                     Ok(state) => reading(&state),
                     Err(_) => continue,
                 },
@@ -232,7 +232,7 @@ impl<M: Mach> Process<M> {
             self.has_main = true;
             self.tids.insert(tid);
             tick.out.thread(tick.mach.now_ns(), self.pid, tid, ThreadEvent::Start);
-            self.threads.push(Thread::new(right, tid, from));
+            self.threads.push(KnownThread::new(right, tid, from));
         }
         known
     }
@@ -254,8 +254,8 @@ impl<M: Mach> Process<M> {
         if (self.refused.is_some() || task.is_none()) && !is_awaited {
             self.close(tick);
         }
-        self.refused = Refused::of(tick.mach, self.pid, task.as_ref());
-        self.code = Code::default();
+        self.refused = RefusedTask::new(tick.mach, self.pid, task.as_ref());
+        self.code = ProcessCode::default();
         self.tids.clear();
         let time = tick.mach.now_ns();
         self.name.clone_from(&name);
@@ -269,7 +269,7 @@ impl<M: Mach> Process<M> {
         self.seen = None;
         // The CPU time of the process goes on (task_rollup_accounting_info in bsd/kern/kern_exec.c), that of its new
         // thread starts.
-        self.since = Since::Start;
+        self.since = CpuTimeSince::Start;
         self.has_main = false;
         if had_main {
             self.adopt_main(tick);
@@ -286,7 +286,7 @@ impl<M: Mach> Process<M> {
             Some(right) => {
                 self.tids.insert(self.pid);
                 self.has_main = true;
-                self.threads.push(Thread::new(right, self.pid, Reading::default()));
+                self.threads.push(KnownThread::new(right, self.pid, Reading::default()));
             }
             None => tick
                 .out
@@ -296,15 +296,15 @@ impl<M: Mach> Process<M> {
 
     /// The program has announced itself, with its task. It waits, and has loaded its libraries: CPU time that has no
     /// samples.
-    pub(super) fn reach(&mut self, name: String, task: M::Task, tick: &mut Tick<'_, M>) {
+    pub(super) fn take_task(&mut self, name: String, task: M::Task, tick: &mut Tick<'_, M>) {
         let counts = tick.mach.task_counts(self.pid);
         if let Some(counts) = counts {
-            self.note(counts);
+            self.note_counts(counts);
         }
         // It was taken for a fork, because it had its parent's name so far.
-        let has_other_code = !self.code.is_empty() && !self.code.is_that_of(tick.mach, &task);
+        let has_other_code = !self.code.is_empty() && !self.code.matches_task(tick.mach, &task);
         if has_other_code || self.name != name {
-            self.code = Code::default();
+            self.code = ProcessCode::default();
             self.name = name;
             tick.out.send(Message::Exec {
                 time: Timestamp(tick.mach.now_ns()),
@@ -314,8 +314,8 @@ impl<M: Mach> Process<M> {
         }
         self.task = Some(task);
         self.refused = None;
-        self.since = Since::FirstLook;
-        self.find_new(tick);
+        self.since = CpuTimeSince::FirstLook;
+        self.add_new_threads(tick);
         counts.into_iter().for_each(|counts| self.know_threads(counts));
         let before_ns = self
             .seen
@@ -349,7 +349,7 @@ impl<M: Mach> Process<M> {
         self.first_cpu_ns = counts.cpu_ns;
         self.task = Some(task);
         self.refused = None;
-        self.since = Since::FirstLook;
+        self.since = CpuTimeSince::FirstLook;
         true
     }
 
@@ -362,7 +362,7 @@ impl<M: Mach> Process<M> {
             Some(refused) => {
                 tick.totals.unreached = tick.totals.unreached.saturating_add(1);
                 if tick.unreached.len() < MOST_PROCESSES {
-                    tick.unreached.push(Unreached {
+                    tick.unreached.push(UnreachedProcess {
                         pid: self.pid,
                         name: self.name.clone(),
                         program: refused.program,
@@ -388,15 +388,15 @@ impl<M: Mach> Process<M> {
     /// Reads the counts once more, when recording ends.
     pub(super) fn last_look(&mut self, mach: &M) {
         let counts = mach.task_counts(self.pid);
-        // Asked afterwards: if the task lives, the counts are its.
+        // StopSignal afterwards: if the task lives, the counts are its.
         let is_alive = self.task.as_ref().is_some_and(|task| mach.threads(task).is_ok());
         if let Some(counts) = counts.filter(|_| is_alive) {
-            self.note(counts);
+            self.note_counts(counts);
         }
     }
 
-    fn note(&mut self, counts: TaskCounts) {
-        if self.seen.is_none() && self.since == Since::FirstLook {
+    fn note_counts(&mut self, counts: TaskCounts) {
+        if self.seen.is_none() && self.since == CpuTimeSince::FirstLook {
             self.first_cpu_ns = counts.cpu_ns;
         }
         self.seen = Some(counts);
@@ -427,20 +427,20 @@ impl<M: Mach> Process<M> {
         cpu_ns
     }
 
-    fn end_thread(&mut self, thread: &Thread<M>, tick: &mut Tick<'_, M>) {
+    fn end_thread(&mut self, thread: &KnownThread<M>, tick: &mut Tick<'_, M>) {
         self.tids.remove(&thread.tid);
         self.settle(thread, tick);
         tick.out
             .thread(tick.mach.now_ns(), self.pid, thread.tid, ThreadEvent::End);
     }
 
-    fn settle(&mut self, thread: &Thread<M>, tick: &mut Tick<'_, M>) {
+    fn settle(&mut self, thread: &KnownThread<M>, tick: &mut Tick<'_, M>) {
         self.ended_cpu_ns = self.ended_cpu_ns.saturating_add(thread.account.used_ns());
         tick.totals.unsampled_ns = tick.totals.unsampled_ns.saturating_add(thread.account.unsampled_ns());
     }
 }
 
-fn rename<M: Mach>(pid: i32, thread: &mut Thread<M>, state: &ThreadState, tick: &mut Tick<'_, M>) {
+fn rename<M: Mach>(pid: i32, thread: &mut KnownThread<M>, state: &ThreadState, tick: &mut Tick<'_, M>) {
     if let Some(name) = thread.new_name(state) {
         tick.out.send(Message::ThreadName {
             time: Timestamp(tick.mach.now_ns()),

@@ -6,9 +6,9 @@ use recording::outbox::OwnedSample;
 use recording::pace::{Account, Reading};
 use recording::stack::Registers;
 
-use super::code::Code;
-use super::suspended::Suspended;
-use super::threads::{Thread, reading};
+use super::code::ProcessCode;
+use super::suspended::SuspendedThread;
+use super::threads::{KnownThread, reading};
 use super::tick::Tick;
 use crate::kernel::{Mach, ThreadState};
 
@@ -26,12 +26,12 @@ const PATIENCE: u64 = 16;
 pub(super) fn sample<M: Mach>(
     pid: i32,
     task: &M::Task,
-    thread: &mut Thread<M>,
-    code: &mut Code,
+    thread: &mut KnownThread<M>,
+    code: &mut ProcessCode,
     asked: ThreadState,
     tick: &mut Tick<'_, M>,
 ) {
-    let Ok(suspended) = Suspended::new(tick.mach, &thread.right) else {
+    let Ok(suspended) = SuspendedThread::new(tick.mach, &thread.right) else {
         return;
     };
     let taken = take(task, &thread.right, &mut thread.account, &mut thread.stack, asked, tick);
@@ -42,9 +42,9 @@ pub(super) fn sample<M: Mach>(
     code.report(pid, task, taken.time, taken.registers.ip(), tick);
     tick.totals.samples += 1;
     match taken.place {
-        Place::OnCpu => tick.found.on_cpu += 1,
-        Place::Displaced => tick.totals.displaced_samples += 1,
-        Place::Queued => tick.totals.queued_samples += 1,
+        CpuPlace::OnCpu => tick.found.on_cpu += 1,
+        CpuPlace::Displaced => tick.totals.displaced_samples += 1,
+        CpuPlace::Queued => tick.totals.queued_samples += 1,
     }
     tick.out.send_sample(OwnedSample {
         time: taken.time,
@@ -61,16 +61,16 @@ pub(super) fn sample<M: Mach>(
 }
 
 /// What was read while a thread was suspended.
-struct Taken {
+struct SampleReading {
     time: u64,
     reading: Reading,
     registers: Registers,
     stack_bytes: usize,
-    place: Place,
+    place: CpuPlace,
 }
 
 /// Where a sampled thread was.
-enum Place {
+enum CpuPlace {
     OnCpu,
     /// Waiting for the CPU that the recorder took from it right now.
     Displaced,
@@ -86,15 +86,15 @@ fn take<M: Mach>(
     region: &mut Range<u64>,
     asked: ThreadState,
     tick: &mut Tick<'_, M>,
-) -> Option<Taken> {
+) -> Option<SampleReading> {
     let reading = reading(&tick.mach.thread_state(right).ok()?);
     let has_run = account.has_run(reading);
     let place = if reading.cpu_ns != asked.cpu_ns {
-        Place::OnCpu
+        CpuPlace::OnCpu
     } else if has_run && tick.is_second {
-        Place::Displaced
+        CpuPlace::Displaced
     } else if account.is_owed(reading, tick.interval_ns.saturating_mul(PATIENCE)) {
-        Place::Queued
+        CpuPlace::Queued
     } else {
         tick.found.lost_cpu += u64::from(has_run);
         tick.totals.queued += 1;
@@ -103,7 +103,7 @@ fn take<M: Mach>(
     let time = tick.mach.now_ns();
     let registers = tick.mach.registers(right).ok()?;
     let stack_bytes = tick.stack.copy(tick.mach, task, region, registers.sp());
-    Some(Taken {
+    Some(SampleReading {
         time,
         reading,
         registers,

@@ -1,4 +1,4 @@
-//! The ticks over all processes, and the news of them.
+//! The ticks over all processes, and what the kernel reports of them.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use recording::outbox::{Message, Outbox};
 use recording::pace::Ticks;
 use recording::session::StopReason;
 
-use super::process::{Process, Since};
+use super::process::{CpuTimeSince, RecordedProcess};
+use super::realtime::RealtimePriority;
 use super::stack_copy::StackCopy;
-use super::tick::{Found, SystemCalls, Tick};
-use super::totals::{Totals, Unreached};
-use super::urgency::Urgency;
-use crate::kernel::{Failure, Identity, Mach, News};
-use crate::processes::hello::{self, Refusal};
+use super::tick::{LookCounts, SystemCallNames, Tick};
+use super::totals::{Totals, UnreachedProcess};
+use crate::kernel::{KernelEvent, Mach, MachError, ProcessIdentity};
+use crate::processes::hello::{self, HelloRefusal};
 use crate::processes::watched::{Watched, stop_at_end, take_signal};
 
 /// From a process to the ancestor that is recorded. Those between announce themselves, too, unless they are programs of
@@ -25,17 +25,17 @@ const MOST_STEPS: usize = 16;
 pub(super) struct Sampler<'m, M: Mach> {
     mach: &'m M,
     out: Outbox,
-    processes: BTreeMap<i32, Process<M>>,
+    processes: BTreeMap<i32, RecordedProcess<M>>,
     stack: StackCopy,
     /// Where waits are recorded.
-    system_calls: Option<SystemCalls>,
+    system_calls: Option<SystemCallNames>,
     totals: Totals,
-    unreached: Vec<Unreached>,
+    unreached: Vec<UnreachedProcess>,
     ticks: Ticks,
     /// When the second look of this tick is due, and the CPU time of the first one, ns.
     second: Option<(u64, u64)>,
-    found: Found,
-    urgency: Urgency,
+    found: LookCounts,
+    realtime: RealtimePriority,
 }
 
 impl<'m, M: Mach> Sampler<'m, M> {
@@ -43,13 +43,13 @@ impl<'m, M: Mach> Sampler<'m, M> {
         Sampler {
             ticks: Ticks::new(interval_ns, mach.now_ns()),
             second: None,
-            found: Found::default(),
-            urgency: Urgency::ask(mach, interval_ns),
+            found: LookCounts::default(),
+            realtime: RealtimePriority::ask(mach, interval_ns),
             mach,
             out,
             processes: BTreeMap::new(),
             stack: StackCopy::new(),
-            system_calls: off_cpu.then(SystemCalls::default),
+            system_calls: off_cpu.then(SystemCallNames::default),
             totals: Totals::default(),
             unreached: Vec::new(),
         }
@@ -57,19 +57,19 @@ impl<'m, M: Mach> Sampler<'m, M> {
 
     /// Adds a process and all below it. Where the kernel refuses it, all below it are sampled that the kernel does not
     /// refuse.
-    pub(super) fn add(&mut self, pid: i32, since: Since) -> Result<(), Failure> {
+    pub(super) fn add(&mut self, pid: i32, since: CpuTimeSince) -> Result<(), MachError> {
         // Below one that was added before.
         if self.processes.contains_key(&pid) {
             return Ok(());
         }
-        // Watched first: an exec after that is in the news, and one before has made the task that is asked for then.
+        // Watched first: an exec after that is a later event, and one before has made the task that is asked for then.
         self.mach.watch(pid)?;
         let task = match self.mach.task(pid) {
             Ok(task) => Some(task),
-            Err(Failure::Gone) => return Err(Failure::Gone),
-            Err(Failure::Code(_)) => None,
+            Err(MachError::Gone) => return Err(MachError::Gone),
+            Err(MachError::Code(_)) => None,
         };
-        let identity = self.mach.identity(pid).ok_or(Failure::Gone)?;
+        let identity = self.mach.identity(pid).ok_or(MachError::Gone)?;
         self.insert(pid, None, identity, since, task);
         self.add_children(pid, since);
         Ok(())
@@ -86,28 +86,28 @@ impl<'m, M: Mach> Sampler<'m, M> {
         loop {
             let tick_ns = self.second.map_or(self.ticks.next_ns(), |(at, _)| at);
             let wake_ns = deadline_ns.map_or(tick_ns, |end| end.min(tick_ns));
-            let mut news = self.mach.sleep(wake_ns);
+            let mut events = self.mach.sleep(wake_ns);
             // An id is free again after the end of its process, and a process that was started since may have it.
-            news.sort_by_key(|news| match news {
-                News::Ended(_) => 0,
-                News::Exec(_) => 1,
-                News::Forked(_) => 2,
-                News::Letters => 3,
-                News::Asked(_) => 4,
+            events.sort_by_key(|event| match event {
+                KernelEvent::Ended(_) => 0,
+                KernelEvent::Exec(_) => 1,
+                KernelEvent::Forked(_) => 2,
+                KernelEvent::Messages => 3,
+                KernelEvent::Signal(_) => 4,
             });
-            for one in &news {
-                match *one {
-                    News::Forked(parent) => self.add_children(parent, Since::Start),
-                    News::Exec(pid) => self.exec(pid),
-                    News::Letters => self.meet(),
-                    News::Ended(pid) => {
+            for event in &events {
+                match *event {
+                    KernelEvent::Forked(parent) => self.add_children(parent, CpuTimeSince::Start),
+                    KernelEvent::Exec(pid) => self.exec(pid),
+                    KernelEvent::Messages => self.admit_announced(),
+                    KernelEvent::Ended(pid) => {
                         self.remove(pid);
                         if watched.is_last(pid) {
-                            return stop_at_end(&news, interrupts);
+                            return stop_at_end(&events, interrupts);
                         }
                     }
-                    News::Asked(asked) => {
-                        if let Some(stop) = take_signal(self.mach, asked, &mut interrupts, watched.program) {
+                    KernelEvent::Signal(signal) => {
+                        if let Some(stop) = take_signal(self.mach, signal, &mut interrupts, watched.program) {
                             return stop;
                         }
                     }
@@ -125,7 +125,7 @@ impl<'m, M: Mach> Sampler<'m, M> {
 
     /// Reports what was dropped. Returns the sums over all processes, alive and ended, what was not reached, and what
     /// is alive.
-    pub(super) fn finish(mut self) -> (Totals, Vec<Unreached>, Vec<i32>) {
+    pub(super) fn finish(mut self) -> (Totals, Vec<UnreachedProcess>, Vec<i32>) {
         let mut processes = std::mem::take(&mut self.processes);
         let mut cpu_ns: u64 = 0;
         let (mut tick, _) = self.parts();
@@ -135,7 +135,7 @@ impl<'m, M: Mach> Sampler<'m, M> {
         }
         self.totals.cpu_ns = self.totals.cpu_ns.saturating_add(cpu_ns);
         self.out.report_dropped(self.mach.now_ns());
-        self.totals.gave_up_realtime = self.urgency.was_given_up();
+        self.totals.gave_up_realtime = self.realtime.was_given_up();
         (self.totals, self.unreached, processes.into_keys().collect())
     }
 
@@ -151,7 +151,7 @@ impl<'m, M: Mach> Sampler<'m, M> {
     fn tick(&mut self) {
         let before_ns = self.mach.own_cpu_ns();
         let first_ns = self.second.take().map(|(_, work_ns)| work_ns);
-        self.found = Found::default();
+        self.found = LookCounts::default();
         let (mut tick, processes) = self.parts();
         tick.is_second = first_ns.is_some()
             && processes
@@ -170,10 +170,10 @@ impl<'m, M: Mach> Sampler<'m, M> {
         let work_ns = look_ns.saturating_add(first_ns.unwrap_or(0));
         let missed = self.ticks.advance(self.mach.now_ns(), work_ns);
         self.totals.missed_ticks = self.totals.missed_ticks.saturating_add(missed);
-        self.urgency.after_tick(self.mach, work_ns);
+        self.realtime.after_tick(self.mach, work_ns);
     }
 
-    fn parts(&mut self) -> (Tick<'_, M>, &mut BTreeMap<i32, Process<M>>) {
+    fn parts(&mut self) -> (Tick<'_, M>, &mut BTreeMap<i32, RecordedProcess<M>>) {
         let tick = Tick {
             mach: self.mach,
             out: &mut self.out,
@@ -194,15 +194,15 @@ impl<'m, M: Mach> Sampler<'m, M> {
         };
         let task = self.mach.task(pid);
         let name = self.mach.process_name(pid).unwrap_or_default();
-        // It may have ended since, and its end will be in the next news.
+        // It may have ended since, and its end will be among the next events.
         if !self.is_still(pid, process.started_us) {
             return;
         }
         let task = match task {
             Ok(task) => Some(task),
-            // A task that has died since: there is another exec in the news.
-            Err(Failure::Gone) => return,
-            Err(Failure::Code(_)) => None,
+            // A task that has died since: there is another exec in a later event.
+            Err(MachError::Gone) => return,
+            Err(MachError::Code(_)) => None,
         };
         // The exec came before the task was asked for the last time.
         if task.is_some() && process.has_task(task.as_ref()) {
@@ -216,31 +216,31 @@ impl<'m, M: Mach> Sampler<'m, M> {
 
     /// Takes in the programs that have announced themselves. Each waits until it is known, and goes on at the end of
     /// its letter.
-    fn meet(&mut self) {
-        for letter in self.mach.letters() {
-            match hello::open(self.mach, &letter) {
-                Ok(hello) if self.seek(hello.pid) => {
+    fn admit_announced(&mut self) {
+        for message in self.mach.messages() {
+            match hello::open(self.mach, &message) {
+                Ok(hello) if self.find_or_add(hello.pid) => {
                     // An error means that it has ended meanwhile, or counts as not reached.
-                    let kept = self.mach.keep(hello.pid, &letter.sent);
+                    let kept = self.mach.keep_task(hello.pid, &message.rights);
                     if let Ok(task) = kept.and_then(|()| self.mach.task(hello.pid))
-                        && self.reach(hello.pid, task)
+                        && self.take_task(hello.pid, task)
                     {
-                        self.totals.late += u64::from(hello::was_late(hello, self.mach.now_ns()));
+                        self.totals.late_programs += u64::from(hello::was_late(hello, self.mach.now_ns()));
                     }
                 }
-                Err(Refusal::Ended) => {}
-                Ok(_) | Err(_) => self.totals.strangers = self.totals.strangers.saturating_add(1),
+                Err(HelloRefusal::Ended) => {}
+                Ok(_) | Err(_) => self.totals.refused_messages = self.totals.refused_messages.saturating_add(1),
             }
         }
     }
 
-    /// Finds out whether a process is recorded. If its start is not in the news yet, it is added now.
-    fn seek(&mut self, pid: i32) -> bool {
+    /// Finds out whether a process is recorded. If its start is not in a later event yet, it is added now.
+    fn find_or_add(&mut self, pid: i32) -> bool {
         let mut ancestor = pid;
         for _ in 0..MOST_STEPS {
             if self.processes.contains_key(&ancestor) {
                 if ancestor != pid {
-                    self.add_children(ancestor, Since::Start);
+                    self.add_children(ancestor, CpuTimeSince::Start);
                 }
                 break;
             }
@@ -254,17 +254,17 @@ impl<'m, M: Mach> Sampler<'m, M> {
     }
 
     /// A recorded process has sent its task. Returns whether it is one that was not known.
-    fn reach(&mut self, pid: i32, task: M::Task) -> bool {
+    fn take_task(&mut self, pid: i32, task: M::Task) -> bool {
         let name = self.mach.process_name(pid).unwrap_or_default();
         let (mut tick, processes) = self.parts();
         let Some(process) = processes.get_mut(&pid).filter(|process| !process.has_task(Some(&task))) else {
             return false;
         };
         if !process.is_refused() {
-            // It has called exec, which will be in the news.
+            // It has called exec, which will be in a later event.
             process.exec(name.clone(), None, &mut tick);
         }
-        process.reach(name, task, &mut tick);
+        process.take_task(name, task, &mut tick);
         true
     }
 
@@ -285,7 +285,7 @@ impl<'m, M: Mach> Sampler<'m, M> {
     }
 
     /// Adds all processes below this one that are not known.
-    fn add_children(&mut self, parent: i32, since: Since) {
+    fn add_children(&mut self, parent: i32, since: CpuTimeSince) {
         let mut parents = vec![parent];
         while let Some(parent) = parents.pop() {
             let Some(started_us) = self.processes.get(&parent).map(|parent| parent.started_us) else {
@@ -301,7 +301,7 @@ impl<'m, M: Mach> Sampler<'m, M> {
     }
 
     /// Adds a process, unless it has ended, or can't be recorded.
-    fn add_child(&mut self, pid: i32, parent: i32, parent_started_us: u64, since: Since) -> bool {
+    fn add_child(&mut self, pid: i32, parent: i32, parent_started_us: u64, since: CpuTimeSince) -> bool {
         let task = self.mach.watch(pid).and_then(|()| self.mach.task(pid));
         // Both may have ended since the parent was asked for its children, and their ids may be those of processes of
         // somebody else.
@@ -311,17 +311,24 @@ impl<'m, M: Mach> Sampler<'m, M> {
         };
         let task = match task {
             Ok(task) => Some(task),
-            Err(Failure::Gone) => return false,
-            Err(Failure::Code(_)) => None,
+            Err(MachError::Gone) => return false,
+            Err(MachError::Code(_)) => None,
         };
         self.insert(pid, Some(parent), identity, since, task);
         true
     }
 
-    fn insert(&mut self, pid: i32, parent: Option<i32>, identity: Identity, since: Since, task: Option<M::Task>) {
+    fn insert(
+        &mut self,
+        pid: i32,
+        parent: Option<i32>,
+        identity: ProcessIdentity,
+        since: CpuTimeSince,
+        task: Option<M::Task>,
+    ) {
         let time = self.mach.now_ns();
         let name = self.mach.process_name(pid).unwrap_or_default();
-        let mut process = Process::new(self.mach, pid, identity.started_us, name, task, since);
+        let mut process = RecordedProcess::new(self.mach, pid, identity.started_us, name, task, since);
         let parent_process = parent.and_then(|parent| self.processes.get(&parent));
         // What is no fork has called exec before it was watched. A fork that is not known as one has its code read
         // again, no more.

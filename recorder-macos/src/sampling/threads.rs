@@ -8,7 +8,7 @@ use recording::pace::{Account, Reading};
 use crate::kernel::{Mach, ThreadState};
 
 /// A known thread.
-pub(super) struct Thread<M: Mach> {
+pub(super) struct KnownThread<M: Mach> {
     pub(super) right: M::Thread,
     pub(super) tid: i32,
     pub(super) account: Account,
@@ -19,10 +19,10 @@ pub(super) struct Thread<M: Mach> {
     name: [u8; 64],
 }
 
-impl<M: Mach> Thread<M> {
+impl<M: Mach> KnownThread<M> {
     /// A thread whose CPU time counts from this reading on.
-    pub(super) fn new(right: M::Thread, tid: i32, from: Reading) -> Thread<M> {
-        Thread {
+    pub(super) fn new(right: M::Thread, tid: i32, from: Reading) -> KnownThread<M> {
+        KnownThread {
             right,
             tid,
             account: Account::open(from),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use recording::outbox::Outbox;
 
 use super::stack_copy::StackCopy;
-use super::totals::{Totals, Unreached};
+use super::totals::{Totals, UnreachedProcess};
 use crate::kernel::Mach;
 
 /// One tick.
@@ -13,18 +13,18 @@ pub(super) struct Tick<'s, M: Mach> {
     pub(super) mach: &'s M,
     pub(super) out: &'s mut Outbox,
     pub(super) stack: &'s mut StackCopy,
-    pub(super) system_calls: Option<&'s mut SystemCalls>,
+    pub(super) system_calls: Option<&'s mut SystemCallNames>,
     pub(super) totals: &'s mut Totals,
-    pub(super) unreached: &'s mut Vec<Unreached>,
+    pub(super) unreached: &'s mut Vec<UnreachedProcess>,
     pub(super) interval_ns: u64,
     /// It is the second look of a tick, shortly after the first one.
     pub(super) is_second: bool,
-    pub(super) found: &'s mut Found,
+    pub(super) found: &'s mut LookCounts,
 }
 
 /// Where a look found threads.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct LookCounts {
     pub(super) on_cpu: u64,
     /// Waiting for a CPU, after they had one since the last look.
     pub(super) lost_cpu: u64,
@@ -35,11 +35,11 @@ const MOST_ADDRESSES: usize = 4096;
 
 /// System calls by the address of the instruction behind them, which is the same in all processes.
 #[derive(Debug, Default)]
-pub(super) struct SystemCalls(HashMap<u64, Option<String>>);
+pub(super) struct SystemCallNames(HashMap<u64, Option<String>>);
 
-impl SystemCalls {
+impl SystemCallNames {
     /// The name of the system call whose instruction is before an address.
-    pub(super) fn at<M: Mach>(&mut self, mach: &M, address: u64) -> Option<&str> {
+    pub(super) fn name_before<M: Mach>(&mut self, mach: &M, address: u64) -> Option<&str> {
         if self.0.len() >= MOST_ADDRESSES {
             self.0.clear();
         }

@@ -32,15 +32,15 @@ pub struct Totals {
     /// Ticks took too long for a realtime policy, which was given up.
     pub gave_up_realtime: bool,
     /// Programs that announced themselves, and had stopped waiting when they were reached.
-    pub late: u64,
+    pub late_programs: u64,
     /// Messages to the recorder's port that were not believed, or came from processes that are not below a recorded
     /// one.
-    pub strangers: u64,
+    pub refused_messages: u64,
 }
 
 /// A process that the kernel gave no right to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreached {
+pub struct UnreachedProcess {
     /// The process.
     pub pid: i32,
     /// Its name.
@@ -92,18 +92,22 @@ impl Totals {
         if self.gave_up_realtime {
             notes.push("sprof gave up its realtime priority: the program has too many threads for that".to_owned());
         }
-        if self.late > 0 {
-            let programs = if self.late == 1 { "program" } else { "programs" };
+        if self.late_programs > 0 {
+            let programs = if self.late_programs == 1 { "program" } else { "programs" };
             notes.push(format!(
                 "{} {programs} had stopped waiting for sprof before sprof reached them: the first seconds have no samples",
-                self.late
+                self.late_programs
             ));
         }
-        if self.strangers > 0 {
-            let messages = if self.strangers == 1 { "message" } else { "messages" };
+        if self.refused_messages > 0 {
+            let messages = if self.refused_messages == 1 {
+                "message"
+            } else {
+                "messages"
+            };
             notes.push(format!(
                 "{} {messages} to sprof were refused: what sent them is not below the program, or another process than it says",
-                self.strangers
+                self.refused_messages
             ));
         }
         notes
@@ -132,7 +136,7 @@ mod tests {
         totals.queued_samples = 1;
         totals.unseen_ns = 30;
         totals.gave_up_realtime = true;
-        (totals.late, totals.strangers) = (2, 1);
+        (totals.late_programs, totals.refused_messages) = (2, 1);
         let notes = totals.notes();
         assert_eq!(notes.len(), 8);
         assert!(notes[1].starts_with("7 ticks") && notes[2].starts_with("67 %") && notes[3].starts_with("33 %"));

@@ -10,12 +10,12 @@ const LOOK_NS: u64 = 50_000_000;
 
 /// When the next point is due, and what the last one was.
 #[derive(Debug, Default)]
-pub(super) struct Usage {
+pub(super) struct ProcessUsage {
     next_ns: u64,
     last: Option<(u64, u64)>,
 }
 
-impl Usage {
+impl ProcessUsage {
     /// Reports the counts of a look, if the last point is long enough ago and differs.
     pub(super) fn look(&mut self, pid: i32, counts: TaskCounts, now_ns: u64, out: &mut Outbox) {
         let point = (counts.resident_bytes, counts.cpu_ns);

@@ -10,10 +10,10 @@ use recording::wait::WaitReason::{
     self, Channel, Child, Cpu, Io, Lock, Other, PageFault, Poll, Signal, Sleep, Unknown,
 };
 
-use super::code::Code;
-use super::threads::Thread;
+use super::code::ProcessCode;
+use super::threads::KnownThread;
 use super::tick::Tick;
-use crate::kernel::{Mach, Rest, ThreadState};
+use crate::kernel::{Mach, ThreadState, WaitMode};
 
 /// A look has found a thread waiting.
 ///
@@ -22,8 +22,8 @@ use crate::kernel::{Mach, Rest, ThreadState};
 pub(super) fn see<M: Mach>(
     pid: i32,
     task: &M::Task,
-    thread: &mut Thread<M>,
-    code: &mut Code,
+    thread: &mut KnownThread<M>,
+    code: &mut ProcessCode,
     state: &ThreadState,
     tick: &mut Tick<'_, M>,
 ) {
@@ -42,7 +42,7 @@ pub(super) fn see<M: Mach>(
     }
     code.report(pid, task, time, registers.ip(), tick);
     let calls = tick.system_calls.as_deref_mut();
-    let call = calls.and_then(|calls| calls.at(tick.mach, registers.ip()));
+    let call = calls.and_then(|calls| calls.name_before(tick.mach, registers.ip()));
     tick.out.send_sample(OwnedSample {
         time,
         pid,
@@ -61,7 +61,7 @@ pub(super) fn see<M: Mach>(
 }
 
 /// A look has found a thread not waiting, or waiting for something else.
-pub(super) fn end<M: Mach>(pid: i32, thread: &mut Thread<M>, tick: &mut Tick<'_, M>) {
+pub(super) fn end<M: Mach>(pid: i32, thread: &mut KnownThread<M>, tick: &mut Tick<'_, M>) {
     if thread.waits_since_cpu_ns.take().is_some() {
         let time = tick.mach.now_ns();
         tick.out.thread(time, pid, thread.tid, ThreadEvent::SwitchIn);
@@ -69,16 +69,16 @@ pub(super) fn end<M: Mach>(pid: i32, thread: &mut Thread<M>, tick: &mut Tick<'_,
 }
 
 /// What a thread waits for, by the system call that it is in and by how it waits.
-fn reason(call: Option<&str>, rest: Rest) -> WaitReason {
+fn reason(call: Option<&str>, rest: WaitMode) -> WaitReason {
     let Some(call) = call else {
         return match rest {
-            Rest::Stopped => Signal,
+            WaitMode::Stopped => Signal,
             // In its own code a thread waits for its memory alone.
-            Rest::Uninterruptible => PageFault,
-            Rest::Interruptible => Unknown,
+            WaitMode::Uninterruptible => PageFault,
+            WaitMode::Interruptible => Unknown,
         };
     };
-    if rest == Rest::Stopped {
+    if rest == WaitMode::Stopped {
         return Signal;
     }
     let name = call.trim_start_matches('_');
@@ -86,7 +86,7 @@ fn reason(call: Option<&str>, rest: Rest) -> WaitReason {
         .iter()
         .fold(name, |name, end| name.strip_suffix(end).unwrap_or(name));
     match name {
-        "read" | "readv" | "write" | "writev" | "fcntl" | "ioctl" if rest == Rest::Uninterruptible => Io,
+        "read" | "readv" | "write" | "writev" | "fcntl" | "ioctl" if rest == WaitMode::Uninterruptible => Io,
         "psynch_cvwait"
         | "psynch_mutexwait"
         | "psynch_rw_rdlock"
@@ -141,24 +141,25 @@ mod tests {
     #[test]
     fn reasons_are_by_system_call_and_by_how_a_thread_waits() {
         let cases = [
-            ("__psynch_cvwait", Rest::Interruptible, Lock),
-            ("__ulock_wait2", Rest::Interruptible, Lock),
-            ("mach_msg2_trap", Rest::Interruptible, Channel),
-            ("kevent", Rest::Interruptible, Poll),
-            ("__select$NOCANCEL", Rest::Interruptible, Poll),
-            ("__semwait_signal_nocancel", Rest::Interruptible, Sleep),
-            ("read", Rest::Interruptible, Channel),
-            ("__read_nocancel", Rest::Uninterruptible, Io),
-            ("fsync", Rest::Uninterruptible, Io),
-            ("__wait4", Rest::Interruptible, Child),
-            ("__sigsuspend", Rest::Interruptible, Signal),
-            ("kevent", Rest::Stopped, Signal),
-            ("guarded_kqueue_np", Rest::Interruptible, Other),
+            ("__psynch_cvwait", WaitMode::Interruptible, Lock),
+            ("__ulock_wait2", WaitMode::Interruptible, Lock),
+            ("mach_msg2_trap", WaitMode::Interruptible, Channel),
+            ("kevent", WaitMode::Interruptible, Poll),
+            ("__select$NOCANCEL", WaitMode::Interruptible, Poll),
+            ("__semwait_signal_nocancel", WaitMode::Interruptible, Sleep),
+            ("read", WaitMode::Interruptible, Channel),
+            ("__read_nocancel", WaitMode::Uninterruptible, Io),
+            ("fsync", WaitMode::Uninterruptible, Io),
+            ("__wait4", WaitMode::Interruptible, Child),
+            ("__sigsuspend", WaitMode::Interruptible, Signal),
+            ("kevent", WaitMode::Stopped, Signal),
+            ("guarded_kqueue_np", WaitMode::Interruptible, Other),
         ];
         for (call, rest, expected) in cases {
             assert_eq!(reason(Some(call), rest), expected, "{call}");
         }
-        let without_call = [Rest::Uninterruptible, Rest::Interruptible, Rest::Stopped].map(|rest| reason(None, rest));
+        let without_call =
+            [WaitMode::Uninterruptible, WaitMode::Interruptible, WaitMode::Stopped].map(|rest| reason(None, rest));
         assert_eq!(without_call, [PageFault, Unknown, Signal]);
     }
 }

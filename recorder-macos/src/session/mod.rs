@@ -1,11 +1,11 @@
 //! One recording from launch to end.
 //!
 //! - this file: the contract of recorders.
-//! - [`mod@reach`]: whether macOS gives access to a process.
+//! - [``task_access`]: whether macOS gives access to a process.
 //! - `common`: what every session has.
 
 mod common;
-pub mod reach;
+pub mod task_access;
 
 use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
@@ -20,17 +20,17 @@ use recording::program::{self, Image};
 use recording::session::{Finished, Held, RecordError, RecordOptions, RecordTarget, Session, StopReason, Target as _};
 use recording::sink::EventSink;
 
-use crate::access::{Barred, OWN_CPU, Way, barred};
-use crate::files::Shared;
-use crate::kernel::{News, Signal};
+use crate::access::{AccessMethod, BarredProgram, OWN_CPU, barred_programs};
+use crate::files::SharedMach;
+use crate::kernel::{KernelEvent, Signal};
 use crate::processes::hello;
 use crate::processes::host::Host;
-use crate::processes::launch::Started;
+use crate::processes::launch::StartedProgram;
 use crate::processes::preload::Preload;
-use crate::processes::stop::Target;
+use crate::processes::stop::MachTarget;
 use crate::processes::watched::{Watched, stop_at_end, take_signal};
-use crate::sampling::{Plan, SampleError, Sampled, Unreached, sample};
-use reach::{Reach, Rights, own_rights, reach};
+use crate::sampling::{SampleError, SamplingPlan, SamplingResult, UnreachedProcess, sample};
+use task_access::{Rights, TaskAccess, ask_for_task, own_rights};
 
 /// From one look at what begins a held recording to the next, ns.
 const ROUND_NS: u64 = 10_000_000;
@@ -38,10 +38,10 @@ const ROUND_NS: u64 = 10_000_000;
 /// A recording that is ready: of a launched program, which is suspended at its first instruction, or of running
 /// processes.
 #[derive(Debug)]
-pub struct Recording<M: Host> {
+pub struct MachRecording<M: Host> {
     host: M,
     options: RecordOptions,
-    begin: Begin<M>,
+    begin: RecordingStart<M>,
     /// Where programs announce themselves, if macOS gives sprof no access to them.
     preload: Option<Preload<M>>,
     announcements: Vec<String>,
@@ -49,21 +49,21 @@ pub struct Recording<M: Host> {
 }
 
 #[derive(Debug)]
-enum Begin<M: Host> {
+enum RecordingStart<M: Host> {
     /// The program, which has not run yet.
-    Launch(Started<M>),
+    Launch(StartedProgram<M>),
     /// The program, which has run.
-    Held(Started<M>),
+    Held(StartedProgram<M>),
     /// Processes with their names, and the program with which the recording ends.
-    Attached(Vec<i32>, Vec<String>, Option<Started<M>>),
+    Attached(Vec<i32>, Vec<String>, Option<StartedProgram<M>>),
 }
 
-impl<M: Host + Shared> Recording<M>
+impl<M: Host + SharedMach> MachRecording<M>
 where
     M::Task: Send,
 {
     /// Prepares a recording by these calls, with these rights.
-    pub fn prepare(host: M, options: &RecordOptions, rights: Rights) -> Result<Recording<M>, RecordError> {
+    pub fn prepare(host: M, options: &RecordOptions, rights: Rights) -> Result<MachRecording<M>, RecordError> {
         common::check(options)?;
         let image = match options.command.is_empty() {
             true => None,
@@ -78,16 +78,16 @@ where
                 let begin = attach(&host, options, &pids, image.as_ref(), rights, &mut announcements);
                 begin.map(|begin| (begin, None))
             }
-            _ => match rights.way() {
-                Way::Task => {
+            _ => match rights.access_method() {
+                AccessMethod::Task => {
                     let begin = launch(&host, options, image.as_ref(), rights, &mut announcements);
                     begin.map(|begin| (begin, None))
                 }
-                Way::Library => launch_with_library(&host, options, image.as_ref(), &mut announcements),
+                AccessMethod::Library => launch_with_library(&host, options, image.as_ref(), &mut announcements),
             },
         };
         let (begin, preload) = opened.inspect_err(|_| host.forget_signals())?;
-        Ok(Recording {
+        Ok(MachRecording {
             host,
             options: options.clone(),
             begin,
@@ -98,16 +98,16 @@ where
     }
 }
 
-impl<M: Host + Shared + Default> Session for Recording<M>
+impl<M: Host + SharedMach + Default> Session for MachRecording<M>
 where
     M::Task: Send,
 {
-    type Target = Target<M>;
+    type Target = MachTarget<M>;
 
-    fn open(options: &RecordOptions) -> Result<Recording<M>, RecordError> {
+    fn open(options: &RecordOptions) -> Result<MachRecording<M>, RecordError> {
         let host = M::default();
         let rights = own_rights(&host);
-        Recording::prepare(host, options, rights)
+        MachRecording::prepare(host, options, rights)
     }
 
     fn announcements(&self) -> &[String] {
@@ -122,8 +122,8 @@ where
 
     fn info_so_far(&self, clock: ClockReference) -> RecordingInfo {
         let names = match &self.begin {
-            Begin::Attached(_, names, _) => Some(names.join(", ")),
-            Begin::Launch(_) | Begin::Held(_) => None,
+            RecordingStart::Attached(_, names, _) => Some(names.join(", ")),
+            RecordingStart::Launch(_) | RecordingStart::Held(_) => None,
         };
         common::info(&self.options, &self.host, clock, Timestamp(self.host.now_ns()), names)
     }
@@ -132,13 +132,13 @@ where
         self.began
     }
 
-    fn run(self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished<Target<M>>, RecordError> {
+    fn run(self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished<MachTarget<M>>, RecordError> {
         let info = self.info_so_far(clock);
         let (host, options) = (self.host, self.options);
         let (roots, is_new, program, timer) = match self.begin {
-            Begin::Launch(started) => (vec![started.pid()], true, Some(started), None),
-            Begin::Held(started) => (vec![started.pid()], false, Some(started), None),
-            Begin::Attached(pids, _, timer) => (pids, false, None, timer),
+            RecordingStart::Launch(started) => (vec![started.pid()], true, Some(started), None),
+            RecordingStart::Held(started) => (vec![started.pid()], false, Some(started), None),
+            RecordingStart::Attached(pids, _, timer) => (pids, false, None, timer),
         };
         let is_attached = options.target != RecordTarget::Command;
         let watched = Watched {
@@ -148,14 +148,14 @@ where
                 None => roots.iter().copied().collect(),
             },
         };
-        let plan = Plan {
+        let plan = SamplingPlan {
             roots,
             is_new,
             suspended: program
                 .iter()
                 .filter(|_| is_new)
                 .chain(&timer)
-                .map(Started::pid)
+                .map(StartedProgram::pid)
                 .collect(),
             watched,
             interval_ns: common::interval_ns(&options),
@@ -171,12 +171,12 @@ where
         let way = match self.preload {
             Some(preload) => {
                 drop(preload);
-                Way::Library
+                AccessMethod::Library
             }
-            None => Way::Task,
+            None => AccessMethod::Task,
         };
         let sampled = sampled.map_err(|error| RecordError::Failed(sample_error(&error)))?;
-        let launched = program.map(Started::release).filter(|_| !is_attached);
+        let launched = program.map(StartedProgram::release).filter(|_| !is_attached);
         // A command that has not ended by itself is killed.
         drop(timer);
         let totals = &sampled.totals;
@@ -193,13 +193,14 @@ where
             cpu_time_ns,
             cpu_account: CpuAccount::default(),
             problem: nothing_reached(&sampled, way),
-            target: launched.map(|pid| Target::after(host, pid, sampled.stop, options.keep_running, &sampled.living)),
+            target: launched
+                .map(|pid| MachTarget::after(host, pid, sampled.stop, options.keep_running, &sampled.living)),
         })
     }
 
-    fn hold_until(mut self, begin: BorrowedFd<'_>) -> Result<Held<Recording<M>>, RecordError> {
+    fn hold_until(mut self, begin: BorrowedFd<'_>) -> Result<Held<MachRecording<M>>, RecordError> {
         let started = match self.begin {
-            Begin::Launch(started) => started,
+            RecordingStart::Launch(started) => started,
             begin => {
                 self.begin = begin;
                 return Ok(Held::Begins(Box::new(self)));
@@ -208,11 +209,11 @@ where
         if let Some(stop) = run_until(&self.host, started.pid(), begin) {
             self.host.forget_signals();
             drop(self.preload);
-            let target = Target::after(self.host, started.release(), stop, false, &[]);
+            let target = MachTarget::after(self.host, started.release(), stop, false, &[]);
             return Ok(Held::Ended(target.wait()));
         }
         self.began = Some(Timestamp(self.host.now_ns()));
-        self.begin = Begin::Held(started);
+        self.begin = RecordingStart::Held(started);
         Ok(Held::Begins(Box::new(self)))
     }
 }
@@ -224,18 +225,18 @@ fn run_until(host: &impl Host, pid: i32, begin: BorrowedFd<'_>) -> Option<StopRe
     host.send(pid, Signal::Continue);
     let mut interrupts = 0;
     loop {
-        let news = host.sleep(host.now_ns().saturating_add(ROUND_NS));
-        if news.contains(&News::Letters) {
+        let events = host.sleep(host.now_ns().saturating_add(ROUND_NS));
+        if events.contains(&KernelEvent::Messages) {
             hello::keep_all(host);
         }
-        if news.contains(&News::Ended(pid)) {
-            return Some(stop_at_end(&news, interrupts));
+        if events.contains(&KernelEvent::Ended(pid)) {
+            return Some(stop_at_end(&events, interrupts));
         }
-        let mut asked = news.iter().filter_map(|news| match news {
-            News::Asked(asked) => Some(*asked),
+        let mut signals = events.iter().filter_map(|event| match event {
+            KernelEvent::Signal(signal) => Some(*signal),
             _ => None,
         });
-        let stop = asked.find_map(|asked| take_signal(host, asked, &mut interrupts, Some(pid)));
+        let stop = signals.find_map(|signal| take_signal(host, signal, &mut interrupts, Some(pid)));
         if stop.is_some() || host.is_readable(begin) {
             return stop;
         }
@@ -243,46 +244,46 @@ fn run_until(host: &impl Host, pid: i32, begin: BorrowedFd<'_>) -> Option<StopRe
 }
 
 /// Starts the program suspended, and finds out whether it can be recorded.
-fn launch<M: Host + Shared>(
+fn launch<M: Host + SharedMach>(
     host: &M,
     options: &RecordOptions,
     image: Option<&Image>,
     rights: Rights,
     announcements: &mut Vec<String>,
-) -> Result<Begin<M>, RecordError>
+) -> Result<RecordingStart<M>, RecordError>
 where
     M::Task: Send,
 {
     let image = image.ok_or_else(|| RecordError::NotFound(String::new()))?;
     let program = Path::new(OsStr::from_bytes(image.path.to_bytes()));
-    let barred = barred(program, &search_path(image), OWN_CPU, Way::Task);
-    let started = Started::start(host, image, options)?;
-    match reach(host, started.pid(), rights) {
-        Reach::Given => {}
-        Reach::Ended => return Err(RecordError::Failed("the program ended before it could run".to_owned())),
+    let barred = barred_programs(program, &search_path(image), OWN_CPU, AccessMethod::Task);
+    let started = StartedProgram::start(host, image, options)?;
+    match ask_for_task(host, started.pid(), rights) {
+        TaskAccess::Given => {}
+        TaskAccess::Ended => return Err(RecordError::Failed("the program ended before it could run".to_owned())),
         // What it starts may be recorded all the same.
-        Reach::Refused(_) if !barred.is_empty() => {
+        TaskAccess::Refused(_) if !barred.is_empty() => {
             announcements.extend(barred.iter().map(say_barred));
         }
-        Reach::Refused(message) => return Err(RecordError::Failed(message)),
+        TaskAccess::Refused(message) => return Err(RecordError::Failed(message)),
     }
     if host.is_translated(started.pid()) {
         return Err(RecordError::Failed(translated(&format!("`{}`", program.display()))));
     }
-    Ok(Begin::Launch(started))
+    Ok(RecordingStart::Launch(started))
 }
 
 /// Starts the program suspended, with a library that sends its task. The kernel is not asked for any.
-fn launch_with_library<M: Host + Shared>(
+fn launch_with_library<M: Host + SharedMach>(
     host: &M,
     options: &RecordOptions,
     image: Option<&Image>,
     announcements: &mut Vec<String>,
-) -> Result<(Begin<M>, Option<Preload<M>>), RecordError> {
+) -> Result<(RecordingStart<M>, Option<Preload<M>>), RecordError> {
     let image = image.ok_or_else(|| RecordError::NotFound(String::new()))?;
     let program = Path::new(OsStr::from_bytes(image.path.to_bytes()));
     // dyld takes the library out of the environment of what such a program starts, too.
-    if let Some(barred) = barred(program, &search_path(image), OWN_CPU, Way::Library).first() {
+    if let Some(barred) = barred_programs(program, &search_path(image), OWN_CPU, AccessMethod::Library).first() {
         return Err(RecordError::Failed(format!(
             "cannot record {barred}. sprof is not signed to record such programs, and what they start: `{0} setup` signs it, once; or run \
              it with sudo",
@@ -290,7 +291,7 @@ fn launch_with_library<M: Host + Shared>(
         )));
     }
     let (preload, image) = Preload::open(host, image)?;
-    let started = Started::start(host, &image, options)?;
+    let started = StartedProgram::start(host, &image, options)?;
     if host.is_translated(started.pid()) {
         return Err(RecordError::Failed(translated(&format!("`{}`", program.display()))));
     }
@@ -299,7 +300,7 @@ fn launch_with_library<M: Host + Shared>(
          start, are not recorded; `{} setup` changes that",
         own()
     ));
-    Ok((Begin::Launch(started), Some(preload)))
+    Ok((RecordingStart::Launch(started), Some(preload)))
 }
 
 fn translated(what: &str) -> String {
@@ -308,7 +309,7 @@ fn translated(what: &str) -> String {
     )
 }
 
-fn say_barred(barred: &Barred) -> String {
+fn say_barred(barred: &BarredProgram) -> String {
     format!("not recorded, but what it starts is: {barred}")
 }
 
@@ -320,14 +321,14 @@ fn search_path(image: &Image) -> std::ffi::OsString {
 }
 
 /// Finds out whether processes can be recorded, and starts the program with which the recording ends.
-fn attach<M: Host + Shared>(
+fn attach<M: Host + SharedMach>(
     host: &M,
     options: &RecordOptions,
     pids: &[i32],
     timer: Option<&Image>,
     rights: Rights,
     announcements: &mut Vec<String>,
-) -> Result<Begin<M>, RecordError>
+) -> Result<RecordingStart<M>, RecordError>
 where
     M::Task: Send,
 {
@@ -346,22 +347,24 @@ where
         if host.is_translated(*pid) {
             return Err(RecordError::Failed(translated(&format!("process {pid}"))));
         }
-        match reach(host, *pid, rights) {
-            Reach::Given => named.push(*pid),
-            Reach::Ended => return Err(gone()),
-            Reach::Refused(message) => return Err(RecordError::Failed(message)),
+        match ask_for_task(host, *pid, rights) {
+            TaskAccess::Given => named.push(*pid),
+            TaskAccess::Ended => return Err(gone()),
+            TaskAccess::Refused(message) => return Err(RecordError::Failed(message)),
         }
     }
-    let timer = timer.map(|image| Started::start(host, image, options)).transpose()?;
+    let timer = timer
+        .map(|image| StartedProgram::start(host, image, options))
+        .transpose()?;
     announcements.push(format!(
         "recording {} and all below; Ctrl-C ends the recording, and nothing else",
         names.join(", ")
     ));
-    Ok(Begin::Attached(named, names, timer))
+    Ok(RecordingStart::Attached(named, names, timer))
 }
 
 /// What has to be known to judge the recording.
-fn notes(sampled: &Sampled, off_cpu: bool, way: Way) -> Vec<String> {
+fn notes(sampled: &SamplingResult, off_cpu: bool, way: AccessMethod) -> Vec<String> {
     let mut notes = sampled.totals.notes();
     if off_cpu {
         notes.push(
@@ -387,16 +390,16 @@ fn notes(sampled: &Sampled, off_cpu: bool, way: Way) -> Vec<String> {
     notes
 }
 
-fn unreached(sampled: &Sampled, way: Way) -> String {
-    let describe = |process: &Unreached| {
-        let reason = reach::reason(process.program.as_deref(), way);
+fn unreached(sampled: &SamplingResult, way: AccessMethod) -> String {
+    let describe = |process: &UnreachedProcess| {
+        let reason = task_access::reason(process.program.as_deref(), way);
         format!("{} ({}, {reason})", process.name, process.pid)
     };
     sampled.unreached.iter().map(describe).collect::<Vec<_>>().join(", ")
 }
 
 /// A recording without anything to record is none.
-fn nothing_reached(sampled: &Sampled, way: Way) -> Option<String> {
+fn nothing_reached(sampled: &SamplingResult, way: AccessMethod) -> Option<String> {
     let is_empty = sampled.totals.samples == 0 && sampled.totals.cpu_ns == 0 && sampled.totals.unreached > 0;
     is_empty.then(|| {
         format!(

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use libc::kevent64_s;
 use mach2::port::mach_port_name_t;
 
-use crate::kernel::{Failure, News};
+use crate::kernel::{KernelEvent, MachError};
 
 /// The number of the timer.
 const TIMER: u64 = 1;
@@ -26,23 +26,23 @@ const EMPTY: kevent64_s = kevent64_s {
 
 /// A kqueue.
 #[derive(Debug)]
-pub(super) struct Queue(OwnedFd);
+pub(super) struct EventQueue(OwnedFd);
 
-impl Queue {
-    pub(super) fn open() -> io::Result<Queue> {
+impl EventQueue {
+    pub(super) fn open() -> io::Result<EventQueue> {
         // SAFETY: takes no arguments.
         let fd = unsafe { libc::kqueue() };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor is new, and nobody else's.
-        Ok(Queue(unsafe { OwnedFd::from_raw_fd(fd) }))
+        Ok(EventQueue(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
     /// Reports forks, execs and the end of a process from now on.
-    pub(super) fn watch(&self, pid: i32) -> Result<(), Failure> {
+    pub(super) fn watch(&self, pid: i32) -> Result<(), MachError> {
         let change = kevent64_s {
-            ident: u64::try_from(pid).map_err(|_| Failure::Gone)?,
+            ident: u64::try_from(pid).map_err(|_| MachError::Gone)?,
             filter: libc::EVFILT_PROC,
             flags: libc::EV_ADD | libc::EV_CLEAR,
             fflags: libc::NOTE_FORK | libc::NOTE_EXEC | libc::NOTE_EXIT,
@@ -50,8 +50,8 @@ impl Queue {
         };
         match self.exchange(&[change], &mut [], None) {
             Ok(_) => Ok(()),
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(Failure::Gone),
-            Err(error) => Err(Failure::Code(error.raw_os_error().unwrap_or(0))),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(MachError::Gone),
+            Err(error) => Err(MachError::Code(error.raw_os_error().unwrap_or(0))),
         }
     }
 
@@ -68,7 +68,7 @@ impl Queue {
     }
 
     /// Reports that there are messages at a port, as long as there are, until the port is closed.
-    pub(super) fn watch_port(&self, name: mach_port_name_t) -> Result<(), Failure> {
+    pub(super) fn watch_port(&self, name: mach_port_name_t) -> Result<(), MachError> {
         let change = kevent64_s {
             ident: name.into(),
             filter: libc::EVFILT_MACHPORT,
@@ -78,12 +78,12 @@ impl Queue {
         let added = self.exchange(&[change], &mut [], None);
         added
             .map(drop)
-            .map_err(|error| Failure::Code(error.raw_os_error().unwrap_or(0)))
+            .map_err(|error| MachError::Code(error.raw_os_error().unwrap_or(0)))
     }
 
-    /// Sleeps until the clock of `mach_absolute_time` has come so far, or until there is news. Returns at once where
+    /// Sleeps until the clock of `mach_absolute_time` has come so far, or until there are events. Returns at once where
     /// the timer fails.
-    pub(super) fn wait(&self, until_ticks: u64) -> Vec<News> {
+    pub(super) fn wait(&self, until_ticks: u64) -> Vec<KernelEvent> {
         let timer = kevent64_s {
             ident: TIMER,
             filter: libc::EVFILT_TIMER,
@@ -94,11 +94,11 @@ impl Queue {
             ..EMPTY
         };
         let mut events = [EMPTY; EVENTS];
-        let mut news = Vec::new();
+        let mut reported = Vec::new();
         let mut taken = self.exchange(&[timer], &mut events, None).unwrap_or(0);
         // All that there is: what happened first may be in the second part.
         while taken > 0 {
-            events[..taken].iter().for_each(|event| news_of(event, &mut news));
+            events[..taken].iter().for_each(|event| report(event, &mut reported));
             // A timer that the kernel refuses is such an event (kqueue(2)). What has happened meanwhile may not be
             // among these.
             let is_refused = |event: &kevent64_s| event.flags & libc::EV_ERROR != 0;
@@ -108,7 +108,7 @@ impl Queue {
             let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
             taken = self.exchange(&[], &mut events, Some(now)).unwrap_or(0);
         }
-        news
+        reported
     }
 
     fn exchange(
@@ -136,9 +136,9 @@ impl Queue {
     }
 }
 
-fn news_of(event: &kevent64_s, news: &mut Vec<News>) {
+fn report(event: &kevent64_s, reported: &mut Vec<KernelEvent>) {
     if event.filter == libc::EVFILT_MACHPORT && event.flags & libc::EV_ERROR == 0 {
-        news.push(News::Letters);
+        reported.push(KernelEvent::Messages);
         return;
     }
     let Ok(pid) = i32::try_from(event.ident) else { return };
@@ -146,14 +146,14 @@ fn news_of(event: &kevent64_s, news: &mut Vec<News>) {
         return;
     }
     let kinds = [
-        (libc::NOTE_FORK, News::Forked(pid)),
-        (libc::NOTE_EXEC, News::Exec(pid)),
-        (libc::NOTE_EXIT, News::Ended(pid)),
+        (libc::NOTE_FORK, KernelEvent::Forked(pid)),
+        (libc::NOTE_EXEC, KernelEvent::Exec(pid)),
+        (libc::NOTE_EXIT, KernelEvent::Ended(pid)),
     ];
-    news.extend(
+    reported.extend(
         kinds
             .iter()
             .filter(|(note, _)| event.fflags & note != 0)
-            .map(|(_, news)| *news),
+            .map(|(_, reported)| *reported),
     );
 }

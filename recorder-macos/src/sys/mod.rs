@@ -4,9 +4,9 @@
 //! type-checked and linked for both processors, and has never run on a Mac.
 
 mod kqueue;
-mod letters;
 mod machine;
 mod port;
+mod port_messages;
 mod priority;
 mod process;
 mod signals;

@@ -6,7 +6,7 @@ use mach2::message::MACH_SEND_INVALID_DEST;
 use mach2::port::{MACH_PORT_RIGHT_SEND, mach_port_t};
 use mach2::traps::mach_task_self;
 
-use crate::kernel::Failure;
+use crate::kernel::MachError;
 
 /// One reference to a right to send, once or always, given back when dropped. The same port always has the same name,
 /// as long as a reference is held.
@@ -24,7 +24,7 @@ impl Port {
     }
 
     /// Another reference to the same right.
-    pub(super) fn duplicate(&self) -> Result<Port, Failure> {
+    pub(super) fn duplicate(&self) -> Result<Port, MachError> {
         // SAFETY: adds one reference to a right that this object holds.
         check(unsafe { mach_port_mod_refs(own(), self.0, MACH_PORT_RIGHT_SEND, 1) })?;
         Ok(Port(self.0))
@@ -45,10 +45,10 @@ impl Drop for Port {
 }
 
 /// A thread or task that has ended has no port any more: its calls find a dead name, or no object.
-pub(super) fn check(code: kern_return_t) -> Result<(), Failure> {
+pub(super) fn check(code: kern_return_t) -> Result<(), MachError> {
     match code {
         KERN_SUCCESS => Ok(()),
-        KERN_INVALID_ARGUMENT | KERN_TERMINATED | MACH_SEND_INVALID_DEST => Err(Failure::Gone),
-        code => Err(Failure::Code(code)),
+        KERN_INVALID_ARGUMENT | KERN_TERMINATED | MACH_SEND_INVALID_DEST => Err(MachError::Gone),
+        code => Err(MachError::Code(code)),
     }
 }

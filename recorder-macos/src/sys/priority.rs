@@ -7,14 +7,14 @@ use mach2::thread_policy::{
 };
 
 use super::time::TimeBase;
-use crate::kernel::Budget;
+use crate::kernel::CpuBudget;
 
 /// Bounds of the computation time that the kernel takes (`min_rt_quantum` and `max_rt_quantum` in
 /// osfmk/kern/sched_prim.c).
 const COMPUTATION_NS: (u64, u64) = (50_000, 50_000_000);
 
 /// Asks for a realtime policy. Returns whether the thread has it.
-pub(super) fn take_realtime(time: TimeBase, budget: Budget) -> bool {
+pub(super) fn take_realtime(time: TimeBase, budget: CpuBudget) -> bool {
     let ticks = |ns: u64| u32::try_from(time.ticks(ns)).unwrap_or(u32::MAX);
     let computation_ns = budget.work_ns.clamp(COMPUTATION_NS.0, COMPUTATION_NS.1);
     let mut policy = thread_time_constraint_policy {

@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use super::time::TimeBase;
-use crate::kernel::{Identity, Signal, TaskCounts};
-use crate::processes::host::End;
+use crate::kernel::{ProcessIdentity, Signal, TaskCounts};
+use crate::processes::host::ProcessEnd;
 
 /// Children asked for at first.
 const CHILDREN: usize = 64;
@@ -29,9 +29,9 @@ pub(super) fn children(pid: i32) -> Vec<i32> {
 }
 
 /// Which process this is.
-pub(super) fn identity(pid: i32) -> Option<Identity> {
+pub(super) fn identity(pid: i32) -> Option<ProcessIdentity> {
     let info: libc::proc_bsdinfo = pid_info(pid, libc::PROC_PIDTBSDINFO)?;
-    Some(Identity {
+    Some(ProcessIdentity {
         started_us: info
             .pbi_start_tvsec
             .saturating_mul(1_000_000)
@@ -138,7 +138,7 @@ pub(super) fn send(pid: i32, signal: Signal) {
 }
 
 /// How a child has ended.
-pub(super) fn reap(pid: i32) -> Option<End> {
+pub(super) fn reap(pid: i32) -> Option<ProcessEnd> {
     let mut status = 0;
     // SAFETY: writes the status, which is valid.
     let reaped = unsafe { libc::waitpid(pid.max(1), &raw mut status, libc::WNOHANG) };
@@ -146,9 +146,9 @@ pub(super) fn reap(pid: i32) -> Option<End> {
         return None;
     }
     if libc::WIFSIGNALED(status) {
-        return Some(End::Signaled(libc::WTERMSIG(status)));
+        return Some(ProcessEnd::Signaled(libc::WTERMSIG(status)));
     }
-    libc::WIFEXITED(status).then(|| End::Exited(libc::WEXITSTATUS(status)))
+    libc::WIFEXITED(status).then(|| ProcessEnd::Exited(libc::WEXITSTATUS(status)))
 }
 
 /// What the kernel has counted for the task of a process.
@@ -165,25 +165,25 @@ pub(super) fn counts(pid: i32, time: TimeBase) -> Option<TaskCounts> {
 }
 
 /// One of libproc's structures, which are numbers and bytes: any bits are valid.
-trait Info: Sized {
+trait ProcInfo: Sized {
     fn zeroed() -> Self;
 }
 
-impl Info for libc::proc_bsdinfo {
+impl ProcInfo for libc::proc_bsdinfo {
     fn zeroed() -> Self {
         // SAFETY: numbers and bytes.
         unsafe { std::mem::zeroed() }
     }
 }
 
-impl Info for libc::proc_taskinfo {
+impl ProcInfo for libc::proc_taskinfo {
     fn zeroed() -> Self {
         // SAFETY: numbers.
         unsafe { std::mem::zeroed() }
     }
 }
 
-fn pid_info<T: Info>(pid: i32, flavor: c_int) -> Option<T> {
+fn pid_info<T: ProcInfo>(pid: i32, flavor: c_int) -> Option<T> {
     let mut info = T::zeroed();
     let size = size_of::<T>() as c_int;
     // SAFETY: libproc writes at most so many bytes of a structure that may have any.

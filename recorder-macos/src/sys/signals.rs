@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
-use crate::kernel::Asked;
+use crate::kernel::StopSignal;
 
 /// What ends a recording.
 const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -18,14 +18,14 @@ static PIPE: AtomicI32 = AtomicI32::new(-1);
 pub(super) struct Signals {
     read: OwnedFd,
     write: OwnedFd,
-    before: Vec<(libc::c_int, Action)>,
+    before: Vec<(libc::c_int, SavedAction)>,
 }
 
-struct Action(libc::sigaction);
+struct SavedAction(libc::sigaction);
 
-impl std::fmt::Debug for Action {
+impl std::fmt::Debug for SavedAction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Action")
+        f.write_str("SavedAction")
     }
 }
 
@@ -45,7 +45,7 @@ impl Signals {
                 handler as libc::sighandler_t,
                 libc::SA_SIGINFO | libc::SA_RESTART,
             )?;
-            signals.before.push((signal, Action(before)));
+            signals.before.push((signal, SavedAction(before)));
         }
         Ok(signals)
     }
@@ -58,7 +58,7 @@ impl Signals {
     /// them, too, as `nohup` and background jobs of shells want: an exec keeps what is ignored, and replaces handlers
     /// by the default (sigaction(2)).
     pub(super) fn ignoring<T>(&self, call: impl FnOnce() -> T) -> T {
-        let is_ignored = |(_, before): &&(libc::c_int, Action)| before.0.sa_sigaction == libc::SIG_IGN;
+        let is_ignored = |(_, before): &&(libc::c_int, SavedAction)| before.0.sa_sigaction == libc::SIG_IGN;
         let ignored = { self.before.iter() }.filter(is_ignored);
         let hidden: Vec<_> = ignored
             .filter_map(|(signal, _)| Some((*signal, set(*signal, libc::SIG_IGN, 0).ok()?)))
@@ -72,15 +72,15 @@ impl Signals {
     }
 
     /// The next signal.
-    pub(super) fn next(&self) -> Option<Asked> {
+    pub(super) fn next(&self) -> Option<StopSignal> {
         let mut bytes = [0u8; 2];
         // SAFETY: the kernel writes at most two bytes.
         let read = unsafe { libc::read(self.read.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
         (read == 2).then(|| match libc::c_int::from(bytes[0]) {
-            libc::SIGINT => Asked::Interrupt {
+            libc::SIGINT => StopSignal::Interrupt {
                 from_terminal: bytes[1] != 0,
             },
-            _ => Asked::Terminate,
+            _ => StopSignal::Terminate,
         })
     }
 }

@@ -18,18 +18,18 @@ unsafe extern "C" {
 }
 
 /// Attributes of a program that is to be started, freed when dropped.
-struct Attributes(libc::posix_spawnattr_t);
+struct SpawnAttributes(libc::posix_spawnattr_t);
 
-impl Attributes {
-    fn new() -> Result<Attributes, i32> {
+impl SpawnAttributes {
+    fn new() -> Result<SpawnAttributes, i32> {
         let mut attributes = ptr::null_mut();
         // SAFETY: initialises the attributes.
         check(unsafe { libc::posix_spawnattr_init(&raw mut attributes) })?;
-        Ok(Attributes(attributes))
+        Ok(SpawnAttributes(attributes))
     }
 
     /// Suspended, with the signals that Rust's runtime ignores as every program expects them.
-    fn for_recording(mut self) -> Result<Attributes, i32> {
+    fn for_recording(mut self) -> Result<SpawnAttributes, i32> {
         let defaults: libc::sigset_t = 1 << (libc::SIGPIPE - 1);
         // SAFETY: the attributes are initialised, and the set lives until the call returns.
         check(unsafe { libc::posix_spawnattr_setsigdefault(&raw mut self.0, &raw const defaults) })?;
@@ -40,7 +40,7 @@ impl Attributes {
     }
 
     /// With a port that the program and all below it inherit.
-    fn with_port(mut self, port: mach_port_name_t) -> Result<Attributes, i32> {
+    fn with_port(mut self, port: mach_port_name_t) -> Result<SpawnAttributes, i32> {
         let mut ports = [MACH_PORT_NULL; wire::SLOT + 1];
         ports[wire::SLOT] = port;
         // SAFETY: the attributes are initialised, and the call copies as many names as there are.
@@ -49,7 +49,7 @@ impl Attributes {
     }
 }
 
-impl Drop for Attributes {
+impl Drop for SpawnAttributes {
     fn drop(&mut self) {
         // SAFETY: the attributes are initialised, and not used after this.
         let _ = unsafe { libc::posix_spawnattr_destroy(&raw mut self.0) };
@@ -58,7 +58,7 @@ impl Drop for Attributes {
 
 /// Starts a program, which runs at its first SIGCONT. An error has errno.
 pub(super) fn suspended(image: &Image, port: Option<mach_port_name_t>) -> Result<i32, i32> {
-    let mut attributes = Attributes::new()?.for_recording()?;
+    let mut attributes = SpawnAttributes::new()?.for_recording()?;
     if let Some(port) = port {
         attributes = attributes.with_port(port)?;
     }

@@ -14,7 +14,7 @@ use mach2::vm_region::{VM_REGION_BASIC_INFO_64, vm_region_basic_info_64, vm_regi
 
 use super::port::{Port, check, own};
 use super::process;
-use crate::kernel::Failure;
+use crate::kernel::MachError;
 
 unsafe extern "C" {
     /// `mach/mach_traps.h`. A right to read: enough to suspend, to read registers and memory, and not to change
@@ -23,35 +23,35 @@ unsafe extern "C" {
 }
 
 /// A right to read the task of a process.
-pub(super) fn open(pid: i32) -> Result<Port, Failure> {
+pub(super) fn open(pid: i32) -> Result<Port, MachError> {
     let mut name = MACH_PORT_NULL;
     // SAFETY: writes the name, which is valid.
     let code = unsafe { task_read_for_pid(own(), pid, &raw mut name) };
     if code != KERN_SUCCESS || name == MACH_PORT_NULL {
         // The code is the same where there is no such process and where access is refused.
         return Err(match process::identity(pid) {
-            Some(_) => Failure::Code(code),
-            None => Failure::Gone,
+            Some(_) => MachError::Code(code),
+            None => MachError::Gone,
         });
     }
     Ok(Port::own(name))
 }
 
 /// Where dyld lists the images of a task.
-pub(super) fn image_list(task: &Port) -> Result<u64, Failure> {
+pub(super) fn image_list(task: &Port) -> Result<u64, MachError> {
     // SAFETY: numbers.
     let mut info: task_dyld_info = unsafe { std::mem::zeroed() };
     let mut count = TASK_DYLD_INFO_COUNT;
     // SAFETY: the kernel writes at most `count` words of the structure.
     check(unsafe { task_info(task.name(), TASK_DYLD_INFO, (&raw mut info).cast(), &raw mut count) })?;
     match info.all_image_info_addr {
-        0 => Err(Failure::Code(KERN_SUCCESS)),
+        0 => Err(MachError::Code(KERN_SUCCESS)),
         address => Ok(address),
     }
 }
 
 /// All threads of a task.
-pub(super) fn threads(task: &Port) -> Result<Vec<Port>, Failure> {
+pub(super) fn threads(task: &Port) -> Result<Vec<Port>, MachError> {
     let mut list: thread_act_array_t = std::ptr::null_mut();
     let mut count = 0;
     // SAFETY: writes both variables, which are valid.
@@ -96,7 +96,7 @@ pub(super) fn region(task: &Port, address: u64) -> Option<Range<u64>> {
 }
 
 /// Fills the buffer from memory, or fails.
-pub(super) fn read(task: &Port, address: u64, buffer: &mut [u8]) -> Result<(), Failure> {
+pub(super) fn read(task: &Port, address: u64, buffer: &mut [u8]) -> Result<(), MachError> {
     let wanted = buffer.len() as u64;
     let mut read = 0;
     let to = buffer.as_mut_ptr().addr() as u64;
@@ -105,6 +105,6 @@ pub(super) fn read(task: &Port, address: u64, buffer: &mut [u8]) -> Result<(), F
     if read == wanted {
         Ok(())
     } else {
-        Err(Failure::Code(KERN_SUCCESS))
+        Err(MachError::Code(KERN_SUCCESS))
     }
 }

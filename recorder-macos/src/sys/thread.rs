@@ -9,10 +9,10 @@ use mach2::thread_status::thread_state_t;
 use recording::stack::Registers;
 
 use super::port::{Port, check};
-use crate::kernel::{Failure, Rest, ThreadState};
+use crate::kernel::{MachError, ThreadState, WaitMode};
 
 /// A number that no other thread has.
-pub(super) fn id(thread: &Port) -> Result<u64, Failure> {
+pub(super) fn id(thread: &Port) -> Result<u64, MachError> {
     let mut info = thread_identifier_info {
         thread_id: 0,
         thread_handle: 0,
@@ -32,7 +32,7 @@ pub(super) fn id(thread: &Port) -> Result<u64, Failure> {
 }
 
 /// What a thread does, and its CPU time.
-pub(super) fn state(thread: &Port) -> Result<ThreadState, Failure> {
+pub(super) fn state(thread: &Port) -> Result<ThreadState, MachError> {
     // SAFETY: numbers and bytes.
     let mut info: thread_extended_info = unsafe { std::mem::zeroed() };
     let mut count = THREAD_EXTENDED_INFO_COUNT;
@@ -48,9 +48,9 @@ pub(super) fn state(thread: &Port) -> Result<ThreadState, Failure> {
     Ok(ThreadState {
         is_runnable: info.pth_run_state == TH_STATE_RUNNING,
         rest: match info.pth_run_state {
-            TH_STATE_UNINTERRUPTIBLE => Rest::Uninterruptible,
-            TH_STATE_STOPPED => Rest::Stopped,
-            _ => Rest::Interruptible,
+            TH_STATE_UNINTERRUPTIBLE => WaitMode::Uninterruptible,
+            TH_STATE_STOPPED => WaitMode::Stopped,
+            _ => WaitMode::Interruptible,
         },
         // Both are ns, cut off to us (thread_info_internal in osfmk/kern/thread.c).
         cpu_ns: info.pth_user_time.saturating_add(info.pth_system_time),
@@ -59,7 +59,7 @@ pub(super) fn state(thread: &Port) -> Result<ThreadState, Failure> {
 }
 
 /// How often a thread is suspended.
-pub(super) fn suspend_count(thread: &Port) -> Result<u32, Failure> {
+pub(super) fn suspend_count(thread: &Port) -> Result<u32, MachError> {
     // SAFETY: numbers.
     let mut info: libc::thread_basic_info = unsafe { std::mem::zeroed() };
     let mut count = libc::THREAD_BASIC_INFO_COUNT;
@@ -76,13 +76,13 @@ pub(super) fn suspend_count(thread: &Port) -> Result<u32, Failure> {
 }
 
 /// Suspends a thread, and waits until it is on no CPU.
-pub(super) fn suspend(thread: &Port) -> Result<(), Failure> {
+pub(super) fn suspend(thread: &Port) -> Result<(), MachError> {
     // SAFETY: changes nothing of this process: the recorder does not sample itself.
     check(unsafe { thread_suspend(thread.name()) })
 }
 
 /// Undoes one suspend.
-pub(super) fn resume(thread: &Port) -> Result<(), Failure> {
+pub(super) fn resume(thread: &Port) -> Result<(), MachError> {
     // SAFETY: changes nothing of this process.
     check(unsafe { thread_resume(thread.name()) })
 }
@@ -90,7 +90,7 @@ pub(super) fn resume(thread: &Port) -> Result<(), Failure> {
 /// User registers. The kernel holds the thread while it reads them (thread_get_state_internal in
 /// osfmk/kern/thread_act.c).
 #[cfg(target_arch = "aarch64")]
-pub(super) fn registers(thread: &Port) -> Result<Registers, Failure> {
+pub(super) fn registers(thread: &Port) -> Result<Registers, MachError> {
     use mach2::structs::arm_thread_state64_t;
     use mach2::thread_status::ARM_THREAD_STATE64;
 
@@ -112,7 +112,7 @@ pub(super) fn registers(thread: &Port) -> Result<Registers, Failure> {
 
 /// User registers, the same way.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn registers(thread: &Port) -> Result<Registers, Failure> {
+pub(super) fn registers(thread: &Port) -> Result<Registers, MachError> {
     use mach2::structs::x86_thread_state64_t;
     use mach2::thread_status::x86_THREAD_STATE64;
 

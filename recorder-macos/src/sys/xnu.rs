@@ -9,30 +9,32 @@ use recording::info;
 use recording::program::Image;
 use recording::stack::Registers;
 
-use super::kqueue::Queue;
-use super::letters::Sent;
+use super::kqueue::EventQueue;
 use super::port::Port;
+use super::port_messages::MessageRights;
 use super::signals::Signals;
 use super::time::TimeBase;
-use super::{letters, machine, priority, process, spawn, task, thread, time};
-use crate::kernel::{Budget, Failure, Identity, Letter, Mach, News, Signal, TaskCounts, ThreadState};
-use crate::processes::host::{End, Host};
+use super::{machine, port_messages, priority, process, spawn, task, thread, time};
+use crate::kernel::{
+    CpuBudget, KernelEvent, Mach, MachError, PortMessage, ProcessIdentity, Signal, TaskCounts, ThreadState,
+};
+use crate::processes::host::{Host, ProcessEnd};
 
-/// The kernel of this Mac. Clones share one queue of news.
+/// The kernel of this Mac. Clones share one queue of events.
 #[derive(Clone, Debug)]
-pub struct Xnu(Arc<Shared>);
+pub struct Xnu(Arc<XnuHandles>);
 
 #[derive(Debug)]
-struct Shared {
+struct XnuHandles {
     /// An error has errno.
-    queue: OnceLock<Result<Queue, i32>>,
+    queue: OnceLock<Result<EventQueue, i32>>,
     signals: Mutex<Option<Signals>>,
     time: TimeBase,
 }
 
 impl Default for Xnu {
     fn default() -> Xnu {
-        Xnu(Arc::new(Shared {
+        Xnu(Arc::new(XnuHandles {
             queue: OnceLock::new(),
             signals: Mutex::new(None),
             time: TimeBase::read(),
@@ -42,11 +44,11 @@ impl Default for Xnu {
 
 impl Xnu {
     /// The queue, opened when it is first used: reading memory needs none.
-    fn queue(&self) -> Result<&Queue, i32> {
+    fn queue(&self) -> Result<&EventQueue, i32> {
         let queue = self
             .0
             .queue
-            .get_or_init(|| Queue::open().map_err(|error| error.raw_os_error().unwrap_or(0)));
+            .get_or_init(|| EventQueue::open().map_err(|error| error.raw_os_error().unwrap_or(0)));
         queue.as_ref().map_err(|errno| *errno)
     }
 
@@ -59,7 +61,7 @@ impl Xnu {
 impl Mach for Xnu {
     type Task = Port;
     type Thread = Port;
-    type Sent = Sent;
+    type MessageRights = MessageRights;
 
     fn now_ns(&self) -> u64 {
         self.0.time.now_ns()
@@ -69,7 +71,7 @@ impl Mach for Xnu {
         time::thread_cpu_ns()
     }
 
-    fn set_realtime(&self, budget: Option<Budget>) -> bool {
+    fn set_realtime(&self, budget: Option<CpuBudget>) -> bool {
         match budget {
             Some(budget) => priority::take_realtime(self.0.time, budget),
             None => {
@@ -79,57 +81,57 @@ impl Mach for Xnu {
         }
     }
 
-    fn wait_for_news(&self, until_ns: u64) -> Vec<News> {
-        // Without a queue there is no news, but there are ticks.
-        let mut news = self
+    fn wait_for_events(&self, until_ns: u64) -> Vec<KernelEvent> {
+        // Without a queue there are no events, but there are ticks.
+        let mut events = self
             .queue()
             .map_or_else(|_| Vec::new(), |queue| queue.wait(self.0.time.ticks(until_ns)));
         if let Some(signals) = &*self.signals() {
-            news.extend(std::iter::from_fn(|| signals.next()).map(News::Asked));
+            events.extend(std::iter::from_fn(|| signals.next()).map(KernelEvent::Signal));
         }
-        news
+        events
     }
 
     fn pause(&self, until_ns: u64) {
         time::wait_until(self.0.time.ticks(until_ns));
     }
 
-    fn watch(&self, pid: i32) -> Result<(), Failure> {
-        self.queue().map_err(Failure::Code)?.watch(pid)
+    fn watch(&self, pid: i32) -> Result<(), MachError> {
+        self.queue().map_err(MachError::Code)?.watch(pid)
     }
 
-    fn task(&self, pid: i32) -> Result<Port, Failure> {
+    fn task(&self, pid: i32) -> Result<Port, MachError> {
         match self.listens() {
-            true => letters::kept(pid),
+            true => port_messages::kept(pid),
             false => task::open(pid),
         }
     }
 
     fn listens(&self) -> bool {
-        letters::was_opened()
+        port_messages::was_opened()
     }
 
     fn user(&self) -> u32 {
         machine::user()
     }
 
-    fn letters(&self) -> Vec<Letter<Sent>> {
-        letters::receive()
+    fn messages(&self) -> Vec<PortMessage<MessageRights>> {
+        port_messages::receive()
     }
 
-    fn sent_pid(&self, sent: &Sent) -> Option<i32> {
-        sent.pid()
+    fn task_pid(&self, rights: &MessageRights) -> Option<i32> {
+        rights.pid()
     }
 
-    fn keep(&self, pid: i32, sent: &Sent) -> Result<(), Failure> {
-        sent.keep(pid)
+    fn keep_task(&self, pid: i32, rights: &MessageRights) -> Result<(), MachError> {
+        rights.keep_task(pid)
     }
 
     fn children(&self, pid: i32) -> Vec<i32> {
         process::children(pid)
     }
 
-    fn identity(&self, pid: i32) -> Option<Identity> {
+    fn identity(&self, pid: i32) -> Option<ProcessIdentity> {
         process::identity(pid)
     }
 
@@ -149,35 +151,35 @@ impl Mach for Xnu {
         process::send(pid, signal);
     }
 
-    fn image_list(&self, task: &Port) -> Result<u64, Failure> {
+    fn image_list(&self, task: &Port) -> Result<u64, MachError> {
         task::image_list(task)
     }
 
-    fn threads(&self, task: &Port) -> Result<Vec<Port>, Failure> {
+    fn threads(&self, task: &Port) -> Result<Vec<Port>, MachError> {
         task::threads(task)
     }
 
-    fn thread_id(&self, thread: &Port) -> Result<u64, Failure> {
+    fn thread_id(&self, thread: &Port) -> Result<u64, MachError> {
         thread::id(thread)
     }
 
-    fn thread_state(&self, thread: &Port) -> Result<ThreadState, Failure> {
+    fn thread_state(&self, thread: &Port) -> Result<ThreadState, MachError> {
         thread::state(thread)
     }
 
-    fn suspend_count(&self, thread: &Port) -> Result<u32, Failure> {
+    fn suspend_count(&self, thread: &Port) -> Result<u32, MachError> {
         thread::suspend_count(thread)
     }
 
-    fn suspend(&self, thread: &Port) -> Result<(), Failure> {
+    fn suspend(&self, thread: &Port) -> Result<(), MachError> {
         thread::suspend(thread)
     }
 
-    fn resume(&self, thread: &Port) -> Result<(), Failure> {
+    fn resume(&self, thread: &Port) -> Result<(), MachError> {
         thread::resume(thread)
     }
 
-    fn registers(&self, thread: &Port) -> Result<Registers, Failure> {
+    fn registers(&self, thread: &Port) -> Result<Registers, MachError> {
         thread::registers(thread)
     }
 
@@ -185,7 +187,7 @@ impl Mach for Xnu {
         task::region(task, address)
     }
 
-    fn read(&self, task: &Port, address: u64, buffer: &mut [u8]) -> Result<(), Failure> {
+    fn read(&self, task: &Port, address: u64, buffer: &mut [u8]) -> Result<(), MachError> {
         task::read(task, address, buffer)
     }
 
@@ -211,29 +213,29 @@ impl Host for Xnu {
     }
 
     fn spawn(&self, image: &Image) -> Result<i32, i32> {
-        let port = letters::port();
+        let port = port_messages::port();
         match &*self.signals() {
             Some(signals) => signals.ignoring(|| spawn::suspended(image, port)),
             None => spawn::suspended(image, port),
         }
     }
 
-    fn listen(&self) -> Result<String, Failure> {
-        let (port, name) = letters::open()?;
-        let queue = self.queue().map_err(Failure::Code)?;
-        queue.watch_port(port).inspect_err(|_| letters::close())?;
+    fn listen(&self) -> Result<String, MachError> {
+        let (port, name) = port_messages::open()?;
+        let queue = self.queue().map_err(MachError::Code)?;
+        queue.watch_port(port).inspect_err(|_| port_messages::close())?;
         Ok(name)
     }
 
     fn stop_listening(&self) {
-        letters::close();
+        port_messages::close();
     }
 
     fn own_folder(&self) -> Option<PathBuf> {
         machine::cache_folder()
     }
 
-    fn reap(&self, pid: i32) -> Option<End> {
+    fn reap(&self, pid: i32) -> Option<ProcessEnd> {
         process::reap(pid)
     }
 

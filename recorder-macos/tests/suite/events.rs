@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use recorder_macos::processes::host::Host;
 use recorder_macos::processes::watched::Watched;
-use recorder_macos::sampling::{Plan, Sampled, sample};
+use recorder_macos::sampling::{SamplingPlan, SamplingResult, sample};
 use recording::event::{Event, EventKind, Mapping, ProcessEvent, Role, Thread, ThreadEvent};
 use recording::module::BuildId;
 use recording::sink::EventSink;
@@ -188,8 +188,8 @@ impl EventSink for Checked {
 }
 
 /// One process as the launched program.
-pub(crate) fn plan(pid: i32, is_new: bool, interval_ns: u64, deadline_ns: Option<u64>) -> Plan {
-    Plan {
+pub(crate) fn plan(pid: i32, is_new: bool, interval_ns: u64, deadline_ns: Option<u64>) -> SamplingPlan {
+    SamplingPlan {
         roots: vec![pid],
         is_new,
         suspended: Vec::new(),
@@ -209,7 +209,7 @@ pub(crate) fn record(
     faults: Faults,
     interval_ns: u64,
     length_ns: u64,
-) -> (Option<Sampled>, Checked, Xnu) {
+) -> (Option<SamplingResult>, Checked, Xnu) {
     record_with(machine, faults, interval_ns, length_ns, false)
 }
 
@@ -220,7 +220,7 @@ pub(crate) fn record_with(
     interval_ns: u64,
     length_ns: u64,
     off_cpu: bool,
-) -> (Option<Sampled>, Checked, Xnu) {
+) -> (Option<SamplingResult>, Checked, Xnu) {
     let xnu = Xnu::new(machine, faults);
     let (pid, now) = {
         let kernel = xnu.lock();
@@ -232,7 +232,7 @@ pub(crate) fn record_with(
         while xnu.listen().is_err() {}
     }
     let mut sink = Checked::default();
-    let plan = Plan {
+    let plan = SamplingPlan {
         off_cpu,
         ..plan(pid, true, interval_ns, Some(now + length_ns))
     };

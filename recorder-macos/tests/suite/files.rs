@@ -1,6 +1,6 @@
 //! Files and memory of targets, on the simulated kernel.
 
-use recorder_macos::files::{Files, Memory};
+use recorder_macos::files::{MachFiles, MachMemory};
 use recording::event::{Mapping, Pid};
 use recording::module::BuildId;
 use recording::sink::{ModuleFiles, ModuleMiss, TargetMemory};
@@ -43,7 +43,7 @@ fn mapping(start: u64, path: &[u8], build_id: Option<BuildId>) -> Mapping<'_> {
 #[test]
 fn what_is_in_no_file_is_read_from_memory() {
     let (xnu, pid, address, id) = process();
-    let mut files = Files::new(xnu);
+    let mut files = MachFiles::new(xnu);
     let gone = mapping(address, b"/usr/lib/libgone.dylib", Some(id.clone()));
     let file = files.open(pid, &gone).unwrap_or_else(|miss| panic!("{miss:?}"));
     let mut start = [0; 4];
@@ -67,7 +67,7 @@ fn what_is_in_no_file_is_read_from_memory() {
 #[test]
 fn a_file_of_the_same_build_is_opened_and_another_one_is_not() {
     let (xnu, pid, _, _) = process();
-    let mut files = Files::new(xnu);
+    let mut files = MachFiles::new(xnu);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("program");
     // A Mach-O file with a UUID and nothing else.
@@ -92,7 +92,7 @@ fn a_file_of_the_same_build_is_opened_and_another_one_is_not() {
 #[test]
 fn memory_is_read_up_to_the_first_page_that_cannot_be_read() {
     let (xnu, pid, address, _) = process();
-    let mut memory = Memory::new(xnu);
+    let mut memory = MachMemory::new(xnu);
     assert_eq!(memory.read(pid, address, &mut [0; 0x2000]), 0x2000);
     assert_eq!(memory.read(pid, address + 0x6100, &mut [0; 0x9000]), 0x1f00);
     assert_eq!(memory.read(pid, address + 0x8000, &mut [0; 16]), 0);

@@ -7,13 +7,13 @@ use std::os::unix::fs::PermissionsExt;
 
 use recorder_macos::codesign::{Cpu, read};
 use recorder_macos::doctor::examine;
-use recorder_macos::kernel::{Mach, News, Sender};
-use recorder_macos::processes::hello::{Refusal, check};
+use recorder_macos::kernel::{KernelEvent, Mach, Sender};
+use recorder_macos::processes::hello::{HelloRefusal, check};
 use recorder_macos::processes::host::Host;
 use recorder_macos::processes::preload::{lost_variable, place};
 use recorder_macos::processes::wire::{Hello, INSERT, LIBRARY};
-use recorder_macos::session::Recording;
-use recorder_macos::session::reach::Rights;
+use recorder_macos::session::MachRecording;
+use recorder_macos::session::task_access::Rights;
 use recording::doctor::State as Found;
 use recording::session::{
     Finished, Held, ProgramExit, RecordError, RecordOptions, RecordTarget, Session, StopReason, Target as _,
@@ -23,17 +23,17 @@ use recording::sink::InMemory;
 use crate::events::{Checked, MS};
 use crate::session::{Target, after, clock, launched, machine, options};
 use crate::xnu::Xnu;
-use crate::xnu::letters::Mail;
 use crate::xnu::machine::{Machine, State, Thread};
+use crate::xnu::port_messages::Mail;
 
 /// The launched program is the second process of the machine.
 const PROGRAM: usize = 1;
 
-fn prepare(xnu: &Xnu, options: &RecordOptions) -> Recording<Xnu> {
-    Recording::prepare(xnu.clone(), options, Rights::None).unwrap()
+fn prepare(xnu: &Xnu, options: &RecordOptions) -> MachRecording<Xnu> {
+    MachRecording::prepare(xnu.clone(), options, Rights::None).unwrap()
 }
 
-fn run(recording: Recording<Xnu>) -> (Finished<Target>, Checked) {
+fn run(recording: MachRecording<Xnu>) -> (Finished<Target>, Checked) {
     let mut sink = Checked::default();
     let finished = recording.run(clock(), &mut sink).unwrap();
     (finished, sink)
@@ -191,9 +191,9 @@ fn a_program_may_announce_itself_before_its_exec_is_in_the_news() {
     let pid = xnu.lock().machine.processes[PROGRAM].pid;
     after(&xnu, 100, |machine| {
         machine.exec(PROGRAM);
-        machine.news.retain(|news| !matches!(news, News::Exec(_)));
+        machine.news.retain(|news| !matches!(news, KernelEvent::Exec(_)));
     });
-    after(&xnu, 130, move |machine| machine.news.push(News::Exec(pid)));
+    after(&xnu, 130, move |machine| machine.news.push(KernelEvent::Exec(pid)));
     let (finished, sink) = run(recording);
     let lines = |end: &str| sink.lines.iter().filter(|line| line.ends_with(end)).count();
     let main = format!("{pid}/{pid} Start");
@@ -297,7 +297,7 @@ fn a_held_program_does_not_wait_for_the_recording_to_begin() {
 #[test]
 fn a_program_that_dyld_inserts_nothing_into_is_refused_before_it_starts() {
     let xnu = machine();
-    let refused = Recording::prepare(
+    let refused = MachRecording::prepare(
         xnu.clone(),
         &options(RecordTarget::Command, &["/bin/sh"], None),
         Rights::None,
@@ -335,23 +335,27 @@ fn only_what_the_kernel_confirms_is_a_hello() {
     let bytes = hello.to_bytes();
     let sender = Sender { pid: 7, user: 501 };
     assert_eq!(check(&bytes, sender, Some(7), 501), Ok(hello));
-    assert_eq!(check(&bytes, sender, Some(7), 502), Err(Refusal::OtherUser));
-    assert_eq!(check(&bytes, sender, Some(8), 501), Err(Refusal::OtherProcess));
+    assert_eq!(check(&bytes, sender, Some(7), 502), Err(HelloRefusal::OtherUser));
+    assert_eq!(check(&bytes, sender, Some(8), 501), Err(HelloRefusal::OtherProcess));
     assert_eq!(
         check(&bytes, Sender { pid: 8, ..sender }, Some(7), 501),
-        Err(Refusal::OtherProcess)
+        Err(HelloRefusal::OtherProcess)
     );
-    assert_eq!(check(&bytes, sender, None, 501), Err(Refusal::Ended));
+    assert_eq!(check(&bytes, sender, None, 501), Err(HelloRefusal::Ended));
     for len in 0..bytes.len() {
-        assert_eq!(check(&bytes[..len], sender, Some(7), 501), Err(Refusal::Malformed));
+        assert_eq!(check(&bytes[..len], sender, Some(7), 501), Err(HelloRefusal::Malformed));
     }
     let longer = [&bytes[..], b"\0"].concat();
-    assert_eq!(check(&longer, sender, Some(7), 501), Err(Refusal::Malformed));
+    assert_eq!(check(&longer, sender, Some(7), 501), Err(HelloRefusal::Malformed));
     // The magic, the version and the zeros.
     for at in (0..8).chain(12..16) {
         let mut changed = bytes;
         changed[at] ^= 1;
-        assert_eq!(check(&changed, sender, Some(7), 501), Err(Refusal::Malformed), "{at}");
+        assert_eq!(
+            check(&changed, sender, Some(7), 501),
+            Err(HelloRefusal::Malformed),
+            "{at}"
+        );
     }
     // The format, as the library of an older sprof has it.
     assert_eq!(

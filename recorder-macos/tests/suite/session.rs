@@ -4,9 +4,9 @@ use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
 
 use recorder_macos::doctor::resume;
-use recorder_macos::kernel::{Asked, Mach, News};
-use recorder_macos::session::Recording;
-use recorder_macos::session::reach::Rights;
+use recorder_macos::kernel::{KernelEvent, Mach, StopSignal};
+use recorder_macos::session::MachRecording;
+use recorder_macos::session::task_access::Rights;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::Pid;
 use recording::session::{
@@ -18,7 +18,7 @@ use crate::xnu::Xnu;
 use crate::xnu::fault::Faults;
 use crate::xnu::machine::{Behaviour, Machine};
 
-pub(crate) type Target = <Recording<Xnu> as Session>::Target;
+pub(crate) type Target = <MachRecording<Xnu> as Session>::Target;
 
 const BUSY: Behaviour = Behaviour {
     run_ns: (100_000, MS),
@@ -70,7 +70,7 @@ pub(crate) fn clock() -> ClockReference {
 }
 
 fn run(xnu: &Xnu, options: &RecordOptions) -> (Finished<Target>, Checked) {
-    let recording = Recording::prepare(xnu.clone(), options, Rights::Root).unwrap();
+    let recording = MachRecording::prepare(xnu.clone(), options, Rights::Root).unwrap();
     let mut sink = Checked::default();
     let finished = recording.run(clock(), &mut sink).unwrap();
     (finished, sink)
@@ -83,8 +83,8 @@ pub(crate) fn after(xnu: &Xnu, ms: u64, what: impl FnOnce(&mut Machine) + Send +
     kernel.plan(at, what);
 }
 
-fn asked(from_terminal: bool) -> News {
-    News::Asked(Asked::Interrupt { from_terminal })
+fn asked(from_terminal: bool) -> KernelEvent {
+    KernelEvent::Signal(StopSignal::Interrupt { from_terminal })
 }
 
 fn process(xnu: &Xnu, pid: i32) -> usize {
@@ -101,7 +101,7 @@ fn is_alive(xnu: &Xnu, pid: i32) -> bool {
 #[test]
 fn a_launched_program_is_recorded_from_its_first_instruction_to_its_end() {
     let xnu = machine();
-    let recording = Recording::prepare(xnu.clone(), &launched(None), Rights::Root).unwrap();
+    let recording = MachRecording::prepare(xnu.clone(), &launched(None), Rights::Root).unwrap();
     assert!(xnu.lock().machine.processes[1].is_suspended, "it does not run yet");
     assert!(recording.announcements().is_empty());
     after(&xnu, 200, |machine| machine.kill_process(1));
@@ -194,7 +194,9 @@ fn the_first_ctrl_c_is_the_programs_and_the_second_ends_the_recording() {
 #[test]
 fn sigterm_ends_the_recording() {
     let xnu = machine();
-    after(&xnu, 20, |machine| machine.news.push(News::Asked(Asked::Terminate)));
+    after(&xnu, 20, |machine| {
+        machine.news.push(KernelEvent::Signal(StopSignal::Terminate))
+    });
     let (finished, _) = run(&xnu, &launched(None));
     assert_eq!(finished.stop, StopReason::Terminated);
     assert_eq!(finished.target.unwrap().wait(), ProgramExit::Signal(15));
@@ -267,7 +269,7 @@ fn a_command_beside_processes_ends_the_recording() {
 #[test]
 fn refusals_are_errors_that_say_what_helps() {
     let xnu = machine();
-    let refused = |options: &RecordOptions, rights| match Recording::prepare(xnu.clone(), options, rights) {
+    let refused = |options: &RecordOptions, rights| match MachRecording::prepare(xnu.clone(), options, rights) {
         Err(RecordError::Failed(message)) => message,
         other => panic!("{other:?}"),
     };
@@ -299,7 +301,7 @@ fn below_a_program_that_macos_keeps_what_it_starts_is_recorded_and_it_is_listed(
     let xnu = machine();
     xnu.lock().bars_started = true;
     let shell = options(RecordTarget::Command, &["/bin/sh"], Some(300));
-    let recording = Recording::prepare(xnu.clone(), &shell, Rights::Root).unwrap();
+    let recording = MachRecording::prepare(xnu.clone(), &shell, Rights::Root).unwrap();
     let announced = recording.announcements().concat();
     assert!(announced.contains("/bin/sh: it is a part of macOS"), "{announced}");
     after(&xnu, 30, |machine| machine.fork(1));
@@ -343,7 +345,7 @@ fn a_recording_of_nothing_is_a_problem() {
 #[test]
 fn a_held_program_runs_unrecorded_until_it_is_to_be_recorded() {
     let xnu = machine();
-    let recording = Recording::prepare(xnu.clone(), &launched(Some(100)), Rights::Root).unwrap();
+    let recording = MachRecording::prepare(xnu.clone(), &launched(Some(100)), Rights::Root).unwrap();
     let (begin, mut write) = std::io::pipe().unwrap();
     after(&xnu, 500, move |_| std::io::Write::write_all(&mut write, b"x").unwrap());
     let Held::Begins(recording) = recording.hold_until(begin.as_fd()).unwrap() else {
@@ -356,7 +358,7 @@ fn a_held_program_runs_unrecorded_until_it_is_to_be_recorded() {
     assert!((50 * MS..120 * MS).contains(&cpu), "{cpu} ns");
     assert_eq!(finished.target.unwrap().wait(), ProgramExit::Signal(15));
     // One that ends before.
-    let recording = Recording::prepare(xnu.clone(), &launched(None), Rights::Root).unwrap();
+    let recording = MachRecording::prepare(xnu.clone(), &launched(None), Rights::Root).unwrap();
     after(&xnu, 20, |machine| {
         let started = machine
             .processes

@@ -13,10 +13,10 @@ use std::time::{Duration, SystemTime};
 use profile::builder::{BuildOptions, Builder};
 use profile::enrich::enrich;
 use profile::export::firefox::write_gz;
-use recorder_macos::files::{Files, Memory};
-use recorder_macos::kernel::{Mach as _, Rest};
-use recorder_macos::session::Recording;
-use recorder_macos::session::reach::Rights;
+use recorder_macos::files::{MachFiles, MachMemory};
+use recorder_macos::kernel::{Mach as _, WaitMode};
+use recorder_macos::session::MachRecording;
+use recorder_macos::session::task_access::Rights;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::Pid;
 use recording::rust_name::readable;
@@ -181,14 +181,14 @@ fn record(arch: &str, program: &Path, off_cpu: bool) -> Recorded {
     );
     let pid = machine.processes[0].pid;
     let xnu = Xnu::new(machine, Faults::default());
-    let recording = Recording::prepare(xnu.clone(), &options(pid, 20, off_cpu), Rights::Root).unwrap();
+    let recording = MachRecording::prepare(xnu.clone(), &options(pid, 20, off_cpu), Rights::Root).unwrap();
     let thread = || {
         let thread = &xnu.lock().machine.threads[0];
         let (hard, soft): (Vec<_>, Vec<_>) = thread
             .waited_ns
             .into_iter()
             .zip(WAITS)
-            .partition(|(_, wait)| wait.1 == Rest::Uninterruptible);
+            .partition(|(_, wait)| wait.1 == WaitMode::Uninterruptible);
         let sum = |waits: Vec<(u64, _)>| waits.iter().map(|(ns, _)| ns).sum::<u64>();
         (thread.moments_ns.clone(), [sum(hard), sum(soft)])
     };
@@ -199,7 +199,7 @@ fn record(arch: &str, program: &Path, off_cpu: bool) -> Recorded {
         wall: SystemTime::UNIX_EPOCH,
     };
     let builder = Builder::new(clock, BuildOptions::default());
-    let (memory, files) = (Memory::new(xnu.clone()), Files::new(xnu.clone()));
+    let (memory, files) = (MachMemory::new(xnu.clone()), MachFiles::new(xnu.clone()));
     let mut unwinder = Unwinder::new(builder, memory, files, UnwindOptions::default());
     let finished = recording.run(clock, &mut unwinder).unwrap();
     let kept_files = unwinder.take_kept_files();

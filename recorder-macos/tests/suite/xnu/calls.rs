@@ -7,13 +7,15 @@ use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use recorder_macos::kernel::{Budget, Failure, Identity, Letter, Mach, News, Rest, Signal, TaskCounts, ThreadState};
-use recorder_macos::processes::host::End;
+use recorder_macos::kernel::{
+    CpuBudget, KernelEvent, Mach, MachError, PortMessage, ProcessIdentity, Signal, TaskCounts, ThreadState, WaitMode,
+};
+use recorder_macos::processes::host::ProcessEnd;
 use recording::stack::Registers;
 
 use super::fault::{Fault, Faults};
-use super::letters::Sent;
 use super::machine::{Machine, Planned, STACK, State, Thread, WAIT, WAITS};
+use super::port_messages::MessageRights;
 use super::program::Program;
 
 /// Stacks are below.
@@ -163,7 +165,7 @@ impl Kernel {
 
     /// A call about a process, a thread or nothing known. Which one it is follows from who calls this.
     #[track_caller]
-    pub(super) fn call(&mut self, process: Option<usize>, thread: Option<usize>) -> Result<(), Failure> {
+    pub(super) fn call(&mut self, process: Option<usize>, thread: Option<usize>) -> Result<(), MachError> {
         self.calls += 1;
         let price = self.price_ns / 2 + self.machine.chance.below(self.price_ns.max(1));
         self.spend(price);
@@ -189,34 +191,34 @@ impl Kernel {
                 machine.advance(until, false);
             }
             Fault::Unmap => machine.threads[thread].unmap(1),
-            Fault::Fail => return Err(Failure::Code(5)),
+            Fault::Fail => return Err(MachError::Code(5)),
             Fault::Exec | Fault::Spawn | Fault::Fork | Fault::Load | Fault::Unload => {}
         }
         Ok(())
     }
 
     #[track_caller]
-    fn thread_call(&mut self, name: usize) -> Result<usize, Failure> {
+    fn thread_call(&mut self, name: usize) -> Result<usize, MachError> {
         let Port::Thread(serial) = self.port(name) else {
-            return Err(Failure::Code(4));
+            return Err(MachError::Code(4));
         };
         let process = self.machine.threads[serial].process;
         self.call(Some(process), Some(serial))?;
         match self.machine.threads[serial].state {
-            State::Ended => Err(Failure::Gone),
+            State::Ended => Err(MachError::Gone),
             _ => Ok(serial),
         }
     }
 
     #[track_caller]
-    fn task_call(&mut self, name: usize) -> Result<usize, Failure> {
+    fn task_call(&mut self, name: usize) -> Result<usize, MachError> {
         let Port::Task(task) = self.port(name) else {
-            return Err(Failure::Code(4));
+            return Err(MachError::Code(4));
         };
         let process = self.machine.processes.iter().position(|process| process.task == task);
         self.call(process, None)?;
         if self.machine.dead_tasks[task] {
-            Err(Failure::Gone)
+            Err(MachError::Gone)
         } else {
             Ok(task)
         }
@@ -224,10 +226,10 @@ impl Kernel {
 
     /// A call about a process by its id: about whoever has it now.
     #[track_caller]
-    fn pid_call(&mut self, pid: i32) -> Result<usize, Failure> {
+    fn pid_call(&mut self, pid: i32) -> Result<usize, MachError> {
         let process = self.machine.alive(pid);
         self.call(process, None)?;
-        self.machine.alive(pid).ok_or(Failure::Gone)
+        self.machine.alive(pid).ok_or(MachError::Gone)
     }
 }
 
@@ -270,7 +272,7 @@ impl Xnu {
 impl Mach for Xnu {
     type Task = Right;
     type Thread = Right;
-    type Sent = Sent;
+    type MessageRights = MessageRights;
 
     fn now_ns(&self) -> u64 {
         self.lock().machine.now
@@ -280,12 +282,12 @@ impl Mach for Xnu {
         self.lock().recorder_cpu_ns
     }
 
-    fn set_realtime(&self, budget: Option<Budget>) -> bool {
+    fn set_realtime(&self, budget: Option<CpuBudget>) -> bool {
         self.lock().is_realtime = budget.is_some();
         budget.is_some()
     }
 
-    fn wait_for_news(&self, until_ns: u64) -> Vec<News> {
+    fn wait_for_events(&self, until_ns: u64) -> Vec<KernelEvent> {
         let mut kernel = self.lock();
         let kernel = &mut *kernel;
         if kernel.refuses_timers {
@@ -307,18 +309,18 @@ impl Mach for Xnu {
         self.lock().sleep(until_ns, false);
     }
 
-    fn watch(&self, pid: i32) -> Result<(), Failure> {
+    fn watch(&self, pid: i32) -> Result<(), MachError> {
         let mut kernel = self.lock();
         let process = kernel.pid_call(pid)?;
         kernel.machine.processes[process].is_watched = true;
         Ok(())
     }
 
-    fn task(&self, pid: i32) -> Result<Right, Failure> {
+    fn task(&self, pid: i32) -> Result<Right, MachError> {
         let mut kernel = self.lock();
         let process = kernel.pid_call(pid)?;
         if kernel.machine.processes[process].is_barred {
-            return Err(Failure::Code(5));
+            return Err(MachError::Code(5));
         }
         let task = match kernel.machine.mailbox.is_some() {
             true => kernel.kept_task(process)?,
@@ -335,16 +337,16 @@ impl Mach for Xnu {
         501
     }
 
-    fn letters(&self) -> Vec<Letter<Sent>> {
+    fn messages(&self) -> Vec<PortMessage<MessageRights>> {
         self.take_letters()
     }
 
-    fn sent_pid(&self, sent: &Sent) -> Option<i32> {
-        self.pid_of(sent)
+    fn task_pid(&self, rights: &MessageRights) -> Option<i32> {
+        self.pid_of(rights)
     }
 
-    fn keep(&self, pid: i32, sent: &Sent) -> Result<(), Failure> {
-        self.keep_task(pid, sent)
+    fn keep_task(&self, pid: i32, rights: &MessageRights) -> Result<(), MachError> {
+        self.keep_task(pid, rights)
     }
 
     fn children(&self, pid: i32) -> Vec<i32> {
@@ -362,11 +364,11 @@ impl Mach for Xnu {
             .collect()
     }
 
-    fn identity(&self, pid: i32) -> Option<Identity> {
+    fn identity(&self, pid: i32) -> Option<ProcessIdentity> {
         let mut kernel = self.lock();
         let process = kernel.pid_call(pid).ok()?;
         let parent = kernel.machine.processes[process].parent;
-        Some(Identity {
+        Some(ProcessIdentity {
             started_us: process as u64,
             parent: parent.map_or(1, |parent| kernel.machine.processes[parent].pid),
             user: kernel.user,
@@ -410,8 +412,8 @@ impl Mach for Xnu {
                 return;
             }
             Signal::Terminate if machine.processes[process].ignores_term => return,
-            Signal::Terminate => End::Signaled(15),
-            Signal::Kill => End::Signaled(9),
+            Signal::Terminate => ProcessEnd::Signaled(15),
+            Signal::Kill => ProcessEnd::Signaled(9),
         };
         let process = &mut machine.processes[process];
         process.end = process.end.map(|_| end);
@@ -421,13 +423,13 @@ impl Mach for Xnu {
         }
     }
 
-    fn image_list(&self, task: &Right) -> Result<u64, Failure> {
+    fn image_list(&self, task: &Right) -> Result<u64, MachError> {
         let mut kernel = self.lock();
         kernel.task_call(task.name)?;
         Ok(super::images::LIST)
     }
 
-    fn threads(&self, task: &Right) -> Result<Vec<Right>, Failure> {
+    fn threads(&self, task: &Right) -> Result<Vec<Right>, MachError> {
         let mut kernel = self.lock();
         let task = kernel.task_call(task.name)?;
         let is_in_task = |thread: &Thread| thread.task == task && thread.state != State::Ended;
@@ -441,13 +443,13 @@ impl Mach for Xnu {
             .collect())
     }
 
-    fn thread_id(&self, thread: &Right) -> Result<u64, Failure> {
+    fn thread_id(&self, thread: &Right) -> Result<u64, MachError> {
         let mut kernel = self.lock();
         let serial = kernel.thread_call(thread.name)?;
         Ok(kernel.machine.threads[serial].id)
     }
 
-    fn thread_state(&self, thread: &Right) -> Result<ThreadState, Failure> {
+    fn thread_state(&self, thread: &Right) -> Result<ThreadState, MachError> {
         let mut kernel = self.lock();
         let serial = kernel.thread_call(thread.name)?;
         let thread = &mut kernel.machine.threads[serial];
@@ -459,20 +461,20 @@ impl Mach for Xnu {
             is_runnable,
             rest: match thread.state {
                 State::WaitsUntil(_) => WAITS[thread.wait].1,
-                _ => Rest::Stopped,
+                _ => WaitMode::Stopped,
             },
             cpu_ns: thread.visible_ns / 1000 * 1000,
             name,
         })
     }
 
-    fn suspend_count(&self, thread: &Right) -> Result<u32, Failure> {
+    fn suspend_count(&self, thread: &Right) -> Result<u32, MachError> {
         let mut kernel = self.lock();
         let serial = kernel.thread_call(thread.name)?;
         Ok(kernel.machine.threads[serial].suspend_count)
     }
 
-    fn suspend(&self, thread: &Right) -> Result<(), Failure> {
+    fn suspend(&self, thread: &Right) -> Result<(), MachError> {
         let mut kernel = self.lock();
         let serial = kernel.thread_call(thread.name)?;
         kernel.suspends += 1;
@@ -489,7 +491,7 @@ impl Mach for Xnu {
         Ok(())
     }
 
-    fn resume(&self, thread: &Right) -> Result<(), Failure> {
+    fn resume(&self, thread: &Right) -> Result<(), MachError> {
         let mut kernel = self.lock();
         let serial = kernel.thread_call(thread.name)?;
         let thread = &mut kernel.machine.threads[serial];
@@ -503,7 +505,7 @@ impl Mach for Xnu {
         Ok(())
     }
 
-    fn registers(&self, thread: &Right) -> Result<Registers, Failure> {
+    fn registers(&self, thread: &Right) -> Result<Registers, MachError> {
         let mut kernel = self.lock();
         let serial = kernel.thread_call(thread.name)?;
         let thread = &kernel.machine.threads[serial];
@@ -534,26 +536,26 @@ impl Mach for Xnu {
         (serial < kernel.machine.threads.len() && address >= end - STACK).then_some(end - STACK..end)
     }
 
-    fn read(&self, task: &Right, address: u64, buffer: &mut [u8]) -> Result<(), Failure> {
+    fn read(&self, task: &Right, address: u64, buffer: &mut [u8]) -> Result<(), MachError> {
         let mut kernel = self.lock();
         let task = kernel.task_call(task.name)?;
         kernel.spend(buffer.len() as u64 / 64);
         if let Some((program, moment)) = kernel.machine.program(task).filter(|_| !Program::is_list(address)) {
-            let (start, bytes) = program.around(moment, address).ok_or(Failure::Code(1))?;
+            let (start, bytes) = program.around(moment, address).ok_or(MachError::Code(1))?;
             let rest = &bytes[(address - start) as usize..];
-            buffer.copy_from_slice(rest.get(..buffer.len()).ok_or(Failure::Code(1))?);
+            buffer.copy_from_slice(rest.get(..buffer.len()).ok_or(MachError::Code(1))?);
             return Ok(());
         }
         if address >= LOWEST_IMAGE {
             let now = kernel.machine.now;
             let mut processes = kernel.machine.processes.iter();
-            let process = processes.find(|process| process.task == task).ok_or(Failure::Gone)?;
-            return process.images.read(address, buffer, now).ok_or(Failure::Code(1));
+            let process = processes.find(|process| process.task == task).ok_or(MachError::Gone)?;
+            return process.images.read(address, buffer, now).ok_or(MachError::Code(1));
         }
-        let serial = usize::try_from(address / 0x100_0000).map_err(|_| Failure::Code(1))?;
-        let thread = kernel.machine.threads.get(serial).ok_or(Failure::Code(1))?;
+        let serial = usize::try_from(address / 0x100_0000).map_err(|_| MachError::Code(1))?;
+        let thread = kernel.machine.threads.get(serial).ok_or(MachError::Code(1))?;
         if address + buffer.len() as u64 > thread.sp + thread.readable(serial) {
-            return Err(Failure::Code(1));
+            return Err(MachError::Code(1));
         }
         buffer.fill(0);
         if address == thread.sp && buffer.len() >= 24 {

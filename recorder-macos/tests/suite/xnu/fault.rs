@@ -41,7 +41,7 @@ pub(crate) struct At {
 
 /// The methods of the kernel that may fail.
 pub(crate) const CALLS: [&str; 18] = [
-    "wait_for_news",
+    "wait_for_events",
     "watch",
     "task",
     "children",

@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use recorder_macos::kernel::Failure;
-use recorder_macos::processes::host::{End, Host};
+use recorder_macos::kernel::MachError;
+use recorder_macos::processes::host::{Host, ProcessEnd};
 use recording::info;
 use recording::program::Image;
 
@@ -42,7 +42,7 @@ impl Kernel {
         started.is_suspended = true;
         started.is_barred = bars;
         started.has_library = has_library;
-        started.end = Some(End::Exited(0));
+        started.end = Some(ProcessEnd::Exited(0));
         let pid = started.pid;
         let threads: Vec<usize> = self.machine.living(process).collect();
         for serial in threads {
@@ -81,7 +81,7 @@ impl Host for Xnu {
         Ok(kernel.start(name, !paths.is_empty()))
     }
 
-    fn listen(&self) -> Result<String, Failure> {
+    fn listen(&self) -> Result<String, MachError> {
         let mut kernel = self.lock();
         kernel.call(None, None)?;
         kernel.open_port();
@@ -100,7 +100,7 @@ impl Host for Xnu {
         Some(folder.path().to_owned())
     }
 
-    fn reap(&self, pid: i32) -> Option<End> {
+    fn reap(&self, pid: i32) -> Option<ProcessEnd> {
         let mut kernel = self.lock();
         let ended = kernel.machine.processes.iter_mut();
         let mut ended = ended.filter(|process| process.pid == pid && !process.is_alive);

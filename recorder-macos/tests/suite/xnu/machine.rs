@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use recorder_macos::kernel::News;
+use recorder_macos::kernel::KernelEvent;
 
 pub(crate) use super::behaviour::{Behaviour, Chance, Planned};
 use super::images::Images;
-use super::letters::Mail;
+use super::port_messages::Mail;
 use super::program::Program;
 pub(crate) use super::tasks::{Process, STACK, State, Thread, WAITS};
 
@@ -29,7 +29,7 @@ pub(crate) struct Machine {
     pub(crate) threads: Vec<Thread>,
     pub(crate) processes: Vec<Process>,
     pub(crate) dead_tasks: Vec<bool>,
-    pub(crate) news: Vec<News>,
+    pub(crate) news: Vec<KernelEvent>,
     /// Messages to the recorder's port, once that is open.
     pub(super) mailbox: Option<Vec<Mail>>,
     /// What happens at which times.
@@ -220,7 +220,7 @@ impl Machine {
             let child = self.start(Some(process), 1, behaviour);
             self.announce(child);
             if self.processes[process].is_watched {
-                self.news.push(News::Forked(self.processes[process].pid));
+                self.news.push(KernelEvent::Forked(self.processes[process].pid));
             }
             if self.chance.below(2) == 0 {
                 self.exec(child);
@@ -241,7 +241,7 @@ impl Machine {
         self.spawn(process);
         self.load_library(process);
         if self.processes[process].is_watched {
-            self.news.push(News::Exec(self.processes[process].pid));
+            self.news.push(KernelEvent::Exec(self.processes[process].pid));
         }
     }
 
@@ -266,7 +266,7 @@ impl Machine {
         self.dead_tasks[dead.task] = true;
         let (pid, behaviour) = (dead.pid, dead.behaviour);
         if dead.is_watched {
-            self.news.push(News::Ended(pid));
+            self.news.push(KernelEvent::Ended(pid));
         }
         for child in &mut self.processes {
             child.parent = child.parent.filter(|parent| *parent != process);

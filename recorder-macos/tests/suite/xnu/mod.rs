@@ -14,8 +14,8 @@ mod calls;
 pub(crate) mod fault;
 mod host;
 mod images;
-pub(crate) mod letters;
 pub(crate) mod machine;
+pub(crate) mod port_messages;
 pub(crate) mod program;
 mod tasks;
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use recorder_macos::kernel::Rest;
-use recorder_macos::processes::host::End;
+use recorder_macos::kernel::WaitMode;
+use recorder_macos::processes::host::ProcessEnd;
 
 use super::behaviour::Behaviour;
 use super::images::Images;
@@ -74,18 +74,18 @@ pub(crate) struct Process {
     /// SIGTERM does nothing.
     pub(crate) ignores_term: bool,
     /// A child of the recorder: how it ended, once it has.
-    pub(crate) end: Option<End>,
+    pub(crate) end: Option<ProcessEnd>,
     pub(crate) interrupts: u32,
     pub(super) behaviour: Behaviour,
 }
 
 /// What threads wait for: the system call, and whether nothing else ends the wait. One waits for its memory.
-pub(crate) const WAITS: [(Option<&str>, Rest); 5] = [
-    (Some("__psynch_cvwait"), Rest::Interruptible),
-    (Some("mach_msg2_trap"), Rest::Interruptible),
-    (Some("kevent"), Rest::Interruptible),
-    (Some("read"), Rest::Uninterruptible),
-    (None, Rest::Uninterruptible),
+pub(crate) const WAITS: [(Option<&str>, WaitMode); 5] = [
+    (Some("__psynch_cvwait"), WaitMode::Interruptible),
+    (Some("mach_msg2_trap"), WaitMode::Interruptible),
+    (Some("kevent"), WaitMode::Interruptible),
+    (Some("read"), WaitMode::Uninterruptible),
+    (None, WaitMode::Uninterruptible),
 ];
 
 /// A page, as on Apple's processors.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use recording::command::own;
 
-use crate::access::{Bar, OWN_CPU, Way, bar_of_path};
+use crate::access::{AccessMethod, Barrier, OWN_CPU, barrier_of};
 use crate::codesign::read;
-use crate::files::Shared;
+use crate::files::SharedMach;
 use crate::files::on_disk::OnDisk;
-use crate::kernel::Failure;
+use crate::kernel::MachError;
 use crate::processes::host::Host;
 
 /// taskgated may ask an administrator, and may never answer where nobody is at the screen.
@@ -29,10 +29,10 @@ pub enum Rights {
 
 impl Rights {
     /// How sprof gets at the programs that it starts.
-    pub fn way(self) -> Way {
+    pub fn access_method(self) -> AccessMethod {
         match self {
-            Rights::Root | Rights::Entitled => Way::Task,
-            Rights::None => Way::Library,
+            Rights::Root | Rights::Entitled => AccessMethod::Task,
+            Rights::None => AccessMethod::Library,
         }
     }
 }
@@ -57,7 +57,7 @@ pub fn is_entitled(program: &Path) -> bool {
 
 /// What came of asking for a process's task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum TaskAccess {
     /// macOS gives access.
     Given,
     /// The process has ended.
@@ -67,14 +67,14 @@ pub enum Reach {
 }
 
 /// Asks for the task of a process. Without rights it does not ask: the question could wait for an administrator.
-pub fn reach<M: Host + Shared>(host: &M, pid: i32, rights: Rights) -> Reach
+pub fn ask_for_task<M: Host + SharedMach>(host: &M, pid: i32, rights: Rights) -> TaskAccess
 where
     M::Task: Send,
 {
     let name = host.process_name(pid).unwrap_or_default();
     let what = format!("macOS gives no access to process {pid} ({name})");
     if rights == Rights::None {
-        return Reach::Refused(format!(
+        return TaskAccess::Refused(format!(
             "{what}: sprof is not signed to ask for it. `{0} setup` signs it, once; or run it with sudo",
             own()
         ));
@@ -93,15 +93,15 @@ where
         .spawn(asking)
         .is_err()
     {
-        return Reach::Refused(format!("{what}: no thread can be started to ask for it"));
+        return TaskAccess::Refused(format!("{what}: no thread can be started to ask for it"));
     }
     match answer.recv_timeout(PATIENCE) {
-        Ok(Ok(())) => Reach::Given,
-        Ok(Err(Failure::Gone)) => Reach::Ended,
-        Ok(Err(Failure::Code(code))) => {
+        Ok(Ok(())) => TaskAccess::Given,
+        Ok(Err(MachError::Gone)) => TaskAccess::Ended,
+        Ok(Err(MachError::Code(code))) => {
             let bar = host
                 .program(pid)
-                .and_then(|program| bar_of_path(&program, OWN_CPU, Way::Task));
+                .and_then(|program| barrier_of(&program, OWN_CPU, AccessMethod::Task));
             let reason = match bar {
                 Some(bar) => format!("{bar}; {}", bar.remedy()),
                 None => format!(
@@ -114,9 +114,9 @@ where
                     }
                 ),
             };
-            Reach::Refused(format!("{what}: {reason}"))
+            TaskAccess::Refused(format!("{what}: {reason}"))
         }
-        Err(_) => Reach::Refused(format!(
+        Err(_) => TaskAccess::Refused(format!(
             "{what}: no answer in {} s. A window may ask an administrator for the password; `sudo DevToolsSecurity -enable` makes that \
              unnecessary",
             PATIENCE.as_secs()
@@ -125,16 +125,16 @@ where
 }
 
 /// Why a process has no samples, in a few words, by the file that it executes.
-pub fn reason(program: Option<&Path>, way: Way) -> &'static str {
-    match program.and_then(|program| bar_of_path(program, OWN_CPU, way)) {
-        Some(Bar::Platform) => "a part of macOS",
-        Some(Bar::Hardened) => "hardened",
-        Some(Bar::Restricted) => "signed against libraries of others",
-        Some(Bar::SetUserId) => "with the rights of another user or group",
-        Some(Bar::Translated) => "translated by Rosetta",
+pub fn reason(program: Option<&Path>, way: AccessMethod) -> &'static str {
+    match program.and_then(|program| barrier_of(program, OWN_CPU, way)) {
+        Some(Barrier::Platform) => "a part of macOS",
+        Some(Barrier::Hardened) => "hardened",
+        Some(Barrier::Restricted) => "signed against libraries of others",
+        Some(Barrier::SetUserId) => "with the rights of another user or group",
+        Some(Barrier::Translated) => "translated by Rosetta",
         None => match way {
-            Way::Task => "refused",
-            Way::Library => "it ended first, or did not load sprof's library",
+            AccessMethod::Task => "refused",
+            AccessMethod::Library => "it ended first, or did not load sprof's library",
         },
     }
 }

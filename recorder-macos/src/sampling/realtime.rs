@@ -5,7 +5,7 @@
 //! at once. So the policy is only for ticks that are short: of many threads, or on a slow machine, ticks would take the
 //! CPUs from the program.
 
-use crate::kernel::{Budget, Mach};
+use crate::kernel::{CpuBudget, Mach};
 
 /// The part of an interval that a tick may take.
 const SHARE: u64 = 10;
@@ -15,21 +15,21 @@ const PATIENCE: u32 = 16;
 
 /// Whether the sampling thread has a realtime policy.
 #[derive(Debug)]
-pub(super) struct Urgency {
-    budget: Budget,
+pub(super) struct RealtimePriority {
+    budget: CpuBudget,
     is_realtime: bool,
     ticks_over: u32,
     was_given_up: bool,
 }
 
-impl Urgency {
+impl RealtimePriority {
     /// Asks for the policy.
-    pub(super) fn ask(mach: &impl Mach, interval_ns: u64) -> Urgency {
-        let budget = Budget {
+    pub(super) fn ask(mach: &impl Mach, interval_ns: u64) -> RealtimePriority {
+        let budget = CpuBudget {
             interval_ns,
             work_ns: interval_ns / SHARE,
         };
-        Urgency {
+        RealtimePriority {
             budget,
             is_realtime: mach.set_realtime(Some(budget)),
             ticks_over: 0,

@@ -20,19 +20,19 @@ pub enum SignatureError {
 
 /// A range of a file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct FileRange {
     pub(super) offset: u64,
     pub(super) len: u64,
 }
 
-impl Place {
+impl FileRange {
     /// A part of it, which begins and ends within.
-    pub(super) fn part(self, offset: u32, len: u64) -> Result<Place, SignatureError> {
+    pub(super) fn part(self, offset: u32, len: u64) -> Result<FileRange, SignatureError> {
         let end = u64::from(offset).checked_add(len);
         if end.is_none_or(|end| end > self.len) {
             return Err(SignatureError::Malformed("a blob does not lie in its signature"));
         }
-        Ok(Place {
+        Ok(FileRange {
             offset: self.offset.saturating_add(u64::from(offset)),
             len,
         })

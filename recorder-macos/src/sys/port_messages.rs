@@ -23,11 +23,11 @@ use mach2::task_special_ports::TASK_READ_PORT;
 
 use super::port::{Port, check, own};
 use super::process;
-use crate::kernel::{Failure, Letter, Sender};
+use crate::kernel::{MachError, PortMessage, Sender};
 use crate::processes::wire;
 
 /// Letters at once. The queue reports the rest again.
-const MOST_LETTERS: usize = 64;
+const MOST_MESSAGES: usize = 64;
 /// `MACH_RCV_TRAILER_TYPE(MACH_MSG_TRAILER_FORMAT_0) | MACH_RCV_TRAILER_ELEMENTS(MACH_RCV_TRAILER_AUDIT)`
 /// (mach/message.h).
 const WITH_AUDIT_TRAILER: mach_msg_option_t = 3 << 24;
@@ -53,31 +53,31 @@ pub(super) fn was_opened() -> bool {
 
 #[derive(Debug)]
 struct Listener {
-    port: Receive,
+    port: ReceivePort,
     /// Rights to read tasks, by process.
     kept: BTreeMap<i32, Port>,
 }
 
 /// A port: the right to receive, and one to send, which have the same name. Both are given back when dropped.
 #[derive(Debug)]
-struct Receive {
+struct ReceivePort {
     name: mach_port_t,
     _send: Option<Port>,
 }
 
-impl Drop for Receive {
+impl Drop for ReceivePort {
     fn drop(&mut self) {
         // SAFETY: gives back the right to receive, which is this object's own.
         let _ = unsafe { mach_port_mod_refs(own(), self.name, MACH_PORT_RIGHT_RECEIVE, -1) };
     }
 }
 
-impl Receive {
-    fn new() -> Result<Receive, Failure> {
+impl ReceivePort {
+    fn new() -> Result<ReceivePort, MachError> {
         let mut name = MACH_PORT_NULL;
         // SAFETY: writes the name, which is valid.
         check(unsafe { mach_port_allocate(own(), MACH_PORT_RIGHT_RECEIVE, &raw mut name) })?;
-        let mut port = Receive { name, _send: None };
+        let mut port = ReceivePort { name, _send: None };
         // SAFETY: makes a right to send to the port that was made above.
         check(unsafe { mach_port_insert_right(own(), name, name, MACH_MSG_TYPE_MAKE_SEND) })?;
         port._send = Some(Port::own(name));
@@ -93,12 +93,12 @@ impl Receive {
 }
 
 /// Opens the port, unless it is open. Returns its name in this process, and for launchd.
-pub(super) fn open() -> Result<(mach_port_name_t, String), Failure> {
+pub(super) fn open() -> Result<(mach_port_name_t, String), MachError> {
     let mut listener = listener();
     if listener.is_some() {
-        return Err(Failure::Code(KERN_NAME_EXISTS));
+        return Err(MachError::Code(KERN_NAME_EXISTS));
     }
-    let port = Receive::new()?;
+    let port = ReceivePort::new()?;
     let mut random = 0u64;
     // SAFETY: writes so many bytes of a number.
     unsafe { libc::arc4random_buf((&raw mut random).cast(), size_of::<u64>()) };
@@ -127,12 +127,12 @@ pub(super) fn port() -> Option<mach_port_name_t> {
 }
 
 /// The task that was kept for a process, if the process still has it. An exec makes another one.
-pub(super) fn kept(pid: i32) -> Result<Port, Failure> {
+pub(super) fn kept(pid: i32) -> Result<Port, MachError> {
     let listener = listener();
     let task = listener.as_ref().and_then(|listener| listener.kept.get(&pid));
     match task.filter(|task| pid_of(task) == Some(pid)) {
         Some(task) => task.duplicate(),
-        None => Err(process::identity(pid).map_or(Failure::Gone, |_| Failure::Code(KERN_FAILURE))),
+        None => Err(process::identity(pid).map_or(MachError::Gone, |_| MachError::Code(KERN_FAILURE))),
     }
 }
 
@@ -145,20 +145,20 @@ fn pid_of(task: &Port) -> Option<i32> {
 
 /// The rights in a letter. When the second one is given back, the kernel answers in its place.
 #[derive(Debug)]
-pub struct Sent {
+pub struct MessageRights {
     task: Option<Port>,
     _answer: Option<Port>,
 }
 
-impl Sent {
-    /// See [`Mach::sent_pid`](crate::kernel::Mach::sent_pid).
+impl MessageRights {
+    /// See [`Mach::task_pid`](crate::kernel::Mach::task_pid).
     pub(super) fn pid(&self) -> Option<i32> {
         pid_of(self.task.as_ref()?)
     }
 
-    /// See [`Mach::keep`](crate::kernel::Mach::keep).
-    pub(super) fn keep(&self, pid: i32) -> Result<(), Failure> {
-        let task = self.task.as_ref().ok_or(Failure::Gone)?;
+    /// See [`Mach::keep_task`](crate::kernel::Mach::keep_task).
+    pub(super) fn keep_task(&self, pid: i32) -> Result<(), MachError> {
+        let task = self.task.as_ref().ok_or(MachError::Gone)?;
         let mut name = MACH_PORT_NULL;
         // SAFETY: writes the name, which is valid. The caller has seen that it is a task, so that the kernel answers,
         // and no program.
@@ -175,7 +175,7 @@ impl Sent {
 
 /// What is received: a hello with its trailer. A longer message is refused by the kernel.
 #[repr(C)]
-struct Message {
+struct HelloMessage {
     header: mach_msg_header_t,
     body: mach_msg_body_t,
     task: mach_msg_port_descriptor_t,
@@ -184,19 +184,19 @@ struct Message {
 }
 
 /// The kernel writes the trailer behind what was sent, which has this length if it is a hello.
-const SENT: usize = std::mem::offset_of!(Message, trailer);
-const _: () = assert!(SENT == 64 && size_of::<Message>() == SENT + 52);
+const SENT: usize = std::mem::offset_of!(HelloMessage, trailer);
+const _: () = assert!(SENT == 64 && size_of::<HelloMessage>() == SENT + 52);
 
 /// All letters that are there.
-pub(super) fn receive() -> Vec<Letter<Sent>> {
+pub(super) fn receive() -> Vec<PortMessage<MessageRights>> {
     let mut letters = Vec::new();
     let listener = listener();
     let Some(listener) = &*listener else { return letters };
-    for _ in 0..MOST_LETTERS {
+    for _ in 0..MOST_MESSAGES {
         // SAFETY: numbers and bytes.
-        let mut message: Message = unsafe { std::mem::zeroed() };
+        let mut message: HelloMessage = unsafe { std::mem::zeroed() };
         let options = MACH_RCV_MSG | MACH_RCV_TIMEOUT | WITH_AUDIT_TRAILER;
-        let size = size_of::<Message>() as u32;
+        let size = size_of::<HelloMessage>() as u32;
         // SAFETY: the kernel writes at most the size of the message.
         let code = unsafe {
             mach_msg(
@@ -219,7 +219,7 @@ pub(super) fn receive() -> Vec<Letter<Sent>> {
     letters
 }
 
-fn letter(mut message: Message) -> Letter<Sent> {
+fn letter(mut message: HelloMessage) -> PortMessage<MessageRights> {
     let is_hello = message.header.msgh_size as usize == SENT
         && message.header.msgh_bits & MACH_MSGH_BITS_COMPLEX != 0
         && message.body.msgh_descriptor_count == 1
@@ -228,10 +228,10 @@ fn letter(mut message: Message) -> Letter<Sent> {
     if !is_hello {
         // SAFETY: a message as the kernel has written it, whose rights are not used after this. No trailer is read.
         unsafe { mach_msg_destroy(&raw mut message.header) };
-        return Letter {
+        return PortMessage {
             sender: Sender { pid: 0, user: u32::MAX },
             bytes: Vec::new(),
-            sent: Sent {
+            rights: MessageRights {
                 task: None,
                 _answer: None,
             },
@@ -241,13 +241,13 @@ fn letter(mut message: Message) -> Letter<Sent> {
     // audit_token_to_au32(3)).
     let [_, user, _, _, _, pid, _, _] = message.trailer.msgh_audit.val;
     let right = |name| (name != MACH_PORT_NULL).then(|| Port::own(name));
-    Letter {
+    PortMessage {
         sender: Sender {
             pid: i32::try_from(pid).unwrap_or(0),
             user,
         },
         bytes: message.hello.to_vec(),
-        sent: Sent {
+        rights: MessageRights {
             task: right(message.task.name),
             _answer: right(message.header.msgh_remote_port),
         },

@@ -1,6 +1,6 @@
 //! Programs with the recorder's library: they announce themselves, and wait.
 
-use recorder_macos::kernel::{Failure, Letter, News, Sender};
+use recorder_macos::kernel::{KernelEvent, MachError, PortMessage, Sender};
 use recorder_macos::processes::wire::{Hello, WAIT_MS};
 
 use super::Xnu;
@@ -20,7 +20,7 @@ pub(crate) struct Mail {
 }
 
 /// The rights in a letter, given back when dropped.
-pub(crate) struct Sent {
+pub(crate) struct MessageRights {
     kernel: Xnu,
     control: usize,
     answer: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Sent {
     waits: Option<usize>,
 }
 
-impl Drop for Sent {
+impl Drop for MessageRights {
     fn drop(&mut self) {
         let mut kernel = self.kernel.lock();
         kernel.give_back(self.control);
@@ -86,7 +86,7 @@ impl Machine {
         match &mut self.mailbox {
             Some(mailbox) => {
                 mailbox.push(mail);
-                self.news.push(News::Letters);
+                self.news.push(KernelEvent::Messages);
             }
             None => self.answer(mail.waits),
         }
@@ -102,16 +102,16 @@ impl Machine {
 }
 
 impl Xnu {
-    pub(super) fn take_letters(&self) -> Vec<Letter<Sent>> {
+    pub(super) fn take_letters(&self) -> Vec<PortMessage<MessageRights>> {
         let mut kernel = self.lock();
         // It can't fail.
         let _ = kernel.call(None, None);
         let mailbox = kernel.machine.mailbox.as_mut().map(std::mem::take);
         let mail = mailbox.unwrap_or_default().into_iter();
-        let open = |mail: Mail| Letter {
+        let open = |mail: Mail| PortMessage {
             sender: mail.sender,
             bytes: mail.bytes,
-            sent: Sent {
+            rights: MessageRights {
                 kernel: self.clone(),
                 control: kernel.right(Port::Control(mail.task)),
                 answer: kernel.right(Port::Answer),
@@ -122,23 +122,23 @@ impl Xnu {
         mail.map(open).collect()
     }
 
-    pub(super) fn pid_of(&self, sent: &Sent) -> Option<i32> {
+    pub(super) fn pid_of(&self, rights: &MessageRights) -> Option<i32> {
         let mut kernel = self.lock();
         kernel.call(None, None).ok()?;
-        let task = sent.task?;
+        let task = rights.task?;
         let mut processes = kernel.machine.processes.iter();
         let process = processes.find(|process| process.is_alive && process.task == task)?;
         Some(process.pid)
     }
 
-    pub(super) fn keep_task(&self, pid: i32, sent: &Sent) -> Result<(), Failure> {
+    pub(super) fn keep_task(&self, pid: i32, rights: &MessageRights) -> Result<(), MachError> {
         let mut kernel = self.lock();
         kernel.call(None, None)?;
-        let task = sent
+        let task = rights
             .task
             .expect("the recorder asks a task alone, which answers at once");
         if kernel.machine.dead_tasks[task] {
-            return Err(Failure::Gone);
+            return Err(MachError::Gone);
         }
         let name = kernel.right(Port::Task(task));
         if let Some(before) = kernel.kept.insert(pid, name) {
@@ -150,12 +150,12 @@ impl Xnu {
 
 impl Kernel {
     /// The task that was kept for a process, if it is the one that the process has.
-    pub(super) fn kept_task(&self, process: usize) -> Result<usize, Failure> {
+    pub(super) fn kept_task(&self, process: usize) -> Result<usize, MachError> {
         let of_process = &self.machine.processes[process];
         let kept = self.kept.get(&of_process.pid).map(|name| self.port(*name));
         match kept == Some(Port::Task(of_process.task)) {
             true => Ok(of_process.task),
-            false => Err(Failure::Code(5)),
+            false => Err(MachError::Code(5)),
         }
     }
 
