@@ -1,0 +1,110 @@
+//! A stack as it was found, and the readings that found it.
+
+use recording::clock::Timestamp;
+
+use crate::walk::leaf_first::LeafFirst;
+use crate::walk::outcome::{End, Point};
+use crate::walk::reading::Reading;
+
+/// A reading that found a stack.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) reading: Reading,
+    /// So many of the stack's frames, from the root on.
+    pub(crate) frames: usize,
+}
+
+/// The last three, the last one first: the present one; the one before the round, for its samples; and one more, for a
+/// sample that was still in the ring when a reading was made.
+pub(crate) type Latest<T> = [Option<T>; 3];
+
+pub(crate) fn push<T>(latest: &mut Latest<T>, new: T) {
+    latest.rotate_right(1);
+    latest[0] = Some(new);
+}
+
+/// A stack as it was found.
+#[derive(Clone, Default)]
+pub(crate) struct Known {
+    pub(crate) points: LeafFirst<Point>,
+    pub(crate) end: Option<End>,
+    /// The readings that found it.
+    pub(crate) seen: Latest<Seen>,
+    /// So many frames, from the root on, can each have called the next. A call that is impossible takes nothing from
+    /// its callers: they may be those of later stacks. rustc was seen to have the same callers for 2 s, all of which
+    /// were unverified for one such call.
+    pub(crate) possible: usize,
+}
+
+impl Known {
+    /// Keeps a stack in the place of this one, with which it has so many rootmost frames in common, at least.
+    pub(crate) fn keep(&mut self, points: &[Point], same: usize, end: End, reading: Reading, possible: usize) {
+        self.possible = possible;
+        let leafward = points.len().saturating_sub(same);
+        self.points.replace(same, points.get(..leafward).unwrap_or_default());
+        self.end = Some(end);
+        let frames = points.len();
+        self.seen = [Some(Seen { reading, frames }), None, None];
+    }
+
+    /// Takes down that a reading, with its sample, found the last frames of this stack again.
+    pub(crate) fn see(&mut self, reading: Reading, points: &[Point]) {
+        let frames = || {
+            let pairs = self.points.iter().rev().zip(points.iter().rev());
+            pairs.take_while(|(known, point)| known == point).count()
+        };
+        match &mut self.seen[0] {
+            Some(last) if last.reading.begun == reading.begun => {
+                last.reading.ended = last.reading.ended.max(reading.ended);
+                if last.frames < self.points.len().min(points.len()) {
+                    last.frames = last.frames.max(frames());
+                }
+            }
+            _ => {
+                let frames = frames();
+                push(&mut self.seen, Seen { reading, frames });
+            }
+        }
+    }
+
+    /// Takes down that a later reading found these frames again. `replaces`: the last one, and no sample lies between
+    /// them.
+    pub(crate) fn see_again(&mut self, reading: Reading, points: &[Point], replaces: bool) {
+        if replaces {
+            self.seen.rotate_left(1);
+            self.seen[2] = None;
+        }
+        self.see(reading, points);
+    }
+
+    /// The last reading before a sample that found this stack.
+    pub(crate) fn seen_before(&self, sampled: Timestamp) -> Option<Seen> {
+        { self.seen.iter().flatten() }
+            .find(|seen| seen.reading.ended <= sampled)
+            .copied()
+    }
+
+    /// The same frames, found by the reading that began at this time.
+    pub(crate) fn confirms(&self, live: &[Point], end: End, sampled: Timestamp, begun: Timestamp) -> bool {
+        let seen = self.seen_before(sampled);
+        let is_seen = |seen: Seen| seen.reading.begun == begun && seen.frames >= live.len();
+        seen.is_some_and(is_seen) && self.is(live, end)
+    }
+
+    /// That reading came as far down the stack as these frames, whether it found them or others.
+    pub(crate) fn reaches(&self, live: &[Point], sampled: Timestamp, begun: Timestamp) -> bool {
+        let Some(seen) = { self.seen_before(sampled) }.filter(|seen| seen.reading.begun == begun) else {
+            return false;
+        };
+        let lowest = self
+            .points
+            .len()
+            .checked_sub(seen.frames)
+            .and_then(|at| self.points.get(at));
+        lowest.is_some_and(|lowest| live.first().is_some_and(|first| lowest.sp <= first.sp))
+    }
+
+    pub(crate) fn is(&self, live: &[Point], end: End) -> bool {
+        self.end == Some(end) && self.points.ends_with(live)
+    }
+}

@@ -1,0 +1,180 @@
+//! The unwinding stage: a sink between a recorder and the builder.
+
+mod unwinding;
+mod walker;
+
+use std::sync::Arc;
+
+use recording::clock::Timestamp;
+use recording::event::{Event, EventKind, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Thread, ThreadEvent};
+use recording::module::Module;
+use recording::quality::Quality;
+use recording::sink::{Completion, EventSink, KeptFile, Looked, ModuleFiles, TargetMemory};
+use recording::stack::Stack;
+
+use crate::stage::unwinding::Unwinding;
+use crate::stage::walker::{FoundMemory, Walker};
+
+pub use crate::stage::walker::UnwindOptions;
+
+/// How long counts of the unwinder wait until the next stage gets them.
+const REPORT_NS: u64 = 100_000_000;
+
+/// The unwinding stage: an [`EventSink`] that owns the next one.
+pub struct Unwinder<'f, N> {
+    next: N,
+    unwinding: Unwinding<'f>,
+    /// Of the quality: what [`RecordingEvent::Unwound`] has reported of `completed_live`, `by_frame_pointer` and
+    /// `by_code`.
+    reported: [u64; 3],
+    report_at: Timestamp,
+}
+
+impl<'f, N: EventSink> Unwinder<'f, N> {
+    /// A stage that sends to `next`, completes stacks from `memory` and reads modules from `files`.
+    pub fn new(
+        next: N,
+        memory: impl TargetMemory + 'f,
+        files: impl ModuleFiles + 'f,
+        options: UnwindOptions,
+    ) -> Unwinder<'f, N> {
+        Unwinder {
+            next,
+            unwinding: Unwinding::new(Walker::new(memory, files, options)),
+            reported: [0; 3],
+            report_at: Timestamp(0),
+        }
+    }
+
+    /// What was lost, cut, guessed or not verified so far: of the unwinding, and of the events that passed.
+    pub fn quality(&self) -> &Quality {
+        &self.unwinding.walker.quality
+    }
+
+    /// The next stage, which knows all that was counted so far. Events go through [`on_event`](EventSink::on_event).
+    pub fn next_mut(&mut self) -> &mut N {
+        self.report(self.report_at);
+        &mut self.next
+    }
+
+    /// The files of the modules that samples fell into, still open. Names can be looked up in them after the file was
+    /// deleted, or when the target's mount namespace is gone.
+    pub fn take_kept_files(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
+        self.unwinding.walker.take_kept_files()
+    }
+
+    /// Ends the stage.
+    pub fn finish(self) -> (N, Quality) {
+        (self.next, self.unwinding.walker.quality)
+    }
+
+    /// Sends what was counted since the last time.
+    fn report(&mut self, time: Timestamp) {
+        self.report_at = Timestamp(time.0.saturating_add(REPORT_NS));
+        let quality = self.quality();
+        let now = [quality.completed_live, quality.by_frame_pointer, quality.by_code];
+        let before = std::mem::replace(&mut self.reported, now);
+        if now != before {
+            let what = RecordingEvent::Unwound {
+                completed_live: now[0].saturating_sub(before[0]),
+                by_frame_pointer: now[1].saturating_sub(before[1]),
+                by_code: now[2].saturating_sub(before[2]),
+            };
+            self.next.on_event(&Event::recording(time, what));
+        }
+    }
+
+    fn send(&mut self, time: Timestamp, pid: Pid, found: &[FoundMemory]) {
+        for found in found {
+            match found {
+                FoundMemory::Image(image) => {
+                    let what = ProcessEvent::Image(image);
+                    self.next.on_event(&Event::process(time, pid, what));
+                }
+                FoundMemory::Anonymous(range) => {
+                    let mapping = Mapping {
+                        start: range.start,
+                        len: range.end - range.start,
+                        file_offset: 0,
+                        path: b"//anon",
+                        build_id: None,
+                        inode: None,
+                    };
+                    let what = ProcessEvent::Map(&mapping);
+                    self.next.on_event(&Event::process(time, pid, what));
+                }
+            }
+        }
+    }
+
+    /// Counts what the recorder has counted.
+    fn count(&mut self, what: RecordingEvent) {
+        let quality = &mut self.unwinding.walker.quality;
+        match what {
+            RecordingEvent::Lost { count, role, cause } => *quality.lost.entry((role, cause)).or_default() += count,
+            RecordingEvent::Unwound {
+                completed_live,
+                by_frame_pointer,
+                by_code,
+            } => {
+                quality.completed_live = quality.completed_live.saturating_add(completed_live);
+                quality.by_frame_pointer = quality.by_frame_pointer.saturating_add(by_frame_pointer);
+                quality.by_code = quality.by_code.saturating_add(by_code);
+                self.reported = [quality.completed_live, quality.by_frame_pointer, quality.by_code];
+            }
+            RecordingEvent::Throttled => quality.throttled += 1,
+            RecordingEvent::Malformed(_) => quality.malformed += 1,
+        }
+    }
+}
+
+impl<N: EventSink> EventSink for Unwinder<'_, N> {
+    fn completion(&self, role: Role) -> Completion {
+        self.unwinding.walker.completion(role)
+    }
+
+    fn comes_later(&mut self, stack_start: u64, copied: &[u8]) {
+        self.unwinding.walker.comes_later(stack_start, copied);
+    }
+
+    fn may_wait(&mut self, thread: Thread, stack_end: u64) -> bool {
+        self.unwinding.may_wait(thread, stack_end)
+    }
+
+    fn look_again(&mut self) -> Looked {
+        self.unwinding.look_again()
+    }
+
+    fn end_round(&mut self, until: Timestamp) {
+        self.unwinding.end_round();
+        self.next.end_round(until);
+    }
+
+    fn on_event(&mut self, event: &Event<'_>) {
+        let time = event.time;
+        if let EventKind::Thread(thread, ThreadEvent::Sample(sample)) = event.kind {
+            if let Stack::Snapshot(snapshot) = &sample.stack {
+                let found = self.unwinding.walker.shown_by(thread.pid, snapshot);
+                self.send(time, thread.pid, &found);
+            }
+            let unwound = self.unwinding.unwound(time, thread, &sample);
+            self.next.on_event(&Event::sample(time, thread, unwound));
+            if time >= self.report_at {
+                self.report(time);
+            }
+            return;
+        }
+        self.next.on_event(event);
+        match event.kind {
+            EventKind::Recording(what) => self.count(what),
+            EventKind::Process(pid, what) => {
+                let mut found = self.unwinding.on_process(pid, what);
+                // The next stage has had the mapping of memory without a file itself.
+                found.retain(|found| matches!(found, FoundMemory::Image(_)));
+                self.send(time, pid, &found);
+            }
+            EventKind::Thread(thread, ThreadEvent::End) => self.unwinding.forget_thread(thread.tid),
+            EventKind::Bpf(_) | EventKind::Thread(..) => {}
+        }
+    }
+}

@@ -1,0 +1,684 @@
+//! One stack: walked beside the last one of its thread, verified, counted, and put into frames.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use recording::address::Avma;
+use recording::clock::Timestamp;
+use recording::event::{Pid, ProcessEvent, Role, Thread};
+use recording::frame_bytes::put_frames;
+use recording::module::{Image, Module};
+use recording::quality::Quality;
+use recording::sink::{Completion, KeptFile, ModuleFiles, TargetMemory};
+use recording::stack::{Frame, MissingStack, NO_STACK, Registers, SameFrames, Snapshot, StackMark};
+
+use crate::arch::Arch;
+use crate::arch::aarch64::Aarch64;
+use crate::arch::x86_64::X86_64;
+use crate::completion::callers::Callers;
+use crate::completion::live_boundary::{ThreadStacks, Times, Verdict};
+use crate::tables::mappings::{ANONYMOUS, Mappings, ModuleIndex, Region};
+use crate::tables::modules::Modules;
+use crate::walk::calls::Code;
+use crate::walk::code_cache::Known;
+use crate::walk::leaf_first::LeafFirst;
+use crate::walk::looked_at::LookedAt;
+use crate::walk::outcome::{End, Outcome, Point};
+use crate::walk::reading::Reading;
+use crate::walk::reuse::{Dump, LastWalk, NewSteps, Reuse, Word};
+use crate::walk::stack_memory::{LiveBlocks, StackMemory};
+use crate::walk::stack_walk::Walk;
+
+/// How to unwind.
+#[derive(Clone, Debug)]
+pub struct UnwindOptions {
+    /// User frames of one stack that are followed; a deeper stack ends with [`StackMark::TruncatedDepth`]. Default
+    /// 65536.
+    pub max_frames: usize,
+}
+
+impl Default for UnwindOptions {
+    fn default() -> Self {
+        UnwindOptions { max_frames: 1 << 16 }
+    }
+}
+
+/// What it takes to unwind the stack of any thread.
+pub(crate) struct Walker<'f> {
+    pub(crate) memory: Box<dyn TargetMemory + 'f>,
+    options: UnwindOptions,
+    modules: Modules<'f>,
+    spaces: FxHashMap<Pid, Space>,
+    overlaid: Vec<Overlaid>,
+    /// Changes of all spaces so far.
+    changes: u64,
+    known: Known,
+    pub(crate) quality: Quality,
+    /// True while a stack is walked that is a sample of a running thread, not of a wait or a point event.
+    is_sample: bool,
+    /// Of the samples of the event that samples.
+    of_samples: Completion,
+    of_waits: Completion,
+    /// Stacks so far.
+    stacks: u64,
+    // Reused from sample to sample.
+    frames: Vec<Frame>,
+    /// As in [`SameFrames`]; empty for `None`.
+    others: Vec<u8>,
+    /// Of a walk, those that are not the ones of the last walk.
+    points: Vec<Point>,
+    new_steps: NewSteps,
+    live: LiveBlocks,
+    /// Where the sample that comes later would have address 0.
+    later: Option<usize>,
+}
+
+/// What is mapped in a process.
+#[derive(Clone, Default)]
+struct Space {
+    mappings: Mappings,
+    /// Another one after each change; no two spaces that differ have the same.
+    version: u64,
+    /// The same for all processes that were forked from one program, and have not executed another one since.
+    family: u64,
+}
+
+/// Executable memory that lies over a mapped file, and did not have the file's bytes when it was mapped.
+struct Overlaid {
+    pid: Pid,
+    memory: Region,
+    files: Vec<Region>,
+}
+
+/// What became known of a process's memory: its images, and memory of no file.
+pub(crate) enum FoundMemory {
+    Image(Image),
+    Anonymous(Range<u64>),
+}
+
+/// Memory that lies over files, whose bytes are looked at again when it is sampled.
+const MAX_OVERLAID: usize = 64;
+/// Processes that are looked at for a mapping that another one of the same memory has made.
+const MAX_FAMILY: usize = 256;
+
+/// What is kept of a thread from sample to sample.
+pub(crate) struct ThreadState {
+    pub(crate) pid: Pid,
+    pub(crate) stacks: ThreadStacks,
+    last_walk: LastWalk,
+    /// The frames of the last walk.
+    points: LeafFirst<Point>,
+    sent: Sent,
+    /// Bytes of live memory that the last stack took.
+    live_bytes: u64,
+    live: ReadLive,
+    pub(crate) callers: Callers,
+}
+
+/// The live memory that the last walk of a thread has read.
+#[derive(Clone, Copy, Default)]
+struct ReadLive {
+    /// As in [`LiveBlocks::contents`].
+    contents: u64,
+    /// The look whose words served it.
+    look: Option<Timestamp>,
+    /// From where on it was read.
+    from: u64,
+    /// Some was read after the look, or without one.
+    from_blocks: bool,
+}
+
+/// What a walk may take over from earlier ones.
+struct Earlier<'a> {
+    last: &'a mut LastWalk,
+    /// See [`StackMemory`].
+    callers: &'a [Word],
+    looked_at: Option<&'a LookedAt>,
+    same_from: u64,
+    same_is_from_blocks: bool,
+    /// See [`Walk`].
+    is_reference: bool,
+}
+
+/// A walk. Its first frames are in [`Walker::points`].
+struct Walked {
+    outcome: Option<Outcome>,
+    /// How many bytes of live memory it took.
+    live_bytes: u64,
+    used_blocks: bool,
+    /// So many rootmost frames are those of the thread's last walk.
+    stay: usize,
+}
+
+/// The last stack of a thread, as the next stage got it.
+#[derive(Default)]
+struct Sent {
+    frames: LeafFirst<Frame>,
+    /// As in [`SameFrames`].
+    number: u64,
+    /// From the root on, its frames are those of the walk, without a mark.
+    is_plain: bool,
+}
+
+/// How a stack was completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Completed {
+    FromSample,
+    /// From memory that an earlier reading shows to be what it was.
+    Agrees,
+    /// From memory that is another one since the thread's earlier readings, or was not read before.
+    Changed,
+    /// From memory that was read for the first time for this thread.
+    ReadFirst,
+    /// Not from memory, which can't be read.
+    Gone,
+}
+
+impl<'f> Walker<'f> {
+    pub(crate) fn new(
+        memory: impl TargetMemory + 'f,
+        files: impl ModuleFiles + 'f,
+        options: UnwindOptions,
+    ) -> Walker<'f> {
+        Walker {
+            memory: Box::new(memory),
+            options,
+            modules: Modules::new(files),
+            spaces: FxHashMap::default(),
+            overlaid: Vec::new(),
+            changes: 0,
+            known: Known::default(),
+            quality: Quality::default(),
+            is_sample: true,
+            of_samples: Completion::default(),
+            of_waits: Completion::default(),
+            stacks: NO_STACK,
+            frames: Vec::new(),
+            others: Vec::new(),
+            points: Vec::new(),
+            new_steps: NewSteps::default(),
+            live: LiveBlocks::default(),
+            later: None,
+        }
+    }
+
+    /// As [`Unwinder::take_kept_files`](crate::Unwinder::take_kept_files).
+    pub(crate) fn take_kept_files(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
+        self.modules.take_kept()
+    }
+
+    /// As [`EventSink::comes_later`](recording::sink::EventSink::comes_later).
+    pub(crate) fn comes_later(&mut self, stack_start: u64, copied: &[u8]) {
+        self.later = Some(copied.as_ptr().addr().wrapping_sub(stack_start as usize));
+    }
+
+    /// Begins a sample.
+    pub(crate) fn begin(&mut self, role: Role) {
+        self.is_sample = matches!(role, Role::Running | Role::Counted);
+        self.quality.samples += 1;
+        self.quality.beside.stacks += u64::from(!self.is_sample);
+        self.frames.clear();
+    }
+
+    /// The frames of a sample without a user stack.
+    pub(crate) fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    /// Counts the marks of a stack that came as frames: nothing else is known of how it was unwound.
+    pub(crate) fn count_marks(&mut self, frames: &[Frame]) {
+        let mut is_rooted = true;
+        for frame in frames {
+            let Frame::Mark(mark) = frame else { continue };
+            is_rooted &= matches!(mark, StackMark::Waiting(_));
+            self.quality.count(*mark, self.is_sample);
+        }
+        self.quality.rooted += u64::from(is_rooted);
+    }
+
+    pub(crate) fn on_missing(&mut self, kernel: &[Frame], reason: MissingStack) {
+        let mark = StackMark::Missing(reason);
+        self.quality.count(mark, self.is_sample);
+        self.frames.extend_from_slice(kernel);
+        self.frames.push(Frame::Mark(mark));
+    }
+
+    /// True for a task in the middle of exec or exit: its registers are of a user space that is gone.
+    pub(crate) fn has_left_user_space(&self, pid: Pid, snapshot: &Snapshot<'_>) -> bool {
+        let (Registers::X86_64 { ip, .. } | Registers::Aarch64 { pc: ip, .. }) = snapshot.registers;
+        let space = self.spaces.get(&pid);
+        snapshot.kernel.iter().any(|frame| frame.is_kernel())
+            && snapshot.stack_bytes.is_empty()
+            && space.is_none_or(|space| space.mappings.find(Avma(ip)).is_none())
+    }
+
+    /// As [`EventSink::completion`](recording::sink::EventSink::completion).
+    pub(crate) fn completion(&self, role: Role) -> Completion {
+        match role {
+            Role::Running => self.of_samples,
+            Role::WaitStack => self.of_waits,
+            _ => Completion::default(),
+        }
+    }
+
+    fn count_completion(&mut self, completed: Completed, role: Role) {
+        let completion = match role {
+            Role::Running => &mut self.of_samples,
+            Role::WaitStack => &mut self.of_waits,
+            _ => return,
+        };
+        completion.beyond_sample += u64::from(completed != Completed::FromSample);
+        completion.changed += u64::from(completed == Completed::Changed);
+        completion.read_first += u64::from(completed == Completed::ReadFirst);
+    }
+
+    /// Finds the frames of a thread's stack, which the state has then.
+    pub(crate) fn on_snapshot(
+        &mut self,
+        time: Timestamp,
+        thread: Thread,
+        snapshot: &Snapshot<'_>,
+        role: Role,
+        state: &mut ThreadState,
+    ) -> SameFrames<'_> {
+        self.frames.extend_from_slice(snapshot.kernel);
+        let (completed, same) = match snapshot.registers {
+            Registers::X86_64 { .. } => self.unwind::<X86_64>(time, thread, snapshot, state),
+            Registers::Aarch64 { .. } => self.unwind::<Aarch64>(time, thread, snapshot, state),
+        };
+        self.count_completion(completed, role);
+        SameFrames {
+            others: Some(&self.others[..]).filter(|others| !others.is_empty()),
+            ..same
+        }
+    }
+
+    fn unwind<A: Arch>(
+        &mut self,
+        time: Timestamp,
+        thread: Thread,
+        snapshot: &Snapshot<'_>,
+        state: &mut ThreadState,
+    ) -> (Completed, SameFrames<'static>) {
+        self.live.begin(time, state.live_bytes);
+        let dump_end = (snapshot.registers.sp()).saturating_add(snapshot.stack_bytes.len() as u64);
+        let looked_at = state.callers.looked_at();
+        let look = looked_at.after(time);
+        let looked_at = look.map(|_| looked_at);
+        let look_begun = look.map(|look| look.begun);
+        // What was read from the same memory is the same.
+        let is_same = (state.live.contents, state.live.look) == (self.live.contents(), look_begun);
+        let callers = state.callers.words();
+        let earlier = Earlier {
+            last: &mut state.last_walk,
+            callers,
+            looked_at,
+            same_from: if is_same {
+                state.live.from.max(dump_end)
+            } else {
+                u64::MAX
+            },
+            same_is_from_blocks: state.live.from_blocks,
+            is_reference: false,
+        };
+        let walked = self.walk::<A>(time, thread, snapshot, earlier);
+        state.points.replace(walked.stay, &self.points);
+        if cfg!(debug_assertions) {
+            let nothing = Earlier {
+                last: &mut LastWalk::default(),
+                callers,
+                looked_at,
+                same_from: u64::MAX,
+                same_is_from_blocks: false,
+                is_reference: true,
+            };
+            let again = self.walk::<A>(time, thread, snapshot, nothing);
+            assert_eq!(
+                (&walked.outcome, &state.points[..], 0),
+                (&again.outcome, &self.points[..], again.stay),
+                "a stack walked in two ways"
+            );
+        }
+        state.live_bytes = walked.live_bytes;
+        state.live = ReadLive {
+            contents: self.live.contents(),
+            look: look_begun,
+            from: dump_end,
+            from_blocks: walked.used_blocks,
+        };
+        let blocks = self.live.reading().filter(|_| walked.used_blocks);
+        let reading = match (look, blocks) {
+            (Some(look), Some(blocks)) => Some(look.and(blocks)),
+            (look, blocks) => look.or(blocks),
+        };
+        match walked.outcome {
+            Some(outcome) => {
+                state.callers.take(&outcome, &state.points, &state.last_walk, dump_end);
+                self.conclude::<A>(time, thread, state, outcome, reading, walked.stay)
+            }
+            None => (Completed::FromSample, self.send(&mut state.sent, 0, false)),
+        }
+    }
+
+    /// Walks beside the last walk of the thread, which this one replaces.
+    fn walk<A: Arch>(
+        &mut self,
+        time: Timestamp,
+        thread: Thread,
+        snapshot: &Snapshot<'_>,
+        earlier: Earlier<'_>,
+    ) -> Walked {
+        self.points.clear();
+        let space = self.spaces.entry(thread.pid).or_default();
+        let sp = snapshot.registers.sp();
+        let mut walk = Walk {
+            space: &space.mappings,
+            region: None,
+            modules: &mut self.modules,
+            known: &mut self.known,
+            time,
+            quality: &mut self.quality,
+            stack: StackMemory {
+                pid: thread.pid,
+                dump: Dump::new(sp, snapshot.stack_bytes, self.later.take()),
+                memory: &mut *self.memory,
+                live: &mut self.live,
+                callers: earlier.callers,
+                looked_at: earlier.looked_at,
+                floor: sp,
+                same_from: earlier.same_from,
+                same_is_from_blocks: earlier.same_is_from_blocks,
+                used_blocks: false,
+                used_live: false,
+                live_start: None,
+                live_bytes: 0,
+            },
+            further: snapshot.further,
+            reuse: Reuse::new(earlier.last, &mut self.new_steps, space.version),
+            sp_is_bound: false,
+            points: &mut self.points,
+            stay: 0,
+            max_frames: self.options.max_frames,
+            is_reference: earlier.is_reference,
+        };
+        let outcome = walk.run::<A>(&snapshot.registers);
+        let (live_bytes, used_blocks, stay) = (walk.stack.live_bytes, walk.stack.used_blocks, walk.stay);
+        walk.reuse.finish();
+        Walked {
+            outcome,
+            live_bytes,
+            used_blocks,
+            stay,
+        }
+    }
+
+    /// Verifies, counts and marks the stack of a walk, of which so many rootmost frames are those of the walk before.
+    fn conclude<A: Arch>(
+        &mut self,
+        time: Timestamp,
+        thread: Thread,
+        state: &mut ThreadState,
+        mut outcome: Outcome,
+        reading: Option<Reading>,
+        stay: usize,
+    ) -> (Completed, SameFrames<'static>) {
+        let times = Times {
+            sampled: time,
+            // Without a live boundary all bytes are the sample's.
+            reading: (outcome.live_boundary.and(reading)).unwrap_or(Reading::of_sample(time)),
+        };
+        let was_read = outcome.live_boundary.is_some();
+        let mut are_possible = |points: &[Point]| {
+            let mut code = Code {
+                pid: thread.pid,
+                space: &self.spaces.entry(thread.pid).or_default().mappings,
+                modules: &mut self.modules,
+                memory: &mut *self.memory,
+                quality: &mut self.quality,
+            };
+            self.known.calls.are_possible::<A>(points, &mut code)
+        };
+        let verdict = state
+            .stacks
+            .judge(&mut state.points, stay, &mut outcome, times, &mut are_possible);
+        let quality = &mut self.quality;
+        quality.by_frame_pointer += u64::from(outcome.guessed);
+        quality.by_code += u64::from(outcome.by_code);
+        quality.completed_live += u64::from(verdict == Verdict::Agrees && outcome.end == End::Root);
+        let live_boundary = outcome.live_boundary.filter(|_| verdict == Verdict::Unverified);
+        if verdict == Verdict::Unverified {
+            quality.count(StackMark::Unverified, self.is_sample);
+        }
+        let mark = match outcome.end {
+            End::Root => None,
+            End::NoMemory | End::NoReturnAddress => Some(StackMark::TruncatedNoMemory),
+            End::OtherStack => Some(StackMark::OtherStack),
+            End::NoRule => Some(StackMark::TruncatedNoRule),
+            End::Depth => Some(StackMark::TruncatedDepth),
+        };
+        match mark {
+            Some(mark) => quality.count(mark, self.is_sample),
+            None => quality.rooted += u64::from(verdict != Verdict::Unverified),
+        }
+        let is_plain = live_boundary.is_none() && mark.is_none();
+        let same = if is_plain && state.sent.is_plain { stay } else { 0 };
+        debug_assert!(
+            { state.points.iter().rev().take(same) }
+                .map(|point| point.frame)
+                .eq(state.sent.frames.iter().rev().take(same).copied()),
+            "frames that are called the same"
+        );
+        let points = state.points.get(..state.points.len() - same).unwrap_or_default();
+        let believed = live_boundary.map_or(points.len(), |live_boundary| (live_boundary + 1).min(points.len()));
+        let (believed, rest) = points.split_at(believed);
+        self.frames.extend(believed.iter().map(|point| point.frame));
+        self.frames
+            .extend(live_boundary.map(|_| Frame::Mark(StackMark::Unverified)));
+        self.frames.extend(rest.iter().map(|point| point.frame));
+        self.frames.extend(mark.map(Frame::Mark));
+        let completed = match was_read {
+            false if mark == Some(StackMark::TruncatedNoMemory) => Completed::Gone,
+            false => Completed::FromSample,
+            true if verdict != Verdict::Unverified && outcome.end != End::NoMemory => Completed::Agrees,
+            true if state.stacks.were_read_before(time) => Completed::Changed,
+            true => Completed::ReadFirst,
+        };
+        (completed, self.send(&mut state.sent, same, is_plain))
+    }
+
+    /// Makes the frames that were found the thread's stack, with so many rootmost ones of its last.
+    fn send(&mut self, sent: &mut Sent, same: usize, is_plain: bool) -> SameFrames<'static> {
+        self.stacks += 1;
+        let earlier = std::mem::replace(&mut sent.number, self.stacks);
+        sent.frames.replace(same, &self.frames);
+        sent.is_plain = is_plain;
+        self.others.clear();
+        if is_plain {
+            put_frames(&mut self.others, &self.frames, |_| 0);
+        }
+        SameFrames {
+            stack: self.stacks,
+            earlier,
+            frames: same,
+            others: None,
+        }
+    }
+
+    pub(crate) fn on_process(&mut self, pid: Pid, what: ProcessEvent<'_>) -> Vec<FoundMemory> {
+        if matches!(what, ProcessEvent::End | ProcessEvent::Exec(_)) {
+            self.overlaid.retain(|overlaid| overlaid.pid != pid);
+        }
+        match what {
+            ProcessEvent::Start { parent } => {
+                let space = parent.and_then(|parent| self.spaces.get(&parent)).cloned();
+                let space = space.unwrap_or_else(|| self.new_space());
+                self.spaces.insert(pid, space);
+                if let Some(parent) = parent {
+                    self.known.jit.fork(parent, pid);
+                }
+            }
+            ProcessEvent::End => {
+                self.spaces.remove(&pid);
+                self.known.jit.forget(pid);
+            }
+            ProcessEvent::Exec(_) => {
+                let space = self.new_space();
+                self.spaces.insert(pid, space);
+                self.known.jit.forget(pid);
+            }
+            ProcessEvent::Map(mapping) => {
+                if mapping.is_jitdump()
+                    && let Some(file) = self.modules.open_plain(pid, mapping)
+                {
+                    self.known.jit.add(pid, file);
+                }
+                let region = self.modules.region(pid, mapping, &mut self.quality);
+                if region.module == ANONYMOUS {
+                    self.known.code.clear();
+                }
+                let copies = match self.modules.is_unreadable(region.module) {
+                    true => self.copied_over(pid, region),
+                    false => Vec::new(),
+                };
+                return self.map(pid, [region].into_iter().chain(copies));
+            }
+            ProcessEvent::Image(_) | ProcessEvent::Title(_) | ProcessEvent::Counter(..) => {}
+        }
+        Vec::new()
+    }
+
+    fn map(&mut self, pid: Pid, regions: impl IntoIterator<Item = Region>) -> Vec<FoundMemory> {
+        self.changes += 1;
+        let space = self.spaces.entry(pid).or_default();
+        space.version = self.changes;
+        let mappings = &mut space.mappings;
+        let found = regions.into_iter().map(|region| {
+            mappings.insert(region);
+            match self.modules.image(&region) {
+                Some(image) => FoundMemory::Image(image),
+                None => FoundMemory::Anonymous(region.start..region.end),
+            }
+        });
+        found.collect()
+    }
+
+    /// The code of files that this memory lies over and has a copy of. Programs move their code to huge pages so
+    /// (intel/iodlr, BOLT's runtime, libhugetlbfs): it is the same code at the same addresses, in memory without a
+    /// file. Of an attached process the rest of the file is mapped beside it.
+    fn copied_over(&mut self, pid: Pid, memory: Region) -> Vec<Region> {
+        let Some(space) = self.spaces.get(&pid) else {
+            return Vec::new();
+        };
+        let (start, end) = (Avma(memory.start), Avma(memory.end));
+        let beside = [space.mappings.neighbours(start)[0], space.mappings.neighbours(end)[1]];
+        let near = space
+            .mappings
+            .overlapping(start, end)
+            .chain(beside.into_iter().flatten());
+        let mut files: Vec<(ModuleIndex, u64)> = near.map(|region| (region.module, region.base)).collect();
+        files.sort_unstable();
+        files.dedup();
+        let code = files
+            .into_iter()
+            .flat_map(|(module, base)| self.modules.code_at(module, base));
+        let covered: Vec<Region> = code
+            .map(|code| Region {
+                start: code.start.max(memory.start),
+                end: code.end.min(memory.end),
+                ..code
+            })
+            .filter(|code| code.start < code.end)
+            .collect();
+        let (copies, others): (Vec<Region>, Vec<Region>) =
+            covered.into_iter().partition(|file| self.is_copy(pid, file));
+        if !others.is_empty() && self.overlaid.len() < MAX_OVERLAID {
+            self.overlaid.retain(|known| known.pid != pid || known.memory != memory);
+            let files = others;
+            self.overlaid.push(Overlaid { pid, memory, files });
+        }
+        copies
+    }
+
+    fn is_copy(&mut self, pid: Pid, file: &Region) -> bool {
+        let Walker {
+            modules,
+            memory,
+            quality,
+            ..
+        } = self;
+        modules.has_bytes_of(file, quality, |at, buffer| memory.read(pid, at, buffer))
+    }
+
+    /// What a sample shows of its process's memory that no record has said: code that was copied over that of a file
+    /// after the memory was mapped, and what another process has mapped into memory that both have (CLONE_VM).
+    pub(crate) fn shown_by(&mut self, pid: Pid, snapshot: &Snapshot<'_>) -> Vec<FoundMemory> {
+        let (Registers::X86_64 { ip, .. } | Registers::Aarch64 { pc: ip, .. }) = snapshot.registers;
+        let space = self.spaces.get(&pid);
+        match space.and_then(|space| space.mappings.find(Avma(ip))) {
+            None => self.shared_mappings(pid, ip),
+            Some(region) if !self.overlaid.is_empty() && self.modules.is_unreadable(region.module) => {
+                let at = { self.overlaid.iter() }
+                    .position(|known| known.pid == pid && (known.memory.start..known.memory.end).contains(&ip));
+                let Some(at) = at else { return Vec::new() };
+                let files = self.overlaid.swap_remove(at).files;
+                let copies: Vec<Region> = files.into_iter().filter(|file| self.is_copy(pid, file)).collect();
+                match copies.is_empty() {
+                    true => Vec::new(),
+                    false => self.map(pid, copies),
+                }
+            }
+            Some(_) => Vec::new(),
+        }
+    }
+
+    /// A process runs where it has mapped nothing, and one that it was forked from, or that was forked from it, has:
+    /// both have one memory, and only the one that maps is in a mapping's record.
+    fn shared_mappings(&mut self, pid: Pid, ip: u64) -> Vec<FoundMemory> {
+        let Some(own) = self.spaces.get(&pid) else {
+            return Vec::new();
+        };
+        let relatives =
+            { self.spaces.values() }.filter(|other| other.family == own.family && other.version != own.version);
+        let mut relatives = relatives.take(MAX_FAMILY);
+        let Some(other) = relatives.find(|other| other.mappings.find(Avma(ip)).is_some()) else {
+            return Vec::new();
+        };
+        let is_free = |region: &&Region| {
+            let mut there = own.mappings.overlapping(Avma(region.start), Avma(region.end));
+            there.next().is_none()
+        };
+        let missing: Vec<Region> = other.mappings.all().filter(is_free).copied().collect();
+        self.map(pid, missing)
+    }
+
+    fn new_space(&mut self) -> Space {
+        self.changes += 1;
+        Space {
+            mappings: Mappings::default(),
+            version: self.changes,
+            family: self.changes,
+        }
+    }
+}
+
+impl ThreadState {
+    pub(crate) fn new(pid: Pid) -> ThreadState {
+        ThreadState {
+            pid,
+            stacks: ThreadStacks::default(),
+            last_walk: LastWalk::default(),
+            points: LeafFirst::default(),
+            sent: Sent::default(),
+            live_bytes: 0,
+            live: ReadLive::default(),
+            callers: Callers::default(),
+        }
+    }
+
+    /// The frames of the last stack, leaf first.
+    pub(crate) fn frames(&self) -> &[Frame] {
+        &self.sent.frames
+    }
+}

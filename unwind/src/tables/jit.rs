@@ -1,0 +1,374 @@
+//! Unwind rules of JIT code: JIT compilers write an `.eh_frame` for each function into jitdump files
+//! ([`jitdump`](crate::files::jitdump)).
+//!
+//! A dump is read while it grows, as far as it is on the disk. Most compilers write through a buffer, so a function's
+//! first samples may come before its rules. Then the walk goes on as in code without rules.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use framehop::FrameAddress;
+use rustc_hash::FxHashMap;
+
+use crate::arch::{Arch, ReadStack, Step};
+use crate::files::cfi::{Cfi, Sections};
+use recording::clock::Timestamp;
+use recording::event::Pid;
+use recording::sink::KeptFile;
+
+use crate::files::jitdump::{Header, Record, Records};
+
+/// Dumps of all processes that are kept open at most: as many as are kept open for names.
+const MAX_DUMPS: usize = 128;
+/// Functions with their places in one dump at most.
+const MAX_PLACES: usize = 1 << 20;
+/// Rules of one function at most. V8's largest have some kilobytes.
+const MAX_RULES: u64 = 64 << 10;
+/// Records that are read at once at most: a dump may have grown for hours. Each larger record costs a system call.
+const RECORDS_AT_ONCE: usize = 20_000;
+/// Code is skipped, so a larger window would only copy it.
+const WINDOW_BYTES: u64 = 4096;
+/// An address without function is looked for again so long after the last time.
+const LOOK_AGAIN_NS: u64 = 50_000_000;
+/// Rules taken apart that are kept, of some 20 KB each.
+const MAX_BUILT: usize = 256;
+/// How many functions that start before an address are looked at. A function that was moved leaves its old place
+/// behind.
+const MAX_BEFORE: usize = 8;
+
+/// The dumps of all processes.
+#[derive(Default)]
+pub(crate) struct JitRules {
+    dumps: Vec<Dump>,
+    of_process: FxHashMap<Pid, Vec<usize>>,
+    built: FxHashMap<(usize, u64), Option<Box<Cfi>>>,
+}
+
+struct Dump {
+    file: KeptFile,
+    has_times: bool,
+    read_to: u64,
+    is_closed: bool,
+    look_again: u64,
+    /// Rules of the function whose load record comes next.
+    next_rules: Option<RulesAt>,
+    /// By its index: the last function with that index.
+    by_index: FxHashMap<u64, Placed>,
+    places: BTreeMap<u64, Vec<Placed>>,
+    place_count: usize,
+}
+
+/// A function at one of its places.
+#[derive(Clone, Copy)]
+struct Placed {
+    from_ns: u64,
+    size: u64,
+    rules: Option<RulesAt>,
+}
+
+/// Where in the dump an `.eh_frame` is: its offset and size.
+#[derive(Clone, Copy)]
+struct RulesAt {
+    offset: u64,
+    bytes: u64,
+}
+
+impl JitRules {
+    /// A process has mapped a dump.
+    pub(crate) fn add(&mut self, pid: Pid, file: KeptFile) {
+        if self.dumps.len() >= MAX_DUMPS {
+            return;
+        }
+        if let Some(dump) = Dump::open(file) {
+            self.of_process.entry(pid).or_default().push(self.dumps.len());
+            self.dumps.push(dump);
+        }
+    }
+
+    /// A process was forked: the child has the same code.
+    pub(crate) fn fork(&mut self, parent: Pid, pid: Pid) {
+        if let Some(dumps) = self.of_process.get(&parent).cloned() {
+            self.of_process.insert(pid, dumps);
+        }
+    }
+
+    /// A process has ended, or has another program.
+    pub(crate) fn forget(&mut self, pid: Pid) {
+        self.of_process.remove(&pid);
+    }
+
+    /// One step from an address in code of no file. `None`: there is no rule for it that can be followed.
+    pub(crate) fn step<A: Arch>(
+        &mut self,
+        pid: Pid,
+        time: Timestamp,
+        address: FrameAddress,
+        regs: &mut A::Regs,
+        read: &mut ReadStack<'_>,
+    ) -> Option<Step> {
+        let lookup = address.address_for_lookup();
+        let (dump, start, placed) = self.find(pid, lookup, time)?;
+        let rules = placed.rules?;
+        if self.built.len() >= MAX_BUILT && !self.built.contains_key(&(dump, rules.offset)) {
+            self.built.clear();
+        }
+        let file = &self.dumps.get(dump)?.file;
+        let built = self.built.entry((dump, rules.offset));
+        let cfi = built
+            .or_insert_with(|| build::<A>(file, rules, placed.size))
+            .as_deref_mut()?;
+        let row = cfi.row(lookup - start)?;
+        if A::is_root(&row) {
+            return Some(Step::Root);
+        }
+        match A::step_by_row(cfi, &row, address, &[], regs, read) {
+            Step::NoRule | Step::NeedsRegister(_) => None,
+            step => Some(step),
+        }
+    }
+
+    /// The function that holds an address: (dump, first address, its place).
+    fn find(&mut self, pid: Pid, address: u64, time: Timestamp) -> Option<(usize, u64, Placed)> {
+        for &index in self.of_process.get(&pid)? {
+            let dump = self.dumps.get_mut(index)?;
+            let mut found = dump.find(address, time);
+            if found.is_none() && dump.may_have_grown(time) {
+                dump.look_again = match dump.read() {
+                    Reading::Done => time.0.saturating_add(LOOK_AGAIN_NS),
+                    Reading::More => 0,
+                };
+                found = dump.find(address, time);
+            }
+            if let Some((start, placed)) = found {
+                return Some((index, start, placed));
+            }
+        }
+        None
+    }
+}
+
+/// `perf inject --jit` puts the section behind the code, at a multiple of 8, and so compilers count from there.
+fn build<A: Arch>(file: &KeptFile, rules: RulesAt, code_bytes: u64) -> Option<Box<Cfi>> {
+    let mut section = vec![0; usize::try_from(rules.bytes).ok()?];
+    file.read_exact_at(&mut section, rules.offset).ok()?;
+    let sections = Sections {
+        eh_frame: Some((code_bytes.checked_next_multiple_of(8)?, Arc::new(section.into()))),
+        eh_frame_hdr: None,
+        debug_frame: None,
+        text_svma: 0,
+        got_svma: 0,
+    };
+    Cfi::new(sections, A::COLUMNS).map(Box::new)
+}
+
+/// Whether records are left to read.
+enum Reading {
+    Done,
+    More,
+}
+
+impl Dump {
+    fn open(file: KeptFile) -> Option<Dump> {
+        let header = Header::read(&*file).ok()?;
+        Some(Dump {
+            file,
+            has_times: header.has_times,
+            read_to: header.end,
+            is_closed: false,
+            look_again: 0,
+            next_rules: None,
+            by_index: FxHashMap::default(),
+            places: BTreeMap::new(),
+            place_count: 0,
+        })
+    }
+
+    fn may_have_grown(&self, time: Timestamp) -> bool {
+        !self.is_closed && time.0 >= self.look_again && self.read_to < self.file.len()
+    }
+
+    /// The function at the address at this time. If all came later, the clocks differ: then the first.
+    fn find(&self, address: u64, time: Timestamp) -> Option<(u64, Placed)> {
+        let before = self.places.range(..=address).rev().take(MAX_BEFORE);
+        let all = before.flat_map(|(start, placed)| placed.iter().map(move |placed| (*start, *placed)));
+        let holding = all.filter(|(start, placed)| address - start < placed.size);
+        let key = |placed: &Placed| match placed.from_ns <= time.0 {
+            true => (1, placed.from_ns),
+            false => (0, u64::MAX - placed.from_ns),
+        };
+        holding.max_by_key(|(_, placed)| key(placed))
+    }
+
+    /// Reads records that are whole by now.
+    fn read(&mut self) -> Reading {
+        let file = self.file.clone();
+        let mut records = Records::new(&*file, self.read_to, WINDOW_BYTES);
+        for _ in 0..RECORDS_AT_ONCE {
+            let Some(record) = records.next() else {
+                return Reading::Done;
+            };
+            if record == Record::Close || self.place_count >= MAX_PLACES {
+                self.is_closed = true;
+                return Reading::Done;
+            }
+            self.read_to = records.position();
+            self.add(record);
+        }
+        Reading::More
+    }
+
+    fn add(&mut self, record: Record) {
+        let time = |time_ns| if self.has_times { time_ns } else { 0 };
+        match record {
+            Record::Rules(at) => {
+                let (offset, bytes) = (at.start, at.end - at.start);
+                self.next_rules = (1..=MAX_RULES).contains(&bytes).then_some(RulesAt { offset, bytes });
+            }
+            Record::Load {
+                time_ns,
+                start,
+                index,
+                code,
+                ..
+            } => {
+                let placed = Placed {
+                    from_ns: time(time_ns),
+                    size: code.end - code.start,
+                    rules: self.next_rules.take(),
+                };
+                self.place(start, placed);
+                self.by_index.insert(index, placed);
+            }
+            Record::Move {
+                time_ns, new, index, ..
+            } => {
+                let from_ns = time(time_ns);
+                if let Some(placed) = self.by_index.get(&index).copied() {
+                    self.place(new, Placed { from_ns, ..placed });
+                }
+            }
+            Record::Damaged => self.next_rules = None,
+            Record::Lines(_) | Record::Close | Record::Other => {}
+        }
+    }
+
+    fn place(&mut self, start: u64, placed: Placed) {
+        self.places.entry(start).or_default().push(placed);
+        self.place_count += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::arch::x86_64::{Regs, X86_64};
+    use recording::sink::InMemory;
+
+    /// For code of 16 bytes: `push %rbx` at its start, so that from byte 1 on the CFA is rsp + 16.
+    const RULES: &[u8] = &[
+        20, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0, //
+        // pc_begin is 16 + 32 bytes before its field.
+        20, 0, 0, 0, 28, 0, 0, 0, 0xd0, 0xff, 0xff, 0xff, 16, 0, 0, 0, 0, 0x41, 0x0e, 16, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    const CODE: [u8; 16] = [0x90; 16];
+
+    fn words(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn header() -> Vec<u8> {
+        let halves = [0x4A69_5444_u32, 1, 40, 62, 0, 7];
+        let mut bytes: Vec<u8> = halves.iter().flat_map(|half| half.to_le_bytes()).collect();
+        bytes.extend(words(&[0, 0]));
+        bytes
+    }
+
+    fn record(kind: u32, time: u64, body: &[u8]) -> Vec<u8> {
+        let mut bytes = kind.to_le_bytes().to_vec();
+        bytes.extend((body.len() as u32 + 16).to_le_bytes());
+        bytes.extend(time.to_le_bytes());
+        bytes.extend(body);
+        bytes
+    }
+
+    fn unwinding(time: u64) -> Vec<u8> {
+        record(4, time, &[words(&[RULES.len() as u64, 0, 0]), RULES.to_vec()].concat())
+    }
+
+    fn load(time: u64, start: u64, index: u64) -> Vec<u8> {
+        let fields = words(&[7, start, start, CODE.len() as u64, index]);
+        record(0, time, &[&fields[..], b"f\0", &CODE].concat())
+    }
+
+    fn moved(time: u64, to: u64, index: u64) -> Vec<u8> {
+        record(1, time, &words(&[7, 0, 0, to, CODE.len() as u64, index]))
+    }
+
+    fn rules_of(file: &[u8]) -> JitRules {
+        let mut rules = JitRules::default();
+        rules.add(Pid(7), Arc::new(InMemory(file.to_vec())));
+        rules
+    }
+
+    /// The caller of code at an address, of a stack whose words are their own addresses.
+    fn caller(rules: &mut JitRules, address: u64, time: u64) -> Option<Step> {
+        let mut regs = Regs::new(0x5000, 0);
+        let address = FrameAddress::InstructionPointer(address);
+        rules.step::<X86_64>(Pid(7), Timestamp(time), address, &mut regs, &mut |at| Ok(at))
+    }
+
+    #[test]
+    fn rules_hold_where_and_while_their_function_is_there() {
+        let file = [
+            header(),
+            unwinding(10),
+            load(10, 0x1000, 1),
+            // Without rules, so the ones of the record before are not for it.
+            load(11, 0x2000, 2),
+            moved(20, 0x3000, 1),
+            // In the place that it left.
+            load(21, 0x1000, 3),
+        ];
+        let mut rules = rules_of(&file.concat());
+        assert_eq!(caller(&mut rules, 0x1000, 15), Some(Step::Caller(0x5000)));
+        assert_eq!(caller(&mut rules, 0x1001, 15), Some(Step::Caller(0x5008)));
+        assert_eq!(caller(&mut rules, 0x1010, 15), None);
+        assert_eq!(caller(&mut rules, 0x2001, 15), None);
+        assert_eq!(caller(&mut rules, 0x3001, 25), Some(Step::Caller(0x5008)));
+        assert_eq!(caller(&mut rules, 0x1001, 25), None);
+    }
+
+    #[test]
+    fn what_is_still_being_written_is_read_later() {
+        let whole = [header(), unwinding(10), load(10, 0x1000, 1)].concat();
+        for len in 0..whole.len() {
+            let mut rules = rules_of(&whole[..len]);
+            assert_eq!(caller(&mut rules, 0x1001, 15), None, "{len}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn damaged_dumps_never_panic_or_hang(
+            damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+            address in 0x0fffu64..0x1012,
+        ) {
+            let mut file = [header(), unwinding(10), load(10, 0x1000, 1), moved(20, 0x3000, 1)].concat();
+            for (at, value) in damage {
+                let at = at.index(file.len());
+                file[at] = value;
+            }
+            let mut rules = rules_of(&file);
+            for time in [0, 15, 25, u64::MAX] {
+                caller(&mut rules, address, time);
+                caller(&mut rules, address + 0x2000, time);
+            }
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! What walks have found out of code, for all threads and processes.
+
+use rustc_hash::FxHashMap;
+
+use crate::arch::NearbyCode;
+use crate::tables::jit::JitRules;
+use crate::walk::calls::Calls;
+
+/// A place in a file or in a process: module, process if anonymous, relative address.
+pub(crate) type Place = (u32, i32, u64);
+
+/// What walks have found out of code, for all threads and processes.
+#[derive(Default)]
+pub(crate) struct Known {
+    /// Whether a place without unwind rules is a signal return function.
+    pub(crate) signal_returns: FxHashMap<Place, bool>,
+    pub(crate) calls: Calls,
+    /// Code that was read. Forgotten when memory of no file is mapped.
+    pub(crate) code: FxHashMap<Place, NearbyCode>,
+    /// Which addresses in code without rules are in a frame that their function has made.
+    pub(crate) frames: FxHashMap<Place, bool>,
+    pub(crate) jit: JitRules,
+}
