@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use names::rust_crate;
+use names::source_path::SourcePath;
+use names::v8::Tier;
 use recording::event::is_shared_memory;
 use recording::module::{Module, ModuleKind};
-use recording::rust_crate;
-use recording::source_path::SourcePath;
-use recording::v8::Tier;
 use recording::wait::WaitReason;
 
 /// The kind of a frame's code.
@@ -367,7 +367,7 @@ impl Kind {
 
 #[cfg(test)]
 mod tests {
-    use recording::source_path::in_profile;
+    use names::source_path::in_profile;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Crates of source files: with debug info of `line-tables-only` or `limited`, inlined functions have no symbol, but
 //! others of their file have.
 
-use recording::symbol::{AddressInfo, SourceFrame};
+use names::symbol::{AddressInfo, SourceFrame};
 use rustc_hash::FxHashMap;
 
 use crate::category::is_library_source;

@@ -1,8 +1,8 @@
 //! Symbolicates a built profile: addresses become functions, inlined functions, files and lines.
 
+use names::symbol::{AddressInfo, SourceFrame, is_nameless};
+use names::v8;
 use recording::module::Module;
-use recording::symbol::{AddressInfo, SourceFrame, is_nameless};
-use recording::v8;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::category::{Installed, Kind};
@@ -37,7 +37,7 @@ pub struct Enriched {
 /// duplicates. `resolve` returns one [`AddressInfo`] for each address in the same order, or `None` without symbols. An
 /// answer of another length counts as `None`.
 ///
-/// Source files get the paths of profiles ([`recording::source_path`]).
+/// Source files get the paths of profiles ([`names::source_path`]).
 ///
 /// The profile is then marked as symbolicated, so the front end does not request symbols. A symbolicated profile is
 /// unchanged.

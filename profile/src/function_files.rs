@@ -1,6 +1,6 @@
 //! The source file of each function: one for all of its lines, so that a function is one row.
 
-use recording::symbol::{AddressInfo, SourceFrame};
+use names::symbol::{AddressInfo, SourceFrame};
 use rustc_hash::FxHashMap;
 
 use crate::data::{Data, Frame, NONE};

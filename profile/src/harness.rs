@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::time::SystemTime;
 
-use recording::source_path::SourcePath;
+use names::source_path::SourcePath;
 
 use crate::builder::MARKERS_PER_THREAD;
 use crate::category::is_library_source;
@@ -265,7 +265,7 @@ impl Harness {
 
 #[cfg(test)]
 mod tests {
-    use recording::source_path::in_profile;
+    use names::source_path::in_profile;
 
     use super::*;
 

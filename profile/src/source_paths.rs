@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use recording::source_path::in_profile;
+use names::source_path::in_profile;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::data::{Data, TextFields};
@@ -32,7 +32,7 @@ impl<T: Copy> PathIndex<T> {
 }
 
 impl Data {
-    /// Gives source files the paths of profiles ([`recording::source_path`]). Files of older sprofs and of other
+    /// Gives source files the paths of profiles ([`names::source_path`]). Files of older sprofs and of other
     /// profilers have those of debug info, with the home folder of who built the program.
     pub(crate) fn use_profile_paths(&mut self) {
         self.map_source_paths(|path| match in_profile(path) {

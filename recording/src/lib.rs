@@ -14,14 +14,12 @@
 //! 5. [`sink`]: how events travel, and what a stage may ask of the target.
 //! 6. [`quality`], [`cpu_account`], [`info`]: what was lost, guessed or not recorded, and the recording as a whole.
 //! 7. [`session`]: the contract of every recorder; `program`: the file that a command names.
-//! 8. [`symbol`]: names for addresses, as plain data; [`rust_crate`]: their crates; [`rust_name`], [`v8`]: one form for
-//!    names of Rust and JavaScript; [`source_path`]: one meaning for all forms of a source file's path.
-//! 9. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
-//! 10. [`pace`], [`outbox`]: for recorders that stop threads. When to take samples, and how these get to the unwinder.
-//! 11. [`varint`], [`frame_bytes`]: numbers and frames in a few bytes.
-//! 12. [`proc`]: texts of /proc that several crates read; [`regular_file`]: opens files whose place others may control.
-//! 13. [`command`]: how messages name the program that the user has to type.
-//! 14. [`sys`]: hints to the CPU.
+//! 8. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
+//! 9. [`pace`], [`outbox`]: for recorders that stop threads. When to take samples, and how these get to the unwinder.
+//! 10. [`varint`], [`frame_bytes`]: numbers and frames in a few bytes.
+//! 11. [`proc`]: texts of /proc that several crates read; [`regular_file`]: opens files whose place others may control.
+//! 12. [`command`]: how messages name the program that the user has to type.
+//! 13. [`sys`]: hints to the CPU.
 
 pub mod address;
 pub mod clock;
@@ -40,16 +38,11 @@ pub mod proc;
 pub mod program;
 pub mod quality;
 pub mod regular_file;
-pub mod rust_crate;
-pub mod rust_name;
 pub mod session;
 pub mod sink;
-pub mod source_path;
 pub mod space;
 pub mod stack;
-pub mod symbol;
 #[allow(unsafe_code)]
 pub mod sys;
-pub mod v8;
 pub mod varint;
 pub mod wait;

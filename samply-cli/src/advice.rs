@@ -1,12 +1,12 @@
 //! Advice for a poor result: a line for each cause.
 
+use names::symbol::SymbolSource;
 use profile::data::Data;
 use profile::data::SavedLib;
 use profile::view::cost::FEW_SAMPLES;
 use profile::view::select::Selection;
 use profile::view::shortfalls::{Code, Lack, Runtime, Shortfall, cost_of_probes, is_installed, python_version};
 use recording::session::{RecordOptions, RecordTarget};
-use recording::symbol::SymbolSource;
 use serde_json::{Value, json};
 use symbolicator::Symbolicator;
 

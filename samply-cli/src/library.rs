@@ -71,7 +71,7 @@ fn age_of_breakpad(breakpad: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use recording::symbol::SymbolSource;
+    use names::symbol::SymbolSource;
 
     use super::*;
 

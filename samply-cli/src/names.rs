@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use names::symbol::{AddressInfo, SymbolSource, is_nameless};
 use profile::Profile;
 use profile::data::Data;
 use profile::data::SavedLib;
@@ -12,7 +13,6 @@ use profile::enrich::{Enriched, enrich};
 use profile::read::SavedProfile;
 use profile::view::{Named, Wanted, asked_addresses, name_wanted, symbol_sources};
 use recording::module::{Module, ModuleKind};
-use recording::symbol::{AddressInfo, SymbolSource, is_nameless};
 use symbolicator::{Ahead, ModuleKey, SymbolError, SymbolOptions, Symbolicator};
 
 use crate::args::SymbolArgs;

@@ -7,8 +7,8 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use names::symbol::AddressInfo;
 use recording::module::{Module, ModuleKind};
-use recording::symbol::AddressInfo;
 
 use crate::error::SymbolError;
 use crate::helpers::MAX_THREADS;
@@ -209,8 +209,8 @@ mod tests {
     use std::sync::Barrier;
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use names::symbol::SourceFrame;
     use recording::module::BuildId;
-    use recording::symbol::SourceFrame;
 
     use super::*;
     use crate::locate::SymbolOptions;

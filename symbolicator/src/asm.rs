@@ -6,9 +6,9 @@ mod x86_64;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
+use names::symbol::FunctionSymbol;
 use object::{Architecture, Object, ObjectSection, ObjectSegment};
 use recording::module::Module;
-use recording::symbol::FunctionSymbol;
 
 use crate::Symbolicator;
 use crate::error::SymbolError;

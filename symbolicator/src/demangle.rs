@@ -3,7 +3,7 @@
 use std::fmt;
 
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
-use recording::rust_name::readable;
+use names::rust_name::readable;
 
 /// Longest demangled name in bytes. Substitutions in a mangled name can double its size with every few characters;
 /// the longest seen in real programs (C++ expression templates, nested Rust futures) are below 20 KB.
@@ -12,7 +12,7 @@ const MAX_NAME_BYTES: usize = 64 * 1024;
 /// Names nested deeper than this stay mangled: the demangler recurses.
 const MAX_DEPTH: u32 = 128;
 
-/// Demangles Rust (legacy and v0, in [one form](recording::rust_name), without the hash) and C++ (Itanium); other names
+/// Demangles Rust (legacy and v0, in [one form](names::rust_name), without the hash) and C++ (Itanium); other names
 /// stay unchanged.
 ///
 /// The leading underscore of a C name stays: in ELF it is part of the name.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use recording::symbol::SymbolSource;
+use names::symbol::SymbolSource;
 
 /// How to get a sprof with a feature.
 macro_rules! build_with {

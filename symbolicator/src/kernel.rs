@@ -5,9 +5,9 @@
 
 use std::path::Path;
 
+use names::symbol::{AddressInfo, FunctionSymbol};
 use recording::module::{BuildId, Module};
 use recording::proc::KernelSymbol;
-use recording::symbol::{AddressInfo, FunctionSymbol};
 
 use crate::cache::Cache;
 use crate::error::SymbolError;

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use names::symbol::AddressInfo;
 use object::{Object, ObjectSection, ObjectSymbol, SectionIndex, SymbolKind};
 use recording::module::BuildId;
-use recording::symbol::AddressInfo;
 use rustc_hash::FxHashMap;
 use unwind::compression::{FileCompression, decompress_file};
 

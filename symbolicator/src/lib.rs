@@ -59,5 +59,5 @@ pub use crate::recorded::RecordedSymbols;
 pub use crate::source::SourceError;
 pub use crate::symbolicator::{ModuleKey, Symbolicator};
 
+pub use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 pub use recording::module::Module;
-pub use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};

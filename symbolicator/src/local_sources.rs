@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use names::source_path::{Registry, SourcePath};
 use recording::regular_file;
-use recording::source_path::{Registry, SourcePath};
 use rustc_hash::FxHashMap;
 
 /// Finds the files in the folders of rustup and cargo. A package of one version has the same files in every folder of

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use names::symbol::SymbolSource;
 use object::Object;
 use recording::module::{BuildId, Module};
 use recording::regular_file;
 use recording::sink::KeptFile;
 use recording::sink::ReadAt;
-use recording::symbol::SymbolSource;
 
 use crate::debuginfod::Debuginfod;
 use crate::dsym;

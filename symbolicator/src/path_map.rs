@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use recording::source_path::resolved;
+use names::source_path::resolved;
 
 /// A folder of the debug info, and where it is on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Names that came with a recording, for files that are only on the machine that recorded.
 
-use recording::symbol::{AddressInfo, FunctionSymbol};
+use names::symbol::{AddressInfo, FunctionSymbol};
 
 use crate::demangle::demangle;
 

@@ -5,10 +5,10 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use names::source_path::SourcePath;
+use names::symbol::SymbolSource;
 use recording::module::Module;
 use recording::regular_file;
-use recording::source_path::SourcePath;
-use recording::symbol::SymbolSource;
 
 use crate::Symbolicator;
 use crate::error::SymbolError;

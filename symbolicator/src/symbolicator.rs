@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use names::symbol::{AddressInfo, SymbolSource};
 use recording::module::{Module, ModuleKind};
 use recording::sink::KeptFile;
-use recording::symbol::{AddressInfo, SymbolSource};
 use rustc_hash::FxHashMap;
 
 use crate::error::SymbolError;

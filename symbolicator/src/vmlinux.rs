@@ -4,9 +4,9 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use names::symbol::{AddressInfo, FunctionSymbol, SymbolSource};
 use object::{Object, ObjectSymbol};
 use recording::module::{BuildId, Module, ModuleKind};
-use recording::symbol::{AddressInfo, FunctionSymbol, SymbolSource};
 
 use crate::error::SymbolError;
 use crate::kernel::{self, KernelSymbols};

@@ -59,7 +59,7 @@ fn write(path: &Path, text: impl AsRef<[u8]>) {
 #[cfg(not(feature = "foreign-symbols"))]
 #[test]
 fn without_the_reader_the_error_names_the_feature_and_the_file() {
-    use recording::symbol::SymbolSource;
+    use names::symbol::SymbolSource;
     let dir = tempfile::tempdir().unwrap();
     let other = tempfile::tempdir().unwrap();
     let symbolicator = common::symbolicator(&[dir.path(), other.path()]);

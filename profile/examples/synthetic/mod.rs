@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use profile::builder::{BuildOptions, Builder};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
@@ -12,7 +13,6 @@ use recording::info::{Host, PeriodUnit, RecordingInfo};
 use recording::module::{BuildId, FileRole, Image, Module, ModuleKind};
 use recording::sink::EventSink;
 use recording::stack::Frame;
-use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 
 /// Frames of a stack.
 pub(crate) const DEPTH: u64 = 30;

@@ -1,7 +1,7 @@
 //! How it was recorded: rows about the recording, its quality, the libraries.
 
+use names::symbol::SymbolSource;
 use recording::module::{BuildId, Module, ModuleKind};
-use recording::symbol::SymbolSource;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Number;
@@ -270,7 +270,7 @@ impl SavedLib {
 
 /// [`SymbolSource`] in files: a word. The words of later sprofs are read as [`SymbolSource::NotAsked`].
 mod symbol_source {
-    use recording::symbol::SymbolSource;
+    use names::symbol::SymbolSource;
     use serde::{Deserialize, Deserializer, Serializer};
 
     const fn files(symbol_table: bool, debug_info: bool) -> SymbolSource {

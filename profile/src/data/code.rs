@@ -1,6 +1,6 @@
 //! What was recorded: functions, frames, call chains, and what they are of.
 
-use recording::v8::Start;
+use names::v8::Start;
 use serde::{Deserialize, Serialize};
 
 use super::NONE;
@@ -114,7 +114,7 @@ pub struct Func {
     /// Index of a script's function, or [`NONE`] for native functions.
     pub script: u32,
     /// Index of the text of the crate that defines it, or of the package that it was compiled from: see
-    /// [`recording::rust_crate`]. [`NONE`] if that is not known, and for other functions.
+    /// [`names::rust_crate`]. [`NONE`] if that is not known, and for other functions.
     pub krate: u32,
 }
 

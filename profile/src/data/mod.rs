@@ -13,7 +13,7 @@ pub(crate) mod v8_names;
 
 use std::collections::HashSet;
 
-use recording::source_path::in_profile;
+use names::source_path::in_profile;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! Functions of V8 in files whose writer kept V8's names: older recordings of sprof, samply, `perf script`.
 
-use recording::v8::{self, Code, Named, Tier};
+use names::v8::{self, Code, Named, Tier};
 use rustc_hash::FxHashMap;
 
 use super::{Calls, Category, Data, Func, NONE, Script};

@@ -1,6 +1,6 @@
 //! Shared tables of all inputs. Equal entries become one, so equal call paths become one path of the call tree.
 
-use recording::symbol::SymbolSource;
+use names::symbol::SymbolSource;
 
 use super::MergeError;
 use crate::data::SavedLib;

@@ -13,11 +13,11 @@ pub(crate) mod waits;
 
 use std::sync::Arc;
 
+use names::symbol::SymbolSource;
 use recording::event::Role;
 use recording::info::{PeriodUnit, RecordingInfo};
 use recording::module::Module;
 use recording::quality::Quality;
-use recording::symbol::SymbolSource;
 
 use crate::sources::Sources;
 use stacks::Stacks;

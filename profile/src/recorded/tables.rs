@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use names::symbol::SymbolSource;
+use names::v8::Start;
 use recording::module::Module;
-use recording::symbol::SymbolSource;
-use recording::v8::Start;
 use rustc_hash::FxHashMap;
 
 use super::strings::{StringId, Strings};

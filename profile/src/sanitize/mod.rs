@@ -11,7 +11,7 @@ mod search;
 mod text;
 mod variables;
 
-use recording::source_path::SourcePath;
+use names::source_path::SourcePath;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use recording::source_path::{SourcePath, in_profile};
+use names::source_path::{SourcePath, in_profile};
 
 /// Components of a path that stay: enough to know the file.
 const KEPT: usize = 3;

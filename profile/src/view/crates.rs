@@ -1,6 +1,6 @@
 //! The cost of each crate, and of each library that is of none.
 
-use recording::rust_crate;
+use names::rust_crate;
 use rustc_hash::FxHashMap;
 
 use super::cost::Cost;

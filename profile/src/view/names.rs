@@ -2,8 +2,8 @@
 
 mod path;
 
-use recording::rust_name::readable;
-use recording::v8::without_place;
+use names::rust_name::readable;
+use names::v8::without_place;
 
 use self::path::{Path, Style, with_usual_types};
 

@@ -1,6 +1,6 @@
 //! The program's own functions: code that its author can change.
 
-use recording::symbol::ENTRY_POINT;
+use names::symbol::ENTRY_POINT;
 
 use super::cost::Cost;
 use super::functions::FunctionRow;
@@ -9,7 +9,7 @@ use super::shortfalls::Runtime;
 use super::sums::by_key;
 use crate::category::{CATEGORIES, Installed, Kind, is_library_source, is_own};
 use crate::data::NONE;
-use recording::symbol::is_nameless;
+use names::symbol::is_nameless;
 
 /// A function with this share of the program's time and no self cost (below [`HARDLY_ANY`]) carries no information:
 /// `main`, `run`.

@@ -2,9 +2,9 @@
 //!
 //! A cause follows from the stacks and from the lookup of names, never from the name of a program.
 
-use recording::source_path::SourcePath;
+use names::source_path::SourcePath;
+use names::symbol::SymbolSource;
 use recording::stack::StackMark;
-use recording::symbol::SymbolSource;
 use rustc_hash::FxHashMap;
 
 use super::cost::Cost;
@@ -12,7 +12,7 @@ use super::select::Selection;
 use crate::category::{CATEGORIES, Kind};
 use crate::data::SavedLib;
 use crate::data::{Data, NONE};
-use recording::symbol::is_nameless;
+use names::symbol::is_nameless;
 
 /// A lack below this share of all samples is not reported.
 const WORTH_SAYING: f64 = 0.1;

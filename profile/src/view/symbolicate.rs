@@ -1,6 +1,6 @@
 //! Symbolicates saved data: addresses become functions, inlined functions, files and lines.
 
-use recording::symbol::{AddressInfo, FunctionSymbol, SymbolSource, is_nameless};
+use names::symbol::{AddressInfo, FunctionSymbol, SymbolSource, is_nameless};
 use rustc_hash::FxHashMap;
 
 use crate::category::{CATEGORIES, INLINED_NAME, Installed, Kind};

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::common::*;
+use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use profile::enrich::enrich;
 use profile::view::top;
 use proptest::prelude::*;
@@ -13,7 +14,6 @@ use recording::event::{Thread, ThreadEvent};
 use recording::frame_bytes::put_frames;
 use recording::module::{FileRole, Image, ModuleKind};
 use recording::stack::{Frame, FurtherRegisters, MissingStack, Registers, SameFrames, Snapshot, Stack, StackMark};
-use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use recording::wait::WaitReason;
 
 /// An event without borrowed parts.

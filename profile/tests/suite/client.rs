@@ -6,10 +6,10 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::common::*;
+use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use profile::enrich::enrich;
 use recording::event::{Event, LostCause, RecordingEvent, Role};
 use recording::stack::{Frame, StackMark};
-use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use serde_json::Value;
 
 /// A loaded profile; the daemon behind it ends with this.

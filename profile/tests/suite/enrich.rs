@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 
 use crate::common::*;
+use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use profile::enrich::{Enriched, enrich};
 use profile::view::top;
-use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 
 fn frame(function: &str, file: &str, line: u32) -> SourceFrame {
     SourceFrame {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
 use crate::common::*;
+use names::symbol::{AddressInfo, FunctionSymbol};
 use profile::data::{Data, NONE, Saved, Unit};
 use profile::merge::{Align, Input, MergeError, merge, usual_align};
 use profile::read::{ReadLimits, everything, whole};
 use profile::saved_form;
 use proptest::prelude::*;
-use recording::symbol::{AddressInfo, FunctionSymbol};
 use serde_json::{Value, json};
 
 /// Weight of each stack by its names, root first, over all threads, in units of the data.
@@ -538,7 +538,7 @@ fn names_that_one_file_lacks_are_looked_up_with_the_stacks_of_its_markers() {
                 krate: None,
             }),
             frames: ["inner", "outer"]
-                .map(|function| recording::symbol::SourceFrame {
+                .map(|function| names::symbol::SourceFrame {
                     function: Some(function.into()),
                     file: None,
                     declared_in: None,

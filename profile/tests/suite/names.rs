@@ -3,12 +3,12 @@
 use std::io::Write;
 
 use crate::common::*;
+use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use profile::Profile;
 use profile::data::{Data, NONE};
 use profile::enrich::enrich;
 use profile::read::{ReadLimits, everything};
 use profile::view::{Wanted, name_addresses, name_wanted};
-use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 
 /// `work` without debug info; `leaf`, which inlined `helper`, which inlined a part of the standard library.
 fn symbols(address: u64) -> AddressInfo {

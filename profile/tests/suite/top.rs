@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::*;
+use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame, SymbolSource};
 use profile::Profile;
 use profile::enrich::enrich;
 use profile::view::own::own_functions;
@@ -12,7 +13,6 @@ use profile::view::{recorded, top};
 use recording::quality::Quality;
 use recording::sink::ModuleMiss;
 use recording::stack::{Frame, Stack, StackMark};
-use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame, SymbolSource};
 
 #[test]
 fn recursion_counts_once_a_stack() {

@@ -3,14 +3,14 @@
 use std::io::Write as _;
 
 use crate::common::*;
+use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
+use names::v8::{Code, Start, Tier};
 use profile::data::Data;
 use profile::enrich::enrich;
 use profile::read::{self, ReadLimits};
 use profile::view::breakdown::categories;
 use profile::view::functions::functions;
 use profile::view::select::{Filter, select};
-use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
-use recording::v8::{Code, Start, Tier};
 use serde_json::json;
 
 /// `fib` at 0x200 by TurboFan, at 0x300 in the interpreter.

@@ -3,12 +3,12 @@
 use std::io::Write;
 
 use crate::common::*;
+use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use profile::data::{Data, NONE, Unit};
 use profile::enrich::enrich;
 use profile::export::firefox;
 use profile::read::{ReadError, ReadLimits, whole};
 use proptest::prelude::*;
-use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use serde_json::{Value, json};
 
 fn read(json: &Value) -> Result<Data, ReadError> {

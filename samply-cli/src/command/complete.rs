@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use ::names::symbol::is_nameless;
 use profile::data::Data;
 use profile::read::{self, ReadLimits};
 use profile::view::names;
-use recording::symbol::is_nameless;
 
 use crate::args::{self, Expected, Place};
 use crate::exit::Outcome;

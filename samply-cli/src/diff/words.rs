@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
+use names::source_path::SourcePath;
 use profile::data::Unit;
 use profile::view::diff::{Amount, Change, Increase, Renamed, Sides, Total, VARYING};
-use recording::source_path::SourcePath;
 
 use crate::args::{By, PartArgs};
 use crate::numbers::{bytes, count, counts, time};

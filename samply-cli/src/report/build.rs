@@ -1,5 +1,6 @@
 //! Makes tables of views.
 
+use names::source_path::SourcePath;
 use profile::data::{Calls, NONE};
 use profile::view;
 use profile::view::arcs::{self, ArcRow};
@@ -11,7 +12,6 @@ use profile::view::functions::{FunctionRow, functions};
 use profile::view::lines::lines;
 use profile::view::select::{NotFound, Selection};
 use profile::view::tree::{Limits, Node, Tree, bottom_up, callees, callers, top_down_where};
-use recording::source_path::SourcePath;
 use serde_json::{Value, json};
 
 use super::{Row, Table, markers};

@@ -10,6 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use names::rust_name::readable;
+use names::source_path::in_profile;
 use profile::builder::{BuildOptions, Builder};
 use profile::enrich::enrich;
 use profile::export::firefox::write_gz;
@@ -19,9 +21,7 @@ use recorder_macos::session::MachRecording;
 use recorder_macos::session::task_access::Rights;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::Pid;
-use recording::rust_name::readable;
 use recording::session::{RecordOptions, RecordTarget, Session as _};
-use recording::source_path::in_profile;
 use recording::stack::Registers;
 use recording::wait::WaitReason;
 use symbolicator::{SymbolOptions, Symbolicator};

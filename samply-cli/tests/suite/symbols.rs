@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use recording::symbol::is_nameless;
+use names::symbol::is_nameless;
 
 use crate::spool::SmallDisk;
 use crate::support;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use recording::source_path;
-use recording::symbol::{AddressInfo, SourceFrame};
+use names::source_path;
+use names::symbol::{AddressInfo, SourceFrame};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 

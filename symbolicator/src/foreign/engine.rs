@@ -7,9 +7,9 @@ use foreign_symbols::{
     Content, DebugId, Error, FrameDebugInfo, FramesLookupResult, LibraryInfo, LookupAddress, MappedPath, Symbols,
     SyncAddressInfo,
 };
+use names::rust_crate;
+use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use recording::module::Module;
-use recording::rust_crate;
-use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 
 use super::guarded::guarded;
 use super::{breakpad_name, stored};

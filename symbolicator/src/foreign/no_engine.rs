@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
+use names::symbol::AddressInfo;
 use recording::module::Module;
-use recording::symbol::AddressInfo;
 
 use crate::error::SymbolError;
 

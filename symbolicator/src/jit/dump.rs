@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
+use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
+use names::v8;
 use recording::module::BuildId;
 use recording::sink::ReadAt;
-use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
-use recording::v8;
 use rustc_hash::FxHashMap;
 use unwind::jitdump::{Header, Record, Records};
 

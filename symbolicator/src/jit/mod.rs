@@ -13,10 +13,10 @@ mod timeline;
 
 use std::path::Path;
 
+use names::symbol::{AddressInfo, SourceFrame};
+use names::v8;
 use recording::module::{BuildId, Module};
 use recording::sink::{InMemory, ReadAt};
-use recording::symbol::{AddressInfo, SourceFrame};
-use recording::v8;
 
 pub use self::timeline::{CodeAt, Timeline};
 
@@ -223,8 +223,8 @@ pub(crate) fn readable(mut info: AddressInfo) -> AddressInfo {
 
 #[cfg(test)]
 mod tests {
+    use names::symbol::FunctionSymbol;
     use proptest::prelude::*;
-    use recording::symbol::FunctionSymbol;
 
     use super::*;
 

@@ -1,8 +1,8 @@
 //! `/tmp/perf-PID.map`: lines of `START SIZE name`, in hexadecimal, without times. See tools/perf/Documentation/
 //! jit-interface.txt in the Linux sources.
 
+use names::symbol::{AddressInfo, FunctionSymbol};
 use recording::sink::ReadAt;
-use recording::symbol::{AddressInfo, FunctionSymbol};
 
 use super::timeline::{self, Placed, Timeline};
 

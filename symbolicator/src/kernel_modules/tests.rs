@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use names::symbol::SourceFrame;
 use object::SectionKind;
 use proptest::prelude::*;
-use recording::symbol::SourceFrame;
 use tempfile::TempDir;
 
 use super::*;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
+use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use recording::symbol::{FunctionSymbol, SourceFrame};
+use names::symbol::{FunctionSymbol, SourceFrame};
 
 use super::dwarf::Dwarf;
 use super::file::ObjectFile;

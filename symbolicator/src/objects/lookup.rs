@@ -1,8 +1,8 @@
 //! From addresses of a module to names, files and lines: kept answers first, then debug info and symbols, many at once
 //! on several threads.
 
-use recording::rust_name;
-use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
+use names::rust_name;
+use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 
 use super::answers::heap_of;
 use super::{ObjectModule, Stage};

@@ -18,9 +18,9 @@ mod symtab;
 use std::ops::Range;
 use std::sync::Arc;
 
+use names::symbol::{ENTRY_POINT, FunctionSymbol, SymbolSource};
 use recording::module::Module;
 use recording::sink::KeptFile;
-use recording::symbol::{ENTRY_POINT, FunctionSymbol, SymbolSource};
 use rustc_hash::FxHashMap;
 use unwind::Functions;
 

@@ -4,10 +4,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use names::rust_crate;
+use names::symbol::FunctionSymbol;
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 use object::{Object, ObjectSection, ObjectSegment, elf};
-use recording::rust_crate;
-use recording::symbol::FunctionSymbol;
 use unwind::Functions;
 
 use super::by_address::{ByAddress, Place};

@@ -4,7 +4,7 @@
 //! are left out: arguments, template and generic arguments, return types, hashes, suffixes of copies. A name means all
 //! instances of a generic function; the full name or the symbol's name means one of them.
 
-use recording::rust_name::readable;
+use names::rust_name::readable;
 
 use crate::demangle::demangle;
 

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use recording::symbol::{AddressInfo, SymbolSource};
+use names::symbol::{AddressInfo, SymbolSource};
 use serde_json::{Value, json};
 use symbolicator::{SymbolError, api};
 
@@ -17,7 +17,7 @@ fn frames(info: &AddressInfo) -> Vec<String> {
     if info.frames.is_empty() {
         return info.function.iter().map(|function| function.name.clone()).collect();
     }
-    let frame = |frame: &recording::symbol::SourceFrame| {
+    let frame = |frame: &names::symbol::SourceFrame| {
         format!(
             "{} {}:{}",
             text(&frame.function),

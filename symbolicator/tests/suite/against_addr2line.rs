@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 
 use addr2line::gimli::{self, EndianSlice, LittleEndian};
+use names::rust_name::with_path;
 use object::{Object, ObjectSection};
-use recording::rust_name::with_path;
 use symbolicator::demangle;
 
 use crate::common;

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{self, Built, build, have, module, run};
+use names::symbol::AddressInfo;
 use object::{Object, ObjectSection};
 use recording::module::Module;
-use recording::symbol::AddressInfo;
 use symbolicator::{SymbolOptions, Symbolicator};
 
 /// A program with compressed debug info.

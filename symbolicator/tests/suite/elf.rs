@@ -1,8 +1,8 @@
 //! What ELF files and their debug info say, against programs whose lines are known.
 
 use crate::common::{self, build, function, have, module, run, symbolicator};
+use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol};
-use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use symbolicator::SymbolError;
 
 fn all_addresses((start, size): (u64, u64)) -> Vec<u64> {

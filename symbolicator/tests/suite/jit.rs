@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use names::symbol::SymbolSource;
 use recording::module::{BuildId, ModuleKind};
-use recording::symbol::SymbolSource;
 use symbolicator::{Module, SymbolOptions, Symbolicator};
 
 fn module(path: &Path, build_id: Option<BuildId>) -> Module {

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use names::symbol::{AddressInfo, SymbolSource};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use proptest::prelude::*;
 use recording::module::{BuildId, Module, ModuleKind};
-use recording::symbol::{AddressInfo, SymbolSource};
 use symbolicator::{SymbolOptions, Symbolicator};
 
 use crate::common::symbolicator;

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
+use names::symbol::SymbolSource;
 use recording::module::{BuildId, Module, ModuleKind};
-use recording::symbol::SymbolSource;
 use symbolicator::{AsmError, SymbolError};
 
 use crate::common::symbolicator;

@@ -206,7 +206,7 @@ fn functions(
     }
     let file = |file: &u32| {
         let path = data.text(*file);
-        let short = recording::source_path::SourcePath::parse(path).short().into_owned();
+        let short = names::source_path::SourcePath::parse(path).short().into_owned();
         json!([path, (short != path).then_some(short), code_of.get(file)])
     };
     put("files", files.all.iter().map(file).collect());

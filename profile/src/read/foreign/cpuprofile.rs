@@ -1,7 +1,7 @@
 //! `.cpuprofile` of V8: of `node --cpu-prof`, of Chrome's DevTools, of Deno and others. JSON:
 //! <https://chromedevtools.github.io/devtools-protocol/tot/Profiler/#type-Profile>.
 
-use recording::v8::Start;
+use names::v8::Start;
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 

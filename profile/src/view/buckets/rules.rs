@@ -1,6 +1,6 @@
 //! The rules of the buckets. A new library needs one more row.
 
-use recording::v8::without_place;
+use names::v8::without_place;
 
 use super::Bucket;
 use crate::view::names::bare;

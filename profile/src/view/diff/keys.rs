@@ -1,6 +1,6 @@
 //! The compared functions, lines or call paths. A key is one number in all recordings.
 
-use recording::rust_name::readable;
+use names::rust_name::readable;
 use rustc_hash::FxHashMap;
 
 use super::{Amount, Change, Item, What};

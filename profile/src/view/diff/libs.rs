@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use recording::rust_name::readable;
+use names::rust_name::readable;
 
 use crate::data::Data;
 

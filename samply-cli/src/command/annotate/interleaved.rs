@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use names::source_path::SourcePath;
+use names::symbol::{AddressInfo, SourceFrame};
 use profile::data::Data;
 use recording::module::Module;
-use recording::source_path::SourcePath;
-use recording::symbol::{AddressInfo, SourceFrame};
 use symbolicator::Symbolicator;
 
 /// The source of some instructions: the line of the function, and that of the innermost function that is inlined there.

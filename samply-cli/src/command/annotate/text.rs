@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
+use names::source_path::SourcePath;
 use profile::text::one_line;
 use profile::view::cost::Cost;
-use recording::source_path::SourcePath;
 
 use super::assembly::{Code, FunctionCode};
 use super::{Annotated, Annotation, Source};

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::ops::ControlFlow;
 
 use gimli::{Reader as _, UnitRef};
-use recording::symbol::SourceFrame;
+use names::symbol::SourceFrame;
 use rustc_hash::FxHashMap;
 
 use super::budget::{Budget, Exhausted, Flaw};

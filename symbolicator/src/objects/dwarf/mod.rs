@@ -35,9 +35,9 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ::names::rust_crate;
+use ::names::symbol::{FunctionSymbol, SourceFrame};
 use gimli::DwarfPackage;
-use recording::rust_crate;
-use recording::symbol::{FunctionSymbol, SourceFrame};
 use typed_arena::Arena;
 
 use self::budget::Budget;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use recording::rust_name;
+use names::rust_name;
 use rustc_hash::FxHashMap;
 
 use super::super::symbol::MAX_NAME_BYTES;

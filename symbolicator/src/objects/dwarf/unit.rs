@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gimli::{UnitOffset, UnitRef};
-use recording::symbol::SourceFrame;
+use names::symbol::SourceFrame;
 
 use super::aranges::Aranges;
 use super::budget::{Budget, Flaw};

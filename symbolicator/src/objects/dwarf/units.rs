@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use gimli::{UnitOffset, UnitRef};
-use recording::symbol::SourceFrame;
+use names::symbol::SourceFrame;
 use rustc_hash::FxHashMap;
 
 use super::aranges::Aranges;

@@ -10,9 +10,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use names::symbol::{FunctionSymbol, SourceFrame};
 use object::macho;
 use object::read::macho::Nlist;
-use recording::symbol::{FunctionSymbol, SourceFrame};
 use rustc_hash::FxHashMap;
 
 use super::object_files::{NotUsed, ObjectFiles, file_and_member};

@@ -10,10 +10,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use names::rust_name::{readable, with_path};
+use names::symbol::AddressInfo;
 use object::{Object, ObjectSection, ObjectSymbol};
 use recording::module::Module;
-use recording::rust_name::{readable, with_path};
-use recording::symbol::AddressInfo;
 use symbolicator::demangle;
 
 use crate::common::{module, symbolicator};
