@@ -1,7 +1,8 @@
 //! Which settings a build profile of cargo lacks for function names and lines.
 //!
-//! <https://doc.rust-lang.org/cargo/reference/profiles.html>. A variable `CARGO_PROFILE_<NAME>_DEBUG` overrides Cargo.toml and
-//! configuration files, and is part of cargo's fingerprint: the same variable in the next run builds nothing.
+//! <https://doc.rust-lang.org/cargo/reference/profiles.html>. A variable `CARGO_PROFILE_<NAME>_DEBUG` overrides
+//! Cargo.toml and configuration files, and is part of cargo's fingerprint: the same variable in the next run builds
+//! nothing.
 
 use toml::{Table, Value};
 
