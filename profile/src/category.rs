@@ -13,7 +13,7 @@ use recording::wait::WaitReason;
 
 /// The kind of a frame's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum CodeKind {
     /// Code without a known mapping.
     Unknown,
     /// The executable of a recorded process.
@@ -52,7 +52,7 @@ pub(crate) enum MarkKind {
 }
 
 /// A category in the front end.
-pub(crate) struct Category {
+pub(crate) struct FirefoxCategory {
     pub(crate) name: &'static str,
     /// One of the front end's `CategoryColor`s (src/types/profile.ts).
     pub(crate) color: &'static str,
@@ -66,33 +66,33 @@ const CODE: &[&str] = &["Other", INLINED_NAME];
 const INLINED: usize = 1;
 
 /// The first grey one is the default category of the front end.
-pub(crate) const CATEGORIES: &[Category] = &[
-    Category {
+pub(crate) const CATEGORIES: &[FirefoxCategory] = &[
+    FirefoxCategory {
         name: "Other",
         color: "grey",
         subcategories: &["Other"],
     },
-    Category {
+    FirefoxCategory {
         name: "Program",
         color: "yellow",
         subcategories: CODE,
     },
-    Category {
+    FirefoxCategory {
         name: "Library",
         color: "green",
         subcategories: CODE,
     },
-    Category {
+    FirefoxCategory {
         name: "System library",
         color: "lightblue",
         subcategories: &["Other", INLINED_NAME, "vDSO"],
     },
-    Category {
+    FirefoxCategory {
         name: "Rust standard library",
         color: "brown",
         subcategories: CODE,
     },
-    Category {
+    FirefoxCategory {
         name: "JIT and anonymous",
         color: "purple",
         // After "Inlined", the names of `Tier::ALL`.
@@ -107,12 +107,12 @@ pub(crate) const CATEGORIES: &[Category] = &[
             Tier::ALL[5].name(),
         ],
     },
-    Category {
+    FirefoxCategory {
         name: "Kernel",
         color: "orange",
         subcategories: CODE,
     },
-    Category {
+    FirefoxCategory {
         name: "Incomplete stack",
         color: "lightred",
         subcategories: &[
@@ -127,7 +127,7 @@ pub(crate) const CATEGORIES: &[Category] = &[
     // After "Other", the reasons of `WaitReason::ALL` after `Cpu`, which comes last. The front end leaves out samples
     // of a category of this name where idle samples are not to be included (src/selectors/profile.ts,
     // `getIdleCategoryIndex`).
-    Category {
+    FirefoxCategory {
         name: "Idle",
         color: "blue",
         subcategories: &[
@@ -145,7 +145,7 @@ pub(crate) const CATEGORIES: &[Category] = &[
             "Waiting for a CPU",
         ],
     },
-    Category {
+    FirefoxCategory {
         name: "Dependency",
         color: "magenta",
         subcategories: CODE,
@@ -181,10 +181,10 @@ pub(crate) fn is_library_source(source: &str) -> bool {
         "/node_modules/",
     ];
     // `node:fs`
-    Kind::is_rust_std_source(source)
+    CodeKind::is_rust_std_source(source)
         || package(source).is_some()
         || source.starts_with("node:")
-        || Kind::of_header(source).is_some()
+        || CodeKind::of_header(source).is_some()
         || LIBRARIES.iter().any(|part| source.contains(part))
 }
 
@@ -243,76 +243,78 @@ fn go_folder<'a>(function: &str, source: &'a str) -> Option<&'a str> {
     Some(&source[..end + "/src/".len()])
 }
 
-impl Kind {
+impl CodeKind {
     /// Index into [`CATEGORIES`], and into its subcategories.
     pub(crate) fn category(self, inlined: bool) -> (usize, usize) {
         let subcategory = if inlined { INLINED } else { 0 };
         match self {
-            Kind::Unknown => (0, 0),
-            Kind::Program => (1, subcategory),
-            Kind::Library => (2, subcategory),
-            Kind::SystemLibrary => (3, subcategory),
-            Kind::Vdso => (3, 2),
-            Kind::RustStd => (4, subcategory),
-            Kind::Jit => (5, subcategory),
-            Kind::V8(tier) => (5, INLINED + 1 + tier as usize),
-            Kind::Kernel => (6, subcategory),
-            Kind::Mark(MarkKind::Unverified) => (7, 1),
-            Kind::Mark(MarkKind::Truncated) => (7, 2),
-            Kind::Mark(MarkKind::NoUserStack) => (7, 3),
-            Kind::Mark(MarkKind::Guess) => (7, 4),
-            Kind::Mark(MarkKind::OtherStack) => (7, 5),
-            Kind::Wait(None) => (8, 0),
-            Kind::Wait(Some(WaitReason::Cpu)) => (8, WaitReason::ALL.len()),
-            Kind::Wait(Some(reason)) => (8, reason as usize),
-            Kind::Dependency => (9, subcategory),
+            CodeKind::Unknown => (0, 0),
+            CodeKind::Program => (1, subcategory),
+            CodeKind::Library => (2, subcategory),
+            CodeKind::SystemLibrary => (3, subcategory),
+            CodeKind::Vdso => (3, 2),
+            CodeKind::RustStd => (4, subcategory),
+            CodeKind::Jit => (5, subcategory),
+            CodeKind::V8(tier) => (5, INLINED + 1 + tier as usize),
+            CodeKind::Kernel => (6, subcategory),
+            CodeKind::Mark(MarkKind::Unverified) => (7, 1),
+            CodeKind::Mark(MarkKind::Truncated) => (7, 2),
+            CodeKind::Mark(MarkKind::NoUserStack) => (7, 3),
+            CodeKind::Mark(MarkKind::Guess) => (7, 4),
+            CodeKind::Mark(MarkKind::OtherStack) => (7, 5),
+            CodeKind::Wait(None) => (8, 0),
+            CodeKind::Wait(Some(WaitReason::Cpu)) => (8, WaitReason::ALL.len()),
+            CodeKind::Wait(Some(reason)) => (8, reason as usize),
+            CodeKind::Dependency => (9, subcategory),
         }
     }
 
     /// The kind of a function in code of this kind, by its source; without debug info, by its crate.
-    pub(crate) fn of_source(self, source: &str, krate: Option<&str>, installed: &Installed) -> Kind {
+    pub(crate) fn of_source(self, source: &str, krate: Option<&str>, installed: &Installed) -> CodeKind {
         match self {
-            _ if Kind::is_rust_std_source(source) => Kind::RustStd,
-            Kind::Program if source.is_empty() && krate.is_some_and(rust_crate::is_library) => Kind::RustStd,
-            Kind::Program if package(source).is_some() && !installed.has(source) => Kind::Dependency,
-            Kind::Program if installed.is_of_go(source) => Kind::SystemLibrary,
-            Kind::Program => Kind::of_header(source).unwrap_or(self),
+            _ if CodeKind::is_rust_std_source(source) => CodeKind::RustStd,
+            CodeKind::Program if source.is_empty() && krate.is_some_and(rust_crate::is_library) => CodeKind::RustStd,
+            CodeKind::Program if package(source).is_some() && !installed.has(source) => CodeKind::Dependency,
+            CodeKind::Program if installed.is_of_go(source) => CodeKind::SystemLibrary,
+            CodeKind::Program => CodeKind::of_header(source).unwrap_or(self),
             kind => kind,
         }
     }
 
     /// The kind of code that a program has from an installed header: of the C++ library or the compiler, or of another
     /// library.
-    fn of_header(source: &str) -> Option<Kind> {
+    fn of_header(source: &str) -> Option<CodeKind> {
         // `/usr/include/c++/12/bits/`, `/usr/include/x86_64-linux-gnu/c++/12/bits/`, `/opt/llvm/include/c++/v1/`.
         let is_of_cxx = |(_, path): (&str, &str)| {
             path.starts_with("c++/") || path.split_once('/').is_some_and(|(_, path)| path.starts_with("c++/"))
         };
         let has = |folder: &str| source.contains(folder);
         if source.split_once("/include/").is_some_and(is_of_cxx) || has("/lib/gcc/") || has("/lib/clang/") {
-            return Some(Kind::SystemLibrary);
+            return Some(CodeKind::SystemLibrary);
         }
         ["/usr/include/", "/usr/local/include/"]
             .iter()
             .any(|folder| source.starts_with(folder))
-            .then_some(Kind::Library)
+            .then_some(CodeKind::Library)
     }
 
     /// True for the index of the category of waits.
     pub(crate) fn is_wait(category: usize) -> bool {
-        category == Kind::Wait(None).category(false).0
+        category == CodeKind::Wait(None).category(false).0
     }
 
     /// The kind of a module's code, as far as it follows from the module.
-    pub(crate) fn of_module(module: &Module) -> Kind {
+    pub(crate) fn of_module(module: &Module) -> CodeKind {
         match module.kind {
-            ModuleKind::Kernel => Kind::Kernel,
-            ModuleKind::Vdso => Kind::Vdso,
-            ModuleKind::Jit => Kind::Jit,
-            ModuleKind::File | ModuleKind::Windows { .. } => match Kind::of_file(&module.path) {
+            ModuleKind::Kernel => CodeKind::Kernel,
+            ModuleKind::Vdso => CodeKind::Vdso,
+            ModuleKind::Jit => CodeKind::Jit,
+            ModuleKind::File | ModuleKind::Windows { .. } => match CodeKind::of_file(&module.path) {
                 // A program or a library in shared memory (memfd_create), which a recorder has read.
-                Kind::Jit if is_shared_memory(module.path.as_os_str().as_encoded_bytes()) && module.arch.is_some() => {
-                    Kind::Library
+                CodeKind::Jit
+                    if is_shared_memory(module.path.as_os_str().as_encoded_bytes()) && module.arch.is_some() =>
+                {
+                    CodeKind::Library
                 }
                 kind => kind,
             },
@@ -320,11 +322,11 @@ impl Kind {
     }
 
     /// The kind of a mapped file, by its name.
-    pub(crate) fn of_file(path: &Path) -> Kind {
+    pub(crate) fn of_file(path: &Path) -> CodeKind {
         let full = path.to_string_lossy();
         // The names that Linux gives to mappings without a file: proc(5), /proc/pid/maps.
         if full.is_empty() || full.starts_with("//anon") || full.starts_with('[') || full.starts_with("/memfd:") {
-            return Kind::Jit;
+            return CodeKind::Jit;
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let stem = name.split(".so").next().unwrap_or_default();
@@ -348,9 +350,9 @@ impl Kind {
         ];
         let base = stem.split("-2.").next().unwrap_or_default();
         if is_shared && (SYSTEM.contains(&base) || base.starts_with("ld-") || base == "ld") {
-            return Kind::SystemLibrary;
+            return CodeKind::SystemLibrary;
         }
-        Kind::Library
+        CodeKind::Library
     }
 
     /// True if the path is one of Rust's standard library, or of a package that it is built with. A library built from
@@ -373,59 +375,65 @@ mod tests {
 
     #[test]
     fn a_files_kind_is_known_by_name() {
-        let kind = |path: &str| Kind::of_file(Path::new(path));
-        assert_eq!(kind("/usr/lib/x86_64-linux-gnu/libc.so.6"), Kind::SystemLibrary);
-        assert_eq!(kind("/lib/x86_64-linux-gnu/libpthread-2.31.so"), Kind::SystemLibrary);
-        assert_eq!(kind("/lib64/ld-linux-x86-64.so.2"), Kind::SystemLibrary);
-        assert_eq!(kind("/lib/ld-musl-aarch64.so.1"), Kind::SystemLibrary);
-        assert_eq!(kind("/usr/lib/libcurl.so.4"), Kind::Library);
-        assert_eq!(kind("/usr/lib/libzstd.so.1.5"), Kind::Library);
-        assert_eq!(kind("//anon"), Kind::Jit);
-        assert_eq!(kind("/memfd:jit (deleted)"), Kind::Jit);
+        let kind = |path: &str| CodeKind::of_file(Path::new(path));
+        assert_eq!(kind("/usr/lib/x86_64-linux-gnu/libc.so.6"), CodeKind::SystemLibrary);
+        assert_eq!(
+            kind("/lib/x86_64-linux-gnu/libpthread-2.31.so"),
+            CodeKind::SystemLibrary
+        );
+        assert_eq!(kind("/lib64/ld-linux-x86-64.so.2"), CodeKind::SystemLibrary);
+        assert_eq!(kind("/lib/ld-musl-aarch64.so.1"), CodeKind::SystemLibrary);
+        assert_eq!(kind("/usr/lib/libcurl.so.4"), CodeKind::Library);
+        assert_eq!(kind("/usr/lib/libzstd.so.1.5"), CodeKind::Library);
+        assert_eq!(kind("//anon"), CodeKind::Jit);
+        assert_eq!(kind("/memfd:jit (deleted)"), CodeKind::Jit);
     }
 
     #[test]
     fn installed_headers_are_library_code() {
         let none = Installed::default();
         for (source, kind) in [
-            ("/usr/include/c++/12/bits/stl_algo.h", Kind::SystemLibrary),
+            ("/usr/include/c++/12/bits/stl_algo.h", CodeKind::SystemLibrary),
             (
                 "/usr/include/x86_64-linux-gnu/c++/12/bits/gthr-default.h",
-                Kind::SystemLibrary,
+                CodeKind::SystemLibrary,
             ),
-            ("/opt/llvm/include/c++/v1/__algorithm/sort.h", Kind::SystemLibrary),
+            ("/opt/llvm/include/c++/v1/__algorithm/sort.h", CodeKind::SystemLibrary),
             (
                 "/usr/lib/gcc/x86_64-linux-gnu/12/include/avxintrin.h",
-                Kind::SystemLibrary,
+                CodeKind::SystemLibrary,
             ),
-            ("/usr/include/boost/array.hpp", Kind::Library),
-            ("/home/me/app/include/app.h", Kind::Program),
-            ("/home/me/c++/app.cpp", Kind::Program),
+            ("/usr/include/boost/array.hpp", CodeKind::Library),
+            ("/home/me/app/include/app.h", CodeKind::Program),
+            ("/home/me/c++/app.cpp", CodeKind::Program),
         ] {
-            assert_eq!(Kind::Program.of_source(source, None, &none), kind, "{source}");
-            assert_eq!(is_library_source(source), kind != Kind::Program, "{source}");
-            assert_eq!(Kind::Library.of_source(source, None, &none), Kind::Library);
+            assert_eq!(CodeKind::Program.of_source(source, None, &none), kind, "{source}");
+            assert_eq!(is_library_source(source), kind != CodeKind::Program, "{source}");
+            assert_eq!(CodeKind::Library.of_source(source, None, &none), CodeKind::Library);
         }
     }
 
     #[test]
     fn rust_std_is_known_by_its_source() {
         let hash = "59807616e1fa2540724bfbac14d7976d7e4a3860";
-        assert!(Kind::is_rust_std_source(&format!(
+        assert!(CodeKind::is_rust_std_source(&format!(
             "/rustc/{hash}/library/core/src/iter/range.rs"
         )));
-        assert!(!Kind::is_rust_std_source("/home/me/library/core/src/lib.rs"));
-        assert!(!Kind::is_rust_std_source("/rustc/notes.txt"));
+        assert!(!CodeKind::is_rust_std_source("/home/me/library/core/src/lib.rs"));
+        assert!(!CodeKind::is_rust_std_source("/rustc/notes.txt"));
     }
 
     #[test]
     fn without_debug_info_rust_std_is_known_by_its_crate() {
         let none = Installed::default();
-        let of = |kind: Kind, source: &str, krate: &str| kind.of_source(source, Some(krate), &none);
-        assert_eq!(of(Kind::Program, "", "alloc"), Kind::RustStd);
-        assert_eq!(of(Kind::Program, "", "words"), Kind::Program);
-        assert_eq!(of(Kind::Program, "/home/me/core/src/lib.rs", "core"), Kind::Program);
-        assert_eq!(of(Kind::Kernel, "", "core"), Kind::Kernel);
+        let of = |kind: CodeKind, source: &str, krate: &str| kind.of_source(source, Some(krate), &none);
+        assert_eq!(of(CodeKind::Program, "", "alloc"), CodeKind::RustStd);
+        assert_eq!(of(CodeKind::Program, "", "words"), CodeKind::Program);
+        assert_eq!(
+            of(CodeKind::Program, "/home/me/core/src/lib.rs", "core"),
+            CodeKind::Program
+        );
+        assert_eq!(of(CodeKind::Kernel, "", "core"), CodeKind::Kernel);
     }
 
     #[test]
@@ -435,27 +443,30 @@ mod tests {
         let main = format!("{registry}/my-rg-14.1.1/src/main.rs");
         let installed = Installed::of([("my-rg", "my_rg::main", main.as_str())].into_iter());
         for (path, kind) in [
-            (format!("/rustc/{commit}/library/proc_macro/src/lib.rs"), Kind::RustStd),
-            ("/rust/deps/hashbrown-0.16.1/src/map.rs".to_owned(), Kind::RustStd),
-            (format!("{registry}/hashbrown-0.16.1/src/map.rs"), Kind::Dependency),
+            (
+                format!("/rustc/{commit}/library/proc_macro/src/lib.rs"),
+                CodeKind::RustStd,
+            ),
+            ("/rust/deps/hashbrown-0.16.1/src/map.rs".to_owned(), CodeKind::RustStd),
+            (format!("{registry}/hashbrown-0.16.1/src/map.rs"), CodeKind::Dependency),
             (
                 "/home/me/.cargo/git/checkouts/a-1949cf8c6b5b557f/34/src/lib.rs".to_owned(),
-                Kind::Dependency,
+                CodeKind::Dependency,
             ),
-            (main.clone(), Kind::Program),
-            ("/home/me/app/src/main.rs".to_owned(), Kind::Program),
+            (main.clone(), CodeKind::Program),
+            ("/home/me/app/src/main.rs".to_owned(), CodeKind::Program),
         ] {
             let of_profile = in_profile(&path);
-            assert_eq!(Kind::Program.of_source(&path, None, &installed), kind, "{path}");
+            assert_eq!(CodeKind::Program.of_source(&path, None, &installed), kind, "{path}");
             assert_eq!(
-                Kind::Program.of_source(&of_profile, None, &installed),
+                CodeKind::Program.of_source(&of_profile, None, &installed),
                 kind,
                 "{of_profile}"
             );
             assert_eq!(is_library_source(&path), is_library_source(&of_profile), "{path}");
             assert_eq!(
                 is_library_source(&path),
-                kind != Kind::Program || path == main,
+                kind != CodeKind::Program || path == main,
                 "{path}"
             );
         }
@@ -473,52 +484,59 @@ mod tests {
             ("my-rg", "serde_json::de::from_str", &serde),
         ];
         let none = Installed::default();
-        assert_eq!(Kind::Program.of_source(&serde, None, &none), Kind::Dependency);
+        assert_eq!(CodeKind::Program.of_source(&serde, None, &none), CodeKind::Dependency);
         assert_eq!(
-            Kind::Program.of_source(
+            CodeKind::Program.of_source(
                 "/home/me/.cargo/git/checkouts/a-1949cf8c6b5b557f/34/src/lib.rs",
                 None,
                 &none
             ),
-            Kind::Dependency
+            CodeKind::Dependency
         );
         assert_eq!(
-            Kind::Program.of_source("/home/me/go/pkg/mod/example.org/a@v1/a.go", None, &none),
-            Kind::Dependency
+            CodeKind::Program.of_source("/home/me/go/pkg/mod/example.org/a@v1/a.go", None, &none),
+            CodeKind::Dependency
         );
         assert_eq!(
-            Kind::Program.of_source("/home/me/app/src/main.rs", None, &none),
-            Kind::Program
+            CodeKind::Program.of_source("/home/me/app/src/main.rs", None, &none),
+            CodeKind::Program
         );
         assert_eq!(
-            Kind::Library.of_source(&serde, None, &none),
-            Kind::Library,
+            CodeKind::Library.of_source(&serde, None, &none),
+            CodeKind::Library,
             "in a file of its own"
         );
         // `cargo install my-rg`.
         let installed = Installed::of(functions.into_iter());
-        assert_eq!(Kind::Program.of_source(&main, None, &installed), Kind::Program);
-        assert_eq!(Kind::Program.of_source(&serde, None, &installed), Kind::Dependency);
+        assert_eq!(CodeKind::Program.of_source(&main, None, &installed), CodeKind::Program);
+        assert_eq!(
+            CodeKind::Program.of_source(&serde, None, &installed),
+            CodeKind::Dependency
+        );
         let go = "/home/me/go/pkg/mod/example.org/tool@v1.0.0/main.go";
-        assert_eq!(Kind::Program.of_source(go, None, &none), Kind::Dependency);
+        assert_eq!(CodeKind::Program.of_source(go, None, &none), CodeKind::Dependency);
         let installed = Installed::of([("tool", "main.main", go)].into_iter());
-        assert_eq!(Kind::Program.of_source(go, None, &installed), Kind::Program);
+        assert_eq!(CodeKind::Program.of_source(go, None, &installed), CodeKind::Program);
         for own in [
             "/home/me/app/crates/registry/src/lib.rs",
             "/home/me/git/checkouts/app/src/main.rs",
             "/home/me/go/pkg/mod/golang.org/toolchain@v0.0.1-go1.22.0.linux-amd64/src/runtime/proc.go",
         ] {
-            assert_eq!(Kind::Program.of_source(own, None, &none), Kind::Program, "{own}");
+            assert_eq!(
+                CodeKind::Program.of_source(own, None, &none),
+                CodeKind::Program,
+                "{own}"
+            );
         }
         let hash_map = "/rust/deps/hashbrown-0.16.1/src/raw/mod.rs";
-        assert_eq!(Kind::Program.of_source(hash_map, None, &none), Kind::RustStd);
+        assert_eq!(CodeKind::Program.of_source(hash_map, None, &none), CodeKind::RustStd);
     }
 
     #[test]
     fn reasons_of_waits_are_subcategories() {
         for reason in WaitReason::ALL {
-            let (category, subcategory) = Kind::Wait(Some(reason)).category(false);
-            assert!(Kind::is_wait(category));
+            let (category, subcategory) = CodeKind::Wait(Some(reason)).category(false);
+            assert!(CodeKind::is_wait(category));
             let category = &CATEGORIES[category];
             let name = category.subcategories[subcategory].to_lowercase();
             match reason {
@@ -532,8 +550,8 @@ mod tests {
     #[test]
     fn tiers_are_subcategories() {
         for tier in Tier::ALL {
-            let (category, subcategory) = Kind::V8(tier).category(false);
-            assert_eq!(category, Kind::Jit.category(false).0);
+            let (category, subcategory) = CodeKind::V8(tier).category(false);
+            assert_eq!(category, CodeKind::Jit.category(false).0);
             assert_eq!(CATEGORIES[category].subcategories[subcategory], tier.name());
         }
     }
@@ -542,11 +560,11 @@ mod tests {
     fn the_default_category_comes_first_and_every_subcategory_exists() {
         assert_eq!(CATEGORIES[0].color, "grey");
         for kind in [
-            Kind::Unknown,
-            Kind::Program,
-            Kind::Vdso,
-            Kind::Mark(MarkKind::NoUserStack),
-            Kind::Kernel,
+            CodeKind::Unknown,
+            CodeKind::Program,
+            CodeKind::Vdso,
+            CodeKind::Mark(MarkKind::NoUserStack),
+            CodeKind::Kernel,
         ] {
             for inlined in [false, true] {
                 let (category, subcategory) = kind.category(inlined);

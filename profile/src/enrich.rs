@@ -5,13 +5,13 @@ use names::v8;
 use recording::module::Module;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::category::{Installed, Kind};
+use crate::category::{CodeKind, Installed};
 use crate::crate_sources::CrateSources;
 use crate::function_files::FunctionFiles;
 use crate::recorded::Profile;
-use crate::recorded::stacks::{StackId, Stacks};
+use crate::recorded::stacks::{StackId, StackTree};
 use crate::recorded::strings::{StringId, Strings};
-use crate::recorded::tables::{FrameId, FrameRow, FuncId, FuncRow, LibId, SymbolRow, Tables};
+use crate::recorded::tables::{FrameId, FrameRow, FrameTables, FuncId, FuncRow, LibId, SymbolRow};
 use crate::recorded::thread::{MarkerKind, PointValue};
 use crate::source_paths::PathIndex;
 
@@ -106,7 +106,7 @@ pub(crate) fn installed<'a>(file: &str, infos: impl Iterator<Item = &'a AddressI
 
 /// The new tables under construction.
 struct Rebuilt {
-    tables: Tables,
+    tables: FrameTables,
     strings: Strings,
     sources: PathIndex<StringId>,
     funcs: FxHashMap<FuncRow, FuncId>,
@@ -124,7 +124,7 @@ struct Rebuilt {
 impl Rebuilt {
     fn new(profile: &Profile) -> Self {
         let mut strings = Strings::default();
-        let mut tables = Tables::default();
+        let mut tables = FrameTables::default();
         tables.libs.clone_from(&profile.tables.libs);
         for lib in &mut tables.libs {
             lib.name = strings.intern(profile.strings.get(lib.name));
@@ -183,7 +183,7 @@ impl Rebuilt {
                 self.unnamed.insert(func);
             }
             let kind = match v8.tier {
-                Some(tier) if inline_depth == 0 => Kind::V8(tier),
+                Some(tier) if inline_depth == 0 => CodeKind::V8(tier),
                 _ => row
                     .kind
                     .of_source(declared_in.unwrap_or_default(), krate, &self.installed),
@@ -243,7 +243,7 @@ impl Rebuilt {
             .iter()
             .map(|(_, _, frame)| self.expansions[frame.0 as usize].1 as usize)
             .sum();
-        let mut stacks = Stacks::with_capacity(len);
+        let mut stacks = StackTree::with_capacity(len);
         let mut new_stacks: Vec<StackId> = Vec::with_capacity(profile.stacks.len());
         for (_, prefix, frame) in profile.stacks.iter() {
             let (first, count) = self.expansions[frame.0 as usize];

@@ -18,7 +18,7 @@ use crate::builder::MARKERS_PER_THREAD;
 use crate::category::is_library_source;
 use crate::recorded::Profile;
 use crate::recorded::stacks::StackId;
-use crate::recorded::thread::{Marker, MarkerKind, Thread};
+use crate::recorded::thread::{MarkerKind, RecordedMarker, RecordedThread};
 
 /// A benchmark whose harness wrote its name at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ struct Running {
 }
 
 /// The time of a benchmark or test.
-struct Span {
+struct HarnessSpan {
     name: String,
     harness: Harness,
     start: i64,
@@ -70,7 +70,7 @@ pub fn mark(profile: &mut Profile, measured: &[Measured]) -> usize {
         .map(|benchmark| (since(zero, benchmark.at), benchmark.name.as_str()))
         .collect();
     let mut of_stack = HashMap::new();
-    let spans: Vec<(usize, Vec<Span>)> = (profile.threads.iter().enumerate())
+    let spans: Vec<(usize, Vec<HarnessSpan>)> = (profile.threads.iter().enumerate())
         .filter(|(_, thread)| thread.event.is_none())
         .map(|(index, thread)| (index, spans(profile, thread, &measured, &mut of_stack)))
         .collect();
@@ -87,7 +87,7 @@ pub fn mark(profile: &mut Profile, measured: &[Measured]) -> usize {
                 profile.counts.markers_left_out += 1;
                 continue;
             }
-            markers.push(Marker {
+            markers.push(RecordedMarker {
                 start: span.start,
                 end: Some(span.end),
                 what,
@@ -101,11 +101,11 @@ pub fn mark(profile: &mut Profile, measured: &[Measured]) -> usize {
 
 fn spans(
     profile: &Profile,
-    thread: &Thread,
+    thread: &RecordedThread,
     measured: &[(i64, &str)],
     of_stack: &mut HashMap<StackId, Option<Running>>,
-) -> Vec<Span> {
-    let mut spans: Vec<Span> = Vec::new();
+) -> Vec<HarnessSpan> {
+    let mut spans: Vec<HarnessSpan> = Vec::new();
     // A sample represents the time before it.
     let interval = i64::try_from(profile.info.interval_ns).unwrap_or(0);
     for sample in thread.samples.iter() {
@@ -129,7 +129,7 @@ fn spans(
             Some(last) if last.name == name && last.harness == *harness => last.end = sample.time + JUST_AFTER_NS,
             _ => {
                 let earliest = spans.last().map_or(i64::MIN, |last| last.end);
-                spans.push(Span {
+                spans.push(HarnessSpan {
                     name,
                     harness: *harness,
                     start: (sample.time - interval).max(earliest).max(thread.start),

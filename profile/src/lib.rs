@@ -40,7 +40,7 @@ mod unique;
 pub mod view;
 mod wire;
 
-pub use data::{Limit, Recorded, RunExtent};
+pub use data::{RecordingFacts, RecordingLimit, RunExtent};
 pub use recorded::no_samples::NoSamples;
 pub use recorded::waits::{WaitSum, WaitTotals};
 pub use recorded::{Counts, LibAddresses, Profile};

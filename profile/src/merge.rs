@@ -11,11 +11,11 @@ mod timeline;
 use std::collections::HashSet;
 
 use crate::data::{Data, Saved, Thread, Unit};
-use tables::Tables;
+use tables::MergedTables;
 
 /// A profile to merge.
 #[derive(Clone, Debug)]
-pub struct Input {
+pub struct MergeInput {
     /// Added to the names of its processes if another input has a process of the same name.
     pub name: String,
     /// The profile.
@@ -58,7 +58,7 @@ pub enum MergeError {
 
 /// By the clock if each profile overlaps another one or starts within a minute of another's end. Otherwise at one
 /// start: profiles of two days would be too far apart on one timeline.
-pub fn usual_align(inputs: &[Input]) -> Align {
+pub fn usual_align(inputs: &[MergeInput]) -> Align {
     const GAP_MS: f64 = 60_000.0;
     let mut spans: Vec<(f64, f64)> = inputs.iter().map(|input| timeline::span_ms(&input.data)).collect();
     spans.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -73,7 +73,7 @@ pub fn usual_align(inputs: &[Input]) -> Align {
 }
 
 /// Merges the profiles. The processes stay in the inputs' order; processes with one number stay separate.
-pub fn merge(inputs: Vec<Input>, align: Align) -> Result<Saved, MergeError> {
+pub fn merge(inputs: Vec<MergeInput>, align: Align) -> Result<Saved, MergeError> {
     check_units(&inputs)?;
     let common = common_process_names(&inputs);
     let starts: Vec<f64> = inputs.iter().map(|input| timeline::span_ms(&input.data).0).collect();
@@ -81,11 +81,11 @@ pub fn merge(inputs: Vec<Input>, align: Align) -> Result<Saved, MergeError> {
     let intervals_differ = inputs
         .windows(2)
         .any(|pair| pair[0].data.interval_ms != pair[1].data.interval_ms);
-    let mut tables = Tables::default();
+    let mut tables = MergedTables::default();
     let mut pids = HashSet::new();
     let mut whole: Option<Data> = None;
     for (
-        Input {
+        MergeInput {
             name,
             data: Saved(mut data),
         },
@@ -129,7 +129,7 @@ fn unit_of(data: &Data) -> Option<String> {
     })
 }
 
-fn check_units(inputs: &[Input]) -> Result<(), MergeError> {
+fn check_units(inputs: &[MergeInput]) -> Result<(), MergeError> {
     let mut units = inputs
         .iter()
         .filter_map(|input| Some((&input.name, unit_of(&input.data)?)));
@@ -148,7 +148,7 @@ fn check_units(inputs: &[Input]) -> Result<(), MergeError> {
 }
 
 /// Names of processes that more than one input has.
-fn common_process_names(inputs: &[Input]) -> HashSet<String> {
+fn common_process_names(inputs: &[MergeInput]) -> HashSet<String> {
     let (mut seen, mut common) = (HashSet::new(), HashSet::new());
     for input in inputs {
         let names: HashSet<&str> = (input.data.threads.iter())

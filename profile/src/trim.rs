@@ -8,7 +8,7 @@ use crate::view::select::{Filter, KeptKinds, NotFound, give_to_callers, keep, wa
 
 /// What stays of a profile.
 #[derive(Clone, Debug, Default)]
-pub struct Part {
+pub struct ProfilePart {
     /// Which samples, of both kinds: [`Filter::waits`] has no effect.
     pub filter: Filter,
     /// Stacks with fewer samples, including those of their callees, become their callers; a wait keeps its own frame. 0
@@ -16,7 +16,7 @@ pub struct Part {
     pub min_samples: u64,
 }
 
-impl Part {
+impl ProfilePart {
     /// True if everything stays.
     pub fn is_all(&self) -> bool {
         let Filter {
@@ -43,7 +43,7 @@ impl Part {
 /// # Errors
 ///
 /// Nothing has a name that is asked for.
-pub fn trim(data: &mut Saved, part: &Part) -> Result<(), NotFound> {
+pub fn trim(data: &mut Saved, part: &ProfilePart) -> Result<(), NotFound> {
     if part.is_all() {
         return Ok(());
     }

@@ -5,7 +5,7 @@ use profile::data::Data;
 use profile::data::SavedLib;
 use profile::view::cost::FEW_SAMPLES;
 use profile::view::select::Selection;
-use profile::view::shortfalls::{Code, Lack, Runtime, Shortfall, cost_of_probes, is_installed, python_version};
+use profile::view::shortfalls::{CodeOwner, Lack, Runtime, Shortfall, cost_of_probes, is_installed, python_version};
 use recording::session::{RecordOptions, RecordTarget};
 use serde_json::{Value, json};
 use symbolicator::Symbolicator;
@@ -102,7 +102,9 @@ pub(crate) fn advise(
 /// Why a library has no names, and whether it is installed (built by others).
 fn nameless_lib(shortfall: &Shortfall, data: &Data) -> Option<(SymbolSource, bool)> {
     match shortfall.lack {
-        Lack::Names(Code::Lib(lib, source)) => Some((source, data.libs.get(lib as usize).is_some_and(is_installed))),
+        Lack::Names(CodeOwner::Lib(lib, source)) => {
+            Some((source, data.libs.get(lib as usize).is_some_and(is_installed)))
+        }
         _ => None,
     }
 }
@@ -122,16 +124,16 @@ fn line(
     };
     let lib = |lib: u32| lib_name(selection.data, lib);
     match shortfall.lack {
-        Lack::Names(Code::Runtime(Runtime::Node)) => {
+        Lack::Names(CodeOwner::Runtime(Runtime::Node)) => {
             format!(
                 "{of_samples} have JavaScript functions without names: run `node --perf-prof --interpreted-frames-native-stack`"
             )
         }
-        Lack::Names(Code::Runtime(Runtime::Java)) => format!(
+        Lack::Names(CodeOwner::Runtime(Runtime::Java)) => format!(
             "{of_samples} have Java methods without names: run `java -XX:+UnlockDiagnosticVMOptions \
              -XX:+DumpPerfMapAtExit` (17 or later)"
         ),
-        Lack::Names(Code::Runtime(Runtime::Python)) => {
+        Lack::Names(CodeOwner::Runtime(Runtime::Python)) => {
             let versions = selection.data.libs.iter().filter_map(python_version);
             let next = match versions.max().filter(|version| *version < PYTHON_WITH_PERF) {
                 Some((major, minor)) => format!(
@@ -141,10 +143,10 @@ fn line(
             };
             format!("{of_samples} are in Python code, whose functions are not shown: {next}")
         }
-        Lack::Names(Code::Jit) => format!(
+        Lack::Names(CodeOwner::Jit) => format!(
             "{of_samples} have functions without names in code that was made while the program ran: let its compiler write a jitdump file or a perf map"
         ),
-        Lack::Names(Code::Lib(at, source)) => {
+        Lack::Names(CodeOwner::Lib(at, source)) => {
             let of = match (what, &selection.data.event) {
                 (What::Recorded(_) | What::Saved, None) => "time",
                 (What::Recorded(_) | What::Saved, Some(_)) => "samples",
@@ -162,17 +164,17 @@ fn line(
                 )
             )
         }
-        Lack::Callers(Code::Runtime(Runtime::Java)) => {
+        Lack::Callers(CodeOwner::Runtime(Runtime::Java)) => {
             format!("{of_samples} have truncated stacks in Java methods: run `java -XX:+PreserveFramePointer`")
         }
-        Lack::Callers(Code::Runtime(Runtime::Node)) => format!(
+        Lack::Callers(CodeOwner::Runtime(Runtime::Node)) => format!(
             "{of_samples} have truncated stacks in JavaScript functions: run `node --perf-prof --perf-prof-unwinding-info`"
         ),
-        Lack::Callers(Code::Runtime(Runtime::Python) | Code::Jit) => format!(
+        Lack::Callers(CodeOwner::Runtime(Runtime::Python) | CodeOwner::Jit) => format!(
             "{of_samples} have stacks that are truncated in code that was made while the program ran: have its compiler keep \
              frame pointers"
         ),
-        Lack::Callers(Code::Lib(at, _)) => format!(
+        Lack::Callers(CodeOwner::Lib(at, _)) => format!(
             "{of_samples} have stacks that are truncated in {}: build it with -fasynchronous-unwind-tables or \
              -fno-omit-frame-pointer",
             lib(at)
@@ -241,7 +243,7 @@ fn why_cut(data: &Data, what: What<'_>) -> String {
 fn nameless_libs<'a>(shortfall: &Shortfall, likewise: &[&Shortfall], data: &'a Data) -> Vec<&'a SavedLib> {
     let all = std::iter::once(shortfall).chain(likewise.iter().copied());
     let libs = all.filter_map(|shortfall| match shortfall.lack {
-        Lack::Names(Code::Lib(lib, _)) => data.libs.get(lib as usize),
+        Lack::Names(CodeOwner::Lib(lib, _)) => data.libs.get(lib as usize),
         _ => None,
     });
     libs.collect()
@@ -250,7 +252,7 @@ fn nameless_libs<'a>(shortfall: &Shortfall, likewise: &[&Shortfall], data: &'a D
 /// ` (likewise wc 21 %, uniq 11 %)`
 fn of_others(likewise: &[&Shortfall], selection: &Selection<'_>) -> String {
     let others = likewise.iter().filter_map(|shortfall| match shortfall.lack {
-        Lack::Names(Code::Lib(lib, _)) => {
+        Lack::Names(CodeOwner::Lib(lib, _)) => {
             let percent = 100.0 * shortfall.cost.share_of(selection.total);
             Some(format!("{} {percent:.0} %", lib_name(selection.data, lib)))
         }
@@ -326,12 +328,12 @@ fn lib_name(data: &Data, lib: u32) -> String {
 }
 
 fn json(shortfall: &Shortfall, selection: &Selection<'_>, line: &str) -> Value {
-    let code = |code: Code| match code {
-        Code::Runtime(Runtime::Node) => ("node", None),
-        Code::Runtime(Runtime::Java) => ("java", None),
-        Code::Runtime(Runtime::Python) => ("python", None),
-        Code::Jit => ("jit", None),
-        Code::Lib(lib, _) => ("library", Some(lib)),
+    let code = |code: CodeOwner| match code {
+        CodeOwner::Runtime(Runtime::Node) => ("node", None),
+        CodeOwner::Runtime(Runtime::Java) => ("java", None),
+        CodeOwner::Runtime(Runtime::Python) => ("python", None),
+        CodeOwner::Jit => ("jit", None),
+        CodeOwner::Lib(lib, _) => ("library", Some(lib)),
     };
     let (lacks, (of, lib)) = match shortfall.lack {
         Lack::Names(of) => ("names", code(of)),
@@ -380,7 +382,7 @@ mod tests {
         };
         let shortfalls: Vec<Shortfall> = (0..3)
             .map(|lib| Shortfall {
-                lack: Lack::Names(Code::Lib(lib, stripped)),
+                lack: Lack::Names(CodeOwner::Lib(lib, stripped)),
                 cost: Cost::default(),
             })
             .collect();

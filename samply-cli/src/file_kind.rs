@@ -102,11 +102,11 @@ impl FileKind {
             }
             FlameGraph => text(&start).contains("<svg"),
             Page => text(&start).contains("content=\"sprof-viewer\""),
-            Folded => read::kind(path) == Some(read::Kind::Folded),
-            Pprof => read::kind(path) == Some(read::Kind::Pprof),
-            Callgrind => read::kind(path) == Some(read::Kind::Callgrind),
+            Folded => read::kind(path) == Some(read::ForeignFormat::Folded),
+            Pprof => read::kind(path) == Some(read::ForeignFormat::Pprof),
+            Callgrind => read::kind(path) == Some(read::ForeignFormat::Callgrind),
             Speedscope => text(&start).contains("www.speedscope.app/file-format-schema.json"),
-            PerfScript => read::kind(path) == Some(read::Kind::PerfScript),
+            PerfScript => read::kind(path) == Some(read::ForeignFormat::PerfScript),
             // A message that begins with a message; the scope's name stands at its beginning.
             Otlp => start[0] == 0x0a && start.windows(5).any(|bytes| bytes == b"sprof"),
             // The first bytes of every file of the format.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use profile::data::Data;
-use profile::read::{self, Kind, ReadError, ReadLimits};
+use profile::read::{self, ForeignFormat, ReadError, ReadLimits};
 use symbolicator::Symbolicator;
 
 use crate::args::SymbolArgs;
@@ -118,7 +118,7 @@ fn read(
         }
         data
     } else if let Some(kind) = read::kind(path) {
-        if kind == Kind::Folded && event.is_some() {
+        if kind == ForeignFormat::Folded && event.is_some() {
             return Err(Failure::failed(format_args!(
                 "{} has folded stacks, which do not say what they count: leave --event away",
                 path.display()

@@ -11,7 +11,7 @@ use profile::data::Data;
 use profile::data::SavedLib;
 use profile::enrich::{Enriched, enrich};
 use profile::read::SavedProfile;
-use profile::view::{Named, Wanted, asked_addresses, name_wanted, symbol_sources};
+use profile::view::{NamedAddresses, Wanted, asked_addresses, name_wanted, symbol_sources};
 use recording::module::{Module, ModuleKind};
 use symbolicator::{Ahead, ModuleKey, SymbolError, SymbolOptions, Symbolicator};
 
@@ -176,7 +176,7 @@ impl<'a> LookUps<'a> {
 
     /// Gives names to data that was read: to all addresses of data without names, and where files that are here now
     /// have more than the files of then. After an interrupt, the rest stays as it is.
-    pub(crate) fn name_read(&mut self, data: &mut Data, interrupt: &Interrupt) -> Named {
+    pub(crate) fn name_read(&mut self, data: &mut Data, interrupt: &Interrupt) -> NamedAddresses {
         let wanted = self.wanted(data, interrupt);
         let asked = data.libs.iter().zip(asked_addresses(data, &wanted));
         let requests: Vec<(Arc<Module>, Vec<u64>)> = asked

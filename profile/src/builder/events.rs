@@ -8,7 +8,7 @@ use recording::stack::Frame;
 use super::Builder;
 use super::processes::{LiveThread, Processes};
 use crate::recorded::samples;
-use crate::recorded::thread::{Marker, MarkerKind, PointMarker, PointValue};
+use crate::recorded::thread::{MarkerKind, PointMarker, PointValue, RecordedMarker};
 
 /// A thread keeps at most this many markers of points, and
 pub const POINTS_PER_THREAD: usize = 50_000;
@@ -51,7 +51,7 @@ impl Builder {
         let stack = self.stack(at, thread, frames, sample.same);
         let track_of = self.track_index(at, thread, sample.cpu);
         let samples = &mut self.processes.track(track_of, sample.event).samples;
-        let in_order = samples.push(samples::Sample {
+        let in_order = samples.push(samples::RecordedSample {
             time: at,
             stack,
             period: sample.period,
@@ -85,7 +85,7 @@ impl Builder {
         let live = &mut self.processes.threads[index];
         live.points += 1;
         self.points_kept += 1;
-        live.markers.push(Marker {
+        live.markers.push(RecordedMarker {
             start: at,
             end: None,
             what: MarkerKind::Point(Box::new(PointMarker {

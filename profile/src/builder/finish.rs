@@ -9,7 +9,7 @@ use super::processes::LiveThread;
 use super::{Builder, CodeSince, Lifetime, MARKERS_PER_THREAD};
 use crate::recorded::Profile;
 use crate::recorded::no_samples::NoSamples;
-use crate::recorded::thread::{Marker, MarkerKind, Process, ProcessId, Thread};
+use crate::recorded::thread::{MarkerKind, ProcessId, RecordedMarker, RecordedProcess, RecordedThread};
 use crate::recorded::usage::Usage;
 use crate::sources::Sources;
 
@@ -63,8 +63,8 @@ impl Builder {
             .into_iter()
             .map(Some)
             .collect();
-        let kept_processes: Vec<Process> = (processes.iter().enumerate())
-            .map(|(index, live)| Process {
+        let kept_processes: Vec<RecordedProcess> = (processes.iter().enumerate())
+            .map(|(index, live)| RecordedProcess {
                 id: live.id.clone(),
                 name: match &live.name {
                     Some(name) => name.clone(),
@@ -82,7 +82,7 @@ impl Builder {
             })
             .collect();
 
-        let mut kept: Vec<Thread> = Vec::new();
+        let mut kept: Vec<RecordedThread> = Vec::new();
         // The main thread in `kept` of each process; a process without one has no track for its children's markers.
         let mut main_of: Vec<Option<usize>> = vec![None; processes.len()];
         let mut by_start: Vec<usize> = (0..processes.len()).collect();
@@ -122,7 +122,7 @@ impl Builder {
                 let at = live.index;
                 let thread = finish_thread(live, &kept_processes[index]);
                 let beside = tracks.extract_if((at, 0)..=(at, u32::MAX), |_, _| true);
-                let beside: Vec<Thread> = beside
+                let beside: Vec<RecordedThread> = beside
                     .map(|((_, event), live)| finish_track(live, &thread, event, &info))
                     .collect();
                 kept.push(thread);
@@ -134,7 +134,7 @@ impl Builder {
             kept.push(placeholder(&info));
         }
         let kept_processes = if kept_processes.is_empty() {
-            vec![Process {
+            vec![RecordedProcess {
                 id: "0".to_owned(),
                 name: info.program.clone(),
                 title: None,
@@ -155,7 +155,7 @@ impl Builder {
             let what = MarkerKind::NoSamples {
                 why: NoSamples::of(&self.counts, &quality, &info),
             };
-            kept[0].markers.push(Marker {
+            kept[0].markers.push(RecordedMarker {
                 start: 0,
                 end: Some(end.max(0)),
                 what,
@@ -191,7 +191,13 @@ impl Builder {
     }
 
     /// Each child as a marker on its parent, or on the nearest ancestor that is in the file.
-    fn add_children(&mut self, processes: &[Process], main_of: &[Option<usize>], kept: &mut [Thread], end: i64) {
+    fn add_children(
+        &mut self,
+        processes: &[RecordedProcess],
+        main_of: &[Option<usize>],
+        kept: &mut [RecordedThread],
+        end: i64,
+    ) {
         for process in processes {
             let mut ancestor = process.parent;
             // A parent has started before its child, unless records were lost: then there may be circles.
@@ -208,7 +214,7 @@ impl Builder {
                 }
                 // One that was found while attaching may be days old, and a marker there would stretch the time line.
                 let start = process.start.max(0);
-                markers.push(Marker {
+                markers.push(RecordedMarker {
                     start,
                     end: Some(process.end.unwrap_or(end).max(start)),
                     what: MarkerKind::Child {
@@ -222,13 +228,13 @@ impl Builder {
     }
 }
 
-fn finish_thread(live: LiveThread, process: &Process) -> Thread {
+fn finish_thread(live: LiveThread, process: &RecordedProcess) -> RecordedThread {
     let name = match live.name {
         _ if live.is_main => process.title.as_ref().unwrap_or(&process.name).clone(),
         Some(name) if !name.is_empty() => name,
         _ => format!("Thread {}", live.id),
     };
-    Thread {
+    RecordedThread {
         process: ProcessId(live.process),
         id: live.id,
         is_main: live.is_main,
@@ -243,12 +249,12 @@ fn finish_thread(live: LiveThread, process: &Process) -> Thread {
 
 /// The track of a further event beside a thread: for the front end a thread of its own, which needs a number of its
 /// own.
-fn finish_track(live: LiveThread, of: &Thread, event: u32, info: &RecordingInfo) -> Thread {
+fn finish_track(live: LiveThread, of: &RecordedThread, event: u32, info: &RecordingInfo) -> RecordedThread {
     let name = match info.events.get(event as usize) {
         Some(event) => event.name.as_str(),
         None => "event",
     };
-    Thread {
+    RecordedThread {
         process: of.process,
         id: format!("{} {name}", of.id),
         is_main: false,
@@ -262,8 +268,8 @@ fn finish_track(live: LiveThread, of: &Thread, event: u32, info: &RecordingInfo)
 }
 
 /// Stands for the program when not one event came.
-fn placeholder(info: &RecordingInfo) -> Thread {
-    Thread {
+fn placeholder(info: &RecordingInfo) -> RecordedThread {
+    RecordedThread {
         process: ProcessId(0),
         id: "0".to_owned(),
         is_main: true,

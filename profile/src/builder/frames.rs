@@ -11,9 +11,9 @@ use recording::stack::{Frame, StackMark};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::resolved::MappedCode;
-use crate::category::{Kind, MarkKind};
+use crate::category::{CodeKind, MarkKind};
 use crate::recorded::strings::{StringId, Strings};
-use crate::recorded::tables::{FrameId, FrameRow, FuncRow, LibId, Tables};
+use crate::recorded::tables::{FrameId, FrameRow, FrameTables, FuncRow, LibId};
 
 /// What makes two frames the same frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,7 +32,7 @@ enum FrameKey {
 /// Makes each frame once, and remembers per process which address is which frame.
 #[derive(Default)]
 pub(super) struct FrameResolver {
-    pub(super) tables: Tables,
+    pub(super) tables: FrameTables,
     kernel: Images,
     /// Code of BPF programs that were loaded while recording: (end, name) by first address.
     bpf: BTreeMap<u64, (u64, StringId)>,
@@ -149,19 +149,19 @@ impl FrameResolver {
             FrameKey::InLib(lib, address) => (Some(lib), Some(address), self.tables.lib(lib).kind),
             FrameKey::Nameless(address) => {
                 let _ = write!(self.name, "{address:#x}");
-                (None, None, Kind::Jit)
+                (None, None, CodeKind::Jit)
             }
             FrameKey::Unmapped(address) => {
                 let _ = write!(self.name, "{address:#x}");
-                (None, None, Kind::Unknown)
+                (None, None, CodeKind::Unknown)
             }
             FrameKey::UnmappedKernel(address) => {
                 let _ = write!(self.name, "[kernel] {address:#x}");
-                (None, None, Kind::Kernel)
+                (None, None, CodeKind::Kernel)
             }
             FrameKey::Bpf(name) => {
                 self.name.push_str(strings.get(name));
-                (None, None, Kind::Kernel)
+                (None, None, CodeKind::Kernel)
             }
             FrameKey::Mark(mark) => {
                 self.name.push_str(mark.label());
@@ -169,7 +169,7 @@ impl FrameResolver {
             }
             FrameKey::Label(name) => {
                 self.name.push_str(strings.get(name));
-                (None, None, Kind::Unknown)
+                (None, None, CodeKind::Unknown)
             }
         };
         let func = self.tables.push_func(FuncRow {
@@ -193,7 +193,7 @@ impl FrameResolver {
     }
 
     /// The tables, with what became known only after frames were made.
-    pub(super) fn finish(mut self, strings: &mut Strings) -> Tables {
+    pub(super) fn finish(mut self, strings: &mut Strings) -> FrameTables {
         for frame in &self.tables.frames {
             if let (Some(_), Some(address)) = (frame.lib, frame.address) {
                 self.name.clear();
@@ -202,8 +202,8 @@ impl FrameResolver {
             }
         }
         for lib in &mut self.tables.libs {
-            if lib.kind == Kind::Library && self.programs.contains(&lib.module) {
-                lib.kind = Kind::Program;
+            if lib.kind == CodeKind::Library && self.programs.contains(&lib.module) {
+                lib.kind = CodeKind::Program;
             }
         }
         for frame in &mut self.tables.frames {
@@ -215,17 +215,17 @@ impl FrameResolver {
     }
 }
 
-fn mark_kind(mark: StackMark) -> Kind {
+fn mark_kind(mark: StackMark) -> CodeKind {
     match mark {
-        StackMark::Unverified => Kind::Mark(MarkKind::Unverified),
+        StackMark::Unverified => CodeKind::Mark(MarkKind::Unverified),
         StackMark::TruncatedNoMemory
         | StackMark::TruncatedNoRule
         | StackMark::TruncatedDepth
-        | StackMark::TruncatedDeferred => Kind::Mark(MarkKind::Truncated),
-        StackMark::OtherStack => Kind::Mark(MarkKind::OtherStack),
-        StackMark::Missing(_) => Kind::Mark(MarkKind::NoUserStack),
-        StackMark::WaitGuess(_) => Kind::Mark(MarkKind::Guess),
-        StackMark::OffCpu => Kind::Wait(None),
-        StackMark::Waiting(reason) => Kind::Wait(Some(reason)),
+        | StackMark::TruncatedDeferred => CodeKind::Mark(MarkKind::Truncated),
+        StackMark::OtherStack => CodeKind::Mark(MarkKind::OtherStack),
+        StackMark::Missing(_) => CodeKind::Mark(MarkKind::NoUserStack),
+        StackMark::WaitGuess(_) => CodeKind::Mark(MarkKind::Guess),
+        StackMark::OffCpu => CodeKind::Wait(None),
+        StackMark::Waiting(reason) => CodeKind::Wait(Some(reason)),
     }
 }

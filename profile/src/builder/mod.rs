@@ -30,15 +30,15 @@ use recording::wait::WaitReason;
 use crate::recorded::Counts;
 use crate::recorded::samples;
 use crate::recorded::spill::SpillFile;
-use crate::recorded::stacks::{StackId, Stacks};
+use crate::recorded::stacks::{StackId, StackTree};
 use crate::recorded::strings::Strings;
 use crate::recorded::tables::FrameId;
-use crate::recorded::thread::{Marker, MarkerKind};
+use crate::recorded::thread::{MarkerKind, RecordedMarker};
 use crate::recorded::waits::WaitTotals;
 use frames::FrameResolver;
 use offcpu::{WaitReasons, WaitTables, Waited};
 use processes::{LiveThread, Processes};
-use queue::{Block, Owned, Queue, What};
+use queue::{Owned, Queue, QueueBlock, QueuedEvent};
 
 /// A thread keeps at most this many markers; the rest is counted. Loss and throttling may be reported at any rate, and
 /// the front end's marker table becomes slow at some 100,000.
@@ -72,7 +72,7 @@ pub struct Builder {
     options: BuildOptions,
     zero: Timestamp,
     strings: Strings,
-    stacks: Stacks,
+    stacks: StackTree,
     resolver: FrameResolver,
     processes: Processes,
     counts: Counts,
@@ -81,7 +81,7 @@ pub struct Builder {
     /// From the first switch on.
     waits: Option<WaitTotals>,
     /// Of the recording, not of one thread; put on the first one in the end.
-    recording_markers: Vec<Marker>,
+    recording_markers: Vec<RecordedMarker>,
     /// Markers of points, in all threads.
     points_kept: u64,
     scratch: Vec<Frame>,
@@ -230,13 +230,13 @@ impl Builder {
         }
     }
 
-    fn build_block(&mut self, block: Block) {
+    fn build_block(&mut self, block: QueueBlock) {
         block.take_all(|at, what, leafward| match what {
-            What::Sample(sample) => {
+            QueuedEvent::Sample(sample) => {
                 let stack = self.stack_on(at, sample.thread, leafward, sample.kept, NO_STACK);
                 self.add_sample(at, sample.thread, sample.cpu, sample.period, stack);
             }
-            What::Other(event) => self.on_owned(at, event),
+            QueuedEvent::Other(event) => self.on_owned(at, event),
         });
     }
 
@@ -267,7 +267,7 @@ impl Builder {
             true => self.processes.cpu(cpu),
             false => self.processes.thread_for_sample(thread, at).1,
         };
-        let in_order = live.samples.push(samples::Sample {
+        let in_order = live.samples.push(samples::RecordedSample {
             time: at,
             stack,
             period,
@@ -364,14 +364,14 @@ impl Builder {
             self.counts.markers_left_out += 1;
             return;
         }
-        self.recording_markers.push(Marker { start, end: None, what });
+        self.recording_markers.push(RecordedMarker { start, end: None, what });
     }
 
     /// Losses that follow each other without a pause are one marker. A full ring gives a record for each time that
     /// there is place again: 21,907 were seen in half a second.
     fn mark_lost(&mut self, at: i64, more: u64, why: &'static str) {
         match self.recording_markers.last_mut() {
-            Some(Marker {
+            Some(RecordedMarker {
                 start,
                 end,
                 what: MarkerKind::Lost { count, cause },
@@ -478,7 +478,7 @@ impl Builder {
         let what = kind(self.strings.intern(from), self.strings.intern(to));
         let (_, thread) = self.processes.thread_for_sample(thread, start);
         if thread.markers.len() < MARKERS_PER_THREAD {
-            thread.markers.push(Marker { start, end: None, what });
+            thread.markers.push(RecordedMarker { start, end: None, what });
         } else {
             self.counts.markers_left_out += 1;
         }

@@ -16,8 +16,8 @@ use recording::stack::{Frame, StackMark};
 use recording::wait::{WaitGuess, WaitReason};
 
 use super::frames::FrameResolver;
-use crate::recorded::samples::{Sample, Samples};
-use crate::recorded::stacks::{StackId, Stacks};
+use crate::recorded::samples::{PackedSamples, RecordedSample};
+use crate::recorded::stacks::{StackId, StackTree};
 use crate::recorded::strings::Strings;
 use crate::recorded::waits::WaitTotals;
 
@@ -76,14 +76,14 @@ impl WaitReasons {
 /// The builder's tables with which waits become samples.
 pub(super) struct WaitTables<'a> {
     pub(super) resolver: &'a mut FrameResolver,
-    pub(super) stacks: &'a mut Stacks,
+    pub(super) stacks: &'a mut StackTree,
     pub(super) strings: &'a mut Strings,
     pub(super) totals: &'a mut WaitTotals,
     pub(super) out_of_order: &'a mut u64,
 }
 
 impl WaitTables<'_> {
-    fn stack(&mut self, what: What) -> StackId {
+    fn stack(&mut self, what: WaitKey) -> StackId {
         let mut stack = what.stack;
         let guess = what.guess.map(StackMark::WaitGuess);
         for mark in guess.into_iter().chain([StackMark::OffCpu]) {
@@ -94,8 +94,8 @@ impl WaitTables<'_> {
         self.stacks.intern(stack, frame)
     }
 
-    fn push(&mut self, samples: &mut Samples, time: i64, ns: u64, stack: StackId, cpu_before_ns: Option<u64>) {
-        let in_order = samples.push(Sample {
+    fn push(&mut self, samples: &mut PackedSamples, time: i64, ns: u64, stack: StackId, cpu_before_ns: Option<u64>) {
+        let in_order = samples.push(RecordedSample {
             time,
             stack: Some(stack),
             period: ns,
@@ -108,7 +108,7 @@ impl WaitTables<'_> {
 
 /// What a thread is doing, by its switch records.
 #[derive(Clone, Copy, Default)]
-enum State {
+enum SwitchState {
     #[default]
     Unknown,
     Found(FoundWait),
@@ -174,15 +174,15 @@ struct FoundWait {
     looked_at: i64,
     /// `None`: it could run.
     waits_for: Option<WaitReason>,
-    seen: Option<Seen>,
+    seen: Option<SampledWaitStack>,
 }
 
 impl FoundWait {
     /// What it waited for up to here, without a switch since it was looked at.
-    fn what(&self) -> What {
+    fn what(&self) -> WaitKey {
         let seen_in_proc = self.waits_for.unwrap_or(WaitReason::Cpu);
         let of_stack = self.seen.map_or(WaitReason::Unknown, |seen| seen.reason);
-        What {
+        WaitKey {
             stack: self.seen.map(|seen| seen.stack),
             guess: self.seen.is_none().then_some(WaitGuess::NotSampled),
             reason: if of_stack == WaitReason::Unknown {
@@ -196,7 +196,7 @@ impl FoundWait {
 
 /// A stack that was sampled.
 #[derive(Clone, Copy)]
-struct Seen {
+struct SampledWaitStack {
     stack: StackId,
     reason: WaitReason,
 }
@@ -213,7 +213,7 @@ pub(super) struct Waited {
 
 /// What makes two waits the same in a profile.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct What {
+struct WaitKey {
     stack: Option<StackId>,
     guess: Option<WaitGuess>,
     reason: WaitReason,
@@ -221,31 +221,31 @@ struct What {
 
 /// Short waits with the same stack.
 #[derive(Clone, Copy)]
-struct Sum {
+struct ShortWaits {
     since: i64,
     ns: u64,
-    what: What,
+    what: WaitKey,
     cpu_before_ns: Option<u64>,
 }
 
 /// The waits of one thread that are not among its samples yet, and what is needed for the next.
 #[derive(Default)]
 pub(super) struct ThreadWaits {
-    state: State,
+    state: SwitchState,
     /// From when on the switches of a thread that was found are recorded.
     found_at: Option<i64>,
     /// The stack of the wait that begins or lasts.
-    own: Option<Seen>,
-    last_wait: Option<Seen>,
-    last_on_cpu: Option<Seen>,
-    sums: Vec<Sum>,
+    own: Option<SampledWaitStack>,
+    last_wait: Option<SampledWaitStack>,
+    last_on_cpu: Option<SampledWaitStack>,
+    sums: Vec<ShortWaits>,
     cpu: CpuTime,
 }
 
 impl ThreadWaits {
     /// A stack sampled while the thread leaves its CPU, or while it waits.
     pub(super) fn wait_stack(&mut self, stack: StackId, reason: WaitReason) {
-        self.own = Some(Seen { stack, reason });
+        self.own = Some(SampledWaitStack { stack, reason });
     }
 
     /// The thread is looked at from time to time, and its switches are as of that.
@@ -257,9 +257,9 @@ impl ThreadWaits {
     /// what it waited for (`None`: it could run). Its stack, if there is one, came before.
     pub(super) fn found(&mut self, [switches_from, looked_at]: [i64; 2], waits_for: Option<WaitReason>) {
         let seen = self.own.take();
-        if let State::Unknown = self.state {
+        if let SwitchState::Unknown = self.state {
             self.found_at = Some(switches_from);
-            self.state = State::Found(FoundWait {
+            self.state = SwitchState::Found(FoundWait {
                 switches_from,
                 looked_at,
                 waits_for,
@@ -284,28 +284,28 @@ impl ThreadWaits {
 
     /// True if the thread was found and neither ran nor was switched since; its wait is forgotten.
     pub(super) fn forget_found(&mut self) -> bool {
-        let never_ran = matches!(self.state, State::Found(_));
+        let never_ran = matches!(self.state, SwitchState::Found(_));
         if never_ran {
-            self.state = State::Unknown;
+            self.state = SwitchState::Unknown;
         }
         never_ran
     }
 
     pub(super) fn switch_out(&mut self, at: i64, preempted: bool, totals: &mut WaitTotals) {
-        totals.unpaired += u64::from(matches!(self.state, State::Waiting { .. }));
+        totals.unpaired += u64::from(matches!(self.state, SwitchState::Waiting { .. }));
         self.cpu.end(at);
-        self.state = State::Waiting { since: at, preempted };
+        self.state = SwitchState::Waiting { since: at, preempted };
     }
 
-    pub(super) fn switch_in(&mut self, at: i64, samples: &mut Samples, tables: &mut WaitTables<'_>) {
+    pub(super) fn switch_in(&mut self, at: i64, samples: &mut PackedSamples, tables: &mut WaitTables<'_>) {
         match self.state {
-            State::Waiting { since, preempted } => self.wait(since, at, preempted, samples, tables),
-            State::Found(found) => self.found_wait(found, at, samples, tables),
-            State::Running => tables.totals.unpaired += 1,
-            State::Unknown => {}
+            SwitchState::Waiting { since, preempted } => self.wait(since, at, preempted, samples, tables),
+            SwitchState::Found(found) => self.found_wait(found, at, samples, tables),
+            SwitchState::Running => tables.totals.unpaired += 1,
+            SwitchState::Unknown => {}
         }
         self.cpu.begin(at);
-        self.state = State::Running;
+        self.state = SwitchState::Running;
         self.own = None;
     }
 
@@ -315,25 +315,25 @@ impl ThreadWaits {
     }
 
     /// Makes room for a sample of the running thread. Returns the thread's CPU time since the sample before.
-    pub(super) fn on_cpu(&mut self, at: i64, samples: &mut Samples, tables: &mut WaitTables<'_>) -> Option<u64> {
+    pub(super) fn on_cpu(&mut self, at: i64, samples: &mut PackedSamples, tables: &mut WaitTables<'_>) -> Option<u64> {
         match &mut self.state {
-            State::Waiting { since, .. } if at.saturating_sub(*since) <= MISSED_RETURN_NS => {
+            SwitchState::Waiting { since, .. } if at.saturating_sub(*since) <= MISSED_RETURN_NS => {
                 self.cpu.add(*since, at);
                 *since = at.max(*since);
             }
-            State::Waiting { .. } => {
+            SwitchState::Waiting { .. } => {
                 tables.totals.unpaired += 1;
                 self.cpu.go_on(at);
-                self.state = State::Running;
+                self.state = SwitchState::Running;
                 self.own = None;
             }
-            State::Unknown | State::Found(_) | State::Running => self.cpu.go_on(at),
+            SwitchState::Unknown | SwitchState::Found(_) | SwitchState::Running => self.cpu.go_on(at),
         }
         // It was on a CPU all the time: a switch to one would have been recorded.
-        if let State::Found(found) = self.state
+        if let SwitchState::Found(found) = self.state
             && at > found.switches_from
         {
-            self.state = State::Running;
+            self.state = SwitchState::Running;
         }
         self.flush(samples, tables);
         self.cpu.take()
@@ -341,40 +341,40 @@ impl ThreadWaits {
 
     /// The stack of a sample of the running thread.
     pub(super) fn on_cpu_stack(&mut self, stack: Option<StackId>) {
-        self.last_on_cpu = stack.map(|stack| Seen {
+        self.last_on_cpu = stack.map(|stack| SampledWaitStack {
             stack,
             reason: WaitReason::Unknown,
         });
     }
 
     /// Ends a wait that lasts, with the thread or with the recording. Returns whether there was one.
-    pub(super) fn end(&mut self, at: i64, samples: &mut Samples, tables: &mut WaitTables<'_>) -> bool {
+    pub(super) fn end(&mut self, at: i64, samples: &mut PackedSamples, tables: &mut WaitTables<'_>) -> bool {
         let waiting = match self.state {
-            State::Waiting { since, preempted } => {
+            SwitchState::Waiting { since, preempted } => {
                 self.wait(since, at, preempted, samples, tables);
                 true
             }
-            State::Found(found) => {
+            SwitchState::Found(found) => {
                 self.found_wait(found, at, samples, tables);
                 true
             }
-            State::Unknown | State::Running => false,
+            SwitchState::Unknown | SwitchState::Running => false,
         };
         self.flush(samples, tables);
         waiting
     }
 
     /// Adds a wait that came as a whole.
-    pub(super) fn waited(&mut self, wait: Waited, samples: &mut Samples, tables: &mut WaitTables<'_>) {
+    pub(super) fn waited(&mut self, wait: Waited, samples: &mut PackedSamples, tables: &mut WaitTables<'_>) {
         self.flush(samples, tables);
         // A switch record began the same wait.
-        if let State::Waiting { since, .. } = &mut self.state {
+        if let SwitchState::Waiting { since, .. } = &mut self.state {
             *since = wait.until.max(*since);
         }
         let Waited { stack, reason, ns, .. } = wait;
         let guess = stack.is_none().then_some(WaitGuess::NotSampled);
         tables.totals.add(reason, guess, ns);
-        let stack = tables.stack(What { stack, guess, reason });
+        let stack = tables.stack(WaitKey { stack, guess, reason });
         let length = i64::try_from(ns).unwrap_or(i64::MAX);
         let since = wait.until.saturating_sub(length);
         // A thread that was found begins where its switches begin, which may be later.
@@ -388,7 +388,14 @@ impl ThreadWaits {
         }
     }
 
-    fn wait(&mut self, since: i64, until: i64, preempted: bool, samples: &mut Samples, tables: &mut WaitTables<'_>) {
+    fn wait(
+        &mut self,
+        since: i64,
+        until: i64,
+        preempted: bool,
+        samples: &mut PackedSamples,
+        tables: &mut WaitTables<'_>,
+    ) {
         let what = self.what(preempted);
         if let Some(own) = self.own.filter(|_| !preempted) {
             self.last_wait = Some(own);
@@ -397,7 +404,7 @@ impl ThreadWaits {
     }
 
     /// A wait that began before the recording.
-    fn found_wait(&mut self, found: FoundWait, until: i64, samples: &mut Samples, tables: &mut WaitTables<'_>) {
+    fn found_wait(&mut self, found: FoundWait, until: i64, samples: &mut PackedSamples, tables: &mut WaitTables<'_>) {
         if until <= found.switches_from {
             return;
         }
@@ -409,7 +416,7 @@ impl ThreadWaits {
         self.put(found.switches_from, until, what, samples, tables);
     }
 
-    fn put(&mut self, since: i64, until: i64, what: What, samples: &mut Samples, tables: &mut WaitTables<'_>) {
+    fn put(&mut self, since: i64, until: i64, what: WaitKey, samples: &mut PackedSamples, tables: &mut WaitTables<'_>) {
         let length = until.saturating_sub(since).max(0);
         tables.totals.add(what.reason, what.guess, length.unsigned_abs());
         if length < SHORT_NS {
@@ -425,7 +432,7 @@ impl ThreadWaits {
         since: i64,
         length: i64,
         stack: StackId,
-        samples: &mut Samples,
+        samples: &mut PackedSamples,
         tables: &mut WaitTables<'_>,
     ) {
         let pieces = (length / PIECE_NS).clamp(1, MOST_PIECES);
@@ -447,10 +454,10 @@ impl ThreadWaits {
     }
 
     /// Which stack stands for a wait, and why it was.
-    fn what(&self, preempted: bool) -> What {
+    fn what(&self, preempted: bool) -> WaitKey {
         let because = |reason| if preempted { WaitReason::Cpu } else { reason };
         if let Some(own) = self.own {
-            return What {
+            return WaitKey {
                 stack: Some(own.stack),
                 guess: None,
                 reason: because(own.reason),
@@ -464,14 +471,14 @@ impl ThreadWaits {
             (None, Some(cpu)) => (Some(cpu), WaitGuess::LastOnCpu),
             (None, None) => (None, WaitGuess::NotSampled),
         };
-        What {
+        WaitKey {
             stack: seen.map(|seen| seen.stack),
             guess: Some(guess),
             reason: because(seen.map_or(WaitReason::Unknown, |seen| seen.reason)),
         }
     }
 
-    fn add(&mut self, since: i64, ns: u64, what: What, samples: &mut Samples, tables: &mut WaitTables<'_>) {
+    fn add(&mut self, since: i64, ns: u64, what: WaitKey, samples: &mut PackedSamples, tables: &mut WaitTables<'_>) {
         if let Some(sum) = self.sums.iter_mut().find(|sum| sum.what == what) {
             sum.ns = sum.ns.saturating_add(ns);
         } else {
@@ -479,7 +486,7 @@ impl ThreadWaits {
                 self.flush(samples, tables);
             }
             let cpu_before_ns = self.cpu.take();
-            self.sums.push(Sum {
+            self.sums.push(ShortWaits {
                 since,
                 ns,
                 what,
@@ -493,7 +500,7 @@ impl ThreadWaits {
     }
 
     /// Puts waits that were added up among the samples.
-    pub(super) fn flush(&mut self, samples: &mut Samples, tables: &mut WaitTables<'_>) {
+    pub(super) fn flush(&mut self, samples: &mut PackedSamples, tables: &mut WaitTables<'_>) {
         for sum in self.sums.drain(..) {
             let stack = tables.stack(sum.what);
             tables.push(samples, sum.since, sum.ns, stack, sum.cpu_before_ns);

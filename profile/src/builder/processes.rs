@@ -11,10 +11,10 @@ use rustc_hash::FxHashMap;
 
 use super::offcpu::ThreadWaits;
 use super::resolved::{MappedCode, Resolved};
-use crate::category::Kind;
-use crate::recorded::samples::Samples;
+use crate::category::CodeKind;
+use crate::recorded::samples::PackedSamples;
 use crate::recorded::stacks::StackId;
-use crate::recorded::thread::{Marker, ProcessId};
+use crate::recorded::thread::{ProcessId, RecordedMarker};
 use crate::recorded::usage::Usage;
 
 /// A process while events come in.
@@ -60,9 +60,9 @@ pub(super) struct LiveThread {
     pub(super) name: Option<String>,
     pub(super) start: i64,
     pub(super) end: Option<i64>,
-    pub(super) samples: Samples,
+    pub(super) samples: PackedSamples,
     pub(super) waits: ThreadWaits,
-    pub(super) markers: Vec<Marker>,
+    pub(super) markers: Vec<RecordedMarker>,
     /// The last sample's stack, root first, and its number, as in [`SameFrames`](recording::stack::SameFrames).
     pub(super) chain: Vec<(Frame, StackId)>,
     pub(super) chain_number: u64,
@@ -275,7 +275,7 @@ impl Processes {
         let process = &mut self.processes[index];
         process.code.images.insert(image.clone());
         process.images_changed();
-        if image.module.kind != ModuleKind::File || Kind::of_module(&image.module) == Kind::Jit {
+        if image.module.kind != ModuleKind::File || CodeKind::of_module(&image.module) == CodeKind::Jit {
             return None;
         }
         match (&process.program, image.role) {

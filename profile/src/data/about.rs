@@ -14,13 +14,13 @@ pub struct Section {
     pub label: String,
     /// The rows.
     #[serde(rename = "entries")]
-    pub rows: Vec<Row>,
+    pub rows: Vec<AboutRow>,
 }
 
 /// A row: a label and its value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Row {
+pub struct AboutRow {
     /// Its label.
     pub label: String,
     /// The front end's format of numbers: `integer`, `duration` (ms)...
@@ -30,9 +30,9 @@ pub struct Row {
     pub value: RowValue,
 }
 
-impl Row {
-    fn of(label: impl Into<String>, format: &str, value: RowValue) -> Row {
-        Row {
+impl AboutRow {
+    fn of(label: impl Into<String>, format: &str, value: RowValue) -> AboutRow {
+        AboutRow {
             label: label.into(),
             format: format.to_owned(),
             value,
@@ -40,23 +40,23 @@ impl Row {
     }
 
     /// A row with a text.
-    pub(crate) fn text(label: impl Into<String>, value: impl Into<String>) -> Row {
-        Row::of(label, "string", RowValue::Text(value.into()))
+    pub(crate) fn text(label: impl Into<String>, value: impl Into<String>) -> AboutRow {
+        AboutRow::of(label, "string", RowValue::Text(value.into()))
     }
 
     /// A row with a count.
-    pub(crate) fn count(label: impl Into<String>, value: u64) -> Row {
-        Row::of(label, "integer", RowValue::Number(value.into()))
+    pub(crate) fn count(label: impl Into<String>, value: u64) -> AboutRow {
+        AboutRow::of(label, "integer", RowValue::Number(value.into()))
     }
 
     /// A row with a time. The front end takes ms.
-    pub(crate) fn duration(label: impl Into<String>, ns: u64) -> Row {
+    pub(crate) fn duration(label: impl Into<String>, ns: u64) -> AboutRow {
         let ms = Number::from_f64(ns as f64 / 1e6);
-        Row::of(label, "duration", ms.map_or(RowValue::None, RowValue::Number))
+        AboutRow::of(label, "duration", ms.map_or(RowValue::None, RowValue::Number))
     }
 }
 
-/// A value of a [`Row`].
+/// A value of a [`AboutRow`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum RowValue {
@@ -106,7 +106,7 @@ pub enum RunExtent {
 /// How a recording of sprof was made and how far it can be trusted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Recorded {
+pub struct RecordingFacts {
     /// The event that was sampled.
     pub event: String,
     /// The user's names of events, where the profile has other ones.
@@ -154,7 +154,7 @@ pub struct Recorded {
     /// Files of modules that were not opened because the limit of open files was reached (`ulimit -n`).
     pub files_over_limit: u64,
     /// Everything else that is missing or doubtful, and the parts of the counts above. Views show them in this order.
-    pub limits: Vec<Limit>,
+    pub limits: Vec<RecordingLimit>,
 }
 
 /// An event and the name that the user gave for it.
@@ -182,7 +182,7 @@ pub struct CountedEvent {
 /// Something missing or doubtful: a count, a time or words.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Limit {
+pub struct RecordingLimit {
     /// Its description for people.
     pub what: String,
     /// Number of cases.

@@ -4,7 +4,7 @@ use names::v8::Start;
 use serde::{Deserialize, Serialize};
 
 use super::NONE;
-use crate::category::{CATEGORIES, Kind};
+use crate::category::{CATEGORIES, CodeKind};
 
 /// A category of frames and markers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ impl Category {
             name: category.name.to_owned(),
             color: category.color.to_owned(),
             subcategories: category.subcategories.iter().map(|&name| name.to_owned()).collect(),
-            is_wait: Kind::is_wait(index),
+            is_wait: CodeKind::is_wait(index),
         });
         all.collect()
     }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Calls, Data, Fields, Recorded, Unit, Weights};
+use super::{Calls, Data, Fields, RecordingFacts, Unit, Weights};
 
 /// Increases when a field changes its meaning, not for a new field.
 const VERSION: u32 = 1;
@@ -11,10 +11,10 @@ const VERSION: u32 = 1;
 /// The object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Facts {
+pub(crate) struct SprofFacts {
     version: u32,
     imported: Option<Imported>,
-    recorded: Option<Recorded>,
+    recorded: Option<RecordingFacts>,
 }
 
 /// Facts of a profile that was converted from another profiler's file.
@@ -35,10 +35,10 @@ struct Imported {
     unnamed_threads: Vec<usize>,
 }
 
-impl Facts {
+impl SprofFacts {
     /// Facts of a converted file.
-    pub(crate) fn of_imported(data: &Data) -> Facts {
-        Facts {
+    pub(crate) fn of_imported(data: &Data) -> SprofFacts {
+        SprofFacts {
             version: VERSION,
             imported: Some(Imported {
                 unit: data.unit,
@@ -52,13 +52,13 @@ impl Facts {
                     .map(|(at, _)| at)
                     .collect(),
             }),
-            ..Facts::default()
+            ..SprofFacts::default()
         }
     }
 
     /// The facts of a file.
-    pub(crate) fn of_meta(meta: &Fields) -> Facts {
-        let facts = meta.get("sprof").map(Facts::deserialize);
+    pub(crate) fn of_meta(meta: &Fields) -> SprofFacts {
+        let facts = meta.get("sprof").map(SprofFacts::deserialize);
         facts.and_then(Result::ok).unwrap_or_default()
     }
 
@@ -68,16 +68,16 @@ impl Facts {
     }
 
     /// Facts of a recording.
-    pub(crate) fn of_recorded(recorded: Recorded) -> Facts {
-        Facts {
+    pub(crate) fn of_recorded(recorded: RecordingFacts) -> SprofFacts {
+        SprofFacts {
             version: VERSION,
             recorded: Some(recorded),
-            ..Facts::default()
+            ..SprofFacts::default()
         }
     }
 
     /// The facts of a recording, if the file has them in a known version.
-    pub(crate) fn into_recorded(self) -> Option<Recorded> {
+    pub(crate) fn into_recorded(self) -> Option<RecordingFacts> {
         self.recorded.filter(|_| self.version <= VERSION)
     }
 

@@ -2,14 +2,14 @@
 
 use rustc_hash::FxHashMap;
 
-use super::facts::Facts;
+use super::facts::SprofFacts;
 use super::v8_names::readable_names;
 use super::{Data, NONE, Samples, Thread, Unit};
 
 /// What only views use, besides the tables.
 #[derive(Default)]
 pub(crate) struct ForViews {
-    pub(crate) facts: Facts,
+    pub(crate) facts: SprofFacts,
     /// Events whose markers are samples, and the number of events for each marker.
     pub(crate) periods: FxHashMap<String, f64>,
     /// Start of the recording in the file's times, ms.
@@ -85,7 +85,7 @@ fn begin_at(data: &mut Data, recorded_ms: Option<f64>) -> f64 {
 }
 
 /// A marker of a point event as a sample of the event.
-struct Point {
+struct PointSample {
     /// Index of the event's name.
     name: u32,
     time_ms: f64,
@@ -100,14 +100,14 @@ fn threads_of_points(data: &Data, of: &Thread, periods: &FxHashMap<String, f64>)
     let points = of.markers.iter().filter_map(|marker| {
         let period = periods.get(data.text(marker.name))?;
         let weight = marker.weight.filter(|_| marker.stack != NONE).unwrap_or(*period);
-        Some(Point {
+        Some(PointSample {
             name: marker.name,
             time_ms: marker.start_ms,
             stack: marker.stack,
             weight,
         })
     });
-    let mut points: Vec<Point> = points.collect();
+    let mut points: Vec<PointSample> = points.collect();
     points.sort_by(|a, b| a.name.cmp(&b.name).then(a.time_ms.total_cmp(&b.time_ms)));
     let by_event = points.chunk_by(|a, b| a.name == b.name);
     let threads = by_event.map(|points| {

@@ -17,7 +17,9 @@ use names::source_path::in_profile;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-pub use self::about::{AskedEvent, CountedEvent, Limit, Recorded, Row, RowValue, RunExtent, SavedLib, Section};
+pub use self::about::{
+    AboutRow, AskedEvent, CountedEvent, RecordingFacts, RecordingLimit, RowValue, RunExtent, SavedLib, Section,
+};
 pub use self::code::{Category, Frame, Func, Resource, Script, Stack, Symbol};
 pub(crate) use self::for_views::{ForViews, prepare};
 pub use self::threads::{Arc, Calls, Counter, Marker, Phase, Samples, Thread, Unit, Weights};
@@ -93,7 +95,7 @@ pub struct Data {
     /// sprof.
     pub main_threads_have_titles: bool,
     /// How the recording was made and how far it can be trusted; only sprof writes it.
-    pub recorded: Option<Recorded>,
+    pub recorded: Option<RecordingFacts>,
     /// A later sprof wrote the file. Its facts have other meanings, so none was read.
     pub newer_facts: bool,
     /// Other rows about the recording, shown as they are: `meta.extra`.

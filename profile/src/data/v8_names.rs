@@ -4,21 +4,23 @@ use names::v8::{self, Code, Named, Tier};
 use rustc_hash::FxHashMap;
 
 use super::{Calls, Category, Data, Func, NONE, Script};
-use crate::category::{CATEGORIES, Kind};
+use crate::category::{CATEGORIES, CodeKind};
 use crate::unique::Unique;
 
 /// Gives functions of JIT code the names and files that recordings have, and in sprof's category the subcategories.
 /// Functions of other code stay, whatever their names.
 pub(crate) fn readable_names(data: &mut Data) {
-    let ours = CATEGORIES[Kind::Jit.category(false).0].name;
+    let ours = CATEGORIES[CodeKind::Jit.category(false).0].name;
     let ours = data.categories.iter().position(|category| category.name == ours);
     let is_jit: Vec<bool> = data.categories.iter().map(is_jit).collect();
     let of_jit = |category: u32| is_jit.get(category as usize).is_some_and(|is_jit| *is_jit);
-    let mut found: FxHashMap<u32, Found> = FxHashMap::default();
+    let mut found: FxHashMap<u32, V8Function> = FxHashMap::default();
     for frame in data.frames.iter().filter(|frame| of_jit(frame.category)) {
         if let Some(named) = v8::parse(data.func_name(frame.func)) {
             let of_lines = data.text(data.funcs[frame.func as usize].file);
-            found.entry(frame.func).or_insert_with(|| Found::of(&named, of_lines));
+            found
+                .entry(frame.func)
+                .or_insert_with(|| V8Function::of(&named, of_lines));
         }
     }
     if found.is_empty() || data.calls != Calls::Paths {
@@ -57,7 +59,7 @@ pub(crate) fn readable_names(data: &mut Data) {
 }
 
 /// The new properties of a function.
-struct Found {
+struct V8Function {
     name: String,
     file: Option<String>,
     code: Code,
@@ -65,10 +67,10 @@ struct Found {
     has_lines: bool,
 }
 
-impl Found {
-    fn of(named: &Named<'_>, of_lines: &str) -> Found {
+impl V8Function {
+    fn of(named: &Named<'_>, of_lines: &str) -> V8Function {
         let file = named.file().map(|file| file.into_owned());
-        Found {
+        V8Function {
             name: named.name.clone().into_owned(),
             has_lines: of_lines.is_empty() || of_lines == named.script || Some(of_lines) == file.as_deref(),
             file,
@@ -88,7 +90,7 @@ fn is_jit(category: &Category) -> bool {
         "JavaScript",
         "Builtin",
     ];
-    category.name == CATEGORIES[Kind::Jit.category(false).0].name || SAMPLY.contains(&category.name.as_str())
+    category.name == CATEGORIES[CodeKind::Jit.category(false).0].name || SAMPLY.contains(&category.name.as_str())
 }
 
 /// The tier's index in the category's subcategories, which get it if they lack it.

@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use rustc_hash::FxHashMap;
 
 use super::label;
-use super::{Counted, Picked, Time};
+use super::{ExportUnit, Picked, Time};
 use crate::data::NO_STACK_LABEL;
 use crate::data::{Data, NONE};
 use crate::text::one_line;
@@ -26,8 +26,8 @@ pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 16, out);
     let event = match (picked.named(), picked.counted(), picked.time()) {
         (Some((name, _)), ..) => label::event(name),
-        (_, Counted::Samples, _) => "Samples".to_owned(),
-        (_, Counted::Bytes, _) => "Bytes".to_owned(),
+        (_, ExportUnit::Samples, _) => "Samples".to_owned(),
+        (_, ExportUnit::Bytes, _) => "Bytes".to_owned(),
         (_, _, Time::Cpu) => "CPU_ns".to_owned(),
         (_, _, Time::Waits) => "Wait_ns".to_owned(),
         (_, _, Time::All) => "Wall_ns".to_owned(),
@@ -40,7 +40,7 @@ pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     writeln!(out, "cmd: {}", one_line(&data.product))?;
     writeln!(out, "desc: Calls: sampled, so their numbers are those of samples")?;
     writeln!(out, "positions: line\nevents: {event}\nsummary: {}", costs.total)?;
-    let mut names = Names::default();
+    let mut names = NumberedNames::default();
     for (func, costs) in &costs.funcs {
         writeln!(out)?;
         names.write(&mut out, data, *func, "")?;
@@ -76,21 +76,21 @@ struct FuncCosts {
 
 /// Samples that end at a stack or above it: rows of the profile, samples, cost.
 #[derive(Clone, Copy, Default)]
-struct Sums {
+struct StackSums {
     rows: u64,
     count: u64,
     weight: u64,
 }
 
-impl Sums {
-    fn add(&mut self, other: Sums) {
+impl StackSums {
+    fn add(&mut self, other: StackSums) {
         self.rows = self.rows.saturating_add(other.rows);
         self.count = self.count.saturating_add(other.count);
         self.weight = self.weight.saturating_add(other.weight);
     }
 
-    fn without(self, other: Sums) -> Sums {
-        Sums {
+    fn without(self, other: StackSums) -> StackSums {
+        StackSums {
             rows: self.rows.saturating_sub(other.rows),
             count: self.count.saturating_sub(other.count),
             weight: self.weight.saturating_sub(other.weight),
@@ -103,7 +103,7 @@ impl Costs {
     fn of(picked: &Picked<'_>) -> Costs {
         let data = picked.data;
         let mut costs = Costs::default();
-        let mut sums: Vec<Sums> = vec![Sums::default(); data.stacks.len()];
+        let mut sums: Vec<StackSums> = vec![StackSums::default(); data.stacks.len()];
         for sample in data.threads.iter().flat_map(|thread| picked.samples(thread)) {
             costs.total = costs.total.saturating_add(sample.weight);
             let Some(of) = sums.get_mut(sample.stack as usize) else {
@@ -113,7 +113,7 @@ impl Costs {
                 );
                 continue;
             };
-            of.add(Sums {
+            of.add(StackSums {
                 rows: 1,
                 count: sample.count,
                 weight: sample.weight,
@@ -157,9 +157,9 @@ fn prefix(data: &Data, stack: u32) -> Option<u32> {
 }
 
 /// For each stack, the samples in which the function of its caller is called once more, further in.
-fn repeated(data: &Data, sums: &[Sums]) -> Vec<Sums> {
+fn repeated(data: &Data, sums: &[StackSums]) -> Vec<StackSums> {
     let callees = Callees::of(&data.stacks);
-    let mut repeated = vec![Sums::default(); sums.len()];
+    let mut repeated = vec![StackSums::default(); sums.len()];
     // The innermost call of each function on the way to the stack that is visited.
     let mut innermost: Vec<u32> = vec![NONE; data.funcs.len()];
     // Each stack on the way, with the call of its function that it hides, and its callee that is visited next.
@@ -196,13 +196,13 @@ fn add(sum: &mut u64, value: u64) {
 
 /// Each name is written once; later lines use its number.
 #[derive(Default)]
-struct Names {
+struct NumberedNames {
     objects: FxHashMap<String, usize>,
     files: FxHashMap<String, usize>,
     functions: FxHashMap<String, usize>,
 }
 
-impl Names {
+impl NumberedNames {
     /// The object, file and function; the prefix `c` marks a callee.
     fn write(&mut self, out: &mut impl Write, data: &Data, func: u32, prefix: &str) -> io::Result<()> {
         let row = data.funcs.get(func as usize);

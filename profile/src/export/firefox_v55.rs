@@ -188,7 +188,7 @@ const LIBRARY: u32 = 1;
 
 /// The origin of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Origin<'a> {
+enum FunctionOrigin<'a> {
     Lib(u32),
     Script(&'a Resource),
 }
@@ -247,8 +247,10 @@ fn put_tables(data: &Data, json: &mut Value, texts: &mut Unique<Box<str>>) {
         rows().map(|(.., script)| some(script.as_ref()?.column)),
     );
     let resource = rows().map(|(_, lib, script)| {
-        let of_script = script.and_then(|script| script.resource.as_ref()).map(Origin::Script);
-        let origin = of_script.or(some(*lib).map(|_| Origin::Lib(*lib)));
+        let of_script = script
+            .and_then(|script| script.resource.as_ref())
+            .map(FunctionOrigin::Script);
+        let origin = of_script.or(some(*lib).map(|_| FunctionOrigin::Lib(*lib)));
         or_minus_one(origin.map(|origin| origins.index(origin).into()))
     });
     put(table, "resource", resource);
@@ -265,13 +267,13 @@ fn put_tables(data: &Data, json: &mut Value, texts: &mut Unique<Box<str>>) {
 
     let (table, rows) = (&mut json["resourceTable"], || origins.all.iter());
     let name = rows().map(|origin| match origin {
-        Origin::Lib(lib) => texts.index_of(data.libs[*lib as usize].name.as_deref().unwrap_or_default()),
-        Origin::Script(of) => texts.index_of(data.text(of.name)),
+        FunctionOrigin::Lib(lib) => texts.index_of(data.libs[*lib as usize].name.as_deref().unwrap_or_default()),
+        FunctionOrigin::Script(of) => texts.index_of(data.text(of.name)),
     });
     put(table, "name", name);
-    let of_script = |origin: &Origin<'_>| match origin {
-        Origin::Lib(lib) => (Some(*lib), NONE, LIBRARY),
-        Origin::Script(of) => (None, of.host, of.kind),
+    let of_script = |origin: &FunctionOrigin<'_>| match origin {
+        FunctionOrigin::Lib(lib) => (Some(*lib), NONE, LIBRARY),
+        FunctionOrigin::Script(of) => (None, of.host, of.kind),
     };
     put(table, "lib", rows().map(|origin| of_script(origin).0));
     let host = rows()

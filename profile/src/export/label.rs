@@ -54,7 +54,7 @@ pub(super) fn event(name: &str) -> String {
 
 /// The kind of a frame's code, for its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum FrameColor {
     Program,
     Library,
     System,
@@ -69,52 +69,58 @@ pub(super) enum Kind {
     Other,
 }
 
-impl Kind {
+impl FrameColor {
     /// Its name in the legend.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Kind::Program => "program",
-            Kind::Library => "library",
-            Kind::System => "system library",
-            Kind::RustStd => "Rust standard library",
-            Kind::Dependency => "dependency",
-            Kind::Jit => "JIT and anonymous",
-            Kind::Kernel => "kernel",
-            Kind::Wait => "waiting",
-            Kind::Mark => "incomplete stack",
-            Kind::Place => "process, thread",
-            Kind::Other => "other",
+            FrameColor::Program => "program",
+            FrameColor::Library => "library",
+            FrameColor::System => "system library",
+            FrameColor::RustStd => "Rust standard library",
+            FrameColor::Dependency => "dependency",
+            FrameColor::Jit => "JIT and anonymous",
+            FrameColor::Kernel => "kernel",
+            FrameColor::Wait => "waiting",
+            FrameColor::Mark => "incomplete stack",
+            FrameColor::Place => "process, thread",
+            FrameColor::Other => "other",
         }
     }
 
-    fn of_category(category: &Category) -> Option<Kind> {
+    fn of_category(category: &Category) -> Option<FrameColor> {
         Some(match category.name.as_str() {
-            _ if category.is_wait => Kind::Wait,
+            _ if category.is_wait => FrameColor::Wait,
             // Categories of sprof, of samply, and of the front end's importers.
-            "Program" | "User" | "Native" => Kind::Program,
-            "Library" => Kind::Library,
-            "System library" => Kind::System,
-            "Rust standard library" => Kind::RustStd,
-            "Dependency" => Kind::Dependency,
-            "JIT and anonymous" | "JIT" | "JavaScript" | "Java" => Kind::Jit,
-            "Kernel" => Kind::Kernel,
-            "Incomplete stack" => Kind::Mark,
+            "Program" | "User" | "Native" => FrameColor::Program,
+            "Library" => FrameColor::Library,
+            "System library" => FrameColor::System,
+            "Rust standard library" => FrameColor::RustStd,
+            "Dependency" => FrameColor::Dependency,
+            "JIT and anonymous" | "JIT" | "JavaScript" | "Java" => FrameColor::Jit,
+            "Kernel" => FrameColor::Kernel,
+            "Incomplete stack" => FrameColor::Mark,
             _ => return None,
         })
     }
 }
 
 /// The kinds of a profile's frames.
-pub(super) struct Kinds(Vec<Option<Kind>>);
+pub(super) struct Kinds(Vec<Option<FrameColor>>);
 
 impl Kinds {
     pub(super) fn of(data: &Data) -> Kinds {
-        Kinds(data.categories.iter().map(Kind::of_category).collect())
+        Kinds(data.categories.iter().map(FrameColor::of_category).collect())
     }
 
-    pub(super) fn kind(&self, data: &Data, frame: &Frame) -> Kind {
+    pub(super) fn kind(&self, data: &Data, frame: &Frame) -> FrameColor {
         let by_category = self.0.get(frame.category as usize).copied().flatten();
         let is_kernel = || (data.lib_name(frame.func)).is_some_and(|lib| lib.starts_with("[kernel"));
-        by_category.unwrap_or_else(|| if is_kernel() { Kind::Kernel } else { Kind::Other })
+        by_category.unwrap_or_else(|| {
+            if is_kernel() {
+                FrameColor::Kernel
+            } else {
+                FrameColor::Other
+            }
+        })
     }
 }

@@ -10,7 +10,7 @@ const PAGE: u64 = 0x1000;
 
 /// A library's place in an artificial address space: a profile has only offsets in libraries.
 #[derive(Clone, Copy)]
-pub(super) struct Mapping {
+pub(super) struct LibRange {
     pub(super) start: u64,
     pub(super) limit: u64,
 }
@@ -19,7 +19,7 @@ pub(super) struct Mapping {
 pub(super) struct Locations<'a> {
     data: &'a Data,
     /// By library.
-    mappings: Vec<Mapping>,
+    mappings: Vec<LibRange>,
     /// The location of the frames at one address, by the location of the outer frames and the frame inlined into them.
     chains: FxHashMap<(u32, u32), u32>,
     /// Each location as the location that it extends, and its innermost frame.
@@ -41,7 +41,7 @@ impl<'a> Locations<'a> {
     }
 
     /// By library.
-    pub(super) fn mappings(&self) -> &[Mapping] {
+    pub(super) fn mappings(&self) -> &[LibRange] {
         &self.mappings
     }
 
@@ -97,7 +97,7 @@ impl<'a> Locations<'a> {
 }
 
 /// Assigns an address range to each library.
-fn lay_out(data: &Data) -> Vec<Mapping> {
+fn lay_out(data: &Data) -> Vec<LibRange> {
     let mut sizes = vec![0u64; data.libs.len()];
     for frame in &data.frames {
         if let (Some(size), Some(address)) = (sizes.get_mut(frame.lib as usize), frame.address) {
@@ -107,7 +107,7 @@ fn lay_out(data: &Data) -> Vec<Mapping> {
     let mut start = 0x10_0000u64;
     let ranges = sizes.into_iter().map(|size| {
         let limit = start.saturating_add(size).saturating_add(PAGE) & !(PAGE - 1);
-        let mapping = Mapping { start, limit };
+        let mapping = LibRange { start, limit };
         start = limit.saturating_add(PAGE);
         mapping
     });

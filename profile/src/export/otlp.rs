@@ -21,7 +21,7 @@ use crate::data::{Data, Thread};
 /// Writes a message `ExportProfilesServiceRequest`, which has the bytes of a `ProfilesData`. `resource`: names and
 /// values that say what ran (`service.name`, `service.version`...).
 pub fn write(picked: &Picked<'_>, resource: &[(String, String)], mut out: impl Write) -> io::Result<()> {
-    let mut writer = Writer::new(picked);
+    let mut writer = OtlpWriter::new(picked);
     let mut samples = Vec::new();
     for thread in &picked.data.threads {
         samples.extend(writer.samples(thread));
@@ -74,7 +74,7 @@ pub fn refused(reply: &[u8]) -> Result<Option<String>, DecodeError> {
     }))
 }
 
-struct Writer<'a> {
+struct OtlpWriter<'a> {
     picked: &'a Picked<'a>,
     data: &'a Data,
     locations: Locations<'a>,
@@ -118,12 +118,12 @@ fn string(value: &str) -> AnyValue {
     }
 }
 
-impl<'a> Writer<'a> {
+impl<'a> OtlpWriter<'a> {
     fn new(picked: &'a Picked<'a>) -> Self {
         let data = picked.data;
         let mut texts = Table::new();
         texts.ids.insert(String::new(), 0);
-        Writer {
+        OtlpWriter {
             picked,
             data,
             locations: Locations::new(data),

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 
 use super::label;
-use super::{Counted, Picked, Time};
+use super::{ExportUnit, Picked, Time};
 use crate::data::NO_STACK_LABEL;
 use crate::data::{Data, NONE, Thread};
 use crate::text::one_line;
@@ -17,11 +17,11 @@ pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     let data = picked.data;
     let mut out = BufWriter::with_capacity(1 << 16, out);
     let event: Cow<'_, str> = match (picked.named(), picked.counted(), picked.time()) {
-        (Some((name, _)), Counted::Nanoseconds, _) => format!("{}-ns", label::event(name)).into(),
+        (Some((name, _)), ExportUnit::Nanoseconds, _) => format!("{}-ns", label::event(name)).into(),
         (Some((name, _)), ..) => label::event(name).into(),
-        (_, Counted::Samples, Time::Waits) => "waits".into(),
-        (_, Counted::Samples, _) => "samples".into(),
-        (_, Counted::Bytes, _) => "bytes".into(),
+        (_, ExportUnit::Samples, Time::Waits) => "waits".into(),
+        (_, ExportUnit::Samples, _) => "samples".into(),
+        (_, ExportUnit::Bytes, _) => "bytes".into(),
         (_, _, Time::Cpu) => "cpu-ns".into(),
         (_, _, Time::Waits) => "wait-ns".into(),
         (_, _, Time::All) => "wall-ns".into(),

@@ -16,7 +16,7 @@ pub enum Time {
 
 /// The unit of exported numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum ExportUnit {
     /// Samples.
     Samples,
     /// Nanoseconds, because the profile's milliseconds are not whole numbers.
@@ -36,12 +36,12 @@ pub struct Picked<'a> {
 
 /// One exported sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Sample {
+pub(super) struct PickedSample {
     /// Since the profile's start, ms; 0 without times.
     pub(super) time_ms: f64,
     /// Index of a stack, or [`NONE`](crate::data::NONE).
     pub(super) stack: u32,
-    /// In [`Counted`].
+    /// In [`ExportUnit`].
     pub(super) weight: u64,
     /// Number of samples that it represents.
     pub(super) count: u64,
@@ -52,7 +52,7 @@ pub(super) struct Sample {
 pub struct Totals {
     /// Exported samples; 0 if nothing was sampled.
     pub samples: u64,
-    /// Their weight, in [`Counted`].
+    /// Their weight, in [`ExportUnit`].
     pub weight: u64,
     /// Weight of the samples of the other kind: waits, if CPU time is exported.
     pub left_out: u64,
@@ -74,12 +74,12 @@ impl<'a> Picked<'a> {
     }
 
     /// The unit of numbers.
-    pub fn counted(&self) -> Counted {
+    pub fn counted(&self) -> ExportUnit {
         match self.data.unit {
-            Unit::Samples => Counted::Samples,
-            Unit::Milliseconds => Counted::Nanoseconds,
-            Unit::Bytes => Counted::Bytes,
-            Unit::Counts => Counted::Named,
+            Unit::Samples => ExportUnit::Samples,
+            Unit::Milliseconds => ExportUnit::Nanoseconds,
+            Unit::Bytes => ExportUnit::Bytes,
+            Unit::Counts => ExportUnit::Named,
         }
     }
 
@@ -90,11 +90,11 @@ impl<'a> Picked<'a> {
     }
 
     /// The exported samples of a thread.
-    pub(super) fn samples(&self, thread: &'a Thread) -> impl Iterator<Item = Sample> + '_ {
+    pub(super) fn samples(&self, thread: &'a Thread) -> impl Iterator<Item = PickedSample> + '_ {
         let samples = thread.samples.iter().enumerate();
         let picked = samples.filter(|(_, (_, stack, _))| self.picks(*stack));
         picked.filter_map(|(at, (time_ms, stack, weight))| {
-            Some(Sample {
+            Some(PickedSample {
                 time_ms: if time_ms.is_finite() { time_ms } else { 0.0 },
                 stack,
                 weight: self.whole(weight)?,
@@ -130,11 +130,11 @@ impl<'a> Picked<'a> {
     /// The type and unit of weights: the file's own names, or those of pprof's own profiles.
     pub(super) fn value_type(&self) -> (String, String) {
         let (name, unit) = match (self.counted(), self.named(), self.time) {
-            (Counted::Bytes, Some((name, _)), _) => (name, "bytes"),
-            (Counted::Nanoseconds, Some((name, _)), _) => (name, "nanoseconds"),
-            (Counted::Named, Some((name, unit)), _) if !unit.is_empty() => (name, unit),
-            (Counted::Named, Some((name, _)), _) => (name, "count"),
-            (Counted::Bytes, ..) => ("space", "bytes"),
+            (ExportUnit::Bytes, Some((name, _)), _) => (name, "bytes"),
+            (ExportUnit::Nanoseconds, Some((name, _)), _) => (name, "nanoseconds"),
+            (ExportUnit::Named, Some((name, unit)), _) if !unit.is_empty() => (name, unit),
+            (ExportUnit::Named, Some((name, _)), _) => (name, "count"),
+            (ExportUnit::Bytes, ..) => ("space", "bytes"),
             (.., Time::Cpu) => ("cpu", "nanoseconds"),
             (.., Time::Waits) => ("delay", "nanoseconds"),
             (.., Time::All) => ("wall", "nanoseconds"),
@@ -144,14 +144,14 @@ impl<'a> Picked<'a> {
 
     /// False if samples have no time and no other weight.
     pub(super) fn has_weights(&self) -> bool {
-        self.counted() != Counted::Samples || self.interval_ns() > 0
+        self.counted() != ExportUnit::Samples || self.interval_ns() > 0
     }
 
     /// A weight in the unit of [`Picked::value_type`].
     pub(super) fn value(&self, weight: u64) -> u64 {
         match self.counted() {
-            Counted::Samples => weight.saturating_mul(self.interval_ns()),
-            Counted::Nanoseconds | Counted::Bytes | Counted::Named => weight,
+            ExportUnit::Samples => weight.saturating_mul(self.interval_ns()),
+            ExportUnit::Nanoseconds | ExportUnit::Bytes | ExportUnit::Named => weight,
         }
     }
 

@@ -11,8 +11,8 @@ use rustc_hash::FxHashMap;
 
 use super::Picked;
 use super::label;
-use super::locations::{Locations, Mapping};
-use crate::category::{CATEGORIES, Kind};
+use super::locations::{LibRange, Locations};
+use crate::category::{CATEGORIES, CodeKind};
 use crate::data::NO_STACK_LABEL;
 use crate::data::{Data, Frame, NONE, SavedLib, Thread};
 use crate::wire::pprof::{self as wire, profile as field};
@@ -30,7 +30,7 @@ pub fn write_without_threads(picked: &Picked<'_>, out: impl Write) -> io::Result
 }
 
 fn write_labelled(picked: &Picked<'_>, has_labels: bool, out: impl Write) -> io::Result<()> {
-    let mut writer = Writer {
+    let mut writer = PprofWriter {
         out: GzEncoder::new(out, Compression::default()),
         picked,
         data: picked.data,
@@ -44,7 +44,7 @@ fn write_labelled(picked: &Picked<'_>, has_labels: bool, out: impl Write) -> io:
     writer.out.finish()?.flush()
 }
 
-struct Writer<'a, W: Write> {
+struct PprofWriter<'a, W: Write> {
     out: GzEncoder<W>,
     picked: &'a Picked<'a>,
     data: &'a Data,
@@ -64,7 +64,8 @@ fn program(data: &Data) -> Option<usize> {
         let is_of_program = |frame: &&Frame| {
             let category = data.categories.get(frame.category as usize);
             frame.lib != NONE
-                && category.is_some_and(|category| category.name == CATEGORIES[Kind::Program.category(false).0].name)
+                && category
+                    .is_some_and(|category| category.name == CATEGORIES[CodeKind::Program.category(false).0].name)
         };
         let mut frames = vec![0; data.libs.len()];
         data.frames
@@ -76,7 +77,7 @@ fn program(data: &Data) -> Option<usize> {
     })
 }
 
-impl<W: Write> Writer<'_, W> {
+impl<W: Write> PprofWriter<'_, W> {
     fn profile(&mut self) -> io::Result<()> {
         // The first text must be empty.
         self.text("");
@@ -147,7 +148,7 @@ impl<W: Write> Writer<'_, W> {
         let others = (0..libs.len()).filter(|id| Some(*id) != program);
         for id in program.into_iter().chain(others) {
             let lib = &libs[id];
-            let Mapping { start, limit } = self.locations.mappings()[id];
+            let LibRange { start, limit } = self.locations.mappings()[id];
             let name = label::library(lib);
             let build_id = lib.code_id.as_deref().or(lib.breakpad_id.as_deref());
             let (name, build_id) = (self.text(name), self.text(build_id.unwrap_or_default()));

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 use rustc_hash::FxHashMap;
 
 use super::label;
-use super::{Counted, Picked};
+use super::{ExportUnit, Picked};
 use crate::data::NO_STACK_LABEL;
 use crate::data::{NONE, Thread};
 
@@ -69,9 +69,9 @@ fn profile(
 ) -> io::Result<()> {
     let data = picked.data;
     let unit = match picked.counted() {
-        Counted::Samples | Counted::Named => "none",
-        Counted::Nanoseconds => "nanoseconds",
-        Counted::Bytes => "bytes",
+        ExportUnit::Samples | ExportUnit::Named => "none",
+        ExportUnit::Nanoseconds => "nanoseconds",
+        ExportUnit::Bytes => "bytes",
     };
     out.write_all(b"{\"type\":\"sampled\",\"name\":")?;
     json(out, &format!("{}: {}", label::process(thread), label::thread(thread)))?;

@@ -5,7 +5,7 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use super::Picked;
-use super::label::{self, Kind, Kinds};
+use super::label::{self, FrameColor, Kinds};
 use crate::data::NO_STACK_LABEL;
 use crate::data::{Data, NONE, Thread};
 
@@ -28,41 +28,41 @@ pub enum Shape {
 }
 
 /// The tree. Node 0 is the root, and children come after their parents.
-pub(super) struct Tree {
-    pub(super) nodes: Vec<Node>,
+pub(super) struct CallPathTree {
+    pub(super) nodes: Vec<CallPathNode>,
     labels: Vec<Box<str>>,
 }
 
 /// A call path.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
-    /// See [`Tree::label`].
+pub(super) struct CallPathNode {
+    /// See [`CallPathTree::label`].
     pub(super) label: u32,
     pub(super) parent: u32,
     /// Weight of the samples that end here.
     pub(super) own: u64,
     /// Weight of samples that end here or below.
     pub(super) total: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: FrameColor,
     /// True if every sample has it inlined.
     pub(super) inlined: bool,
     pub(super) first_child: u32,
     pub(super) next_sibling: u32,
 }
 
-impl Tree {
+impl CallPathTree {
     /// Sums the samples below their process, and with `threads` below their thread.
-    pub(super) fn of(picked: &Picked<'_>, shape: Shape, threads: bool) -> io::Result<Tree> {
-        let mut growing = Growing::default();
-        let places = Places {
+    pub(super) fn of(picked: &Picked<'_>, shape: Shape, threads: bool) -> io::Result<CallPathTree> {
+        let mut growing = GrowingTree::default();
+        let places = ThreadPlaces {
             threads: threads.then_some(label::thread),
-            ..Places::default()
+            ..ThreadPlaces::default()
         };
         growing.add(picked, shape, places)?;
         Ok(growing.finish(shape))
     }
 
-    pub(super) fn label(&self, node: &Node) -> &str {
+    pub(super) fn label(&self, node: &CallPathNode) -> &str {
         &self.labels[node.label as usize]
     }
 
@@ -90,7 +90,7 @@ impl Tree {
 
     fn add_up(&mut self) {
         for node in (0..self.nodes.len()).rev() {
-            let Node { own, total, parent, .. } = self.nodes[node];
+            let CallPathNode { own, total, parent, .. } = self.nodes[node];
             let sum = total.saturating_add(own);
             self.nodes[node].total = sum;
             if let Some(parent) = self.nodes.get_mut(parent as usize) {
@@ -114,7 +114,7 @@ impl Tree {
 
 /// The place of threads in the tree.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Places<'a> {
+pub(super) struct ThreadPlaces<'a> {
     /// Replaces the process's own name.
     pub(super) process: Option<&'a str>,
     /// The label of a thread below its process; `None`: threads of a process are summed.
@@ -122,8 +122,8 @@ pub(super) struct Places<'a> {
 }
 
 /// A tree to which profiles are added.
-pub(super) struct Growing {
-    pub(super) tree: Tree,
+pub(super) struct GrowingTree {
+    pub(super) tree: CallPathTree,
     label_ids: FxHashMap<Box<str>, u32>,
     children: FxHashMap<(u32, u32), u32>,
 }
@@ -131,20 +131,20 @@ pub(super) struct Growing {
 /// For each thread of a profile, the nodes of its stacks.
 pub(super) type Leaves = Vec<FxHashMap<u32, u32>>;
 
-impl Default for Growing {
-    fn default() -> Growing {
-        let root = Node {
+impl Default for GrowingTree {
+    fn default() -> GrowingTree {
+        let root = CallPathNode {
             label: 0,
             parent: NONE,
             own: 0,
             total: 0,
-            kind: Kind::Place,
+            kind: FrameColor::Place,
             inlined: false,
             first_child: NONE,
             next_sibling: NONE,
         };
-        Growing {
-            tree: Tree {
+        GrowingTree {
+            tree: CallPathTree {
                 nodes: vec![root],
                 labels: vec!["all".into()],
             },
@@ -154,10 +154,10 @@ impl Default for Growing {
     }
 }
 
-impl Growing {
+impl GrowingTree {
     /// Adds the samples of a profile. Samples in time order have no leaves.
-    pub(super) fn add(&mut self, picked: &Picked<'_>, shape: Shape, places: Places<'_>) -> io::Result<Leaves> {
-        let mut building = Building {
+    pub(super) fn add(&mut self, picked: &Picked<'_>, shape: Shape, places: ThreadPlaces<'_>) -> io::Result<Leaves> {
+        let mut building = TreeBuilder {
             picked,
             data: picked.data,
             kinds: Kinds::of(picked.data),
@@ -176,7 +176,7 @@ impl Growing {
     }
 
     /// The tree, with totals and links.
-    pub(super) fn finish(self, shape: Shape) -> Tree {
+    pub(super) fn finish(self, shape: Shape) -> CallPathTree {
         let mut tree = self.tree;
         tree.add_up();
         match shape {
@@ -213,7 +213,7 @@ impl Growing {
             )));
         }
         let node = self.tree.nodes.len() as u32;
-        self.tree.nodes.push(Node {
+        self.tree.nodes.push(CallPathNode {
             label: step.label,
             parent,
             own: 0,
@@ -228,12 +228,12 @@ impl Growing {
 }
 
 /// Adds a profile to a tree.
-struct Building<'a> {
+struct TreeBuilder<'a> {
     picked: &'a Picked<'a>,
     data: &'a Data,
     kinds: Kinds,
-    places: Places<'a>,
-    growing: &'a mut Growing,
+    places: ThreadPlaces<'a>,
+    growing: &'a mut GrowingTree,
     func_labels: Vec<u32>,
 }
 
@@ -241,11 +241,11 @@ struct Building<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     pub(super) label: u32,
-    pub(super) kind: Kind,
+    pub(super) kind: FrameColor,
     pub(super) inlined: bool,
 }
 
-impl<'a> Building<'a> {
+impl<'a> TreeBuilder<'a> {
     fn merge(&mut self, thread: &Thread) -> io::Result<FxHashMap<u32, u32>> {
         let place = self.place(thread);
         let mut top = None;
@@ -367,7 +367,7 @@ impl<'a> Building<'a> {
     fn no_stack(&mut self) -> Step {
         Step {
             label: self.growing.label(NO_STACK_LABEL),
-            kind: Kind::Mark,
+            kind: FrameColor::Mark,
             inlined: false,
         }
     }
@@ -381,7 +381,7 @@ impl<'a> Building<'a> {
         }
         let step = |label| Step {
             label,
-            kind: Kind::Place,
+            kind: FrameColor::Place,
             inlined: false,
         };
         labels.into_iter().map(step).collect()

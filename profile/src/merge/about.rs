@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::data::facts::Facts;
-use crate::data::{CountedEvent, Data, NONE, Recorded, RunExtent};
+use crate::data::facts::SprofFacts;
+use crate::data::{CountedEvent, Data, NONE, RecordingFacts, RunExtent};
 use crate::to_data::number;
 
 /// Starts with the first profile.
@@ -46,7 +46,7 @@ pub(super) fn append(whole: &mut Data, mut data: Data, name: &str) {
         _ => None,
     };
     // Facts about imported samples hold for the whole only if all profiles are imported.
-    if !Facts::of_meta(&whole.meta).is_imported() || !Facts::of_meta(&data.meta).is_imported() {
+    if !SprofFacts::of_meta(&whole.meta).is_imported() || !SprofFacts::of_meta(&data.meta).is_imported() {
         whole.meta.remove("sprof");
     }
     for (key, value) in data.rest {
@@ -81,7 +81,7 @@ pub(super) fn append(whole: &mut Data, mut data: Data, name: &str) {
 /// Updates `meta` from the fields.
 pub(super) fn finish(whole: &mut Data) {
     if let Some(recorded) = &whole.recorded {
-        let facts = Facts::of_recorded(recorded.clone());
+        let facts = SprofFacts::of_recorded(recorded.clone());
         whole.meta.insert("sprof".to_owned(), json!(facts));
     }
     for (key, value) in [
@@ -125,7 +125,7 @@ fn append_list(whole: &mut Value, other: Value) {
     }
 }
 
-fn sum(mut whole: Recorded, other: Recorded) -> Recorded {
+fn sum(mut whole: RecordingFacts, other: RecordingFacts) -> RecordingFacts {
     if whole.event != other.event {
         whole.event = format!("{}, {}", whole.event, other.event);
     }
@@ -165,7 +165,7 @@ fn sum(mut whole: Recorded, other: Recorded) -> Recorded {
     whole.unverified_beside += other.unverified_beside;
     whole.files_over_limit += other.files_over_limit;
     for limit in other.limits {
-        let same = |known: &&mut crate::Limit| known.what == limit.what && known.words == limit.words;
+        let same = |known: &&mut crate::RecordingLimit| known.what == limit.what && known.words == limit.words;
         match whole.limits.iter_mut().find(same) {
             Some(known) => {
                 known.count = known

@@ -10,7 +10,7 @@ use crate::sources::{Sources, adopt};
 use crate::unique::Unique;
 
 #[derive(Default)]
-pub(super) struct Tables {
+pub(super) struct MergedTables {
     texts: Unique<Box<str>>,
     /// Without the source of their names.
     libs: Unique<SavedLib>,
@@ -31,7 +31,7 @@ fn of(indexes: &[u32], index: u32) -> u32 {
     indexes.get(index as usize).copied().unwrap_or(NONE)
 }
 
-impl Tables {
+impl MergedTables {
     /// Adds the tables of an input, and maps its indices to the shared tables.
     pub(super) fn adopt(&mut self, data: &mut Data) -> Result<(), MergeError> {
         let texts: Vec<u32> = (std::mem::take(&mut data.texts).into_iter())

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::position::Position;
+use super::position::FilePosition;
 
 /// A kind of file that is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum ReadError {
         /// The file.
         path: PathBuf,
         /// Its end.
-        at: Position,
+        at: FilePosition,
     },
     /// The gzip or JSON is not valid at this place, or a field has a wrong type or value.
     #[error("{} is damaged or no profile: {what} at {at}", path.display())]
@@ -49,7 +49,7 @@ pub enum ReadError {
         /// The fault, and the expected content.
         what: String,
         /// Where.
-        at: Position,
+        at: FilePosition,
     },
     /// The file is valid JSON and not a profile.
     #[error("{} is JSON, but not a Firefox profile: expected {expected}", path.display())]
@@ -127,7 +127,7 @@ pub enum ReadError {
 
 pub(super) fn io_error(path: &Path, is_gzip: bool, byte: u64, source: io::Error) -> ReadError {
     let path = path.to_owned();
-    let at = Position::Compressed { byte };
+    let at = FilePosition::Compressed { byte };
     match source.kind() {
         io::ErrorKind::UnexpectedEof if is_gzip => ReadError::Truncated { path, at },
         // flate2's errors for invalid deflate data and for a wrong checksum.

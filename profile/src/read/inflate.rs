@@ -8,7 +8,7 @@ use std::thread;
 
 use flate2::read::MultiGzDecoder;
 
-use super::parse::{Block, Blocks};
+use super::parse::{Blocks, InputBlock};
 
 /// Blocks that are inflated ahead of the parser: 8 MB take longer than a time slice. With fewer blocks, the two threads
 /// of a busy machine wait for each other's time slices.
@@ -17,7 +17,7 @@ const BLOCKS_AHEAD: usize = 8;
 /// Passes the file's blocks to `work`. Returns its answer and the number of bytes read from the file.
 pub(super) fn with_blocks<T>(file: &File, is_gzip: bool, work: impl FnOnce(&mut dyn Blocks) -> T) -> (T, u64) {
     let bytes = AtomicU64::new(0);
-    let counted = || Counted { file, bytes: &bytes };
+    let counted = || CountedFile { file, bytes: &bytes };
     let inflated = || MultiGzDecoder::new(BufReader::with_capacity(64 << 10, counted()));
     let done = match is_gzip {
         false => work(&mut Here::of(counted())),
@@ -49,7 +49,7 @@ impl<R> Here<R> {
 }
 
 impl<R: Read> Blocks for Here<R> {
-    fn next(&mut self, mut used: Block) -> io::Result<Block> {
+    fn next(&mut self, mut used: InputBlock) -> io::Result<InputBlock> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -65,12 +65,12 @@ impl<R: Read> Blocks for Here<R> {
 
 /// Blocks from the thread that inflates.
 struct Elsewhere {
-    from_thread: Receiver<io::Result<Block>>,
-    to_thread: Sender<Block>,
+    from_thread: Receiver<io::Result<InputBlock>>,
+    to_thread: Sender<InputBlock>,
 }
 
 impl Blocks for Elsewhere {
-    fn next(&mut self, used: Block) -> io::Result<Block> {
+    fn next(&mut self, used: InputBlock) -> io::Result<InputBlock> {
         // The thread may have ended.
         let _ = self.to_thread.send(used);
         match self.from_thread.recv() {
@@ -80,9 +80,9 @@ impl Blocks for Elsewhere {
     }
 }
 
-fn inflate(mut from: impl Read, used: &Receiver<Block>, filled: &SyncSender<io::Result<Block>>) {
+fn inflate(mut from: impl Read, used: &Receiver<InputBlock>, filled: &SyncSender<io::Result<InputBlock>>) {
     loop {
-        let mut block = used.try_recv().unwrap_or_else(|_| Block::new());
+        let mut block = used.try_recv().unwrap_or_else(|_| InputBlock::new());
         let error = block.fill(&mut from).err();
         let is_last = block.is_empty() || error.is_some();
         // The bytes before the error come first.
@@ -99,12 +99,12 @@ fn inflate(mut from: impl Read, used: &Receiver<Block>, filled: &SyncSender<io::
 }
 
 /// Counts the bytes read from a file: the place of an error.
-struct Counted<'a> {
+struct CountedFile<'a> {
     file: &'a File,
     bytes: &'a AtomicU64,
 }
 
-impl Read for Counted<'_> {
+impl Read for CountedFile<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer)?;
         self.bytes.fetch_add(read as u64, Ordering::Relaxed);

@@ -16,7 +16,7 @@ const MOST_PID_BYTES: usize = 64;
 
 /// The fields that were found.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct KnownFields {
     pub(super) meta: Meta,
     pub(super) libs: Vec<SavedLib>,
     pub(super) threads: u64,
@@ -39,7 +39,7 @@ pub(super) struct Meta {
     version: Option<u32>,
 }
 
-impl Found {
+impl KnownFields {
     /// The form of the profile, or its missing part.
     pub(super) fn form(&self) -> Result<Form, &'static str> {
         if !self.has_meta {
@@ -63,13 +63,13 @@ impl Found {
     }
 }
 
-pub(super) fn read(json: &mut Parser<'_>, limits: ReadLimits) -> parse::Result<Found> {
-    let mut found = Found {
+pub(super) fn read(json: &mut Parser<'_>, limits: ReadLimits) -> parse::Result<KnownFields> {
+    let mut found = KnownFields {
         // A vector doubles as it grows.
         max_lib_bytes: limits.memory_bytes / 4,
-        ..Found::default()
+        ..KnownFields::default()
     };
-    json.read(Process {
+    json.read(ProcessFields {
         found: &mut found,
         is_top: true,
     })?;
@@ -90,19 +90,19 @@ enum Key {
 }
 
 /// A profile, or a subprocess's profile inside a file in Firefox's own form.
-struct Process<'a> {
-    found: &'a mut Found,
+struct ProcessFields<'a> {
+    found: &'a mut KnownFields,
     is_top: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for Process<'_> {
+impl<'de> DeserializeSeed<'de> for ProcessFields<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
         json.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for Process<'_> {
+impl<'de> Visitor<'de> for ProcessFields<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,14 +110,14 @@ impl<'de> Visitor<'de> for Process<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Process { found, is_top } = self;
+        let ProcessFields { found, is_top } = self;
         while let Some(key) = map.next_key()? {
             match key {
                 Key::Meta if is_top => {
                     found.meta = map.next_value()?;
                     found.has_meta = true;
                 }
-                Key::Libs => map.next_value_seed(Libs(found))?,
+                Key::Libs => map.next_value_seed(LibFields(found))?,
                 Key::Threads => {
                     found.has_threads |= is_top;
                     map.next_value_seed(Each(found, Element::Thread))?;
@@ -136,7 +136,7 @@ enum Element {
 }
 
 /// A list of threads or processes.
-struct Each<'a>(&'a mut Found, Element);
+struct Each<'a>(&'a mut KnownFields, Element);
 
 impl<'de> DeserializeSeed<'de> for Each<'_> {
     type Value = ();
@@ -159,8 +159,8 @@ impl<'de> Visitor<'de> for Each<'_> {
         let Each(found, element) = self;
         loop {
             let more = match element {
-                Element::Thread => seq.next_element_seed(Thread(found))?,
-                Element::Process => seq.next_element_seed(Process { found, is_top: false })?,
+                Element::Thread => seq.next_element_seed(ThreadFields(found))?,
+                Element::Process => seq.next_element_seed(ProcessFields { found, is_top: false })?,
             };
             if more.is_none() {
                 return Ok(());
@@ -170,16 +170,16 @@ impl<'de> Visitor<'de> for Each<'_> {
 }
 
 /// A thread. Before processed version 41, threads held the libraries.
-struct Thread<'a>(&'a mut Found);
+struct ThreadFields<'a>(&'a mut KnownFields);
 
-impl<'de> DeserializeSeed<'de> for Thread<'_> {
+impl<'de> DeserializeSeed<'de> for ThreadFields<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
         json.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for Thread<'_> {
+impl<'de> Visitor<'de> for ThreadFields<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -191,7 +191,7 @@ impl<'de> Visitor<'de> for Thread<'_> {
         let mut track = Track::default();
         while let Some(key) = map.next_key()? {
             match key {
-                Key::Libs => map.next_value_seed(Libs(self.0))?,
+                Key::Libs => map.next_value_seed(LibFields(self.0))?,
                 Key::Pid => track.pid = map.next_value::<RawId>()?.into_text(),
                 Key::IsMainThread => track.is_main = map.next_value::<Option<bool>>()?.unwrap_or(false),
                 _ => drop(map.next_value::<IgnoredAny>()?),
@@ -204,16 +204,16 @@ impl<'de> Visitor<'de> for Thread<'_> {
     }
 }
 
-struct Libs<'a>(&'a mut Found);
+struct LibFields<'a>(&'a mut KnownFields);
 
-impl<'de> DeserializeSeed<'de> for Libs<'_> {
+impl<'de> DeserializeSeed<'de> for LibFields<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
         json.deserialize_seq(self)
     }
 }
 
-impl<'de> Visitor<'de> for Libs<'_> {
+impl<'de> Visitor<'de> for LibFields<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

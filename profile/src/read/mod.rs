@@ -17,10 +17,10 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 pub use error::{OtherKind, ReadError};
-pub use foreign::{Foreign, Kind, foreign, kind};
+pub use foreign::{Foreign, ForeignFormat, foreign, kind};
 use inflate::with_blocks;
 use parse::Parser;
-pub use position::Position;
+pub use position::FilePosition;
 pub use whole::NotKept;
 use whole::{Everything, Extent, UsedByViews};
 
@@ -285,20 +285,20 @@ fn parse_error(path: &Path, error: parse::Error, compressed: Option<u64>, json_b
         at,
     };
     match why {
-        parse::Why::Io(error) => error::io_error(path, compressed.is_some(), compressed.unwrap_or(0), error),
-        parse::Why::Limit(limit) => ReadError::TooLarge {
+        parse::ParseFault::Io(error) => error::io_error(path, compressed.is_some(), compressed.unwrap_or(0), error),
+        parse::ParseFault::Limit(limit) => ReadError::TooLarge {
             path: path.to_owned(),
             what: limit.what,
             limit_bytes: limit.bytes,
         },
         _ if json_bytes == 0 => truncated(path, at),
-        parse::Why::End => truncated(path, at),
-        parse::Why::Syntax(what) => damaged(what.to_owned()),
-        parse::Why::Data(what) => damaged(what),
+        parse::ParseFault::End => truncated(path, at),
+        parse::ParseFault::Syntax(what) => damaged(what.to_owned()),
+        parse::ParseFault::Data(what) => damaged(what),
     }
 }
 
-fn truncated(path: &Path, at: Position) -> ReadError {
+fn truncated(path: &Path, at: FilePosition) -> ReadError {
     ReadError::Truncated {
         path: path.to_owned(),
         at,

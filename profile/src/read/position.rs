@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Position {
+pub enum FilePosition {
     /// A place in the JSON, after inflating. Line and column count from 1; the column counts bytes.
     Json {
         /// Line.
@@ -31,20 +31,20 @@ pub enum Position {
     },
 }
 
-impl fmt::Display for Position {
+impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Position::Json { line, column } => write!(f, "line {line}, byte {column} of the JSON"),
-            Position::Line { line } => write!(f, "line {line}"),
-            Position::Byte {
+            FilePosition::Json { line, column } => write!(f, "line {line}, byte {column} of the JSON"),
+            FilePosition::Line { line } => write!(f, "line {line}"),
+            FilePosition::Byte {
                 byte,
                 is_inflated: false,
             } => write!(f, "byte {byte}"),
-            Position::Byte {
+            FilePosition::Byte {
                 byte,
                 is_inflated: true,
             } => write!(f, "byte {byte} of the inflated file"),
-            Position::Compressed { byte } => write!(f, "about byte {byte} of the compressed file"),
+            FilePosition::Compressed { byte } => write!(f, "about byte {byte} of the compressed file"),
         }
     }
 }

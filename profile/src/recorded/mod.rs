@@ -20,10 +20,10 @@ use recording::module::Module;
 use recording::quality::Quality;
 
 use crate::sources::Sources;
-use stacks::Stacks;
+use stacks::StackTree;
 use strings::{StringId, Strings};
-use tables::Tables;
-use thread::{MarkerKind, Process, Thread};
+use tables::FrameTables;
+use thread::{MarkerKind, RecordedProcess, RecordedThread};
 use waits::WaitTotals;
 
 /// A finished profile. Made by [`Builder::finish`](crate::builder::Builder::finish).
@@ -39,11 +39,11 @@ pub struct Profile {
     /// `None` if waits were not recorded.
     pub(crate) waits: Option<WaitTotals>,
     pub(crate) strings: Strings,
-    pub(crate) tables: Tables,
-    pub(crate) stacks: Stacks,
-    pub(crate) processes: Vec<Process>,
+    pub(crate) tables: FrameTables,
+    pub(crate) stacks: StackTree,
+    pub(crate) processes: Vec<RecordedProcess>,
     /// In the file's order. Never empty: the front end refuses a profile without threads.
-    pub(crate) threads: Vec<Thread>,
+    pub(crate) threads: Vec<RecordedThread>,
     /// The ids of [`thread::MarkerKind::NAMES`].
     pub(crate) marker_names: [StringId; thread::MarkerKind::NAMES.len()],
     /// The names of the user's events, which are also the names of their markers.
@@ -100,7 +100,7 @@ impl Profile {
     }
 
     /// The threads with samples of the recording's first event, without the tracks of further events.
-    pub(crate) fn main_threads(&self) -> impl Iterator<Item = &Thread> {
+    pub(crate) fn main_threads(&self) -> impl Iterator<Item = &RecordedThread> {
         self.threads.iter().filter(|thread| thread.event.is_none())
     }
 
@@ -109,7 +109,7 @@ impl Profile {
     pub fn in_profile(&self, event: usize) -> u64 {
         let role = self.info.events.get(event).map(|event| event.role);
         let threads = self.threads.iter();
-        let of_event = |thread: &&Thread| match role {
+        let of_event = |thread: &&RecordedThread| match role {
             Some(Role::Running) => thread.event.is_none(),
             _ => thread.event == u32::try_from(event).ok(),
         };
@@ -126,13 +126,13 @@ impl Profile {
     }
 
     /// The unit of a thread's samples.
-    pub(crate) fn unit_of(&self, thread: &Thread) -> PeriodUnit {
+    pub(crate) fn unit_of(&self, thread: &RecordedThread) -> PeriodUnit {
         let event = thread.event.and_then(|event| self.info.events.get(event as usize));
         event.map_or(self.info.unit, |event| event.unit)
     }
 
     /// The event of a thread's samples, if they are not samples of the threads' CPU time.
-    pub(crate) fn counted_event(&self, thread: &Thread) -> Option<&str> {
+    pub(crate) fn counted_event(&self, thread: &RecordedThread) -> Option<&str> {
         match thread.event {
             Some(event) => self.info.events.get(event as usize).map(|event| event.name.as_str()),
             None => (self.info.unit == PeriodUnit::Counts).then_some(self.info.event.as_str()),

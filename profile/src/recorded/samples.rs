@@ -4,12 +4,12 @@ use std::io;
 
 use recording::varint::{put, take, unzigzag, zigzag};
 
-use super::spill::{Block, SpillFile, Spilled};
+use super::spill::{SpillFile, Spilled, SpilledBlock};
 use super::stacks::StackId;
 
 /// One sample, as kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sample {
+pub(crate) struct RecordedSample {
     /// ns from the profile's time zero.
     pub(crate) time: i64,
     pub(crate) stack: Option<StackId>,
@@ -33,19 +33,19 @@ const HAS_CPU_BEFORE: u64 = 2;
 /// Samples in time order, each as the difference from the previous one, in variable-length integers. One million
 /// samples take 7-9 MB. As plain columns they took 20 MB, and twice that while a vector grew.
 #[derive(Clone, Default)]
-pub(crate) struct Samples {
-    /// The first samples, while they are in a file. [`Samples::read_back`] ends that.
-    spilled: Vec<Block>,
+pub(crate) struct PackedSamples {
+    /// The first samples, while they are in a file. [`PackedSamples::read_back`] ends that.
+    spilled: Vec<SpilledBlock>,
     bytes: Vec<u8>,
     len: usize,
-    last: State,
+    last: PreviousSample,
     period_sum: u64,
     off_cpu: usize,
     off_cpu_ns: u64,
 }
 
 #[derive(Clone, Copy, Default)]
-struct State {
+struct PreviousSample {
     time: i64,
     /// 0 is no stack, else id + 1.
     stack: i64,
@@ -54,12 +54,12 @@ struct State {
     length: u64,
 }
 
-impl Samples {
+impl PackedSamples {
     /// Appends a sample. Returns false if its time is before the last sample's time; the sample then gets the last
     /// sample's time.
-    pub(crate) fn push(&mut self, sample: Sample) -> bool {
+    pub(crate) fn push(&mut self, sample: RecordedSample) -> bool {
         let in_order = self.len == 0 || sample.time >= self.last.time;
-        let next = State {
+        let next = PreviousSample {
             time: if in_order { sample.time } else { self.last.time },
             stack: sample.stack.map_or(0, |stack| i64::from(stack.0) + 1),
             period: if sample.off_cpu {
@@ -147,12 +147,12 @@ impl Samples {
         self.period_sum
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Sample> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = RecordedSample> + '_ {
         debug_assert!(self.spilled.is_empty(), "samples were not read back");
         let mut rest = self.bytes.as_slice();
         // What was put in is there.
         let mut next = move || take(&mut rest).unwrap_or_default();
-        let mut state = State::default();
+        let mut state = PreviousSample::default();
         (0..self.len).map(move |_| {
             state.time = state.time.wrapping_add(unzigzag(next()));
             let stack = next();
@@ -163,7 +163,7 @@ impl Samples {
                 false => &mut state.period,
             };
             *period = period.wrapping_add_signed(unzigzag(next()));
-            Sample {
+            RecordedSample {
                 time: state.time,
                 stack: (state.stack > 0).then(|| StackId((state.stack - 1) as u32)),
                 period: *period,
@@ -174,16 +174,16 @@ impl Samples {
     }
 
     /// The samples with mapped stacks.
-    pub(crate) fn map_stacks(&self, map: impl Fn(StackId) -> StackId) -> Samples {
+    pub(crate) fn map_stacks(&self, map: impl Fn(StackId) -> StackId) -> PackedSamples {
         self.map_stacks_at(|_, stack| map(stack))
     }
 
     /// The samples with mapped stacks; the map may depend on the sample's time.
-    pub(crate) fn map_stacks_at(&self, mut map: impl FnMut(i64, StackId) -> StackId) -> Samples {
-        let mut mapped = Samples::default();
+    pub(crate) fn map_stacks_at(&self, mut map: impl FnMut(i64, StackId) -> StackId) -> PackedSamples {
+        let mut mapped = PackedSamples::default();
         mapped.bytes.reserve(self.bytes.len());
         for sample in self.iter() {
-            mapped.push(Sample {
+            mapped.push(RecordedSample {
                 stack: sample.stack.map(|stack| map(sample.time, stack)),
                 ..sample
             });
@@ -206,9 +206,9 @@ mod tests {
             (2, None, 0, true, None),
             (i64::MAX / 2, Some(StackId(7)), 1_000_000, false, Some(1)),
         ];
-        let given: Vec<Sample> = extremes
+        let given: Vec<RecordedSample> = extremes
             .into_iter()
-            .map(|(time, stack, period, off_cpu, cpu_before_ns)| Sample {
+            .map(|(time, stack, period, off_cpu, cpu_before_ns)| RecordedSample {
                 time,
                 stack,
                 period,
@@ -216,7 +216,7 @@ mod tests {
                 cpu_before_ns,
             })
             .collect();
-        let mut samples = Samples::default();
+        let mut samples = PackedSamples::default();
         for sample in &given {
             assert!(samples.push(*sample));
         }
@@ -229,16 +229,16 @@ mod tests {
 
     #[test]
     fn samples_come_back_from_the_file_and_from_memory_if_it_takes_no_more() {
-        let at = |time: i64| Sample {
+        let at = |time: i64| RecordedSample {
             time: time * 1_000_003,
             stack: Some(StackId((time * 7919 % 200_000) as u32)),
             period: 1_000_000,
             off_cpu: time % 3 == 0,
             cpu_before_ns: (time % 5 == 0).then_some(7),
         };
-        let expected: Vec<Sample> = (0..50_000).map(at).collect();
+        let expected: Vec<RecordedSample> = (0..50_000).map(at).collect();
         let mut file = SpillFile::new(tempfile::tempfile().unwrap());
-        let [mut one, mut other] = [Samples::default(), Samples::default()];
+        let [mut one, mut other] = [PackedSamples::default(), PackedSamples::default()];
         for sample in &expected {
             for samples in [&mut one, &mut other] {
                 samples.push(*sample);
@@ -255,7 +255,7 @@ mod tests {
         // It is opened for reading.
         let empty = tempfile::NamedTempFile::new().unwrap();
         let mut full = SpillFile::new(std::fs::File::open(empty.path()).unwrap());
-        let mut kept = Samples::default();
+        let mut kept = PackedSamples::default();
         for sample in &expected {
             kept.push(*sample);
             kept.spill(&mut full);
@@ -266,8 +266,8 @@ mod tests {
 
     #[test]
     fn a_sample_from_the_past_is_kept_at_the_last_time_and_reported() {
-        let mut samples = Samples::default();
-        let at = |time| Sample {
+        let mut samples = PackedSamples::default();
+        let at = |time| RecordedSample {
             time,
             stack: None,
             period: 1,
@@ -283,9 +283,9 @@ mod tests {
 
     #[test]
     fn a_million_regular_samples_take_less_than_ten_bytes_each() {
-        let mut samples = Samples::default();
+        let mut samples = PackedSamples::default();
         for i in 0..1_000_000i64 {
-            samples.push(Sample {
+            samples.push(RecordedSample {
                 time: i * 1_000_123,
                 stack: Some(StackId((i * 7919 % 200_000) as u32)),
                 period: 1_000_000,

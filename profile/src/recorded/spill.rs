@@ -22,7 +22,7 @@ pub(crate) struct SpillFile {
 
 /// A part of the file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Block {
+pub(crate) struct SpilledBlock {
     offset: u64,
     bytes: usize,
 }
@@ -38,7 +38,7 @@ impl SpillFile {
     }
 
     /// Takes a block, to be written behind the others. It stays where it is if too many wait for the disk.
-    pub(crate) fn take(&mut self, bytes: &mut Vec<u8>) -> Option<Block> {
+    pub(crate) fn take(&mut self, bytes: &mut Vec<u8>) -> Option<SpilledBlock> {
         if let Some(file) = self.file.take() {
             let (sender, blocks) = sync_channel(WAITING_BLOCKS);
             let thread = std::thread::Builder::new().name("sprof-spill".into());
@@ -47,7 +47,7 @@ impl SpillFile {
             self.writer = Some((sender, thread));
         }
         let (sender, _) = self.writer.as_ref()?;
-        let block = Block {
+        let block = SpilledBlock {
             offset: self.end,
             bytes: bytes.len(),
         };
@@ -106,7 +106,7 @@ impl Spilled {
     /// # Errors
     ///
     /// The file can't be read.
-    pub(crate) fn read(&self, blocks: &[Block], rest: &[u8]) -> io::Result<Vec<u8>> {
+    pub(crate) fn read(&self, blocks: &[SpilledBlock], rest: &[u8]) -> io::Result<Vec<u8>> {
         let bytes: usize = blocks.iter().map(|block| block.bytes).sum();
         let mut all = Vec::with_capacity(bytes + rest.len());
         for block in blocks {

@@ -3,7 +3,7 @@
 use super::index::Index;
 use super::tables::FrameId;
 
-/// Index into [`Stacks`].
+/// Index into [`StackTree`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct StackId(pub(crate) u32);
 
@@ -11,7 +11,7 @@ pub(crate) struct StackId(pub(crate) u32);
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
-struct Node {
+struct StackNode {
     prefix: u32,
     frame: u32,
     /// Of the whole path from the root.
@@ -20,26 +20,26 @@ struct Node {
 
 /// The stack tree in topological order: a prefix comes before the stacks that it is the prefix of.
 #[derive(Clone, Default)]
-pub(crate) struct Stacks {
-    nodes: Vec<Node>,
+pub(crate) struct StackTree {
+    nodes: Vec<StackNode>,
     index: Index,
     // Reused from stack to stack.
     hashes: Vec<u32>,
-    guesses: Vec<(u32, Node)>,
+    guesses: Vec<(u32, StackNode)>,
 }
 
-impl Stacks {
+impl StackTree {
     pub(crate) fn with_capacity(len: usize) -> Self {
-        Stacks {
+        StackTree {
             nodes: Vec::with_capacity(len),
-            ..Stacks::default()
+            ..StackTree::default()
         }
     }
 
     /// The stack of `frame` with the caller's stack `prefix`.
     pub(crate) fn intern(&mut self, prefix: Option<StackId>, frame: FrameId) -> StackId {
         let (prefix, before) = self.path(prefix);
-        self.find_or_push(Node {
+        self.find_or_push(StackNode {
             prefix,
             frame: frame.0,
             hash: hash(before, frame.0),
@@ -65,7 +65,7 @@ impl Stacks {
         }));
         self.guesses.clear();
         let (nodes, index) = (&self.nodes, &self.index);
-        let none = Node {
+        let none = StackNode {
             prefix: NONE,
             frame: u32::MAX,
             hash: 0,
@@ -76,7 +76,7 @@ impl Stacks {
             *node = nodes.get(*id as usize).copied().unwrap_or(none);
         }
         for (at, frame) in frames.enumerate() {
-            let node = Node {
+            let node = StackNode {
                 prefix,
                 frame: frame.0,
                 hash: self.hashes[at],
@@ -99,7 +99,7 @@ impl Stacks {
         }
     }
 
-    fn find_or_push(&mut self, node: Node) -> StackId {
+    fn find_or_push(&mut self, node: StackNode) -> StackId {
         let Self { nodes, index, .. } = self;
         let found = index.find_or_insert(
             u64::from(node.hash),
@@ -116,10 +116,10 @@ impl Stacks {
         }))
     }
 
-    /// Appends a stack that is known to be new. [`Stacks::intern`] does not find it afterwards.
+    /// Appends a stack that is known to be new. [`StackTree::intern`] does not find it afterwards.
     pub(crate) fn append(&mut self, prefix: Option<StackId>, frame: FrameId) -> StackId {
         let (prefix, hash) = (prefix.map_or(NONE, |stack| stack.0), 0);
-        self.nodes.push(Node {
+        self.nodes.push(StackNode {
             prefix,
             frame: frame.0,
             hash,
@@ -168,7 +168,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) % below
         };
-        let (mut at_once, mut one_by_one) = (Stacks::default(), Stacks::default());
+        let (mut at_once, mut one_by_one) = (StackTree::default(), StackTree::default());
         for _ in 0..20_000 {
             let prefix = match at_once.len() as u64 {
                 0 => None,

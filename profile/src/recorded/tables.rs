@@ -8,17 +8,17 @@ use recording::module::Module;
 use rustc_hash::FxHashMap;
 
 use super::strings::{StringId, Strings};
-use crate::category::Kind;
+use crate::category::CodeKind;
 
-/// Index into [`Tables::frames`].
+/// Index into [`FrameTables::frames`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct FrameId(pub(crate) u32);
 
-/// Index into [`Tables::libs`].
+/// Index into [`FrameTables::libs`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub(crate) struct LibId(pub(crate) u32);
 
-/// Index into [`Tables::funcs`].
+/// Index into [`FrameTables::funcs`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct FuncId(pub(crate) u32);
 
@@ -29,7 +29,7 @@ pub(crate) struct FrameRow {
     pub(crate) address: Option<u64>,
     pub(crate) lib: Option<LibId>,
     pub(crate) func: FuncId,
-    pub(crate) kind: Kind,
+    pub(crate) kind: CodeKind,
     /// 0 for the function with code of its own, one more for each level of inlining.
     pub(crate) inline_depth: u16,
     pub(crate) native_symbol: Option<u32>,
@@ -67,14 +67,14 @@ pub(crate) struct Lib {
     pub(crate) module: Arc<Module>,
     pub(crate) name: StringId,
     /// The kind of its frames, as far as it follows from the library.
-    pub(crate) kind: Kind,
+    pub(crate) kind: CodeKind,
     /// The source of its names.
     pub(crate) symbol_source: SymbolSource,
 }
 
 impl Lib {
     fn new(module: Arc<Module>, strings: &mut Strings) -> Self {
-        let kind = Kind::of_module(&module);
+        let kind = CodeKind::of_module(&module);
         let name = strings.intern(&module.name());
         Lib {
             module,
@@ -87,7 +87,7 @@ impl Lib {
 
 /// The tables that stacks refer to.
 #[derive(Clone, Default)]
-pub(crate) struct Tables {
+pub(crate) struct FrameTables {
     pub(crate) libs: Vec<Lib>,
     pub(crate) frames: Vec<FrameRow>,
     pub(crate) funcs: Vec<FuncRow>,
@@ -97,7 +97,7 @@ pub(crate) struct Tables {
     lib_of_object: FxHashMap<usize, (Arc<Module>, LibId)>,
 }
 
-impl Tables {
+impl FrameTables {
     pub(crate) fn frame(&self, id: FrameId) -> &FrameRow {
         &self.frames[id.0 as usize]
     }

@@ -1,7 +1,7 @@
 //! Processes, threads and their markers.
 
 use super::no_samples::NoSamples;
-use super::samples::Samples;
+use super::samples::PackedSamples;
 use super::stacks::StackId;
 use super::strings::StringId;
 use super::usage::Usage;
@@ -13,7 +13,7 @@ pub(crate) struct ProcessId(pub(crate) usize);
 /// One process, from its first event to its end. A reused pid is two processes, and so are two programs with samples
 /// that one process ran one after the other (exec).
 #[derive(Clone, Debug)]
-pub(crate) struct Process {
+pub(crate) struct RecordedProcess {
     /// `1234`; the second process with this number is `1234.1`.
     pub(crate) id: String,
     /// Its last name.
@@ -31,7 +31,7 @@ pub(crate) struct Process {
 
 /// One thread.
 #[derive(Clone)]
-pub(crate) struct Thread {
+pub(crate) struct RecordedThread {
     pub(crate) process: ProcessId,
     /// `1234`; `1234.1` for the second thread with this number.
     pub(crate) id: String,
@@ -39,16 +39,16 @@ pub(crate) struct Thread {
     pub(crate) name: String,
     pub(crate) start: i64,
     pub(crate) end: Option<i64>,
-    pub(crate) samples: Samples,
+    pub(crate) samples: PackedSamples,
     /// Index into [`RecordingInfo::events`](recording::info::RecordingInfo::events) of the samples' event; `None` for
     /// the recording's first event.
     pub(crate) event: Option<u32>,
-    pub(crate) markers: Vec<Marker>,
+    pub(crate) markers: Vec<RecordedMarker>,
 }
 
 /// An event at one time, or a span of time.
 #[derive(Clone, Debug)]
-pub(crate) struct Marker {
+pub(crate) struct RecordedMarker {
     pub(crate) start: i64,
     pub(crate) end: Option<i64>,
     pub(crate) what: MarkerKind,

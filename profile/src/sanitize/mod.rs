@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::data::{Data, Fields, NONE, RowValue, Saved, SavedLib, TextFields};
 use crate::sources::Sources;
 use crate::unique::Unique;
-use text::{Cleaner, Kind, OF_FORMAT};
+use text::{Cleaner, OF_FORMAT, TextKind};
 
 /// What nobody else is to see, as far as the machine at hand knows. Paths below `/home`, `/Users` and `/root` give more
 /// of it.
@@ -129,7 +129,7 @@ pub fn sanitize(data: &mut Saved, private: &Private, include: Include) -> Remove
     removed.sources = clean_sources(data, include, &mut cleaner);
     removed.arguments = !include.args && !data.arguments.is_empty();
     match include.args {
-        true => cleaner.clean(&mut data.arguments, Kind::Text),
+        true => cleaner.clean(&mut data.arguments, TextKind::Text),
         false => data.arguments.clear(),
     }
     clean_tables(data, &mut cleaner);
@@ -257,7 +257,7 @@ fn clean_sources(data: &mut Data, include: Include, cleaner: &mut Cleaner) -> us
             };
             (is_public || include.sources).then(|| {
                 let mut path = String::from(path);
-                cleaner.clean(&mut path, Kind::Path);
+                cleaner.clean(&mut path, TextKind::Path);
                 (path.into(), text)
             })
         });
@@ -270,8 +270,8 @@ fn clean_sources(data: &mut Data, include: Include, cleaner: &mut Cleaner) -> us
 fn clean_tables(data: &mut Data, cleaner: &mut Cleaner) {
     let old = std::mem::take(&mut data.texts);
     let mut texts: Unique<Box<str>> = Unique::default();
-    let mut known: FxHashMap<(u32, Kind), u32> = FxHashMap::default();
-    let mut cleaned = |index: u32, kind: Kind| {
+    let mut known: FxHashMap<(u32, TextKind), u32> = FxHashMap::default();
+    let mut cleaned = |index: u32, kind: TextKind| {
         let Some(text) = old.get(index as usize) else {
             return NONE;
         };
@@ -282,25 +282,25 @@ fn clean_tables(data: &mut Data, cleaner: &mut Cleaner) {
         })
     };
     for func in &mut data.funcs {
-        func.name = cleaned(func.name, Kind::Code);
-        func.file = cleaned(func.file, Kind::Path);
-        func.krate = cleaned(func.krate, Kind::Code);
+        func.name = cleaned(func.name, TextKind::Code);
+        func.file = cleaned(func.file, TextKind::Path);
+        func.krate = cleaned(func.krate, TextKind::Code);
     }
     for frame in &mut data.frames {
-        frame.line_file = cleaned(frame.line_file, Kind::Path);
+        frame.line_file = cleaned(frame.line_file, TextKind::Path);
     }
     for symbol in &mut data.symbols {
-        symbol.name = cleaned(symbol.name, Kind::Code);
+        symbol.name = cleaned(symbol.name, TextKind::Code);
     }
     for origin in data.scripts.iter_mut().filter_map(|script| script.resource.as_mut()) {
-        origin.name = cleaned(origin.name, Kind::Text);
-        origin.host = cleaned(origin.host, Kind::Text);
+        origin.name = cleaned(origin.name, TextKind::Text);
+        origin.host = cleaned(origin.host, TextKind::Text);
     }
     let text_fields = TextFields::of(&data.schemas);
     for marker in data.threads.iter_mut().flat_map(|thread| &mut thread.markers) {
-        marker.name = cleaned(marker.name, Kind::Text);
+        marker.name = cleaned(marker.name, TextKind::Text);
         if let Some(fields) = &mut marker.fields {
-            text_fields.map(fields, |text| cleaned(text, Kind::Text));
+            text_fields.map(fields, |text| cleaned(text, TextKind::Text));
         }
     }
     data.texts = texts.all;
@@ -309,7 +309,7 @@ fn clean_tables(data: &mut Data, cleaner: &mut Cleaner) {
         paths
             .into_iter()
             .flatten()
-            .for_each(|path| cleaner.clean(path, Kind::Path));
+            .for_each(|path| cleaner.clean(path, TextKind::Path));
         let others = [
             &mut lib.name,
             &mut lib.debug_name,
@@ -320,13 +320,13 @@ fn clean_tables(data: &mut Data, cleaner: &mut Cleaner) {
         others
             .into_iter()
             .flatten()
-            .for_each(|text| cleaner.clean(text, Kind::Fixed));
+            .for_each(|text| cleaner.clean(text, TextKind::Fixed));
     }
     for category in &mut data.categories {
-        cleaner.clean(&mut category.name, Kind::Text);
-        cleaner.clean(&mut category.color, Kind::Fixed);
+        cleaner.clean(&mut category.name, TextKind::Text);
+        cleaner.clean(&mut category.color, TextKind::Fixed);
         let names = category.subcategories.iter_mut();
-        names.for_each(|name| cleaner.clean(name, Kind::Text));
+        names.for_each(|name| cleaner.clean(name, TextKind::Text));
     }
 }
 
@@ -338,20 +338,20 @@ fn clean_threads(data: &mut Data, include: Include, cleaner: &mut Cleaner) {
             thread.name.clone_from(&thread.process_name);
         }
         cleaner.clean_process(&mut thread.process_name);
-        cleaner.clean(&mut thread.name, Kind::Text);
-        cleaner.clean(&mut thread.pid, Kind::Text);
-        cleaner.clean(&mut thread.tid, Kind::Text);
+        cleaner.clean(&mut thread.name, TextKind::Text);
+        cleaner.clean(&mut thread.pid, TextKind::Text);
+        cleaner.clean(&mut thread.tid, TextKind::Text);
         let events = [&mut thread.event, &mut thread.event_of].into_iter().flatten();
-        events.for_each(|event| cleaner.clean(event, Kind::Text));
-        cleaner.clean_fields(&mut thread.rest, Kind::Text, &["weightType"]);
+        events.for_each(|event| cleaner.clean(event, TextKind::Text));
+        cleaner.clean_fields(&mut thread.rest, TextKind::Text, &["weightType"]);
         let fields = thread.markers.iter_mut().filter_map(|marker| marker.fields.as_mut());
-        fields.for_each(|fields| cleaner.clean_fields(fields, Kind::Text, &[]));
+        fields.for_each(|fields| cleaner.clean_fields(fields, TextKind::Text, &[]));
     }
     for counter in &mut data.counters {
-        cleaner.clean_fields(&mut counter.fields, Kind::Text, &OF_FORMAT);
+        cleaner.clean_fields(&mut counter.fields, TextKind::Text, &OF_FORMAT);
     }
     let schemas = data.schemas.iter_mut();
-    schemas.for_each(|schema| cleaner.clean_json(schema, Kind::Text, &OF_FORMAT));
+    schemas.for_each(|schema| cleaner.clean_json(schema, TextKind::Text, &OF_FORMAT));
 }
 
 /// True for a hash of a commit, or its beginning.
@@ -369,36 +369,36 @@ fn clean_about(data: &mut Data, cleaner: &mut Cleaner) {
         texts.extend([&mut weights.name, &mut weights.unit]);
         texts.extend(&mut weights.others);
     }
-    texts.into_iter().for_each(|text| cleaner.clean(text, Kind::Text));
+    texts.into_iter().for_each(|text| cleaner.clean(text, TextKind::Text));
     if let Some(recorded) = &mut data.recorded {
-        cleaner.clean(&mut recorded.event, Kind::Text);
+        cleaner.clean(&mut recorded.event, TextKind::Text);
         // They may name files.
         recorded.asked_events.clear();
         let events = recorded.counted_events.iter_mut();
-        events.for_each(|event| cleaner.clean(&mut event.event, Kind::Text));
-        cleaner.clean(&mut recorded.kernel_code, Kind::Text);
+        events.for_each(|event| cleaner.clean(&mut event.event, TextKind::Text));
+        cleaner.clean(&mut recorded.kernel_code, TextKind::Text);
         // A hash names no one. A file may say anything there.
         recorded.commit = recorded.commit.take().filter(|commit| is_hash(commit));
         for limit in &mut recorded.limits {
-            cleaner.clean(&mut limit.what, Kind::Text);
+            cleaner.clean(&mut limit.what, TextKind::Text);
             limit
                 .words
                 .iter_mut()
-                .for_each(|words| cleaner.clean(words, Kind::Text));
+                .for_each(|words| cleaner.clean(words, TextKind::Text));
         }
     }
     for section in &mut data.extra {
-        cleaner.clean(&mut section.label, Kind::Text);
+        cleaner.clean(&mut section.label, TextKind::Text);
         for row in &mut section.rows {
-            cleaner.clean(&mut row.label, Kind::Text);
-            cleaner.clean(&mut row.format, Kind::Fixed);
+            cleaner.clean(&mut row.label, TextKind::Text);
+            cleaner.clean(&mut row.format, TextKind::Fixed);
             if let RowValue::Text(text) = &mut row.value {
-                cleaner.clean(text, Kind::Text);
+                cleaner.clean(text, TextKind::Text);
             }
         }
     }
     if let Some(Value::String(product)) = data.meta.get_mut("product") {
         cleaner.clean_process(product);
     }
-    cleaner.clean_fields(&mut data.meta, Kind::Text, &["sampleUnits"]);
+    cleaner.clean_fields(&mut data.meta, TextKind::Text, &["sampleUnits"]);
 }

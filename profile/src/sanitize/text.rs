@@ -11,7 +11,7 @@ use crate::data::Fields;
 
 /// What a string is, and so what is looked for in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
+pub(super) enum TextKind {
     /// The name of a function: paths and secret values.
     Code,
     /// A path as a whole.
@@ -184,21 +184,21 @@ impl Cleaner {
                 self.replaced += 1;
             }
         }
-        self.clean(name, Kind::Text);
+        self.clean(name, TextKind::Text);
     }
 
     /// Values of the fields in `of_format` are words of the format.
-    pub(super) fn clean_fields(&mut self, fields: &mut Fields, kind: Kind, of_format: &[&str]) {
+    pub(super) fn clean_fields(&mut self, fields: &mut Fields, kind: TextKind, of_format: &[&str]) {
         let old = std::mem::take(fields);
         for (mut key, mut value) in old {
             let is_word = of_format.contains(&key.as_str());
-            self.clean(&mut key, Kind::Fixed);
-            self.clean_json(&mut value, if is_word { Kind::Fixed } else { kind }, of_format);
+            self.clean(&mut key, TextKind::Fixed);
+            self.clean_json(&mut value, if is_word { TextKind::Fixed } else { kind }, of_format);
             fields.insert(key, value);
         }
     }
 
-    pub(super) fn clean_json(&mut self, value: &mut Value, kind: Kind, of_format: &[&str]) {
+    pub(super) fn clean_json(&mut self, value: &mut Value, kind: TextKind, of_format: &[&str]) {
         match value {
             Value::String(text) => self.clean(text, kind),
             Value::Array(values) => values
@@ -210,7 +210,7 @@ impl Cleaner {
     }
 
     /// Secrets first: a path that is shortened may have a part of one.
-    pub(super) fn clean(&mut self, text: &mut String, kind: Kind) {
+    pub(super) fn clean(&mut self, text: &mut String, kind: TextKind) {
         // Ids of processes and threads, which other fields refer to.
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
             if self.values.contains(text) {
@@ -226,7 +226,7 @@ impl Cleaner {
                 is_changed = true;
             }
         }
-        if kind == Kind::Text {
+        if kind == TextKind::Text {
             is_changed |= without_variables(text, self.include.args);
             for word in &self.arguments {
                 is_changed |= replace_word(text, word, ARGUMENT);
@@ -234,7 +234,7 @@ impl Cleaner {
         }
         if !self.include.paths {
             match kind {
-                Kind::Path => *text = self.shorten(text),
+                TextKind::Path => *text = self.shorten(text),
                 _ => self.clean_paths(text),
             }
             for home in &self.homes {
@@ -244,7 +244,7 @@ impl Cleaner {
         if is_changed {
             *text = text.replace(VALUE, "[value]").replace(ARGUMENT, "[argument]");
         }
-        if kind != Kind::Code && !self.include.names {
+        if kind != TextKind::Code && !self.include.names {
             for (name, instead) in &self.names {
                 is_changed |= replace_word(text, name, instead);
             }
@@ -321,7 +321,7 @@ impl Cleaner {
 mod tests {
     use super::*;
 
-    fn cleaned(text: &str, kind: Kind) -> String {
+    fn cleaned(text: &str, kind: TextKind) -> String {
         let private = Private {
             homes: vec!["/home/ann smith".into()],
             users: vec!["ann".into(), "root".into()],
@@ -381,7 +381,7 @@ mod tests {
                 "GET https://example.org/x done",
             ),
         ] {
-            assert_eq!(cleaned(text, Kind::Text), expected, "{text}");
+            assert_eq!(cleaned(text, TextKind::Text), expected, "{text}");
         }
     }
 
@@ -394,7 +394,7 @@ mod tests {
             ("f [with T = int]", "f [with T = int]"),
             ("load https://example.org/a.js?t=1", "load https://example.org/a.js"),
         ] {
-            assert_eq!(cleaned(name, Kind::Code), expected, "{name}");
+            assert_eq!(cleaned(name, TextKind::Code), expected, "{name}");
         }
     }
 
@@ -406,15 +406,15 @@ mod tests {
             ..Private::default()
         };
         for (text, expected, kind) in [
-            ("src/root.rs", "src/root.rs", Kind::Path),
-            ("src/root/mod.rs", "src/root/mod.rs", Kind::Path),
-            ("crate/root", "crate/root", Kind::Text),
-            ("f at src/root.rs:3", "f at src/root.rs:3", Kind::Code),
-            ("/rooted", "/rooted", Kind::Text),
-            ("/root.rs", "/root.rs", Kind::Code),
-            ("in /root, then", "in ~, then", Kind::Text),
-            ("/root/a", "a", Kind::Path),
-            ("postgres", "postgres", Kind::Fixed),
+            ("src/root.rs", "src/root.rs", TextKind::Path),
+            ("src/root/mod.rs", "src/root/mod.rs", TextKind::Path),
+            ("crate/root", "crate/root", TextKind::Text),
+            ("f at src/root.rs:3", "f at src/root.rs:3", TextKind::Code),
+            ("/rooted", "/rooted", TextKind::Text),
+            ("/root.rs", "/root.rs", TextKind::Code),
+            ("in /root, then", "in ~, then", TextKind::Text),
+            ("/root/a", "a", TextKind::Path),
+            ("postgres", "postgres", TextKind::Fixed),
         ] {
             let mut cleaner = Cleaner::new(&private, Include::default(), "", vec!["postgres".into()]);
             let mut cleaned = text.to_owned();
@@ -428,7 +428,7 @@ mod tests {
         let mut cleaner = Cleaner::new(&Private::default(), Include::default(), "", Vec::new());
         let mut short = |path: &str| {
             let mut path = path.to_owned();
-            cleaner.clean(&mut path, Kind::Path);
+            cleaner.clean(&mut path, TextKind::Path);
             path
         };
         assert_eq!(short("/srv/a/x/src/main.rs"), "x/src/main.rs");

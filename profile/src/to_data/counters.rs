@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::numbers::json_ms;
-use super::tracks::Shown;
+use super::tracks::InitialTracks;
 use crate::data::Counter;
 use crate::recorded::Profile;
-use crate::recorded::samples::Samples;
+use crate::recorded::samples::PackedSamples;
 
 /// Points of a counter: about the columns of a screen.
 const POINTS: i64 = 2000;
@@ -17,7 +17,7 @@ const LEAST_STEP_NS: i64 = 1_000_000;
 const COLORS: [&str; 6] = ["blue", "orange", "green", "purple", "teal", "magenta"];
 
 pub(super) fn of_events(profile: &Profile) -> Vec<Counter> {
-    let events = Shown::of(profile).lines;
+    let events = InitialTracks::of(profile).lines;
     let counters = events
         .iter()
         .enumerate()
@@ -82,7 +82,7 @@ fn is_of_main_thread(profile: &Profile, index: usize) -> bool {
 }
 
 /// Counts since the previous point. The first point is 0: the front end treats a counter's first value as unreliable.
-fn counts(samples: &Samples, end: i64, step: i64) -> Vec<u64> {
+fn counts(samples: &PackedSamples, end: i64, step: i64) -> Vec<u64> {
     let points = end.max(0) / step + 2;
     let mut counts = vec![0u64; points as usize];
     for sample in samples.iter() {

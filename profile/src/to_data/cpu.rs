@@ -3,8 +3,8 @@
 use recording::info::PeriodUnit;
 
 use crate::recorded::Profile;
-use crate::recorded::samples::Sample;
-use crate::recorded::thread::{Process, Thread};
+use crate::recorded::samples::RecordedSample;
+use crate::recorded::thread::{RecordedProcess, RecordedThread};
 
 /// The conversion of a sample's period to its CPU delta.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,7 +61,7 @@ impl CpuDelta {
 
     /// The time that a sample represents, ns: CPU time, or the duration of a wait. If CPU time is not known, the
     /// average sample represents the interval.
-    pub(crate) fn time_of(self, sample: &Sample, interval_ns: u64) -> i64 {
+    pub(crate) fn time_of(self, sample: &RecordedSample, interval_ns: u64) -> i64 {
         let period = sample.period;
         let ns = match self {
             _ if sample.off_cpu => period,
@@ -79,7 +79,7 @@ impl CpuDelta {
     ///
     /// With whole periods, graphs showed a third of the CPU time of a program that alternates between work and sleeps
     /// of 0.3 ms.
-    pub(super) fn before(self, sample: &Sample) -> u64 {
+    pub(super) fn before(self, sample: &RecordedSample) -> u64 {
         match (sample.cpu_before_ns, sample.off_cpu) {
             (Some(ns), _) => ns,
             (None, true) => 0,
@@ -101,7 +101,7 @@ impl CpuDelta {
 /// CPU time between the samples of a thread whose samples are counts, ns: by the kernel's readings of its process,
 /// where the thread is alone in it, and else 0. Without a value, the front end draws a thread that only waits as busy
 /// all the time.
-pub(super) fn by_readings(process: &Process, thread: &Thread) -> Vec<f64> {
+pub(super) fn by_readings(process: &RecordedProcess, thread: &RecordedThread) -> Vec<f64> {
     let times = || thread.samples.iter().map(|sample| sample.time);
     let readings = process.usage.cpu_ns.points();
     if thread.event.is_some() || process.threads != 1 || readings.is_empty() {

@@ -9,10 +9,15 @@ use super::numbers::{json_ms, ms};
 use crate::data::{self, NONE, Phase};
 use crate::recorded::Profile;
 use crate::recorded::strings::StringId;
-use crate::recorded::thread::{Marker, MarkerKind, PointMarker, PointValue, Thread};
+use crate::recorded::thread::{MarkerKind, PointMarker, PointValue, RecordedMarker, RecordedThread};
 
 /// A marker of a thread, with fields only on request.
-pub(super) fn marker(profile: &Profile, thread: &Thread, marker: &Marker, with_fields: bool) -> data::Marker {
+pub(super) fn marker(
+    profile: &Profile,
+    thread: &RecordedThread,
+    marker: &RecordedMarker,
+    with_fields: bool,
+) -> data::Marker {
     let (stack, weight) = match &marker.what {
         MarkerKind::Point(point) => {
             let event = profile.info.events.get(point.event as usize);
@@ -44,7 +49,7 @@ pub(super) fn marker(profile: &Profile, thread: &Thread, marker: &Marker, with_f
     }
 }
 
-fn fields(profile: &Profile, thread: &Thread, marker: &Marker) -> Value {
+fn fields(profile: &Profile, thread: &RecordedThread, marker: &RecordedMarker) -> Value {
     let what = &marker.what;
     let text = |id| profile.strings.get(id);
     let kind = text(kind_id(profile, what));
@@ -82,7 +87,7 @@ fn kind_id(profile: &Profile, what: &MarkerKind) -> StringId {
 }
 
 /// Numbers are texts: the front end would group the digits of a process id and round 64-bit numbers.
-fn point_data(profile: &Profile, thread: &Thread, time: i64, point: &PointMarker, kind: &str) -> Value {
+fn point_data(profile: &Profile, thread: &RecordedThread, time: i64, point: &PointMarker, kind: &str) -> Value {
     let mut data = serde_json::Map::new();
     data.insert("type".to_owned(), json!(kind));
     let event = profile.info.events.get(point.event as usize);

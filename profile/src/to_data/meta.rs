@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::cpu::CpuDelta;
 use super::numbers::{json_ms, ms, number};
-use super::tracks::Shown;
+use super::tracks::InitialTracks;
 use super::{extra, quality};
 use crate::data::Fields;
-use crate::data::facts::Facts;
+use crate::data::facts::SprofFacts;
 use crate::recorded::Profile;
 
 /// The gecko format version (`meta.version`) of profiles in format 70. No code reads it for processed profiles.
@@ -35,7 +35,7 @@ pub(super) fn meta(profile: &Profile) -> Fields {
     let info = &profile.info;
     let host = &info.host;
     let (start_ms, duration_ms) = (start_ms(profile), duration_ms(profile));
-    let shown = Shown::of(profile);
+    let shown = InitialTracks::of(profile);
     let meta = json!({
         "version": GECKO_VERSION,
         "interval": json_ms(i64::try_from(info.interval_ns).unwrap_or(i64::MAX)),
@@ -62,7 +62,7 @@ pub(super) fn meta(profile: &Profile) -> Fields {
         "sourceCodeIsNotOnSearchfox": true,
         "initialVisibleThreads": shown.threads,
         "initialSelectedThreads": [shown.threads[0]],
-        "sprof": Facts::of_recorded(quality::recorded_facts(profile)),
+        "sprof": SprofFacts::of_recorded(quality::recorded_facts(profile)),
         "extra": extra::sections(profile),
     });
     match meta {

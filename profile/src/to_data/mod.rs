@@ -17,13 +17,13 @@ use recording::info::PeriodUnit;
 use rustc_hash::FxHashMap;
 use serde_json::json;
 
-use crate::data::facts::Facts;
+use crate::data::facts::SprofFacts;
 use crate::data::{
     Category, Counter, Data, Fields, ForViews, Frame, Func, NONE, Samples, Saved, SavedLib, Script, Stack, Symbol,
     Thread, Unit, prepare,
 };
 use crate::recorded::Profile;
-use crate::recorded::samples::Sample;
+use crate::recorded::samples::RecordedSample;
 use crate::recorded::thread;
 use crate::unique::Unique;
 use cpu::CpuDelta;
@@ -151,13 +151,13 @@ impl<'a> Built<'a> {
 
     fn for_views(&self) -> ForViews {
         ForViews {
-            facts: Facts::of_recorded(quality::recorded_facts(self.profile)),
+            facts: SprofFacts::of_recorded(quality::recorded_facts(self.profile)),
             periods: markers::periods(self.profile),
             zero_ms: Some(0.0),
         }
     }
 
-    fn thread(&self, thread: &thread::Thread, for_file: bool) -> Thread {
+    fn thread(&self, thread: &thread::RecordedThread, for_file: bool) -> Thread {
         let profile = self.profile;
         let is_time = profile.unit_of(thread) != PeriodUnit::Counts;
         // A further event may count time, whether or not the first event does.
@@ -207,7 +207,7 @@ impl<'a> Built<'a> {
     }
 }
 
-fn rest(profile: &Profile, thread: &thread::Thread) -> Fields {
+fn rest(profile: &Profile, thread: &thread::RecordedThread) -> Fields {
     let process = &profile.processes[thread.process.0];
     let is_in_timeline = thread.markers.iter().any(|marker| marker.what.is_in_timeline());
     let fields = [
@@ -296,7 +296,7 @@ fn tables(profile: &Profile) -> Data {
     }
 }
 
-fn of_thread(profile: &Profile, thread: &thread::Thread) -> Thread {
+fn of_thread(profile: &Profile, thread: &thread::RecordedThread) -> Thread {
     let process = &profile.processes[thread.process.0];
     Thread {
         name: thread.name.clone(),
@@ -308,10 +308,10 @@ fn of_thread(profile: &Profile, thread: &thread::Thread) -> Thread {
     }
 }
 
-fn summed(profile: &Profile, thread: &thread::Thread) -> Thread {
+fn summed(profile: &Profile, thread: &thread::RecordedThread) -> Thread {
     // (samples, periods)
     let mut sums: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
-    for Sample { stack, period, .. } in thread.samples.iter().filter(|sample| !sample.off_cpu) {
+    for RecordedSample { stack, period, .. } in thread.samples.iter().filter(|sample| !sample.off_cpu) {
         let sum = sums.entry(stack.map_or(NONE, |stack| stack.0)).or_default();
         *sum = (sum.0 + 1, sum.1.saturating_add(period));
     }

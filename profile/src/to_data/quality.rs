@@ -8,70 +8,70 @@ use recording::stack::StackMark;
 
 use super::markers::usual_period;
 use crate::builder::lost_label;
-use crate::data::{AskedEvent, CountedEvent, Limit, Recorded, Row, RunExtent};
+use crate::data::{AboutRow, AskedEvent, CountedEvent, RecordingFacts, RecordingLimit, RunExtent};
 use crate::recorded::Profile;
 
 /// `Said`: the facts have a field for it, or it is no limit.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum LineUse {
     Said,
     Limit,
 }
 
-use Kind::{Limit as Limiting, Said};
+use LineUse::{Limit as Limiting, Said};
 
-enum Amount {
+enum LineAmount {
     Count(u64),
     Ns(u64),
     Words(String),
 }
 
-struct Line {
+struct QualityLine {
     what: String,
-    amount: Amount,
-    kind: Kind,
+    amount: LineAmount,
+    kind: LineUse,
 }
 
-impl Line {
-    fn row(&self) -> Row {
+impl QualityLine {
+    fn row(&self) -> AboutRow {
         match &self.amount {
-            Amount::Count(value) => Row::count(&*self.what, *value),
-            Amount::Ns(ns) => Row::duration(&*self.what, *ns),
-            Amount::Words(words) => Row::text(&*self.what, words),
+            LineAmount::Count(value) => AboutRow::count(&*self.what, *value),
+            LineAmount::Ns(ns) => AboutRow::duration(&*self.what, *ns),
+            LineAmount::Words(words) => AboutRow::text(&*self.what, words),
         }
     }
 
-    fn limit(self) -> Option<Limit> {
+    fn limit(self) -> Option<RecordingLimit> {
         let what = self.what;
         (self.kind == Limiting).then(|| match self.amount {
-            Amount::Count(value) => Limit {
+            LineAmount::Count(value) => RecordingLimit {
                 what,
                 count: Some(value),
-                ..Limit::default()
+                ..RecordingLimit::default()
             },
-            Amount::Ns(ns) => Limit {
+            LineAmount::Ns(ns) => RecordingLimit {
                 what,
                 ns: Some(ns),
-                ..Limit::default()
+                ..RecordingLimit::default()
             },
-            Amount::Words(words) => Limit {
+            LineAmount::Words(words) => RecordingLimit {
                 what,
                 words: Some(words),
-                ..Limit::default()
+                ..RecordingLimit::default()
             },
         })
     }
 }
 
 /// Rows with 0 are left out, except those that readers look for.
-pub(super) fn rows(profile: &Profile) -> Vec<Row> {
-    lines(profile).iter().map(Line::row).collect()
+pub(super) fn rows(profile: &Profile) -> Vec<AboutRow> {
+    lines(profile).iter().map(QualityLine::row).collect()
 }
 
-pub(crate) fn recorded_facts(profile: &Profile) -> Recorded {
+pub(crate) fn recorded_facts(profile: &Profile) -> RecordingFacts {
     let (info, quality, counts) = (&profile.info, &profile.quality, &profile.counts);
     let run_starts = info.run_starts.iter();
-    Recorded {
+    RecordingFacts {
         event: info.event.clone(),
         asked_events: (info.events.iter())
             .filter(|event| event.asked != event.name)
@@ -118,7 +118,7 @@ pub(crate) fn recorded_facts(profile: &Profile) -> Recorded {
             .get(&ModuleMiss::TooManyOpen)
             .copied()
             .unwrap_or_default(),
-        limits: lines(profile).into_iter().filter_map(Line::limit).collect(),
+        limits: lines(profile).into_iter().filter_map(QualityLine::limit).collect(),
     }
 }
 
@@ -135,11 +135,11 @@ pub(super) fn kernel_code(profile: &Profile) -> &str {
     }
 }
 
-fn lines(profile: &Profile) -> Vec<Line> {
+fn lines(profile: &Profile) -> Vec<QualityLine> {
     let (quality, counts) = (&profile.quality, &profile.counts);
-    let always = |what: &str, value| Line {
+    let always = |what: &str, value| QualityLine {
         what: what.to_owned(),
-        amount: Amount::Count(value),
+        amount: LineAmount::Count(value),
         kind: Said,
     };
     let mut lines = vec![
@@ -169,9 +169,9 @@ fn lines(profile: &Profile) -> Vec<Line> {
     }
     not_recorded(&quality.cpu_account, &mut lines);
     if let Some(machine) = quality.cpu_account.machine.filter(|time| time.stolen_share().is_some()) {
-        lines.push(Line {
+        lines.push(QualityLine {
             what: "CPU time that the host took away from this machine".to_owned(),
-            amount: Amount::Ns(machine.stolen_ns),
+            amount: LineAmount::Ns(machine.stolen_ns),
             kind: Limiting,
         });
     }
@@ -216,9 +216,9 @@ fn lines(profile: &Profile) -> Vec<Line> {
         let label = StackMark::Missing(*reason).label();
         some(&mut lines, Limiting, label.trim_matches(['[', ']']), *value);
     }
-    lines.extend(quality.damaged_symbols.iter().map(|damage| Line {
+    lines.extend(quality.damaged_symbols.iter().map(|damage| QualityLine {
         what: "Symbols not read".to_owned(),
-        amount: Amount::Words(damage.clone()),
+        amount: LineAmount::Words(damage.clone()),
         kind: Limiting,
     }));
     for (reason, value) in &quality.module_misses {
@@ -228,29 +228,29 @@ fn lines(profile: &Profile) -> Vec<Line> {
     lines
 }
 
-fn some(lines: &mut Vec<Line>, kind: Kind, what: impl Into<String>, value: u64) {
+fn some(lines: &mut Vec<QualityLine>, kind: LineUse, what: impl Into<String>, value: u64) {
     if value > 0 {
-        lines.push(Line {
+        lines.push(QualityLine {
             what: what.into(),
-            amount: Amount::Count(value),
+            amount: LineAmount::Count(value),
             kind,
         });
     }
 }
 
 /// Processes without events, and their CPU time.
-fn not_recorded(account: &CpuAccount, lines: &mut Vec<Line>) {
+fn not_recorded(account: &CpuAccount, lines: &mut Vec<QualityLine>) {
     let mut push = |what: &str, amount| {
-        lines.push(Line {
+        lines.push(QualityLine {
             what: what.to_owned(),
             amount,
             kind: Limiting,
         });
     };
     if account.unrecorded_ns > 0 {
-        push("CPU time not recorded, at least", Amount::Ns(account.unrecorded_ns));
+        push("CPU time not recorded, at least", LineAmount::Ns(account.unrecorded_ns));
         if account.unrecorded.is_empty() {
-            push("Not recorded", Amount::Words("the cause is not known".to_owned()));
+            push("Not recorded", LineAmount::Words("the cause is not known".to_owned()));
         }
     }
     for process in &account.unrecorded {
@@ -261,11 +261,14 @@ fn not_recorded(account: &CpuAccount, lines: &mut Vec<Line>) {
         let cause = process.cause.map_or("", cause_label);
         push(
             "Not recorded",
-            Amount::Words(format!("{}{time}: {cause}", named(process))),
+            LineAmount::Words(format!("{}{time}: {cause}", named(process))),
         );
     }
     if account.unrecorded_more > 0 {
-        push("Further processes not recorded", Amount::Count(account.unrecorded_more));
+        push(
+            "Further processes not recorded",
+            LineAmount::Count(account.unrecorded_more),
+        );
     }
 }
 
@@ -279,7 +282,7 @@ fn cause_label(cause: UnrecordedCause) -> &'static str {
 }
 
 /// Why a module was not read. Anonymous memory is not a module, so nothing is lost.
-fn miss(miss: ModuleMiss) -> (Kind, &'static str) {
+fn miss(miss: ModuleMiss) -> (LineUse, &'static str) {
     match miss {
         ModuleMiss::Anonymous => (Said, "anonymous memory"),
         ModuleMiss::NotFound => (Limiting, "file not found"),

@@ -14,7 +14,7 @@ const VISIBLE_THREADS: usize = 16;
 const VISIBLE_PER_MILLE: u64 = 5;
 
 /// The initial tracks, by thread index.
-pub(crate) struct Shown {
+pub(crate) struct InitialTracks {
     /// Busiest first; the first is selected. Threads with waits and no CPU time come last. Never empty.
     pub(crate) threads: Vec<usize>,
     /// Threads whose samples are counts of an event. A counter shows the counts over time and selects their call tree;
@@ -22,8 +22,8 @@ pub(crate) struct Shown {
     pub(crate) lines: Vec<usize>,
 }
 
-impl Shown {
-    pub(crate) fn of(profile: &Profile) -> Shown {
+impl InitialTracks {
+    pub(crate) fn of(profile: &Profile) -> InitialTracks {
         // Further events have other units; their tracks are shown with their thread.
         let cpu: Vec<u64> = (profile.threads.iter())
             .map(|thread| match thread.event {
@@ -59,7 +59,7 @@ impl Shown {
                 }
             }
         }
-        Shown { threads, lines }
+        InitialTracks { threads, lines }
     }
 }
 
@@ -72,7 +72,7 @@ impl Tracks {
         });
         Tracks {
             threads: threads.collect(),
-            visible: Shown::of(profile).threads,
+            visible: InitialTracks::of(profile).threads,
         }
     }
 }

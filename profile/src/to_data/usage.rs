@@ -6,7 +6,7 @@ use super::counters::line;
 use super::numbers::{json_ms, number};
 use crate::data::Counter;
 use crate::recorded::Profile;
-use crate::recorded::thread::Process;
+use crate::recorded::thread::RecordedProcess;
 use crate::recorded::usage::Series;
 
 /// Sorts them below the counters of events, whose weights are their indices.
@@ -40,7 +40,7 @@ pub(super) fn lines(profile: &Profile) -> Vec<Counter> {
 
 /// The front end sums the counts and treats the first as unreliable, so the first is zero at the first reading's time.
 /// `number` holds the process's total; the front end shows it as it is.
-fn memory(process: &Process, main_thread: usize) -> Counter {
+fn memory(process: &RecordedProcess, main_thread: usize) -> Counter {
     let points = process.usage.resident_bytes.points();
     let first = points.first().map(|(time, _)| (*time, 0));
     let points: Vec<(i64, u64)> = first.into_iter().chain(points.iter().copied()).collect();
@@ -60,7 +60,7 @@ fn memory(process: &Process, main_thread: usize) -> Counter {
 }
 
 /// Counts are ms of CPU time since the previous point. Their rate is the number of busy CPUs.
-fn cpu(process: &Process, main_thread: usize) -> Counter {
+fn cpu(process: &RecordedProcess, main_thread: usize) -> Counter {
     let points = process.usage.cpu_ns.points();
     let before = points.first().into_iter().chain(points);
     let counts = points.iter().zip(before);

@@ -8,7 +8,7 @@ use super::arcs;
 use super::cost::Cost;
 use super::select::Selection;
 use super::sums::by_key;
-use crate::category::{CATEGORIES, Kind};
+use crate::category::{CATEGORIES, CodeKind};
 use crate::data::{Data, NONE};
 
 /// A source file with lines of a function.
@@ -27,7 +27,7 @@ pub struct FileLines {
 /// True if these functions were compiled as the program ran.
 pub fn are_jit(selection: &Selection<'_>, funcs: &[u32]) -> bool {
     let data = selection.data;
-    let jit = CATEGORIES[Kind::Jit.category(false).0].name;
+    let jit = CATEGORIES[CodeKind::Jit.category(false).0].name;
     let mut frames = data
         .frames
         .iter()

@@ -107,14 +107,14 @@ pub(super) fn add_by_key(selection: &Selection<'_>, key: &[u32], totals: &mut [C
     }
 }
 
-type Sums = FxHashMap<(u32, u32), (u64, f64)>;
+type ArcSums = FxHashMap<(u32, u32), (u64, f64)>;
 
 /// Calls between functions and their costs, in the selected threads.
-pub(crate) fn sums(selection: &Selection<'_>) -> Option<Sums> {
+pub(crate) fn sums(selection: &Selection<'_>) -> Option<ArcSums> {
     let Calls::Arcs(arcs) = &selection.data.calls else {
         return None;
     };
-    let mut sums = Sums::default();
+    let mut sums = ArcSums::default();
     for arc in arcs.iter().filter(|arc| selection.has_thread(arc.thread)) {
         let caller = selection.representative(selection.data.frames[arc.caller as usize].func);
         let sum = sums.entry((caller, selection.representative(arc.callee))).or_default();

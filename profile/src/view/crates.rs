@@ -6,12 +6,12 @@ use rustc_hash::FxHashMap;
 use super::cost::Cost;
 use super::select::Selection;
 use super::sums::by_key;
-use crate::category::{CATEGORIES, Kind, MarkKind};
+use crate::category::{CATEGORIES, CodeKind, MarkKind};
 use crate::data::{Calls, Data, Frame};
 
 /// What kind of place code is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Origin {
+pub enum CodeOrigin {
     /// A crate of Rust, or the package of another language's code that cargo compiled.
     Crate,
     /// A file with code that is of no known crate: of C and C++, or of Rust without debug info.
@@ -30,7 +30,7 @@ pub enum Origin {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CrateRow {
     /// What it is.
-    pub origin: Origin,
+    pub origin: CodeOrigin,
     /// Its name: `core`, `libc.so.6`; of a mark, the name of its category. Empty for code of no file.
     pub name: String,
     /// Cost of samples in which its code ran, wherever the compiler put the code.
@@ -43,8 +43,8 @@ pub struct CrateRow {
 /// costs add up to that of all samples with a stack.
 pub fn crates(selection: &Selection<'_>) -> Vec<CrateRow> {
     let data = selection.data;
-    let mut known: FxHashMap<(Origin, String), u32> = FxHashMap::default();
-    let mut names: Vec<(Origin, String)> = Vec::new();
+    let mut known: FxHashMap<(CodeOrigin, String), u32> = FxHashMap::default();
+    let mut names: Vec<(CodeOrigin, String)> = Vec::new();
     let mut of_func: FxHashMap<(u32, u32, u32), u32> = FxHashMap::default();
     let key = data.frames.iter().map(|frame| {
         *of_func
@@ -83,37 +83,37 @@ pub fn crates(selection: &Selection<'_>) -> Vec<CrateRow> {
 }
 
 /// Where a frame's code is from.
-fn origin(data: &Data, frame: &Frame) -> (Origin, String) {
+fn origin(data: &Data, frame: &Frame) -> (CodeOrigin, String) {
     let func = &data.funcs[frame.func as usize];
     let category = data
         .categories
         .get(frame.category as usize)
         .map(|category| &*category.name);
-    let is = |kind: Kind| category == Some(CATEGORIES[kind.category(false).0].name);
+    let is = |kind: CodeKind| category == Some(CATEGORIES[kind.category(false).0].name);
     let lib = data.lib_name(frame.func).unwrap_or_default();
-    if is(Kind::Kernel) || lib.starts_with("[kernel") {
-        return (Origin::Kernel, "kernel".to_owned());
+    if is(CodeKind::Kernel) || lib.starts_with("[kernel") {
+        return (CodeOrigin::Kernel, "kernel".to_owned());
     }
     let is_wait = data
         .categories
         .get(frame.category as usize)
         .is_some_and(|category| category.is_wait);
-    if let Some(category) = category.filter(|_| is_wait || is(Kind::Mark(MarkKind::Truncated))) {
-        return (Origin::Mark, category.to_owned());
+    if let Some(category) = category.filter(|_| is_wait || is(CodeKind::Mark(MarkKind::Truncated))) {
+        return (CodeOrigin::Mark, category.to_owned());
     }
     let recorded = Some(data.text(func.krate)).filter(|krate| !krate.is_empty());
     // Profiles of others, and of sprof before it recorded the crate, have sources.
     let source = Some(data.text(func.file)).filter(|file| !file.is_empty());
     let by_source = || rust_crate::of_function("", "", source);
     if let Some(krate) = recorded.map(str::to_owned).or_else(by_source) {
-        return (Origin::Crate, krate);
+        return (CodeOrigin::Crate, krate);
     }
-    if is(Kind::Jit) {
-        return (Origin::Jit, "JIT and anonymous".to_owned());
+    if is(CodeKind::Jit) {
+        return (CodeOrigin::Jit, "JIT and anonymous".to_owned());
     }
     match lib {
-        "" => (Origin::Unknown, String::new()),
-        lib => (Origin::Library, lib.to_owned()),
+        "" => (CodeOrigin::Unknown, String::new()),
+        lib => (CodeOrigin::Library, lib.to_owned()),
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
     use crate::data::{Category, Func, NONE, Samples, Stack, Thread};
 
     /// (name, category, library, crate, source) of each frame; the stacks, outermost first, with a sample each.
-    type Code<'a> = (&'a str, Kind, Option<u32>, &'a str, &'a str);
+    type Code<'a> = (&'a str, CodeKind, Option<u32>, &'a str, &'a str);
 
     fn data(code: &[Code<'_>], stacks: &[&[u32]]) -> Data {
         let lib = |name: &str| SavedLib {
@@ -178,7 +178,7 @@ mod tests {
         data
     }
 
-    fn rows(data: &Data) -> Vec<(Origin, String, u64, Option<u64>)> {
+    fn rows(data: &Data) -> Vec<(CodeOrigin, String, u64, Option<u64>)> {
         let selection = select(data, &Filter::default()).unwrap();
         let rows = crates(&selection).into_iter();
         rows.map(|row| {
@@ -196,23 +196,29 @@ mod tests {
     fn crates_have_the_samples_of_their_functions_and_each_sample_once() {
         let registry = "/home/me/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f";
         let code: &[Code<'_>] = &[
-            ("words::main", Kind::Program, Some(0), "words", ""),
-            ("core::iter::Map<I, F>::next", Kind::RustStd, Some(0), "core", ""),
-            ("words::merge", Kind::Program, Some(0), "words", ""),
+            ("words::main", CodeKind::Program, Some(0), "words", ""),
+            ("core::iter::Map<I, F>::next", CodeKind::RustStd, Some(0), "core", ""),
+            ("words::merge", CodeKind::Program, Some(0), "words", ""),
             // Before sprof recorded crates.
             (
                 "work",
-                Kind::Dependency,
+                CodeKind::Dependency,
                 Some(0),
                 "",
                 &format!("{registry}/serde-json-1.0.1/src/de.rs"),
             ),
-            ("memcpy", Kind::SystemLibrary, Some(1), "", "/usr/src/string/memcpy.c"),
-            ("_start", Kind::Program, Some(0), "", ""),
-            ("do_sys_openat2", Kind::Kernel, None, "", ""),
-            ("fib", Kind::Jit, None, "", ""),
-            ("0x1234", Kind::Unknown, None, "", ""),
-            ("[truncated]", Kind::Mark(MarkKind::Truncated), None, "", ""),
+            (
+                "memcpy",
+                CodeKind::SystemLibrary,
+                Some(1),
+                "",
+                "/usr/src/string/memcpy.c",
+            ),
+            ("_start", CodeKind::Program, Some(0), "", ""),
+            ("do_sys_openat2", CodeKind::Kernel, None, "", ""),
+            ("fib", CodeKind::Jit, None, "", ""),
+            ("0x1234", CodeKind::Unknown, None, "", ""),
+            ("[truncated]", CodeKind::Mark(MarkKind::Truncated), None, "", ""),
         ];
         let stacks: &[&[u32]] = &[
             // A crate that calls itself through another one.
@@ -228,15 +234,15 @@ mod tests {
         let mut data = data(code, stacks);
         let row = |origin, name: &str, own, total| (origin, name.to_owned(), own, Some(total));
         let expected = [
-            row(Origin::Crate, "words", 2, 7),
-            row(Origin::Crate, "core", 2, 3),
-            row(Origin::Unknown, "", 1, 1),
-            row(Origin::Jit, "JIT and anonymous", 1, 1),
-            row(Origin::Kernel, "kernel", 1, 1),
-            row(Origin::Library, "libc.so.6", 1, 1),
-            row(Origin::Library, "words", 0, 6),
-            row(Origin::Mark, "Incomplete stack", 0, 1),
-            row(Origin::Crate, "serde_json", 0, 1),
+            row(CodeOrigin::Crate, "words", 2, 7),
+            row(CodeOrigin::Crate, "core", 2, 3),
+            row(CodeOrigin::Unknown, "", 1, 1),
+            row(CodeOrigin::Jit, "JIT and anonymous", 1, 1),
+            row(CodeOrigin::Kernel, "kernel", 1, 1),
+            row(CodeOrigin::Library, "libc.so.6", 1, 1),
+            row(CodeOrigin::Library, "words", 0, 6),
+            row(CodeOrigin::Mark, "Incomplete stack", 0, 1),
+            row(CodeOrigin::Crate, "serde_json", 0, 1),
         ];
         assert_eq!(rows(&data), expected);
         assert_eq!(expected.iter().map(|row| row.2).sum::<u64>(), stacks.len() as u64);

@@ -197,7 +197,7 @@ fn without_options(event: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{AskedEvent, Marker, Recorded, Samples};
+    use crate::data::{AskedEvent, Marker, RecordingFacts, Samples};
 
     fn thread(name: &str, event: Option<&str>, unit: Unit, weights: &[f64]) -> Thread {
         Thread {
@@ -260,13 +260,13 @@ mod tests {
         let mut data = two_events();
         data.threads
             .extend(["uprobe:malloc", "s:enter_open", "s:enter_openat"].map(probed));
-        data.recorded = Some(Recorded {
+        data.recorded = Some(RecordingFacts {
             asked_events: vec![
                 recorded("uprobe:malloc", "uprobe:libc:malloc/period=10/"),
                 recorded("s:enter_open", "s:enter_open*"),
                 recorded("s:enter_openat", "s:enter_open*"),
             ],
-            ..Recorded::default()
+            ..RecordingFacts::default()
         });
         for (asked, threads) in [
             ("uprobe:malloc", 1),

@@ -34,14 +34,14 @@ pub struct MarkerRow {
     /// The number of events that they stand for: a probe with `period=10` makes a marker of every tenth call.
     pub events: f64,
     /// Of those with a start and an end.
-    pub spans: Option<Spans>,
+    pub spans: Option<MarkerSpans>,
     /// Their fields, in the order of the type.
     pub fields: Vec<MarkerField>,
 }
 
 /// Spans of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spans {
+pub struct MarkerSpans {
     /// Their number.
     pub count: u64,
     /// Sum of their lengths, ms. Spans that overlap count each.
@@ -73,7 +73,7 @@ pub struct MarkerField {
 /// event has markers.
 pub fn markers(selection: &Selection<'_>, of_event: bool) -> Markers {
     let data = selection.data;
-    let types = Types::of(data);
+    let types = MarkerTypes::of(data);
     let shown: Vec<&str> = match of_event {
         true => (data.threads.iter())
             .filter_map(|thread| thread.event.as_deref())
@@ -81,7 +81,7 @@ pub fn markers(selection: &Selection<'_>, of_event: bool) -> Markers {
             .collect(),
         false => Vec::new(),
     };
-    let mut groups: FxHashMap<(u32, Option<&str>), Group<'_>> = FxHashMap::default();
+    let mut groups: FxHashMap<(u32, Option<&str>), MarkerGroup<'_>> = FxHashMap::default();
     for (index, thread) in data.threads.iter().enumerate() {
         for span in whole(&thread.markers) {
             let is_shown = shown.is_empty() || shown.contains(&data.text(span.marker.name));
@@ -107,12 +107,12 @@ pub fn markers(selection: &Selection<'_>, of_event: bool) -> Markers {
 }
 
 /// A marker, with the one that ends it.
-struct Span<'a> {
+struct MarkerSpan<'a> {
     marker: &'a Marker,
     end: Option<&'a Marker>,
 }
 
-impl<'a> Span<'a> {
+impl<'a> MarkerSpan<'a> {
     fn fields(&self) -> Option<&'a Fields> {
         let own = self.marker.fields.as_deref().filter(|fields| !fields.is_empty());
         own.or_else(|| self.end?.fields.as_deref())
@@ -130,8 +130,8 @@ impl<'a> Span<'a> {
 
 /// Markers, where a start and the end of the same name are one, as the front end pairs them: the last start without an
 /// end first.
-fn whole(markers: &[Marker]) -> Vec<Span<'_>> {
-    let mut spans: Vec<Span<'_>> = Vec::with_capacity(markers.len());
+fn whole(markers: &[Marker]) -> Vec<MarkerSpan<'_>> {
+    let mut spans: Vec<MarkerSpan<'_>> = Vec::with_capacity(markers.len());
     let mut open: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
     for marker in markers {
         match marker.phase {
@@ -144,7 +144,7 @@ fn whole(markers: &[Marker]) -> Vec<Span<'_>> {
             }
             Phase::Instant | Phase::Interval => {}
         }
-        spans.push(Span { marker, end: None });
+        spans.push(MarkerSpan { marker, end: None });
     }
     spans
 }
@@ -162,10 +162,10 @@ struct Type<'a> {
     period: f64,
 }
 
-struct Types<'a>(FxHashMap<&'a str, Type<'a>>);
+struct MarkerTypes<'a>(FxHashMap<&'a str, Type<'a>>);
 
-impl<'a> Types<'a> {
-    fn of(data: &'a Data) -> Types<'a> {
+impl<'a> MarkerTypes<'a> {
+    fn of(data: &'a Data) -> MarkerTypes<'a> {
         let types = data.schemas.iter().filter_map(|schema| {
             let lists = ["fields", "data"].into_iter();
             let fields = lists.filter_map(|key| schema.get(key)?.as_array()).flatten();
@@ -180,7 +180,7 @@ impl<'a> Types<'a> {
             };
             Some((schema.get("name")?.as_str()?, type_))
         });
-        Types(types.collect())
+        MarkerTypes(types.collect())
     }
 
     fn get(&self, kind: Option<&str>) -> Option<&Type<'a>> {
@@ -190,24 +190,24 @@ impl<'a> Types<'a> {
 
 /// Markers of one name and type.
 #[derive(Default)]
-struct Group<'a> {
+struct MarkerGroup<'a> {
     count: u64,
     events: f64,
-    spans: Option<Spans>,
+    spans: Option<MarkerSpans>,
     /// For each key, in the order of their first appearance: the number of markers with each value.
-    fields: Vec<(&'a str, FxHashMap<Shown<'a>, u64>)>,
+    fields: Vec<(&'a str, FxHashMap<TableKey<'a>, u64>)>,
 }
 
 /// A value as a key of a table.
 #[derive(PartialEq, Eq, Hash)]
-enum Shown<'a> {
+enum TableKey<'a> {
     Text(Cow<'a, str>),
     Number(Number),
     Bool(bool),
 }
 
-impl<'a> Group<'a> {
-    fn add(&mut self, span: &Span<'a>, data: &'a Data, types: &Types<'_>) {
+impl<'a> MarkerGroup<'a> {
+    fn add(&mut self, span: &MarkerSpan<'a>, data: &'a Data, types: &MarkerTypes<'_>) {
         let marker = span.marker;
         let type_ = types.get(text_of(span.fields(), "type"));
         self.count += 1;
@@ -231,15 +231,15 @@ impl<'a> Group<'a> {
             let shown = match value {
                 Value::Number(index) if is_index => {
                     let index = index.as_u64().and_then(|index| u32::try_from(index).ok());
-                    index.map(|index| Shown::Text(Cow::Borrowed(data.text(index))))
+                    index.map(|index| TableKey::Text(Cow::Borrowed(data.text(index))))
                 }
-                Value::Number(number) => Some(Shown::Number(number.clone())),
+                Value::Number(number) => Some(TableKey::Number(number.clone())),
                 // The values of events are texts, so that the front end rounds no number of 64 bits.
                 Value::String(text) => Some(match whole_number(text) {
-                    Some(number) => Shown::Number(number),
-                    None => Shown::Text(one_line(text)),
+                    Some(number) => TableKey::Number(number),
+                    None => TableKey::Text(one_line(text)),
                 }),
-                Value::Bool(value) => Some(Shown::Bool(*value)),
+                Value::Bool(value) => Some(TableKey::Bool(*value)),
                 Value::Null | Value::Array(_) | Value::Object(_) => None,
             };
             let Some(shown) = shown else { continue };
@@ -252,7 +252,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    fn into_row(self, name: &str, kind: Option<&str>, types: &Types<'_>) -> MarkerRow {
+    fn into_row(self, name: &str, kind: Option<&str>, types: &MarkerTypes<'_>) -> MarkerRow {
         let type_ = types.get(kind);
         let place = |key: &str| {
             let fields = type_.map_or(&[][..], |type_| &type_.fields);
@@ -281,15 +281,15 @@ impl<'a> Group<'a> {
     }
 }
 
-fn field(key: &str, label: &str, format: &str, values: FxHashMap<Shown<'_>, u64>) -> MarkerField {
+fn field(key: &str, label: &str, format: &str, values: FxHashMap<TableKey<'_>, u64>) -> MarkerField {
     let count = values.values().sum();
     let distinct = values.len() as u64;
     let mut values: Vec<(Value, u64)> = values
         .into_iter()
         .map(|(value, count)| match value {
-            Shown::Text(text) => (Value::String(text.into_owned()), count),
-            Shown::Number(number) => (Value::Number(number), count),
-            Shown::Bool(value) => (Value::Bool(value), count),
+            TableKey::Text(text) => (Value::String(text.into_owned()), count),
+            TableKey::Number(number) => (Value::Number(number), count),
+            TableKey::Bool(value) => (Value::Bool(value), count),
         })
         .collect();
     values.sort_by(|(a, _), (b, _)| in_order(a, b));

@@ -32,6 +32,6 @@ mod waits;
 
 pub use crate::to_data::recorded;
 pub use event::NoSuchEvent;
-pub use symbolicate::{Named, Wanted, asked_addresses, name_addresses, name_wanted, symbol_sources};
+pub use symbolicate::{NamedAddresses, Wanted, asked_addresses, name_addresses, name_wanted, symbol_sources};
 pub use top::{TopFunction, TopView, top};
 pub use waits::{WaitPlace, wait_places};

@@ -7,7 +7,7 @@ use super::functions::FunctionRow;
 use super::select::Selection;
 use super::shortfalls::Runtime;
 use super::sums::by_key;
-use crate::category::{CATEGORIES, Installed, Kind, is_library_source, is_own};
+use crate::category::{CATEGORIES, CodeKind, Installed, is_library_source, is_own};
 use crate::data::NONE;
 use names::symbol::is_nameless;
 
@@ -52,7 +52,7 @@ pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
     let is_jit = |category: u32| {
         data.categories
             .get(category as usize)
-            .is_some_and(|category| category.name == CATEGORIES[Kind::Jit.category(false).0].name)
+            .is_some_and(|category| category.name == CATEGORIES[CodeKind::Jit.category(false).0].name)
     };
     // Stubs of other libraries, and the names of HotSpot and V8 for their own code in perf maps.
     const OF_RUNTIME: &[&str] = &["StubRoutines (", "Builtin:", "BytecodeHandler:"];
@@ -115,7 +115,7 @@ fn innermost(selection: &Selection<'_>, key: &[u32], of: Vec<FunctionRow>) -> Op
 /// The library of the program that runs in the most samples, and their weight; `None` if no stack shows one.
 fn busiest_program(selection: &Selection<'_>) -> Option<(u32, f64)> {
     let data = selection.data;
-    let name = CATEGORIES[Kind::Program.category(false).0].name;
+    let name = CATEGORIES[CodeKind::Program.category(false).0].name;
     let is_program: Vec<bool> = data.categories.iter().map(|category| category.name == name).collect();
     let mut costs = vec![0.0; data.libs.len()];
     let mut programs: Vec<u32> = Vec::with_capacity(selection.stacks.len());

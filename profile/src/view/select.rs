@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::cost::Cost;
 use super::names::merged;
-use crate::category::{CATEGORIES, Kind};
+use crate::category::{CATEGORIES, CodeKind};
 use crate::data::{Category, Data, Marker, NONE, RunExtent, Stack, Thread};
 
 /// Conditions on samples. All conditions must hold. A condition with several values holds for any of them.
@@ -177,12 +177,12 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
             let stack = no_stack.min(stack as usize);
             let cost = Cost::of_samples(data.count_of(&thread.samples, at, weight), weight);
             match conditions.seen[stack] {
-                Seen::Selected => {
+                SampleKinds::Selected => {
                     selected += cost;
                     own[stack] += cost;
                 }
-                Seen::OtherKind => other += cost,
-                Seen::Not => {}
+                SampleKinds::OtherKind => other += cost,
+                SampleKinds::Not => {}
             }
         }
         selection.threads[index] = (selected, other);
@@ -233,9 +233,9 @@ pub fn keep(data: &mut Data, filter: &Filter, kinds: KeptKinds) -> Result<(), No
             let times = conditions.times(&thread.pid);
             let is_selected = |time: f64, stack: u32| {
                 let is_seen = match conditions.seen[no_stack.min(stack as usize)] {
-                    Seen::Selected => true,
-                    Seen::OtherKind => kinds == KeptKinds::Both,
-                    Seen::Not => false,
+                    SampleKinds::Selected => true,
+                    SampleKinds::OtherKind => kinds == KeptKinds::Both,
+                    SampleKinds::Not => false,
                 };
                 *wanted && times.contain(time) && is_seen
             };
@@ -292,9 +292,9 @@ pub(super) struct Conditions<'a> {
     /// For each stack, its leaf's category.
     category_of: Vec<u32>,
     /// For each stack; the last entry is for samples without one.
-    seen: Vec<Seen>,
+    seen: Vec<SampleKinds>,
     /// `None`: the filter names no marker.
-    spans: Option<FxHashMap<&'a str, Spans>>,
+    spans: Option<FxHashMap<&'a str, TimeSpans>>,
     from_ms: Option<f64>,
     to_ms: Option<f64>,
 }
@@ -329,7 +329,7 @@ impl<'a> Conditions<'a> {
     pub(super) fn select_marker(&self, thread: usize, pid: &str, marker: &Marker) -> bool {
         let no_stack = self.seen.len() - 1;
         self.wanted_threads[thread]
-            && !matches!(self.seen[no_stack.min(marker.stack as usize)], Seen::Not)
+            && !matches!(self.seen[no_stack.min(marker.stack as usize)], SampleKinds::Not)
             && self.times(pid).contain(marker.start_ms)
     }
 
@@ -380,7 +380,7 @@ impl Times<'_> {
 
 /// The kind of a stack's samples, as far as it follows from the stack.
 #[derive(Clone, Copy, Debug)]
-enum Seen {
+enum SampleKinds {
     Selected,
     /// [`Selection::other_kind`]
     OtherKind,
@@ -394,7 +394,7 @@ fn seen(
     category_of: &[u32],
     in_focus: Option<&[bool]>,
     wanted_categories: Option<&[Vec<bool>]>,
-) -> Vec<Seen> {
+) -> Vec<SampleKinds> {
     let is_wait: Vec<bool> = data.categories.iter().map(|category| category.is_wait).collect();
     let has = |of: &[bool], index: u32| of.get(index as usize).is_some_and(|has| *has);
     let kind = |stack: u32, category: u32| {
@@ -411,11 +411,11 @@ fn seen(
             parts.is_some_and(|parts| *parts.get(subcategory).unwrap_or(&parts[0]))
         };
         if !is_focus || !wanted_categories.is_none_or(is_of) {
-            Seen::Not
+            SampleKinds::Not
         } else if has(&is_wait, category) == filter.waits {
-            Seen::Selected
+            SampleKinds::Selected
         } else {
-            Seen::OtherKind
+            SampleKinds::OtherKind
         }
     };
     let stacks = (0..).zip(category_of).map(|(stack, category)| kind(stack, *category));
@@ -458,11 +458,11 @@ fn not_found(kind: &'static str, asked: &str, mut known: Vec<String>) -> NotFoun
 }
 
 /// The two names of a thread, or of its process.
-type Names = fn(&Thread) -> [&str; 2];
+type TwoNames = fn(&Thread) -> [&str; 2];
 
 pub(crate) fn wanted_threads(data: &Data, filter: &Filter) -> Result<Vec<bool>, NotFound> {
     let mut wanted = vec![true; data.threads.len()];
-    let parts: [(&'static str, &[String], Names); 2] = [
+    let parts: [(&'static str, &[String], TwoNames); 2] = [
         ("thread", &filter.threads, |thread| [&thread.name, &thread.tid]),
         ("process", &filter.processes, |thread| {
             [&thread.process_name, &thread.pid]
@@ -531,11 +531,11 @@ pub(super) fn leaf_categories(data: &Data) -> Vec<u32> {
 }
 
 /// (start, end), ms
-type Spans = Vec<(f64, f64)>;
+type TimeSpans = Vec<(f64, f64)>;
 
 /// For each process, the times of markers with this name: sorted and not overlapping.
-fn spans<'a>(data: &'a Data, name: &str) -> Result<FxHashMap<&'a str, Spans>, NotFound> {
-    let mut spans: FxHashMap<&str, Spans> = FxHashMap::default();
+fn spans<'a>(data: &'a Data, name: &str) -> Result<FxHashMap<&'a str, TimeSpans>, NotFound> {
+    let mut spans: FxHashMap<&str, TimeSpans> = FxHashMap::default();
     for thread in &data.threads {
         let of_name = thread.markers.iter().filter(|marker| data.text(marker.name) == name);
         let of_name = of_name.map(|marker| (marker.start_ms, marker.end_ms));
@@ -553,9 +553,9 @@ fn spans<'a>(data: &'a Data, name: &str) -> Result<FxHashMap<&'a str, Spans>, No
 }
 
 /// The same times, sorted and not overlapping.
-fn joined(mut spans: Spans) -> Spans {
+fn joined(mut spans: TimeSpans) -> TimeSpans {
     spans.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut joined: Spans = Vec::new();
+    let mut joined: TimeSpans = Vec::new();
     for (start, end) in spans {
         match joined.last_mut() {
             Some(last) if start <= last.1 => last.1 = last.1.max(end),
@@ -656,7 +656,7 @@ fn merge_addresses(selection: &mut Selection<'_>) {
 /// For each function, true if it is an address of code of no file.
 pub(crate) fn without_names(data: &Data) -> Vec<bool> {
     let mut is_address = vec![false; data.funcs.len()];
-    let jit = CATEGORIES[Kind::Jit.category(false).0].name;
+    let jit = CATEGORIES[CodeKind::Jit.category(false).0].name;
     let Some(jit) = data.categories.iter().position(|category| category.name == jit) else {
         return is_address;
     };

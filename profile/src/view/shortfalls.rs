@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::cost::Cost;
 use super::select::Selection;
-use crate::category::{CATEGORIES, Kind};
+use crate::category::{CATEGORIES, CodeKind};
 use crate::data::SavedLib;
 use crate::data::{Data, NONE};
 use names::symbol::is_nameless;
@@ -34,9 +34,9 @@ pub struct Shortfall {
 pub enum Lack {
     /// Function names: for code that a runtime compiled or interprets, and JIT code, anywhere on the stack, for other
     /// code at the leaf. One nameless function of the program that is on each stack would count all samples.
-    Names(Code),
+    Names(CodeOwner),
     /// Callers: the unwinder could not unwind through this code.
-    Callers(Code),
+    Callers(CodeOwner),
     /// Callers: the library of this index has unwind rules, and none for this code, such as assembly.
     CallersOfPart(u32),
     /// Callers, or names: sprof could not open the files of the code, because it had as many files open as it may.
@@ -55,7 +55,7 @@ pub enum Lack {
 
 /// The owner of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Code {
+pub enum CodeOwner {
     /// Code that a known runtime compiles or interprets.
     Runtime(Runtime),
     /// Code without a file, from an unknown compiler.
@@ -147,7 +147,7 @@ pub fn cost_of_probes(selection: &Selection<'_>) -> Cost {
 /// Every lack of at least a tenth of the samples, largest first.
 pub fn shortfalls(selection: &Selection<'_>) -> Vec<Shortfall> {
     let mut found: FxHashMap<Lack, Cost> = FxHashMap::default();
-    let facts = Facts::of(selection.data);
+    let facts = DataFacts::of(selection.data);
     let seen = facts.of_stacks(selection);
     let owners = owners_of_jit_code(selection, &seen);
     let unwound = facts.unwound_libs(selection);
@@ -156,12 +156,12 @@ pub fn shortfalls(selection: &Selection<'_>) -> Vec<Shortfall> {
         let mut add = |lack: Lack| *found.entry(lack).or_default() += *cost;
         let seen = &seen[stack];
         let jit = || match seen.runtime.or_else(|| owners.get(&(stack as u32)).copied()) {
-            Some(runtime) => Code::Runtime(runtime),
-            None => Code::Jit,
+            Some(runtime) => CodeOwner::Runtime(runtime),
+            None => CodeOwner::Jit,
         };
-        let code = |place: Place| match place {
-            Place::Jit => jit(),
-            Place::Lib(lib) => Code::Lib(lib, facts.source(lib)),
+        let code = |place: CodeContainer| match place {
+            CodeContainer::Jit => jit(),
+            CodeContainer::Lib(lib) => CodeOwner::Lib(lib, facts.source(lib)),
         };
         let nameless = seen.nameless.or_else(|| facts.nameless_leaf(selection, stack));
         let hides_names = nameless.is_some_and(|place| facts.limit_hides_names(place));
@@ -180,11 +180,11 @@ pub fn shortfalls(selection: &Selection<'_>) -> Vec<Shortfall> {
                 false => python.outside += *cost,
             }
         } else if seen.is_interpreted_by_v8 {
-            add(Lack::Names(Code::Runtime(Runtime::Node)));
+            add(Lack::Names(CodeOwner::Runtime(Runtime::Node)));
         }
         match (seen.cut, seen.cut_at) {
             _ if hides_callers => {}
-            (Some(StackMark::TruncatedNoRule), Some(Place::Lib(lib))) if unwound[lib as usize] => {
+            (Some(StackMark::TruncatedNoRule), Some(CodeContainer::Lib(lib))) if unwound[lib as usize] => {
                 add(Lack::CallersOfPart(lib));
             }
             (Some(StackMark::TruncatedNoRule), Some(place)) => add(Lack::Callers(code(place))),
@@ -201,7 +201,9 @@ pub fn shortfalls(selection: &Selection<'_>) -> Vec<Shortfall> {
     }
     // Else the trampolines were switched on, and what is outside is the interpreter's start, its imports and its end.
     if python.outside.weight > python.in_functions.weight {
-        *found.entry(Lack::Names(Code::Runtime(Runtime::Python))).or_default() += python.outside;
+        *found
+            .entry(Lack::Names(CodeOwner::Runtime(Runtime::Python)))
+            .or_default() += python.outside;
     }
     let mut found: Vec<Shortfall> = (found.into_iter())
         .map(|(lack, cost)| Shortfall { lack, cost })
@@ -221,13 +223,13 @@ struct PythonCost {
 
 /// The kind of place that holds code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum CodeContainer {
     Jit,
     Lib(u32),
 }
 
 /// Properties of frames and libraries.
-struct Facts<'a> {
+struct DataFacts<'a> {
     data: &'a Data,
     program: u32,
     jit: u32,
@@ -242,24 +244,24 @@ struct Facts<'a> {
 
 /// Properties of a stack, from its root to its leaf.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct StackFacts {
     /// The nearest runtime.
     runtime: Option<Runtime>,
     has_jit: bool,
     /// True below a JavaScript function that V8 interprets. All of them have one frame, unless V8 copies it for each.
     is_interpreted_by_v8: bool,
     /// Set if code without a file has no name.
-    nameless: Option<Place>,
+    nameless: Option<CodeContainer>,
     cut: Option<StackMark>,
     /// The last unwound code.
-    cut_at: Option<Place>,
+    cut_at: Option<CodeContainer>,
     /// True inside Criterion's statistics.
     in_statistics: bool,
 }
 
-impl<'a> Facts<'a> {
-    fn of(data: &'a Data) -> Facts<'a> {
-        let category = |kind: Kind| {
+impl<'a> DataFacts<'a> {
+    fn of(data: &'a Data) -> DataFacts<'a> {
+        let category = |kind: CodeKind| {
             let name = CATEGORIES[kind.category(false).0].name;
             let found = data.categories.iter().position(|known| known.name == *name);
             found.map_or(NONE, |at| at as u32)
@@ -270,11 +272,11 @@ impl<'a> Facts<'a> {
                 *has_lines = true;
             }
         }
-        Facts {
+        DataFacts {
             data,
-            program: category(Kind::Program),
-            jit: category(Kind::Jit),
-            kernel: category(Kind::Kernel),
+            program: category(CodeKind::Program),
+            jit: category(CodeKind::Jit),
+            kernel: category(CodeKind::Kernel),
             runtimes: data.libs.iter().map(Runtime::of).collect(),
             has_lines,
             is_limited: data
@@ -292,15 +294,15 @@ impl<'a> Facts<'a> {
     }
 
     /// True for code of a library that was not read, in a recording that needed more open files than it was allowed.
-    fn limit_hides_callers(&self, place: Place) -> bool {
-        let Place::Lib(lib) = place else { return false };
+    fn limit_hides_callers(&self, place: CodeContainer) -> bool {
+        let CodeContainer::Lib(lib) = place else { return false };
         let was_read = |lib: &SavedLib| lib.arch.as_ref().is_some_and(|arch| !arch.is_empty());
         self.is_limited && !self.data.libs.get(lib as usize).is_some_and(was_read)
     }
 
     /// The same, of a library whose names could not be read then, or were not looked up since.
-    fn limit_hides_names(&self, place: Place) -> bool {
-        let Place::Lib(lib) = place else { return false };
+    fn limit_hides_names(&self, place: CodeContainer) -> bool {
+        let CodeContainer::Lib(lib) = place else { return false };
         match self.source(lib) {
             SymbolSource::Unreadable => self.is_limited,
             SymbolSource::NotAsked => self.limit_hides_callers(place),
@@ -319,32 +321,32 @@ impl<'a> Facts<'a> {
             || row.lib == NONE && row.category != self.kernel && is_nameless(self.data.func_name(row.func))
     }
 
-    fn place(&self, frame: u32) -> Option<Place> {
+    fn place(&self, frame: u32) -> Option<CodeContainer> {
         let lib = self.data.frames[frame as usize].lib;
         match self.is_jit(frame) {
-            true => Some(Place::Jit),
-            false => ((lib as usize) < self.data.libs.len()).then_some(Place::Lib(lib)),
+            true => Some(CodeContainer::Jit),
+            false => ((lib as usize) < self.data.libs.len()).then_some(CodeContainer::Lib(lib)),
         }
     }
 
-    fn of_stacks(&self, selection: &Selection<'_>) -> Vec<Seen> {
-        let mut all: Vec<Seen> = Vec::with_capacity(selection.stacks.len());
+    fn of_stacks(&self, selection: &Selection<'_>) -> Vec<StackFacts> {
+        let mut all: Vec<StackFacts> = Vec::with_capacity(selection.stacks.len());
         for stack in selection.stacks.iter() {
             let frame = self.data.frames[stack.frame as usize];
             let name = self.data.func_name(frame.func);
             let mut seen = match all.get(stack.prefix as usize) {
                 Some(seen) => *seen,
-                None => Seen {
+                None => StackFacts {
                     cut: (frame.lib == NONE).then(|| StackMark::of_label(name)).flatten(),
-                    ..Seen::default()
+                    ..StackFacts::default()
                 },
             };
             let place = self.place(stack.frame);
             seen.runtime = self.runtime(frame.lib).or(seen.runtime);
-            seen.has_jit |= place == Some(Place::Jit);
+            seen.has_jit |= place == Some(CodeContainer::Jit);
             seen.is_interpreted_by_v8 |= name == V8_INTERPRETER && seen.runtime == Some(Runtime::Node);
             seen.in_statistics |= self.is_statistics[frame.func as usize];
-            if place == Some(Place::Jit) && is_nameless(name) {
+            if place == Some(CodeContainer::Jit) && is_nameless(name) {
                 seen.nameless = place;
             }
             seen.cut_at = seen.cut_at.or(place.filter(|_| seen.cut.is_some()));
@@ -371,7 +373,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Nameless code at the leaf, of files or of the kernel.
-    fn nameless_leaf(&self, selection: &Selection<'_>, stack: usize) -> Option<Place> {
+    fn nameless_leaf(&self, selection: &Selection<'_>, stack: usize) -> Option<CodeContainer> {
         let frame = selection.stacks[stack].frame;
         let name = self.data.func_name(self.data.frames[frame as usize].func);
         self.place(frame).filter(|_| is_nameless(name))
@@ -440,9 +442,9 @@ fn is_criterion_s_statistics(name: &str) -> bool {
 
 /// For JIT code without a runtime above it on the stack, the runtime of its process. Without frame pointers, the stack
 /// ends in the JIT code.
-fn owners_of_jit_code(selection: &Selection<'_>, seen: &[Seen]) -> FxHashMap<u32, Runtime> {
+fn owners_of_jit_code(selection: &Selection<'_>, seen: &[StackFacts]) -> FxHashMap<u32, Runtime> {
     let mut owners = FxHashMap::default();
-    let is_orphan = |seen: &Seen| seen.runtime.is_none() && seen.has_jit;
+    let is_orphan = |seen: &StackFacts| seen.runtime.is_none() && seen.has_jit;
     if !seen.iter().any(is_orphan) {
         return owners;
     }

@@ -3,7 +3,7 @@
 use names::symbol::{AddressInfo, FunctionSymbol, SymbolSource, is_nameless};
 use rustc_hash::FxHashMap;
 
-use crate::category::{CATEGORIES, INLINED_NAME, Installed, Kind};
+use crate::category::{CATEGORIES, CodeKind, INLINED_NAME, Installed};
 use crate::crate_sources::CrateSources;
 use crate::data::SavedLib;
 use crate::data::v8_names::subcategory;
@@ -15,7 +15,7 @@ use crate::unique::Unique;
 
 /// The result of symbolication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedAddresses {
     /// Requested addresses.
     pub addresses: u64,
     /// Requested addresses without a name. They keep their old name, or are named by their function's address.
@@ -41,7 +41,10 @@ pub enum Wanted {
 /// length counts as `None`.
 ///
 /// Symbolicated data is unchanged. Other data becomes symbolicated if any symbol was found.
-pub fn name_addresses(data: &mut Data, resolve: impl FnMut(&SavedLib, &[u64]) -> Option<Vec<AddressInfo>>) -> Named {
+pub fn name_addresses(
+    data: &mut Data,
+    resolve: impl FnMut(&SavedLib, &[u64]) -> Option<Vec<AddressInfo>>,
+) -> NamedAddresses {
     let wanted = match data.symbolicated {
         true => Wanted::Nothing,
         false => Wanted::Names,
@@ -55,8 +58,8 @@ pub fn name_wanted(
     data: &mut Data,
     wanted: &[Wanted],
     mut resolve: impl FnMut(&SavedLib, &[u64]) -> Option<Vec<AddressInfo>>,
-) -> Named {
-    let mut named = Named::default();
+) -> NamedAddresses {
+    let mut named = NamedAddresses::default();
     let asked = asked_addresses(data, wanted);
     // Arcs refer to the rows as they are.
     if asked.iter().all(Vec::is_empty) || matches!(data.calls, Calls::Arcs(_)) {
@@ -190,7 +193,7 @@ struct Naming<'a> {
     symbols: Unique<Symbol>,
     funcs: Unique<Func>,
     scripts: Unique<Script>,
-    /// Of [`Kind::Program`], [`Kind::RustStd`] and [`Kind::Dependency`], where the file has them.
+    /// Of [`CodeKind::Program`], [`CodeKind::RustStd`] and [`CodeKind::Dependency`], where the file has them.
     categories: [Option<u32>; 3],
     /// By library: packages that it is, and does not depend on.
     installed: Vec<Installed>,
@@ -202,7 +205,7 @@ struct Naming<'a> {
 
 impl<'a> Naming<'a> {
     fn new(data: &'a mut Data, known: &'a [FxHashMap<u64, AddressInfo>]) -> Self {
-        let category = |kind: Kind| {
+        let category = |kind: CodeKind| {
             let name = CATEGORIES[kind.category(false).0].name;
             let at = data.categories.iter().position(|category| category.name == name)?;
             Some(at as u32)
@@ -217,7 +220,7 @@ impl<'a> Naming<'a> {
         };
         Naming {
             files: known.iter().map(files_of).collect(),
-            categories: [Kind::Program, Kind::RustStd, Kind::Dependency].map(category),
+            categories: [CodeKind::Program, CodeKind::RustStd, CodeKind::Dependency].map(category),
             installed: data.libs.iter().zip(known).map(of_lib).collect(),
             crates: known.iter().map(|known| CrateSources::of(known.values())).collect(),
             texts: std::mem::take(&mut data.texts).into(),
@@ -294,13 +297,13 @@ impl<'a> Naming<'a> {
         let none = Installed::default();
         let installed = self.installed.get(old.lib as usize).unwrap_or(&none);
         let kind = if program == Some(old.category) {
-            Kind::Program
+            CodeKind::Program
         } else {
-            Kind::Unknown
+            CodeKind::Unknown
         };
         let known = match kind.of_source(source, krate, installed) {
-            Kind::RustStd => rust_std,
-            Kind::Dependency => dependency,
+            CodeKind::RustStd => rust_std,
+            CodeKind::Dependency => dependency,
             _ => None,
         };
         known.unwrap_or(old.category)

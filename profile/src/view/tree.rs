@@ -9,14 +9,14 @@ use crate::data::NONE;
 
 /// A call tree. Its first node is the root of all and no function.
 #[derive(Clone, Debug)]
-pub struct Tree {
+pub struct CallTree {
     /// The nodes. A node comes after its parent.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<CallNode>,
 }
 
 /// A function in a tree.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct CallNode {
     /// The function; [`NONE`] for the first node.
     pub func: u32,
     /// Cost of stacks that end here. Top down: the self cost. Bottom up: cost without a further caller.
@@ -27,9 +27,9 @@ pub struct Node {
     pub children: Vec<u32>,
 }
 
-impl Node {
-    fn new(func: u32) -> Node {
-        Node {
+impl CallNode {
+    fn new(func: u32) -> CallNode {
+        CallNode {
             func,
             own: Cost::default(),
             total: Cost::default(),
@@ -40,7 +40,7 @@ impl Node {
 
 /// Limits of a bottom-up tree, which can be larger than the profile.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct TreeLimits {
     /// Nodes below this weight have no children.
     pub min_weight: f64,
     /// Levels below the first node.
@@ -48,7 +48,7 @@ pub struct Limits {
 }
 
 /// Functions below their callers, from the roots. The first node's total is that of all selected samples.
-pub fn top_down(selection: &Selection<'_>) -> Tree {
+pub fn top_down(selection: &Selection<'_>) -> CallTree {
     let mut tree = downwards(selection, |_| false, true);
     tree.nodes[0].own = selection.without_stack;
     tree.nodes[0].total += selection.without_stack;
@@ -56,22 +56,22 @@ pub fn top_down(selection: &Selection<'_>) -> Tree {
 }
 
 /// Like [`top_down`], without the subtrees whose total fails `matters`: most of a large profile's tree.
-pub fn top_down_where(selection: &Selection<'_>, matters: impl Fn(Cost) -> bool) -> Tree {
+pub fn top_down_where(selection: &Selection<'_>, matters: impl Fn(Cost) -> bool) -> CallTree {
     let totals = selection.totals();
     let callees = Callees::of(&selection.stacks);
-    let mut nodes = vec![Node::new(NONE)];
+    let mut nodes = vec![CallNode::new(NONE)];
     nodes[0].own = selection.without_stack;
     // Nodes to visit, with the first stack of each list of their callees.
     let mut open = vec![(0u32, vec![callees.first_root()])];
     while let Some((at, lists)) = open.pop() {
-        let mut groups: FxHashMap<u32, (Node, Vec<u32>)> = FxHashMap::default();
+        let mut groups: FxHashMap<u32, (CallNode, Vec<u32>)> = FxHashMap::default();
         for stack in lists.iter().flat_map(|first| callees.and_next(*first)) {
             let total = totals[stack as usize];
             if total.is_zero() {
                 continue;
             }
             let func = selection.func(stack);
-            let (node, lists) = groups.entry(func).or_insert_with(|| (Node::new(func), Vec::new()));
+            let (node, lists) = groups.entry(func).or_insert_with(|| (CallNode::new(func), Vec::new()));
             node.own += selection.own[stack as usize];
             node.total += total;
             lists.push(callees.first(stack));
@@ -89,19 +89,19 @@ pub fn top_down_where(selection: &Selection<'_>, matters: impl Fn(Cost) -> bool)
         }
     }
     sort_children(selection, &mut nodes);
-    Tree { nodes }
+    CallTree { nodes }
 }
 
 /// The callees of any of these functions, and their callees in turn. The first node is the function. For recursion, the
 /// innermost call counts, so the function is nowhere below.
-pub fn callees(selection: &Selection<'_>, funcs: &[u32]) -> Tree {
+pub fn callees(selection: &Selection<'_>, funcs: &[u32]) -> CallTree {
     downwards(selection, |func| funcs.contains(&func), false)
 }
 
 /// `restarts` is true for a function whose stacks start a new tree.
-fn downwards(selection: &Selection<'_>, restarts: impl Fn(u32) -> bool, from_roots: bool) -> Tree {
+fn downwards(selection: &Selection<'_>, restarts: impl Fn(u32) -> bool, from_roots: bool) -> CallTree {
     let totals = selection.totals();
-    let mut nodes = vec![Node::new(NONE)];
+    let mut nodes = vec![CallNode::new(NONE)];
     let mut node_of = vec![NONE; selection.stacks.len()];
     let mut children: FxHashMap<(u32, u32), u32> = FxHashMap::default();
     for (stack, frame) in selection.stacks.iter().enumerate() {
@@ -121,7 +121,7 @@ fn downwards(selection: &Selection<'_>, restarts: impl Fn(u32) -> bool, from_roo
         } else {
             *children.entry((parent, func)).or_insert_with(|| {
                 let node = nodes.len() as u32;
-                nodes.push(Node::new(func));
+                nodes.push(CallNode::new(func));
                 nodes[parent as usize].children.push(node);
                 node
             })
@@ -134,7 +134,7 @@ fn downwards(selection: &Selection<'_>, restarts: impl Fn(u32) -> bool, from_roo
 
 /// Functions by self cost, each with its callers below. The first node's total is that of all selected samples with a
 /// stack.
-pub fn bottom_up(selection: &Selection<'_>, limits: Limits) -> Tree {
+pub fn bottom_up(selection: &Selection<'_>, limits: TreeLimits) -> CallTree {
     let leaves = selection.own.iter().enumerate().filter(|(_, cost)| !cost.is_zero());
     let leaves = leaves.map(|(stack, cost)| (stack as u32, *cost)).collect();
     upwards(selection, leaves, limits)
@@ -142,7 +142,7 @@ pub fn bottom_up(selection: &Selection<'_>, limits: Limits) -> Tree {
 
 /// The callers of any of these functions, and their callers in turn. The first node is the function, with its total
 /// cost. For recursion, the outermost call counts, so the function is nowhere below.
-pub fn callers(selection: &Selection<'_>, funcs: &[u32], limits: Limits) -> Tree {
+pub fn callers(selection: &Selection<'_>, funcs: &[u32], limits: TreeLimits) -> CallTree {
     let totals = selection.totals();
     let mut below = vec![false; selection.stacks.len()];
     let mut calls: Vec<(u32, Cost)> = Vec::new();
@@ -158,8 +158,8 @@ pub fn callers(selection: &Selection<'_>, funcs: &[u32], limits: Limits) -> Tree
 }
 
 /// Groups the paths from these stacks to their roots.
-fn upwards(selection: &Selection<'_>, starts: Vec<(u32, Cost)>, limits: Limits) -> Tree {
-    let mut nodes = vec![Node::new(NONE)];
+fn upwards(selection: &Selection<'_>, starts: Vec<(u32, Cost)>, limits: TreeLimits) -> CallTree {
+    let mut nodes = vec![CallNode::new(NONE)];
     let mut open = vec![(0u32, starts, 0usize)];
     while let Some((node, paths, depth)) = open.pop() {
         let total: Cost = paths.iter().map(|(_, cost)| *cost).sum();
@@ -177,16 +177,16 @@ fn upwards(selection: &Selection<'_>, starts: Vec<(u32, Cost)>, limits: Limits) 
         }
         for (func, paths) in groups {
             let child = nodes.len() as u32;
-            nodes.push(Node::new(func));
+            nodes.push(CallNode::new(func));
             nodes[node as usize].children.push(child);
             open.push((child, paths, depth + 1));
         }
     }
     sort_children(selection, &mut nodes);
-    Tree { nodes }
+    CallTree { nodes }
 }
 
-fn finish(selection: &Selection<'_>, mut nodes: Vec<Node>) -> Tree {
+fn finish(selection: &Selection<'_>, mut nodes: Vec<CallNode>) -> CallTree {
     for at in (0..nodes.len()).rev() {
         let below: Cost = nodes[at]
             .children
@@ -201,10 +201,10 @@ fn finish(selection: &Selection<'_>, mut nodes: Vec<Node>) -> Tree {
         nodes[at].children = children;
     }
     sort_children(selection, &mut nodes);
-    Tree { nodes }
+    CallTree { nodes }
 }
 
-fn sort_children(selection: &Selection<'_>, nodes: &mut [Node]) {
+fn sort_children(selection: &Selection<'_>, nodes: &mut [CallNode]) {
     for at in 0..nodes.len() {
         let mut children = std::mem::take(&mut nodes[at].children);
         let key = |child: &u32| {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use recording::wait::WaitReason;
 use rustc_hash::FxHashMap;
 
-use crate::category::Kind;
+use crate::category::CodeKind;
 use crate::recorded::Profile;
 use crate::recorded::stacks::StackId;
 use crate::recorded::tables::FuncId;
@@ -66,15 +66,15 @@ pub fn wait_places(profile: &Profile, n: usize) -> Vec<WaitPlace> {
 /// program.
 fn place(profile: &Profile, leaf: StackId) -> Option<(WaitReason, Option<FuncId>, bool)> {
     let frame = |stack: StackId| profile.tables.frame(profile.stacks.frame(stack));
-    let Kind::Wait(Some(reason)) = frame(leaf).kind else {
+    let CodeKind::Wait(Some(reason)) = frame(leaf).kind else {
         return None;
     };
     let mut guessed = false;
     let mut next = profile.stacks.prefix(leaf);
     while let Some(stack) = next {
         match frame(stack).kind {
-            Kind::Mark(mark) => guessed |= mark == crate::category::MarkKind::Guess,
-            Kind::Wait(_) | Kind::Kernel => {}
+            CodeKind::Mark(mark) => guessed |= mark == crate::category::MarkKind::Guess,
+            CodeKind::Wait(_) | CodeKind::Kernel => {}
             _ => return Some((reason, Some(frame(stack).func), guessed)),
         }
         next = profile.stacks.prefix(stack);

@@ -2,13 +2,13 @@
 
 use profile::data::SavedLib;
 use profile::data::{Data, Frame, Func, NONE, Samples, Stack, Thread};
-use profile::view::diff::rules::{Checked, Measure, Rule, Verdict, Why, check};
-use profile::view::diff::{Change, Comparison, Limits, Renamed, What, diff, match_libs};
+use profile::view::diff::rules::{Checked, IncreaseRule, LimitedMeasure, UnknownReason, Verdict, check};
+use profile::view::diff::{Change, Compared, Comparison, DiffLimits, Renamed, diff, match_libs};
 use profile::view::select::{Filter, KeptKinds, keep};
-use profile::{Recorded, RunExtent};
+use profile::{RecordingFacts, RunExtent};
 
 /// Also the smallest changes, as far as they are no chance.
-const LIMITS: Limits = Limits {
+const LIMITS: DiffLimits = DiffLimits {
     false_discoveries: 0.02,
     least_change: 0.0,
 };
@@ -105,22 +105,22 @@ fn of_stacks(stacks: Vec<u32>, functions: usize) -> Data {
             },
             ..Thread::default()
         }],
-        recorded: Some(Recorded {
+        recorded: Some(RecordingFacts {
             extent: RunExtent::WholeRuns,
-            ..Recorded::default()
+            ..RecordingFacts::default()
         }),
         ..Data::default()
     }
 }
 
-fn changes(base: &[Data], new: &[Data], what: What) -> Vec<Change> {
+fn changes(base: &[Data], new: &[Data], what: Compared) -> Vec<Change> {
     diff(base, new, what, LIMITS).changes
 }
 
 #[test]
 fn of_ten_recordings_of_the_same_program_at_most_one_pair_in_twenty_differs() {
     let mut random = Random(1);
-    for what in [What::Own, What::Total, What::Lines, What::Paths] {
+    for what in [Compared::Own, Compared::Total, Compared::Lines, Compared::Paths] {
         let (mut differ, mut pairs) = (0, 0);
         for _ in 0..10 {
             let runs: Vec<Data> = (0..10).map(|_| program().record(&mut random, 0.1)).collect();
@@ -142,7 +142,7 @@ fn a_function_that_is_a_third_slower_is_found_and_named_first() {
         .filter(|_| {
             let base = program().record(&mut random, 0.02);
             let new = program().slower(1, 1.4).record(&mut random, 0.02);
-            let changes = changes(&[base], &[new], What::Own);
+            let changes = changes(&[base], &[new], Compared::Own);
             changes
                 .first()
                 .is_some_and(|change| change.function == "f1" && change.share_delta() > 0.0)
@@ -161,7 +161,7 @@ fn a_slower_machine_changes_nothing_as_all_shares_stay() {
                 ..program()
             };
             let (base, new) = (program().record(&mut random, 0.0), slow.record(&mut random, 0.0));
-            !changes(&[base], &[new], What::Own).is_empty()
+            !changes(&[base], &[new], Compared::Own).is_empty()
         })
         .count();
     assert!(listed <= 5, "{listed} of 100");
@@ -180,7 +180,7 @@ fn several_runs_a_side_keep_out_what_differs_from_run_to_run() {
             .collect()
     };
     let listed = (0..100)
-        .filter(|_| !changes(&side(), &side(), What::Own).is_empty())
+        .filter(|_| !changes(&side(), &side(), Compared::Own).is_empty())
         .count();
     assert!(listed <= 5, "{listed} of 100");
 }
@@ -193,7 +193,7 @@ fn several_runs_a_side_find_a_function_that_is_a_tenth_slower() {
             let base: Vec<Data> = (0..5).map(|_| program().record(&mut random, 0.02)).collect();
             let slower = || program().slower(1, 1.1);
             let new: Vec<Data> = (0..5).map(|_| slower().record(&mut random, 0.02)).collect();
-            changes(&base, &new, What::Own)
+            changes(&base, &new, Compared::Own)
                 .first()
                 .is_some_and(|change| change.function == "f1")
         })
@@ -214,15 +214,15 @@ fn runs_of_one_recording_count_as_recordings_of_one_run() {
     let apart = |runs: &[Vec<u32>]| -> Vec<Data> { runs.iter().map(|run| of_stacks(run.clone(), 12)).collect() };
     let together = |runs: &[Vec<u32>]| {
         let mut data = of_stacks(runs.concat(), 12);
-        data.recorded = Some(Recorded {
+        data.recorded = Some(RecordingFacts {
             run_starts_ms: (0..runs.len()).map(|run| runs[..run].concat().len() as f64).collect(),
             extent: RunExtent::WholeRuns,
-            ..Recorded::default()
+            ..RecordingFacts::default()
         });
         data
     };
-    let of_many = diff(&apart(&base), &apart(&new), What::Own, LIMITS);
-    let of_one = diff(&[together(&base)], &[together(&new)], What::Own, LIMITS);
+    let of_many = diff(&apart(&base), &apart(&new), Compared::Own, LIMITS);
+    let of_one = diff(&[together(&base)], &[together(&new)], Compared::Own, LIMITS);
     assert_eq!(of_many.changes[0].function, "f1");
     // Consecutive runs do not show how the machine's speed differs, which changes no share.
     let shares = |compared: &Comparison| -> Vec<(f64, f64)> {
@@ -242,7 +242,7 @@ fn runs_of_one_recording_count_as_recordings_of_one_run() {
     // A run that began and was never sampled.
     let mut with_empty = together(&base);
     with_empty.recorded.as_mut().unwrap().run_starts_ms.push(9_999_999.0);
-    let of_one = diff(&[with_empty], &[together(&new)], What::Own, LIMITS);
+    let of_one = diff(&[with_empty], &[together(&new)], Compared::Own, LIMITS);
     assert_eq!((of_one.sides.base.runs, of_one.sides.base.empty_runs), (4, 1));
     assert_eq!(shares(&of_one), shares(&of_many));
 }
@@ -258,7 +258,7 @@ fn recordings_of_different_rates_compare_by_time() {
         samples.stack = samples.stack.iter().flat_map(|stack| [*stack; 4]).collect();
         samples.time_ms = (0..samples.stack.len()).map(|at| at as f64 / 4.0).collect();
         new.interval_ms = 0.25;
-        changes(&[base], &[new], What::Own)
+        changes(&[base], &[new], Compared::Own)
     };
     let faster = pair(0.7);
     assert!(
@@ -271,7 +271,7 @@ fn recordings_of_different_rates_compare_by_time() {
 fn what_is_new_and_what_is_gone_is_listed_with_its_amounts() {
     let base = of_stacks([1, 2].repeat(500), 4);
     let new = of_stacks([1, 3].repeat(500), 4);
-    let found = changes(&[base], &[new], What::Own);
+    let found = changes(&[base], &[new], Compared::Own);
     let shown: Vec<_> = (found.iter())
         .map(|change| {
             (
@@ -291,12 +291,12 @@ fn what_is_new_and_what_is_gone_is_listed_with_its_amounts() {
 fn paths_and_lines_are_told_apart() {
     let base = of_stacks([1, 2].repeat(500), 4);
     let new = of_stacks([1, 1, 2].repeat(400), 4);
-    let path = &changes(std::slice::from_ref(&base), std::slice::from_ref(&new), What::Paths)[0];
+    let path = &changes(std::slice::from_ref(&base), std::slice::from_ref(&new), Compared::Paths)[0];
     assert_eq!(
         (path.function.as_str(), path.callers.as_slice()),
         ("f0", &["main".to_owned()][..])
     );
-    let line = &changes(&[base], &[new], What::Lines)[0];
+    let line = &changes(&[base], &[new], Compared::Lines)[0];
     assert_eq!(line.line, Some((String::new(), 11)));
 }
 
@@ -306,7 +306,7 @@ fn empty_recordings_have_no_changes() {
     let some = of_stacks([1, 2].repeat(50), 4);
     for (base, new) in [(&empty, &empty), (&empty, &some), (&some, &empty)] {
         assert_eq!(
-            changes(std::slice::from_ref(base), std::slice::from_ref(new), What::Own),
+            changes(std::slice::from_ref(base), std::slice::from_ref(new), Compared::Own),
             []
         );
     }
@@ -314,13 +314,13 @@ fn empty_recordings_have_no_changes() {
 
 /// The answers to rules on the time of functions, or of the whole, in a word each.
 fn verdicts(base: &[Data], new: &[Data], functions: &[Option<&str>], limit_percent: f64) -> Vec<&'static str> {
-    let rule = |function: &Option<&str>| Rule {
+    let rule = |function: &Option<&str>| IncreaseRule {
         function: function.map(str::to_owned),
-        measure: Measure::Time,
+        measure: LimitedMeasure::Time,
         limit_percent,
     };
-    let rules: Vec<Rule> = functions.iter().map(rule).collect();
-    let (_, checked) = check(base, new, What::Total, &rules, Limits::default());
+    let rules: Vec<IncreaseRule> = functions.iter().map(rule).collect();
+    let (_, checked) = check(base, new, Compared::Total, &rules, DiffLimits::default());
     let word = |checked: &Checked| match checked.verdict {
         Verdict::Kept => "kept",
         Verdict::Broken => "broken",
@@ -400,22 +400,22 @@ fn what_cannot_be_told_is_neither_kept_nor_broken() {
 fn a_share_may_stay_while_the_time_does_not() {
     let mut random = Random(10);
     let (base, new) = (runs(1, 1.0, &mut random), runs(1, 3.0, &mut random));
-    let rule = |measure, limit_percent| Rule {
+    let rule = |measure, limit_percent| IncreaseRule {
         function: Some("f0".into()),
         measure,
         limit_percent,
     };
     let rules = [
-        rule(Measure::Share, 2.0),
-        rule(Measure::Time, 150.0),
-        rule(Measure::Time, 250.0),
+        rule(LimitedMeasure::Share, 2.0),
+        rule(LimitedMeasure::Time, 150.0),
+        rule(LimitedMeasure::Time, 250.0),
     ];
-    let (sides, checked) = check(&base, &new, What::Own, &rules, Limits::default());
+    let (sides, checked) = check(&base, &new, Compared::Own, &rules, DiffLimits::default());
     let verdicts: Vec<Verdict> = checked.iter().map(|checked| checked.verdict).collect();
     assert_eq!(verdicts, [Verdict::Kept, Verdict::Broken, Verdict::Kept]);
     assert!((sides.increase.by - 2.0).abs() < 0.2, "{sides:?}");
     let slower = [program().slower(0, 1.5).record(&mut random, 0.0)];
-    let (_, checked) = check(&base, &slower, What::Own, &rules[..1], Limits::default());
+    let (_, checked) = check(&base, &slower, Compared::Own, &rules[..1], DiffLimits::default());
     assert_eq!(checked[0].verdict, Verdict::Broken, "{checked:?}");
 }
 
@@ -431,13 +431,15 @@ fn functions_of_one_last_part_are_one() {
     let names = ["small::slow_count", "large::slow_count"];
     let (base, new) = (named(names, 1000), named(names, 3000));
     let of = |function: &str| -> Checked {
-        let rule = Rule {
+        let rule = IncreaseRule {
             function: Some(function.to_owned()),
-            measure: Measure::Time,
+            measure: LimitedMeasure::Time,
             limit_percent: 5.0,
         };
         let (base, new) = (std::slice::from_ref(&base), std::slice::from_ref(&new));
-        check(base, new, What::Total, &[rule], Limits::default()).1.remove(0)
+        check(base, new, Compared::Total, &[rule], DiffLimits::default())
+            .1
+            .remove(0)
     };
     let both = of("slow_count");
     assert_eq!((both.verdict, both.found[0].functions), (Verdict::Broken, 2));
@@ -446,7 +448,7 @@ fn functions_of_one_last_part_are_one() {
     assert_eq!((one.verdict, one.found[0].samples), (Verdict::Broken, (1000, 3000)));
     // What only contains the name is another function.
     let other = of("count");
-    assert_eq!(other.verdict, Verdict::Unknown(Why::NoFunction { before: 0 }));
+    assert_eq!(other.verdict, Verdict::Unknown(UnknownReason::NoFunction { before: 0 }));
     let alike: Vec<&str> = other.alike.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(alike, ["large::slow_count", "small::slow_count"]);
 }
@@ -472,7 +474,7 @@ fn with_libs(program: &str, lib: &str, stacks: usize) -> Data {
 fn a_renamed_program_and_another_version_of_a_library_are_the_same() {
     let mut base = [with_libs("a-program-with-a-long-name.old", "libwork.so.1.2", 500)];
     let new = [with_libs("app", "libwork.so.1.3", 500)];
-    assert!(!changes(&base, &new, What::Total).is_empty());
+    assert!(!changes(&base, &new, Compared::Total).is_empty());
     let renamed = match_libs(&mut base, &new);
     let pair = |base: &str, new: &str| Renamed {
         base: base.into(),
@@ -485,7 +487,7 @@ fn a_renamed_program_and_another_version_of_a_library_are_the_same() {
             pair("libwork.so.1.2", "libwork.so.1.3")
         ]
     );
-    assert_eq!(changes(&base, &new, What::Total), []);
+    assert_eq!(changes(&base, &new, Compared::Total), []);
     assert_eq!(base[0].threads[0].process_name, "app");
     // A library that has most of the functions of one that is gone.
     let mut base = [with_libs("app", "libwork.so", 500)];

@@ -2,9 +2,9 @@
 //! machines whose speed drifts, recorded whole or in windows.
 
 use profile::data::{Data, Frame, Func, NONE, Samples, Stack, Thread};
-use profile::view::diff::rules::{Measure, Rule, Verdict, check};
-use profile::view::diff::{Comparison, Limits, What, diff};
-use profile::{Recorded, RunExtent};
+use profile::view::diff::rules::{IncreaseRule, LimitedMeasure, Verdict, check};
+use profile::view::diff::{Compared, Comparison, DiffLimits, diff};
+use profile::{RecordingFacts, RunExtent};
 
 /// splitmix64: the same numbers in every run of the tests.
 struct Random(u64);
@@ -116,13 +116,13 @@ fn recording(runs: Vec<Vec<u32>>, interval_ms: f64, extent: RunExtent) -> Data {
             },
             ..Thread::default()
         }],
-        recorded: Some(Recorded {
+        recorded: Some(RecordingFacts {
             extent,
             run_starts_ms: match starts.len() {
                 1 => Vec::new(),
                 _ => starts.iter().map(|start| (*start as f64 - 0.5) * interval_ms).collect(),
             },
-            ..Recorded::default()
+            ..RecordingFacts::default()
         }),
         ..Data::default()
     }
@@ -137,7 +137,7 @@ fn whole(calls: &Calls, interval_ms: f64, number: usize, machine: Machine, rando
 }
 
 fn compare(base: &[Data], new: &[Data]) -> Comparison {
-    diff(base, new, What::Own, Limits::default())
+    diff(base, new, Compared::Own, DiffLimits::default())
 }
 
 /// A program, before and after: the parts of its functions of 2.5 s.
@@ -324,12 +324,12 @@ fn a_machine_that_is_slower_changes_nothing_but_the_time() {
 }
 
 fn verdict(base: &[Data], new: &[Data], function: Option<&str>, limit_percent: f64) -> Verdict {
-    let rule = Rule {
+    let rule = IncreaseRule {
         function: function.map(str::to_owned),
-        measure: Measure::Time,
+        measure: LimitedMeasure::Time,
         limit_percent,
     };
-    check(base, new, What::Total, &[rule], Limits::default()).1[0].verdict
+    check(base, new, Compared::Total, &[rule], DiffLimits::default()).1[0].verdict
 }
 
 #[test]
@@ -387,8 +387,8 @@ fn a_chain_of_ten_thousand_functions_is_compared_in_linear_time() {
     }
     let start = std::time::Instant::now();
     let side = [data];
-    for what in [What::Own, What::Total, What::Paths, What::Lines] {
-        assert_eq!(diff(&side, &side, what, Limits::default()).changes, []);
+    for what in [Compared::Own, Compared::Total, Compared::Paths, Compared::Lines] {
+        assert_eq!(diff(&side, &side, what, DiffLimits::default()).changes, []);
     }
     // Each function above each sample was 200 million steps, 40 s; these are 20,000.
     assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());

@@ -6,12 +6,12 @@ use profile::data::Data;
 use profile::export::svg::{Shape, SvgOptions, differential};
 use profile::export::{Picked, Time};
 use profile::read::{self, ReadLimits};
-use profile::view::diff::Limits;
+use profile::view::diff::DiffLimits;
 
 fn folded(lines: &str) -> Data {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), lines).unwrap();
-    read::foreign(file.path(), read::Kind::Folded, None, ReadLimits::default())
+    read::foreign(file.path(), read::ForeignFormat::Folded, None, ReadLimits::default())
         .unwrap()
         .data
 }
@@ -64,7 +64,7 @@ fn picture(base: &[Data], new: &[Data], options: &SvgOptions) -> String {
             .collect()
     };
     let mut svg = Vec::new();
-    differential::write(&pick(base), &pick(new), options, Limits::default(), &mut svg).unwrap();
+    differential::write(&pick(base), &pick(new), options, DiffLimits::default(), &mut svg).unwrap();
     String::from_utf8(svg).unwrap()
 }
 
@@ -208,7 +208,7 @@ fn from_the_leaf_it_shows_who_called_what_changed() {
         ..options
     };
     let (base, new) = ([Picked::new(&base, Time::Cpu)], [Picked::new(&new, Time::Cpu)]);
-    let error = differential::write(&base, &new, &options, Limits::default(), Vec::new()).unwrap_err();
+    let error = differential::write(&base, &new, &options, DiffLimits::default(), Vec::new()).unwrap_err();
     assert!(error.to_string().contains("time order"), "{error}");
 }
 
@@ -218,7 +218,8 @@ fn what_counts_different_things_is_not_compared() {
     let mut bytes = samples.clone();
     bytes.unit = profile::data::Unit::Bytes;
     let (base, new) = ([Picked::new(&samples, Time::Cpu)], [Picked::new(&bytes, Time::Cpu)]);
-    let error = differential::write(&base, &new, &SvgOptions::default(), Limits::default(), Vec::new()).unwrap_err();
+    let error =
+        differential::write(&base, &new, &SvgOptions::default(), DiffLimits::default(), Vec::new()).unwrap_err();
     assert!(
         error
             .to_string()

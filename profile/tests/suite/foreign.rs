@@ -13,7 +13,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use profile::data::{Calls, Data, Unit};
 use profile::export::{Picked, Time, callgrind, firefox, folded, perf_script, pprof};
-use profile::read::{self, Foreign, Kind, ReadError, ReadLimits};
+use profile::read::{self, Foreign, ForeignFormat, ReadError, ReadLimits};
 use profile::view::functions::functions;
 use profile::view::select::{Filter, select};
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     (dir, path)
 }
 
-fn read_as(kind: Kind, bytes: &[u8], event: Option<&str>) -> Result<Foreign, ReadError> {
+fn read_as(kind: ForeignFormat, bytes: &[u8], event: Option<&str>) -> Result<Foreign, ReadError> {
     let (_dir, path) = file(bytes);
     read::foreign(&path, kind, event, ReadLimits::default())
 }
@@ -182,16 +182,16 @@ const WORDS: [&str; 24] = [
     "0x10 +3 4\n",
 ];
 
-const GOOD: [Kind; 9] = [
-    Kind::Pprof,
-    Kind::Callgrind,
-    Kind::Cachegrind,
-    Kind::Dhat,
-    Kind::PerfScript,
-    Kind::Folded,
-    Kind::Speedscope,
-    Kind::CpuProfile,
-    Kind::Gperftools,
+const GOOD: [ForeignFormat; 9] = [
+    ForeignFormat::Pprof,
+    ForeignFormat::Callgrind,
+    ForeignFormat::Cachegrind,
+    ForeignFormat::Dhat,
+    ForeignFormat::PerfScript,
+    ForeignFormat::Folded,
+    ForeignFormat::Speedscope,
+    ForeignFormat::CpuProfile,
+    ForeignFormat::Gperftools,
 ];
 
 /// Both kinds of profiles that the schema of speedscope has.
@@ -240,34 +240,34 @@ const DHAT: &str = r#"{"dhatFileVersion":2
 
 fn good(which: usize) -> Vec<u8> {
     match GOOD[which] {
-        Kind::Pprof => {
+        ForeignFormat::Pprof => {
             let mut bytes = Vec::new();
             pprof::write(&Picked::new(&common::data::example(), Time::All), &mut bytes).unwrap();
             let mut inflated = Vec::new();
             GzDecoder::new(&bytes[..]).read_to_end(&mut inflated).unwrap();
             inflated
         }
-        Kind::Callgrind => {
+        ForeignFormat::Callgrind => {
             let mut bytes = Vec::new();
             callgrind::write(&Picked::new(&common::data::example(), Time::All), &mut bytes).unwrap();
             bytes
         }
-        Kind::Dhat => DHAT.as_bytes().to_vec(),
-        Kind::Speedscope => SPEEDSCOPE.as_bytes().to_vec(),
-        Kind::CpuProfile => CPU_PROFILE.as_bytes().to_vec(),
-        Kind::Gperftools => gperftools(8, false),
-        Kind::PerfScript => {
+        ForeignFormat::Dhat => DHAT.as_bytes().to_vec(),
+        ForeignFormat::Speedscope => SPEEDSCOPE.as_bytes().to_vec(),
+        ForeignFormat::CpuProfile => CPU_PROFILE.as_bytes().to_vec(),
+        ForeignFormat::Gperftools => gperftools(8, false),
+        ForeignFormat::PerfScript => {
             let mut bytes = Vec::new();
             perf_script::write(&Picked::new(&common::data::example(), Time::All), &mut bytes).unwrap();
             bytes
         }
-        Kind::Folded => {
+        ForeignFormat::Folded => {
             let mut bytes = Vec::new();
             let data = common::data::example();
             folded::write(&Picked::new(&data, Time::All), folded::FoldedOptions::default(), &mut bytes).unwrap();
             bytes
         }
-        Kind::Cachegrind => b"desc: I1 cache: none\ncmd: ./app\nevents: Ir Dr\nfl=/a.c\nfn=main\n1 10 2\n2 5\nfn=(below main)\n0 1 1\nsummary: 16 3\n"
+        ForeignFormat::Cachegrind => b"desc: I1 cache: none\ncmd: ./app\nevents: Ir Dr\nfl=/a.c\nfn=main\n1 10 2\n2 5\nfn=(below main)\n0 1 1\nsummary: 16 3\n"
             .to_vec(),
     }
 }
@@ -304,7 +304,7 @@ fn check(bytes: &[u8], event: Option<&str>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn error(kind: Kind, bytes: &[u8]) -> String {
+fn error(kind: ForeignFormat, bytes: &[u8]) -> String {
     read_as(kind, bytes, None).unwrap_err().to_string()
 }
 
@@ -333,11 +333,11 @@ fn errors_name_the_line_and_what_was_expected() {
         ),
         ("hello\n", 3, "expected `key: value`"),
     ] {
-        let text = error(Kind::Callgrind, format!("{head}{body}").as_bytes());
+        let text = error(ForeignFormat::Callgrind, format!("{head}{body}").as_bytes());
         assert!(text.contains("given.out") && text.contains(expected), "{text}");
         assert!(text.contains(&format!("line {line}")), "{text}");
     }
-    let text = error(Kind::Callgrind, b"# callgrind format\n");
+    let text = error(ForeignFormat::Callgrind, b"# callgrind format\n");
     assert!(
         text.contains("expected a line `events: ...`, found the end at line 1"),
         "{text}"
@@ -347,14 +347,14 @@ fn errors_name_the_line_and_what_was_expected() {
 #[test]
 fn errors_name_the_byte_of_a_file_that_is_no_text() {
     let whole = good(0);
-    let cut = error(Kind::Pprof, &whole[..whole.len() - 3]);
+    let cut = error(ForeignFormat::Pprof, &whole[..whole.len() - 3]);
     assert!(cut.contains("is cut off: it ends at byte"), "{cut}");
-    let text = error(Kind::Pprof, &[0x0a, 0x04, 0x08, 0x01, 0x10, 0x02, 0x0b]);
+    let text = error(ForeignFormat::Pprof, &[0x0a, 0x04, 0x08, 0x01, 0x10, 0x02, 0x0b]);
     assert!(
         text.contains("expected a number or bytes in field 1, found type 3 of protobuf at byte 6"),
         "{text}"
     );
-    let text = error(Kind::Pprof, &gzip(&[0x0a, 0x04, 0x08, 0x01, 0x10, 0x02, 0x0b]));
+    let text = error(ForeignFormat::Pprof, &gzip(&[0x0a, 0x04, 0x08, 0x01, 0x10, 0x02, 0x0b]));
     assert!(text.contains("at byte 6 of the inflated file"), "{text}");
 }
 
@@ -366,23 +366,23 @@ fn a_file_that_inflates_without_end_is_refused_within_limits() {
         values: 1 << 20,
         ..ReadLimits::default()
     };
-    let refuse = |bytes: &[u8], kind: Kind| {
+    let refuse = |bytes: &[u8], kind: ForeignFormat| {
         let (_dir, path) = file(&gzip(bytes));
         read::foreign(&path, kind, None, limits).unwrap_err().to_string()
     };
     // Empty samples, texts of one byte, one text that claims to be long, one line.
-    let text = refuse(&[0x12, 0x00].repeat(16 << 20), Kind::Pprof);
+    let text = refuse(&[0x12, 0x00].repeat(16 << 20), ForeignFormat::Pprof);
     assert!(text.contains("too large"), "{text}");
-    let text = refuse(&[0x32, 0x01, b'x'].repeat(2 << 20), Kind::Pprof);
+    let text = refuse(&[0x32, 0x01, b'x'].repeat(2 << 20), ForeignFormat::Pprof);
     assert!(text.contains("too large: its number of values"), "{text}");
     let mut long = vec![0x32, 0xff, 0xff, 0xff, 0xff, 0x0f];
     long.resize(64 << 10, b'x');
-    let text = refuse(&long, Kind::Pprof);
+    let text = refuse(&long, ForeignFormat::Pprof);
     assert!(text.contains("expected a message of at most"), "{text}");
-    let text = refuse(&vec![b'#'; 4 << 20], Kind::Callgrind);
+    let text = refuse(&vec![b'#'; 4 << 20], ForeignFormat::Callgrind);
     assert!(text.contains("too large: one line of it"), "{text}");
     let lines: String = (0..400_000).map(|line| format!("fn=f{line}\n1 1\n")).collect();
-    let text = refuse(format!("events: Ir\n{lines}").as_bytes(), Kind::Callgrind);
+    let text = refuse(format!("events: Ir\n{lines}").as_bytes(), ForeignFormat::Callgrind);
     assert!(text.contains("too large: its number of values"), "{text}");
 }
 
@@ -437,7 +437,7 @@ fn callgrind_names_positions_parts_and_threads_are_understood() {
     assert_eq!(selection.total.weight, 823.0);
     let reads = read(text.as_bytes(), Some("Dr"));
     assert_eq!(costs(&reads.data).sum, 7);
-    let text = read_as(Kind::Callgrind, text.as_bytes(), Some("Cy"))
+    let text = read_as(ForeignFormat::Callgrind, text.as_bytes(), Some("Cy"))
         .unwrap_err()
         .to_string();
     assert!(text.contains("counts no \"Cy\"; it counts Ir, Dr"), "{text}");
@@ -488,14 +488,17 @@ fn dhat_files_have_several_sums_of_bytes_and_blocks() {
         (weights.name.as_str(), weights.others, data.unit),
         ("total-unit", vec!["total-events".to_owned()], Unit::Counts)
     );
-    let text = error(Kind::Dhat, DHAT.replace("[1,4]", "[1,9]").as_bytes());
+    let text = error(ForeignFormat::Dhat, DHAT.replace("[1,4]", "[1,9]").as_bytes());
     assert!(
         text.contains("pps[1].fs has the frame 9; expected one of the 5 frames of ftbl"),
         "{text}"
     );
-    let text = error(Kind::Dhat, DHAT.replace("Version\":2", "Version\":3").as_bytes());
+    let text = error(
+        ForeignFormat::Dhat,
+        DHAT.replace("Version\":2", "Version\":3").as_bytes(),
+    );
     assert!(text.contains("expected dhatFileVersion 2, found 3"), "{text}");
-    let text = error(Kind::Dhat, &DHAT.as_bytes()[..300]);
+    let text = error(ForeignFormat::Dhat, &DHAT.as_bytes()[..300]);
     assert!(text.contains("is cut off: it ends at line"), "{text}");
 }
 
@@ -504,7 +507,7 @@ fn dhat_files_have_several_sums_of_bytes_and_blocks() {
 fn functions_that_call_each_other_in_a_circle_cost_no_more_than_the_circle() {
     let text = "events: Ir\nfn=main\n1 5\ncfn=a\ncalls=1 1\n1 100\n\nfn=a\n1 40\ncfn=b\ncalls=3 1\n1 150\n\nfn=b\n1 60\ncfn=a\ncalls=2 1\n1 90\n\
         \ntotals: 105\n";
-    let found = read_as(Kind::Callgrind, text.as_bytes(), None).unwrap();
+    let found = read_as(ForeignFormat::Callgrind, text.as_bytes(), None).unwrap();
     let costs = costs(&found.data);
     assert_eq!(
         (costs.total["main"], costs.total["a"], costs.total["b"]),
@@ -640,14 +643,14 @@ fn perf_script_has_threads_times_events_and_call_paths() {
     );
     let selection = select(&found.data, &Filter::default()).unwrap();
     assert_eq!((selection.total.samples, functions(&selection).len()), (2, 1));
-    let asked = read_as(Kind::PerfScript, text.as_bytes(), Some("cycles"))
+    let asked = read_as(ForeignFormat::PerfScript, text.as_bytes(), Some("cycles"))
         .unwrap_err()
         .to_string();
     assert!(
         asked.contains("counts no \"cycles\"; it counts cpu-clock:u, page-faults:u"),
         "{asked}"
     );
-    let empty = error(Kind::PerfScript, b"# nothing\n");
+    let empty = error(ForeignFormat::PerfScript, b"# nothing\n");
     assert!(empty.contains("expected a sample of perf script"), "{empty}");
 }
 
@@ -773,7 +776,7 @@ fn lines_that_are_no_folded_stacks_are_named() {
         (b"a 1\n 5\n", "line 2"),
         (b"a 1\nb inf\n", "line 2"),
     ] {
-        let error = error(Kind::Folded, text);
+        let error = error(ForeignFormat::Folded, text);
         assert!(
             error.contains(line) && error.contains("given.out") && error.contains("a;b;c 12"),
             "{error}"
@@ -1001,7 +1004,7 @@ fn speedscope_has_samples_or_the_opening_and_closing_of_calls() {
         ),
         ("evented", "spied", "expected \"sampled\" or \"evented\""),
     ] {
-        let text = error(Kind::Speedscope, SPEEDSCOPE.replace(from, to).as_bytes());
+        let text = error(ForeignFormat::Speedscope, SPEEDSCOPE.replace(from, to).as_bytes());
         assert!(text.contains(expected), "{text}");
     }
 }
@@ -1042,7 +1045,7 @@ fn cpu_profiles_of_gperftools_are_read_whatever_the_words() {
 
 #[test]
 fn differences_of_two_profiles_are_named_and_have_no_shares() {
-    let text = error(Kind::Folded, b"main;a 10\nmain;b -3\n");
+    let text = error(ForeignFormat::Folded, b"main;a 10\nmain;b -3\n");
     assert!(
         text.contains("the difference of two profiles: 1 of its 2 rows are negative"),
         "{text}"
@@ -1075,7 +1078,7 @@ fn encoded(text: &str) -> Vec<(&'static str, Vec<u8>)> {
 #[test]
 fn texts_of_any_kind_encoding_and_line_end_are_read() {
     for (which, kind) in GOOD.iter().enumerate() {
-        if matches!(kind, Kind::Pprof | Kind::Gperftools) {
+        if matches!(kind, ForeignFormat::Pprof | ForeignFormat::Gperftools) {
             continue;
         }
         let text = String::from_utf8(good(which)).unwrap();
@@ -1084,7 +1087,7 @@ fn texts_of_any_kind_encoding_and_line_end_are_read() {
         assert!(expected.total.contains_key("größe"), "{kind:?}: {text}");
         // A line that is longer than what shows the encoding.
         let long = match kind {
-            Kind::Folded => Some(format!("{} 1\n{text}", "größe;".repeat(2000))),
+            ForeignFormat::Folded => Some(format!("{} 1\n{text}", "größe;".repeat(2000))),
             _ => None,
         };
         for text in [Some(text), long].into_iter().flatten() {

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use crate::common::*;
 use names::symbol::{AddressInfo, FunctionSymbol};
 use profile::data::{Data, NONE, Saved, Unit};
-use profile::merge::{Align, Input, MergeError, merge, usual_align};
+use profile::merge::{Align, MergeError, MergeInput, merge, usual_align};
 use profile::read::{ReadLimits, everything, whole};
 use profile::saved_form;
 use proptest::prelude::*;
@@ -50,8 +50,8 @@ fn sum(parts: &[&Data]) -> BTreeMap<Vec<String>, f64> {
     sums
 }
 
-fn input(name: &str, data: Saved) -> Input {
-    Input {
+fn input(name: &str, data: Saved) -> MergeInput {
+    MergeInput {
         name: name.to_owned(),
         data,
     }

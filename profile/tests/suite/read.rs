@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::common::*;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use profile::read::{Form, Position, ReadError, ReadLimits, SavedProfile, open};
+use profile::read::{FilePosition, Form, ReadError, ReadLimits, SavedProfile, open};
 use proptest::prelude::*;
 use recording::module::{BuildId, Image, Module, ModuleKind};
 use recording::quality::Quality;
@@ -161,7 +161,7 @@ fn a_file_cut_anywhere_is_an_error_that_says_where() {
     for len in (1..json.len()).step_by(97) {
         match read(&json[..len]).unwrap_err() {
             ReadError::Truncated {
-                at: Position::Json { line: 1, column },
+                at: FilePosition::Json { line: 1, column },
                 ..
             } => assert_eq!(column, len),
             error => panic!("cut at {len}: {error}"),

@@ -9,11 +9,11 @@ use profile::view::cost::Cost;
 use profile::view::functions::functions;
 use profile::view::lines::lines;
 use profile::view::select::{Filter, Selection, find, select};
-use profile::view::tree::{Limits, Tree, bottom_up, callees, callers, top_down};
+use profile::view::tree::{CallTree, TreeLimits, bottom_up, callees, callers, top_down};
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
 
-const ALL: Limits = Limits {
+const ALL: TreeLimits = TreeLimits {
     min_weight: f64::MIN,
     depth: usize::MAX,
 };
@@ -138,7 +138,7 @@ fn rows<const N: usize>(rows: [(&str, u64, u64); N]) -> Vec<(String, u64, u64)> 
 }
 
 /// The tree as lines, a space for each level.
-fn tree_lines(selection: &Selection<'_>, tree: &Tree) -> Vec<String> {
+fn tree_lines(selection: &Selection<'_>, tree: &CallTree) -> Vec<String> {
     let mut lines = Vec::new();
     let mut open: Vec<(u32, usize)> = vec![(0, 0)];
     while let Some((node, depth)) = open.pop() {

@@ -8,7 +8,7 @@ use profile::Profile;
 use profile::enrich::enrich;
 use profile::view::own::own_functions;
 use profile::view::select::{Filter, select};
-use profile::view::shortfalls::{Code, Lack, Runtime, shortfalls};
+use profile::view::shortfalls::{CodeOwner, Lack, Runtime, shortfalls};
 use profile::view::{recorded, top};
 use recording::quality::Quality;
 use recording::sink::ModuleMiss;
@@ -164,7 +164,7 @@ fn code_of_no_file_is_the_runtime_s_of_its_process() {
     for ms in 0..50 {
         stream.sample(1, 2, ms, &[ip(0x20_0010), ret(0x1010)]);
     }
-    let java = Code::Runtime(Runtime::Java);
+    let java = CodeOwner::Runtime(Runtime::Java);
     let found = lacks(&named(stream.finish()), &[]);
     assert!(found.contains(&(Lack::Names(java), 50)), "{found:?}");
     assert!(found.contains(&(Lack::Callers(java), 50)), "{found:?}");
@@ -187,7 +187,7 @@ fn what_less_than_a_tenth_of_the_samples_lack_is_not_worth_a_line() {
     };
     assert_eq!(nameless(9).0, []);
     let (found, stripped) = nameless(10);
-    assert_eq!(found, [(Lack::Names(Code::Lib(0, stripped)), 10)]);
+    assert_eq!(found, [(Lack::Names(CodeOwner::Lib(0, stripped)), 10)]);
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn code_without_rules_in_a_library_that_has_some_is_another_cause() {
     };
     let (some, none) = (of(50), of(0));
     let is_part = |(lack, _): &(Lack, u64)| matches!(lack, Lack::CallersOfPart(_));
-    let is_all = |(lack, _): &(Lack, u64)| matches!(lack, Lack::Callers(Code::Lib(..)));
+    let is_all = |(lack, _): &(Lack, u64)| matches!(lack, Lack::Callers(CodeOwner::Lib(..)));
     assert!(some.iter().any(is_part) && !some.iter().any(is_all), "{some:?}");
     assert!(none.iter().any(is_all) && !none.iter().any(is_part), "{none:?}");
 }

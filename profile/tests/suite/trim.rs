@@ -6,7 +6,7 @@ use crate::common::data::example;
 use crate::common::*;
 use profile::data::{Data, NONE, Saved};
 use profile::saved_form;
-use profile::trim::{Part, trim};
+use profile::trim::{ProfilePart, trim};
 use profile::view::select::{Filter, KeptKinds, keep};
 
 /// Samples each ms, in turn in the threads 1 and 2; the second one is called `worker`.
@@ -43,15 +43,15 @@ fn written(data: &Saved) -> serde_json::Value {
     json
 }
 
-fn part(filter: Filter) -> Part {
-    Part { filter, min_samples: 0 }
+fn part(filter: Filter) -> ProfilePart {
+    ProfilePart { filter, min_samples: 0 }
 }
 
 #[test]
 fn a_thread_alone_keeps_its_samples_and_functions() {
     let mut data = recorded(&[0x1110, 0x1220, 0x1110, 0x1330]);
     let before = data.clone();
-    trim(&mut data, &Part::default()).unwrap();
+    trim(&mut data, &ProfilePart::default()).unwrap();
     assert_eq!(data, before);
     let worker = part(Filter {
         threads: vec!["worker".into()],
@@ -118,9 +118,9 @@ fn samples_of_thin_stacks_become_samples_of_their_callers() {
         .iter()
         .find_map(|(stack, count)| (*count == 1).then(|| (stack.clone(), vec![stack[0]])))
         .unwrap();
-    let thinned = Part {
+    let thinned = ProfilePart {
         min_samples: 2,
-        ..Part::default()
+        ..ProfilePart::default()
     };
     trim(&mut data, &thinned).unwrap();
     written(&data);
@@ -143,9 +143,9 @@ fn rare_waits_stay_waits() {
     };
     let before = sums(&data);
     assert!(before[0] > 0.0 && before[1] > 0.0, "{before:?}");
-    let thinned = Part {
+    let thinned = ProfilePart {
         min_samples: 1_000_000,
-        ..Part::default()
+        ..ProfilePart::default()
     };
     trim(&mut data, &thinned).unwrap();
     assert_eq!(sums(&data), before);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use profile::view::diff::rules::{Measure, Rule};
+use profile::view::diff::rules::{IncreaseRule, LimitedMeasure};
 
 use super::diff::{By, LimitArgs};
 use super::input::{EventArgs, InputArgs};
@@ -47,16 +47,16 @@ pub(crate) struct CheckArgs {
     /// name. `*` stands for any text; the rule is then on each such function: 'parse*=2%', '*=10%'. May be given
     /// several times.
     #[arg(long, value_name = "FUNCTION=PERCENT", value_parser = rule_of_time)]
-    pub(crate) max_increase: Vec<Rule>,
+    pub(crate) max_increase: Vec<IncreaseRule>,
 
     /// A rule: each run of the whole program may take at most so much more time.
     #[arg(long, value_name = "PERCENT", value_parser = total)]
-    pub(crate) max_total_increase: Option<Rule>,
+    pub(crate) max_total_increase: Option<IncreaseRule>,
 
     /// A rule: the function's share of the program's time may grow by at most so many points: FUNCTION=2 allows 20 % to
     /// become 22 %. The rule does not see that the whole program gets slower. May be given several times.
     #[arg(long, value_name = "FUNCTION=POINTS", value_parser = rule_of_share)]
-    pub(crate) max_share_increase: Vec<Rule>,
+    pub(crate) max_share_increase: Vec<IncreaseRule>,
 
     /// End with status 0 and not 3 if no rule is broken and sprof cannot tell for some.
     #[arg(long)]
@@ -109,40 +109,45 @@ pub(crate) enum CheckFormat {
     Json,
 }
 
-fn rule_of_time(text: &str) -> Result<Rule, String> {
+fn rule_of_time(text: &str) -> Result<IncreaseRule, String> {
     rule(
         text,
-        Measure::Time,
+        LimitedMeasure::Time,
         increase,
         "a function and a percentage, for example 'parse*=2%'",
     )
 }
 
-fn rule_of_share(text: &str) -> Result<Rule, String> {
+fn rule_of_share(text: &str) -> Result<IncreaseRule, String> {
     rule(
         text,
-        Measure::Share,
+        LimitedMeasure::Share,
         points,
         "a function and points of all, for example 'parse*=2'",
     )
 }
 
-fn total(text: &str) -> Result<Rule, String> {
+fn total(text: &str) -> Result<IncreaseRule, String> {
     let limit_percent = increase(text).ok_or("a percentage, for example 5%")?;
-    Ok(Rule {
+    Ok(IncreaseRule {
         function: None,
-        measure: Measure::Time,
+        measure: LimitedMeasure::Time,
         limit_percent,
     })
 }
 
 /// `FUNCTION=LIMIT`. The last `=` counts: names of functions may hold some (`operator==`).
-fn rule(text: &str, measure: Measure, limit: fn(&str) -> Option<f64>, expected: &str) -> Result<Rule, String> {
+fn rule(
+    text: &str,
+    measure: LimitedMeasure,
+    limit: fn(&str) -> Option<f64>,
+    expected: &str,
+) -> Result<IncreaseRule, String> {
     let (function, number) = text.rsplit_once('=').ok_or(expected)?;
     let limit_percent = limit(number).ok_or(expected)?;
     match function.trim() {
         "" => Err(expected.into()),
-        function => Ok(Rule {
+        function => Ok(IncreaseRule {
             function: Some(function.to_owned()),
             measure,
             limit_percent,

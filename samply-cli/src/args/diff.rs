@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use profile::data::{Data, Frame};
-use profile::view::diff::{Limits, What};
+use profile::view::diff::{Compared, DiffLimits};
 
 use super::export::SvgArgs;
 use super::input::EventArgs;
@@ -122,9 +122,9 @@ pub(crate) struct LimitArgs {
     pub(crate) min_change: f64,
 }
 
-impl From<LimitArgs> for Limits {
-    fn from(args: LimitArgs) -> Limits {
-        Limits {
+impl From<LimitArgs> for DiffLimits {
+    fn from(args: LimitArgs) -> DiffLimits {
+        DiffLimits {
             false_discoveries: args.false_discoveries / 100.0,
             least_change: args.min_change / 100.0,
         }
@@ -156,14 +156,14 @@ impl By {
     }
 }
 
-impl From<By> for What {
-    fn from(by: By) -> What {
+impl From<By> for Compared {
+    fn from(by: By) -> Compared {
         match by {
-            By::Functions | By::Compiled => What::Own,
-            By::Inlined => What::Inlined,
-            By::Total => What::Total,
-            By::Lines => What::Lines,
-            By::Paths => What::Paths,
+            By::Functions | By::Compiled => Compared::Own,
+            By::Inlined => Compared::Inlined,
+            By::Total => Compared::Total,
+            By::Lines => Compared::Lines,
+            By::Paths => Compared::Paths,
         }
     }
 }

@@ -5,7 +5,7 @@ mod outcome;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use profile::view::diff::rules::{Measure, Rule, Verdict, check};
+use profile::view::diff::rules::{IncreaseRule, LimitedMeasure, Verdict, check};
 use recording::command::own;
 use serde::Deserialize;
 
@@ -123,15 +123,15 @@ struct CheckConfig {
     max_total_increase: Option<toml::Value>,
 }
 
-fn read_rules(path: &Path) -> Result<Vec<Rule>, Failure> {
+fn read_rules(path: &Path) -> Result<Vec<IncreaseRule>, Failure> {
     let text =
         fs::read_to_string(path).map_err(|error| format!("cannot read the rules in {}: {error}", path.display()))?;
     let config: Config =
         toml::from_str(&text).map_err(|error| format!("the rules in {} can't be used: {error}", path.display()))?;
-    let rule = |function: Option<String>, measure: Measure, limit: &toml::Value| {
+    let rule = |function: Option<String>, measure: LimitedMeasure, limit: &toml::Value| {
         let parse = match measure {
-            Measure::Time => args::increase,
-            Measure::Share => args::points,
+            LimitedMeasure::Time => args::increase,
+            LimitedMeasure::Share => args::points,
         };
         let limit_percent = match limit {
             toml::Value::String(text) => parse(text),
@@ -146,7 +146,7 @@ fn read_rules(path: &Path) -> Result<Vec<Rule>, Failure> {
                 function.as_deref().unwrap_or("max-total-increase"),
             )
         })?;
-        Ok(Rule {
+        Ok(IncreaseRule {
             function,
             measure,
             limit_percent,
@@ -159,11 +159,13 @@ fn read_rules(path: &Path) -> Result<Vec<Rule>, Failure> {
     } = config.check;
     let time = max_increase
         .into_iter()
-        .map(|(name, limit)| (Some(name), Measure::Time, limit));
-    let total = max_total_increase.into_iter().map(|limit| (None, Measure::Time, limit));
+        .map(|(name, limit)| (Some(name), LimitedMeasure::Time, limit));
+    let total = max_total_increase
+        .into_iter()
+        .map(|limit| (None, LimitedMeasure::Time, limit));
     let share = max_share_increase
         .into_iter()
-        .map(|(name, limit)| (Some(name), Measure::Share, limit));
+        .map(|(name, limit)| (Some(name), LimitedMeasure::Share, limit));
     time.chain(total)
         .chain(share)
         .map(|(function, measure, limit)| rule(function, measure, &limit))

@@ -8,7 +8,7 @@ use profile::data::{Data, Unit};
 use profile::enrich::Enriched;
 use profile::export::firefox;
 use profile::read::SavedProfile;
-use profile::view::Named;
+use profile::view::NamedAddresses;
 use profile::{Profile, Tracks};
 use recording::session::StopReason;
 use symbolicator::Symbolicator;
@@ -139,7 +139,7 @@ pub(super) fn named_again(
 }
 
 /// The result of looking up names for a saved profile.
-pub(super) fn describe_named(named: Named) -> String {
+pub(super) fn describe_named(named: NamedAddresses) -> String {
     let names = count(named.addresses - named.addresses_without_name, "address", "addresses");
     match named.is_changed {
         true => format!("looked up names: {names} of {} have one", named.addresses),

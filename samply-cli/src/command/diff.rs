@@ -7,7 +7,7 @@ use profile::data::Calls;
 use profile::export::Time;
 use profile::export::html::{self, DiffOptions};
 use profile::text::one_line;
-use profile::view::diff::{Amount, Change, Comparison, Limits, Renamed, Sides, Total, diff};
+use profile::view::diff::{Change, Comparison, DiffLimits, KeyAmount, Renamed, Sides, Total, diff};
 use recording::command::own;
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
         &mut read.new,
         [base_files.are_asked, new_files.are_asked],
     );
-    let (base, new, limits) = (&read.base, &read.new, Limits::from(args.limits));
+    let (base, new, limits) = (&read.base, &read.new, DiffLimits::from(args.limits));
     if let Some(target) = target {
         let options = export::svg_options(&args.svg, false);
         let status = differential::write(target, base, new, Time::Cpu, &options, limits, &term)?;
@@ -216,7 +216,7 @@ fn check_svg(args: &DiffArgs) -> Result<(), Failure> {
 }
 
 /// Compares both sides.
-fn compared(read: &Read, by: By, limits: Limits) -> Result<Comparison, Failure> {
+fn compared(read: &Read, by: By, limits: DiffLimits) -> Result<Comparison, Failure> {
     let compared = diff(&read.base, &read.new, by.into(), limits);
     check_sides(&compared.sides)?;
     Ok(compared)
@@ -267,7 +267,7 @@ fn as_json(args: &DiffArgs, list: &List<'_>, renamed: &[Renamed], scaled: Option
     // Counted figures have no samples, and no chance.
     let sampled = |value: Value| if sides.weights.is_none() { value } else { Value::Null };
     let total = |total: &Total| json!({"recordings": total.recordings, "runs": total.runs, "windows": total.windows, "empty_runs": total.empty_runs, "samples": sampled(total.samples.into()), "per_run": total.per_run});
-    let amount = |amount: &Amount| json!({"samples": sampled(amount.samples.into()), "share": amount.share, "per_run": amount.per_run});
+    let amount = |amount: &KeyAmount| json!({"samples": sampled(amount.samples.into()), "share": amount.share, "per_run": amount.per_run});
     let json_of = |change: &Change| {
         json!({
             "function": change.function,
@@ -295,8 +295,8 @@ fn as_json(args: &DiffArgs, list: &List<'_>, renamed: &[Renamed], scaled: Option
         "unit": unit(sides),
         "weights": sides.weights,
         "tested": compared.tested,
-        "false_discoveries": Limits::from(args.limits).false_discoveries,
-        "least_change": Limits::from(args.limits).least_change,
+        "false_discoveries": DiffLimits::from(args.limits).false_discoveries,
+        "least_change": DiffLimits::from(args.limits).least_change,
         "changed": compared.changes.len(),
         "undecided": compared.undecided.as_ref().map(|undecided| json!({
             "number": undecided.number,

@@ -3,7 +3,7 @@
 use profile::data::Data;
 use profile::export::svg::{SvgOptions, differential};
 use profile::export::{Picked, Time};
-use profile::view::diff::Limits;
+use profile::view::diff::DiffLimits;
 
 use super::target::Target;
 use crate::diff::read::nothing_in;
@@ -16,7 +16,7 @@ pub(super) fn write(
     new: &[Data],
     time: Time,
     options: &SvgOptions,
-    limits: Limits,
+    limits: DiffLimits,
     term: &Term,
 ) -> Outcome {
     let (base, new) = (pick(base, time), pick(new, time));

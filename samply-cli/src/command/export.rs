@@ -9,7 +9,9 @@ use std::path::Path;
 use clap::ValueEnum as _;
 use profile::data::Data;
 use profile::export::svg::{Shape, SvgOptions};
-use profile::export::{Counted, Picked, Time, callgrind, folded, otlp, parquet, perf_script, pprof, speedscope, svg};
+use profile::export::{
+    ExportUnit, Picked, Time, callgrind, folded, otlp, parquet, perf_script, pprof, speedscope, svg,
+};
 use profile::view::select::{KeptKinds, keep};
 use recording::command::own;
 use symbolicator::LocalSources;
@@ -184,10 +186,10 @@ pub(super) fn say_what_is_missing(picked: &Picked<'_>, file: &Path, term: &Term)
     }
     if totals.left_out > 0 && !is_for_waits(picked) {
         let amount = match picked.counted() {
-            Counted::Nanoseconds => format!("{:.3} s", totals.left_out as f64 / 1e9),
-            Counted::Samples => count(totals.left_out, "sample", "samples"),
-            Counted::Bytes => format!("{} bytes", totals.left_out),
-            Counted::Named => format!("{} {}", totals.left_out, picked.named().map_or("", |(name, _)| name)),
+            ExportUnit::Nanoseconds => format!("{:.3} s", totals.left_out as f64 / 1e9),
+            ExportUnit::Samples => count(totals.left_out, "sample", "samples"),
+            ExportUnit::Bytes => format!("{} bytes", totals.left_out),
+            ExportUnit::Named => format!("{} {}", totals.left_out, picked.named().map_or("", |(name, _)| name)),
         };
         term.line(format_args!(
             "{amount} of waits are left out; --waits exports them, --wall both together"

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use profile::Profile;
 use profile::data::Data;
 use profile::export::{Picked, svg};
-use profile::view::diff::Limits;
+use profile::view::diff::DiffLimits;
 use profile::view::select::{KeptKinds, keep};
 use recording::command::on_file;
 use recording::event::Role;
@@ -52,7 +52,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
         if !args.base.is_empty() {
             let base = args.base.iter().map(read);
             let base = base.collect::<Result<Vec<_>, Failure>>()?;
-            return differential::write(target, &base, &[data], time, &options, Limits::default(), &term);
+            return differential::write(target, &base, &[data], time, &options, DiffLimits::default(), &term);
         }
         let picked = Picked::new(&data, time);
         export::say_what_is_missing(&picked, file, &term)?;

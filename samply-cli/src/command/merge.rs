@@ -4,10 +4,10 @@ use std::path::Path;
 
 use profile::data::Saved;
 use profile::export::firefox;
-use profile::merge::{Align, Input, merge, usual_align};
+use profile::merge::{Align, MergeInput, merge, usual_align};
 use profile::read::{self, ReadLimits};
 use profile::saved_form;
-use profile::view::Named;
+use profile::view::NamedAddresses;
 use symbolicator::Symbolicator;
 
 use super::convert::say_saved;
@@ -32,12 +32,12 @@ pub(crate) fn run(args: &MergeArgs) -> Outcome {
         term.progress(false, format_args!("reading {}", path.display()));
         let data = whole(path, None, &args.input.symbols, &term);
         term.erase_progress();
-        Ok(Input {
+        Ok(MergeInput {
             name: name(path),
             data: data?,
         })
     });
-    let inputs = inputs.collect::<Result<Vec<Input>, Failure>>()?;
+    let inputs = inputs.collect::<Result<Vec<MergeInput>, Failure>>()?;
     let align = match args.align {
         Some(AlignBy::Clock) => Align::Clock,
         Some(AlignBy::Start) => Align::Start,
@@ -83,7 +83,7 @@ pub(super) fn named(
     symbolicator: &Symbolicator,
     interrupt: &Interrupt,
     term: &Term,
-) -> Result<(Saved, Named), Failure> {
+) -> Result<(Saved, NamedAddresses), Failure> {
     let (mut data, not_kept) = read::everything_but(path, ReadLimits::default())?;
     let mut look_ups = LookUps::new(symbolicator, term);
     let named = look_ups.name_read(&mut data, interrupt);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use profile::data::{Data, Unit};
-use profile::read::{self, Kind};
+use profile::read::{self, ForeignFormat};
 use profile::text::one_line;
 use tempfile::TempDir;
 
@@ -63,7 +63,7 @@ impl Files {
             std::fs::File::create_new(&*path)
                 .and_then(|mut file| file.write_all(&profile))
                 .map_err(kept)?;
-            if read::kind(path) != Some(Kind::Pprof) {
+            if read::kind(path) != Some(ForeignFormat::Pprof) {
                 return Err(nothing(
                     query,
                     "the reply is not a profile of pprof; look at the address, and what stands in front of the server",

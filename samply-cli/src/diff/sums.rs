@@ -2,7 +2,7 @@
 
 use profile::data::{Data, Unit};
 use profile::export::{Picked, Time, pprof};
-use profile::read::{self, Kind, ReadLimits};
+use profile::read::{self, ForeignFormat, ReadLimits};
 
 use crate::exit::Failure;
 
@@ -35,6 +35,7 @@ fn sum(data: &Data) -> Result<Data, Failure> {
     };
     let mut file = tempfile::NamedTempFile::new().map_err(|error| failed(&error))?;
     pprof::write(&Picked::new(data, Time::Cpu), &mut file).map_err(|error| failed(&error))?;
-    let read = read::foreign(file.path(), Kind::Pprof, None, ReadLimits::default()).map_err(|error| failed(&error))?;
+    let read = read::foreign(file.path(), ForeignFormat::Pprof, None, ReadLimits::default())
+        .map_err(|error| failed(&error))?;
     Ok(read.data)
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use names::source_path::SourcePath;
 use profile::data::Unit;
-use profile::view::diff::{Amount, Change, Increase, Renamed, Sides, Total, VARYING};
+use profile::view::diff::{Change, Increase, KeyAmount, Renamed, Sides, Total, VARYING};
 
 use crate::args::{By, PartArgs};
 use crate::numbers::{bytes, count, counts, time};
@@ -177,7 +177,7 @@ pub(crate) fn name(change: &Change) -> String {
     } else if let Some(lib) = &change.lib {
         let _ = write!(name, "  [{lib}]");
     }
-    let is_nothing = |amount: &Amount| amount.samples == 0 && amount.per_run == 0.0;
+    let is_nothing = |amount: &KeyAmount| amount.samples == 0 && amount.per_run == 0.0;
     match (is_nothing(&change.base), is_nothing(&change.new)) {
         (true, _) => name + "  (new)",
         (_, true) => name + "  (gone)",

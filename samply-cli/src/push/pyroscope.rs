@@ -6,7 +6,7 @@ use std::io;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use profile::export::{Counted, Time, pprof};
+use profile::export::{ExportUnit, Time, pprof};
 use prost::Message as _;
 use serde_json::json;
 
@@ -71,7 +71,7 @@ pub(super) fn post(shipment: &Shipment<'_>) -> io::Result<Posted> {
 pub(super) fn metric(shipment: &Shipment<'_>) -> String {
     let picked = shipment.picked;
     match (picked.counted(), picked.named(), picked.time()) {
-        (Counted::Bytes, ..) => "memory".to_owned(),
+        (ExportUnit::Bytes, ..) => "memory".to_owned(),
         (_, Some((name, _)), _) => prometheus_name(name),
         (.., Time::Cpu) => "process_cpu".to_owned(),
         (.., Time::Waits) => "off_cpu".to_owned(),

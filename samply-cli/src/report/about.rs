@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use profile::Limit;
+use profile::RecordingLimit;
 use profile::data::{Data, RowValue, Unit};
 use profile::view::select::Selection;
 
@@ -186,7 +186,7 @@ fn quality(data: &Data) -> (String, bool) {
     }
     for limit in &recorded.limits {
         text.push_str(&format!("; {}: ", limit.what));
-        let Limit { count, ns, words, .. } = limit;
+        let RecordingLimit { count, ns, words, .. } = limit;
         text.extend(count.map(grouped));
         text.extend(ns.map(|ns| time(ns as f64 / 1e6)));
         text.extend(words.as_deref());

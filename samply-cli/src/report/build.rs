@@ -7,11 +7,11 @@ use profile::view::arcs::{self, ArcRow};
 use profile::view::breakdown::{self, PartRow};
 use profile::view::buckets::buckets;
 use profile::view::cost::Cost;
-use profile::view::crates::{CrateRow, Origin, crates};
+use profile::view::crates::{CodeOrigin, CrateRow, crates};
 use profile::view::functions::{FunctionRow, functions};
 use profile::view::lines::lines;
 use profile::view::select::{NotFound, Selection};
-use profile::view::tree::{Limits, Node, Tree, bottom_up, callees, callers, top_down_where};
+use profile::view::tree::{CallNode, CallTree, TreeLimits, bottom_up, callees, callers, top_down_where};
 use serde_json::{Value, json};
 
 use super::{Row, Table, markers};
@@ -194,18 +194,18 @@ impl Build<'_> {
         found.retain(|row| self.is_enough(if is_own { row.own } else { total(row) }, 0.0));
         let rows = found.into_iter().map(|row| {
             let origin = match row.origin {
-                Origin::Crate => "crate",
-                Origin::Library => "library",
-                Origin::Kernel => "kernel",
-                Origin::Jit => "jit",
-                Origin::Mark => "mark",
-                Origin::Unknown => "unknown",
+                CodeOrigin::Crate => "crate",
+                CodeOrigin::Library => "library",
+                CodeOrigin::Kernel => "kernel",
+                CodeOrigin::Jit => "jit",
+                CodeOrigin::Mark => "mark",
+                CodeOrigin::Unknown => "unknown",
             };
             let fields = vec![("name", json!(row.name)), ("origin", json!(origin))];
             let (name, place) = match row.origin {
-                Origin::Crate | Origin::Library => (row.name, origin),
-                Origin::Kernel | Origin::Jit | Origin::Mark => (row.name, ""),
-                Origin::Unknown => ("code of no file".to_owned(), ""),
+                CodeOrigin::Crate | CodeOrigin::Library => (row.name, origin),
+                CodeOrigin::Kernel | CodeOrigin::Jit | CodeOrigin::Mark => (row.name, ""),
+                CodeOrigin::Unknown => ("code of no file".to_owned(), ""),
             };
             Row {
                 name,
@@ -259,7 +259,7 @@ impl Build<'_> {
     fn hot_path(&self) -> Table {
         let least = self.selection.total.weight * HOT_SHARE;
         let tree = top_down_where(self.selection, |total| total.weight >= least);
-        let mut path: Vec<&Node> = Vec::new();
+        let mut path: Vec<&CallNode> = Vec::new();
         let mut node = &tree.nodes[0];
         while let Some(child) = node.children.first() {
             let child = &tree.nodes[*child as usize];
@@ -288,16 +288,16 @@ impl Build<'_> {
         table
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> TreeLimits {
         let percent = self.extent.min_percent.unwrap_or(TREE_PERCENT);
-        Limits {
+        TreeLimits {
             min_weight: self.selection.total.weight * percent / 100.0,
             depth: DEPTH_UP,
         }
     }
 
-    fn tree(&self, id: &'static str, title: &str, tree: &Tree) -> Table {
-        let shown = |node: &Node| -> Vec<u32> {
+    fn tree(&self, id: &'static str, title: &str, tree: &CallTree) -> Table {
+        let shown = |node: &CallNode| -> Vec<u32> {
             let children = node.children.iter().copied();
             children
                 .filter(|child| self.is_enough(tree.nodes[*child as usize].total, TREE_PERCENT))

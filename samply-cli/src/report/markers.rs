@@ -1,6 +1,6 @@
 //! The table of markers.
 
-use profile::view::markers::{MarkerField, MarkerRow, Markers, Spans};
+use profile::view::markers::{MarkerField, MarkerRow, MarkerSpans, Markers};
 use profile::view::select::Selection;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ pub(super) fn table(markers: Markers, sort: Sort, rows: usize) -> Table {
     let left_out = found.len().saturating_sub(rows);
     let made = found.into_iter().take(rows).map(|row| {
         let a_second = seconds.map(|seconds| row.events / seconds);
-        let length = |of: fn(Spans) -> f64| row.spans.map_or_else(|| "-".to_owned(), |spans| time(of(spans)));
+        let length = |of: fn(MarkerSpans) -> f64| row.spans.map_or_else(|| "-".to_owned(), |spans| time(of(spans)));
         let cells = [
             Some(grouped(row.count)),
             has_events.then(|| counts(row.events)),
@@ -146,7 +146,7 @@ fn shown(value: &Value, format: &str) -> String {
     }
 }
 
-fn spans_json(spans: Spans) -> Value {
+fn spans_json(spans: MarkerSpans) -> Value {
     json!({
         "count": spans.count,
         "total_ms": number_json(spans.total_ms),

@@ -20,26 +20,26 @@ const PERIOD: u64 = 4;
 
 /// Events in order.
 #[derive(Default)]
-pub(in super::super) struct Block {
+pub(in super::super) struct QueueBlock {
     samples: Vec<u8>,
     /// Those that are no samples: each with its time, and the end of the samples before it.
     others: VecDeque<(usize, i64, Owned)>,
     marks: Vec<StackMark>,
-    last: State,
+    last: QueuedHead,
 }
 
 /// What a sample is a difference from.
 #[derive(Clone, Copy)]
-struct State {
+struct QueuedHead {
     at: i64,
     thread: Thread,
     cpu: u32,
     period: u64,
 }
 
-impl Default for State {
-    fn default() -> State {
-        State {
+impl Default for QueuedHead {
+    fn default() -> QueuedHead {
+        QueuedHead {
             at: 0,
             thread: Thread::new(0, 0),
             cpu: 0,
@@ -49,7 +49,7 @@ impl Default for State {
 }
 
 /// An event that waited.
-pub(in super::super) enum What {
+pub(in super::super) enum QueuedEvent {
     Sample(WaitingSample),
     Other(Owned),
 }
@@ -64,12 +64,12 @@ pub(in super::super) struct WaitingSample {
     pub(in super::super) kept: usize,
 }
 
-impl Block {
+impl QueueBlock {
     /// A block that has its memory: while a buffer grows, twice as much is in use.
-    pub(super) fn with_capacity(bytes: usize) -> Block {
-        Block {
+    pub(super) fn with_capacity(bytes: usize) -> QueueBlock {
+        QueueBlock {
             samples: Vec::with_capacity(bytes),
-            ..Block::default()
+            ..QueueBlock::default()
         }
     }
 
@@ -117,7 +117,7 @@ impl Block {
             });
             index as u64
         });
-        self.last = State {
+        self.last = QueuedHead {
             at,
             thread,
             cpu: sample.cpu,
@@ -126,15 +126,15 @@ impl Block {
     }
 
     /// Hands over all events with their times, and a sample with the frames that did not stay, leaf first.
-    pub(in super::super) fn take_all(mut self, mut each: impl FnMut(i64, What, &[Frame])) {
+    pub(in super::super) fn take_all(mut self, mut each: impl FnMut(i64, QueuedEvent, &[Frame])) {
         let samples = std::mem::take(&mut self.samples);
         let mut rest = samples.as_slice();
-        let mut state = State::default();
+        let mut state = QueuedHead::default();
         let mut frames = Vec::new();
         loop {
             let done = samples.len() - rest.len();
             while let Some((_, at, event)) = self.others.pop_front_if(|(before, _, _)| *before <= done) {
-                each(at, What::Other(event), &[]);
+                each(at, QueuedEvent::Other(event), &[]);
             }
             // What was put in is there.
             let Some(kept) = self.take_sample(&mut rest, &mut state, &mut frames) else {
@@ -147,11 +147,11 @@ impl Block {
                 period: state.period,
                 kept,
             };
-            each(state.at, What::Sample(sample), &frames);
+            each(state.at, QueuedEvent::Sample(sample), &frames);
         }
     }
 
-    fn take_sample(&self, rest: &mut &[u8], state: &mut State, frames: &mut Vec<Frame>) -> Option<usize> {
+    fn take_sample(&self, rest: &mut &[u8], state: &mut QueuedHead, frames: &mut Vec<Frame>) -> Option<usize> {
         let flags = take(rest)?;
         let number = |rest: &mut &[u8]| u32::try_from(take(rest)?).ok();
         if flags & THREAD != 0 {
@@ -193,7 +193,7 @@ mod tests {
             ],
             Vec::new(),
         ];
-        let mut block = Block::default();
+        let mut block = QueueBlock::default();
         let mut given = Vec::new();
         for round in 0..40 {
             if round % 7 < 2 {
@@ -222,8 +222,8 @@ mod tests {
         let mut taken = Vec::new();
         block.take_all(|at, what, frames| {
             taken.push(match what {
-                What::Sample(sample) => format!("{at} {sample:?} {frames:?}"),
-                What::Other(event) => format!("{at} {event:?}"),
+                QueuedEvent::Sample(sample) => format!("{at} {sample:?} {frames:?}"),
+                QueuedEvent::Other(event) => format!("{at} {event:?}"),
             });
         });
         assert_eq!(taken, given);

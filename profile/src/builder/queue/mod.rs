@@ -17,7 +17,7 @@ use recording::event::{Sample, Thread};
 use recording::stack::{Frame, SameFrames};
 use rustc_hash::FxHashMap;
 
-pub(super) use block::{Block, What};
+pub(super) use block::{QueueBlock, QueuedEvent};
 pub(super) use owned::Owned;
 
 /// A block is built at once: 10,000 samples of rustc in 10 ms, in which the recorder's rings fill.
@@ -30,8 +30,8 @@ const WAITING_BLOCKS: usize = 20;
 /// Events in the order in which they came. None of them has to do with waits, or with further events.
 #[derive(Default)]
 pub(super) struct Queue {
-    full: VecDeque<Block>,
-    last: Block,
+    full: VecDeque<QueueBlock>,
+    last: QueueBlock,
     /// The number of the last stack of each thread, if that stays until the next sample is built.
     numbers: FxHashMap<Thread, u64>,
 }
@@ -61,7 +61,7 @@ impl Queue {
 
     fn end_block(&mut self) {
         if self.last.bytes() >= BLOCK_BYTES {
-            let next = Block::with_capacity(BLOCK_BYTES + LARGE_SAMPLE_BYTES);
+            let next = QueueBlock::with_capacity(BLOCK_BYTES + LARGE_SAMPLE_BYTES);
             self.full.push_back(std::mem::replace(&mut self.last, next));
         }
     }
@@ -72,12 +72,12 @@ impl Queue {
     }
 
     /// The oldest events, once so many wait that some are to be built.
-    pub(super) fn take_if_full(&mut self) -> Option<Block> {
+    pub(super) fn take_if_full(&mut self) -> Option<QueueBlock> {
         (self.full.len() > WAITING_BLOCKS).then(|| self.full.pop_front())?
     }
 
     /// The oldest events.
-    pub(super) fn take(&mut self) -> Option<Block> {
+    pub(super) fn take(&mut self) -> Option<QueueBlock> {
         let last = || Some(std::mem::take(&mut self.last)).filter(|last| !last.is_empty());
         self.full.pop_front().or_else(last)
     }

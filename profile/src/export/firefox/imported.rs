@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::data::SavedLib;
-use crate::data::facts::{Facts, counted_name};
+use crate::data::facts::{SprofFacts, counted_name};
 use crate::data::{Calls, Category, Data, Fields, NONE, Saved, Unit, Weights};
 use crate::to_data::{GECKO_VERSION, number};
 
@@ -123,7 +123,7 @@ fn meta(data: &Data, each_ms: Option<f64>) -> Fields {
         "processType": 0,
         "stackwalk": 1,
         "sampleUnits": {"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"},
-        "sprof": Facts::of_imported(data),
+        "sprof": SprofFacts::of_imported(data),
         "extra": extra(data),
         // See the `meta` of recordings.
         "updateChannel": "release",

@@ -29,7 +29,7 @@ fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: 
     })?;
     json.key("frameTable")?;
     // Lines of other files than the function's.
-    let locations: Unique<Location> = data.frames.iter().filter_map(Location::of).collect();
+    let locations: Unique<LineLocation> = data.frames.iter().filter_map(LineLocation::of).collect();
     json.object(|json| frames(data, &locations, json))?;
     let files: Unique<u32> = (data.funcs.iter().map(|func| func.file))
         .chain(locations.all.iter().map(|location| location.file))
@@ -183,15 +183,15 @@ impl<'a> LibNames<'a> {
 
 /// A line of another file than its function's: a row of `sourceLocationTable`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Location {
+struct LineLocation {
     file: u32,
     line: u32,
     column: u32,
 }
 
-impl Location {
-    fn of(frame: &Frame) -> Option<Location> {
-        (frame.line_file != NONE).then_some(Location {
+impl LineLocation {
+    fn of(frame: &Frame) -> Option<LineLocation> {
+        (frame.line_file != NONE).then_some(LineLocation {
             file: frame.line_file,
             line: frame.line,
             column: frame.column,
@@ -199,7 +199,7 @@ impl Location {
     }
 }
 
-fn frames(data: &Data, locations: &Unique<Location>, json: &mut Json) -> io::Result<()> {
+fn frames(data: &Data, locations: &Unique<LineLocation>, json: &mut Json) -> io::Result<()> {
     let (frames, count) = (&data.frames, data.frames.len());
     json.column("address", frames.iter(), |buf, frame| {
         put_or_minus_one(buf, frame.address)
@@ -231,7 +231,7 @@ fn frames(data: &Data, locations: &Unique<Location>, json: &mut Json) -> io::Res
         put_optional(buf, own(frame, frame.column))
     })?;
     json.column("originalLocation", frames.iter(), |buf, frame| {
-        let location = Location::of(frame).and_then(|location| locations.get(&location));
+        let location = LineLocation::of(frame).and_then(|location| locations.get(&location));
         put_optional(buf, location.map(u64::from));
     })?;
     json.entry("length", &count)

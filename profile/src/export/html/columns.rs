@@ -12,13 +12,13 @@ const LARGEST: u64 = (1 << 53) - 1;
 
 /// The bytes of all columns, and where each one is.
 #[derive(Default)]
-pub(super) struct Columns {
+pub(super) struct PageColumns {
     pub(super) bytes: Vec<u8>,
     /// (offset in bytes, numbers, 1 if a number is the difference to the one before)
     index: Vec<(usize, usize, u8)>,
 }
 
-impl Columns {
+impl PageColumns {
     /// Appends numbers as they are. Returns the column's number.
     pub(super) fn plain(&mut self, numbers: impl IntoIterator<Item = u64>) -> usize {
         let offset = self.bytes.len();
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn numbers_are_leb128() {
-        let mut columns = Columns::default();
+        let mut columns = PageColumns::default();
         assert_eq!(columns.plain([0, 127, 128, 624_485, u64::MAX]), 0);
         assert_eq!(columns.bytes[..7], [0, 0x7f, 0x80, 0x01, 0xe5, 0x8e, 0x26]);
         // 2^53 - 1: seven bytes of seven bits and one of four.

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::super::label::Kinds;
 use super::super::svg::color;
 use super::about::about;
-use super::columns::Columns;
+use super::columns::PageColumns;
 use super::markers::markers;
-use super::stacks::{Place, Stacks};
-use super::threads::{Rows, counters};
+use super::stacks::{PageStacks, SampledInstruction};
+use super::threads::{ThreadRows, counters};
 use super::{PageOptions, kinds};
 use crate::data::{Calls, Data, NONE};
 use crate::view::select::{Filter, NotFound, Selection, select};
@@ -22,8 +22,8 @@ pub(super) const VERSION: u32 = 1;
 
 /// All that the page shows of a profile.
 pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>, NotFound> {
-    let mut columns = Columns::default();
-    let rows = Rows::new(&data);
+    let mut columns = PageColumns::default();
+    let rows = ThreadRows::new(&data);
     let mut head = serde_json::Map::new();
     let mut put = |key: &str, value: Value| {
         head.insert(key.to_owned(), value);
@@ -48,7 +48,7 @@ pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>,
             *used = true;
         }
     }
-    let stacks = Stacks::of(&selection, used, options.is_served);
+    let stacks = PageStacks::of(&selection, used, options.is_served);
     put("stacks", stacks.write(&mut columns));
     functions(&selection, &stacks, options, &mut columns, &mut put);
     drop(selection);
@@ -77,7 +77,7 @@ pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>,
 }
 
 /// Head and columns.
-pub(super) fn bytes(head: &Value, mut columns: Columns) -> Vec<u8> {
+pub(super) fn bytes(head: &Value, mut columns: PageColumns) -> Vec<u8> {
     let head = head.to_string();
     let mut bytes = Vec::with_capacity(4 + head.len() + columns.bytes.len());
     bytes.extend_from_slice(&u32::try_from(head.len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -88,12 +88,12 @@ pub(super) fn bytes(head: &Value, mut columns: Columns) -> Vec<u8> {
 
 /// Numbers of things in the order in which they are first used. 0 is none.
 #[derive(Default)]
-struct Numbers {
+struct FirstUseNumbers {
     of: FxHashMap<u32, u64>,
     all: Vec<u32>,
 }
 
-impl Numbers {
+impl FirstUseNumbers {
     /// 0 if it has no number.
     fn number_of(&self, of: u32) -> u64 {
         self.of.get(&of).copied().unwrap_or(0)
@@ -112,13 +112,18 @@ impl Numbers {
 
 /// The sampled instruction of each stack but the first: address plus one, library, and function with that machine code
 /// plus one; 0 is none.
-fn places(selection: &Selection<'_>, stacks: &Stacks, libs: &mut Numbers, columns: &mut Columns) -> [usize; 3] {
+fn places(
+    selection: &Selection<'_>,
+    stacks: &PageStacks,
+    libs: &mut FirstUseNumbers,
+    columns: &mut PageColumns,
+) -> [usize; 3] {
     let mut number_of = vec![0; selection.data.funcs.len()];
     for (number, func) in (1..).zip(&stacks.funcs) {
         number_of[*func as usize] = number;
     }
     let places = &stacks.places;
-    let mut column = |of: &mut dyn FnMut(&Place) -> u64| {
+    let mut column = |of: &mut dyn FnMut(&SampledInstruction) -> u64| {
         columns.plain(places.iter().map(|place| place.as_ref().map_or(0, &mut *of)))
     };
     [
@@ -130,15 +135,15 @@ fn places(selection: &Selection<'_>, stacks: &Stacks, libs: &mut Numbers, column
 
 fn functions(
     selection: &Selection<'_>,
-    stacks: &Stacks,
+    stacks: &PageStacks,
     options: &PageOptions<'_>,
-    columns: &mut Columns,
+    columns: &mut PageColumns,
     put: &mut impl FnMut(&str, Value),
 ) {
     let data = selection.data;
     let funcs = &stacks.funcs;
     let of = |func: u32| data.funcs[func as usize];
-    let (mut libs, mut files) = (Numbers::default(), Numbers::default());
+    let (mut libs, mut files) = (FirstUseNumbers::default(), FirstUseNumbers::default());
     let lib: Vec<u64> = funcs.iter().map(|func| libs.number(of(*func).lib)).collect();
     let file: Vec<u64> = funcs.iter().map(|func| files.number(of(*func).file)).collect();
     let line_file: Vec<u64> = stacks.line_file.iter().map(|file| files.number(*file)).collect();
@@ -156,7 +161,7 @@ fn functions(
     let kinds_of_code = Kinds::of(data);
     let (mut known, mut names_of_code) = (Vec::new(), Vec::new());
     let code = funcs.iter().map(|func| {
-        let kind = frame(*func).map_or(super::super::label::Kind::Other, |frame| {
+        let kind = frame(*func).map_or(super::super::label::FrameColor::Other, |frame| {
             kinds_of_code.kind(data, frame)
         });
         known.iter().position(|known| *known == kind).unwrap_or_else(|| {

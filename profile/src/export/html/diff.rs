@@ -3,29 +3,29 @@
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::super::label::{Kind, Kinds};
+use super::super::label::{FrameColor, Kinds};
 use super::super::svg::color;
 use super::DiffOptions;
 use super::about::about;
-use super::columns::Columns;
+use super::columns::PageColumns;
 use super::data::{VERSION, bytes};
 use crate::data::{Data, Unit};
 use crate::view::diff::nodes::NodeVerdict;
 use crate::view::diff::paths::{Paths, paths};
-use crate::view::diff::{Limits, What, verdicts};
+use crate::view::diff::{Compared, DiffLimits, verdicts};
 
 /// All that the page shows of two sides.
-pub(super) fn data(base: &[Data], new: &[Data], limits: Limits, options: &DiffOptions<'_>) -> Vec<u8> {
+pub(super) fn data(base: &[Data], new: &[Data], limits: DiffLimits, options: &DiffOptions<'_>) -> Vec<u8> {
     let paths = paths(base, new, limits);
     let (order, depth) = depth_first(&paths);
-    let mut columns = Columns::default();
-    let plain = |numbers: &mut dyn Iterator<Item = u64>, columns: &mut Columns| columns.plain(numbers);
+    let mut columns = PageColumns::default();
+    let plain = |numbers: &mut dyn Iterator<Item = u64>, columns: &mut PageColumns| columns.plain(numbers);
     let mut place = vec![0u32; order.len()];
     for (at, node) in (0..).zip(&order) {
         place[*node as usize] = at;
     }
     let below = &order[1..];
-    let zeros = |columns: &mut Columns| columns.plain(below.iter().map(|_| 0));
+    let zeros = |columns: &mut PageColumns| columns.plain(below.iter().map(|_| 0));
     let stacks = json!({
         "depth": columns.deltas(depth[1..].iter().copied()),
         "func": plain(&mut below.iter().map(|node| u64::from(paths.func[*node as usize])), &mut columns),
@@ -41,7 +41,7 @@ pub(super) fn data(base: &[Data], new: &[Data], limits: Limits, options: &DiffOp
         .zip([1, 0])
         .map(|(name, side)| kind(name, &paths, side, &order, &all, &mut columns))
         .collect();
-    let (mut libs, mut codes): (Vec<&str>, Vec<Kind>) = (Vec::new(), Vec::new());
+    let (mut libs, mut codes): (Vec<&str>, Vec<FrameColor>) = (Vec::new(), Vec::new());
     let kinds_of: Vec<Kinds> = all.iter().map(|data| Kinds::of(data)).collect();
     let code = paths.frame_of.iter().map(|(recording, frame)| {
         let data = all[*recording];
@@ -110,8 +110,8 @@ pub(super) fn data(base: &[Data], new: &[Data], limits: Limits, options: &DiffOp
             "least": limits.least_change,
             "chance": limits.false_discoveries,
             "nodes": nodes.collect::<Vec<_>>(),
-            "own": functions(What::Inlined),
-            "total": functions(What::Total),
+            "own": functions(Compared::Inlined),
+            "total": functions(Compared::Total),
         },
         "columns": columns.index(),
     });
@@ -162,7 +162,7 @@ fn depth_first(paths: &Paths) -> (Vec<u32>, Vec<u64>) {
 }
 
 /// The samples of a side, summed by node.
-fn kind(name: &str, paths: &Paths, side: usize, order: &[u32], all: &[&Data], columns: &mut Columns) -> Value {
+fn kind(name: &str, paths: &Paths, side: usize, order: &[u32], all: &[&Data], columns: &mut PageColumns) -> Value {
     let unit = all.first().map_or(Unit::default(), |data| data.unit);
     let interval_ms = all.first().map_or(0.0, |data| data.interval_ms);
     let is_time =

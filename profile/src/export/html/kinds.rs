@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::super::{Picked, Time};
-use super::columns::{Columns, micros};
-use super::stacks::Stacks;
-use super::threads::Rows;
+use super::columns::{PageColumns, micros};
+use super::stacks::PageStacks;
+use super::threads::ThreadRows;
 use crate::data::{Calls, Data, Unit};
 use crate::view::arcs;
 use crate::view::functions::functions;
@@ -15,9 +15,9 @@ use crate::view::select::Selection;
 pub(super) fn kind(
     selection: &Selection<'_>,
     is_wait: bool,
-    stacks: &Stacks,
-    rows: &Rows,
-    columns: &mut Columns,
+    stacks: &PageStacks,
+    rows: &ThreadRows,
+    columns: &mut PageColumns,
 ) -> Option<Value> {
     let data = selection.data;
     let picked = Picked::new(data, if is_wait { Time::Waits } else { Time::Cpu });
@@ -87,7 +87,7 @@ fn is_time(data: &Data) -> bool {
 }
 
 /// Totals by function of files without call paths, which cannot be made of their stacks.
-fn totals(data: &Data, selection: &Selection<'_>, stacks: &Stacks, columns: &mut Columns) -> Option<usize> {
+fn totals(data: &Data, selection: &Selection<'_>, stacks: &PageStacks, columns: &mut PageColumns) -> Option<usize> {
     if data.calls == Calls::Paths {
         return None;
     }
@@ -99,7 +99,7 @@ fn totals(data: &Data, selection: &Selection<'_>, stacks: &Stacks, columns: &mut
 }
 
 /// Calls from function to function of files that have them and no call paths: caller, callee, calls, cost.
-fn calls(data: &Data, selection: &Selection<'_>, stacks: &Stacks, columns: &mut Columns) -> Option<[usize; 4]> {
+fn calls(data: &Data, selection: &Selection<'_>, stacks: &PageStacks, columns: &mut PageColumns) -> Option<[usize; 4]> {
     let mut numbers = vec![None; data.funcs.len()];
     for (number, func) in (0u64..).zip(&stacks.funcs) {
         numbers[*func as usize] = Some(number);

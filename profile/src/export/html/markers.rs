@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::columns::{Columns, micros};
-use super::threads::Rows;
+use super::columns::{PageColumns, micros};
+use super::threads::ThreadRows;
 use crate::data::{Data, Fields, Marker};
 use crate::text::push_shown;
 
@@ -17,7 +17,7 @@ const MOST_TEXT: usize = 8 << 20;
 
 /// The markers of all threads, by thread and time: names, texts of fields, and columns (thread, name, start, duration,
 /// text; text 0 is none).
-pub(super) fn markers(data: &Data, rows: &Rows, columns: &mut Columns) -> Value {
+pub(super) fn markers(data: &Data, rows: &ThreadRows, columns: &mut PageColumns) -> Value {
     let mut found: Vec<(usize, &Marker)> = (data.threads.iter())
         .flat_map(|thread| thread.markers.iter().map(|marker| (rows.of(thread), marker)))
         .filter(|(_, marker)| marker.start_ms.is_finite())
@@ -32,12 +32,12 @@ pub(super) fn markers(data: &Data, rows: &Rows, columns: &mut Columns) -> Value 
         found.truncate(MOST_MARKERS);
     }
     found.sort_by(|(row_a, a), (row_b, b)| row_a.cmp(row_b).then(a.start_ms.total_cmp(&b.start_ms)));
-    let mut names = Texts::default();
+    let mut names = PageTexts::default();
     let name: Vec<u64> = (found.iter())
         .map(|(_, marker)| names.number(data.text(marker.name).to_owned()))
         .collect();
-    let types = Types::of(data);
-    let mut texts = Texts::default();
+    let types = VisibleFields::of(data);
+    let mut texts = PageTexts::default();
     let text: Vec<u64> = (found.iter())
         .map(|(_, marker)| match &marker.fields {
             Some(fields) if texts.bytes < MOST_TEXT => texts.number(types.text(data, fields)),
@@ -57,15 +57,15 @@ pub(super) fn markers(data: &Data, rows: &Rows, columns: &mut Columns) -> Value 
 }
 
 /// Texts by number. 0 is the empty text.
-struct Texts {
+struct PageTexts {
     of: FxHashMap<String, u64>,
     all: Vec<String>,
     bytes: usize,
 }
 
-impl Default for Texts {
-    fn default() -> Texts {
-        Texts {
+impl Default for PageTexts {
+    fn default() -> PageTexts {
+        PageTexts {
             of: [(String::new(), 0)].into_iter().collect(),
             all: vec![String::new()],
             bytes: 0,
@@ -73,7 +73,7 @@ impl Default for Texts {
     }
 }
 
-impl Texts {
+impl PageTexts {
     fn number(&mut self, text: String) -> u64 {
         if let Some(number) = self.of.get(&text) {
             return *number;
@@ -94,10 +94,10 @@ struct Field<'a> {
 }
 
 /// The visible fields of each type of markers: `MarkerSchema` of the front end's src/types/markers.ts.
-struct Types<'a>(FxHashMap<&'a str, Vec<Field<'a>>>);
+struct VisibleFields<'a>(FxHashMap<&'a str, Vec<Field<'a>>>);
 
-impl<'a> Types<'a> {
-    fn of(data: &'a Data) -> Types<'a> {
+impl<'a> VisibleFields<'a> {
+    fn of(data: &'a Data) -> VisibleFields<'a> {
         let fields = |schema: &'a Value| {
             // Format versions before 50 call the list `data`.
             let lists = ["fields", "data"].into_iter();
@@ -114,7 +114,7 @@ impl<'a> Types<'a> {
             });
             Some((schema.get("name")?.as_str()?, fields.collect()))
         };
-        Types(data.schemas.iter().filter_map(fields).collect())
+        VisibleFields(data.schemas.iter().filter_map(fields).collect())
     }
 
     /// `label: value, ...`.
@@ -177,7 +177,7 @@ mod tests {
             ]})],
             ..Data::default()
         };
-        let types = Types::of(&data);
+        let types = VisibleFields::of(&data);
         let fields = |value: Value| value.as_object().unwrap().clone();
         let text = |value: Value| types.text(&data, &fields(value));
         assert_eq!(

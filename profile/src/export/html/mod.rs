@@ -33,7 +33,7 @@ use sha2::{Digest, Sha256};
 use super::svg::differential;
 use super::{Picked, Time};
 use crate::data::Data;
-use crate::view::diff::Limits;
+use crate::view::diff::DiffLimits;
 
 pub use start::{StartLinks, start_page};
 
@@ -101,7 +101,7 @@ pub struct DiffOptions<'a> {
 pub fn write_diff(
     base: &[Data],
     new: &[Data],
-    limits: Limits,
+    limits: DiffLimits,
     options: &DiffOptions<'_>,
     mut out: impl Write,
 ) -> io::Result<()> {
@@ -113,11 +113,11 @@ pub fn write_diff(
 ///
 /// # Errors
 /// As [`write_diff`].
-pub fn diff_data(base: &[Data], new: &[Data], limits: Limits, options: &DiffOptions<'_>) -> io::Result<Vec<u8>> {
+pub fn diff_data(base: &[Data], new: &[Data], limits: DiffLimits, options: &DiffOptions<'_>) -> io::Result<Vec<u8>> {
     gzip(&compared(base, new, limits, options)?, SERVED)
 }
 
-fn compared(base: &[Data], new: &[Data], limits: Limits, options: &DiffOptions<'_>) -> io::Result<Vec<u8>> {
+fn compared(base: &[Data], new: &[Data], limits: DiffLimits, options: &DiffOptions<'_>) -> io::Result<Vec<u8>> {
     let [before, after] =
         [base, new].map(|side| side.iter().map(|data| Picked::new(data, Time::Cpu)).collect::<Vec<_>>());
     differential::check(&before, &after)?;

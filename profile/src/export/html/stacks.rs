@@ -5,14 +5,14 @@
 
 use rustc_hash::FxHashMap;
 
-use super::columns::Columns;
+use super::columns::PageColumns;
 use crate::data::NONE;
 use crate::view::annotate::machine_function;
 use crate::view::arcs;
 use crate::view::select::Selection;
 
 /// The tree of all used stacks. Nodes are in depth-first order.
-pub(super) struct Stacks {
+pub(super) struct PageStacks {
     /// For each node but the root: its depth, from 1.
     depth: Vec<u32>,
     /// Its function: an index of `funcs`.
@@ -31,12 +31,12 @@ pub(super) struct Stacks {
     /// For each stack of the data: the number of the stack of its samples, or 0.
     numbers: Vec<u32>,
     /// For each stack but the first, by node: where it was sampled. Empty for a page without addresses.
-    pub(super) places: Vec<Option<Place>>,
+    pub(super) places: Vec<Option<SampledInstruction>>,
 }
 
 /// A sampled instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct SampledInstruction {
     /// Index of a library of the data.
     pub(super) lib: u32,
     /// Relative to the library.
@@ -46,7 +46,7 @@ pub(super) struct Place {
 }
 
 /// A node while the tree grows.
-struct Node {
+struct PageNode {
     func: u32,
     parent: u32,
     inlined: bool,
@@ -60,13 +60,13 @@ struct Variant {
     line: u32,
     line_file: u32,
     caller: u32,
-    place: Option<Place>,
+    place: Option<SampledInstruction>,
 }
 
-impl Stacks {
+impl PageStacks {
     /// The tree of the stacks that are `used` by samples, and of their callers; `with_places` keeps samples of
     /// different instructions apart.
-    pub(super) fn of(selection: &Selection<'_>, mut used: Vec<bool>, with_places: bool) -> Stacks {
+    pub(super) fn of(selection: &Selection<'_>, mut used: Vec<bool>, with_places: bool) -> PageStacks {
         let data = selection.data;
         let sampled = if with_places { used.clone() } else { Vec::new() };
         // A caller comes before its callees.
@@ -88,7 +88,7 @@ impl Stacks {
     }
 
     /// Appends the columns. `func` maps a function of the data to the page's number.
-    pub(super) fn write(&self, columns: &mut Columns) -> serde_json::Value {
+    pub(super) fn write(&self, columns: &mut PageColumns) -> serde_json::Value {
         let plain = |column: &[u32]| column.iter().map(|number| u64::from(*number)).collect::<Vec<_>>();
         serde_json::json!({
             "depth": columns.deltas(plain(&self.depth)),
@@ -100,7 +100,12 @@ impl Stacks {
         })
     }
 
-    fn ordered(selection: &Selection<'_>, nodes: &[Node], variants: &[Variant], variant_of: Vec<u32>) -> Stacks {
+    fn ordered(
+        selection: &Selection<'_>,
+        nodes: &[PageNode],
+        variants: &[Variant],
+        variant_of: Vec<u32>,
+    ) -> PageStacks {
         // The place of each node in depth-first order; the root is 0.
         let mut place = vec![0u32; nodes.len()];
         let mut order: Vec<u32> = Vec::with_capacity(nodes.len());
@@ -153,7 +158,7 @@ impl Stacks {
             line_file[*number as usize] = variant.line_file;
             caller[*number as usize] = renumbered[variant.caller as usize] - first[place[parent as usize] as usize];
         }
-        Stacks {
+        PageStacks {
             depth,
             func: (order.iter())
                 .map(|node| number_of[nodes[*node as usize].func as usize])
@@ -174,9 +179,9 @@ impl Stacks {
 
 /// Nodes and stacks in the order in which they were found; a caller comes first. Both begin with the root. And the new
 /// stack of each stack.
-fn grow(selection: &Selection<'_>, used: &[bool]) -> (Vec<Node>, Vec<Variant>, Vec<u32>) {
+fn grow(selection: &Selection<'_>, used: &[bool]) -> (Vec<PageNode>, Vec<Variant>, Vec<u32>) {
     let data = selection.data;
-    let new = |func, parent, inlined| Node {
+    let new = |func, parent, inlined| PageNode {
         func,
         parent,
         inlined,
@@ -233,7 +238,7 @@ fn add_places(selection: &Selection<'_>, sampled: &[bool], variants: &mut Vec<Va
         let Some(address) = leaf.address.filter(|_| leaf.lib != NONE) else {
             continue;
         };
-        let place = Place {
+        let place = SampledInstruction {
             lib: leaf.lib,
             address,
             machine: selection.representative(machine_function(selection, at)),
@@ -259,7 +264,7 @@ fn add_places(selection: &Selection<'_>, sampled: &[bool], variants: &mut Vec<Va
 }
 
 /// Links siblings in the order of their names, as in other flame graphs.
-fn link(selection: &Selection<'_>, nodes: &mut [Node]) {
+fn link(selection: &Selection<'_>, nodes: &mut [PageNode]) {
     let mut by_name: Vec<u32> = (0..selection.data.funcs.len() as u32).collect();
     by_name.sort_unstable_by_key(|func| (selection.name(*func), *func));
     let mut rank = vec![0u32; by_name.len()];
@@ -275,7 +280,7 @@ fn link(selection: &Selection<'_>, nodes: &mut [Node]) {
 }
 
 /// The functions, those of most nodes first: they get the shortest numbers. And each function's number.
-fn by_use(selection: &Selection<'_>, nodes: &[Node]) -> (Vec<u32>, Vec<u32>) {
+fn by_use(selection: &Selection<'_>, nodes: &[PageNode]) -> (Vec<u32>, Vec<u32>) {
     let data = selection.data;
     let mut uses = vec![0u32; data.funcs.len()];
     nodes[1..].iter().for_each(|node| uses[node.func as usize] += 1);

@@ -5,19 +5,19 @@ use std::collections::hash_map::Entry;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::columns::{Columns, micros};
+use super::columns::{PageColumns, micros};
 use crate::data::{Counter, Data, Thread};
 
 /// Threads by name and id. The track of an event is in the row of the thread in which the event happened.
 #[derive(Default)]
-pub(super) struct Rows {
+pub(super) struct ThreadRows {
     by_id: FxHashMap<(String, String, String), usize>,
     rows: Vec<Value>,
 }
 
-impl Rows {
-    pub(super) fn new(data: &Data) -> Rows {
-        let mut rows = Rows::default();
+impl ThreadRows {
+    pub(super) fn new(data: &Data) -> ThreadRows {
+        let mut rows = ThreadRows::default();
         let (of_events, own): (Vec<_>, Vec<_>) = data.threads.iter().partition(|thread| thread.event_of.is_some());
         for thread in own {
             rows.add(thread);
@@ -77,7 +77,7 @@ fn key(thread: &Thread) -> (String, String, String) {
 }
 
 /// Counters as lines: the rate, per second, or the sum so far. `zero_ms` is the start of the recording in their times.
-pub(super) fn counters(data: &Data, rows: &Rows, zero_ms: f64, columns: &mut Columns) -> Value {
+pub(super) fn counters(data: &Data, rows: &ThreadRows, zero_ms: f64, columns: &mut PageColumns) -> Value {
     let lines = data
         .counters
         .iter()
@@ -85,7 +85,7 @@ pub(super) fn counters(data: &Data, rows: &Rows, zero_ms: f64, columns: &mut Col
     Value::Array(lines.collect())
 }
 
-fn line(data: &Data, counter: &Counter, rows: &Rows, zero_ms: f64, columns: &mut Columns) -> Option<Value> {
+fn line(data: &Data, counter: &Counter, rows: &ThreadRows, zero_ms: f64, columns: &mut PageColumns) -> Option<Value> {
     let text = |key: &str| counter.fields.get(key).and_then(Value::as_str);
     let display = |key: &str| counter.fields.get("display")?.get(key)?.as_str();
     let samples = counter.fields.get("samples")?;

@@ -17,9 +17,9 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-use self::rows::{Function, Row, Rows};
+use self::rows::{CallPathRow, FunctionColumns, ParquetRows};
 use super::Picked;
-use super::pick::Counted;
+use super::pick::ExportUnit;
 use crate::data::{Data, NONE, Thread};
 
 /// Version of the columns, in the file's metadata under [`SCHEMA_KEY`]. A removed or changed column increases it, a new
@@ -101,13 +101,13 @@ fn write_groups(
     group_frames: usize,
     max_frames: usize,
 ) -> io::Result<()> {
-    let rows = Rows::of(picked, max_frames)?;
+    let rows = ParquetRows::of(picked, max_frames)?;
     let file = file(picked, ran, &rows, group_frames).map_err(io::Error::other)?;
     out.write_all(&file)?;
     out.flush()
 }
 
-fn file(picked: &Picked<'_>, ran: &Ran, rows: &Rows, group_frames: usize) -> Result<Vec<u8>, ParquetError> {
+fn file(picked: &Picked<'_>, ran: &Ran, rows: &ParquetRows, group_frames: usize) -> Result<Vec<u8>, ParquetError> {
     let properties = WriterProperties::builder()
         // Every reader has gzip.
         .set_compression(Compression::GZIP(Default::default()))
@@ -122,7 +122,7 @@ fn file(picked: &Picked<'_>, ran: &Ran, rows: &Rows, group_frames: usize) -> Res
         .build();
     let schema = Arc::new(parse_message_type(SCHEMA)?);
     let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties))?;
-    let columns = Columns {
+    let columns = ColumnSources {
         picked,
         ran,
         id: rows::id(picked.data),
@@ -136,7 +136,7 @@ fn file(picked: &Picked<'_>, ran: &Ran, rows: &Rows, group_frames: usize) -> Res
         });
         let (group, others) = rest.split_at(fits.count().max(1));
         let mut writer = writer.next_row_group()?;
-        columns.write(&mut Group(&mut writer), rows, group)?;
+        columns.write(&mut RowGroupColumns(&mut writer), rows, group)?;
         writer.close()?;
         rest = others;
     }
@@ -144,16 +144,21 @@ fn file(picked: &Picked<'_>, ran: &Ran, rows: &Rows, group_frames: usize) -> Res
 }
 
 /// What the columns are made of.
-struct Columns<'a> {
+struct ColumnSources<'a> {
     picked: &'a Picked<'a>,
     ran: &'a Ran,
     id: String,
 }
 
-impl Columns<'_> {
+impl ColumnSources<'_> {
     /// In the order of [`SCHEMA`].
-    fn write(&self, group: &mut Group<'_, '_>, rows: &Rows, of: &[Row]) -> Result<(), ParquetError> {
-        let Columns { picked, ran, id } = self;
+    fn write(
+        &self,
+        group: &mut RowGroupColumns<'_, '_>,
+        rows: &ParquetRows,
+        of: &[CallPathRow],
+    ) -> Result<(), ParquetError> {
+        let ColumnSources { picked, ran, id } = self;
         let data = picked.data;
         let same = |text: &str| vec![ByteArray::from(text); of.len()];
         let same_or_none = |text: &Option<String>| vec![text.as_deref().map(ByteArray::from); of.len()];
@@ -186,7 +191,7 @@ impl Columns<'_> {
                 .map(|row| has_samples.then(|| whole(row.samples)))
                 .collect::<Vec<_>>(),
         )?;
-        let parts: [fn(&Function) -> &ByteArray; 3] = [|of| &of.name, |of| &of.library, |of| &of.file];
+        let parts: [fn(&FunctionColumns) -> &ByteArray; 3] = [|of| &of.name, |of| &of.library, |of| &of.file];
         for part in parts {
             group.texts_of(of, |row| part(rows.leaf(row)).clone())?;
         }
@@ -206,7 +211,7 @@ fn measure(picked: &Picked<'_>, is_wait: bool) -> (String, String) {
         return ("samples".to_owned(), "count".to_owned());
     }
     let (name, unit) = picked.value_type();
-    let is_time = matches!(picked.counted(), Counted::Samples | Counted::Nanoseconds) && picked.named().is_none();
+    let is_time = matches!(picked.counted(), ExportUnit::Samples | ExportUnit::Nanoseconds) && picked.named().is_none();
     match (is_time, is_wait) {
         (true, true) => ("wait".to_owned(), unit),
         (true, false) => ("cpu".to_owned(), unit),
@@ -220,14 +225,14 @@ fn whole(number: u64) -> i64 {
 }
 
 /// Writes the columns of a row group, one after another.
-struct Group<'a, 'b>(&'a mut SerializedRowGroupWriter<'b, Vec<u8>>);
+struct RowGroupColumns<'a, 'b>(&'a mut SerializedRowGroupWriter<'b, Vec<u8>>);
 
-impl Group<'_, '_> {
+impl RowGroupColumns<'_, '_> {
     fn texts(&mut self, values: &[ByteArray]) -> Result<(), ParquetError> {
         self.column::<ByteArrayType>(values, None, None)
     }
 
-    fn texts_of(&mut self, rows: &[Row], text: impl Fn(&Row) -> ByteArray) -> Result<(), ParquetError> {
+    fn texts_of(&mut self, rows: &[CallPathRow], text: impl Fn(&CallPathRow) -> ByteArray) -> Result<(), ParquetError> {
         self.texts(&rows.iter().map(text).collect::<Vec<_>>())
     }
 

@@ -11,7 +11,7 @@ use crate::data::NO_STACK_LABEL;
 use crate::view::select::{Filter, Selection, select};
 
 /// A function as its columns have it.
-pub(super) struct Function {
+pub(super) struct FunctionColumns {
     pub(super) name: ByteArray,
     pub(super) library: ByteArray,
     pub(super) file: ByteArray,
@@ -19,7 +19,7 @@ pub(super) struct Function {
 
 /// A call path of a thread.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
+pub(super) struct CallPathRow {
     /// Index of a thread.
     pub(super) thread: u32,
     pub(super) is_wait: bool,
@@ -30,25 +30,25 @@ pub(super) struct Row {
 }
 
 /// A call path: a function and its caller's path. Frames at different places of a function are one path.
-struct Node {
+struct CallPathKey {
     caller: u32,
     function: u32,
     depth: u32,
 }
 
 /// All rows, with the paths and functions that they refer to.
-pub(super) struct Rows {
-    pub(super) rows: Vec<Row>,
-    nodes: Vec<Node>,
-    functions: Vec<Function>,
-    no_stack: Function,
+pub(super) struct ParquetRows {
+    pub(super) rows: Vec<CallPathRow>,
+    nodes: Vec<CallPathKey>,
+    functions: Vec<FunctionColumns>,
+    no_stack: FunctionColumns,
 }
 
-impl Rows {
+impl ParquetRows {
     /// # Errors
     ///
     /// The paths of all rows have more frames than `max_frames`.
-    pub(super) fn of(picked: &Picked<'_>, max_frames: usize) -> io::Result<Rows> {
+    pub(super) fn of(picked: &Picked<'_>, max_frames: usize) -> io::Result<ParquetRows> {
         let data = picked.data;
         // For the functions that `sprof report` shows as one. An empty filter names nothing that could be missing.
         let selection = select(data, &Filter::default()).map_err(io::Error::other)?;
@@ -66,7 +66,7 @@ impl Rows {
                 *count = count.saturating_add(sample.count);
             }
             let first = rows.len();
-            rows.extend(sums.into_iter().map(|((is_wait, node), (value, samples))| Row {
+            rows.extend(sums.into_iter().map(|((is_wait, node), (value, samples))| CallPathRow {
                 thread,
                 is_wait,
                 node,
@@ -75,13 +75,13 @@ impl Rows {
             }));
             rows[first..].sort_unstable_by_key(|row| (row.is_wait, row.node));
         }
-        let rows = Rows {
+        let rows = ParquetRows {
             rows,
             nodes,
             functions: (0..data.funcs.len() as u32)
                 .map(|func| function(&selection, func))
                 .collect(),
-            no_stack: Function {
+            no_stack: FunctionColumns {
                 name: NO_STACK_LABEL.into(),
                 library: "".into(),
                 file: "".into(),
@@ -101,12 +101,12 @@ impl Rows {
     }
 
     /// Number of frames.
-    pub(super) fn depth(&self, row: &Row) -> usize {
+    pub(super) fn depth(&self, row: &CallPathRow) -> usize {
         self.nodes.get(row.node as usize).map_or(0, |node| node.depth as usize)
     }
 
     /// The function that ran.
-    pub(super) fn leaf(&self, row: &Row) -> &Function {
+    pub(super) fn leaf(&self, row: &CallPathRow) -> &FunctionColumns {
         match self.nodes.get(row.node as usize) {
             Some(node) => &self.functions[node.function as usize],
             None => &self.no_stack,
@@ -114,7 +114,7 @@ impl Rows {
     }
 
     /// The functions on the stack, root first.
-    pub(super) fn path(&self, row: &Row) -> Vec<&Function> {
+    pub(super) fn path(&self, row: &CallPathRow) -> Vec<&FunctionColumns> {
         let mut path = Vec::with_capacity(self.depth(row));
         let mut next = row.node;
         while let Some(node) = self.nodes.get(next as usize) {
@@ -127,8 +127,8 @@ impl Rows {
 }
 
 /// All paths, and that of each stack.
-fn nodes(selection: &Selection<'_>) -> (Vec<Node>, Vec<u32>) {
-    let mut nodes: Vec<Node> = Vec::new();
+fn nodes(selection: &Selection<'_>) -> (Vec<CallPathKey>, Vec<u32>) {
+    let mut nodes: Vec<CallPathKey> = Vec::new();
     let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
     let mut node_of: Vec<u32> = Vec::with_capacity(selection.stacks.len());
     for (stack, row) in (0..).zip(selection.stacks.iter()) {
@@ -136,7 +136,7 @@ fn nodes(selection: &Selection<'_>) -> (Vec<Node>, Vec<u32>) {
         let function = selection.func(stack);
         let node = *known.entry((caller, function)).or_insert_with(|| {
             let depth = nodes.get(caller as usize).map_or(1, |caller| caller.depth + 1);
-            nodes.push(Node {
+            nodes.push(CallPathKey {
                 caller,
                 function,
                 depth,
@@ -148,13 +148,13 @@ fn nodes(selection: &Selection<'_>) -> (Vec<Node>, Vec<u32>) {
     (nodes, node_of)
 }
 
-fn function(selection: &Selection<'_>, func: u32) -> Function {
+fn function(selection: &Selection<'_>, func: u32) -> FunctionColumns {
     let data = selection.data;
     let name = match selection.name(func) {
         "" => "[unknown]",
         name => name,
     };
-    Function {
+    FunctionColumns {
         name: name.into(),
         library: data.lib_name(func).unwrap_or_default().into(),
         file: data.text(data.funcs[func as usize].file).into(),

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use super::super::label::Kind;
+use super::super::label::FrameColor;
 
 /// Red, green, blue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,23 +18,23 @@ impl fmt::Display for Color {
 
 /// Hue (degrees), saturation and lightness (shares of 1) of a kind of code: light enough for black text on light and
 /// dark pages.
-pub(in super::super) fn base(kind: Kind) -> (f64, f64, f64) {
+pub(in super::super) fn base(kind: FrameColor) -> (f64, f64, f64) {
     match kind {
-        Kind::Program => (44.0, 0.88, 0.64),
-        Kind::Library => (105.0, 0.42, 0.64),
-        Kind::System => (198.0, 0.62, 0.68),
-        Kind::RustStd => (27.0, 0.50, 0.64),
-        Kind::Dependency => (318.0, 0.50, 0.74),
-        Kind::Jit => (280.0, 0.45, 0.74),
-        Kind::Kernel => (12.0, 0.82, 0.67),
-        Kind::Wait => (222.0, 0.62, 0.74),
-        Kind::Mark => (345.0, 0.60, 0.78),
-        Kind::Place | Kind::Other => (220.0, 0.06, 0.76),
+        FrameColor::Program => (44.0, 0.88, 0.64),
+        FrameColor::Library => (105.0, 0.42, 0.64),
+        FrameColor::System => (198.0, 0.62, 0.68),
+        FrameColor::RustStd => (27.0, 0.50, 0.64),
+        FrameColor::Dependency => (318.0, 0.50, 0.74),
+        FrameColor::Jit => (280.0, 0.45, 0.74),
+        FrameColor::Kernel => (12.0, 0.82, 0.67),
+        FrameColor::Wait => (222.0, 0.62, 0.74),
+        FrameColor::Mark => (345.0, 0.60, 0.78),
+        FrameColor::Place | FrameColor::Other => (220.0, 0.06, 0.76),
     }
 }
 
 /// The colour of a function. The viewer's `colorOf` makes the same of [`base`].
-pub(super) fn of_kind(kind: Kind, name: &str, inlined: bool) -> Color {
+pub(super) fn of_kind(kind: FrameColor, name: &str, inlined: bool) -> Color {
     let (hue, saturation, lightness) = base(kind);
     let shade = match name {
         "" => 0.5,
@@ -99,30 +99,30 @@ mod tests {
     #[test]
     fn a_name_has_its_colour_whatever_else_is_there() {
         assert_eq!(
-            of_kind(Kind::Program, "main", false),
-            of_kind(Kind::Program, "main", false)
+            of_kind(FrameColor::Program, "main", false),
+            of_kind(FrameColor::Program, "main", false)
         );
         assert_ne!(
-            of_kind(Kind::Program, "main", false),
-            of_kind(Kind::Program, "main2", false)
+            of_kind(FrameColor::Program, "main", false),
+            of_kind(FrameColor::Program, "main2", false)
         );
         assert_ne!(
-            of_kind(Kind::Program, "main", false),
-            of_kind(Kind::Kernel, "main", false)
+            of_kind(FrameColor::Program, "main", false),
+            of_kind(FrameColor::Kernel, "main", false)
         );
     }
 
     #[test]
     fn black_text_can_be_read_on_all_of_them() {
         for kind in [
-            Kind::Program,
-            Kind::Library,
-            Kind::Kernel,
-            Kind::Wait,
-            Kind::Jit,
-            Kind::Dependency,
-            Kind::Mark,
-            Kind::Other,
+            FrameColor::Program,
+            FrameColor::Library,
+            FrameColor::Kernel,
+            FrameColor::Wait,
+            FrameColor::Jit,
+            FrameColor::Dependency,
+            FrameColor::Mark,
+            FrameColor::Other,
         ] {
             for name in ["a", "bc", "main", "std::fmt::write"] {
                 let Color([red, green, blue]) = of_kind(kind, name, false);

@@ -14,12 +14,12 @@ use super::layout::Layout;
 use super::text::count;
 use super::{Picture, SvgOptions};
 use crate::data::{NONE, Unit};
-use crate::export::label::Kind;
-use crate::export::tree::{GONE, Growing, Leaves, Places, Shape, Step, Tree};
-use crate::export::{Counted, Picked, Time};
+use crate::export::label::FrameColor;
+use crate::export::tree::{CallPathTree, GONE, GrowingTree, Leaves, Shape, Step, ThreadPlaces};
+use crate::export::{ExportUnit, Picked, Time};
 use crate::view::diff::nodes::{NodeChange, NodeVerdict, Nodes, nodes};
-use crate::view::diff::samples::{Recording, Sampled, in_kernel, interrupted};
-use crate::view::diff::{Limits, Total};
+use crate::view::diff::samples::{ComparedSample, Recording, in_kernel, interrupted};
+use crate::view::diff::{DiffLimits, Total};
 
 /// Writes a flame graph of the recordings `new`, coloured by the changes since the recordings `base`.
 ///
@@ -29,7 +29,7 @@ pub fn write(
     base: &[Picked<'_>],
     new: &[Picked<'_>],
     options: &SvgOptions,
-    limits: Limits,
+    limits: DiffLimits,
     out: impl Write,
 ) -> io::Result<()> {
     if options.shape == Shape::TimeOrder {
@@ -55,10 +55,10 @@ pub fn write(
 pub(in super::super) fn check(base: &[Picked<'_>], new: &[Picked<'_>]) -> io::Result<()> {
     let name = |picked: &Picked<'_>| match (picked.counted(), picked.named()) {
         (_, Some((name, _))) => name.to_owned(),
-        (Counted::Samples, None) => "samples".to_owned(),
-        (Counted::Nanoseconds, None) => "time".to_owned(),
-        (Counted::Bytes, None) => "bytes".to_owned(),
-        (Counted::Named, None) => "something else".to_owned(),
+        (ExportUnit::Samples, None) => "samples".to_owned(),
+        (ExportUnit::Nanoseconds, None) => "time".to_owned(),
+        (ExportUnit::Bytes, None) => "bytes".to_owned(),
+        (ExportUnit::Named, None) => "something else".to_owned(),
     };
     // The tests need samples in time order, which such files lack.
     let imported = |picked: &Picked<'_>| picked.data.weights.as_ref().map(|weights| weights.name.clone());
@@ -81,7 +81,7 @@ pub(in super::super) fn check(base: &[Picked<'_>], new: &[Picked<'_>]) -> io::Re
 /// A tree of both sides.
 struct Both {
     /// Weights are those of `new`; below `gone` those of `base`, scaled to the same total.
-    tree: Tree,
+    tree: CallPathTree,
     gone: Option<u32>,
     /// Weights of each node except those below `gone`.
     base: Vec<u64>,
@@ -90,18 +90,18 @@ struct Both {
     original: Vec<u32>,
     /// The unit of a run's amount.
     unit: &'static str,
-    limits: Limits,
+    limits: DiffLimits,
 }
 
 impl Both {
-    fn of(base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions, limits: Limits) -> io::Result<Both> {
+    fn of(base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions, limits: DiffLimits) -> io::Result<Both> {
         let process = only_process(base).and(only_process(new));
-        let places = Places {
+        let places = ThreadPlaces {
             process,
             // Thread ids differ between runs.
             threads: options.threads.then_some(|thread| thread.name.clone()),
         };
-        let mut growing = Growing::default();
+        let mut growing = GrowingTree::default();
         let base_leaves = add(&mut growing, base, options.shape, places)?;
         let mut base_own: Vec<u64> = growing
             .tree
@@ -133,7 +133,7 @@ impl Both {
             nodes,
             original,
             unit: match base.first() {
-                Some(picked) if picked.counted() == Counted::Bytes => "bytes",
+                Some(picked) if picked.counted() == ExportUnit::Bytes => "bytes",
                 Some(picked) if picked.data.unit == Unit::Samples && picked.data.interval_ms <= 0.0 => "samples",
                 _ => "ms",
             },
@@ -302,7 +302,12 @@ fn only_process<'a>(side: &[Picked<'a>]) -> Option<&'a str> {
     names.all(|name| name == first && !name.is_empty()).then_some(first)
 }
 
-fn add(growing: &mut Growing, side: &[Picked<'_>], shape: Shape, places: Places<'_>) -> io::Result<Vec<Leaves>> {
+fn add(
+    growing: &mut GrowingTree,
+    side: &[Picked<'_>],
+    shape: Shape,
+    places: ThreadPlaces<'_>,
+) -> io::Result<Vec<Leaves>> {
     side.iter().map(|picked| growing.add(picked, shape, places)).collect()
 }
 
@@ -322,8 +327,8 @@ fn recordings(side: &[Picked<'_>], leaves: &[Leaves]) -> Vec<Recording> {
     let of = |(picked, leaves): (&Picked<'_>, &Leaves)| {
         let (interrupted, in_kernel) = (interrupted(picked.data), in_kernel(picked.data));
         let scale = match picked.counted() {
-            Counted::Nanoseconds => 1e-6,
-            Counted::Samples | Counted::Bytes | Counted::Named => 1.0,
+            ExportUnit::Nanoseconds => 1e-6,
+            ExportUnit::Samples | ExportUnit::Bytes | ExportUnit::Named => 1.0,
         };
         let mut samples = Vec::new();
         for ((index, thread), nodes) in (0..).zip(&picked.data.threads).zip(leaves) {
@@ -334,7 +339,7 @@ fn recordings(side: &[Picked<'_>], leaves: &[Leaves]) -> Vec<Recording> {
                 let node = nodes
                     .get(&sample.stack)
                     .filter(|_| !is_interrupt && sample.weight > 0)?;
-                Some(Sampled {
+                Some(ComparedSample {
                     time_ms: sample.time_ms,
                     place: *node,
                     thread: index,
@@ -350,14 +355,14 @@ fn recordings(side: &[Picked<'_>], leaves: &[Leaves]) -> Vec<Recording> {
 
 /// Copies the paths of the weights in `own` below a new frame. Returns the original of each new node, from that frame
 /// on.
-fn append_gone(growing: &mut Growing, parents: &[u32], own: Vec<u64>) -> io::Result<Vec<u32>> {
+fn append_gone(growing: &mut GrowingTree, parents: &[u32], own: Vec<u64>) -> io::Result<Vec<u32>> {
     let gone = totals(parents, own.clone());
     if gone.first().is_none_or(|all| *all == 0) {
         return Ok(Vec::new());
     }
     let step = Step {
         label: growing.label(GONE),
-        kind: Kind::Place,
+        kind: FrameColor::Place,
         inlined: false,
     };
     let mut original = vec![0];

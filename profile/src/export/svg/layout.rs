@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::super::label::Kind;
-use super::super::tree::Tree;
+use super::super::label::FrameColor;
+use super::super::tree::CallPathTree;
 use super::{MARGIN, ROW, SvgOptions};
 
 /// The drawn nodes and their places.
 pub(super) struct Layout {
-    pub(super) frames: Vec<(u32, Place)>,
-    pub(super) kinds: BTreeSet<Kind>,
+    pub(super) frames: Vec<(u32, FrameBox)>,
+    pub(super) kinds: BTreeSet<FrameColor>,
     pub(super) has_inlined: bool,
     /// Number of nodes that are too narrow.
     pub(super) left_out: usize,
@@ -18,7 +18,7 @@ pub(super) struct Layout {
     pub(super) inner_width: f64,
 }
 
-pub(super) struct Place {
+pub(super) struct FrameBox {
     /// Weight to the left of it.
     start: u64,
     total: u64,
@@ -26,7 +26,7 @@ pub(super) struct Place {
 }
 
 impl Layout {
-    pub(super) fn of(tree: &Tree, options: &SvgOptions) -> Layout {
+    pub(super) fn of(tree: &CallPathTree, options: &SvgOptions) -> Layout {
         let inner_width = f64::from(options.width.max(200)) - 2.0 * MARGIN as f64;
         let mut layout = Layout {
             frames: Vec::new(),
@@ -51,7 +51,7 @@ impl Layout {
             let drawn = node.total as f64 >= least && node.total > 0;
             if drawn {
                 let total = node.total;
-                layout.frames.push((id, Place { start, total, depth }));
+                layout.frames.push((id, FrameBox { start, total, depth }));
                 layout.kinds.insert(node.kind);
                 layout.has_inlined |= node.inlined;
                 layout.rows = layout.rows.max(depth + 1);
@@ -65,7 +65,7 @@ impl Layout {
     }
 
     /// Left edge and width. Adjacent edges are equal after rounding.
-    pub(super) fn span(&self, place: &Place, total: u64) -> (u64, u64) {
+    pub(super) fn span(&self, place: &FrameBox, total: u64) -> (u64, u64) {
         let at = |weight: u64| (u128::from(weight) * u128::from(100 * PERCENT) / u128::from(total.max(1))) as u64;
         let start = at(place.start);
         (start, at(place.start.saturating_add(place.total)).saturating_sub(start))

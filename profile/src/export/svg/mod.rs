@@ -15,10 +15,10 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
 
-use super::label::Kind;
+use super::label::FrameColor;
+use super::tree::CallPathTree;
 pub use super::tree::Shape;
-use super::tree::Tree;
-use super::{Counted, Picked, Time};
+use super::{ExportUnit, Picked, Time};
 use crate::text::one_line;
 use color::Color;
 use layout::{Decimal, Layout, PERCENT};
@@ -63,7 +63,7 @@ impl Default for SvgOptions {
 /// Writes the samples as a flame graph, coloured by the kind of code and the function's name.
 pub fn write(picked: &Picked<'_>, options: &SvgOptions, out: impl Write) -> io::Result<()> {
     let threads = options.threads || options.shape == Shape::TimeOrder;
-    let tree = Tree::of(picked, options.shape, threads)?;
+    let tree = CallPathTree::of(picked, options.shape, threads)?;
     let layout = Layout::of(&tree, options);
     let total = tree.nodes[0].total;
     let picture = Picture {
@@ -113,7 +113,7 @@ const FOOT: usize = 44;
 
 /// A tree and its texts.
 struct Picture<'a> {
-    tree: &'a Tree,
+    tree: &'a CallPathTree,
     title: String,
     /// Lines below the title.
     lines: Vec<String>,
@@ -281,7 +281,7 @@ impl Picture<'_> {
 
 /// The kinds of code in the picture.
 fn legend(layout: &Layout) -> Vec<(Color, String)> {
-    let kinds = layout.kinds.iter().filter(|kind| **kind != Kind::Place);
+    let kinds = layout.kinds.iter().filter(|kind| **kind != FrameColor::Place);
     kinds
         .map(|kind| (color::of_kind(*kind, "", false), kind.name().to_owned()))
         .collect()
@@ -290,7 +290,7 @@ fn legend(layout: &Layout) -> Vec<(Color, String)> {
 fn default_title(picked: &Picked<'_>, options: &SvgOptions) -> String {
     let what = match picked.time() {
         _ if let Some((name, _)) = picked.named() => name,
-        Time::Cpu if picked.counted() == Counted::Bytes => "memory",
+        Time::Cpu if picked.counted() == ExportUnit::Bytes => "memory",
         Time::Cpu => "CPU time",
         Time::Waits => "waits",
         Time::All => "CPU time and waits",
@@ -311,7 +311,7 @@ fn default_title(picked: &Picked<'_>, options: &SvgOptions) -> String {
 fn amount_of(picked: &Picked<'_>, weight: u64) -> String {
     let amount = amount(weight, picked.counted());
     match (picked.counted(), picked.named()) {
-        (Counted::Named, Some((name, _))) => format!("{amount} {name}"),
+        (ExportUnit::Named, Some((name, _))) => format!("{amount} {name}"),
         _ => amount,
     }
 }
@@ -323,7 +323,7 @@ fn subtitle(picked: &Picked<'_>, options: &SvgOptions, layout: &Layout) -> Strin
     if picked.data.has_samples() {
         parts.insert(0, count(totals.samples, "sample"));
     }
-    if counted != Counted::Samples {
+    if counted != ExportUnit::Samples {
         parts.insert(0, amount_of(picked, totals.weight));
     }
     if totals.left_out > 0 {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::json;
 
-use super::super::Counted;
+use super::super::ExportUnit;
 use crate::view::names::labels;
 
 /// Text for XML 1.0 (section 2.2). Characters that XML excludes are replaced.
@@ -88,19 +88,19 @@ pub(super) fn script(names: &BTreeMap<String, Vec<String>>) -> String {
 }
 
 /// `1,234 samples`, `1.23 s`, `1.2 MB`.
-pub(super) fn amount(weight: u64, counted: Counted) -> String {
+pub(super) fn amount(weight: u64, counted: ExportUnit) -> String {
     let scaled = |units: &[(f64, &str)], weight: u64| {
         let weight = weight as f64;
         let (scale, unit) = units.iter().rfind(|(scale, _)| weight >= *scale).unwrap_or(&units[0]);
         format!("{:.2} {unit}", weight / scale)
     };
     match counted {
-        Counted::Samples => count(weight, "sample"),
-        Counted::Nanoseconds if weight < 1000 => format!("{weight} ns"),
-        Counted::Nanoseconds => scaled(&[(1e3, "\u{b5}s"), (1e6, "ms"), (1e9, "s")], weight),
-        Counted::Bytes if weight < 1000 => count(weight, "byte"),
-        Counted::Bytes => scaled(&[(1e3, "KB"), (1e6, "MB"), (1e9, "GB")], weight),
-        Counted::Named => grouped(weight),
+        ExportUnit::Samples => count(weight, "sample"),
+        ExportUnit::Nanoseconds if weight < 1000 => format!("{weight} ns"),
+        ExportUnit::Nanoseconds => scaled(&[(1e3, "\u{b5}s"), (1e6, "ms"), (1e9, "s")], weight),
+        ExportUnit::Bytes if weight < 1000 => count(weight, "byte"),
+        ExportUnit::Bytes => scaled(&[(1e3, "KB"), (1e6, "MB"), (1e9, "GB")], weight),
+        ExportUnit::Named => grouped(weight),
     }
 }
 
@@ -150,11 +150,11 @@ mod tests {
 
     #[test]
     fn amounts_in_their_units() {
-        assert_eq!(amount(1, Counted::Samples), "1 sample");
-        assert_eq!(amount(1_234_567, Counted::Samples), "1,234,567 samples");
-        assert_eq!(amount(999, Counted::Nanoseconds), "999 ns");
-        assert_eq!(amount(1_500_000, Counted::Nanoseconds), "1.50 ms");
-        assert_eq!(amount(2_000_000_000, Counted::Nanoseconds), "2.00 s");
-        assert_eq!(amount(1_500_000, Counted::Bytes), "1.50 MB");
+        assert_eq!(amount(1, ExportUnit::Samples), "1 sample");
+        assert_eq!(amount(1_234_567, ExportUnit::Samples), "1,234,567 samples");
+        assert_eq!(amount(999, ExportUnit::Nanoseconds), "999 ns");
+        assert_eq!(amount(1_500_000, ExportUnit::Nanoseconds), "1.50 ms");
+        assert_eq!(amount(2_000_000_000, ExportUnit::Nanoseconds), "2.00 s");
+        assert_eq!(amount(1_500_000, ExportUnit::Bytes), "1.50 MB");
     }
 }

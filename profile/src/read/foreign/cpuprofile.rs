@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::json::{self, Limited};
 use super::source::Source;
-use super::tables::Tables;
+use super::tables::ForeignTables;
 use super::{Foreign, ReadError};
 use crate::data::{Category, Func, NONE, Samples, Script, Thread, Unit, Weights};
 use crate::unique::Unique;
@@ -25,8 +25,8 @@ pub(super) fn is_cpu_profile(start: &[u8]) -> bool {
 }
 
 #[derive(Deserialize)]
-struct File {
-    nodes: Limited<Node>,
+struct CpuProfileFile {
+    nodes: Limited<CpuProfileNode>,
     #[serde(rename = "startTime")]
     start_us: f64,
     #[serde(rename = "endTime")]
@@ -40,7 +40,7 @@ struct File {
 }
 
 #[derive(Deserialize)]
-struct Node {
+struct CpuProfileNode {
     id: u64,
     #[serde(rename = "callFrame")]
     call_frame: CallFrame,
@@ -71,7 +71,7 @@ const IDLE: u32 = 1;
 /// Reads one thread, in the order of time. A sample lasts until the next one, as in DevTools.
 pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
     let path = source.path.clone();
-    let file: File = json::parse(source)?;
+    let file: CpuProfileFile = json::parse(source)?;
     let inconsistent = |what: String| ReadError::Inconsistent {
         path: path.clone(),
         what,
@@ -82,7 +82,7 @@ pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
             "expected {count} timeDeltas, one for each sample, found {deltas}"
         )));
     }
-    let stacks = Stacks::of(&file.nodes.0, source)?;
+    let stacks = NodeStacks::of(&file.nodes.0, source)?;
     let mut time_us = file.start_us;
     let mut samples: Vec<(f64, u32)> = Vec::with_capacity(count);
     for (at, (id, delta)) in file.samples.0.iter().zip(&file.deltas_us.0).enumerate() {
@@ -149,22 +149,22 @@ pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
     })
 }
 
-struct Stacks {
-    tables: Tables,
+struct NodeStacks {
+    tables: ForeignTables,
     scripts: Unique<Script>,
     /// The stack of each node, by number.
     of_node: FxHashMap<u64, u32>,
 }
 
-impl Stacks {
+impl NodeStacks {
     /// Nodes refer to their callees, in any order.
-    fn of(nodes: &[Node], source: &Source) -> Result<Stacks, ReadError> {
-        let mut stacks = Stacks {
-            tables: Tables::default(),
+    fn of(nodes: &[CpuProfileNode], source: &Source) -> Result<NodeStacks, ReadError> {
+        let mut stacks = NodeStacks {
+            tables: ForeignTables::default(),
             scripts: Unique::default(),
             of_node: FxHashMap::default(),
         };
-        let by_id: FxHashMap<u64, &Node> = nodes.iter().map(|node| (node.id, node)).collect();
+        let by_id: FxHashMap<u64, &CpuProfileNode> = nodes.iter().map(|node| (node.id, node)).collect();
         let mut children: FxHashMap<u64, Vec<u64>> = FxHashMap::default();
         let mut has_caller: FxHashMap<u64, u64> = FxHashMap::default();
         let listed = nodes

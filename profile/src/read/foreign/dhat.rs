@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::json::{self, Limited};
 use super::source::Source;
-use super::tables::Tables;
+use super::tables::ForeignTables;
 use super::{Foreign, ReadError, choose, others};
 use crate::data::{NONE, Samples, Thread, Unit, Weights};
 
@@ -30,7 +30,7 @@ const MAX_PATH: usize = 1 << 16;
 
 /// The fields that views need.
 #[derive(Deserialize)]
-struct File {
+struct DhatFile {
     #[serde(rename = "dhatFileVersion")]
     version: u32,
     #[serde(default)]
@@ -51,14 +51,14 @@ struct File {
     #[serde(default)]
     pid: u64,
     #[serde(rename = "pps")]
-    points: Limited<Point>,
+    points: Limited<ProgramPoint>,
     #[serde(rename = "ftbl")]
     frames: Limited<String>,
 }
 
 /// A program point.
 #[derive(Deserialize)]
-struct Point {
+struct ProgramPoint {
     #[serde(rename = "tb")]
     total: u64,
     #[serde(rename = "tbk")]
@@ -80,7 +80,7 @@ struct Point {
     path: Vec<u32>,
 }
 
-type Figure = fn(&Point) -> u64;
+type Figure = fn(&ProgramPoint) -> u64;
 
 /// The readable sums: name, whether it counts blocks, and field. Peaks and ends need lifetimes of blocks.
 const FIGURES: [(&str, bool, bool, Figure); 8] = [
@@ -97,7 +97,7 @@ const FIGURES: [(&str, bool, bool, Figure); 8] = [
 /// Reads the file.
 pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, ReadError> {
     let path = source.path.clone();
-    let file: File = json::parse(source)?;
+    let file: DhatFile = json::parse(source)?;
     let inconsistent = |what: String| ReadError::Inconsistent {
         path: path.clone(),
         what,
@@ -122,7 +122,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
     let chosen = choose(&path, event, &names, 0)?;
     let (_, is_blocks, _, figure) = figures[chosen];
 
-    let mut tables = Tables::default();
+    let mut tables = ForeignTables::default();
     let frames: Vec<u32> = file.frames.0.iter().map(|text| frame(&mut tables, text)).collect();
     let mut samples = Samples::default();
     let mut weights = Vec::new();
@@ -191,7 +191,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
 
 /// `0x109248: keep (calls.c:37)`, `0x48417B4: malloc (in /usr/lib/libc.so.6)`, `[root]`; from the Rust crate `0x55...:
 /// core::f (core/src/a.rs:12:5)`.
-fn frame(tables: &mut Tables, text: &str) -> u32 {
+fn frame(tables: &mut ForeignTables, text: &str) -> u32 {
     let address = text.split_once(": ").filter(|(address, _)| address.starts_with("0x"));
     let rest = address.map_or(text, |(_, rest)| rest);
     let place = rest.strip_suffix(')').and_then(|rest| rest.rsplit_once(" ("));

@@ -3,7 +3,7 @@
 
 use super::encoding;
 use super::source::Source;
-use super::tables::Tables;
+use super::tables::ForeignTables;
 use super::{Foreign, ReadError};
 use crate::data::{Data, Frame, Func, NONE, Samples, Stack, Thread, Unit};
 use crate::unique::Unique;
@@ -21,10 +21,10 @@ pub(super) fn is_folded(start: &[u8]) -> bool {
             return false;
         }
         match parse(line) {
-            Line::Empty => {}
+            FoldedLine::Empty => {}
             // One function and a number without a line end may begin any format.
-            Line::Stack(stack, _) => return line.ends_with(b"\n") || stack.contains(&b';'),
-            Line::Wrong(_) => return false,
+            FoldedLine::Stack(stack, _) => return line.ends_with(b"\n") || stack.contains(&b';'),
+            FoldedLine::Wrong(_) => return false,
         }
     }
     false
@@ -37,9 +37,9 @@ pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
     let mut line = Vec::new();
     while lines.line(&mut line)? {
         match parse(&line) {
-            Line::Empty => {}
-            Line::Stack(stack, weight) => folding.add(&encoding::text(stack), weight),
-            Line::Wrong(what) => return Err(lines.wrong_line(what)),
+            FoldedLine::Empty => {}
+            FoldedLine::Stack(stack, weight) => folding.add(&encoding::text(stack), weight),
+            FoldedLine::Wrong(what) => return Err(lines.wrong_line(what)),
         }
         lines.keeps(folding.values())?;
     }
@@ -49,20 +49,20 @@ pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
     })
 }
 
-enum Line<'a> {
+enum FoldedLine<'a> {
     Empty,
     Stack(&'a [u8], f64),
     Wrong(&'static str),
 }
 
-fn parse(line: &[u8]) -> Line<'_> {
+fn parse(line: &[u8]) -> FoldedLine<'_> {
     let line = line.trim_ascii();
     if line.is_empty() {
-        return Line::Empty;
+        return FoldedLine::Empty;
     }
     let expected = "expected a folded stack, `a;b;c 12`";
     let Some(space) = line.iter().rposition(u8::is_ascii_whitespace) else {
-        return Line::Wrong(expected);
+        return FoldedLine::Wrong(expected);
     };
     let stack = line[..space].trim_ascii();
     let weight = (std::str::from_utf8(&line[space + 1..]).ok())
@@ -73,8 +73,8 @@ fn parse(line: &[u8]) -> Line<'_> {
         .and_then(|text| text.parse::<f64>().ok())
         .filter(|weight| weight.is_finite());
     match weight {
-        Some(weight) if !stack.is_empty() => Line::Stack(stack, weight),
-        _ => Line::Wrong(expected),
+        Some(weight) if !stack.is_empty() => FoldedLine::Stack(stack, weight),
+        _ => FoldedLine::Wrong(expected),
     }
 }
 
@@ -92,7 +92,7 @@ impl Folding {
     /// The approximate memory in units of 8 bytes.
     fn values(&self) -> u64 {
         let names = 25 * self.names.all.len() as u64 + self.name_bytes / 4;
-        names + Tables::STACK_VALUES * self.stacks.all.len() as u64 + 4 * self.weights.len() as u64
+        names + ForeignTables::STACK_VALUES * self.stacks.all.len() as u64 + 4 * self.weights.len() as u64
     }
 
     fn add(&mut self, line: &str, weight: f64) {

@@ -7,7 +7,7 @@ use recording::proc;
 use rustc_hash::FxHashMap;
 
 use super::source::{Reader, Source};
-use super::tables::Tables;
+use super::tables::ForeignTables;
 use super::{Foreign, ReadError, count};
 use crate::data::SavedLib;
 use crate::data::{NONE, Samples, Thread, Unit, Weights};
@@ -76,8 +76,8 @@ pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
         return Err(reader.too_large("its list of mappings", MAX_MAPS_BYTES));
     }
     drop(reader);
-    let mut tables = Tables::default();
-    let places = Places::of(&maps, &mut tables.data.libs);
+    let mut tables = ForeignTables::default();
+    let places = MappedRanges::of(&maps, &mut tables.data.libs);
     source.keeps(40 * tables.data.libs.len() as u64 + maps.len() as u64 / 4)?;
     let mut samples = Samples::default();
     let (mut weights, mut counts) = (Vec::new(), Vec::new());
@@ -180,14 +180,14 @@ fn each_sample(
 }
 
 /// What was mapped where.
-struct Places {
+struct MappedRanges {
     /// Start, end, library, and where the library's relative address 0 is, if known. By start.
     ranges: Vec<(u64, u64, u32, Option<u64>)>,
     program: String,
 }
 
-impl Places {
-    fn of(maps: &[u8], libs: &mut Vec<SavedLib>) -> Places {
+impl MappedRanges {
+    fn of(maps: &[u8], libs: &mut Vec<SavedLib>) -> MappedRanges {
         let mut lib_of: FxHashMap<Vec<u8>, (u32, Option<u64>)> = FxHashMap::default();
         let mut ranges = Vec::new();
         let mut program = String::new();
@@ -213,7 +213,7 @@ impl Places {
             }
         }
         ranges.sort_unstable();
-        Places { ranges, program }
+        MappedRanges { ranges, program }
     }
 
     /// The library, and the address in it.

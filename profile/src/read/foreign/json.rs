@@ -9,7 +9,7 @@ use serde::de::{DeserializeOwned, Deserializer, SeqAccess, Visitor};
 use super::ReadError;
 use super::encoding::MixedText;
 use super::source::{Reader, Source};
-use crate::read::Position;
+use crate::read::FilePosition;
 
 /// Most values in one list.
 const MAX_VALUES: usize = 10_000_000;
@@ -69,7 +69,7 @@ pub(super) fn parse<T: DeserializeOwned>(source: &mut Source) -> Result<T, ReadE
         return Err(failed);
     }
     parsed.map_err(|error| {
-        let at = Position::Json {
+        let at = FilePosition::Json {
             line: error.line(),
             column: error.column(),
         };

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustc_hash::FxHashSet;
 
-use crate::category::{Installed, Kind};
+use crate::category::{CodeKind, Installed};
 use crate::data::{Category, Data};
 
 /// Gives frames the categories of recordings, as far as files and sources tell, unless the format has its own.
@@ -27,31 +27,31 @@ pub(super) fn set(data: &mut Data) {
     let libs = data.libs.iter().map(|lib| {
         let path = lib.path.as_deref().or(lib.name.as_deref())?;
         Some(match of_file(path) {
-            Kind::Library if is_program(file_name(path)) => Kind::Program,
+            CodeKind::Library if is_program(file_name(path)) => CodeKind::Program,
             kind => kind,
         })
     });
-    let libs: Vec<Option<Kind>> = libs.collect();
+    let libs: Vec<Option<CodeKind>> = libs.collect();
     let functions = data.funcs.iter().map(|func| {
         let file = data.libs.get(func.lib as usize).and_then(|lib| lib.name.as_deref());
         (file.unwrap_or_default(), data.text(func.name), data.text(func.file))
     });
     let installed = Installed::of(functions);
-    let kinds: Vec<Kind> = (data.frames.iter())
+    let kinds: Vec<CodeKind> = (data.frames.iter())
         .map(|frame| {
             let source = data.text(data.funcs[frame.func as usize].file);
             match libs.get(frame.lib as usize).copied().flatten() {
                 Some(kind) => kind.of_source(source, None, &installed),
                 // The folder of a source tells libraries and packages. It does not tell the program.
-                None => match Kind::Program.of_source(source, None, &installed) {
-                    Kind::Program => Kind::Unknown,
+                None => match CodeKind::Program.of_source(source, None, &installed) {
+                    CodeKind::Program => CodeKind::Unknown,
                     kind => kind,
                 },
             }
         })
         .collect();
     // Where nothing is known, views colour by name.
-    if kinds.iter().all(|kind| *kind == Kind::Unknown) {
+    if kinds.iter().all(|kind| *kind == CodeKind::Unknown) {
         return;
     }
     data.categories = Category::all();
@@ -62,14 +62,14 @@ pub(super) fn set(data: &mut Data) {
 }
 
 /// The kind of a file, by its path or name. That of a program is not known by it.
-pub(super) fn of_file(path: &str) -> Kind {
+pub(super) fn of_file(path: &str) -> CodeKind {
     let name = file_name(path);
     match path {
-        "[vdso]" => Kind::Vdso,
+        "[vdso]" => CodeKind::Vdso,
         // The kernel, and its modules: `[ext4]`, or their files.
-        path if path.starts_with("[kernel") || path.contains("/vmlinux") || name.contains(".ko") => Kind::Kernel,
-        path if path.starts_with("/tmp/perf-") || name.starts_with("jitted-") => Kind::Jit,
-        path => Kind::of_file(Path::new(path)),
+        path if path.starts_with("[kernel") || path.contains("/vmlinux") || name.contains(".ko") => CodeKind::Kernel,
+        path if path.starts_with("/tmp/perf-") || name.starts_with("jitted-") => CodeKind::Jit,
+        path => CodeKind::of_file(Path::new(path)),
     }
 }
 

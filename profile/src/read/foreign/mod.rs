@@ -22,14 +22,14 @@ mod tables;
 use std::path::{Path, PathBuf};
 
 use super::error::{OtherKind, ReadError};
-use super::{Position, ReadLimits};
+use super::{FilePosition, ReadLimits};
 use crate::data::Data;
 use crate::data::v8_names::readable_names;
 use source::Source;
 
 /// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ForeignFormat {
     /// pprof, of Go, gperftools and many others: protobuf, mostly in gzip.
     Pprof,
     /// callgrind, also sprof's export: text, with calls between functions.
@@ -50,19 +50,19 @@ pub enum Kind {
     Gperftools,
 }
 
-impl Kind {
+impl ForeignFormat {
     /// The name of such files, with an article.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Pprof => "a pprof profile",
-            Kind::Callgrind => "a callgrind file",
-            Kind::Cachegrind => "a cachegrind file",
-            Kind::Dhat => "a DHAT file",
-            Kind::PerfScript => "text of perf script",
-            Kind::Folded => "folded stacks",
-            Kind::Speedscope => "a file of speedscope",
-            Kind::CpuProfile => "a .cpuprofile of V8",
-            Kind::Gperftools => "a CPU profile of gperftools",
+            ForeignFormat::Pprof => "a pprof profile",
+            ForeignFormat::Callgrind => "a callgrind file",
+            ForeignFormat::Cachegrind => "a cachegrind file",
+            ForeignFormat::Dhat => "a DHAT file",
+            ForeignFormat::PerfScript => "text of perf script",
+            ForeignFormat::Folded => "folded stacks",
+            ForeignFormat::Speedscope => "a file of speedscope",
+            ForeignFormat::CpuProfile => "a .cpuprofile of V8",
+            ForeignFormat::Gperftools => "a CPU profile of gperftools",
         }
     }
 }
@@ -80,29 +80,29 @@ pub struct Foreign {
 const SNIFFED_BYTES: usize = 4096;
 
 /// The format of a file, by its first bytes. `None` for an unknown format, and for a file that cannot be read.
-pub fn kind(path: &Path) -> Option<Kind> {
+pub fn kind(path: &Path) -> Option<ForeignFormat> {
     let mut source = Source::open(path, ReadLimits::default()).ok()?;
     let start = source.start(SNIFFED_BYTES)?;
     if dhat::is_dhat(&start) {
-        return Some(Kind::Dhat);
+        return Some(ForeignFormat::Dhat);
     }
     if speedscope::is_speedscope(&start) {
-        return Some(Kind::Speedscope);
+        return Some(ForeignFormat::Speedscope);
     }
     if cpuprofile::is_cpu_profile(&start) {
-        return Some(Kind::CpuProfile);
+        return Some(ForeignFormat::CpuProfile);
     }
     if gperftools::is_cpu_profile(&start) {
-        return Some(Kind::Gperftools);
+        return Some(ForeignFormat::Gperftools);
     }
     if let Some(kind) = callgrind::kind(&start) {
         return Some(kind);
     }
     if perf_script::is_perf_script(&start) {
-        return Some(Kind::PerfScript);
+        return Some(ForeignFormat::PerfScript);
     }
     if pprof::is_pprof(&start) {
-        return Some(Kind::Pprof);
+        return Some(ForeignFormat::Pprof);
     }
     // Some lines of these are folded stacks, too: `goroutine profile: total 7`.
     if other_kinds::by_content(&start).is_some() {
@@ -110,23 +110,28 @@ pub fn kind(path: &Path) -> Option<Kind> {
     }
     // The first stack alone may be longer than the start that identifies the other formats.
     let start = source.start(source::MAX_LINE_BYTES)?;
-    folded::is_folded(&start).then_some(Kind::Folded)
+    folded::is_folded(&start).then_some(ForeignFormat::Folded)
 }
 
 /// Reads a file of this kind. `event` chooses one of its counts by name; the default is the file's own choice.
 ///
 /// Errors name the file, the expected content, the place and the next step.
-pub fn foreign(path: &Path, kind: Kind, event: Option<&str>, limits: ReadLimits) -> Result<Foreign, ReadError> {
+pub fn foreign(
+    path: &Path,
+    kind: ForeignFormat,
+    event: Option<&str>,
+    limits: ReadLimits,
+) -> Result<Foreign, ReadError> {
     let mut source = Source::open(path, limits)?;
     let mut foreign = match kind {
-        Kind::Pprof => pprof::read(&mut source, event),
-        Kind::Dhat => dhat::read(&mut source, event),
-        Kind::PerfScript => perf_script::read(&mut source, event),
-        Kind::Folded => folded::read(&mut source),
-        Kind::Speedscope => speedscope::read(&mut source, event),
-        Kind::CpuProfile => cpuprofile::read(&mut source),
-        Kind::Gperftools => gperftools::read(&mut source),
-        Kind::Callgrind | Kind::Cachegrind => callgrind::read(&mut source, kind, event),
+        ForeignFormat::Pprof => pprof::read(&mut source, event),
+        ForeignFormat::Dhat => dhat::read(&mut source, event),
+        ForeignFormat::PerfScript => perf_script::read(&mut source, event),
+        ForeignFormat::Folded => folded::read(&mut source),
+        ForeignFormat::Speedscope => speedscope::read(&mut source, event),
+        ForeignFormat::CpuProfile => cpuprofile::read(&mut source),
+        ForeignFormat::Gperftools => gperftools::read(&mut source),
+        ForeignFormat::Callgrind | ForeignFormat::Cachegrind => callgrind::read(&mut source, kind, event),
     }?;
     check_signs(path, &foreign.data)?;
     foreign.data.use_profile_paths();

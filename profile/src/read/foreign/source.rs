@@ -9,7 +9,7 @@ use std::rc::Rc;
 use flate2::read::MultiGzDecoder;
 
 use super::encoding::Encoding;
-use super::{Position, ReadError, ReadLimits};
+use super::{FilePosition, ReadError, ReadLimits};
 use crate::read::error::io_error;
 use crate::read::{DISPROPORTIONATE, open_regular, proportionate_bytes, read_up_to};
 
@@ -75,7 +75,7 @@ impl Source {
         };
         self.file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
         let raw_bytes = Rc::new(Cell::new(0));
-        let raw = Counted {
+        let raw = CountedBytes {
             inner: &mut self.file,
             bytes: Rc::clone(&raw_bytes),
         };
@@ -114,12 +114,12 @@ fn too_large(path: &Path, what: &'static str, limit_bytes: u64) -> ReadError {
     }
 }
 
-struct Counted<'a> {
+struct CountedBytes<'a> {
     inner: &'a mut File,
     bytes: Rc<Cell<u64>>,
 }
 
-impl Read for Counted<'_> {
+impl Read for CountedBytes<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.bytes.set(self.bytes.get() + read as u64);
@@ -242,7 +242,7 @@ impl Reader<'_> {
         ReadError::Damaged {
             path: self.path.to_owned(),
             what: what.into(),
-            at: Position::Byte {
+            at: FilePosition::Byte {
                 byte,
                 is_inflated: self.is_gzip,
             },
@@ -253,7 +253,7 @@ impl Reader<'_> {
     pub(super) fn cut_off(&self) -> ReadError {
         ReadError::Truncated {
             path: self.path.to_owned(),
-            at: Position::Byte {
+            at: FilePosition::Byte {
                 byte: self.bytes,
                 is_inflated: self.is_gzip,
             },
@@ -265,7 +265,7 @@ impl Reader<'_> {
         ReadError::Damaged {
             path: self.path.to_owned(),
             what: what.into(),
-            at: Position::Line { line: self.lines },
+            at: FilePosition::Line { line: self.lines },
         }
     }
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::json::{self, Limited};
 use super::source::Source;
-use super::tables::Tables;
+use super::tables::ForeignTables;
 use super::{Foreign, ReadError, choose, others};
 use crate::data::NO_STACK_LABEL;
 use crate::data::{NONE, Samples, Thread, Unit, Weights};
@@ -23,9 +23,9 @@ pub(super) fn is_speedscope(start: &[u8]) -> bool {
 }
 
 #[derive(Deserialize)]
-struct File {
+struct SpeedscopeFile {
     shared: Shared,
-    profiles: Limited<Profile>,
+    profiles: Limited<SpeedscopeProfile>,
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
@@ -36,11 +36,11 @@ struct File {
 
 #[derive(Deserialize)]
 struct Shared {
-    frames: Limited<Frame>,
+    frames: Limited<SpeedscopeFrame>,
 }
 
 #[derive(Deserialize)]
-struct Frame {
+struct SpeedscopeFrame {
     name: String,
     #[serde(default)]
     file: Option<String>,
@@ -49,7 +49,7 @@ struct Frame {
 }
 
 #[derive(Deserialize)]
-struct Profile {
+struct SpeedscopeProfile {
     #[serde(rename = "type")]
     kind: String,
     #[serde(default)]
@@ -92,7 +92,7 @@ fn unit(name: &str) -> (Unit, f64) {
 /// Reads the profiles of one unit: each is a thread. `event` names the unit.
 pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, ReadError> {
     let path = source.path.clone();
-    let file: File = json::parse(source)?;
+    let file: SpeedscopeFile = json::parse(source)?;
     let mut units: Vec<String> = Vec::new();
     for profile in &file.profiles.0 {
         if !units.contains(&profile.unit) && units.len() < MAX_UNITS {
@@ -115,7 +115,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
     let (unit, scale) = unit(&units[chosen]);
     let mut reading = Reading {
         source,
-        tables: Tables::default(),
+        tables: ForeignTables::default(),
         frames: Vec::with_capacity(file.shared.frames.0.len()),
         no_stack: None,
         rows: 0,
@@ -180,7 +180,7 @@ const MAX_UNITS: usize = 16;
 
 struct Reading<'a> {
     source: &'a Source,
-    tables: Tables,
+    tables: ForeignTables,
     /// By index in the file.
     frames: Vec<u32>,
     /// The index with which sprof's export marks samples without a stack.
@@ -191,7 +191,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn add_frame(&mut self, frame: &Frame) {
+    fn add_frame(&mut self, frame: &SpeedscopeFrame) {
         if frame.name == NO_STACK_LABEL {
             self.no_stack = Some(self.frames.len() as u32);
         }
@@ -236,7 +236,7 @@ impl Reading<'_> {
     }
 
     /// The x axis of speedscope is the sum of the weights.
-    fn sampled(&mut self, at: usize, profile: &Profile, zero: f64) -> Result<Samples, ReadError> {
+    fn sampled(&mut self, at: usize, profile: &SpeedscopeProfile, zero: f64) -> Result<Samples, ReadError> {
         let (stacks, weights) = (&profile.samples.0, &profile.weights.0);
         if stacks.len() != weights.len() {
             let (stacks, weights) = (stacks.len(), weights.len());
@@ -262,7 +262,7 @@ impl Reading<'_> {
     }
 
     /// What lies between two events is a row.
-    fn evented(&mut self, at: usize, profile: &Profile, zero: f64) -> Result<Samples, ReadError> {
+    fn evented(&mut self, at: usize, profile: &SpeedscopeProfile, zero: f64) -> Result<Samples, ReadError> {
         let mut samples = Samples::default();
         // The open calls: the file's frame, and the stack.
         let mut open: Vec<(u32, u32)> = Vec::new();

@@ -5,7 +5,7 @@ use crate::unique::Unique;
 
 /// Growing tables; equal rows become one.
 #[derive(Default)]
-pub(super) struct Tables {
+pub(super) struct ForeignTables {
     /// Everything except the tables.
     pub(super) data: Data,
     texts: Unique<Box<str>>,
@@ -15,14 +15,14 @@ pub(super) struct Tables {
     text_bytes: u64,
 }
 
-impl Tables {
+impl ForeignTables {
     /// The memory of a stack in units of 8 bytes, here and in views.
     pub(super) const STACK_VALUES: u64 = 8;
 
     /// The tables' approximate memory in units of 8 bytes.
     pub(super) fn values(&self) -> u64 {
         let tables = 8 * self.texts.all.len() + 5 * self.funcs.all.len() + 12 * self.frames.all.len();
-        tables as u64 + Tables::STACK_VALUES * self.stacks.all.len() as u64 + self.text_bytes / 4
+        tables as u64 + ForeignTables::STACK_VALUES * self.stacks.all.len() as u64 + self.text_bytes / 4
     }
 
     /// The number of a text that is not empty.

@@ -4,10 +4,10 @@ use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
 
-use super::error::{Error, Result, Why};
-use super::number::Number;
+use super::error::{Error, ParseFault, Result};
+use super::number::JsonNumber;
 use super::{MAX_READ_DEPTH, Parser};
-use crate::read::position::Position;
+use crate::read::position::FilePosition;
 
 /// Overhead of an allocation of a text.
 const TEXT_BYTES: usize = 16;
@@ -20,9 +20,9 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
         let token = self.input.token()?;
         let value = match token {
             b'-' | b'0'..=b'9' => match self.number()? {
-                Number::Unsigned(number) => visitor.visit_u64(number),
-                Number::Signed(number) => visitor.visit_i64(number),
-                Number::Float(number) => visitor.visit_f64(number),
+                JsonNumber::Unsigned(number) => visitor.visit_u64(number),
+                JsonNumber::Signed(number) => visitor.visit_i64(number),
+                JsonNumber::Float(number) => visitor.visit_f64(number),
             },
             b'n' => {
                 self.literal(b"null")?;
@@ -119,10 +119,10 @@ impl Parser<'_> {
     // The rest is not generic: there is one `nested` for each type that is read.
 
     /// Returns the place of the bracket.
-    fn go_deeper(&mut self) -> Result<Position> {
+    fn go_deeper(&mut self) -> Result<FilePosition> {
         self.depth += 1;
         if self.depth > MAX_READ_DEPTH {
-            return Err(Error::new(Why::Syntax("recursion limit exceeded")).at(self.input.next_place()));
+            return Err(Error::new(ParseFault::Syntax("recursion limit exceeded")).at(self.input.next_place()));
         }
         Ok(self.input.next_place())
     }
@@ -138,7 +138,7 @@ impl Parser<'_> {
     }
 
     #[cold]
-    fn unwanted(&mut self, error: Error, bracket: Position) -> Error {
+    fn unwanted(&mut self, error: Error, bracket: FilePosition) -> Error {
         if self.input.next_place() != bracket {
             return error.at(self.input.last_place());
         }

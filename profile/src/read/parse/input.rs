@@ -2,10 +2,10 @@
 
 use std::io::{self, Read};
 
-use super::error::{Error, Limit, Result, Why};
-use crate::read::position::Position;
+use super::error::{Error, ParseFault, ReadLimit, Result};
+use crate::read::position::FilePosition;
 
-/// Bytes that [`Input::look_ahead`] provides. A value that is cut at a block's end is moved in front of the next block,
+/// Bytes that [`JsonInput::look_ahead`] provides. A value that is cut at a block's end is moved in front of the next block,
 /// which has this much room there.
 pub(super) const AHEAD: usize = 64;
 /// Zeros after a block: eight bytes can be loaded at any position, and the end is a zero byte.
@@ -14,14 +14,14 @@ const BEHIND: usize = 8;
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// A part of the input.
-pub(in crate::read) struct Block {
+pub(in crate::read) struct InputBlock {
     bytes: Vec<u8>,
     end: usize,
 }
 
-impl Block {
-    pub(in crate::read) fn new() -> Block {
-        Block {
+impl InputBlock {
+    pub(in crate::read) fn new() -> InputBlock {
+        InputBlock {
             bytes: vec![0; AHEAD + BLOCK_BYTES + BEHIND],
             end: AHEAD,
         }
@@ -51,11 +51,11 @@ impl Block {
 /// A source of blocks.
 pub(in crate::read) trait Blocks {
     /// Exchanges a used block for the next one, which is empty at the end of the input.
-    fn next(&mut self, used: Block) -> io::Result<Block>;
+    fn next(&mut self, used: InputBlock) -> io::Result<InputBlock>;
 }
 
 /// The input from the parser's position.
-pub(super) struct Input<'a> {
+pub(super) struct JsonInput<'a> {
     blocks: &'a mut dyn Blocks,
     bytes: Vec<u8>,
     at: usize,
@@ -70,10 +70,10 @@ pub(super) struct Input<'a> {
     line_start: u64,
 }
 
-impl<'a> Input<'a> {
+impl<'a> JsonInput<'a> {
     pub(super) fn new(blocks: &'a mut dyn Blocks, max_bytes: u64) -> Self {
-        let Block { bytes, end } = Block::new();
-        Input {
+        let InputBlock { bytes, end } = InputBlock::new();
+        JsonInput {
             blocks,
             bytes,
             at: end,
@@ -172,13 +172,13 @@ impl<'a> Input<'a> {
             let mut kept = [0; AHEAD];
             let left = self.end - self.at;
             kept[..left].copy_from_slice(&self.bytes[self.at..self.end]);
-            let used = Block {
+            let used = InputBlock {
                 bytes: std::mem::take(&mut self.bytes),
                 end: self.end,
             };
             let (mut block, failed) = match self.blocks.next(used) {
                 Ok(block) => (block, None),
-                Err(error) => (Block::new(), Some(error)),
+                Err(error) => (InputBlock::new(), Some(error)),
             };
             self.is_last = block.is_empty();
             self.taken += (block.end - AHEAD) as u64;
@@ -187,11 +187,11 @@ impl<'a> Input<'a> {
             block.bytes[self.at..AHEAD].copy_from_slice(&kept[..left]);
             self.bytes = block.bytes;
             if let Some(error) = failed {
-                return Err(Error::new(Why::Io(error)).at(self.next_place()));
+                return Err(Error::new(ParseFault::Io(error)).at(self.next_place()));
             }
             if self.taken > self.max_bytes {
                 let (what, bytes) = ("its JSON", self.max_bytes);
-                return Err(Error::new(Why::Limit(Limit { what, bytes })).at(self.next_place()));
+                return Err(Error::new(ParseFault::Limit(ReadLimit { what, bytes })).at(self.next_place()));
             }
         }
         Ok(())
@@ -203,17 +203,17 @@ impl<'a> Input<'a> {
     }
 
     /// The place of the next byte, or at the end of the last byte.
-    pub(super) fn next_place(&self) -> Position {
+    pub(super) fn next_place(&self) -> FilePosition {
         self.place(self.offset() + u64::from(!self.is_at_end()))
     }
 
     /// The place of the last consumed byte.
-    pub(super) fn last_place(&self) -> Position {
+    pub(super) fn last_place(&self) -> FilePosition {
         self.place(self.offset())
     }
 
-    fn place(&self, bytes: u64) -> Position {
-        Position::Json {
+    fn place(&self, bytes: u64) -> FilePosition {
+        FilePosition::Json {
             line: self.line,
             column: bytes.saturating_sub(self.line_start) as usize,
         }

@@ -24,11 +24,11 @@ mod text;
 
 use serde::de::DeserializeSeed;
 
-pub(super) use error::{Error, Limit, Result, Why};
-pub(super) use input::{Block, Blocks};
+pub(super) use error::{Error, ParseFault, ReadLimit, Result};
+pub(super) use input::{Blocks, InputBlock};
 
 use super::{DISPROPORTIONATE, ReadLimits, proportionate_bytes};
-use input::Input;
+use input::JsonInput;
 
 /// Deepest nesting. No profile has more. Each open bracket takes a byte.
 const MAX_DEPTH: usize = 1000;
@@ -37,7 +37,7 @@ const MAX_READ_DEPTH: usize = 128;
 
 /// A parser of one JSON value.
 pub(super) struct Parser<'a> {
-    input: Input<'a>,
+    input: JsonInput<'a>,
     /// A text or number that spans two blocks or has escapes.
     scratch: Vec<u8>,
     /// Closing brackets of the skipped value.
@@ -55,7 +55,7 @@ pub(super) struct Parser<'a> {
 impl<'a> Parser<'a> {
     pub(super) fn new(blocks: &'a mut dyn Blocks, limits: ReadLimits) -> Self {
         Parser {
-            input: Input::new(blocks, limits.json_bytes),
+            input: JsonInput::new(blocks, limits.json_bytes),
             scratch: Vec::new(),
             closers: Vec::new(),
             depth: 0,
@@ -86,15 +86,15 @@ impl<'a> Parser<'a> {
     #[cold]
     fn wrong(&self, what: &'static str) -> Error {
         let why = match self.input.is_at_end() {
-            true => Why::End,
-            false => Why::Syntax(what),
+            true => ParseFault::End,
+            false => ParseFault::Syntax(what),
         };
         Error::new(why).at(self.input.next_place())
     }
 
     #[cold]
     fn limit(&self, what: &'static str, bytes: u64) -> Error {
-        Error::new(Why::Limit(Limit { what, bytes })).at(self.input.next_place())
+        Error::new(ParseFault::Limit(ReadLimit { what, bytes })).at(self.input.next_place())
     }
 
     /// Counts a comma: one more value in a list or object.

@@ -1,11 +1,11 @@
 //! Numbers. Short ones, which nearly all are, are parsed eight digits at a time; others by the standard library.
 
-use super::error::{Error, Result, Why};
+use super::error::{Error, ParseFault, Result};
 use super::{Parser, input::AHEAD};
 
 /// A JSON number.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Number {
+pub(super) enum JsonNumber {
     Unsigned(u64),
     /// Less than 0.
     Signed(i64),
@@ -21,7 +21,7 @@ const MAX_EXACT: u64 = 1 << 53;
 impl Parser<'_> {
     /// Parses the number at the position, whose first byte is a digit or `-`.
     #[inline]
-    pub(super) fn number(&mut self) -> Result<Number> {
+    pub(super) fn number(&mut self) -> Result<JsonNumber> {
         self.input.look_ahead()?;
         match short(self.input.rest_padded()) {
             Some((number, len)) => {
@@ -46,23 +46,23 @@ impl Parser<'_> {
     }
 
     #[cold]
-    fn long_number(&mut self) -> Result<Number> {
+    fn long_number(&mut self) -> Result<JsonNumber> {
         self.scratch.clear();
         self.scan_number::<true>()?;
         // The scan accepted only ASCII.
         let text = std::str::from_utf8(&self.scratch).unwrap_or_default();
         if !text.contains(['.', 'e', 'E']) {
             if let Ok(number) = text.parse() {
-                return Ok(Number::Unsigned(number));
+                return Ok(JsonNumber::Unsigned(number));
             }
             // -0 differs from 0 only as a float.
             if let Some(number) = text.parse().ok().filter(|number| *number != 0) {
-                return Ok(Number::Signed(number));
+                return Ok(JsonNumber::Signed(number));
             }
         }
         match text.parse::<f64>() {
-            Ok(number) if number.is_finite() => Ok(Number::Float(number)),
-            _ => Err(Error::new(Why::Syntax("number out of range")).at(self.input.last_place())),
+            Ok(number) if number.is_finite() => Ok(JsonNumber::Float(number)),
+            _ => Err(Error::new(ParseFault::Syntax("number out of range")).at(self.input.last_place())),
         }
     }
 
@@ -116,7 +116,7 @@ impl Parser<'_> {
 
 /// The number and its length, if it has at most 8 digits before the point, at most 7 behind it, and no exponent.
 #[inline]
-fn short(bytes: &[u8]) -> Option<(Number, usize)> {
+fn short(bytes: &[u8]) -> Option<(JsonNumber, usize)> {
     // A sign, 8 digits, a point, 7 digits, and the byte after them.
     const { assert!(AHEAD >= 18) };
     let is_negative = bytes[0] == b'-';
@@ -129,8 +129,8 @@ fn short(bytes: &[u8]) -> Option<(Number, usize)> {
     if !is_more(next) {
         let number = whole.value();
         return match is_negative {
-            false => Some((Number::Unsigned(number), len)),
-            true if number > 0 => Some((Number::Signed(-(number as i64)), len)),
+            false => Some((JsonNumber::Unsigned(number), len)),
+            true if number > 0 => Some((JsonNumber::Signed(-(number as i64)), len)),
             // -0
             true => None,
         };
@@ -143,7 +143,7 @@ fn short(bytes: &[u8]) -> Option<(Number, usize)> {
     }
     // Both are exact, so the quotient is rounded once and is the nearest number.
     let number = mantissa as f64 / POWERS[fraction.count];
-    Some((Number::Float(if is_negative { -number } else { number }), len))
+    Some((JsonNumber::Float(if is_negative { -number } else { number }), len))
 }
 
 /// True if the number continues after its digits.

@@ -8,13 +8,13 @@ use serde::de::{Deserialize, IgnoredAny};
 use serde_json::{Number, Value, json};
 
 use super::*;
-use crate::read::Position;
+use crate::read::FilePosition;
 
 /// Gives so many bytes at a time.
 struct Cut<'a>(&'a [u8], usize);
 
 impl Blocks for Cut<'_> {
-    fn next(&mut self, mut used: Block) -> io::Result<Block> {
+    fn next(&mut self, mut used: InputBlock) -> io::Result<InputBlock> {
         used.fill(&mut self.0.by_ref().take(self.1 as u64))?;
         Ok(used)
     }
@@ -28,7 +28,7 @@ fn parse_within<'de, T: Deserialize<'de>>(json: &[u8], block: usize, limits: Rea
     Parser::new(&mut Cut(json, block), limits).read(PhantomData)
 }
 
-fn failure<'de, T: Deserialize<'de>>(json: &[u8], block: usize) -> (Why, Position) {
+fn failure<'de, T: Deserialize<'de>>(json: &[u8], block: usize) -> (ParseFault, FilePosition) {
     match parse::<T>(json, block) {
         Ok(_) => panic!("{} is read", String::from_utf8_lossy(json)),
         Err(error) => error.into_parts(),
@@ -135,9 +135,9 @@ proptest! {
         // number, and a wrong escape near the end a cut text.
         if let (Err(ours), Err(theirs)) = (skipped, theirs) {
             let (why, at) = ours.into_parts();
-            let same = matches!(why, Why::End) == theirs.is_eof()
+            let same = matches!(why, ParseFault::End) == theirs.is_eof()
                 || theirs.to_string().contains("invalid number")
-                || matches!(why, Why::Syntax("invalid escape"));
+                || matches!(why, ParseFault::Syntax("invalid escape"));
             prop_assert!(same, "{}: {:?} {:?} {}", text, why, at, theirs);
         }
     }
@@ -187,9 +187,14 @@ fn the_place_of_an_error_is_that_of_the_byte() {
     ] {
         for block in 1..10 {
             let (why, at) = failure::<Value>(json, block);
-            assert_eq!(at, Position::Json { line, column }, "{}", String::from_utf8_lossy(json));
+            assert_eq!(
+                at,
+                FilePosition::Json { line, column },
+                "{}",
+                String::from_utf8_lossy(json)
+            );
             assert!(
-                matches!(why, Why::Syntax(what) if what == expected),
+                matches!(why, ParseFault::Syntax(what) if what == expected),
                 "{why:?}, expected {expected}"
             );
             if expected != "trailing comma" {
@@ -198,11 +203,11 @@ fn the_place_of_an_error_is_that_of_the_byte() {
         }
     }
     let (why, at) = failure::<Vec<u32>>(b"[1, 2,\n 3, \"four\"]", 5);
-    assert!(matches!(why, Why::Data(what) if what.contains("expected u32")));
-    assert_eq!(at, Position::Json { line: 2, column: 10 });
+    assert!(matches!(why, ParseFault::Data(what) if what.contains("expected u32")));
+    assert_eq!(at, FilePosition::Json { line: 2, column: 10 });
     let (why, at) = failure::<Vec<u32>>(b"[1, 2,\n 3", 5);
-    assert!(matches!(why, Why::End));
-    assert_eq!(at, Position::Json { line: 2, column: 2 });
+    assert!(matches!(why, ParseFault::End));
+    assert_eq!(at, FilePosition::Json { line: 2, column: 2 });
 }
 
 const CONTROL: &str = "control character (\\u0000-\\u001F) found while parsing a string";
@@ -228,7 +233,7 @@ fn what_would_cost_too_much_is_refused() {
             };
             let why = error.into_parts().0;
             assert!(
-                matches!(why, Why::Limit(Limit { what, .. }) if what == expected),
+                matches!(why, ParseFault::Limit(ReadLimit { what, .. }) if what == expected),
                 "{why:?}, expected {expected}"
             );
         }

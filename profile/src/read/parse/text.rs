@@ -1,7 +1,7 @@
 //! Strings.
 
 use super::Parser;
-use super::error::{Error, Result, Why};
+use super::error::{Error, ParseFault, Result};
 
 impl Parser<'_> {
     /// The text after a consumed quote.
@@ -18,7 +18,7 @@ impl Parser<'_> {
             false => &self.scratch,
         };
         std::str::from_utf8(bytes).map_err(|_| {
-            let why = Why::Syntax("invalid unicode code point");
+            let why = ParseFault::Syntax("invalid unicode code point");
             Error::new(why).at(self.input.last_place())
         })
     }

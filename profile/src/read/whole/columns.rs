@@ -13,7 +13,7 @@ pub(super) struct Ids(pub(super) Vec<u32>);
 
 /// Numbers; NaN for `null`.
 #[derive(Default)]
-pub(super) struct Numbers(pub(super) Vec<f64>);
+pub(super) struct NumberColumn(pub(super) Vec<f64>);
 
 /// Addresses; `None` for `null` and -1.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(super) struct Addresses(pub(super) Vec<Option<u64>>);
 
 /// Texts.
 #[derive(Default)]
-pub(super) struct Texts(pub(super) Vec<Box<str>>);
+pub(super) struct TextColumn(pub(super) Vec<Box<str>>);
 
 /// A value of a column, from one JSON value.
 trait Value: Sized {
@@ -147,9 +147,9 @@ impl<'de> Deserialize<'de> for Ids {
     }
 }
 
-impl<'de> Deserialize<'de> for Numbers {
+impl<'de> Deserialize<'de> for NumberColumn {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        json.deserialize_any(ListVisitor(PhantomData)).map(Numbers)
+        json.deserialize_any(ListVisitor(PhantomData)).map(NumberColumn)
     }
 }
 
@@ -159,8 +159,8 @@ impl<'de> Deserialize<'de> for Addresses {
     }
 }
 
-impl<'de> Deserialize<'de> for Texts {
+impl<'de> Deserialize<'de> for TextColumn {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        Vec::deserialize(json).map(Texts)
+        Vec::deserialize(json).map(TextColumn)
     }
 }

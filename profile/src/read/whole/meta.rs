@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::data::facts::Facts;
+use crate::data::facts::SprofFacts;
 use crate::data::{Category, RowValue, Section};
 
 /// The fields of `meta` that have a type.
@@ -26,7 +26,7 @@ pub(in crate::read) struct KnownMeta {
     pub(super) categories: Vec<Category>,
     pub(super) marker_schema: Option<Vec<RawSchema>>,
     pub(super) extra: Option<Vec<Section>>,
-    pub(super) sprof: Option<Facts>,
+    pub(super) sprof: Option<SprofFacts>,
 }
 
 /// A type of markers.

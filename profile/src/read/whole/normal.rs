@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::NotKept;
-use super::columns::{Ids, Numbers};
+use super::columns::{Ids, NumberColumn};
 use super::extent::{Extent, Kept, MarkerData};
 use super::meta::{RawCause, RawSchema};
 use super::raw::{
@@ -21,7 +21,7 @@ use crate::sources::adopt;
 use crate::unique::Unique;
 
 /// The fault and its place: `threads[2].samples.stack[7] is 99, but there are 50 stacks`.
-pub(super) type Wrong = String;
+pub(super) type TableFault = String;
 
 /// From this version on, all threads share stacks, frames and functions.
 const SHARED_TABLES: u32 = 60;
@@ -33,7 +33,10 @@ const LIBS_OF_FRAMES: u32 = 70;
 const FLAGS_OF_FRAMES: u32 = 71;
 const FLAGS_OF_FUNCS: u32 = 75;
 
-pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Result<(Data, ForViews, NotKept), Wrong> {
+pub(super) fn normalize<E: Extent>(
+    mut raw: RawProfile<E>,
+    version: u32,
+) -> Result<(Data, ForViews, NotKept), TableFault> {
     let known = raw.meta.known;
     let schemas = known.marker_schema.unwrap_or_default();
     let mut meta = raw.meta.all.take();
@@ -86,7 +89,7 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
         zero_ms: known.profiling_start_time,
     };
     // The data's index of each of the file's items.
-    let mut shared = Places::default();
+    let mut shared = FileIndices::default();
     if version >= SHARED_TEXTS {
         shared.texts = normal.texts(std::mem::take(&mut raw.shared.string_array.0));
     }
@@ -94,7 +97,7 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
         let files = Column("shared", "sources.filename", &raw.shared.sources.filename.0);
         shared.sources = (0..files.2.len())
             .map(|index| Ok(id(&shared.texts, files.optional(index, shared.texts.len(), "texts")?)))
-            .collect::<Result<_, Wrong>>()?;
+            .collect::<Result<_, TableFault>>()?;
         for (text, content) in shared
             .sources
             .iter()
@@ -115,9 +118,9 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
         let places = match version >= SHARED_TEXTS {
             true => &shared,
             false => {
-                own = Places {
+                own = FileIndices {
                     texts: normal.texts(std::mem::take(&mut thread.tables.string_array.0)),
-                    ..Places::default()
+                    ..FileIndices::default()
                 };
                 &own
             }
@@ -190,7 +193,7 @@ fn counter(mut fields: Fields) -> Counter {
 
 /// The data's index of each text and source of the file.
 #[derive(Default)]
-struct Places {
+struct FileIndices {
     texts: Vec<u32>,
     /// The text of each source's path.
     sources: Vec<u32>,
@@ -213,7 +216,7 @@ impl Normal {
     }
 
     /// Adds the tables of a thread, or of all threads.
-    fn tables<E: Extent>(&mut self, raw: RawTables<E>, places: &Places, at: &str) -> Result<(), Wrong> {
+    fn tables<E: Extent>(&mut self, raw: RawTables<E>, places: &FileIndices, at: &str) -> Result<(), TableFault> {
         let first_symbol = self.data.symbols.len();
         self.symbols(&raw.native_symbols, places, at)?;
         let funcs = self.funcs(raw.func_table, raw.resource_table, places, at)?;
@@ -228,7 +231,7 @@ impl Normal {
         self.stacks(&raw.stack_table, first_frame, at)
     }
 
-    fn symbols(&mut self, raw: &RawSymbols, places: &Places, at: &str) -> Result<(), Wrong> {
+    fn symbols(&mut self, raw: &RawSymbols, places: &FileIndices, at: &str) -> Result<(), TableFault> {
         let libs = Column(at, "nativeSymbols.libIndex", &raw.lib_index.0);
         let names = Column(at, "nativeSymbols.name", &raw.name.0);
         for index in 0..names.2.len() {
@@ -248,9 +251,9 @@ impl Normal {
         &self,
         raw: RawFuncs<E>,
         resources: RawResources<E>,
-        places: &Places,
+        places: &FileIndices,
         at: &str,
-    ) -> Result<Vec<(Func, Option<Script>)>, Wrong> {
+    ) -> Result<Vec<(Func, Option<Script>)>, TableFault> {
         let texts = &places.texts;
         let names = Column(at, "funcTable.name", &raw.name.0);
         let resource_of = Column(at, "funcTable.resource", &raw.resource.0);
@@ -295,7 +298,7 @@ impl Normal {
             .collect()
     }
 
-    fn lib(&self, lib: u32, place: impl Fn() -> String) -> Result<u32, Wrong> {
+    fn lib(&self, lib: u32, place: impl Fn() -> String) -> Result<u32, TableFault> {
         let count = self.data.libs.len();
         match lib == NONE || (lib as usize) < count {
             true => Ok(lib),
@@ -308,13 +311,13 @@ impl Normal {
         raw: RawFrames<E>,
         funcs: &[(Func, Option<Script>)],
         first_symbol: usize,
-        (locations, places): (&RawLocations, &Places),
+        (locations, places): (&RawLocations, &FileIndices),
         at: &str,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), TableFault> {
         let location = Column(at, "frameTable.originalLocation", &raw.original_location.0);
         let sources = Column(at, "sourceLocationTable.source", &locations.source.0);
         let (lines, columns) = (&locations.line.0, &locations.column.0);
-        let locations = |index| -> Result<Option<(u32, u32, u32)>, Wrong> {
+        let locations = |index| -> Result<Option<(u32, u32, u32)>, TableFault> {
             if has_line((&raw.line.0, &raw.flags.0), index) {
                 return Ok(None);
             }
@@ -410,7 +413,7 @@ impl Normal {
         id.map_or(NONE, |id| self.windows.index(id as u64))
     }
 
-    fn stacks(&mut self, raw: &RawStacks, first_frame: usize, at: &str) -> Result<(), Wrong> {
+    fn stacks(&mut self, raw: &RawStacks, first_frame: usize, at: &str) -> Result<(), TableFault> {
         let frames = Column(at, "stackTable.frame", &raw.frame.0);
         let prefixes = Column(at, "stackTable.prefix", &raw.prefix.0);
         let offsets = Column(at, "stackTable.prefixOffset", &raw.prefix_offset.0);
@@ -454,7 +457,7 @@ impl Normal {
         texts: &[u32],
         first_stack: usize,
         at: &str,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), TableFault> {
         let unit = match raw.samples.weight_type.as_deref() {
             Some("tracing-ms") => Unit::Milliseconds,
             Some("bytes") => Unit::Bytes,
@@ -493,7 +496,7 @@ impl Normal {
         texts: &[u32],
         first_stack: usize,
         at: &str,
-    ) -> Result<Vec<Marker>, Wrong> {
+    ) -> Result<Vec<Marker>, TableFault> {
         let names = Column(at, "markers.name", &raw.name.0);
         let (phases, categories) = (raw.phase.take(), raw.category.take());
         let (phases, categories) = (
@@ -552,7 +555,7 @@ impl Normal {
             .collect()
     }
 
-    fn samples<E: Extent>(&mut self, raw: RawSamples<E>, first_stack: usize, at: &str) -> Result<Samples, Wrong> {
+    fn samples<E: Extent>(&mut self, raw: RawSamples<E>, first_stack: usize, at: &str) -> Result<Samples, TableFault> {
         let mut stack = raw.stack.0;
         let count = stack.len();
         if raw.length.is_some_and(|length| length != count as u64) {
@@ -601,7 +604,7 @@ impl Normal {
         if let Some(counts) = &own_count {
             same_length(counts.len(), "count")?;
         }
-        let cpu_delta = raw.thread_cpu_delta.take().map(|Numbers(deltas)| deltas);
+        let cpu_delta = raw.thread_cpu_delta.take().map(|NumberColumn(deltas)| deltas);
         Ok(Samples {
             cpu_delta: cpu_delta.filter(|deltas| deltas.len() == count),
             rest: raw.rest.take(),
@@ -668,14 +671,14 @@ impl Column<'_> {
     }
 
     /// A required number.
-    fn value(&self, index: usize) -> Result<u32, Wrong> {
+    fn value(&self, index: usize) -> Result<u32, TableFault> {
         match self.get(index) {
             NONE => Err(format!("{}.{}[{index}] is missing", self.0, self.1)),
             value => Ok(value),
         }
     }
 
-    fn optional(&self, index: usize, count: usize, of: &str) -> Result<u32, Wrong> {
+    fn optional(&self, index: usize, count: usize, of: &str) -> Result<u32, TableFault> {
         match self.get(index) {
             NONE => Ok(NONE),
             value if (value as usize) < count => Ok(value),
@@ -683,13 +686,13 @@ impl Column<'_> {
         }
     }
 
-    fn required(&self, index: usize, count: usize, of: &str) -> Result<u32, Wrong> {
+    fn required(&self, index: usize, count: usize, of: &str) -> Result<u32, TableFault> {
         self.value(index)?;
         self.optional(index, count, of)
     }
 }
 
-fn beyond(place: &str, value: u32, count: usize, of: &str) -> Wrong {
+fn beyond(place: &str, value: u32, count: usize, of: &str) -> TableFault {
     format!("{place} is {value}, but there are {count} {of}")
 }
 

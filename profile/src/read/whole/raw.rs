@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
-use super::columns::{Addresses, Ids, Numbers, Texts};
+use super::columns::{Addresses, Ids, NumberColumn, TextColumn};
 use super::extent::Extent;
 use super::meta::KnownMeta;
 use crate::data::Fields;
@@ -79,7 +79,7 @@ impl<'de, E: Extent> Deserialize<'de> for RawMeta<E> {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, bound = "")]
 pub(super) struct RawTables<E: Extent> {
-    pub(super) string_array: Texts,
+    pub(super) string_array: TextColumn,
     pub(super) stack_table: RawStacks,
     pub(super) frame_table: RawFrames<E>,
     pub(super) func_table: RawFuncs<E>,
@@ -113,7 +113,7 @@ pub(super) struct RawFrames<E: Extent> {
     pub(super) subcategory: Ids,
     pub(super) native_symbol: Ids,
     #[serde(rename = "innerWindowID")]
-    pub(super) inner_window_id: E::Of<Numbers>,
+    pub(super) inner_window_id: E::Of<NumberColumn>,
     /// From version 70.
     pub(super) lib: Ids,
     /// Positions from a source map, and in profiles of sprof lines of other files than the function's.
@@ -246,14 +246,14 @@ pub(super) struct RawSamples<E: Extent> {
     pub(super) length: Option<u64>,
     pub(super) stack: Ids,
     /// Either these times,
-    pub(super) time: Numbers,
+    pub(super) time: NumberColumn,
     /// or these differences.
-    pub(super) time_deltas: Numbers,
-    pub(super) weight: Numbers,
+    pub(super) time_deltas: NumberColumn,
+    pub(super) weight: NumberColumn,
     /// sprof's own field: see `Samples::count` of the data.
-    pub(super) count: Numbers,
+    pub(super) count: NumberColumn,
     pub(super) weight_type: Option<String>,
-    pub(super) thread_cpu_delta: E::Of<Option<Numbers>>,
+    pub(super) thread_cpu_delta: E::Of<Option<NumberColumn>>,
     pub(super) rest: E::Of<Fields>,
 }
 
@@ -267,8 +267,8 @@ object_with_rest!(RawSamples {
 pub(super) struct RawMarkers<E: Extent> {
     pub(super) data: Vec<Option<E::MarkerData>>,
     pub(super) name: Ids,
-    pub(super) start_time: Numbers,
-    pub(super) end_time: Numbers,
+    pub(super) start_time: NumberColumn,
+    pub(super) end_time: NumberColumn,
     pub(super) phase: E::Of<Ids>,
     pub(super) category: E::Of<Ids>,
 }

@@ -1,7 +1,7 @@
 //! What the code of each frame is to the bucket of its caller.
 
-use super::{Code, bucket_of, system_call};
-use crate::category::{CATEGORIES, Kind};
+use super::{CalledCode, bucket_of, system_call};
+use crate::category::{CATEGORIES, CodeKind};
 use crate::data::{Data, Frame};
 use crate::view::diff::samples::serves_interrupt;
 use crate::view::names::bare;
@@ -34,7 +34,7 @@ pub(super) struct Codes {
 
 #[derive(Clone, Copy)]
 struct OfName {
-    code: Code,
+    code: CalledCode,
     /// True for names of the C library and the unwinder: in a static program they are all that says so.
     is_reserved: bool,
     /// True for names without a namespace, parameters and suffixes.
@@ -53,7 +53,7 @@ enum OfCategory {
 
 impl Codes {
     pub(super) fn of(data: &Data) -> Codes {
-        let is = |name: &str, kind: Kind| name == CATEGORIES[kind.category(false).0].name;
+        let is = |name: &str, kind: CodeKind| name == CATEGORIES[kind.category(false).0].name;
         Codes {
             of_func: (0..data.funcs.len() as u32)
                 .map(|func| OfName::of(data.func_name(func)))
@@ -62,32 +62,32 @@ impl Codes {
                 .map(|category| match category.name.as_str() {
                     // That of the front end's own profiles, and of V8's.
                     "JavaScript" => OfCategory::Jit,
-                    name if is(name, Kind::Jit) => OfCategory::Jit,
-                    name if is(name, Kind::Kernel) => OfCategory::Kernel,
-                    name if is(name, Kind::SystemLibrary) || is(name, Kind::RustStd) => OfCategory::Standard,
-                    name if is(name, Kind::Library) => OfCategory::Library,
+                    name if is(name, CodeKind::Jit) => OfCategory::Jit,
+                    name if is(name, CodeKind::Kernel) => OfCategory::Kernel,
+                    name if is(name, CodeKind::SystemLibrary) || is(name, CodeKind::RustStd) => OfCategory::Standard,
+                    name if is(name, CodeKind::Library) => OfCategory::Library,
                     _ => OfCategory::Other,
                 })
                 .collect(),
         }
     }
 
-    pub(super) fn of_frame(&self, frame: &Frame) -> Code {
+    pub(super) fn of_frame(&self, frame: &Frame) -> CalledCode {
         let name = self.of_func[frame.func as usize];
         let category = self.of_category.get(frame.category as usize);
         match (name.code, category.copied().unwrap_or(OfCategory::Other)) {
             // A function of any language may be called `malloc`.
-            (_, OfCategory::Jit) => Code::Other,
-            (Code::Ruled { bucket, of_library }, category) => Code::Ruled {
+            (_, OfCategory::Jit) => CalledCode::Other,
+            (CalledCode::Ruled { bucket, of_library }, category) => CalledCode::Ruled {
                 bucket,
                 of_library: of_library || category == OfCategory::Standard,
             },
-            (Code::Interrupt | Code::SystemCall, OfCategory::Kernel) => name.code,
-            (_, OfCategory::Kernel) => Code::Kernel,
-            (Code::Other, OfCategory::Standard) => Code::Library,
-            (Code::Interrupt | Code::SystemCall, _) => Code::Other,
-            (Code::Other, _) if name.is_reserved => Code::Library,
-            (Code::Other, OfCategory::Library) if name.is_c => Code::SharedLibrary,
+            (CalledCode::Interrupt | CalledCode::SystemCall, OfCategory::Kernel) => name.code,
+            (_, OfCategory::Kernel) => CalledCode::Kernel,
+            (CalledCode::Other, OfCategory::Standard) => CalledCode::Library,
+            (CalledCode::Interrupt | CalledCode::SystemCall, _) => CalledCode::Other,
+            (CalledCode::Other, _) if name.is_reserved => CalledCode::Library,
+            (CalledCode::Other, OfCategory::Library) if name.is_c => CalledCode::SharedLibrary,
             (code, _) => code,
         }
     }
@@ -99,17 +99,17 @@ impl OfName {
         let is_c = !bare.contains(':') && !bare.contains([' ', '.']);
         let is_call_through = || CALL_THROUGH.iter().any(|start| path(&bare).starts_with(start));
         let code = match bucket_of(name) {
-            Some(bucket) => Code::Ruled {
+            Some(bucket) => CalledCode::Ruled {
                 bucket,
                 of_library: is_standard(&bare) || !is_of_a_type(&bare),
             },
             // Other exceptions are those of a debugger, or of a probe of sprof.
             None if serves_interrupt(name) || name.starts_with("asm_exc_") || name.starts_with("el0_dbg") => {
-                Code::Interrupt
+                CalledCode::Interrupt
             }
-            None if system_call(name).is_some() => Code::SystemCall,
-            None if is_standard(&bare) && !is_call_through() => Code::Library,
-            None => Code::Other,
+            None if system_call(name).is_some() => CalledCode::SystemCall,
+            None if is_standard(&bare) && !is_call_through() => CalledCode::Library,
+            None => CalledCode::Other,
         };
         OfName {
             code,

@@ -132,7 +132,7 @@ impl Bucket {
 
 /// What a frame's code is to its caller's bucket.
 #[derive(Clone, Copy)]
-enum Code {
+enum CalledCode {
     /// A function with a rule.
     Ruled { bucket: Bucket, of_library: bool },
     /// Standard library code without a rule.
@@ -163,8 +163,8 @@ struct Chain {
 
 impl Chain {
     /// The chain of a stack whose caller has the chain `caller`, and whose function is `func`, with this name and code.
-    fn of(caller: Option<Chain>, code: Code, func: u32, name: &str, same_lib: bool) -> Option<Chain> {
-        if let Code::Ruled { bucket, of_library } = code {
+    fn of(caller: Option<Chain>, code: CalledCode, func: u32, name: &str, same_lib: bool) -> Option<Chain> {
+        if let CalledCode::Ruled { bucket, of_library } = code {
             let means = caller
                 .filter(|caller| caller.bucket != bucket && caller.innermost.has_means(bucket, caller.of_library));
             return Some(Chain {
@@ -179,12 +179,14 @@ impl Chain {
             });
         }
         caller.filter(|caller| match code {
-            Code::Ruled { .. } | Code::Interrupt | Code::Other => false,
-            Code::Library => caller.of_library && caller.innermost != Bucket::PageFault,
+            CalledCode::Ruled { .. } | CalledCode::Interrupt | CalledCode::Other => false,
+            CalledCode::Library => caller.of_library && caller.innermost != Bucket::PageFault,
             // An allocator's functions without a prefix: those of jemalloc and tcmalloc.
-            Code::SharedLibrary => same_lib && caller.innermost == Bucket::Alloc,
-            Code::SystemCall => system_call(name).is_some_and(|call| caller.innermost.system_calls().contains(&call)),
-            Code::Kernel => caller.innermost == Bucket::PageFault || !caller.innermost.system_calls().is_empty(),
+            CalledCode::SharedLibrary => same_lib && caller.innermost == Bucket::Alloc,
+            CalledCode::SystemCall => {
+                system_call(name).is_some_and(|call| caller.innermost.system_calls().contains(&call))
+            }
+            CalledCode::Kernel => caller.innermost == Bucket::PageFault || !caller.innermost.system_calls().is_empty(),
         })
     }
 }

@@ -6,7 +6,7 @@ use super::Bucket;
 use crate::view::names::bare;
 
 /// A condition on a name without generic arguments and parameters.
-enum Rule {
+enum NameRule {
     Is(&'static [&'static str]),
     /// Ignores the leading `<` and `&` of `<T as Trait>` and `<T>`.
     Starts(&'static [&'static str]),
@@ -18,11 +18,11 @@ enum Rule {
     CopyConstructor,
 }
 
-use Rule::{CopyConstructor, Destructor, Ends, Has, Is, Starts};
+use NameRule::{CopyConstructor, Destructor, Ends, Has, Is, Starts};
 
 /// Rust paths as both manglings show them (`alloc::vec::Vec<T>::f`, `<alloc::vec::Vec<T>>::f`), glibc, musl, libstdc++,
 /// libc++, mimalloc, jemalloc, tcmalloc and Linux.
-const RULES: &[(Bucket, &[Rule])] = &[
+const RULES: &[(Bucket, &[NameRule])] = &[
     (
         Bucket::Drop,
         &[
@@ -363,7 +363,7 @@ pub fn bucket_of(name: &str) -> Option<Bucket> {
     }
     let bare = without_inline_namespaces(bare(name));
     let start = bare.trim_start_matches(['<', '&']);
-    let knows = |rule: &Rule| match rule {
+    let knows = |rule: &NameRule| match rule {
         Is(names) => names.contains(&bare.as_str()),
         Starts(starts) => starts.iter().any(|prefix| start.starts_with(prefix)),
         Ends(ends) => ends.iter().any(|end| bare.ends_with(end)),

@@ -3,9 +3,9 @@
 use rustc_hash::FxHashMap;
 
 use super::keys::{self, Keys};
-use super::samples::{Recording, Sampled};
-use super::tree::{PlaceSums, PlaceTree, Sum};
-use super::{Amount, Total, What};
+use super::samples::{ComparedSample, Recording};
+use super::tree::{PlaceSum, PlaceSums, PlaceTree};
+use super::{Compared, KeyAmount, Total};
 use crate::data::{Data, NONE, RunExtent};
 
 /// Blocks of time of a window that has enough samples. Fewer blocks: longer calls and bursts fall into one block and do
@@ -65,7 +65,7 @@ pub(super) struct RunAmount {
 }
 
 impl Side {
-    pub(super) fn of(recordings: &[Data], what: What, keys: &mut Keys) -> Side {
+    pub(super) fn of(recordings: &[Data], what: Compared, keys: &mut Keys) -> Side {
         let of_frames = recordings
             .iter()
             .map(|data| keys::of_frames(data, what, keys))
@@ -74,7 +74,7 @@ impl Side {
     }
 
     /// `of_frames` holds the keys of each recording's frames.
-    pub(super) fn of_frames(recordings: &[Data], of_frames: Vec<Vec<u32>>, what: What, keys: &mut Keys) -> Side {
+    pub(super) fn of_frames(recordings: &[Data], of_frames: Vec<Vec<u32>>, what: Compared, keys: &mut Keys) -> Side {
         let mut side = Side::default();
         for (data, of_frame) in recordings.iter().zip(of_frames) {
             let (tree, place_of) = PlaceTree::of_stacks(data, what, &of_frame, keys);
@@ -106,11 +106,11 @@ impl Side {
         }
     }
 
-    pub(super) fn amount(&self, key: usize) -> Amount {
+    pub(super) fn amount(&self, key: usize) -> KeyAmount {
         let amounts = || self.runs.iter().filter_map(|run| Some((run, run.amount(key)?)));
         let weight: f64 = self.runs.iter().map(|run| run.weight).sum();
         // An empty f64 sum is -0.0.
-        Amount {
+        KeyAmount {
             samples: amounts().map(|(_, amount)| amount.samples).sum(),
             share: (0.0 + amounts().map(|(_, amount)| amount.weight).sum::<f64>()) / weight.max(f64::MIN_POSITIVE),
             per_run: (0.0 + amounts().map(|(run, amount)| amount.weight * run.factor).sum::<f64>())
@@ -141,7 +141,7 @@ impl Run {
         self.amounts.get(&(key as u32))
     }
 
-    fn of(recording: &Recording, samples: &[Sampled], sums: &mut PlaceSums<'_>) -> Run {
+    fn of(recording: &Recording, samples: &[ComparedSample], sums: &mut PlaceSums<'_>) -> Run {
         let is_summed = recording.is_summed;
         // Each line of a file of sums is many samples, without times.
         let most_blocks = if recording.is_window() && !is_summed { BLOCKS } else { 1 };
@@ -172,7 +172,7 @@ impl Run {
                 run.squares += if is_summed { weight } else { weight * weight };
                 let tick = tick_of.entry(sample.thread).or_default();
                 *tick = tick.max(if is_summed { 1.0 } else { weight });
-                let sum = Sum {
+                let sum = PlaceSum {
                     weight,
                     samples: count_of(weight),
                     kernel: if sample.in_kernel { weight } else { 0.0 },
@@ -186,7 +186,7 @@ impl Run {
         if run.is_ordered {
             // The last sample of a thread and the first one of the next thread count as successive: of many short
             // threads each sample is by chance.
-            let mut by_thread: Vec<&Sampled> = samples.iter().collect();
+            let mut by_thread: Vec<&ComparedSample> = samples.iter().collect();
             by_thread.sort_by_key(|sample| sample.thread);
             for pair in by_thread.windows(2).filter(|pair| pair[0].place != pair[1].place) {
                 let squares = pair[0].weight * pair[0].weight + pair[1].weight * pair[1].weight;
@@ -202,7 +202,7 @@ impl Run {
         run
     }
 
-    fn add(&mut self, key: u32, block: usize, sum: Sum) {
+    fn add(&mut self, key: u32, block: usize, sum: PlaceSum) {
         let of_blocks = self.blocks.len() > 1;
         let amount = self.amounts.entry(key).or_default();
         amount.samples += sum.samples;

@@ -37,7 +37,7 @@ const TRIMMED: f64 = 0.2;
 
 /// What a rule limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measure {
+pub enum LimitedMeasure {
     /// The time of a run.
     Time,
     /// The share of the whole.
@@ -52,7 +52,7 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    pub(super) fn of(side: &Side, key: Option<usize>, measure: Measure) -> Estimate {
+    pub(super) fn of(side: &Side, key: Option<usize>, measure: LimitedMeasure) -> Estimate {
         let share = smoothed_share(side, key);
         let recordings = side.runs.chunk_by(|a, b| a.recording == b.recording);
         let number = (recordings.clone().count() as f64).max(1.0);
@@ -87,8 +87,8 @@ impl Estimate {
         let missed = missed / (side.runs.len() as f64).max(1.0);
         let of_means = Trimmed::of(means);
         let of_machine = match measure {
-            Measure::Time => (of_means.mean * VARYING).powi(2) / number,
-            Measure::Share => 0.0,
+            LimitedMeasure::Time => (of_means.mean * VARYING).powi(2) / number,
+            LimitedMeasure::Share => 0.0,
         };
         // The variance of counting is known. The rest is known only from runs, recordings and blocks.
         let rest = |variance: f64| (variance - sampling).max(0.0);
@@ -178,14 +178,14 @@ fn weight(run: &Run, key: Option<usize>) -> f64 {
 }
 
 /// Converts a weight of the run to the measure.
-fn factor(run: &Run, measure: Measure) -> f64 {
+fn factor(run: &Run, measure: LimitedMeasure) -> f64 {
     match measure {
-        Measure::Time => run.factor,
-        Measure::Share => 1.0 / run.weight,
+        LimitedMeasure::Time => run.factor,
+        LimitedMeasure::Share => 1.0 / run.weight,
     }
 }
 
-fn value(run: &Run, key: Option<usize>, measure: Measure) -> f64 {
+fn value(run: &Run, key: Option<usize>, measure: LimitedMeasure) -> f64 {
     weight(run, key) * factor(run, measure)
 }
 
@@ -204,16 +204,16 @@ fn smoothed_share(side: &Side, key: Option<usize>) -> f64 {
 ///
 /// Of eight runs each of node, python, sort, xz and a loop, shares differed, beyond counting, by 0.9 to 2.5 % of the
 /// root of `share * (1 - share)`, small ones and large ones.
-fn varying(run: &Run, key: Option<usize>, measure: Measure, share: f64) -> f64 {
+fn varying(run: &Run, key: Option<usize>, measure: LimitedMeasure, share: f64) -> f64 {
     let of_share = VARYING * (share * (1.0 - share)).sqrt();
     match (measure, key.and_then(|key| run.amount(key))) {
-        (Measure::Share, Some(amount)) => {
+        (LimitedMeasure::Share, Some(amount)) => {
             // If kernel code costs more, what has more of it than the whole has a larger share.
             let of_whole = amount.weight / run.weight * run.kernel;
             of_share.hypot(VARYING_KERNEL * (amount.kernel - of_whole) / run.weight)
         }
-        (Measure::Share, None) => of_share,
-        (Measure::Time, _) => of_share * run.weight * run.factor,
+        (LimitedMeasure::Share, None) => of_share,
+        (LimitedMeasure::Time, _) => of_share * run.weight * run.factor,
     }
 }
 
@@ -225,7 +225,7 @@ struct Sampling {
 }
 
 impl Sampling {
-    fn of(run: &Run, key: Option<usize>, measure: Measure, share: f64) -> Sampling {
+    fn of(run: &Run, key: Option<usize>, measure: LimitedMeasure, share: f64) -> Sampling {
         let Some(key) = key else {
             return Sampling {
                 variance: 0.0,
@@ -278,9 +278,9 @@ fn block_variance(run: &Run, key: usize) -> Option<(f64, f64)> {
 }
 
 /// The square of the most that a run's clock misses: one tick of each thread. It cancels out in shares.
-fn missed_variance(run: &Run, measure: Measure, share: f64) -> f64 {
+fn missed_variance(run: &Run, measure: LimitedMeasure, share: f64) -> f64 {
     match measure {
-        Measure::Share => 0.0,
-        Measure::Time => share * share * run.ticks * run.factor * run.factor,
+        LimitedMeasure::Share => 0.0,
+        LimitedMeasure::Time => share * share * run.ticks * run.factor * run.factor,
     }
 }

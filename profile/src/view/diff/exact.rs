@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::amounts::Side;
 use super::keys::{self, Keys};
-use super::{Amount, Comparison, Limits, Sides, Total, What, by_change};
+use super::{Compared, Comparison, DiffLimits, KeyAmount, Sides, Total, by_change};
 use crate::data::{Calls, Data};
 use crate::view::functions::functions;
 use crate::view::select::{Filter, select};
@@ -17,7 +17,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    pub(super) fn of(files: &[Data], what: What, keys: &mut Keys) -> Figures {
+    pub(super) fn of(files: &[Data], what: Compared, keys: &mut Keys) -> Figures {
         let side = Side::of(files, what, keys);
         let mut figures = Figures {
             of_key: FxHashMap::default(),
@@ -27,7 +27,7 @@ impl Figures {
             },
         };
         let has_arcs = files.iter().any(|data| data.calls != Calls::Paths);
-        if what == What::Total && has_arcs {
+        if what == Compared::Total && has_arcs {
             for data in files {
                 figures.add_totals(data, keys, files.len());
             }
@@ -44,7 +44,7 @@ impl Figures {
 
     /// Adds total costs that call paths do not give.
     fn add_totals(&mut self, data: &Data, keys: &mut Keys, runs: usize) {
-        let key_of_frame = keys::of_frames(data, What::Total, keys);
+        let key_of_frame = keys::of_frames(data, Compared::Total, keys);
         let mut key_of_func: FxHashMap<u32, u32> = FxHashMap::default();
         for (frame, key) in data.frames.iter().zip(key_of_frame) {
             key_of_func.entry(frame.func).or_insert(key);
@@ -60,9 +60,9 @@ impl Figures {
         }
     }
 
-    pub(super) fn amount(&self, key: usize) -> Amount {
+    pub(super) fn amount(&self, key: usize) -> KeyAmount {
         let per_run = self.of_key.get(&key).copied().unwrap_or(0.0);
-        Amount {
+        KeyAmount {
             samples: 0,
             share: if self.total.per_run > 0.0 {
                 per_run / self.total.per_run
@@ -75,7 +75,7 @@ impl Figures {
 }
 
 /// Compares two sides. A change is a change of the amount: if one function changes, many shares change.
-pub(super) fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparison {
+pub(super) fn diff(base: &[Data], new: &[Data], what: Compared, limits: DiffLimits) -> Comparison {
     let mut keys = Keys::default();
     let files = base;
     let (base, new) = (Figures::of(base, what, &mut keys), Figures::of(new, what, &mut keys));

@@ -4,7 +4,7 @@
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::amounts::Side;
-use super::estimate::{Estimate, Measure};
+use super::estimate::{Estimate, LimitedMeasure};
 
 /// The increase, as a part of the old amount: 0.2 is a fifth more. Infinite if the old amount is 0.
 ///
@@ -50,12 +50,12 @@ fn ratio(base: f64, new: f64) -> f64 {
 pub(super) struct Pair {
     base: Estimate,
     new: Estimate,
-    measure: Measure,
+    measure: LimitedMeasure,
     degrees_of_freedom: f64,
 }
 
 impl Pair {
-    pub(super) fn of(base: &Side, new: &Side, key: Option<usize>, measure: Measure) -> Pair {
+    pub(super) fn of(base: &Side, new: &Side, key: Option<usize>, measure: LimitedMeasure) -> Pair {
         let [base, new] = [base, new].map(|side| Estimate::of(side, key, measure));
         let part = |estimate: &Estimate| estimate.variance * estimate.variance / estimate.degrees_of_freedom;
         let variance = base.variance + new.variance;
@@ -122,8 +122,8 @@ impl Pair {
     pub(super) fn increase(&self, p: f64) -> Increase {
         let (a, b, t) = (self.base.mean, self.new.mean, self.quantile(p));
         let (by, range) = match self.measure {
-            Measure::Share => (b - a, self.difference(p)),
-            Measure::Time => (ratio(a, b), self.range_of_ratio(t)),
+            LimitedMeasure::Share => (b - a, self.difference(p)),
+            LimitedMeasure::Time => (ratio(a, b), self.range_of_ratio(t)),
         };
         Increase {
             base: a,
@@ -153,8 +153,8 @@ impl Pair {
 
     fn beyond(&self, allowed: f64, more: f64) -> Difference {
         let (factor, more) = match self.measure {
-            Measure::Time => (1.0 + allowed, more),
-            Measure::Share => (1.0, more + allowed),
+            LimitedMeasure::Time => (1.0 + allowed, more),
+            LimitedMeasure::Share => (1.0, more + allowed),
         };
         Difference {
             mean: self.new.mean - factor * self.base.mean - more,
@@ -179,5 +179,5 @@ struct Difference {
 
 /// The increase of the whole time, without a test of parts.
 pub(super) fn of_all(base: &Side, new: &Side, confidence: f64) -> Increase {
-    Pair::of(base, new, None, Measure::Time).increase((1.0 - confidence) / 2.0)
+    Pair::of(base, new, None, LimitedMeasure::Time).increase((1.0 - confidence) / 2.0)
 }

@@ -3,7 +3,7 @@
 use names::rust_name::readable;
 use rustc_hash::FxHashMap;
 
-use super::{Amount, Change, Item, What};
+use super::{Change, Compared, Item, KeyAmount};
 use crate::data::{Data, NONE};
 use crate::unique::Unique;
 use crate::view::select::{WITHOUT_NAMES, without_names};
@@ -80,7 +80,7 @@ impl Keys {
     }
 
     /// The same; exact figures have no item.
-    pub(super) fn named(&self, key: usize, [base, new]: [Amount; 2], share_change: (f64, f64), p: f64) -> Change {
+    pub(super) fn named(&self, key: usize, [base, new]: [KeyAmount; 2], share_change: (f64, f64), p: f64) -> Change {
         let text = |id: u32| self.texts.all[id as usize].to_string();
         let parts = self.parts.all[key];
         let mut callers = Vec::new();
@@ -104,13 +104,13 @@ impl Keys {
 }
 
 /// The key of each frame: its function or its line.
-pub(super) fn of_frames(data: &Data, what: What, keys: &mut Keys) -> Vec<u32> {
+pub(super) fn of_frames(data: &Data, what: Compared, keys: &mut Keys) -> Vec<u32> {
     // The address of such code differs in each run.
     let is_address = without_names(data);
     (data.frames.iter())
         .map(|frame| {
             let func = data.funcs[frame.func as usize];
-            let with_line = what == What::Lines && frame.line != NONE;
+            let with_line = what == Compared::Lines && frame.line != NONE;
             let parts = KeyParts {
                 // A recording of another profiler, or of an older sprof, has another form.
                 function: match is_address[frame.func as usize] {

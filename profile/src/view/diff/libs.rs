@@ -26,7 +26,7 @@ pub struct Renamed {
 /// 2. Libraries whose names differ only by versions and hashes.
 /// 3. Libraries that share most functions of one of them.
 pub fn match_libs(base: &mut [Data], new: &[Data]) -> Vec<Renamed> {
-    let (mut before, mut after) = (Libs::of(base), Libs::of(new));
+    let (mut before, mut after) = (SideLibs::of(base), SideLibs::of(new));
     let both: Vec<String> = (before.functions.keys())
         .filter(|name| after.functions.contains_key(*name))
         .cloned()
@@ -36,7 +36,7 @@ pub fn match_libs(base: &mut [Data], new: &[Data]) -> Vec<Renamed> {
         after.functions.remove(name);
     }
     let mut renamed = Vec::new();
-    let mut pair = |before: &mut Libs, after: &mut Libs, base: String, new: String| {
+    let mut pair = |before: &mut SideLibs, after: &mut SideLibs, base: String, new: String| {
         before.functions.remove(&base);
         after.functions.remove(&new);
         renamed.push(Renamed { base, new });
@@ -88,14 +88,14 @@ fn rename(data: &mut Data, old: &str, new: &str) {
 }
 
 /// The libraries with functions on one side.
-struct Libs {
+struct SideLibs {
     /// Names of functions, without addresses.
     functions: BTreeMap<String, BTreeSet<String>>,
     products: BTreeSet<String>,
 }
 
-impl Libs {
-    fn of(side: &[Data]) -> Libs {
+impl SideLibs {
+    fn of(side: &[Data]) -> SideLibs {
         let mut functions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for data in side {
             for func in 0..data.funcs.len() as u32 {
@@ -107,7 +107,7 @@ impl Libs {
                 }
             }
         }
-        Libs {
+        SideLibs {
             functions,
             products: side.iter().map(|data| data.product.clone()).collect(),
         }

@@ -40,7 +40,7 @@ pub use libs::{Renamed, match_libs};
 
 /// The things to compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum What {
+pub enum Compared {
     /// Functions by self time, including all functions inlined into them.
     #[default]
     Own,
@@ -63,7 +63,7 @@ pub struct Comparison {
     pub tested: usize,
     /// Significant changes: increases first, each group by change of share, largest first.
     pub changes: Vec<Change>,
-    /// Those of which the recordings do not show whether they changed by [`Limits::least_change`] or more. All others
+    /// Those of which the recordings do not show whether they changed by [`DiffLimits::least_change`] or more. All others
     /// did not.
     pub undecided: Option<Undecided>,
 }
@@ -131,9 +131,9 @@ pub struct Change {
     /// The callers, root first, if call paths are compared.
     pub callers: Vec<String>,
     /// Before.
-    pub base: Amount,
+    pub base: KeyAmount,
     /// After.
-    pub new: Amount,
+    pub new: KeyAmount,
     /// Confidence interval of the change of the share, -1 to 1.
     pub share_change: (f64, f64),
     /// The probability of such a difference if nothing changed.
@@ -142,7 +142,7 @@ pub struct Change {
 
 /// What one key took on one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Amount {
+pub struct KeyAmount {
     /// Samples of all runs.
     pub samples: u64,
     /// Share of the side's samples, 0 to 1.
@@ -204,7 +204,7 @@ impl Change {
 
 /// Limits of the listed changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
+pub struct DiffLimits {
     /// The accepted share of listed changes that are chance. If nothing changed, it is the probability that something
     /// is listed.
     pub false_discoveries: f64,
@@ -213,9 +213,9 @@ pub struct Limits {
     pub least_change: f64,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for DiffLimits {
+    fn default() -> DiffLimits {
+        DiffLimits {
             false_discoveries: 0.01,
             least_change: 0.005,
         }
@@ -226,7 +226,7 @@ impl Default for Limits {
 /// causes them: on a busy machine they took 0.1 to 0.7 % of a program that never called the kernel.
 ///
 /// Files of other profilers are compared exactly; all must have the same count.
-pub fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparison {
+pub fn diff(base: &[Data], new: &[Data], what: Compared, limits: DiffLimits) -> Comparison {
     if base.iter().chain(new).any(|data| data.weights.is_some()) {
         return exact::diff(base, new, what, limits);
     }
@@ -259,8 +259,8 @@ pub(crate) struct Verdicts {
 /// A key and the verdict on it. If both are false, a change of the limit or more is ruled out.
 struct Item {
     key: usize,
-    base: Amount,
-    new: Amount,
+    base: KeyAmount,
+    new: KeyAmount,
     tested: Tested,
     is_changed: bool,
     is_undecided: bool,
@@ -279,7 +279,7 @@ impl Verdicts {
 }
 
 /// Compares sampled recordings.
-pub(crate) fn verdicts(base: &[Data], new: &[Data], what: What, limits: Limits) -> Verdicts {
+pub(crate) fn verdicts(base: &[Data], new: &[Data], what: Compared, limits: DiffLimits) -> Verdicts {
     let mut keys = Keys::default();
     let recorded = base;
     let base = Side::of(base, what, &mut keys);

@@ -4,7 +4,7 @@ use super::amounts::Side;
 use super::samples::Recording;
 use super::test::{Tested, significant};
 use super::tree::PlaceTree;
-use super::{Amount, Limits, Total};
+use super::{DiffLimits, KeyAmount, Total};
 
 /// The comparison of a tree's nodes.
 pub(crate) struct Nodes {
@@ -16,8 +16,8 @@ pub(crate) struct Nodes {
 
 /// The change of a node.
 pub(crate) struct NodeChange {
-    pub(crate) base: Amount,
-    pub(crate) new: Amount,
+    pub(crate) base: KeyAmount,
+    pub(crate) new: KeyAmount,
     /// Confidence interval of the change of its share.
     pub(crate) range: (f64, f64),
     pub(crate) verdict: NodeVerdict,
@@ -36,7 +36,7 @@ pub(crate) enum NodeVerdict {
 }
 
 /// Compares a tree's nodes. `parents` holds each node's parent, an index less than its own. A sample's place is a node.
-pub(crate) fn nodes(parents: &[u32], base: &[Recording], new: &[Recording], limits: Limits) -> Nodes {
+pub(crate) fn nodes(parents: &[u32], base: &[Recording], new: &[Recording], limits: DiffLimits) -> Nodes {
     let tree = PlaceTree::of_nodes(parents);
     let side = |recordings: &[Recording]| {
         let mut side = Side::default();

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::keys::{Keys, of_frames};
 use super::nodes::{Nodes, nodes};
 use super::samples::Recording;
-use super::{Limits, What};
+use super::{Compared, DiffLimits};
 use crate::data::{Data, NONE};
 
 /// The tree. Node 0 is the root; a node comes after its parent.
@@ -26,8 +26,8 @@ pub(crate) struct Paths {
 }
 
 /// Compares call paths of functions, as [`diff`](super::diff) compares functions.
-pub(crate) fn paths(base: &[Data], new: &[Data], limits: Limits) -> Paths {
-    let mut growing = Growing::default();
+pub(crate) fn paths(base: &[Data], new: &[Data], limits: DiffLimits) -> Paths {
+    let mut growing = GrowingPaths::default();
     let mut own = [vec![(0.0, 0)], vec![(0.0, 0)]];
     let mut recordings = [Vec::new(), Vec::new()];
     for (at, data) in base.iter().chain(new).enumerate() {
@@ -63,7 +63,7 @@ pub(crate) fn paths(base: &[Data], new: &[Data], limits: Limits) -> Paths {
     }
 }
 
-struct Growing {
+struct GrowingPaths {
     keys: Keys,
     parents: Vec<u32>,
     func: Vec<u32>,
@@ -72,9 +72,9 @@ struct Growing {
     children: FxHashMap<(u32, u32), u32>,
 }
 
-impl Default for Growing {
-    fn default() -> Growing {
-        Growing {
+impl Default for GrowingPaths {
+    fn default() -> GrowingPaths {
+        GrowingPaths {
             keys: Keys::default(),
             parents: vec![NONE],
             func: vec![NONE],
@@ -85,10 +85,10 @@ impl Default for Growing {
     }
 }
 
-impl Growing {
+impl GrowingPaths {
     /// Adds the call paths of all samples of a recording. Returns the node of each stack, 0 for unused ones.
     fn add(&mut self, recording: usize, data: &Data) -> Vec<u32> {
-        let of_frames = of_frames(data, What::Inlined, &mut self.keys);
+        let of_frames = of_frames(data, Compared::Inlined, &mut self.keys);
         for (frame, key) in (0..).zip(&of_frames) {
             if *key as usize >= self.frame_of.len() {
                 self.frame_of.push((recording, frame));

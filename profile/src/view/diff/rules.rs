@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 
 use super::amounts::Side;
-pub use super::estimate::Measure;
+pub use super::estimate::LimitedMeasure;
 use super::exact::Figures;
 use super::increase::{Increase, Pair};
 use super::keys::{self, Keys};
 use super::test::discoveries;
-use super::{Amount, Limits, Sides, What};
+use super::{Compared, DiffLimits, KeyAmount, Sides};
 use crate::data::Data;
 use crate::view::names;
 
@@ -27,12 +27,12 @@ pub const FEWEST_SAMPLES: u64 = 30;
 
 /// A limit on an increase.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rule {
+pub struct IncreaseRule {
     /// A function name as in [`of_name`](names::of_name), or a pattern where `*` is any text. `None`: the whole
     /// program.
     pub function: Option<String>,
     /// Time or share.
-    pub measure: Measure,
+    pub measure: LimitedMeasure,
     /// Percent of the old time; for shares, percentage points.
     pub limit_percent: f64,
 }
@@ -43,7 +43,7 @@ pub struct Checked {
     /// The answer.
     pub verdict: Verdict,
     /// The functions that broke it or are unknown; for a rule on one name, that function.
-    pub found: Vec<Found>,
+    pub found: Vec<FoundIncrease>,
     /// If no function has the rule's name, or too few samples: other functions whose names contain it, with the larger
     /// of their shares of both sides, largest first.
     pub alike: Vec<(String, f64)>,
@@ -57,12 +57,12 @@ pub enum Verdict {
     /// An increase is significantly above the limit.
     Broken,
     /// The recordings do not show which.
-    Unknown(Why),
+    Unknown(UnknownReason),
 }
 
 /// Why a rule is unknown.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Why {
+pub enum UnknownReason {
     /// No checked function has this name.
     NoFunction {
         /// Functions with this name on the old side.
@@ -81,7 +81,7 @@ pub enum Why {
 
 /// The increase of one function, of all functions with one name, or of the whole program.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct FoundIncrease {
     /// The function's name; `None` for the whole program.
     pub function: Option<String>,
     /// Number of functions.
@@ -94,7 +94,7 @@ pub struct Found {
     pub shares: (f64, f64),
 }
 
-impl Rule {
+impl IncreaseRule {
     /// True if the rule applies to each matching function separately.
     pub fn is_pattern(&self) -> bool {
         self.function.as_ref().is_some_and(|function| function.contains('*'))
@@ -106,8 +106,8 @@ impl Rule {
 
     fn resolution(&self) -> f64 {
         match self.measure {
-            Measure::Time => RESOLUTION,
-            Measure::Share => RESOLUTION_OF_SHARE,
+            LimitedMeasure::Time => RESOLUTION,
+            LimitedMeasure::Share => RESOLUTION_OF_SHARE,
         }
     }
 
@@ -144,7 +144,13 @@ pub(in crate::view) fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// Checks rules. Both sides hold the same kind of samples or counts.
-pub fn check(base: &[Data], new: &[Data], what: What, rules: &[Rule], limits: Limits) -> (Sides, Vec<Checked>) {
+pub fn check(
+    base: &[Data],
+    new: &[Data],
+    what: Compared,
+    rules: &[IncreaseRule],
+    limits: DiffLimits,
+) -> (Sides, Vec<Checked>) {
     if base.iter().chain(new).any(|data| data.weights.is_some()) {
         return check_figures(base, new, what, rules, limits);
     }
@@ -161,7 +167,7 @@ pub fn check(base: &[Data], new: &[Data], what: What, rules: &[Rule], limits: Li
             keys.add_group(number, about);
         }
     }
-    let sides = Sampled {
+    let sides = SampledSides {
         base: Side::of_frames(base, base_frames, what, &mut keys),
         new: Side::of_frames(new, new_frames, what, &mut keys),
         keys,
@@ -179,21 +185,21 @@ pub fn check(base: &[Data], new: &[Data], what: What, rules: &[Rule], limits: Li
     (Sides::of(&sides.base, &sides.new, base, confidence), checked)
 }
 
-struct Sampled {
+struct SampledSides {
     keys: Keys,
     base: Side,
     new: Side,
-    limits: Limits,
+    limits: DiffLimits,
 }
 
-impl Sampled {
+impl SampledSides {
     /// Checks all functions of a name as one: the time with any of them on the stack.
-    fn check_group(&self, rule: &Rule, name: &str, number: usize, members: &[usize]) -> Checked {
+    fn check_group(&self, rule: &IncreaseRule, name: &str, number: usize, members: &[usize]) -> Checked {
         let seen = |side: &Side| members.iter().filter(|key| side.amount(**key).samples > 0).count();
         let (before, after) = (seen(&self.base), seen(&self.new));
         if after == 0 {
             return Checked {
-                verdict: Verdict::Unknown(Why::NoFunction { before }),
+                verdict: Verdict::Unknown(UnknownReason::NoFunction { before }),
                 found: Vec::new(),
                 alike: self.alike(name, members),
             };
@@ -208,7 +214,7 @@ impl Sampled {
         };
         let checked = self.check_one(rule, Some(keys::group(number)), Some(name), functions.len());
         let alike = match checked.verdict {
-            Verdict::Unknown(Why::FewSamples { .. }) => self.alike(asked, members),
+            Verdict::Unknown(UnknownReason::FewSamples { .. }) => self.alike(asked, members),
             _ => Vec::new(),
         };
         Checked { alike, ..checked }
@@ -222,19 +228,19 @@ impl Sampled {
         largest(found.filter(|(function, share)| function.contains(name) && *share > 0.0))
     }
 
-    fn check_one(&self, rule: &Rule, key: Option<usize>, name: Option<&str>, functions: usize) -> Checked {
+    fn check_one(&self, rule: &IncreaseRule, key: Option<usize>, name: Option<&str>, functions: usize) -> Checked {
         let pair = Pair::of(&self.base, &self.new, key, rule.measure);
         let found = self.found(key, name.map(str::to_owned), functions, &pair);
         let p = self.limits.false_discoveries;
         let (base, new) = found.samples;
         let verdict = if base.max(new) < FEWEST_SAMPLES {
-            Verdict::Unknown(Why::FewSamples { base, new })
+            Verdict::Unknown(UnknownReason::FewSamples { base, new })
         } else if pair.p_above(rule.allowed(), 0.0) <= p {
             Verdict::Broken
         } else if found.increase.range.1 <= rule.allowed() + rule.resolution() {
             Verdict::Kept
         } else {
-            Verdict::Unknown(Why::TooWide)
+            Verdict::Unknown(UnknownReason::TooWide)
         };
         Checked {
             verdict,
@@ -244,10 +250,10 @@ impl Sampled {
     }
 
     /// Checks each matching function separately.
-    fn check_each(&self, rule: &Rule) -> Checked {
+    fn check_each(&self, rule: &IncreaseRule) -> Checked {
         let whole = match rule.measure {
-            Measure::Time => Pair::of(&self.base, &self.new, None, Measure::Time).means().0,
-            Measure::Share => 1.0,
+            LimitedMeasure::Time => Pair::of(&self.base, &self.new, None, LimitedMeasure::Time).means().0,
+            LimitedMeasure::Share => 1.0,
         };
         // A function below this amount cannot have increased by as much.
         let least = self.limits.least_change * whole;
@@ -271,7 +277,7 @@ impl Sampled {
         }
         if seen == 0 {
             return Checked {
-                verdict: Verdict::Unknown(Why::NoFunction { before: gone }),
+                verdict: Verdict::Unknown(UnknownReason::NoFunction { before: gone }),
                 found: Vec::new(),
                 alike: Vec::new(),
             };
@@ -284,22 +290,22 @@ impl Sampled {
             0 => {
                 let wide: Vec<_> = tested.iter().filter(|(.., pair)| is_wide(pair)).collect();
                 let verdict = match (wide.is_empty(), self.base.samples().max(self.new.samples())) {
-                    (_, samples) if samples < FEWEST_SAMPLES => Verdict::Unknown(Why::FewSamples {
+                    (_, samples) if samples < FEWEST_SAMPLES => Verdict::Unknown(UnknownReason::FewSamples {
                         base: self.base.samples(),
                         new: self.new.samples(),
                     }),
                     (true, _) => Verdict::Kept,
-                    (false, _) => Verdict::Unknown(Why::TooWide),
+                    (false, _) => Verdict::Unknown(UnknownReason::TooWide),
                 };
                 (verdict, wide)
             }
             _ => (Verdict::Broken, tested[..broken].iter().collect()),
         };
-        let mut found: Vec<Found> = (found.into_iter())
+        let mut found: Vec<FoundIncrease> = (found.into_iter())
             .map(|(_, key, pair)| self.found(Some(*key), Some(self.keys.function(*key).to_owned()), 1, pair))
             .collect();
         // Largest increase first.
-        let more = |found: &Found| found.increase.new - found.increase.base;
+        let more = |found: &FoundIncrease| found.increase.new - found.increase.base;
         found.sort_by(|a, b| more(b).total_cmp(&more(a)).then_with(|| a.function.cmp(&b.function)));
         Checked {
             verdict,
@@ -308,11 +314,11 @@ impl Sampled {
         }
     }
 
-    fn is_about(&self, rule: &Rule, key: usize) -> bool {
+    fn is_about(&self, rule: &IncreaseRule, key: usize) -> bool {
         (rule.function.as_ref()).is_some_and(|pattern| matches(pattern, self.keys.function(key)))
     }
 
-    fn found(&self, key: Option<usize>, function: Option<String>, functions: usize, pair: &Pair) -> Found {
+    fn found(&self, key: Option<usize>, function: Option<String>, functions: usize, pair: &Pair) -> FoundIncrease {
         let amount = |side: &Side| match key {
             Some(key) => {
                 let amount = side.amount(key);
@@ -321,7 +327,7 @@ impl Sampled {
             None => (side.samples(), 1.0),
         };
         let ((base_samples, base_share), (new_samples, new_share)) = (amount(&self.base), amount(&self.new));
-        Found {
+        FoundIncrease {
             function,
             functions,
             samples: (base_samples, new_samples),
@@ -347,7 +353,13 @@ fn largest<'a>(found: impl Iterator<Item = (&'a str, f64)>) -> Vec<(String, f64)
 }
 
 /// Compares other profilers' counts exactly. Each function is checked separately, and each rule is kept or broken.
-fn check_figures(base: &[Data], new: &[Data], what: What, rules: &[Rule], limits: Limits) -> (Sides, Vec<Checked>) {
+fn check_figures(
+    base: &[Data],
+    new: &[Data],
+    what: Compared,
+    rules: &[IncreaseRule],
+    limits: DiffLimits,
+) -> (Sides, Vec<Checked>) {
     let mut keys = Keys::default();
     let files = base;
     let (base, new) = (Figures::of(base, what, &mut keys), Figures::of(new, what, &mut keys));
@@ -357,34 +369,34 @@ fn check_figures(base: &[Data], new: &[Data], what: What, rules: &[Rule], limits
         let found = |key: Option<usize>| {
             let [before, after] = [&base, &new].map(|side| match key {
                 Some(key) => side.amount(key),
-                None => Amount {
+                None => KeyAmount {
                     samples: 0,
                     share: 1.0,
                     per_run: side.total.per_run,
                 },
             });
-            Found {
+            FoundIncrease {
                 function: key.map(|key| keys.function(key).to_owned()),
                 functions: 1,
                 samples: (0, 0),
                 increase: match rule.measure {
-                    Measure::Time => Increase::of_time(before.per_run, after.per_run),
-                    Measure::Share => Increase::of_share(before.share, after.share),
+                    LimitedMeasure::Time => Increase::of_time(before.per_run, after.per_run),
+                    LimitedMeasure::Share => Increase::of_share(before.share, after.share),
                 },
                 shares: (before.share, after.share),
             }
         };
-        let all: Vec<Found> = match rule.function {
+        let all: Vec<FoundIncrease> = match rule.function {
             None => vec![found(None)],
             Some(_) => rule.about(names()).into_iter().map(|key| found(Some(key))).collect(),
         };
-        let is_there = |found: &Found| found.shares.1 != 0.0 || found.function.is_none();
+        let is_there = |found: &FoundIncrease| found.shares.1 != 0.0 || found.function.is_none();
         let least = match (rule.is_pattern(), rule.measure) {
             (false, _) => 0.0,
-            (true, Measure::Time) => limits.least_change * whole,
-            (true, Measure::Share) => limits.least_change,
+            (true, LimitedMeasure::Time) => limits.least_change * whole,
+            (true, LimitedMeasure::Share) => limits.least_change,
         };
-        let is_broken = |found: &Found| {
+        let is_broken = |found: &FoundIncrease| {
             let Increase { base, new, by, .. } = found.increase;
             by > rule.allowed() && new - base >= least
         };
@@ -397,7 +409,7 @@ fn check_figures(base: &[Data], new: &[Data], what: What, rules: &[Rule], limits
         };
         if !all.iter().any(is_there) {
             return Checked {
-                verdict: Verdict::Unknown(Why::NoFunction {
+                verdict: Verdict::Unknown(UnknownReason::NoFunction {
                     before: all.iter().filter(|found| found.shares.0 != 0.0).count(),
                 }),
                 found: Vec::new(),

@@ -1,6 +1,6 @@
 //! The compared samples, by run and time.
 
-use crate::category::{CATEGORIES, Kind};
+use crate::category::{CATEGORIES, CodeKind};
 use crate::data::{Data, RunExtent, Unit};
 
 /// Prefixes of the kernel's interrupt entries: arch/x86/include/asm/idtentry.h, arch/arm64/kernel/entry.S. Interrupts
@@ -15,7 +15,7 @@ const INTERRUPT_ENTRIES: [&str; 5] = [
 
 /// A sample.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sampled {
+pub(crate) struct ComparedSample {
     /// Since the profile's start.
     pub(crate) time_ms: f64,
     /// Index of a stack, or of a node of a tree.
@@ -32,7 +32,7 @@ pub(crate) struct Sampled {
 #[derive(Debug)]
 pub(crate) struct Recording {
     /// In time order.
-    samples: Vec<Sampled>,
+    samples: Vec<ComparedSample>,
     /// Start of the second and each later run.
     next_runs_ms: Vec<f64>,
     /// See [`Data::is_summed`].
@@ -44,7 +44,7 @@ pub(crate) struct Recording {
 
 impl Recording {
     /// `samples` may be unsorted.
-    pub(crate) fn new(data: &Data, mut samples: Vec<Sampled>) -> Recording {
+    pub(crate) fn new(data: &Data, mut samples: Vec<ComparedSample>) -> Recording {
         samples.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
         Recording {
             samples,
@@ -72,7 +72,7 @@ impl Recording {
         for (thread, of_thread) in (0..).zip(&data.threads) {
             let running = (of_thread.samples.iter())
                 .filter(|(_, stack, weight)| *weight > 0.0 && !data.is_wait(*stack) && !is_interrupt(*stack));
-            samples.extend(running.map(|(time_ms, stack, weight)| Sampled {
+            samples.extend(running.map(|(time_ms, stack, weight)| ComparedSample {
                 time_ms,
                 place: place(stack),
                 thread,
@@ -84,7 +84,7 @@ impl Recording {
     }
 
     /// The samples of each run; a run may be empty.
-    pub(super) fn runs(&self) -> impl Iterator<Item = &[Sampled]> {
+    pub(super) fn runs(&self) -> impl Iterator<Item = &[ComparedSample]> {
         let mut rest = &self.samples[..];
         let ends = self.next_runs_ms.iter().copied().chain([f64::INFINITY]);
         ends.map(move |end| {
@@ -102,7 +102,7 @@ pub(crate) fn serves_interrupt(name: &str) -> bool {
 
 /// For each stack, true if its leaf is kernel code.
 pub(crate) fn in_kernel(data: &Data) -> Vec<bool> {
-    let kernel = CATEGORIES[Kind::Kernel.category(false).0].name;
+    let kernel = CATEGORIES[CodeKind::Kernel.category(false).0].name;
     let kernel = data.categories.iter().position(|category| category.name == kernel);
     (data.stacks.iter())
         .map(|stack| kernel == Some(data.frames[stack.frame as usize].category as usize))

@@ -1,7 +1,7 @@
 //! Three verdicts on a function, line or path: changed, no change beyond a limit, or undecided.
 
 use super::amounts::Side;
-use super::estimate::Measure;
+use super::estimate::LimitedMeasure;
 use super::increase::Pair;
 
 /// With fewer samples on both sides together, a test shows nothing.
@@ -29,7 +29,8 @@ impl Tested {
         if whole <= 0.0 || new.total().per_run <= 0.0 {
             return None;
         }
-        let [share, time] = [Measure::Share, Measure::Time].map(|measure| Pair::of(base, new, Some(key), measure));
+        let [share, time] =
+            [LimitedMeasure::Share, LimitedMeasure::Time].map(|measure| Pair::of(base, new, Some(key), measure));
         let is_tested = base.amount(key).samples + new.amount(key).samples >= FEWEST_SAMPLES;
         let delta = |pair: &Pair| pair.means().1 - pair.means().0;
         let p_of_share = share.p_of_difference();

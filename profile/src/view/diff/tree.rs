@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 
 use rustc_hash::FxHashMap;
 
-use super::What;
+use super::Compared;
 use super::keys::Keys;
 use crate::data::{Data, NONE};
 
@@ -29,8 +29,8 @@ impl PlaceTree {
     }
 
     /// The places of a recording, and the place of each stack. `of_frame` holds the key of each frame.
-    pub(super) fn of_stacks(data: &Data, what: What, of_frame: &[u32], keys: &mut Keys) -> (PlaceTree, Vec<u32>) {
-        if what == What::Total {
+    pub(super) fn of_stacks(data: &Data, what: Compared, of_frame: &[u32], keys: &mut Keys) -> (PlaceTree, Vec<u32>) {
+        if what == Compared::Total {
             return PlaceTree::of_callers(data, of_frame, keys);
         }
         let mut place_of: Vec<u32> = Vec::with_capacity(data.stacks.len());
@@ -38,8 +38,8 @@ impl PlaceTree {
             let key = of_frame[stack.frame as usize];
             let above = place_of.get(stack.prefix as usize).copied();
             place_of.push(match (what, above) {
-                (What::Own, Some(above)) if data.frames[stack.frame as usize].is_inlined() => above,
-                (What::Paths, _) => keys.path(above.unwrap_or(NONE), key),
+                (Compared::Own, Some(above)) if data.frames[stack.frame as usize].is_inlined() => above,
+                (Compared::Paths, _) => keys.path(above.unwrap_or(NONE), key),
                 _ => key,
             });
         }
@@ -166,7 +166,7 @@ fn enter(open: &mut FxHashMap<u32, u32>, key: u32) -> bool {
 
 /// What samples at a place, or below it, add up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Sum {
+pub(super) struct PlaceSum {
     pub(super) weight: f64,
     pub(super) samples: u64,
     /// The part of the weight that is of kernel code.
@@ -175,8 +175,8 @@ pub(super) struct Sum {
     pub(super) edges: f64,
 }
 
-impl AddAssign for Sum {
-    fn add_assign(&mut self, other: Sum) {
+impl AddAssign for PlaceSum {
+    fn add_assign(&mut self, other: PlaceSum) {
         self.weight += other.weight;
         self.samples += other.samples;
         self.kernel += other.kernel;
@@ -187,7 +187,7 @@ impl AddAssign for Sum {
 /// Adds samples up, place by place.
 pub(super) struct PlaceSums<'a> {
     tree: &'a PlaceTree,
-    sums: Vec<Sum>,
+    sums: Vec<PlaceSum>,
     is_touched: Vec<bool>,
     touched: Vec<u32>,
 }
@@ -196,13 +196,13 @@ impl PlaceSums<'_> {
     pub(super) fn new(tree: &PlaceTree) -> PlaceSums<'_> {
         PlaceSums {
             tree,
-            sums: vec![Sum::default(); tree.parents.len()],
+            sums: vec![PlaceSum::default(); tree.parents.len()],
             is_touched: vec![false; tree.parents.len()],
             touched: Vec::new(),
         }
     }
 
-    pub(super) fn add(&mut self, place: u32, sum: Sum) {
+    pub(super) fn add(&mut self, place: u32, sum: PlaceSum) {
         if let Some(known) = self.sums.get_mut(place as usize) {
             *known += sum;
         }
@@ -218,9 +218,9 @@ impl PlaceSums<'_> {
     pub(super) fn add_edge(&mut self, from: u32, to: u32, edges: f64) {
         let number = self.sums.len();
         let add = |sums: &mut Self, place, edges| {
-            let sum = Sum {
+            let sum = PlaceSum {
                 edges,
-                ..Sum::default()
+                ..PlaceSum::default()
             };
             sums.add(place, sum);
         };
@@ -233,7 +233,7 @@ impl PlaceSums<'_> {
     }
 
     /// Calls `each` with the sums of each key, several times if several places have the key. Empties the sums.
-    pub(super) fn take(&mut self, mut each: impl FnMut(u32, Sum)) {
+    pub(super) fn take(&mut self, mut each: impl FnMut(u32, PlaceSum)) {
         self.touched.sort_unstable();
         for place in self.touched.drain(..).rev() {
             let sum = std::mem::take(&mut self.sums[place as usize]);
@@ -262,10 +262,10 @@ mod tests {
         let tree = PlaceTree::of_nodes(&[NONE, 0, 1, 2, 1, NONE]);
         let mut sums = PlaceSums::new(&tree);
         for place in [3, 4, 4, 0] {
-            let sum = Sum {
+            let sum = PlaceSum {
                 weight: 1.0,
                 samples: 1,
-                ..Sum::default()
+                ..PlaceSum::default()
             };
             sums.add(place, sum);
         }

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use profile::view::diff::rules::{Checked, FEWEST_SAMPLES, Found, Measure, Rule, Verdict, Why};
+use profile::view::diff::rules::{
+    Checked, FEWEST_SAMPLES, FoundIncrease, IncreaseRule, LimitedMeasure, UnknownReason, Verdict,
+};
 use profile::view::diff::{Increase, Sides};
 use recording::command::own;
 use serde_json::{Value, json};
@@ -20,7 +22,7 @@ pub(super) struct Outcomes<'a> {
     pub(super) sides: &'a Sides,
     /// Notes on the files.
     pub(super) notes: Vec<String>,
-    pub(super) rules: Vec<(&'a Rule, &'a Checked)>,
+    pub(super) rules: Vec<(&'a IncreaseRule, &'a Checked)>,
 }
 
 impl Outcomes<'_> {
@@ -108,7 +110,7 @@ impl Outcomes<'_> {
             let range = [finite(increase.range.0), finite(increase.range.1)];
             json!({"increase": finite(increase.by), "range": range, "base": increase.base, "new": increase.new})
         };
-        let found = |found: &Found| {
+        let found = |found: &FoundIncrease| {
             let mut value = increase(&found.increase);
             value["function"] = json!(found.function);
             value["functions"] = json!(found.functions);
@@ -121,15 +123,15 @@ impl Outcomes<'_> {
                 json!({
                     "function": rule.function,
                     "of": match rule.measure {
-                        Measure::Time => "time",
-                        Measure::Share => "share",
+                        LimitedMeasure::Time => "time",
+                        LimitedMeasure::Share => "share",
                     },
                     "limit_percent": rule.limit_percent,
                     "outcome": outcome(checked),
                     "why": match checked.verdict {
-                        Verdict::Unknown(Why::NoFunction { .. }) => Some("no such function"),
-                        Verdict::Unknown(Why::FewSamples { .. }) => Some("too few samples"),
-                        Verdict::Unknown(Why::TooWide) => Some("too uncertain"),
+                        Verdict::Unknown(UnknownReason::NoFunction { .. }) => Some("no such function"),
+                        Verdict::Unknown(UnknownReason::FewSamples { .. }) => Some("too few samples"),
+                        Verdict::Unknown(UnknownReason::TooWide) => Some("too uncertain"),
                         Verdict::Kept | Verdict::Broken => None,
                     },
                     "words": self.reasons(rule, checked),
@@ -150,7 +152,7 @@ impl Outcomes<'_> {
     }
 
     /// The reasons of an outcome, a line each.
-    fn reasons(&self, rule: &Rule, checked: &Checked) -> Vec<String> {
+    fn reasons(&self, rule: &IncreaseRule, checked: &Checked) -> Vec<String> {
         let found = &checked.found;
         match checked.verdict {
             Verdict::Broken => found.iter().map(|found| self.describe_found(rule, found)).collect(),
@@ -160,7 +162,7 @@ impl Outcomes<'_> {
                 if !checked.alike.is_empty() {
                     lines.push(describe_alike(rule, &checked.alike));
                 }
-                if matches!(why, Why::TooWide) {
+                if matches!(why, UnknownReason::TooWide) {
                     let shown = found.iter().take(SHOWN);
                     lines.extend(shown.map(|found| {
                         let name = found.function.as_deref().unwrap_or("the whole program");
@@ -175,22 +177,22 @@ impl Outcomes<'_> {
         }
     }
 
-    fn describe_why(&self, rule: &Rule, why: Why) -> String {
+    fn describe_why(&self, rule: &IncreaseRule, why: UnknownReason) -> String {
         let name = rule.function.as_deref().unwrap_or_default();
         match why {
-            Why::NoFunction { before: 0 } => {
+            UnknownReason::NoFunction { before: 0 } => {
                 format!("no function is called `{name}`; `{} report FILE` lists names", own())
             }
-            Why::NoFunction { before } => format!(
+            UnknownReason::NoFunction { before } => format!(
                 "{} `{name}` before, and none now: renamed, inlined or gone",
                 count(before as u64, "function was called", "functions were called")
             ),
-            Why::FewSamples { base, new } => format!(
+            UnknownReason::FewSamples { base, new } => format!(
                 "{base} and {} are too few, one side needs {FEWEST_SAMPLES}: record longer, at a higher --rate, or with \
                  --iteration-count 10",
                 count(new, "sample", "samples")
             ),
-            Why::TooWide => {
+            UnknownReason::TooWide => {
                 let Sides { base, new, .. } = &self.sides;
                 let (runs, recordings) = (base.runs.min(new.runs), base.recordings.min(new.recordings));
                 format!(
@@ -208,7 +210,7 @@ impl Outcomes<'_> {
     }
 
     /// `version_1 took 20.3 % more: 634 -> 763 ms a run (98 % sure: +15.2 to +25.8 %)`
-    fn describe_found(&self, rule: &Rule, found: &Found) -> String {
+    fn describe_found(&self, rule: &IncreaseRule, found: &FoundIncrease) -> String {
         let (sides, increase) = (self.sides, &found.increase);
         let mut name = found.function.clone().unwrap_or_else(|| "the whole program".to_owned());
         if found.functions > 1 {
@@ -219,7 +221,7 @@ impl Outcomes<'_> {
             Some(weights) => format!(" {weights}"),
             None => String::new(),
         };
-        if rule.measure == Measure::Share {
+        if rule.measure == LimitedMeasure::Share {
             return format!(
                 "{name} took {before:.1} % of all, now {after:.1} %: {}",
                 self.describe_range(rule, found)
@@ -248,16 +250,16 @@ impl Outcomes<'_> {
     }
 
     /// `+0.3 % (98 % sure: -4.5 to +5.1 %)`
-    fn describe_range(&self, rule: &Rule, found: &Found) -> String {
+    fn describe_range(&self, rule: &IncreaseRule, found: &FoundIncrease) -> String {
         let increase = &found.increase;
         match (rule.measure, &self.sides.weights) {
-            (Measure::Time, Some(_)) => signed_percent(increase.by),
-            (Measure::Time, None) => format!(
+            (LimitedMeasure::Time, Some(_)) => signed_percent(increase.by),
+            (LimitedMeasure::Time, None) => format!(
                 "{} ({})",
                 signed_percent(increase.by),
                 range(self.sides, increase.range)
             ),
-            (Measure::Share, _) => format!(
+            (LimitedMeasure::Share, _) => format!(
                 "{:+.1} points ({} % sure: {:+.1} to {:+.1})",
                 increase.by * 100.0,
                 self.sides.confidence * 100.0,
@@ -269,7 +271,7 @@ impl Outcomes<'_> {
 }
 
 /// `parse` may have been meant as `parse_line`: a gate names what it is on, and picks no other function.
-fn describe_alike(rule: &Rule, alike: &[(String, f64)]) -> String {
+fn describe_alike(rule: &IncreaseRule, alike: &[(String, f64)]) -> String {
     let name = rule.function.as_deref().unwrap_or_default();
     let shown = alike.iter().take(SHOWN);
     let shown: Vec<String> = shown
@@ -293,11 +295,11 @@ fn outcome(checked: &Checked) -> &'static str {
     }
 }
 
-fn describe_rule(rule: &Rule) -> String {
+fn describe_rule(rule: &IncreaseRule) -> String {
     let name = rule.function.as_deref().unwrap_or("the whole program");
     match rule.measure {
-        Measure::Time => format!("{name} may take {} % more", rule.limit_percent),
-        Measure::Share => format!("{name} may take {} points more of all", rule.limit_percent),
+        LimitedMeasure::Time => format!("{name} may take {} % more", rule.limit_percent),
+        LimitedMeasure::Share => format!("{name} may take {} points more of all", rule.limit_percent),
     }
 }
 

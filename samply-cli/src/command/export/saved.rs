@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use profile::data::NONE;
 use profile::export::{firefox, firefox_v55};
 use profile::read::{self, Form, ReadLimits};
-use profile::trim::{Part, trim};
+use profile::trim::{ProfilePart, trim};
 use symbolicator::Symbolicator;
 
 use super::super::target::Target;
@@ -70,9 +70,9 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
             }
         }
     };
-    let part = Part {
+    let part = ProfilePart {
         filter: args.part.filter(),
-        ..Part::default()
+        ..ProfilePart::default()
     };
     trim(&mut data, &part).map_err(|error| Failure::failed(format_args!("{}: {error}", path.display())))?;
     if format == ExportFormat::FirefoxV55 && data.embedded_sources() > 0 {

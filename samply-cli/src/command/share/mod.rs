@@ -18,7 +18,7 @@ use flate2::write::GzEncoder;
 use profile::data::Saved;
 use profile::export::{Picked, Time, firefox, parquet};
 use profile::sanitize::{Include, sanitize};
-use profile::trim::{Part, trim};
+use profile::trim::{ProfilePart, trim};
 use recording::command::own;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &ShareArgs) -> Outcome {
     let sharing = Sharing::prepare("share", &args.upload, args.ui_url.as_deref(), args.timeout)?;
     let what = What {
         event: args.event.name(),
-        part: Part {
+        part: ProfilePart {
             filter: args.part.filter(),
             min_samples: args.drop_thin,
         },
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &ShareArgs) -> Outcome {
 pub(crate) struct What<'a> {
     /// Of a file of another profiler.
     event: Option<&'a str>,
-    part: Part,
+    part: ProfilePart,
     include: Include,
     /// For rows.
     given: Given<'a>,

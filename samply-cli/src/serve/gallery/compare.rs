@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use profile::data::{Calls, Data};
 use profile::export::svg::{SvgOptions, differential};
 use profile::export::{Picked, Time};
-use profile::view::diff::{Limits, Sides, diff};
+use profile::view::diff::{DiffLimits, Sides, diff};
 use profile::view::select::{Filter, KeptKinds, keep};
 
 use super::html::{Text, page};
@@ -113,7 +113,7 @@ fn both(shelf: &Shelf, before: &Item, after: &Item) -> Result<Read, String> {
 
 fn tables(read: &Read) -> Result<String, String> {
     let by = By::Functions.resolve(&read.base, &read.new);
-    let compared = diff(&read.base, &read.new, by.into(), Limits::from(LIMITS));
+    let compared = diff(&read.base, &read.new, by.into(), DiffLimits::from(LIMITS));
     check_sides(&compared.sides).map_err(|failure| words(&failure))?;
     let mut body = sides(&compared.sides);
     let notes = about(&Default::default(), &read.renamed).into_iter();
@@ -132,7 +132,7 @@ fn tables(read: &Read) -> Result<String, String> {
     };
     table(&mut body, &format!("Functions{}", which(by)), &list);
     if read.base.iter().all(|data| data.calls != Calls::Unknown) {
-        let compared = &diff(&read.base, &read.new, By::Total.into(), Limits::from(LIMITS));
+        let compared = &diff(&read.base, &read.new, By::Total.into(), DiffLimits::from(LIMITS));
         let list = List {
             listed: listed(By::Total),
             compared,
@@ -185,7 +185,7 @@ fn picture(read: &Read) -> Result<Vec<u8>, String> {
         ..SvgOptions::default()
     };
     let mut svg = Vec::new();
-    let drawn = differential::write(&base, &new, &options, Limits::from(LIMITS), &mut svg);
+    let drawn = differential::write(&base, &new, &options, DiffLimits::from(LIMITS), &mut svg);
     drawn.and_then(|()| gzip(&svg)).map_err(|error| error.to_string())
 }
 

@@ -7,12 +7,12 @@ use rustc_hash::FxHashMap;
 use crate::data::{Arc, Data, Func, NONE};
 
 /// Name, library and file of a callee in a call line.
-type Named = (u32, u32, u32);
+type CalleeNames = (u32, u32, u32);
 
 #[derive(Default)]
 pub(super) struct Arcs {
-    callees: FxHashMap<Named, u32>,
-    names: Vec<Named>,
+    callees: FxHashMap<CalleeNames, u32>,
+    names: Vec<CalleeNames>,
     /// By thread, frame and callee.
     sums: FxHashMap<(u32, u32, u32), (u64, u64)>,
     order: Vec<(u32, u32, u32)>,
@@ -20,7 +20,7 @@ pub(super) struct Arcs {
 
 impl Arcs {
     /// Adds calls from a frame of a thread. Returns the additional memory in units of 8 bytes.
-    pub(super) fn add(&mut self, (thread, frame): (u32, u32), callee: Named, calls: u64, cost: u64) -> u64 {
+    pub(super) fn add(&mut self, (thread, frame): (u32, u32), callee: CalleeNames, calls: u64, cost: u64) -> u64 {
         let next = self.names.len() as u32;
         let id = *self.callees.entry(callee).or_insert(next);
         let mut more = 0;
@@ -46,7 +46,7 @@ impl Arcs {
     /// Finds the called functions. A call may name another file than the function, or a full path for a relative one.
     /// If the library has exactly one function of the name, it is the callee. Others are new, without self cost.
     pub(super) fn finish(self, data: &mut Data) -> Vec<Arc> {
-        let mut exact: FxHashMap<Named, u32> = FxHashMap::default();
+        let mut exact: FxHashMap<CalleeNames, u32> = FxHashMap::default();
         // `NONE`: several functions.
         let mut by_name: FxHashMap<(u32, u32), u32> = FxHashMap::default();
         for (id, func) in (0..).zip(&data.funcs) {

@@ -1,10 +1,10 @@
 //! One line of callgrind's format.
 
-use super::Columns;
+use super::PositionColumns;
 
 /// The content of a line.
 #[derive(Debug, PartialEq)]
-pub(super) enum Line<'a> {
+pub(super) enum CallgrindLine<'a> {
     /// Empty, or a comment.
     Nothing,
     /// `key: value`
@@ -70,10 +70,10 @@ pub(super) enum Name<'a> {
 
 /// A position relative to the previous line, one number for each column.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Relative([Option<Number>; 3]);
+pub(super) struct Relative([Option<CostNumber>; 3]);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Number {
+enum CostNumber {
     Absolute(u64),
     More(u64),
     Less(u64),
@@ -82,7 +82,7 @@ enum Number {
 
 /// An absolute position.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Position {
+pub(super) struct CostPosition {
     pub(super) instr: u64,
     block: u64,
     pub(super) line: u64,
@@ -106,13 +106,13 @@ const HEADERS: [&str; 13] = [
 ];
 
 /// The parsed line. An error states the expected and the actual content.
-pub(super) fn parse(line: &str, columns: Columns) -> Result<Line<'_>, String> {
+pub(super) fn parse(line: &str, columns: PositionColumns) -> Result<CallgrindLine<'_>, String> {
     if line.is_empty() || line.starts_with('#') {
-        return Ok(Line::Nothing);
+        return Ok(CallgrindLine::Nothing);
     }
     if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
         let (position, costs) = position(line, columns)?;
-        return Ok(Line::Costs(position, costs));
+        return Ok(CallgrindLine::Costs(position, costs));
     }
     let Some(end) = line.find(['=', ':']) else {
         return Err(unknown(line));
@@ -120,7 +120,7 @@ pub(super) fn parse(line: &str, columns: Columns) -> Result<Line<'_>, String> {
     let (key, value) = (&line[..end], &line[end + 1..]);
     if line[end..].starts_with(':') {
         return match HEADERS.contains(&key) || key.bytes().all(|byte| byte.is_ascii_lowercase()) {
-            true => Ok(Line::Header(key, value.trim())),
+            true => Ok(CallgrindLine::Header(key, value.trim())),
             false => Err(unknown(line)),
         };
     }
@@ -128,13 +128,13 @@ pub(super) fn parse(line: &str, columns: Columns) -> Result<Line<'_>, String> {
         "calls" => {
             let count = value.split_whitespace().next().unwrap_or_default();
             match number(count) {
-                Some(count) => Ok(Line::Calls(count)),
+                Some(count) => Ok(CallgrindLine::Calls(count)),
                 None => Err(format!("expected a number of calls, found {}", shown(value))),
             }
         }
-        "jump" | "jcnd" => Ok(Line::Jump),
+        "jump" | "jcnd" => Ok(CallgrindLine::Jump),
         _ => match NameKind::of(key) {
-            Some(kind) => Ok(Line::Name(kind, name(value))),
+            Some(kind) => Ok(CallgrindLine::Name(kind, name(value))),
             None => Err(unknown(line)),
         },
     }
@@ -173,7 +173,7 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-fn position(line: &str, columns: Columns) -> Result<(Relative, &str), String> {
+fn position(line: &str, columns: PositionColumns) -> Result<(Relative, &str), String> {
     let mut rest = line;
     let mut numbers = [None; 3];
     for (at, is_there) in [columns.instr, columns.block, columns.line].into_iter().enumerate() {
@@ -182,10 +182,10 @@ fn position(line: &str, columns: Columns) -> Result<(Relative, &str), String> {
         }
         let (word, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         let read = match word.split_at_checked(1) {
-            Some(("*", "")) => Some(Number::Same),
-            Some(("+", more)) => number(more).map(Number::More),
-            Some(("-", less)) => number(less).map(Number::Less),
-            _ => number(word).map(Number::Absolute),
+            Some(("*", "")) => Some(CostNumber::Same),
+            Some(("+", more)) => number(more).map(CostNumber::More),
+            Some(("-", less)) => number(less).map(CostNumber::Less),
+            _ => number(word).map(CostNumber::Absolute),
         };
         numbers[at] =
             Some(read.ok_or_else(|| format!("expected a position (12, 0x1f, +3, -3 or *), found {}", shown(word)))?);
@@ -195,15 +195,15 @@ fn position(line: &str, columns: Columns) -> Result<(Relative, &str), String> {
 }
 
 /// `None` on overflow, below 0 included.
-pub(super) fn absolute(relative: Relative, last: Position, columns: Columns) -> Option<Position> {
-    let of = |number: Option<Number>, last: u64| match number {
-        None | Some(Number::Same) => Some(last),
-        Some(Number::Absolute(number)) => Some(number),
-        Some(Number::More(more)) => last.checked_add(more),
-        Some(Number::Less(less)) => last.checked_sub(less),
+pub(super) fn absolute(relative: Relative, last: CostPosition, columns: PositionColumns) -> Option<CostPosition> {
+    let of = |number: Option<CostNumber>, last: u64| match number {
+        None | Some(CostNumber::Same) => Some(last),
+        Some(CostNumber::Absolute(number)) => Some(number),
+        Some(CostNumber::More(more)) => last.checked_add(more),
+        Some(CostNumber::Less(less)) => last.checked_sub(less),
     };
     let Relative([instr, block, line]) = relative;
-    Some(Position {
+    Some(CostPosition {
         instr: of(instr, last.instr)?,
         block: of(block, last.block)?,
         line: if columns.line { of(line, last.line)? } else { 0 },
@@ -211,8 +211,8 @@ pub(super) fn absolute(relative: Relative, last: Position, columns: Columns) -> 
 }
 
 /// The columns of a line `positions: ...`.
-pub(super) fn columns(value: &str) -> Result<Columns, String> {
-    let mut columns = Columns {
+pub(super) fn columns(value: &str) -> Result<PositionColumns, String> {
+    let mut columns = PositionColumns {
         instr: false,
         block: false,
         line: false,
@@ -256,34 +256,43 @@ mod tests {
 
     #[test]
     fn lines_as_the_manual_has_them() {
-        let of = |line| parse(line, Columns::default()).unwrap();
-        assert_eq!(of("# comment"), Line::Nothing);
-        assert_eq!(of("events: Ir Dr"), Line::Header("events", "Ir Dr"));
-        assert_eq!(of("fn=(1) main"), Line::Name(NameKind::Function, Name::New(1, "main")));
-        assert_eq!(of("cfn=(1)"), Line::Name(NameKind::CalledFunction, Name::Known(1)));
+        let of = |line| parse(line, PositionColumns::default()).unwrap();
+        assert_eq!(of("# comment"), CallgrindLine::Nothing);
+        assert_eq!(of("events: Ir Dr"), CallgrindLine::Header("events", "Ir Dr"));
+        assert_eq!(
+            of("fn=(1) main"),
+            CallgrindLine::Name(NameKind::Function, Name::New(1, "main"))
+        );
+        assert_eq!(
+            of("cfn=(1)"),
+            CallgrindLine::Name(NameKind::CalledFunction, Name::Known(1))
+        );
         assert_eq!(
             of("fn=(below main)"),
-            Line::Name(NameKind::Function, Name::Plain("(below main)"))
+            CallgrindLine::Name(NameKind::Function, Name::Plain("(below main)"))
         );
         assert_eq!(
             of("fn=f(int)::g"),
-            Line::Name(NameKind::Function, Name::Plain("f(int)::g"))
+            CallgrindLine::Name(NameKind::Function, Name::Plain("f(int)::g"))
         );
-        assert_eq!(of("calls=3 +7"), Line::Calls(3));
+        assert_eq!(of("calls=3 +7"), CallgrindLine::Calls(3));
         assert_eq!(
             of("+3 12 1"),
-            Line::Costs(Relative([None, None, Some(Number::More(3))]), "12 1")
+            CallgrindLine::Costs(Relative([None, None, Some(CostNumber::More(3))]), "12 1")
         );
-        assert_eq!(of("*"), Line::Costs(Relative([None, None, Some(Number::Same)]), ""));
+        assert_eq!(
+            of("*"),
+            CallgrindLine::Costs(Relative([None, None, Some(CostNumber::Same)]), "")
+        );
         for bad in ["main", "fm=x", "1x 2", "+-3 1", "A b: c", "calls=many"] {
-            assert!(parse(bad, Columns::default()).is_err(), "{bad}");
+            assert!(parse(bad, PositionColumns::default()).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn positions_are_relative_to_the_last() {
         let both = columns("instr line").unwrap();
-        let last = Position {
+        let last = CostPosition {
             instr: 0x10,
             block: 0,
             line: 7,

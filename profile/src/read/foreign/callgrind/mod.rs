@@ -12,18 +12,18 @@ use rustc_hash::FxHashMap;
 
 use super::encoding;
 use super::source::{Reader, Source};
-use super::tables::Tables;
-use super::{Foreign, Kind, ReadError, choose, others};
+use super::tables::ForeignTables;
+use super::{Foreign, ForeignFormat, ReadError, choose, others};
 use crate::data::SavedLib;
 use crate::data::{Calls, NONE, Samples, Thread, Unit, Weights};
 use arcs::Arcs;
-use line::{Line, Name, NameKind, Position};
+use line::{CallgrindLine, CostPosition, Name, NameKind};
 
 /// The format that these bytes begin, if it is one of both.
-pub(super) fn kind(start: &[u8]) -> Option<Kind> {
+pub(super) fn kind(start: &[u8]) -> Option<ForeignFormat> {
     let mut lines = start.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     if start.starts_with(b"# callgrind format") {
-        return Some(Kind::Callgrind);
+        return Some(ForeignFormat::Callgrind);
     }
     let (mut has_events, mut is_callgrind) = (false, false);
     let first = lines
@@ -49,31 +49,31 @@ pub(super) fn kind(start: &[u8]) -> Option<Kind> {
         }
     }
     match (has_events, is_callgrind) {
-        (true, true) => Some(Kind::Callgrind),
-        (true, false) => Some(Kind::Cachegrind),
+        (true, true) => Some(ForeignFormat::Callgrind),
+        (true, false) => Some(ForeignFormat::Cachegrind),
         // The file is cut off, or its header is longer than these bytes. Other keys may begin a line of folded stacks.
         (false, true)
             if [&b"version:"[..], b"creator:", b"positions:"]
                 .iter()
                 .any(|key| first.starts_with(key)) =>
         {
-            Some(Kind::Callgrind)
+            Some(ForeignFormat::Callgrind)
         }
-        (false, _) if first.starts_with(b"desc:") => Some(Kind::Cachegrind),
+        (false, _) if first.starts_with(b"desc:") => Some(ForeignFormat::Cachegrind),
         (false, _) => None,
     }
 }
 
 /// Reads the file.
-pub(super) fn read(source: &mut Source, kind: Kind, event: Option<&str>) -> Result<Foreign, ReadError> {
+pub(super) fn read(source: &mut Source, kind: ForeignFormat, event: Option<&str>) -> Result<Foreign, ReadError> {
     let path = source.path.clone();
     let mut reader = source.read()?;
-    let mut building = Building::new();
+    let mut building = CallgrindReader::new();
     let mut line = Vec::new();
     while reader.line(&mut line)? {
         let text = encoding::text(&line);
         let parsed = line::parse(text.trim_start(), building.columns).map_err(|what| reader.wrong_line(what))?;
-        if let Line::Header("events", value) = parsed {
+        if let CallgrindLine::Header("events", value) = parsed {
             building.events(value, event, &path, &reader)?;
         } else {
             building.line(parsed, &reader)?;
@@ -95,16 +95,16 @@ const FUNCTIONS: usize = 2;
 
 /// The numbers before the costs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Columns {
+pub(super) struct PositionColumns {
     pub(super) instr: bool,
     /// Basic blocks, which are ignored.
     pub(super) block: bool,
     pub(super) line: bool,
 }
 
-impl Default for Columns {
+impl Default for PositionColumns {
     fn default() -> Self {
-        Columns {
+        PositionColumns {
             instr: false,
             block: false,
             line: true,
@@ -113,9 +113,9 @@ impl Default for Columns {
 }
 
 #[derive(Default)]
-struct Building {
-    tables: Tables,
-    columns: Columns,
+struct CallgrindReader {
+    tables: ForeignTables,
+    columns: PositionColumns,
     /// Texts by their numbers in the file, for objects, files and functions.
     names: [FxHashMap<u64, u32>; 3],
     known_events: Vec<String>,
@@ -141,7 +141,7 @@ struct Building {
     func_file: u32,
     func_name: u32,
     called: Called,
-    last: Position,
+    last: CostPosition,
     own: FxHashMap<(u32, u32), u64>,
     /// In the file's order.
     own_order: Vec<(u32, u32)>,
@@ -163,9 +163,9 @@ struct Called {
     calls: Option<u64>,
 }
 
-impl Building {
-    fn new() -> Building {
-        Building {
+impl CallgrindReader {
+    fn new() -> CallgrindReader {
+        CallgrindReader {
             pid: NONE,
             thread: NONE,
             object: NONE,
@@ -173,7 +173,7 @@ impl Building {
             func: NONE,
             func_file: NONE,
             func_name: NONE,
-            ..Building::default()
+            ..CallgrindReader::default()
         }
     }
 
@@ -204,14 +204,14 @@ impl Building {
         Ok(())
     }
 
-    fn line(&mut self, line: Line<'_>, reader: &Reader<'_>) -> Result<(), ReadError> {
+    fn line(&mut self, line: CallgrindLine<'_>, reader: &Reader<'_>) -> Result<(), ReadError> {
         match line {
-            Line::Nothing => {}
-            Line::Header(key, value) => self.header(key, value, reader)?,
-            Line::Name(kind, name) => self.name(kind, name, reader)?,
-            Line::Calls(calls) => self.called.calls = Some(calls),
-            Line::Jump => {}
-            Line::Costs(position, costs) => {
+            CallgrindLine::Nothing => {}
+            CallgrindLine::Header(key, value) => self.header(key, value, reader)?,
+            CallgrindLine::Name(kind, name) => self.name(kind, name, reader)?,
+            CallgrindLine::Calls(calls) => self.called.calls = Some(calls),
+            CallgrindLine::Jump => {}
+            CallgrindLine::Costs(position, costs) => {
                 if self.known_events.is_empty() {
                     return Err(reader.wrong_line("expected a line `events: ...` before the first costs"));
                 }
@@ -358,7 +358,7 @@ impl Building {
         self.at_thread
     }
 
-    fn finish(mut self, kind: Kind) -> Result<Foreign, ReadError> {
+    fn finish(mut self, kind: ForeignFormat) -> Result<Foreign, ReadError> {
         self.end_part();
         let mut notes = Vec::new();
         let name = self.known_events[self.chosen].clone();
@@ -371,12 +371,12 @@ impl Building {
             notes.push("it has no sum of its own at its end: it may be cut off".to_owned());
         }
         notes.push(match kind {
-            Kind::Cachegrind => "cachegrind counts no calls: totals are what functions cost themselves, and there are no callers".to_owned(),
+            ForeignFormat::Cachegrind => "cachegrind counts no calls: totals are what functions cost themselves, and there are no callers".to_owned(),
             _ => "callgrind knows which function called which, but no call paths: totals are those of its arcs, and there is no \
                   call tree"
                 .to_owned(),
         });
-        if self.columns.instr && kind == Kind::Callgrind {
+        if self.columns.instr && kind == ForeignFormat::Callgrind {
             notes.push("the file has no build ids: machine code is that of the files as they are now".to_owned());
         }
         let mut data = self.tables.into_data();
@@ -414,7 +414,7 @@ impl Building {
             })
             .collect();
         data.calls = match kind {
-            Kind::Callgrind => {
+            ForeignFormat::Callgrind => {
                 let arcs = self.arcs.finish(&mut data);
                 Calls::Arcs(arcs)
             }
@@ -427,7 +427,7 @@ impl Building {
             .to_owned();
         data.product = program;
         data.imported_from = match (kind, self.creator.as_str()) {
-            (Kind::Cachegrind, _) => "cachegrind".to_owned(),
+            (ForeignFormat::Cachegrind, _) => "cachegrind".to_owned(),
             (_, "") => "a callgrind file".to_owned(),
             (_, creator) => creator.to_owned(),
         };

@@ -33,7 +33,7 @@ pub(super) fn is_indented(line: &str) -> bool {
 
 /// The first line of a sample. `-F` may leave any field out.
 #[derive(Debug, Default)]
-pub(super) struct Head<'a> {
+pub(super) struct SampleHead<'a> {
     /// Empty without `comm`.
     pub(super) name: &'a str,
     /// `None` without `pid`.
@@ -50,7 +50,7 @@ pub(super) struct Head<'a> {
 
 /// `name [PID/]TID [CPU] SECONDS.FRACTION: [PERIOD] EVENT: ...`. The time identifies it, because thread names have any
 /// characters.
-pub(super) fn head(line: &str) -> Option<Head<'_>> {
+pub(super) fn head(line: &str) -> Option<SampleHead<'_>> {
     colons(line).find_map(|(before, after)| {
         let (before, time) = split_last(before);
         let thread = thread(before);
@@ -61,7 +61,7 @@ pub(super) fn head(line: &str) -> Option<Head<'_>> {
             time.split_once('.')
                 .is_some_and(|(_, decimals)| matches!(decimals.len(), 6 | 9))
         };
-        (is_whole || has_decimals()).then_some(Head {
+        (is_whole || has_decimals()).then_some(SampleHead {
             time_ns: Some(time_ns(time)?),
             period,
             event,
@@ -72,7 +72,7 @@ pub(super) fn head(line: &str) -> Option<Head<'_>> {
 }
 
 /// The first line of a sample without a time. Only the frames below prove that it is one.
-pub(super) fn head_without_time(line: &str) -> Head<'_> {
+pub(super) fn head_without_time(line: &str) -> SampleHead<'_> {
     let found = colons(line).find_map(|(before, after)| {
         // `app 4100 1000000 cycles:u:`, `app 4100 sched:sched_switch: prev_comm=app ...`.
         let before = before.trim_end();
@@ -80,7 +80,7 @@ pub(super) fn head_without_time(line: &str) -> Head<'_> {
         let (before, period) = with_period(&before[..before.len() - event.len()]);
         let thread = thread(before);
         let rest = after.trim();
-        (rest.is_empty() || !thread.tid.is_empty()).then_some(Head {
+        (rest.is_empty() || !thread.tid.is_empty()).then_some(SampleHead {
             period,
             event,
             rest,
@@ -91,7 +91,7 @@ pub(super) fn head_without_time(line: &str) -> Head<'_> {
 }
 
 /// `app 4100 55d0c0de1149 leaf`, without event and call chain: the number of the thread, then an address.
-fn in_one_line(line: &str) -> Option<Head<'_>> {
+fn in_one_line(line: &str) -> Option<SampleHead<'_>> {
     /// Addresses of code are longer than numbers of threads.
     const ADDRESS_DIGITS: usize = 6;
     let mut before = 0;
@@ -101,7 +101,7 @@ fn in_one_line(line: &str) -> Option<Head<'_>> {
         let is_address = address.len() >= ADDRESS_DIGITS && address.bytes().all(|digit| digit.is_ascii_hexdigit());
         if is_address && (is_ids(word) || is_cpu(word)) {
             let thread = thread(&line[..at]);
-            return (!thread.tid.is_empty()).then_some(Head {
+            return (!thread.tid.is_empty()).then_some(SampleHead {
                 rest: rest.trim(),
                 ..thread
             });
@@ -112,7 +112,7 @@ fn in_one_line(line: &str) -> Option<Head<'_>> {
 }
 
 /// True if a line is a whole sample.
-pub(super) fn is_whole(head: &Head<'_>) -> bool {
+pub(super) fn is_whole(head: &SampleHead<'_>) -> bool {
     let is_found = |frame: FrameLine<'_>| !frame.file.is_empty() || head.event.is_empty() && !frame.name.is_empty();
     !head.tid.is_empty() && frame(head.rest).is_some_and(is_found)
 }
@@ -138,7 +138,7 @@ fn with_period(before: &str) -> (&str, Option<u64>) {
 }
 
 /// `name [PID/]TID [CPU]`. Each part may be missing.
-fn thread(text: &str) -> Head<'_> {
+fn thread(text: &str) -> SampleHead<'_> {
     let (rest, last) = split_last(text);
     let text = if is_cpu(last) { rest } else { text.trim() };
     let (name, ids) = split_last(text);
@@ -146,15 +146,15 @@ fn thread(text: &str) -> Head<'_> {
         Some((pid, tid)) => (Some(pid), tid),
         None => (None, ids),
     };
-    let known = Head::default();
+    let known = SampleHead::default();
     match is_ids(ids) {
-        true => Head {
+        true => SampleHead {
             name,
             pid,
             tid,
             ..known
         },
-        false => Head { name: text, ..known },
+        false => SampleHead { name: text, ..known },
     }
 }
 

@@ -18,13 +18,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::encoding;
 use super::source::{Reader, Source};
-use super::tables::Tables;
+use super::tables::ForeignTables;
 use super::{Foreign, ReadError, choose, others};
 use crate::data::NO_STACK_LABEL;
 use crate::data::SavedLib;
 use crate::data::{NONE, Samples, Thread, Unit, Weights};
 pub(super) use line::is_perf_script;
-use line::{DEFERRED_CALL_CHAIN, FrameLine, Head, frame, head, head_without_time, is_indented, is_whole};
+use line::{DEFERRED_CALL_CHAIN, FrameLine, SampleHead, frame, head, head_without_time, is_indented, is_whole};
 use programs::{Programs, SampledThread};
 use recording::stack::StackMark;
 
@@ -45,9 +45,9 @@ fn unit(event: &str) -> (Unit, f64) {
 /// Reads the text.
 pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, ReadError> {
     let path = source.path.clone();
-    let mut building = Building {
+    let mut building = PerfScriptReader {
         asked: event,
-        ..Building::default()
+        ..PerfScriptReader::default()
     };
     let mut reader = source.read()?;
     let mut line = Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
 /// A frame of the current sample: text of the name, library, and file and line if known. [`INLINED`] stands for the
 /// library of the frame that it is inlined into.
 #[derive(Clone, Copy)]
-struct Place {
+struct ScriptFrame {
     name: u32,
     lib: u32,
     file: u32,
@@ -74,7 +74,7 @@ struct Place {
 const INLINED: u32 = NONE - 1;
 
 /// The samples of a thread while it executes one program.
-struct Rows {
+struct ProgramSamples {
     thread: SampledThread,
     program: usize,
     time_ns: Vec<u64>,
@@ -83,16 +83,16 @@ struct Rows {
 }
 
 #[derive(Default)]
-struct Building<'a> {
+struct PerfScriptReader<'a> {
     asked: Option<&'a str>,
-    tables: Tables,
+    tables: ForeignTables,
     libs: FxHashMap<u32, u32>,
     /// Number of samples by event name.
     events: Vec<(String, u64)>,
     /// Index of the chosen event.
     chosen: Option<usize>,
     programs: Programs,
-    threads: Vec<Rows>,
+    threads: Vec<ProgramSamples>,
     /// By program, and number or else name of the thread.
     by_ids: FxHashMap<(usize, String), usize>,
     /// Time and period of the current sample, if it is of the chosen event.
@@ -104,7 +104,7 @@ struct Building<'a> {
     /// True from a sample's first line to the empty line after it.
     is_inside: bool,
     /// Its frames, leaf first.
-    frames: Vec<Place>,
+    frames: Vec<ScriptFrame>,
     nameless_leaves: u64,
     /// A sample has no time.
     has_no_times: bool,
@@ -118,7 +118,7 @@ struct Building<'a> {
     values: u64,
 }
 
-impl<'a> Building<'a> {
+impl<'a> PerfScriptReader<'a> {
     fn values(&self) -> u64 {
         self.values + self.tables.values() + self.programs.values() + self.frames.len() as u64 * 2
     }
@@ -178,7 +178,7 @@ impl<'a> Building<'a> {
         }
     }
 
-    fn begin_sample(&mut self, head: &Head<'_>) {
+    fn begin_sample(&mut self, head: &SampleHead<'_>) {
         self.is_inside = head.event == DEFERRED_CALL_CHAIN;
         self.deferred += u64::from(self.is_inside);
         if let Some(record) = head.event.strip_prefix("PERF_RECORD_") {
@@ -238,7 +238,7 @@ impl<'a> Building<'a> {
         };
         let at = *self.by_ids.entry((program, tid.clone())).or_insert_with(|| {
             self.values += 48 + 2 * tid.len() as u64 / 8;
-            self.threads.push(Rows {
+            self.threads.push(ProgramSamples {
                 thread: SampledThread::default(),
                 program,
                 time_ns: Vec::new(),
@@ -273,7 +273,7 @@ impl<'a> Building<'a> {
         let is_nameless = matches!(name, "" | "[unknown]");
         self.nameless_leaves += u64::from(is_nameless && self.frames.is_empty());
         let name = if is_nameless { "[unknown]" } else { name };
-        self.frames.push(Place {
+        self.frames.push(ScriptFrame {
             name: self.tables.text(name),
             lib,
             file: NONE,
@@ -324,7 +324,7 @@ impl<'a> Building<'a> {
         let thread = self.thread();
         let mut stack = NONE;
         let mut outer = NONE;
-        let is_no_stack = |frame: &Place| self.tables.text_of(frame.name) == NO_STACK_LABEL;
+        let is_no_stack = |frame: &ScriptFrame| self.tables.text_of(frame.name) == NO_STACK_LABEL;
         if let [frame] = &self.frames[..]
             && is_no_stack(frame)
         {
@@ -500,9 +500,9 @@ impl<'a> Building<'a> {
 
 /// Puts the rows of a thread together where only a name changed. Those of a main thread stay apart, each with its name:
 /// A process that executes a link to its own file gets another name, too.
-fn of_processes(threads: Vec<Rows>, of_program: &[usize]) -> Vec<Rows> {
+fn of_processes(threads: Vec<ProgramSamples>, of_program: &[usize]) -> Vec<ProgramSamples> {
     let mut known: FxHashMap<(usize, String), usize> = FxHashMap::default();
-    let mut together: Vec<Rows> = Vec::new();
+    let mut together: Vec<ProgramSamples> = Vec::new();
     for mut rows in threads {
         rows.program = of_program[rows.program];
         let at = match rows.thread.is_main_for_certain() {

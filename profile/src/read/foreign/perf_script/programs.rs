@@ -6,7 +6,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::category::Kind;
+use crate::category::CodeKind;
 use crate::read::foreign::kinds;
 
 /// The thread of a sample, as its first line has it.
@@ -67,7 +67,7 @@ struct Program {
 
 /// A process of the profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Process {
+pub(super) struct ScriptProcess {
     /// How many programs the process executed before.
     pub(super) earlier: u32,
     /// The last name of its main thread; empty if that has no samples.
@@ -142,8 +142,8 @@ impl Programs {
     }
 
     /// The processes, and the index into them of each program.
-    pub(super) fn into_processes(self) -> (Vec<Process>, Vec<usize>) {
-        let mut processes: Vec<Process> = Vec::new();
+    pub(super) fn into_processes(self) -> (Vec<ScriptProcess>, Vec<usize>) {
+        let mut processes: Vec<ScriptProcess> = Vec::new();
         let mut by_file: FxHashMap<(&str, u32), usize> = FxHashMap::default();
         let mut of_process: FxHashMap<&str, u32> = FxHashMap::default();
         let mut indices = Vec::with_capacity(self.all.len());
@@ -152,7 +152,7 @@ impl Programs {
             let mut same_file = (program.files.iter()).filter_map(|file| by_file.get(&(process, *file)).copied());
             let index = same_file.next().unwrap_or_else(|| {
                 let count = of_process.entry(process).or_default();
-                processes.push(Process {
+                processes.push(ScriptProcess {
                     earlier: *count,
                     name: String::new(),
                     has_file: false,
@@ -176,7 +176,7 @@ impl Programs {
 
 /// True for the file of a program, and for what a program loads under a name that no library has.
 fn is_program(path: &str) -> bool {
-    kinds::of_file(path) == Kind::Library && !kinds::file_name(path).contains(".so")
+    kinds::of_file(path) == CodeKind::Library && !kinds::file_name(path).contains(".so")
 }
 
 /// True if exec(2) of this file gives this name: the first 15 bytes of the file's. A link to the file has its own name.

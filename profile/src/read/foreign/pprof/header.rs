@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use super::{Measure, field, take};
+use super::{ValueUnit, field, take};
 use crate::data::{NONE, Unit};
 use crate::read::ReadError;
 use crate::read::foreign::source::Source;
@@ -23,11 +23,11 @@ pub(super) struct Header {
     pub(super) texts: Vec<Box<str>>,
     /// Type and unit, as texts.
     pub(super) sample_types: Vec<(u64, u64)>,
-    pub(super) mappings: Vec<Mapping>,
+    pub(super) mappings: Vec<PprofMapping>,
     lib_of: FxHashMap<u64, u32>,
-    pub(super) locations: FxHashMap<u64, Location>,
-    pub(super) lines: Vec<Line>,
-    pub(super) functions: FxHashMap<u64, Function>,
+    pub(super) locations: FxHashMap<u64, PprofLocation>,
+    pub(super) lines: Vec<SourceLine>,
+    pub(super) functions: FxHashMap<u64, PprofFunction>,
     /// For each function, a mapping with its code, and whether it was not inlined there. Only locations give mappings.
     mapping_of: FxHashMap<u64, (u64, bool)>,
     pub(super) drop_frames: u64,
@@ -46,7 +46,7 @@ pub(super) struct Header {
 
 /// A mapped file. Names are texts.
 #[derive(Default)]
-pub(super) struct Mapping {
+pub(super) struct PprofMapping {
     id: u64,
     start: u64,
     offset: u64,
@@ -55,14 +55,14 @@ pub(super) struct Mapping {
 }
 
 #[derive(Default)]
-pub(super) struct Location {
+pub(super) struct PprofLocation {
     pub(super) mapping: u64,
     pub(super) address: u64,
     first_line: usize,
     pub(super) line_count: usize,
 }
 
-impl Location {
+impl PprofLocation {
     /// Indices of [`Header::lines`]; innermost first.
     pub(super) fn lines(&self) -> Range<usize> {
         self.first_line..self.first_line + self.line_count
@@ -70,14 +70,14 @@ impl Location {
 }
 
 #[derive(Clone, Copy, Default)]
-pub(super) struct Line {
+pub(super) struct SourceLine {
     pub(super) function: u64,
     pub(super) line: i64,
 }
 
 /// Texts.
 #[derive(Default)]
-pub(super) struct Function {
+pub(super) struct PprofFunction {
     pub(super) name: u64,
     pub(super) system_name: u64,
     pub(super) file: u64,
@@ -110,8 +110,9 @@ pub(super) fn read(source: &mut Source) -> Result<Header, ReadError> {
         return Err(reader.wrong_at(reader.at(), "expected a string_table, found the end"));
     }
     // A mapping's library has six texts, and several mappings may share texts.
-    let text_bytes =
-        |mapping: &Mapping| 5 * header.text(mapping.file).len() as u64 + header.text(mapping.build_id).len() as u64;
+    let text_bytes = |mapping: &PprofMapping| {
+        5 * header.text(mapping.file).len() as u64 + header.text(mapping.build_id).len() as u64
+    };
     let mapped: u64 = header.mappings.iter().map(text_bytes).sum();
     header.values = header.values.saturating_add(mapped / 8);
     Ok(header)
@@ -156,7 +157,7 @@ impl Header {
             }
             profile::PERIOD_TYPE => self.period_type = typed(message)?,
             profile::MAPPING => {
-                let mut read = Mapping::default();
+                let mut read = PprofMapping::default();
                 each_number(message, |field, value| match field {
                     mapping::ID => read.id = value,
                     mapping::MEMORY_START => read.start = value,
@@ -171,7 +172,7 @@ impl Header {
             }
             profile::LOCATION => self.location(message)?,
             profile::FUNCTION => {
-                let (mut id, mut read) = (0, Function::default());
+                let (mut id, mut read) = (0, PprofFunction::default());
                 each_number(message, |field, value| match field {
                     function::ID => id = value,
                     function::NAME => read.name = value,
@@ -211,7 +212,7 @@ impl Header {
     }
 
     fn location(&mut self, message: &[u8]) -> Result<(), Wrong> {
-        let (mut id, mut read) = (0, Location::default());
+        let (mut id, mut read) = (0, PprofLocation::default());
         read.first_line = self.lines.len();
         for field in Fields::of(message) {
             match field? {
@@ -219,7 +220,7 @@ impl Header {
                 (location::MAPPING_ID, Value::Number(value)) => read.mapping = value,
                 (location::ADDRESS, Value::Number(value)) => read.address = value,
                 (location::LINE, Value::Bytes(bytes)) => {
-                    let mut place = Line::default();
+                    let mut place = SourceLine::default();
                     each_number(bytes, |field, value| match field {
                         line::FUNCTION_ID => place.function = value,
                         line::LINE => place.line = value as i64,
@@ -284,7 +285,7 @@ impl Header {
         matches!(self.text(kind), "samples" | "sample") && matches!(self.text(unit), "count" | "samples" | "")
     }
 
-    pub(super) fn measure(&self, chosen: usize) -> Measure {
+    pub(super) fn measure(&self, chosen: usize) -> ValueUnit {
         let typed = self.sample_types[chosen];
         let unit = self.text(typed.1);
         let (unit, scale) = match (time_unit_ms(unit), unit) {
@@ -295,7 +296,7 @@ impl Header {
             (None, "megabytes" | "megabyte" | "mb" | "MB" | "MiB") => (Unit::Bytes, 1024.0 * 1024.0),
             _ => (Unit::Counts, 1.0),
         };
-        Measure { unit, scale }
+        ValueUnit { unit, scale }
     }
 
     /// Time between two samples, if the period is a time.
@@ -318,7 +319,7 @@ impl Header {
 
     /// The address relative to the library's lowest `PT_LOAD`. A mapping from the file's start begins there. For other
     /// mappings, only the library file has the offset.
-    pub(super) fn relative_address(&self, location: &Location) -> Option<u64> {
+    pub(super) fn relative_address(&self, location: &PprofLocation) -> Option<u64> {
         let mapping = self.mappings.get(self.lib(location.mapping) as usize)?;
         match mapping.offset {
             0 => location.address.checked_sub(mapping.start),

@@ -10,11 +10,11 @@ mod threads;
 use rustc_hash::FxHashMap;
 
 use super::source::{Reader, Source};
-use super::tables::Tables;
+use super::tables::ForeignTables;
 use super::{Foreign, ReadError, choose, others};
 use crate::data::NO_STACK_LABEL;
 use crate::data::SavedLib;
-use crate::data::{NONE, Row, RowValue, Section, Unit, Weights};
+use crate::data::{AboutRow, NONE, RowValue, Section, Unit, Weights};
 use crate::wire::pprof::{label, profile, sample};
 use crate::wire::protobuf::{CUT, Fields, Head, Value, Wrong, head, numbers};
 use header::Header;
@@ -130,12 +130,12 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
     let chosen = choose(&path, event, &names, default)?;
     let measure = header.measure(chosen);
     let (pruned, mut notes) = Pruned::of(&header);
-    let mut building = Building {
+    let mut building = PprofReader {
         pruned,
         measure,
         chosen,
         count_at: header.count_column(),
-        tables: Tables::default(),
+        tables: ForeignTables::default(),
         text_of: FxHashMap::default(),
         func_of: FxHashMap::default(),
         frames_of: FxHashMap::default(),
@@ -265,20 +265,20 @@ impl Parts {
 
 /// The chosen values.
 #[derive(Clone, Copy, Debug)]
-struct Measure {
+struct ValueUnit {
     unit: Unit,
     /// Factor from the file's unit.
     scale: f64,
 }
 
-struct Building<'a> {
+struct PprofReader<'a> {
     header: &'a Header,
     pruned: Pruned,
-    measure: Measure,
+    measure: ValueUnit,
     chosen: usize,
     /// Index of the value that counts a row's samples.
     count_at: Option<usize>,
-    tables: Tables,
+    tables: ForeignTables,
     /// The text index for each text and function of the file. A long name is looked up once, whatever the number of
     /// references.
     text_of: FxHashMap<u64, u32>,
@@ -298,7 +298,7 @@ struct Building<'a> {
 /// Most keys in a note.
 const LISTED_LABELS: usize = 8;
 
-impl Building<'_> {
+impl PprofReader<'_> {
     fn libs(&mut self) {
         let header = self.header;
         self.tables.data.libs = (header.mappings.iter())
@@ -359,7 +359,7 @@ impl Building<'_> {
         let mut stack = NONE;
         for &location in locations.iter().rev() {
             let (first, count) = self.frames_at(location);
-            reader.keeps(self.values().saturating_add(Tables::STACK_VALUES * count as u64))?;
+            reader.keeps(self.values().saturating_add(ForeignTables::STACK_VALUES * count as u64))?;
             let below = stack;
             if let Some(&known) = self.expanded.get(&(below, location)).filter(|_| count > 1) {
                 stack = known;
@@ -494,7 +494,7 @@ impl Building<'_> {
             thread.process_name.clone_from(&data.product);
         }
         if !comments.is_empty() {
-            let rows = comments.iter().enumerate().map(|(at, comment)| Row {
+            let rows = comments.iter().enumerate().map(|(at, comment)| AboutRow {
                 label: format!("Comment {}", at + 1),
                 format: "string".to_owned(),
                 value: RowValue::Text((*comment).to_owned()),

@@ -7,7 +7,7 @@
 use regex_lite::{Regex, RegexBuilder};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::header::{Header, Line};
+use super::header::{Header, SourceLine};
 
 /// An expression whose compiled form is larger is not used.
 const MAX_EXPRESSION_BYTES: usize = 1 << 18;
@@ -93,7 +93,7 @@ impl Pruned {
     }
 
     /// The kept lines of a location, innermost first.
-    pub(super) fn lines<'a>(&self, location: u64, lines: &'a [Line]) -> &'a [Line] {
+    pub(super) fn lines<'a>(&self, location: u64, lines: &'a [SourceLine]) -> &'a [SourceLine] {
         match self.part.get(&location) {
             Some(dropped) => lines.get(*dropped..).unwrap_or(lines),
             None => lines,

@@ -8,7 +8,7 @@ use crate::data::{Samples, Thread};
 
 /// The meaning of a label.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum LabelMeaning {
     Process,
     Pid,
     Thread,
@@ -17,18 +17,18 @@ enum Part {
 }
 
 /// Keys of sprof's export, perf_to_profile, py-spy, Datadog and Pyroscope.
-fn part(key: &str) -> Option<Part> {
+fn part(key: &str) -> Option<LabelMeaning> {
     /// Length of the longest known key.
     const MAX_KEY_BYTES: usize = 12;
     if key.len() > MAX_KEY_BYTES {
         return None;
     }
     Some(match key.to_ascii_lowercase().replace([' ', '-'], "_").as_str() {
-        "process" | "process_name" | "comm" => Part::Process,
-        "pid" | "process_id" => Part::Pid,
-        "thread" | "thread_name" => Part::Thread,
-        "tid" | "thread_id" => Part::Tid,
-        "goroutine" | "goroutine_id" => Part::Goroutine,
+        "process" | "process_name" | "comm" => LabelMeaning::Process,
+        "pid" | "process_id" => LabelMeaning::Pid,
+        "thread" | "thread_name" => LabelMeaning::Thread,
+        "tid" | "thread_id" => LabelMeaning::Tid,
+        "goroutine" | "goroutine_id" => LabelMeaning::Goroutine,
         _ => return None,
     })
 }
@@ -40,7 +40,7 @@ pub(super) fn is_known(key: &str) -> bool {
 /// Threads in the file's order.
 #[derive(Default)]
 pub(super) struct Threads {
-    threads: Vec<Rows>,
+    threads: Vec<PprofThread>,
     by_labels: FxHashMap<Vec<Label>, usize>,
     by_name: FxHashMap<[String; 4], usize>,
     /// The last lookup: samples of one thread are mostly adjacent.
@@ -49,14 +49,14 @@ pub(super) struct Threads {
 }
 
 /// A thread, and its rows.
-pub(super) struct Rows {
+pub(super) struct PprofThread {
     names: [String; 4],
     stack: Vec<u32>,
     weight: Vec<f64>,
     count: Option<Vec<u64>>,
 }
 
-impl Rows {
+impl PprofThread {
     /// Adds a row of the file.
     pub(super) fn add(&mut self, stack: u32, weight: f64, count: Option<u64>) {
         self.stack.push(stack);
@@ -77,7 +77,7 @@ impl Threads {
     }
 
     /// The thread of these labels.
-    pub(super) fn of(&mut self, header: &Header, labels: &[Label]) -> &mut Rows {
+    pub(super) fn of(&mut self, header: &Header, labels: &[Label]) -> &mut PprofThread {
         self.values += 4;
         let at = match &self.last {
             Some((last, at)) if last == labels => *at,
@@ -105,17 +105,17 @@ impl Threads {
             };
             let [process, pid, thread, tid] = &mut names;
             match part(header.text(label.key)) {
-                Some(Part::Process) => *process = value,
-                Some(Part::Pid) => *pid = value,
-                Some(Part::Thread) => match name_and_tid(&value) {
+                Some(LabelMeaning::Process) => *process = value,
+                Some(LabelMeaning::Pid) => *pid = value,
+                Some(LabelMeaning::Thread) => match name_and_tid(&value) {
                     Some((name, id)) => {
                         *thread = name.to_owned();
                         *tid = id.to_owned();
                     }
                     None => *thread = value,
                 },
-                Some(Part::Tid) => *tid = value,
-                Some(Part::Goroutine) => {
+                Some(LabelMeaning::Tid) => *tid = value,
+                Some(LabelMeaning::Goroutine) => {
                     *thread = "goroutine".to_owned();
                     *tid = value;
                 }
@@ -126,7 +126,7 @@ impl Threads {
         self.values += 30 + 3 * of_threads.len() as u64 + name_bytes as u64 / 4;
         let threads = &mut self.threads;
         let at = *self.by_name.entry(names.clone()).or_insert_with(|| {
-            threads.push(Rows {
+            threads.push(PprofThread {
                 names,
                 stack: Vec::new(),
                 weight: Vec::new(),
