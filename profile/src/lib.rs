@@ -27,6 +27,7 @@ pub mod export;
 mod function_files;
 pub mod harness;
 pub mod merge;
+mod pprof_fields;
 pub mod read;
 mod recorded;
 pub mod sanitize;
@@ -38,7 +39,6 @@ mod tracks;
 pub mod trim;
 mod unique;
 pub mod view;
-mod wire;
 
 pub use data::{RecordingFacts, RecordingLimit, RunExtent};
 pub use recorded::no_samples::NoSamples;

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use super::attr::Attr;
 use crate::abi::record_type;
 use crate::decode::{HEADER_BYTES, Header, Reader};
+use recording::protobuf::{FieldValue, MessageFields};
 
 /// Functions of one file at most, and of all files; more than 64 MiB of features can't hold.
 const MAX_FUNCTIONS: usize = 4 << 20;
@@ -145,19 +146,17 @@ impl Simpleperf {
     fn add_file_message(&mut self, message: &[u8]) -> Option<()> {
         let (mut path, mut kind, mut lowest, mut offset) = (Vec::new(), 0, 0, None);
         let mut symbols = Vec::new();
-        let mut fields = Fields(message);
-        while let Some((number, value)) = fields.next()? {
-            match (number, value) {
-                (1, Value::Bytes(bytes)) => path = bytes.to_vec(),
-                (2, Value::Number(number)) => kind = u32::try_from(number).ok()?,
-                (3, Value::Number(number)) => lowest = number,
-                (4, Value::Bytes(symbol)) if symbols.len() + self.functions < MAX_FUNCTIONS => {
+        for field in MessageFields::new(message) {
+            match field.ok()? {
+                (1, FieldValue::Bytes(bytes)) => path = bytes.to_vec(),
+                (2, FieldValue::Number(number)) => kind = u32::try_from(number).ok()?,
+                (3, FieldValue::Number(number)) => lowest = number,
+                (4, FieldValue::Bytes(symbol)) if symbols.len() + self.functions < MAX_FUNCTIONS => {
                     symbols.push(symbol_message(symbol)?);
                 }
-                (6, Value::Bytes(elf)) => {
-                    let mut fields = Fields(elf);
-                    while let Some((number, value)) = fields.next()? {
-                        if let (1, Value::Number(number)) = (number, value) {
+                (6, FieldValue::Bytes(elf)) => {
+                    for field in MessageFields::new(elf) {
+                        if let (1, FieldValue::Number(number)) = field.ok()? {
                             offset = Some(number);
                         }
                     }
@@ -207,66 +206,18 @@ mod file_type {
     pub(super) const ELF: u32 = 2;
 }
 
+/// Address, length and name of a symbol; `None` if the message is damaged.
 fn symbol_message(message: &[u8]) -> Option<(u64, u64, String)> {
     let (mut start, mut len, mut name) = (0, 0, String::new());
-    let mut fields = Fields(message);
-    while let Some((number, value)) = fields.next()? {
-        match (number, value) {
-            (1, Value::Number(number)) => start = number,
-            (2, Value::Number(number)) => len = number,
-            (3, Value::Bytes(bytes)) => name = text(bytes),
+    for field in MessageFields::new(message) {
+        match field.ok()? {
+            (1, FieldValue::Number(number)) => start = number,
+            (2, FieldValue::Number(number)) => len = number,
+            (3, FieldValue::Bytes(bytes)) => name = text(bytes),
             _ => {}
         }
     }
     Some((start, len, name))
-}
-
-/// The fields of a protobuf message.
-struct Fields<'a>(&'a [u8]);
-
-enum Value<'a> {
-    Number(u64),
-    Bytes(&'a [u8]),
-}
-
-impl<'a> Fields<'a> {
-    /// The next one; `Some(None)` at the end, `None` where the message is damaged.
-    fn next(&mut self) -> Option<Option<(u64, Value<'a>)>> {
-        if self.0.is_empty() {
-            return Some(None);
-        }
-        let tag = self.varint()?;
-        let mut rest = Reader(self.0);
-        let value = match tag & 7 {
-            0 => {
-                let number = self.varint()?;
-                return Some(Some((tag >> 3, Value::Number(number))));
-            }
-            1 => Value::Number(rest.u64()?),
-            2 => {
-                let bytes = usize::try_from(self.varint()?).ok()?;
-                rest = Reader(self.0);
-                Value::Bytes(rest.bytes(bytes)?)
-            }
-            5 => Value::Number(u64::from(rest.u32()?)),
-            _ => return None,
-        };
-        self.0 = rest.0;
-        Some(Some((tag >> 3, value)))
-    }
-
-    fn varint(&mut self) -> Option<u64> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let (byte, rest) = self.0.split_first()?;
-            self.0 = rest;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
 }
 
 /// Takes a string and the NUL behind it.

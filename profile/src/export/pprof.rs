@@ -15,8 +15,8 @@ use super::locations::{LibRange, Locations};
 use crate::category::{CATEGORIES, CodeKind};
 use crate::data::NO_STACK_LABEL;
 use crate::data::{Data, Frame, NONE, SavedLib, Thread};
-use crate::wire::pprof::{self as wire, profile as field};
-use crate::wire::protobuf::Message;
+use crate::pprof_fields::{self as wire, profile as field};
+use recording::protobuf::ProtobufMessage;
 
 /// Writes the number of samples (`samples`) and their weight (`cpu` or `delay` in nanoseconds, `space` in bytes, or an
 /// imported file's own name). If each sample counts as one, its time is the profile's interval, if known.
@@ -35,7 +35,7 @@ fn write_labelled(picked: &Picked<'_>, has_labels: bool, out: impl Write) -> io:
         picked,
         data: picked.data,
         has_labels,
-        message: Message::default(),
+        message: ProtobufMessage::default(),
         texts: Vec::new(),
         text_ids: FxHashMap::default(),
         locations: Locations::new(picked.data),
@@ -50,7 +50,7 @@ struct PprofWriter<'a, W: Write> {
     data: &'a Data,
     /// Samples have the names of their process and thread.
     has_labels: bool,
-    message: Message,
+    message: ProtobufMessage,
     texts: Vec<String>,
     text_ids: FxHashMap<String, u64>,
     locations: Locations<'a>,
@@ -125,13 +125,13 @@ impl<W: Write> PprofWriter<'_, W> {
             let counts = self.data.has_samples().then_some(count);
             let weights = self.picked.has_weights().then_some(value);
             let path = self.locations.path(stack);
-            let mut sample = Message::default();
+            let mut sample = ProtobufMessage::default();
             sample.packed(wire::sample::LOCATION_ID, path.into_iter().map(location_id));
             // The format's values are signed.
             let values = counts.into_iter().chain(weights);
             sample.packed(wire::sample::VALUE, values.map(|value| value.min(i64::MAX as u64)));
             for &(key, text) in &labels {
-                let mut label = Message::default();
+                let mut label = ProtobufMessage::default();
                 label.number(wire::label::KEY, key);
                 label.number(wire::label::STR, text);
                 sample.message(wire::sample::LABEL, &label);
@@ -152,7 +152,7 @@ impl<W: Write> PprofWriter<'_, W> {
             let name = label::library(lib);
             let build_id = lib.code_id.as_deref().or(lib.breakpad_id.as_deref());
             let (name, build_id) = (self.text(name), self.text(build_id.unwrap_or_default()));
-            let mut mapping = Message::default();
+            let mut mapping = ProtobufMessage::default();
             mapping.number(wire::mapping::ID, id as u64 + 1);
             mapping.number(wire::mapping::MEMORY_START, start);
             mapping.number(wire::mapping::MEMORY_LIMIT, limit);
@@ -171,14 +171,14 @@ impl<W: Write> PprofWriter<'_, W> {
     fn write_locations(&mut self) -> io::Result<()> {
         let no_stack = self.data.funcs.len() as u64 + 1;
         for id in 0..self.locations.count() {
-            let mut location = Message::default();
+            let mut location = ProtobufMessage::default();
             location.number(wire::location::ID, location_id(id));
             if let Some((lib, address)) = self.locations.address(id) {
                 location.number(wire::location::MAPPING_ID, u64::from(lib) + 1);
                 location.number(wire::location::ADDRESS, address);
             }
             for frame in self.locations.frames(id) {
-                let mut line = Message::default();
+                let mut line = ProtobufMessage::default();
                 match frame {
                     Some(frame) => {
                         line.number(wire::line::FUNCTION_ID, u64::from(frame.func) + 1);
@@ -205,7 +205,7 @@ impl<W: Write> PprofWriter<'_, W> {
     }
 
     fn function(&mut self, id: u64, name: u64, file: u64) -> io::Result<()> {
-        let mut function = Message::default();
+        let mut function = ProtobufMessage::default();
         function.number(wire::function::ID, id);
         // No system_name: names are demangled. If both names are equal, `go tool pprof` demangles them again and cuts
         // `<A as Iterator>::next` to `::next` (demangleSingleFunction, internal/symbolizer/symbolizer.go of pprof).
@@ -234,9 +234,9 @@ impl<W: Write> PprofWriter<'_, W> {
         self.out.write_all(self.message.bytes())
     }
 
-    fn typed(&mut self, kind: &str, unit: &str) -> Message {
+    fn typed(&mut self, kind: &str, unit: &str) -> ProtobufMessage {
         let (kind, unit) = (self.text(kind), self.text(unit));
-        let mut message = Message::default();
+        let mut message = ProtobufMessage::default();
         message.number(wire::value_type::TYPE, kind);
         message.number(wire::value_type::UNIT, unit);
         message
@@ -252,7 +252,7 @@ impl<W: Write> PprofWriter<'_, W> {
         id
     }
 
-    fn put(&mut self, field: u64, message: &Message) -> io::Result<()> {
+    fn put(&mut self, field: u64, message: &ProtobufMessage) -> io::Result<()> {
         self.message.clear();
         self.message.message(field, message);
         self.out.write_all(self.message.bytes())

@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use super::error::{Error, ParseFault, ReadLimit, Result};
 use crate::read::position::FilePosition;
 
-/// Bytes that [`JsonInput::look_ahead`] provides. A value that is cut at a block's end is moved in front of the next block,
-/// which has this much room there.
+/// Bytes that [`JsonInput::look_ahead`] provides. A value that is cut at a block's end is moved in front of the next
+/// block, which has this much room there.
 pub(super) const AHEAD: usize = 64;
 /// Zeros after a block: eight bytes can be loaded at any position, and the end is a zero byte.
 const BEHIND: usize = 8;

@@ -63,8 +63,8 @@ pub struct Comparison {
     pub tested: usize,
     /// Significant changes: increases first, each group by change of share, largest first.
     pub changes: Vec<Change>,
-    /// Those of which the recordings do not show whether they changed by [`DiffLimits::least_change`] or more. All others
-    /// did not.
+    /// Those of which the recordings do not show whether they changed by [`DiffLimits::least_change`] or more. All
+    /// others did not.
     pub undecided: Option<Undecided>,
 }
 

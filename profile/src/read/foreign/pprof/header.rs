@@ -6,10 +6,10 @@ use rustc_hash::FxHashMap;
 
 use super::{ValueUnit, field, take};
 use crate::data::{NONE, Unit};
+use crate::pprof_fields::{function, line, location, mapping, profile, value_type};
 use crate::read::ReadError;
 use crate::read::foreign::source::Source;
-use crate::wire::pprof::{function, line, location, mapping, profile, value_type};
-use crate::wire::protobuf::{Fields, Head, Value, Wrong, numbers};
+use recording::protobuf::{FieldHead, FieldValue, MessageFault, MessageFields, numbers};
 
 /// Go's heap profiles have four, most files one or two. Messages list them all.
 const MAX_SAMPLE_TYPES: usize = 64;
@@ -90,13 +90,13 @@ pub(super) fn read(source: &mut Source) -> Result<Header, ReadError> {
     let mut message = Vec::new();
     while let Some((number, start, content)) = field(&mut reader)? {
         match content {
-            Head::Number(value) => header.number(number, value),
-            Head::Bytes(len) if number == profile::SAMPLE => {
+            FieldHead::Number(value) => header.number(number, value),
+            FieldHead::Bytes(len) if number == profile::SAMPLE => {
                 if !reader.skip(len)? {
                     return Err(reader.cut_off());
                 }
             }
-            Head::Bytes(len) => {
+            FieldHead::Bytes(len) => {
                 take(&mut reader, start, len, &mut message)?;
                 header.message(number, &message).map_err(|wrong| {
                     let what = format!("{}: {}", name_of(number), wrong.what);
@@ -144,7 +144,7 @@ impl Header {
         }
     }
 
-    fn message(&mut self, field: u64, message: &[u8]) -> Result<(), Wrong> {
+    fn message(&mut self, field: u64, message: &[u8]) -> Result<(), MessageFault> {
         match field {
             profile::SAMPLE_TYPE if self.sample_types.len() < MAX_SAMPLE_TYPES => {
                 let typed = typed(message)?;
@@ -153,7 +153,7 @@ impl Header {
             }
             profile::SAMPLE_TYPE => {
                 let what = format!("expected at most {MAX_SAMPLE_TYPES} of them");
-                return Err(Wrong { what, at: 0 });
+                return Err(MessageFault { what, at: 0 });
             }
             profile::PERIOD_TYPE => self.period_type = typed(message)?,
             profile::MAPPING => {
@@ -188,7 +188,7 @@ impl Header {
                     "expected texts of at most {MAX_TEXT_BYTES} bytes, found one of {}",
                     message.len()
                 );
-                return Err(Wrong { what, at: 0 });
+                return Err(MessageFault { what, at: 0 });
             }
             profile::STRING_TABLE => {
                 self.values += 3 + message.len() as u64 / 8;
@@ -196,8 +196,8 @@ impl Header {
             }
             // Packed.
             profile::COMMENT => {
-                numbers(Value::Bytes(message), |comment| self.comment(comment))
-                    .map_err(|what| Wrong { what, at: 0 })?;
+                numbers(FieldValue::Bytes(message), |comment| self.comment(comment))
+                    .map_err(|what| MessageFault { what, at: 0 })?;
             }
             _ => {}
         }
@@ -211,15 +211,15 @@ impl Header {
         }
     }
 
-    fn location(&mut self, message: &[u8]) -> Result<(), Wrong> {
+    fn location(&mut self, message: &[u8]) -> Result<(), MessageFault> {
         let (mut id, mut read) = (0, PprofLocation::default());
         read.first_line = self.lines.len();
-        for field in Fields::of(message) {
+        for field in MessageFields::new(message) {
             match field? {
-                (location::ID, Value::Number(value)) => id = value,
-                (location::MAPPING_ID, Value::Number(value)) => read.mapping = value,
-                (location::ADDRESS, Value::Number(value)) => read.address = value,
-                (location::LINE, Value::Bytes(bytes)) => {
+                (location::ID, FieldValue::Number(value)) => id = value,
+                (location::MAPPING_ID, FieldValue::Number(value)) => read.mapping = value,
+                (location::ADDRESS, FieldValue::Number(value)) => read.address = value,
+                (location::LINE, FieldValue::Bytes(bytes)) => {
                     let mut place = SourceLine::default();
                     each_number(bytes, |field, value| match field {
                         line::FUNCTION_ID => place.function = value,
@@ -353,7 +353,7 @@ fn time_unit_ms(unit: &str) -> Option<f64> {
     })
 }
 
-fn typed(message: &[u8]) -> Result<(u64, u64), Wrong> {
+fn typed(message: &[u8]) -> Result<(u64, u64), MessageFault> {
     let mut typed = (0, 0);
     each_number(message, |field, value| match field {
         value_type::TYPE => typed.0 = value,
@@ -363,9 +363,9 @@ fn typed(message: &[u8]) -> Result<(u64, u64), Wrong> {
     Ok(typed)
 }
 
-fn each_number(message: &[u8], mut each: impl FnMut(u64, u64)) -> Result<(), Wrong> {
-    for field in Fields::of(message) {
-        if let (field, Value::Number(value)) = field? {
+fn each_number(message: &[u8], mut each: impl FnMut(u64, u64)) -> Result<(), MessageFault> {
+    for field in MessageFields::new(message) {
+        if let (field, FieldValue::Number(value)) = field? {
             each(field, value);
         }
     }

@@ -15,10 +15,10 @@ use super::{Foreign, ReadError, choose, others};
 use crate::data::NO_STACK_LABEL;
 use crate::data::SavedLib;
 use crate::data::{AboutRow, NONE, RowValue, Section, Unit, Weights};
-use crate::wire::pprof::{label, profile, sample};
-use crate::wire::protobuf::{CUT, Fields, Head, Value, Wrong, head, numbers};
+use crate::pprof_fields::{label, profile, sample};
 use header::Header;
 use prune::Pruned;
+use recording::protobuf::{CUT, FieldHead, FieldValue, MessageFault, MessageFields, head, numbers};
 use threads::Threads;
 
 /// Largest message within the file: a stack of 100,000 calls takes a megabyte.
@@ -32,15 +32,17 @@ pub(super) fn is_pprof(start: &[u8]) -> bool {
     let mut fields = Typed(start);
     while let Some((field, value)) = fields.next() {
         let is_right = match (field, value) {
-            (profile::SAMPLE_TYPE | profile::PERIOD_TYPE, Some(Value::Bytes(message))) => {
+            (profile::SAMPLE_TYPE | profile::PERIOD_TYPE, Some(FieldValue::Bytes(message))) => {
                 has(message, &[1, 2], &[], &[])
             }
-            (profile::SAMPLE, Some(Value::Bytes(message))) => has(message, &[1, 2], &[1, 2], &[3]),
-            (profile::MAPPING, Some(Value::Bytes(message))) => has(message, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], &[], &[]),
-            (profile::LOCATION, Some(Value::Bytes(message))) => has(message, &[1, 2, 3, 5], &[], &[4]),
-            (profile::FUNCTION, Some(Value::Bytes(message))) => has(message, &[1, 2, 3, 4, 5], &[], &[]),
-            (profile::STRING_TABLE | profile::COMMENT, Some(Value::Bytes(_))) => true,
-            (profile::DROP_FRAMES..=profile::DOC_URL, Some(Value::Number(_))) => field != profile::PERIOD_TYPE,
+            (profile::SAMPLE, Some(FieldValue::Bytes(message))) => has(message, &[1, 2], &[1, 2], &[3]),
+            (profile::MAPPING, Some(FieldValue::Bytes(message))) => {
+                has(message, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], &[], &[])
+            }
+            (profile::LOCATION, Some(FieldValue::Bytes(message))) => has(message, &[1, 2, 3, 5], &[], &[4]),
+            (profile::FUNCTION, Some(FieldValue::Bytes(message))) => has(message, &[1, 2, 3, 4, 5], &[], &[]),
+            (profile::STRING_TABLE | profile::COMMENT, Some(FieldValue::Bytes(_))) => true,
+            (profile::DROP_FRAMES..=profile::DOC_URL, Some(FieldValue::Number(_))) => field != profile::PERIOD_TYPE,
             // The message is cut off, by the limit or by the file's end.
             (profile::SAMPLE_TYPE..=profile::STRING_TABLE | profile::PERIOD_TYPE | profile::COMMENT, None) => break,
             _ => return false,
@@ -48,7 +50,7 @@ pub(super) fn is_pprof(start: &[u8]) -> bool {
         if !is_right {
             return false;
         }
-        says_something |= field <= profile::FUNCTION && value != Some(Value::Bytes(&[]));
+        says_something |= field <= profile::FUNCTION && value != Some(FieldValue::Bytes(&[]));
     }
     says_something && !fields.is_wrong() && !start.iter().all(is_text)
 }
@@ -58,8 +60,8 @@ fn has(message: &[u8], numbers: &[u64], lists: &[u64], messages: &[u64]) -> bool
     let mut fields = Typed(message);
     while let Some((field, value)) = fields.next() {
         let is_right = match value {
-            Some(Value::Number(_)) => numbers.contains(&field),
-            Some(Value::Bytes(_)) => lists.contains(&field) || messages.contains(&field),
+            Some(FieldValue::Number(_)) => numbers.contains(&field),
+            Some(FieldValue::Bytes(_)) => lists.contains(&field) || messages.contains(&field),
             None => false,
         };
         if !is_right {
@@ -74,7 +76,7 @@ struct Typed<'a>(&'a [u8]);
 
 impl<'a> Typed<'a> {
     /// A field without a value is cut off. `None` at the end and at an invalid field.
-    fn next(&mut self) -> Option<(u64, Option<Value<'a>>)> {
+    fn next(&mut self) -> Option<(u64, Option<FieldValue<'a>>)> {
         let kind = self.0.first()? & 7;
         let mut rest = self.0;
         let mut next = || {
@@ -89,11 +91,11 @@ impl<'a> Typed<'a> {
             return None;
         };
         let value = match (kind, head) {
-            (0, Head::Number(number)) => Value::Number(number),
-            (2, Head::Bytes(len)) => {
+            (0, FieldHead::Number(number)) => FieldValue::Number(number),
+            (2, FieldHead::Bytes(len)) => {
                 let bytes = usize::try_from(len).ok().and_then(|len| rest.split_off(..len));
                 match bytes {
-                    Some(bytes) => Value::Bytes(bytes),
+                    Some(bytes) => FieldValue::Bytes(bytes),
                     None => {
                         self.0 = &[];
                         return Some((field, None));
@@ -152,10 +154,10 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
     let (mut message, mut parts) = (Vec::new(), Parts::default());
     while let Some((number, start, content)) = field(&mut reader)? {
         match (number, content) {
-            (profile::SAMPLE, Head::Bytes(len)) => {
+            (profile::SAMPLE, FieldHead::Bytes(len)) => {
                 take(&mut reader, start, len, &mut message)?;
                 let wrong =
-                    |wrong: Wrong| reader.wrong_at(start + wrong.at as u64, format!("a sample: {}", wrong.what));
+                    |wrong: MessageFault| reader.wrong_at(start + wrong.at as u64, format!("a sample: {}", wrong.what));
                 parts.read(&message).map_err(wrong)?;
                 if parts.values.len() != names.len() {
                     return Err(reader.wrong_at(
@@ -169,10 +171,10 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
                 }
                 building.sample(&parts, &reader)?;
             }
-            (_, Head::Bytes(len)) => {
+            (_, FieldHead::Bytes(len)) => {
                 reader.skip(len)?;
             }
-            (_, Head::Number(_)) => {}
+            (_, FieldHead::Number(_)) => {}
         }
     }
     building.notes(&mut notes);
@@ -190,7 +192,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
 }
 
 /// The next field of the file: its number, its start, and its head.
-fn field(reader: &mut Reader<'_>) -> Result<Option<(u64, u64, Head)>, ReadError> {
+fn field(reader: &mut Reader<'_>) -> Result<Option<(u64, u64, FieldHead)>, ReadError> {
     let start = reader.at();
     let read = head(&mut || reader.byte())?;
     match read {
@@ -233,22 +235,22 @@ struct Label {
 }
 
 impl Parts {
-    fn read(&mut self, message: &[u8]) -> Result<(), Wrong> {
+    fn read(&mut self, message: &[u8]) -> Result<(), MessageFault> {
         self.locations.clear();
         self.values.clear();
         self.labels.clear();
-        for field in Fields::of(message) {
+        for field in MessageFields::new(message) {
             let (field, value) = field?;
             let read = match (field, value) {
                 (sample::LOCATION_ID, value) => numbers(value, |id| self.locations.push(id)),
                 (sample::VALUE, value) => numbers(value, |value| self.values.push(value as i64)),
-                (sample::LABEL, Value::Bytes(bytes)) => {
+                (sample::LABEL, FieldValue::Bytes(bytes)) => {
                     let mut read = Label::default();
-                    for field in Fields::of(bytes) {
+                    for field in MessageFields::new(bytes) {
                         match field? {
-                            (label::KEY, Value::Number(key)) => read.key = key,
-                            (label::STR, Value::Number(text)) => read.text = text,
-                            (label::NUM, Value::Number(number)) => read.number = number as i64,
+                            (label::KEY, FieldValue::Number(key)) => read.key = key,
+                            (label::STR, FieldValue::Number(text)) => read.text = text,
+                            (label::NUM, FieldValue::Number(number)) => read.number = number as i64,
                             _ => {}
                         }
                     }
@@ -257,7 +259,7 @@ impl Parts {
                 }
                 _ => Ok(()),
             };
-            read.map_err(|what| Wrong { what, at: 0 })?;
+            read.map_err(|what| MessageFault { what, at: 0 })?;
         }
         Ok(())
     }

@@ -1,25 +1,29 @@
-//! Protobuf messages, as far as pprof uses them: <https://protobuf.dev/programming-guides/encoding/>.
+//! Protobuf messages, as far as pprof and simpleperf use them: <https://protobuf.dev/programming-guides/encoding/>.
+//!
+//! Reading takes no memory: a file from outside may hold millions of messages of two bytes.
 
 /// A message under construction.
 #[derive(Default)]
-pub(crate) struct Message(Vec<u8>);
+pub struct ProtobufMessage(Vec<u8>);
 
 const VARINT: u64 = 0;
 const FIXED_64: u64 = 1;
 const LEN: u64 = 2;
 const FIXED_32: u64 = 5;
 
-impl Message {
-    pub(crate) fn bytes(&self) -> &[u8] {
+impl ProtobufMessage {
+    /// The bytes so far.
+    pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Removes all fields.
+    pub fn clear(&mut self) {
         self.0.clear();
     }
 
     /// A number. 0 is the default and is not written.
-    pub(crate) fn number(&mut self, field: u64, value: u64) {
+    pub fn number(&mut self, field: u64, value: u64) {
         if value != 0 {
             self.varint(field << 3 | VARINT);
             self.varint(value);
@@ -27,18 +31,18 @@ impl Message {
     }
 
     /// A text.
-    pub(crate) fn text(&mut self, field: u64, value: &str) {
+    pub fn text(&mut self, field: u64, value: &str) {
         self.chunk(field, value.as_bytes());
     }
 
     /// A nested message.
-    pub(crate) fn message(&mut self, field: u64, inner: &Message) {
+    pub fn message(&mut self, field: u64, inner: &ProtobufMessage) {
         self.chunk(field, &inner.0);
     }
 
     /// Several numbers in one field.
-    pub(crate) fn packed(&mut self, field: u64, values: impl Iterator<Item = u64>) {
-        let mut inner = Message::default();
+    pub fn packed(&mut self, field: u64, values: impl Iterator<Item = u64>) {
+        let mut inner = ProtobufMessage::default();
         values.for_each(|value| inner.varint(value));
         self.chunk(field, &inner.0);
     }
@@ -51,13 +55,13 @@ impl Message {
 
     /// Seven bits a byte, the lowest first; the top bit says that more follow.
     fn varint(&mut self, value: u64) {
-        recording::varint::put(&mut self.0, value);
+        crate::varint::put(&mut self.0, value);
     }
 }
 
 /// A field. Its number determines its type.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Value<'a> {
+pub enum FieldValue<'a> {
     /// A number of any kind.
     Number(u64),
     /// A text, a message, or several numbers.
@@ -66,14 +70,16 @@ pub(crate) enum Value<'a> {
 
 /// An error and its byte offset.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Wrong {
-    pub(crate) what: String,
-    pub(crate) at: usize,
+pub struct MessageFault {
+    /// The fault, and the expected content.
+    pub what: String,
+    /// Bytes from the start of the message.
+    pub at: usize,
 }
 
 /// The part of a field before its content.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Head {
+pub enum FieldHead {
     /// The whole field.
     Number(u64),
     /// The content has this many bytes.
@@ -82,17 +88,18 @@ pub(crate) enum Head {
 
 /// Reads the fields of a message in memory.
 #[derive(Clone)]
-pub(crate) struct Fields<'a> {
+pub struct MessageFields<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Fields<'a> {
-    pub(crate) fn of(bytes: &'a [u8]) -> Fields<'a> {
-        Fields { bytes, at: 0 }
+impl<'a> MessageFields<'a> {
+    /// The fields of this message. After a fault there are no more.
+    pub fn new(bytes: &'a [u8]) -> MessageFields<'a> {
+        MessageFields { bytes, at: 0 }
     }
 
-    fn field(&mut self) -> Result<(u64, Value<'a>), Wrong> {
+    fn field(&mut self) -> Result<(u64, FieldValue<'a>), MessageFault> {
         let start = self.at;
         let mut next = || {
             let byte = self.bytes.get(self.at).copied();
@@ -103,27 +110,27 @@ impl<'a> Fields<'a> {
             Ok(head) => head,
             Err(never) => match never {},
         };
-        let (field, head) = head.map_err(|what| Wrong { what, at: start })?;
+        let (field, head) = head.map_err(|what| MessageFault { what, at: start })?;
         match head {
-            Head::Number(number) => Ok((field, Value::Number(number))),
-            Head::Bytes(len) => {
+            FieldHead::Number(number) => Ok((field, FieldValue::Number(number))),
+            FieldHead::Bytes(len) => {
                 let rest = &self.bytes[self.at..];
                 let Some(bytes) = usize::try_from(len).ok().and_then(|len| rest.get(..len)) else {
                     let what = format!(
                         "field {field} is to have {len} bytes, but only {} are left of its message",
                         rest.len()
                     );
-                    return Err(Wrong { what, at: start });
+                    return Err(MessageFault { what, at: start });
                 };
                 self.at += bytes.len();
-                Ok((field, Value::Bytes(bytes)))
+                Ok((field, FieldValue::Bytes(bytes)))
             }
         }
     }
 }
 
-impl<'a> Iterator for Fields<'a> {
-    type Item = Result<(u64, Value<'a>), Wrong>;
+impl<'a> Iterator for MessageFields<'a> {
+    type Item = Result<(u64, FieldValue<'a>), MessageFault>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.at >= self.bytes.len() {
@@ -138,7 +145,7 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 /// The number and head of a field. `next` returns the next byte, `None` at the end.
-pub(crate) fn head<E>(next: &mut impl FnMut() -> Result<Option<u8>, E>) -> Result<Result<(u64, Head), String>, E> {
+pub fn head<E>(next: &mut impl FnMut() -> Result<Option<u8>, E>) -> Result<Result<(u64, FieldHead), String>, E> {
     let tag = match number(next)? {
         Ok(tag) => tag,
         Err(what) => return Ok(Err(what)),
@@ -155,11 +162,11 @@ pub(crate) fn head<E>(next: &mut impl FnMut() -> Result<Option<u8>, E>) -> Resul
                 None => return Ok(Err(CUT.to_owned())),
             }
         }
-        Ok(Ok(Head::Number(number)))
+        Ok(Ok(FieldHead::Number(number)))
     };
     let head = match kind {
-        VARINT => number(next)?.map(Head::Number),
-        LEN => number(next)?.map(Head::Bytes),
+        VARINT => number(next)?.map(FieldHead::Number),
+        LEN => number(next)?.map(FieldHead::Bytes),
         FIXED_64 => fixed(8, next)?,
         FIXED_32 => fixed(4, next)?,
         _ => Err(format!(
@@ -169,8 +176,8 @@ pub(crate) fn head<E>(next: &mut impl FnMut() -> Result<Option<u8>, E>) -> Resul
     Ok(head.map(|head| (field, head)))
 }
 
-/// The error of [`head`] and [`number`] at the end of the bytes.
-pub(crate) const CUT: &str = "it ends in the middle of a field";
+/// The error of [`head`] and [`numbers`] at the end of the bytes.
+pub const CUT: &str = "it ends in the middle of a field";
 
 /// At most ten bytes.
 fn number<E>(next: &mut (impl FnMut() -> Result<Option<u8>, E> + ?Sized)) -> Result<Result<u64, String>, E> {
@@ -189,10 +196,10 @@ fn number<E>(next: &mut (impl FnMut() -> Result<Option<u8>, E> + ?Sized)) -> Res
 }
 
 /// Calls `each` with the numbers of a repeated field, packed or not.
-pub(crate) fn numbers(value: Value<'_>, mut each: impl FnMut(u64)) -> Result<(), String> {
+pub fn numbers(value: FieldValue<'_>, mut each: impl FnMut(u64)) -> Result<(), String> {
     match value {
-        Value::Number(number) => each(number),
-        Value::Bytes(bytes) => {
+        FieldValue::Number(number) => each(number),
+        FieldValue::Bytes(bytes) => {
             let mut bytes = bytes.iter();
             while !bytes.as_slice().is_empty() {
                 let read = number(&mut || Ok::<_, std::convert::Infallible>(bytes.next().copied()));
@@ -207,18 +214,19 @@ pub(crate) fn numbers(value: Value<'_>, mut each: impl FnMut(u64)) -> Result<(),
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
 mod tests {
     use super::*;
 
     #[test]
     fn what_was_written_is_read() {
-        let mut message = Message::default();
+        let mut message = ProtobufMessage::default();
         message.number(1, u64::MAX);
         message.text(2, "testing");
         message.packed(300, [3, 270, 86942].into_iter());
-        let mut read = Fields::of(message.bytes());
-        assert_eq!(read.next(), Some(Ok((1, Value::Number(u64::MAX)))));
-        assert_eq!(read.next(), Some(Ok((2, Value::Bytes(b"testing")))));
+        let mut read = MessageFields::new(message.bytes());
+        assert_eq!(read.next(), Some(Ok((1, FieldValue::Number(u64::MAX)))));
+        assert_eq!(read.next(), Some(Ok((2, FieldValue::Bytes(b"testing")))));
         let (field, value) = read.next().unwrap().unwrap();
         let mut found = Vec::new();
         numbers(value, |number| found.push(number)).unwrap();
@@ -236,7 +244,7 @@ mod tests {
             &[0x09, 1, 2],
             &[0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
         ] {
-            let mut read = Fields::of(bad);
+            let mut read = MessageFields::new(bad);
             assert!(read.next().unwrap().is_err(), "{bad:x?}");
             assert_eq!(read.next(), None);
         }
@@ -245,10 +253,10 @@ mod tests {
     /// The examples of the encoding's description.
     #[test]
     fn fields_as_the_description_has_them() {
-        let mut inner = Message::default();
+        let mut inner = ProtobufMessage::default();
         inner.number(1, 150);
         assert_eq!(inner.bytes(), [0x08, 0x96, 0x01]);
-        let mut outer = Message::default();
+        let mut outer = ProtobufMessage::default();
         outer.text(2, "testing");
         assert_eq!(outer.bytes(), b"\x12\x07testing");
         outer.clear();
