@@ -4,13 +4,19 @@
 //! [`Profile::libs`] lists the addresses that need symbols; [`enrich::enrich`] takes the symbols. Both are plain data.
 //! Out of scope: finding symbols, sockets, system calls, and the choice of files to write.
 //!
-//! The modules, in reading order:
+//! # From events to data
+//!
+//! The builder puts events into a [`Profile`]: one tree of stacks for all threads, and about eight bytes a sample,
+//! because a recording may last for hours. [`enrich`] replaces the addresses in it by functions. The finished profile
+//! becomes [`data::Data`], the form in which every file is read too: columns that views, exports and
+//! [`merge`](mod@merge) take.
+//!
+//! # The modules, in reading order
 //!
 //! 1. [`builder`]: events to samples, threads and stacks.
-//! 2. `recorded`: the tables in memory; `category`: the kinds of code. `to_data`: converts the finished profile to
-//!    [`data::Data`], which the modules below take.
+//! 2. `recorded`: the tables of a [`Profile`]; `category`: the kinds of code.
 //! 3. [`enrich`]: addresses to functions, inlined functions, files and lines. [`harness`]: the running benchmark or
-//!    test of each sample.
+//!    test of each sample. `to_data`: a [`Profile`] to [`data`].
 //! 4. [`export`]: the file formats.
 //! 5. [`merge`](mod@merge): several profiles as one.
 //! 6. [`read`]: saved profiles of sprof and of other profilers, of every known version.
@@ -44,5 +50,5 @@ pub use data::{RecordingFacts, RecordingLimit, RunExtent};
 pub use recorded::no_samples::NoSamples;
 pub use recorded::waits::{WaitSum, WaitTotals};
 pub use recorded::{Counts, LibAddresses, Profile};
-pub use to_data::{for_page, saved_form};
+pub use to_data::for_page;
 pub use tracks::{Track, Tracks};

@@ -1,7 +1,7 @@
-//! Converts a built profile to the data that views and writers take.
+//! Converts a recorded profile to [`Data`], which views and writers take.
 //!
-//! [`Built`] makes all of a file. `cpu`: what samples represent; `meta`, `extra`, `quality`: facts about the recording;
-//! `markers`, `counters`, `usage`, `tracks`: events, resource usage, and the initially visible rows.
+//! [`ProfileData`] makes all of it. `cpu`: what samples represent; `meta`, `extra`, `quality`: facts about the
+//! recording; `markers`, `counters`, `usage`, `tracks`: events, resource usage, and the initially visible rows.
 
 mod counters;
 mod cpu;
@@ -19,8 +19,8 @@ use serde_json::json;
 
 use crate::data::facts::SprofFacts;
 use crate::data::{
-    Category, Counter, Data, Fields, ForViews, Frame, Func, NONE, Samples, Saved, SavedLib, Script, Stack, Symbol,
-    Thread, Unit, prepare,
+    Category, Data, Fields, ForViews, Frame, Func, NONE, Samples, Saved, SavedLib, Script, Stack, Symbol, Thread, Unit,
+    prepare,
 };
 use crate::recorded::Profile;
 use crate::recorded::samples::RecordedSample;
@@ -31,99 +31,150 @@ pub(crate) use meta::{GECKO_VERSION, PRODUCER};
 pub(crate) use numbers::number;
 use numbers::{json_ms, ms};
 
+/// How much of a profile its data holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// What views use.
+    ForViews,
+    /// All that the profile's file holds.
+    Whole,
+}
+
 /// The data for views, equal to the data read from the profile's file.
 impl From<&Profile> for Data {
     fn from(profile: &Profile) -> Data {
-        let built = Built::new(profile);
-        let mut data = Data {
-            threads: built.threads(false).collect(),
-            stacks: built.stacks().collect(),
-            ..built.about()
-        };
-        prepare(&mut data, built.for_views());
-        data
+        ProfileData::new(profile, Detail::ForViews).for_views().0
     }
 }
 
-/// The same with counters and types of markers, for the viewer; and the recording's start in the counters' times, ms.
+/// The data for the viewer, with counters, types of markers and their fields; and the recording's start in the times of
+/// counters, ms.
 pub fn for_page(profile: &Profile) -> (Data, f64) {
-    let built = Built::new(profile);
-    let mut data = Data {
-        threads: built.threads(true).collect(),
-        stacks: built.stacks().collect(),
-        schemas: markers::schemas(profile),
-        counters: counters(profile),
-        ..built.about()
-    };
-    let zero_ms = prepare(&mut data, built.for_views());
-    (data, zero_ms)
+    ProfileData::new(profile, Detail::Whole).for_views()
 }
 
 /// The profile as if read from its file.
-pub fn saved_form(profile: &Profile) -> Saved {
-    let built = Built::new(profile);
-    Saved(Data {
-        threads: built.threads(true).collect(),
-        stacks: built.stacks().collect(),
-        meta: meta::meta(profile),
-        schemas: markers::schemas(profile),
-        counters: counters(profile),
-        recorded: Some(quality::recorded_facts(profile)),
-        ..built.about()
-    })
+impl From<&Profile> for Saved {
+    fn from(profile: &Profile) -> Saved {
+        Saved(ProfileData::new(profile, Detail::Whole).all())
+    }
 }
 
-/// Counters of events and of processes' resource usage.
-fn counters(profile: &Profile) -> Vec<Counter> {
-    counters::of_events(profile)
-        .into_iter()
-        .chain(usage::lines(profile))
-        .collect()
-}
-
-/// A profile in the form of its file. Threads and stacks are made one by one: columns of all samples would take several
-/// times the profile's memory.
-pub(crate) struct Built<'a> {
+/// Makes the data of a profile: the tables at once, stacks and threads one by one. The writer of files takes threads
+/// one after the other: columns of all samples would take several times the profile's memory.
+pub(crate) struct ProfileData<'a> {
     profile: &'a Profile,
+    detail: Detail,
     cpu: CpuDelta,
 }
 
-impl<'a> Built<'a> {
-    pub(crate) fn new(profile: &'a Profile) -> Built<'a> {
-        Built {
+impl<'a> ProfileData<'a> {
+    pub(crate) fn new(profile: &'a Profile, detail: Detail) -> ProfileData<'a> {
+        ProfileData {
             profile,
+            detail,
             cpu: CpuDelta::of(profile),
         }
     }
 
-    /// The facts about the recording, and the tables without stacks.
-    fn about(&self) -> Data {
-        let profile = self.profile;
+    fn all(&self) -> Data {
         Data {
-            product: profile.info.program.clone(),
-            imported_from: PRODUCER.to_owned(),
-            arguments: profile
-                .info
-                .args
-                .as_ref()
-                .map_or_else(String::new, |args| args.join(" ")),
-            os: profile.info.host.os.clone().unwrap_or_default(),
-            cpu: profile.info.host.cpu_name.clone().unwrap_or_default(),
-            start_ms: meta::start_ms(profile),
-            duration_ms: Some(meta::duration_ms(profile)),
-            interval_ms: profile.info.interval_ns as f64 / 1e6,
-            extra: extra::sections(profile),
-            ..tables(profile)
+            threads: self.threads().collect(),
+            stacks: self.stacks().collect(),
+            ..self.tables()
         }
     }
 
-    /// Everything except threads and stacks.
-    pub(crate) fn head(&self) -> Data {
+    /// The form of data that views take, and the recording's start in the file's times, ms.
+    fn for_views(&self) -> (Data, f64) {
+        let mut data = self.all();
+        let known = ForViews {
+            facts: SprofFacts::of_recorded(quality::recorded_facts(self.profile)),
+            periods: markers::periods(self.profile),
+            zero_ms: Some(0.0),
+        };
+        let zero_ms = prepare(&mut data, known);
+        (data, zero_ms)
+    }
+
+    /// Everything except threads and stacks. A function has its frames' library; a function in several libraries has
+    /// one entry for each.
+    pub(crate) fn tables(&self) -> Data {
+        let profile = self.profile;
+        let (info, tables) = (&profile.info, &profile.tables);
+        let mut funcs: Unique<Func> = Unique::default();
+        let mut scripts: Unique<Script> = Unique::default();
+        let frames = tables.frames.iter().map(|frame| {
+            let func = tables.func(frame.func);
+            let lib = frame.lib.map_or(NONE, |lib| lib.0);
+            let func = Func {
+                script: func.start.map_or(NONE, |start| scripts.index(Script::of(start))),
+                krate: func.krate.map_or(NONE, |krate| krate.0),
+                ..Func::native(func.name.0, lib, func.source.map_or(NONE, |source| source.0))
+            };
+            let (category, subcategory) = frame.kind.category(frame.inline_depth > 0);
+            Frame {
+                func: funcs.index(func),
+                line: frame.line.unwrap_or(NONE),
+                line_file: frame.line_source.map_or(NONE, |source| source.0),
+                column: frame.column.unwrap_or(NONE),
+                category: category as u32,
+                subcategory: subcategory as u16,
+                inline_depth: frame.inline_depth,
+                symbol: frame.native_symbol.unwrap_or(NONE),
+                lib,
+                window: NONE,
+                address: frame.address,
+            }
+        });
+        let frames = frames.collect();
+        let symbols = tables.symbols.iter().map(|symbol| Symbol {
+            lib: symbol.lib.0,
+            address: symbol.address,
+            name: symbol.name.0,
+            size: symbol.size,
+        });
+        let is_macos = info.host.is_macos();
+        let libs = tables.libs.iter().map(|lib| SavedLib {
+            symbol_source: lib.symbol_source,
+            ..SavedLib::of(&lib.module, is_macos)
+        });
+        let (meta, schemas, counters) = match self.detail {
+            Detail::ForViews => Default::default(),
+            Detail::Whole => (
+                meta::meta(profile),
+                markers::schemas(profile),
+                counters::of_events(profile)
+                    .into_iter()
+                    .chain(usage::lines(profile))
+                    .collect(),
+            ),
+        };
         Data {
-            meta: meta::meta(self.profile),
-            schemas: markers::schemas(self.profile),
-            counters: counters(self.profile),
-            ..tables(self.profile)
+            product: info.program.clone(),
+            imported_from: PRODUCER.to_owned(),
+            arguments: info.args.as_ref().map_or_else(String::new, |args| args.join(" ")),
+            os: info.host.os.clone().unwrap_or_default(),
+            cpu: info.host.cpu_name.clone().unwrap_or_default(),
+            start_ms: meta::start_ms(profile),
+            duration_ms: Some(meta::duration_ms(profile)),
+            interval_ms: info.interval_ns as f64 / 1e6,
+            symbolicated: profile.symbolicated,
+            categories: Category::all(),
+            libs: libs.collect(),
+            texts: profile.strings.iter().map(Into::into).collect(),
+            funcs: funcs.all,
+            frames,
+            scripts: scripts.all,
+            sources: profile.sources.clone(),
+            symbols: symbols.collect(),
+            main_threads_have_titles: true,
+            recorded: Some(quality::recorded_facts(profile)),
+            extra: extra::sections(profile),
+            counters,
+            schemas,
+            meta,
+            ..Data::default()
         }
     }
 
@@ -134,8 +185,7 @@ impl<'a> Built<'a> {
         })
     }
 
-    /// `for_file` adds fields that no view uses.
-    pub(crate) fn threads(&self, for_file: bool) -> impl Iterator<Item = Thread> {
+    pub(crate) fn threads(&self) -> impl Iterator<Item = Thread> {
         // A further event's track follows the thread in which the event happened.
         let mut of = "";
         self.profile.threads.iter().map(move |thread| {
@@ -144,21 +194,13 @@ impl<'a> Built<'a> {
             }
             Thread {
                 event_of: thread.event.map(|_| of.to_owned()),
-                ..self.thread(thread, for_file)
+                ..self.thread(thread)
             }
         })
     }
 
-    fn for_views(&self) -> ForViews {
-        ForViews {
-            facts: SprofFacts::of_recorded(quality::recorded_facts(self.profile)),
-            periods: markers::periods(self.profile),
-            zero_ms: Some(0.0),
-        }
-    }
-
-    fn thread(&self, thread: &thread::RecordedThread, for_file: bool) -> Thread {
-        let profile = self.profile;
+    fn thread(&self, thread: &thread::RecordedThread) -> Thread {
+        let (profile, is_whole) = (self.profile, self.detail == Detail::Whole);
         let is_time = profile.unit_of(thread) != PeriodUnit::Counts;
         // A further event may count time, whether or not the first event does.
         let cpu = if thread.event.is_some() {
@@ -171,7 +213,7 @@ impl<'a> Built<'a> {
             time_ms: Vec::with_capacity(count),
             stack: Vec::with_capacity(count),
             weight: (count > 0).then(|| Vec::with_capacity(count)),
-            cpu_delta: for_file.then(|| match is_time {
+            cpu_delta: is_whole.then(|| match is_time {
                 true => Vec::with_capacity(count),
                 false => cpu::by_readings(&profile.processes[thread.process.0], thread),
             }),
@@ -196,12 +238,9 @@ impl<'a> Built<'a> {
             unit: if is_time { Unit::Milliseconds } else { Unit::Counts },
             samples,
             markers: markers
-                .map(|marker| markers::marker(profile, thread, marker, for_file))
+                .map(|marker| markers::marker(profile, thread, marker, is_whole))
                 .collect(),
-            rest: match for_file {
-                true => rest(profile, thread),
-                false => Fields::new(),
-            },
+            rest: if is_whole { rest(profile, thread) } else { Fields::new() },
             ..of_thread(profile, thread)
         }
     }
@@ -224,75 +263,17 @@ fn rest(profile: &Profile, thread: &thread::RecordedThread) -> Fields {
 
 /// Samples of running threads, summed by thread and stack: the same shares as in a saved file, without times, waits and
 /// markers. The weights have no unit.
-pub fn recorded(profile: &Profile) -> Data {
+pub fn summed(profile: &Profile) -> Data {
+    let made = ProfileData::new(profile, Detail::ForViews);
     Data {
-        product: profile.info.program.clone(),
         unit: Unit::Counts,
         is_summed: true,
-        stacks: Built::new(profile).stacks().collect(),
-        threads: profile.main_threads().map(|thread| summed(profile, thread)).collect(),
-        recorded: Some(quality::recorded_facts(profile)),
-        ..tables(profile)
-    }
-}
-
-/// The tables without stacks. A function has its frames' library; a function in several libraries has one entry for
-/// each.
-fn tables(profile: &Profile) -> Data {
-    let tables = &profile.tables;
-    let mut funcs: Unique<Func> = Unique::default();
-    let mut scripts: Unique<Script> = Unique::default();
-    let frames = tables.frames.iter().map(|frame| {
-        let func = tables.func(frame.func);
-        let lib = frame.lib.map_or(NONE, |lib| lib.0);
-        let func = Func {
-            script: func.start.map_or(NONE, |start| scripts.index(Script::of(start))),
-            krate: func.krate.map_or(NONE, |krate| krate.0),
-            ..Func::native(func.name.0, lib, func.source.map_or(NONE, |source| source.0))
-        };
-        let (category, subcategory) = frame.kind.category(frame.inline_depth > 0);
-        Frame {
-            func: funcs.index(func),
-            line: frame.line.unwrap_or(NONE),
-            line_file: frame.line_source.map_or(NONE, |source| source.0),
-            column: frame.column.unwrap_or(NONE),
-            category: category as u32,
-            subcategory: subcategory as u16,
-            inline_depth: frame.inline_depth,
-            symbol: frame.native_symbol.unwrap_or(NONE),
-            lib,
-            window: NONE,
-            address: frame.address,
-        }
-    });
-    let frames = frames.collect();
-    let (funcs, scripts) = (funcs.all, scripts.all);
-    let symbols = tables.symbols.iter().map(|symbol| Symbol {
-        lib: symbol.lib.0,
-        address: symbol.address,
-        name: symbol.name.0,
-        size: symbol.size,
-    });
-    let is_macos = profile.info.host.is_macos();
-    Data {
-        symbolicated: profile.symbolicated,
-        main_threads_have_titles: true,
-        categories: Category::all(),
-        libs: tables
-            .libs
-            .iter()
-            .map(|lib| SavedLib {
-                symbol_source: lib.symbol_source,
-                ..SavedLib::of(&lib.module, is_macos)
-            })
+        stacks: made.stacks().collect(),
+        threads: profile
+            .main_threads()
+            .map(|thread| summed_thread(profile, thread))
             .collect(),
-        texts: profile.strings.iter().map(Into::into).collect(),
-        funcs,
-        frames,
-        scripts,
-        sources: profile.sources.clone(),
-        symbols: symbols.collect(),
-        ..Data::default()
+        ..made.tables()
     }
 }
 
@@ -308,7 +289,7 @@ fn of_thread(profile: &Profile, thread: &thread::RecordedThread) -> Thread {
     }
 }
 
-fn summed(profile: &Profile, thread: &thread::RecordedThread) -> Thread {
+fn summed_thread(profile: &Profile, thread: &thread::RecordedThread) -> Thread {
     // (samples, periods)
     let mut sums: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
     for RecordedSample { stack, period, .. } in thread.samples.iter().filter(|sample| !sample.off_cpu) {

@@ -4,7 +4,7 @@
 //! the selection. [`functions`], [`lines`], [`arcs`], [`tree`], [`buckets`], [`breakdown`], [`mod@crates`],
 //! [`annotate`], [`markers`]. [`mod@shortfalls`]: what a result lacks, and why.
 //!
-//! Views of a new recording: [`recorded()`] converts it to such data; `top` and `waits` take it directly.
+//! Views of a new recording: [`summed()`] converts it to such data; `top` and `waits` take it directly.
 
 pub mod annotate;
 pub mod arcs;
@@ -30,7 +30,7 @@ mod top;
 pub mod tree;
 mod waits;
 
-pub use crate::to_data::recorded;
+pub use crate::to_data::summed;
 pub use event::NoSuchEvent;
 pub use symbolicate::{NamedAddresses, Wanted, asked_addresses, name_addresses, name_wanted, symbol_sources};
 pub use top::{TopFunction, TopView, top};

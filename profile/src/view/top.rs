@@ -3,7 +3,7 @@
 use super::functions::{FunctionRow, functions};
 use super::select::{Filter, Selection, select};
 use crate::recorded::Profile;
-use crate::to_data::recorded;
+use crate::to_data::summed;
 
 /// The hottest functions of all threads.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +47,7 @@ impl TopFunction {
 
 /// The `n` functions with the largest self share. Equal shares are sorted by total, largest first, then by name.
 pub fn top(profile: &Profile, n: usize) -> TopView {
-    let data = recorded(profile);
+    let data = summed(profile);
     // An empty filter names nothing, so nothing can be missing.
     let Ok(selection) = select(&data, &Filter::default()) else {
         return TopView {

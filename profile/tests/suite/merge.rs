@@ -8,7 +8,6 @@ use names::symbol::{AddressInfo, FunctionSymbol};
 use profile::data::{Data, NONE, Saved, Unit};
 use profile::merge::{Align, MergeError, MergeInput, merge, usual_align};
 use profile::read::{ReadLimits, everything, whole};
-use profile::saved_form;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -68,7 +67,7 @@ fn two() -> (Saved, Saved) {
         for (ms, ip_at) in (0..).zip(ips) {
             stream.sample(1, 1 + (ms % 2) as i32, ms, &[ip(*ip_at), ret(0x1021)]);
         }
-        saved_form(&stream.finish())
+        Saved::from(&stream.finish())
     };
     (
         recorded(&[0x1110, 0x1110, 0x1220], false),

@@ -8,7 +8,6 @@ use profile::data::{Data, NONE, Saved};
 use profile::export::firefox::write_data;
 use profile::read::{ReadLimits, everything};
 use profile::sanitize::{Include, Private, Removed, sanitize};
-use profile::saved_form;
 use serde_json::{Value, json};
 
 const SECRETS: [&str; 5] = [
@@ -46,7 +45,7 @@ fn recorded() -> Value {
     let mut bytes = Vec::new();
     let mut profile = stream.finish();
     profile.set_commit(Some(COMMIT.to_owned()));
-    write_data(&saved_form(&profile), &mut bytes).unwrap();
+    write_data(&Saved::from(&profile), &mut bytes).unwrap();
     let mut json: Value = serde_json::from_slice(&bytes).unwrap();
     // What a recording of more kinds has.
     let strings = json["shared"]["stringArray"].as_array_mut().unwrap();

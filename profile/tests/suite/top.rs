@@ -9,7 +9,7 @@ use profile::enrich::enrich;
 use profile::view::own::own_functions;
 use profile::view::select::{Filter, select};
 use profile::view::shortfalls::{CodeOwner, Lack, Runtime, shortfalls};
-use profile::view::{recorded, top};
+use profile::view::{summed, top};
 use recording::quality::Quality;
 use recording::sink::ModuleMiss;
 use recording::stack::{Frame, Stack, StackMark};
@@ -129,7 +129,7 @@ fn inlined_functions_have_their_own_cost_among_the_program_s_functions() {
         // main -> hot -> parse -> memcpy
         stream.sample(1, 1, ms, &[ip(0x10_0010), ret(0x1210), ret(0x1110), ret(0x1010)]);
     }
-    let data = recorded(&named(stream.finish()));
+    let data = summed(&named(stream.finish()));
     let selection = select(&data, &Filter::default()).unwrap();
     let rows: Vec<_> = (own_functions(&selection).iter())
         .map(|row| (selection.name(row.func).to_owned(), row.own.samples, row.total.samples))
@@ -141,7 +141,7 @@ fn inlined_functions_have_their_own_cost_among_the_program_s_functions() {
 }
 
 fn lacks(profile: &Profile, sources: &[SymbolSource]) -> Vec<(Lack, u64)> {
-    let mut data = recorded(profile);
+    let mut data = summed(profile);
     for (lib, source) in data.libs.iter_mut().zip(sources) {
         lib.symbol_source = *source;
     }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use crate::common::data::example;
 use crate::common::*;
 use profile::data::{Data, NONE, Saved};
-use profile::saved_form;
 use profile::trim::{ProfilePart, trim};
 use profile::view::select::{Filter, KeptKinds, keep};
 
@@ -17,7 +16,7 @@ fn recorded(ips: &[u64]) -> Saved {
     for (ms, at) in (2..).zip(ips) {
         stream.sample(1, 1 + (ms % 2) as i32, ms, &[ip(*at), ret(0x1021)]);
     }
-    saved_form(&stream.finish())
+    Saved::from(&stream.finish())
 }
 
 /// Number of samples by stack, as addresses, root first.

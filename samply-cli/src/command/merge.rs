@@ -6,7 +6,6 @@ use profile::data::Saved;
 use profile::export::firefox;
 use profile::merge::{Align, MergeInput, merge, usual_align};
 use profile::read::{self, ReadLimits};
-use profile::saved_form;
 use profile::view::NamedAddresses;
 use symbolicator::Symbolicator;
 
@@ -128,5 +127,5 @@ pub(super) fn converted(
     let symbolicator = symbolicator_of(path, symbols, interrupt, term)?;
     let mut look_ups = LookUps::new(&symbolicator, term);
     let (profile, _) = import::read_named(path, event, &mut look_ups, interrupt, term)?;
-    Ok(Some(saved_form(&profile)))
+    Ok(Some(Saved::from(&profile)))
 }

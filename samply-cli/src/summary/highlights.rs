@@ -11,7 +11,7 @@ use profile::view::functions::functions;
 use profile::view::own::own_functions;
 use profile::view::select::{Filter, Selection, select};
 use profile::view::shortfalls::shortfalls;
-use profile::view::{TopFunction, WaitPlace, names, recorded, wait_places};
+use profile::view::{TopFunction, WaitPlace, names, summed, wait_places};
 use recording::info::PeriodUnit;
 use recording::session::{RecordOptions, RecordTarget};
 use serde_json::{Value, json};
@@ -77,7 +77,7 @@ struct Bucket {
 impl Highlights {
     /// The highlights of a profile with names.
     pub(crate) fn of(profile: &Profile, look_ups: &LookUps<'_>, asked: Option<&RecordOptions>) -> Highlights {
-        let data = recorded(profile);
+        let data = summed(profile);
         let Ok(selection) = select(&data, &Filter::default()) else {
             return Highlights::default();
         };

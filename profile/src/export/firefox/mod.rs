@@ -20,7 +20,7 @@ use flate2::write::GzEncoder;
 
 use crate::data::{Data, Saved, Stack, Thread};
 use crate::recorded::Profile;
-use crate::to_data::Built;
+use crate::to_data::{Detail, ProfileData};
 use json::Json;
 pub(super) use json::{ns, some};
 pub(super) use meta::other_meta;
@@ -39,13 +39,9 @@ const GZIP_LEVEL: u32 = 1;
 
 /// Writes a built profile as JSON. Equal profiles give equal bytes.
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
-    let built = Built::new(profile);
-    document(
-        &built.head(),
-        || built.stacks(),
-        built.threads(true).map(Cow::Owned),
-        out,
-    )
+    let made = ProfileData::new(profile, Detail::Whole);
+    let threads = made.threads().map(Cow::Owned);
+    document(&made.tables(), || made.stacks(), threads, out)
 }
 
 /// Writes a profile that was read, as JSON.
