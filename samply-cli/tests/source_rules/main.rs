@@ -3,6 +3,7 @@
 
 mod circles;
 mod crate_modules;
+mod documents;
 mod imports;
 mod planted;
 mod source;
@@ -241,4 +242,60 @@ fn comment_lines_end_at_column_120() {
         }
     }
     assert_none("comment lines of more than 120 columns", &found);
+}
+
+/// All pages of the repository, by their path, with their text. The change log names what was there once.
+fn pages() -> Vec<(String, String)> {
+    let mut pages = Vec::new();
+    let mut open = vec![workspace().to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(workspace()).unwrap().to_str().unwrap().to_owned();
+            if name == "docs" || name == "docs/decisions" {
+                open.push(path);
+            } else if name.ends_with(".md") && name != "CHANGELOG.md" {
+                pages.push((name, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    pages
+}
+
+#[test]
+fn the_files_tests_and_headings_that_pages_name_are_there() {
+    let files = rust_files(workspace());
+    let folders = fs::read_dir(workspace()).unwrap().map(|entry| entry.unwrap());
+    let folders: BTreeSet<String> = folders
+        .filter(|entry| entry.file_type().unwrap().is_dir() && entry.file_name() != "target")
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    let has_test = |file: &str, name: &str| {
+        let is_file = |path: &str| path.contains(&format!("/{file}.rs")) || path.contains(&format!("/{file}/"));
+        let mut texts = files.iter().filter(|(path, _)| is_file(path)).map(|(_, text)| text);
+        texts.any(|text| text.contains(&format!("fn {name}")))
+    };
+    let mut missing = Vec::new();
+    for (page, text) in pages() {
+        let paths = documents::paths(&text, &folders).into_iter();
+        let paths = paths.filter(|path| !workspace().join(path).exists());
+        missing.extend(paths.map(|path| format!("{page}: {path}")));
+        // Pages for users name functions of programs in the same way.
+        let names_tests = page == "ARCHITECTURE.md" || page.starts_with("docs/decisions/");
+        let tests = documents::tests(&text).into_iter();
+        let tests = tests.filter(|(file, name)| names_tests && !has_test(file, name));
+        missing.extend(tests.map(|(file, name)| format!("{page}: {file}::{name}")));
+        for (path, heading) in documents::links(&text) {
+            let folder = workspace().join(&page).parent().unwrap().to_owned();
+            let linked = match path {
+                "" => workspace().join(&page),
+                path => folder.join(path),
+            };
+            let has_heading = || documents::anchors(&fs::read_to_string(&linked).unwrap()).contains(heading);
+            if !linked.exists() || !(heading.is_empty() || has_heading()) {
+                missing.push(format!("{page}: {path}#{heading}"));
+            }
+        }
+    }
+    assert_none("named by a page, and not there", &missing);
 }
