@@ -16,6 +16,7 @@
 //!    signal frames.
 //! 6. `files`: ELF, Mach-O and jitdump files, [`compression`] of their sections, call frame information.
 
+mod address;
 mod arch;
 mod completion;
 mod files;
@@ -33,6 +34,6 @@ pub use tables::functions::Functions;
 /// The build id of an ELF file by its headers, or the UUID of a Mach-O file with code for one processor. `None`: it has
 /// none, or is no file that can be read.
 pub fn build_id_of(file: &dyn ReadAt) -> Option<BuildId> {
-    let object = files::object::Object::read(file, None).ok()?;
+    let object = files::object::ObjectFile::read(file, None).ok()?;
     object.build_id().cloned()
 }

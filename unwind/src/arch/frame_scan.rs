@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::arch::rule::Rule;
 
 /// The rules that hold in a function, each from an offset on. `None`: not known.
-pub(crate) type Rules = Vec<(u32, Option<Rule>)>;
+pub(crate) type RulesByOffset = Vec<(u32, Option<Rule>)>;
 
 /// Compilers make one in a function. More than this is made to keep the pass busy.
 const MAX_LOOPS: usize = 16;
@@ -22,7 +22,7 @@ const MAX_LOOPS: usize = 16;
 const MAX_PASSES: usize = 6;
 
 /// The frame before an instruction.
-pub(crate) trait Frame: Copy + PartialEq {
+pub(crate) trait ScannedFrame: Copy + PartialEq {
     fn rule(self) -> Option<Rule>;
     /// How far the CFA is above the stack pointer, if that is known.
     fn sp(self) -> Option<i64>;
@@ -30,7 +30,7 @@ pub(crate) trait Frame: Copy + PartialEq {
 }
 
 /// A pass over the code of a function.
-pub(crate) struct Pass<F> {
+pub(crate) struct FrameScan<F> {
     now: Option<F>,
     /// Where the instruction is.
     position: usize,
@@ -47,30 +47,30 @@ pub(crate) struct Pass<F> {
     unknown: BTreeSet<usize>,
     /// Of these the ones that jumps back lead to, with their frames.
     behind: BTreeMap<usize, F>,
-    rules: Rules,
+    rules: RulesByOffset,
 }
 
 /// The rules of a function, in which the frame is `entry` before the first instruction, and that `pass_over` passes
 /// over.
-pub(crate) fn rules<F: Frame>(entry: F, mut pass_over: impl FnMut(&mut Pass<F>)) -> Rules {
+pub(crate) fn rules<F: ScannedFrame>(entry: F, mut pass_over: impl FnMut(&mut FrameScan<F>)) -> RulesByOffset {
     let mut known = BTreeMap::new();
     for _ in 1..MAX_PASSES {
-        let mut pass = Pass::new(entry, known.clone());
+        let mut pass = FrameScan::new(entry, known.clone());
         pass_over(&mut pass);
         if pass.behind.is_empty() {
             return pass.rules;
         }
         known.append(&mut pass.behind);
     }
-    let mut pass = Pass::new(entry, known);
+    let mut pass = FrameScan::new(entry, known);
     pass_over(&mut pass);
     pass.rules
 }
 
-impl<F: Frame> Pass<F> {
+impl<F: ScannedFrame> FrameScan<F> {
     /// `known`: frames at instructions that earlier passes did not come to.
-    fn new(entry: F, known: BTreeMap<usize, F>) -> Pass<F> {
-        Pass {
+    fn new(entry: F, known: BTreeMap<usize, F>) -> FrameScan<F> {
+        FrameScan {
             now: Some(entry),
             position: 0,
             loops: 0,
@@ -169,7 +169,7 @@ impl<F: Frame> Pass<F> {
 
 /// Where the value is that a register had when the function was called. Places count from the CFA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum SavedRegister {
     InRegister,
     /// There, and in the register.
     Stored(i64),
@@ -178,28 +178,28 @@ pub(crate) enum Kept {
     Lost,
 }
 
-impl Kept {
+impl SavedRegister {
     /// The register gets another value.
-    pub(crate) fn lost(self) -> Kept {
+    pub(crate) fn lost(self) -> SavedRegister {
         match self {
-            Kept::InRegister => Kept::Lost,
-            Kept::Stored(at) => Kept::Away(at),
+            SavedRegister::InRegister => SavedRegister::Lost,
+            SavedRegister::Stored(at) => SavedRegister::Away(at),
             kept => kept,
         }
     }
 
     /// The register is stored. `None`: at a place that is not known.
-    pub(crate) fn stored(self, at: Option<i64>) -> Kept {
+    pub(crate) fn stored(self, at: Option<i64>) -> SavedRegister {
         match (self, at) {
-            (Kept::InRegister, Some(at)) => Kept::Stored(at),
+            (SavedRegister::InRegister, Some(at)) => SavedRegister::Stored(at),
             _ => self,
         }
     }
 
     /// The register is loaded.
-    pub(crate) fn loaded(self, from: Option<i64>) -> Kept {
+    pub(crate) fn loaded(self, from: Option<i64>) -> SavedRegister {
         match self {
-            Kept::Stored(at) | Kept::Away(at) if from == Some(at) => Kept::Stored(at),
+            SavedRegister::Stored(at) | SavedRegister::Away(at) if from == Some(at) => SavedRegister::Stored(at),
             _ => self.lost(),
         }
     }
@@ -209,10 +209,10 @@ impl Kept {
     /// pointer.
     pub(crate) fn place(self, sp: Option<i64>) -> Option<Option<i64>> {
         match self {
-            Kept::Stored(at) if sp.is_some_and(|sp| at < -sp) => Some(None),
-            Kept::Stored(at) | Kept::Away(at) => Some(Some(at)),
-            Kept::InRegister => Some(None),
-            Kept::Lost => None,
+            SavedRegister::Stored(at) if sp.is_some_and(|sp| at < -sp) => Some(None),
+            SavedRegister::Stored(at) | SavedRegister::Away(at) => Some(Some(at)),
+            SavedRegister::InRegister => Some(None),
+            SavedRegister::Lost => None,
         }
     }
 }

@@ -10,12 +10,12 @@ pub(crate) mod x86_64;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use framehop::FrameAddress;
+use crate::address::FrameAddress;
 use gimli::Register;
 
-use crate::arch::frame_scan::Rules;
+use crate::arch::frame_scan::RulesByOffset;
 use crate::arch::rule::Rule;
-use crate::files::cfi::{Cfi, Columns, Row};
+use crate::files::cfi::{Cfi, CfiRow, DwarfColumns};
 use crate::files::machine::Machine;
 use recording::stack::Registers;
 
@@ -29,7 +29,7 @@ pub(crate) const CALL_BYTES: usize = 6;
 
 /// Where a call or a jump goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum CallTarget {
     /// To this address.
     Address(u64),
     /// To the address that is stored here.
@@ -124,12 +124,12 @@ pub(crate) enum CompactRule {
 
 /// One kind of processor.
 pub(crate) trait Arch: Sized {
-    /// framehop's registers.
+    /// The registers that a step needs: the stack pointer, the frame pointer and, on aarch64, the link register.
     type Regs: Copy;
 
     const MACHINE: Machine;
     /// DWARF numbers.
-    const COLUMNS: Columns;
+    const COLUMNS: DwarfColumns;
     /// The CFA at a function's first instruction: this register plus this.
     const CFA_AT_ENTRY: (Register, i64);
     /// The code of functions that end signal handlers, in all known C libraries.
@@ -157,7 +157,7 @@ pub(crate) trait Arch: Sized {
     /// These registers, found in the process that `regs` are of.
     fn with_registers(regs: &Self::Regs, registers: &Registers) -> Self::Regs;
     /// True if no code has called what this row is of.
-    fn is_root(row: &Row) -> bool;
+    fn is_root(row: &CfiRow) -> bool;
     /// Follows a usual row, which needs two words at most. Of the address counts whether it is a return address.
     fn step_by_rule(
         rule: &Rule,
@@ -168,7 +168,7 @@ pub(crate) trait Arch: Sized {
     /// Follows any row. `known`: registers beside those of `regs`.
     fn step_by_row(
         cfi: &Cfi,
-        row: &Row,
+        row: &CfiRow,
         address: FrameAddress,
         known: &[(Register, u64)],
         regs: &mut Self::Regs,
@@ -176,7 +176,8 @@ pub(crate) trait Arch: Sized {
     ) -> Step;
     /// Where the stack pointer is known as a lower bound alone: the registers with each stack pointer that is likely in
     /// this row, and the return address that is found so. `None`: the row does not count from the stack pointer.
-    fn possible_stacks(row: &Row, regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<PossibleStacks<Self::Regs>>;
+    fn possible_stacks(row: &CfiRow, regs: &Self::Regs, read: &mut ReadStack<'_>)
+    -> Option<PossibleStacks<Self::Regs>>;
     /// True if a function that uses the register gives it back to its caller as it was.
     fn is_callee_saved(register: Register) -> bool;
     /// Where the kernel's frame of a signal handler has an interrupted register, from the stack pointer at the signal
@@ -209,7 +210,7 @@ pub(crate) trait Arch: Sized {
     /// function's code.
     fn compact_rule(encoding: u32, word: &mut dyn FnMut(u64) -> Option<u32>) -> CompactRule;
     /// The rules at the instructions of a function, from its code.
-    fn rules_by_code(code: &[u8]) -> Rules;
+    fn rules_by_code(code: &[u8]) -> RulesByOffset;
     /// Adds the addresses at which functions begin in the code at `base`, as far as calls and the ends of other
     /// functions say it.
     fn function_starts(code: &[u8], base: u64, starts: &mut BTreeSet<u64>);
@@ -220,10 +221,10 @@ pub(crate) trait Arch: Sized {
     fn never_returns(code: &[u8]) -> bool;
     /// Where the call that returns to `return_address` went, from the bytes before that address. `None`: through a
     /// register or a table.
-    fn call_before(bytes: &[u8; CALL_BYTES], return_address: u64) -> Option<Target>;
+    fn call_before(bytes: &[u8; CALL_BYTES], return_address: u64) -> Option<CallTarget>;
     /// The slot that a linker's stub at `address` jumps through; `None` if the code is not a stub.
     fn stub_slot(code: &[u8], address: u64) -> Option<u64>;
     /// Calls `found` for everything in the code at `address` that looks like a jump, with its address. Instructions of
     /// varying length are not separated, so some findings are no jumps.
-    fn jumps(code: &[u8], address: u64, found: &mut dyn FnMut(u64, Target));
+    fn jumps(code: &[u8], address: u64, found: &mut dyn FnMut(u64, CallTarget));
 }

@@ -5,12 +5,12 @@ use std::num::NonZeroI32;
 
 use gimli::{CfaRule, Register, RegisterRule};
 
-use crate::files::cfi::{Columns, Row};
-use crate::files::huge_pages::Large;
+use crate::files::cfi::{CfiRow, DwarfColumns};
+use crate::files::huge_pages::TableBytes;
 
 /// What the tables say of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum AddressRule {
     /// Offsets from the stack pointer or the frame pointer.
     Usual(Rule),
     /// The same at the last byte of a function. A return address behind that byte may be another function's first: see
@@ -42,7 +42,7 @@ pub(crate) struct Rule {
 
 /// The register that a CFA counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Base {
+pub(crate) enum CfaBase {
     StackPointer,
     FramePointer,
 }
@@ -50,13 +50,13 @@ pub(crate) enum Base {
 impl Rule {
     /// CFA = base + `cfa`; the caller's frame pointer and the return address at offsets from there, if they were
     /// stored. `None`: an offset is larger than any frame.
-    pub(crate) fn new(base: Base, cfa: i64, fp: Option<i64>, ra: Option<i64>) -> Option<Rule> {
+    pub(crate) fn new(base: CfaBase, cfa: i64, fp: Option<i64>, ra: Option<i64>) -> Option<Rule> {
         let saved = |offset: Option<i64>| match offset {
             Some(offset) => Some(Some(NonZeroI32::new(i32::try_from(offset).ok()?)?)),
             None => Some(None),
         };
         Some(Rule {
-            is_from_fp: base == Base::FramePointer,
+            is_from_fp: base == CfaBase::FramePointer,
             cfa: i32::try_from(cfa).ok()?,
             fp: saved(fp)?,
             ra: saved(ra)?,
@@ -64,7 +64,7 @@ impl Rule {
     }
 
     /// `None` if the row is unusual. `sp`: the register of the stack pointer.
-    pub(crate) fn of(row: &Row, sp: Register, columns: Columns) -> Option<Rule> {
+    pub(crate) fn from_row(row: &CfiRow, sp: Register, columns: DwarfColumns) -> Option<Rule> {
         let CfaRule::RegisterAndOffset { register, offset } = row.cfa else {
             return None;
         };
@@ -88,13 +88,13 @@ impl Rule {
     /// At the first instruction of a function, where the CFA is this register plus this: the return address is pushed,
     /// or in a register.
     pub(crate) fn at_entry((_, cfa): (Register, i64)) -> Option<Rule> {
-        Rule::new(Base::StackPointer, cfa, None, (cfa != 0).then_some(-8))
+        Rule::new(CfaBase::StackPointer, cfa, None, (cfa != 0).then_some(-8))
     }
 
     /// Where the frame pointer points to the caller's frame pointer and the return address, and nothing of the frame is
     /// above.
-    pub(crate) fn of_frame_record() -> Option<Rule> {
-        Rule::new(Base::FramePointer, 16, Some(-16), Some(-8))
+    pub(crate) fn from_frame_record() -> Option<Rule> {
+        Rule::new(CfaBase::FramePointer, 16, Some(-16), Some(-8))
     }
 
     /// True if the CFA counts from the stack pointer.
@@ -119,13 +119,13 @@ impl Rule {
     }
 }
 
-/// Remembers the [`Place`] of addresses: a table of fixed size in which a later address displaces an earlier one.
+/// Remembers the [`AddressRule`] of addresses: a table of fixed size in which a later address displaces an earlier one.
 ///
 /// An entry has 8 bytes, because most look-ups find it in no cache: the upper 40 bits are the place, and the lower ones
 /// are the part of the address that its slot does not say.
-pub(crate) struct Places {
+pub(crate) struct RuleCache {
     /// Of 8 bytes each.
-    entries: Large,
+    entries: TableBytes,
     slot_bits: u32,
 }
 
@@ -135,22 +135,22 @@ const TAG_BITS: u32 = 24;
 const CODE_BITS: u32 = 7;
 const LINE_BITS: u32 = 3;
 
-impl Places {
+impl RuleCache {
     /// Room for four addresses of each function, 2 MiB at most.
     pub(crate) fn new(functions: usize) -> Self {
         let count = functions
             .saturating_mul(4)
             .clamp(1 << (32 - TAG_BITS), 1 << 18)
             .next_power_of_two();
-        Places {
-            entries: Large::new(count * 8),
+        RuleCache {
+            entries: TableBytes::new(count * 8),
             slot_bits: count.trailing_zeros(),
         }
     }
 
     /// What is known of an address.
     #[inline]
-    pub(crate) fn get(&self, key: u32) -> Option<Place> {
+    pub(crate) fn get(&self, key: u32) -> Option<AddressRule> {
         let (slot, tag) = self.split(key);
         let entry = u64::from_ne_bytes(*self.entries.get(slot * 8..)?.first_chunk()?);
         if entry as u32 & ((1 << TAG_BITS) - 1) != tag {
@@ -160,7 +160,7 @@ impl Places {
     }
 
     /// Remembers an address, unless its place has an unusual offset.
-    pub(crate) fn set(&mut self, key: u32, place: Place) {
+    pub(crate) fn set(&mut self, key: u32, place: AddressRule) {
         let (slot, tag) = self.split(key);
         let entry = self.entries.get_mut(slot * 8..).and_then(<[u8]>::first_chunk_mut);
         if let Some((entry, place)) = entry.zip(packed(place)) {
@@ -188,7 +188,7 @@ fn mixed(number: u32, bits: u32, upper: u32) -> (u32, u32) {
 
 /// A place in 40 bits: 3 for what it is (0: nothing), and of a rule 1 for the base, 14 for the CFA and 11 for each of
 /// the saved registers, in words of 8 bytes. `None`: an offset is unusual.
-pub(crate) fn packed(place: Place) -> Option<u64> {
+pub(crate) fn packed(place: AddressRule) -> Option<u64> {
     let words = |bytes: i32, bits: u32| {
         let words = u64::try_from(bytes).ok()? / 8;
         (bytes % 8 == 0 && words < 1 << bits).then_some(words)
@@ -199,22 +199,22 @@ pub(crate) fn packed(place: Place) -> Option<u64> {
         Some(offset) => words(offset.get().checked_neg()?, 11),
     };
     Some(match place {
-        Place::Usual(rule) | Place::Last(rule) => {
+        AddressRule::Usual(rule) | AddressRule::Last(rule) => {
             let offsets = words(rule.cfa, 14)? | saved(rule.fp)? << 14 | saved(rule.ra)? << 25;
-            let kind = if matches!(place, Place::Last(_)) { 7 } else { 1 };
+            let kind = if matches!(place, AddressRule::Last(_)) { 7 } else { 1 };
             kind | u64::from(rule.is_from_fp) << 3 | offsets << 4
         }
-        Place::Unusual => 2,
-        Place::Root => 3,
-        Place::Trampoline => 4,
-        Place::SwitchesStack => 5,
-        Place::Uncovered => 6,
+        AddressRule::Unusual => 2,
+        AddressRule::Root => 3,
+        AddressRule::Trampoline => 4,
+        AddressRule::SwitchesStack => 5,
+        AddressRule::Uncovered => 6,
     })
 }
 
 /// The place of its 40 bits.
 #[inline]
-pub(crate) fn unpacked(packed: u64) -> Option<Place> {
+pub(crate) fn unpacked(packed: u64) -> Option<AddressRule> {
     let bytes = |shift: u32, bits: u32| (packed >> shift & ((1 << bits) - 1)) as i32 * 8;
     let rule = || Rule {
         is_from_fp: packed >> 3 & 1 == 1,
@@ -223,13 +223,13 @@ pub(crate) fn unpacked(packed: u64) -> Option<Place> {
         ra: NonZeroI32::new(-bytes(29, 11)),
     };
     Some(match packed & 7 {
-        1 => Place::Usual(rule()),
-        7 => Place::Last(rule()),
-        2 => Place::Unusual,
-        3 => Place::Root,
-        4 => Place::Trampoline,
-        5 => Place::SwitchesStack,
-        6 => Place::Uncovered,
+        1 => AddressRule::Usual(rule()),
+        7 => AddressRule::Last(rule()),
+        2 => AddressRule::Unusual,
+        3 => AddressRule::Root,
+        4 => AddressRule::Trampoline,
+        5 => AddressRule::SwitchesStack,
+        6 => AddressRule::Uncovered,
         _ => return None,
     })
 }
@@ -241,10 +241,10 @@ mod tests {
 
     #[test]
     fn a_later_address_displaces_an_earlier_one() {
-        let mut places = Places::new(0);
+        let mut places = RuleCache::new(0);
         let place = |key: u32| match key % 2 {
-            0 => Place::Root,
-            _ => Place::Uncovered,
+            0 => AddressRule::Root,
+            _ => AddressRule::Uncovered,
         };
         let keys = 0..256 << CODE_BITS;
         for key in keys.clone() {
@@ -259,14 +259,14 @@ mod tests {
     #[test]
     fn addresses_with_the_same_slot_are_told_apart() {
         for functions in [0, 1 << 12, 1 << 20] {
-            let mut places = Places::new(functions);
+            let mut places = RuleCache::new(functions);
             let of_one_slot: Vec<u32> = (0..u32::MAX)
                 .step_by(7919)
                 .filter(|key| places.split(*key).0 == 3)
                 .collect();
             assert!(of_one_slot.len() > 1);
             for key in &of_one_slot {
-                places.set(*key, Place::Root);
+                places.set(*key, AddressRule::Root);
                 let known: Vec<&u32> = of_one_slot.iter().filter(|key| places.get(**key).is_some()).collect();
                 assert_eq!(known, [key]);
             }
@@ -275,36 +275,36 @@ mod tests {
 
     #[test]
     fn places_come_back_as_they_went_in_or_not_at_all() {
-        let mut places = Places::new(0);
-        let rule = |base, cfa, fp, ra| Place::Usual(Rule::new(base, cfa, fp, ra).unwrap());
+        let mut places = RuleCache::new(0);
+        let rule = |base, cfa, fp, ra| AddressRule::Usual(Rule::new(base, cfa, fp, ra).unwrap());
         let usual = [
-            rule(Base::StackPointer, 8, None, Some(-8)),
-            rule(Base::FramePointer, 16, Some(-16), Some(-8)),
-            rule(Base::StackPointer, 0, None, None),
+            rule(CfaBase::StackPointer, 8, None, Some(-8)),
+            rule(CfaBase::FramePointer, 16, Some(-16), Some(-8)),
+            rule(CfaBase::StackPointer, 0, None, None),
             rule(
-                Base::StackPointer,
+                CfaBase::StackPointer,
                 (1 << 17) - 8,
                 Some(-(1 << 14) + 8),
                 Some(-(1 << 14) + 8),
             ),
-            Place::Unusual,
-            Place::Root,
-            Place::Trampoline,
-            Place::SwitchesStack,
-            Place::Uncovered,
+            AddressRule::Unusual,
+            AddressRule::Root,
+            AddressRule::Trampoline,
+            AddressRule::SwitchesStack,
+            AddressRule::Uncovered,
         ];
         for (key, place) in (0..).zip(usual) {
             places.set(key, place);
             assert_eq!(places.get(key), Some(place));
         }
         let unusual = [
-            rule(Base::StackPointer, 1 << 17, None, Some(-8)),
-            rule(Base::StackPointer, -8, None, Some(-8)),
-            rule(Base::StackPointer, 12, None, Some(-8)),
-            rule(Base::StackPointer, 16, Some(8), Some(-8)),
-            rule(Base::StackPointer, 16, Some(-(1 << 14)), Some(-8)),
-            rule(Base::StackPointer, 16, None, Some(-4)),
-            rule(Base::StackPointer, 16, None, Some(i64::from(i32::MIN))),
+            rule(CfaBase::StackPointer, 1 << 17, None, Some(-8)),
+            rule(CfaBase::StackPointer, -8, None, Some(-8)),
+            rule(CfaBase::StackPointer, 12, None, Some(-8)),
+            rule(CfaBase::StackPointer, 16, Some(8), Some(-8)),
+            rule(CfaBase::StackPointer, 16, Some(-(1 << 14)), Some(-8)),
+            rule(CfaBase::StackPointer, 16, None, Some(-4)),
+            rule(CfaBase::StackPointer, 16, None, Some(i64::from(i32::MIN))),
         ];
         for (key, place) in (100..).zip(unusual) {
             places.set(key, place);

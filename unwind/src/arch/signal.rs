@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use crate::files::cfi::Cfi;
 use crate::files::elf::Elf;
-use crate::files::file_slice::{Piece, read_piece};
+use crate::files::file_slice::{FileSlice, read_slice};
 use recording::sink::ReadAt;
 
 /// The signal return functions of a file, relative to its base: functions declared as signal frames whose code is
@@ -19,9 +19,9 @@ pub(crate) fn returns_in(elf: &Elf, file: &dyn ReadAt, cfi: &Cfi, patterns: &[&[
         let Some(piece) = elf.rest_from(range.start) else {
             continue;
         };
-        let Some(code) = read_piece(
+        let Some(code) = read_slice(
             file,
-            Piece {
+            FileSlice {
                 size: size.min(piece.size),
                 ..piece
             },

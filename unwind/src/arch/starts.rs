@@ -9,7 +9,7 @@ const ALIGNMENT: u64 = 16;
 
 /// How code goes on behind an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flow {
+pub(crate) enum NextInstruction {
     /// With the next one.
     Next,
     /// With the next one, after a call. `None`: of a function that a register or a table says.
@@ -26,7 +26,7 @@ pub(crate) enum Flow {
 
 /// What came before an instruction.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
+enum PrecedingCode {
     GoesOn,
     Ended,
     /// A call, which may not return.
@@ -41,7 +41,7 @@ pub(crate) struct StartFinder<'a> {
     starts: &'a mut BTreeSet<u64>,
     /// The present function goes on at least to here.
     ahead: u64,
-    before: Before,
+    before: PrecedingCode,
     /// The present function jumps through a table.
     has_table: bool,
     /// What follows the end of a function.
@@ -59,7 +59,7 @@ impl<'a> StartFinder<'a> {
             code,
             starts,
             ahead: 0,
-            before: Before::GoesOn,
+            before: PrecedingCode::GoesOn,
             has_table: false,
             behind: BTreeSet::new(),
             inside: BTreeSet::new(),
@@ -75,27 +75,27 @@ impl<'a> StartFinder<'a> {
         if self.starts.contains(&at) {
             self.begin();
         } else if at <= self.ahead {
-            self.before = Before::GoesOn;
+            self.before = PrecedingCode::GoesOn;
         } else if is_padding {
             self.before = match self.before {
-                Before::Called => Before::CalledAndPadded,
+                PrecedingCode::Called => PrecedingCode::CalledAndPadded,
                 before => before,
             };
         } else {
             let is_start = match self.before {
-                Before::Ended => is_aligned || !self.has_table,
-                Before::CalledAndPadded => is_aligned,
-                Before::GoesOn | Before::Called => false,
+                PrecedingCode::Ended => is_aligned || !self.has_table,
+                PrecedingCode::CalledAndPadded => is_aligned,
+                PrecedingCode::GoesOn | PrecedingCode::Called => false,
             };
             if is_start {
                 self.behind.insert(at);
                 self.begin();
             }
-            self.before = Before::GoesOn;
+            self.before = PrecedingCode::GoesOn;
         }
         let next = self.starts.range(at + 1..instruction.end).next().copied();
         if next.is_some() {
-            self.before = Before::GoesOn;
+            self.before = PrecedingCode::GoesOn;
         }
         next
     }
@@ -103,33 +103,33 @@ impl<'a> StartFinder<'a> {
     fn begin(&mut self) {
         self.ahead = 0;
         self.has_table = false;
-        self.before = Before::GoesOn;
+        self.before = PrecedingCode::GoesOn;
     }
 
     /// Goes on behind the instruction at `at`.
-    pub(crate) fn go_on(&mut self, at: u64, flow: Flow) {
+    pub(crate) fn go_on(&mut self, at: u64, flow: NextInstruction) {
         match flow {
-            Flow::Next => {}
-            Flow::Call(target) => {
+            NextInstruction::Next => {}
+            NextInstruction::Call(target) => {
                 self.starts.extend(target.filter(|target| self.code.contains(target)));
-                self.before = Before::Called;
+                self.before = PrecedingCode::Called;
             }
-            Flow::Maybe(target) => {
+            NextInstruction::Maybe(target) => {
                 self.inside.insert(target);
                 self.comes_to(target);
             }
-            Flow::Jump(target) => {
+            NextInstruction::Jump(target) => {
                 self.jumps.insert((target, at));
                 if !self.starts.contains(&target) {
                     self.comes_to(target);
                 }
-                self.before = Before::Ended;
+                self.before = PrecedingCode::Ended;
             }
-            Flow::JumpAnywhere => {
+            NextInstruction::JumpAnywhere => {
                 self.has_table = true;
-                self.before = Before::Ended;
+                self.before = PrecedingCode::Ended;
             }
-            Flow::End => self.before = Before::Ended,
+            NextInstruction::End => self.before = PrecedingCode::Ended,
         }
     }
 

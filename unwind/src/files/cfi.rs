@@ -10,7 +10,7 @@ use gimli::{
 
 use crate::files::bytes::u32_at;
 use crate::files::cfi_entries::signal_frame_entries;
-use crate::files::huge_pages::Large;
+use crate::files::huge_pages::TableBytes;
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -19,16 +19,16 @@ const MAX_OPERATIONS: u32 = 1000;
 
 /// The rules of one row, for the three registers that matter.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct CfiRow {
     pub(crate) cfa: CfaRule<usize>,
     pub(crate) fp: Option<RegisterRule<usize>>,
     pub(crate) ra: Option<RegisterRule<usize>>,
     encoding: Encoding,
 }
 
-impl Row {
-    fn new(row: &UnwindTableRow<usize>, columns: Columns, encoding: Encoding) -> Row {
-        Row {
+impl CfiRow {
+    fn new(row: &UnwindTableRow<usize>, columns: DwarfColumns, encoding: Encoding) -> CfiRow {
+        CfiRow {
             cfa: row.cfa().clone(),
             fp: row.register(columns.fp),
             ra: row.register(columns.ra),
@@ -39,29 +39,29 @@ impl Row {
 
 /// The registers of a machine in DWARF numbers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Columns {
+pub(crate) struct DwarfColumns {
     pub(crate) vendor: Vendor,
     pub(crate) fp: Register,
     pub(crate) ra: Register,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum CfiKind {
     EhFrame,
     DebugFrame,
 }
 
 /// The tables of one module.
 pub(crate) struct Cfi {
-    kind: Kind,
-    section: Arc<Large>,
+    kind: CfiKind,
+    section: Arc<TableBytes>,
     /// An `.eh_frame_hdr`: the file's own or, where that is missing or unusual, one made here.
-    index: Arc<Large>,
+    index: Arc<TableBytes>,
     index_svma: u64,
     /// The start of each [`COARSE`]th function, as the index has it.
     coarse: Box<[i32]>,
     bases: BaseAddresses,
-    columns: Columns,
+    columns: DwarfColumns,
     context: Box<UnwindContext<usize>>,
 }
 
@@ -79,23 +79,23 @@ fn coarse_starts(index: &[u8]) -> Box<[i32]> {
 
 /// Sections and their addresses, as read from the file.
 #[derive(Clone)]
-pub(crate) struct Sections {
-    pub(crate) eh_frame: Option<(u64, Arc<Large>)>,
-    pub(crate) eh_frame_hdr: Option<(u64, Arc<Large>)>,
-    pub(crate) debug_frame: Option<Arc<Large>>,
+pub(crate) struct CfiSections {
+    pub(crate) eh_frame: Option<(u64, Arc<TableBytes>)>,
+    pub(crate) eh_frame_hdr: Option<(u64, Arc<TableBytes>)>,
+    pub(crate) debug_frame: Option<Arc<TableBytes>>,
     pub(crate) text_svma: u64,
     pub(crate) got_svma: u64,
 }
 
-impl Sections {
+impl CfiSections {
     /// `.eh_frame` and `.debug_frame` on their own: a file may have different functions in each.
-    pub(crate) fn split(self) -> (Sections, Sections) {
-        let debug_frame = Sections {
+    pub(crate) fn split(self) -> (CfiSections, CfiSections) {
+        let debug_frame = CfiSections {
             eh_frame: None,
             eh_frame_hdr: None,
             ..self.clone()
         };
-        let eh_frame = Sections {
+        let eh_frame = CfiSections {
             debug_frame: None,
             ..self
         };
@@ -110,19 +110,19 @@ impl Cfi {
     }
 
     /// `None` if the file has no table that can be used.
-    pub(crate) fn new(sections: Sections, columns: Columns) -> Option<Cfi> {
+    pub(crate) fn new(sections: CfiSections, columns: DwarfColumns) -> Option<Cfi> {
         let (kind, section_svma, section) = match (sections.eh_frame, sections.debug_frame) {
-            (Some((svma, bytes)), _) => (Kind::EhFrame, svma, bytes),
-            (None, Some(bytes)) => (Kind::DebugFrame, 0, bytes),
+            (Some((svma, bytes)), _) => (CfiKind::EhFrame, svma, bytes),
+            (None, Some(bytes)) => (CfiKind::DebugFrame, 0, bytes),
             (None, None) => return None,
         };
         let mut bases = BaseAddresses::default()
             .set_eh_frame(section_svma)
             .set_text(sections.text_svma)
             .set_got(sections.got_svma);
-        let own = sections
-            .eh_frame_hdr
-            .filter(|(svma, bytes)| kind == Kind::EhFrame && index_is_usual(bytes, *svma, section_svma, section.len()));
+        let own = sections.eh_frame_hdr.filter(|(svma, bytes)| {
+            kind == CfiKind::EhFrame && index_is_usual(bytes, *svma, section_svma, section.len())
+        });
         let (index_svma, index) = match own {
             Some(own) => own,
             None => (
@@ -144,9 +144,9 @@ impl Cfi {
     }
 
     /// A table without functions.
-    pub(crate) fn empty(columns: Columns) -> Cfi {
+    pub(crate) fn empty(columns: DwarfColumns) -> Cfi {
         Cfi {
-            kind: Kind::EhFrame,
+            kind: CfiKind::EhFrame,
             section: Arc::default(),
             index: Arc::default(),
             index_svma: 0,
@@ -196,13 +196,13 @@ impl Cfi {
     }
 
     /// The row that holds at an address.
-    pub(crate) fn row(&mut self, svma: u64) -> Option<Row> {
+    pub(crate) fn row(&mut self, svma: u64) -> Option<CfiRow> {
         let offset = self.fde_offset(svma)?;
         let (bases, context, columns) = (&self.bases, &mut self.context, self.columns);
         let vendor = columns.vendor;
         match self.kind {
-            Kind::EhFrame => row_in(&eh_frame(&self.section, vendor), bases, context, offset, svma, columns),
-            Kind::DebugFrame => row_in(
+            CfiKind::EhFrame => row_in(&eh_frame(&self.section, vendor), bases, context, offset, svma, columns),
+            CfiKind::DebugFrame => row_in(
                 &debug_frame(&self.section, vendor),
                 bases,
                 context,
@@ -221,14 +221,14 @@ impl Cfi {
 
     /// Shows all rows of a function, each with its end, counted from the function's start. Returns the function's
     /// length. `None`: not all can be read.
-    pub(crate) fn each_row(&mut self, entry: usize, row: &mut dyn FnMut(u64, Row)) -> Option<u64> {
+    pub(crate) fn each_row(&mut self, entry: usize, row: &mut dyn FnMut(u64, CfiRow)) -> Option<u64> {
         let offset = self.fde_offset_of(entry)?;
         let start = self.start_of(entry)?;
         let (bases, context, columns) = (&self.bases, &mut self.context, self.columns);
         let vendor = columns.vendor;
-        let mut row = |end: u64, of: Row| row(end.wrapping_sub(start), of);
+        let mut row = |end: u64, of: CfiRow| row(end.wrapping_sub(start), of);
         let function = match self.kind {
-            Kind::EhFrame => rows_in(
+            CfiKind::EhFrame => rows_in(
                 &eh_frame(&self.section, vendor),
                 bases,
                 context,
@@ -236,7 +236,7 @@ impl Cfi {
                 columns,
                 &mut row,
             ),
-            Kind::DebugFrame => rows_in(
+            CfiKind::DebugFrame => rows_in(
                 &debug_frame(&self.section, vendor),
                 bases,
                 context,
@@ -253,8 +253,8 @@ impl Cfi {
         let offset = self.fde_offset(svma)?;
         let vendor = self.columns.vendor;
         let range = match self.kind {
-            Kind::EhFrame => range_in(&eh_frame(&self.section, vendor), &self.bases, offset),
-            Kind::DebugFrame => range_in(&debug_frame(&self.section, vendor), &self.bases, offset),
+            CfiKind::EhFrame => range_in(&eh_frame(&self.section, vendor), &self.bases, offset),
+            CfiKind::DebugFrame => range_in(&debug_frame(&self.section, vendor), &self.bases, offset),
         };
         range.filter(|range| range.contains(&svma))
     }
@@ -309,7 +309,7 @@ impl Cfi {
     /// The address ranges of functions that their author declared to be signal frames (augmentation `S`).
     pub(crate) fn signal_frames(&self) -> Vec<Range<u64>> {
         let mut ranges = Vec::new();
-        if self.kind == Kind::EhFrame {
+        if self.kind == CfiKind::EhFrame {
             let section = eh_frame(&self.section, self.columns.vendor);
             for offset in signal_frame_entries(&self.section) {
                 let fde = section.fde_from_offset(&self.bases, offset.into(), EhFrame::cie_from_offset);
@@ -326,7 +326,7 @@ impl Cfi {
     /// Follows a row: (cfa, fp, ra) of the caller. `register` knows the machine's registers by DWARF number.
     pub(crate) fn step<E>(
         &self,
-        row: &Row,
+        row: &CfiRow,
         register: impl Fn(Register) -> Option<u64>,
         mut read: impl FnMut(u64) -> Result<u64, E>,
     ) -> Result<Option<(u64, u64, u64)>, E> {
@@ -363,7 +363,7 @@ impl Cfi {
 
     fn evaluate<E>(
         &self,
-        row: &Row,
+        row: &CfiRow,
         expression: &UnwindExpression<usize>,
         initial: Option<u64>,
         register: impl Fn(Register) -> Option<u64>,
@@ -419,8 +419,8 @@ fn row_in<'a, S>(
     context: &mut UnwindContext<usize>,
     offset: usize,
     svma: u64,
-    columns: Columns,
-) -> Option<Row>
+    columns: DwarfColumns,
+) -> Option<CfiRow>
 where
     S: UnwindSection<Reader<'a>>,
     S::Offset: From<usize>,
@@ -430,7 +430,7 @@ where
         .ok()?;
     let encoding = fde.cie().encoding();
     let row = fde.unwind_info_for_address(section, bases, context, svma).ok()?;
-    Some(Row::new(row, columns, encoding))
+    Some(CfiRow::new(row, columns, encoding))
 }
 
 fn rows_in<'a, S>(
@@ -438,8 +438,8 @@ fn rows_in<'a, S>(
     bases: &BaseAddresses,
     context: &mut UnwindContext<usize>,
     offset: usize,
-    columns: Columns,
-    each: &mut dyn FnMut(u64, Row),
+    columns: DwarfColumns,
+    each: &mut dyn FnMut(u64, CfiRow),
 ) -> Option<Range<u64>>
 where
     S: UnwindSection<Reader<'a>>,
@@ -451,7 +451,7 @@ where
     let encoding = fde.cie().encoding();
     let mut table = fde.rows(section, bases, context).ok()?;
     while let Some(row) = table.next_row().ok()? {
-        each(row.end_address(), Row::new(row, columns, encoding));
+        each(row.end_address(), CfiRow::new(row, columns, encoding));
     }
     Some(fde.initial_address()..fde.initial_address().checked_add(fde.len())?)
 }
@@ -499,15 +499,21 @@ fn index_is_usual(index: &[u8], index_svma: u64, section_svma: u64, section_len:
 }
 
 /// Makes an `.eh_frame_hdr` at the address of the section by walking all entries, as far as they can be read.
-fn make_index(kind: Kind, section: &[u8], svma: u64, bases: &BaseAddresses, vendor: Vendor) -> Option<Arc<Large>> {
+fn make_index(
+    kind: CfiKind,
+    section: &[u8],
+    svma: u64,
+    bases: &BaseAddresses,
+    vendor: Vendor,
+) -> Option<Arc<TableBytes>> {
     let mut functions = match kind {
-        Kind::EhFrame => {
+        CfiKind::EhFrame => {
             let mut section = EhFrame::new(section, LittleEndian);
             section.set_address_size(8);
             section.set_vendor(vendor);
             functions(&section, bases)
         }
-        Kind::DebugFrame => {
+        CfiKind::DebugFrame => {
             let mut section = DebugFrame::new(section, LittleEndian);
             section.set_address_size(8);
             section.set_vendor(vendor);

@@ -7,7 +7,7 @@ use crate::files::bytes::{u32_at, u64_at};
 /// asked for in such files.
 pub(crate) fn without_b_key(mut section: Vec<u8>) -> Vec<u8> {
     let mut at = 0;
-    while let Some((entry, next)) = Entry::at(&section, at) {
+    while let Some((entry, next)) = CfiEntry::at(&section, at) {
         if let Some(string) = entry.augmentation(&section)
             && let Some(b) = string.iter().position(|byte| *byte == b'B')
             && let Some(byte) = section.get_mut(entry.id_at + 5 + b)
@@ -20,14 +20,14 @@ pub(crate) fn without_b_key(mut section: Vec<u8>) -> Vec<u8> {
 }
 
 /// An entry of the section.
-struct Entry {
+struct CfiEntry {
     id_at: usize,
     id: u32,
 }
 
-impl Entry {
+impl CfiEntry {
     /// The entry here, and where the next one is.
-    fn at(section: &[u8], at: usize) -> Option<(Entry, usize)> {
+    fn at(section: &[u8], at: usize) -> Option<(CfiEntry, usize)> {
         let (header, length) = match u32_at(section, at)? {
             0 => return None,
             u32::MAX => (12, u64_at(section, at + 4).unwrap_or(u64::MAX)),
@@ -36,7 +36,7 @@ impl Entry {
         let id_at = at + header;
         let id = u32_at(section, id_at)?;
         let next = { usize::try_from(length).ok() }.and_then(|length| id_at.checked_add(length));
-        Some((Entry { id_at, id }, next.unwrap_or(usize::MAX)))
+        Some((CfiEntry { id_at, id }, next.unwrap_or(usize::MAX)))
     }
 
     /// The augmentation string of a CIE. `None`: it is an FDE.
@@ -54,7 +54,7 @@ pub(crate) fn signal_frame_entries(section: &[u8]) -> Vec<usize> {
     let mut signal_cies = Vec::new();
     let mut found = Vec::new();
     let mut at = 0;
-    while let Some((entry, next)) = Entry::at(section, at) {
+    while let Some((entry, next)) = CfiEntry::at(section, at) {
         match entry.augmentation(section) {
             Some(string) if string.contains(&b'S') && signal_cies.len() < 64 => signal_cies.push(at),
             Some(_) => {}

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::files::bytes::{u16_at, u32_at, u64_at};
 use crate::files::compressed_section;
-use crate::files::file_slice::{Piece, read_piece, read_range};
+use crate::files::file_slice::{FileSlice, read_range, read_slice};
 use crate::files::machine::Machine;
 use recording::module::{BuildId, FileRole};
 use recording::sink::ReadAt;
@@ -51,14 +51,14 @@ const EM_AARCH64: u16 = 183;
 
 /// A named section.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Section {
-    pub(crate) piece: Piece,
+pub(crate) struct ElfSection {
+    pub(crate) piece: FileSlice,
     is_compressed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Segment {
-    piece: Piece,
+struct ElfSegment {
+    piece: FileSlice,
     executable: bool,
 }
 
@@ -72,9 +72,9 @@ pub(crate) struct Elf {
     /// Address of the lowest `PT_LOAD`: relative address 0.
     pub(crate) base_svma: u64,
     entry_svma: u64,
-    segments: Vec<Segment>,
-    eh_frame_hdr: Option<Piece>,
-    relro: Option<Piece>,
+    segments: Vec<ElfSegment>,
+    eh_frame_hdr: Option<FileSlice>,
+    relro: Option<FileSlice>,
     sections_offset: u64,
     section_count: u64,
     names_index: u64,
@@ -116,7 +116,7 @@ impl Elf {
         };
         let (mut has_interpreter, mut dynamic) = (false, None);
         for entry in table.chunks_exact(56) {
-            let piece = Piece {
+            let piece = FileSlice {
                 svma: u64_at(entry, 16)?,
                 offset: u64_at(entry, 8)?,
                 size: u64_at(entry, 32)?,
@@ -124,7 +124,7 @@ impl Elf {
             match u32_at(entry, 0)? {
                 PT_LOAD => {
                     elf.base_svma = elf.base_svma.min(piece.svma);
-                    elf.segments.push(Segment {
+                    elf.segments.push(ElfSegment {
                         piece,
                         executable: u32_at(entry, 4)? & PF_X != 0,
                     });
@@ -169,7 +169,7 @@ impl Elf {
                         && file_offset >= first
                         && file_offset < segment.piece.offset.saturating_add(segment.piece.size)
                 });
-                if let Some(Segment { piece, .. }) = found {
+                if let Some(ElfSegment { piece, .. }) = found {
                     return Some(
                         start
                             .wrapping_sub(file_offset)
@@ -185,16 +185,16 @@ impl Elf {
     /// The addresses of code.
     pub(crate) fn code(&self) -> impl Iterator<Item = Range<u64>> {
         let code = self.segments.iter().filter(|segment| segment.executable);
-        code.map(|Segment { piece, .. }| piece.svma..piece.svma.saturating_add(piece.size))
+        code.map(|ElfSegment { piece, .. }| piece.svma..piece.svma.saturating_add(piece.size))
     }
 
     /// `.eh_frame_hdr` by its program header: there also in files without section headers.
-    pub(crate) fn eh_frame_hdr(&self) -> Option<Piece> {
+    pub(crate) fn eh_frame_hdr(&self) -> Option<FileSlice> {
         self.eh_frame_hdr
     }
 
     /// From an address to the end of its segment's file bytes.
-    pub(crate) fn rest_from(&self, svma: u64) -> Option<Piece> {
+    pub(crate) fn rest_from(&self, svma: u64) -> Option<FileSlice> {
         self.segments.iter().find_map(|segment| segment.piece.rest_from(svma))
     }
 
@@ -228,11 +228,11 @@ impl Elf {
     }
 
     /// Finds sections by name, in one pass over the section headers. Sections without bytes in the file don't count.
-    pub(crate) fn sections<const N: usize>(&self, file: &dyn ReadAt, names: [&[u8]; N]) -> [Option<Section>; N] {
+    pub(crate) fn sections<const N: usize>(&self, file: &dyn ReadAt, names: [&[u8]; N]) -> [Option<ElfSection>; N] {
         self.try_sections(file, names).unwrap_or([None; N])
     }
 
-    fn try_sections<const N: usize>(&self, file: &dyn ReadAt, names: [&[u8]; N]) -> Option<[Option<Section>; N]> {
+    fn try_sections<const N: usize>(&self, file: &dyn ReadAt, names: [&[u8]; N]) -> Option<[Option<ElfSection>; N]> {
         // A count of 0 can also mean "more than 65279, look in section 0": not seen in files that have unwind tables.
         let count = self.section_count;
         if count == 0 || count > MAX_HEADERS * 16 {
@@ -252,8 +252,8 @@ impl Elf {
                 continue;
             };
             if u32_at(entry, 4)? != SHT_NOBITS {
-                found[slot] = Some(Section {
-                    piece: Piece {
+                found[slot] = Some(ElfSection {
+                    piece: FileSlice {
                         svma: u64_at(entry, 16)?,
                         offset: u64_at(entry, 24)?,
                         size: u64_at(entry, 32)?,
@@ -267,8 +267,8 @@ impl Elf {
 }
 
 /// Reads a section's contents, unpacked.
-pub(crate) fn read_section(file: &dyn ReadAt, section: Section) -> Option<Vec<u8>> {
-    let bytes = read_piece(file, section.piece)?;
+pub(crate) fn read_section(file: &dyn ReadAt, section: ElfSection) -> Option<Vec<u8>> {
+    let bytes = read_slice(file, section.piece)?;
     match section.is_compressed {
         true => compressed_section::unpack(&bytes),
         false => Some(bytes),
@@ -322,8 +322,8 @@ mod tests {
     use super::*;
 
     fn elf(segments: &[(u64, u64, u64, bool)]) -> Elf {
-        let segment = |&(offset, svma, size, executable)| Segment {
-            piece: Piece { svma, offset, size },
+        let segment = |&(offset, svma, size, executable)| ElfSegment {
+            piece: FileSlice { svma, offset, size },
             executable,
         };
         Elf {

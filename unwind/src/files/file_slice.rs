@@ -3,20 +3,20 @@
 
 use recording::sink::ReadAt;
 
-use crate::files::huge_pages::Large;
+use crate::files::huge_pages::TableBytes;
 
 /// Unwind sections: the largest seen (a debug build of a browser) is 130 MB.
 const MAX_SECTION: u64 = 1 << 30;
 
 /// A piece of the file and the address that the file states for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct FileSlice {
     pub(crate) svma: u64,
     pub(crate) offset: u64,
     pub(crate) size: u64,
 }
 
-impl Piece {
+impl FileSlice {
     /// The file offset of an address in this piece, and how many bytes follow it.
     pub(crate) fn offset_of(&self, svma: u64) -> Option<(u64, u64)> {
         let into = svma.checked_sub(self.svma)?;
@@ -25,20 +25,20 @@ impl Piece {
     }
 
     /// From an address in this piece to its end.
-    pub(crate) fn rest_from(&self, svma: u64) -> Option<Piece> {
+    pub(crate) fn rest_from(&self, svma: u64) -> Option<FileSlice> {
         let (offset, size) = self.offset_of(svma)?;
-        Some(Piece { svma, offset, size })
+        Some(FileSlice { svma, offset, size })
     }
 }
 
 /// Reads a piece of the file as far as it is there.
-pub(crate) fn read_piece(file: &dyn ReadAt, piece: Piece) -> Option<Vec<u8>> {
+pub(crate) fn read_slice(file: &dyn ReadAt, piece: FileSlice) -> Option<Vec<u8>> {
     read_range(file, piece.offset, piece.size, MAX_SECTION)
 }
 
 /// The same, of what is looked up all over.
-pub(crate) fn read_table(file: &dyn ReadAt, piece: Piece) -> Option<Large> {
-    let mut bytes = Large::new(checked_len(file, piece.offset, piece.size, MAX_SECTION)?);
+pub(crate) fn read_table(file: &dyn ReadAt, piece: FileSlice) -> Option<TableBytes> {
+    let mut bytes = TableBytes::new(checked_len(file, piece.offset, piece.size, MAX_SECTION)?);
     file.read_exact_at(&mut bytes, piece.offset).ok()?;
     Some(bytes)
 }

@@ -31,7 +31,7 @@ const MAX_FUNCTIONS: usize = 1024;
 
 /// What is special about a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Special {
+pub(crate) enum GoSpecial {
     /// Nothing called it.
     TopOfStack,
     /// Its caller may be on another stack.
@@ -42,7 +42,7 @@ pub(crate) enum Special {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct GoFunctions {
     /// By stated address.
-    functions: Vec<(Range<u64>, Special)>,
+    functions: Vec<(Range<u64>, GoSpecial)>,
 }
 
 impl GoFunctions {
@@ -54,14 +54,14 @@ impl GoFunctions {
     }
 
     /// What is special about the function at a stated address.
-    pub(crate) fn at(&self, svma: u64) -> Option<Special> {
+    pub(crate) fn at(&self, svma: u64) -> Option<GoSpecial> {
         let after = self.functions.partition_point(|(range, _)| range.start <= svma);
         let (range, special) = self.functions.get(after.checked_sub(1)?)?;
         range.contains(&svma).then_some(*special)
     }
 }
 
-fn special_functions(table: &[u8]) -> Option<Vec<(Range<u64>, Special)>> {
+fn special_functions(table: &[u8]) -> Option<Vec<(Range<u64>, GoSpecial)>> {
     let flag_at = match u32_at(table, 0)? {
         GO_1_18 => FLAG_1_18,
         GO_1_20 => FLAG_1_20,
@@ -82,8 +82,8 @@ fn special_functions(table: &[u8]) -> Option<Vec<(Range<u64>, Special)>> {
         let function = u32_at(entries, at + 4)? as usize;
         let flag = *functions.get(function.checked_add(flag_at)?)?;
         let kind = match flag {
-            flag if flag & TOP_OF_STACK != 0 => Special::TopOfStack,
-            flag if flag & SWITCHES_STACK != 0 => Special::SwitchesStack,
+            flag if flag & TOP_OF_STACK != 0 => GoSpecial::TopOfStack,
+            flag if flag & SWITCHES_STACK != 0 => GoSpecial::SwitchesStack,
             _ => continue,
         };
         if start >= end || special.len() >= MAX_FUNCTIONS {
@@ -126,9 +126,9 @@ mod tests {
             // An ordinary function in assembly, goexit, systemstack, rt0_go.
             let functions = GoFunctions::new(&table(magic, flag_at, &[4, 5, 6, 7]));
             assert_eq!(functions.at(0x40_1010), None);
-            assert_eq!(functions.at(0x40_1020), Some(Special::TopOfStack));
-            assert_eq!(functions.at(0x40_105f), Some(Special::SwitchesStack));
-            assert_eq!(functions.at(0x40_1060), Some(Special::TopOfStack));
+            assert_eq!(functions.at(0x40_1020), Some(GoSpecial::TopOfStack));
+            assert_eq!(functions.at(0x40_105f), Some(GoSpecial::SwitchesStack));
+            assert_eq!(functions.at(0x40_1060), Some(GoSpecial::TopOfStack));
             assert_eq!(functions.at(0x40_1080), None);
         }
     }

@@ -11,18 +11,18 @@ use memmap2::MmapMut;
 const HUGE_PAGE: usize = 2 << 20;
 
 /// The bytes of a table.
-pub(crate) enum Large {
+pub(crate) enum TableBytes {
     Heap(Box<[u8]>),
     /// The bytes of this range.
     Mapped(MmapMut, Range<usize>),
 }
 
-impl Large {
+impl TableBytes {
     /// So many bytes that are 0.
-    pub(crate) fn new(len: usize) -> Large {
+    pub(crate) fn new(len: usize) -> TableBytes {
         match mapped(len) {
-            Some((map, range)) => Large::Mapped(map, range),
-            None => Large::Heap(vec![0; len].into()),
+            Some((map, range)) => TableBytes::Mapped(map, range),
+            None => TableBytes::Heap(vec![0; len].into()),
         }
     }
 }
@@ -41,34 +41,34 @@ fn mapped(len: usize) -> Option<(MmapMut, Range<usize>)> {
     Some((map, start..start + len))
 }
 
-impl Default for Large {
-    fn default() -> Large {
-        Large::Heap(Box::default())
+impl Default for TableBytes {
+    fn default() -> TableBytes {
+        TableBytes::Heap(Box::default())
     }
 }
 
-impl From<Vec<u8>> for Large {
-    fn from(bytes: Vec<u8>) -> Large {
-        Large::Heap(bytes.into())
+impl From<Vec<u8>> for TableBytes {
+    fn from(bytes: Vec<u8>) -> TableBytes {
+        TableBytes::Heap(bytes.into())
     }
 }
 
-impl Deref for Large {
+impl Deref for TableBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            Large::Heap(bytes) => bytes,
-            Large::Mapped(map, range) => &map[range.clone()],
+            TableBytes::Heap(bytes) => bytes,
+            TableBytes::Mapped(map, range) => &map[range.clone()],
         }
     }
 }
 
-impl DerefMut for Large {
+impl DerefMut for TableBytes {
     fn deref_mut(&mut self) -> &mut [u8] {
         match self {
-            Large::Heap(bytes) => bytes,
-            Large::Mapped(map, range) => &mut map[range.clone()],
+            TableBytes::Heap(bytes) => bytes,
+            TableBytes::Mapped(map, range) => &mut map[range.clone()],
         }
     }
 }
@@ -80,10 +80,10 @@ mod tests {
     #[test]
     fn a_table_has_the_bytes_that_it_was_made_for() {
         for len in [0, 1, HUGE_PAGE - 1, HUGE_PAGE, HUGE_PAGE + 1, 3 * HUGE_PAGE + 4097] {
-            let mut table = Large::new(len);
+            let mut table = TableBytes::new(len);
             assert_eq!(table.len(), len);
             assert!(table.iter().all(|byte| *byte == 0));
-            assert_eq!(matches!(table, Large::Mapped(..)), len >= HUGE_PAGE);
+            assert_eq!(matches!(table, TableBytes::Mapped(..)), len >= HUGE_PAGE);
             if len >= HUGE_PAGE {
                 assert_eq!(table.as_ptr().addr() % HUGE_PAGE, 0);
             }

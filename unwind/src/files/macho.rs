@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::files::bytes::{u32_at, u64_at};
-use crate::files::file_slice::{Piece, read_range};
+use crate::files::file_slice::{FileSlice, read_range};
 use crate::files::machine::Machine;
 use recording::module::BuildId;
 use recording::sink::{Layout, ModuleMiss, ReadAt};
@@ -47,9 +47,9 @@ const PLATFORM: &[u8] = b"/usr/lib/system/libsystem_platform.dylib";
 const TRAMPOLINE: &[u8] = b"__sigtramp\0";
 
 #[derive(Clone, Debug)]
-struct Segment {
+struct MachOSegment {
     /// Without what the file has no bytes for.
-    piece: Piece,
+    piece: FileSlice,
     /// Its offset by its load command.
     file_offset: u64,
     executable: bool,
@@ -65,7 +65,7 @@ pub(crate) struct CodeSection {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Symbols {
+struct SymbolTable {
     offset: u64,
     count: u32,
     strings_offset: u64,
@@ -87,16 +87,16 @@ pub(crate) struct MachO {
     layout: Layout,
     /// Where the header is in the file.
     header_at: u64,
-    segments: Vec<Segment>,
+    segments: Vec<MachOSegment>,
     /// Offset and size by the load command.
     function_starts: Option<(u64, u64)>,
-    symbols: Option<Symbols>,
+    symbols: Option<SymbolTable>,
     is_platform_library: bool,
 }
 
 /// Where the function is that signal handlers are started with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Trampoline {
+pub(crate) enum SignalTrampoline {
     None,
     /// At this relative address.
     At(u64),
@@ -109,11 +109,11 @@ impl MachO {
     pub(crate) fn read(file: &dyn ReadAt, wanted: Option<&BuildId>) -> Result<MachO, ModuleMiss> {
         let magic = read_range(file, 0, 8, 8).ok_or(ModuleMiss::Malformed)?;
         if u32_at(&magic, 0) == Some(MH_MAGIC_64) {
-            return read_slice(file, 0).ok_or(ModuleMiss::Malformed);
+            return read_fat_slice(file, 0).ok_or(ModuleMiss::Malformed);
         }
         let mut slices = Vec::new();
         for offset in slices_of(file, &magic).ok_or(ModuleMiss::Malformed)? {
-            let slice = read_slice(file, offset).filter(|slice| slice.machine.is_some());
+            let slice = read_fat_slice(file, offset).filter(|slice| slice.machine.is_some());
             slices.extend(slice);
         }
         match wanted {
@@ -130,12 +130,12 @@ impl MachO {
     /// header.
     pub(crate) fn bias(&self, start: u64, offset: u64) -> Option<u64> {
         let at = self.header_at.checked_add(offset)?;
-        let holds = |segment: &&Segment| {
+        let holds = |segment: &&MachOSegment| {
             let piece = &segment.piece;
             at.checked_sub(piece.offset).is_some_and(|into| into < piece.size)
         };
         let found = { self.segments.iter() }.filter(holds);
-        let Segment { piece, .. } = found.max_by_key(|segment| segment.executable)?;
+        let MachOSegment { piece, .. } = found.max_by_key(|segment| segment.executable)?;
         let svma = piece.svma.wrapping_add(at - piece.offset);
         Some(start.wrapping_sub(svma))
     }
@@ -148,15 +148,15 @@ impl MachO {
     }
 
     /// From an address to the end of its segment's bytes.
-    pub(crate) fn rest_from(&self, svma: u64) -> Option<Piece> {
+    pub(crate) fn rest_from(&self, svma: u64) -> Option<FileSlice> {
         self.segments.iter().find_map(|segment| segment.piece.rest_from(svma))
     }
 
     /// The bytes at these addresses.
-    pub(crate) fn piece(&self, range: &Range<u64>) -> Option<Piece> {
+    pub(crate) fn piece(&self, range: &Range<u64>) -> Option<FileSlice> {
         let size = range.end.checked_sub(range.start)?;
         let rest = self.rest_from(range.start).filter(|rest| rest.size >= size)?;
-        Some(Piece { size, ..rest })
+        Some(FileSlice { size, ..rest })
     }
 
     /// The first addresses of all functions, relative and in order. None if the file has no list of them.
@@ -181,23 +181,23 @@ impl MachO {
     }
 
     /// The function that signal handlers are started with.
-    pub(crate) fn trampoline(&self, file: &dyn ReadAt) -> Trampoline {
+    pub(crate) fn trampoline(&self, file: &dyn ReadAt) -> SignalTrampoline {
         if !self.is_platform_library {
-            return Trampoline::None;
+            return SignalTrampoline::None;
         }
         let found = self
             .symbols
             .and_then(|symbols| self.find_symbol(file, symbols, TRAMPOLINE));
         match found {
-            Some(at) => Trampoline::At(at),
+            Some(at) => SignalTrampoline::At(at),
             // For Intel it is exported.
-            None if self.machine == Some(Machine::X86_64) => Trampoline::None,
-            None => Trampoline::Somewhere,
+            None if self.machine == Some(Machine::X86_64) => SignalTrampoline::None,
+            None => SignalTrampoline::Somewhere,
         }
     }
 
     /// Strings are read one by one: in the shared cache the table is that of all libraries.
-    fn find_symbol(&self, file: &dyn ReadAt, symbols: Symbols, name: &[u8]) -> Option<u64> {
+    fn find_symbol(&self, file: &dyn ReadAt, symbols: SymbolTable, name: &[u8]) -> Option<u64> {
         let (table_at, strings_at) = (self.place(symbols.offset)?, self.place(symbols.strings_offset)?);
         let table = read_range(file, table_at, u64::from(symbols.count.min(MAX_SYMBOLS)) * 16, u64::MAX)?;
         let mut own = vec![0; name.len()];
@@ -251,7 +251,7 @@ fn slices_of(file: &dyn ReadAt, magic: &[u8]) -> Option<Vec<u64>> {
 }
 
 /// Reads a header and its load commands.
-fn read_slice(file: &dyn ReadAt, header_at: u64) -> Option<MachO> {
+fn read_fat_slice(file: &dyn ReadAt, header_at: u64) -> Option<MachO> {
     let header = read_range(file, header_at, 32, 32)?;
     if u32_at(&header, 0)? != MH_MAGIC_64 {
         return None;
@@ -298,7 +298,7 @@ fn read_slice(file: &dyn ReadAt, header_at: u64) -> Option<MachO> {
                 object.function_starts = Some((u32_at(command, 8)?.into(), u32_at(command, 12)?.into()))
             }
             LC_SYMTAB => {
-                object.symbols = Some(Symbols {
+                object.symbols = Some(SymbolTable {
                     offset: u32_at(command, 8)?.into(),
                     count: u32_at(command, 12)?,
                     strings_offset: u32_at(command, 16)?.into(),
@@ -336,8 +336,8 @@ impl MachO {
         let file_offset = u64_at(command, 40)?;
         // Behind its bytes in the file, a segment has zeros.
         let size = u64_at(command, 48)?.min(u64_at(command, 32)?);
-        self.segments.push(Segment {
-            piece: Piece {
+        self.segments.push(MachOSegment {
+            piece: FileSlice {
                 svma: u64_at(command, 24)?,
                 offset: 0,
                 size,

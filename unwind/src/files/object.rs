@@ -1,7 +1,7 @@
 //! A module's file, whichever its format.
 
 use crate::files::elf::Elf;
-use crate::files::file_slice::Piece;
+use crate::files::file_slice::FileSlice;
 use crate::files::machine::Machine;
 use crate::files::macho::MachO;
 use recording::module::{BuildId, FileRole};
@@ -9,47 +9,47 @@ use recording::sink::{ModuleMiss, ReadAt};
 
 /// What a file of code says of itself.
 #[derive(Clone, Debug)]
-pub(crate) enum Object {
+pub(crate) enum ObjectFile {
     Elf(Elf),
     MachO(MachO),
 }
 
-impl Object {
+impl ObjectFile {
     /// Reads the headers. `wanted`: which slice of a fat file.
-    pub(crate) fn read(file: &dyn ReadAt, wanted: Option<&BuildId>) -> Result<Object, ModuleMiss> {
+    pub(crate) fn read(file: &dyn ReadAt, wanted: Option<&BuildId>) -> Result<ObjectFile, ModuleMiss> {
         match Elf::read(file) {
-            Some(elf) => Ok(Object::Elf(elf)),
-            None => MachO::read(file, wanted).map(Object::MachO),
+            Some(elf) => Ok(ObjectFile::Elf(elf)),
+            None => MachO::read(file, wanted).map(ObjectFile::MachO),
         }
     }
 
     /// `None`: another one, whose code is not unwound.
     pub(crate) fn machine(&self) -> Option<Machine> {
         match self {
-            Object::Elf(elf) => elf.machine,
-            Object::MachO(macho) => macho.machine,
+            ObjectFile::Elf(elf) => elf.machine,
+            ObjectFile::MachO(macho) => macho.machine,
         }
     }
 
     pub(crate) fn build_id(&self) -> Option<&BuildId> {
         match self {
-            Object::Elf(elf) => elf.build_id.as_ref(),
-            Object::MachO(macho) => macho.build_id.as_ref(),
+            ObjectFile::Elf(elf) => elf.build_id.as_ref(),
+            ObjectFile::MachO(macho) => macho.build_id.as_ref(),
         }
     }
 
     pub(crate) fn role(&self) -> FileRole {
         match self {
-            Object::Elf(elf) => elf.role,
-            Object::MachO(_) => FileRole::Unknown,
+            ObjectFile::Elf(elf) => elf.role,
+            ObjectFile::MachO(_) => FileRole::Unknown,
         }
     }
 
     /// Address of the lowest segment that is in the file: relative address 0.
     pub(crate) fn base_svma(&self) -> u64 {
         match self {
-            Object::Elf(elf) => elf.base_svma,
-            Object::MachO(macho) => macho.base_svma,
+            ObjectFile::Elf(elf) => elf.base_svma,
+            ObjectFile::MachO(macho) => macho.base_svma,
         }
     }
 
@@ -57,29 +57,29 @@ impl Object {
     /// files that counts from the header: a slice may be anywhere in a fat file.
     pub(crate) fn bias(&self, start: u64, file_offset: u64) -> Option<u64> {
         match self {
-            Object::Elf(elf) => elf.bias(start, file_offset),
-            Object::MachO(macho) => macho.bias(start, file_offset),
+            ObjectFile::Elf(elf) => elf.bias(start, file_offset),
+            ObjectFile::MachO(macho) => macho.bias(start, file_offset),
         }
     }
 
     /// From an address to the end of its segment's file bytes.
-    pub(crate) fn rest_from(&self, svma: u64) -> Option<Piece> {
+    pub(crate) fn rest_from(&self, svma: u64) -> Option<FileSlice> {
         match self {
-            Object::Elf(elf) => elf.rest_from(svma),
-            Object::MachO(macho) => macho.rest_from(svma),
+            ObjectFile::Elf(elf) => elf.rest_from(svma),
+            ObjectFile::MachO(macho) => macho.rest_from(svma),
         }
     }
 
     /// True if the data at a relative address cannot change once the program runs.
     pub(crate) fn is_fixed_at_start(&self, relative: u64) -> bool {
         match self {
-            Object::Elf(elf) => elf.is_fixed_at_start(relative),
-            Object::MachO(macho) => macho.is_fixed_at_start(relative),
+            ObjectFile::Elf(elf) => elf.is_fixed_at_start(relative),
+            ObjectFile::MachO(macho) => macho.is_fixed_at_start(relative),
         }
     }
 
     /// True if nothing of a frame is above its frame record: compact entries can't say where the record is.
     pub(crate) fn records_top_frames(&self) -> bool {
-        matches!(self, Object::MachO(_))
+        matches!(self, ObjectFile::MachO(_))
     }
 }

@@ -13,7 +13,7 @@ const SECOND_LEVEL_COMPRESSED: u32 = 3;
 
 /// An entry. Linkers make one of functions that follow each other with equal encodings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct CompactEntry {
     /// Relative addresses. Up to the next entry.
     pub(crate) start: u32,
     pub(crate) end: u32,
@@ -32,7 +32,7 @@ impl UnwindInfo {
     }
 
     /// The entry that holds a relative address. `None`: there is none, or it can't be read.
-    pub(crate) fn find(&self, relative: u32) -> Option<Entry> {
+    pub(crate) fn find(&self, relative: u32) -> Option<CompactEntry> {
         let index = usize::try_from(u32_at(&self.bytes, 20)?).ok()?;
         let count = usize::try_from(u32_at(&self.bytes, 24)?).ok()?;
         let page = |at: usize, field: usize| {
@@ -65,7 +65,7 @@ impl UnwindInfo {
         };
         (start..end)
             .contains(&relative)
-            .then_some(Entry { start, end, encoding })
+            .then_some(CompactEntry { start, end, encoding })
     }
 
     /// The encodings of all pages first, then those of the page.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 
 use crate::arch::Arch;
-use crate::arch::frame_scan::Rules;
+use crate::arch::frame_scan::RulesByOffset;
 use crate::arch::rule::Rule;
 
 /// The code of a larger function is not read. The interpreter loop of CPython has 60 KiB.
@@ -17,7 +17,7 @@ const MAX_RULES: usize = 1 << 18;
 #[derive(Default)]
 pub(crate) struct CodeRules {
     /// By the first address of a function.
-    by_start: FxHashMap<u64, Rules>,
+    by_start: FxHashMap<u64, RulesByOffset>,
     /// How many rules there are, and one for each function.
     count: usize,
 }

@@ -7,33 +7,33 @@
 
 use std::ops::Range;
 
-use crate::arch::rule::{Place, Rule};
+use crate::arch::rule::{AddressRule, Rule};
 use crate::arch::{Arch, CompactRule};
 use crate::files::bytes::u32_at;
-use crate::files::file_slice::read_piece;
-use crate::files::macho::{MachO, Trampoline};
+use crate::files::file_slice::read_slice;
+use crate::files::macho::{MachO, SignalTrampoline};
 use crate::files::macho_functions::MachOFunctions;
 use crate::files::unwind_info::UnwindInfo;
 use crate::tables::code_rules::CodeRules;
 use recording::sink::KeptFile;
 
 /// The compact entries and the code of a file.
-pub(crate) struct Compact {
+pub(crate) struct CompactTables {
     unwind_info: Option<UnwindInfo>,
     functions: MachOFunctions,
     object: MachO,
     /// Where code is read. `None`: too many files are open.
     file: Option<KeptFile>,
-    trampoline: Trampoline,
+    trampoline: SignalTrampoline,
     by_code: CodeRules,
 }
 
-impl Compact {
+impl CompactTables {
     /// Reads the tables of a file. Code is read from `code`, if that is given.
-    pub(crate) fn read(object: &MachO, file: &KeptFile, code: Option<&KeptFile>) -> Compact {
+    pub(crate) fn read(object: &MachO, file: &KeptFile, code: Option<&KeptFile>) -> CompactTables {
         let unwind_info = object.unwind_info.as_ref().and_then(|range| object.piece(range));
-        let unwind_info = unwind_info.and_then(|piece| read_piece(&**file, piece));
-        Compact {
+        let unwind_info = unwind_info.and_then(|piece| read_slice(&**file, piece));
+        CompactTables {
             unwind_info: unwind_info.and_then(UnwindInfo::new),
             functions: MachOFunctions::read(object, &**file),
             trampoline: object.trampoline(&**file),
@@ -56,9 +56,9 @@ impl Compact {
     /// True if signal handlers may be started by the function at this address.
     pub(crate) fn may_be_trampoline(&self, relative: u64) -> bool {
         match &self.trampoline {
-            Trampoline::None => false,
-            Trampoline::Somewhere => true,
-            Trampoline::At(start) => self.function(relative).is_some_and(|function| function.start == *start),
+            SignalTrampoline::None => false,
+            SignalTrampoline::Somewhere => true,
+            SignalTrampoline::At(start) => self.function(relative).is_some_and(|function| function.start == *start),
         }
     }
 
@@ -73,14 +73,14 @@ impl Compact {
 
     /// What holds at a relative address. `None`: `__eh_frame` says it. `is_leaf`: the function was interrupted there,
     /// and has not called.
-    pub(crate) fn place<A: Arch>(&mut self, relative: u64, is_leaf: bool) -> Option<Place> {
+    pub(crate) fn place<A: Arch>(&mut self, relative: u64, is_leaf: bool) -> Option<AddressRule> {
         let Some(section) = self.functions.section(relative) else {
-            return Some(Place::Uncovered);
+            return Some(AddressRule::Uncovered);
         };
         if section.is_stubs {
             return Some(match Rule::at_entry(A::CFA_AT_ENTRY).filter(|_| is_leaf) {
-                Some(rule) => Place::Usual(rule),
-                None => Place::Uncovered,
+                Some(rule) => AddressRule::Usual(rule),
+                None => AddressRule::Uncovered,
             });
         }
         let entry = u32::try_from(relative)
@@ -93,11 +93,11 @@ impl Compact {
         if (is_leaf || in_body == CompactRule::None)
             && let Some(rule) = self.rule_by_code::<A>(relative)
         {
-            return Some(Place::Usual(rule));
+            return Some(AddressRule::Usual(rule));
         }
         match in_body {
-            CompactRule::Rule(rule) => Some(Place::Usual(rule)),
-            CompactRule::None => Some(Place::Uncovered),
+            CompactRule::Rule(rule) => Some(AddressRule::Usual(rule)),
+            CompactRule::None => Some(AddressRule::Uncovered),
             CompactRule::Dwarf => None,
         }
     }
@@ -121,5 +121,5 @@ impl Compact {
 fn code_of(object: &MachO, file: &KeptFile, relative: Range<u64>) -> Option<Vec<u8>> {
     let base = object.base_svma;
     let range = base.checked_add(relative.start)?..base.checked_add(relative.end)?;
-    read_piece(&**file, object.piece(&range)?)
+    read_slice(&**file, object.piece(&range)?)
 }

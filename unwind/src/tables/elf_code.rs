@@ -12,7 +12,7 @@ use gimli::Register;
 use crate::arch::Arch;
 use crate::arch::rule::Rule;
 use crate::files::elf::Elf;
-use crate::files::file_slice::{Piece, read_piece};
+use crate::files::file_slice::{FileSlice, read_slice};
 use crate::tables::code_rules::CodeRules;
 use recording::sink::KeptFile;
 
@@ -98,9 +98,9 @@ impl ElfCode {
 fn code_of(elf: &Elf, file: &KeptFile, svmas: Range<u64>) -> Option<Vec<u8>> {
     let size = svmas.end.checked_sub(svmas.start)?;
     let rest = elf.rest_from(svmas.start)?;
-    read_piece(
+    read_slice(
         &**file,
-        Piece {
+        FileSlice {
             size: size.min(rest.size),
             ..rest
         },

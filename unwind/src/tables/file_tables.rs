@@ -6,42 +6,42 @@
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
-use framehop::FrameAddress;
+use crate::address::FrameAddress;
 use gimli::{CfaRule, Register, RegisterRule};
 
 use crate::arch::aarch64::Aarch64;
-use crate::arch::rule::{Place, Places, Rule};
+use crate::arch::rule::{AddressRule, Rule, RuleCache};
 use crate::arch::signal;
 use crate::arch::x86_64::X86_64;
 use crate::arch::{Arch, ReadStack, Step};
 use crate::files::bytes::u32_at;
-use crate::files::cfi::{Cfi, Row, Sections};
+use crate::files::cfi::{Cfi, CfiRow, CfiSections};
 use crate::files::cfi_entries::without_b_key;
 use crate::files::elf::{self, Elf};
-use crate::files::file_slice::{read_piece, read_table};
-use crate::files::go::{GoFunctions, Special};
+use crate::files::file_slice::{read_slice, read_table};
+use crate::files::go::{GoFunctions, GoSpecial};
 use crate::files::machine::Machine;
 use crate::files::macho::MachO;
-use crate::files::object::Object;
-use crate::tables::compact::Compact;
+use crate::files::object::ObjectFile;
+use crate::tables::compact::CompactTables;
 use crate::tables::elf_code::ElfCode;
 use crate::tables::function_rules::FunctionRules;
 use recording::sink::{KeptFile, ReadAt};
 
 /// Where a caller's register is while its callee runs.
-pub(crate) enum Saved {
+pub(crate) enum SavedPlace {
     Untouched,
     /// Stored at CFA + this.
     FromCfa(i64),
 }
 
 /// The tables of one file.
-pub(crate) struct Tables {
+pub(crate) struct FileTables {
     machine: Machine,
     base_svma: u64,
     pub(crate) cfi: Cfi,
     /// Of addresses that steps were made from.
-    places: Places,
+    places: RuleCache,
     /// Of functions in `cfi`.
     function_rules: FunctionRules,
     /// Relative addresses of signal return functions.
@@ -50,96 +50,96 @@ pub(crate) struct Tables {
     /// The code of an ELF file, for functions without rules. `None`: too many files are open.
     code: Option<Box<ElfCode>>,
     /// Where a Mach-O file has them: its own rules come first, and refer to those of `cfi`.
-    compact: Option<Box<Compact>>,
+    compact: Option<Box<CompactTables>>,
     /// `.debug_frame`, where the file has `.eh_frame`, too: gcc with -g and without asynchronous tables puts a
     /// program's own functions there, while the C library's start code in the same file has `.eh_frame`.
-    others: Option<Box<Tables>>,
+    debug_frame: Option<Box<FileTables>>,
 }
 
-impl Tables {
+impl FileTables {
     /// Reads the unwind sections. `None` if no section can be read. `is_kept`: the file may stay open, for its code to
     /// be read.
-    pub(crate) fn read(object: &Object, file: &KeptFile, is_kept: bool) -> Option<Tables> {
+    pub(crate) fn read(object: &ObjectFile, file: &KeptFile, is_kept: bool) -> Option<FileTables> {
         let code = Some(file).filter(|_| is_kept);
         match (object, object.machine()?) {
-            (Object::Elf(elf), Machine::X86_64) => Tables::of_elf::<X86_64>(elf, file, code),
-            (Object::Elf(elf), Machine::Aarch64) => Tables::of_elf::<Aarch64>(elf, file, code),
-            (Object::MachO(macho), Machine::X86_64) => Tables::of_macho::<X86_64>(macho, file, code),
-            (Object::MachO(macho), Machine::Aarch64) => Tables::of_macho::<Aarch64>(macho, file, code),
+            (ObjectFile::Elf(elf), Machine::X86_64) => FileTables::of_elf::<X86_64>(elf, file, code),
+            (ObjectFile::Elf(elf), Machine::Aarch64) => FileTables::of_elf::<Aarch64>(elf, file, code),
+            (ObjectFile::MachO(macho), Machine::X86_64) => FileTables::of_macho::<X86_64>(macho, file, code),
+            (ObjectFile::MachO(macho), Machine::Aarch64) => FileTables::of_macho::<Aarch64>(macho, file, code),
         }
     }
 
-    fn of_macho<A: Arch>(macho: &MachO, file: &KeptFile, code: Option<&KeptFile>) -> Option<Tables> {
-        let compact = Compact::read(macho, file, code);
+    fn of_macho<A: Arch>(macho: &MachO, file: &KeptFile, code: Option<&KeptFile>) -> Option<FileTables> {
+        let compact = CompactTables::read(macho, file, code);
         let cfi = cfi_of_macho::<A>(macho, &**file);
         if compact.is_empty() && cfi.is_none() {
             return None;
         }
         let cfi = cfi.unwrap_or_else(|| Cfi::empty(A::COLUMNS));
-        Some(Tables {
+        Some(FileTables {
             machine: A::MACHINE,
             base_svma: macho.base_svma,
-            places: Places::new(cfi.function_count().max(compact.function_count())),
+            places: RuleCache::new(cfi.function_count().max(compact.function_count())),
             function_rules: FunctionRules::new(cfi.function_count()),
             cfi,
             signal_returns: Vec::new(),
             go: GoFunctions::default(),
             code: None,
             compact: Some(Box::new(compact)),
-            others: None,
+            debug_frame: None,
         })
     }
 
-    fn of_elf<A: Arch>(elf: &Elf, file: &KeptFile, code: Option<&KeptFile>) -> Option<Tables> {
+    fn of_elf<A: Arch>(elf: &Elf, file: &KeptFile, code: Option<&KeptFile>) -> Option<FileTables> {
         let code = code.map(|code| Box::new(ElfCode::new(elf, code)));
-        let tables = Tables::of_sections::<A>(elf, &**file);
+        let tables = FileTables::of_sections::<A>(elf, &**file);
         // Without any rules, code is all there is.
-        let none = || Tables::new::<A>(elf, &**file, Cfi::empty(A::COLUMNS));
+        let none = || FileTables::new::<A>(elf, &**file, Cfi::empty(A::COLUMNS));
         let tables = tables.or_else(|| code.is_some().then(none))?;
-        Some(Tables { code, ..tables })
+        Some(FileTables { code, ..tables })
     }
 
-    fn of_sections<A: Arch>(elf: &Elf, file: &dyn ReadAt) -> Option<Tables> {
+    fn of_sections<A: Arch>(elf: &Elf, file: &dyn ReadAt) -> Option<FileTables> {
         let (sections, go) = read_sections(elf, file);
         let (eh_frame, debug_frame) = sections.split();
         // Go's linker writes `.debug_frame`.
-        let debug_frame = Cfi::new(debug_frame, A::COLUMNS).map(|cfi| Tables {
+        let debug_frame = Cfi::new(debug_frame, A::COLUMNS).map(|cfi| FileTables {
             go,
-            ..Tables::new::<A>(elf, file, cfi)
+            ..FileTables::new::<A>(elf, file, cfi)
         });
         match Cfi::new(eh_frame, A::COLUMNS) {
-            Some(cfi) => Some(Tables {
-                others: debug_frame.map(Box::new),
-                ..Tables::new::<A>(elf, file, cfi)
+            Some(cfi) => Some(FileTables {
+                debug_frame: debug_frame.map(Box::new),
+                ..FileTables::new::<A>(elf, file, cfi)
             }),
             None => debug_frame,
         }
     }
 
-    fn new<A: Arch>(elf: &Elf, file: &dyn ReadAt, cfi: Cfi) -> Tables {
+    fn new<A: Arch>(elf: &Elf, file: &dyn ReadAt, cfi: Cfi) -> FileTables {
         let signal_returns = signal::returns_in(elf, file, &cfi, A::SIGNAL_RETURNS);
-        Tables {
+        FileTables {
             machine: A::MACHINE,
             base_svma: elf.base_svma,
-            places: Places::new(cfi.function_count()),
+            places: RuleCache::new(cfi.function_count()),
             function_rules: FunctionRules::new(cfi.function_count()),
             cfi,
             signal_returns,
             go: GoFunctions::default(),
             code: None,
             compact: None,
-            others: None,
+            debug_frame: None,
         }
     }
 
     /// These tables, if they are for this machine.
-    pub(crate) fn of<A: Arch>(&mut self) -> Option<&mut Tables> {
+    pub(crate) fn of<A: Arch>(&mut self) -> Option<&mut FileTables> {
         (self.machine == A::MACHINE).then_some(self)
     }
 
     /// True if some functions of the file have rules: those that have none are assembly, then.
     pub(crate) fn has_functions(&self) -> bool {
-        self.cfi.function_count() > 0 || self.compact.is_some() || self.others.is_some()
+        self.cfi.function_count() > 0 || self.compact.is_some() || self.debug_frame.is_some()
     }
 
     /// True if the address (not the one before it: a handler returns to the first byte) is in a signal return function.
@@ -155,9 +155,9 @@ impl Tables {
             return function.is_some_and(|function| function.start < relative);
         }
         if self.cfi.same_function(svma.wrapping_sub(1), svma) {
-            return self.place::<A>(svma, false) != Place::Root;
+            return self.place::<A>(svma, false) != AddressRule::Root;
         }
-        self.others
+        self.debug_frame
             .as_mut()
             .is_some_and(|others| others.is_inside_function::<A>(relative))
     }
@@ -170,7 +170,7 @@ impl Tables {
         }
         match self.cfi.function(base.wrapping_add(relative)) {
             Some(function) => Some(function.start.checked_sub(base)?..function.end.checked_sub(base)?),
-            None => self.others.as_ref()?.function(relative),
+            None => self.debug_frame.as_ref()?.function(relative),
         }
     }
 
@@ -179,11 +179,14 @@ impl Tables {
         let (register, offset) = A::CFA_AT_ENTRY;
         if self.compact.is_some() {
             return match self.place::<A>(self.base_svma.wrapping_add(relative), true) {
-                Place::Usual(rule) => rule.is_from_sp() && Ok(rule.cfa(0, 0)) == u64::try_from(offset),
-                place => place == Place::Uncovered,
+                AddressRule::Usual(rule) => rule.is_from_sp() && Ok(rule.cfa(0, 0)) == u64::try_from(offset),
+                place => place == AddressRule::Uncovered,
             };
         }
-        match (self.cfi.row(self.base_svma.wrapping_add(relative)), &mut self.others) {
+        match (
+            self.cfi.row(self.base_svma.wrapping_add(relative)),
+            &mut self.debug_frame,
+        ) {
             (Some(row), _) => row.cfa == CfaRule::RegisterAndOffset { register, offset },
             (None, Some(others)) => others.has_no_frame::<A>(relative),
             (None, None) => true,
@@ -193,7 +196,7 @@ impl Tables {
     /// True if the address is the first byte of a function, and the byte before is not in one that goes on there.
     pub(crate) fn begins_function<A: Arch>(&mut self, relative: u64) -> bool {
         let before = FrameAddress::from_return_address(relative).and_then(|address| self.place_at::<A>(address));
-        !matches!(before, None | Some(Place::Usual(_)))
+        !matches!(before, None | Some(AddressRule::Usual(_)))
             && self
                 .function(relative)
                 .is_some_and(|function| function.start == relative)
@@ -213,10 +216,10 @@ impl Tables {
     }
 
     /// The row that holds at a relative address.
-    pub(crate) fn row(&mut self, relative_lookup: u64) -> Option<Row> {
+    pub(crate) fn row(&mut self, relative_lookup: u64) -> Option<CfiRow> {
         match self.cfi.row(self.base_svma.wrapping_add(relative_lookup)) {
             Some(row) => Some(row),
-            None => self.others.as_mut()?.row(relative_lookup),
+            None => self.debug_frame.as_mut()?.row(relative_lookup),
         }
     }
 
@@ -235,7 +238,7 @@ impl Tables {
         step
     }
 
-    /// The rule that [`Tables::step`] follows by [`Arch::step_by_rule`] and nothing else. Inlined, as each frame has it
+    /// The rule that [`FileTables::step`] follows by [`Arch::step_by_rule`] and nothing else. Inlined, as each frame has it
     /// looked up.
     #[inline(always)]
     pub(crate) fn usual_rule<A: Arch>(&mut self, relative: FrameAddress) -> Option<Rule> {
@@ -243,14 +246,14 @@ impl Tables {
             return None;
         }
         match self.place_at::<A>(relative)? {
-            Place::Usual(rule) => Some(rule),
+            AddressRule::Usual(rule) => Some(rule),
             _ => None,
         }
     }
 
     /// What the tables say of an address: looked up in them once, and then remembered.
     #[inline(always)]
-    fn place_at<A: Arch>(&mut self, relative: FrameAddress) -> Option<Place> {
+    fn place_at<A: Arch>(&mut self, relative: FrameAddress) -> Option<AddressRule> {
         let lookup = relative.address_for_lookup();
         let key = u32::try_from(lookup).ok()?;
         match self.places.get(key) {
@@ -261,13 +264,15 @@ impl Tables {
 
     /// Looks it up in the tables. Seldom called: its code is not to be in the loop over frames.
     #[inline(never)]
-    fn new_place<A: Arch>(&mut self, lookup: u32, is_leaf: bool) -> Place {
+    fn new_place<A: Arch>(&mut self, lookup: u32, is_leaf: bool) -> AddressRule {
         let relative = u64::from(lookup);
         let svma = self.base_svma.wrapping_add(relative);
         let place = match self.is_trampoline(relative) {
-            true => Place::Trampoline,
+            true => AddressRule::Trampoline,
             false => match self.place::<A>(svma, is_leaf) {
-                Place::Usual(rule) if self.compact.is_none() && self.is_last_byte(svma) => Place::Last(rule),
+                AddressRule::Usual(rule) if self.compact.is_none() && self.is_last_byte(svma) => {
+                    AddressRule::Last(rule)
+                }
                 place => place,
             },
         };
@@ -277,23 +282,23 @@ impl Tables {
 
     fn follow<A: Arch>(
         &mut self,
-        place: Place,
+        place: AddressRule,
         relative: FrameAddress,
         regs: &mut A::Regs,
         read: &mut ReadStack<'_>,
     ) -> Option<Step> {
         let svma = self.base_svma.wrapping_add(relative.address_for_lookup());
         match place {
-            Place::Usual(rule) | Place::Last(rule) => {
+            AddressRule::Usual(rule) | AddressRule::Last(rule) => {
                 Some(A::step_by_rule(&rule, relative, regs, &mut |address| read(address)))
             }
-            Place::Root => Some(Step::Root),
-            Place::Trampoline => {
+            AddressRule::Root => Some(Step::Root),
+            AddressRule::Trampoline => {
                 let place = self.place::<A>(svma, !relative.is_return_address());
                 // Rules in `__eh_frame` lead to the interrupted function, not to the kernel's frame.
                 let rule = match place {
-                    Place::Usual(rule) | Place::Last(rule) => Some(rule),
-                    _ => Rule::of_frame_record(),
+                    AddressRule::Usual(rule) | AddressRule::Last(rule) => Some(rule),
+                    _ => Rule::from_frame_record(),
                 };
                 let cfa = rule?.cfa(A::sp(regs), A::fp(regs));
                 match A::step_out_of_trampoline(cfa, regs, read) {
@@ -301,13 +306,13 @@ impl Tables {
                     None => self.follow::<A>(place, relative, regs, read),
                 }
             }
-            Place::Uncovered => self.others.as_mut()?.step::<A>(relative, regs, read),
-            Place::Unusual | Place::SwitchesStack => {
+            AddressRule::Uncovered => self.debug_frame.as_mut()?.step::<A>(relative, regs, read),
+            AddressRule::Unusual | AddressRule::SwitchesStack => {
                 let row = self.cfi.row(svma)?;
                 let step = A::step_by_row(&self.cfi, &row, relative, &[], regs, read);
                 Some(match step {
-                    Step::Caller(caller) if place == Place::SwitchesStack => Step::IfItCalled(caller),
-                    _ if place == Place::SwitchesStack => Step::OnOtherStack,
+                    Step::Caller(caller) if place == AddressRule::SwitchesStack => Step::IfItCalled(caller),
+                    _ if place == AddressRule::SwitchesStack => Step::OnOtherStack,
                     step => step,
                 })
             }
@@ -324,9 +329,9 @@ impl Tables {
     /// True if nothing describes an address of an ELF file.
     fn is_uncovered<A: Arch>(&mut self, relative: u64) -> bool {
         self.compact.is_none()
-            && self.place_at::<A>(FrameAddress::InstructionPointer(relative)) == Some(Place::Uncovered)
+            && self.place_at::<A>(FrameAddress::InstructionPointer(relative)) == Some(AddressRule::Uncovered)
             && self
-                .others
+                .debug_frame
                 .as_mut()
                 .is_none_or(|others| others.is_uncovered::<A>(relative))
     }
@@ -352,7 +357,7 @@ impl Tables {
             (start, cfi.next_start(svma).unwrap_or(u64::MAX))
         };
         let (start, end) = around(&self.cfi);
-        let others = self.others.as_ref().map(|others| around(&others.cfi));
+        let others = self.debug_frame.as_ref().map(|others| around(&others.cfi));
         let (others_start, others_end) = others.unwrap_or((0, u64::MAX));
         start.max(others_start)..end.min(others_end)
     }
@@ -368,20 +373,20 @@ impl Tables {
         let svma = self.base_svma.wrapping_add(relative.address_for_lookup());
         match self.cfi.row(svma) {
             Some(row) => Some(A::step_by_row(&self.cfi, &row, relative, known, regs, read)),
-            None => self.others.as_mut()?.step_with::<A>(relative, known, regs, read),
+            None => self.debug_frame.as_mut()?.step_with::<A>(relative, known, regs, read),
         }
     }
 
     /// What the code at an address has done with a register: where it is, relative to the CFA, if it was saved.
     /// `None`: nothing is known.
-    pub(crate) fn saved_at(&mut self, relative_lookup: u64, register: Register) -> Option<Saved> {
+    pub(crate) fn saved_at(&mut self, relative_lookup: u64, register: Register) -> Option<SavedPlace> {
         let svma = self.base_svma.wrapping_add(relative_lookup);
         let Some(rule) = self.cfi.rule(svma, register) else {
-            return self.others.as_mut()?.saved_at(relative_lookup, register);
+            return self.debug_frame.as_mut()?.saved_at(relative_lookup, register);
         };
         match rule {
-            None | Some(RegisterRule::SameValue) => Some(Saved::Untouched),
-            Some(RegisterRule::Offset(offset)) => Some(Saved::FromCfa(offset)),
+            None | Some(RegisterRule::SameValue) => Some(SavedPlace::Untouched),
+            Some(RegisterRule::Offset(offset)) => Some(SavedPlace::FromCfa(offset)),
             _ => None,
         }
     }
@@ -392,7 +397,7 @@ impl Tables {
     }
 
     /// What the tables say of an address. `is_leaf`: it was interrupted, and has not called.
-    fn place<A: Arch>(&mut self, svma: u64, is_leaf: bool) -> Place {
+    fn place<A: Arch>(&mut self, svma: u64, is_leaf: bool) -> AddressRule {
         let relative = svma.wrapping_sub(self.base_svma);
         if let Some(place) = { self.compact.as_mut() }.and_then(|compact| compact.place::<A>(relative, is_leaf)) {
             return place;
@@ -401,19 +406,21 @@ impl Tables {
             None => self
                 .known_place::<A>(svma)
                 .unwrap_or_else(|| self.place_by_cfi::<A>(svma)),
-            Some(_) if self.cfi.row(svma).is_none() => Place::Uncovered,
-            Some(Special::TopOfStack) => Place::Root,
-            Some(Special::SwitchesStack) => Place::SwitchesStack,
+            Some(_) if self.cfi.row(svma).is_none() => AddressRule::Uncovered,
+            Some(GoSpecial::TopOfStack) => AddressRule::Root,
+            Some(GoSpecial::SwitchesStack) => AddressRule::SwitchesStack,
         }
     }
 
-    fn place_by_cfi<A: Arch>(&mut self, svma: u64) -> Place {
-        self.cfi.row(svma).map_or(Place::Uncovered, |row| place_of::<A>(&row))
+    fn place_by_cfi<A: Arch>(&mut self, svma: u64) -> AddressRule {
+        self.cfi
+            .row(svma)
+            .map_or(AddressRule::Uncovered, |row| place_of::<A>(&row))
     }
 
     /// What the rows of a function say of an address. They are parsed if they were not; `None` if that can't be done
     /// for all of them.
-    fn known_place<A: Arch>(&mut self, svma: u64) -> Option<Place> {
+    fn known_place<A: Arch>(&mut self, svma: u64) -> Option<AddressRule> {
         let (entry, offset) = self.cfi.entry(svma)?;
         if !self.function_rules.has(entry) {
             let mut rows = Vec::new();
@@ -428,18 +435,18 @@ impl Tables {
     }
 }
 
-fn place_of<A: Arch>(row: &Row) -> Place {
+fn place_of<A: Arch>(row: &CfiRow) -> AddressRule {
     if A::is_root(row) {
-        return Place::Root;
+        return AddressRule::Root;
     }
-    Rule::of(row, A::CFA_AT_ENTRY.0, A::COLUMNS).map_or(Place::Unusual, Place::Usual)
+    Rule::from_row(row, A::CFA_AT_ENTRY.0, A::COLUMNS).map_or(AddressRule::Unusual, AddressRule::Usual)
 }
 
 /// The call frame information of a Mach-O file: of the functions whose compact entries refer to it.
 fn cfi_of_macho<A: Arch>(macho: &MachO, file: &dyn ReadAt) -> Option<Cfi> {
     let range = macho.eh_frame.as_ref()?;
-    let bytes = read_piece(file, macho.piece(range)?)?;
-    let sections = Sections {
+    let bytes = read_slice(file, macho.piece(range)?)?;
+    let sections = CfiSections {
         eh_frame: Some((range.start, Arc::new(without_b_key(bytes).into()))),
         eh_frame_hdr: None,
         debug_frame: None,
@@ -461,7 +468,7 @@ pub(crate) fn read_cfi(elf: &Elf, file: &dyn ReadAt) -> Vec<Cfi> {
     tables.into_iter().flatten().collect()
 }
 
-fn read_sections(elf: &Elf, file: &dyn ReadAt) -> (Sections, GoFunctions) {
+fn read_sections(elf: &Elf, file: &dyn ReadAt) -> (CfiSections, GoFunctions) {
     let [eh_frame, eh_frame_hdr, debug_frame, text, got, go] = elf.sections(
         file,
         [
@@ -487,7 +494,7 @@ fn read_sections(elf: &Elf, file: &dyn ReadAt) -> (Sections, GoFunctions) {
         .map(|section| section.piece)
         .or_else(pointed_to)
         .and_then(|piece| Some((piece.svma, read(piece)?)));
-    let sections = Sections {
+    let sections = CfiSections {
         debug_frame: debug_frame.and_then(|section| Some(Arc::new(elf::read_section(file, section)?.into()))),
         eh_frame,
         eh_frame_hdr,

@@ -1,8 +1,8 @@
 //! The rules of the functions that were sampled. Most leaves are at addresses that no sample was at before, but nine of
 //! ten of these are in a function that was: its entry is parsed once.
 
-use crate::arch::rule::{Place, packed, unpacked};
-use crate::files::huge_pages::Large;
+use crate::arch::rule::{AddressRule, packed, unpacked};
+use crate::files::huge_pages::TableBytes;
 
 /// 8 MiB. All functions are forgotten when there are more: a build of syn samples 11,000 functions of rustc, which have
 /// some ten rows each.
@@ -18,7 +18,7 @@ const UNUSUAL: u32 = u32::MAX;
 /// Rules by function and row.
 pub(crate) struct FunctionRules {
     /// By the number of the function, in 4 bytes: where its rows begin, or 0, or [`UNUSUAL`].
-    starts: Large,
+    starts: TableBytes,
     /// Of each function the number of its rows, then these by address: what the tables say, and where the row ends.
     rows: Vec<u64>,
 }
@@ -27,7 +27,7 @@ impl FunctionRules {
     /// For so many functions.
     pub(crate) fn new(functions: usize) -> FunctionRules {
         FunctionRules {
-            starts: Large::new(functions.saturating_mul(4)),
+            starts: TableBytes::new(functions.saturating_mul(4)),
             rows: vec![0],
         }
     }
@@ -38,7 +38,7 @@ impl FunctionRules {
     }
 
     /// What is known of the address at this offset in a function.
-    pub(crate) fn get(&self, function: usize, offset: u64) -> Option<Place> {
+    pub(crate) fn get(&self, function: usize, offset: u64) -> Option<AddressRule> {
         let (count, rows) = self.rows.get(self.start(function)? as usize..)?.split_first()?;
         let rows = rows.get(..*count as usize)?;
         let row = rows.partition_point(|row| row & END_MASK <= offset);
@@ -58,8 +58,8 @@ impl FunctionRules {
 
     /// Keeps a function of this length with its rows: the end of each, and what it says. No row is kept if one has an
     /// unusual offset. Without a length the rows could not all be read.
-    pub(crate) fn set(&mut self, function: usize, len: Option<u64>, rows: &[(u64, Place)]) {
-        let row = |(end, place): &(u64, Place)| {
+    pub(crate) fn set(&mut self, function: usize, len: Option<u64>, rows: &[(u64, AddressRule)]) {
+        let row = |(end, place): &(u64, AddressRule)| {
             let is_fine = *end <= END_MASK.min(len?);
             is_fine.then_some(packed(*place)? << END_BITS | end)
         };
@@ -84,23 +84,27 @@ impl FunctionRules {
 #[allow(clippy::unwrap_used, reason = "a test")]
 mod tests {
     use super::*;
-    use crate::arch::rule::{Base, Rule};
+    use crate::arch::rule::{CfaBase, Rule};
 
-    fn usual(cfa: i64) -> Place {
-        Place::Usual(Rule::new(Base::StackPointer, cfa, None, Some(-8)).unwrap())
+    fn usual(cfa: i64) -> AddressRule {
+        AddressRule::Usual(Rule::new(CfaBase::StackPointer, cfa, None, Some(-8)).unwrap())
     }
 
     #[test]
     fn an_address_has_the_rule_of_its_row() {
         let mut rules = FunctionRules::new(3);
-        rules.set(2, Some(100), &[(1, usual(8)), (50, usual(16)), (100, Place::Root)]);
-        rules.set(0, Some(10), &[(10, Place::Unusual)]);
+        rules.set(
+            2,
+            Some(100),
+            &[(1, usual(8)), (50, usual(16)), (100, AddressRule::Root)],
+        );
+        rules.set(0, Some(10), &[(10, AddressRule::Unusual)]);
         assert_eq!([0, 1, 2].map(|function| rules.has(function)), [true, false, true]);
         let known = [0, 1, 49, 50, 99, 100].map(|at| rules.get(2, at));
-        let wanted = [usual(8), usual(16), usual(16), Place::Root, Place::Root].map(Some);
+        let wanted = [usual(8), usual(16), usual(16), AddressRule::Root, AddressRule::Root].map(Some);
         assert_eq!((&known[..5], known[5]), (&wanted[..], None));
         let known = [(0, 9), (0, 10), (1, 0), (3, 0)].map(|(function, at)| rules.get(function, at));
-        assert_eq!(known, [Some(Place::Unusual), None, None, None]);
+        assert_eq!(known, [Some(AddressRule::Unusual), None, None, None]);
     }
 
     #[test]

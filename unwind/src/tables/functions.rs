@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::files::cfi::Cfi;
 use crate::files::macho_functions::MachOFunctions;
-use crate::files::object::Object;
+use crate::files::object::ObjectFile;
 use crate::tables::file_tables;
 use recording::sink::ReadAt;
 
@@ -19,15 +19,15 @@ pub struct Functions {
 impl Functions {
     /// Copies the tables of a file. None of its functions is found if they can't be read.
     pub fn read(file: &dyn ReadAt) -> Functions {
-        let object = Object::read(file, None).ok();
+        let object = ObjectFile::read(file, None).ok();
         Functions {
-            base_svma: object.as_ref().map_or(0, Object::base_svma),
+            base_svma: object.as_ref().map_or(0, ObjectFile::base_svma),
             tables: match &object {
-                Some(Object::Elf(elf)) => file_tables::read_cfi(elf, file),
+                Some(ObjectFile::Elf(elf)) => file_tables::read_cfi(elf, file),
                 _ => Vec::new(),
             },
             list: match &object {
-                Some(Object::MachO(macho)) => Some(MachOFunctions::read(macho, file)),
+                Some(ObjectFile::MachO(macho)) => Some(MachOFunctions::read(macho, file)),
                 _ => None,
             },
         }

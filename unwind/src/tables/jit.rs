@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use framehop::FrameAddress;
+use crate::address::FrameAddress;
 use rustc_hash::FxHashMap;
 
 use crate::arch::{Arch, ReadStack, Step};
-use crate::files::cfi::{Cfi, Sections};
+use crate::files::cfi::{Cfi, CfiSections};
 use recording::clock::Timestamp;
 use recording::event::Pid;
 use recording::sink::KeptFile;
@@ -39,36 +39,36 @@ const MAX_BEFORE: usize = 8;
 /// The dumps of all processes.
 #[derive(Default)]
 pub(crate) struct JitRules {
-    dumps: Vec<Dump>,
+    dumps: Vec<JitDumpFile>,
     of_process: FxHashMap<Pid, Vec<usize>>,
     built: FxHashMap<(usize, u64), Option<Box<Cfi>>>,
 }
 
-struct Dump {
+struct JitDumpFile {
     file: KeptFile,
     has_times: bool,
     read_to: u64,
     is_closed: bool,
     look_again: u64,
     /// Rules of the function whose load record comes next.
-    next_rules: Option<RulesAt>,
+    next_rules: Option<RulesRange>,
     /// By its index: the last function with that index.
-    by_index: FxHashMap<u64, Placed>,
-    places: BTreeMap<u64, Vec<Placed>>,
+    by_index: FxHashMap<u64, PlacedFunction>,
+    places: BTreeMap<u64, Vec<PlacedFunction>>,
     place_count: usize,
 }
 
 /// A function at one of its places.
 #[derive(Clone, Copy)]
-struct Placed {
+struct PlacedFunction {
     from_ns: u64,
     size: u64,
-    rules: Option<RulesAt>,
+    rules: Option<RulesRange>,
 }
 
 /// Where in the dump an `.eh_frame` is: its offset and size.
 #[derive(Clone, Copy)]
-struct RulesAt {
+struct RulesRange {
     offset: u64,
     bytes: u64,
 }
@@ -79,7 +79,7 @@ impl JitRules {
         if self.dumps.len() >= MAX_DUMPS {
             return;
         }
-        if let Some(dump) = Dump::open(file) {
+        if let Some(dump) = JitDumpFile::open(file) {
             self.of_process.entry(pid).or_default().push(self.dumps.len());
             self.dumps.push(dump);
         }
@@ -115,7 +115,7 @@ impl JitRules {
         let file = &self.dumps.get(dump)?.file;
         let built = self.built.entry((dump, rules.offset));
         let cfi = built
-            .or_insert_with(|| build::<A>(file, rules, placed.size))
+            .or_insert_with(|| read_cfi::<A>(file, rules, placed.size))
             .as_deref_mut()?;
         let row = cfi.row(lookup - start)?;
         if A::is_root(&row) {
@@ -128,14 +128,14 @@ impl JitRules {
     }
 
     /// The function that holds an address: (dump, first address, its place).
-    fn find(&mut self, pid: Pid, address: u64, time: Timestamp) -> Option<(usize, u64, Placed)> {
+    fn find(&mut self, pid: Pid, address: u64, time: Timestamp) -> Option<(usize, u64, PlacedFunction)> {
         for &index in self.of_process.get(&pid)? {
             let dump = self.dumps.get_mut(index)?;
             let mut found = dump.find(address, time);
             if found.is_none() && dump.may_have_grown(time) {
                 dump.look_again = match dump.read() {
-                    Reading::Done => time.0.saturating_add(LOOK_AGAIN_NS),
-                    Reading::More => 0,
+                    ReadProgress::Done => time.0.saturating_add(LOOK_AGAIN_NS),
+                    ReadProgress::More => 0,
                 };
                 found = dump.find(address, time);
             }
@@ -148,10 +148,10 @@ impl JitRules {
 }
 
 /// `perf inject --jit` puts the section behind the code, at a multiple of 8, and so compilers count from there.
-fn build<A: Arch>(file: &KeptFile, rules: RulesAt, code_bytes: u64) -> Option<Box<Cfi>> {
+fn read_cfi<A: Arch>(file: &KeptFile, rules: RulesRange, code_bytes: u64) -> Option<Box<Cfi>> {
     let mut section = vec![0; usize::try_from(rules.bytes).ok()?];
     file.read_exact_at(&mut section, rules.offset).ok()?;
-    let sections = Sections {
+    let sections = CfiSections {
         eh_frame: Some((code_bytes.checked_next_multiple_of(8)?, Arc::new(section.into()))),
         eh_frame_hdr: None,
         debug_frame: None,
@@ -162,15 +162,15 @@ fn build<A: Arch>(file: &KeptFile, rules: RulesAt, code_bytes: u64) -> Option<Bo
 }
 
 /// Whether records are left to read.
-enum Reading {
+enum ReadProgress {
     Done,
     More,
 }
 
-impl Dump {
-    fn open(file: KeptFile) -> Option<Dump> {
+impl JitDumpFile {
+    fn open(file: KeptFile) -> Option<JitDumpFile> {
         let header = Header::read(&*file).ok()?;
-        Some(Dump {
+        Some(JitDumpFile {
             file,
             has_times: header.has_times,
             read_to: header.end,
@@ -188,11 +188,11 @@ impl Dump {
     }
 
     /// The function at the address at this time. If all came later, the clocks differ: then the first.
-    fn find(&self, address: u64, time: Timestamp) -> Option<(u64, Placed)> {
+    fn find(&self, address: u64, time: Timestamp) -> Option<(u64, PlacedFunction)> {
         let before = self.places.range(..=address).rev().take(MAX_BEFORE);
         let all = before.flat_map(|(start, placed)| placed.iter().map(move |placed| (*start, *placed)));
         let holding = all.filter(|(start, placed)| address - start < placed.size);
-        let key = |placed: &Placed| match placed.from_ns <= time.0 {
+        let key = |placed: &PlacedFunction| match placed.from_ns <= time.0 {
             true => (1, placed.from_ns),
             false => (0, u64::MAX - placed.from_ns),
         };
@@ -200,21 +200,21 @@ impl Dump {
     }
 
     /// Reads records that are whole by now.
-    fn read(&mut self) -> Reading {
+    fn read(&mut self) -> ReadProgress {
         let file = self.file.clone();
         let mut records = Records::new(&*file, self.read_to, WINDOW_BYTES);
         for _ in 0..RECORDS_AT_ONCE {
             let Some(record) = records.next() else {
-                return Reading::Done;
+                return ReadProgress::Done;
             };
             if record == Record::Close || self.place_count >= MAX_PLACES {
                 self.is_closed = true;
-                return Reading::Done;
+                return ReadProgress::Done;
             }
             self.read_to = records.position();
             self.add(record);
         }
-        Reading::More
+        ReadProgress::More
     }
 
     fn add(&mut self, record: Record) {
@@ -222,7 +222,7 @@ impl Dump {
         match record {
             Record::Rules(at) => {
                 let (offset, bytes) = (at.start, at.end - at.start);
-                self.next_rules = (1..=MAX_RULES).contains(&bytes).then_some(RulesAt { offset, bytes });
+                self.next_rules = (1..=MAX_RULES).contains(&bytes).then_some(RulesRange { offset, bytes });
             }
             Record::Load {
                 time_ns,
@@ -231,7 +231,7 @@ impl Dump {
                 code,
                 ..
             } => {
-                let placed = Placed {
+                let placed = PlacedFunction {
                     from_ns: time(time_ns),
                     size: code.end - code.start,
                     rules: self.next_rules.take(),
@@ -244,7 +244,7 @@ impl Dump {
             } => {
                 let from_ns = time(time_ns);
                 if let Some(placed) = self.by_index.get(&index).copied() {
-                    self.place(new, Placed { from_ns, ..placed });
+                    self.place(new, PlacedFunction { from_ns, ..placed });
                 }
             }
             Record::Damaged => self.next_rules = None,
@@ -252,7 +252,7 @@ impl Dump {
         }
     }
 
-    fn place(&mut self, start: u64, placed: Placed) {
+    fn place(&mut self, start: u64, placed: PlacedFunction) {
         self.places.entry(start).or_default().push(placed);
         self.place_count += 1;
     }
@@ -265,7 +265,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::arch::x86_64::{Regs, X86_64};
+    use crate::arch::x86_64::{X86_64, X86_64Regs};
     use recording::sink::InMemory;
 
     /// For code of 16 bytes: `push %rbx` at its start, so that from byte 1 on the CFA is rsp + 16.
@@ -316,7 +316,7 @@ mod tests {
 
     /// The caller of code at an address, of a stack whose words are their own addresses.
     fn caller(rules: &mut JitRules, address: u64, time: u64) -> Option<Step> {
-        let mut regs = Regs::new(0x5000, 0);
+        let mut regs = X86_64Regs::new(0x5000, 0);
         let address = FrameAddress::InstructionPointer(address);
         rules.step::<X86_64>(Pid(7), Timestamp(time), address, &mut regs, &mut |at| Ok(at))
     }

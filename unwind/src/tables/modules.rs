@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 
 use crate::arch::Arch;
 use crate::files::machine::Machine;
-use crate::files::object::Object;
-use crate::tables::file_tables::Tables;
+use crate::files::object::ObjectFile;
+use crate::tables::file_tables::FileTables;
 use crate::tables::mappings::{ANONYMOUS, ModuleIndex, Region};
 use recording::address::Avma;
 use recording::event::{Mapping, Pid, is_shared_memory};
@@ -33,7 +33,7 @@ const DELETED: &[u8] = b" (deleted)";
 
 /// What makes two mappings the same file.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Identity {
+struct FileIdentity {
     path: Box<[u8]>,
     build_id: Option<BuildId>,
     inode: Option<(u32, u32, u64)>,
@@ -42,34 +42,34 @@ struct Identity {
     file: Option<FileId>,
 }
 
-impl Identity {
+impl FileIdentity {
     fn has_build_id_alone(&self) -> bool {
         self.build_id.is_some() && self.inode.is_none()
     }
 }
 
-struct Entry {
+struct ModuleEntry {
     module: Arc<Module>,
-    object: Option<Object>,
-    tables: State,
+    object: Option<ObjectFile>,
+    tables: TablesState,
     /// After it was sampled.
     file: Option<KeptFile>,
 }
 
-enum State {
+enum TablesState {
     /// Not sampled yet. The file, if it is kept open, and where it was mapped, if not.
     Untouched {
         file: Option<KeptFile>,
-        identity: Identity,
-        place: Place,
+        identity: FileIdentity,
+        place: FirstMapping,
     },
-    Read(Box<Tables>),
+    Read(Box<FileTables>),
     None,
 }
 
 /// Where a file was mapped when it was first seen.
 #[derive(Clone, Copy)]
-struct Place {
+struct FirstMapping {
     pid: Pid,
     start: u64,
     len: u64,
@@ -79,8 +79,8 @@ struct Place {
 /// All modules so far.
 pub(crate) struct Modules<'f> {
     files: Box<dyn ModuleFiles + 'f>,
-    by_identity: FxHashMap<Identity, ModuleIndex>,
-    entries: Vec<Entry>,
+    by_identity: FxHashMap<FileIdentity, ModuleIndex>,
+    entries: Vec<ModuleEntry>,
     kept_open: usize,
     kept_sampled: usize,
 }
@@ -101,14 +101,14 @@ impl<'f> Modules<'f> {
     pub(crate) fn take_kept(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
         self.kept_sampled = 0;
         let is_file = |file: &KeptFile| file.layout() == Layout::File;
-        let kept = |entry: &mut Entry| Some((entry.module.clone(), entry.file.take().filter(is_file)?));
+        let kept = |entry: &mut ModuleEntry| Some((entry.module.clone(), entry.file.take().filter(is_file)?));
         self.entries.iter_mut().filter_map(kept).collect()
     }
 
     /// Identifies what was mapped, and where its relative address 0 is.
     pub(crate) fn region(&mut self, pid: Pid, mapping: &Mapping<'_>, quality: &mut Quality) -> Region {
         let (start, end) = (mapping.start, mapping.start.saturating_add(mapping.len));
-        let mut identity = Identity {
+        let mut identity = FileIdentity {
             path: mapping.path.into(),
             build_id: mapping.build_id.clone(),
             inode: mapping.inode,
@@ -142,7 +142,7 @@ impl<'f> Modules<'f> {
     pub(crate) fn image(&self, region: &Region) -> Option<Image> {
         let entry = self.entries.get(region.module as usize)?;
         let module = entry.module.clone();
-        let role = entry.object.as_ref().map(Object::role).unwrap_or_default();
+        let role = entry.object.as_ref().map(ObjectFile::role).unwrap_or_default();
         Some(Image {
             start: Avma(region.start),
             end: Avma(region.end),
@@ -156,7 +156,7 @@ impl<'f> Modules<'f> {
         &mut self,
         pid: Pid,
         mapping: &Mapping<'_>,
-        mut identity: Identity,
+        mut identity: FileIdentity,
         quality: &mut Quality,
     ) -> ModuleIndex {
         // A jitdump file is mapped so that profilers find it, and holds no code that runs.
@@ -188,7 +188,7 @@ impl<'f> Modules<'f> {
         let index = self.entries.len() as ModuleIndex;
         self.by_identity.insert(identity.clone(), index);
         // For processes that end before their file is looked at.
-        let unknown = Identity {
+        let unknown = FileIdentity {
             file: None,
             ..identity.clone()
         };
@@ -205,19 +205,22 @@ impl<'f> Modules<'f> {
                 .build_id
                 .clone()
                 .or_else(|| object.as_ref()?.build_id().cloned()),
-            arch: object.as_ref().and_then(Object::machine).map(|machine| match machine {
-                Machine::X86_64 => "x86_64",
-                Machine::Aarch64 => "aarch64",
-            }),
+            arch: object
+                .as_ref()
+                .and_then(ObjectFile::machine)
+                .map(|machine| match machine {
+                    Machine::X86_64 => "x86_64",
+                    Machine::Aarch64 => "aarch64",
+                }),
         });
         let tables = match file {
             Some(file) => {
                 let keep = self.kept_open < MAX_KEPT_OPEN;
                 self.kept_open += usize::from(keep);
-                State::Untouched {
+                TablesState::Untouched {
                     file: keep.then_some(file.bytes),
                     identity,
-                    place: Place {
+                    place: FirstMapping {
                         pid,
                         start: mapping.start,
                         len: mapping.len,
@@ -225,9 +228,9 @@ impl<'f> Modules<'f> {
                     },
                 }
             }
-            None => State::None,
+            None => TablesState::None,
         };
-        self.entries.push(Entry {
+        self.entries.push(ModuleEntry {
             module,
             object,
             tables,
@@ -238,8 +241,8 @@ impl<'f> Modules<'f> {
 
     /// Where to find the file, if not at its path. Two files of one path without build ids (a program was replaced
     /// while it ran) differ in this.
-    fn readable_path(&self, file: &ModuleFile, identity: &Identity) -> Option<PathBuf> {
-        let other = |known: &Identity| known.path == identity.path && known.build_id.is_none() && known != identity;
+    fn readable_path(&self, file: &ModuleFile, identity: &FileIdentity) -> Option<PathBuf> {
+        let other = |known: &FileIdentity| known.path == identity.path && known.build_id.is_none() && known != identity;
         if identity.build_id.is_none() && self.by_identity.keys().any(other) {
             return file.bytes.own_path().or_else(|| file.readable_path.clone());
         }
@@ -251,9 +254,9 @@ impl<'f> Modules<'f> {
         Some(self.files.open(pid, mapping).ok()?.bytes)
     }
 
-    fn open(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Result<(ModuleFile, Object), ModuleMiss> {
+    fn open(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Result<(ModuleFile, ObjectFile), ModuleMiss> {
         let file = self.files.open(pid, mapping)?;
-        let object = Object::read(&*file.bytes, mapping.build_id.as_ref()).map_err(|miss| match miss {
+        let object = ObjectFile::read(&*file.bytes, mapping.build_id.as_ref()).map_err(|miss| match miss {
             // Code that was written into shared memory is JIT code more often than a library.
             ModuleMiss::Malformed if is_shared_memory(mapping.path) => ModuleMiss::Anonymous,
             miss => miss,
@@ -282,7 +285,7 @@ impl<'f> Modules<'f> {
 
     /// Where a file that is mapped at `base` would have its code, in whole pages. Of ELF files.
     pub(crate) fn code_at(&self, module: ModuleIndex, base: u64) -> Vec<Region> {
-        let Some(Object::Elf(elf)) = self.object(module) else {
+        let Some(ObjectFile::Elf(elf)) = self.object(module) else {
             return Vec::new();
         };
         let address = |svma: u64| base.wrapping_add(svma.wrapping_sub(elf.base_svma));
@@ -342,22 +345,26 @@ impl<'f> Modules<'f> {
 
     /// True if the caller's stack pointer follows from a frame pointer in all code of the module.
     pub(crate) fn records_top_frames(&self, module: ModuleIndex) -> bool {
-        self.object(module).is_some_and(Object::records_top_frames)
+        self.object(module).is_some_and(ObjectFile::records_top_frames)
     }
 
-    fn object(&self, module: ModuleIndex) -> Option<&Object> {
+    fn object(&self, module: ModuleIndex) -> Option<&ObjectFile> {
         self.entries.get(module as usize)?.object.as_ref()
     }
 
     /// The unwind tables of a module, if they are for this machine.
-    pub(crate) fn tables_for<A: Arch>(&mut self, module: ModuleIndex, quality: &mut Quality) -> Option<&mut Tables> {
-        self.tables(module, quality).and_then(Tables::of::<A>)
+    pub(crate) fn tables_for<A: Arch>(
+        &mut self,
+        module: ModuleIndex,
+        quality: &mut Quality,
+    ) -> Option<&mut FileTables> {
+        self.tables(module, quality).and_then(FileTables::of::<A>)
     }
 
     /// The unwind tables of a module, read now if that was not done yet. `None` if it has none.
-    pub(crate) fn tables(&mut self, module: ModuleIndex, quality: &mut Quality) -> Option<&mut Tables> {
+    pub(crate) fn tables(&mut self, module: ModuleIndex, quality: &mut Quality) -> Option<&mut FileTables> {
         let entry = self.entries.get_mut(module as usize)?;
-        if let State::Untouched { file, identity, place } = &mut entry.tables
+        if let TablesState::Untouched { file, identity, place } = &mut entry.tables
             && let Some(object) = &entry.object
         {
             self.kept_open -= usize::from(file.is_some());
@@ -368,21 +375,21 @@ impl<'f> Modules<'f> {
             entry.tables = match file {
                 Ok(file) => {
                     let is_kept = self.kept_sampled < MAX_KEPT_SAMPLED;
-                    let tables = Tables::read(object, &file, is_kept);
+                    let tables = FileTables::read(object, &file, is_kept);
                     if is_kept {
                         self.kept_sampled += 1;
                         entry.file = Some(file);
                     }
-                    tables.map_or(State::None, |tables| State::Read(Box::new(tables)))
+                    tables.map_or(TablesState::None, |tables| TablesState::Read(Box::new(tables)))
                 }
                 Err(miss) => {
                     *quality.module_misses.entry(miss).or_default() += 1;
-                    State::None
+                    TablesState::None
                 }
             };
         }
         match &mut entry.tables {
-            State::Read(tables) => Some(tables),
+            TablesState::Read(tables) => Some(tables),
             _ => None,
         }
     }
@@ -400,9 +407,9 @@ fn is_same_code(in_file: &[u8], in_memory: &[u8]) -> bool {
 
 fn reopen(
     files: &mut dyn ModuleFiles,
-    identity: &Identity,
-    place: Place,
-    object: &Object,
+    identity: &FileIdentity,
+    place: FirstMapping,
+    object: &ObjectFile,
 ) -> Result<KeptFile, ModuleMiss> {
     let mapping = Mapping {
         start: place.start,
@@ -418,7 +425,7 @@ fn reopen(
     {
         return Err(ModuleMiss::Replaced);
     }
-    let again = Object::read(&*file.bytes, object.build_id())?;
+    let again = ObjectFile::read(&*file.bytes, object.build_id())?;
     if again.build_id() != object.build_id() {
         return Err(ModuleMiss::Replaced);
     }

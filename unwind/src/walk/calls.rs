@@ -28,7 +28,7 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use crate::arch::{Arch, CALL_BYTES, Target};
+use crate::arch::{Arch, CALL_BYTES, CallTarget};
 use crate::tables::mappings::{ANONYMOUS, Mappings, ModuleIndex, Region};
 use crate::tables::modules::Modules;
 use crate::walk::outcome::Point;
@@ -114,7 +114,7 @@ impl Code<'_, '_> {
             .function(callee)
             .filter(|function| function.contains(&return_address));
         match (function, self.called_at::<A>(return_address)) {
-            (Some(function), Some(Target::Address(target))) => function.start < target && target <= callee,
+            (Some(function), Some(CallTarget::Address(target))) => function.start < target && target <= callee,
             _ => false,
         }
     }
@@ -147,14 +147,14 @@ impl Code<'_, '_> {
         if has_breakpoint { 0 } else { len }
     }
 
-    fn called_at<A: Arch>(&mut self, return_address: u64) -> Option<Target> {
+    fn called_at<A: Arch>(&mut self, return_address: u64) -> Option<CallTarget> {
         let mut bytes = [0; CALL_BYTES];
         let start = return_address.checked_sub(CALL_BYTES as u64)?;
         (self.code_at::<A>(start, &mut bytes) == CALL_BYTES).then_some(())?;
         let target = A::call_before(&bytes, return_address)?;
         // Any other variable may have held another address at the time of the call.
         let fixed = match target {
-            Target::Slot(slot) => {
+            CallTarget::Slot(slot) => {
                 let region = self.region(return_address.wrapping_sub(1))?;
                 self.modules
                     .is_fixed_at_start(region.module, slot.wrapping_sub(region.base))
@@ -165,24 +165,24 @@ impl Code<'_, '_> {
     }
 
     /// The address that a target stands for, behind all stubs.
-    fn resolve<A: Arch>(&mut self, target: Target) -> Option<u64> {
+    fn resolve<A: Arch>(&mut self, target: CallTarget) -> Option<u64> {
         let mut target = target;
         // A stub leads to a function or, across two modules, to another stub.
         for _ in 0..3 {
             let address = match target {
-                Target::Address(address) => address,
-                Target::Slot(slot) => {
+                CallTarget::Address(address) => address,
+                CallTarget::Slot(slot) => {
                     let mut bytes = [0; 8];
                     (self.memory.read(self.pid, slot, &mut bytes) == bytes.len()).then_some(())?;
                     u64::from_le_bytes(bytes)
                 }
-                Target::Anywhere => return None,
+                CallTarget::Anywhere => return None,
             };
             self.region(address)?;
             let mut stub = [0; STUB_BYTES];
             let len = self.code_at::<A>(address, &mut stub);
             match A::stub_slot(stub.get(..len)?, address) {
-                Some(slot) => target = Target::Slot(slot),
+                Some(slot) => target = CallTarget::Slot(slot),
                 None => return Some(address),
             }
         }
@@ -191,9 +191,9 @@ impl Code<'_, '_> {
 
     /// True if a call to `target` can end up in `callee`, by tail calls; `None` if the target is not a known function,
     /// or can end up anywhere.
-    fn leads_to<A: Arch>(&mut self, target: Target, callee: &Range<u64>) -> Option<bool> {
+    fn leads_to<A: Arch>(&mut self, target: CallTarget, callee: &Range<u64>) -> Option<bool> {
         // The stub itself may have been interrupted.
-        let into = |target| matches!(target, Target::Address(address) if callee.contains(&address));
+        let into = |target| matches!(target, CallTarget::Address(address) if callee.contains(&address));
         if into(target) {
             return Some(true);
         }
@@ -229,7 +229,7 @@ impl Code<'_, '_> {
     }
 
     /// Targets of the jumps that leave a function; `None` if one of them can go anywhere.
-    fn jumps_out_of<A: Arch>(&mut self, function: &Range<u64>) -> Option<Vec<Target>> {
+    fn jumps_out_of<A: Arch>(&mut self, function: &Range<u64>) -> Option<Vec<CallTarget>> {
         let size = function
             .end
             .checked_sub(function.start)
@@ -238,8 +238,8 @@ impl Code<'_, '_> {
         (self.code_at::<A>(function.start, &mut code) == code.len()).then_some(())?;
         let (mut targets, mut anywhere) = (Vec::new(), Vec::new());
         A::jumps(&code, function.start, &mut |at, target| match target {
-            Target::Address(address) if function.contains(&address) => {}
-            Target::Anywhere => anywhere.push(at),
+            CallTarget::Address(address) if function.contains(&address) => {}
+            CallTarget::Anywhere => anywhere.push(at),
             target => targets.push(target),
         });
         // A jump table is used in the middle of a function, a tail call when its frame is gone.

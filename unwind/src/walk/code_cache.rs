@@ -7,17 +7,17 @@ use crate::tables::jit::JitRules;
 use crate::walk::calls::Calls;
 
 /// A place in a file or in a process: module, process if anonymous, relative address.
-pub(crate) type Place = (u32, i32, u64);
+pub(crate) type CodeAddress = (u32, i32, u64);
 
 /// What walks have found out of code, for all threads and processes.
 #[derive(Default)]
 pub(crate) struct Known {
     /// Whether a place without unwind rules is a signal return function.
-    pub(crate) signal_returns: FxHashMap<Place, bool>,
+    pub(crate) signal_returns: FxHashMap<CodeAddress, bool>,
     pub(crate) calls: Calls,
     /// Code that was read. Forgotten when memory of no file is mapped.
-    pub(crate) code: FxHashMap<Place, NearbyCode>,
+    pub(crate) code: FxHashMap<CodeAddress, NearbyCode>,
     /// Which addresses in code without rules are in a frame that their function has made.
-    pub(crate) frames: FxHashMap<Place, bool>,
+    pub(crate) frames: FxHashMap<CodeAddress, bool>,
     pub(crate) jit: JitRules,
 }

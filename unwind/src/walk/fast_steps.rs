@@ -1,7 +1,7 @@
 //! Steps as nearly all are: by a usual rule, with words that the sample has. [`Walk::step`] would make them with the
 //! same result; but what it decides of rare frames before each was half of the instructions of rustc's walks.
 
-use framehop::FrameAddress;
+use crate::address::FrameAddress;
 
 use crate::arch::{Arch, Step, Unreadable};
 use crate::walk::outcome::Point;
@@ -12,7 +12,7 @@ impl Walk<'_, '_> {
     /// Makes steps to callers in code of files, as long as they are usual ones. False: the step from `address` is not,
     /// and nothing has changed. True: `address` and `regs` are those of the frame that was come to, which has no point
     /// yet.
-    pub(crate) fn usual_steps<A: Arch>(&mut self, address: &mut FrameAddress, regs: &mut A::Regs) -> bool {
+    pub(crate) fn fast_steps<A: Arch>(&mut self, address: &mut FrameAddress, regs: &mut A::Regs) -> bool {
         if self.sp_is_bound || self.stack.used_live || self.is_reference {
             return false;
         }
@@ -54,10 +54,11 @@ impl Walk<'_, '_> {
                 });
             }
             let words = words.get(..count).unwrap_or_default();
-            self.reuse.has_made_with(*address, A::registers(*address, regs), words);
+            self.reuse
+                .record_rule_step(*address, A::registers(*address, regs), words);
             (*address, *regs) = (caller, caller_regs);
             is_first = false;
-            if !stays || self.points.len() + 1 >= self.max_frames || self.reuse.comes_to(A::sp(regs)) {
+            if !stays || self.points.len() + 1 >= self.max_frames || self.reuse.has_frame_at(A::sp(regs)) {
                 return true;
             }
         }

@@ -8,14 +8,14 @@
 //!
 //! Builds with debug assertions make every walk a second time from nothing, and compare.
 
-use framehop::FrameAddress;
+use crate::address::FrameAddress;
 
 use recording::stack::Registers;
 use recording::sys::prefetch;
 
 /// What the next walk may take over of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum Reusable {
     /// It led to the caller, which is the frame after it.
     Caller,
     /// There is no caller.
@@ -29,7 +29,7 @@ pub(crate) enum Kept {
 pub(crate) struct WalkedFrame {
     pub(crate) address: FrameAddress,
     pub(crate) registers: Registers,
-    pub(crate) kept: Kept,
+    pub(crate) kept: Reusable,
     /// The end of its words in the list of words. They begin where those of the frame before it in the list end. Of
     /// [`NewSteps`] it is their beginning, which is the end when both lists are turned around.
     words_end: usize,
@@ -44,7 +44,7 @@ pub(crate) struct LastWalk {
     steps: Vec<WalkedFrame>,
     words: Vec<Word>,
     /// The steps that are made each time, in order: they depend on more, or nothing is known of where they led to.
-    made_again: Vec<usize>,
+    recomputed: Vec<usize>,
     /// The version of the process's mappings.
     version: u64,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Reuse<'a> {
 
 /// A part of the last walk that holds again: the steps `from` to `to` of the list, where `to` is the smaller one.
 #[derive(Clone, Copy)]
-pub(crate) struct Same {
+pub(crate) struct ReusedSteps {
     from: usize,
     to: usize,
     /// How many of these steps did without live memory, before the first that did not.
@@ -139,7 +139,7 @@ impl<'a> Reuse<'a> {
         if last.version != version {
             last.steps.clear();
             last.words.clear();
-            last.made_again.clear();
+            last.recomputed.clear();
             last.version = version;
         }
         new.steps.clear();
@@ -156,7 +156,7 @@ impl<'a> Reuse<'a> {
 
     /// Whether the last walk has a frame with this stack pointer, of those that this walk has not come to.
     #[inline]
-    pub(crate) fn comes_to(&mut self, sp: u64) -> bool {
+    pub(crate) fn has_frame_at(&mut self, sp: u64) -> bool {
         // Stack pointers grow rootwards, but for signal stacks.
         while let Some(next) = self.left.checked_sub(1)
             && let Some(step) = self.last.steps.get(next)
@@ -180,17 +180,17 @@ impl<'a> Reuse<'a> {
         limit: usize,
         dump: Dump<'_>,
         mut live: impl FnMut(u64, Word) -> bool,
-    ) -> Option<Same> {
+    ) -> Option<ReusedSteps> {
         let sp = registers.sp();
-        if !self.comes_to(sp) {
+        if !self.has_frame_at(sp) {
             return None;
         }
         let steps = self.last.steps.get(..self.left)?;
         let here = steps.iter().rev().take_while(|step| step.registers.sp() == sp);
         let skipped = { here }.position(|step| step.address == address && step.registers == *registers)?;
         let from = self.left - 1 - skipped;
-        let stops = self.last.made_again.partition_point(|stop| *stop <= from);
-        let stop = stops.checked_sub(1).and_then(|stop| self.last.made_again.get(stop));
+        let stops = self.last.recomputed.partition_point(|stop| *stop <= from);
+        let stop = stops.checked_sub(1).and_then(|stop| self.last.recomputed.get(stop));
         let lowest = stop.map_or(0, |stop| stop + 1);
         if from >= limit || lowest > from {
             return None;
@@ -199,7 +199,7 @@ impl<'a> Reuse<'a> {
         // step.
         let (end, lowest_word) = (steps.get(from)?.words_end, self.last.words_start(lowest));
         let differs = end - dump.same(self.last.words.get(lowest_word..end)?);
-        let mut same = Same {
+        let mut same = ReusedSteps {
             from,
             to: match differs == lowest_word {
                 true => lowest,
@@ -231,12 +231,12 @@ impl<'a> Reuse<'a> {
     }
 
     /// The number of frames that these steps are of, if they lead to the root: they are the last ones of the stack.
-    pub(crate) fn to_root(&self, same: Same) -> Option<usize> {
+    pub(crate) fn to_root(&self, same: ReusedSteps) -> Option<usize> {
         (same.to == 0).then_some(same.from + 1)
     }
 
     /// The frames of these steps, leaf first.
-    pub(crate) fn frames(&self, same: Same) -> impl Iterator<Item = &WalkedFrame> {
+    pub(crate) fn frames(&self, same: ReusedSteps) -> impl Iterator<Item = &WalkedFrame> {
         self.last
             .steps
             .get(same.to..=same.from)
@@ -246,14 +246,14 @@ impl<'a> Reuse<'a> {
     }
 
     /// The frame that the steps lead to; none if they lead to the root.
-    pub(crate) fn leads_to(&self, same: Same) -> Option<WalkedFrame> {
+    pub(crate) fn leads_to(&self, same: ReusedSteps) -> Option<WalkedFrame> {
         let last = self.last.steps.get(same.to)?;
         let next = self.last.steps.get(same.to.checked_sub(1)?)?;
-        (last.kept == Kept::Caller).then_some(*next)
+        (last.kept == Reusable::Caller).then_some(*next)
     }
 
     /// Takes the steps over: in their place if they lead to the root.
-    pub(crate) fn keep(&mut self, same: Same) {
+    pub(crate) fn keep(&mut self, same: ReusedSteps) {
         if same.to == 0 {
             self.stay = same.from + 1;
             return;
@@ -268,7 +268,7 @@ impl<'a> Reuse<'a> {
     }
 
     /// Keeps a word that the present step has read; some are read twice.
-    pub(crate) fn has_read(&mut self, at: u64, value: u64) {
+    pub(crate) fn record_word(&mut self, at: u64, value: u64) {
         let own = self.new.words.get(self.new.own_words..).unwrap_or_default();
         if !own.contains(&(at, value)) {
             self.new.words.push((at, value));
@@ -276,8 +276,8 @@ impl<'a> Reuse<'a> {
     }
 
     /// Keeps a step that was made, with the words that it read.
-    pub(crate) fn has_made(&mut self, address: FrameAddress, registers: Registers, kept: Kept) {
-        if kept == Kept::Nothing {
+    pub(crate) fn record_step(&mut self, address: FrameAddress, registers: Registers, kept: Reusable) {
+        if kept == Reusable::Nothing {
             self.new.words.truncate(self.new.own_words);
         }
         self.new.push(WalkedFrame {
@@ -290,12 +290,12 @@ impl<'a> Reuse<'a> {
 
     /// Keeps a step by rules that was made in one go, with the words that it read.
     #[inline]
-    pub(crate) fn has_made_with(&mut self, address: FrameAddress, registers: Registers, words: &[Word]) {
+    pub(crate) fn record_rule_step(&mut self, address: FrameAddress, registers: Registers, words: &[Word]) {
         self.new.words.extend_from_slice(words);
         self.new.push(WalkedFrame {
             address,
             registers,
-            kept: Kept::Caller,
+            kept: Reusable::Caller,
             words_end: 0,
         });
     }
@@ -305,7 +305,7 @@ impl<'a> Reuse<'a> {
         let LastWalk {
             steps,
             words,
-            made_again,
+            recomputed: made_again,
             ..
         } = self.last;
         steps.truncate(self.stay);
@@ -322,9 +322,9 @@ impl<'a> Reuse<'a> {
         made_again.extend(own.filter_map(|(at, step)| {
             let is_kept = match step.kept {
                 // The walk may have ended at the next frame.
-                Kept::Caller => at > 0,
-                Kept::Root => true,
-                Kept::Nothing => false,
+                Reusable::Caller => at > 0,
+                Reusable::Root => true,
+                Reusable::Nothing => false,
             };
             (!is_kept).then_some(at)
         }));
@@ -336,7 +336,7 @@ impl LastWalk {
     /// on more.
     pub(crate) fn words_of_last(&self, steps: usize) -> Option<&[Word]> {
         let lowest = self.steps.get(steps.checked_sub(1)?)?;
-        let are_all_kept = self.made_again.first().is_none_or(|at| *at >= steps);
+        let are_all_kept = self.recomputed.first().is_none_or(|at| *at >= steps);
         self.words.get(..lowest.words_end).filter(|_| are_all_kept)
     }
 
@@ -371,18 +371,24 @@ mod tests {
         )
     }
 
-    fn walked(last: &mut LastWalk, kept: [Kept; 5]) {
+    fn walked(last: &mut LastWalk, kept: [Reusable; 5]) {
         let mut new = NewSteps::default();
         let mut reuse = Reuse::new(last, &mut new, 1);
         for (at, kept) in (1..).zip(kept) {
             let (address, registers) = frame(at);
-            reuse.has_read(at * 16, at);
-            reuse.has_made(address, registers, kept);
+            reuse.record_word(at * 16, at);
+            reuse.record_step(address, registers, kept);
         }
         reuse.finish();
     }
 
-    const WHOLE: [Kept; 5] = [Kept::Caller, Kept::Caller, Kept::Caller, Kept::Caller, Kept::Root];
+    const WHOLE: [Reusable; 5] = [
+        Reusable::Caller,
+        Reusable::Caller,
+        Reusable::Caller,
+        Reusable::Caller,
+        Reusable::Root,
+    ];
 
     /// The words of the frames, of which the sample has those below an address.
     fn dump(sample_end: u64, changed: u64) -> Vec<u8> {
@@ -427,7 +433,7 @@ mod tests {
         let mut new = NewSteps::default();
         let mut reuse = Reuse::new(&mut last, &mut new, 1);
         let (address, registers) = frame(3);
-        reuse.has_made(FrameAddress::InstructionPointer(7), frame(1).1, Kept::Caller);
+        reuse.record_step(FrameAddress::InstructionPointer(7), frame(1).1, Reusable::Caller);
         let bytes = dump(96, 0);
         let dump = Dump::new(0, &bytes, None);
         let same = reuse.follow(address, &registers, 100, dump, |_, _| false).unwrap();
@@ -500,10 +506,10 @@ mod tests {
         let mut reuse = Reuse::new(&mut last, &mut new, 1);
         for at in [1, 2] {
             let (address, registers) = frame(at);
-            reuse.has_read(16, 1);
-            reuse.has_read(32, 2);
-            reuse.has_read(16, 1);
-            reuse.has_made(address, registers, Kept::Caller);
+            reuse.record_word(16, 1);
+            reuse.record_word(32, 2);
+            reuse.record_word(16, 1);
+            reuse.record_step(address, registers, Reusable::Caller);
         }
         reuse.finish();
         assert_eq!(last.words, [(32, 2), (16, 1), (32, 2), (16, 1)]);
@@ -513,13 +519,13 @@ mod tests {
     fn steps_that_depend_on_more_and_other_mappings_end_it() {
         let mut last = LastWalk::default();
         let mut kept = WHOLE;
-        kept[2] = Kept::Nothing;
+        kept[2] = Reusable::Nothing;
         walked(&mut last, kept);
         assert_eq!(followed(&mut last, 1, AS_BEFORE), Some((vec![16, 32], false, None)));
         assert_eq!(followed(&mut last, 3, AS_BEFORE), None);
         assert_eq!(followed(&mut last, 4, AS_BEFORE), Some((vec![64, 80], true, None)));
         // The walk ended at the frame after the last step.
-        kept = [Kept::Caller; 5];
+        kept = [Reusable::Caller; 5];
         walked(&mut last, kept);
         assert_eq!(followed(&mut last, 3, AS_BEFORE), Some((vec![48, 64], false, None)));
         let mut new = NewSteps::default();

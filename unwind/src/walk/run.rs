@@ -1,12 +1,12 @@
 //! From the leaf to the root of one stack: where a walk ends.
 
-use framehop::FrameAddress;
+use crate::address::FrameAddress;
 
 use crate::arch::{Arch, Step};
 use crate::walk::outcome::{End, Outcome, Point};
-use crate::walk::reuse::{Kept, WalkedFrame};
+use crate::walk::reuse::{Reusable, WalkedFrame};
 use crate::walk::stack_walk::{Walk, frame};
-use crate::walk::steps::How;
+use crate::walk::steps::StepMethod;
 use recording::address::Avma;
 use recording::stack::{Frame, Registers};
 
@@ -25,7 +25,7 @@ impl Walk<'_, '_> {
         };
         let mut signals = 0;
         loop {
-            if let Some(same) = self.follow::<A>(address, &regs, &mut outcome) {
+            if let Some(same) = self.reuse_steps::<A>(address, &regs, &mut outcome) {
                 match same {
                     Some(next) => (address, regs) = (next.address, A::with_registers(&regs, &next.registers)),
                     None => return Some(outcome),
@@ -39,27 +39,27 @@ impl Walk<'_, '_> {
                 outcome.end = End::Depth;
                 return Some(outcome);
             }
-            if self.usual_steps::<A>(&mut address, &mut regs) {
+            if self.fast_steps::<A>(&mut address, &mut regs) {
                 continue;
             }
             self.stack.floor = A::sp(&regs);
             let before = A::registers(address, &regs);
             let was_bound = self.sp_is_bound;
-            let (step, how) = self.step::<A>(address, &mut regs);
-            outcome.by_code |= how == How::ByCode;
-            let from_signal = how == How::OutOfSignal;
+            let (step, how) = self.full_step::<A>(address, &mut regs);
+            outcome.by_code |= how == StepMethod::ByCode;
+            let from_signal = how == StepMethod::OutOfSignal;
             let was_interrupted = from_signal || matches!(step, Step::Interrupted(_));
             let kept = match step {
-                _ if how != How::ByRules || was_bound => Kept::Nothing,
-                Step::Caller(caller) if self.is_code(caller) => Kept::Caller,
-                Step::Root => Kept::Root,
-                _ => Kept::Nothing,
+                _ if how != StepMethod::ByRules || was_bound => Reusable::Nothing,
+                Step::Caller(caller) if self.is_code(caller) => Reusable::Caller,
+                Step::Root => Reusable::Root,
+                _ => Reusable::Nothing,
             };
-            self.reuse.has_made(address, before, kept);
+            self.reuse.record_step(address, before, kept);
             if self.stack.used_live && outcome.live_boundary.is_none() {
                 outcome.live_boundary = Some(self.points.len() - 1);
             }
-            if (from_signal || how == How::ToStart)
+            if (from_signal || how == StepMethod::ToStart)
                 && let Some(point) = self.points.last_mut()
             {
                 // A signal trampoline has no caller. The kernel makes the handler return to its first instruction. So
@@ -126,13 +126,13 @@ impl Walk<'_, '_> {
 
     /// Takes over what the thread's last walk found from this frame on, as far as it holds again. Some(None): to the
     /// root.
-    fn follow<A: Arch>(
+    fn reuse_steps<A: Arch>(
         &mut self,
         address: FrameAddress,
         regs: &A::Regs,
         outcome: &mut Outcome,
     ) -> Option<Option<WalkedFrame>> {
-        if self.sp_is_bound || !self.reuse.comes_to(A::sp(regs)) {
+        if self.sp_is_bound || !self.reuse.has_frame_at(A::sp(regs)) {
             return None;
         }
         let limit = self.max_frames.saturating_sub(self.points.len() + 1);

@@ -1,6 +1,6 @@
 //! One walk with what it needs, and what counts as a root.
 
-use framehop::FrameAddress;
+use crate::address::FrameAddress;
 
 use crate::arch::Arch;
 use crate::tables::mappings::{ANONYMOUS, Mappings, Region};

@@ -1,14 +1,14 @@
 //! Single steps of a walk, from a frame to its caller: by the rules of files, by code, by guess.
 
-use framehop::FrameAddress;
+use crate::address::FrameAddress;
 use gimli::Register;
 
 use crate::arch::signal;
 use crate::arch::{Arch, NearbyCode, Step, Unreadable};
-use crate::tables::file_tables::Saved;
+use crate::tables::file_tables::SavedPlace;
 use crate::tables::mappings::{ANONYMOUS, Region};
 use crate::walk::calls::Code;
-use crate::walk::code_cache::Place;
+use crate::walk::code_cache::CodeAddress;
 use crate::walk::stack_walk::{Walk, relative};
 use recording::address::Avma;
 use recording::stack::Frame;
@@ -26,7 +26,7 @@ const MAX_CODE_BYTES: usize = 1 << 14;
 
 /// How a step was made.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum StepMethod {
     /// By the unwind rules of a file, and nothing else.
     ByRules,
     /// Out of a signal handler.
@@ -40,7 +40,7 @@ pub(crate) enum How {
 
 impl<'f> Walk<'_, 'f> {
     /// One step.
-    pub(crate) fn step<A: Arch>(&mut self, address: FrameAddress, regs: &mut A::Regs) -> (Step, How) {
+    pub(crate) fn full_step<A: Arch>(&mut self, address: FrameAddress, regs: &mut A::Regs) -> (Step, StepMethod) {
         let region = self.find(address.address_for_lookup());
         // After a call to an address without code, the return address is where a leaf has it.
         let mut like_assembly = region.is_none();
@@ -52,15 +52,15 @@ impl<'f> Walk<'_, 'f> {
                 } else {
                     A::step_out_of_signal(regs, &mut |address| self.stack.read(address))
                 };
-                return (step, How::OutOfSignal);
+                return (step, StepMethod::OutOfSignal);
             }
             if self.is_made_up::<A>(&region, address) {
-                return (Step::Root, How::ToStart);
+                return (Step::Root, StepMethod::ToStart);
             }
             if self.sp_is_bound
                 && let Err(step) = self.find_stack::<A>(address, &region, regs)
             {
-                return (step, How::Otherwise);
+                return (step, StepMethod::Otherwise);
             }
             let (stack, reuse) = (&mut self.stack, &mut self.reuse);
             let rules = self.modules.tables_for::<A>(region.module, self.quality);
@@ -72,39 +72,40 @@ impl<'f> Walk<'_, 'f> {
                     && let Some(step) = rules.step::<A>(relative, regs, &mut |address| {
                         let word = stack.read(address);
                         match word {
-                            Ok(word) => reuse.has_read(address, word),
+                            Ok(word) => reuse.record_word(address, word),
                             Err(_) => has_all = false,
                         }
                         word
                     })
                 {
                     return match step {
-                        Step::NeedsRegister(register) => {
-                            (self.step_with::<A>(register, &region, relative, regs), How::Otherwise)
-                        }
+                        Step::NeedsRegister(register) => (
+                            self.step_with::<A>(register, &region, relative, regs),
+                            StepMethod::Otherwise,
+                        ),
                         Step::IfItCalled(caller) => match self.has_led_to::<A>(caller, address.address_for_lookup()) {
-                            Some(true) => (Step::Caller(caller), How::Otherwise),
-                            _ => (Step::OnOtherStack, How::Otherwise),
+                            Some(true) => (Step::Caller(caller), StepMethod::Otherwise),
+                            _ => (Step::OnOtherStack, StepMethod::Otherwise),
                         },
                         step if self.leads_nowhere(step)
                             && let Some(caller) = self.step_out_of_subroutine::<A>(address, &before, regs) =>
                         {
-                            (caller, How::Otherwise)
+                            (caller, StepMethod::Otherwise)
                         }
-                        step if has_all => (step, How::ByRules),
-                        step => (step, How::Otherwise),
+                        step if has_all => (step, StepMethod::ByRules),
+                        step => (step, StepMethod::Otherwise),
                     };
                 }
                 like_assembly = rules.has_functions();
                 if let Some(step) = self.step_by_function::<A>(&region, address, regs) {
-                    return (step, How::ByCode);
+                    return (step, StepMethod::ByCode);
                 }
                 // Assembly makes a frame with the same instructions as compiled code.
                 if A::LEAVES_BY_CODE
                     && !address.is_return_address()
                     && let Some(step) = self.step_by_code::<A>(&region, address, regs)
                 {
-                    return (step, How::Otherwise);
+                    return (step, StepMethod::Otherwise);
                 }
             } else if region.module == ANONYMOUS
                 && !self.sp_is_bound
@@ -113,9 +114,9 @@ impl<'f> Walk<'_, 'f> {
                         self.stack.read(address)
                     })
             {
-                return (step, How::Otherwise);
+                return (step, StepMethod::Otherwise);
             } else if let Some(step) = self.step_by_code::<A>(&region, address, regs) {
-                return (step, How::Otherwise);
+                return (step, StepMethod::Otherwise);
             }
         }
         let step = match self.step_by_guess::<A>(address, like_assembly, regs) {
@@ -127,7 +128,7 @@ impl<'f> Walk<'_, 'f> {
             }
             step => step,
         };
-        (step, How::Otherwise)
+        (step, StepMethod::Otherwise)
     }
 
     /// One step by the code of the whole function, which has no rules. `None`: it leads to nothing that has called.
@@ -335,7 +336,7 @@ impl<'f> Walk<'_, 'f> {
             return false;
         };
         if let Some(handler) = self.find(return_address)
-            && self.is_signal_return::<A>(&handler, FrameAddress::from_instruction_pointer(return_address))
+            && self.is_signal_return::<A>(&handler, FrameAddress::InstructionPointer(return_address))
         {
             return true;
         }
@@ -422,7 +423,7 @@ impl<'f> Walk<'_, 'f> {
             let lookup = callee.frame.lookup_address()?.0;
             if !matches!(self.points[at].frame, Frame::ReturnAddress(_)) {
                 let region = self.space.find(Avma(lookup)).copied()?;
-                let address = FrameAddress::from_instruction_pointer(lookup);
+                let address = FrameAddress::InstructionPointer(lookup);
                 let place =
                     A::place_in_signal_frame(register).filter(|_| self.is_signal_return::<A>(&region, address))?;
                 return self.stack.read(callee.sp.wrapping_add(place)).ok();
@@ -430,8 +431,8 @@ impl<'f> Walk<'_, 'f> {
             let region = self.space.find(Avma(lookup))?;
             let rules = self.modules.tables_for::<A>(region.module, self.quality)?;
             match rules.saved_at(lookup.wrapping_sub(region.base), register)? {
-                Saved::Untouched => {}
-                Saved::FromCfa(offset) => return self.stack.read(cfa.wrapping_add_signed(offset)).ok(),
+                SavedPlace::Untouched => {}
+                SavedPlace::FromCfa(offset) => return self.stack.read(cfa.wrapping_add_signed(offset)).ok(),
             }
         }
         self.further.get(register.0).filter(|_| last <= MAX_CALLEES)
@@ -506,7 +507,7 @@ impl<'f> Walk<'_, 'f> {
         Some(step)
     }
 
-    fn place(&self, region: &Region, address: u64) -> Place {
+    fn place(&self, region: &Region, address: u64) -> CodeAddress {
         let process = if region.module == ANONYMOUS {
             self.stack.pid.0
         } else {

@@ -2,8 +2,8 @@
 //!
 //! Instructions are those of Arm's manual DDI 0487, chapter C6.
 
-use crate::arch::frame_scan::{self, Kept, Pass, Rules};
-use crate::arch::rule::{Base, Rule};
+use crate::arch::frame_scan::{self, FrameScan, RulesByOffset, SavedRegister};
+use crate::arch::rule::{CfaBase, Rule};
 use crate::files::bytes::u32_at;
 
 const FP: u32 = 29;
@@ -16,27 +16,27 @@ const FLAGS_FP: [u32; 2] = [0xb244_03bd, 0x9243_fbbd];
 
 /// The frame before an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Frame {
+struct Aarch64Frame {
     /// CFA - sp. `None`: the function has moved it by a value that it computed.
     sp: Option<i64>,
     /// CFA - x29, from where x29 points to the frame record.
     fp: Option<i64>,
-    callers_fp: Kept,
-    callers_lr: Kept,
+    callers_fp: SavedRegister,
+    callers_lr: SavedRegister,
 }
 
 /// The rules of a function.
-pub(crate) fn rules(code: &[u8]) -> Rules {
-    let entry = Frame {
+pub(crate) fn rules(code: &[u8]) -> RulesByOffset {
+    let entry = Aarch64Frame {
         sp: Some(0),
         fp: None,
-        callers_fp: Kept::InRegister,
-        callers_lr: Kept::InRegister,
+        callers_fp: SavedRegister::InRegister,
+        callers_lr: SavedRegister::InRegister,
     };
-    frame_scan::rules(entry, |pass| pass_over(code, pass))
+    frame_scan::rules(entry, |pass| scan(code, pass))
 }
 
-fn pass_over(code: &[u8], pass: &mut Pass<Frame>) {
+fn scan(code: &[u8], pass: &mut FrameScan<Aarch64Frame>) {
     for at in (0..code.len()).step_by(4) {
         let Some(word) = u32_at(code, at) else { break };
         let Some(frame) = pass.at(at) else {
@@ -49,7 +49,7 @@ fn pass_over(code: &[u8], pass: &mut Pass<Frame>) {
                 pass.jump(to(field(word, 0, 26) * 4), frame);
                 pass.end();
             }
-            0x94..=0x97 => pass.go_on(Frame {
+            0x94..=0x97 => pass.go_on(Aarch64Frame {
                 callers_lr: frame.callers_lr.lost(),
                 ..frame
             }),
@@ -63,7 +63,7 @@ fn pass_over(code: &[u8], pass: &mut Pass<Frame>) {
                 pass.go_on(frame);
             }
             // blr and its kinds; br, ret and theirs
-            0xd6 | 0xd7 if word >> 21 & 7 == 1 => pass.go_on(Frame {
+            0xd6 | 0xd7 if word >> 21 & 7 == 1 => pass.go_on(Aarch64Frame {
                 callers_lr: frame.callers_lr.lost(),
                 ..frame
             }),
@@ -78,11 +78,11 @@ fn pass_over(code: &[u8], pass: &mut Pass<Frame>) {
     }
 }
 
-impl frame_scan::Frame for Frame {
+impl frame_scan::ScannedFrame for Aarch64Frame {
     fn rule(self) -> Option<Rule> {
         let (base, cfa) = match (self.fp, self.sp) {
-            (Some(cfa), _) => (Base::FramePointer, cfa),
-            (None, cfa) => (Base::StackPointer, cfa?),
+            (Some(cfa), _) => (CfaBase::FramePointer, cfa),
+            (None, cfa) => (CfaBase::StackPointer, cfa?),
         };
         Rule::new(
             base,
@@ -96,14 +96,14 @@ impl frame_scan::Frame for Frame {
         self.sp
     }
 
-    fn without_sp(self) -> Frame {
-        Frame { sp: None, ..self }
+    fn without_sp(self) -> Aarch64Frame {
+        Aarch64Frame { sp: None, ..self }
     }
 }
 
-impl Frame {
+impl Aarch64Frame {
     /// The frame behind an instruction that does not jump.
-    fn after(self, word: u32) -> Frame {
+    fn after(self, word: u32) -> Aarch64Frame {
         let (rd, rn) = (word & 31, word >> 5 & 31);
         // add and sub, immediate, of 64 bits
         if word & 0xbf80_0000 == 0x9100_0000 {
@@ -117,7 +117,7 @@ impl Frame {
             // Data processing: what else has the stack pointer as a result is add and sub with an extended register,
             // and logical ones.
             0b1000 | 0b1001 | 0b0101 | 0b1101 => match rd {
-                SP if writes_sp(word) => Frame { sp: None, ..self },
+                SP if writes_sp(word) => Aarch64Frame { sp: None, ..self },
                 _ => self.after_write(rd),
             },
             _ => self,
@@ -125,7 +125,7 @@ impl Frame {
     }
 
     /// `rd = rn + value`
-    fn after_add(self, rd: u32, rn: u32, value: i64) -> Frame {
+    fn after_add(self, rd: u32, rn: u32, value: i64) -> Aarch64Frame {
         let cfa = match rn {
             SP => self.sp,
             FP => self.fp,
@@ -134,8 +134,8 @@ impl Frame {
         // CFA - rd
         let cfa = cfa.and_then(|cfa| cfa.checked_sub(value));
         match rd {
-            SP => Frame { sp: cfa, ..self },
-            FP => Frame {
+            SP => Aarch64Frame { sp: cfa, ..self },
+            FP => Aarch64Frame {
                 fp: cfa,
                 ..self.after_write(FP)
             },
@@ -144,14 +144,14 @@ impl Frame {
     }
 
     /// The general register has another value.
-    fn after_write(self, register: u32) -> Frame {
+    fn after_write(self, register: u32) -> Aarch64Frame {
         match register {
-            FP => Frame {
+            FP => Aarch64Frame {
                 fp: None,
                 callers_fp: self.callers_fp.lost(),
                 ..self
             },
-            LR => Frame {
+            LR => Aarch64Frame {
                 callers_lr: self.callers_lr.lost(),
                 ..self
             },
@@ -159,7 +159,7 @@ impl Frame {
         }
     }
 
-    fn after_access(self, word: u32) -> Frame {
+    fn after_access(self, word: u32) -> Aarch64Frame {
         let (rt, rn, rt2) = (word & 31, word >> 5 & 31, word >> 10 & 31);
         let is_vector = word >> 26 & 1 == 1;
         // Pairs of 64 bits: opc 10, for vectors 01 (d) and 10 (q); bits 23 and 24: with write-back behind, offset, with
@@ -256,10 +256,10 @@ mod tests {
     }
 
     /// The base, and how far the CFA is above it, from each offset on.
-    fn cfas(code: &[u8]) -> Vec<(u32, Option<(Base, i64)>)> {
+    fn cfas(code: &[u8]) -> Vec<(u32, Option<(CfaBase, i64)>)> {
         let base = |rule: Rule| match rule.is_from_sp() {
-            true => (Base::StackPointer, rule.cfa(0, 0) as i64),
-            false => (Base::FramePointer, rule.cfa(0, 0) as i64),
+            true => (CfaBase::StackPointer, rule.cfa(0, 0) as i64),
+            false => (CfaBase::FramePointer, rule.cfa(0, 0) as i64),
         };
         rules(code).into_iter().map(|(at, rule)| (at, rule.map(base))).collect()
     }
@@ -277,7 +277,10 @@ mod tests {
             0xd65f_03c0,
         ];
         let code: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let (sp, fp) = (|cfa| Some((Base::StackPointer, cfa)), Some((Base::FramePointer, 32)));
+        let (sp, fp) = (
+            |cfa| Some((CfaBase::StackPointer, cfa)),
+            Some((CfaBase::FramePointer, 32)),
+        );
         // It is the same frame at 20 and at 24, without a record.
         assert_eq!(cfas(&code), [(0, sp(0)), (8, sp(32)), (12, fp), (20, sp(0))]);
         // 0 sub sp, sp, #48; 4 sub sp, sp, x8; 8 add sp, sp, x8: what is computed is not known.

@@ -8,19 +8,18 @@ mod starts;
 
 use std::collections::BTreeSet;
 
-use framehop::FrameAddress;
-use framehop::aarch64::{PtrAuthMask, UnwindRegsAarch64};
+use crate::address::FrameAddress;
 use gimli::{AArch64 as Dwarf, CfaRule, Register, RegisterRule, Vendor};
 
 use crate::arch::aarch64::branches::words;
-use crate::arch::frame_scan::Rules;
+use crate::arch::frame_scan::RulesByOffset;
 use crate::arch::rule::Rule;
 use crate::arch::{
-    Arch, CALL_BYTES, CompactRule, FurtherValues, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack,
-    SWIFT_ASYNC_FRAME, Step, Target, Unreadable,
+    Arch, CALL_BYTES, CallTarget, CompactRule, FurtherValues, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack,
+    SWIFT_ASYNC_FRAME, Step, Unreadable,
 };
 use crate::files::bytes::u32_at;
-use crate::files::cfi::{Cfi, Columns, Row};
+use crate::files::cfi::{Cfi, CfiRow, DwarfColumns};
 use crate::files::machine::Machine;
 use recording::stack::Registers;
 
@@ -47,24 +46,45 @@ const MCONTEXT_SIZE: u64 = 16 + 272 + 528;
 /// The machine.
 pub(crate) enum Aarch64 {}
 
-/// The return address loses its signature here.
-fn caller(regs: &UnwindRegsAarch64, lr: u64, sp: u64, fp: u64) -> UnwindRegsAarch64 {
-    UnwindRegsAarch64::new_with_ptr_auth_mask(regs.lr_mask(), lr, sp, fp)
+/// The registers that a step needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Aarch64Regs {
+    /// The bits of a return address that are its address. Pointer authentication signs it in the others.
+    code_mask: u64,
+    lr: u64,
+    sp: u64,
+    fp: u64,
 }
 
-fn go_to_caller(regs: &mut UnwindRegsAarch64, lr: u64, sp: u64, fp: u64) -> Step {
-    *regs = caller(regs, lr, sp, fp);
-    match regs.lr() {
-        0 => Step::NoReturnAddress(sp),
-        ra => Step::Caller(ra),
+impl Aarch64Regs {
+    /// Registers in a process whose code ends at `highest_code`. The return address loses its signature.
+    pub(crate) fn new(highest_code: u64, lr: u64, sp: u64, fp: u64) -> Aarch64Regs {
+        let code_mask = u64::MAX >> highest_code.leading_zeros();
+        let lr = lr & code_mask;
+        Aarch64Regs { code_mask, lr, sp, fp }
+    }
+
+    /// The registers of another frame in the same process. The return address loses its signature.
+    fn of_frame(&self, lr: u64, sp: u64, fp: u64) -> Aarch64Regs {
+        let lr = lr & self.code_mask;
+        Aarch64Regs { lr, sp, fp, ..*self }
+    }
+
+    /// Makes these the registers of the caller.
+    fn go_to_caller(&mut self, lr: u64, sp: u64, fp: u64) -> Step {
+        *self = self.of_frame(lr, sp, fp);
+        match self.lr {
+            0 => Step::NoReturnAddress(sp),
+            ra => Step::Caller(ra),
+        }
     }
 }
 
 impl Arch for Aarch64 {
-    type Regs = UnwindRegsAarch64;
+    type Regs = Aarch64Regs;
 
     const MACHINE: Machine = Machine::Aarch64;
-    const COLUMNS: Columns = Columns {
+    const COLUMNS: DwarfColumns = DwarfColumns {
         vendor: Vendor::AArch64,
         fp: Dwarf::X29,
         ra: Dwarf::X30,
@@ -86,42 +106,41 @@ impl Arch for Aarch64 {
     fn start(registers: &Registers, highest_code: u64) -> Option<(u64, Self::Regs)> {
         match *registers {
             Registers::Aarch64 { pc, sp, fp, lr } => {
-                let mask = PtrAuthMask::from_max_known_address(highest_code.max(1 << 38));
-                Some((pc, UnwindRegsAarch64::new_with_ptr_auth_mask(mask, lr, sp, fp)))
+                Some((pc, Aarch64Regs::new(highest_code.max(1 << 38), lr, sp, fp)))
             }
             Registers::X86_64 { .. } => None,
         }
     }
 
     fn sp(regs: &Self::Regs) -> u64 {
-        regs.sp()
+        regs.sp
     }
 
     fn fp(regs: &Self::Regs) -> u64 {
-        regs.fp()
+        regs.fp
     }
 
     fn unflag_fp(regs: &mut Self::Regs) {
-        *regs = caller(regs, regs.lr(), regs.sp(), regs.fp() & !SWIFT_ASYNC_FRAME);
+        *regs = regs.of_frame(regs.lr, regs.sp, regs.fp & !SWIFT_ASYNC_FRAME);
     }
 
     fn registers(address: FrameAddress, regs: &Self::Regs) -> Registers {
         Registers::Aarch64 {
             pc: address.address(),
-            sp: regs.sp(),
-            fp: regs.fp(),
-            lr: regs.lr(),
+            sp: regs.sp,
+            fp: regs.fp,
+            lr: regs.lr,
         }
     }
 
     fn with_registers(regs: &Self::Regs, registers: &Registers) -> Self::Regs {
         match *registers {
-            Registers::Aarch64 { sp, fp, lr, .. } => caller(regs, lr, sp, fp),
+            Registers::Aarch64 { sp, fp, lr, .. } => regs.of_frame(lr, sp, fp),
             Registers::X86_64 { .. } => *regs,
         }
     }
 
-    fn is_root(row: &Row) -> bool {
+    fn is_root(row: &CfiRow) -> bool {
         row.ra == Some(RegisterRule::Undefined)
     }
 
@@ -132,7 +151,7 @@ impl Arch for Aarch64 {
         regs: &mut Self::Regs,
         read: &mut impl FnMut(u64) -> Result<u64, Unreadable>,
     ) -> Step {
-        let (sp, fp) = (regs.sp(), regs.fp());
+        let (sp, fp) = (regs.sp, regs.fp);
         let is_leaf = !address.is_return_address();
         let cfa = rule.cfa(sp, fp);
         let saved_ra = rule.saved_ra(cfa);
@@ -143,11 +162,11 @@ impl Arch for Aarch64 {
         let Ok(caller_fp) = rule.saved_fp(cfa).map_or(Ok(fp), &mut *read) else {
             return Step::NoMemory;
         };
-        let Ok(ra) = saved_ra.map_or(Ok(regs.lr()), read) else {
+        let Ok(ra) = saved_ra.map_or(Ok(regs.lr), read) else {
             return Step::NoMemory;
         };
         if cfa > sp || (is_leaf && cfa == sp) {
-            go_to_caller(regs, ra, cfa, caller_fp)
+            regs.go_to_caller(ra, cfa, caller_fp)
         } else {
             Step::NoRule
         }
@@ -155,7 +174,7 @@ impl Arch for Aarch64 {
 
     fn step_by_row(
         cfi: &Cfi,
-        row: &Row,
+        row: &CfiRow,
         address: FrameAddress,
         known: &[(Register, u64)],
         regs: &mut Self::Regs,
@@ -163,9 +182,9 @@ impl Arch for Aarch64 {
     ) -> Step {
         let others = FurtherValues::new(known);
         let register = |register| match register {
-            Dwarf::SP => Some(regs.sp()),
-            Dwarf::X29 => Some(regs.fp()),
-            Dwarf::X30 => Some(regs.lr()),
+            Dwarf::SP => Some(regs.sp),
+            Dwarf::X29 => Some(regs.fp),
+            Dwarf::X30 => Some(regs.lr),
             Dwarf::PC => Some(address.address()),
             other => others.value(other),
         };
@@ -175,15 +194,17 @@ impl Arch for Aarch64 {
             return Step::NoRule;
         }
         match cfi.step(row, register, read) {
-            Ok(Some((cfa, fp, ra))) if cfa > regs.sp() || (is_leaf && cfa == regs.sp()) => {
-                go_to_caller(regs, ra, cfa, fp)
-            }
+            Ok(Some((cfa, fp, ra))) if cfa > regs.sp || (is_leaf && cfa == regs.sp) => regs.go_to_caller(ra, cfa, fp),
             Ok(_) => others.failure(),
             Err(_) => Step::NoMemory,
         }
     }
 
-    fn possible_stacks(row: &Row, regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<PossibleStacks<Self::Regs>> {
+    fn possible_stacks(
+        row: &CfiRow,
+        regs: &Self::Regs,
+        read: &mut ReadStack<'_>,
+    ) -> Option<PossibleStacks<Self::Regs>> {
         let CfaRule::RegisterAndOffset {
             register: Dwarf::SP,
             offset: size,
@@ -199,17 +220,17 @@ impl Arch for Aarch64 {
         // Saved beside the return address, the frame pointer points there, unless the compiler has no use for one.
         let by_record = match row.fp {
             Some(RegisterRule::Offset(fp)) if fp.checked_add(8) == Some(ra) => {
-                let sp = regs.fp().wrapping_sub(fp as u64).wrapping_sub(size as u64);
-                let possible = (regs.sp()..regs.sp().saturating_add(PLAUSIBLE_FRAME)).contains(&sp);
+                let sp = regs.fp.wrapping_sub(fp as u64).wrapping_sub(size as u64);
+                let possible = (regs.sp..regs.sp.saturating_add(PLAUSIBLE_FRAME)).contains(&sp);
                 (possible && sp % 16 == 0).then_some(sp)
             }
             _ => None,
         };
-        let bound = Some(regs.sp()).filter(|sp| by_record != Some(*sp));
+        let bound = Some(regs.sp).filter(|sp| by_record != Some(*sp));
         let stacks = [by_record, bound].into_iter().flatten().map(|sp| {
             let at = sp.wrapping_add_signed(size).wrapping_add_signed(ra);
-            let stripped = caller(regs, read(at)?, sp, regs.fp()).lr();
-            Ok((caller(regs, regs.lr(), sp, regs.fp()), stripped))
+            let stripped = regs.of_frame(read(at)?, sp, regs.fp).lr;
+            Ok((regs.of_frame(regs.lr, sp, regs.fp), stripped))
         });
         Some(stacks.collect())
     }
@@ -229,7 +250,7 @@ impl Arch for Aarch64 {
     }
 
     fn caller_by_frame(regs: &Self::Regs, read: &mut ReadStack<'_>) -> Result<(u64, Self::Regs), Step> {
-        let (sp, fp) = (regs.sp(), regs.fp());
+        let (sp, fp) = (regs.sp, regs.fp);
         if fp == 0 {
             return Err(Step::FramePointerIsZero);
         }
@@ -240,8 +261,8 @@ impl Arch for Aarch64 {
         let (Ok(new_fp), Ok(lr)) = (read(fp), read(fp + 8)) else {
             return Err(Step::NoMemory);
         };
-        let caller = caller(regs, lr, fp + 16, new_fp);
-        match caller.lr() {
+        let caller = regs.of_frame(lr, fp + 16, new_fp);
+        match caller.lr {
             0 => Err(Step::NoReturnAddress(fp + 16)),
             lr => Ok((lr, caller)),
         }
@@ -249,7 +270,7 @@ impl Arch for Aarch64 {
 
     fn caller_of_leaf(regs: &Self::Regs, _read: &mut ReadStack<'_>) -> Option<(u64, Self::Regs)> {
         // (pc, sp, fp) = (lr, sp, fp)
-        Some((regs.lr(), *regs))
+        Some((regs.lr, *regs))
     }
 
     fn makes_frame(_code: &[u8], _end: u64) -> Option<bool> {
@@ -264,12 +285,12 @@ impl Arch for Aarch64 {
     ) -> Option<Step> {
         let code = code.filter(|_| !address.is_return_address())?;
         let in_use = prologue::stack_in_use(&code.before, &code.next)?;
-        *regs = caller(regs, regs.lr(), regs.sp().wrapping_add(in_use), regs.fp());
-        Some(Step::Caller(regs.lr()))
+        *regs = regs.of_frame(regs.lr, regs.sp.wrapping_add(in_use), regs.fp);
+        Some(Step::Caller(regs.lr))
     }
 
     fn step_out_of_signal(regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step {
-        let frame = regs.sp();
+        let frame = regs.sp;
         let mut field = |offset| read(frame.wrapping_add(offset));
         match (
             field(SIGCONTEXT_PC),
@@ -278,7 +299,7 @@ impl Arch for Aarch64 {
             field(SIGCONTEXT_LR),
         ) {
             (Ok(pc), Ok(sp), Ok(fp), Ok(lr)) => {
-                *regs = caller(regs, lr, sp, fp);
+                *regs = regs.of_frame(lr, sp, fp);
                 Step::Caller(pc)
             }
             _ => Step::NoMemory,
@@ -298,9 +319,9 @@ impl Arch for Aarch64 {
             ) {
                 (Ok(pc), Ok(sp), Ok(fp), Ok(lr)) => {
                     // arm64e signs all of them.
-                    let strip = |value| caller(regs, value, 0, 0).lr();
+                    let strip = |value| regs.of_frame(value, 0, 0).lr;
                     let (pc, sp, fp) = (strip(pc), strip(sp), strip(fp));
-                    *regs = caller(regs, lr, sp, fp);
+                    *regs = regs.of_frame(lr, sp, fp);
                     Step::Interrupted(pc)
                 }
                 _ => Step::NoMemory,
@@ -312,7 +333,7 @@ impl Arch for Aarch64 {
         compact::rule(encoding)
     }
 
-    fn rules_by_code(code: &[u8]) -> Rules {
+    fn rules_by_code(code: &[u8]) -> RulesByOffset {
         frame::rules(code)
     }
 
@@ -328,11 +349,11 @@ impl Arch for Aarch64 {
         starts::never_returns(code)
     }
 
-    fn call_before(bytes: &[u8; CALL_BYTES], return_address: u64) -> Option<Target> {
+    fn call_before(bytes: &[u8; CALL_BYTES], return_address: u64) -> Option<CallTarget> {
         let word = u32_at(bytes, CALL_BYTES - 4)?;
         // bl
         (word >> 26 == 0b10_0101)
-            .then(|| Target::Address(return_address.wrapping_sub(4).wrapping_add_signed(words(word, 0, 26))))
+            .then(|| CallTarget::Address(return_address.wrapping_sub(4).wrapping_add_signed(words(word, 0, 26))))
     }
 
     fn stub_slot(code: &[u8], address: u64) -> Option<u64> {
@@ -351,7 +372,7 @@ impl Arch for Aarch64 {
         )
     }
 
-    fn jumps(code: &[u8], address: u64, found: &mut dyn FnMut(u64, Target)) {
+    fn jumps(code: &[u8], address: u64, found: &mut dyn FnMut(u64, CallTarget)) {
         for (at, word) in (address..).step_by(4).zip(code.chunks_exact(4)) {
             let word = u32_at(word, 0).unwrap_or_default();
             let offset = match word >> 24 {
@@ -363,12 +384,12 @@ impl Arch for Aarch64 {
                 0x36 | 0x37 | 0xb6 | 0xb7 => words(word, 5, 14),
                 // br, braa and their kind; not blr, not ret
                 0xd6 | 0xd7 if word >> 21 & 7 == 0 => {
-                    found(at, Target::Anywhere);
+                    found(at, CallTarget::Anywhere);
                     continue;
                 }
                 _ => continue,
             };
-            found(at, Target::Address(at.wrapping_add_signed(offset)));
+            found(at, CallTarget::Address(at.wrapping_add_signed(offset)));
         }
     }
 }
@@ -388,8 +409,8 @@ mod tests {
             let [a, b, c, d] = word.to_le_bytes();
             Aarch64::call_before(&[0, 0, a, b, c, d], 0x1004)
         };
-        assert_eq!(before(0x97ff_fffe), Some(Target::Address(0xff8)));
-        assert_eq!(before(0x9400_0004), Some(Target::Address(0x1010)));
+        assert_eq!(before(0x97ff_fffe), Some(CallTarget::Address(0xff8)));
+        assert_eq!(before(0x9400_0004), Some(CallTarget::Address(0x1010)));
         assert_eq!(before(0xd63f_0100), None);
     }
 
@@ -422,7 +443,7 @@ mod tests {
         Aarch64::jumps(&code(&instructions), 0x1000, &mut |at, target| found.push((at, target)));
         let jumps = [(0x1000, 0x1008), (0x1004, 0x1000), (0x1008, 0x1018), (0x100c, 0x102c)];
         let (last, direct) = found.split_last().unwrap();
-        assert_eq!(direct, jumps.map(|(at, to)| (at, Target::Address(to))));
-        assert_eq!(*last, (0x1014, Target::Anywhere));
+        assert_eq!(direct, jumps.map(|(at, to)| (at, CallTarget::Address(to))));
+        assert_eq!(*last, (0x1014, CallTarget::Anywhere));
     }
 }

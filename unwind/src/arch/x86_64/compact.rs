@@ -1,7 +1,7 @@
 //! Compact entries of x86_64.
 
 use crate::arch::CompactRule;
-use crate::arch::rule::{Base, Rule};
+use crate::arch::rule::{CfaBase, Rule};
 
 /// `<mach-o/compact_unwind_encoding.h>`
 const UNWIND_X86_64_MODE_MASK: u32 = 0x0f00_0000;
@@ -15,7 +15,7 @@ const UNWIND_X86_64_REG_RBP: u32 = 6;
 pub(crate) fn rule(encoding: u32, word: &mut dyn FnMut(u64) -> Option<u32>) -> CompactRule {
     let size = i64::from(encoding >> 16 & 0xff);
     let rule = match encoding & UNWIND_X86_64_MODE_MASK {
-        UNWIND_X86_64_MODE_RBP_FRAME => Rule::of_frame_record(),
+        UNWIND_X86_64_MODE_RBP_FRAME => Rule::from_frame_record(),
         UNWIND_X86_64_MODE_STACK_IMMD => frameless(encoding, size * 8),
         // The size is in the instruction that moves the stack pointer; pushed registers come on top.
         UNWIND_X86_64_MODE_STACK_IND => word(size as u64).and_then(|by| {
@@ -56,7 +56,7 @@ fn frameless(encoding: u32, cfa: i64) -> Option<Rule> {
         .iter()
         .rev()
         .position(|register| *register == UNWIND_X86_64_REG_RBP);
-    Rule::new(Base::StackPointer, cfa, rbp.map(|at| -16 - 8 * at as i64), Some(-8))
+    Rule::new(CfaBase::StackPointer, cfa, rbp.map(|at| -16 - 8 * at as i64), Some(-8))
 }
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ mod tests {
         let rule = |mode: u32, size: u32, count: u32, order: u32| {
             super::rule(mode | size << 16 | count << 10 | order, &mut |_| Some(4000))
         };
-        let frameless = |cfa, fp| CompactRule::Rule(Rule::new(Base::StackPointer, cfa, fp, Some(-8)).unwrap());
+        let frameless = |cfa, fp| CompactRule::Rule(Rule::new(CfaBase::StackPointer, cfa, fp, Some(-8)).unwrap());
         // rbx r12 r14 r15 rbp: choices 0 0 1 1 1.
         assert_eq!(
             rule(UNWIND_X86_64_MODE_STACK_IMMD, 7, 5, 6 + 2 + 1),

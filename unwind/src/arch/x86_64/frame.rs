@@ -2,33 +2,33 @@
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
-use crate::arch::frame_scan::{self, Kept, Pass, Rules};
-use crate::arch::rule::{Base, Rule};
+use crate::arch::frame_scan::{self, FrameScan, RulesByOffset, SavedRegister};
+use crate::arch::rule::{CfaBase, Rule};
 
 /// The return address, from the CFA.
 const RETURN_ADDRESS: i64 = -8;
 
 /// The frame before an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Frame {
+struct X86_64Frame {
     /// CFA - rsp. `None`: the function has moved it by a value that it computed.
     sp: Option<i64>,
     /// CFA - rbp, from where rbp points to the frame.
     fp: Option<i64>,
-    callers_fp: Kept,
+    callers_fp: SavedRegister,
 }
 
 /// The rules of a function.
-pub(crate) fn rules(code: &[u8]) -> Rules {
-    let entry = Frame {
+pub(crate) fn rules(code: &[u8]) -> RulesByOffset {
+    let entry = X86_64Frame {
         sp: Some(8),
         fp: None,
-        callers_fp: Kept::InRegister,
+        callers_fp: SavedRegister::InRegister,
     };
-    frame_scan::rules(entry, |pass| pass_over(code, pass))
+    frame_scan::rules(entry, |pass| scan(code, pass))
 }
 
-fn pass_over(code: &[u8], pass: &mut Pass<Frame>) {
+fn scan(code: &[u8], pass: &mut FrameScan<X86_64Frame>) {
     let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
     while decoder.can_decode() {
@@ -56,11 +56,11 @@ fn pass_over(code: &[u8], pass: &mut Pass<Frame>) {
     }
 }
 
-impl frame_scan::Frame for Frame {
+impl frame_scan::ScannedFrame for X86_64Frame {
     fn rule(self) -> Option<Rule> {
         let (base, cfa) = match (self.fp, self.sp) {
-            (Some(cfa), _) => (Base::FramePointer, cfa),
-            (None, cfa) => (Base::StackPointer, cfa?),
+            (Some(cfa), _) => (CfaBase::FramePointer, cfa),
+            (None, cfa) => (CfaBase::StackPointer, cfa?),
         };
         Rule::new(base, cfa, self.callers_fp.place(self.sp)?, Some(RETURN_ADDRESS))
     }
@@ -69,14 +69,14 @@ impl frame_scan::Frame for Frame {
         self.sp
     }
 
-    fn without_sp(self) -> Frame {
-        Frame { sp: None, ..self }
+    fn without_sp(self) -> X86_64Frame {
+        X86_64Frame { sp: None, ..self }
     }
 }
 
-impl Frame {
+impl X86_64Frame {
     /// The frame behind an instruction that does not jump.
-    fn after(self, instruction: &Instruction) -> Frame {
+    fn after(self, instruction: &Instruction) -> X86_64Frame {
         let first = Operand::of(instruction, 0);
         let second = Operand::of(instruction, 1);
         match (instruction.mnemonic(), first, second) {
@@ -86,24 +86,24 @@ impl Frame {
                     Operand::Register(Register::RBP) => self.callers_fp.stored(sp.map(|cfa| -cfa)),
                     _ => self.callers_fp,
                 };
-                Frame { sp, callers_fp, ..self }
+                X86_64Frame { sp, callers_fp, ..self }
             }
             (Mnemonic::Pop, Operand::Register(Register::RBP), _) => self.pop_fp(),
-            (Mnemonic::Pop, Operand::Register(Register::RSP), _) => Frame { sp: None, ..self },
+            (Mnemonic::Pop, Operand::Register(Register::RSP), _) => X86_64Frame { sp: None, ..self },
             (Mnemonic::Pop, ..) => self.moved_up(8),
             (Mnemonic::Pushfq, ..) => self.moved_up(-8),
             (Mnemonic::Popfq, ..) => self.moved_up(8),
             // rsp = rbp, and then pop rbp
-            (Mnemonic::Leave, ..) => Frame { sp: self.fp, ..self }.pop_fp(),
+            (Mnemonic::Leave, ..) => X86_64Frame { sp: self.fp, ..self }.pop_fp(),
             (Mnemonic::Add, Operand::Register(Register::RSP), Operand::Number(by)) => self.moved_up(by),
             (Mnemonic::Sub, Operand::Register(Register::RSP), Operand::Number(by)) => self.moved_up(by.wrapping_neg()),
             (Mnemonic::Mov, Operand::Register(to), Operand::Register(from)) => self.after_add(to, from, 0),
             (Mnemonic::Lea, Operand::Register(to), Operand::Memory(from, by)) => self.after_add(to, from, by),
-            (Mnemonic::Mov, Operand::Memory(base, by), Operand::Register(Register::RBP)) => Frame {
+            (Mnemonic::Mov, Operand::Memory(base, by), Operand::Register(Register::RBP)) => X86_64Frame {
                 callers_fp: self.callers_fp.stored(self.place(base, by)),
                 ..self
             },
-            (Mnemonic::Mov, Operand::Register(Register::RBP), Operand::Memory(base, by)) => Frame {
+            (Mnemonic::Mov, Operand::Register(Register::RBP), Operand::Memory(base, by)) => X86_64Frame {
                 fp: None,
                 callers_fp: self.callers_fp.loaded(self.place(base, by)),
                 ..self
@@ -131,14 +131,14 @@ impl Frame {
         by.checked_sub(cfa?)
     }
 
-    fn moved_up(self, by: i64) -> Frame {
+    fn moved_up(self, by: i64) -> X86_64Frame {
         let sp = self.sp.and_then(|cfa| cfa.checked_sub(by));
-        Frame { sp, ..self }
+        X86_64Frame { sp, ..self }
     }
 
-    fn pop_fp(self) -> Frame {
+    fn pop_fp(self) -> X86_64Frame {
         let from = self.place(Register::RSP, 0);
-        Frame {
+        X86_64Frame {
             fp: None,
             callers_fp: self.callers_fp.loaded(from),
             ..self.moved_up(8)
@@ -146,22 +146,22 @@ impl Frame {
     }
 
     /// `to = from + by`
-    fn after_add(self, to: Register, from: Register, by: i64) -> Frame {
+    fn after_add(self, to: Register, from: Register, by: i64) -> X86_64Frame {
         // CFA - to
         let cfa = self.place(from, by).map(|at| -at);
         let next = self.after_write(to);
         match to {
-            Register::RSP => Frame { sp: cfa, ..next },
-            Register::RBP => Frame { fp: cfa, ..next },
+            Register::RSP => X86_64Frame { sp: cfa, ..next },
+            Register::RBP => X86_64Frame { fp: cfa, ..next },
             _ => next,
         }
     }
 
     /// The register has another value.
-    fn after_write(self, register: Register) -> Frame {
+    fn after_write(self, register: Register) -> X86_64Frame {
         match register {
-            Register::RSP | Register::ESP | Register::SP | Register::SPL => Frame { sp: None, ..self },
-            Register::RBP | Register::EBP | Register::BP | Register::BPL => Frame {
+            Register::RSP | Register::ESP | Register::SP | Register::SPL => X86_64Frame { sp: None, ..self },
+            Register::RBP | Register::EBP | Register::BP | Register::BPL => X86_64Frame {
                 fp: None,
                 callers_fp: self.callers_fp.lost(),
                 ..self
@@ -218,10 +218,10 @@ mod tests {
     }
 
     /// The base, and how far the CFA is above it, from each offset on.
-    fn cfas(code: &[u8]) -> Vec<(u32, Option<(Base, i64)>)> {
+    fn cfas(code: &[u8]) -> Vec<(u32, Option<(CfaBase, i64)>)> {
         let base = |rule: Rule| match rule.is_from_sp() {
-            true => (Base::StackPointer, rule.cfa(0, 0) as i64),
-            false => (Base::FramePointer, rule.cfa(0, 0) as i64),
+            true => (CfaBase::StackPointer, rule.cfa(0, 0) as i64),
+            false => (CfaBase::FramePointer, rule.cfa(0, 0) as i64),
         };
         rules(code).into_iter().map(|(at, rule)| (at, rule.map(base))).collect()
     }
@@ -232,7 +232,10 @@ mod tests {
         let code = [
             0x48, 0x85, 0xff, 0x74, 0x0b, 0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xc3,
         ];
-        let (sp, fp) = (|cfa| Some((Base::StackPointer, cfa)), Some((Base::FramePointer, 16)));
+        let (sp, fp) = (
+            |cfa| Some((CfaBase::StackPointer, cfa)),
+            Some((CfaBase::FramePointer, 16)),
+        );
         assert_eq!(
             cfas(&code),
             [(0, sp(8)), (6, sp(16)), (9, fp), (10, sp(8)), (11, None), (16, sp(8))]

@@ -7,17 +7,17 @@ mod starts;
 
 use std::collections::BTreeSet;
 
-use framehop::FrameAddress;
+use crate::address::FrameAddress;
 use gimli::{Register, RegisterRule, Vendor, X86_64 as Dwarf};
 
-use crate::arch::frame_scan::Rules;
+use crate::arch::frame_scan::RulesByOffset;
 use crate::arch::rule::Rule;
 use crate::arch::{
-    Arch, CALL_BYTES, CompactRule, FurtherValues, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack,
-    SWIFT_ASYNC_FRAME, Step, Target, Unreadable,
+    Arch, CALL_BYTES, CallTarget, CompactRule, FurtherValues, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack,
+    SWIFT_ASYNC_FRAME, Step, Unreadable,
 };
 use crate::files::bytes::u32_at;
-use crate::files::cfi::{Cfi, Columns, Row};
+use crate::files::cfi::{Cfi, CfiRow, DwarfColumns};
 use crate::files::machine::Machine;
 use recording::stack::Registers;
 
@@ -42,16 +42,16 @@ const MCONTEXT_IP: u64 = 16 + 16 * 8;
 const MIN_MCONTEXT: u64 = 700 + SIGINFO + UC_MCONTEXT;
 const MAX_MCONTEXT: u64 = 4096;
 
-/// The registers that a step needs. framehop's have all of the machine's, and a step copied 136 bytes.
+/// The registers that a step needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Regs {
+pub(crate) struct X86_64Regs {
     sp: u64,
     bp: u64,
 }
 
-impl Regs {
-    pub(crate) fn new(sp: u64, bp: u64) -> Regs {
-        Regs { sp, bp }
+impl X86_64Regs {
+    pub(crate) fn new(sp: u64, bp: u64) -> X86_64Regs {
+        X86_64Regs { sp, bp }
     }
 }
 
@@ -59,10 +59,10 @@ impl Regs {
 pub(crate) enum X86_64 {}
 
 impl Arch for X86_64 {
-    type Regs = Regs;
+    type Regs = X86_64Regs;
 
     const MACHINE: Machine = Machine::X86_64;
-    const COLUMNS: Columns = Columns {
+    const COLUMNS: DwarfColumns = DwarfColumns {
         vendor: Vendor::Default,
         fp: Dwarf::RBP,
         ra: Dwarf::RA,
@@ -84,7 +84,7 @@ impl Arch for X86_64 {
 
     fn start(registers: &Registers, _highest_code: u64) -> Option<(u64, Self::Regs)> {
         match *registers {
-            Registers::X86_64 { ip, sp, bp } => Some((ip, Regs::new(sp, bp))),
+            Registers::X86_64 { ip, sp, bp } => Some((ip, X86_64Regs::new(sp, bp))),
             Registers::Aarch64 { .. } => None,
         }
     }
@@ -111,12 +111,12 @@ impl Arch for X86_64 {
 
     fn with_registers(regs: &Self::Regs, registers: &Registers) -> Self::Regs {
         match *registers {
-            Registers::X86_64 { sp, bp, .. } => Regs::new(sp, bp),
+            Registers::X86_64 { sp, bp, .. } => X86_64Regs::new(sp, bp),
             Registers::Aarch64 { .. } => *regs,
         }
     }
 
-    fn is_root(row: &Row) -> bool {
+    fn is_root(row: &CfiRow) -> bool {
         matches!(row.ra, None | Some(RegisterRule::Undefined))
     }
 
@@ -140,7 +140,7 @@ impl Arch for X86_64 {
         match rule.saved_ra(cfa).map(read) {
             Some(Ok(0)) => Step::NoReturnAddress(cfa),
             Some(Ok(ra)) if cfa > sp => {
-                *regs = Regs::new(cfa, caller_bp);
+                *regs = X86_64Regs::new(cfa, caller_bp);
                 Step::Caller(ra)
             }
             Some(Err(_)) => Step::NoMemory,
@@ -150,7 +150,7 @@ impl Arch for X86_64 {
 
     fn step_by_row(
         cfi: &Cfi,
-        row: &Row,
+        row: &CfiRow,
         address: FrameAddress,
         known: &[(Register, u64)],
         regs: &mut Self::Regs,
@@ -167,7 +167,7 @@ impl Arch for X86_64 {
             Ok(Some((cfa, _, 0))) => Step::NoReturnAddress(cfa),
             // Only a leaf may have its return address in a register, and no stack of its own: glibc's `vfork`.
             Ok(Some((cfa, fp, ra))) if cfa > regs.sp || (cfa == regs.sp && !address.is_return_address()) => {
-                *regs = Regs::new(cfa, fp);
+                *regs = X86_64Regs::new(cfa, fp);
                 Step::Caller(ra)
             }
             Ok(_) => others.failure(),
@@ -175,7 +175,7 @@ impl Arch for X86_64 {
         }
     }
 
-    fn possible_stacks(_: &Row, _: &Self::Regs, _: &mut ReadStack<'_>) -> Option<PossibleStacks<Self::Regs>> {
+    fn possible_stacks(_: &CfiRow, _: &Self::Regs, _: &mut ReadStack<'_>) -> Option<PossibleStacks<Self::Regs>> {
         None
     }
 
@@ -227,7 +227,7 @@ impl Arch for X86_64 {
         // (ip, sp, bp) = (*(bp + 8), bp + 16, *bp)
         match (read(bp), read(bp + 8)) {
             (Ok(_), Ok(0)) => Err(Step::NoReturnAddress(bp + 16)),
-            (Ok(new_bp), Ok(ra)) => Ok((ra, Regs::new(bp + 16, new_bp))),
+            (Ok(new_bp), Ok(ra)) => Ok((ra, X86_64Regs::new(bp + 16, new_bp))),
             _ => Err(Step::NoMemory),
         }
     }
@@ -235,7 +235,7 @@ impl Arch for X86_64 {
     fn caller_of_leaf(regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<(u64, Self::Regs)> {
         // (ip, sp) = (*sp, sp + 8)
         let ra = read(regs.sp).ok()?;
-        Some((ra, Regs::new(regs.sp.wrapping_add(8), regs.bp)))
+        Some((ra, X86_64Regs::new(regs.sp.wrapping_add(8), regs.bp)))
     }
 
     fn makes_frame(code: &[u8], end: u64) -> Option<bool> {
@@ -254,7 +254,7 @@ impl Arch for X86_64 {
             // A frame pointer that was just pushed lies there. Small numbers may do so by chance.
             return (is_leaf && bp >= 1 << 16 && read(sp) == Ok(bp)).then(|| match read(sp.wrapping_add(8)) {
                 Ok(ra) => {
-                    *regs = Regs::new(sp.wrapping_add(16), bp);
+                    *regs = X86_64Regs::new(sp.wrapping_add(16), bp);
                     Step::Guess(ra)
                 }
                 Err(_) => Step::NoMemory,
@@ -271,7 +271,7 @@ impl Arch for X86_64 {
         };
         match caller {
             Ok(Some((ra, sp, bp))) => {
-                *regs = Regs::new(sp, bp);
+                *regs = X86_64Regs::new(sp, bp);
                 Some(Step::Caller(ra))
             }
             Ok(None) => None,
@@ -284,7 +284,7 @@ impl Arch for X86_64 {
         let mut field = |offset| read(ucontext.wrapping_add(offset));
         match (field(UCONTEXT_IP), field(UCONTEXT_SP), field(UCONTEXT_BP)) {
             (Ok(ip), Ok(sp), Ok(bp)) => {
-                *regs = Regs::new(sp, bp);
+                *regs = X86_64Regs::new(sp, bp);
                 Step::Caller(ip)
             }
             _ => Step::NoMemory,
@@ -305,7 +305,7 @@ impl Arch for X86_64 {
         let mut field = |offset: u64| read(mcontext.wrapping_add(offset));
         Some(match (field(MCONTEXT_IP), field(MCONTEXT_SP), field(MCONTEXT_BP)) {
             (Ok(ip), Ok(sp), Ok(bp)) => {
-                *regs = Regs::new(sp, bp);
+                *regs = X86_64Regs::new(sp, bp);
                 Step::Interrupted(ip)
             }
             _ => Step::NoMemory,
@@ -316,7 +316,7 @@ impl Arch for X86_64 {
         compact::rule(encoding, word)
     }
 
-    fn rules_by_code(code: &[u8]) -> Rules {
+    fn rules_by_code(code: &[u8]) -> RulesByOffset {
         frame::rules(code)
     }
 
@@ -332,13 +332,13 @@ impl Arch for X86_64 {
         starts::never_returns(code)
     }
 
-    fn call_before(bytes: &[u8; CALL_BYTES], return_address: u64) -> Option<Target> {
+    fn call_before(bytes: &[u8; CALL_BYTES], return_address: u64) -> Option<CallTarget> {
         let target = relative_to(return_address, bytes, 2)?;
         match bytes {
             // call *disp32(%rip)
-            [0xff, 0x15, ..] => Some(Target::Slot(target)),
+            [0xff, 0x15, ..] => Some(CallTarget::Slot(target)),
             // call rel32
-            [_, 0xe8, ..] => Some(Target::Address(target)),
+            [_, 0xe8, ..] => Some(CallTarget::Address(target)),
             _ => None,
         }
     }
@@ -351,21 +351,21 @@ impl Arch for X86_64 {
         relative_to(end, jump.strip_prefix(&[0xff, 0x25])?, 0)
     }
 
-    fn jumps(code: &[u8], address: u64, found: &mut dyn FnMut(u64, Target)) {
+    fn jumps(code: &[u8], address: u64, found: &mut dyn FnMut(u64, CallTarget)) {
         for at in 0..code.len() {
             let end = |len: usize| address.wrapping_add((at + len) as u64);
             let target = |len: usize| relative_to(end(len), code, at + len - 4);
             let jump = match (code[at], code.get(at + 1)) {
                 // jmp rel8
-                (0xeb, Some(&near)) => Some(Target::Address(end(2).wrapping_add_signed(i64::from(near as i8)))),
+                (0xeb, Some(&near)) => Some(CallTarget::Address(end(2).wrapping_add_signed(i64::from(near as i8)))),
                 // jmp rel32
-                (0xe9, _) => target(5).map(Target::Address),
+                (0xe9, _) => target(5).map(CallTarget::Address),
                 // jcc rel32
-                (0x0f, Some(0x80..=0x8f)) => target(6).map(Target::Address),
+                (0x0f, Some(0x80..=0x8f)) => target(6).map(CallTarget::Address),
                 // jmp *disp32(%rip)
-                (0xff, Some(0x25)) => target(6).map(Target::Slot),
+                (0xff, Some(0x25)) => target(6).map(CallTarget::Slot),
                 // jmp *%reg, jmp *disp(%reg): 4 in the middle bits of the second byte
-                (0xff, Some(operand)) if operand >> 3 & 7 == 4 => Some(Target::Anywhere),
+                (0xff, Some(operand)) if operand >> 3 & 7 == 4 => Some(CallTarget::Anywhere),
                 _ => None,
             };
             if let Some(target) = jump {
@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn a_pushed_frame_pointer_is_seen_without_the_code() {
         let caller = |bp: u64, words: [u64; 2]| {
-            let mut regs = Regs::new(0x1000, bp);
+            let mut regs = X86_64Regs::new(0x1000, bp);
             let mut read = |address| match address {
                 0x1000 => Ok(words[0]),
                 0x1008 => Ok(words[1]),
@@ -413,11 +413,11 @@ mod tests {
         // Bytes as `objdump -d` shows them for a call at 0x1416 and at 0x1495.
         assert_eq!(
             X86_64::call_before(&[0x90, 0xe8, 0x15, 0xfc, 0xff, 0xff], 0x149b),
-            Some(Target::Address(0x10b0))
+            Some(CallTarget::Address(0x10b0))
         );
         assert_eq!(
             X86_64::call_before(&[0xff, 0x15, 0x10, 0, 0, 0], 0x1010),
-            Some(Target::Slot(0x1020))
+            Some(CallTarget::Slot(0x1020))
         );
         // call *0x18(%rax)
         assert_eq!(X86_64::call_before(&[0x48, 0x89, 0xc7, 0xff, 0x50, 0x18], 0x1010), None);
@@ -474,12 +474,12 @@ mod tests {
         assert_eq!(
             found,
             [
-                (0x1000, Target::Address(0x1000)),
-                (0x1002, Target::Address(0x1017)),
-                (0x1007, Target::Address(0x102d)),
-                (0x100d, Target::Slot(0x1043)),
-                (0x1013, Target::Anywhere),
-                (0x1015, Target::Anywhere),
+                (0x1000, CallTarget::Address(0x1000)),
+                (0x1002, CallTarget::Address(0x1017)),
+                (0x1007, CallTarget::Address(0x102d)),
+                (0x100d, CallTarget::Slot(0x1043)),
+                (0x1013, CallTarget::Anywhere),
+                (0x1015, CallTarget::Anywhere),
             ]
         );
     }

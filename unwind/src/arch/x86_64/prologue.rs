@@ -70,15 +70,15 @@ pub(crate) fn leave(
         };
         rest = &rest[len..];
         match instruction {
-            Instruction::Skip => {}
-            Instruction::Add(bytes) => now = now.wrapping_add_signed(i64::from(bytes)),
-            Instruction::Pop => now = now.wrapping_add(8),
-            Instruction::PopFramePointer => {
+            EpilogueInstruction::Skip => {}
+            EpilogueInstruction::Add(bytes) => now = now.wrapping_add_signed(i64::from(bytes)),
+            EpilogueInstruction::Pop => now = now.wrapping_add(8),
+            EpilogueInstruction::PopFramePointer => {
                 fp = read(now)?;
                 now = now.wrapping_add(8);
             }
-            Instruction::LeaveFrame => now = fp,
-            Instruction::Return => {
+            EpilogueInstruction::LeaveFrame => now = fp,
+            EpilogueInstruction::Return => {
                 let above = now.checked_sub(sp).is_some_and(|size| size < PLAUSIBLE_FRAME);
                 if !above {
                     return Ok(None);
@@ -90,7 +90,7 @@ pub(crate) fn leave(
     Ok(None)
 }
 
-enum Instruction {
+enum EpilogueInstruction {
     Skip,
     Add(i32),
     Pop,
@@ -105,7 +105,7 @@ fn plan(code: &[u8]) -> Option<usize> {
     let mut rest = code;
     for count in 1.. {
         let (instruction, len) = decode(rest)?;
-        if matches!(instruction, Instruction::Return) {
+        if matches!(instruction, EpilogueInstruction::Return) {
             return Some(count);
         }
         rest = &rest[len..];
@@ -114,21 +114,21 @@ fn plan(code: &[u8]) -> Option<usize> {
 }
 
 /// Intel SDM volume 2.
-fn decode(code: &[u8]) -> Option<(Instruction, usize)> {
+fn decode(code: &[u8]) -> Option<(EpilogueInstruction, usize)> {
     Some(match code {
-        [0xc3, ..] => (Instruction::Return, 1),
-        [0xf3, 0xc3, ..] => (Instruction::Return, 2),
-        [0x5d, ..] => (Instruction::PopFramePointer, 1),
+        [0xc3, ..] => (EpilogueInstruction::Return, 1),
+        [0xf3, 0xc3, ..] => (EpilogueInstruction::Return, 2),
+        [0x5d, ..] => (EpilogueInstruction::PopFramePointer, 1),
         // pop %rsp is not what functions end with.
         [0x5c, ..] => return None,
-        [0x58..=0x5f, ..] => (Instruction::Pop, 1),
-        [0x41, 0x58..=0x5f, ..] => (Instruction::Pop, 2),
-        [0x48, 0x83, 0xc4, bytes, ..] => (Instruction::Add(i32::from(*bytes as i8)), 4),
-        [0x48, 0x81, 0xc4, a, b, c, d, ..] => (Instruction::Add(i32::from_le_bytes([*a, *b, *c, *d])), 7),
-        [0x48, 0x89, 0xec, ..] | [0x48, 0x8b, 0xe5, ..] => (Instruction::LeaveFrame, 3),
+        [0x58..=0x5f, ..] => (EpilogueInstruction::Pop, 1),
+        [0x41, 0x58..=0x5f, ..] => (EpilogueInstruction::Pop, 2),
+        [0x48, 0x83, 0xc4, bytes, ..] => (EpilogueInstruction::Add(i32::from(*bytes as i8)), 4),
+        [0x48, 0x81, 0xc4, a, b, c, d, ..] => (EpilogueInstruction::Add(i32::from_le_bytes([*a, *b, *c, *d])), 7),
+        [0x48, 0x89, 0xec, ..] | [0x48, 0x8b, 0xe5, ..] => (EpilogueInstruction::LeaveFrame, 3),
         // nop; vzeroupper
-        [0x90, ..] => (Instruction::Skip, 1),
-        [0xc5, 0xf8, 0x77, ..] => (Instruction::Skip, 3),
+        [0x90, ..] => (EpilogueInstruction::Skip, 1),
+        [0xc5, 0xf8, 0x77, ..] => (EpilogueInstruction::Skip, 3),
         _ => return None,
     })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
-use crate::arch::starts::{Flow, StartFinder};
+use crate::arch::starts::{NextInstruction, StartFinder};
 
 /// Instructions of code that ends a thread: musl's `__clone` has five.
 const MAX_LAST: usize = 8;
@@ -32,11 +32,13 @@ pub(crate) fn find(code: &[u8], base: u64, starts: &mut BTreeSet<u64>) {
         }
         let target = (instruction.op0_kind() == OpKind::NearBranch64).then(|| instruction.near_branch_target());
         let flow = match (instruction.mnemonic(), target) {
-            (Mnemonic::Call, target) => Flow::Call(target),
-            (Mnemonic::Jmp, Some(target)) => Flow::Jump(target),
-            (Mnemonic::Jmp, None) => Flow::JumpAnywhere,
-            (_, Some(target)) => Flow::Maybe(target),
-            (Mnemonic::Ret | Mnemonic::Ud2 | Mnemonic::Int3 | Mnemonic::Hlt | Mnemonic::INVALID, _) => Flow::End,
+            (Mnemonic::Call, target) => NextInstruction::Call(target),
+            (Mnemonic::Jmp, Some(target)) => NextInstruction::Jump(target),
+            (Mnemonic::Jmp, None) => NextInstruction::JumpAnywhere,
+            (_, Some(target)) => NextInstruction::Maybe(target),
+            (Mnemonic::Ret | Mnemonic::Ud2 | Mnemonic::Int3 | Mnemonic::Hlt | Mnemonic::INVALID, _) => {
+                NextInstruction::End
+            }
             (mnemonic, _) => {
                 let taken = match mnemonic {
                     Mnemonic::Lea if instruction.is_ip_rel_memory_operand() => instruction.ip_rel_memory_address(),
@@ -46,7 +48,7 @@ pub(crate) fn find(code: &[u8], base: u64, starts: &mut BTreeSet<u64>) {
                 if may_begin(taken) {
                     finder.takes(taken);
                 }
-                Flow::Next
+                NextInstruction::Next
             }
         };
         finder.go_on(at, flow);

@@ -14,8 +14,9 @@ use recording::sink::InMemory;
 
 use super::*;
 use crate::arch::Unreadable;
-use crate::arch::x86_64::Regs;
-use crate::files::file_slice::Piece;
+use crate::arch::aarch64::Aarch64Regs;
+use crate::arch::x86_64::X86_64Regs;
+use crate::files::file_slice::FileSlice;
 
 const SP: u64 = 0x7fff_0000_1000;
 const STACK_BYTES: u64 = 1 << 17;
@@ -37,11 +38,11 @@ fn compare<A: Arch, R: Copy>(
     mut unwinder: impl Unwinder<UnwindRegs = R, Module = Module<Arc<[u8]>>, Cache: Default>,
     registers: impl Fn(u64, u64) -> R,
     own: impl Fn(R) -> A::Regs,
-    follows: impl Fn(&Row) -> bool,
+    follows: impl Fn(&CfiRow) -> bool,
 ) -> usize {
     let file = InMemory(fs::read(path).unwrap());
     let elf = Elf::read(&file).unwrap();
-    let mut tables = Tables::of_sections::<A>(&elf, &file).unwrap();
+    let mut tables = FileTables::of_sections::<A>(&elf, &file).unwrap();
     let (sections, _) = read_sections(&elf, &file);
     let range = |svma: u64| Some(svma..svma);
     let (index_svma, index) = sections.eh_frame_hdr.unwrap();
@@ -102,6 +103,10 @@ fn reference<R>(
     address: FrameAddress,
     mut regs: R,
 ) -> Reference<R> {
+    let address = match address {
+        FrameAddress::InstructionPointer(address) => framehop::FrameAddress::InstructionPointer(address),
+        FrameAddress::ReturnAddress(address) => framehop::FrameAddress::ReturnAddress(address),
+    };
     let mut cache = Default::default();
     match unwinder.unwind_frame(address, &mut regs, &mut cache, &mut |address| word(address).ok_or(())) {
         Ok(Some(caller)) => Some(Ok((caller, regs))),
@@ -112,7 +117,7 @@ fn reference<R>(
 
 fn compare_x86_64(path: &Path) -> usize {
     // framehop has 16 bits for an offset, and one rule for frame pointers.
-    let follows = |row: &Row| match (&row.cfa, &row.fp, &row.ra) {
+    let follows = |row: &CfiRow| match (&row.cfa, &row.fp, &row.ra) {
         (CfaRule::RegisterAndOffset { register, offset }, fp, Some(RegisterRule::Offset(-8))) => {
             match (*register, fp) {
                 (Dwarf::RSP, None | Some(RegisterRule::SameValue)) => *offset < 1 << 18,
@@ -124,12 +129,12 @@ fn compare_x86_64(path: &Path) -> usize {
         _ => false,
     };
     let registers = |sp, fp| UnwindRegsX86_64::new(0x1234, sp, fp);
-    let own = |regs: UnwindRegsX86_64| Regs::new(regs.sp(), regs.bp());
+    let own = |regs: UnwindRegsX86_64| X86_64Regs::new(regs.sp(), regs.bp());
     compare::<X86_64, _>(path, UnwinderX86_64::<Arc<[u8]>>::new(), registers, own, follows)
 }
 
 fn compare_aarch64(path: &Path) -> usize {
-    let follows = |row: &Row| {
+    let follows = |row: &CfiRow| {
         let offset = |rule: &Option<RegisterRule<usize>>| match rule {
             None | Some(RegisterRule::SameValue) => Some(None),
             Some(RegisterRule::Offset(offset)) => Some(Some(*offset)),
@@ -146,13 +151,8 @@ fn compare_aarch64(path: &Path) -> usize {
     };
     let mask = PtrAuthMask::from_max_known_address(1 << 47);
     let registers = |sp, fp| UnwindRegsAarch64::new_with_ptr_auth_mask(mask, 0x5555_1234, sp, fp);
-    compare::<Aarch64, _>(
-        path,
-        UnwinderAarch64::<Arc<[u8]>>::new(),
-        registers,
-        |regs| regs,
-        follows,
-    )
+    let own = |regs: UnwindRegsAarch64| Aarch64Regs::new(1 << 47, regs.lr(), regs.sp(), regs.fp());
+    compare::<Aarch64, _>(path, UnwinderAarch64::<Arc<[u8]>>::new(), registers, own, follows)
 }
 
 /// libc and this program.
@@ -200,17 +200,17 @@ fn aarch64_library() -> Option<PathBuf> {
 fn rules_by_code(path: &Path) -> (usize, usize) {
     let file = InMemory(fs::read(path).unwrap());
     let elf = Elf::read(&file).unwrap();
-    let mut tables = Tables::of_sections::<X86_64>(&elf, &file).unwrap();
+    let mut tables = FileTables::of_sections::<X86_64>(&elf, &file).unwrap();
     let (mut same, mut other) = (0, 0);
     let functions: Vec<Range<u64>> = tables.cfi.functions().collect();
     let every = functions.len().div_ceil(MOST_FUNCTIONS);
     for function in functions.into_iter().step_by(every) {
         let size = function.end - function.start;
         let piece = elf.rest_from(function.start).unwrap();
-        let code = read_piece(&file, Piece { size, ..piece }).unwrap();
+        let code = read_slice(&file, FileSlice { size, ..piece }).unwrap();
         for (offset, rule) in X86_64::rules_by_code(&code) {
             let svma = function.start + u64::from(offset);
-            let (Some(rule), Place::Usual(row)) = (rule, tables.place::<X86_64>(svma, true)) else {
+            let (Some(rule), AddressRule::Usual(row)) = (rule, tables.place::<X86_64>(svma, true)) else {
                 continue;
             };
             if svma < function.end && rule.is_from_sp() == row.is_from_sp() {
@@ -244,10 +244,10 @@ fn functions_found_in_code_are_those_of_the_tables() {
     for path in files() {
         let file = InMemory(fs::read(&path).unwrap());
         let elf = Elf::read(&file).unwrap();
-        let tables = Tables::of_sections::<X86_64>(&elf, &file).unwrap();
+        let tables = FileTables::of_sections::<X86_64>(&elf, &file).unwrap();
         let functions: BTreeSet<u64> = tables.cfi.functions().map(|function| function.start).collect();
         let code = elf.code_around(*functions.last().unwrap()).unwrap();
-        let bytes = read_piece(&file, elf.rest_from(code.start).unwrap()).unwrap();
+        let bytes = read_slice(&file, elf.rest_from(code.start).unwrap()).unwrap();
         let mut found = BTreeSet::new();
         X86_64::function_starts(&bytes, code.start, &mut found);
         let right = found.intersection(&functions).count();
