@@ -29,6 +29,7 @@ pub mod doctor;
 pub mod event;
 pub mod frame_bytes;
 pub mod info;
+pub mod little_endian;
 pub mod module;
 pub mod outbox;
 pub mod pace;

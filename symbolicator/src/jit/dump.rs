@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use names::v8;
+use recording::little_endian::{u32_at, u64_at};
 use recording::module::BuildId;
 use recording::sink::ReadAt;
 use rustc_hash::FxHashMap;
@@ -366,14 +367,6 @@ impl DebugInfo {
 fn is_path(name: &[u8]) -> bool {
     let text = std::str::from_utf8(name).ok().filter(|text| text.len() < MAX_PATH);
     text.is_some_and(|text| !text.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
 }
 
 #[cfg(test)]

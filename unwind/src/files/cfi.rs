@@ -8,9 +8,9 @@ use gimli::{
     Location, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, Value, Vendor,
 };
 
-use crate::files::bytes::u32_at;
 use crate::files::cfi_entries::signal_frame_entries;
 use crate::files::huge_pages::TableBytes;
+use recording::little_endian::u32_at;
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
 

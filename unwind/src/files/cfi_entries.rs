@@ -1,6 +1,6 @@
 //! The entries of `.eh_frame`, found by their lengths and not parsed. See the LSB, "The .eh_frame section".
 
-use crate::files::bytes::{u32_at, u64_at};
+use recording::little_endian::{u32_at, u64_at};
 
 /// The section with `S` for `B` in the augmentation strings, which both stand for no further bytes. `B` says that
 /// return addresses are signed with the other key (arm64e), and gimli reads no entry with it. What `S` says is not

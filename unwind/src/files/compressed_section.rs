@@ -1,7 +1,7 @@
 //! Sections that the linker compressed: Go's linker does it to `.debug_frame`, its only unwind table.
 
-use crate::files::bytes::{u32_at, u64_at};
 use crate::files::compression::{Compression, decompress};
+use recording::little_endian::{u32_at, u64_at};
 
 /// Bytes of an `Elf64_Chdr`: `ch_type`, a gap, `ch_size`, `ch_addralign`.
 const HEADER_BYTES: usize = 24;

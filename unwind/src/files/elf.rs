@@ -5,10 +5,10 @@
 
 use std::ops::Range;
 
-use crate::files::bytes::{u16_at, u32_at, u64_at};
 use crate::files::compressed_section;
 use crate::files::file_slice::{FileSlice, read_range, read_slice};
 use crate::files::machine::Machine;
+use recording::little_endian::{u16_at, u32_at, u64_at};
 use recording::module::{BuildId, FileRole};
 use recording::sink::ReadAt;
 

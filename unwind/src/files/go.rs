@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use crate::files::bytes::{u32_at, u64_at};
+use recording::little_endian::{u32_at, u64_at};
 
 /// `pcHeader.magic` of Go 1.18 and 1.19, and since 1.20.
 const GO_1_18: u32 = 0xffff_fff0;

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use recording::sink::ReadAt;
 
-use crate::files::bytes::{u32_at, u64_at};
+use recording::little_endian::{u32_at, u64_at};
 
 /// `JiTD` as the writer's processor stores it; only little-endian ones are read.
 const MAGIC: u32 = 0x4A69_5444;

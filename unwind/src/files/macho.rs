@@ -5,11 +5,12 @@
 
 use std::ops::Range;
 
-use crate::files::bytes::{u32_at, u64_at};
 use crate::files::file_slice::{FileSlice, read_range};
 use crate::files::machine::Machine;
+use recording::little_endian::{u32_at, u64_at};
 use recording::module::BuildId;
 use recording::sink::{Layout, ModuleMiss, ReadAt};
+use recording::varint;
 
 const MH_MAGIC_64: u32 = 0xfeed_facf;
 /// Big-endian, as all of a fat header.
@@ -167,10 +168,11 @@ impl MachO {
         let at = self.place(offset);
         let bytes = at.and_then(|at| read_range(file, at, size, MAX_FUNCTION_STARTS));
         let mut starts = Vec::new();
-        let mut bytes = bytes.unwrap_or_default().into_iter();
+        let bytes = bytes.unwrap_or_default();
+        let mut rest = &bytes[..];
         let mut address = 0u32;
         // Differences in ULEB128. A 0 is the end.
-        while let Some(difference) = uleb128(&mut bytes).filter(|difference| *difference > 0) {
+        while let Some(difference) = varint::take(&mut rest).filter(|difference| *difference > 0) {
             let Some(next) = u32::try_from(difference).ok().and_then(|by| address.checked_add(by)) else {
                 break;
             };
@@ -219,18 +221,6 @@ impl MachO {
             }),
         }
     }
-}
-
-fn uleb128(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = bytes.next()?;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 /// Where the slices of a fat file begin.

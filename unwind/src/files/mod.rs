@@ -2,7 +2,6 @@
 //!
 //! Bytes in, values out. A file may say anything: each size is checked before memory is allocated for it.
 
-pub(crate) mod bytes;
 pub(crate) mod cfi;
 pub(crate) mod cfi_entries;
 pub(crate) mod compressed_section;

@@ -3,7 +3,7 @@
 //!
 //! The published reader, macho-unwind-info 0.5, panics on indices and offsets that lead out of the section.
 
-use crate::files::bytes::{u16_at, u32_at};
+use recording::little_endian::{u16_at, u32_at};
 
 /// `UNWIND_SECTION_VERSION`
 const VERSION: u32 = 1;

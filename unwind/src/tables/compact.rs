@@ -9,12 +9,12 @@ use std::ops::Range;
 
 use crate::arch::rule::{AddressRule, Rule};
 use crate::arch::{Arch, CompactRule};
-use crate::files::bytes::u32_at;
 use crate::files::file_slice::read_slice;
 use crate::files::macho::{MachO, SignalTrampoline};
 use crate::files::macho_functions::MachOFunctions;
 use crate::files::unwind_info::UnwindInfo;
 use crate::tables::code_rules::CodeRules;
+use recording::little_endian::u32_at;
 use recording::sink::KeptFile;
 
 /// The compact entries and the code of a file.

@@ -14,7 +14,6 @@ use crate::arch::rule::{AddressRule, Rule, RuleCache};
 use crate::arch::signal;
 use crate::arch::x86_64::X86_64;
 use crate::arch::{Arch, ReadStack, Step};
-use crate::files::bytes::u32_at;
 use crate::files::cfi::{Cfi, CfiRow, CfiSections};
 use crate::files::cfi_entries::without_b_key;
 use crate::files::elf::{self, Elf};
@@ -26,6 +25,7 @@ use crate::files::object::ObjectFile;
 use crate::tables::compact::CompactTables;
 use crate::tables::elf_code::ElfCode;
 use crate::tables::function_rules::FunctionRules;
+use recording::little_endian::u32_at;
 use recording::sink::{KeptFile, ReadAt};
 
 /// Where a caller's register is while its callee runs.
@@ -238,8 +238,8 @@ impl FileTables {
         step
     }
 
-    /// The rule that [`FileTables::step`] follows by [`Arch::step_by_rule`] and nothing else. Inlined, as each frame has it
-    /// looked up.
+    /// The rule that [`FileTables::step`] follows by [`Arch::step_by_rule`] and nothing else. Inlined, as each frame
+    /// has it looked up.
     #[inline(always)]
     pub(crate) fn usual_rule<A: Arch>(&mut self, relative: FrameAddress) -> Option<Rule> {
         if self.compact.is_some() || self.is_signal_return(relative.address()) {

@@ -4,7 +4,7 @@
 
 use crate::arch::frame_scan::{self, FrameScan, RulesByOffset, SavedRegister};
 use crate::arch::rule::{CfaBase, Rule};
-use crate::files::bytes::u32_at;
+use recording::little_endian::u32_at;
 
 const FP: u32 = 29;
 const LR: u32 = 30;

@@ -18,9 +18,9 @@ use crate::arch::{
     Arch, CALL_BYTES, CallTarget, CompactRule, FurtherValues, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack,
     SWIFT_ASYNC_FRAME, Step, Unreadable,
 };
-use crate::files::bytes::u32_at;
 use crate::files::cfi::{Cfi, CfiRow, DwarfColumns};
 use crate::files::machine::Machine;
+use recording::little_endian::u32_at;
 use recording::stack::Registers;
 
 /// Offsets from sp in the signal return function (`struct rt_sigframe` in arch/arm64/kernel/signal.c; asm/ucontext.h;

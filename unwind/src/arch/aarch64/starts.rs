@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::arch::aarch64::branches::flow_of;
 use crate::arch::starts::StartFinder;
-use crate::files::bytes::u32_at;
+use recording::little_endian::u32_at;
 
 const NOP: u32 = 0xd503_201f;
 /// Instructions of code that ends a thread.
