@@ -4,15 +4,12 @@
 //! `open` asks for; [`Layout`] says which of its optional parts are there.
 
 use recording::module::BuildId;
+use recording::stack::StackCopy;
 
 use crate::abi::{context, misc, record_type, sample_type as has};
 
 /// Size of `struct perf_event_header`.
 pub const HEADER_BYTES: usize = 8;
-
-/// A sample has all but its copy of the stack in its first bytes: the kernel's part of the call chain is 127 callers at
-/// most (`/proc/sys/kernel/perf_event_max_stack`).
-pub const HEAD_BYTES: usize = 2048;
 
 /// `sample_type` bits of every event that is opened.
 pub const SAMPLE_TYPE: u64 =
@@ -244,18 +241,11 @@ impl RawRegisters<'_> {
     }
 }
 
-/// The part of a user stack that a sample holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CopiedStack<'a> {
-    pub(crate) start: u64,
-    pub(crate) bytes: &'a [u8],
-}
-
 impl<'a> RawSample<'a> {
     /// The copy of the user stack; empty without one.
-    pub(crate) fn copied_stack(&self, registers: RegisterSet) -> CopiedStack<'a> {
+    pub(crate) fn stack_copy(&self, registers: RegisterSet) -> StackCopy<'a> {
         let start = self.registers.map(|values| values.get(registers.stack_pointer()));
-        start.map_or_else(CopiedStack::default, |start| CopiedStack {
+        start.map_or_else(StackCopy::default, |start| StackCopy {
             start,
             bytes: self.stack,
         })
@@ -436,27 +426,9 @@ fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSamp
     Some(RawSample { stack, ..sample })
 }
 
-/// Process and thread of a sample, and where its copy of the stack ends if it is full; without a user stack, which
-/// needs none, the highest address. The record may be cut off within the copy.
-pub(crate) fn stack_end(record: &[u8], layout: &Layout) -> Option<(i32, i32, u64)> {
-    let (sample, size, _) = to_stack(record, layout)?;
-    let start = sample
-        .registers
-        .map(|values| values.get(layout.registers.stack_pointer()));
-    let end = start.map_or(u64::MAX, |start| start.saturating_add(size));
-    Some((sample.pid, sample.tid, end))
-}
-
-/// The copy of the stack that a sample has. Reads nothing behind it: its last bytes may not have been filled.
-pub(crate) fn copied_stack<'a>(record: &'a [u8], layout: &Layout) -> Option<CopiedStack<'a>> {
-    let (sample, size, mut rest) = to_stack(record, layout)?;
-    let stack = rest.bytes(usize::try_from(size).ok()?)?;
-    let copied = RawSample { stack, ..sample }.copied_stack(layout.registers);
-    Some(copied).filter(|copied| !copied.bytes.is_empty())
-}
-
-/// A sample but for its stack, the size of the copy, and the bytes from there on; `None` for other records.
-fn to_stack<'a>(record: &'a [u8], layout: &Layout) -> Option<(RawSample<'a>, u64, Reader<'a>)> {
+/// The copy of the stack that a sample has. Reads nothing behind it: its last bytes may not have been filled. `None`:
+/// the record is no sample, or has no copy.
+pub(crate) fn stack_copy<'a>(record: &'a [u8], layout: &Layout) -> Option<StackCopy<'a>> {
     let (header, body) = record.split_first_chunk::<HEADER_BYTES>()?;
     let header = Header::parse(header);
     if header.kind != record_type::SAMPLE {
@@ -464,8 +436,10 @@ fn to_stack<'a>(record: &'a [u8], layout: &Layout) -> Option<(RawSample<'a>, u64
     }
     let mut body = Reader(body);
     let sample = before_stack(header, &mut body, layout)?;
-    let size = body.u64()?;
-    Some((sample, size, body))
+    let size = usize::try_from(body.u64()?).ok()?;
+    let stack = body.bytes(size)?;
+    let copy = RawSample { stack, ..sample }.stack_copy(layout.registers);
+    Some(copy).filter(|copy| !copy.bytes.is_empty())
 }
 
 /// All of a sample that stands before its stack.

@@ -11,9 +11,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::event::{BpfProgram, Event, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample};
-use recording::event::{Thread, ThreadEvent, Tid, Value};
+use recording::event::{Thread, ThreadEvent, Value};
 use recording::sink::EventSink;
-use recording::stack::{Frame, FurtherRegisters, MissingStack, Registers, Snapshot, Stack, StackMark};
+use recording::stack::{Frame, FurtherRegisters, MissingStack, Registers, Snapshot, Stack, StackCopy, StackMark};
 
 use crate::decode::{self, Layout, Malformed, RawSample, Record, RegisterSet};
 use crate::events::Format;
@@ -77,6 +77,8 @@ pub(crate) struct SampleOf<'a> {
     pub values: &'a [Value<'a>],
     /// Where the kernel's function at the sample's address, which has only begun, returns to.
     pub return_address: Option<u64>,
+    /// The copy of the sample that follows in the same ring.
+    pub next_copy: Option<StackCopy<'a>>,
 }
 
 /// The end of a thread.
@@ -95,6 +97,7 @@ impl SampleOf<'_> {
             event: 0,
             values: &[],
             return_address: None,
+            next_copy: None,
         }
     }
 }
@@ -173,28 +176,19 @@ impl Translator {
         self.processes_seen
     }
 
-    /// The thread of a sample, and where its copy of the stack ends: see [`EventSink::may_wait`]. `None`: a record that
-    /// is no sample. It may be cut off after its first [`HEAD_BYTES`](decode::HEAD_BYTES).
-    pub fn stack_end(&self, record: &[u8]) -> Option<(Thread, u64)> {
-        let (pid, tid, end) = decode::stack_end(record, &self.layout)?;
-        let thread = Thread {
-            pid: Pid(pid),
-            tid: Tid(tid),
-        };
-        Some((thread, end))
-    }
-
-    /// The copy of the user stack that a sample has, and the address where that begins; its last bytes may not have
-    /// been filled. `None`: a record that is no sample, or has no copy.
-    pub fn copied_stack<'a>(&self, record: &'a [u8]) -> Option<(u64, &'a [u8])> {
-        let copied = decode::copied_stack(record, &self.layout)?;
-        Some((copied.start, copied.bytes))
-    }
-
-    /// Translates one record with its time.
-    pub fn record(&mut self, time: u64, record: &[u8], role: Role, sink: &mut dyn EventSink) {
-        let record = decode::decode(record, &self.layout);
-        self.decoded(Timestamp(time), record, role, sink);
+    /// Translates one record with its time. `after`: the record that follows in the same ring, as far as it is there.
+    pub fn record(&mut self, time: u64, record: &[u8], after: &[u8], role: Role, sink: &mut dyn EventSink) {
+        let time = Timestamp(time);
+        match decode::decode(record, &self.layout) {
+            Ok(Record::Sample(sample)) => {
+                let of = SampleOf {
+                    next_copy: decode::stack_copy(after, &self.layout),
+                    ..SampleOf::role(role)
+                };
+                self.sample(time, &sample, &of, sink);
+            }
+            record => self.decoded(time, record, role, sink),
+        }
     }
 
     /// Translates one record of a further event.
@@ -203,13 +197,14 @@ impl Translator {
         match decode::decode(record, event.layout) {
             Ok(Record::Sample(sample)) => {
                 let values = event.format.map_or(Vec::new(), |format| {
-                    format.values(sample.raw, sample.copied_stack(event.layout.registers))
+                    format.values(sample.raw, sample.stack_copy(event.layout.registers))
                 });
                 let of = SampleOf {
                     role: event.role,
                     event: event.index,
                     values: &values,
                     return_address: event.format.and_then(|format| format.return_address(sample.raw)),
+                    next_copy: None,
                 };
                 self.sample(time, &sample, &of, sink);
             }
@@ -355,6 +350,7 @@ impl Translator {
             event,
             values,
             return_address,
+            next_copy,
         } = *of;
         let is_task_zero = self.task_zero != TaskZero::Nobody && (raw.pid, raw.tid) == (0, 0);
         let has_no_pid = raw.pid <= 0 || raw.tid <= 0;
@@ -439,6 +435,7 @@ impl Translator {
                     words: registers.words,
                 },
                 stack_bytes: raw.stack,
+                next_copy,
             }),
         };
         let sample = Sample {

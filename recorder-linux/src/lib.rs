@@ -7,16 +7,17 @@
 //! The journey, in reading order:
 //!
 //! 1. `session`: chooses the best backend that is allowed: `session/perf` or `session/traced`. `session/attach` finds
-//!    what runs when recording starts, `session/drain` empties the ring buffers.
-//! 2. `open`: `open/event_set` owns all perf descriptors. One inherited event per CPU, with a ring buffer each; of each
+//!    what runs when recording starts.
+//! 2. `rounds`: when the ring buffers are emptied, and what happens then.
+//! 3. `open`: `open/event_set` owns all perf descriptors. One inherited event per CPU, with a ring buffer each; of each
 //!    further thread, too, into the same buffers. One more for larger stacks, with buffers once it is in use, two for
 //!    waits (`open/waits`), and those that the user named (`open/events`).
-//! 3. The crate [`perf_data`]: the bytes of the buffers to events. Where perf_event_open is refused, `ptrace` sends
+//! 4. The crate [`perf_data`]: the bytes of the buffers to events. Where perf_event_open is refused, `ptrace` sends
 //!    events instead.
-//! 4. `processes`: starts a program stopped, ends it, and reads what /proc says about processes.
-//! 5. [`probes`]: tracepoints that sprof defines, for as long as the recording lasts.
-//! 6. `files`: what the unwinder and others may ask of the target meanwhile.
-//! 7. `machine`: CPUs, description, refusals; `sys`: the system calls. `doctor` and `list` say what this machine
+//! 5. `processes`: starts a program stopped, ends it, and reads what /proc says about processes.
+//! 6. [`probes`]: tracepoints that sprof defines, for as long as the recording lasts.
+//! 7. `files`: what the unwinder and others may ask of the target meanwhile.
+//! 8. `machine`: CPUs, description, refusals; `sys`: the system calls. `doctor` and `list` say what this machine
 //!    permits.
 
 #![cfg(target_os = "linux")]
@@ -29,6 +30,7 @@ mod open;
 pub mod probes;
 mod processes;
 mod ptrace;
+mod rounds;
 mod session;
 #[allow(unsafe_code)]
 mod sys;

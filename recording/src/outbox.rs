@@ -212,7 +212,8 @@ impl Inbox {
         loop {
             let received = match self.receiver.try_recv() {
                 Err(TryRecvError::Empty) => {
-                    sink.end_round(until);
+                    // Samples of a stopped program are whole: no recorder that uses this queue copies more of a stack.
+                    let _ = sink.end_round(until);
                     self.receiver.recv_timeout(REST)
                 }
                 received => received.map_err(|_| RecvTimeoutError::Disconnected),
@@ -286,6 +287,7 @@ impl OwnedSample {
                     words: &self.further.1,
                 },
                 stack_bytes: &self.stack,
+                next_copy: None,
             }),
         };
         let role = match self.waits_for {
@@ -302,6 +304,7 @@ impl OwnedSample {
 #[cfg(test)]
 mod tests {
     use crate::event::EventKind;
+    use crate::sink::Completion;
 
     use super::*;
 
@@ -322,6 +325,10 @@ mod tests {
                 }) => self.lost += count,
                 _ => {}
             }
+        }
+
+        fn end_round(&mut self, _: Timestamp) -> Completion {
+            Completion::default()
         }
     }
 

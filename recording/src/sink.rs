@@ -3,66 +3,41 @@
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::event::{Event, Mapping, Pid, Role, Thread};
+use crate::event::{Event, Mapping, Pid};
 use crate::module::{BuildId, FileId};
-
-/// What [`EventSink::look_again`] found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looked {
-    /// Nothing was read: no stack of the last round was completed from live memory, or no thread with such a stack was
-    /// sampled since.
-    Nothing,
-    /// All that stacks were completed with is as it was.
-    Same,
-    /// Some of it has changed, or can't be read.
-    Changed,
-}
 
 /// Takes events in time order. A stage is a sink that owns the next one.
 pub trait EventSink {
     /// Takes one event. What it borrows is valid only during the call.
     fn on_event(&mut self, event: &Event<'_>);
 
-    /// All events before this time have come, and the recorder rests before it delivers more: a stage passes on what it
-    /// collects, such as bytes for a file.
-    fn end_round(&mut self, _until: Timestamp) {}
-
-    /// Tells of a sample that comes after the next one, mostly of the same thread: its copy of the stack, and the
-    /// address where that begins. A stage that reads words of the next one may have the CPU fetch those of the later
-    /// one.
-    fn comes_later(&mut self, _stack_start: u64, _copied: &[u8]) {}
-
-    /// Whether a sample that was taken just now may be delivered some rounds later. `stack_end`: where its copy of the
-    /// thread's stack ends. True if the stack is whole, or can be completed with what [`EventSink::look_again`] reads.
-    fn may_wait(&mut self, _thread: Thread, _stack_end: u64) -> bool {
-        false
-    }
-
-    /// Reads again what stacks were completed with, of threads that [`EventSink::may_wait`] was asked about since.
-    /// Unless it has changed, samples of which it was true can be completed with it later; else their events are to be
-    /// delivered now.
-    fn look_again(&mut self) -> Looked {
-        Looked::Changed
-    }
-
-    /// How the stacks of this role so far were completed; counted for samples ([`Role::Running`]) and waits
-    /// ([`Role::WaitStack`]). A recorder that sees many of them incomplete copies more of each stack, or delivers its
-    /// events sooner.
-    fn completion(&self, _role: Role) -> Completion {
-        Completion::default()
-    }
+    /// Ends a round: all events before `until` have come, and the recorder rests before it delivers more. A stage
+    /// passes on what it collects, such as bytes for a file, and ends the round of its next stage.
+    ///
+    /// Returns how the stacks of this round were completed. A stage in front of the unwinder returns what its next
+    /// stage does; a stage that unwinds nothing, and is the last one, returns zeros. A recorder that sees many stacks
+    /// incomplete copies more of each, or ends its rounds sooner.
+    fn end_round(&mut self, until: Timestamp) -> Completion;
 }
 
-/// Counts of stacks that their samples' own bytes did not complete.
+/// How the stacks of one round were completed, by the role of their samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
-    /// Needed more bytes than the sample has.
+    /// Stacks of samples ([`Role::Running`](crate::event::Role::Running)).
+    pub samples: CompletionCounts,
+    /// Stacks of waits ([`Role::WaitStack`](crate::event::Role::WaitStack)).
+    pub waits: CompletionCounts,
+}
+
+/// Counts of stacks that the bytes of their samples did not complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompletionCounts {
+    /// Stacks that needed more bytes than their samples have.
     pub beyond_sample: u64,
-    /// Of these: completed from memory of which nothing shows that it was the same when the sample was taken. The last
-    /// reading before the sample found something else or did not come as far, or such readings often differ.
-    pub changed: u64,
-    /// Of these: completed from the first reading of the thread's stack, with which nothing can be compared.
-    pub read_first: u64,
+    /// Of those stacks, the ones that were completed from the target's memory without proof that the memory was the
+    /// same when the sample was taken: the reading before the sample found something else, did not reach as far, or
+    /// was not made; or the readings of this thread often differ.
+    pub unverified: u64,
 }
 
 /// Reads the memory of a live target. The macOS recorder, the Linux recorder and the tests each have one.

@@ -30,6 +30,18 @@ pub struct Snapshot<'a> {
     pub further: FurtherRegisters<'a>,
     /// Stack bytes; the first is at the stack pointer. May end before the stack does.
     pub stack_bytes: &'a [u8],
+    /// The stack copy of the next sample of this source, mostly of the same thread: a stage that reads words of this
+    /// copy can have the CPU fetch the same words of the next one. `None`: no such sample has come yet.
+    pub next_copy: Option<StackCopy<'a>>,
+}
+
+/// A copy of stack memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StackCopy<'a> {
+    /// The address of the first byte.
+    pub start: u64,
+    /// The bytes.
+    pub bytes: &'a [u8],
 }
 
 /// The registers that unwinding starts from.

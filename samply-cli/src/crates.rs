@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::Read as _;
 
 use recording::clock::Timestamp;
-use recording::event::{Event, EventKind, Pid, ProcessEvent, Role, Thread};
-use recording::sink::{Completion, EventSink, Looked};
+use recording::event::{Event, EventKind, Pid, ProcessEvent};
+use recording::sink::{Completion, EventSink};
 
 /// Bytes of a command line that are read. cargo puts the crate's name first: `rustc --crate-name serde --edition=2021
 /// ...`.
@@ -23,24 +23,8 @@ impl<'a> CrateNames<'a> {
 }
 
 impl EventSink for CrateNames<'_> {
-    fn completion(&self, role: Role) -> Completion {
-        self.next.completion(role)
-    }
-
-    fn comes_later(&mut self, stack_start: u64, copied: &[u8]) {
-        self.next.comes_later(stack_start, copied);
-    }
-
-    fn may_wait(&mut self, thread: Thread, stack_end: u64) -> bool {
-        self.next.may_wait(thread, stack_end)
-    }
-
-    fn look_again(&mut self) -> Looked {
-        self.next.look_again()
-    }
-
-    fn end_round(&mut self, until: Timestamp) {
-        self.next.end_round(until);
+    fn end_round(&mut self, until: Timestamp) -> Completion {
+        self.next.end_round(until)
     }
 
     fn on_event(&mut self, event: &Event<'_>) {

@@ -16,7 +16,7 @@ use recording::info::RecordingInfo;
 use recording::module::{Module, ModuleKind};
 use recording::quality::Quality;
 use recording::sink::KeptFile;
-use recording::sink::{EventSink, ModuleFiles};
+use recording::sink::{Completion, EventSink, ModuleFiles};
 use symbolicator::jit::{CodeAt, JitSymbols, Timeline};
 
 use crate::recorder;
@@ -128,8 +128,8 @@ impl<N: EventSink> JitWatch<N> {
 }
 
 impl<N: EventSink> EventSink for JitWatch<N> {
-    fn end_round(&mut self, until: Timestamp) {
-        self.next.end_round(until);
+    fn end_round(&mut self, until: Timestamp) -> Completion {
+        self.next.end_round(until)
     }
 
     fn on_event(&mut self, event: &Event<'_>) {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Pid, ProcessEvent, Role, Thread, ThreadEvent};
 use recording::module::BuildId;
-use recording::sink::EventSink;
+use recording::sink::{Completion, EventSink};
 use recording::stack::{Frame, Registers, Stack};
 
 use crate::decode::{self, Happened, Layout, Origin, Record, RegisterSet};
@@ -91,30 +91,10 @@ fn a_sample_has_its_kernel_chain_registers_and_the_real_part_of_its_stack() {
 }
 
 #[test]
-fn a_sample_that_is_cut_within_its_stack_says_where_the_stack_ends() {
-    let bytes = kernel_sample();
-    let head = &bytes[..bytes.len() - 24];
-    let end = |record: &[u8]| decode::stack_end(record, &LAYOUT);
-    assert_eq!(end(&bytes), Some((7, 8, 0x5000 + 16)));
-    assert_eq!(end(head), end(&bytes));
-    assert_eq!(end(&head[..head.len() - 1]), None);
-    // The longest: the interrupted instruction, a marker and 127 callers.
-    let words = [vec![129], vec![0; 129], registers(), vec![32 << 10]].concat();
-    let longest = [&bytes[..56], &words64(&words)].concat();
-    assert_eq!(end(&longest), Some((7, 8, 0x5000 + (32 << 10))));
-    assert!(longest.len() <= decode::HEAD_BYTES);
-    // Without user registers there is no stack to end.
-    let kernel_thread = [&bytes[..56], &words64(&[0, 0, 0])].concat();
-    assert_eq!(end(&kernel_thread), Some((7, 8, u64::MAX)));
-    let fork = record(7, 0, &[words32(&[9, 7, 9, 7]), words64(&[5]), sample_id(5)].concat());
-    assert_eq!(end(&fork), None);
-}
-
-#[test]
 fn the_copy_of_a_stack_has_all_its_bytes_or_is_none() {
     let bytes = kernel_sample();
     let copied =
-        |record: &[u8]| decode::copied_stack(record, &LAYOUT).map(|copied| (copied.start, copied.bytes.to_vec()));
+        |record: &[u8]| decode::stack_copy(record, &LAYOUT).map(|copied| (copied.start, copied.bytes.to_vec()));
     // Size, bytes, and how many of them are real, which is not looked at.
     let stack = &bytes[bytes.len() - 24..bytes.len() - 8];
     assert_eq!(copied(&bytes), Some((0x5000, stack.to_vec())));
@@ -168,9 +148,13 @@ fn the_interrupted_kernel_instruction_is_one_frame_not_two() {
             );
             self.0 += 1;
         }
+
+        fn end_round(&mut self, _: Timestamp) -> Completion {
+            Completion::default()
+        }
     }
     let mut check = Check(0);
-    Translator::new(LAYOUT).record(42, &kernel_sample(), Role::Running, &mut check);
+    Translator::new(LAYOUT).record(42, &kernel_sample(), &[], Role::Running, &mut check);
     assert_eq!(check.0, 1);
 }
 
@@ -209,9 +193,13 @@ fn a_sample_of_the_ring_of_waits_is_the_stack_of_a_wait_and_no_sample() {
             assert_eq!(sample.role, Role::WaitStack);
             self.0 += 1;
         }
+
+        fn end_round(&mut self, _: Timestamp) -> Completion {
+            Completion::default()
+        }
     }
     let (mut waits, mut translator) = (Waits(0), Translator::new(LAYOUT));
-    translator.record(42, &kernel_sample(), Role::WaitStack, &mut waits);
+    translator.record(42, &kernel_sample(), &[], Role::WaitStack, &mut waits);
     assert_eq!((waits.0, translator.samples()), (1, 0));
 }
 
@@ -223,6 +211,10 @@ fn a_fork_that_two_events_report_is_one_process() {
         fn on_event(&mut self, event: &Event<'_>) {
             self.0 += u32::from(matches!(event.kind, EventKind::Process(_, ProcessEvent::Start { .. })));
         }
+
+        fn end_round(&mut self, _: Timestamp) -> Completion {
+            Completion::default()
+        }
     }
     let fork = record(7, 0, &[words32(&[9, 7, 9, 7]), words64(&[5]), sample_id(5)].concat());
     let starts = |twice: Option<(u64, u64)>| {
@@ -230,7 +222,7 @@ fn a_fork_that_two_events_report_is_one_process() {
         if let Some((from, until)) = twice {
             translator.reported_twice(Timestamp(from), Timestamp(until));
         }
-        (0..2).for_each(|_| translator.record(5, &fork, Role::Running, &mut starts));
+        (0..2).for_each(|_| translator.record(5, &fork, &[], Role::Running, &mut starts));
         starts.0
     };
     assert_eq!(starts(Some((4, 6))), 1);
@@ -317,6 +309,10 @@ impl EventSink for Order {
             _ => {}
         }
     }
+
+    fn end_round(&mut self, _: Timestamp) -> Completion {
+        Completion::default()
+    }
 }
 
 #[test]
@@ -336,7 +332,7 @@ fn an_exit_between_an_exec_and_its_first_mapping_is_that_of_the_events_alone() {
         let (mut translator, mut sink) = (Translator::new(LAYOUT), Order::default());
         translator.watch_for_lost_events();
         for bytes in records {
-            translator.record(1, bytes, Role::Running, &mut sink);
+            translator.record(1, bytes, &[], Role::Running, &mut sink);
         }
         let lost = translator.take_tasks_without_events();
         (
@@ -365,6 +361,10 @@ fn samples_after_the_record_of_an_exit_are_those_of_the_task() {
                 other => format!("{other:?}"),
             });
         }
+
+        fn end_round(&mut self, _: Timestamp) -> Completion {
+            Completion::default()
+        }
     }
     let (mut lines, mut translator) = (Lines::default(), Translator::new(LAYOUT));
     translator.start_process(Timestamp(1), Pid(7), &mut lines);
@@ -376,18 +376,18 @@ fn samples_after_the_record_of_an_exit_are_those_of_the_task() {
         )
     };
     for bytes in [kernel_sample(), exit(8), exit(7)] {
-        translator.record(42, &bytes, Role::Running, &mut lines);
+        translator.record(42, &bytes, &[], Role::Running, &mut lines);
     }
     lines.0.clear();
-    translator.record(43, &kernel_sample(), Role::Running, &mut lines);
-    translator.record(44, &kernel_sample(), Role::WaitStack, &mut lines);
+    translator.record(43, &kernel_sample(), &[], Role::Running, &mut lines);
+    translator.record(44, &kernel_sample(), &[], Role::WaitStack, &mut lines);
     assert_eq!(lines.0, ["8: 2, NoUserSpace"]);
     assert_eq!(translator.samples(), 2);
     // In the end the kernel reports no pid (-1): then nobody knows whose sample it is.
     lines.0.clear();
     let mut without_pid = kernel_sample();
     without_pid[16..24].fill(0xff);
-    translator.record(45, &without_pid, Role::Point, &mut lines);
+    translator.record(45, &without_pid, &[], Role::Point, &mut lines);
     assert_eq!(lines.0, ["Recording(Lost { count: 1, role: Point, cause: NoPid })"]);
     assert_eq!(translator.lost(Role::Point), 0, "not the ring's");
 }
@@ -438,7 +438,7 @@ proptest! {
         role in prop_oneof![Just(Role::Running), Just(Role::WaitStack)],
     ) {
         let mut sink = Order::default();
-        Translator::new(LAYOUT).record(1, &record(kind, misc, &body), role, &mut sink);
+        Translator::new(LAYOUT).record(1, &record(kind, misc, &body), &[], role, &mut sink);
     }
 
     #[test]
@@ -452,7 +452,7 @@ proptest! {
         }
         let mut sink = Order::default();
         for record in &records {
-            translator.record(1, record, Role::Running, &mut sink);
+            translator.record(1, record, &[], Role::Running, &mut sink);
         }
     }
 }

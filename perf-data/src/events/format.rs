@@ -12,9 +12,10 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use recording::event::Value;
+use recording::stack::StackCopy;
 
 use super::arguments::Meaning;
-use crate::decode::{CopiedStack, RegisterSet};
+use crate::decode::RegisterSet;
 
 /// FIELD_STRING_IP of kernel/trace/trace_probe.h.
 const PROBE_ADDRESS: &str = "__probe_ip";
@@ -97,7 +98,7 @@ impl Format {
 
     /// Where the function returns to that has begun, if the event wrote it.
     pub(crate) fn return_address(&self, raw: &[u8]) -> Option<u64> {
-        match self.return_address.as_ref()?.value(raw, CopiedStack::default())? {
+        match self.return_address.as_ref()?.value(raw, StackCopy::default())? {
             Value::Unsigned(address) | Value::Address(address) => Some(address),
             _ => None,
         }
@@ -110,7 +111,7 @@ impl Format {
 
     /// Takes apart what an event wrote, with the stack of that moment. There is a value for each name; where the bytes
     /// end too early it is an empty text.
-    pub(crate) fn values<'a>(&self, raw: &'a [u8], stack: CopiedStack<'a>) -> Vec<Value<'a>> {
+    pub(crate) fn values<'a>(&self, raw: &'a [u8], stack: StackCopy<'a>) -> Vec<Value<'a>> {
         self.fields
             .iter()
             .map(|field| field.named_value(raw, stack).unwrap_or(Value::Text(Cow::Borrowed(""))))
@@ -188,7 +189,7 @@ fn element_bytes(kind: &str, is_pointer: bool, size: usize) -> usize {
 
 impl Field {
     /// The value, or the name that its number has.
-    fn named_value<'a>(&self, raw: &'a [u8], stack: CopiedStack<'a>) -> Option<Value<'a>> {
+    fn named_value<'a>(&self, raw: &'a [u8], stack: StackCopy<'a>) -> Option<Value<'a>> {
         let value = self.value(raw, stack)?;
         let number = match value {
             Value::Unsigned(number) | Value::Address(number) => number,
@@ -199,7 +200,7 @@ impl Field {
         Some(name.map_or(value, |name| Value::Text(name.into())))
     }
 
-    fn value<'a>(&self, raw: &'a [u8], stack: CopiedStack<'a>) -> Option<Value<'a>> {
+    fn value<'a>(&self, raw: &'a [u8], stack: StackCopy<'a>) -> Option<Value<'a>> {
         let bytes = raw.get(self.offset..self.offset.checked_add(self.size)?)?;
         let end = self.offset + self.size;
         Some(match self.kind {
@@ -225,7 +226,7 @@ fn elsewhere<'a>(raw: &'a [u8], location: &[u8], from: usize) -> Option<&'a [u8]
 }
 
 /// The text at an address, if its end is on the stack, too.
-fn text_at(address: u64, stack: CopiedStack<'_>) -> Option<Cow<'_, str>> {
+fn text_at(address: u64, stack: StackCopy<'_>) -> Option<Cow<'_, str>> {
     let from = usize::try_from(address.checked_sub(stack.start)?).ok()?;
     let bytes = stack.bytes.get(from..)?;
     bytes.contains(&0).then(|| text(bytes))
@@ -291,7 +292,7 @@ mod tests {
     use super::*;
 
     fn values<'a>(format: &Format, raw: &'a [u8]) -> Vec<Value<'a>> {
-        format.values(raw, CopiedStack::default())
+        format.values(raw, StackCopy::default())
     }
 
     /// sched_switch of Linux 6.18, shortened.
@@ -355,7 +356,7 @@ mod tests {
              \tfield:const char * buf;\toffset:0;\tsize:8;\tsigned:0;\n\
              \tfield:char * name;\toffset:0;\tsize:8;\tsigned:0;\n",
         );
-        let stack = CopiedStack {
+        let stack = StackCopy {
             start: 0x7000,
             bytes: b"....etc/\xff\0passwd",
         };

@@ -198,6 +198,7 @@ impl Output {
                 event,
                 values: &self.named.values(role, event, sample.raw),
                 return_address: None,
+                next_copy: None,
             };
             return self.translator.sample(time, sample, &of, sink);
         }

@@ -34,7 +34,7 @@ use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Role, ThreadEvent};
 use recording::info::RecordingInfo;
 use recording::module::BuildId;
-use recording::sink::EventSink;
+use recording::sink::{Completion, EventSink};
 
 use encode::Encoder;
 pub(crate) use head::{ROLE_MARKER, ROLE_TRACK, ROLE_WEIGHT, VERSION_PREFIX};
@@ -122,13 +122,13 @@ impl<N: EventSink> EventSink for SpoolSink<N> {
         self.next.on_event(event);
     }
 
-    fn end_round(&mut self, until: Timestamp) {
+    fn end_round(&mut self, until: Timestamp) -> Completion {
         if let Writer::Running(running) = &mut self.writer
             && running.end_round(until)
         {
             self.encoder.restart();
         }
-        self.next.end_round(until);
+        self.next.end_round(until)
     }
 }
 

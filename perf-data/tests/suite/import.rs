@@ -5,9 +5,10 @@ use std::io::Cursor;
 use crate::common::*;
 use perf_data::import::{Import, ImportError, Imported};
 use proptest::prelude::*;
+use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, LostCause, ProcessEvent, RecordingEvent, ThreadEvent};
 use recording::module::BuildId;
-use recording::sink::EventSink;
+use recording::sink::{Completion, EventSink};
 use recording::stack::{Frame, Stack};
 
 /// What every file of these tests has: out of order within a round, two events, a loss.
@@ -76,6 +77,10 @@ impl EventSink for Seen {
             }
             _ => {}
         }
+    }
+
+    fn end_round(&mut self, _: Timestamp) -> Completion {
+        Completion::default()
     }
 }
 

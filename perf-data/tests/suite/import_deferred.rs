@@ -7,8 +7,9 @@ use crate::common::*;
 use perf_data::import::Import;
 use proptest::prelude::*;
 use recording::address::Avma;
+use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, RecordingEvent, ThreadEvent};
-use recording::sink::EventSink;
+use recording::sink::{Completion, EventSink};
 use recording::stack::{Frame, Stack, StackMark};
 
 const CONTEXT_KERNEL: u64 = -128i64 as u64;
@@ -118,6 +119,10 @@ impl EventSink for Seen {
             EventKind::Recording(RecordingEvent::Malformed(what)) => self.malformed.push(what),
             _ => {}
         }
+    }
+
+    fn end_round(&mut self, _: Timestamp) -> Completion {
+        Completion::default()
     }
 }
 
@@ -245,6 +250,10 @@ struct AnyEvent;
 
 impl EventSink for AnyEvent {
     fn on_event(&mut self, _event: &Event<'_>) {}
+
+    fn end_round(&mut self, _: Timestamp) -> Completion {
+        Completion::default()
+    }
 }
 
 proptest! {

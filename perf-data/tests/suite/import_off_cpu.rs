@@ -6,8 +6,9 @@ use crate::common::*;
 use perf_data::import::{Import, Imported};
 use proptest::prelude::*;
 use recording::address::Avma;
+use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, RecordingEvent, Role, Sample, ThreadEvent};
-use recording::sink::EventSink;
+use recording::sink::{Completion, EventSink};
 use recording::stack::{Frame, Stack};
 
 const CONTEXT_SWITCHES: u64 = 3;
@@ -116,6 +117,10 @@ struct Lines(Vec<String>);
 impl EventSink for Lines {
     fn on_event(&mut self, event: &Event<'_>) {
         self.0.extend(text(event));
+    }
+
+    fn end_round(&mut self, _: Timestamp) -> Completion {
+        Completion::default()
     }
 }
 

@@ -8,8 +8,9 @@ use crate::common::*;
 use perf_data::import::{Import, Imported, RecordedFile, RecordedFunction};
 use proptest::prelude::*;
 use recording::address::Avma;
+use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, ProcessEvent, RecordingEvent, ThreadEvent};
-use recording::sink::EventSink;
+use recording::sink::{Completion, EventSink};
 use recording::stack::{Frame, Stack};
 
 const REGS_AND_STACK: u64 = 1 << 12 | 1 << 13;
@@ -103,6 +104,10 @@ impl EventSink for Seen {
             EventKind::Recording(RecordingEvent::Malformed(what)) => self.malformed.push(what),
             _ => {}
         }
+    }
+
+    fn end_round(&mut self, _: Timestamp) -> Completion {
+        Completion::default()
     }
 }
 

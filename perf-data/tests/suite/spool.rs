@@ -14,7 +14,7 @@ use recording::event::{
 use recording::event::{Thread, ThreadEvent};
 use recording::info::{Host, PeriodUnit, RecordingInfo};
 use recording::module::BuildId;
-use recording::sink::{EventSink, NoMemory};
+use recording::sink::{Completion, EventSink, NoMemory};
 use recording::stack::{Frame, FurtherRegisters, MissingStack, Registers, Snapshot, Stack, StackMark};
 use recording::wait::WaitReason;
 use unwind::{UnwindOptions, Unwinder};
@@ -38,6 +38,10 @@ impl EventSink for Log {
             }
             _ => lines.push(format!("{event:?}")),
         }
+    }
+
+    fn end_round(&mut self, _: Timestamp) -> Completion {
+        Completion::default()
     }
 }
 
@@ -282,6 +286,10 @@ fn a_stack_too_deep_for_a_record_is_marked() {
                 *self = Last(frames.last().copied(), frames.len());
             }
         }
+
+        fn end_round(&mut self, _: Timestamp) -> Completion {
+            Completion::default()
+        }
     }
     let mut last = Last(None, 0);
     Import::open(BufReader::new(file), None, None)
@@ -469,6 +477,7 @@ fn figures_of_quality_and_starts_of_runs_come_back() {
         },
         further: FurtherRegisters::default(),
         stack_bytes: &stack,
+        next_copy: None,
     };
     let sample = Sample::new(Role::Running, 1_000_000, Stack::Snapshot(snapshot));
     let sink = SpoolSink::new(Log::default());

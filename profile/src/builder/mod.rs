@@ -23,7 +23,7 @@ use recording::event::{Event, EventKind, LostCause, Pid, ProcessEvent, Recording
 use recording::event::{Thread, ThreadEvent};
 use recording::info::PeriodUnit;
 use recording::module::Image;
-use recording::sink::EventSink;
+use recording::sink::{Completion, EventSink};
 use recording::stack::{Frame, NO_STACK, Registers, SameFrames, Stack, StackMark};
 use recording::wait::WaitReason;
 
@@ -523,6 +523,10 @@ impl EventSink for Builder {
             EventKind::Process(pid, what) => self.on_process(at, pid, what),
             EventKind::Thread(thread, what) => self.on_thread(at, thread, what),
         }
+    }
+
+    fn end_round(&mut self, _: Timestamp) -> Completion {
+        Completion::default()
     }
 }
 

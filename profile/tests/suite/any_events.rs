@@ -157,6 +157,7 @@ fn apply(stream: &mut Stream, time: Timestamp, step: &Step, numbers: Option<&mut
                     },
                     further: FurtherRegisters::default(),
                     stack_bytes: &[],
+                    next_copy: None,
                 }),
             };
             let thread = Thread::new(*pid, *tid);

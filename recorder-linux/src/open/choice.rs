@@ -114,8 +114,8 @@ impl Choice {
                 | flag::WATERMARK
                 | flag::SAMPLE_ID_ALL
                 | flag::USE_CLOCKID,
-            // Never wake the reader: it looks by itself every few milliseconds. A wake-up per sample costs the program
-            // 2 us. The kernel cuts this to the ring's size.
+            // Never wake the reader: it wakes up by itself, every 3 to 400 ms (`rounds`). A wake-up per sample costs
+            // the program 2 us. The kernel cuts this number to the ring's size.
             wakeup_watermark: u32::MAX,
             sample_regs_user: RegisterSet::NATIVE.mask(),
             sample_stack_user: stack_bytes,

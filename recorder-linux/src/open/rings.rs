@@ -12,9 +12,9 @@ const USUAL_RING_BYTES: usize = 2 << 20;
 const LARGEST_RING_BYTES: usize = 32 << 20;
 /// On machines with many CPUs rings stay at their usual size.
 const ALL_RINGS_BYTES: usize = 64 << 20;
-/// How long a ring should be able to hold a busy CPU's samples, where memory allows: the recorder sleeps for up to 0.2
-/// s, competes with the program for CPU time, and was seen to wait 160 ms for its turn (ordinary user, 200 busy threads
-/// on 2 CPUs). Rings of 2 MiB lost 1 to 4 % of the samples there, at 1 kHz.
+/// How long a ring should be able to hold a busy CPU's samples, where memory allows: the recorder sleeps for up to 0.4
+/// s (`rounds`), competes with the program for CPU time, and was seen to wait 160 ms for a CPU (ordinary user, 200 busy
+/// threads on 2 CPUs). Rings of 2 MiB lost 1 to 4 % of the samples there, at 1 kHz.
 const RING_SECONDS: f64 = 1.05;
 
 /// No larger dumps where rings hold less of them.

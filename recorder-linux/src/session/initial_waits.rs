@@ -111,6 +111,7 @@ impl InitialWaits {
                         words: &user.arguments,
                     },
                     stack_bytes: &user.bytes,
+                    next_copy: None,
                 })),
                 None if kernel.is_empty() => None,
                 None if thread.is_kernel_thread => Some(Stack::Frames(&kernel)),

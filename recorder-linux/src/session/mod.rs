@@ -29,13 +29,9 @@ use perf_data::events;
 
 mod attach;
 mod common;
-mod drain;
 mod existing;
 mod hold;
 mod initial_waits;
-mod larger_stacks;
-mod look;
-mod pace;
 mod perf;
 mod ring_copier;
 mod traced;

@@ -11,7 +11,6 @@ use recording::sink::EventSink;
 
 use super::attach::{self, Running};
 use super::common::Common;
-use super::drain;
 use crate::machine::host;
 use crate::open::events::Events;
 use crate::open::{NoCycles, Opened};
@@ -20,6 +19,7 @@ use crate::processes::launch;
 use crate::processes::stop::{HeldProgram, Target};
 use crate::processes::unrecorded::{self, Unrecorded};
 use crate::processes::watched::Watched;
+use crate::rounds::drain::{RoundLoop, report_remaining_losses};
 use crate::sys::priority::QuickTurns;
 use crate::sys::process::{Stopped, monotonic_ns};
 use perf_data::translate::{TaskZero, Translator};
@@ -110,17 +110,18 @@ impl PerfSession {
                 (program.release().map_or(others, Watched::Program), None)
             }
         };
-        let ended = drain::until_end(
+        let ended = RoundLoop {
             opened,
-            &mut translator,
-            &mut watched,
-            &mut unrecorded,
-            &common.signals,
-            common.duration_ns().map(|ns| Timestamp(start.0.saturating_add(ns))),
-            options.rate_hz,
-            QuickTurns::longest_wait(quick_turns.as_ref()),
+            translator: &mut translator,
+            watched: &mut watched,
+            unrecorded: &mut unrecorded,
+            signals: &common.signals,
+            start,
+            deadline: common.duration_ns().map(|ns| Timestamp(start.0.saturating_add(ns))),
+            rate_hz: options.rate_hz,
             sink,
-        );
+        }
+        .run();
         drop(quick_turns);
         // The last samples needed the program's memory and files; only now may it be asked to end.
         // Never seen to fail. What was recorded until then is kept.
@@ -154,7 +155,7 @@ impl PerfSession {
             Watched::Others(_) | Watched::Machine => None,
         };
         for role in [Role::Running, Role::Switch, Role::Counted, Role::Point] {
-            drain::report_remaining_losses(opened.events.totals(role).lost, role, &mut translator, end, sink);
+            report_remaining_losses(opened.events.totals(role).lost, role, &mut translator, end, sink);
         }
         // Events of whole CPUs count idle time, too.
         let of_tasks = options.target != RecordTarget::WholeMachine;

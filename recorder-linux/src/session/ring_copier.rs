@@ -3,7 +3,7 @@
 //! Events are enabled before the running threads are read from /proc and reported (see
 //! [`attach`](crate::session::attach)); the records in the rings come after them. With 120 busy threads on 2 CPUs that
 //! took longer than rings for a quarter of a second last: hundreds of records were lost, exits among them, so that
-//! threads had no end. So a thread copies the records out, unread, until [`drain`](crate::session::drain) takes over.
+//! threads had no end. So a thread copies the records out, unread, until the first [round](crate::rounds) takes over.
 //!
 //! Measured with 120 threads that start meanwhile, beside two busy programs, on 2 CPUs: without the copy up to 444
 //! records (19 %) and the ends of up to 7 threads were lost; with the copy none.

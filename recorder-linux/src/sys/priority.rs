@@ -3,15 +3,7 @@
 //! With 200 busy threads on 2 CPUs (Linux 6.18) the recorder was seen to wait up to 250 ms for its turn, whatever its
 //! nice value or its slice; a ring of 2 MiB lasts 126 ms at 1 kHz. With SCHED_RR it waited less than 40 ms.
 
-use std::time::Duration;
-
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
-/// For which rings keep room. Since rings have several MiB, an ordinary user's recorder was seen to wait 160 ms
-/// (`open/rings.rs`).
-const USUAL_WAIT: Duration = Duration::from_millis(190);
-/// Twice what was seen with SCHED_RR.
-const QUICK_WAIT: Duration = Duration::from_millis(80);
 
 /// Keeps this thread under SCHED_RR; dropped, the thread is under SCHED_OTHER again. Once it has reported what ran
 /// already, the thread sleeps at least as long as it works, so it cannot take a CPU for itself.
@@ -24,14 +16,6 @@ impl QuickTurns {
         // SAFETY: asks for this thread's policy.
         let policy = unsafe { libc::sched_getscheduler(0) };
         (policy == libc::SCHED_OTHER && set(libc::SCHED_RR, 1)).then_some(QuickTurns(()))
-    }
-
-    /// How long this thread may have to wait for a CPU.
-    pub(crate) fn longest_wait(turns: Option<&QuickTurns>) -> Duration {
-        match turns {
-            Some(_) => QUICK_WAIT,
-            None => USUAL_WAIT,
-        }
     }
 }
 

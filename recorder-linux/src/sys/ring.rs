@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::last_error;
 use super::perf_event::EventFd;
 use crate::sys::backlog::Backlog;
-use perf_data::decode::{HEAD_BYTES, HEADER_BYTES, Header};
+use perf_data::decode::{HEADER_BYTES, Header};
 
 /// Byte offsets of `data_head` and `data_tail` in the control page.
 const DATA_HEAD: usize = 1024;
@@ -25,8 +25,6 @@ pub(crate) struct Ring {
     tail: u64,
     /// `data_head` as of the last [`Ring::refresh`].
     head: u64,
-    /// Up to where [`Ring::look`] has looked, if that is beyond `tail`.
-    looked: u64,
     /// How many records were consumed.
     consumed: u64,
     /// A wrapped record, put together.
@@ -90,7 +88,6 @@ impl Ring {
             mapped: Mapped::new(event, data_bytes)?,
             tail: 0,
             head: 0,
-            looked: 0,
             consumed: 0,
             scratch: Vec::new(),
             backlog: Backlog::default(),
@@ -208,46 +205,6 @@ impl Ring {
         (position & (self.mapped.data_bytes as u64 - 1)) as usize
     }
 
-    /// Shows the beginnings of the records that were written between the last look and the last [`Ring::refresh`], and
-    /// leaves them in the ring. False, and shows no more, as soon as `see` returns false; false, too, with copied
-    /// records.
-    pub(crate) fn look(&mut self, see: &mut dyn FnMut(&[u8]) -> bool) -> bool {
-        if self.backlog.peek().is_some() {
-            return false;
-        }
-        let written = self.head.wrapping_sub(self.tail);
-        let mut at = self.looked.wrapping_sub(self.tail);
-        if at > written {
-            at = 0;
-        }
-        while at < written {
-            let position = self.tail.wrapping_add(at);
-            let size = self.size_at(position, written - at);
-            if size < HEADER_BYTES as u64 || size > written - at {
-                return false;
-            }
-            let ahead = at.saturating_add(PAGES_AHEAD * size);
-            if written.saturating_sub(ahead) >= LOOKED_AT_BYTES as u64 {
-                self.prefetch_at(self.tail.wrapping_add(ahead), LOOKED_AT_BYTES);
-            }
-            let start = self.offset(position);
-            let len = HEAD_BYTES.min(size as usize);
-            let is_fine = if start + len <= self.mapped.data_bytes {
-                see(self.slice(start, len))
-            } else {
-                let mut head = [0; HEAD_BYTES];
-                self.copy_out(position, &mut head[..len]);
-                see(&head[..len])
-            };
-            if !is_fine {
-                return false;
-            }
-            at += size;
-            self.looked = self.tail.wrapping_add(at);
-        }
-        true
-    }
-
     /// Frees the record that [`Ring::peek`] returned, of this size.
     pub(crate) fn consume(&mut self, size: usize) {
         if self.backlog.consume(size) {
@@ -348,13 +305,11 @@ impl Drop for Mapped {
     }
 }
 
-/// Of so many records the pages are looked up at once. A look has the record that is so far ahead fetched.
+/// Records whose pages are looked up at once.
 const PAGES_AHEAD: u64 = 4;
 /// The header of a sample, its registers and the end of its stack. Further words are fetched as the sample before it is
 /// unwound.
 const PREFETCHED_BYTES: usize = 512;
-/// The header of a sample and its registers.
-const LOOKED_AT_BYTES: usize = 256;
 
 /// Size of a memory page.
 pub(crate) fn page_bytes() -> usize {

@@ -6,9 +6,10 @@ use std::ops::Range;
 use recorder_macos::processes::host::Host;
 use recorder_macos::processes::watched::Watched;
 use recorder_macos::sampling::{SamplingPlan, SamplingResult, sample};
+use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Mapping, ProcessEvent, Role, Thread, ThreadEvent};
 use recording::module::BuildId;
-use recording::sink::EventSink;
+use recording::sink::{Completion, EventSink};
 use recording::stack::{Frame, Registers, Stack, StackMark};
 use recording::wait::WaitReason;
 
@@ -184,6 +185,10 @@ impl EventSink for Checked {
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    fn end_round(&mut self, _: Timestamp) -> Completion {
+        Completion::default()
     }
 }
 

@@ -3,8 +3,9 @@
 use recorder_macos::files::open_perf_map;
 use recorder_macos::kernel::Mach as _;
 use recorder_macos::sampling::sample;
+use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Pid, ProcessEvent};
-use recording::sink::EventSink;
+use recording::sink::{Completion, EventSink};
 use recording::stack::Registers;
 
 use crate::events::{MS, plan};
@@ -26,6 +27,10 @@ impl EventSink for Maps {
             let path = String::from_utf8_lossy(mapping.path).into_owned();
             self.0.push((event.time.0, path, mapping.len));
         }
+    }
+
+    fn end_round(&mut self, _: Timestamp) -> Completion {
+        Completion::default()
     }
 }
 

@@ -9,11 +9,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use recorder_macos::{Recording, Target, clock_reference, resume};
+use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Pid, ProcessEvent, ThreadEvent};
 use recording::session::{
     Finished, ProgramExit, RecordError, RecordOptions, RecordTarget, Session, StopReason, Target as _,
 };
-use recording::sink::EventSink;
+use recording::sink::{Completion, EventSink};
 use recording::stack::Stack;
 
 #[derive(Default)]
@@ -51,6 +52,10 @@ impl EventSink for Sums {
             }
             _ => {}
         }
+    }
+
+    fn end_round(&mut self, _: Timestamp) -> Completion {
+        Completion::default()
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Pid, ProcessEvent, Role, Thread, ThreadEvent};
-use recording::sink::{Completion, EventSink, Looked};
+use recording::sink::{Completion, EventSink};
 
 use super::names::Names;
 use super::runner::{self, Note};
@@ -87,24 +87,8 @@ impl<'a, N: EventSink> Programs<'a, N> {
 }
 
 impl<N: EventSink> EventSink for Programs<'_, N> {
-    fn completion(&self, role: Role) -> Completion {
-        self.next.completion(role)
-    }
-
-    fn comes_later(&mut self, stack_start: u64, copied: &[u8]) {
-        self.next.comes_later(stack_start, copied);
-    }
-
-    fn may_wait(&mut self, thread: Thread, stack_end: u64) -> bool {
-        !self.passes(thread.pid) || self.next.may_wait(thread, stack_end)
-    }
-
-    fn look_again(&mut self) -> Looked {
-        self.next.look_again()
-    }
-
-    fn end_round(&mut self, until: Timestamp) {
-        self.next.end_round(until);
+    fn end_round(&mut self, until: Timestamp) -> Completion {
+        self.next.end_round(until)
     }
 
     fn on_event(&mut self, event: &Event<'_>) {

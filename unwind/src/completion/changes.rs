@@ -17,7 +17,7 @@ const FREQUENT: f32 = 1.0 / 6.0;
 const AT_FIRST: f32 = 16.0;
 
 /// The usual time between two readings, of a thread of which nothing is known.
-const GAP_AT_FIRST_NS: f32 = 8e6;
+const GAP_AT_FIRST_NS: f32 = 16e6;
 /// So many of the last readings count for the usual time between them.
 const GAPS: f32 = 8.0;
 

@@ -67,16 +67,6 @@ impl Known {
         }
     }
 
-    /// Takes down that a later reading found these frames again. `replaces`: the last one, and no sample lies between
-    /// them.
-    pub(crate) fn see_again(&mut self, reading: Reading, points: &[Point], replaces: bool) {
-        if replaces {
-            self.seen.rotate_left(1);
-            self.seen[2] = None;
-        }
-        self.see(reading, points);
-    }
-
     /// The last reading before a sample that found this stack.
     pub(crate) fn seen_before(&self, sampled: Timestamp) -> Option<Seen> {
         { self.seen.iter().flatten() }

@@ -1,14 +1,14 @@
 //! Verifies stacks that were completed from memory read after the sample.
 //!
-//! Bytes beyond the sample's stack snapshot are read some milliseconds later. If the thread has returned from the
-//! frames in between, the bytes are another call's. The live boundary is the last frame that the sample's own bytes
-//! gave: its caller was found with live bytes.
+//! Bytes beyond the sample's stack copy are read when the round ends, usually 3 to 64 ms after the sample. If the
+//! thread has returned from the frames in between, the bytes belong to another call. The live boundary is the last
+//! frame that the sample's own bytes gave: its caller was found with live bytes.
 //!
 //! A stack is verified where the last reading before the sample agrees with the one after it: all frames rootwards of
-//! the live boundary, to the root, are the same in code address and stack pointer. What was the same at both times was
-//! the same at the time of the sample. The frame at the live boundary need not be the same: a signal interrupts a loop
-//! at any of its instructions. Every other stack is marked, also where it is likely right: the first stacks at a new
-//! depth, for example.
+//! the live boundary, to the root, have the same code address and stack pointer. What was the same at both times was
+//! the same at the time of the sample. The frame at the live boundary may differ: a signal interrupts a loop at any of
+//! its instructions. Every other stack is marked, even where it is likely right, such as the first stacks at a new
+//! depth.
 //!
 //! Only the last reading counts. A program that takes two paths by turns is seen on both, and a stack completed from
 //! the wrong one would agree with some earlier reading: half of its stacks were wrong and unmarked.
@@ -18,11 +18,11 @@
 //! times.
 //!
 //! Both readings can have seen the same other call: a thread that waits for its CPU, waits at few places. `calls` looks
-//! for the frame at which such a stack goes over to the other call. A stack with an impossible call is marked, too. And
-//! where readings often differ from the ones before them, two may agree by chance: `changes` has the share.
+//! for the frame where such a stack changes over to the other call. A stack with an impossible call is marked. And
+//! where readings often differ from the ones before them, two may agree by chance: `changes` counts how often.
 //!
-//! One case is not found: a thread that seldom changes its path took another one and came back between two readings.
-//! The other path has frames of the same size, as two calls of the same function or two virtual calls have.
+//! Undetected: a thread that seldom changes its path took another path and came back between two readings. The frames
+//! of both paths have the same sizes, as two calls of the same function or two virtual calls have.
 
 use recording::clock::Timestamp;
 
@@ -69,8 +69,6 @@ pub(crate) struct ThreadStacks {
     /// The last stack that was completed live and did not reach the root.
     broken: Known,
     readings: Latest<Reading>,
-    /// No sample was judged since the last of them.
-    is_unused: bool,
     changes: Changes,
 }
 
@@ -88,7 +86,6 @@ impl ThreadStacks {
         times: Times,
         are_possible: &mut dyn FnMut(&[Point]) -> bool,
     ) -> Verdict {
-        self.is_unused = false;
         if outcome.end == End::NoReturnAddress {
             outcome.end = self.end_at(points.last());
         }
@@ -152,33 +149,6 @@ impl ThreadStacks {
                 self.complete(points, outcome)
             }
         }
-    }
-
-    /// Takes down that a reading found these callers, which are all to the root, as the one before did. If that one,
-    /// too, was made after the last sample that was judged, it is replaced: the next samples look for the one before
-    /// it.
-    pub(crate) fn see_again(&mut self, callers: &[Point], reading: Reading) {
-        let replaces = self.is_unused;
-        let stacks = self.completed.iter_mut().chain([&mut self.broken, &mut self.whole]);
-        let mut is_known = false;
-        for known in stacks.filter(|known| known.is(callers, End::Root)) {
-            known.see_again(reading, callers, replaces);
-            is_known = true;
-        }
-        if is_known {
-            let begun = self.readings[0].map_or(reading.begun, |before| before.begun);
-            self.changes.take(begun, reading.begun, true);
-            match replaces {
-                true => self.readings[0] = Some(reading),
-                false => push(&mut self.readings, reading),
-            }
-            self.is_unused = true;
-        }
-    }
-
-    /// True if live memory was read for the thread before this sample.
-    pub(crate) fn were_read_before(&self, sampled: Timestamp) -> bool {
-        { self.readings.iter().flatten() }.any(|reading| reading.ended <= sampled)
     }
 
     /// The last time before a sample that the thread's stack was read, also by a sample that had it whole: to the root,
@@ -422,9 +392,7 @@ mod tests {
         );
     }
 
-    const CALLERS: [u64; 5] = [8, 7, 3, 2, 1];
-
-    /// Judges a sample, completed by a reading, with the callers above.
+    /// Judges a sample, completed by a reading, with the same callers each time.
     fn judge_at(stacks: &mut ThreadStacks, sampled: u64, read: u64) -> Verdict {
         let times = Times {
             sampled: Timestamp(sampled),
@@ -437,31 +405,6 @@ mod tests {
             times,
             &mut |_| true,
         )
-    }
-
-    #[test]
-    fn readings_between_two_rounds_verify_the_samples_before_and_after_them() {
-        let mut stacks = ThreadStacks::default();
-        let callers = stack(&CALLERS)[1..].to_vec();
-        assert_eq!(judge_at(&mut stacks, 1, 10), Verdict::Unverified);
-        stacks.see_again(&callers, Reading::of_sample(Timestamp(20)));
-        stacks.see_again(&callers, Reading::of_sample(Timestamp(30)));
-        stacks.see_again(&callers, Reading::of_sample(Timestamp(40)));
-        // Sampled before any of them, between them, and after them, where memory is read again.
-        assert_eq!(judge_at(&mut stacks, 12, 40), Verdict::Agrees);
-        assert_eq!(judge_at(&mut stacks, 35, 40), Verdict::Agrees);
-        assert_eq!(judge_at(&mut stacks, 45, 50), Verdict::Agrees);
-        // In the ring when memory was read: the reading before is that of 40.
-        stacks.see_again(&callers, Reading::of_sample(Timestamp(60)));
-        assert_eq!(judge_at(&mut stacks, 49, 60), Verdict::Agrees);
-    }
-
-    #[test]
-    fn a_reading_tells_nothing_of_callers_that_no_stack_had() {
-        let mut stacks = ThreadStacks::default();
-        assert_eq!(judge_at(&mut stacks, 1, 10), Verdict::Unverified);
-        stacks.see_again(&stack(&[7, 33, 2, 1]), Reading::of_sample(Timestamp(20)));
-        assert_eq!(judge_at(&mut stacks, 15, 25), Verdict::Agrees, "by the reading of 10");
     }
 
     #[test]

@@ -6,10 +6,10 @@ mod walker;
 use std::sync::Arc;
 
 use recording::clock::Timestamp;
-use recording::event::{Event, EventKind, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Thread, ThreadEvent};
+use recording::event::{Event, EventKind, Mapping, Pid, ProcessEvent, RecordingEvent, ThreadEvent};
 use recording::module::Module;
 use recording::quality::Quality;
-use recording::sink::{Completion, EventSink, KeptFile, Looked, ModuleFiles, TargetMemory};
+use recording::sink::{Completion, EventSink, KeptFile, ModuleFiles, TargetMemory};
 use recording::stack::Stack;
 
 use crate::stage::unwinding::Unwinding;
@@ -129,25 +129,10 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
 }
 
 impl<N: EventSink> EventSink for Unwinder<'_, N> {
-    fn completion(&self, role: Role) -> Completion {
-        self.unwinding.walker.completion(role)
-    }
-
-    fn comes_later(&mut self, stack_start: u64, copied: &[u8]) {
-        self.unwinding.walker.comes_later(stack_start, copied);
-    }
-
-    fn may_wait(&mut self, thread: Thread, stack_end: u64) -> bool {
-        self.unwinding.may_wait(thread, stack_end)
-    }
-
-    fn look_again(&mut self) -> Looked {
-        self.unwinding.look_again()
-    }
-
-    fn end_round(&mut self, until: Timestamp) {
-        self.unwinding.end_round();
-        self.next.end_round(until);
+    fn end_round(&mut self, until: Timestamp) -> Completion {
+        // Behind this stage all stacks are frames.
+        let _ = self.next.end_round(until);
+        std::mem::take(&mut self.unwinding.walker.completion)
     }
 
     fn on_event(&mut self, event: &Event<'_>) {

@@ -11,20 +11,19 @@ use recording::event::{Pid, ProcessEvent, Role, Thread};
 use recording::frame_bytes::put_frames;
 use recording::module::{Image, Module};
 use recording::quality::Quality;
-use recording::sink::{Completion, KeptFile, ModuleFiles, TargetMemory};
+use recording::sink::{Completion, CompletionCounts, KeptFile, ModuleFiles, TargetMemory};
 use recording::stack::{Frame, MissingStack, NO_STACK, Registers, SameFrames, Snapshot, StackMark};
 
 use crate::arch::Arch;
 use crate::arch::aarch64::Aarch64;
 use crate::arch::x86_64::X86_64;
-use crate::completion::callers::Callers;
+use crate::completion::callers::CallerWords;
 use crate::completion::live_boundary::{ThreadStacks, Times, Verdict};
 use crate::tables::mappings::{ANONYMOUS, Mappings, ModuleIndex, Region};
 use crate::tables::modules::Modules;
 use crate::walk::calls::Code;
 use crate::walk::code_cache::Known;
 use crate::walk::leaf_first::LeafFirst;
-use crate::walk::looked_at::LookedAt;
 use crate::walk::outcome::{End, Outcome, Point};
 use crate::walk::reading::Reading;
 use crate::walk::reuse::{Dump, LastWalk, NewSteps, Reuse, Word};
@@ -58,9 +57,8 @@ pub(crate) struct Walker<'f> {
     pub(crate) quality: Quality,
     /// True while a stack is walked that is a sample of a running thread, not of a wait or a point event.
     is_sample: bool,
-    /// Of the samples of the event that samples.
-    of_samples: Completion,
-    of_waits: Completion,
+    /// How the stacks of the present round were completed.
+    pub(crate) completion: Completion,
     /// Stacks so far.
     stacks: u64,
     // Reused from sample to sample.
@@ -71,8 +69,6 @@ pub(crate) struct Walker<'f> {
     points: Vec<Point>,
     new_steps: NewSteps,
     live: LiveBlocks,
-    /// Where the sample that comes later would have address 0.
-    later: Option<usize>,
 }
 
 /// What is mapped in a process.
@@ -114,7 +110,7 @@ pub(crate) struct ThreadState {
     /// Bytes of live memory that the last stack took.
     live_bytes: u64,
     live: ReadLive,
-    pub(crate) callers: Callers,
+    callers: CallerWords,
 }
 
 /// The live memory that the last walk of a thread has read.
@@ -122,12 +118,8 @@ pub(crate) struct ThreadState {
 struct ReadLive {
     /// As in [`LiveBlocks::contents`].
     contents: u64,
-    /// The look whose words served it.
-    look: Option<Timestamp>,
     /// From where on it was read.
     from: u64,
-    /// Some was read after the look, or without one.
-    from_blocks: bool,
 }
 
 /// What a walk may take over from earlier ones.
@@ -135,9 +127,7 @@ struct Earlier<'a> {
     last: &'a mut LastWalk,
     /// See [`StackMemory`].
     callers: &'a [Word],
-    looked_at: Option<&'a LookedAt>,
     same_from: u64,
-    same_is_from_blocks: bool,
     /// See [`Walk`].
     is_reference: bool,
 }
@@ -147,7 +137,6 @@ struct Walked {
     outcome: Option<Outcome>,
     /// How many bytes of live memory it took.
     live_bytes: u64,
-    used_blocks: bool,
     /// So many rootmost frames are those of the thread's last walk.
     stay: usize,
 }
@@ -166,14 +155,12 @@ struct Sent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Completed {
     FromSample,
-    /// From memory that an earlier reading shows to be what it was.
-    Agrees,
-    /// From memory that is another one since the thread's earlier readings, or was not read before.
-    Changed,
-    /// From memory that was read for the first time for this thread.
-    ReadFirst,
-    /// Not from memory, which can't be read.
-    Gone,
+    /// From live memory, confirmed by an earlier reading.
+    Verified,
+    /// From live memory that nothing confirms.
+    Unverified,
+    /// Not at all: live memory can't be read.
+    NoMemory,
 }
 
 impl<'f> Walker<'f> {
@@ -192,26 +179,19 @@ impl<'f> Walker<'f> {
             known: Known::default(),
             quality: Quality::default(),
             is_sample: true,
-            of_samples: Completion::default(),
-            of_waits: Completion::default(),
+            completion: Completion::default(),
             stacks: NO_STACK,
             frames: Vec::new(),
             others: Vec::new(),
             points: Vec::new(),
             new_steps: NewSteps::default(),
             live: LiveBlocks::default(),
-            later: None,
         }
     }
 
     /// As [`Unwinder::take_kept_files`](crate::Unwinder::take_kept_files).
     pub(crate) fn take_kept_files(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
         self.modules.take_kept()
-    }
-
-    /// As [`EventSink::comes_later`](recording::sink::EventSink::comes_later).
-    pub(crate) fn comes_later(&mut self, stack_start: u64, copied: &[u8]) {
-        self.later = Some(copied.as_ptr().addr().wrapping_sub(stack_start as usize));
     }
 
     /// Begins a sample.
@@ -254,24 +234,17 @@ impl<'f> Walker<'f> {
             && space.is_none_or(|space| space.mappings.find(Avma(ip)).is_none())
     }
 
-    /// As [`EventSink::completion`](recording::sink::EventSink::completion).
-    pub(crate) fn completion(&self, role: Role) -> Completion {
-        match role {
-            Role::Running => self.of_samples,
-            Role::WaitStack => self.of_waits,
-            _ => Completion::default(),
-        }
-    }
-
     fn count_completion(&mut self, completed: Completed, role: Role) {
-        let completion = match role {
-            Role::Running => &mut self.of_samples,
-            Role::WaitStack => &mut self.of_waits,
-            _ => return,
+        let CompletionCounts {
+            beyond_sample,
+            unverified,
+        } = match role {
+            Role::Running => &mut self.completion.samples,
+            Role::WaitStack => &mut self.completion.waits,
+            Role::Switch | Role::Wait | Role::Counted | Role::Point => return,
         };
-        completion.beyond_sample += u64::from(completed != Completed::FromSample);
-        completion.changed += u64::from(completed == Completed::Changed);
-        completion.read_first += u64::from(completed == Completed::ReadFirst);
+        *beyond_sample += u64::from(completed != Completed::FromSample);
+        *unverified += u64::from(completed == Completed::Unverified);
     }
 
     /// Finds the frames of a thread's stack, which the state has then.
@@ -304,23 +277,17 @@ impl<'f> Walker<'f> {
     ) -> (Completed, SameFrames<'static>) {
         self.live.begin(time, state.live_bytes);
         let dump_end = (snapshot.registers.sp()).saturating_add(snapshot.stack_bytes.len() as u64);
-        let looked_at = state.callers.looked_at();
-        let look = looked_at.after(time);
-        let looked_at = look.map(|_| looked_at);
-        let look_begun = look.map(|look| look.begun);
         // What was read from the same memory is the same.
-        let is_same = (state.live.contents, state.live.look) == (self.live.contents(), look_begun);
+        let is_same = state.live.contents == self.live.contents();
         let callers = state.callers.words();
         let earlier = Earlier {
             last: &mut state.last_walk,
             callers,
-            looked_at,
             same_from: if is_same {
                 state.live.from.max(dump_end)
             } else {
                 u64::MAX
             },
-            same_is_from_blocks: state.live.from_blocks,
             is_reference: false,
         };
         let walked = self.walk::<A>(time, thread, snapshot, earlier);
@@ -329,9 +296,7 @@ impl<'f> Walker<'f> {
             let nothing = Earlier {
                 last: &mut LastWalk::default(),
                 callers,
-                looked_at,
                 same_from: u64::MAX,
-                same_is_from_blocks: false,
                 is_reference: true,
             };
             let again = self.walk::<A>(time, thread, snapshot, nothing);
@@ -344,18 +309,14 @@ impl<'f> Walker<'f> {
         state.live_bytes = walked.live_bytes;
         state.live = ReadLive {
             contents: self.live.contents(),
-            look: look_begun,
             from: dump_end,
-            from_blocks: walked.used_blocks,
         };
-        let blocks = self.live.reading().filter(|_| walked.used_blocks);
-        let reading = match (look, blocks) {
-            (Some(look), Some(blocks)) => Some(look.and(blocks)),
-            (look, blocks) => look.or(blocks),
-        };
+        let reading = self.live.reading();
         match walked.outcome {
             Some(outcome) => {
-                state.callers.take(&outcome, &state.points, &state.last_walk, dump_end);
+                state
+                    .callers
+                    .keep(&outcome, state.points.len(), &state.last_walk, dump_end);
                 self.conclude::<A>(time, thread, state, outcome, reading, walked.stay)
             }
             None => (Completed::FromSample, self.send(&mut state.sent, 0, false)),
@@ -382,15 +343,12 @@ impl<'f> Walker<'f> {
             quality: &mut self.quality,
             stack: StackMemory {
                 pid: thread.pid,
-                dump: Dump::new(sp, snapshot.stack_bytes, self.later.take()),
+                dump: Dump::new(sp, snapshot.stack_bytes, snapshot.next_copy),
                 memory: &mut *self.memory,
                 live: &mut self.live,
                 callers: earlier.callers,
-                looked_at: earlier.looked_at,
                 floor: sp,
                 same_from: earlier.same_from,
-                same_is_from_blocks: earlier.same_is_from_blocks,
-                used_blocks: false,
                 used_live: false,
                 live_start: None,
                 live_bytes: 0,
@@ -404,12 +362,11 @@ impl<'f> Walker<'f> {
             is_reference: earlier.is_reference,
         };
         let outcome = walk.run::<A>(&snapshot.registers);
-        let (live_bytes, used_blocks, stay) = (walk.stack.live_bytes, walk.stack.used_blocks, walk.stay);
+        let (live_bytes, stay) = (walk.stack.live_bytes, walk.stay);
         walk.reuse.finish();
         Walked {
             outcome,
             live_bytes,
-            used_blocks,
             stay,
         }
     }
@@ -479,11 +436,10 @@ impl<'f> Walker<'f> {
         self.frames.extend(rest.iter().map(|point| point.frame));
         self.frames.extend(mark.map(Frame::Mark));
         let completed = match was_read {
-            false if mark == Some(StackMark::TruncatedNoMemory) => Completed::Gone,
+            false if mark == Some(StackMark::TruncatedNoMemory) => Completed::NoMemory,
             false => Completed::FromSample,
-            true if verdict != Verdict::Unverified && outcome.end != End::NoMemory => Completed::Agrees,
-            true if state.stacks.were_read_before(time) => Completed::Changed,
-            true => Completed::ReadFirst,
+            true if verdict != Verdict::Unverified && outcome.end != End::NoMemory => Completed::Verified,
+            true => Completed::Unverified,
         };
         (completed, self.send(&mut state.sent, same, is_plain))
     }
@@ -673,7 +629,7 @@ impl ThreadState {
             sent: Sent::default(),
             live_bytes: 0,
             live: ReadLive::default(),
-            callers: Callers::default(),
+            callers: CallerWords::default(),
         }
     }
 

@@ -4,7 +4,6 @@ pub(crate) mod calls;
 pub(crate) mod code_cache;
 pub(crate) mod fast_steps;
 pub(crate) mod leaf_first;
-pub(crate) mod looked_at;
 pub(crate) mod outcome;
 pub(crate) mod reading;
 pub(crate) mod reuse;

@@ -18,12 +18,4 @@ impl Reading {
             ended: time,
         }
     }
-
-    /// This one, together with another.
-    pub(crate) fn and(self, other: Reading) -> Reading {
-        Reading {
-            begun: self.begun.min(other.begun),
-            ended: self.ended.max(other.ended),
-        }
-    }
 }

@@ -10,7 +10,7 @@
 
 use crate::address::FrameAddress;
 
-use recording::stack::Registers;
+use recording::stack::{Registers, StackCopy};
 use recording::sys::prefetch;
 
 /// What the next walk may take over of a step.
@@ -82,25 +82,27 @@ pub(crate) struct ReusedSteps {
 pub(crate) struct Dump<'a> {
     pub(crate) start: u64,
     pub(crate) bytes: &'a [u8],
-    /// How far from here a later sample has the same address. 0: none is known.
-    to_later: usize,
+    /// From the copy of an address in this sample to the copy of the same address in the next one, bytes. 0: no next
+    /// sample is known.
+    to_next: usize,
 }
 
 impl<'a> Dump<'a> {
-    /// The bytes of a sample, and where a later one would have address 0.
-    pub(crate) fn new(start: u64, bytes: &'a [u8], later: Option<usize>) -> Dump<'a> {
-        let own = bytes.as_ptr().addr().wrapping_sub(start as usize);
+    /// The bytes of a sample, and those of the next one.
+    pub(crate) fn new(start: u64, bytes: &'a [u8], next: Option<StackCopy<'_>>) -> Dump<'a> {
+        let address_0 = |copy: StackCopy<'_>| copy.bytes.as_ptr().addr().wrapping_sub(copy.start as usize);
+        let own = address_0(StackCopy { start, bytes });
         Dump {
             start,
             bytes,
-            to_later: later.map_or(0, |later| later.wrapping_sub(own)),
+            to_next: next.map_or(0, |next| address_0(next).wrapping_sub(own)),
         }
     }
 
-    /// Has the CPU fetch the same word of the later sample: another CPU has written it, and it takes 0.1 us to come.
+    /// Prefetches the same word of the next sample: another CPU has written the word, and a miss costs 0.1 us.
     #[inline(always)]
-    fn fetch_later(&self, word: &[u8; 8]) {
-        prefetch(word.as_ptr().addr().wrapping_add(self.to_later));
+    fn prefetch_next(&self, word: &[u8; 8]) {
+        prefetch(word.as_ptr().addr().wrapping_add(self.to_next));
     }
 
     /// The 8 bytes at an address.
@@ -109,7 +111,7 @@ impl<'a> Dump<'a> {
         // Below the start: larger than any length.
         let offset = usize::try_from(address.wrapping_sub(self.start)).ok()?;
         let word = self.bytes.get(offset..)?.first_chunk()?;
-        self.fetch_later(word);
+        self.prefetch_next(word);
         Some(u64::from_le_bytes(*word))
     }
 
@@ -123,7 +125,7 @@ impl<'a> Dump<'a> {
             };
             match self.bytes.get(offset..).and_then(|bytes| bytes.first_chunk()) {
                 Some(word) if u64::from_le_bytes(*word) == *value => {
-                    self.fetch_later(word);
+                    self.prefetch_next(word);
                     count += 1;
                 }
                 _ => break,
@@ -487,16 +489,20 @@ mod tests {
     }
 
     #[test]
-    fn the_same_address_is_found_in_a_later_sample() {
-        let (bytes, later) = ([0; 64], [0; 128]);
+    fn the_same_address_is_found_in_the_next_sample() {
+        let (bytes, next) = ([0; 64], [0; 128]);
         let place = |bytes: &[u8], start: usize, address: usize| bytes[address - start..].as_ptr().addr();
-        let dump = Dump::new(0x1000, &bytes, Some(place(&later, 0xfe0, 0xfe0).wrapping_sub(0xfe0)));
+        let next_copy = StackCopy {
+            start: 0xfe0,
+            bytes: &next,
+        };
+        let dump = Dump::new(0x1000, &bytes, Some(next_copy));
         for address in [0x1000, 0x1038] {
             let here = place(&bytes, 0x1000, address);
-            assert_eq!(here.wrapping_add(dump.to_later), place(&later, 0xfe0, address));
+            assert_eq!(here.wrapping_add(dump.to_next), place(&next, 0xfe0, address));
         }
         // Where none is known, it is the word itself.
-        assert_eq!(Dump::new(0x1000, &bytes, None).to_later, 0);
+        assert_eq!(Dump::new(0x1000, &bytes, None).to_next, 0);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use rustc_hash::FxHashMap;
 
 use crate::arch::Unreadable;
-use crate::walk::looked_at::LookedAt;
 use crate::walk::reading::Reading;
 use crate::walk::reuse::{Dump, Word};
 use recording::clock::Timestamp;
@@ -242,16 +241,10 @@ pub(crate) struct StackMemory<'a> {
     pub(crate) live: &'a mut LiveBlocks,
     /// As in [`LiveBlocks::word`].
     pub(crate) callers: &'a [Word],
-    /// What a look after the sample found.
-    pub(crate) looked_at: Option<&'a LookedAt>,
     /// No frame has data below its stack pointer: what lies there has been overwritten since.
     pub(crate) floor: u64,
     /// From here on live words are those that the thread's last walk has read.
     pub(crate) same_from: u64,
-    /// The last walk has read some of its words from `live`.
-    pub(crate) same_is_from_blocks: bool,
-    /// This one has, or has taken over such words.
-    pub(crate) used_blocks: bool,
     /// True once bytes were used that were read after the sample.
     pub(crate) used_live: bool,
     /// The page of the first of them, and how many bytes there are from there to the end of the highest.
@@ -272,13 +265,7 @@ impl StackMemory<'_> {
     }
 
     fn read_live(&mut self, address: u64) -> Option<u64> {
-        let word = match self.looked_at.and_then(|looked_at| looked_at.word(address)) {
-            Some(word) => word,
-            None => {
-                self.used_blocks = true;
-                self.live.word(self.memory, self.pid, address, self.callers)?
-            }
-        };
+        let word = self.live.word(self.memory, self.pid, address, self.callers)?;
         self.has_used_live(address);
         Some(word)
     }
@@ -292,7 +279,6 @@ impl StackMemory<'_> {
     /// True if the 8 bytes at an address are still these, which the thread's last walk has read there.
     pub(crate) fn still_holds(&mut self, address: u64, word: u64) -> bool {
         if address >= self.same_from && address >= self.floor {
-            self.used_blocks |= self.same_is_from_blocks;
             self.has_used_live(address);
             return true;
         }
@@ -395,11 +381,8 @@ mod tests {
             memory: &mut memory,
             live: &mut live,
             callers: &[],
-            looked_at: None,
             floor: 0x7ff0,
             same_from: 0x8010,
-            same_is_from_blocks: true,
-            used_blocks: false,
             used_live: false,
             live_start: None,
             live_bytes: 0,

@@ -9,7 +9,6 @@ mod common;
 #[allow(dead_code, reason = "the other crates use the rest")]
 mod damage;
 mod hostile;
-mod look_again;
 mod mach_o;
 mod own_stack;
 mod processes;

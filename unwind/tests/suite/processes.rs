@@ -93,6 +93,7 @@ fn a_task_in_the_middle_of_exec_has_no_user_stack() {
         },
         further: FurtherRegisters::default(),
         stack_bytes: &[],
+        next_copy: None,
     });
     let sample = Sample::new(Role::Running, 1, stack);
     unwinder.on_event(&Event::sample(Timestamp(0), Thread::main(PID), sample));

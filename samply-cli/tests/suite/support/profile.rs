@@ -291,13 +291,18 @@ impl Profile {
 
     /// The first quality figure whose label has all of these words, as a number.
     pub(crate) fn figure(&self, words: &[&str]) -> f64 {
+        self.figure_if_any(words)
+            .unwrap_or_else(|| panic!("no quality figure about {words:?} in {:?}", self.quality()))
+    }
+
+    /// The same; `None` if the profile has no such figure: some are left out where they are 0.
+    pub(crate) fn figure_if_any(&self, words: &[&str]) -> Option<f64> {
         let quality = self.quality();
-        let row = quality.iter().find(|(label, _)| {
+        let (_, value) = quality.iter().find(|(label, _)| {
             let label = label.to_lowercase();
             words.iter().all(|word| label.contains(word))
-        });
-        let (_, value) = row.unwrap_or_else(|| panic!("no quality figure about {words:?} in {quality:?}"));
-        match value {
+        })?;
+        Some(match value {
             Value::Number(number) => number.as_f64().unwrap(),
             Value::String(text) => {
                 let digits: String = text
@@ -310,7 +315,7 @@ impl Profile {
                     .unwrap_or_else(|_| panic!("{words:?} is not a number: {text}"))
             }
             other => panic!("{words:?} is not a number: {other}"),
-        }
+        })
     }
 }
 

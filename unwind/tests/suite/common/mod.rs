@@ -19,7 +19,7 @@ use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Mapping, Pid, ProcessEvent, Role, Sample, Thread, ThreadEvent, Tid};
 use recording::module::Image;
-use recording::sink::{EventSink, InMemory, ModuleFile, ModuleFiles, ModuleMiss, ReadAt, TargetMemory};
+use recording::sink::{Completion, EventSink, InMemory, ModuleFile, ModuleFiles, ModuleMiss, ReadAt, TargetMemory};
 use recording::stack::{Frame, FurtherRegisters, Registers, Snapshot, Stack};
 use unwind::{UnwindOptions, Unwinder};
 
@@ -105,6 +105,10 @@ impl EventSink for Collector {
             _ => {}
         }
     }
+
+    fn end_round(&mut self, _: Timestamp) -> Completion {
+        Completion::default()
+    }
 }
 
 /// Registers and stack bytes, as a recorder would deliver them.
@@ -145,6 +149,7 @@ pub fn sample_of(thread: Thread, captured: &Captured) -> Event<'_> {
         registers: captured.registers,
         further: FurtherRegisters::default(),
         stack_bytes: &captured.bytes,
+        next_copy: None,
     });
     Event::sample(Timestamp(0), thread, Sample::new(Role::Running, 1, stack))
 }

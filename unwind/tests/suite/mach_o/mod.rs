@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::common::{Captured, Collector, PID, map, sample};
 use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{Mapping, Pid, Role};
+use recording::event::{Mapping, Pid};
 use recording::quality::Quality;
 use recording::sink::{EventSink, InMemory, KeptFile, ModuleFile, ModuleFiles, ModuleMiss, NoMemory, TargetMemory};
 use recording::stack::{Frame, Registers};
@@ -166,11 +166,10 @@ fn stacks_beyond_the_sample_are_completed_from_memory() {
                 registers: state.registers,
                 bytes: state.stack[..state.stack.len().min(len)].to_vec(),
             };
-            let before = unwinder.completion(Role::Running).beyond_sample;
             // The first reading confirms the second one.
             unwinder.on_event(&sample(&captured));
             unwinder.on_event(&sample(&captured));
-            beyond_sample += (unwinder.completion(Role::Running).beyond_sample - before) / 2;
+            beyond_sample += unwinder.end_round(Timestamp(0)).samples.beyond_sample / 2;
             let found = unwinder.next_mut().stacks.pop().unwrap();
             assert_eq!(found, truth(&state), "{name}: {:x?}", state.registers);
         });

@@ -21,9 +21,9 @@ use crate::sys::process::monotonic_ns;
 use crate::sys::ring_maker::RingMaker;
 use perf_data::translate::Translator;
 
-/// So many samples, or waits, are looked at together: 50 ms of a busy thread at 1 kHz.
+/// Samples, or waits, that are judged together: 50 ms of a busy thread at 1 kHz.
 const SAMPLES: u64 = 50;
-/// Of these, one in so many must need more bytes than it has.
+/// Copies become larger if more than one stack in this number needs more bytes than its sample has.
 const ONE_IN: u64 = 25;
 
 /// A thread that starts while events are switched inherits them as they were, and is not seen by the switch
@@ -36,52 +36,49 @@ const SAMPLES_FOR_LOSSES: u64 = 1000;
 /// A ring that holds fewer stacks of waits than this loses them when some threads begin to wait together.
 const FEWEST_WAITS: usize = 8;
 
-/// Which dumps are in use for the stacks of one role.
+/// The size of the copies of the stacks of one role.
 #[derive(Debug)]
-pub(super) struct LargerStacks {
+pub(super) struct DumpSize {
     role: Role,
-    state: State,
+    in_use: DumpsInUse,
+    /// Samples, and samples that needed more bytes, since the last judgement.
     samples: u64,
     beyond_sample: u64,
-    /// Of all samples so far.
-    beyond_sample_before: u64,
-    /// So many rounds are left in which events are switched again.
+    /// Rounds that are left in which events are switched again.
     again: u32,
     /// Makes rings for larger dumps. It ends with the recording: until then it may wait for a CPU.
     maker: Option<RingMaker>,
 }
 
 #[derive(Debug)]
-enum State {
+enum DumpsInUse {
     Usual,
-    /// The records that were lost before the present window, and the samples in it.
+    /// The records that were lost before the present window, and the samples in the window.
     Larger {
         lost: u64,
         samples: u64,
     },
-    /// Larger ones are not to be had, or were too large.
-    Never,
+    /// Larger dumps can't be opened, or lost records: they are not tried again.
+    UsualForEver,
 }
 
-impl LargerStacks {
-    /// For samples ([`Role::Running`]) or waits ([`Role::WaitStack`]). `beyond_sample`: of those so far, which came
-    /// from /proc, how many needed more bytes.
-    pub(super) fn new(role: Role, beyond_sample: u64) -> LargerStacks {
-        LargerStacks {
+impl DumpSize {
+    /// For samples ([`Role::Running`]) or waits ([`Role::WaitStack`]).
+    pub(super) fn new(role: Role) -> DumpSize {
+        DumpSize {
             role,
-            state: State::Usual,
+            in_use: DumpsInUse::Usual,
             samples: 0,
             beyond_sample: 0,
-            beyond_sample_before: beyond_sample,
             again: 0,
             maker: None,
         }
     }
 
-    /// After a round with so many samples. `beyond_sample`: how many of all samples so far needed more bytes than they
-    /// have. `are_too_many`: more samples come than are wanted. The rings and dumps that are in use from now on, if
-    /// they are others.
-    pub(super) fn after(
+    /// Takes note of a round with `samples` samples of the role, of which `beyond_sample` needed more bytes than they
+    /// have. `are_too_many`: more samples come than are wanted. Returns the rings and dumps that are in use from now
+    /// on; `None` if these are the same as before.
+    pub(super) fn after_round(
         &mut self,
         samples: u64,
         beyond_sample: u64,
@@ -89,19 +86,17 @@ impl LargerStacks {
         opened: &mut Opened,
         translator: &mut Translator,
     ) -> Option<RingBytes> {
-        let before = std::mem::replace(&mut self.beyond_sample_before, beyond_sample);
-        let beyond_sample = beyond_sample.saturating_sub(before);
         let all_lost = translator.lost(self.role);
         if self.again > 0 {
             self.again -= 1;
             // Losses from before the switch are reported after it.
-            if let State::Larger { lost, .. } = &mut self.state {
+            if let DumpsInUse::Larger { lost, .. } = &mut self.in_use {
                 *lost = all_lost;
             }
             return self.switch(opened, translator);
         }
-        match &mut self.state {
-            State::Larger { lost, samples: so_far } => {
+        match &mut self.in_use {
+            DumpsInUse::Larger { lost, samples: so_far } => {
                 *so_far += samples;
                 let most = match self.role {
                     Role::Running => 0,
@@ -116,15 +111,15 @@ impl LargerStacks {
                 }
                 let usual = opened.copies(self.role).usual;
                 opened.notes.push(format!(
-                    "{} copied {} KiB of stack again after larger copies were lost: deeper stacks may be cut",
+                    "{} went back to {} KiB stack copies after larger ones overflowed the buffers; deeper stacks may be cut",
                     self.copied(),
                     usual.stack_bytes >> 10
                 ));
-                self.begin(State::Never, opened, translator);
+                self.begin(DumpsInUse::UsualForEver, opened, translator);
                 Some(usual)
             }
-            State::Never => None,
-            State::Usual => {
+            DumpsInUse::UsualForEver => None,
+            DumpsInUse::Usual => {
                 self.samples += samples;
                 self.beyond_sample += beyond_sample;
                 if self.samples < SAMPLES {
@@ -144,7 +139,7 @@ impl LargerStacks {
 
     /// Begins with larger dumps, once this share of stacks was deeper.
     fn begin_larger(&mut self, share: f64, opened: &mut Opened, translator: &mut Translator) -> Option<RingBytes> {
-        self.state = State::Never;
+        self.in_use = DumpsInUse::UsualForEver;
         let StackCopies { usual, larger } = opened.copies(self.role);
         // Without a size there was no wish for it.
         let larger = larger?;
@@ -164,7 +159,7 @@ impl LargerStacks {
         }
         let lost = translator.lost(self.role);
         if self
-            .begin(State::Larger { lost, samples: 0 }, opened, translator)
+            .begin(DumpsInUse::Larger { lost, samples: 0 }, opened, translator)
             .is_some()
         {
             return Some(usual);
@@ -195,8 +190,8 @@ impl LargerStacks {
         own_rings(opened.samples.larger?, opened)
     }
 
-    fn begin(&mut self, state: State, opened: &mut Opened, translator: &mut Translator) -> Option<RingBytes> {
-        self.state = state;
+    fn begin(&mut self, in_use: DumpsInUse, opened: &mut Opened, translator: &mut Translator) -> Option<RingBytes> {
+        self.in_use = in_use;
         self.again = SWITCHED_AGAIN;
         self.switch(opened, translator)
     }
@@ -204,7 +199,7 @@ impl LargerStacks {
     /// Switches the events to the present state. If that fails, which was never seen, the usual ones go on.
     fn switch(&mut self, opened: &mut Opened, translator: &mut Translator) -> Option<RingBytes> {
         let from = Timestamp(monotonic_ns());
-        let larger = matches!(self.state, State::Larger { .. });
+        let larger = matches!(self.in_use, DumpsInUse::Larger { .. });
         let switched = opened.events.switch_to_larger_stacks(self.role, larger);
         // The events of waits report nothing else.
         if self.role == Role::Running {
@@ -214,7 +209,7 @@ impl LargerStacks {
         opened
             .notes
             .push(format!("{} could not copy more of the stack: {error}", self.copied()));
-        (self.state, self.again) = (State::Never, 0);
+        (self.in_use, self.again) = (DumpsInUse::UsualForEver, 0);
         // What can be switched back is.
         let _ = opened.events.switch_to_larger_stacks(self.role, false);
         Some(opened.copies(self.role).usual)

@@ -1,0 +1,252 @@
+//! The loop of a recording: one round after the other, and what can end it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use recording::clock::Timestamp;
+use recording::event::{Event, LostCause, RecordingEvent, Role};
+use recording::outbox::Message;
+use recording::sink::EventSink;
+
+use super::dump_size::DumpSize;
+use super::{Jitter, RoundFindings, RoundRule};
+use crate::open::events::PointLimit;
+use crate::open::{Opened, StackLimit};
+use crate::processes::unrecorded::Unrecorded;
+use crate::processes::usage::Usage;
+use crate::processes::watched::{Watched, stop_at_end, take_signals};
+use crate::sys::process::monotonic_ns;
+use crate::sys::ring::Ring;
+use crate::sys::signals::{self, Signals};
+use perf_data::decode;
+use perf_data::merge::{self, Due, Source};
+use perf_data::translate::Translator;
+use recording::session::StopReason;
+
+/// The kernel reads the time of a record before it writes the record. The gap is microseconds, except where the
+/// hypervisor takes the CPU away in between.
+const SETTLE_NS: u64 = 500_000;
+/// The round after stacks of waits were switched on again: a program that waits more often than can be sampled delivers
+/// some hundreds of stacks in 2 ms, and pays for each. Also the round after the copies of such stacks became larger:
+/// how full they make the ring is not known.
+const ROUND_FOR_MANY_WAITS: Duration = Duration::from_millis(2);
+/// The round after one with many point events, which mostly come in series.
+const ROUND_FOR_MANY_POINTS: Duration = Duration::from_millis(4);
+
+impl Source for Ring {
+    fn next_time(&mut self) -> Option<u64> {
+        // A record that is too short for a time sorts first, and is reported at once.
+        self.peek().map(|record| decode::time(record).unwrap_or(0))
+    }
+
+    fn take_next(&mut self, take: &mut dyn FnMut(Due<'_>)) {
+        let Some((record, after)) = self.peek_two() else { return };
+        let size = record.len();
+        let time = decode::time(record).unwrap_or(0);
+        take(Due { time, record, after });
+        self.consume(size);
+    }
+}
+
+/// A recording whose events are enabled: everything that its rounds touch.
+pub(crate) struct RoundLoop<'a> {
+    pub(crate) opened: &'a mut Opened,
+    pub(crate) translator: &'a mut Translator,
+    /// Its end ends the recording.
+    pub(crate) watched: &'a mut Watched,
+    pub(crate) unrecorded: &'a mut Unrecorded,
+    pub(crate) signals: &'a Signals,
+    /// When the recording began. What ran before has been reported to the sink.
+    pub(crate) start: Timestamp,
+    /// When the recording ends at the latest.
+    pub(crate) deadline: Option<Timestamp>,
+    pub(crate) rate_hz: f64,
+    pub(crate) sink: &'a mut dyn EventSink,
+}
+
+/// What a round took from the rings.
+#[derive(Clone, Copy, Default)]
+struct Drained {
+    /// A record came for which a file may have to be opened.
+    opens_file: bool,
+    /// Samples of the event that samples.
+    samples: u64,
+    wait_stacks: u64,
+    /// How full the fullest ring was, 0 to 1.
+    fill: f64,
+}
+
+impl RoundLoop<'_> {
+    /// Empties the rings into the sink until all that is watched has ended, the time is over or a signal ends the
+    /// recording. Then stops the events and takes what is left. Returns why and when the recording ended. An error:
+    /// poll(2), or an ioctl of an event, failed.
+    pub(crate) fn run(mut self) -> io::Result<(StopReason, Timestamp)> {
+        let mut rule = RoundRule::new(self.opened.samples.usual, self.rate_hz, self.opened.choice.unit());
+        let mut jitter = Jitter(1);
+        let mut sample_dumps = DumpSize::new(Role::Running);
+        let mut wait_dumps = DumpSize::new(Role::WaitStack);
+        let mut queue = BinaryHeap::new();
+        let mut interrupts = 0;
+        let mut points = PointLimit::new(monotonic_ns());
+        let mut stack_limit = StackLimit::new(self.rate_hz, monotonic_ns());
+        let mut usage = Usage::default();
+        // The stacks of threads that waited when recording began are a round of their own: nothing follows from them.
+        let _ = self.sink.end_round(self.start);
+        let stop = loop {
+            if let Some(stop) = self.sleep(rule.sleep(&mut jitter), &mut interrupts)? {
+                break stop;
+            }
+            let woken = monotonic_ns();
+            if self.deadline.is_some_and(|end| woken >= end.0) {
+                break StopReason::Duration;
+            }
+            points.allow(woken);
+            let until_ns = woken.saturating_sub(SETTLE_NS);
+            let drained = self.drain(&mut queue, &mut points, until_ns);
+            if !matches!(self.watched, Watched::Machine) {
+                self.unrecorded.look(Timestamp(until_ns), self.translator, self.sink);
+            }
+            let mut report = |message: Message| message.deliver(self.sink);
+            usage.look(self.translator.live_processes(), &mut report);
+            let completion = self.sink.end_round(Timestamp(until_ns));
+            let switched = stack_limit.after(drained.wait_stacks, woken);
+            if let Some(on) = switched {
+                self.opened.events.switch(Role::WaitStack, on)?;
+            }
+            let other_dumps = sample_dumps.after_round(
+                drained.samples,
+                completion.samples.beyond_sample,
+                false,
+                self.opened,
+                self.translator,
+            );
+            let other_wait_dumps = wait_dumps.after_round(
+                drained.wait_stacks,
+                completion.waits.beyond_sample,
+                stack_limit.was_reached(),
+                self.opened,
+                self.translator,
+            );
+            let worked = Duration::from_nanos(monotonic_ns().saturating_sub(woken));
+            let found = RoundFindings {
+                opens_file: drained.opens_file,
+                deep: completion.samples.beyond_sample,
+                unverified: completion.samples.unverified,
+                fill: drained.fill,
+            };
+            rule = match other_dumps {
+                Some(bytes) => rule.with_rings(bytes, self.rate_hz),
+                None => rule.after(found, worked),
+            };
+            if switched == Some(true) || other_wait_dumps.is_some() {
+                rule = rule.capped(ROUND_FOR_MANY_WAITS, worked);
+            }
+            if points.are_many() {
+                rule = rule.capped(ROUND_FOR_MANY_POINTS, worked);
+            }
+        };
+        for event in self.opened.events.since(0) {
+            event.disable()?;
+        }
+        let end = Timestamp(monotonic_ns());
+        self.drain(&mut queue, &mut points, u64::MAX);
+        if !matches!(self.watched, Watched::Machine) {
+            self.unrecorded.look(end, self.translator, self.sink);
+        }
+        self.report_corruption(end);
+        Ok((stop, end))
+    }
+
+    /// Sleeps for a round. Returns why recording ends; `None` if it goes on.
+    fn sleep(&mut self, round: Duration, interrupts: &mut u32) -> io::Result<Option<StopReason>> {
+        let now = monotonic_ns();
+        let left = { self.deadline }.map_or(round, |end| Duration::from_nanos(end.0.saturating_sub(now)).min(round));
+        let signals_fd = self.signals.fd();
+        let [ended, signalled] = match self.watched.pidfd() {
+            Some(pidfd) => signals::wait_readable([pidfd.as_fd(), signals_fd], left)?,
+            None => signals::wait_readable([signals_fd], left).map(|[signalled]| [false, signalled])?,
+        };
+        if ended && self.watched.one_has_ended() {
+            return Ok(Some(stop_at_end(self.signals, *interrupts)));
+        }
+        if signalled {
+            return Ok(take_signals(self.signals, interrupts, self.watched.program()));
+        }
+        Ok(None)
+    }
+
+    /// Takes the records with times up to `until_ns` from all rings, in time order.
+    fn drain(
+        &mut self,
+        queue: &mut BinaryHeap<Reverse<(u64, usize)>>,
+        points: &mut PointLimit,
+        until_ns: u64,
+    ) -> Drained {
+        let mut drained = Drained::default();
+        let RoundLoop { translator, sink, .. } = self;
+        let Opened {
+            rings,
+            roles,
+            events,
+            origins,
+            ..
+        } = &mut *self.opened;
+        for ring in &mut *rings {
+            ring.refresh();
+            drained.fill = drained.fill.max(ring.fill());
+        }
+        merge::drain(rings, until_ns, queue, &mut |ring, due| {
+            let Due { time, record, after } = due;
+            let role = roles[ring];
+            if decode::is_sample(record) {
+                drained.samples += u64::from(role == Role::Running);
+            } else {
+                drained.opens_file |= !decode::opens_no_file(record);
+            }
+            if matches!(role, Role::Counted | Role::Point) {
+                if origins.as_mut().is_none_or(|origins| origins.counts(time, record))
+                    && let Some(event) = events.event_of(role, record)
+                {
+                    points.take(time, record, &event, translator, *sink);
+                }
+                return;
+            }
+            if role == Role::WaitStack {
+                // An idle CPU waits for nothing, and its stacks are not to be unwound.
+                if decode::origin(record).is_some_and(|origin| origin.tid == 0) {
+                    return;
+                }
+                drained.wait_stacks += 1;
+            }
+            if origins.as_mut().is_none_or(|origins| origins.counts(time, record)) {
+                translator.record(time, record, after, role, *sink);
+            }
+        });
+        points.report(translator, *sink);
+        drained
+    }
+
+    fn report_corruption(&mut self, time: Timestamp) {
+        for ring in &self.opened.rings {
+            for _ in 0..ring.corrupted {
+                let what = RecordingEvent::Malformed("ring contents dropped");
+                self.sink.on_event(&Event::recording(time, what));
+            }
+        }
+    }
+}
+
+/// Reports losses that no record reported: those at the very end, after which nothing more was written.
+pub(crate) fn report_remaining_losses(
+    lost: u64,
+    role: Role,
+    translator: &mut Translator,
+    end: Timestamp,
+    sink: &mut dyn EventSink,
+) {
+    let remaining = lost.saturating_sub(translator.lost(role));
+    translator.report_lost(end, remaining, role, LostCause::RingFull, sink);
+}
