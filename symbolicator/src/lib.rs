@@ -12,51 +12,50 @@
 //! Out of scope: profiles, HTTP, output formats. [`api`] knows the bodies of the Firefox Profiler's symbol-server
 //! requests, but no server.
 //!
-//! The journey: [`Symbolicator`] -> `locate` (which files; `dsym`) -> `objects` (`file`, `symtab`, `plt`, `mach_o`,
-//! `dwarf`) -> `demangle`. [`jit`] has JIT code, `foreign` the symbol files of other systems, `recorded` names that
-//! came with the recording, `cache` what the next start need not find out again, `debuginfod` files that this machine
-//! lacks, `kernel` the functions of the kernel, `vmlinux` and `kernel_modules` their debug info, `held` which modules
-//! stay in memory, `ahead` look-ups of several modules at once, [`probe`] the way from a name to its address, `source`
-//! and `asm` the code.
+//! The rooms, in reading order:
+//!
+//! 1. [`Symbolicator`] (`symbolicator/`): the modules of a recording. It opens one at its first look-up, by kind.
+//! 2. `files`: which files a module has, and one of them in memory.
+//! 3. `objects`: the symbols and the debug info of ELF and Mach-O files. `demangle` makes names readable.
+//! 4. `kernel`: the functions of the kernel, and the debug info of the kernel and of its modules.
+//! 5. [`jit`]: JIT code. `recorded`: names that came with the recording. `foreign`: symbol files of other systems.
+//! 6. `sources` and `asm`: the code of an address as text. [`probe`]: from a name to its address. [`api`]: the requests of
+//!    the Firefox Profiler.
+//! 7. `cache`: what the next start need not find out again. `module_cache`: which modules stay in memory.
+//!    `helper_threads`: threads for long look-ups. `debuginfod`: files that this machine lacks.
+//! 8. `sys`: mapped files, and the system's debuginfod client.
 
-mod ahead;
 pub mod api;
 mod asm;
 mod cache;
 mod debuginfod;
 mod demangle;
-mod dsym;
 mod error;
+mod files;
 mod foreign;
-mod held;
-mod helpers;
+mod helper_threads;
 pub mod jit;
 mod kernel;
-mod kernel_modules;
-mod local_sources;
-mod locate;
+mod module_cache;
 mod objects;
-mod path_map;
 pub mod probe;
 mod recorded;
-mod source;
+mod sources;
 mod symbolicator;
 mod sys;
-mod vdso;
-mod vmlinux;
 
-pub use crate::ahead::Ahead;
 pub use crate::asm::{AsmError, Assembly, Instruction, Target};
 pub use crate::debuginfod::{Debuginfod, DebuginfodError, Download, Watcher};
 pub use crate::demangle::demangle;
 pub use crate::error::SymbolError;
+pub use crate::files::options::SymbolOptions;
 pub use crate::foreign::{SymbolServers, SymbolServersError};
-pub use crate::kernel::{KernelFunctions, find_kernel_function, kernel_build_id, kernel_functions, kernel_text_base};
-pub use crate::local_sources::LocalSources;
-pub use crate::locate::SymbolOptions;
-pub use crate::path_map::PathMap;
+pub use crate::kernel::kallsyms::{
+    KernelFunctions, find_kernel_function, kernel_build_id, kernel_functions, kernel_text_base,
+};
 pub use crate::recorded::RecordedSymbols;
-pub use crate::source::SourceError;
+pub use crate::sources::{LocalSources, PathMap, SourceError};
+pub use crate::symbolicator::ahead::Ahead;
 pub use crate::symbolicator::{ModuleKey, Symbolicator};
 
 pub use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};

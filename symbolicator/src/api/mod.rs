@@ -10,30 +10,17 @@
 //! 200: of other replies the UI shows the status and drops the body.
 
 mod asm;
+mod body;
 mod source;
 mod symbolicate;
 
-use serde::de::{Deserializer, Error as _};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+use self::body::Refusal;
 use crate::Symbolicator;
 
 /// Longest request body, in bytes. 10,000 addresses, the most that the UI sends, take about 150 KB.
 const MAX_BODY_BYTES: usize = 16 << 20;
-
-/// Why a request is refused.
-#[derive(Serialize)]
-struct Refusal {
-    error: String,
-}
-
-impl Refusal {
-    fn new(message: impl ToString) -> Refusal {
-        Refusal {
-            error: message.to_string(),
-        }
-    }
-}
 
 /// Answers the request `body` to `path` (`/symbolicate/v5`, `/source/v1`, `/asm/v1`) with JSON.
 pub fn handle(symbolicator: &Symbolicator, path: &str, body: &[u8]) -> Vec<u8> {
@@ -65,20 +52,4 @@ fn parse<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
 fn to_json(value: &impl Serialize) -> Vec<u8> {
     // Answers are structs with string keys: to serialise them into memory can't fail.
     serde_json::to_vec(value).unwrap_or_else(|_| br#"{"error":"the answer could not be written as JSON"}"#.to_vec())
-}
-
-/// A number that the UI sends as hexadecimal text, `"0x1f"`.
-struct Address(u64);
-
-impl<'de> Deserialize<'de> for Address {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Address, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let digits = text.strip_prefix("0x").unwrap_or(&text);
-        // `from_str_radix` would accept a sign.
-        let plain = !digits.starts_with(['+', '-']);
-        let number = u64::from_str_radix(digits, 16).ok().filter(|_| plain);
-        number
-            .map(Address)
-            .ok_or_else(|| D::Error::custom(format_args!("{text:?} is not a hexadecimal number like \"0x1f\"")))
-    }
 }

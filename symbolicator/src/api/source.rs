@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Address, Refusal};
+use super::body::{Address, Refusal};
 use crate::{ModuleKey, Symbolicator};
 
 #[derive(Deserialize)]

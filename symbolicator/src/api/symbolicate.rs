@@ -7,7 +7,7 @@ use names::symbol::{AddressInfo, SourceFrame};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::Refusal;
+use super::body::Refusal;
 use crate::{ModuleKey, Symbolicator};
 
 /// Most modules in a request. The UI sends at most 10.

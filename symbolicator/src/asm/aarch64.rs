@@ -3,7 +3,7 @@
 use yaxpeax_arch::{Decoder, U8Reader};
 use yaxpeax_arm::armv8::a64::{InstDecoder, Opcode, Operand};
 
-use super::{Decoded, Reference};
+use super::decoded::{Decoded, Reference};
 
 pub(super) fn decode(bytes: &[u8], address: u64) -> Decoded {
     let Some(word) = bytes.first_chunk::<4>() else {

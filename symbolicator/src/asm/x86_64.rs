@@ -3,7 +3,7 @@
 use iced_x86::{Decoder, DecoderError, DecoderOptions, Formatter, FormatterOptions, Instruction, IntelFormatter};
 use iced_x86::{MemorySizeOptions, Mnemonic, OpKind};
 
-use super::{Decoded, Reference};
+use super::decoded::{Decoded, Reference};
 
 pub(super) fn decode(bytes: &[u8], address: u64) -> Decoded {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);

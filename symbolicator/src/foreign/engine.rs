@@ -12,7 +12,7 @@ use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use recording::module::Module;
 
 use super::guarded::guarded;
-use super::{breakpad_name, stored};
+use super::paths::{breakpad_name, stored};
 use crate::demangle::demangle;
 use crate::error::SymbolError;
 use crate::sys::Mapping;

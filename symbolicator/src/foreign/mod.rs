@@ -9,8 +9,10 @@ mod engine;
 #[cfg(not(feature = "foreign-symbols"))]
 #[path = "no_engine.rs"]
 mod engine;
+mod error;
 #[cfg(feature = "foreign-symbols")]
 mod guarded;
+mod paths;
 #[cfg(not(feature = "symbol-servers"))]
 #[path = "no_servers.rs"]
 mod servers;
@@ -23,31 +25,11 @@ use std::path::{Component, Path, PathBuf};
 use recording::module::{Module, ModuleKind};
 
 pub(crate) use engine::ForeignFile;
+pub use error::SymbolServersError;
 pub use servers::SymbolServers;
 
-use crate::error::{SymbolError, build_with};
-
-/// Why symbol servers can't be used.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum SymbolServersError {
-    /// The feature is missing.
-    #[error("this sprof can't ask symbol servers: {}", build_with!("symbol-servers"))]
-    NotBuilt,
-    /// A server is no URL.
-    #[error("{0} is no URL of a symbol server: it must begin with https:// or http://")]
-    NoUrl(String),
-    /// The folder for downloads can't be made.
-    #[error("the folder for downloads {} can't be made ({reason}): name another one with SPROF_CACHE", .path.display())]
-    NoFolder {
-        /// The folder.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// The HTTP client can't be started.
-    #[error("the HTTP client can't be started: {0}")]
-    NoClient(String),
-}
+use self::paths::{breakpad_name, stored};
+use crate::error::SymbolError;
 
 /// Opens the symbols of a module. `object` is why the module has no ELF or Mach-O file, if one was looked for.
 pub(crate) fn open(
@@ -116,17 +98,4 @@ fn candidates<'a>(module: &Module, dirs: impl Iterator<Item = &'a Path>) -> Vec<
         found.extend(paths.into_iter().filter(|path| path.is_file()));
     }
     found
-}
-
-/// Where symbol servers and their caches have the files of a module, in this folder: `NAME/ID/NAME.sym` (Breakpad) and
-/// `NAME/ID/NAME`.
-fn stored(module: &Module, dir: &Path) -> [PathBuf; 2] {
-    let name = module.name();
-    let folder = dir.join(&name).join(module.breakpad_id());
-    [folder.join(breakpad_name(&name)), folder.join(&name)]
-}
-
-/// dump_syms replaces `.pdb`, and appends to all other names.
-fn breakpad_name(name: &str) -> String {
-    format!("{}.sym", name.strip_suffix(".pdb").unwrap_or(name))
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use recording::module::Module;
 
-use super::SymbolServersError;
+use super::error::SymbolServersError;
 use crate::debuginfod::Watcher;
 
 /// Symbol servers, which this build can't ask.

@@ -18,8 +18,9 @@ use tokio::runtime::{Builder, Runtime};
 use wholesym::debugid::DebugId;
 use wholesym::{DownloadError, SymbolManager, SymbolManagerConfig, SymbolManagerObserver};
 
+use super::error::SymbolServersError;
 use super::guarded::guarded;
-use super::{SymbolServersError, stored};
+use super::paths::stored;
 use crate::cache::Cache;
 use crate::debuginfod::{Download, MAX_BYTES, MAX_FAILURES, PATIENCE, Watcher, hosts_of};
 

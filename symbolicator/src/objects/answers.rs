@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::file::ObjectFile;
 use crate::cache::Cache;
+use crate::files::object_file::ObjectFile;
 
 /// Answers of a module at most: the first ones.
 const MAX_ANSWERS: usize = 50_000;

@@ -5,8 +5,8 @@ use std::ops::Range;
 use names::symbol::{FunctionSymbol, SourceFrame};
 
 use super::dwarf::Dwarf;
-use super::file::ObjectFile;
 use super::mach_o::debug_map::DebugMap;
+use crate::files::object_file::ObjectFile;
 
 /// What answers for the addresses of a module.
 pub(super) enum DebugInfo {

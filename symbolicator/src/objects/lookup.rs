@@ -180,10 +180,10 @@ mod tests {
 
     use unwind::Functions;
 
-    use super::super::file::ObjectFile;
     use super::super::{ObjectModule, Stage};
     use super::with_its_scope;
-    use crate::locate::SymbolOptions;
+    use crate::files::object_file::ObjectFile;
+    use crate::files::options::SymbolOptions;
 
     #[test]
     fn what_an_earlier_start_has_answered_needs_neither_symbols_nor_debug_info() {

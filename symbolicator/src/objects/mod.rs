@@ -7,9 +7,8 @@ mod debug_info;
 mod dwarf;
 mod dynamic;
 pub(crate) mod extent;
-pub(crate) mod file;
 mod lookup;
-pub(crate) mod mach_o;
+mod mach_o;
 mod plt;
 pub(crate) mod relocatable;
 mod symbol;
@@ -28,13 +27,14 @@ use self::answers::Answers;
 use self::debug_info::DebugInfo;
 use self::dwarf::{Dwarf, DwarfFiles};
 use self::extent::Evidence;
-use self::file::ObjectFile;
 use self::mach_o::debug_map::DebugMap;
 use self::symtab::SymbolTable;
-use crate::asm::code_at;
 use crate::demangle::demangle;
 use crate::error::SymbolError;
-use crate::locate::{self, Files, SplitDwarfPaths, Supplementary, SymbolOptions};
+use crate::files::locate::{self, Files};
+use crate::files::object_file::ObjectFile;
+use crate::files::options::SymbolOptions;
+use crate::files::separate::{self, SplitDwarfPaths, Supplementary};
 
 /// The files of one module, and what has been read of them.
 pub(crate) struct ObjectModule {
@@ -98,7 +98,7 @@ impl ObjectModule {
         let (mut notes, mut damage) = (Vec::new(), Vec::new());
         let mut sources: Vec<Arc<ObjectFile>> = [&binary, &debug].into_iter().flatten().cloned().collect();
         let unread = with_info.map(|file| {
-            let supplementary = match locate::supplementary(file, options) {
+            let supplementary = match separate::supplementary(file, options) {
                 Supplementary::NotNeeded => None,
                 Supplementary::Found(file) => {
                     let file = Arc::new(file);
@@ -298,7 +298,7 @@ impl ObjectModule {
         let binary = self.binary.as_deref()?;
         let range = extent::code_to_read(range.start, range.end);
         let size = range.end.checked_sub(range.start)?;
-        let code = code_at(binary, &binary.object().ok()?, range.start, size)?;
+        let code = binary.code_at(&binary.object().ok()?, range.start, size)?;
         let size = usize::try_from(size).map_or(code.len(), |size| size.min(code.len()));
         Some(use_it(binary.arch(), &code[..size]))
     }

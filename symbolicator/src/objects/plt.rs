@@ -6,8 +6,8 @@ use object::{
 };
 use rustc_hash::FxHashMap;
 
-use super::file::{ObjectFile, offset_in};
 use super::symbol::{Binding, Kind, Rank, Symbol};
+use crate::files::object_file::{ObjectFile, offset_in};
 
 pub(super) struct Stub {
     /// Stated virtual address.

@@ -15,8 +15,8 @@ use object::{
 };
 
 use super::dwarf;
-use super::file::ObjectFile;
 use crate::error::SymbolError;
+use crate::files::object_file::ObjectFile;
 
 /// The address of the first section: the address 0 is that of functions which a linker dropped.
 const FIRST_ADDRESS: u64 = 0x1_0000;

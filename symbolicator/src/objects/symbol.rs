@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use object::elf;
 
-use super::file::ObjectFile;
+use crate::files::object_file::ObjectFile;
 
 /// The texts that have the names of symbols.
 #[derive(Default)]

@@ -12,11 +12,11 @@ use unwind::Functions;
 
 use super::by_address::{ByAddress, Place};
 use super::dynamic::DynamicSymbols;
-use super::file::{ObjectFile, is_code, offset_in};
 use super::mach_o;
 use super::plt;
 use super::symbol::{Binding, Kind, Names, Symbol, name_at, section_at};
 use crate::demangle::demangle;
+use crate::files::object_file::{ObjectFile, is_code, offset_in};
 
 /// How far a look-up walks back to a symbol that encloses the nearest one. Assembly has a few labels inside a
 /// function; only hostile files have more than this.

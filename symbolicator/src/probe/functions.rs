@@ -6,13 +6,11 @@ use std::path::Path;
 use object::{Object, ObjectSymbol, SymbolFlags, SymbolKind, elf};
 
 use super::names::{Match, Wanted};
-use super::{AtOffset, Segments};
-use crate::asm;
+use super::segments;
 use crate::demangle::demangle;
 use crate::error::SymbolError;
-use crate::locate::SymbolOptions;
-use crate::objects::ObjectModule;
-use crate::objects::file::ObjectFile;
+use crate::files::object_file::ObjectFile;
+use crate::files::options::SymbolOptions;
 
 /// Functions of one name at most: instances of a generic function, overloads, functions of several files.
 const MAX_FUNCTIONS: usize = 100;
@@ -53,7 +51,7 @@ pub struct Functions {
 
 /// Finds the functions of a file that `name` means.
 pub fn find_functions(path: &Path, name: &str, options: &SymbolOptions) -> Result<Functions, SymbolError> {
-    let (mut module, code) = super::open(path, options)?;
+    let (mut module, code) = segments::open(path, options)?;
     let wanted = Wanted::new(name);
     let mut functions = Functions::default();
     let mut found: BTreeMap<u64, String> = BTreeMap::new();
@@ -111,27 +109,5 @@ fn is_chosen_at_start<'a>(symbol: &impl ObjectSymbol<'a>) -> bool {
     match symbol.flags() {
         SymbolFlags::Elf { st_info, .. } => st_info.st_type() == elf::STT_GNU_IFUNC,
         _ => false,
-    }
-}
-
-/// What a probe at a relative address would hit.
-pub(super) fn place(module: &mut ObjectModule, code: &Segments, address: u64) -> AtOffset {
-    let Some(function) = module.function(address).filter(|function| function.start <= address) else {
-        return AtOffset::Unknown;
-    };
-    let named = |offset: u64| match offset {
-        0 => function.name.clone(),
-        offset => format!("{}+{offset:#x}", function.name),
-    };
-    match asm::instruction_at(module, function.start, address) {
-        Some(begin) if begin == address => AtOffset::Instruction(Some(named(address - function.start))),
-        Some(begin) => match code.offset(begin) {
-            Some(begins_at) => AtOffset::InsideInstruction {
-                begins_at,
-                name: named(begin.saturating_sub(function.start)),
-            },
-            None => AtOffset::Unknown,
-        },
-        None => AtOffset::Unknown,
     }
 }

@@ -10,9 +10,9 @@ use std::path::Path;
 
 use object::{Object, ObjectSection};
 
-use super::Segments;
+use super::segments::Segments;
 use crate::error::SymbolError;
-use crate::objects::file::ObjectFile;
+use crate::files::object_file::ObjectFile;
 
 /// Type of the note (NT_STAPSDT) and its owner.
 const NOTE_TYPE: u32 = 3;

@@ -41,14 +41,14 @@ use gimli::DwarfPackage;
 use typed_arena::Arena;
 
 use self::budget::Budget;
-use self::names::Names;
+use self::names::{EntryName, Names};
 pub(super) use self::store::reads_section;
 use self::store::{Slice, Store};
 use self::unit::Split;
-use self::units::{EntryName, Units};
-use super::file::ObjectFile;
+use self::units::Units;
 use crate::error::SymbolError;
-use crate::locate::SplitDwarfPaths;
+use crate::files::object_file::ObjectFile;
+use crate::files::separate::SplitDwarfPaths;
 
 /// The files of a module's debug info.
 pub(super) struct DwarfFiles {

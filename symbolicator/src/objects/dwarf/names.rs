@@ -7,12 +7,22 @@ use rustc_hash::FxHashMap;
 
 use super::super::symbol::MAX_NAME_BYTES;
 use super::store::Slice;
-use super::units::EntryName;
 use crate::demangle::demangle;
 
 /// Names in the cache, and their bytes; a full cache is emptied.
 const MAX_NAMES: usize = 100_000;
 const MAX_BYTES: usize = 64 << 20;
+
+/// The names that the debug info has for a function.
+pub(super) struct EntryName<'a> {
+    /// The linkage name if there is one, because it has the whole path. The plain name where the linkage name can't be
+    /// demangled.
+    pub(super) best: Slice<'a>,
+    /// Without path. `{async_fn#0}` is a closure by its linkage name.
+    pub(super) plain: Option<Slice<'a>>,
+    /// The namespaces and classes around a function whose best name has no path.
+    pub(super) scope: Option<String>,
+}
 
 /// Demangled names by address and length of the mangled name in the mapped file.
 #[derive(Default)]

@@ -6,10 +6,10 @@ use super::super::symbol::MAX_NAME_BYTES;
 use super::budget::{Budget, Exhausted, Flaw};
 use super::lazy_unit::{AbbreviationTables, DwarfOf, LazyUnit};
 use super::lines::path_in;
-use super::names::text;
+use super::names::{EntryName, text};
 use super::scopes::{ScopeName, part_of_path};
 use super::store::Slice;
-use super::units::{Described, EntryName, Units};
+use super::units::{Described, Units};
 use crate::demangle::{demangle, is_mangled};
 
 /// References that are followed from entry to entry for a name. Valid chains have two or three.

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::budget::{Budget, Flaw};
 use super::lazy_unit::{AbbreviationTables, DwarfOf};
 use super::unit::{Unit, UnitAnswer};
-use crate::helpers;
+use crate::helper_threads;
 
 /// Frames that are kept for later, about: 40 of each address. More addresses are looked up when they are asked for.
 const MAX_FRAMES: usize = 400_000;
@@ -82,7 +82,7 @@ pub(super) fn look_up<'a>(
         prepared.flaws.append(&mut flaws);
         budget.take_as(&before, &left);
     };
-    helpers::share(items, task, first);
+    helper_threads::share(items, task, first);
     let (prepared, _) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     prepared
 }

@@ -9,7 +9,7 @@ use object::Object;
 use typed_arena::Arena;
 
 use crate::error::SymbolError;
-use crate::objects::file::{ObjectFile, Stored};
+use crate::files::object_file::{ObjectFile, Stored};
 
 /// DWARF bytes, borrowed from the mapped file or from an unpacked section.
 pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use super::aranges::Aranges;
 use super::budget::{Budget, Flaw};
 use super::lazy_unit::{AbbreviationTables, DwarfOf, GimliUnit, LazyUnit};
+use super::names::EntryName;
 use super::prepared::{self, Prepared, Shared};
 use super::ranges::{RangeMap, RangeOf};
 use super::scopes::Scopes;
@@ -19,17 +20,6 @@ use super::unit::{OwnRanges, Split, Unit, UnitAnswer, own_ranges, unit_ranges};
 
 /// More frames at one address are cut: only damaged debug info has them.
 const MAX_FRAMES: usize = 512;
-
-/// The names that the debug info has for a function.
-pub(super) struct EntryName<'a> {
-    /// The linkage name if there is one, because it has the whole path. The plain name where the linkage name can't be
-    /// demangled.
-    pub(super) best: Slice<'a>,
-    /// Without path. `{async_fn#0}` is a closure by its linkage name.
-    pub(super) plain: Option<Slice<'a>>,
-    /// The namespaces and classes around a function whose best name has no path.
-    pub(super) scope: Option<String>,
-}
 
 /// What the debug info says of a function.
 #[derive(Default)]

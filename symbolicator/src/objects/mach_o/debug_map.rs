@@ -18,9 +18,10 @@ use rustc_hash::FxHashMap;
 use super::object_files::{NotUsed, ObjectFiles, file_and_member};
 use super::symbols::Strings;
 use crate::error::SymbolError;
-use crate::locate::{SplitDwarfPaths, SymbolOptions};
+use crate::files::object_file::ObjectFile;
+use crate::files::options::SymbolOptions;
+use crate::files::separate::SplitDwarfPaths;
 use crate::objects::dwarf::{Dwarf, DwarfFiles};
-use crate::objects::file::ObjectFile;
 use crate::sys::identity_of;
 
 /// The map of a linked file, and what was read of its object files.

@@ -13,10 +13,10 @@ use object::read::macho::MachOSection64;
 use object::{Endianness, Object, ObjectSection, macho};
 use rustc_hash::FxHashMap;
 
-use super::universal;
 use crate::error::SymbolError;
-use crate::locate::SymbolOptions;
-use crate::objects::file::ObjectFile;
+use crate::files::object_file::ObjectFile;
+use crate::files::options::SymbolOptions;
+use crate::files::universal;
 use crate::sys::Mapping;
 
 /// Why an object file is not used.

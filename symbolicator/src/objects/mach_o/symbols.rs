@@ -5,8 +5,9 @@ use object::{Endianness, Object, ObjectSection, macho};
 use rustc_hash::FxHashMap;
 use unwind::Functions;
 
-use super::{MachO, command, exports};
-use crate::objects::file::ObjectFile;
+use super::exports;
+use crate::files::mach_o::{MachO, exports_trie};
+use crate::files::object_file::ObjectFile;
 use crate::objects::symbol::{Binding, Kind, Names, Symbol, section_at};
 
 /// Appends the functions of a file, which has this index in `names`.
@@ -133,24 +134,6 @@ fn indirect_symbols<'a>(object: &MachO<'a>) -> Option<&'a [object::U32<Endiannes
     while let Some(command) = commands.next().ok()? {
         if let Some(table) = command.dysymtab().ok()? {
             return table.indirect_symbols(object.endian(), object.data()).ok();
-        }
-    }
-    None
-}
-
-/// `link_edit` is the file that has the segment `__LINKEDIT`.
-pub(super) fn exports_trie<'a>(object: &MachO<'a>, link_edit: &'a [u8]) -> Option<&'a [u8]> {
-    let endian = object.endian();
-    if let Some(command) = command(object, macho::LC_DYLD_EXPORTS_TRIE) {
-        return command.data(endian, link_edit).ok();
-    }
-    let mut commands = object.macho_load_commands().ok()?;
-    while let Some(command) = commands.next().ok()? {
-        if let Some(info) = command.dyld_info().ok()? {
-            let start = info.export_off.get(endian) as usize;
-            return object
-                .data()
-                .get(start..start.checked_add(info.export_size.get(endian) as usize)?);
         }
     }
     None

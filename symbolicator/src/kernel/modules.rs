@@ -14,13 +14,14 @@ use recording::module::BuildId;
 use rustc_hash::FxHashMap;
 use unwind::compression::{FileCompression, decompress_file};
 
+use super::kallsyms::{self, KernelSymbols};
 use crate::cache::Cache;
 use crate::error::SymbolError;
-use crate::held::{self, Held};
-use crate::kernel::{self, KernelSymbols};
-use crate::locate::{self, SymbolOptions};
+use crate::files::object_file::{ObjectFile, is_code};
+use crate::files::options::SymbolOptions;
+use crate::files::separate;
+use crate::module_cache::{self, Held};
 use crate::objects::ObjectModule;
-use crate::objects::file::{ObjectFile, is_code};
 use crate::objects::relocatable;
 use crate::sys::Mapping;
 
@@ -34,7 +35,7 @@ const MAX_FILES: usize = 100_000;
 
 /// Heap that laid out modules may take, in bytes, besides the one that was used last. The kernel's image and other
 /// files need some, too.
-const MAX_HELD_BYTES: usize = held::MAX_HELD_BYTES / 2;
+const MAX_HELD_BYTES: usize = module_cache::MAX_HELD_BYTES / 2;
 
 /// The modules of the running kernel.
 pub(crate) struct KernelModules {
@@ -165,7 +166,7 @@ impl KernelModules {
         }
         // What the kernel lists as modules and is none has no such file: BPF programs, trampolines of kprobes.
         let notes = self.root.join("sys/module").join(name).join("notes/.note.gnu.build-id");
-        let id = kernel::build_id_in(&std::fs::read(notes).ok()?)?;
+        let id = kallsyms::build_id_in(&std::fs::read(notes).ok()?)?;
         let (mut other, mut damaged) = (None, None);
         for path in self.candidates(name, &id) {
             match self.read(&path, &id) {
@@ -197,7 +198,7 @@ impl KernelModules {
 
     /// Files that may be those of a module, compressed ones last.
     fn candidates(&mut self, name: &str, id: &BuildId) -> Vec<PathBuf> {
-        let mut paths = locate::build_id_paths(id, &self.options.symbol_dirs);
+        let mut paths = separate::build_id_paths(id, &self.options.symbol_dirs);
         paths.retain(|path| path.is_file());
         for folder in &self.options.symbol_dirs {
             let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();

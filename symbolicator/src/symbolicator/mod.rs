@@ -1,4 +1,12 @@
 //! The modules of a recording, each opened at its first look-up.
+//!
+//! - this file: from addresses to names.
+//! - [`ahead`]: look-ups of several modules at once.
+//! - `assembly`, `source`: the code of an address as text.
+
+pub(crate) mod ahead;
+mod assembly;
+mod source;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -9,14 +17,15 @@ use recording::sink::KeptFile;
 use rustc_hash::FxHashMap;
 
 use crate::error::SymbolError;
+use crate::files::locate::locate;
+use crate::files::options::SymbolOptions;
 use crate::foreign::{self, ForeignFile};
-use crate::held::{Held, MAX_HELD_BYTES};
 use crate::jit::{self, JitSymbols};
-use crate::local_sources::LocalSources;
-use crate::locate::{SymbolOptions, locate};
+use crate::kernel::Kernel;
+use crate::module_cache::{Held, MAX_HELD_BYTES};
 use crate::objects::ObjectModule;
 use crate::recorded::RecordedSymbols;
-use crate::vmlinux::Kernel;
+use crate::sources::LocalSources;
 
 /// The name under which a profile and its requests know a module.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -133,7 +142,7 @@ impl Engine {
                 Err(error) => Engine::open_foreign(module, options, Some(error)),
             },
             ModuleKind::Windows { .. } => Engine::open_foreign(module, options, None),
-            ModuleKind::Vdso => Ok(Engine::Object(Box::new(crate::vdso::open(module)?))),
+            ModuleKind::Vdso => Ok(Engine::Object(Box::new(crate::kernel::vdso::open(module)?))),
             ModuleKind::Kernel => Ok(Engine::Kernel(Box::new(Kernel::open(module, options)?))),
             ModuleKind::Jit => Ok(Engine::Jit(Arc::new(JitSymbols::open(module)?))),
         }

@@ -15,8 +15,7 @@ use recording::sink::{InMemory, ReadAt};
 use sha2::{Digest, Sha256};
 use unwind::compression::{Compression, FileCompression, decompress, decompress_file};
 
-use super::mach_o;
-use super::mach_o::universal;
+use super::{mach_o, universal};
 use crate::cache::Cache;
 use crate::error::SymbolError;
 use crate::sys::Mapping;
@@ -31,6 +30,8 @@ const MAX_UNPACKED_RATIO: u64 = 100;
 /// Largest file that is read into memory if it cannot be mapped.
 const MAX_COPIED_BYTES: usize = 1 << 30;
 
+/// Longest instruction (Intel SDM volume 2, 2.3.11): the last instruction of a range may reach this far beyond it.
+const MAX_INSTRUCTION_BYTES: u64 = 15;
 /// Of the records in headers and symbol tables, in bytes.
 const ALIGNMENT: usize = 8;
 
@@ -116,7 +117,7 @@ impl ObjectFile {
     }
 
     /// A part of a mapped file, which lies at `path`.
-    pub(super) fn part(path: &Path, mapping: &Arc<Mapping>, part: Range<usize>) -> Result<ObjectFile, SymbolError> {
+    pub(crate) fn part(path: &Path, mapping: &Arc<Mapping>, part: Range<usize>) -> Result<ObjectFile, SymbolError> {
         // The records of an object file are read where they lie. GNU archives align members to 2 bytes.
         if part.start.is_multiple_of(ALIGNMENT) {
             return ObjectFile::new(path, Bytes::Mapped(Arc::clone(mapping), part));
@@ -133,7 +134,7 @@ impl ObjectFile {
     }
 
     /// The same of a part. A mapping keeps its file open, of which a process of macOS may have 256.
-    pub(super) fn copied(path: &Path, mapping: Mapping, part: Range<usize>) -> Result<ObjectFile, SymbolError> {
+    pub(crate) fn copied(path: &Path, mapping: Mapping, part: Range<usize>) -> Result<ObjectFile, SymbolError> {
         if part.len() > MAX_COPIED_BYTES {
             return ObjectFile::part(path, &Arc::new(mapping), part);
         }
@@ -369,6 +370,27 @@ impl ObjectFile {
         }))
     }
 
+    /// The machine code at a relative address: `size` bytes and enough for the last instruction, or fewer if the code ends
+    /// there.
+    pub(crate) fn code_at<'a>(&'a self, object: &object::File<'a>, start: u64, size: u64) -> Option<&'a [u8]> {
+        let svma = start.checked_add(self.base_svma())?;
+        let wanted = size + MAX_INSTRUCTION_BYTES;
+        let section = object.sections().filter(is_code).find_map(|section| {
+            let offset = svma.checked_sub(section.address())?;
+            section.data().ok()?.get(usize::try_from(offset).ok()?..)
+        });
+        // A file without section headers still has its segments.
+        let bytes = section.filter(|bytes| !bytes.is_empty()).or_else(|| {
+            object.segments().find_map(|segment| {
+                let executable = segment.permissions().executable();
+                let offset = svma.checked_sub(segment.address()).filter(|_| executable)?;
+                segment.data().ok()?.get(usize::try_from(offset).ok()?..)
+            })
+        })?;
+        let len = bytes.len().min(usize::try_from(wanted).unwrap_or(usize::MAX));
+        (len > 0).then(|| &bytes[..len])
+    }
+
     fn damaged(&self, section: &str, reason: &dyn std::fmt::Display) -> SymbolError {
         SymbolError::unreadable(&self.path, format!("section {section}: {reason}"))
     }
@@ -447,7 +469,7 @@ pub(crate) fn is_code<'a>(section: &impl ObjectSection<'a>) -> bool {
 }
 
 /// The file offset of a slice of the file.
-pub(super) fn offset_in(file: &ObjectFile, part: &[u8]) -> Option<u64> {
+pub(crate) fn offset_in(file: &ObjectFile, part: &[u8]) -> Option<u64> {
     let whole: &[u8] = file;
     let offset = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     (offset.checked_add(part.len())? <= whole.len()).then_some(offset as u64)

@@ -3,9 +3,10 @@
 use recording::module::Module;
 
 use crate::error::SymbolError;
-use crate::locate::{self, SymbolOptions};
+use crate::files::locate;
+use crate::files::object_file::ObjectFile;
+use crate::files::options::SymbolOptions;
 use crate::objects::ObjectModule;
-use crate::objects::file::ObjectFile;
 
 /// The vDSO of this process, if it is the recorded one. A recording from another machine or another kernel has another
 /// vDSO.

@@ -10,9 +10,9 @@ use std::thread;
 use names::symbol::AddressInfo;
 use recording::module::{Module, ModuleKind};
 
+use super::Symbolicator;
 use crate::error::SymbolError;
-use crate::helpers::MAX_THREADS;
-use crate::symbolicator::Symbolicator;
+use crate::helper_threads::MAX_THREADS;
 
 /// Addresses whose answers wait to be asked for, at most, with one request more for each thread, also for the one that
 /// asks. An answer has about 0.5 KB.
@@ -213,7 +213,7 @@ mod tests {
     use recording::module::BuildId;
 
     use super::*;
-    use crate::locate::SymbolOptions;
+    use crate::files::options::SymbolOptions;
 
     fn module(kind: ModuleKind, path: &str) -> Arc<Module> {
         Arc::new(Module {

@@ -12,10 +12,9 @@ use object::pod::bytes_of;
 use object::read::macho::{DyldCache, DyldCacheImage, MachOFile64, Nlist, Segment};
 use object::{Endianness, Object, ObjectSection, macho};
 
-use super::symbols::exports_trie;
-use super::{MachO, command};
+use super::mach_o::{MachO, command, exports_trie};
+use super::object_file::{ObjectFile, is_code};
 use crate::error::SymbolError;
-use crate::objects::file::{ObjectFile, is_code};
 use crate::sys::Mapping;
 
 /// Where macOS has its caches: since version 13, and before.

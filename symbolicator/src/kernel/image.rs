@@ -8,12 +8,12 @@ use names::symbol::{AddressInfo, FunctionSymbol, SymbolSource};
 use object::{Object, ObjectSymbol};
 use recording::module::{BuildId, Module, ModuleKind};
 
+use super::kallsyms::{self, KernelSymbols};
+use super::modules::KernelModules;
 use crate::error::SymbolError;
-use crate::kernel::{self, KernelSymbols};
-use crate::kernel_modules::KernelModules;
-use crate::locate::SymbolOptions;
+use crate::files::object_file::ObjectFile;
+use crate::files::options::SymbolOptions;
 use crate::objects::ObjectModule;
-use crate::objects::file::ObjectFile;
 
 /// The recorded kernel.
 pub(crate) struct Kernel {
@@ -30,14 +30,14 @@ impl Kernel {
     /// Reads the list of functions if the recorded kernel runs, and looks for its image.
     pub(crate) fn open(module: &Module, options: &SymbolOptions) -> Result<Kernel, SymbolError> {
         let running = KernelSymbols::open(module, options.cache.as_deref());
-        let base = running.as_ref().ok().and_then(|_| kernel::base_symbol());
+        let base = running.as_ref().ok().and_then(|_| kallsyms::base_symbol());
         Kernel::of(running, base, module, options, Path::new("/"))
     }
 
     /// What the image of the recorded kernel has.
     pub(crate) fn image_source(module: &Module, options: &SymbolOptions) -> SymbolSource {
-        let is_running = module.build_id.is_some() && kernel::kernel_build_id() == module.build_id;
-        let base = if is_running { kernel::base_symbol() } else { None };
+        let is_running = module.build_id.is_some() && kallsyms::kernel_build_id() == module.build_id;
+        let base = if is_running { kallsyms::base_symbol() } else { None };
         match Image::find(module, base, options, Path::new("/")) {
             Ok(Some(image)) => image.file.looked_up_in(),
             Ok(None) | Err(_) => SymbolSource::NoFile,
@@ -280,8 +280,8 @@ fn list(folder: &Path) -> Vec<PathBuf> {
 mod tests {
     use std::process::Command;
 
+    use super::super::modules;
     use super::*;
-    use crate::kernel_modules;
 
     /// Where the linker puts the kernel, and where it runs.
     const LINKED: u64 = 0xffff_ffff_8100_0000;
@@ -464,7 +464,7 @@ mod tests {
 
     #[test]
     fn frames_of_modules_need_no_image_of_the_kernel() {
-        let Some(system) = kernel_modules::tests::system("cc", "ld", &["-g"]) else {
+        let Some(system) = modules::tests::system("cc", "ld", &["-g"]) else {
             return;
         };
         let module = module(&BuildId(vec![1; 20]));

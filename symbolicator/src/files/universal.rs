@@ -9,14 +9,14 @@ use object::{Architecture, FileKind};
 const MAX_PARTS: usize = 32;
 
 /// The parts of a universal file that lie in it; `None` for all other files.
-pub(in crate::objects) fn parts(file: &[u8]) -> Option<Vec<Range<usize>>> {
+pub(super) fn parts(file: &[u8]) -> Option<Vec<Range<usize>>> {
     let parts = with_processors(file)?;
     Some(parts.into_iter().map(|(_, part)| part).collect())
 }
 
 /// The part for a processor, in the words of [`Module::arch`](recording::module::Module::arch). A file that is not
 /// universal is its own part.
-pub(super) fn part_of(file: &[u8], arch: Option<&str>) -> Option<Range<usize>> {
+pub(crate) fn part_of(file: &[u8], arch: Option<&str>) -> Option<Range<usize>> {
     let Some(parts) = with_processors(file) else {
         return Some(0..file.len());
     };

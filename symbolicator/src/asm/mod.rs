@@ -1,21 +1,19 @@
 //! Machine code as text.
 
 mod aarch64;
+mod decoded;
 mod x86_64;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 use names::symbol::FunctionSymbol;
-use object::{Architecture, Object, ObjectSection, ObjectSegment};
-use recording::module::Module;
+use object::{Architecture, Object};
 
-use crate::Symbolicator;
+use self::decoded::{Decoded, Reference};
 use crate::error::SymbolError;
 use crate::jit::JitSymbols;
 use crate::objects::ObjectModule;
-use crate::objects::file::{ObjectFile, is_code};
-use crate::symbolicator::Engine;
 
 /// At most so many bytes are disassembled at once. The largest functions seen (interpreters, generated parsers) have 1
 /// MB.
@@ -101,22 +99,6 @@ impl Assembly {
     }
 }
 
-/// A decoded instruction.
-struct Decoded {
-    /// Length in bytes, at least 1.
-    len: usize,
-    text: String,
-    reference: Option<Reference>,
-}
-
-/// What an instruction does with a relative address that it contains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reference {
-    Jump(u64),
-    Call(u64),
-    Data(u64),
-}
-
 /// Why there is no assembly.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AsmError {
@@ -142,30 +124,13 @@ pub enum AsmError {
     Architecture(String),
 }
 
-impl Symbolicator {
-    /// The instructions from relative address `start` on, over `size` bytes. With `to_function_end`, on to the end of
-    /// the function that holds `start`, if that is further.
-    pub fn assembly(
-        &self,
-        module: &Module,
-        start: u64,
-        size: u64,
-        to_function_end: bool,
-    ) -> Result<Assembly, AsmError> {
-        let entry = self.entry(module);
-        let name = entry.module.name();
-        self.with_engine(&entry, |engine| {
-            Ok(match engine {
-                Engine::Object(file) => assemble(file, &name, start, size, to_function_end),
-                Engine::Jit(jit) => assemble_jit(jit, start, size),
-                Engine::Kernel(_) => Err(AsmError::NotOnDisk("the kernel".to_owned())),
-                Engine::Foreign(_) | Engine::Recorded(_) => Err(AsmError::NotOnDisk(name)),
-            })
-        })?
-    }
-}
-
-fn assemble(file: &mut ObjectModule, name: &str, start: u64, size: u64, to_end: bool) -> Result<Assembly, AsmError> {
+pub(crate) fn assemble(
+    file: &mut ObjectModule,
+    name: &str,
+    start: u64,
+    size: u64,
+    to_end: bool,
+) -> Result<Assembly, AsmError> {
     let size = match file.function_end(start) {
         Some(end) if to_end => size.max(end.saturating_sub(start)),
         _ => size,
@@ -188,7 +153,7 @@ fn assemble(file: &mut ObjectModule, name: &str, start: u64, size: u64, to_end: 
 }
 
 /// The code of a JIT compiler in its dump. What it calls lies elsewhere in memory, and has no names here.
-fn assemble_jit(jit: &JitSymbols, start: u64, size: u64) -> Result<Assembly, AsmError> {
+pub(crate) fn assemble_jit(jit: &JitSymbols, start: u64, size: u64) -> Result<Assembly, AsmError> {
     let name = jit.name();
     let function = jit.lookup(&[start]).remove(0).function;
     let end = function
@@ -310,7 +275,7 @@ fn decode(file: &ObjectModule, name: &str, start: u64, size: u64) -> Result<Code
     let file = file.binary().ok_or_else(|| AsmError::NotOnDisk(name.to_owned()))?;
     let object = file.object()?;
     let size = size.clamp(1, MAX_BYTES);
-    let bytes = code_at(&file, &object, start, size).ok_or_else(|| AsmError::NoCode {
+    let bytes = file.code_at(&object, start, size).ok_or_else(|| AsmError::NoCode {
         module: name.to_owned(),
         address: start,
     })?;
@@ -349,28 +314,4 @@ pub(crate) fn instruction_at(file: &ObjectModule, function_start: u64, address: 
     let (offset, _) = code.instructions.last().filter(|_| all_known)?;
     // An address behind the end of the code is in no instruction.
     (address < function_start + code.size).then_some(function_start + offset)
-}
-
-/// Longest instruction (Intel SDM volume 2, 2.3.11): the last instruction of a range may reach this far beyond it.
-const MAX_INSTRUCTION_BYTES: u64 = 15;
-
-/// The machine code at a relative address: `size` bytes and enough for the last instruction, or fewer if the code ends
-/// there.
-pub(crate) fn code_at<'a>(file: &'a ObjectFile, object: &object::File<'a>, start: u64, size: u64) -> Option<&'a [u8]> {
-    let svma = start.checked_add(file.base_svma())?;
-    let wanted = size + MAX_INSTRUCTION_BYTES;
-    let section = object.sections().filter(is_code).find_map(|section| {
-        let offset = svma.checked_sub(section.address())?;
-        section.data().ok()?.get(usize::try_from(offset).ok()?..)
-    });
-    // A file without section headers still has its segments.
-    let bytes = section.filter(|bytes| !bytes.is_empty()).or_else(|| {
-        object.segments().find_map(|segment| {
-            let executable = segment.permissions().executable();
-            let offset = svma.checked_sub(segment.address()).filter(|_| executable)?;
-            segment.data().ok()?.get(usize::try_from(offset).ok()?..)
-        })
-    })?;
-    let len = bytes.len().min(usize::try_from(wanted).unwrap_or(usize::MAX));
-    (len > 0).then(|| &bytes[..len])
 }

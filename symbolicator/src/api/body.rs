@@ -1,0 +1,34 @@
+//! What the bodies of all requests and answers share.
+
+use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
+
+/// Why a request is refused.
+#[derive(Serialize)]
+pub(super) struct Refusal {
+    error: String,
+}
+
+impl Refusal {
+    pub(super) fn new(message: impl ToString) -> Refusal {
+        Refusal {
+            error: message.to_string(),
+        }
+    }
+}
+
+/// A number that the UI sends as hexadecimal text, `"0x1f"`.
+pub(super) struct Address(pub(super) u64);
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Address, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digits = text.strip_prefix("0x").unwrap_or(&text);
+        // `from_str_radix` would accept a sign.
+        let plain = !digits.starts_with(['+', '-']);
+        let number = u64::from_str_radix(digits, 16).ok().filter(|_| plain);
+        number
+            .map(Address)
+            .ok_or_else(|| D::Error::custom(format_args!("{text:?} is not a hexadecimal number like \"0x1f\"")))
+    }
+}
