@@ -99,7 +99,7 @@ impl<'a> LookUps<'a> {
             Ok(_) => self.symbolicator.looked_up_in(module),
             Err(error) => error.source(),
         };
-        self.sources.insert(ModuleKey::of(module), source);
+        self.sources.insert(ModuleKey::from_module(module), source);
         let infos = match found {
             Ok(infos) => infos,
             Err(error) => {
@@ -228,7 +228,7 @@ impl<'a> LookUps<'a> {
     }
 
     fn source(&self, module: &Module) -> Option<SymbolSource> {
-        self.sources.get(&ModuleKey::of(module)).copied()
+        self.sources.get(&ModuleKey::from_module(module)).copied()
     }
 
     /// Files that could not be read, or not wholly, a sentence each.

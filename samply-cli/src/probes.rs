@@ -10,7 +10,7 @@ use perf_data::events::ProbeKind;
 use recording::probe::{FilePlace, KernelPlace, Probe, ProbePlace};
 use recording::regular_file;
 use symbolicator::SymbolOptions;
-use symbolicator::probe::{AtOffset, Functions, StaticProbe, find_functions, place_at, static_probes};
+use symbolicator::probe::{AtOffset, FoundFunctions, StaticProbe, find_functions, place_at, static_probes};
 
 /// Names in a message at most.
 const MAX_LISTED: usize = 5;
@@ -164,7 +164,7 @@ fn check_place(path: &Path, file_offset: u64, options: &SymbolOptions) -> Result
 }
 
 /// Notes on several functions of one name, and on calls that no probe sees.
-fn what_escapes(name: &str, functions: &Functions) -> Vec<String> {
+fn what_escapes(name: &str, functions: &FoundFunctions) -> Vec<String> {
     let mut notes = Vec::new();
     if functions.found.len() > 1 {
         let mut names: Vec<&str> = functions.found.iter().map(|function| function.name.as_str()).collect();
@@ -195,7 +195,7 @@ fn what_escapes(name: &str, functions: &Functions) -> Vec<String> {
     notes
 }
 
-fn not_found(path: &Path, name: &str, functions: &Functions) -> String {
+fn not_found(path: &Path, name: &str, functions: &FoundFunctions) -> String {
     let path = path.display();
     if functions.is_chosen_at_start {
         return format!(

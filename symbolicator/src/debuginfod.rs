@@ -14,22 +14,11 @@ use std::time::{Duration, Instant};
 
 use recording::module::BuildId;
 
-use crate::sys::{Client, Wanted};
+use crate::downloads::{Download, DownloadFailure, EndedDownload, MAX_BYTES, PATIENCE, ServerState, Watcher, hosts_of};
+use crate::sys::{DebuginfodClient, WantedFile};
 
 /// The environment variable with the servers, separated by spaces.
 const SERVERS: &str = "DEBUGINFOD_URLS";
-
-/// Largest file that is downloaded, from debuginfod servers unless `DEBUGINFOD_MAXSIZE` says otherwise. The debug info
-/// of Chromium, packed, has 1 GB.
-pub(crate) const MAX_BYTES: u64 = 2 << 30;
-
-/// How long no byte may arrive, unless `DEBUGINFOD_TIMEOUT` says otherwise: elfutils' own default. The library does not
-/// count the time until a connection is there.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
-
-/// Failures one after the other after which nothing more is asked for, where there are several servers: the error is of
-/// one of them.
-pub(crate) const MAX_FAILURES: u32 = 3;
 
 /// Why debuginfod can't be used.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -56,64 +45,22 @@ pub enum DebuginfodError {
     },
 }
 
-/// What happens to a request. `what` is the file as the user knows it: `debug info of libc.so.6`, `/src/a.c`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Download<'a> {
-    /// Parts of the file arrive.
-    Progress {
-        /// The file.
-        what: &'a str,
-        /// Bytes that have arrived.
-        received: u64,
-        /// Bytes of the whole file; `None` until it is known.
-        all: Option<u64>,
-    },
-    /// The request is over, with a file or without one.
-    Over,
-    /// No server gave the file.
-    Absent {
-        /// The file.
-        what: &'a str,
-    },
-    /// The file was not downloaded, and a server may have it.
-    Failed {
-        /// The file.
-        what: &'a str,
-        /// What went wrong, and the next step.
-        reason: &'a str,
-    },
-}
-
-/// Takes what happens; false ends the download, and all further ones.
-pub type Watcher = dyn Fn(Download<'_>) -> bool + Send + Sync;
-
 /// The servers, asked for one file at a time.
 pub struct Debuginfod {
-    state: Mutex<State>,
+    state: Mutex<ClientState>,
     cache: PathBuf,
     watcher: Box<Watcher>,
 }
 
-struct State {
-    client: Client,
-    /// One after the other.
-    failures: u32,
-    /// True once nothing more is asked for.
-    is_over: bool,
+struct ClientState {
+    client: DebuginfodClient,
+    servers: ServerState,
 }
 
 impl fmt::Debug for Debuginfod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Debuginfod").finish_non_exhaustive()
     }
-}
-
-/// Why sprof has ended a download.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    TooLarge(u64),
-    TooSlow,
-    Unwanted,
 }
 
 impl Debuginfod {
@@ -126,7 +73,7 @@ impl Debuginfod {
         if hosts().is_empty() {
             return Err(DebuginfodError::NoServers);
         }
-        let client = Client::new().map_err(DebuginfodError::NoClient)?;
+        let client = DebuginfodClient::new().map_err(DebuginfodError::NoClient)?;
         let no_cache = |path: &Path, error: io::Error| DebuginfodError::NoCache {
             path: path.to_owned(),
             reason: error.to_string(),
@@ -135,10 +82,9 @@ impl Debuginfod {
         // The library makes the last folder of the path alone.
         fs::create_dir_all(&cache).map_err(|error| no_cache(&cache, error))?;
         Ok(Debuginfod {
-            state: Mutex::new(State {
+            state: Mutex::new(ClientState {
                 client,
-                failures: 0,
-                is_over: false,
+                servers: ServerState::default(),
             }),
             cache,
             watcher,
@@ -149,19 +95,19 @@ impl Debuginfod {
     pub(crate) fn debug_info(&self, build_id: &BuildId, name: &str) -> Option<PathBuf> {
         let what = format!("debug info of {name}");
         let cached = self.cache.join(build_id.to_hex()).join("debuginfo");
-        self.find(build_id, Wanted::DebugInfo, &what)
+        self.find(build_id, WantedFile::DebugInfo, &what)
             .or_else(|| fs::metadata(&cached).is_ok_and(|file| file.len() > 0).then_some(cached))
     }
 
     /// A source file of a build, by its absolute path in the debug info.
     pub(crate) fn source(&self, build_id: &BuildId, path: &str) -> Option<PathBuf> {
         let name = CString::new(path).ok()?;
-        self.find(build_id, Wanted::Source(&name), path)
+        self.find(build_id, WantedFile::Source(&name), path)
     }
 
-    fn find(&self, build_id: &BuildId, wanted: Wanted<'_>, what: &str) -> Option<PathBuf> {
+    fn find(&self, build_id: &BuildId, wanted: WantedFile<'_>, what: &str) -> Option<PathBuf> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.is_over {
+        if state.servers.is_over() {
             return None;
         }
         // 0 and less are no limit: debuginfod-find(1).
@@ -181,11 +127,11 @@ impl Debuginfod {
                 last_arrival = (Instant::now(), received);
             }
             if largest > limit {
-                ended = Some(Ended::TooLarge(largest));
+                ended = Some(EndedDownload::TooLarge(largest));
             } else if patience.is_some_and(|patience| last_arrival.0.elapsed() > patience) {
-                ended = Some(Ended::TooSlow);
+                ended = Some(EndedDownload::TooSlow);
             } else if !(self.watcher)(Download::Progress { what, received, all }) {
-                ended = Some(Ended::Unwanted);
+                ended = Some(EndedDownload::Unwanted);
             }
             ended.is_none()
         };
@@ -193,7 +139,7 @@ impl Debuginfod {
         (self.watcher)(Download::Over);
         let error = match found {
             Ok(path) => {
-                state.failures = 0;
+                state.servers.succeeded();
                 return Some(path);
             }
             Err(error) => error,
@@ -201,22 +147,14 @@ impl Debuginfod {
         if ended.is_some() {
             self.forget(build_id, wanted);
         }
-        let Some(why) = why(&error, ended) else {
-            state.failures = 0;
+        let Some(failure) = failure(&error, ended) else {
+            state.servers.succeeded();
             (self.watcher)(Download::Absent { what });
             return None;
         };
-        let mut reason = why.text;
-        if why.is_of_server {
-            state.failures += 1;
-            let servers = hosts();
-            if state.failures >= if servers.len() == 1 { 1 } else { MAX_FAILURES } {
-                state.is_over = true;
-                reason.push_str("; sprof asks for nothing more in this run");
-            }
-        }
+        let reason = state.servers.failed(failure, &hosts());
         match ended {
-            Some(Ended::Unwanted) => state.is_over = true,
+            Some(EndedDownload::Unwanted) => state.servers.end(),
             _ => {
                 (self.watcher)(Download::Failed { what, reason: &reason });
             }
@@ -226,11 +164,11 @@ impl Debuginfod {
 
     /// Removes the empty files that the library writes where no server has a file: libdebuginfod 0.188 also writes one
     /// for a download that was ended, and gdb would believe it, too.
-    fn forget(&self, build_id: &BuildId, wanted: Wanted<'_>) {
+    fn forget(&self, build_id: &BuildId, wanted: WantedFile<'_>) {
         let is_meant = |name: &[u8]| match wanted {
-            Wanted::DebugInfo => name == b"debuginfo",
+            WantedFile::DebugInfo => name == b"debuginfo",
             // `source#src#a.c`; a file that is being written has six characters more, behind a point.
-            Wanted::Source(_) => name.starts_with(b"source") && name.iter().rev().nth(6) != Some(&b'.'),
+            WantedFile::Source(_) => name.starts_with(b"source") && name.iter().rev().nth(6) != Some(&b'.'),
         };
         let files = fs::read_dir(self.cache.join(build_id.to_hex()));
         for file in files.into_iter().flatten().flatten() {
@@ -244,45 +182,29 @@ impl Debuginfod {
     }
 }
 
-/// Why a file was not downloaded.
-struct Why {
-    text: String,
-    /// True if the next request may meet the same.
-    is_of_server: bool,
-}
-
-/// `None` if no server has the file.
-fn why(error: &io::Error, ended: Option<Ended>) -> Option<Why> {
-    let of_file = |text: String| Why {
-        text,
-        is_of_server: false,
-    };
-    let of_server = |text: &str| Why {
-        text: match hosts().as_slice() {
-            [host] => format!("{host} {text}"),
-            several => format!("one of {} {text}", several.join(", ")),
-        },
-        is_of_server: true,
-    };
+/// Why the file was not downloaded. `None` if no server has it.
+fn failure(error: &io::Error, ended: Option<EndedDownload>) -> Option<DownloadFailure> {
     let too_slow = "did not answer in time (DEBUGINFOD_TIMEOUT=SECONDS allows more)";
     Some(match (ended, error.raw_os_error()) {
-        (Some(Ended::TooLarge(bytes)), _) => {
+        (Some(EndedDownload::TooLarge(bytes)), _) => {
             let (has, limit) = (bytes >> 20, MAX_BYTES >> 20);
-            of_file(format!(
+            DownloadFailure::of_file(format!(
                 "it has {has} MiB, more than {limit}: DEBUGINFOD_MAXSIZE=BYTES allows more"
             ))
         }
-        (Some(Ended::TooSlow), _) => of_server(too_slow),
-        (Some(Ended::Unwanted), _) => of_file("sprof was interrupted".to_owned()),
+        (Some(EndedDownload::TooSlow), _) => DownloadFailure::of_server(too_slow),
+        (Some(EndedDownload::Unwanted), _) => DownloadFailure::of_file("sprof was interrupted".to_owned()),
         (None, Some(libc::ENOENT)) => return None,
-        (None, Some(libc::EFBIG)) => of_file("it is larger than DEBUGINFOD_MAXSIZE allows".to_owned()),
-        (None, Some(libc::ETIME | libc::ETIMEDOUT)) => of_server(too_slow),
-        (None, Some(libc::ECONNREFUSED)) => of_server("refused the connection"),
-        (None, Some(libc::EHOSTUNREACH | libc::ENETUNREACH)) => of_server("can't be reached"),
-        (None, Some(libc::EACCES | libc::ENOTDIR | libc::EROFS | libc::ENOSPC | libc::EIO)) => of_file(format!(
-            "the folder of downloads can't be written to ({error}): DEBUGINFOD_CACHE_PATH names another one"
-        )),
-        (None, _) => of_server(&format!("failed ({error})")),
+        (None, Some(libc::EFBIG)) => DownloadFailure::of_file("it is larger than DEBUGINFOD_MAXSIZE allows".to_owned()),
+        (None, Some(libc::ETIME | libc::ETIMEDOUT)) => DownloadFailure::of_server(too_slow),
+        (None, Some(libc::ECONNREFUSED)) => DownloadFailure::of_server("refused the connection"),
+        (None, Some(libc::EHOSTUNREACH | libc::ENETUNREACH)) => DownloadFailure::of_server("can't be reached"),
+        (None, Some(libc::EACCES | libc::ENOTDIR | libc::EROFS | libc::ENOSPC | libc::EIO)) => {
+            DownloadFailure::of_file(format!(
+                "the folder of downloads can't be written to ({error}): DEBUGINFOD_CACHE_PATH names another one"
+            ))
+        }
+        (None, _) => DownloadFailure::of_server(format!("failed ({error})")),
     })
 }
 
@@ -294,18 +216,6 @@ fn variable(name: &str) -> Option<i64> {
 /// The servers without what is secret: a URL may hold a password. Words that are no URL (`ima:enforcing`) are settings.
 fn hosts() -> Vec<String> {
     hosts_of(&std::env::var(SERVERS).unwrap_or_default())
-}
-
-pub(crate) fn hosts_of(servers: &str) -> Vec<String> {
-    let host = |word: &str| {
-        let (scheme, rest) = word.split_once("://")?;
-        if scheme == "file" {
-            return Some(word.to_owned());
-        }
-        let authority = rest.split(['/', '?', '#']).next()?;
-        Some(authority.rsplit('@').next()?.to_owned())
-    };
-    servers.split_whitespace().filter_map(host).collect()
 }
 
 /// Where the library keeps its files (`debuginfod-client.c` of elfutils).
@@ -324,20 +234,4 @@ fn cache_folder() -> Option<PathBuf> {
     }
     let caches = folder("XDG_CACHE_HOME").or_else(|| Some(home?.join(".cache")));
     Some(caches?.join("debuginfod_client"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::hosts_of;
-
-    #[test]
-    fn servers_are_named_without_passwords() {
-        let servers =
-            "https://me:secret@debug.example.org:8443/a?key=secret  ima:enforcing http://[::1]:8002 file:///srv/debug";
-        assert_eq!(
-            hosts_of(servers),
-            ["debug.example.org:8443", "[::1]:8002", "file:///srv/debug"]
-        );
-        assert_eq!(hosts_of(" ima:permissive "), [""; 0]);
-    }
 }

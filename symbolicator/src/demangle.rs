@@ -22,14 +22,14 @@ pub fn demangle(name: &str) -> String {
     if (name.starts_with("_R") || name.starts_with("_ZN"))
         && let Ok(rust) = rustc_demangle::try_demangle(name)
     {
-        let mut out = Limited::default();
+        let mut out = BoundedName::default();
         let written = fmt::Write::write_fmt(&mut out, format_args!("{rust:#}"));
         return written.map_or_else(|_| name.to_owned(), |()| readable(&out.0).into_owned());
     }
     if name.starts_with("_Z") || name.starts_with("___Z") {
         let parse = ParseOptions::default().recursion_limit(MAX_DEPTH);
         if let Ok(symbol) = Symbol::new_with_options(name, &parse) {
-            let mut out = Limited::default();
+            let mut out = BoundedName::default();
             let options = DemangleOptions::new().recursion_limit(MAX_DEPTH);
             if symbol.structured_demangle(&mut out, &options).is_ok() {
                 return without_empty_packs(out.0);
@@ -74,9 +74,9 @@ fn without_empty_packs(name: String) -> String {
 
 /// A string with a maximum length.
 #[derive(Default)]
-struct Limited(String);
+struct BoundedName(String);
 
-impl fmt::Write for Limited {
+impl fmt::Write for BoundedName {
     fn write_str(&mut self, part: &str) -> fmt::Result {
         if self.0.len() + part.len() > MAX_NAME_BYTES {
             return Err(fmt::Error);

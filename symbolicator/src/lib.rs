@@ -22,7 +22,8 @@
 //! 6. `sources` and `asm`: the code of an address as text. [`probe`]: from a name to its address. [`api`]: the requests of
 //!    the Firefox Profiler.
 //! 7. `cache`: what the next start need not find out again. `module_cache`: which modules stay in memory.
-//!    `helper_threads`: threads for long look-ups. `debuginfod`: files that this machine lacks.
+//!    `helper_threads`: threads for long look-ups. `debuginfod`: files that this machine lacks. `downloads`: what these
+//!    and the servers of `foreign` share.
 //! 8. `sys`: mapped files, and the system's debuginfod client.
 
 pub mod api;
@@ -30,6 +31,7 @@ mod asm;
 mod cache;
 mod debuginfod;
 mod demangle;
+mod downloads;
 mod error;
 mod files;
 mod foreign;
@@ -44,9 +46,10 @@ mod sources;
 mod symbolicator;
 mod sys;
 
-pub use crate::asm::{AsmError, Assembly, Instruction, Target};
-pub use crate::debuginfod::{Debuginfod, DebuginfodError, Download, Watcher};
+pub use crate::asm::{AsmError, Assembly, Instruction, InstructionTarget};
+pub use crate::debuginfod::{Debuginfod, DebuginfodError};
 pub use crate::demangle::demangle;
+pub use crate::downloads::{Download, Watcher};
 pub use crate::error::SymbolError;
 pub use crate::files::options::SymbolOptions;
 pub use crate::foreign::{SymbolServers, SymbolServersError};

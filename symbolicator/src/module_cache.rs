@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) const MAX_HELD_BYTES: usize = 256 << 20;
 
 /// The modules that take memory, the one whose last use is longest ago first.
-pub(crate) struct Held<T> {
+pub(crate) struct ModuleCache<T> {
     limit: usize,
     modules: Mutex<Vec<(Arc<T>, usize)>>,
 }
 
-impl<T> Held<T> {
-    pub(crate) fn new(limit: usize) -> Held<T> {
-        Held {
+impl<T> ModuleCache<T> {
+    pub(crate) fn new(limit: usize) -> ModuleCache<T> {
+        ModuleCache {
             limit,
             modules: Mutex::new(Vec::new()),
         }
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn the_module_whose_last_use_is_longest_ago_goes_first_and_one_in_use_stays() {
-        let held = Held::new(10);
+        let held = ModuleCache::new(10);
         let [a, b, c, d] = ["a", "b", "c", "d"].map(Arc::new);
         let free = |name: &&'static str| Some(*name);
         assert!(held.used(&a, 4, free).is_empty());

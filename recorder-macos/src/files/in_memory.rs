@@ -13,9 +13,10 @@ use object::macho::{
     LC_CODE_SIGNATURE, LC_DATA_IN_CODE, LC_DYLD_CHAINED_FIXUPS, LC_DYLD_EXPORTS_TRIE, LC_DYLD_INFO, LC_DYLD_INFO_ONLY,
     LC_DYSYMTAB, LC_FUNCTION_STARTS, LC_SEGMENT_64, LC_SEGMENT_SPLIT_INFO, LC_SYMTAB, SEG_LINKEDIT,
 };
+use recording::little_endian::{u32_at, u64_at};
 use recording::sink::ReadAt;
 
-use crate::images::header::{ImageHeader, Segment, le32, le64};
+use crate::images::header::{ImageHeader, Segment};
 use crate::kernel::MachError;
 
 /// Bytes of code of one image at most.
@@ -150,7 +151,7 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), MachError>> ImageFile<R> {
                 ..self.text.clone()
             };
             for section in self.header.sections(&segment) {
-                let address = le64(self.header.bytes(), section + 32).unwrap_or(0);
+                let address = u64_at(self.header.bytes(), section + 32).unwrap_or(0);
                 let offset = address.wrapping_sub(self.text.address);
                 let offset = usize::try_from(offset)
                     .ok()
@@ -184,7 +185,7 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), MachError>> ImageFile<R> {
 
     fn find_symbols(&self) -> Option<SymbolTable> {
         let symtab = self.header.commands(LC_SYMTAB.0).next()?;
-        let number = |index: usize| le32(self.header.bytes(), symtab.start + 8 + 4 * index);
+        let number = |index: usize| u32_at(self.header.bytes(), symtab.start + 8 + 4 * index);
         Some(SymbolTable {
             at: self.in_memory(number(0)?)?,
             count: number(1)?.min(MOST_SYMBOLS),
@@ -195,7 +196,7 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), MachError>> ImageFile<R> {
 
     fn find_starts(&self) -> Option<FunctionStarts> {
         let list = self.header.commands(LC_FUNCTION_STARTS.0).next()?;
-        let number = |index: usize| le32(self.header.bytes(), list.start + 8 + 4 * index);
+        let number = |index: usize| u32_at(self.header.bytes(), list.start + 8 + 4 * index);
         Some(FunctionStarts {
             at: self.in_memory(number(0)?)?,
             len: number(1).filter(|len| *len <= MOST_STARTS)?,
@@ -205,7 +206,7 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), MachError>> ImageFile<R> {
     /// The address of a part of `__LINKEDIT` whose offset a load command states.
     fn in_memory(&self, offset: u32) -> Option<u64> {
         let linkedit = self.header.segment(SEG_LINKEDIT)?;
-        let linkedit_offset = le64(self.header.bytes(), linkedit.command.start + 40)?;
+        let linkedit_offset = u64_at(self.header.bytes(), linkedit.command.start + 40)?;
         let from_start = u64::from(offset).checked_sub(linkedit_offset)?;
         (from_start < linkedit.size).then(|| linkedit.address.wrapping_add(self.slide).wrapping_add(from_start))
     }
@@ -272,7 +273,7 @@ fn copy_symbols(
     // Offset 0 is the name of what has none.
     let mut used = 1;
     for symbol in symbols.chunks_exact_mut(SYMBOL) {
-        let offset = u64::from(le32(symbol, 0).unwrap_or(0));
+        let offset = u64::from(u32_at(symbol, 0).unwrap_or(0));
         put32(symbol, 0, 0);
         if offset == 0 || offset >= table.names_len {
             continue;

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use object::macho::{LC_SEGMENT_64, LC_UUID, MH_MAGIC_64, SEG_TEXT};
+use recording::little_endian::{u32_at, u64_at};
 use recording::module::BuildId;
 
 use crate::kernel::{Mach, MachError};
@@ -63,8 +64,8 @@ impl ImageHeader {
     pub(crate) fn commands(&self, wanted: u32) -> impl Iterator<Item = Range<usize>> {
         let mut at = HEADER;
         let all = std::iter::from_fn(move || {
-            let kind = le32(&self.bytes, at)?;
-            let len = le32(&self.bytes, at + 4)? as usize;
+            let kind = u32_at(&self.bytes, at)?;
+            let len = u32_at(&self.bytes, at + 4)? as usize;
             let place = at..at.checked_add(len)?;
             at = place.end;
             (len >= 8 && at <= self.bytes.len()).then_some((kind, place))
@@ -80,8 +81,8 @@ impl ImageHeader {
             named.and_then(|named| named.split(|byte| *byte == 0).next()) == Some(name.as_bytes())
         })?;
         Some(Segment {
-            address: le64(&self.bytes, command.start + 24)?,
-            size: le64(&self.bytes, command.start + 32)?,
+            address: u64_at(&self.bytes, command.start + 24)?,
+            size: u64_at(&self.bytes, command.start + 32)?,
             command,
         })
     }
@@ -106,16 +107,6 @@ impl ImageHeader {
 }
 
 fn len_of(bytes: &[u8]) -> Option<usize> {
-    let len = HEADER + le32(bytes, 20)? as usize;
-    (le32(bytes, 0)? == MH_MAGIC_64 && len <= MOST_BYTES).then_some(len)
-}
-
-/// The number at an offset.
-pub(crate) fn le32(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
-}
-
-/// The number at an offset.
-pub(crate) fn le64(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+    let len = HEADER + u32_at(bytes, 20)? as usize;
+    (u32_at(bytes, 0)? == MH_MAGIC_64 && len <= MOST_BYTES).then_some(len)
 }

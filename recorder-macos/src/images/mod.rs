@@ -14,10 +14,11 @@ pub(crate) mod jit_files;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use recording::little_endian::{u32_at, u64_at};
 use recording::outbox::OwnedMapping;
 
 use crate::kernel::{Mach, MachError};
-use header::{ImageHeader, le32, le64};
+use header::ImageHeader;
 
 /// Images at most; large applications have some thousand.
 const MOST_IMAGES: u32 = 1 << 14;
@@ -72,9 +73,9 @@ impl ImageList {
     fn read<M: Mach>(mach: &M, task: &M::Task, at: u64) -> Result<ImageList, MachError> {
         let mut bytes = [0; LIST];
         mach.read(task, at, &mut bytes)?;
-        let word = |at| le64(&bytes, at).unwrap_or(0);
+        let word = |at| u64_at(&bytes, at).unwrap_or(0);
         Ok(ImageList {
-            count: le32(&bytes, 4).unwrap_or(0),
+            count: u32_at(&bytes, 4).unwrap_or(0),
             entries_at: word(8),
             dyld_at: word(32),
             timestamp: word(184),
@@ -128,7 +129,7 @@ impl Images {
         // Since macOS 13 the list has dyld, too.
         found.insert(list.dyld_at, (list.dyld_path_at, 0));
         for entry in entries.chunks_exact(ENTRY) {
-            let word = |at| le64(entry, at).unwrap_or(0);
+            let word = |at| u64_at(entry, at).unwrap_or(0);
             found.insert(word(0), (word(8), word(16)));
         }
         found.remove(&0);

@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::body::{Address, Refusal};
+use super::body::{HexNumber, RequestError};
 use crate::{ModuleKey, Symbolicator};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Request {
+pub(super) struct AsmRequest {
     debug_name: String,
     debug_id: String,
-    start_address: Address,
-    size: Address,
+    start_address: HexNumber,
+    size: HexNumber,
     /// The UI sets this if it does not know the size of the function and estimates it from the samples.
     #[serde(default)]
     continue_until_function_end: bool,
@@ -19,7 +19,7 @@ pub(super) struct Request {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answer {
+pub(super) struct AsmAnswer {
     start_address: String,
     size: String,
     arch: &'static str,
@@ -28,7 +28,7 @@ pub(super) struct Answer {
     instructions: Vec<(u64, String)>,
 }
 
-pub(super) fn answer(symbolicator: &Symbolicator, request: Request) -> Result<Answer, Refusal> {
+pub(super) fn answer(symbolicator: &Symbolicator, request: AsmRequest) -> Result<AsmAnswer, RequestError> {
     let key = ModuleKey {
         debug_name: request.debug_name,
         debug_id: request.debug_id,
@@ -42,10 +42,10 @@ pub(super) fn answer(symbolicator: &Symbolicator, request: Request) -> Result<An
                 request.continue_until_function_end,
             )
         })
-        .map_err(Refusal::new)?;
+        .map_err(RequestError::new)?;
     let lines = assembly.instructions.iter();
     let lines = lines.map(|instruction| (instruction.offset, assembly.line(instruction)));
-    Ok(Answer {
+    Ok(AsmAnswer {
         start_address: format!("{:#x}", assembly.start),
         size: format!("{:#x}", assembly.size),
         arch: assembly.arch,

@@ -16,7 +16,7 @@ mod symbolicate;
 
 use serde::Serialize;
 
-use self::body::Refusal;
+use self::body::RequestError;
 use crate::Symbolicator;
 
 /// Longest request body, in bytes. 10,000 addresses, the most that the UI sends, take about 150 KB.
@@ -26,7 +26,7 @@ const MAX_BODY_BYTES: usize = 16 << 20;
 pub fn handle(symbolicator: &Symbolicator, path: &str, body: &[u8]) -> Vec<u8> {
     let answer = match body.len() <= MAX_BODY_BYTES {
         true => route(symbolicator, path, body),
-        false => Err(Refusal::new(format_args!(
+        false => Err(RequestError::new(format_args!(
             "the request has {} bytes, at most {MAX_BODY_BYTES} are read; ask in several requests",
             body.len()
         ))),
@@ -34,19 +34,20 @@ pub fn handle(symbolicator: &Symbolicator, path: &str, body: &[u8]) -> Vec<u8> {
     answer.unwrap_or_else(|refusal| to_json(&refusal))
 }
 
-fn route(symbolicator: &Symbolicator, path: &str, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+fn route(symbolicator: &Symbolicator, path: &str, body: &[u8]) -> Result<Vec<u8>, RequestError> {
     match path {
         "/symbolicate/v5" => Ok(to_json(&symbolicate::answer(symbolicator, &parse(body)?)?)),
         "/source/v1" => Ok(to_json(&source::answer(symbolicator, parse(body)?)?)),
         "/asm/v1" => Ok(to_json(&asm::answer(symbolicator, parse(body)?)?)),
-        _ => Err(Refusal::new(format_args!(
+        _ => Err(RequestError::new(format_args!(
             "there is no {path}; ask /symbolicate/v5, /source/v1 or /asm/v1"
         ))),
     }
 }
 
-fn parse<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(body).map_err(|error| Refusal::new(format_args!("the request is not understood: {error}")))
+fn parse<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, RequestError> {
+    serde_json::from_slice(body)
+        .map_err(|error| RequestError::new(format_args!("the request is not understood: {error}")))
 }
 
 fn to_json(value: &impl Serialize) -> Vec<u8> {

@@ -2,24 +2,24 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::body::{Address, Refusal};
+use super::body::{HexNumber, RequestError};
 use crate::{ModuleKey, Symbolicator};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Request {
+pub(super) struct SourceRequest {
     debug_name: String,
     debug_id: String,
-    module_offset: Address,
+    module_offset: HexNumber,
     file: String,
 }
 
 #[derive(Serialize)]
-pub(super) struct Answer {
+pub(super) struct SourceAnswer {
     source: String,
 }
 
-pub(super) fn answer(symbolicator: &Symbolicator, request: Request) -> Result<Answer, Refusal> {
+pub(super) fn answer(symbolicator: &Symbolicator, request: SourceRequest) -> Result<SourceAnswer, RequestError> {
     let key = ModuleKey {
         debug_name: request.debug_name,
         debug_id: request.debug_id,
@@ -28,6 +28,6 @@ pub(super) fn answer(symbolicator: &Symbolicator, request: Request) -> Result<An
         .ask_all(&key, |module| {
             symbolicator.source(module, request.module_offset.0, &request.file)
         })
-        .map_err(Refusal::new)?;
-    Ok(Answer { source })
+        .map_err(RequestError::new)?;
+    Ok(SourceAnswer { source })
 }

@@ -7,7 +7,7 @@ use names::symbol::{AddressInfo, SourceFrame};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::body::Refusal;
+use super::body::RequestError;
 use crate::{ModuleKey, Symbolicator};
 
 /// Most modules in a request. The UI sends at most 10.
@@ -25,7 +25,7 @@ const ADDRESSES_AT_ONCE: usize = 10_000;
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(super) enum Request {
+pub(super) enum SymbolicateRequest {
     Jobs { jobs: Vec<Job> },
     // Older clients send a single job without a list.
     Single(Job),
@@ -43,7 +43,7 @@ pub(super) struct Job {
 struct FrameAddress(i64, u64);
 
 #[derive(Serialize)]
-pub(super) struct Answer {
+pub(super) struct SymbolicateAnswer {
     results: Vec<JobAnswer>,
 }
 
@@ -54,11 +54,11 @@ struct JobAnswer {
     /// Why a module was not found, for people. The UI ignores it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     module_errors: BTreeMap<String, String>,
-    stacks: Vec<Vec<Frame>>,
+    stacks: Vec<Vec<FrameAnswer>>,
 }
 
 #[derive(Default, Serialize)]
-struct Frame {
+struct FrameAnswer {
     frame: usize,
     module: String,
     module_offset: String,
@@ -76,11 +76,11 @@ struct Frame {
     column: Option<u32>,
     /// Innermost first; the outer function is the frame itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    inlines: Vec<Inline>,
+    inlines: Vec<InlinedFrameAnswer>,
 }
 
 #[derive(Serialize)]
-struct Inline {
+struct InlinedFrameAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     function: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,15 +91,18 @@ struct Inline {
     column: Option<u32>,
 }
 
-pub(super) fn answer(symbolicator: &Symbolicator, request: &Request) -> Result<Answer, Refusal> {
+pub(super) fn answer(
+    symbolicator: &Symbolicator,
+    request: &SymbolicateRequest,
+) -> Result<SymbolicateAnswer, RequestError> {
     let jobs = match request {
-        Request::Jobs { jobs } => jobs.as_slice(),
-        Request::Single(job) => std::slice::from_ref(job),
+        SymbolicateRequest::Jobs { jobs } => jobs.as_slice(),
+        SymbolicateRequest::Single(job) => std::slice::from_ref(job),
     };
     let modules: usize = jobs.iter().map(|job| job.memory_map.len()).sum();
     let frames: usize = jobs.iter().flat_map(|job| &job.stacks).map(Vec::len).sum();
     if modules > MAX_MODULES || frames > MAX_FRAMES {
-        return Err(Refusal::new(format_args!(
+        return Err(RequestError::new(format_args!(
             "the request has {modules} modules and {frames} frames, at most {MAX_MODULES} and {MAX_FRAMES} are \
              answered; ask in several requests"
         )));
@@ -109,7 +112,7 @@ pub(super) fn answer(symbolicator: &Symbolicator, request: &Request) -> Result<A
         .iter()
         .map(|job| answer_job(symbolicator, job, &mut size))
         .collect::<Result<_, _>>()?;
-    Ok(Answer { results })
+    Ok(SymbolicateAnswer { results })
 }
 
 /// The size of an answer, known before the answer is made.
@@ -119,27 +122,27 @@ struct AnswerSize {
 }
 
 impl AnswerSize {
-    fn add(&mut self, info: &AddressInfo) -> Result<(), Refusal> {
+    fn add(&mut self, info: &AddressInfo) -> Result<(), RequestError> {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let inlined = info.frames.iter();
-        let inlined = inlined.map(|frame| size_of::<Inline>() + text(&frame.function) + text(&frame.file));
+        let inlined = inlined.map(|frame| size_of::<InlinedFrameAnswer>() + text(&frame.function) + text(&frame.file));
         let function = info.function.as_ref().map_or(0, |function| function.name.len());
-        self.bytes = inlined.fold(self.bytes + size_of::<Frame>() + function, usize::saturating_add);
+        self.bytes = inlined.fold(self.bytes + size_of::<FrameAnswer>() + function, usize::saturating_add);
         match self.bytes <= MAX_ANSWER_BYTES {
             true => Ok(()),
-            false => Err(Refusal::new(format_args!(
+            false => Err(RequestError::new(format_args!(
                 "the answer has more than {MAX_ANSWER_BYTES} bytes, as many functions are inlined; ask in several requests"
             ))),
         }
     }
 }
 
-fn answer_job(symbolicator: &Symbolicator, job: &Job, size: &mut AnswerSize) -> Result<JobAnswer, Refusal> {
+fn answer_job(symbolicator: &Symbolicator, job: &Job, size: &mut AnswerSize) -> Result<JobAnswer, RequestError> {
     let mut asked: Vec<Vec<u64>> = vec![Vec::new(); job.memory_map.len()];
     for FrameAddress(module, address) in job.stacks.iter().flatten() {
         if let Ok(index) = usize::try_from(*module) {
             let addresses = asked.get_mut(index).ok_or_else(|| {
-                Refusal::new(format_args!(
+                RequestError::new(format_args!(
                     "a frame names module {index}, the memoryMap has {}",
                     job.memory_map.len()
                 ))
@@ -193,7 +196,7 @@ fn answer_job(symbolicator: &Symbolicator, job: &Job, size: &mut AnswerSize) -> 
     let frame = |(index, FrameAddress(module, address)): (usize, &FrameAddress)| {
         let module = usize::try_from(*module).ok();
         let info = module.and_then(|module| infos[module].get(address));
-        Frame {
+        FrameAnswer {
             frame: index,
             module: module.map_or_else(String::new, |module| job.memory_map[module].0.clone()),
             module_offset: format!("{address:#x}"),
@@ -212,7 +215,7 @@ fn answer_job(symbolicator: &Symbolicator, job: &Job, size: &mut AnswerSize) -> 
     })
 }
 
-fn describe(address: u64, info: &AddressInfo) -> Frame {
+fn describe(address: u64, info: &AddressInfo) -> FrameAnswer {
     let function = info.function.as_ref();
     let (outer, inner) = match info.frames.split_last() {
         Some((outer, inner)) => (Some(outer), inner),
@@ -221,7 +224,7 @@ fn describe(address: u64, info: &AddressInfo) -> Frame {
     let name = outer
         .and_then(|outer| outer.function.clone())
         .or_else(|| function.map(|function| function.name.clone()));
-    Frame {
+    FrameAnswer {
         // The UI drops a name without an offset, so an unknown function start is replaced by the address.
         function_offset: name.is_some().then(|| {
             format!(
@@ -238,14 +241,14 @@ fn describe(address: u64, info: &AddressInfo) -> Frame {
         column: outer.and_then(|outer| outer.column.filter(|_| outer.declared_in.is_none())),
         inlines: inner
             .iter()
-            .map(|frame| Inline {
+            .map(|frame| InlinedFrameAnswer {
                 function: frame.function.clone(),
                 file: in_profile(frame),
                 line: line_in_its_file(frame),
                 column: frame.column.filter(|_| frame.declared_in.is_none()),
             })
             .collect(),
-        ..Frame::default()
+        ..FrameAnswer::default()
     }
 }
 

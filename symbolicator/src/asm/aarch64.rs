@@ -3,11 +3,11 @@
 use yaxpeax_arch::{Decoder, U8Reader};
 use yaxpeax_arm::armv8::a64::{InstDecoder, Opcode, Operand};
 
-use super::decoded::{Decoded, Reference};
+use super::decoded::{AddressUse, DecodedInstruction};
 
-pub(super) fn decode(bytes: &[u8], address: u64) -> Decoded {
+pub(super) fn decode(bytes: &[u8], address: u64) -> DecodedInstruction {
     let Some(word) = bytes.first_chunk::<4>() else {
-        return Decoded {
+        return DecodedInstruction {
             len: bytes.len(),
             text: ".byte ; less than an instruction".to_owned(),
             reference: None,
@@ -36,18 +36,18 @@ pub(super) fn decode(bytes: &[u8], address: u64) -> Decoded {
             // A page is no place: what is at its start is not meant.
             let target = target.filter(|_| !matches!(instruction.opcode, Opcode::ADRP));
             let reference = target.map(|target| match instruction.opcode {
-                Opcode::BL => Reference::Call(target),
-                Opcode::B | Opcode::Bcc(_) | Opcode::BCcc(_) => Reference::Jump(target),
-                Opcode::CBZ | Opcode::CBNZ | Opcode::TBZ | Opcode::TBNZ => Reference::Jump(target),
-                _ => Reference::Data(target),
+                Opcode::BL => AddressUse::Call(target),
+                Opcode::B | Opcode::Bcc(_) | Opcode::BCcc(_) => AddressUse::Jump(target),
+                Opcode::CBZ | Opcode::CBNZ | Opcode::TBZ | Opcode::TBNZ => AddressUse::Jump(target),
+                _ => AddressUse::Data(target),
             });
-            Decoded {
+            DecodedInstruction {
                 len: 4,
                 text,
                 reference,
             }
         }
-        Err(error) => Decoded {
+        Err(error) => DecodedInstruction {
             len: 4,
             text: format!(".word {:#010x} ; {error}", u32::from_le_bytes(*word)),
             reference: None,
@@ -57,10 +57,10 @@ pub(super) fn decode(bytes: &[u8], address: u64) -> Decoded {
 
 #[cfg(test)]
 mod tests {
-    use super::Reference::{self, Call, Data, Jump};
+    use super::AddressUse::{self, Call, Data, Jump};
     use super::decode;
 
-    fn text(word: u32, address: u64) -> (String, Option<Reference>) {
+    fn text(word: u32, address: u64) -> (String, Option<AddressUse>) {
         let decoded = decode(&word.to_le_bytes(), address);
         assert_eq!(decoded.len, 4);
         (decoded.text, decoded.reference)

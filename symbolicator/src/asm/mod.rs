@@ -10,7 +10,7 @@ use std::fmt::{self, Display, Formatter};
 use names::symbol::FunctionSymbol;
 use object::{Architecture, Object};
 
-use self::decoded::{Decoded, Reference};
+use self::decoded::{AddressUse, DecodedInstruction};
 use crate::error::SymbolError;
 use crate::jit::JitSymbols;
 use crate::objects::ObjectModule;
@@ -50,12 +50,12 @@ pub struct Instruction {
     /// instruction.
     pub label: Option<u32>,
     /// Where a direct branch goes, or what the accessed address is.
-    pub target: Option<Target>,
+    pub target: Option<InstructionTarget>,
 }
 
 /// The meaning of an address that an instruction contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum InstructionTarget {
     /// A jump to an instruction of the same range.
     Inside {
         /// The offset of that instruction.
@@ -74,13 +74,13 @@ pub enum Target {
     Slot(String),
 }
 
-impl Display for Target {
+impl Display for InstructionTarget {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Inside { label, .. } => write!(f, "-> L{label}"),
-            Target::Function { name, offset: 0 } => write!(f, "<{name}>"),
-            Target::Function { name, offset } => write!(f, "<{name}+{offset:#x}>"),
-            Target::Slot(name) => write!(f, "<{name}@got>"),
+            InstructionTarget::Inside { label, .. } => write!(f, "-> L{label}"),
+            InstructionTarget::Function { name, offset: 0 } => write!(f, "<{name}>"),
+            InstructionTarget::Function { name, offset } => write!(f, "<{name}+{offset:#x}>"),
+            InstructionTarget::Slot(name) => write!(f, "<{name}@got>"),
         }
     }
 }
@@ -138,9 +138,9 @@ pub(crate) fn assemble(
     let code = decode(file, name, start, size)?;
     let end = start.saturating_add(code.size);
     let assembly = labelled(code, start, |reference| match reference {
-        Reference::Jump(target) | Reference::Call(target) => in_function(file, target),
-        Reference::Data(target) => match file.slot(target) {
-            Some(name) => Some(Target::Slot(name)),
+        AddressUse::Jump(target) | AddressUse::Call(target) => in_function(file, target),
+        AddressUse::Data(target) => match file.slot(target) {
+            Some(name) => Some(InstructionTarget::Slot(name)),
             None if (start..end).contains(&target) => None,
             None => in_function(file, target),
         },
@@ -179,13 +179,17 @@ pub(crate) fn assemble_jit(jit: &JitSymbols, start: u64, size: u64) -> Result<As
 }
 
 /// The instructions with labels where others jump to. `elsewhere` finds other targets.
-fn labelled(code: Code, start: u64, mut elsewhere: impl FnMut(Reference) -> Option<Target>) -> Assembly {
+fn labelled(
+    code: DecodedCode,
+    start: u64,
+    mut elsewhere: impl FnMut(AddressUse) -> Option<InstructionTarget>,
+) -> Assembly {
     let holds = |offset: &u64| code.instructions.binary_search_by_key(offset, |(at, _)| *at).is_ok();
     // A jump between the bytes of an instruction, over a `lock` prefix for example, has no label.
     let inside = |target: u64| target.checked_sub(start).filter(holds);
     let mut labels: BTreeMap<u64, u32> = BTreeMap::new();
     for (_, decoded) in &code.instructions {
-        if let Some(Reference::Jump(target)) = decoded.reference {
+        if let Some(AddressUse::Jump(target)) = decoded.reference {
             labels.extend(inside(target).map(|offset| (offset, 0)));
         }
     }
@@ -196,11 +200,11 @@ fn labelled(code: Code, start: u64, mut elsewhere: impl FnMut(Reference) -> Opti
     for (offset, decoded) in code.instructions {
         let label_of = |target: u64| labels.get_key_value(&target.checked_sub(start)?);
         let inside = match decoded.reference {
-            Some(Reference::Jump(target)) => label_of(target),
+            Some(AddressUse::Jump(target)) => label_of(target),
             _ => None,
         };
         let target = match inside {
-            Some((offset, label)) => Some(Target::Inside {
+            Some((offset, label)) => Some(InstructionTarget::Inside {
                 offset: *offset,
                 label: *label,
             }),
@@ -228,9 +232,9 @@ fn labelled(code: Code, start: u64, mut elsewhere: impl FnMut(Reference) -> Opti
     }
 }
 
-fn in_function(file: &mut ObjectModule, address: u64) -> Option<Target> {
+fn in_function(file: &mut ObjectModule, address: u64) -> Option<InstructionTarget> {
     let function = file.function(address)?;
-    Some(Target::Function {
+    Some(InstructionTarget::Function {
         offset: address.checked_sub(function.start)?,
         name: function.name,
     })
@@ -241,7 +245,7 @@ fn in_function(file: &mut ObjectModule, address: u64) -> Option<Target> {
 struct Processor {
     arch: &'static str,
     syntax: &'static str,
-    decode: fn(&[u8], u64) -> Decoded,
+    decode: fn(&[u8], u64) -> DecodedInstruction,
 }
 
 const X86_64: Processor = Processor {
@@ -264,14 +268,14 @@ impl Processor {
 }
 
 /// Decoded bytes.
-struct Code {
+struct DecodedCode {
     processor: Processor,
     size: u64,
     /// (offset, instruction), by offset.
-    instructions: Vec<(u64, Decoded)>,
+    instructions: Vec<(u64, DecodedInstruction)>,
 }
 
-fn decode(file: &ObjectModule, name: &str, start: u64, size: u64) -> Result<Code, AsmError> {
+fn decode(file: &ObjectModule, name: &str, start: u64, size: u64) -> Result<DecodedCode, AsmError> {
     let file = file.binary().ok_or_else(|| AsmError::NotOnDisk(name.to_owned()))?;
     let object = file.object()?;
     let size = size.clamp(1, MAX_BYTES);
@@ -289,7 +293,7 @@ fn decode(file: &ObjectModule, name: &str, start: u64, size: u64) -> Result<Code
 }
 
 /// Decodes the first `asked` bytes, which stand at a relative address, and the rest of the last instruction.
-fn decode_bytes(processor: &Processor, bytes: &[u8], asked: usize, start: u64) -> Code {
+fn decode_bytes(processor: &Processor, bytes: &[u8], asked: usize, start: u64) -> DecodedCode {
     let mut instructions = Vec::new();
     let mut at = 0usize;
     while at < asked {
@@ -298,7 +302,7 @@ fn decode_bytes(processor: &Processor, bytes: &[u8], asked: usize, start: u64) -
         instructions.push((at as u64, decoded));
         at += len;
     }
-    Code {
+    DecodedCode {
         processor: *processor,
         size: at.min(bytes.len()) as u64,
         instructions,

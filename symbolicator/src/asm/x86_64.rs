@@ -3,9 +3,9 @@
 use iced_x86::{Decoder, DecoderError, DecoderOptions, Formatter, FormatterOptions, Instruction, IntelFormatter};
 use iced_x86::{MemorySizeOptions, Mnemonic, OpKind};
 
-use super::decoded::{Decoded, Reference};
+use super::decoded::{AddressUse, DecodedInstruction};
 
-pub(super) fn decode(bytes: &[u8], address: u64) -> Decoded {
+pub(super) fn decode(bytes: &[u8], address: u64) -> DecodedInstruction {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let instruction = decoder.decode();
     if instruction.is_invalid() {
@@ -14,7 +14,7 @@ pub(super) fn decode(bytes: &[u8], address: u64) -> Decoded {
             DecoderError::NoMoreBytes => "less than an instruction",
             _ => "no instruction",
         };
-        return Decoded {
+        return DecodedInstruction {
             len: 1,
             text: format!(".byte {:#04x} ; {why}", bytes.first().copied().unwrap_or(0)),
             reference: None,
@@ -24,7 +24,7 @@ pub(super) fn decode(bytes: &[u8], address: u64) -> Decoded {
     set(formatter.options_mut());
     let mut text = String::new();
     formatter.format(&instruction, &mut text);
-    Decoded {
+    DecodedInstruction {
         len: instruction.len(),
         text,
         reference: reference(&instruction),
@@ -44,21 +44,21 @@ fn set(options: &mut FormatterOptions) {
 }
 
 /// A branch, or an access relative to the instruction. `gs:[0x10]` is an offset and no address in the module.
-fn reference(instruction: &Instruction) -> Option<Reference> {
+fn reference(instruction: &Instruction) -> Option<AddressUse> {
     if instruction.is_ip_rel_memory_operand() {
-        return Some(Reference::Data(instruction.ip_rel_memory_address()));
+        return Some(AddressUse::Data(instruction.ip_rel_memory_address()));
     }
     let is_branch = instruction.op_count() > 0 && instruction.op0_kind() == OpKind::NearBranch64;
     let target = is_branch.then(|| instruction.near_branch_target())?;
     Some(match instruction.mnemonic() {
-        Mnemonic::Call => Reference::Call(target),
-        _ => Reference::Jump(target),
+        Mnemonic::Call => AddressUse::Call(target),
+        _ => AddressUse::Jump(target),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Reference, decode};
+    use super::{AddressUse, decode};
 
     #[test]
     fn branches_and_accesses_name_their_target() {
@@ -66,27 +66,27 @@ mod tests {
         let call = decode(&[0xe8, 0x10, 0, 0, 0], 0x1000);
         assert_eq!(
             (call.len, call.text.as_str(), call.reference),
-            (5, "call 0x1015", Some(Reference::Call(0x1015)))
+            (5, "call 0x1015", Some(AddressUse::Call(0x1015)))
         );
         // eb rel8: 0x1000 + 2 - 4 = 0xffe
         let jump = decode(&[0xeb, 0xfc], 0x1000);
         assert_eq!(
             (jump.text.as_str(), jump.reference),
-            ("jmp 0xffe", Some(Reference::Jump(0xffe)))
+            ("jmp 0xffe", Some(AddressUse::Jump(0xffe)))
         );
         // 75 rel8: jne; e3 rel8: jrcxz; e2 rel8: loop
         for (opcode, text) in [(0x75, "jne 0x1012"), (0xe3, "jrcxz 0x1012"), (0xe2, "loop 0x1012")] {
             let jump = decode(&[opcode, 0x10], 0x1000);
             assert_eq!(
                 (jump.text.as_str(), jump.reference),
-                (text, Some(Reference::Jump(0x1012)))
+                (text, Some(AddressUse::Jump(0x1012)))
             );
         }
         // mov eax, [rip + 0x20]: 0x1000 + 6 + 0x20 = 0x1026
         let load = decode(&[0x8b, 0x05, 0x20, 0, 0, 0], 0x1000);
         assert_eq!(
             (load.text.as_str(), load.reference),
-            ("mov eax, dword ptr [0x1026]", Some(Reference::Data(0x1026)))
+            ("mov eax, dword ptr [0x1026]", Some(AddressUse::Data(0x1026)))
         );
         assert_eq!(decode(&[0x55], 0x1000).text, "push rbp");
     }

@@ -19,7 +19,7 @@ use super::{dsym, shared_cache};
 use crate::error::SymbolError;
 
 /// The files of a module; each has the build id of the module, if the module has one.
-pub(crate) struct Files {
+pub(crate) struct LocatedFiles {
     /// The file that ran, with the machine code. `None` if only the debug file exists.
     pub(crate) binary: Option<ObjectFile>,
     /// A separate file with debug info or the full symbol table.
@@ -29,7 +29,7 @@ pub(crate) struct Files {
     pub(crate) not_used: Option<SymbolError>,
 }
 
-impl Files {
+impl LocatedFiles {
     /// What the files have.
     pub(crate) fn source(&self) -> SymbolSource {
         let has = |has: fn(&ObjectFile) -> bool| [&self.binary, &self.debug].into_iter().flatten().any(has);
@@ -41,10 +41,14 @@ impl Files {
 }
 
 /// Finds the files of a module. `kept` is the file that ran, if it was kept open.
-pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolOptions) -> Result<Files, SymbolError> {
+pub(crate) fn locate(
+    module: &Module,
+    kept: Option<&KeptFile>,
+    options: &SymbolOptions,
+) -> Result<LocatedFiles, SymbolError> {
     let symbol_dirs = &options.symbol_dirs;
     let identified;
-    let mut search = Search {
+    let mut search = FileSearch {
         module,
         recorded_at: options.recorded_at,
         tried: Vec::new(),
@@ -115,7 +119,7 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
     }
     let has_info = [&binary, &debug].into_iter().flatten().any(ObjectFile::has_debug_info);
     let not_used = search.not_used.filter(|_| !has_info);
-    Ok(Files {
+    Ok(LocatedFiles {
         binary,
         debug,
         not_used,
@@ -123,7 +127,7 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
 }
 
 /// Opens candidates and refuses those of another build.
-struct Search<'a> {
+struct FileSearch<'a> {
     module: &'a Module,
     recorded_at: Option<SystemTime>,
     tried: Vec<PathBuf>,
@@ -132,7 +136,7 @@ struct Search<'a> {
     not_used: Option<SymbolError>,
 }
 
-impl Search<'_> {
+impl FileSearch<'_> {
     fn open(&mut self, path: &Path) -> Option<ObjectFile> {
         if self.tried.iter().any(|tried| tried == path) {
             return None;

@@ -35,23 +35,23 @@ const MAX_INSTRUCTION_BYTES: u64 = 15;
 /// Of the records in headers and symbol tables, in bytes.
 const ALIGNMENT: usize = 8;
 
-enum Bytes {
+enum FileBytes {
     /// A part of a mapped file: the whole, what a universal file has for one processor, or a member of an archive.
     Mapped(Arc<Mapping>, Range<usize>),
     Owned(Vec<u8>),
 }
 
-impl Bytes {
-    fn whole(mapping: Mapping) -> Bytes {
+impl FileBytes {
+    fn whole(mapping: Mapping) -> FileBytes {
         let len = mapping.bytes().len();
-        Bytes::Mapped(Arc::new(mapping), 0..len)
+        FileBytes::Mapped(Arc::new(mapping), 0..len)
     }
 }
 
 /// A file with a valid header.
 pub(crate) struct ObjectFile {
     path: PathBuf,
-    bytes: Bytes,
+    bytes: FileBytes,
     build_id: Option<BuildId>,
     base_svma: u64,
     entry: Option<u64>,
@@ -64,8 +64,8 @@ impl Deref for ObjectFile {
 
     fn deref(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::Mapped(mapping, part) => mapping.bytes().get(part.clone()).unwrap_or_default(),
-            Bytes::Owned(bytes) => bytes,
+            FileBytes::Mapped(mapping, part) => mapping.bytes().get(part.clone()).unwrap_or_default(),
+            FileBytes::Owned(bytes) => bytes,
         }
     }
 }
@@ -83,7 +83,7 @@ impl ReadAt for ObjectFile {
 impl ObjectFile {
     pub(crate) fn open(path: &Path) -> Result<ObjectFile, SymbolError> {
         let mapping = Mapping::open(path).map_err(|error| SymbolError::unreadable(path, error))?;
-        ObjectFile::new(path, Bytes::whole(mapping))
+        ObjectFile::new(path, FileBytes::whole(mapping))
     }
 
     /// Opens a file of a module. Of a universal file it is the part with the id of the module, or else for its
@@ -95,10 +95,10 @@ impl ObjectFile {
 
     fn part_for(path: &Path, mapping: Mapping, module: &Module) -> Result<ObjectFile, SymbolError> {
         let Some(parts) = universal::parts(mapping.bytes()) else {
-            return ObjectFile::new(path, Bytes::whole(mapping));
+            return ObjectFile::new(path, FileBytes::whole(mapping));
         };
         let mapping = Arc::new(mapping);
-        let open = |part: Range<usize>| ObjectFile::new(path, Bytes::Mapped(Arc::clone(&mapping), part)).ok();
+        let open = |part: Range<usize>| ObjectFile::new(path, FileBytes::Mapped(Arc::clone(&mapping), part)).ok();
         let mut files: Vec<ObjectFile> = parts.into_iter().filter_map(open).collect();
         let by_id = |file: &ObjectFile| module.build_id.is_some() && file.build_id == module.build_id;
         let by_processor = |file: &ObjectFile| module.arch.is_some() && file.arch == module.arch;
@@ -120,7 +120,7 @@ impl ObjectFile {
     pub(crate) fn part(path: &Path, mapping: &Arc<Mapping>, part: Range<usize>) -> Result<ObjectFile, SymbolError> {
         // The records of an object file are read where they lie. GNU archives align members to 2 bytes.
         if part.start.is_multiple_of(ALIGNMENT) {
-            return ObjectFile::new(path, Bytes::Mapped(Arc::clone(mapping), part));
+            return ObjectFile::new(path, FileBytes::Mapped(Arc::clone(mapping), part));
         }
         let bytes = mapping.bytes().get(part).unwrap_or_default().to_vec();
         ObjectFile::from_bytes(path, bytes)
@@ -162,7 +162,7 @@ impl ObjectFile {
 
     /// Reads bytes that are no file of their own (the vdso, `.gnu_debugdata`); `path` is their name in errors.
     pub(crate) fn from_bytes(path: &Path, bytes: Vec<u8>) -> Result<ObjectFile, SymbolError> {
-        ObjectFile::new(path, Bytes::Owned(bytes))
+        ObjectFile::new(path, FileBytes::Owned(bytes))
     }
 
     /// The file in `.gnu_debugdata`: symbols of the functions that `.dynsym` does not have, in Fedora's and its
@@ -188,7 +188,7 @@ impl ObjectFile {
         }))
     }
 
-    fn new(path: &Path, bytes: Bytes) -> Result<ObjectFile, SymbolError> {
+    fn new(path: &Path, bytes: FileBytes) -> Result<ObjectFile, SymbolError> {
         let mut file = ObjectFile {
             path: path.to_owned(),
             bytes,
@@ -293,16 +293,16 @@ impl ObjectFile {
     /// Identifies the file at the next start. `None` for a copy in memory.
     pub(crate) fn identity(&self) -> Option<Vec<u8>> {
         match &self.bytes {
-            Bytes::Mapped(mapping, _) => mapping.identity(),
-            Bytes::Owned(_) => None,
+            FileBytes::Mapped(mapping, _) => mapping.identity(),
+            FileBytes::Owned(_) => None,
         }
     }
 
     /// Heap bytes that it takes: those of a copy.
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.bytes {
-            Bytes::Mapped(..) => 0,
-            Bytes::Owned(bytes) => bytes.len(),
+            FileBytes::Mapped(..) => 0,
+            FileBytes::Owned(bytes) => bytes.len(),
         }
     }
 
@@ -310,16 +310,16 @@ impl ObjectFile {
     /// module.
     pub(crate) fn is_in_place(&self) -> bool {
         match &self.bytes {
-            Bytes::Mapped(mapping, _) => mapping.is_at(&self.path),
-            Bytes::Owned(_) => true,
+            FileBytes::Mapped(mapping, _) => mapping.is_at(&self.path),
+            FileBytes::Owned(_) => true,
         }
     }
 
     /// False if the file was written to since it was opened.
     pub(crate) fn check_unchanged(&self) -> bool {
         match &self.bytes {
-            Bytes::Mapped(mapping, _) => mapping.check_unchanged(),
-            Bytes::Owned(_) => true,
+            FileBytes::Mapped(mapping, _) => mapping.check_unchanged(),
+            FileBytes::Owned(_) => true,
         }
     }
 
@@ -332,20 +332,20 @@ impl ObjectFile {
     /// The content of a section, unpacked; empty if the section does not exist.
     pub(crate) fn section(&self, name: &str) -> Result<Cow<'_, [u8]>, SymbolError> {
         match self.stored_section(name)? {
-            Stored::Plain(bytes) => Ok(Cow::Borrowed(bytes)),
-            Stored::Packed(packed) => Ok(Cow::Owned(packed.unpack()?)),
+            StoredSection::Plain(bytes) => Ok(Cow::Borrowed(bytes)),
+            StoredSection::Packed(packed) => Ok(Cow::Owned(packed.unpack()?)),
         }
     }
 
     /// The content of a section as it is in the file; empty if the section does not exist.
-    pub(crate) fn stored_section<'f, 'n>(&'f self, name: &'n str) -> Result<Stored<'f, 'n>, SymbolError> {
+    pub(crate) fn stored_section<'f, 'n>(&'f self, name: &'n str) -> Result<StoredSection<'f, 'n>, SymbolError> {
         let object = self.object()?;
         let Some(section) = section_by_name(&object, name) else {
-            return Ok(Stored::Plain(&[]));
+            return Ok(StoredSection::Plain(&[]));
         };
         let data = (section.compressed_data()).map_err(|error| self.damaged(name, &error))?;
         let compression = match data.format {
-            CompressionFormat::None => return Ok(Stored::Plain(data.data)),
+            CompressionFormat::None => return Ok(StoredSection::Plain(data.data)),
             CompressionFormat::Zlib => Compression::Zlib,
             CompressionFormat::Zstandard => Compression::Zstandard,
             other => return Err(self.damaged(name, &format_args!("its compression ({other:?}) is not known"))),
@@ -361,7 +361,7 @@ impl ObjectFile {
                 ),
             ));
         }
-        Ok(Stored::Packed(Packed {
+        Ok(StoredSection::Packed(PackedSection {
             file: self,
             name,
             compression,
@@ -397,13 +397,13 @@ impl ObjectFile {
 }
 
 /// A section as it is in the file.
-pub(crate) enum Stored<'f, 'n> {
+pub(crate) enum StoredSection<'f, 'n> {
     Plain(&'f [u8]),
-    Packed(Packed<'f, 'n>),
+    Packed(PackedSection<'f, 'n>),
 }
 
 /// A compressed section of a plausible size.
-pub(crate) struct Packed<'f, 'n> {
+pub(crate) struct PackedSection<'f, 'n> {
     file: &'f ObjectFile,
     name: &'n str,
     compression: Compression,
@@ -412,12 +412,12 @@ pub(crate) struct Packed<'f, 'n> {
     size: usize,
 }
 
-impl Packed<'_, '_> {
+impl PackedSection<'_, '_> {
     fn unpack(&self) -> Result<Vec<u8>, SymbolError> {
         decompress(self.compression, self.bytes, self.size).map_err(|error| self.file.damaged(self.name, &error))
     }
 
-    /// [`Packed::unpack`], or what was unpacked before from the same bytes.
+    /// [`PackedSection::unpack`], or what was unpacked before from the same bytes.
     pub(crate) fn unpack_once(&self, cache: Option<&Path>) -> Result<Vec<u8>, SymbolError> {
         /// A smaller one is unpacked sooner than it is read.
         const WORTH_KEEPING: usize = 64 << 10;

@@ -87,7 +87,7 @@ fn put_together(cache: &DyldCache<'_>, object: &MachO<'_>) -> Vec<u8> {
     let link_edit = segment(object, macho::SEG_LINKEDIT)
         .and_then(|segment| cache.data_and_offset_for_address(segment.vmaddr.get(endian)))
         .map_or(&[][..], |(data, _)| data);
-    let mut out = Out {
+    let mut out = FileBuilder {
         endian,
         commands: Vec::new(),
         count: 0,
@@ -135,7 +135,7 @@ fn content_at(object: &MachO<'_>) -> usize {
 }
 
 /// A file that grows.
-struct Out {
+struct FileBuilder {
     endian: Endianness,
     commands: Vec<u8>,
     count: u32,
@@ -144,7 +144,7 @@ struct Out {
     content_at: usize,
 }
 
-impl Out {
+impl FileBuilder {
     fn command<T: object::pod::Pod>(&mut self, command: &T) {
         self.commands.extend(bytes_of(command));
         self.count += 1;

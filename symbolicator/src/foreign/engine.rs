@@ -21,17 +21,17 @@ use crate::sys::Mapping;
 pub(crate) struct ForeignFile {
     path: PathBuf,
     symbols: Symbols,
-    mapped: Mapped,
+    mapped: OpenMappings,
 }
 
 /// All files that the engine has opened.
-type Mapped = Arc<Mutex<Vec<Arc<Mapping>>>>;
+type OpenMappings = Arc<Mutex<Vec<Arc<Mapping>>>>;
 
 impl ForeignFile {
     pub(crate) fn open(module: &Module, path: &Path) -> Result<ForeignFile, SymbolError> {
         let recorded = module.breakpad_id();
         let debug_id = DebugId::from_breakpad(&recorded).map_err(|error| SymbolError::unreadable(path, error))?;
-        let mapped = Mapped::default();
+        let mapped = OpenMappings::default();
         let held = Arc::clone(&mapped);
         let map = move |path: &Path| {
             let mapping = Arc::new(Mapping::open(path)?);

@@ -6,16 +6,14 @@
 
 #[cfg(feature = "foreign-symbols")]
 mod engine;
-#[cfg(not(feature = "foreign-symbols"))]
-#[path = "no_engine.rs"]
-mod engine;
 mod error;
 #[cfg(feature = "foreign-symbols")]
 mod guarded;
-mod paths;
+#[cfg(not(feature = "foreign-symbols"))]
+mod no_engine;
 #[cfg(not(feature = "symbol-servers"))]
-#[path = "no_servers.rs"]
-mod servers;
+mod no_servers;
+mod paths;
 #[cfg(feature = "symbol-servers")]
 mod servers;
 
@@ -24,8 +22,14 @@ use std::path::{Component, Path, PathBuf};
 
 use recording::module::{Module, ModuleKind};
 
+#[cfg(feature = "foreign-symbols")]
 pub(crate) use engine::ForeignFile;
 pub use error::SymbolServersError;
+#[cfg(not(feature = "foreign-symbols"))]
+pub(crate) use no_engine::NoForeignFile as ForeignFile;
+#[cfg(not(feature = "symbol-servers"))]
+pub use no_servers::NoSymbolServers as SymbolServers;
+#[cfg(feature = "symbol-servers")]
 pub use servers::SymbolServers;
 
 use self::paths::{breakpad_name, stored};

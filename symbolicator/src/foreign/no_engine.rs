@@ -9,10 +9,10 @@ use recording::module::Module;
 use crate::error::SymbolError;
 
 /// A file that is never opened.
-pub(crate) struct ForeignFile(Infallible);
+pub(crate) struct NoForeignFile(Infallible);
 
-impl ForeignFile {
-    pub(crate) fn open(module: &Module, path: &Path) -> Result<ForeignFile, SymbolError> {
+impl NoForeignFile {
+    pub(crate) fn open(module: &Module, path: &Path) -> Result<NoForeignFile, SymbolError> {
         Err(SymbolError::ForeignSymbols {
             name: module.name(),
             found: Some(path.to_owned()),

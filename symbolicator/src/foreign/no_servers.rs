@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use recording::module::Module;
 
 use super::error::SymbolServersError;
-use crate::debuginfod::Watcher;
+use crate::downloads::Watcher;
 
 /// Symbol servers, which this build can't ask.
 #[derive(Debug)]
-pub struct SymbolServers(Infallible);
+pub struct NoSymbolServers(Infallible);
 
-impl SymbolServers {
+impl NoSymbolServers {
     /// The servers of these URLs.
     ///
     /// # Errors
@@ -22,7 +22,7 @@ impl SymbolServers {
         _urls: &[String],
         _folder: PathBuf,
         _watcher: Box<Watcher>,
-    ) -> Result<SymbolServers, SymbolServersError> {
+    ) -> Result<NoSymbolServers, SymbolServersError> {
         Err(SymbolServersError::NotBuilt)
     }
 

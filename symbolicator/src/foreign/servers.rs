@@ -22,29 +22,26 @@ use super::error::SymbolServersError;
 use super::guarded::guarded;
 use super::paths::stored;
 use crate::cache::Cache;
-use crate::debuginfod::{Download, MAX_BYTES, MAX_FAILURES, PATIENCE, Watcher, hosts_of};
+use crate::downloads::{Download, DownloadFailure, EndedDownload, MAX_BYTES, PATIENCE, ServerState, Watcher, hosts_of};
 
 /// How often the user is asked whether to go on.
 const TICK: Duration = Duration::from_millis(100);
 
 /// The servers, asked for one module at a time.
 pub struct SymbolServers {
-    state: Mutex<State>,
-    seen: Arc<Seen>,
+    state: Mutex<ServersState>,
+    seen: Arc<DownloadObserver>,
     folder: PathBuf,
     hosts: Vec<String>,
     watcher: Box<Watcher>,
 }
 
-struct State {
+struct ServersState {
     runtime: Runtime,
     manager: SymbolManager,
     /// (name, id) of modules that were asked for in this run.
     asked: HashSet<(String, String)>,
-    /// One after the other.
-    failures: u32,
-    /// True once nothing more is asked for.
-    is_over: bool,
+    servers: ServerState,
 }
 
 impl fmt::Debug for SymbolServers {
@@ -52,43 +49,6 @@ impl fmt::Debug for SymbolServers {
         f.debug_struct("SymbolServers")
             .field("hosts", &self.hosts)
             .finish_non_exhaustive()
-    }
-}
-
-/// Why sprof has ended a download.
-enum Ended {
-    TooLarge(u64),
-    TooSlow,
-    Unwanted,
-}
-
-/// Why a file was not downloaded.
-struct Why {
-    text: String,
-    /// True if the next request may meet the same.
-    is_of_server: bool,
-}
-
-impl Why {
-    fn of_server(text: impl Into<String>) -> Why {
-        Why {
-            text: text.into(),
-            is_of_server: true,
-        }
-    }
-
-    fn of_file(text: impl Into<String>) -> Why {
-        Why {
-            text: text.into(),
-            is_of_server: false,
-        }
-    }
-
-    /// Of this machine: no other server would do better.
-    fn of_folder(error: &str) -> Why {
-        Why::of_file(format!(
-            "the folder for downloads can't be written to ({error}): SPROF_CACHE names another one"
-        ))
     }
 }
 
@@ -121,15 +81,14 @@ impl SymbolServers {
         });
         let manager = guarded(|| SymbolManager::with_config(config));
         let mut manager = manager.ok_or_else(|| SymbolServersError::NoClient("wholesym gave up".to_owned()))?;
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(DownloadObserver::default());
         manager.set_observer(Some(seen.clone()));
         Ok(SymbolServers {
-            state: Mutex::new(State {
+            state: Mutex::new(ServersState {
                 runtime,
                 manager,
                 asked: HashSet::new(),
-                failures: 0,
-                is_over: false,
+                servers: ServerState::default(),
             }),
             seen,
             folder,
@@ -149,7 +108,7 @@ impl SymbolServers {
     pub(super) fn download(&self, module: &Module) -> Option<Vec<PathBuf>> {
         let mut state = lock(&self.state);
         let (name, id) = (module.name(), module.breakpad_id());
-        if state.is_over || !state.asked.insert((name.clone(), id.clone())) {
+        if state.servers.is_over() || !state.asked.insert((name.clone(), id.clone())) {
             return None;
         }
         let debug_id = DebugId::from_breakpad(&id).ok()?;
@@ -184,75 +143,66 @@ impl SymbolServers {
         let failure = self.seen.failure();
         let why = match ended {
             Some(Ok(true)) if is_here(&paths) => {
-                state.failures = 0;
+                state.servers.succeeded();
                 return Some(created);
             }
-            Some(Ok(true)) => Some(Why::of_file("it is gone from the folder for downloads")),
+            Some(Ok(true)) => Some(DownloadFailure::of_file("it is gone from the folder for downloads")),
             // The reader of what came says why it is not used.
             Some(Ok(false)) if failure.is_none() && is_here(&created) => {
-                state.failures = 0;
+                state.servers.succeeded();
                 return Some(created);
             }
-            Some(Ok(false)) if !is_unpacked => Some(Why::of_file("the packed PDB file that came can't be unpacked")),
+            Some(Ok(false)) if !is_unpacked => Some(DownloadFailure::of_file(
+                "the packed PDB file that came can't be unpacked",
+            )),
             Some(Ok(false)) => failure,
-            Some(Err(Ended::TooLarge(bytes))) => Some(Why::of_file(format!(
+            Some(Err(EndedDownload::TooLarge(bytes))) => Some(DownloadFailure::of_file(format!(
                 "it has {} MiB, more than {}",
                 bytes >> 20,
                 MAX_BYTES >> 20
             ))),
-            Some(Err(Ended::TooSlow)) => Some(Why::of_server(format!(
+            Some(Err(EndedDownload::TooSlow)) => Some(DownloadFailure::of_server(format!(
                 "did not send a byte in {} s",
                 PATIENCE.as_secs()
             ))),
-            Some(Err(Ended::Unwanted)) => {
-                state.is_over = true;
+            Some(Err(EndedDownload::Unwanted)) => {
+                state.servers.end();
                 return Some(created);
             }
-            None => Some(Why::of_server("sent what can't be read")),
+            None => Some(DownloadFailure::of_server("sent what can't be read")),
         };
         match why {
             Some(why) => self.fail(&mut state, &what, why),
             None => {
-                state.failures = 0;
+                state.servers.succeeded();
                 (self.watcher)(Download::Absent { what: &what });
             }
         }
         Some(created)
     }
 
-    fn fail(&self, state: &mut State, what: &str, why: Why) {
-        let mut reason = why.text;
-        if why.is_of_server {
-            reason = match self.hosts.as_slice() {
-                [host] => format!("{host} {reason}"),
-                several => format!("one of {} {reason}", several.join(", ")),
-            };
-            state.failures += 1;
-            if state.failures >= if self.hosts.len() == 1 { 1 } else { MAX_FAILURES } {
-                state.is_over = true;
-                reason.push_str("; sprof asks for nothing more in this run");
-            }
-        }
+    fn fail(&self, state: &mut ServersState, what: &str, failure: DownloadFailure) {
+        let reason = state.servers.failed(failure, &self.hosts);
         (self.watcher)(Download::Failed { what, reason: &reason });
     }
 
     /// Whether to end the download that goes on.
-    fn end_of(&self, what: &str) -> Option<Ended> {
+    fn end_of(&self, what: &str) -> Option<EndedDownload> {
         let (received, all, since) = self.seen.progress();
         if !(self.watcher)(Download::Progress { what, received, all }) {
-            return Some(Ended::Unwanted);
+            return Some(EndedDownload::Unwanted);
         }
         let largest = received.max(all.unwrap_or(0));
         if largest > MAX_BYTES {
-            return Some(Ended::TooLarge(largest));
+            return Some(EndedDownload::TooLarge(largest));
         }
-        (since > PATIENCE).then_some(Ended::TooSlow)
+        (since > PATIENCE).then_some(EndedDownload::TooSlow)
     }
 }
 
-impl State {
+impl ServersState {
     /// True if a server gave the symbols.
-    fn load(&self, name: &str, id: DebugId, end: impl Fn() -> Option<Ended>) -> Result<bool, Ended> {
+    fn load(&self, name: &str, id: DebugId, end: impl Fn() -> Option<EndedDownload>) -> Result<bool, EndedDownload> {
         let ended = async {
             loop {
                 tokio::time::sleep(TICK).await;
@@ -300,7 +250,7 @@ fn remove_part(path: &Path) {
 
 /// What wholesym reports of the downloads for one module.
 #[derive(Default)]
-struct Seen {
+struct DownloadObserver {
     downloads: Mutex<Downloads>,
 }
 
@@ -309,12 +259,12 @@ struct Downloads {
     /// (bytes that have arrived, all bytes), by number of the download.
     running: BTreeMap<u64, (u64, Option<u64>)>,
     last_arrival: Option<Instant>,
-    failure: Option<Why>,
+    failure: Option<DownloadFailure>,
     /// Files that were written whole.
     created: Vec<PathBuf>,
 }
 
-impl Seen {
+impl DownloadObserver {
     fn start(&self) {
         *lock(&self.downloads) = Downloads {
             last_arrival: Some(Instant::now()),
@@ -332,7 +282,7 @@ impl Seen {
     }
 
     /// The first failure that was not "I have no such file".
-    fn failure(&self) -> Option<Why> {
+    fn failure(&self) -> Option<DownloadFailure> {
         lock(&self.downloads).failure.take()
     }
 
@@ -350,7 +300,7 @@ impl Seen {
     }
 }
 
-impl SymbolManagerObserver for Seen {
+impl SymbolManagerObserver for DownloadObserver {
     fn on_new_download_before_connect(&self, id: u64, _url: &str) {
         self.note(id, Some((0, None)));
     }
@@ -372,18 +322,18 @@ impl SymbolManagerObserver for Seen {
         let why = match reason {
             // Some servers forbid what they do not have.
             DownloadError::StatusError(403 | 404 | 410) => return,
-            DownloadError::StatusError(status) => Why::of_server(format!("answered with status {status}")),
+            DownloadError::StatusError(status) => DownloadFailure::of_server(format!("answered with status {status}")),
             DownloadError::OpenFailed(error) | DownloadError::Redirect(error) | DownloadError::Other(error) => {
-                Why::of_server(format!("can't be reached ({})", innermost(&*error)))
+                DownloadFailure::of_server(format!("can't be reached ({})", innermost(&*error)))
             }
-            DownloadError::CouldNotCreateDestinationDirectory => Why::of_folder("a folder in it can't be made"),
-            DownloadError::DiskWrite(error) => Why::of_folder(&innermost(&error)),
+            DownloadError::CouldNotCreateDestinationDirectory => of_folder("a folder in it can't be made"),
+            DownloadError::DiskWrite(error) => of_folder(&innermost(&error)),
             // symsrv does not tell writing from reading.
-            DownloadError::StreamRead(error) if is_of_disk(&error) => Why::of_folder(&error.to_string()),
+            DownloadError::StreamRead(error) if is_of_disk(&error) => of_folder(&error.to_string()),
             DownloadError::StreamRead(error) => {
-                Why::of_server(format!("ended a download early ({})", innermost(&error)))
+                DownloadFailure::of_server(format!("ended a download early ({})", innermost(&error)))
             }
-            reason => Why::of_server(format!("failed ({reason})")),
+            reason => DownloadFailure::of_server(format!("failed ({reason})")),
         };
         lock(&self.downloads).failure.get_or_insert(why);
     }
@@ -399,6 +349,13 @@ impl SymbolManagerObserver for Seen {
     fn on_file_accessed(&self, _path: &Path) {}
 
     fn on_file_missed(&self, _path: &Path) {}
+}
+
+/// A failure of this machine: no other server would do better.
+fn of_folder(error: &str) -> DownloadFailure {
+    DownloadFailure::of_file(format!(
+        "the folder for downloads can't be written to ({error}): SPROF_CACHE names another one"
+    ))
 }
 
 fn is_of_disk(error: &io::Error) -> bool {

@@ -10,7 +10,7 @@ use recording::sink::ReadAt;
 use rustc_hash::FxHashMap;
 use unwind::jitdump::{Header, Record, Records};
 
-use super::timeline::{self, Placed, Timeline};
+use super::timeline::{self, PlacedCode, Timeline};
 
 /// V8 writes the addresses of lines for the ELF file that `perf inject` makes: behind its header.
 const ELF_HEADER: u64 = 0x40;
@@ -28,15 +28,15 @@ const MAX_PATH: usize = 4096;
 /// A jitdump in memory, without the code.
 pub(super) struct JitDump {
     header: Header,
-    functions: Vec<Function>,
-    placed: Vec<Placed>,
+    functions: Vec<DumpedFunction>,
+    placed: Vec<PlacedCode>,
     names: String,
-    lines: Vec<Line>,
+    lines: Vec<CodeLine>,
     files: Vec<String>,
     left_out: u64,
 }
 
-struct Function {
+struct DumpedFunction {
     /// Offset of the code in the dump. Ascending.
     offset: u64,
     size: u64,
@@ -47,7 +47,7 @@ struct Function {
 }
 
 #[derive(Clone, Copy)]
-struct Line {
+struct CodeLine {
     /// Bytes from the start of the function.
     offset: u32,
     line: u32,
@@ -72,7 +72,7 @@ impl JitDump {
         let mut records = Records::new(file, header.end, WINDOW_BYTES);
         // The last function that was loaded under an index, and the lines of the next function.
         let mut by_index: FxHashMap<u64, usize> = FxHashMap::default();
-        let mut lines = DebugInfo::default();
+        let mut lines = LineRecord::default();
         while let Some(record) = records.next() {
             let whole = match record {
                 Record::Load {
@@ -102,13 +102,13 @@ impl JitDump {
                     .get(&index)
                     .and_then(|function| dump.move_code(time_ns, old, new, *function)),
                 Record::Lines(range) => {
-                    let read = records.bytes(range).and_then(DebugInfo::read);
+                    let read = records.bytes(range).and_then(LineRecord::read);
                     let whole = read.is_some();
                     lines = read.unwrap_or_default();
                     whole.then_some(())
                 }
                 Record::Damaged => {
-                    lines = DebugInfo::default();
+                    lines = LineRecord::default();
                     None
                 }
                 Record::Close => break,
@@ -122,7 +122,7 @@ impl JitDump {
     }
 
     /// Adds a function; `None` if it has no code, or there are too many.
-    fn load(&mut self, time_ns: u64, start: u64, name: &[u8], code: Range<u64>, lines: &DebugInfo) -> Option<()> {
+    fn load(&mut self, time_ns: u64, start: u64, name: &[u8], code: Range<u64>, lines: &LineRecord) -> Option<()> {
         if self.functions.len() >= MAX_FUNCTIONS || self.names.len() >= MAX_NAMES || code.is_empty() {
             return None;
         }
@@ -133,14 +133,14 @@ impl JitDump {
         if lines.code_address == start && lines.count > 0 && self.lines.len() < MAX_LINES {
             self.add_lines(lines, &name, size);
         }
-        self.placed.push(Placed {
+        self.placed.push(PlacedCode {
             from_ns: self.time(time_ns),
             start,
             size,
             relative: code.start,
             moved_from: None,
         });
-        self.functions.push(Function {
+        self.functions.push(DumpedFunction {
             offset: code.start,
             size,
             name_end: self.names.len(),
@@ -154,7 +154,7 @@ impl JitDump {
         if self.placed.len() >= 2 * MAX_FUNCTIONS {
             return None;
         }
-        self.placed.push(Placed {
+        self.placed.push(PlacedCode {
             from_ns: self.time(time_ns),
             start: new,
             size: function.size,
@@ -165,7 +165,7 @@ impl JitDump {
     }
 
     /// Adds the lines of the last function, if they are plausible.
-    fn add_lines(&mut self, info: &DebugInfo, name: &str, code_size: u64) {
+    fn add_lines(&mut self, info: &LineRecord, name: &str, code_size: u64) {
         let entries = info.entries().filter(|entries| info.fits(entries, code_size));
         let entries = entries.or_else(|| {
             info.entries_of_one_file(name)
@@ -187,7 +187,7 @@ impl JitDump {
                     self.files.push(file.into_owned());
                 }
             }
-            self.lines.push(Line {
+            self.lines.push(CodeLine {
                 offset: u32::try_from(entry.address.saturating_sub(start)).unwrap_or(u32::MAX),
                 line: entry.line,
                 column: entry.column,
@@ -271,13 +271,13 @@ impl JitDump {
 
 /// `struct jr_code_debug_info`: address, count, then entries of address, line, discriminator and file name.
 #[derive(Default)]
-struct DebugInfo {
+struct LineRecord {
     code_address: u64,
     count: u64,
     body: Vec<u8>,
 }
 
-struct DebugEntry<'a> {
+struct LineEntry<'a> {
     address: u64,
     line: u32,
     column: u32,
@@ -286,10 +286,10 @@ struct DebugEntry<'a> {
     file: &'a [u8],
 }
 
-impl DebugInfo {
+impl LineRecord {
     /// What follows the header of a record.
-    fn read(record: &[u8]) -> Option<DebugInfo> {
-        Some(DebugInfo {
+    fn read(record: &[u8]) -> Option<LineRecord> {
+        Some(LineRecord {
             code_address: u64_at(record, 0)?,
             count: u64_at(record, 8)?,
             body: record.get(16..)?.to_vec(),
@@ -297,9 +297,9 @@ impl DebugInfo {
     }
 
     /// The entries as specified: the name 0xff means the name of the previous entry.
-    fn entries(&self) -> Option<Vec<DebugEntry<'_>>> {
+    fn entries(&self) -> Option<Vec<LineEntry<'_>>> {
         let mut rest = self.body.as_slice();
-        let mut entries: Vec<DebugEntry<'_>> = Vec::new();
+        let mut entries: Vec<LineEntry<'_>> = Vec::new();
         for _ in 0..self.count {
             let (address, line, column) = (u64_at(rest, 0)?, u32_at(rest, 8)?, u32_at(rest, 12)?);
             rest = rest.get(16..)?;
@@ -309,7 +309,7 @@ impl DebugInfo {
                 (name, _) => name,
             };
             rest = &rest[end + 1..];
-            entries.push(DebugEntry {
+            entries.push(LineEntry {
                 address,
                 line,
                 column,
@@ -321,7 +321,7 @@ impl DebugInfo {
 
     /// The entries of a function whose file name V8 wrote after freeing it (version 11.3, of Node.js 20: only its
     /// length is right). The name of the function has the file name, too: `JS:*name /path/file.js:LINE:COLUMN`.
-    fn entries_of_one_file<'a>(&'a self, function: &'a str) -> Option<Vec<DebugEntry<'a>>> {
+    fn entries_of_one_file<'a>(&'a self, function: &'a str) -> Option<Vec<LineEntry<'a>>> {
         let count = usize::try_from(self.count).ok().filter(|count| *count > 0)?;
         let size = self.body.len() / count;
         let file = v8::parse(function)?.script;
@@ -330,7 +330,7 @@ impl DebugInfo {
             return None;
         }
         let entry = |bytes: &[u8]| {
-            Some(DebugEntry {
+            Some(LineEntry {
                 address: u64_at(bytes, 0)?,
                 line: u32_at(bytes, 8)?,
                 column: u32_at(bytes, 12)?,
@@ -341,7 +341,7 @@ impl DebugInfo {
     }
 
     /// The address that stands for the function's first byte.
-    fn start_of(&self, entries: &[DebugEntry<'_>]) -> u64 {
+    fn start_of(&self, entries: &[LineEntry<'_>]) -> u64 {
         let first = entries.iter().map(|entry| entry.address).min().unwrap_or_default();
         let after_header = self.code_address.saturating_add(ELF_HEADER);
         if first >= after_header {
@@ -351,7 +351,7 @@ impl DebugInfo {
         }
     }
 
-    fn fits(&self, entries: &[DebugEntry<'_>], code_size: u64) -> bool {
+    fn fits(&self, entries: &[LineEntry<'_>], code_size: u64) -> bool {
         let start = self.start_of(entries);
         let end = start.saturating_add(code_size);
         let mut last: Option<&[u8]> = None;

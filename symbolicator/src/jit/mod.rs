@@ -28,10 +28,10 @@ use crate::sys::Mapping;
 /// The file of a JIT compiler, read into memory.
 pub struct JitSymbols {
     path: std::path::PathBuf,
-    source: Source,
+    source: JitFile,
 }
 
-enum Source {
+enum JitFile {
     Dump(JitDump),
     Map(PerfMap),
 }
@@ -62,7 +62,7 @@ impl JitSymbols {
         let dump = JitDump::read(file).map_err(|reason| SymbolError::unreadable(path, reason))?;
         Ok(JitSymbols {
             path: path.to_owned(),
-            source: Source::Dump(dump),
+            source: JitFile::Dump(dump),
         })
     }
 
@@ -71,7 +71,7 @@ impl JitSymbols {
         let map = PerfMap::read(file).map_err(|reason| SymbolError::unreadable(path, reason))?;
         Ok(JitSymbols {
             path: path.to_owned(),
-            source: Source::Map(map),
+            source: JitFile::Map(map),
         })
     }
 
@@ -105,7 +105,7 @@ impl JitSymbols {
 
     /// The machine code at a relative address. `None` if the file has none there.
     pub(crate) fn machine_code(&self, start: u64, size: u64) -> Result<Option<Vec<u8>>, SymbolError> {
-        let Source::Dump(dump) = &self.source else {
+        let JitFile::Dump(dump) = &self.source else {
             return Ok(None);
         };
         let mapping = map(&self.path)?;
@@ -128,37 +128,37 @@ impl JitSymbols {
     /// none.
     pub fn id(&self) -> Option<BuildId> {
         match &self.source {
-            Source::Dump(dump) => Some(dump.id()),
-            Source::Map(_) => None,
+            JitFile::Dump(dump) => Some(dump.id()),
+            JitFile::Map(_) => None,
         }
     }
 
     /// The kind of processor, in the words of [`Module::arch`](recording::module::Module::arch).
     pub fn arch(&self) -> Option<&'static str> {
         match &self.source {
-            Source::Dump(dump) => dump.arch(),
-            Source::Map(_) => None,
+            JitFile::Dump(dump) => dump.arch(),
+            JitFile::Map(_) => None,
         }
     }
 
     /// True if [`JitSymbols::timelines`] has reliable times.
     pub fn has_times(&self) -> bool {
-        matches!(&self.source, Source::Dump(dump) if dump.has_times())
+        matches!(&self.source, JitFile::Dump(dump) if dump.has_times())
     }
 
     /// The history of each address; `addresses` are ascending and unique. Empty for addresses without code.
     pub fn timelines(&self, addresses: &[u64]) -> Vec<Timeline> {
         match &self.source {
-            Source::Dump(dump) => dump.timelines(addresses),
-            Source::Map(map) => map.timelines(addresses),
+            JitFile::Dump(dump) => dump.timelines(addresses),
+            JitFile::Map(map) => map.timelines(addresses),
         }
     }
 
     /// Looks up relative addresses.
     pub fn lookup(&self, relative: &[u64]) -> Vec<AddressInfo> {
         let find = |address: &u64| match &self.source {
-            Source::Dump(dump) => dump.find(*address),
-            Source::Map(map) => map.find(*address),
+            JitFile::Dump(dump) => dump.find(*address),
+            JitFile::Map(map) => map.find(*address),
         };
         relative
             .iter()
@@ -169,8 +169,8 @@ impl JitSymbols {
     /// What was damaged or beyond the limits, each as a sentence.
     pub fn notes(&self) -> Vec<String> {
         let (left_out, what) = match &self.source {
-            Source::Dump(dump) => (dump.left_out(), "records"),
-            Source::Map(map) => (map.left_out(), "lines"),
+            JitFile::Dump(dump) => (dump.left_out(), "records"),
+            JitFile::Map(map) => (map.left_out(), "lines"),
         };
         match left_out {
             0 => Vec::new(),

@@ -4,7 +4,7 @@
 use names::symbol::{AddressInfo, FunctionSymbol};
 use recording::sink::ReadAt;
 
-use super::timeline::{self, Placed, Timeline};
+use super::timeline::{self, PlacedCode, Timeline};
 
 /// Functions that are read at most; a large JavaScript server has some 100,000.
 const MAX_FUNCTIONS: usize = 2_000_000;
@@ -15,13 +15,13 @@ const MAX_BYTES: u64 = 512 << 20;
 pub(super) struct PerfMap {
     text: Vec<u8>,
     /// In the order of the file: a later function replaces an earlier one at its addresses.
-    functions: Vec<Function>,
+    functions: Vec<PerfMapFunction>,
     /// Parts of functions that no later function replaced, by address: (first byte, one past the last, index).
     live: Vec<(u64, u64, u32)>,
     left_out: u64,
 }
 
-struct Function {
+struct PerfMapFunction {
     start: u64,
     size: u64,
     /// Start and end in the text.
@@ -43,7 +43,7 @@ impl PerfMap {
         for line in text.split(|byte| *byte == b'\n') {
             let parsed = parse(line).filter(|_| functions.len() < MAX_FUNCTIONS);
             match parsed {
-                Some((start, size, name)) => functions.push(Function {
+                Some((start, size, name)) => functions.push(PerfMapFunction {
                     start,
                     size,
                     // MAX_BYTES fits in 32 bits.
@@ -67,7 +67,7 @@ impl PerfMap {
     }
 
     pub(super) fn timelines(&self, addresses: &[u64]) -> Vec<Timeline> {
-        let placed = self.functions.iter().map(|function| Placed {
+        let placed = self.functions.iter().map(|function| PlacedCode {
             from_ns: 0,
             start: function.start,
             size: function.size,
@@ -114,7 +114,7 @@ fn parse(line: &[u8]) -> Option<(u64, u64, usize)> {
 }
 
 /// The parts of each function that no later function replaced.
-fn live(functions: &[Function]) -> Vec<(u64, u64, u32)> {
+fn live(functions: &[PerfMapFunction]) -> Vec<(u64, u64, u32)> {
     // From the last function to the first, each gets the addresses that are free: `taken` maps starts to ends and never
     // overlaps.
     let mut taken: std::collections::BTreeMap<u64, (u64, u32)> = Default::default();

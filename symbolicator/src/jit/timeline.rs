@@ -18,7 +18,7 @@ const MAX_STEPS: usize = 1 << 24;
 
 /// Code that was made or moved.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Placed {
+pub(super) struct PlacedCode {
     pub(super) from_ns: u64,
     pub(super) start: u64,
     pub(super) size: u64,
@@ -29,7 +29,7 @@ pub(super) struct Placed {
 }
 
 /// The timelines of addresses (ascending, unique), from code in the order of its placement.
-pub(super) fn timelines(placed: impl Iterator<Item = Placed>, addresses: &[u64]) -> Vec<Timeline> {
+pub(super) fn timelines(placed: impl Iterator<Item = PlacedCode>, addresses: &[u64]) -> Vec<Timeline> {
     let mut timelines = vec![Timeline::new(); addresses.len()];
     let mut steps = 0;
     for code in placed {
@@ -74,8 +74,8 @@ fn set(timeline: &mut Timeline, from_ns: u64, relative: Option<u64>) {
 mod tests {
     use super::*;
 
-    fn placed(from_ns: u64, start: u64, relative: u64, moved_from: Option<u64>) -> Placed {
-        Placed {
+    fn placed(from_ns: u64, start: u64, relative: u64, moved_from: Option<u64>) -> PlacedCode {
+        PlacedCode {
             from_ns,
             start,
             size: 0x100,

@@ -19,7 +19,7 @@ use crate::objects::ObjectModule;
 pub(crate) struct Kernel {
     /// `None` if another kernel runs, or if it hides its addresses from this user.
     running: Option<KernelSymbols>,
-    image: Option<Image>,
+    image: Option<KernelImage>,
     /// Those of the running kernel.
     modules: KernelModules,
     /// Why there is no image, a sentence.
@@ -31,27 +31,27 @@ impl Kernel {
     pub(crate) fn open(module: &Module, options: &SymbolOptions) -> Result<Kernel, SymbolError> {
         let running = KernelSymbols::open(module, options.cache.as_deref());
         let base = running.as_ref().ok().and_then(|_| kallsyms::base_symbol());
-        Kernel::of(running, base, module, options, Path::new("/"))
+        Kernel::new(running, base, module, options, Path::new("/"))
     }
 
     /// What the image of the recorded kernel has.
     pub(crate) fn image_source(module: &Module, options: &SymbolOptions) -> SymbolSource {
         let is_running = module.build_id.is_some() && kallsyms::kernel_build_id() == module.build_id;
         let base = if is_running { kallsyms::base_symbol() } else { None };
-        match Image::find(module, base, options, Path::new("/")) {
+        match KernelImage::find(module, base, options, Path::new("/")) {
             Ok(Some(image)) => image.file.looked_up_in(),
             Ok(None) | Err(_) => SymbolSource::NoFile,
         }
     }
 
-    fn of(
+    fn new(
         running: Result<KernelSymbols, SymbolError>,
         base: Option<&str>,
         module: &Module,
         options: &SymbolOptions,
         root: &Path,
     ) -> Result<Kernel, SymbolError> {
-        let (image, note) = match Image::find(module, base, options, root) {
+        let (image, note) = match KernelImage::find(module, base, options, root) {
             Ok(image) => (image, None),
             Err(why) => (None, Some(why)),
         };
@@ -124,7 +124,7 @@ impl Kernel {
 
 /// `vmlinux`, the kernel as an ELF file. It has the kernel's own code, without that of modules (see `kernel_modules`)
 /// and BPF programs.
-struct Image {
+struct KernelImage {
     file: ObjectModule,
     /// What the kernel's relative address 0 is in the file: an address relative to its lowest PT_LOAD. The kernel that
     /// runs lies elsewhere in memory (KASLR), and relative addresses are the same.
@@ -133,14 +133,14 @@ struct Image {
     code: Range<u64>,
 }
 
-impl Image {
+impl KernelImage {
     /// Finds the image of the recorded kernel. `base` is the symbol at relative address 0, if that is known.
     fn find(
         module: &Module,
         base: Option<&str>,
         options: &SymbolOptions,
         root: &Path,
-    ) -> Result<Option<Image>, String> {
+    ) -> Result<Option<KernelImage>, String> {
         let Some(id) = &module.build_id else {
             return Ok(None);
         };
@@ -158,7 +158,7 @@ impl Image {
             ..options.clone()
         };
         match ObjectModule::open(&as_file, None, &options) {
-            Ok(file) => Image::of(file, base).map(Some),
+            Ok(file) => KernelImage::new(file, base).map(Some),
             Err(_) => {
                 let unreadable = installed.iter().find_map(|path| ObjectFile::open(path).err());
                 let other = installed.first().map(|path| other_build(path, id));
@@ -167,7 +167,7 @@ impl Image {
         }
     }
 
-    fn of(file: ObjectModule, base: Option<&str>) -> Result<Image, String> {
+    fn new(file: ObjectModule, base: Option<&str>) -> Result<KernelImage, String> {
         let files = file.symbol_files();
         let places = |name: &str| files.iter().find_map(|file| symbol(file, name));
         let name = files.first().map(|file| file.path().display().to_string());
@@ -192,7 +192,7 @@ impl Image {
             },
         };
         let end = of_text("_etext")?.saturating_sub(text);
-        Ok(Image {
+        Ok(KernelImage {
             file,
             text,
             code: 0..end,
@@ -369,7 +369,7 @@ mod tests {
         let (helper, end) = (offset(&path, "helper"), offset(&path, "_etext"));
         let module = module(&id);
         let options = SymbolOptions::default();
-        let mut kernel = Kernel::of(running(&path), Some("_text"), &module, &options, root.path()).unwrap();
+        let mut kernel = Kernel::new(running(&path), Some("_text"), &module, &options, root.path()).unwrap();
         assert_eq!(kernel.notes(), [""; 0]);
         let in_folder = SymbolOptions {
             symbol_dirs: vec![path.parent().unwrap().to_owned()],
@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(name(&others[1]), Some("bpf_prog_6deef7357e7b4530_count [bpf]"));
         assert!(others.iter().all(|info| info.frames.is_empty()));
         // Another kernel runs now: the image has the names, too.
-        let mut kernel = Kernel::of(no_kernel(), None, &module, &options, root.path()).unwrap();
+        let mut kernel = Kernel::new(no_kernel(), None, &module, &options, root.path()).unwrap();
         let infos = kernel.lookup(&(helper..end).collect::<Vec<_>>());
         assert_eq!(
             (name(&infos[0]), infos[0].function.as_ref().unwrap().start),
@@ -411,7 +411,7 @@ mod tests {
         };
         assert_ne!(found, id);
         let (module, options) = (module(&id), SymbolOptions::default());
-        let mut kernel = Kernel::of(running(&other), Some("_text"), &module, &options, root.path()).unwrap();
+        let mut kernel = Kernel::new(running(&other), Some("_text"), &module, &options, root.path()).unwrap();
         let infos = kernel.lookup(&[offset(&other, "helper")]);
         assert_eq!((name(&infos[0]), infos[0].frames.len()), (Some("helper"), 0));
         let notes = kernel.notes().concat();
@@ -419,7 +419,7 @@ mod tests {
             notes.contains("boot/vmlinux-6.1.0") && notes.contains(&id.to_hex()),
             "{notes}"
         );
-        assert!(Kernel::of(no_kernel(), None, &module, &options, root.path()).is_err());
+        assert!(Kernel::new(no_kernel(), None, &module, &options, root.path()).is_err());
         let in_folder = SymbolOptions {
             symbol_dirs: vec![path.parent().unwrap().to_owned()],
             ..SymbolOptions::default()
@@ -427,7 +427,7 @@ mod tests {
         assert_eq!(Kernel::image_source(&module, &in_folder), SymbolSource::NoFile);
         let damaged = root.path().join("boot/vmlinux-6.2.0");
         std::fs::write(&damaged, "no kernel").unwrap();
-        let kernel = Kernel::of(running(&other), Some("_text"), &module, &options, root.path()).unwrap();
+        let kernel = Kernel::new(running(&other), Some("_text"), &module, &options, root.path()).unwrap();
         let notes = kernel.notes().concat();
         assert!(
             notes.contains("boot/vmlinux-6.2.0: not a valid ELF or Mach-O file"),
@@ -439,7 +439,7 @@ mod tests {
             ..SymbolOptions::default()
         };
         std::fs::rename(&other, root.path().join("vmlinux")).unwrap();
-        let mut kernel = Kernel::of(no_kernel(), None, &module, &options, root.path()).unwrap();
+        let mut kernel = Kernel::new(no_kernel(), None, &module, &options, root.path()).unwrap();
         assert!(!kernel.lookup(&[0])[0].frames.is_empty());
     }
 
@@ -455,10 +455,10 @@ mod tests {
         let helper = offset(&path, "helper");
         let text = format!("{RUNS:x} T _stext\n{:x} T helper\n", RUNS + 0x1000 + helper);
         let running = KernelSymbols::from_text(&text);
-        let mut kernel = Kernel::of(running, Some("_stext"), &module, &options, root.path()).unwrap();
+        let mut kernel = Kernel::new(running, Some("_stext"), &module, &options, root.path()).unwrap();
         let infos = kernel.lookup(&(0x1000 + helper..0x1000 + helper + 16).collect::<Vec<_>>());
         assert!(name(&infos[0]) == Some("helper") && has_inlined_call(&infos));
-        let error = Image::find(&module, None, &options, root.path()).err().unwrap();
+        let error = KernelImage::find(&module, None, &options, root.path()).err().unwrap();
         assert!(error.contains("_text and _stext differ"), "{error}");
     }
 
@@ -469,7 +469,7 @@ mod tests {
         };
         let module = module(&BuildId(vec![1; 20]));
         let options = SymbolOptions::default();
-        let mut kernel = Kernel::of(Ok(system.running()), None, &module, &options, system.root.path()).unwrap();
+        let mut kernel = Kernel::new(Ok(system.running()), None, &module, &options, system.root.path()).unwrap();
         let (_, size, start, _) = system.functions.iter().find(|function| function.0 == "work").unwrap();
         let infos = kernel.lookup(&(*start..start + size).collect::<Vec<_>>());
         assert!(

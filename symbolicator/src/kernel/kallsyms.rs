@@ -11,7 +11,7 @@ use recording::proc::KernelSymbol;
 
 use crate::cache::Cache;
 use crate::error::SymbolError;
-use crate::objects::extent::{self, Evidence};
+use crate::objects::extent::{self, EndEvidence};
 
 const KALLSYMS: &str = "/proc/kallsyms";
 
@@ -85,8 +85,8 @@ fn functions_of<T>(text: &str, classify: impl Fn(&str) -> Option<T>) -> Vec<(u64
 /// of its modules, but a module's last one is followed by code and data of others.
 fn end(start: u64, module: Option<&str>, next: Option<(u64, Option<&str>)>) -> u64 {
     let evidence = match next {
-        Some((_, of_next)) if of_next == module => Evidence::AllFunctionsListed,
-        _ => Evidence::Nothing,
+        Some((_, of_next)) if of_next == module => EndEvidence::AllFunctionsListed,
+        _ => EndEvidence::Nothing,
     };
     extent::end(start, next.map_or(u64::MAX, |(next, _)| next), evidence)
 }
@@ -161,7 +161,7 @@ pub(crate) fn build_id_in(notes: &[u8]) -> Option<BuildId> {
     None
 }
 
-struct Symbol {
+struct KallsymsEntry {
     address: u64,
     /// (start, length) of the name in `names`, with ` [module]`.
     name: (u32, u32),
@@ -176,7 +176,7 @@ fn parts(name: &str) -> Option<(&str, &str)> {
 /// The functions of the kernel and its modules.
 pub(crate) struct KernelSymbols {
     /// By address, relative to `_text`.
-    symbols: Vec<Symbol>,
+    symbols: Vec<KallsymsEntry>,
     names: String,
     /// The end of the kernel's own code (`_etext`). What is below is the same at each boot of a build; modules and BPF
     /// programs come and go. 0 if it is not known.
@@ -248,7 +248,7 @@ impl KernelSymbols {
                 names.push(' ');
                 names.push_str(module);
             }
-            symbols.push(Symbol {
+            symbols.push(KallsymsEntry {
                 address: line.address - base,
                 // MAX_BYTES fits in 32 bits.
                 name: (start as u32, (names.len() - start) as u32),
@@ -286,7 +286,7 @@ impl KernelSymbols {
         for row in table.as_chunks::<8>().0 {
             let (address, len) = row.split_first_chunk::<4>()?;
             let len = u32::from_le_bytes(len.try_into().ok()?);
-            symbols.push(Symbol {
+            symbols.push(KallsymsEntry {
                 address: u64::from(u32::from_le_bytes(*address)),
                 name: (start, len),
             });
@@ -318,7 +318,7 @@ impl KernelSymbols {
         addresses.iter().map(info).collect()
     }
 
-    fn name(&self, symbol: &Symbol) -> Option<&str> {
+    fn name(&self, symbol: &KallsymsEntry) -> Option<&str> {
         let (start, len) = (symbol.name.0 as usize, symbol.name.1 as usize);
         self.names.get(start..start.checked_add(len)?)
     }
@@ -339,10 +339,10 @@ impl KernelSymbols {
         })
     }
 
-    fn symbol_at(&self, address: u64) -> Option<&Symbol> {
+    fn symbol_at(&self, address: u64) -> Option<&KallsymsEntry> {
         let after = self.symbols.partition_point(|symbol| symbol.address <= address);
         let symbol = self.symbols.get(after.checked_sub(1)?)?;
-        let module_of = |symbol: &Symbol| parts(self.name(symbol)?).map(|(_, module)| module);
+        let module_of = |symbol: &KallsymsEntry| parts(self.name(symbol)?).map(|(_, module)| module);
         let next = self.symbols.get(after).map(|next| (next.address, module_of(next)));
         // Of the kernel's own functions alone, the next one is `_etext`.
         let next = next.or((!self.is_whole).then_some((self.own_end, None)));

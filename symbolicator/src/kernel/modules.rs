@@ -20,7 +20,7 @@ use crate::error::SymbolError;
 use crate::files::object_file::{ObjectFile, is_code};
 use crate::files::options::SymbolOptions;
 use crate::files::separate;
-use crate::module_cache::{self, Held};
+use crate::module_cache::{self, ModuleCache};
 use crate::objects::ObjectModule;
 use crate::objects::relocatable;
 use crate::sys::Mapping;
@@ -46,7 +46,7 @@ pub(crate) struct KernelModules {
     /// By name; `None` for those without debug info. Those that were dropped for others are opened again.
     opened: BTreeMap<String, Option<KernelModule>>,
     /// Names of those with debug info.
-    held: Held<String>,
+    held: ModuleCache<String>,
     /// Files that are not used, a sentence each.
     notes: Vec<String>,
     /// Also that of modules that were dropped.
@@ -58,12 +58,12 @@ struct KernelModule {
     name: Arc<String>,
     file: ObjectModule,
     /// By start in the kernel's list.
-    functions: FxHashMap<u64, Function>,
+    functions: FxHashMap<u64, LaidOutFunction>,
 }
 
 /// A function in the laid out file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Function {
+struct LaidOutFunction {
     start: u64,
     end: u64,
     section: SectionIndex,
@@ -84,7 +84,7 @@ impl KernelModules {
             },
             installed: None,
             opened: BTreeMap::new(),
-            held: Held::new(max_held_bytes),
+            held: ModuleCache::new(max_held_bytes),
             notes: Vec::new(),
             damage: Vec::new(),
         }
@@ -243,7 +243,7 @@ impl KernelModules {
 
 impl KernelModule {
     fn held_bytes(&self) -> usize {
-        self.file.held_bytes() + self.functions.capacity() * size_of::<(u64, Function)>()
+        self.file.held_bytes() + self.functions.capacity() * size_of::<(u64, LaidOutFunction)>()
     }
 }
 
@@ -271,8 +271,8 @@ fn checked(file: ObjectFile, id: &BuildId) -> Result<Option<ObjectFile>, SymbolE
 
 /// Finds the functions of the kernel's list in the file. A name that several functions of either have is decided by the
 /// place of the section, which other functions tell; where that is unknown, the name has no function.
-fn functions(file: &ObjectFile, listed: Vec<(&str, u64)>) -> FxHashMap<u64, Function> {
-    let mut by_name: FxHashMap<Vec<u8>, Vec<Function>> = FxHashMap::default();
+fn functions(file: &ObjectFile, listed: Vec<(&str, u64)>) -> FxHashMap<u64, LaidOutFunction> {
+    let mut by_name: FxHashMap<Vec<u8>, Vec<LaidOutFunction>> = FxHashMap::default();
     let Ok(object) = file.object() else {
         return FxHashMap::default();
     };
@@ -297,7 +297,7 @@ fn functions(file: &ObjectFile, listed: Vec<(&str, u64)>) -> FxHashMap<u64, Func
             0 => end,
             size => start.saturating_add(size).min(end),
         };
-        let function = Function { start, end, section };
+        let function = LaidOutFunction { start, end, section };
         let known = by_name.entry(name.to_vec()).or_default();
         if !known.contains(&function) {
             known.push(function);
@@ -318,7 +318,7 @@ fn functions(file: &ObjectFile, listed: Vec<(&str, u64)>) -> FxHashMap<u64, Func
         }
     }
     let found = listed.iter().filter_map(|(name, start)| {
-        let is_it = |function: &&Function| {
+        let is_it = |function: &&LaidOutFunction| {
             let moved = moved.get(&function.section).copied().flatten();
             moved == Some(start.wrapping_sub(function.start))
         };

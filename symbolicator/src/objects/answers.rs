@@ -14,7 +14,7 @@ use crate::files::object_file::ObjectFile;
 const MAX_ANSWERS: usize = 50_000;
 
 /// The answers for one module.
-pub(super) struct Answers {
+pub(super) struct AnswerCache {
     dir: PathBuf,
     /// The name of the cache's entry.
     entry: String,
@@ -34,21 +34,21 @@ pub(super) struct Answers {
 
 /// An entry. Numbers of texts are indices into `texts`.
 #[derive(Serialize, Deserialize)]
-struct Entry<'a> {
+struct StoredAnswers<'a> {
     identity: [u8; 32],
     #[serde(borrow)]
     texts: Vec<&'a str>,
-    answers: Vec<(u64, Answer)>,
+    answers: Vec<(u64, StoredAnswer)>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Answer {
-    function: Option<Function>,
-    frames: Vec<Frame>,
+struct StoredAnswer {
+    function: Option<StoredFunction>,
+    frames: Vec<StoredFrame>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Function {
+struct StoredFunction {
     name: u32,
     is_named: bool,
     start: u64,
@@ -57,7 +57,7 @@ struct Function {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Frame {
+struct StoredFrame {
     function: Option<u32>,
     file: Option<u32>,
     declared_in: Option<u32>,
@@ -66,14 +66,14 @@ struct Frame {
     krate: Option<u32>,
 }
 
-impl Answers {
+impl AnswerCache {
     /// For these files of a module, all that its answers come from, and the state of what else they depend on. `None`
     /// if one of them can't be recognised at the next start: it has no build id, or is a copy in memory.
-    pub(super) fn of<'a>(
+    pub(super) fn new<'a>(
         dir: PathBuf,
         files: impl IntoIterator<Item = &'a ObjectFile>,
         beside: &[u8],
-    ) -> Option<Answers> {
+    ) -> Option<AnswerCache> {
         let mut identity = Sha256::new();
         identity.update(own_identity()?);
         let mut id = None;
@@ -82,7 +82,7 @@ impl Answers {
             identity.update(file.identity()?);
         }
         identity.update(beside);
-        Some(Answers {
+        Some(AnswerCache {
             dir,
             entry: format!("names-{}", id?.to_hex()),
             identity: identity.finalize().into(),
@@ -124,7 +124,7 @@ impl Answers {
     }
 
     fn known(&mut self) -> &mut FxHashMap<u64, AddressInfo> {
-        let Answers {
+        let AnswerCache {
             dir,
             entry,
             identity,
@@ -172,20 +172,20 @@ fn own_identity() -> Option<Vec<u8>> {
 }
 
 fn encode(identity: [u8; 32], known: &FxHashMap<u64, AddressInfo>) -> Option<Vec<u8>> {
-    let mut texts = Texts::default();
-    let mut answers: Vec<(u64, Answer)> = Vec::with_capacity(known.len());
+    let mut texts = TextTable::default();
+    let mut answers: Vec<(u64, StoredAnswer)> = Vec::with_capacity(known.len());
     // In address order the same answers have the same bytes.
     let mut in_order: Vec<(&u64, &AddressInfo)> = known.iter().collect();
     in_order.sort_unstable_by_key(|(address, _)| **address);
     for (address, info) in in_order {
-        let function = info.function.as_ref().map(|function| Function {
+        let function = info.function.as_ref().map(|function| StoredFunction {
             name: texts.number(&function.name),
             is_named: function.is_named,
             start: function.start,
             size: function.size,
             krate: function.krate.as_deref().map(|name| texts.number(name)),
         });
-        let frames = info.frames.iter().map(|frame| Frame {
+        let frames = info.frames.iter().map(|frame| StoredFrame {
             function: frame.function.as_deref().map(|name| texts.number(name)),
             file: frame.file.as_deref().map(|file| texts.number(file)),
             declared_in: frame.declared_in.as_deref().map(|file| texts.number(file)),
@@ -194,10 +194,10 @@ fn encode(identity: [u8; 32], known: &FxHashMap<u64, AddressInfo>) -> Option<Vec
             krate: frame.krate.as_deref().map(|name| texts.number(name)),
         });
         let frames = frames.collect();
-        answers.push((*address, Answer { function, frames }));
+        answers.push((*address, StoredAnswer { function, frames }));
     }
     let texts = texts.texts;
-    postcard::to_allocvec(&Entry {
+    postcard::to_allocvec(&StoredAnswers {
         identity,
         texts,
         answers,
@@ -207,12 +207,12 @@ fn encode(identity: [u8; 32], known: &FxHashMap<u64, AddressInfo>) -> Option<Vec
 
 /// Each text once.
 #[derive(Default)]
-struct Texts<'a> {
+struct TextTable<'a> {
     texts: Vec<&'a str>,
     numbers: FxHashMap<&'a str, u32>,
 }
 
-impl<'a> Texts<'a> {
+impl<'a> TextTable<'a> {
     fn number(&mut self, text: &'a str) -> u32 {
         *self.numbers.entry(text).or_insert_with(|| {
             self.texts.push(text);
@@ -222,7 +222,7 @@ impl<'a> Texts<'a> {
 }
 
 fn decode(identity: [u8; 32], bytes: &[u8]) -> Option<FxHashMap<u64, AddressInfo>> {
-    let entry: Entry<'_> = postcard::from_bytes(bytes).ok()?;
+    let entry: StoredAnswers<'_> = postcard::from_bytes(bytes).ok()?;
     if entry.identity != identity {
         return None;
     }
@@ -232,7 +232,7 @@ fn decode(identity: [u8; 32], bytes: &[u8]) -> Option<FxHashMap<u64, AddressInfo
         Some(number) => text(number).map(Some),
         None => Some(None),
     };
-    let answer = |answer: &Answer| {
+    let answer = |answer: &StoredAnswer| {
         let function = match &answer.function {
             Some(function) => Some(FunctionSymbol {
                 name: text(function.name)?,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::symbol::{Names, Rank, Symbol};
+use super::symbol::{NameRank, Symbol, SymbolNames};
 
 /// Symbols of a bucket on average. More are sorted for a look-up, fewer make more buckets.
 const IN_BUCKET: usize = 8;
@@ -14,7 +14,7 @@ const IN_BUCKET: usize = 8;
 /// is first needed: to sort all 118,000 symbols of a program of 182 MB and read their names takes 20 ms, as much as all
 /// else of 100 look-ups.
 pub(super) struct ByAddress {
-    names: Arc<Names>,
+    names: Arc<SymbolNames>,
     /// Bucket after bucket.
     symbols: Vec<Symbol>,
     buckets: Vec<Bucket>,
@@ -33,14 +33,14 @@ struct Bucket {
 
 /// The place of a symbol.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct SymbolPosition {
     bucket: usize,
     symbol: usize,
 }
 
 impl ByAddress {
     /// `code` is where most symbols are; those outside are in the first and last bucket.
-    pub(super) fn new(names: Names, found: &[Symbol], code: Range<u64>) -> ByAddress {
+    pub(super) fn new(names: SymbolNames, found: &[Symbol], code: Range<u64>) -> ByAddress {
         let span = code.end.saturating_sub(code.start);
         let count = (found.len() / IN_BUCKET).max(1) as u64;
         let shift = (span / count).checked_ilog2().unwrap_or(0);
@@ -75,48 +75,48 @@ impl ByAddress {
         size_of_val(&*self.symbols) + size_of_val(&*self.buckets) + self.names.held_bytes()
     }
 
-    pub(super) fn names(&self) -> &Arc<Names> {
+    pub(super) fn names(&self) -> &Arc<SymbolNames> {
         &self.names
     }
 
-    pub(super) fn get(&self, place: Place) -> Symbol {
+    pub(super) fn get(&self, place: SymbolPosition) -> Symbol {
         self.symbols[place.symbol]
     }
 
     /// The last symbol that starts at or below the address.
-    pub(super) fn last_until(&mut self, address: u64) -> Option<Place> {
+    pub(super) fn last_until(&mut self, address: u64) -> Option<SymbolPosition> {
         let bucket = self.bucket(address);
         let symbols = self.sorted(bucket);
         let until = self.symbols[symbols.clone()].partition_point(|symbol| symbol.start <= address);
-        self.before(Place {
+        self.before(SymbolPosition {
             bucket,
             symbol: symbols.start + until,
         })
     }
 
     /// The symbol before a place.
-    pub(super) fn before(&mut self, place: Place) -> Option<Place> {
+    pub(super) fn before(&mut self, place: SymbolPosition) -> Option<SymbolPosition> {
         let mut bucket = place.bucket;
         if place.symbol > self.buckets[bucket].first {
             let symbol = place.symbol - 1;
-            return Some(Place { bucket, symbol });
+            return Some(SymbolPosition { bucket, symbol });
         }
         loop {
             bucket = bucket.checked_sub(1)?;
             if let Some(symbol) = self.sorted(bucket).last() {
-                return Some(Place { bucket, symbol });
+                return Some(SymbolPosition { bucket, symbol });
             }
         }
     }
 
     /// The symbol behind a place.
-    pub(super) fn behind(&mut self, place: Place) -> Option<Place> {
+    pub(super) fn behind(&mut self, place: SymbolPosition) -> Option<SymbolPosition> {
         let mut from = place.symbol + 1;
         for bucket in place.bucket..self.buckets.len() {
             let symbols = self.sorted(bucket);
             from = from.max(symbols.start);
             if symbols.contains(&from) {
-                return Some(Place { bucket, symbol: from });
+                return Some(SymbolPosition { bucket, symbol: from });
             }
         }
         None
@@ -147,7 +147,7 @@ impl ByAddress {
             let ranked = symbols
                 .iter()
                 .filter_map(|symbol| Some((*symbol, symbol.rank(self.names.text(symbol))?)));
-            let mut ranked: Vec<(Symbol, Rank<'_>)> = ranked.collect();
+            let mut ranked: Vec<(Symbol, NameRank<'_>)> = ranked.collect();
             ranked.sort_unstable_by_key(|(symbol, rank)| (symbol.start, *rank));
             ranked.dedup_by_key(|(symbol, _)| symbol.start);
             bucket.len = ranked.len();

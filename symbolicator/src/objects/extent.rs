@@ -25,7 +25,7 @@ const ALIGNMENT: u64 = 64;
 
 /// What follows an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flow {
+enum FlowAfter {
     /// The next instruction.
     Next,
     /// The next instruction or the one at this address.
@@ -43,7 +43,7 @@ enum Flow {
 }
 
 /// Decodes one instruction at an address: its length in bytes and what follows it. `None`: no instruction.
-type Decode = fn(&[u8], u64) -> Option<(u64, Flow)>;
+type Decode = fn(&[u8], u64) -> Option<(u64, FlowAfter)>;
 
 fn decoder(arch: &str) -> Option<Decode> {
     match arch {
@@ -55,7 +55,7 @@ fn decoder(arch: &str) -> Option<Decode> {
 
 /// What shows where a function without a size ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Evidence<'a> {
+pub(crate) enum EndEvidence<'a> {
     /// Its machine code and the processor.
     Code(Option<&'a str>, &'a [u8]),
     /// The symbol table has all functions, static ones, too.
@@ -65,15 +65,15 @@ pub(crate) enum Evidence<'a> {
 }
 
 /// The address one past the function at `start`, if the next function begins at `next`.
-pub(crate) fn end(start: u64, next: u64, evidence: Evidence<'_>) -> u64 {
+pub(crate) fn end(start: u64, next: u64, evidence: EndEvidence<'_>) -> u64 {
     let limit = start.saturating_add(MAX_FUNCTION_BYTES).min(next);
     match evidence {
-        Evidence::Code(Some(arch), code) => match decoder(arch) {
+        EndEvidence::Code(Some(arch), code) => match decoder(arch) {
             Some(decode) => end_of_code(decode, code, start).min(limit),
-            None => end(start, next, Evidence::Nothing),
+            None => end(start, next, EndEvidence::Nothing),
         },
-        Evidence::Code(None, _) | Evidence::Nothing => start.saturating_add(FEW_BYTES).min(limit),
-        Evidence::AllFunctionsListed => limit,
+        EndEvidence::Code(None, _) | EndEvidence::Nothing => start.saturating_add(FEW_BYTES).min(limit),
+        EndEvidence::AllFunctionsListed => limit,
     }
 }
 
@@ -98,14 +98,14 @@ fn end_of_code(decode: Decode, code: &[u8], start: u64) -> u64 {
         let next = at.saturating_add(len);
         let mut goes_on = false;
         match flow {
-            Flow::Next | Flow::Nop => goes_on = true,
-            Flow::Branch(target) => {
+            FlowAfter::Next | FlowAfter::Nop => goes_on = true,
+            FlowAfter::Branch(target) => {
                 furthest = furthest.max(target);
                 goes_on = true;
             }
-            Flow::Jump(target) if target.saturating_sub(next) < FEW_BYTES => furthest = furthest.max(target),
-            Flow::Computed => at_least = few,
-            Flow::Jump(_) | Flow::Return | Flow::Padding => {}
+            FlowAfter::Jump(target) if target.saturating_sub(next) < FEW_BYTES => furthest = furthest.max(target),
+            FlowAfter::Computed => at_least = few,
+            FlowAfter::Jump(_) | FlowAfter::Return | FlowAfter::Padding => {}
         }
         at = next;
         // A target in another function was a tail call.
@@ -122,7 +122,7 @@ fn behind_padding(decode: Decode, code: &[u8], start: u64, mut at: u64, limit: u
     while at < limit && !at.is_multiple_of(ALIGNMENT) {
         let bytes = usize::try_from(at - start).ok().and_then(|offset| code.get(offset..));
         match bytes.and_then(|bytes| decode(bytes, at)) {
-            Some((len, Flow::Nop | Flow::Padding)) => at = at.saturating_add(len),
+            Some((len, FlowAfter::Nop | FlowAfter::Padding)) => at = at.saturating_add(len),
             _ => break,
         }
     }
@@ -137,7 +137,7 @@ pub(super) fn first_in(arch: &str, code: &[u8], start: u64) -> Option<Range<u64>
         .get(offset..)
         .and_then(|bytes| decode(bytes, start + offset as u64))
     {
-        if !matches!(flow, Flow::Nop | Flow::Padding) {
+        if !matches!(flow, FlowAfter::Nop | FlowAfter::Padding) {
             break;
         }
         offset += usize::try_from(len).ok()?;
@@ -147,10 +147,10 @@ pub(super) fn first_in(arch: &str, code: &[u8], start: u64) -> Option<Range<u64>
     Some(first..end_of_code(decode, rest, first))
 }
 
-fn x86_64(bytes: &[u8], address: u64) -> Option<(u64, Flow)> {
+fn x86_64(bytes: &[u8], address: u64) -> Option<(u64, FlowAfter)> {
     // As linkers fill: `add [rax], al`.
     if bytes.starts_with(&[0, 0]) {
-        return Some((2, Flow::Padding));
+        return Some((2, FlowAfter::Padding));
     }
     let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
     if instruction.is_invalid() {
@@ -158,20 +158,20 @@ fn x86_64(bytes: &[u8], address: u64) -> Option<(u64, Flow)> {
     }
     let is_direct = instruction.op_count() > 0 && instruction.op0_kind() == OpKind::NearBranch64;
     let flow = match instruction.mnemonic() {
-        Mnemonic::Call => Flow::Next,
-        Mnemonic::Jmp if is_direct => Flow::Jump(instruction.near_branch_target()),
-        Mnemonic::Jmp => Flow::Computed,
-        Mnemonic::Ret | Mnemonic::Retf | Mnemonic::Iretq | Mnemonic::Ud2 | Mnemonic::Hlt => Flow::Return,
-        Mnemonic::Int3 => Flow::Padding,
-        Mnemonic::Nop => Flow::Nop,
-        _ if is_direct => Flow::Branch(instruction.near_branch_target()),
-        _ => Flow::Next,
+        Mnemonic::Call => FlowAfter::Next,
+        Mnemonic::Jmp if is_direct => FlowAfter::Jump(instruction.near_branch_target()),
+        Mnemonic::Jmp => FlowAfter::Computed,
+        Mnemonic::Ret | Mnemonic::Retf | Mnemonic::Iretq | Mnemonic::Ud2 | Mnemonic::Hlt => FlowAfter::Return,
+        Mnemonic::Int3 => FlowAfter::Padding,
+        Mnemonic::Nop => FlowAfter::Nop,
+        _ if is_direct => FlowAfter::Branch(instruction.near_branch_target()),
+        _ => FlowAfter::Next,
     };
     Some((instruction.len() as u64, flow))
 }
 
 /// Encodings: Arm Architecture Reference Manual, C4.1.65 "Branches, Exception Generating and System instructions".
-fn aarch64(bytes: &[u8], address: u64) -> Option<(u64, Flow)> {
+fn aarch64(bytes: &[u8], address: u64) -> Option<(u64, FlowAfter)> {
     let word = u32::from_le_bytes(*bytes.first_chunk()?);
     // A field of `bits` bits from `low` on, signed, in instructions.
     let target = |low: u32, bits: u32| {
@@ -180,30 +180,30 @@ fn aarch64(bytes: &[u8], address: u64) -> Option<(u64, Flow)> {
     };
     let flow = match word {
         // UDF.
-        0..=0xffff => Flow::Padding,
-        0xd503_201f => Flow::Nop,
+        0..=0xffff => FlowAfter::Padding,
+        0xd503_201f => FlowAfter::Nop,
         // B.
-        _ if word & 0xfc00_0000 == 0x1400_0000 => Flow::Jump(target(0, 26)),
+        _ if word & 0xfc00_0000 == 0x1400_0000 => FlowAfter::Jump(target(0, 26)),
         // B.cond, BC.cond.
-        _ if word & 0xff00_0000 == 0x5400_0000 => Flow::Branch(target(5, 19)),
+        _ if word & 0xff00_0000 == 0x5400_0000 => FlowAfter::Branch(target(5, 19)),
         // CBZ, CBNZ.
-        _ if word & 0x7e00_0000 == 0x3400_0000 => Flow::Branch(target(5, 19)),
+        _ if word & 0x7e00_0000 == 0x3400_0000 => FlowAfter::Branch(target(5, 19)),
         // TBZ, TBNZ.
-        _ if word & 0x7e00_0000 == 0x3600_0000 => Flow::Branch(target(5, 14)),
+        _ if word & 0x7e00_0000 == 0x3600_0000 => FlowAfter::Branch(target(5, 14)),
         // RET, RETAA, RETAB.
-        _ if word & 0xffff_f000 == 0xd65f_0000 => Flow::Return,
+        _ if word & 0xffff_f000 == 0xd65f_0000 => FlowAfter::Return,
         // BR, BRAA, BRAB.
-        _ if word & 0xfeff_f000 == 0xd61f_0000 => Flow::Computed,
+        _ if word & 0xfeff_f000 == 0xd61f_0000 => FlowAfter::Computed,
         // BRK.
-        _ if word & 0xffe0_001f == 0xd420_0000 => Flow::Return,
-        _ => Flow::Next,
+        _ if word & 0xffe0_001f == 0xd420_0000 => FlowAfter::Return,
+        _ => FlowAfter::Next,
     };
     Some((4, flow))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Evidence, FEW_BYTES, MAX_FUNCTION_BYTES, first_in};
+    use super::{EndEvidence, FEW_BYTES, MAX_FUNCTION_BYTES, first_in};
 
     const RET: u8 = 0xc3;
 
@@ -211,7 +211,7 @@ mod tests {
         super::end(
             start,
             start.saturating_add(code.len() as u64),
-            Evidence::Code(arch, code),
+            EndEvidence::Code(arch, code),
         )
     }
 
@@ -269,9 +269,9 @@ mod tests {
 
     #[test]
     fn a_function_of_a_list_of_all_reaches_to_the_next_one() {
-        let end = |next| super::end(0x1000, next, Evidence::AllFunctionsListed);
+        let end = |next| super::end(0x1000, next, EndEvidence::AllFunctionsListed);
         assert_eq!((end(0x9000), end(u64::MAX)), (0x9000, 0x1000 + MAX_FUNCTION_BYTES));
-        let end = |next| super::end(0x1000, next, Evidence::Nothing);
+        let end = |next| super::end(0x1000, next, EndEvidence::Nothing);
         assert_eq!((end(0x1010), end(u64::MAX)), (0x1010, 0x1000 + FEW_BYTES));
     }
 

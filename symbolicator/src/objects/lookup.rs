@@ -5,7 +5,7 @@ use names::rust_name;
 use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 
 use super::answers::heap_of;
-use super::{ObjectModule, Stage};
+use super::{DebugInfoStage, ObjectModule};
 use crate::demangle::is_mangled;
 
 /// Fewer look-ups take less time than threads save: 2,000 take 0.08 s of CPU time in a debug build of 182 MB, of which
@@ -76,7 +76,7 @@ impl ObjectModule {
         again
             .iter()
             .for_each(|(index, first)| answers[*index] = answers[*first].clone());
-        if let Stage::Read(dwarf) = &mut self.dwarf {
+        if let DebugInfoStage::Read(dwarf) = &mut self.dwarf {
             let flaws = dwarf.take_flaws();
             flaws.into_iter().for_each(|flaw| self.note_damage(flaw));
         }
@@ -86,7 +86,7 @@ impl ObjectModule {
 
     /// Answers that lack something are looked up again: what is missing may be there then.
     fn keep_answers(&mut self) {
-        let is_split = matches!(&self.dwarf, Stage::Read(dwarf) if dwarf.is_split());
+        let is_split = matches!(&self.dwarf, DebugInfoStage::Read(dwarf) if dwarf.is_split());
         if !self.notes().is_empty() || is_split {
             self.kept = None;
         }
@@ -105,14 +105,14 @@ impl ObjectModule {
             return functions;
         }
         // The symbol table is read meanwhile. It needs all but the debug info.
-        match std::mem::replace(&mut self.dwarf, Stage::Absent) {
-            Stage::Read(mut dwarf) => {
+        match std::mem::replace(&mut self.dwarf, DebugInfoStage::Absent) {
+            DebugInfoStage::Read(mut dwarf) => {
                 dwarf.prepare(addresses, || {
                     for (function, address) in functions.iter_mut().zip(addresses) {
                         *function = Some(self.by_symbol(*address));
                     }
                 });
-                self.dwarf = Stage::Read(dwarf);
+                self.dwarf = DebugInfoStage::Read(dwarf);
             }
             other => self.dwarf = other,
         }
@@ -180,7 +180,7 @@ mod tests {
 
     use unwind::Functions;
 
-    use super::super::{ObjectModule, Stage};
+    use super::super::{DebugInfoStage, ObjectModule};
     use super::with_its_scope;
     use crate::files::object_file::ObjectFile;
     use crate::files::options::SymbolOptions;
@@ -211,7 +211,7 @@ mod tests {
         assert!(answers.iter().filter(|answer| !answer.frames.is_empty()).count() > 50);
         let mut second = open();
         assert_eq!(second.lookup(&addresses), answers);
-        assert!(matches!(second.dwarf, Stage::Unread(Some(_))) && second.symbols.is_none());
+        assert!(matches!(second.dwarf, DebugInfoStage::Unread(Some(_))) && second.symbols.is_none());
         // An address more: it is looked up, and kept with the others.
         let more = addresses[0] + 1;
         let both = second.lookup(&[more, addresses[0]]);

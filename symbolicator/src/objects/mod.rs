@@ -23,15 +23,15 @@ use recording::sink::KeptFile;
 use rustc_hash::FxHashMap;
 use unwind::Functions;
 
-use self::answers::Answers;
+use self::answers::AnswerCache;
 use self::debug_info::DebugInfo;
 use self::dwarf::{Dwarf, DwarfFiles};
-use self::extent::Evidence;
+use self::extent::EndEvidence;
 use self::mach_o::debug_map::DebugMap;
 use self::symtab::SymbolTable;
 use crate::demangle::demangle;
 use crate::error::SymbolError;
-use crate::files::locate::{self, Files};
+use crate::files::locate::{self, LocatedFiles};
 use crate::files::object_file::ObjectFile;
 use crate::files::options::SymbolOptions;
 use crate::files::separate::{self, SplitDwarfPaths, Supplementary};
@@ -52,9 +52,9 @@ pub(crate) struct ObjectModule {
     /// File offsets of function names, by the address of the slot of the global offset table that has the function's
     /// address.
     slots: Option<FxHashMap<u64, u64>>,
-    dwarf: Stage,
+    dwarf: DebugInfoStage,
     /// Answers of earlier starts. `None` where nothing is kept.
-    kept: Option<Answers>,
+    kept: Option<AnswerCache>,
     /// Files that were not found, a sentence each.
     notes: Vec<String>,
     /// Files that could not be read, or not wholly, a sentence each.
@@ -62,7 +62,7 @@ pub(crate) struct ObjectModule {
 }
 
 /// How far the debug info was read.
-enum Stage {
+enum DebugInfoStage {
     Unread(Option<Box<DwarfFiles>>),
     /// The module has no debug info that can be read.
     Absent,
@@ -76,7 +76,7 @@ impl ObjectModule {
         kept: Option<&KeptFile>,
         options: &SymbolOptions,
     ) -> Result<ObjectModule, SymbolError> {
-        let Files {
+        let LocatedFiles {
             binary,
             debug,
             not_used,
@@ -135,7 +135,7 @@ impl ObjectModule {
         let map = (binary.as_ref().filter(|_| unread.is_none())).and_then(|file| DebugMap::read(file, options));
         let kept = (options.cache.clone()).and_then(|dir| {
             let beside = map.as_ref().map(DebugMap::identity).unwrap_or_default();
-            Answers::of(dir, sources.iter().map(|file| &**file), &beside)
+            AnswerCache::new(dir, sources.iter().map(|file| &**file), &beside)
         });
         ObjectModule {
             symbol_files,
@@ -147,8 +147,8 @@ impl ObjectModule {
             gaps: FxHashMap::default(),
             slots: None,
             dwarf: match map {
-                Some(map) => Stage::Read(DebugInfo::Objects(Box::new(map))),
-                None => Stage::Unread(unread),
+                Some(map) => DebugInfoStage::Read(DebugInfo::Objects(Box::new(map))),
+                None => DebugInfoStage::Unread(unread),
             },
             notes,
             damage,
@@ -239,9 +239,9 @@ impl ObjectModule {
                 let next = self.functions().and_then(|functions| functions.next_start(start));
                 let limit = next.map_or(limit, |next| next.min(limit));
                 self.with_code(start..limit, |arch, code| {
-                    extent::end(start, limit, Evidence::Code(arch, code))
+                    extent::end(start, limit, EndEvidence::Code(arch, code))
                 })
-                .unwrap_or_else(|| extent::end(start, limit, Evidence::Nothing))
+                .unwrap_or_else(|| extent::end(start, limit, EndEvidence::Nothing))
             }
         };
         self.ends.insert(start, end);
@@ -314,19 +314,19 @@ impl ObjectModule {
     }
 
     fn dwarf(&mut self) -> Option<&mut DebugInfo> {
-        if let Stage::Unread(unread) = &mut self.dwarf {
+        if let DebugInfoStage::Unread(unread) = &mut self.dwarf {
             let opened = unread.take().map(|files| Dwarf::open(*files));
             self.dwarf = match opened {
-                Some(Ok(dwarf)) => Stage::Read(DebugInfo::Linked(Box::new(dwarf))),
+                Some(Ok(dwarf)) => DebugInfoStage::Read(DebugInfo::Linked(Box::new(dwarf))),
                 Some(Err(error)) => {
                     self.note_damage(error.to_string());
-                    Stage::Absent
+                    DebugInfoStage::Absent
                 }
-                None => Stage::Absent,
+                None => DebugInfoStage::Absent,
             };
         }
         match &mut self.dwarf {
-            Stage::Read(dwarf) => Some(dwarf),
+            DebugInfoStage::Read(dwarf) => Some(dwarf),
             _ => None,
         }
     }
@@ -347,7 +347,7 @@ impl ObjectModule {
     /// What the answers lack: damaged debug info, split DWARF that was not found.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = [&self.notes[..], &self.damage].concat();
-        if let Stage::Read(dwarf) = &self.dwarf {
+        if let DebugInfoStage::Read(dwarf) = &self.dwarf {
             notes.extend(dwarf.notes());
         }
         notes
@@ -361,7 +361,8 @@ impl ObjectModule {
     /// Where names come from: symbol table, debug info, or neither.
     pub(crate) fn looked_up_in(&self) -> SymbolSource {
         let has = |is_there: fn(&ObjectFile) -> bool| self.symbol_files.iter().any(|file| is_there(file));
-        let in_objects = matches!(&self.dwarf, Stage::Read(DebugInfo::Objects(map)) if map.files().next().is_some());
+        let in_objects =
+            matches!(&self.dwarf, DebugInfoStage::Read(DebugInfo::Objects(map)) if map.files().next().is_some());
         SymbolSource::Files {
             symbol_table: has(ObjectFile::has_symbols),
             debug_info: has(ObjectFile::has_debug_info) || in_objects,
@@ -371,13 +372,13 @@ impl ObjectModule {
     /// Heap bytes, about. Mapped files are not counted.
     pub(crate) fn held_bytes(&self) -> usize {
         let dwarf = match &self.dwarf {
-            Stage::Read(dwarf) => dwarf.held_bytes(),
-            Stage::Unread(_) | Stage::Absent => 0,
+            DebugInfoStage::Read(dwarf) => dwarf.held_bytes(),
+            DebugInfoStage::Unread(_) | DebugInfoStage::Absent => 0,
         };
         let files = self.symbol_files.iter().map(|file| file.held_bytes()).sum::<usize>();
         let symbols = self.symbols.as_ref().map_or(0, SymbolTable::held_bytes);
         let functions = self.functions.as_ref().map_or(0, Functions::held_bytes);
-        let kept = self.kept.as_ref().map_or(0, Answers::held_bytes);
+        let kept = self.kept.as_ref().map_or(0, AnswerCache::held_bytes);
         let in_gaps: usize = self.gaps.values().map(|functions| size_of_val(&**functions)).sum();
         size_of::<ObjectModule>() + in_gaps + dwarf + files + symbols + functions + kept
     }
@@ -394,8 +395,8 @@ impl ObjectModule {
 
     fn all_files(&self) -> impl Iterator<Item = &ObjectFile> {
         let beside = match &self.dwarf {
-            Stage::Read(dwarf) => Some(dwarf.files_beside()),
-            Stage::Unread(_) | Stage::Absent => None,
+            DebugInfoStage::Read(dwarf) => Some(dwarf.files_beside()),
+            DebugInfoStage::Unread(_) | DebugInfoStage::Absent => None,
         };
         let own = self.symbol_files.iter().map(|file| &**file);
         own.chain(beside.into_iter().flatten())

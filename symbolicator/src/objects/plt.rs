@@ -6,10 +6,10 @@ use object::{
 };
 use rustc_hash::FxHashMap;
 
-use super::symbol::{Binding, Kind, Rank, Symbol};
+use super::symbol::{NameRank, Symbol, SymbolBinding, SymbolClass};
 use crate::files::object_file::{ObjectFile, offset_in};
 
-pub(super) struct Stub {
+pub(super) struct PltStub {
     /// Stated virtual address.
     pub(super) address: u64,
     /// Size in bytes.
@@ -23,7 +23,7 @@ pub(super) struct Stub {
 ///
 /// A stub jumps through a slot of the global offset table. The relocation of this slot names the function, or its
 /// resolver.
-pub(super) fn stubs(file: &ObjectFile, object: &object::File<'_>) -> Vec<Stub> {
+pub(super) fn stubs(file: &ObjectFile, object: &object::File<'_>) -> Vec<PltStub> {
     let mut stubs = Vec::new();
     // (section, bytes of an entry): psABI x86-64 section 5.2, AAELF64. `.plt.got` has 16 with IBT, else 8.
     let (entry_sizes, slot_of): (&[(&str, usize)], SlotOf) = match object.architecture() {
@@ -52,7 +52,7 @@ pub(super) fn stubs(file: &ObjectFile, object: &object::File<'_>) -> Vec<Stub> {
             let address = section.address().wrapping_add((index * entry_size) as u64);
             let name = slot_of(entry, address).and_then(|slot| names.get(&slot));
             if let Some(name_offset) = name {
-                stubs.push(Stub {
+                stubs.push(PltStub {
                     address,
                     size: entry_size as u64,
                     name_offset: *name_offset,
@@ -115,7 +115,7 @@ fn relocations(object: &object::File<'_>) -> impl Iterator<Item = (u64, Relocati
 /// File offsets of the names of functions that are chosen when the program starts (`STT_GNU_IFUNC`), by the stated
 /// virtual address of their resolver.
 fn resolved_names(file: &ObjectFile, object: &object::File<'_>) -> FxHashMap<u64, u64> {
-    let mut best: FxHashMap<u64, (Rank<'_>, u64)> = FxHashMap::default();
+    let mut best: FxHashMap<u64, (NameRank<'_>, u64)> = FxHashMap::default();
     for symbol in object.symbols().chain(object.dynamic_symbols()) {
         let SymbolFlags::Elf { st_info, .. } = symbol.flags() else {
             continue;
@@ -131,8 +131,8 @@ fn resolved_names(file: &ObjectFile, object: &object::File<'_>) -> FxHashMap<u64
             size: symbol.size(),
             name_offset,
             file: 0,
-            kind: Kind::Function,
-            binding: Binding::of(st_info.st_bind()),
+            kind: SymbolClass::Function,
+            binding: SymbolBinding::from_elf(st_info.st_bind()),
         };
         let Some(rank) = found.rank(file) else { continue };
         let best = best.entry(found.start).or_insert((rank, name_offset));

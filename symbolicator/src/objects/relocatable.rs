@@ -37,9 +37,11 @@ const RELA_BYTES: u64 = 24;
 /// info that is not known.
 pub(crate) fn lay_out(file: &ObjectFile, max_unpacked_bytes: u64) -> Result<ObjectFile, SymbolError> {
     let bytes = match file.object()? {
-        object::File::Elf64(elf) if elf.kind() == ObjectKind::Relocatable && elf.is_little_endian() => Layout::of(&elf)
-            .and_then(|layout| layout.write(file, max_unpacked_bytes))
-            .map_err(|why| SymbolError::unreadable(file.path(), why)),
+        object::File::Elf64(elf) if elf.kind() == ObjectKind::Relocatable && elf.is_little_endian() => {
+            Layout::new(&elf)
+                .and_then(|layout| layout.write(file, max_unpacked_bytes))
+                .map_err(|why| SymbolError::unreadable(file.path(), why))
+        }
         _ => Err(SymbolError::unreadable(
             file.path(),
             "not a relocatable file of a 64-bit little-endian machine",
@@ -49,7 +51,7 @@ pub(crate) fn lay_out(file: &ObjectFile, max_unpacked_bytes: u64) -> Result<Obje
 }
 
 /// Why a file can't be laid out, a sentence.
-type Why = String;
+type LayoutError = String;
 
 /// A relocatable file with addresses for its sections.
 struct Layout<'a> {
@@ -59,7 +61,7 @@ struct Layout<'a> {
 }
 
 /// What was kept so far, and how much more may be. In an honest file no two sections share bytes.
-struct Kept {
+struct LayoutBudget {
     /// The string tables of section names and of symbols.
     strings: Vec<SectionIndex>,
     /// Names of the debug info's sections.
@@ -73,7 +75,7 @@ struct Kept {
 }
 
 impl<'a> Layout<'a> {
-    fn of(elf: &'a ElfFile64<'a, Endianness>) -> Result<Layout<'a>, Why> {
+    fn new(elf: &'a ElfFile64<'a, Endianness>) -> Result<Layout<'a>, LayoutError> {
         let endian = elf.endian();
         let mut headers: Vec<SectionHeader64<Endianness>> = elf.elf_section_table().iter().copied().collect();
         let mut next = FIRST_ADDRESS;
@@ -95,10 +97,10 @@ impl<'a> Layout<'a> {
     }
 
     /// Writes the debug file.
-    fn write(mut self, file: &ObjectFile, max_unpacked_bytes: u64) -> Result<Vec<u8>, Why> {
+    fn write(mut self, file: &ObjectFile, max_unpacked_bytes: u64) -> Result<Vec<u8>, LayoutError> {
         let endian = self.elf.endian();
         let mut out = bytes_of(self.elf.elf_header()).to_vec();
-        let mut kept = Kept {
+        let mut kept = LayoutBudget {
             strings: self.string_sections(),
             debug: Vec::new(),
             unread_bytes: file.len() as u64,
@@ -149,7 +151,12 @@ impl<'a> Layout<'a> {
     }
 
     /// What the debug file has of a section; `None` for the content of those that look-ups do not read.
-    fn content(&self, file: &ObjectFile, index: SectionIndex, kept: &mut Kept) -> Result<Option<Vec<u8>>, Why> {
+    fn content(
+        &self,
+        file: &ObjectFile,
+        index: SectionIndex,
+        kept: &mut LayoutBudget,
+    ) -> Result<Option<Vec<u8>>, LayoutError> {
         let endian = self.elf.endian();
         let section = self.elf.section_by_index(index).map_err(|error| error.to_string())?;
         let header = section.elf_section_header();
@@ -198,7 +205,7 @@ impl<'a> Layout<'a> {
     }
 
     /// The symbol table with addresses in place of offsets in sections.
-    fn symbols(&self, index: SectionIndex) -> Result<Vec<u8>, Why> {
+    fn symbols(&self, index: SectionIndex) -> Result<Vec<u8>, LayoutError> {
         let (endian, table) = (self.elf.endian(), self.elf.elf_symbol_table());
         if table.section() != index {
             return Err("it has several symbol tables".to_owned());
@@ -233,7 +240,7 @@ impl<'a> Layout<'a> {
         content: &mut [u8],
         section: &ElfSection64<'_, '_, Endianness>,
         left: &mut u64,
-    ) -> Result<(), Why> {
+    ) -> Result<(), LayoutError> {
         for (offset, relocation) in section.relocations() {
             let at = |why: &str| format!("the relocation at {offset:#x} {why}");
             *left = left

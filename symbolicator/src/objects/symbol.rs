@@ -8,19 +8,19 @@ use crate::files::object_file::ObjectFile;
 
 /// The texts that have the names of symbols.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct SymbolNames {
     files: Vec<Arc<ObjectFile>>,
     made: Vec<u8>,
 }
 
-impl Names {
-    /// The index of the names that [`Names::add`] has put together.
+impl SymbolNames {
+    /// The index of the names that [`SymbolNames::add`] has put together.
     pub(super) const MADE: u8 = u8::MAX;
 
     /// The first files; more have no names.
-    pub(super) fn of(files: &[Arc<ObjectFile>]) -> Names {
-        Names {
-            files: files.iter().take(usize::from(Names::MADE)).cloned().collect(),
+    pub(super) fn new(files: &[Arc<ObjectFile>]) -> SymbolNames {
+        SymbolNames {
+            files: files.iter().take(usize::from(SymbolNames::MADE)).cloned().collect(),
             made: Vec::new(),
         }
     }
@@ -36,7 +36,7 @@ impl Names {
     /// The text with the name of a symbol.
     pub(super) fn text(&self, symbol: &Symbol) -> &[u8] {
         match symbol.file {
-            Names::MADE => &self.made,
+            SymbolNames::MADE => &self.made,
             file => self.files.get(usize::from(file)).map_or(&[], |file| file),
         }
     }
@@ -56,15 +56,15 @@ pub(super) struct Symbol {
     pub(super) size: u64,
     /// Offset of the name in its text.
     pub(super) name_offset: u64,
-    /// Index of the text that has the name, in [`Names`].
+    /// Index of the text that has the name, in [`SymbolNames`].
     pub(super) file: u8,
-    pub(super) kind: Kind,
-    pub(super) binding: Binding,
+    pub(super) kind: SymbolClass,
+    pub(super) binding: SymbolBinding,
 }
 
 /// What a symbol is, the most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum SymbolClass {
     Function,
     /// Hand-written assembly often leaves its labels untyped.
     Untyped,
@@ -73,29 +73,29 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Binding {
+pub(super) enum SymbolBinding {
     Global,
     Weak,
     Local,
 }
 
-impl Binding {
-    pub(super) fn of(bind: elf::SymbolBind) -> Binding {
+impl SymbolBinding {
+    pub(super) fn from_elf(bind: elf::SymbolBind) -> SymbolBinding {
         match bind {
-            elf::STB_LOCAL => Binding::Local,
-            elf::STB_WEAK => Binding::Weak,
-            _ => Binding::Global,
+            elf::STB_LOCAL => SymbolBinding::Local,
+            elf::STB_WEAK => SymbolBinding::Weak,
+            _ => SymbolBinding::Global,
         }
     }
 }
 
 /// Order of several names of one address, best first: a typed function, a size, global before weak before
 /// local (`malloc` before `__libc_malloc`), few leading underscores, the shorter name, an earlier file, the alphabet.
-pub(super) type Rank<'f> = (Kind, bool, Binding, usize, usize, u8, &'f [u8]);
+pub(super) type NameRank<'f> = (SymbolClass, bool, SymbolBinding, usize, usize, u8, &'f [u8]);
 
 impl Symbol {
     /// `None` if the name is none of a function.
-    pub(super) fn rank<'f>(&self, text: &'f [u8]) -> Option<Rank<'f>> {
+    pub(super) fn rank<'f>(&self, text: &'f [u8]) -> Option<NameRank<'f>> {
         let name = bytes_at(text, self.name_offset);
         if name.is_empty() || is_label(name) {
             return None;

@@ -10,11 +10,11 @@ use object::read::elf::{FileHeader, SectionHeader, Sym};
 use object::{Object, ObjectSection, ObjectSegment, elf};
 use unwind::Functions;
 
-use super::by_address::{ByAddress, Place};
+use super::by_address::{ByAddress, SymbolPosition};
 use super::dynamic::DynamicSymbols;
 use super::mach_o;
 use super::plt;
-use super::symbol::{Binding, Kind, Names, Symbol, name_at, section_at};
+use super::symbol::{Symbol, SymbolBinding, SymbolClass, SymbolNames, name_at, section_at};
 use crate::demangle::demangle;
 use crate::files::object_file::{ObjectFile, is_code, offset_in};
 
@@ -35,12 +35,12 @@ impl SymbolTable {
     pub(crate) fn read(files: &[Arc<ObjectFile>]) -> SymbolTable {
         let mut found: Vec<Symbol> = Vec::new();
         let mut code = Vec::new();
-        let mut names = Names::of(files);
+        let mut names = SymbolNames::new(files);
         // A Mach-O file has no sizes of symbols, and a list of functions beside its code.
         let mach_o = files.iter().filter(|file| file.is_mach_o());
         let listed = mach_o.max_by_key(|file| file.has_code());
         let listed = listed.map(|file| Functions::read(&**file));
-        for (index, file) in files.iter().enumerate().take(usize::from(Names::MADE)) {
+        for (index, file) in files.iter().enumerate().take(usize::from(SymbolNames::MADE)) {
             let Ok(object) = file.object() else { continue };
             let sections = code_sections(file, &object);
             if code.is_empty() {
@@ -67,8 +67,8 @@ impl SymbolTable {
                 size: stub.size,
                 name_offset: stub.name_offset,
                 file: index,
-                kind: Kind::Stub,
-                binding: Binding::Global,
+                kind: SymbolClass::Stub,
+                binding: SymbolBinding::Global,
             }));
         }
         let start = code.first().map_or(0, |first| first.0);
@@ -91,7 +91,7 @@ impl SymbolTable {
         let mangled = name_at(self.symbols.names().text(&symbol), symbol.name_offset);
         let mut name = demangle(mangled);
         let krate = rust_crate::of_function(mangled, &name, None);
-        if symbol.kind == Kind::Stub {
+        if symbol.kind == SymbolClass::Stub {
             name.push_str("@plt");
         }
         let size = (symbol.size > 0).then_some(symbol.size);
@@ -136,7 +136,7 @@ impl SymbolTable {
         }
         let mut parts: Vec<Symbol> = Vec::new();
         let (mut of_name, mut cold) = (0, 0);
-        for symbol in self.symbols.all().filter(|symbol| symbol.kind != Kind::Stub) {
+        for symbol in self.symbols.all().filter(|symbol| symbol.kind != SymbolClass::Stub) {
             let text = names.text(&symbol);
             let text = usize::try_from(symbol.name_offset).ok().and_then(|at| text.get(at..));
             if !text.is_some_and(|text| text.starts_with(whole.as_bytes())) {
@@ -156,7 +156,7 @@ impl SymbolTable {
         parts.into_iter().filter_map(|symbol| self.find(symbol.start)).collect()
     }
 
-    fn place(&mut self, address: u64) -> Option<Place> {
+    fn place(&mut self, address: u64) -> Option<SymbolPosition> {
         let nearest = self.symbols.last_until(address)?;
         let mut place = Some(nearest);
         for _ in 0..MAX_NESTED {
@@ -203,21 +203,21 @@ fn read_tables<Elf: FileHeader>(
         found.reserve(symbols.len());
         for symbol in symbols {
             let kind = match symbol.st_type() {
-                elf::STT_FUNC => Kind::Function,
+                elf::STT_FUNC => SymbolClass::Function,
                 elf::STT_OBJECT | elf::STT_COMMON | elf::STT_SECTION | elf::STT_FILE | elf::STT_TLS => continue,
                 // Its address is that of its resolver, which is another function: `memcpy` is `__new_memcpy_ifunc`
                 // there.
                 elf::STT_GNU_IFUNC => continue,
-                _ => Kind::Untyped,
+                _ => SymbolClass::Untyped,
             };
             let section = symbol.st_shndx(endian);
             let is_elsewhere = section.is_special() && section != elf::SHN_XINDEX;
-            if section == elf::SHN_UNDEF || kind == Kind::Function && is_elsewhere {
+            if section == elf::SHN_UNDEF || kind == SymbolClass::Function && is_elsewhere {
                 continue;
             }
             let start = symbol.st_value(endian).into().wrapping_sub(file.base_svma());
             let name = u64::from(symbol.st_name(endian));
-            if kind == Kind::Untyped && section_at(code, start).is_none() || name >= strings_len {
+            if kind == SymbolClass::Untyped && section_at(code, start).is_none() || name >= strings_len {
                 continue;
             }
             found.push(Symbol {
@@ -226,7 +226,7 @@ fn read_tables<Elf: FileHeader>(
                 name_offset: strings_at.saturating_add(name),
                 file: index,
                 kind,
-                binding: Binding::of(symbol.st_bind()),
+                binding: SymbolBinding::from_elf(symbol.st_bind()),
             });
         }
     };

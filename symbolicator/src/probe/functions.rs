@@ -5,7 +5,7 @@ use std::path::Path;
 
 use object::{Object, ObjectSymbol, SymbolFlags, SymbolKind, elf};
 
-use super::names::{Match, Wanted};
+use super::names::{FunctionPattern, NameMatch};
 use super::segments;
 use crate::demangle::demangle;
 use crate::error::SymbolError;
@@ -19,7 +19,7 @@ const MAX_SIMILAR: usize = 5;
 
 /// One place where a function begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Function {
+pub struct FunctionStart {
     /// The whole demangled name.
     pub name: String,
     /// File offset of the first instruction.
@@ -28,9 +28,9 @@ pub struct Function {
 
 /// The functions of one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Functions {
+pub struct FoundFunctions {
     /// In the order of offsets; at most 100.
-    pub found: Vec<Function>,
+    pub found: Vec<FunctionStart>,
     /// How many more functions have this name.
     pub left_out: usize,
     /// Inlined calls, which no probe sees. They are counted in debug info, without static functions of C++, which have
@@ -50,10 +50,10 @@ pub struct Functions {
 }
 
 /// Finds the functions of a file that `name` means.
-pub fn find_functions(path: &Path, name: &str, options: &SymbolOptions) -> Result<Functions, SymbolError> {
+pub fn find_functions(path: &Path, name: &str, options: &SymbolOptions) -> Result<FoundFunctions, SymbolError> {
     let (mut module, code) = segments::open(path, options)?;
-    let wanted = Wanted::new(name);
-    let mut functions = Functions::default();
+    let wanted = FunctionPattern::new(name);
+    let mut functions = FoundFunctions::default();
     let mut found: BTreeMap<u64, String> = BTreeMap::new();
     functions.only_dynamic = !ObjectFile::open(path)?.has_symbols();
     for file in module.symbol_files() {
@@ -62,19 +62,19 @@ pub fn find_functions(path: &Path, name: &str, options: &SymbolOptions) -> Resul
             let Some(raw) = function_name(&symbol) else { continue };
             functions.has_symbols = true;
             let kind = wanted.matches(raw);
-            if kind == Match::No {
+            if kind == NameMatch::No {
                 continue;
             }
             let offset = code.offset(symbol.address().wrapping_sub(file.base_svma()));
             match (kind, offset) {
-                (Match::Whole, Some(_)) if is_chosen_at_start(&symbol) => functions.is_chosen_at_start = true,
-                (Match::Whole, Some(offset)) => {
+                (NameMatch::Whole, Some(_)) if is_chosen_at_start(&symbol) => functions.is_chosen_at_start = true,
+                (NameMatch::Whole, Some(offset)) => {
                     found.entry(offset).or_insert_with(|| demangle(raw));
                 }
                 // `.cold` holds code that hardly ever runs; `.part` is the rest of a function whose beginning was
                 // inlined.
-                (Match::Part, _) => functions.is_split |= raw.contains(".part"),
-                (Match::Similar, Some(_)) if functions.similar.len() < MAX_SIMILAR => {
+                (NameMatch::Part, _) => functions.is_split |= raw.contains(".part"),
+                (NameMatch::Similar, Some(_)) if functions.similar.len() < MAX_SIMILAR => {
                     let name = demangle(raw);
                     if !functions.similar.contains(&name) {
                         functions.similar.push(name);
@@ -87,7 +87,7 @@ pub fn find_functions(path: &Path, name: &str, options: &SymbolOptions) -> Resul
     functions.left_out = found.len().saturating_sub(MAX_FUNCTIONS);
     let found = found.into_iter().take(MAX_FUNCTIONS);
     functions.found = found
-        .map(|(file_offset, name)| Function { name, file_offset })
+        .map(|(file_offset, name)| FunctionStart { name, file_offset })
         .collect();
     if !functions.found.is_empty() {
         functions.similar.clear();

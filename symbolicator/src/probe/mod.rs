@@ -12,5 +12,5 @@ mod notes;
 mod segments;
 
 pub use self::at_offset::{AtOffset, place_at};
-pub use self::functions::{Function, Functions, find_functions};
+pub use self::functions::{FoundFunctions, FunctionStart, find_functions};
 pub use self::notes::{StaticProbe, static_probes};

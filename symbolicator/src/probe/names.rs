@@ -15,7 +15,7 @@ const COPIES: [&str; 5] = ["constprop", "isra", "lto_priv", "llvm", "localalias"
 const PARTS: [&str; 2] = ["cold", "part"];
 
 /// A function by its name.
-pub(super) struct Wanted {
+pub(super) struct FunctionPattern {
     /// As the user wrote it.
     typed: String,
     /// In the form of demangled names.
@@ -27,7 +27,7 @@ pub(super) struct Wanted {
 
 /// How a symbol matches a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Match {
+pub(super) enum NameMatch {
     /// The function.
     Whole,
     /// A part of the function, outlined by the compiler.
@@ -37,8 +37,8 @@ pub(super) enum Match {
     No,
 }
 
-impl Wanted {
-    pub(super) fn new(name: &str) -> Wanted {
+impl FunctionPattern {
+    pub(super) fn new(name: &str) -> FunctionPattern {
         let typed = name.to_owned();
         let name = &*readable(name);
         let plain = plain(name);
@@ -47,7 +47,7 @@ impl Wanted {
             .next()
             .unwrap_or_default()
             .to_owned();
-        Wanted {
+        FunctionPattern {
             typed,
             name: name.to_owned(),
             plain,
@@ -56,29 +56,29 @@ impl Wanted {
     }
 
     /// Compares a symbol, mangled or not.
-    pub(super) fn matches(&self, symbol: &str) -> Match {
+    pub(super) fn matches(&self, symbol: &str) -> NameMatch {
         if symbol == self.typed {
-            return Match::Whole;
+            return NameMatch::Whole;
         }
         // To demangle all symbols of a large program takes a second.
         if !symbol.contains(&self.identifier) {
-            return Match::No;
+            return NameMatch::No;
         }
         let (base, suffix) = split_suffix(symbol);
         let full = demangle(base);
         let found = plain(&full);
         let same = base == self.name || full == self.name || found == self.plain && self.plain == self.name;
         match (same, suffix) {
-            (true, Suffix::None | Suffix::Copy) => Match::Whole,
-            (true, Suffix::Part) => Match::Part,
-            (false, Suffix::None) if !self.plain.is_empty() && ends_in_path(&found, &self.plain) => Match::Similar,
-            _ => Match::No,
+            (true, Suffix::None | Suffix::Copy) => NameMatch::Whole,
+            (true, Suffix::Part) => NameMatch::Part,
+            (false, Suffix::None) if !self.plain.is_empty() && ends_in_path(&found, &self.plain) => NameMatch::Similar,
+            _ => NameMatch::No,
         }
     }
 
     /// Compares a name of the debug info, which may lack the path.
     pub(super) fn is_meant(&self, name: &str) -> bool {
-        self.matches(name) == Match::Whole
+        self.matches(name) == NameMatch::Whole
     }
 }
 
@@ -236,36 +236,36 @@ mod tests {
 
     #[test]
     fn a_function_is_meant_by_its_path_its_whole_name_or_its_symbol() {
-        let matches = |name: &str, symbol: &str| Wanted::new(name).matches(symbol);
+        let matches = |name: &str, symbol: &str| FunctionPattern::new(name).matches(symbol);
         let symbol = "_ZN5space3fooEii";
         for name in ["space::foo", "space::foo(int, int)", symbol] {
-            assert_eq!(matches(name, symbol), Match::Whole, "{name}");
+            assert_eq!(matches(name, symbol), NameMatch::Whole, "{name}");
         }
-        assert_eq!(matches("foo", symbol), Match::Similar);
-        assert_eq!(matches("space::foo(int)", symbol), Match::No, "another overload");
-        assert_eq!(matches("space::fo", symbol), Match::No);
+        assert_eq!(matches("foo", symbol), NameMatch::Similar);
+        assert_eq!(matches("space::foo(int)", symbol), NameMatch::No, "another overload");
+        assert_eq!(matches("space::fo", symbol), NameMatch::No);
         let legacy = "_ZN4core3fmt9Formatter3pad17h0123456789abcdefE";
-        assert_eq!(matches("core::fmt::Formatter::pad", legacy), Match::Whole);
-        assert_eq!(matches("Formatter::pad", legacy), Match::Similar);
+        assert_eq!(matches("core::fmt::Formatter::pad", legacy), NameMatch::Whole);
+        assert_eq!(matches("Formatter::pad", legacy), NameMatch::Similar);
         // `crate::one::<u64>` in the v0 mangling: all instances, or one of them.
         let generic = "_RINvCs1234_5crate3oneyEB2_";
-        assert_eq!(matches("crate::one", generic), Match::Whole);
-        assert_eq!(matches("crate::one::<u64>", generic), Match::Whole);
-        assert_eq!(matches("crate::one::<u32>", generic), Match::No);
+        assert_eq!(matches("crate::one", generic), NameMatch::Whole);
+        assert_eq!(matches("crate::one::<u64>", generic), NameMatch::Whole);
+        assert_eq!(matches("crate::one::<u32>", generic), NameMatch::No);
     }
 
     #[test]
     fn copies_are_the_function_and_parts_are_not() {
-        let matches = |symbol: &str| Wanted::new("work").matches(symbol);
-        assert_eq!(matches("work.constprop.0"), Match::Whole);
-        assert_eq!(matches("work.isra.0.constprop.1"), Match::Whole);
-        assert_eq!(matches("work.cold"), Match::Part);
-        assert_eq!(matches("work.part.0"), Match::Part);
-        assert_eq!(matches("work.other"), Match::No);
-        assert_eq!(matches("homework"), Match::No);
+        let matches = |symbol: &str| FunctionPattern::new("work").matches(symbol);
+        assert_eq!(matches("work.constprop.0"), NameMatch::Whole);
+        assert_eq!(matches("work.isra.0.constprop.1"), NameMatch::Whole);
+        assert_eq!(matches("work.cold"), NameMatch::Part);
+        assert_eq!(matches("work.part.0"), NameMatch::Part);
+        assert_eq!(matches("work.other"), NameMatch::No);
+        assert_eq!(matches("homework"), NameMatch::No);
         assert_eq!(
-            Wanted::new("work.cold").matches("work.cold"),
-            Match::Whole,
+            FunctionPattern::new("work.cold").matches("work.cold"),
+            NameMatch::Whole,
             "who asks for it"
         );
     }
@@ -273,9 +273,9 @@ mod tests {
     proptest! {
         #[test]
         fn any_names_are_compared(name in "[a-z:<>(){}\\[\\] &-]{0,40}|.{0,30}", symbol in "[a-z:<>(){}\\[\\] .-]{0,40}|.{0,30}") {
-            let wanted = Wanted::new(&name);
+            let wanted = FunctionPattern::new(&name);
             wanted.matches(&symbol);
-            prop_assert_eq!(wanted.matches(&name), Match::Whole);
+            prop_assert_eq!(wanted.matches(&name), NameMatch::Whole);
         }
     }
 }

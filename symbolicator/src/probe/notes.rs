@@ -41,13 +41,13 @@ pub fn static_probes(path: &Path) -> Result<Vec<StaticProbe>, SymbolError> {
     let file = ObjectFile::open(path)?;
     let notes = file.section(".note.stapsdt")?;
     let object = file.object()?;
-    let form = Form {
+    let form = NoteFormat {
         little_endian: object.is_little_endian(),
         word_bytes: if object.is_64() { 8 } else { 4 },
     };
     let base = object.section_by_name(".stapsdt.base").map(|section| section.address());
     let code = Segments::code(&file)?;
-    let data = Segments::of(&file, |_| true)?;
+    let data = Segments::matching(&file, |_| true)?;
     let mut probes = Vec::new();
     for note in parse(&notes, form) {
         // Prelinking moves the code and not the notes. The base moves with the code.
@@ -76,13 +76,13 @@ pub fn static_probes(path: &Path) -> Result<Vec<StaticProbe>, SymbolError> {
 }
 
 #[derive(Clone, Copy)]
-struct Form {
+struct NoteFormat {
     little_endian: bool,
     word_bytes: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Note {
+struct UsdtNote {
     location: u64,
     base: u64,
     semaphore: u64,
@@ -91,7 +91,7 @@ struct Note {
     arguments: String,
 }
 
-impl Form {
+impl NoteFormat {
     fn number(self, bytes: &[u8]) -> u64 {
         let shift_in = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
         match self.little_endian {
@@ -103,7 +103,7 @@ impl Form {
 
 /// The notes of a section up to where it is damaged. Each is `namesz descsz type name desc`, name and desc padded to 4
 /// bytes.
-fn parse(section: &[u8], form: Form) -> Vec<Note> {
+fn parse(section: &[u8], form: NoteFormat) -> Vec<UsdtNote> {
     let mut notes = Vec::new();
     let mut rest = section;
     while notes.len() < MAX_PROBES {
@@ -128,12 +128,12 @@ fn parse(section: &[u8], form: Form) -> Vec<Note> {
     notes
 }
 
-fn parse_one(desc: &[u8], form: Form) -> Option<Note> {
+fn parse_one(desc: &[u8], form: NoteFormat) -> Option<UsdtNote> {
     let (words, strings) = desc.split_at_checked(3 * form.word_bytes)?;
     let mut words = words.chunks(form.word_bytes).map(|word| form.number(word));
     let mut strings = strings.split(|byte| *byte == 0);
     let mut string = || strings.next().and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
-    Some(Note {
+    Some(UsdtNote {
         location: words.next()?,
         base: words.next()?,
         semaphore: words.next()?,
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    const FORM: Form = Form {
+    const FORM: NoteFormat = NoteFormat {
         little_endian: true,
         word_bytes: 8,
     };
@@ -174,7 +174,7 @@ mod tests {
         section.extend_from_slice(&note([0x1170, 0x2000, 0], b"app\0done\0\0"));
         let notes = parse(&section, FORM);
         assert_eq!(notes.len(), 2);
-        let first = Note {
+        let first = UsdtNote {
             location: 0x1160,
             base: 0x2000,
             semaphore: 0x4010,
@@ -195,7 +195,7 @@ mod tests {
         #[test]
         fn any_bytes_are_parsed(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..80, byte in any::<u8>()) {
             parse(&bytes, FORM);
-            parse(&bytes, Form { little_endian: false, word_bytes: 4 });
+            parse(&bytes, NoteFormat { little_endian: false, word_bytes: 4 });
             let mut section = note([1, 2, 3], b"app\0request\0-4@%eax\0");
             if let Some(damaged) = section.get_mut(at) {
                 *damaged = byte;

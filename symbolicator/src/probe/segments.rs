@@ -33,11 +33,11 @@ pub(super) struct Segments {
 impl Segments {
     /// The executable segments.
     pub(super) fn code(file: &ObjectFile) -> Result<Segments, SymbolError> {
-        Segments::of(file, |segment| segment.permissions().executable())
+        Segments::matching(file, |segment| segment.permissions().executable())
     }
 
     /// The segments that `is_wanted` accepts.
-    pub(super) fn of(
+    pub(super) fn matching(
         file: &ObjectFile,
         is_wanted: impl Fn(&object::Segment<'_, '_>) -> bool,
     ) -> Result<Segments, SymbolError> {

@@ -17,12 +17,12 @@ pub struct LocalSources {
     rustup_home: Option<PathBuf>,
     /// What toolchains were built from, by their manifest. A manifest has 1 MB and is read again only if it was written
     /// to.
-    builds: FxHashMap<PathBuf, (Option<SystemTime>, Option<Build>)>,
+    builds: FxHashMap<PathBuf, (Option<SystemTime>, Option<ToolchainBuild>)>,
 }
 
 /// What a toolchain was built from.
 #[derive(Clone, Debug)]
-struct Build {
+struct ToolchainBuild {
     /// The beginning of the commit.
     commit: String,
     version: String,
@@ -158,7 +158,7 @@ impl LocalSources {
 
 /// What a toolchain was built from. The manifest that rustup keeps with a toolchain has the version of each component,
 /// with the beginning of the commit: `version = "1.95.0 (59807616e 2026-04-14)"`.
-fn build_of(manifest: &Path) -> Option<Build> {
+fn build_of(manifest: &Path) -> Option<ToolchainBuild> {
     const MAX_MANIFEST_BYTES: u64 = 16 << 20;
     /// Shorter beginnings are of several commits.
     const MIN_DIGITS: usize = 7;
@@ -175,7 +175,7 @@ fn build_of(manifest: &Path) -> Option<Build> {
         if let Some(version) = line.strip_prefix("version = \"").filter(|_| in_rustc) {
             let (version, rest) = version.split_once(" (")?;
             let short = rest.split(' ').next()?;
-            return (short.len() >= MIN_DIGITS).then(|| Build {
+            return (short.len() >= MIN_DIGITS).then(|| ToolchainBuild {
                 commit: short.to_owned(),
                 version: version.to_owned(),
             });

@@ -18,23 +18,23 @@ use crate::helper_threads::MAX_THREADS;
 /// asks. An answer has about 0.5 KB.
 const MAX_WAITING: usize = 50_000;
 
-type Answer = Result<Vec<AddressInfo>, SymbolError>;
+type LookupResult = Result<Vec<AddressInfo>, SymbolError>;
 
 /// [`Symbolicator::lookup`].
-type LookUp<'a> = &'a (dyn Fn(&Module, &[u64]) -> Answer + Sync);
+type LookUp<'a> = &'a (dyn Fn(&Module, &[u64]) -> LookupResult + Sync);
 
 /// Look-ups that will be asked for, each once at most.
 pub struct Ahead<'a> {
     look_up: LookUp<'a>,
     /// Relative addresses of a module.
     requests: &'a [(Arc<Module>, Vec<u64>)],
-    state: Mutex<State>,
+    state: Mutex<LookAheadState>,
     /// An answer was added or taken.
     changed: Condvar,
 }
 
-struct State {
-    slots: Vec<Slot>,
+struct LookAheadState {
+    slots: Vec<RequestState>,
     /// Requests that may be open, the next one last.
     order: Vec<usize>,
     /// Addresses of all answers that wait.
@@ -44,10 +44,10 @@ struct State {
 }
 
 /// How far a request is.
-enum Slot {
+enum RequestState {
     Open,
     UnderWay,
-    Answered(Answer),
+    Answered(LookupResult),
     /// The answer was asked for.
     Given,
 }
@@ -63,14 +63,14 @@ impl Symbolicator {
         };
         let helpers = (cpus.min(MAX_THREADS) - 1).min(requests.len().saturating_sub(1));
         let look_up = |module: &Module, addresses: &[u64]| self.lookup(module, addresses);
-        Ahead::of(requests, &look_up).run(helpers, ask)
+        Ahead::new(requests, &look_up).run(helpers, ask)
     }
 }
 
 /// Ends the help when it is dropped, also by a panic: the scope waits for the threads.
-struct End<'a>(&'a Ahead<'a>);
+struct StopHelpers<'a>(&'a Ahead<'a>);
 
-impl Drop for End<'_> {
+impl Drop for StopHelpers<'_> {
     fn drop(&mut self) {
         self.0.state().is_over = true;
         self.0.changed.notify_all();
@@ -79,24 +79,24 @@ impl Drop for End<'_> {
 
 /// A request that is under way. Dropped by a panic, it is open again for the one who asks, and for no helper: that
 /// would panic, too.
-struct UnderWay<'a>(&'a Ahead<'a>, usize);
+struct RunningRequest<'a>(&'a Ahead<'a>, usize);
 
-impl Drop for UnderWay<'_> {
+impl Drop for RunningRequest<'_> {
     fn drop(&mut self) {
-        self.0.state().slots[self.1] = Slot::Open;
+        self.0.state().slots[self.1] = RequestState::Open;
         self.0.changed.notify_all();
     }
 }
 
 impl<'a> Ahead<'a> {
-    fn of(requests: &'a [(Arc<Module>, Vec<u64>)], look_up: LookUp<'a>) -> Ahead<'a> {
+    fn new(requests: &'a [(Arc<Module>, Vec<u64>)], look_up: LookUp<'a>) -> Ahead<'a> {
         let mut order: Vec<usize> = (0..requests.len()).rev().collect();
         order.sort_by_key(|request| requests[*request].0.kind == ModuleKind::Kernel);
         Ahead {
             look_up,
             requests,
-            state: Mutex::new(State {
-                slots: requests.iter().map(|_| Slot::Open).collect(),
+            state: Mutex::new(LookAheadState {
+                slots: requests.iter().map(|_| RequestState::Open).collect(),
                 order,
                 waiting: 0,
                 is_over: false,
@@ -108,7 +108,7 @@ impl<'a> Ahead<'a> {
     /// Runs `ask` beside so many threads that help.
     fn run<T>(&self, helpers: usize, ask: impl FnOnce(&Ahead<'_>) -> T) -> T {
         thread::scope(|scope| {
-            let _end = End(self);
+            let _end = StopHelpers(self);
             for _ in 0..helpers {
                 let thread = thread::Builder::new().name("look-up".to_owned());
                 // Without a thread the caller looks up all.
@@ -128,26 +128,26 @@ impl<'a> Ahead<'a> {
     pub fn lookup(&self, module: &Module, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
         let mut state = self.state();
         // A foreign profile may list a library twice: each of the two requests has an answer.
-        let is_it = |(slot, (other, asked)): (&Slot, &(Arc<Module>, Vec<u64>))| {
-            !matches!(slot, Slot::Given) && **other == *module && asked == addresses
+        let is_it = |(slot, (other, asked)): (&RequestState, &(Arc<Module>, Vec<u64>))| {
+            !matches!(slot, RequestState::Given) && **other == *module && asked == addresses
         };
         let Some(request) = state.slots.iter().zip(self.requests).position(is_it) else {
             drop(state);
             return (self.look_up)(module, addresses);
         };
-        while let Slot::UnderWay = state.slots[request] {
+        while let RequestState::UnderWay = state.slots[request] {
             state = match state.next_open() {
                 Some(other) => self.answer(state, other),
                 None => self.wait(state),
             };
         }
-        match std::mem::replace(&mut state.slots[request], Slot::Given) {
-            Slot::Answered(answer) => {
+        match std::mem::replace(&mut state.slots[request], RequestState::Given) {
+            RequestState::Answered(answer) => {
                 state.waiting -= addresses.len();
                 self.changed.notify_all();
                 answer
             }
-            Slot::Open | Slot::UnderWay | Slot::Given => {
+            RequestState::Open | RequestState::UnderWay | RequestState::Given => {
                 drop(state);
                 (self.look_up)(module, addresses)
             }
@@ -166,37 +166,37 @@ impl<'a> Ahead<'a> {
     }
 
     /// Makes the look-ups of a request that is under way.
-    fn answer<'s>(&'s self, state: MutexGuard<'s, State>, request: usize) -> MutexGuard<'s, State> {
+    fn answer<'s>(&'s self, state: MutexGuard<'s, LookAheadState>, request: usize) -> MutexGuard<'s, LookAheadState> {
         drop(state);
-        let under_way = UnderWay(self, request);
+        let under_way = RunningRequest(self, request);
         let (module, addresses) = &self.requests[request];
         let answer = (self.look_up)(module, addresses);
         std::mem::forget(under_way);
         let mut state = self.state();
-        state.slots[request] = Slot::Answered(answer);
+        state.slots[request] = RequestState::Answered(answer);
         state.waiting += addresses.len();
         self.changed.notify_all();
         state
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LookAheadState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+    fn wait<'s>(&self, state: MutexGuard<'s, LookAheadState>) -> MutexGuard<'s, LookAheadState> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl LookAheadState {
     /// The next request that nobody works at is then under way. `None` also while enough answers wait.
     fn next_open(&mut self) -> Option<usize> {
         if self.waiting >= MAX_WAITING {
             return None;
         }
         while let Some(request) = self.order.pop() {
-            if let Slot::Open = self.slots[request] {
-                self.slots[request] = Slot::UnderWay;
+            if let RequestState::Open = self.slots[request] {
+                self.slots[request] = RequestState::UnderWay;
                 return Some(request);
             }
         }
@@ -247,7 +247,7 @@ mod tests {
         };
         requests.insert(3, (Arc::new(kernel), vec![1, 2]));
         let symbolicator = || Symbolicator::new(SymbolOptions::default());
-        let text = |answer: Answer| answer.map_err(|error| error.to_string());
+        let text = |answer: LookupResult| answer.map_err(|error| error.to_string());
         let one = symbolicator();
         let expected: Vec<_> = requests
             .iter()
@@ -277,7 +277,7 @@ mod tests {
     }
 
     /// An answer that tells which look-up it is of.
-    fn infos(from: u32) -> Answer {
+    fn infos(from: u32) -> LookupResult {
         let frame = SourceFrame {
             line: Some(from),
             ..SourceFrame::default()
@@ -299,7 +299,7 @@ mod tests {
             }
             _ => infos(7),
         };
-        let ahead = Ahead::of(&requests, &look_up);
+        let ahead = Ahead::new(&requests, &look_up);
         let mut answer = None;
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             ahead.run(1, |ahead| {
@@ -317,10 +317,10 @@ mod tests {
         let requests = ["/a", "/a", "/b"].map(|path| (module(ModuleKind::File, path), vec![1]));
         let looked_up = AtomicU32::new(0);
         let look_up = |_: &Module, _: &[u64]| infos(looked_up.fetch_add(1, Ordering::Relaxed));
-        let ahead = Ahead::of(&requests, &look_up);
+        let ahead = Ahead::new(&requests, &look_up);
         // All three are answered before they are asked for.
         for request in 0..3 {
-            ahead.state().slots[request] = Slot::UnderWay;
+            ahead.state().slots[request] = RequestState::UnderWay;
             drop(ahead.answer(ahead.state(), request));
         }
         for (number, (module, addresses)) in (0..).zip(&requests) {
@@ -336,8 +336,8 @@ mod tests {
         let many = (0..MAX_WAITING as u64 / 2).collect::<Vec<u64>>();
         requests.extend((0..5).map(|number| (module(ModuleKind::File, &number.to_string()), many.clone())));
         let look_up = |_: &Module, _: &[u64]| infos(7);
-        let ahead = Ahead::of(&requests, &look_up);
-        ahead.state().slots[0] = Slot::UnderWay;
+        let ahead = Ahead::new(&requests, &look_up);
+        ahead.state().slots[0] = RequestState::UnderWay;
         thread::scope(|scope| {
             scope.spawn(|| ahead.lookup(&requests[0].0, &requests[0].1));
             let mut state = ahead.state();
@@ -346,7 +346,7 @@ mod tests {
             }
             drop(ahead.answer(state, 0));
         });
-        let answered = |slot: &&Slot| matches!(slot, Slot::Answered(_));
+        let answered = |slot: &&RequestState| matches!(slot, RequestState::Answered(_));
         assert_eq!(ahead.state().slots.iter().filter(answered).count(), 2);
     }
 

@@ -22,7 +22,7 @@ use crate::files::options::SymbolOptions;
 use crate::foreign::{self, ForeignFile};
 use crate::jit::{self, JitSymbols};
 use crate::kernel::Kernel;
-use crate::module_cache::{Held, MAX_HELD_BYTES};
+use crate::module_cache::{MAX_HELD_BYTES, ModuleCache};
 use crate::objects::ObjectModule;
 use crate::recorded::RecordedSymbols;
 use crate::sources::LocalSources;
@@ -38,14 +38,14 @@ pub struct ModuleKey {
 
 impl ModuleKey {
     /// The key of a module.
-    pub fn of(module: &Module) -> ModuleKey {
+    pub fn from_module(module: &Module) -> ModuleKey {
         ModuleKey {
             debug_name: module.name(),
             debug_id: module.breakpad_id(),
         }
     }
 
-    /// The same with the digits as [`ModuleKey::of`] writes them. Of other profilers' ids, the age may be in upper case
+    /// The same with the digits as [`ModuleKey::from_module`] writes them. Of other profilers' ids, the age may be in upper case
     /// (`...1A`).
     fn canonical(&self) -> ModuleKey {
         let canonical = |(at, digit): (usize, char)| match at < 32 {
@@ -65,32 +65,32 @@ impl ModuleKey {
 /// modules need more than 256 MB: then it is read again.
 pub struct Symbolicator {
     options: SymbolOptions,
-    modules: RwLock<FxHashMap<ModuleKey, Vec<Arc<Entry>>>>,
+    modules: RwLock<FxHashMap<ModuleKey, Vec<Arc<ModuleEntry>>>>,
     /// By path.
     recorded: RwLock<FxHashMap<PathBuf, Arc<RecordedSymbols>>>,
-    held: Held<Entry>,
+    held: ModuleCache<ModuleEntry>,
     local_sources: Mutex<LocalSources>,
 }
 
 /// One module, and what has been read of it.
-pub(crate) struct Entry {
+pub(crate) struct ModuleEntry {
     pub(crate) module: Module,
     /// The file that ran, kept open: its path may be gone.
     kept: Mutex<Option<KeptFile>>,
-    opened: Mutex<Opened>,
+    opened: Mutex<OpenedModule>,
 }
 
 /// What was read of a module.
 #[derive(Default)]
-struct Opened {
+struct OpenedModule {
     engine: Option<Engine>,
     /// Of engines that were dropped for other modules. The next look-up opens another one.
-    dropped: Facts,
+    dropped: ModuleFacts,
 }
 
 /// What is known of a module's symbols after the first look-up.
 #[derive(Clone, Default)]
-struct Facts {
+struct ModuleFacts {
     notes: Vec<String>,
     damage: Vec<String>,
     source: SymbolSource,
@@ -98,8 +98,8 @@ struct Facts {
     not_kept: Option<String>,
 }
 
-impl Opened {
-    fn facts(&self) -> Facts {
+impl OpenedModule {
+    fn facts(&self) -> ModuleFacts {
         let Some(engine) = &self.engine else {
             return self.dropped.clone();
         };
@@ -166,35 +166,35 @@ impl Engine {
         }
     }
 
-    fn facts(&self) -> Facts {
+    fn facts(&self) -> ModuleFacts {
         match self {
-            Engine::Object(file) => Facts {
+            Engine::Object(file) => ModuleFacts {
                 notes: file.notes(),
                 damage: file.damage().to_vec(),
                 source: file.looked_up_in(),
                 not_kept: file.not_kept().map(str::to_owned),
             },
-            Engine::Jit(jit) => Facts {
+            Engine::Jit(jit) => ModuleFacts {
                 notes: jit.notes(),
                 source: SymbolSource::Recorded,
-                ..Facts::default()
+                ..ModuleFacts::default()
             },
-            Engine::Kernel(kernel) => Facts {
+            Engine::Kernel(kernel) => ModuleFacts {
                 notes: kernel.notes(),
                 damage: kernel.damage(),
                 source: kernel.looked_up_in(),
-                ..Facts::default()
+                ..ModuleFacts::default()
             },
-            Engine::Recorded(_) => Facts {
+            Engine::Recorded(_) => ModuleFacts {
                 source: SymbolSource::Recorded,
-                ..Facts::default()
+                ..ModuleFacts::default()
             },
-            Engine::Foreign(_) => Facts {
+            Engine::Foreign(_) => ModuleFacts {
                 source: SymbolSource::Files {
                     symbol_table: true,
                     debug_info: true,
                 },
-                ..Facts::default()
+                ..ModuleFacts::default()
             },
         }
     }
@@ -226,7 +226,7 @@ impl Symbolicator {
             options,
             modules: RwLock::new(FxHashMap::default()),
             recorded: RwLock::new(FxHashMap::default()),
-            held: Held::new(MAX_HELD_BYTES),
+            held: ModuleCache::new(MAX_HELD_BYTES),
             local_sources: Mutex::new(LocalSources::of_user()),
         }
     }
@@ -282,17 +282,18 @@ impl Symbolicator {
         lock(&self.local_sources)
     }
 
-    pub(crate) fn entry(&self, module: &Module) -> Arc<Entry> {
+    pub(crate) fn entry(&self, module: &Module) -> Arc<ModuleEntry> {
         let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
-        let entries = modules.entry(ModuleKey::of(module)).or_default();
+        let entries = modules.entry(ModuleKey::from_module(module)).or_default();
         // A build id proves nothing: two files may claim the same one. Each has a path of its own.
         let place = |module: &Module| (module.kind, module.path.clone(), module.readable_path.clone());
-        let same =
-            |entry: &&Arc<Entry>| entry.module.build_id == module.build_id && place(&entry.module) == place(module);
+        let same = |entry: &&Arc<ModuleEntry>| {
+            entry.module.build_id == module.build_id && place(&entry.module) == place(module)
+        };
         if let Some(known) = entries.iter().find(same) {
             return Arc::clone(known);
         }
-        let entry = Arc::new(Entry {
+        let entry = Arc::new(ModuleEntry {
             module: module.clone(),
             kept: Mutex::new(None),
             opened: Mutex::default(),
@@ -346,7 +347,11 @@ impl Symbolicator {
         self.lookup_entry(&self.entry(module), addresses)
     }
 
-    pub(crate) fn lookup_entry(&self, entry: &Arc<Entry>, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
+    pub(crate) fn lookup_entry(
+        &self,
+        entry: &Arc<ModuleEntry>,
+        addresses: &[u64],
+    ) -> Result<Vec<AddressInfo>, SymbolError> {
         self.with_engine(entry, |engine| match engine {
             Engine::Object(file) if jit::is_injected(&entry.module.name()) => {
                 Ok(file.lookup(addresses).into_iter().map(jit::readable).collect())
@@ -416,12 +421,12 @@ impl Symbolicator {
     /// Runs `task` on the engine, opened if needed, and opened again if its file was written to.
     pub(crate) fn with_engine<T>(
         &self,
-        entry: &Arc<Entry>,
+        entry: &Arc<ModuleEntry>,
         task: impl FnOnce(&mut Engine) -> Result<T, SymbolError>,
     ) -> Result<T, SymbolError> {
         let mut opened = lock(&entry.opened);
         if opened.engine.as_ref().is_some_and(|engine| !engine.check_unchanged()) {
-            *opened = Opened::default();
+            *opened = OpenedModule::default();
         }
         // A failure is not kept: the file may exist at the next look-up.
         let engine = match &mut opened.engine {
@@ -434,13 +439,13 @@ impl Symbolicator {
         let answer = task(engine);
         // Part of the answer may be from the new content, or cut off.
         if !engine.check_unchanged() {
-            *opened = Opened::default();
+            *opened = OpenedModule::default();
             return Err(SymbolError::Rewritten {
                 path: entry.module.path.clone(),
             });
         }
         // A module that another thread looks at is not waited for.
-        let others = |other: &Entry| other.opened.try_lock().ok()?.take();
+        let others = |other: &ModuleEntry| other.opened.try_lock().ok()?.take();
         let dropped = self.held.used(entry, engine.held_bytes(), others);
         // To free what they hold takes longer than a look-up.
         drop(opened);

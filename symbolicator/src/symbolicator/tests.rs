@@ -75,7 +75,7 @@ fn program(dir: &Path, name: &str) -> Program {
 
 fn symbolicator(programs: &[Program], max_held_bytes: usize) -> Symbolicator {
     let symbolicator = Symbolicator {
-        held: Held::new(max_held_bytes),
+        held: ModuleCache::new(max_held_bytes),
         ..Symbolicator::new(SymbolOptions::default())
     };
     for program in programs {
@@ -178,7 +178,7 @@ fn a_module_whose_file_is_gone_stays_in_memory() {
     let dir = tempfile::tempdir().unwrap();
     let programs = [program(dir.path(), "gone"), program(dir.path(), "other")];
     let symbolicator = Symbolicator {
-        held: Held::new(0),
+        held: ModuleCache::new(0),
         ..Symbolicator::new(SymbolOptions::default())
     };
     check(&symbolicator, &programs[0]);

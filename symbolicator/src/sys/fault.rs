@@ -13,25 +13,25 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, si
 
 /// An address range that the handler knows. It is never freed, because the handler may read it at any time; a released
 /// guard is used for the next mapping.
-pub(super) struct Guard {
+pub(super) struct MappingGuard {
     /// Start address; 0 if the guard is free, [`TAKEN`] while it is prepared.
     start: AtomicUsize,
     end: AtomicUsize,
     is_cut: AtomicBool,
-    next: AtomicPtr<Guard>,
+    next: AtomicPtr<MappingGuard>,
 }
 
 /// No address: page 0 is never mapped.
 const TAKEN: usize = 1;
 
-static GUARDS: AtomicPtr<Guard> = AtomicPtr::new(ptr::null_mut());
+static GUARDS: AtomicPtr<MappingGuard> = AtomicPtr::new(ptr::null_mut());
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// The previous handler of SIGBUS.
 static BEFORE: OnceLock<SigAction> = OnceLock::new();
 
-impl Guard {
-    /// Guards a mapping of the caller that begins on a page. The caller must call [`Guard::release`] before unmapping.
-    pub(super) fn new(mapped: &[u8]) -> &'static Guard {
+impl MappingGuard {
+    /// Guards a mapping of the caller that begins on a page. The caller must call [`MappingGuard::release`] before unmapping.
+    pub(super) fn new(mapped: &[u8]) -> &'static MappingGuard {
         install();
         let guard = free_one();
         guard.is_cut.store(false, Ordering::Relaxed);
@@ -61,7 +61,7 @@ impl Guard {
 }
 
 /// All guards, free ones included.
-fn all() -> impl Iterator<Item = &'static Guard> {
+fn all() -> impl Iterator<Item = &'static MappingGuard> {
     // SAFETY: the pointer is null, or one that `free_one` made of a leaked box: it is never freed, and shared from then
     // on.
     let first = unsafe { GUARDS.load(Ordering::Acquire).as_ref() };
@@ -69,8 +69,8 @@ fn all() -> impl Iterator<Item = &'static Guard> {
     std::iter::successors(first, |guard| unsafe { guard.next.load(Ordering::Acquire).as_ref() })
 }
 
-fn free_one() -> &'static Guard {
-    let take = |guard: &&Guard| {
+fn free_one() -> &'static MappingGuard {
+    let take = |guard: &&MappingGuard| {
         (guard.start)
             .compare_exchange(0, TAKEN, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
@@ -78,7 +78,7 @@ fn free_one() -> &'static Guard {
     if let Some(free) = all().find(take) {
         return free;
     }
-    let guard: &'static Guard = Box::leak(Box::new(Guard {
+    let guard: &'static MappingGuard = Box::leak(Box::new(MappingGuard {
         start: AtomicUsize::new(TAKEN),
         end: AtomicUsize::new(0),
         is_cut: AtomicBool::new(false),
@@ -138,7 +138,7 @@ extern "C" fn handler(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::
 
 /// Maps zeros from the page of this address to the end of its mapping. In one piece: a piece for each page could exceed
 /// the number of mappings that a process may have (`vm.max_map_count`).
-fn fill(guard: &Guard, address: usize) -> bool {
+fn fill(guard: &MappingGuard, address: usize) -> bool {
     let Some(end) = guard.end_of(address) else { return false };
     let page_bytes = PAGE_BYTES.load(Ordering::Acquire);
     let start = address & !(page_bytes - 1);

@@ -18,16 +18,16 @@ const SONAME: &str = "libdebuginfod.so.1";
 
 /// `debuginfod_client *`.
 type RawClient = *mut c_void;
-type Begin = unsafe extern "C" fn() -> RawClient;
-type End = unsafe extern "C" fn(RawClient);
-type FindDebugInfo = unsafe extern "C" fn(RawClient, *const c_uchar, c_int, *mut *mut c_char) -> c_int;
-type FindSource = unsafe extern "C" fn(RawClient, *const c_uchar, c_int, *const c_char, *mut *mut c_char) -> c_int;
+type BeginFn = unsafe extern "C" fn() -> RawClient;
+type EndFn = unsafe extern "C" fn(RawClient);
+type FindDebugInfoFn = unsafe extern "C" fn(RawClient, *const c_uchar, c_int, *mut *mut c_char) -> c_int;
+type FindSourceFn = unsafe extern "C" fn(RawClient, *const c_uchar, c_int, *const c_char, *mut *mut c_char) -> c_int;
 type ProgressFn = unsafe extern "C" fn(RawClient, c_long, c_long) -> c_int;
 type SetProgressFn = unsafe extern "C" fn(RawClient, ProgressFn);
 
 /// What is asked for.
 #[derive(Clone, Copy)]
-pub(crate) enum Wanted<'a> {
+pub(crate) enum WantedFile<'a> {
     DebugInfo,
     /// A source file, by its name in the debug info.
     Source(&'a CStr),
@@ -38,48 +38,48 @@ pub(crate) enum Wanted<'a> {
 pub(crate) type Progress<'a> = dyn FnMut(u64, Option<u64>) -> bool + 'a;
 
 /// One client. It reads `DEBUGINFOD_URLS` and the other variables of debuginfod-find(1) at each request.
-pub(crate) struct Client {
+pub(crate) struct DebuginfodClient {
     /// Null until the first request: a client of libcurl has sockets, which a program that is started later would
     /// inherit.
     raw: RawClient,
-    begin: Begin,
-    end: End,
+    begin: BeginFn,
+    end: EndFn,
     set_progress: SetProgressFn,
-    find_debug_info: FindDebugInfo,
-    find_source: FindSource,
+    find_debug_info: FindDebugInfoFn,
+    find_source: FindSourceFn,
 }
 
 // SAFETY: a client is not bound to a thread. The library forbids concurrent calls with one client; every call takes
 // `&mut Client`.
-unsafe impl Send for Client {}
+unsafe impl Send for DebuginfodClient {}
 
 thread_local! {
     /// The progress function of the running request of this thread. The library calls back on the thread that asks.
     static PROGRESS: Cell<*mut &'static mut Progress<'static>> = const { Cell::new(ptr::null_mut()) };
 }
 
-impl Client {
+impl DebuginfodClient {
     /// Loads the library, which is never unloaded: libcurl's TLS libraries register functions for the end of the
     /// process.
     ///
     /// # Errors
     ///
     /// The library is not installed, or lacks a function.
-    pub(crate) fn new() -> Result<Client, String> {
+    pub(crate) fn new() -> Result<DebuginfodClient, String> {
         // SAFETY: the initialisers of libdebuginfod and libcurl only set up their own state.
         let library = unsafe { Library::new(SONAME) }.map_err(|error| error.to_string())?;
         let library: &'static Library = Box::leak(Box::new(library));
         // SAFETY: each function has this type in `debuginfod.h`, since it was added.
-        let begin: Begin = unsafe { function(library, c"debuginfod_begin") }?;
+        let begin: BeginFn = unsafe { function(library, c"debuginfod_begin") }?;
         // SAFETY: as above.
-        let end: End = unsafe { function(library, c"debuginfod_end") }?;
+        let end: EndFn = unsafe { function(library, c"debuginfod_end") }?;
         // SAFETY: as above.
-        let find_debug_info: FindDebugInfo = unsafe { function(library, c"debuginfod_find_debuginfo") }?;
+        let find_debug_info: FindDebugInfoFn = unsafe { function(library, c"debuginfod_find_debuginfo") }?;
         // SAFETY: as above.
-        let find_source: FindSource = unsafe { function(library, c"debuginfod_find_source") }?;
+        let find_source: FindSourceFn = unsafe { function(library, c"debuginfod_find_source") }?;
         // SAFETY: as above.
         let set_progress: SetProgressFn = unsafe { function(library, c"debuginfod_set_progressfn") }?;
-        Ok(Client {
+        Ok(DebuginfodClient {
             raw: ptr::null_mut(),
             begin,
             end,
@@ -97,7 +97,7 @@ impl Client {
     pub(crate) fn find(
         &mut self,
         build_id: &[u8],
-        wanted: Wanted<'_>,
+        wanted: WantedFile<'_>,
         mut progress: &mut Progress<'_>,
     ) -> io::Result<PathBuf> {
         // The library takes an id of length 0 for a string of hex digits.
@@ -109,8 +109,8 @@ impl Client {
         let around = PROGRESS.replace((&raw mut progress).cast());
         let result = match wanted {
             // SAFETY: `raw` is a live client, the id has `len` bytes, `path` is a place for a pointer.
-            Wanted::DebugInfo => unsafe { (self.find_debug_info)(self.raw, build_id.as_ptr(), len, &raw mut path) },
-            Wanted::Source(name) => {
+            WantedFile::DebugInfo => unsafe { (self.find_debug_info)(self.raw, build_id.as_ptr(), len, &raw mut path) },
+            WantedFile::Source(name) => {
                 let name = name.as_ptr();
                 // SAFETY: as above; `name` ends in NUL.
                 unsafe { (self.find_source)(self.raw, build_id.as_ptr(), len, name, &raw mut path) }
@@ -148,7 +148,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for DebuginfodClient {
     fn drop(&mut self) {
         if !self.raw.is_null() {
             // SAFETY: the client is live, and nobody uses it after this.

@@ -16,22 +16,22 @@ use super::fault;
 /// unlink or rename, which does not change the mapped inode), the cut part reads as zeros (see [`fault`]), and
 /// [`Mapping::check_unchanged`] becomes false.
 pub(crate) struct Mapping {
-    guard: &'static fault::Guard,
+    guard: &'static fault::MappingGuard,
     map: memmap2::Mmap,
     file: File,
-    seen: Stamp,
+    seen: FileStamp,
 }
 
 /// Properties of a file that change when it is written to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     size: u64,
     modified: (i64, i64),
 }
 
-impl Stamp {
-    fn of(metadata: &Metadata) -> Stamp {
-        Stamp {
+impl FileStamp {
+    fn new(metadata: &Metadata) -> FileStamp {
+        FileStamp {
             size: metadata.len(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
         }
@@ -60,9 +60,9 @@ impl Mapping {
         // way of the parsers, which hold no invariant across two reads of the same byte that memory safety needs.
         let map = unsafe { memmap2::Mmap::map(&file)? };
         Ok(Mapping {
-            guard: fault::Guard::new(&map),
+            guard: fault::MappingGuard::new(&map),
             map,
-            seen: Stamp::of(&metadata),
+            seen: FileStamp::new(&metadata),
             file,
         })
     }
@@ -87,7 +87,7 @@ impl Mapping {
 
     /// False if the file was written to since it was mapped.
     pub(crate) fn check_unchanged(&self) -> bool {
-        let is_same = |metadata: Metadata| Stamp::of(&metadata) == self.seen;
+        let is_same = |metadata: Metadata| FileStamp::new(&metadata) == self.seen;
         !self.guard.is_cut() && self.file.metadata().is_ok_and(is_same)
     }
 }

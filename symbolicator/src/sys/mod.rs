@@ -6,5 +6,5 @@ mod fault;
 mod libdebuginfod;
 mod mapping;
 
-pub(crate) use libdebuginfod::{Client, Wanted};
+pub(crate) use libdebuginfod::{DebuginfodClient, WantedFile};
 pub(crate) use mapping::{Mapping, identity_of};

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::common::{Built, build, build_with, function, have, module, run, symbolicator};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use serde_json::{Value, json};
-use symbolicator::{Assembly, Module, Symbolicator, Target, api};
+use symbolicator::{Assembly, InstructionTarget, Module, Symbolicator, api};
 
 fn printed(tool: &str, arguments: &[&str], path: &Path) -> String {
     let output = Command::new(tool).args(arguments).arg(path).output().unwrap();
@@ -103,12 +103,12 @@ fn assert_as_objdump(objdump: &str, path: &Path, expected: &[&str]) -> usize {
         for one in &assembly.instructions {
             let target = known[&(start + one.offset)].as_ref();
             match (&one.target, target) {
-                (Some(Target::Inside { offset, label }), Some((address, _))) => {
+                (Some(InstructionTarget::Inside { offset, label }), Some((address, _))) => {
                     assert_eq!(start + offset, *address, "{name}: {one:?}");
                     jumped_to.insert(*offset, *label);
                     inside += 1;
                 }
-                (Some(target @ Target::Function { .. }), Some((address, to))) => {
+                (Some(target @ InstructionTarget::Function { .. }), Some((address, to))) => {
                     assert_eq!(target.to_string(), format!("<{to}>"), "{name}: {one:?}");
                     let is_call = one.text.starts_with("call") || one.text.starts_with("bl");
                     assert!(is_call || !ours.contains(address), "{name}: {one:?}");
@@ -116,7 +116,7 @@ fn assert_as_objdump(objdump: &str, path: &Path, expected: &[&str]) -> usize {
                     outside += 1;
                 }
                 (_, Some(target)) => panic!("{name}: {one:?}, {target:?}"),
-                (Some(Target::Inside { .. }), None) => panic!("{name}: {one:?} is no jump"),
+                (Some(InstructionTarget::Inside { .. }), None) => panic!("{name}: {one:?} is no jump"),
                 (_, None) => {}
             }
         }
@@ -211,7 +211,7 @@ fn calls_through_the_global_offset_table_name_the_function() {
         return;
     }
     let assembly = whole(&open(&built.path), function(&built.path, "loops").0);
-    let is_puts = |target: &Option<Target>| *target == Some(Target::Slot("puts".to_owned()));
+    let is_puts = |target: &Option<InstructionTarget>| *target == Some(InstructionTarget::Slot("puts".to_owned()));
     let call = assembly.instructions.iter().find(|one| is_puts(&one.target)).unwrap();
     let line = assembly.line(call);
     assert!(
@@ -227,7 +227,7 @@ fn variables_that_relocations_fill_are_no_slots_of_functions() {
         let assembly = whole(&open(&built.path), function(&built.path, "data").0);
         assert!(assembly.instructions.len() > 3);
         let slots: Vec<_> = (assembly.instructions.iter())
-            .filter(|one| matches!(one.target, Some(Target::Slot(_))))
+            .filter(|one| matches!(one.target, Some(InstructionTarget::Slot(_))))
             .map(|one| assembly.line(one))
             .collect();
         assert_eq!(slots, [""; 0]);

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use crate::common::{build, function, have, run};
 use object::{Object, ObjectSegment};
 use symbolicator::SymbolOptions;
-use symbolicator::probe::{AtOffset, Functions, find_functions, place_at, static_probes};
+use symbolicator::probe::{AtOffset, FoundFunctions, find_functions, place_at, static_probes};
 
-fn find(path: &Path, name: &str) -> Functions {
+fn find(path: &Path, name: &str) -> FoundFunctions {
     find_functions(path, name, &SymbolOptions::default()).unwrap()
 }
 
-fn names(functions: &Functions) -> Vec<&str> {
+fn names(functions: &FoundFunctions) -> Vec<&str> {
     let mut names: Vec<&str> = functions.found.iter().map(|function| function.name.as_str()).collect();
     names.sort_unstable();
     names

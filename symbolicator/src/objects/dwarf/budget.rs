@@ -21,7 +21,7 @@ pub(super) struct Budget {
 
 /// The debug info needs more work than its size allows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Exhausted;
+pub(super) struct BudgetExhausted;
 
 /// How many times the debug info may be read in one batch. 10,000 addresses all over a program of 213 MB read it 0.6
 /// times.
@@ -60,12 +60,12 @@ impl Budget {
     }
 
     /// Takes `amount` bytes (or entries) of work.
-    pub(super) fn take(&mut self, amount: u64) -> Result<(), Exhausted> {
+    pub(super) fn take(&mut self, amount: u64) -> Result<(), BudgetExhausted> {
         subtract(&mut self.work, amount)
     }
 
     /// Takes the work for the attributes of an entry. Those of a hostile abbreviation are 100,000 that have no bytes.
-    pub(super) fn take_attributes(&mut self, abbreviation: &gimli::Abbreviation) -> Result<(), Exhausted> {
+    pub(super) fn take_attributes(&mut self, abbreviation: &gimli::Abbreviation) -> Result<(), BudgetExhausted> {
         const AT_ONCE: usize = 16;
         self.take((abbreviation.attributes().len() / AT_ONCE) as u64)
     }
@@ -75,7 +75,7 @@ impl Budget {
         &mut self,
         unit: UnitRef<'_, Slice<'a>>,
         value: AttributeValue<Slice<'a>>,
-    ) -> Result<Option<Slice<'a>>, Exhausted> {
+    ) -> Result<Option<Slice<'a>>, BudgetExhausted> {
         const AT_ONCE: usize = 64;
         self.take(1)?;
         let text = unit.attr_string(value).ok();
@@ -84,7 +84,7 @@ impl Budget {
     }
 
     /// Takes the work for ranges that stay in memory.
-    pub(super) fn keep(&mut self, entries: u64) -> Result<(), Exhausted> {
+    pub(super) fn keep(&mut self, entries: u64) -> Result<(), BudgetExhausted> {
         self.entries = self.entries.saturating_add(entries);
         subtract(&mut self.work, entries)?;
         subtract(&mut self.kept, entries)
@@ -105,10 +105,10 @@ impl Budget {
     }
 }
 
-fn subtract(left: &mut u64, amount: u64) -> Result<(), Exhausted> {
+fn subtract(left: &mut u64, amount: u64) -> Result<(), BudgetExhausted> {
     let rest = left.checked_sub(amount);
     *left = rest.unwrap_or(0);
-    rest.map(|_| ()).ok_or(Exhausted)
+    rest.map(|_| ()).ok_or(BudgetExhausted)
 }
 
 /// Why a part of the debug info can't be used.
@@ -126,8 +126,8 @@ impl From<gimli::Error> for Flaw {
     }
 }
 
-impl From<Exhausted> for Flaw {
-    fn from(_: Exhausted) -> Flaw {
+impl From<BudgetExhausted> for Flaw {
+    fn from(_: BudgetExhausted) -> Flaw {
         Flaw::TooMuch
     }
 }

@@ -9,16 +9,16 @@ use super::ranges::{RangeAttributes, RangeMap, RangeOf};
 use super::store::Slice;
 
 /// The functions of a unit by address. A look-up reads the unit only as far as it needs.
-pub(super) struct Functions {
+pub(super) struct UnitFunctions {
     /// The offset of each function's entry in the unit.
     known: RangeMap<UnitOffset>,
     /// Where to read on; `None` at the end of the unit or where it is damaged.
     next: Option<UnitOffset>,
 }
 
-impl Functions {
-    pub(super) fn new(unit: UnitRef<'_, Slice<'_>>) -> Functions {
-        Functions {
+impl UnitFunctions {
+    pub(super) fn new(unit: UnitRef<'_, Slice<'_>>) -> UnitFunctions {
+        UnitFunctions {
             known: RangeMap::new(Vec::new()),
             next: Some(unit.header.root_offset()),
         }
@@ -108,7 +108,7 @@ fn read_until(
 pub(super) struct InlinedCall {
     /// Number of inlined calls around this one in the same function.
     depth: usize,
-    /// Its part of [`Inlines::ranges`].
+    /// Its part of [`InlinedCalls::ranges`].
     ranges: Range<usize>,
     /// The entry, which refers to the name of the callee.
     pub(super) entry: UnitOffset,
@@ -120,19 +120,19 @@ pub(super) struct InlinedCall {
 
 /// The inlined calls of one function, in the order of the debug info: each before those inside it.
 #[derive(Debug)]
-pub(super) struct Inlines {
+pub(super) struct InlinedCalls {
     calls: Vec<InlinedCall>,
     ranges: Vec<(u64, u64)>,
 }
 
-impl Inlines {
+impl InlinedCalls {
     /// Reads the inlined calls of the function whose entry is at `function`.
     pub(super) fn parse(
         unit: UnitRef<'_, Slice<'_>>,
         function: UnitOffset,
         budget: &mut Budget,
-    ) -> Result<Inlines, Flaw> {
-        let mut inlines = Inlines {
+    ) -> Result<InlinedCalls, Flaw> {
+        let mut inlines = InlinedCalls {
             calls: Vec::new(),
             ranges: Vec::new(),
         };

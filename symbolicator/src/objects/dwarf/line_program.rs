@@ -11,7 +11,7 @@ use super::store::Slice;
 
 /// A row of the line table. It covers the addresses up to the next row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct LineRow {
     pub(super) address: u64,
     pub(super) file: u64,
     /// 0: the instruction is the compiler's and has no line.
@@ -22,14 +22,14 @@ pub(super) struct Row {
 
 /// What a program says next.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
-    Row(Row),
+pub(super) enum ProgramStep {
+    Row(LineRow),
     /// The sequence ends before this address; 0 if the linker dropped its code.
     End(u64),
 }
 
 /// The program of a unit.
-pub(super) struct Program<'a> {
+pub(super) struct LineProgram<'a> {
     instructions: Slice<'a>,
     /// How many operands each standard instruction has.
     operands: Slice<'a>,
@@ -48,7 +48,7 @@ pub(super) struct Program<'a> {
 
 /// The registers of the machine that the program is for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Registers {
+pub(super) struct LineRegisters {
     address: u64,
     operation: u64,
     file: u64,
@@ -58,8 +58,8 @@ pub(super) struct Registers {
     is_dropped: bool,
 }
 
-impl Registers {
-    const INITIAL: Registers = Registers {
+impl LineRegisters {
+    const INITIAL: LineRegisters = LineRegisters {
         address: 0,
         operation: 0,
         file: 1,
@@ -68,8 +68,8 @@ impl Registers {
         is_dropped: false,
     };
 
-    fn row(&self) -> Row {
-        Row {
+    fn row(&self) -> LineRow {
+        LineRow {
             address: self.address,
             file: self.file,
             line: u32::try_from(self.line).unwrap_or(0),
@@ -87,27 +87,27 @@ impl Registers {
 
 /// A place in a program: how many of its bytes were read, and the registers there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct ProgramPosition {
     pub(super) offset: usize,
-    registers: Registers,
+    registers: LineRegisters,
 }
 
-impl Place {
+impl ProgramPosition {
     /// The start of a sequence.
-    pub(super) fn start(offset: usize) -> Place {
-        Place {
+    pub(super) fn start(offset: usize) -> ProgramPosition {
+        ProgramPosition {
             offset,
-            registers: Registers::INITIAL,
+            registers: LineRegisters::INITIAL,
         }
     }
 }
 
-impl<'a> Program<'a> {
+impl<'a> LineProgram<'a> {
     /// `None` if the unit has no line table.
-    pub(super) fn of(unit: UnitRef<'_, Slice<'a>>) -> Option<Program<'a>> {
+    pub(super) fn new(unit: UnitRef<'_, Slice<'a>>) -> Option<LineProgram<'a>> {
         let header = unit.line_program.as_ref()?.header();
         let line_range = u32::from(header.line_range()).max(1);
-        Some(Program {
+        Some(LineProgram {
             instructions: header.raw_program_buf(),
             operands: *header.standard_opcode_lengths(),
             first_special: header.opcode_base(),
@@ -134,9 +134,9 @@ impl<'a> Program<'a> {
     #[inline(always)]
     pub(super) fn run(
         &self,
-        from: Place,
-        mut each: impl FnMut(Step, usize) -> ControlFlow<()>,
-    ) -> gimli::Result<Place> {
+        from: ProgramPosition,
+        mut each: impl FnMut(ProgramStep, usize) -> ControlFlow<()>,
+    ) -> gimli::Result<ProgramPosition> {
         let mut rest = self.instructions;
         rest.skip(from.offset)?;
         let mut registers = from.registers;
@@ -147,7 +147,7 @@ impl<'a> Program<'a> {
                 break;
             }
         }
-        Ok(Place {
+        Ok(ProgramPosition {
             offset: self.instructions.len() - rest.len(),
             registers,
         })
@@ -155,8 +155,8 @@ impl<'a> Program<'a> {
 
     /// One instruction.
     #[inline(always)]
-    fn step(&self, rest: &mut Slice<'a>, registers: &mut Registers) -> gimli::Result<Option<Step>> {
-        let row = |registers: &Registers| (!registers.is_dropped).then(|| Step::Row(registers.row()));
+    fn step(&self, rest: &mut Slice<'a>, registers: &mut LineRegisters) -> gimli::Result<Option<ProgramStep>> {
+        let row = |registers: &LineRegisters| (!registers.is_dropped).then(|| ProgramStep::Row(registers.row()));
         let opcode = rest.read_u8()?;
         if opcode >= self.first_special {
             let adjusted = u32::from(opcode - self.first_special);
@@ -204,14 +204,14 @@ impl<'a> Program<'a> {
         Ok(None)
     }
 
-    fn extended(&self, rest: &mut Slice<'a>, registers: &mut Registers) -> gimli::Result<Option<Step>> {
+    fn extended(&self, rest: &mut Slice<'a>, registers: &mut LineRegisters) -> gimli::Result<Option<ProgramStep>> {
         let length = rest.read_uleb128()?;
         let length = usize::try_from(length).map_err(|_| gimli::Error::UnsupportedOffset)?;
         let mut operands = rest.split(length)?;
         match gimli::DwLne(operands.read_u8()?) {
             gimli::DW_LNE_end_sequence => {
-                let ended = std::mem::replace(registers, Registers::INITIAL);
-                return Ok(Some(Step::End(if ended.is_dropped { 0 } else { ended.address })));
+                let ended = std::mem::replace(registers, LineRegisters::INITIAL);
+                return Ok(Some(ProgramStep::End(if ended.is_dropped { 0 } else { ended.address })));
             }
             gimli::DW_LNE_set_address => {
                 let address = operands.read_address(self.address_bytes)?;
@@ -231,7 +231,7 @@ impl<'a> Program<'a> {
 
     /// Advances by operations, of which a VLIW machine has several in an instruction.
     #[inline(always)]
-    fn advance(&self, registers: &mut Registers, operations: u64) -> gimli::Result<()> {
+    fn advance(&self, registers: &mut LineRegisters, operations: u64) -> gimli::Result<()> {
         let instructions = match self.operations {
             1 => operations,
             in_one => {
@@ -244,7 +244,7 @@ impl<'a> Program<'a> {
     }
 
     #[inline(always)]
-    fn advance_bytes(&self, registers: &mut Registers, bytes: u64) -> gimli::Result<()> {
+    fn advance_bytes(&self, registers: &mut LineRegisters, bytes: u64) -> gimli::Result<()> {
         if !registers.is_dropped {
             let address = registers.address.checked_add(bytes);
             registers.address = address.ok_or(gimli::Error::AddressOverflow)?;
@@ -261,10 +261,10 @@ mod tests {
     use gimli::{ColumnType, EndianSlice, LittleEndian, UnitRef};
     use object::{Object, ObjectSection};
 
-    use super::{Place, Program, Row, Step};
+    use super::{LineProgram, LineRow, ProgramPosition, ProgramStep};
 
     /// The rows of a unit by gimli, and 0 columns for the end of a sequence.
-    fn by_gimli(unit: UnitRef<'_, EndianSlice<'_, LittleEndian>>) -> Vec<(Row, bool)> {
+    fn by_gimli(unit: UnitRef<'_, EndianSlice<'_, LittleEndian>>) -> Vec<(LineRow, bool)> {
         let mut found = Vec::new();
         let mut rows = unit.line_program.clone().unwrap().rows();
         while let Some((_, row)) = rows.next_row().unwrap() {
@@ -272,7 +272,7 @@ mod tests {
                 ColumnType::LeftEdge => 0,
                 ColumnType::Column(column) => column.get() as u32,
             };
-            let place = Row {
+            let place = LineRow {
                 address: row.address(),
                 file: row.file_index(),
                 line: row.line().map_or(0, |line| line.get() as u32),
@@ -306,18 +306,20 @@ mod tests {
         while let Some(header) = units.next().unwrap() {
             let unit = dwarf.unit(header).unwrap();
             let unit = UnitRef::new(&dwarf, &unit);
-            let Some(program) = Program::of(unit) else { continue };
+            let Some(program) = LineProgram::new(unit) else {
+                continue;
+            };
             let expected = by_gimli(unit);
             let mut found = Vec::new();
             let mut starts = vec![(0, 0)];
-            let all = program.run(Place::start(0), |step, behind| {
+            let all = program.run(ProgramPosition::start(0), |step, behind| {
                 match step {
-                    Step::Row(row) => found.push((row, false)),
+                    ProgramStep::Row(row) => found.push((row, false)),
                     // gimli leaves out all of it.
-                    Step::End(0) => starts.push((behind, found.len())),
-                    Step::End(address) => {
+                    ProgramStep::End(0) => starts.push((behind, found.len())),
+                    ProgramStep::End(address) => {
                         found.push((
-                            Row {
+                            LineRow {
                                 address,
                                 ..expected[found.len()].0
                             },
@@ -334,8 +336,8 @@ mod tests {
             // From any sequence the rest is the same.
             let (offset, first) = starts[starts.len() / 2];
             let mut rest = expected[first..].iter();
-            let ran = program.run(Place::start(offset), |step, _| {
-                if let Step::Row(row) = step {
+            let ran = program.run(ProgramPosition::start(offset), |step, _| {
+                if let ProgramStep::Row(row) = step {
                     assert_eq!(Some(&(row, false)), rest.next());
                 } else {
                     rest.next();

@@ -7,42 +7,42 @@ use gimli::{Reader as _, UnitRef};
 use names::symbol::SourceFrame;
 use rustc_hash::FxHashMap;
 
-use super::budget::{Budget, Exhausted, Flaw};
-use super::line_program::{Place, Program, Row, Step};
+use super::budget::{Budget, BudgetExhausted, Flaw};
+use super::line_program::{LineProgram, LineRow, ProgramPosition, ProgramStep};
 use super::ranges::{RangeMap, RangeOf};
 use super::store::Slice;
 
 /// The line table of a unit. Its rows are not kept: a look-up runs the program from the start of a sequence, or on from
 /// the last look-up. The rows of a program of 182 MB take 40 MB, and most are never asked for.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LineTable {
     /// Runs of rows with ascending addresses: the offset of each in the program.
     sequences: RangeMap<usize>,
     /// Where to find further sequences; `None` at the end of the program or where it is damaged.
     unread: Option<usize>,
-    last: Option<Cursor>,
+    last: Option<LineCursor>,
     /// Of the last first address.
-    last_begin: Option<Cursor>,
+    last_begin: Option<LineCursor>,
     /// Paths that look-ups used, by index.
     paths: FxHashMap<u64, Option<String>>,
 }
 
 /// Where the last look-up ended.
 #[derive(Clone, Copy, Debug)]
-struct Cursor {
+struct LineCursor {
     /// The offset of the sequence.
     sequence: usize,
-    row: Row,
+    row: LineRow,
     /// The row behind `row`; `None` at the end of the sequence.
-    next: Option<Row>,
+    next: Option<LineRow>,
     /// Behind `next`.
-    place: Place,
+    place: ProgramPosition,
 }
 
-impl Lines {
+impl LineTable {
     /// No sequence is found yet.
-    pub(super) fn new() -> Lines {
-        Lines {
+    pub(super) fn new() -> LineTable {
+        LineTable {
             sequences: RangeMap::new(Vec::new()),
             unread: Some(0),
             last: None,
@@ -58,12 +58,12 @@ impl Lines {
         unit: UnitRef<'_, Slice<'_>>,
         budget: &mut Budget,
     ) -> (impl Iterator<Item = (u64, u64)>, Option<Flaw>) {
-        let flaw = Program::of(unit).and_then(|program| self.read_on(&program, budget, |_, _| false).err());
+        let flaw = LineProgram::new(unit).and_then(|program| self.read_on(&program, budget, |_, _| false).err());
         let ranges = self.sequences.all().map(|range| (range.begin, range.end));
         (ranges, flaw)
     }
 
-    /// [`Lines::find`] of the first address of a function or call, beside look-ups of other addresses: those go on
+    /// [`LineTable::find`] of the first address of a function or call, beside look-ups of other addresses: those go on
     /// where they were.
     pub(super) fn find_begin(
         &mut self,
@@ -84,7 +84,7 @@ impl Lines {
         address: u64,
         budget: &mut Budget,
     ) -> (Option<SourceFrame>, Option<Flaw>) {
-        let Some(program) = Program::of(unit) else {
+        let Some(program) = LineProgram::new(unit) else {
             return (None, None);
         };
         let mut flaw = None;
@@ -124,7 +124,7 @@ impl Lines {
     /// Finds further sequences, until `is_enough` is true of one and the count of new ones.
     fn read_on(
         &mut self,
-        program: &Program<'_>,
+        program: &LineProgram<'_>,
         budget: &mut Budget,
         mut is_enough: impl FnMut(&RangeOf<usize>, usize) -> bool,
     ) -> Result<(), Flaw> {
@@ -138,10 +138,10 @@ impl Lines {
         let (mut what, mut begin) = (from, None);
         let lowest_code = budget.lowest_code();
         let mut exhausted = Ok(());
-        let ran = program.run(Place::start(from), |step, behind| {
+        let ran = program.run(ProgramPosition::start(from), |step, behind| {
             match step {
-                Step::Row(row) => begin = begin.or(Some(row.address)),
-                Step::End(end) => {
+                ProgramStep::Row(row) => begin = begin.or(Some(row.address)),
+                ProgramStep::End(end) => {
                     // Sequences of functions that the linker dropped start at 0.
                     if let Some(begin) = begin.take().filter(|begin| (lowest_code..end).contains(begin)) {
                         exhausted = budget.keep(1);
@@ -166,14 +166,14 @@ impl Lines {
 
     /// The last row at or before an address. Of several rows for one address the last one counts: DWARF 5, 6.2.5
     /// describes the state after all of them.
-    fn row(&mut self, program: &Program<'_>, address: u64, budget: &mut Budget) -> Result<Option<Row>, Flaw> {
+    fn row(&mut self, program: &LineProgram<'_>, address: u64, budget: &mut Budget) -> Result<Option<LineRow>, Flaw> {
         let Some(sequence) = self.sequence(address) else {
             return Ok(None);
         };
-        let is_before = |last: &Cursor| last.sequence == sequence && last.row.address <= address;
+        let is_before = |last: &LineCursor| last.sequence == sequence && last.row.address <= address;
         let (mut row, mut next, from) = match self.last.filter(is_before) {
             Some(last) => (Some(last.row), last.next, last.place),
-            None => (None, None, Place::start(sequence)),
+            None => (None, None, ProgramPosition::start(sequence)),
         };
         let mut place = from;
         if row.is_none() || next.is_some_and(|next| next.address <= address) {
@@ -181,22 +181,22 @@ impl Lines {
             row = next.or(row);
             next = None;
             let ran = program.run(from, |step, _| match step {
-                Step::Row(found) if found.address > address && row.is_some() => {
+                ProgramStep::Row(found) if found.address > address && row.is_some() => {
                     next = Some(found);
                     ControlFlow::Break(())
                 }
-                Step::Row(found) => {
+                ProgramStep::Row(found) => {
                     row = Some(found);
                     ControlFlow::Continue(())
                 }
-                Step::End(_) => ControlFlow::Break(()),
+                ProgramStep::End(_) => ControlFlow::Break(()),
             });
             let end = ran.as_ref().map_or(program.len(), |place| place.offset);
             let charged = budget.take((end - from.offset) as u64);
             place = ran?;
             charged?;
         }
-        self.last = row.map(|row| Cursor {
+        self.last = row.map(|row| LineCursor {
             sequence,
             row,
             next,
@@ -217,7 +217,7 @@ pub(super) fn path_in(
     unit: UnitRef<'_, Slice<'_>>,
     index: u64,
     budget: &mut Budget,
-) -> Result<Option<String>, Exhausted> {
+) -> Result<Option<String>, BudgetExhausted> {
     let header = unit.line_program.as_ref().map(|program| program.header());
     let Some((header, file)) = header.and_then(|header| Some((header, header.file(index)?))) else {
         return Ok(None);

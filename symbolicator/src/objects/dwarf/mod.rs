@@ -41,10 +41,10 @@ use gimli::DwarfPackage;
 use typed_arena::Arena;
 
 use self::budget::Budget;
-use self::names::{EntryName, Names};
+use self::names::{DemangledNames, EntryName};
 pub(super) use self::store::reads_section;
-use self::store::{Slice, Store};
-use self::unit::Split;
+use self::store::{SectionStore, Slice};
+use self::unit::SplitUnit;
 use self::units::Units;
 use crate::error::SymbolError;
 use crate::files::object_file::ObjectFile;
@@ -62,8 +62,8 @@ pub(super) struct DwarfFiles {
     pub(super) cache: Option<PathBuf>,
 }
 
-/// The units over the sections of a [`Store`].
-struct Tables<'a> {
+/// The units over the sections of a [`SectionStore`].
+struct DwarfTables<'a> {
     units: Units<'a>,
     package: Option<DwarfPackage<Slice<'a>>>,
     /// Bytes of debug info, without `.dwo` files.
@@ -72,9 +72,9 @@ struct Tables<'a> {
 
 self_cell::self_cell!(
     struct Cell {
-        owner: Store,
+        owner: SectionStore,
         #[not_covariant]
-        dependent: Tables,
+        dependent: DwarfTables,
     }
 );
 
@@ -83,7 +83,7 @@ pub(crate) struct Dwarf {
     cell: Cell,
     base_svma: u64,
     split: SplitDwarfPaths,
-    names: Names,
+    names: DemangledNames,
     budget: Budget,
     /// `.dwo` files that were not found.
     missing_dwo: Vec<PathBuf>,
@@ -99,7 +99,7 @@ impl Dwarf {
             cache,
         } = files;
         let base_svma = main.base_svma();
-        let store = Store {
+        let store = SectionStore {
             package: split.package(),
             main,
             supplementary,
@@ -117,7 +117,7 @@ impl Dwarf {
             }
             let size = debug_bytes(&dwarf) + dwarf.sup().map_or(0, debug_bytes);
             budget = Budget::for_bytes(size).with_code_from(lowest_code);
-            Ok::<_, SymbolError>(Tables {
+            Ok::<_, SymbolError>(DwarfTables {
                 units: Units::open(dwarf, size, &mut budget),
                 package: store.load_package(),
                 size,
@@ -127,7 +127,7 @@ impl Dwarf {
             cell,
             base_svma,
             split,
-            names: Names::default(),
+            names: DemangledNames::default(),
             budget,
             missing_dwo: Vec::new(),
         })
@@ -268,13 +268,13 @@ fn debug_bytes(dwarf: &gimli::Dwarf<Slice<'_>>) -> u64 {
 
 /// The split part of a unit, from the package or its own file, if it has the id that the skeleton names.
 fn load_split<'a>(
-    store: &'a Store,
+    store: &'a SectionStore,
     package: Option<&DwarfPackage<Slice<'a>>>,
     split: &SplitDwarfPaths,
     parent: &gimli::Dwarf<Slice<'a>>,
     skeleton: &gimli::Unit<Slice<'a>>,
     missing: &mut Vec<PathBuf>,
-) -> Option<Split<'a>> {
+) -> Option<SplitUnit<'a>> {
     let id = skeleton.dwo_id?;
     let open = |dwarf: gimli::Dwarf<Slice<'a>>| {
         let header = dwarf.units().next().ok()??;
@@ -283,7 +283,7 @@ fn load_split<'a>(
             return None;
         }
         unit.copy_relocated_attributes(skeleton);
-        Some(Split {
+        Some(SplitUnit {
             dwarf: Arc::new(dwarf),
             unit,
         })

@@ -26,13 +26,13 @@ pub(super) struct EntryName<'a> {
 
 /// Demangled names by address and length of the mangled name in the mapped file.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct DemangledNames {
     known: FxHashMap<(usize, usize), Option<String>>,
     /// Of the texts.
     bytes: usize,
 }
 
-impl Names {
+impl DemangledNames {
     /// Heap bytes.
     pub(super) fn held_bytes(&self) -> usize {
         self.known.capacity() * size_of::<((usize, usize), Option<String>)>() + self.bytes
@@ -47,9 +47,9 @@ impl Names {
             return (!raw.is_empty()).then(|| format!("{scope}::{}", text(name.best)));
         }
         if self.known.len() >= MAX_NAMES || self.bytes >= MAX_BYTES {
-            *self = Names::default();
+            *self = DemangledNames::default();
         }
-        let Names { known, bytes } = self;
+        let DemangledNames { known, bytes } = self;
         let made = || {
             let made = readable(name);
             *bytes += made.as_ref().map_or(0, String::len);

@@ -3,13 +3,13 @@
 use gimli::{AttributeValue, DebugInfoOffset, UnitOffset, UnitRef};
 
 use super::super::symbol::MAX_NAME_BYTES;
-use super::budget::{Budget, Exhausted, Flaw};
+use super::budget::{Budget, BudgetExhausted, Flaw};
 use super::lazy_unit::{AbbreviationTables, DwarfOf, LazyUnit};
 use super::lines::path_in;
 use super::names::{EntryName, text};
 use super::scopes::{ScopeName, part_of_path};
 use super::store::Slice;
-use super::units::{Described, Units};
+use super::units::{FunctionDescription, Units};
 use crate::demangle::{demangle, is_mangled};
 
 /// References that are followed from entry to entry for a name. Valid chains have two or three.
@@ -19,15 +19,15 @@ const MAX_HOPS: usize = 16;
 const MAX_KNOWN: usize = 100_000;
 
 /// An entry and its unit.
-type Place<'u, 'a> = (UnitRef<'u, Slice<'a>>, UnitOffset);
+type EntryRef<'u, 'a> = (UnitRef<'u, Slice<'a>>, UnitOffset);
 
 impl<'a> Units<'a> {
     /// Names and source file of an entry's function. Inlined calls and definitions refer to another entry for theirs.
-    pub(super) fn describe(&self, index: usize, entry: UnitOffset, budget: &mut Budget) -> Described<'a, '_> {
+    pub(super) fn describe(&self, index: usize, entry: UnitOffset, budget: &mut Budget) -> FunctionDescription<'a, '_> {
         let unit = self.units.get(index);
         let place = unit.and_then(|unit| Some((unit.unit_ref(&self.dwarf, &self.tables)?, entry)));
         let described = place.map(|place| self.describe_at(index, place, budget));
-        self.or_note(described.unwrap_or_else(|| Ok(Described::default())))
+        self.or_note(described.unwrap_or_else(|| Ok(FunctionDescription::default())))
     }
 
     /// What was found, or nothing where a flaw was, which is noted.
@@ -47,8 +47,8 @@ impl<'a> Units<'a> {
         index: usize,
         place: (UnitRef<'u, Slice<'a>>, UnitOffset),
         budget: &mut Budget,
-    ) -> Result<Described<'a, 'u>, Flaw> {
-        let mut found = Described::default();
+    ) -> Result<FunctionDescription<'a, 'u>, Flaw> {
+        let mut found = FunctionDescription::default();
         self.attributes(place, budget, |(unit, entry), attribute, budget| {
             match (attribute.name(), attribute.value()) {
                 (gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name, name) if found.linkage.is_none() => {
@@ -69,7 +69,7 @@ impl<'a> Units<'a> {
     }
 
     /// The name of a described function.
-    pub(super) fn name(&self, described: &Described<'a, '_>, budget: &mut Budget) -> Option<EntryName<'a>> {
+    pub(super) fn name(&self, described: &FunctionDescription<'a, '_>, budget: &mut Budget) -> Option<EntryName<'a>> {
         let (linkage, plain) = (described.linkage, described.plain);
         let name = |best, scope| EntryName { best, plain, scope };
         if let Some(linkage) = linkage
@@ -105,7 +105,7 @@ impl<'a> Units<'a> {
         budget: &mut Budget,
         depth: usize,
     ) -> Result<Option<String>, Flaw> {
-        let scopes = self.scopes.borrow_mut().of(unit, budget)?;
+        let scopes = self.scopes.borrow_mut().of_unit(unit, budget)?;
         let mut path = String::new();
         for scope in scopes.map_or_else(Vec::new, |scopes| scopes.around(entry)) {
             let part = match scope {
@@ -148,7 +148,7 @@ impl<'a> Units<'a> {
         unit: UnitRef<'_, Slice<'a>>,
         file: u64,
         budget: &mut Budget,
-    ) -> Result<Option<String>, Exhausted> {
+    ) -> Result<Option<String>, BudgetExhausted> {
         // Split units have no line table: that of the main file has their files. Other units without one name no files.
         let skeleton = || self.units.get(index)?.skeleton.get(&self.dwarf, &self.tables);
         let table = match unit.line_program {
@@ -167,7 +167,7 @@ impl<'a> Units<'a> {
         &'u self,
         place: (UnitRef<'u, Slice<'a>>, UnitOffset),
         budget: &mut Budget,
-        mut each: impl FnMut(Place<'u, 'a>, &gimli::Attribute<Slice<'a>>, &mut Budget) -> Result<bool, Flaw>,
+        mut each: impl FnMut(EntryRef<'u, 'a>, &gimli::Attribute<Slice<'a>>, &mut Budget) -> Result<bool, Flaw>,
     ) -> Result<(), Flaw> {
         let mut place = Some(place);
         for _ in 0..MAX_HOPS {

@@ -15,19 +15,19 @@ const MAX_FRAMES: usize = 400_000;
 
 /// What all units share.
 #[derive(Clone, Copy)]
-pub(super) struct Shared<'u, 'a> {
+pub(super) struct UnitContext<'u, 'a> {
     pub(super) dwarf: &'u DwarfOf<'a>,
     pub(super) tables: &'u AbbreviationTables,
 }
 
 /// Answers that have frames, with the index of their unit, by stated virtual address.
 #[derive(Default)]
-pub(super) struct Prepared {
+pub(super) struct PreparedAnswers {
     answers: FxHashMap<u64, (usize, UnitAnswer)>,
     pub(super) flaws: Vec<Flaw>,
 }
 
-impl Prepared {
+impl PreparedAnswers {
     pub(super) fn take(&mut self, svma: u64) -> Option<(usize, UnitAnswer)> {
         match self.answers.is_empty() {
             true => None,
@@ -41,10 +41,10 @@ impl Prepared {
 pub(super) fn look_up<'a>(
     units: &mut [Unit<'a>],
     mut asked: Vec<(usize, u64)>,
-    shared: Shared<'_, 'a>,
+    shared: UnitContext<'_, 'a>,
     budget: &mut Budget,
     first: impl FnOnce(),
-) -> Prepared {
+) -> PreparedAnswers {
     asked.sort_unstable();
     let mut groups = asked.chunk_by(|(one, _), (other, _)| one == other).peekable();
     let mut items = Vec::new();
@@ -55,11 +55,11 @@ pub(super) fn look_up<'a>(
     }
     // The longest first: the last one decides when all are done.
     items.sort_by_key(|(_, group)| std::cmp::Reverse(group.len()));
-    let found = Mutex::new((Prepared::default(), budget));
+    let found = Mutex::new((PreparedAnswers::default(), budget));
     let frames = AtomicUsize::new(0);
     let lock = || found.lock().unwrap_or_else(PoisonError::into_inner);
     let task = |(unit, group): (&mut Unit<'a>, &[(usize, u64)])| {
-        let Shared { dwarf, tables } = shared;
+        let UnitContext { dwarf, tables } = shared;
         if unit.may_be_split(dwarf, tables) {
             return;
         }

@@ -20,7 +20,7 @@ pub(super) struct Scopes<'a>(FxHashMap<(usize, usize), Option<Arc<UnitScopes<'a>
 impl<'a> Scopes<'a> {
     /// The scopes of a unit: of languages whose names have no scopes in debug info it is empty. `None` where they can't
     /// be read; the flaw comes once.
-    pub(super) fn of(
+    pub(super) fn of_unit(
         &mut self,
         unit: UnitRef<'_, Slice<'a>>,
         budget: &mut Budget,

@@ -9,7 +9,7 @@ use object::Object;
 use typed_arena::Arena;
 
 use crate::error::SymbolError;
-use crate::files::object_file::{ObjectFile, Stored};
+use crate::files::object_file::{ObjectFile, StoredSection};
 
 /// DWARF bytes, borrowed from the mapped file or from an unpacked section.
 pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
@@ -19,7 +19,7 @@ fn empty<'a>() -> Slice<'a> {
 }
 
 /// The files, and the unpacked sections of those that are compressed.
-pub(super) struct Store {
+pub(super) struct SectionStore {
     pub(super) main: Arc<ObjectFile>,
     pub(super) supplementary: Option<Arc<ObjectFile>>,
     pub(super) package: Option<ObjectFile>,
@@ -32,7 +32,7 @@ pub(super) struct Store {
     pub(super) held_bytes: Cell<usize>,
 }
 
-impl Store {
+impl SectionStore {
     fn section<'a>(&'a self, file: &'a ObjectFile, name: &str) -> Result<Slice<'a>, SymbolError> {
         if !file.object()?.is_little_endian() {
             return Err(SymbolError::unreadable(
@@ -41,8 +41,8 @@ impl Store {
             ));
         }
         let bytes: &'a [u8] = match file.stored_section(name)? {
-            Stored::Plain(bytes) => bytes,
-            Stored::Packed(packed) => {
+            StoredSection::Plain(bytes) => bytes,
+            StoredSection::Packed(packed) => {
                 let unpacked = packed.unpack_once(self.cache.as_deref())?;
                 self.held_bytes.update(|bytes| bytes + unpacked.len());
                 self.unpacked.alloc(unpacked)

@@ -7,15 +7,15 @@ use names::symbol::SourceFrame;
 
 use super::aranges::Aranges;
 use super::budget::{Budget, Flaw};
-use super::functions::{Functions, Inlines};
+use super::functions::{InlinedCalls, UnitFunctions};
 use super::lazy_unit::{AbbreviationTables, DwarfOf, GimliUnit, LazyUnit};
-use super::lines::Lines;
+use super::lines::LineTable;
 use super::ranges::{RangeAttributes, RangeMap, RangeOf};
 use super::store::Slice;
 
 /// Finds the split part of a unit. No type parameter: the compiler then makes one [`Unit::find`], with all that it
 /// calls in line.
-pub(super) type LoadSplit<'l, 'a> = dyn FnMut(&DwarfOf<'a>, &GimliUnit<'a>) -> Option<Split<'a>> + 'l;
+pub(super) type LoadSplit<'l, 'a> = dyn FnMut(&DwarfOf<'a>, &GimliUnit<'a>) -> Option<SplitUnit<'a>> + 'l;
 
 /// A unit, and the parts that were read.
 pub(super) struct Unit<'a> {
@@ -24,11 +24,11 @@ pub(super) struct Unit<'a> {
     /// The ranges that `.debug_aranges` has for the unit; `None` until they are needed.
     listed: Option<RangeMap<()>>,
     /// `None` until the first look-up; `Some(None)` for units without a split part, or whose split part was not found.
-    split: Option<Option<Split<'a>>>,
-    pub(super) functions: Option<Functions>,
-    lines: Lines,
+    split: Option<Option<SplitUnit<'a>>>,
+    pub(super) functions: Option<UnitFunctions>,
+    lines: LineTable,
     /// Inlined calls of the last function: look-ups come in address order.
-    inlines: Option<(UnitOffset, Inlines)>,
+    inlines: Option<(UnitOffset, InlinedCalls)>,
 }
 
 /// The ranges that the first entry of a unit has.
@@ -41,7 +41,7 @@ pub(super) enum OwnRanges {
 }
 
 /// The part of a unit that the compiler put into a `.dwo` file.
-pub(super) struct Split<'a> {
+pub(super) struct SplitUnit<'a> {
     pub(super) dwarf: Arc<DwarfOf<'a>>,
     pub(super) unit: GimliUnit<'a>,
 }
@@ -69,7 +69,7 @@ impl<'a> Unit<'a> {
             listed: None,
             split: None,
             functions: None,
-            lines: Lines::new(),
+            lines: LineTable::new(),
             inlines: None,
         }
     }
@@ -124,7 +124,7 @@ impl<'a> Unit<'a> {
         let (innermost, flaw) = self.lines.find(skeleton, svma, budget);
         flaws.extend(flaw);
         let unit = with_functions(&self.split, skeleton);
-        let functions = self.functions.get_or_insert_with(|| Functions::new(unit));
+        let functions = self.functions.get_or_insert_with(|| UnitFunctions::new(unit));
         let (function, flaw) = functions.find(unit, svma, budget);
         flaws.extend(flaw);
         let Some(function) = function else {
@@ -185,7 +185,7 @@ impl<'a> Unit<'a> {
 
 /// The unit with the functions: the split part if there is one.
 fn with_functions<'u, 'a>(
-    split: &'u Option<Option<Split<'a>>>,
+    split: &'u Option<Option<SplitUnit<'a>>>,
     skeleton: UnitRef<'u, Slice<'a>>,
 ) -> UnitRef<'u, Slice<'a>> {
     match split {
@@ -196,17 +196,17 @@ fn with_functions<'u, 'a>(
 
 /// The inlined calls of a function; `last` are those of the last one.
 fn read_inlines<'l>(
-    last: &'l mut Option<(UnitOffset, Inlines)>,
+    last: &'l mut Option<(UnitOffset, InlinedCalls)>,
     unit: UnitRef<'_, Slice<'_>>,
     function: UnitOffset,
     budget: &mut Budget,
-) -> Result<&'l Inlines, Flaw> {
+) -> Result<&'l InlinedCalls, Flaw> {
     if last.as_ref().is_some_and(|(of, _)| *of != function) {
         *last = None;
     }
     let (_, inlines) = match last {
         Some(known) => known,
-        none => none.insert((function, Inlines::parse(unit, function, budget)?)),
+        none => none.insert((function, InlinedCalls::parse(unit, function, budget)?)),
     };
     Ok(inlines)
 }

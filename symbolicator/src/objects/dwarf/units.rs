@@ -12,18 +12,18 @@ use super::aranges::Aranges;
 use super::budget::{Budget, Flaw};
 use super::lazy_unit::{AbbreviationTables, DwarfOf, GimliUnit, LazyUnit};
 use super::names::EntryName;
-use super::prepared::{self, Prepared, Shared};
+use super::prepared::{self, PreparedAnswers, UnitContext};
 use super::ranges::{RangeMap, RangeOf};
 use super::scopes::Scopes;
 use super::store::Slice;
-use super::unit::{OwnRanges, Split, Unit, UnitAnswer, own_ranges, unit_ranges};
+use super::unit::{OwnRanges, SplitUnit, Unit, UnitAnswer, own_ranges, unit_ranges};
 
 /// More frames at one address are cut: only damaged debug info has them.
 const MAX_FRAMES: usize = 512;
 
 /// What the debug info says of a function.
 #[derive(Default)]
-pub(super) struct Described<'a, 'u> {
+pub(super) struct FunctionDescription<'a, 'u> {
     pub(super) linkage: Option<Slice<'a>>,
     pub(super) plain: Option<Slice<'a>>,
     /// The entry that has the plain name.
@@ -34,7 +34,7 @@ pub(super) struct Described<'a, 'u> {
 
 /// The answer of the debug info for an address.
 #[derive(Default)]
-pub(super) struct Found<'a> {
+pub(super) struct AddressAnswer<'a> {
     /// The frames, innermost first, with the name of each.
     pub(super) frames: Vec<(SourceFrame, Option<EntryName<'a>>)>,
     /// The part of the outer function that holds the address: (stated virtual address, bytes).
@@ -51,7 +51,7 @@ pub(super) struct Units<'a> {
     ranges: RangeMap<usize>,
     aranges: Aranges<'a>,
     pub(super) supplementary: Vec<LazyUnit<'a>>,
-    prepared: Prepared,
+    prepared: PreparedAnswers,
     pub(super) scopes: RefCell<Scopes<'a>>,
     /// Whether linkage names can be demangled, by their place in memory.
     pub(super) readable: RefCell<FxHashMap<usize, bool>>,
@@ -93,7 +93,7 @@ impl<'a> Units<'a> {
             ranges: RangeMap::new(ranges),
             aranges,
             supplementary,
-            prepared: Prepared::default(),
+            prepared: PreparedAnswers::default(),
             scopes: RefCell::default(),
             readable: RefCell::default(),
             flaws_of_names: RefCell::default(),
@@ -108,7 +108,7 @@ impl<'a> Units<'a> {
             .iter()
             .filter_map(|svma| Some((*self.units_of(*svma).first()?, *svma)));
         let asked = asked.collect();
-        let shared = Shared {
+        let shared = UnitContext {
             dwarf: &self.dwarf,
             tables: &self.tables,
         };
@@ -136,8 +136,8 @@ impl<'a> Units<'a> {
         &mut self,
         svma: u64,
         budget: &mut Budget,
-        mut load: impl FnMut(&DwarfOf<'a>, &GimliUnit<'a>) -> Option<Split<'a>>,
-    ) -> Found<'a> {
+        mut load: impl FnMut(&DwarfOf<'a>, &GimliUnit<'a>) -> Option<SplitUnit<'a>>,
+    ) -> AddressAnswer<'a> {
         if let Some((index, place)) = self.prepared.take(svma) {
             return self.frames(index, place, budget);
         }
@@ -181,8 +181,8 @@ impl<'a> Units<'a> {
         units: &[usize],
         svma: u64,
         budget: &mut Budget,
-        load: &mut impl FnMut(&DwarfOf<'a>, &GimliUnit<'a>) -> Option<Split<'a>>,
-    ) -> Option<Found<'a>> {
+        load: &mut impl FnMut(&DwarfOf<'a>, &GimliUnit<'a>) -> Option<SplitUnit<'a>>,
+    ) -> Option<AddressAnswer<'a>> {
         for &index in units {
             let unit = self.units.get_mut(index)?;
             let place = unit.find(&self.dwarf, &self.tables, svma, budget, &mut self.flaws, load);
@@ -231,8 +231,8 @@ impl<'a> Units<'a> {
         units.filter_map(|(index, unit)| Some((index, unit.unit_ref(&self.dwarf, &self.tables)?)))
     }
 
-    fn frames(&mut self, index: usize, place: UnitAnswer, budget: &mut Budget) -> Found<'a> {
-        let mut found = Found {
+    fn frames(&mut self, index: usize, place: UnitAnswer, budget: &mut Budget) -> AddressAnswer<'a> {
+        let mut found = AddressAnswer {
             frames: Vec::with_capacity(place.frames.len()),
             function: place.function,
         };

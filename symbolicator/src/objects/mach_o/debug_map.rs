@@ -15,8 +15,8 @@ use object::macho;
 use object::read::macho::Nlist;
 use rustc_hash::FxHashMap;
 
-use super::object_files::{NotUsed, ObjectFiles, file_and_member};
-use super::symbols::Strings;
+use super::object_files::{ObjectFileMiss, ObjectFiles, file_and_member};
+use super::symbols::StringTable;
 use crate::error::SymbolError;
 use crate::files::object_file::ObjectFile;
 use crate::files::options::SymbolOptions;
@@ -28,10 +28,10 @@ use crate::sys::identity_of;
 pub(in crate::objects) struct DebugMap {
     image: Arc<ObjectFile>,
     /// By address.
-    functions: Vec<Mapped>,
+    functions: Vec<MappedFunction>,
     /// The places of all functions, by object file.
     by_object: Vec<u32>,
-    objects: Vec<Object>,
+    objects: Vec<DebugMapObject>,
     files: ObjectFiles,
     cache: Option<PathBuf>,
     /// Object files that are not used, a sentence each, since the last call of [`DebugMap::take_flaws`].
@@ -39,7 +39,7 @@ pub(in crate::objects) struct DebugMap {
 }
 
 /// A function of the image.
-struct Mapped {
+struct MappedFunction {
     /// Relative address.
     start: u64,
     size: u64,
@@ -51,15 +51,15 @@ struct Mapped {
 }
 
 /// An object file, as the map names it.
-struct Object {
+struct DebugMapObject {
     /// File offset of its path: `/build/app.o`, or `/build/lib.a(app.o)`.
     path: u64,
     /// When it was written, in seconds since 1970. 0 if the linker or the archive keeps no times.
     written: u64,
-    state: State,
+    state: ObjectFileState,
 }
 
-enum State {
+enum ObjectFileState {
     Unread,
     Missing,
     /// It is changed or damaged.
@@ -76,7 +76,7 @@ impl DebugMap {
         let object::File::MachO64(object) = image.object().ok()? else {
             return None;
         };
-        let (endian, strings) = (object.endian(), Strings::of(&object)?);
+        let (endian, strings) = (object.endian(), StringTable::find(&object)?);
         let mut map = DebugMap {
             image: Arc::clone(image),
             functions: Vec::new(),
@@ -88,7 +88,7 @@ impl DebugMap {
         };
         // Hostile maps name one file many times.
         let mut known: FxHashMap<(&[u8], u64), u32> = FxHashMap::default();
-        let mut paths = Texts::of(image);
+        let mut paths = BoundedTexts::new(image);
         let (mut current, mut function) = (None, None);
         for symbol in object.macho_symbol_table().symbols() {
             let value = symbol.n_value(endian);
@@ -102,10 +102,10 @@ impl DebugMap {
                         let file = paths.read(path)?;
                         let object = *known.entry((file, value)).or_insert(new);
                         if object == new {
-                            map.objects.push(Object {
+                            map.objects.push(DebugMapObject {
                                 path,
                                 written: value,
-                                state: State::Unread,
+                                state: ObjectFileState::Unread,
                             });
                         }
                         Some(object)
@@ -114,7 +114,7 @@ impl DebugMap {
                 // The second one of a function has its size.
                 Some(macho::N_FUN) => match (name, current, function.take()) {
                     (Some(name), _, _) => function = Some((value, name)),
-                    (None, Some(object), Some((start, name))) => map.functions.push(Mapped {
+                    (None, Some(object), Some((start, name))) => map.functions.push(MappedFunction {
                         start: start.wrapping_sub(image.base_svma()),
                         size: value,
                         object,
@@ -181,26 +181,27 @@ impl DebugMap {
             .get(at)
             .filter(|function| address - function.start < function.size)?;
         let index = function.object;
-        if let State::Unread = self.objects.get(index as usize)?.state {
+        if let ObjectFileState::Unread = self.objects.get(index as usize)?.state {
             let state = self.open(index);
             self.objects.get_mut(index as usize)?.state = state;
         }
         let function = self.functions.get(at)?;
         let (start, to_object) = (function.start, function.in_object?.wrapping_sub(function.start));
         match &mut self.objects.get_mut(index as usize)?.state {
-            State::Read(dwarf) => Some((dwarf, start, to_object)),
-            State::Unread | State::Missing | State::Unusable => None,
+            ObjectFileState::Read(dwarf) => Some((dwarf, start, to_object)),
+            ObjectFileState::Unread | ObjectFileState::Missing | ObjectFileState::Unusable => None,
         }
     }
 
-    fn open(&mut self, index: u32) -> State {
+    fn open(&mut self, index: u32) -> ObjectFileState {
         let Some(object) = self.objects.get(index as usize) else {
-            return State::Unusable;
+            return ObjectFileState::Unusable;
         };
         let (path, written) = (text(&self.image, object.path), object.written);
         let wanted = functions_of(index, &self.image, &self.functions, &self.by_object);
         let opened = self.files.open(path, written, |file| addresses(file, &wanted));
-        let opened = opened.and_then(|(file, found)| Ok((self.read_dwarf(file).map_err(NotUsed::Damaged)?, found)));
+        let opened =
+            opened.and_then(|(file, found)| Ok((self.read_dwarf(file).map_err(ObjectFileMiss::Damaged)?, found)));
         match opened {
             Ok((dwarf, found)) => {
                 for (place, address) in found {
@@ -208,20 +209,20 @@ impl DebugMap {
                         function.in_object = Some(address);
                     }
                 }
-                State::Read(Box::new(dwarf))
+                ObjectFileState::Read(Box::new(dwarf))
             }
-            Err(NotUsed::Missing) => State::Missing,
-            Err(NotUsed::Changed) => {
+            Err(ObjectFileMiss::Missing) => ObjectFileState::Missing,
+            Err(ObjectFileMiss::Changed) => {
                 self.damage.push(format!(
                     "{} has debug info of {}, and was written to after that was linked: it is not used; link and record again",
                     path_text(path),
                     self.image.path().display()
                 ));
-                State::Unusable
+                ObjectFileState::Unusable
             }
-            Err(NotUsed::Damaged(error)) => {
+            Err(ObjectFileMiss::Damaged(error)) => {
                 self.damage.push(error.to_string());
-                State::Unusable
+                ObjectFileState::Unusable
             }
         }
     }
@@ -238,15 +239,15 @@ impl DebugMap {
 
     fn read_objects(&self) -> impl Iterator<Item = &Dwarf> {
         self.objects.iter().filter_map(|object| match &object.state {
-            State::Read(dwarf) => Some(&**dwarf),
-            State::Unread | State::Missing | State::Unusable => None,
+            ObjectFileState::Read(dwarf) => Some(&**dwarf),
+            ObjectFileState::Unread | ObjectFileState::Missing | ObjectFileState::Unusable => None,
         })
     }
 
     fn read_objects_mut(&mut self) -> impl Iterator<Item = &mut Dwarf> {
         self.objects.iter_mut().filter_map(|object| match &mut object.state {
-            State::Read(dwarf) => Some(&mut **dwarf),
-            State::Unread | State::Missing | State::Unusable => None,
+            ObjectFileState::Read(dwarf) => Some(&mut **dwarf),
+            ObjectFileState::Unread | ObjectFileState::Missing | ObjectFileState::Unusable => None,
         })
     }
 
@@ -269,7 +270,7 @@ impl DebugMap {
 
     /// Which object files were needed and not found, a sentence.
     pub(in crate::objects) fn note(&self) -> Option<String> {
-        let is_missing = |object: &&Object| matches!(object.state, State::Missing);
+        let is_missing = |object: &&DebugMapObject| matches!(object.state, ObjectFileState::Missing);
         let mut missing = self.objects.iter().filter(is_missing);
         let first = path_text(text(&self.image, missing.next()?.path));
         Some(format!(
@@ -311,15 +312,15 @@ fn text(file: &ObjectFile, offset: u64) -> &[u8] {
 }
 
 /// Reads texts of a file that are no longer, in all, than the file. Many symbols of hostile files share a long one.
-struct Texts<'f> {
+struct BoundedTexts<'f> {
     file: &'f ObjectFile,
     /// Bytes that may still be read.
     left: usize,
 }
 
-impl<'f> Texts<'f> {
-    fn of(file: &'f ObjectFile) -> Texts<'f> {
-        Texts { file, left: file.len() }
+impl<'f> BoundedTexts<'f> {
+    fn new(file: &'f ObjectFile) -> BoundedTexts<'f> {
+        BoundedTexts { file, left: file.len() }
     }
 
     /// The text at a file offset; `None` once too much was read.
@@ -341,13 +342,13 @@ fn path_text(path: &[u8]) -> Cow<'_, str> {
 fn functions_of<'f>(
     object: u32,
     image: &'f ObjectFile,
-    functions: &[Mapped],
+    functions: &[MappedFunction],
     by_object: &[u32],
 ) -> FxHashMap<&'f [u8], Vec<usize>> {
     let of = |place: &u32| functions.get(*place as usize).map_or(0, |function| function.object);
     let from = by_object.partition_point(|place| of(place) < object);
     let own = by_object.get(from..).unwrap_or_default().iter();
-    let mut names = Texts::of(image);
+    let mut names = BoundedTexts::new(image);
     let mut wanted: FxHashMap<&[u8], Vec<usize>> = FxHashMap::default();
     for place in own.take_while(|place| of(place) == object).map(|place| *place as usize) {
         if let Some(name) = functions.get(place).and_then(|function| names.read(function.name)) {
@@ -362,11 +363,11 @@ fn addresses(file: &ObjectFile, wanted: &FxHashMap<&[u8], Vec<usize>>) -> Vec<(u
     let Ok(object::File::MachO64(object)) = file.object() else {
         return Vec::new();
     };
-    let Some(strings) = Strings::of(&object) else {
+    let Some(strings) = StringTable::find(&object) else {
         return Vec::new();
     };
     let endian = object.endian();
-    let mut names = Texts::of(file);
+    let mut names = BoundedTexts::new(file);
     let mut found: FxHashMap<&[u8], Option<u64>> = FxHashMap::default();
     for symbol in object.macho_symbol_table().symbols() {
         if symbol.n_type().is_stab() || symbol.n_type().typ() != macho::N_SECT {

@@ -5,6 +5,7 @@
 //! size.
 
 use object::macho;
+use recording::varint;
 
 /// Longest name that is read.
 const MAX_NAME_BYTES: usize = 1 << 20;
@@ -31,7 +32,7 @@ pub(super) fn for_each(trie: &[u8], mut each: impl FnMut(u64, &[u8])) {
     let mut next = Some(0);
     loop {
         if let Some(offset) = next.take() {
-            let Some(node) = trie.get(offset..).and_then(Node::parse) else {
+            let Some(node) = trie.get(offset..).and_then(TrieNode::parse) else {
                 return;
             };
             let Some(rest) = left.checked_sub(NODE_BYTES) else {
@@ -63,8 +64,8 @@ pub(super) fn for_each(trie: &[u8], mut each: impl FnMut(u64, &[u8])) {
             return;
         };
         left = unread;
-        let Some((child, rest)) = uleb128(rest) else { return };
         *children = rest;
+        let Some(child) = varint::take(children) else { return };
         let Some(offset) = usize::try_from(child)
             .ok()
             .filter(|_| name.len() + edge.len() <= MAX_NAME_BYTES)
@@ -76,20 +77,20 @@ pub(super) fn for_each(trie: &[u8], mut each: impl FnMut(u64, &[u8])) {
     }
 }
 
-struct Node<'a> {
+struct TrieNode<'a> {
     /// `None` for a node that only leads on, and for an export that is in another image or no address.
     address: Option<u64>,
     children: &'a [u8],
     count: u8,
 }
 
-impl Node<'_> {
+impl TrieNode<'_> {
     /// `mach-o/loader.h`, comment above `EXPORT_SYMBOL_FLAGS_KIND_MASK`.
-    fn parse(bytes: &[u8]) -> Option<Node<'_>> {
-        let (size, bytes) = uleb128(bytes)?;
+    fn parse(mut bytes: &[u8]) -> Option<TrieNode<'_>> {
+        let size = varint::take(&mut bytes)?;
         let (export, children) = bytes.split_at_checked(usize::try_from(size).ok()?)?;
         let (count, children) = children.split_first()?;
-        Some(Node {
+        Some(TrieNode {
             address: address(export),
             children,
             count: *count,
@@ -97,25 +98,13 @@ impl Node<'_> {
     }
 }
 
-fn address(export: &[u8]) -> Option<u64> {
-    let (flags, rest) = uleb128(export)?;
+fn address(mut export: &[u8]) -> Option<u64> {
+    let flags = varint::take(&mut export)?;
     // Of a resolver the first address is that of the stub which calls it.
     let is_regular =
         flags & macho::EXPORT_SYMBOL_FLAGS_KIND_MASK == u64::from(macho::EXPORT_SYMBOL_FLAGS_KIND_REGULAR.0);
     let is_here = is_regular && flags & macho::EXPORT_SYMBOL_FLAGS_REEXPORT.0 == 0;
-    uleb128(rest).map(|(address, _)| address).filter(|_| is_here)
-}
-
-/// The number, and what follows it.
-fn uleb128(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let mut value = 0u64;
-    for (index, byte) in bytes.iter().enumerate().take(10) {
-        value |= u64::from(byte & 0x7f).checked_shl(7 * index as u32)?;
-        if byte & 0x80 == 0 {
-            return Some((value, &bytes[index + 1..]));
-        }
-    }
-    None
+    varint::take(&mut export).filter(|_| is_here)
 }
 
 #[cfg(test)]

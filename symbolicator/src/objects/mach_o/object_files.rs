@@ -20,7 +20,7 @@ use crate::files::universal;
 use crate::sys::Mapping;
 
 /// Why an object file is not used.
-pub(super) enum NotUsed {
+pub(super) enum ObjectFileMiss {
     Missing,
     /// It was written to after the program was linked.
     Changed,
@@ -75,9 +75,9 @@ impl ObjectFiles {
         path: &[u8],
         written: u64,
         functions: impl Fn(&ObjectFile) -> Vec<T>,
-    ) -> Result<(ObjectFile, Vec<T>), NotUsed> {
+    ) -> Result<(ObjectFile, Vec<T>), ObjectFileMiss> {
         let (file, member) = file_and_member(path);
-        let mut why = NotUsed::Missing;
+        let mut why = ObjectFileMiss::Missing;
         for path in self.candidates(file) {
             let Ok(metadata) = fs::metadata(&path) else { continue };
             let opened = match member {
@@ -89,7 +89,7 @@ impl ObjectFiles {
             let opened = match opened {
                 Ok(opened) => opened,
                 Err(error) => {
-                    why = NotUsed::Damaged(error);
+                    why = ObjectFileMiss::Damaged(error);
                     continue;
                 }
             };
@@ -99,7 +99,7 @@ impl ObjectFiles {
             });
             match with_functions.max_by_key(|(_, found)| found.len()) {
                 Some(best) => return Ok(best),
-                None if matches!(why, NotUsed::Missing) => why = NotUsed::Changed,
+                None if matches!(why, ObjectFileMiss::Missing) => why = ObjectFileMiss::Changed,
                 None => {}
             }
         }

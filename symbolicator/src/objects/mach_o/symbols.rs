@@ -8,7 +8,7 @@ use unwind::Functions;
 use super::exports;
 use crate::files::mach_o::{MachO, exports_trie};
 use crate::files::object_file::ObjectFile;
-use crate::objects::symbol::{Binding, Kind, Names, Symbol, section_at};
+use crate::objects::symbol::{Symbol, SymbolBinding, SymbolClass, SymbolNames, section_at};
 
 /// Appends the functions of a file, which has this index in `names`.
 pub(in crate::objects) fn read(
@@ -16,7 +16,7 @@ pub(in crate::objects) fn read(
     object: &MachO<'_>,
     listed: Option<&Functions>,
     code: &[(u64, u64)],
-    names: &mut Names,
+    names: &mut SymbolNames,
     found: &mut Vec<Symbol>,
 ) {
     let before = found.len();
@@ -24,7 +24,7 @@ pub(in crate::objects) fn read(
         Some(function) if function.start == start => function.end - start,
         _ => 0,
     };
-    if let Some(strings) = Strings::of(object) {
+    if let Some(strings) = StringTable::find(object) {
         let endian = object.endian();
         for symbol in object.macho_symbol_table().symbols() {
             let kind = symbol.n_type();
@@ -39,21 +39,23 @@ pub(in crate::objects) fn read(
                 continue;
             }
             let binding = match kind.is_ext() {
-                true if symbol.n_desc(endian).contains(macho::N_WEAK_DEF) => Binding::Weak,
-                true => Binding::Global,
-                false => Binding::Local,
+                true if symbol.n_desc(endian).contains(macho::N_WEAK_DEF) => SymbolBinding::Weak,
+                true => SymbolBinding::Global,
+                false => SymbolBinding::Local,
             };
             found.push(Symbol {
                 start,
                 size: size(start),
                 name_offset,
                 file: index,
-                kind: Kind::Function,
+                kind: SymbolClass::Function,
                 binding,
             });
         }
     }
-    let is_stripped = !found[before..].iter().any(|symbol| symbol.binding != Binding::Local);
+    let is_stripped = !found[before..]
+        .iter()
+        .any(|symbol| symbol.binding != SymbolBinding::Local);
     if let Some(trie) = exports_trie(object, object.data()).filter(|_| is_stripped) {
         exports::for_each(trie, |start, name| {
             if section_at(code, start).is_some() {
@@ -61,9 +63,9 @@ pub(in crate::objects) fn read(
                     start,
                     size: size(start),
                     name_offset: names.add(name.strip_prefix(b"_").unwrap_or(name)),
-                    file: Names::MADE,
-                    kind: Kind::Function,
-                    binding: Binding::Global,
+                    file: SymbolNames::MADE,
+                    kind: SymbolClass::Function,
+                    binding: SymbolBinding::Global,
                 });
             }
         });
@@ -74,8 +76,8 @@ pub(in crate::objects) fn read(
             size,
             name_offset,
             file: index,
-            kind: Kind::Stub,
-            binding: Binding::Global,
+            kind: SymbolClass::Stub,
+            binding: SymbolBinding::Global,
         }),
     );
 }
@@ -100,7 +102,7 @@ fn indirect<'f>(
     const POINTER_BYTES: u64 = 8;
     let endian = object.endian();
     let table = indirect_symbols(object).unwrap_or(&[]);
-    let strings = Strings::of(object);
+    let strings = StringTable::find(object);
     let sections = object
         .sections()
         .filter(move |section| is_wanted(section.macho_section().section_type(endian)));
@@ -141,18 +143,18 @@ fn indirect_symbols<'a>(object: &MachO<'a>) -> Option<&'a [object::U32<Endiannes
 
 /// The string table.
 #[derive(Clone, Copy)]
-pub(super) struct Strings {
+pub(super) struct StringTable {
     start: u64,
     bytes: u64,
 }
 
-impl Strings {
-    pub(super) fn of(object: &MachO<'_>) -> Option<Strings> {
+impl StringTable {
+    pub(super) fn find(object: &MachO<'_>) -> Option<StringTable> {
         let endian = object.endian();
         let mut commands = object.macho_load_commands().ok()?;
         while let Some(command) = commands.next().ok()? {
             if let Some(table) = command.symtab().ok()? {
-                return Some(Strings {
+                return Some(StringTable {
                     start: table.stroff.get(endian).into(),
                     bytes: table.strsize.get(endian).into(),
                 });
