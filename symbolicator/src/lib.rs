@@ -19,8 +19,8 @@
 //! 3. `objects`: the symbols and the debug info of ELF and Mach-O files. `demangle` makes names readable.
 //! 4. `kernel`: the functions of the kernel, and the debug info of the kernel and of its modules.
 //! 5. [`jit`]: JIT code. `recorded`: names that came with the recording. `foreign`: symbol files of other systems.
-//! 6. `sources` and `asm`: the code of an address as text. [`probe`]: from a name to its address. [`api`]: the requests of
-//!    the Firefox Profiler.
+//! 6. `sources` and `asm`: the code of an address as text. [`probe`]: from a name to its address. [`api`]: the requests
+//!    of the Firefox Profiler.
 //! 7. `cache`: what the next start need not find out again. `module_cache`: which modules stay in memory.
 //!    `helper_threads`: threads for long look-ups. `debuginfod`: files that this machine lacks. `downloads`: what these
 //!    and the servers of `foreign` share.

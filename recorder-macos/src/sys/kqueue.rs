@@ -30,12 +30,12 @@ pub(super) struct EventQueue(OwnedFd);
 
 impl EventQueue {
     pub(super) fn open() -> io::Result<EventQueue> {
-        // SAFETY: takes no arguments.
+        // SAFETY: takes nothing, and returns a descriptor or -1.
         let fd = unsafe { libc::kqueue() };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new, and nobody else's.
+        // SAFETY: kqueue(2) has just opened the descriptor, and nothing else owns it.
         Ok(EventQueue(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -120,7 +120,8 @@ impl EventQueue {
         let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let (changes_len, events_len) = (changes.len() as libc::c_int, events.len() as libc::c_int);
         let fd = self.0.as_raw_fd();
-        // SAFETY: the kernel reads and writes as many entries as the slices have, and reads the time, if there is one.
+        // SAFETY: the kernel reads `changes_len` and writes at most `events_len` entries, the lengths of the slices,
+        // and reads the time unless it is null. All outlive the call.
         let taken = unsafe {
             libc::kevent64(
                 fd,

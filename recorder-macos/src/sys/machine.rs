@@ -24,7 +24,7 @@ pub(super) fn describe() -> Host {
 
 /// With whose rights this process runs.
 pub(super) fn user() -> u32 {
-    // SAFETY: reads the user's id.
+    // SAFETY: takes nothing, and returns an integer.
     unsafe { libc::geteuid() }
 }
 
@@ -32,7 +32,7 @@ pub(super) fn user() -> u32 {
 pub(super) fn cache_folder() -> Option<PathBuf> {
     // MAXPATHLEN.
     let mut bytes = vec![0u8; 1024];
-    // SAFETY: libSystem writes at most so many bytes.
+    // SAFETY: libSystem writes at most `bytes.len()` bytes.
     let len = unsafe { libc::confstr(libc::_CS_DARWIN_USER_CACHE_DIR, bytes.as_mut_ptr().cast(), bytes.len()) };
     // With the 0 at the end. 0 is an error, and a longer path does not fit.
     let path = bytes.get(..len.checked_sub(1)?)?;
@@ -45,7 +45,7 @@ pub(super) fn is_readable(file: BorrowedFd<'_>) -> bool {
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: one entry, which is valid.
+    // SAFETY: the kernel reads and writes one entry, a local that outlives the call.
     let ready = unsafe { libc::poll(&raw mut entry, 1, 0) };
     ready == 1
 }
@@ -53,17 +53,18 @@ pub(super) fn is_readable(file: BorrowedFd<'_>) -> bool {
 /// The function of libsystem_kernel.dylib at an address of dyld's shared cache, which is at one place for all
 /// processes.
 pub(super) fn system_call(address: u64) -> Option<String> {
-    // SAFETY: pointers, of which null is one.
+    // SAFETY: `Dl_info` has pointers alone, and null is a value of each.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     let at = std::ptr::without_provenance(usize::try_from(address).ok()?);
-    // SAFETY: writes the structure, which is valid. The address is compared alone.
+    // SAFETY: writes `info`, a local that outlives the call. `at` is compared with addresses, and never read.
     let found = unsafe { libc::dladdr(at, &raw mut info) };
     if found == 0 || info.dli_fname.is_null() || info.dli_sname.is_null() {
         return None;
     }
-    // SAFETY: a text of dyld's, which lasts as long as the library. No library of this process is unloaded.
+    // SAFETY: not null, and a C string of dyld's that lasts as long as its library. No library of this process is
+    // unloaded.
     let file = unsafe { CStr::from_ptr(info.dli_fname) };
-    // SAFETY: the same.
+    // SAFETY: not null, and a C string in the symbol table of the same library.
     let name = unsafe { CStr::from_ptr(info.dli_sname) };
     let is_it = file.to_bytes().ends_with(b"/libsystem_kernel.dylib");
     is_it.then(|| name.to_string_lossy().into_owned())

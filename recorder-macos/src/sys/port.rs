@@ -25,7 +25,7 @@ impl Port {
 
     /// Another reference to the same right.
     pub(super) fn duplicate(&self) -> Result<Port, MachError> {
-        // SAFETY: adds one reference to a right that this object holds.
+        // SAFETY: takes names alone. Adds one reference to a right that this object holds.
         check(unsafe { mach_port_mod_refs(own(), self.0, MACH_PORT_RIGHT_SEND, 1) })?;
         Ok(Port(self.0))
     }
@@ -33,13 +33,14 @@ impl Port {
 
 /// The port of this process.
 pub(super) fn own() -> mach_port_t {
-    // SAFETY: reads a variable that libSystem sets before main.
+    // SAFETY: reads an integer that libSystem sets before main and that nothing changes afterwards.
     unsafe { mach_task_self() }
 }
 
 impl Drop for Port {
     fn drop(&mut self) {
-        // SAFETY: gives back one reference, which is this object's own. Of a dead name, too.
+        // SAFETY: takes names alone. Gives back one reference that is this object's own; a dead name has references,
+        // too.
         let _ = unsafe { mach_port_deallocate(own(), self.0) };
     }
 }

@@ -67,7 +67,7 @@ struct ReceivePort {
 
 impl Drop for ReceivePort {
     fn drop(&mut self) {
-        // SAFETY: gives back the right to receive, which is this object's own.
+        // SAFETY: takes names alone. The right to receive is this object's own, and is not used after this.
         let _ = unsafe { mach_port_mod_refs(own(), self.name, MACH_PORT_RIGHT_RECEIVE, -1) };
     }
 }
@@ -75,10 +75,10 @@ impl Drop for ReceivePort {
 impl ReceivePort {
     fn new() -> Result<ReceivePort, MachError> {
         let mut name = MACH_PORT_NULL;
-        // SAFETY: writes the name, which is valid.
+        // SAFETY: writes a port name to `name`, a local that outlives the call.
         check(unsafe { mach_port_allocate(own(), MACH_PORT_RIGHT_RECEIVE, &raw mut name) })?;
         let mut port = ReceivePort { name, _send: None };
-        // SAFETY: makes a right to send to the port that was made above.
+        // SAFETY: takes names alone: makes a right to send to the port that was made above.
         check(unsafe { mach_port_insert_right(own(), name, name, MACH_MSG_TYPE_MAKE_SEND) })?;
         port._send = Some(Port::own(name));
         // Programs that start at the same time wait for a place in the queue. Without this there are 5.
@@ -86,7 +86,7 @@ impl ReceivePort {
             mpl_qlimit: MACH_PORT_QLIMIT_MAX,
         };
         let (info, count) = ((&raw mut limits).cast(), MACH_PORT_LIMITS_INFO_COUNT);
-        // SAFETY: the kernel reads `count` words of the structure.
+        // SAFETY: the kernel reads `count` words, the size of `limits`, a local that outlives the call.
         check(unsafe { mach_port_set_attributes(own(), name, MACH_PORT_LIMITS_INFO, info, count) })?;
         Ok(port)
     }
@@ -100,14 +100,14 @@ pub(super) fn open() -> Result<(mach_port_name_t, String), MachError> {
     }
     let port = ReceivePort::new()?;
     let mut random = 0u64;
-    // SAFETY: writes so many bytes of a number.
+    // SAFETY: writes 8 bytes to `random`, a local of 8 bytes.
     unsafe { libc::arc4random_buf((&raw mut random).cast(), size_of::<u64>()) };
     let service = format!("sprof.{}.{random:016x}", std::process::id());
     let text = CString::new(service.clone()).unwrap_or_default();
-    // SAFETY: a number that libSystem sets before main.
+    // SAFETY: reads an integer that libSystem sets before main and that nothing changes afterwards.
     let launchd = unsafe { bootstrap_port };
     // Where launchd refuses, programs find the port among those that they inherit.
-    // SAFETY: a C string, and a right to send, of which launchd gets a copy.
+    // SAFETY: `text` is a C string that outlives the call and is not written to; launchd gets a copy of the right.
     let _ = unsafe { bootstrap_register(launchd, text.as_ptr().cast_mut(), port.name) };
     let name = port.name;
     let kept = BTreeMap::new();
@@ -138,7 +138,7 @@ pub(super) fn kept(pid: i32) -> Result<Port, MachError> {
 
 fn pid_of(task: &Port) -> Option<i32> {
     let mut pid = 0;
-    // SAFETY: writes the number, which is valid.
+    // SAFETY: writes an int to `pid`, a local that outlives the call.
     let code = unsafe { pid_for_task(task.name(), &raw mut pid) };
     (code == KERN_SUCCESS).then_some(pid)
 }
@@ -160,8 +160,8 @@ impl MessageRights {
     pub(super) fn keep_task(&self, pid: i32) -> Result<(), MachError> {
         let task = self.task.as_ref().ok_or(MachError::Gone)?;
         let mut name = MACH_PORT_NULL;
-        // SAFETY: writes the name, which is valid. The caller has seen that it is a task, so that the kernel answers,
-        // and no program.
+        // SAFETY: writes a port name to `name`, a local that outlives the call. The caller has seen that the port is a
+        // task, so the kernel answers, and no program.
         check(unsafe { task_get_special_port(task.name(), TASK_READ_PORT, &raw mut name) })?;
         let read = Port::own(name);
         if let Some(listener) = &mut *listener() {
@@ -193,11 +193,12 @@ pub(super) fn receive() -> Vec<PortMessage<MessageRights>> {
     let listener = listener();
     let Some(listener) = &*listener else { return letters };
     for _ in 0..MOST_MESSAGES {
-        // SAFETY: numbers and bytes.
+        // SAFETY: `HelloMessage` and the structures in it have integers and bytes alone (mach/message.h): all zeros is
+        // a value.
         let mut message: HelloMessage = unsafe { std::mem::zeroed() };
         let options = MACH_RCV_MSG | MACH_RCV_TIMEOUT | WITH_AUDIT_TRAILER;
         let size = size_of::<HelloMessage>() as u32;
-        // SAFETY: the kernel writes at most the size of the message.
+        // SAFETY: the kernel writes at most `size` bytes, the size of `message`, which outlives the call.
         let code = unsafe {
             mach_msg(
                 &raw mut message.header,

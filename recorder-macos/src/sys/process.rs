@@ -17,7 +17,7 @@ pub(super) fn children(pid: i32) -> Vec<i32> {
     loop {
         pids.fill(0);
         let bytes = c_int::try_from(pids.len() * size_of::<i32>()).unwrap_or(c_int::MAX);
-        // SAFETY: libproc writes at most so many bytes.
+        // SAFETY: libproc writes at most `bytes` bytes, the size of `pids`.
         let _ = unsafe { libc::proc_listchildpids(pid, pids.as_mut_ptr().cast::<c_void>(), bytes) };
         // The result counts bytes or processes, by version of libproc. What is there is not 0.
         if pids.last() == Some(&0) || pids.len() > 1 << 20 {
@@ -45,7 +45,7 @@ pub(super) fn identity(pid: i32) -> Option<ProcessIdentity> {
 pub(super) fn name(pid: i32) -> Option<String> {
     // 2 * MAXCOMLEN + 1 (sys/proc_info.h).
     let mut bytes = [0u8; 33];
-    // SAFETY: libproc writes at most so many bytes.
+    // SAFETY: libproc writes at most `bytes.len()` bytes.
     let len = unsafe { libc::proc_name(pid, bytes.as_mut_ptr().cast::<c_void>(), bytes.len() as u32) };
     let len = usize::try_from(len).ok().filter(|len| *len > 0)?;
     Some(String::from_utf8_lossy(bytes.get(..len)?).into_owned())
@@ -55,7 +55,7 @@ pub(super) fn name(pid: i32) -> Option<String> {
 pub(super) fn program(pid: i32) -> Option<PathBuf> {
     // PROC_PIDPATHINFO_MAXSIZE (sys/proc_info.h).
     let mut bytes = vec![0u8; 4 * 1024];
-    // SAFETY: libproc writes at most so many bytes.
+    // SAFETY: libproc writes at most `bytes.len()` bytes.
     let len = unsafe { libc::proc_pidpath(pid, bytes.as_mut_ptr().cast::<c_void>(), bytes.len() as u32) };
     let len = usize::try_from(len).ok().filter(|len| *len > 0)?;
     bytes.truncate(len);
@@ -71,8 +71,8 @@ pub(super) fn open_files(pid: i32) -> Vec<PathBuf> {
     loop {
         let bytes = c_int::try_from(size_of_val(&files[..])).unwrap_or(c_int::MAX);
         let to = files.as_mut_ptr().cast::<c_void>();
-        // SAFETY: libproc writes at most so many bytes: a `proc_fdinfo` has two numbers, the descriptor and its type
-        // (sys/proc_info.h).
+        // SAFETY: libproc writes at most `bytes` bytes, the size of `files`. A `proc_fdinfo` has two integers, the
+        // descriptor and its type (sys/proc_info.h).
         let written = unsafe { libc::proc_pidinfo(pid, libc::PROC_PIDLISTFDS, 0, to, bytes) };
         let count = usize::try_from(written).unwrap_or(0) / size_of::<libc::proc_fdinfo>();
         if count < files.len() || files.len() >= OPEN_FILES {
@@ -95,7 +95,7 @@ fn open_file(pid: i32, fd: c_int) -> Option<PathBuf> {
     const SIZE: usize = PATH + 1024;
 
     let mut bytes = [0u8; SIZE];
-    // SAFETY: libproc writes at most so many bytes.
+    // SAFETY: libproc writes at most `SIZE` bytes, the size of `bytes`.
     let written = unsafe { libc::proc_pidfdinfo(pid, fd, FLAVOR, bytes.as_mut_ptr().cast::<c_void>(), SIZE as c_int) };
     let path = bytes.get(PATH..).filter(|_| written == SIZE as c_int)?;
     let len = path.iter().position(|byte| *byte == 0).filter(|len| *len > 0)?;
@@ -114,7 +114,7 @@ pub(super) fn is_translated(pid: i32) -> bool {
     let mut name = [libc::CTL_KERN, libc::KERN_PROC, libc::KERN_PROC_PID, pid];
     let (name_at, name_len) = (name.as_mut_ptr(), name.len() as u32);
     let to = bytes.as_mut_ptr().cast::<c_void>();
-    // SAFETY: the kernel reads four numbers, and writes at most `len` bytes.
+    // SAFETY: the kernel reads `name_len` integers of `name`, and writes at most `len` bytes, the size of `bytes`.
     let result = unsafe { libc::sysctl(name_at, name_len, to, &raw mut len, std::ptr::null_mut(), 0) };
     let flags = bytes[FLAGS..]
         .first_chunk()
@@ -132,7 +132,7 @@ pub(super) fn send(pid: i32, signal: Signal) {
     };
     // 0 and less are groups of processes.
     if pid > 0 {
-        // SAFETY: changes nothing of this process, which is not among those that get signals.
+        // SAFETY: takes two integers. `pid` is a single other process: the recorder sends itself nothing.
         let _ = unsafe { libc::kill(pid, signal) };
     }
 }
@@ -140,7 +140,7 @@ pub(super) fn send(pid: i32, signal: Signal) {
 /// How a child has ended.
 pub(super) fn reap(pid: i32) -> Option<ProcessEnd> {
     let mut status = 0;
-    // SAFETY: writes the status, which is valid.
+    // SAFETY: writes an int to `status`, a local that outlives the call.
     let reaped = unsafe { libc::waitpid(pid.max(1), &raw mut status, libc::WNOHANG) };
     if reaped != pid {
         return None;
@@ -171,14 +171,14 @@ trait ProcInfo: Sized {
 
 impl ProcInfo for libc::proc_bsdinfo {
     fn zeroed() -> Self {
-        // SAFETY: numbers and bytes.
+        // SAFETY: `proc_bsdinfo` has integers and arrays of bytes alone (sys/proc_info.h): all zeros is a value.
         unsafe { std::mem::zeroed() }
     }
 }
 
 impl ProcInfo for libc::proc_taskinfo {
     fn zeroed() -> Self {
-        // SAFETY: numbers.
+        // SAFETY: `proc_taskinfo` has integers alone (sys/proc_info.h): all zeros is a value.
         unsafe { std::mem::zeroed() }
     }
 }
@@ -186,7 +186,7 @@ impl ProcInfo for libc::proc_taskinfo {
 fn pid_info<T: ProcInfo>(pid: i32, flavor: c_int) -> Option<T> {
     let mut info = T::zeroed();
     let size = size_of::<T>() as c_int;
-    // SAFETY: libproc writes at most so many bytes of a structure that may have any.
+    // SAFETY: libproc writes at most `size` bytes, the size of the local structure, in which any bits are a value.
     let written = unsafe { libc::proc_pidinfo(pid, flavor, 0, (&raw mut info).cast::<c_void>(), size) };
     (written == size).then_some(info)
 }

@@ -65,7 +65,7 @@ impl Signals {
             .collect();
         let result = call();
         for (signal, own) in hidden {
-            // SAFETY: the action that was in force before.
+            // SAFETY: `own` is an action that sigaction(2) returned, a local that outlives the call.
             let _ = unsafe { libc::sigaction(signal, &raw const own, ptr::null_mut()) };
         }
         result
@@ -74,7 +74,7 @@ impl Signals {
     /// The next signal.
     pub(super) fn next(&self) -> Option<StopSignal> {
         let mut bytes = [0u8; 2];
-        // SAFETY: the kernel writes at most two bytes.
+        // SAFETY: the kernel writes at most `bytes.len()` bytes.
         let read = unsafe { libc::read(self.read.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
         (read == 2).then(|| match libc::c_int::from(bytes[0]) {
             libc::SIGINT => StopSignal::Interrupt {
@@ -88,7 +88,7 @@ impl Signals {
 impl Drop for Signals {
     fn drop(&mut self) {
         for (signal, before) in &self.before {
-            // SAFETY: an action that was in force before.
+            // SAFETY: `before` is an action that sigaction(2) returned, and outlives the call.
             let _ = unsafe { libc::sigaction(*signal, &raw const before.0, ptr::null_mut()) };
         }
         // Another one may have been taken since.
@@ -99,18 +99,18 @@ impl Drop for Signals {
 /// A pipe whose ends never block.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
-    // SAFETY: writes two descriptors.
+    // SAFETY: writes two integers to `fds`, which has two.
     if unsafe { libc::pipe(fds.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new, and nobody else's.
+    // SAFETY: pipe(2) has just opened the descriptor, and nothing else owns it.
     let read = unsafe { OwnedFd::from_raw_fd(fds[0]) };
-    // SAFETY: the same.
+    // SAFETY: pipe(2) has just opened the descriptor, and nothing else owns it.
     let write = unsafe { OwnedFd::from_raw_fd(fds[1]) };
     for fd in [&read, &write] {
-        // SAFETY: sets flags of an own descriptor.
+        // SAFETY: takes integers; the descriptor is open.
         unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
-        // SAFETY: the same.
+        // SAFETY: takes integers; the descriptor is open.
         unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
     }
     Ok((read, write))
@@ -128,7 +128,8 @@ fn set(signal: libc::c_int, handler: libc::sighandler_t, flags: libc::c_int) -> 
         sa_mask: 0,
         sa_flags: 0,
     };
-    // SAFETY: both structures are valid, and handlers of this file call only what sigaction(2) permits.
+    // SAFETY: both structures are locals that outlive the call. Handlers of this file call only what sigaction(2)
+    // permits.
     match unsafe { libc::sigaction(signal, &raw const action, &raw mut before) } {
         0 => Ok(before),
         _ => Err(io::Error::last_os_error()),
@@ -140,13 +141,13 @@ extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut
     let sender = unsafe { info.as_ref() }.map_or(1, |info| info.si_pid);
     // The terminal driver is no process.
     let bytes = [signal as u8, u8::from(sender == 0)];
-    // SAFETY: the last error of this thread.
+    // SAFETY: takes nothing, and returns a pointer to the last error of this thread, which lives as long as the thread.
     let errno = unsafe { libc::__error() };
-    // SAFETY: the same.
+    // SAFETY: `errno` is the last error of this thread, which is running.
     let before = unsafe { *errno };
     // SAFETY: write(2) may be called in handlers. A full or closed pipe is an error, which does no harm.
     let _ = unsafe { libc::write(PIPE.load(Ordering::Acquire), bytes.as_ptr().cast(), bytes.len()) };
-    // SAFETY: what was interrupted may look at it.
+    // SAFETY: `errno` is the last error of this thread. The interrupted code may be about to read its own.
     unsafe { *errno = before };
 }
 

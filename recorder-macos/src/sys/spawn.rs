@@ -23,7 +23,7 @@ struct SpawnAttributes(libc::posix_spawnattr_t);
 impl SpawnAttributes {
     fn new() -> Result<SpawnAttributes, i32> {
         let mut attributes = ptr::null_mut();
-        // SAFETY: initialises the attributes.
+        // SAFETY: writes a pointer to `attributes`, a local that outlives the call.
         check(unsafe { libc::posix_spawnattr_init(&raw mut attributes) })?;
         Ok(SpawnAttributes(attributes))
     }
@@ -34,7 +34,7 @@ impl SpawnAttributes {
         // SAFETY: the attributes are initialised, and the set lives until the call returns.
         check(unsafe { libc::posix_spawnattr_setsigdefault(&raw mut self.0, &raw const defaults) })?;
         let flags = libc::POSIX_SPAWN_START_SUSPENDED | libc::POSIX_SPAWN_SETSIGDEF;
-        // SAFETY: the attributes are initialised.
+        // SAFETY: `new` has initialised the attributes.
         check(unsafe { libc::posix_spawnattr_setflags(&raw mut self.0, flags as libc::c_short) })?;
         Ok(self)
     }

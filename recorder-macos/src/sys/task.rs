@@ -25,7 +25,7 @@ unsafe extern "C" {
 /// A right to read the task of a process.
 pub(super) fn open(pid: i32) -> Result<Port, MachError> {
     let mut name = MACH_PORT_NULL;
-    // SAFETY: writes the name, which is valid.
+    // SAFETY: writes a port name to `name`, a local that outlives the call.
     let code = unsafe { task_read_for_pid(own(), pid, &raw mut name) };
     if code != KERN_SUCCESS || name == MACH_PORT_NULL {
         // The code is the same where there is no such process and where access is refused.
@@ -39,10 +39,10 @@ pub(super) fn open(pid: i32) -> Result<Port, MachError> {
 
 /// Where dyld lists the images of a task.
 pub(super) fn image_list(task: &Port) -> Result<u64, MachError> {
-    // SAFETY: numbers.
+    // SAFETY: `task_dyld_info` has integers alone (mach/task_info.h): all zeros is a value.
     let mut info: task_dyld_info = unsafe { std::mem::zeroed() };
     let mut count = TASK_DYLD_INFO_COUNT;
-    // SAFETY: the kernel writes at most `count` words of the structure.
+    // SAFETY: the kernel writes at most `count` words, the size of the local structure, which outlives the call.
     check(unsafe { task_info(task.name(), TASK_DYLD_INFO, (&raw mut info).cast(), &raw mut count) })?;
     match info.all_image_info_addr {
         0 => Err(MachError::Code(KERN_SUCCESS)),
@@ -54,17 +54,17 @@ pub(super) fn image_list(task: &Port) -> Result<u64, MachError> {
 pub(super) fn threads(task: &Port) -> Result<Vec<Port>, MachError> {
     let mut list: thread_act_array_t = std::ptr::null_mut();
     let mut count = 0;
-    // SAFETY: writes both variables, which are valid.
+    // SAFETY: writes a pointer and a count to two locals that outlive the call.
     check(unsafe { task_threads(task.name(), &raw mut list, &raw mut count) })?;
     if list.is_null() || count == 0 {
         return Ok(Vec::new());
     }
-    // SAFETY: the kernel has mapped a list of so many names into this process, and nobody else knows it.
+    // SAFETY: the kernel has mapped `count` names at `list` into this process, and nothing else refers to them.
     let names = unsafe { std::slice::from_raw_parts(list, count as usize) };
     // Each name comes with a reference.
     let ports = names.iter().map(|name| Port::own(*name)).collect();
     let bytes = u64::from(count) * size_of::<mach_port_t>() as u64;
-    // SAFETY: the list is not used after this.
+    // SAFETY: `list` was mapped by task_threads for this call, has `bytes` bytes, and is not used after this.
     let _ = unsafe { mach_vm_deallocate(own(), list.addr() as u64, bytes) };
     Ok(ports)
 }
@@ -76,7 +76,8 @@ pub(super) fn region(task: &Port, address: u64) -> Option<Range<u64>> {
     let mut count = vm_region_basic_info_64::count();
     let mut object = MACH_PORT_NULL;
     let to: vm_region_info_t = (&raw mut info).cast();
-    // SAFETY: the kernel writes at most `count` words of the structure, and the other variables, which are valid.
+    // SAFETY: the kernel writes at most `count` words, the size of `info`, and one value to each of the other locals.
+    // All outlive the call.
     let code = unsafe {
         mach_vm_region(
             task.name(),

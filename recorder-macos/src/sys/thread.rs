@@ -19,7 +19,7 @@ pub(super) fn id(thread: &Port) -> Result<u64, MachError> {
         dispatch_qaddr: 0,
     };
     let mut count = THREAD_IDENTIFIER_INFO_COUNT;
-    // SAFETY: the kernel writes at most `count` words of the structure.
+    // SAFETY: the kernel writes at most `count` words, the size of the local structure, which outlives the call.
     check(unsafe {
         thread_info(
             thread.name(),
@@ -33,10 +33,11 @@ pub(super) fn id(thread: &Port) -> Result<u64, MachError> {
 
 /// What a thread does, and its CPU time.
 pub(super) fn state(thread: &Port) -> Result<ThreadState, MachError> {
-    // SAFETY: numbers and bytes.
+    // SAFETY: `thread_extended_info` has integers and an array of bytes alone (mach/thread_info.h): all zeros is a
+    // value.
     let mut info: thread_extended_info = unsafe { std::mem::zeroed() };
     let mut count = THREAD_EXTENDED_INFO_COUNT;
-    // SAFETY: the kernel writes at most `count` words of the structure.
+    // SAFETY: the kernel writes at most `count` words, the size of the local structure, which outlives the call.
     check(unsafe {
         thread_info(
             thread.name(),
@@ -60,10 +61,10 @@ pub(super) fn state(thread: &Port) -> Result<ThreadState, MachError> {
 
 /// How often a thread is suspended.
 pub(super) fn suspend_count(thread: &Port) -> Result<u32, MachError> {
-    // SAFETY: numbers.
+    // SAFETY: `thread_basic_info` has integers alone (mach/thread_info.h): all zeros is a value.
     let mut info: libc::thread_basic_info = unsafe { std::mem::zeroed() };
     let mut count = libc::THREAD_BASIC_INFO_COUNT;
-    // SAFETY: the kernel writes at most `count` words of the structure.
+    // SAFETY: the kernel writes at most `count` words, the size of the local structure, which outlives the call.
     check(unsafe {
         thread_info(
             thread.name(),
@@ -77,13 +78,13 @@ pub(super) fn suspend_count(thread: &Port) -> Result<u32, MachError> {
 
 /// Suspends a thread, and waits until it is on no CPU.
 pub(super) fn suspend(thread: &Port) -> Result<(), MachError> {
-    // SAFETY: changes nothing of this process: the recorder does not sample itself.
+    // SAFETY: takes a port alone. The thread is of another process: the recorder does not sample itself.
     check(unsafe { thread_suspend(thread.name()) })
 }
 
 /// Undoes one suspend.
 pub(super) fn resume(thread: &Port) -> Result<(), MachError> {
-    // SAFETY: changes nothing of this process.
+    // SAFETY: takes a port alone, of a thread of another process.
     check(unsafe { thread_resume(thread.name()) })
 }
 
@@ -100,7 +101,7 @@ pub(super) fn registers(thread: &Port) -> Result<Registers, MachError> {
     let mut state = arm_thread_state64_t::new();
     let mut count = arm_thread_state64_t::count();
     let to: thread_state_t = (&raw mut state).cast();
-    // SAFETY: the kernel writes at most `count` words of the structure.
+    // SAFETY: the kernel writes at most `count` words, the size of the local structure, which outlives the call.
     check(unsafe { thread_get_state(thread.name(), ARM_THREAD_STATE64, to, &raw mut count) })?;
     Ok(Registers::Aarch64 {
         pc: state.__pc & ADDRESS,
@@ -119,7 +120,7 @@ pub(super) fn registers(thread: &Port) -> Result<Registers, MachError> {
     let mut state = x86_thread_state64_t::new();
     let mut count = x86_thread_state64_t::count();
     let to: thread_state_t = (&raw mut state).cast();
-    // SAFETY: the kernel writes at most `count` words of the structure.
+    // SAFETY: the kernel writes at most `count` words, the size of the local structure, which outlives the call.
     check(unsafe { thread_get_state(thread.name(), x86_THREAD_STATE64, to, &raw mut count) })?;
     Ok(Registers::X86_64 {
         ip: state.__rip,

@@ -12,7 +12,7 @@ pub(super) struct TimeBase {
 impl TimeBase {
     pub(super) fn read() -> TimeBase {
         let mut info = mach_timebase_info::default();
-        // SAFETY: writes the structure, which is valid.
+        // SAFETY: writes a local structure that outlives the call.
         let _ = unsafe { mach2::mach_time::mach_timebase_info(&raw mut info) };
         TimeBase {
             numer: info.numer.max(1),
@@ -21,7 +21,7 @@ impl TimeBase {
     }
 
     pub(super) fn now_ns(self) -> u64 {
-        // SAFETY: reads a clock.
+        // SAFETY: takes nothing, and returns an integer.
         self.ns(unsafe { mach_absolute_time() })
     }
 
@@ -43,14 +43,14 @@ fn scale(value: u64, by: u32, over: u32) -> u64 {
 
 /// Sleeps until the clock has come so far, in its ticks.
 pub(super) fn wait_until(ticks: u64) {
-    // SAFETY: sleeps.
+    // SAFETY: takes an integer.
     let _ = unsafe { mach2::mach_time::mach_wait_until(ticks) };
 }
 
 /// CPU time of the calling thread, ns.
 pub(super) fn thread_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes the structure, which is valid.
+    // SAFETY: writes a local structure that outlives the call.
     let _ = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds

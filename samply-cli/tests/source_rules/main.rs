@@ -73,12 +73,6 @@ const IMPORTS_TO_REMOVE: &[(&str, &str, &str)] = &[
     ("unwind", "starts_aarch64.rs", "aarch64.rs"),
     ("unwind", "steps.rs", "walk.rs"),
     ("recorder-linux", "session/look.rs", "session/pace.rs"),
-    ("symbolicator", "objects/mod.rs", "asm.rs"),
-    ("symbolicator", "objects/dwarf/scopes.rs", "objects/dwarf/names.rs"),
-    ("symbolicator", "objects/mach_o/", "objects/file.rs"),
-    ("symbolicator", "objects/dwarf/", "objects/file.rs"),
-    ("symbolicator", "objects/symbol.rs", "objects/file.rs"),
-    ("symbolicator", "locate.rs", "objects/"),
     ("samply-cli", "command/convert.rs", "command/merge.rs"),
 ];
 
@@ -183,7 +177,6 @@ const TYPE_NAMES_TO_CHANGE: &[(&str, usize)] = &[
     ("perf-data", 2),
     ("recorder-linux", 6),
     ("profile", 64),
-    ("symbolicator", 17),
     ("samply-cli", 29),
 ];
 

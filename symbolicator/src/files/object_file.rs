@@ -370,8 +370,8 @@ impl ObjectFile {
         }))
     }
 
-    /// The machine code at a relative address: `size` bytes and enough for the last instruction, or fewer if the code ends
-    /// there.
+    /// The machine code at a relative address: `size` bytes and enough for the last instruction, or fewer if the code
+    /// ends there.
     pub(crate) fn code_at<'a>(&'a self, object: &object::File<'a>, start: u64, size: u64) -> Option<&'a [u8]> {
         let svma = start.checked_add(self.base_svma())?;
         let wanted = size + MAX_INSTRUCTION_BYTES;

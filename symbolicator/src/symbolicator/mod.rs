@@ -45,8 +45,8 @@ impl ModuleKey {
         }
     }
 
-    /// The same with the digits as [`ModuleKey::from_module`] writes them. Of other profilers' ids, the age may be in upper case
-    /// (`...1A`).
+    /// The same with the digits as [`ModuleKey::from_module`] writes them. Of other profilers' ids, the age may be in
+    /// upper case (`...1A`).
     fn canonical(&self) -> ModuleKey {
         let canonical = |(at, digit): (usize, char)| match at < 32 {
             true => digit.to_ascii_uppercase(),

@@ -30,7 +30,8 @@ static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 static BEFORE: OnceLock<SigAction> = OnceLock::new();
 
 impl MappingGuard {
-    /// Guards a mapping of the caller that begins on a page. The caller must call [`MappingGuard::release`] before unmapping.
+    /// Guards a mapping of the caller that begins on a page. The caller must call [`MappingGuard::release`] before
+    /// unmapping.
     pub(super) fn new(mapped: &[u8]) -> &'static MappingGuard {
         install();
         let guard = free_one();
@@ -65,7 +66,7 @@ fn all() -> impl Iterator<Item = &'static MappingGuard> {
     // SAFETY: the pointer is null, or one that `free_one` made of a leaked box: it is never freed, and shared from then
     // on.
     let first = unsafe { GUARDS.load(Ordering::Acquire).as_ref() };
-    // SAFETY: as above; `next` is what `GUARDS` was before.
+    // SAFETY: `next` is null, or what `GUARDS` was before: a guard in a leaked box, which is never freed.
     std::iter::successors(first, |guard| unsafe { guard.next.load(Ordering::Acquire).as_ref() })
 }
 

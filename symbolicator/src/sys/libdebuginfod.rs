@@ -69,15 +69,17 @@ impl DebuginfodClient {
         // SAFETY: the initialisers of libdebuginfod and libcurl only set up their own state.
         let library = unsafe { Library::new(SONAME) }.map_err(|error| error.to_string())?;
         let library: &'static Library = Box::leak(Box::new(library));
-        // SAFETY: each function has this type in `debuginfod.h`, since it was added.
+        // SAFETY: `debuginfod_client *debuginfod_begin (void)` (`debuginfod.h`).
         let begin: BeginFn = unsafe { function(library, c"debuginfod_begin") }?;
-        // SAFETY: as above.
+        // SAFETY: `void debuginfod_end (debuginfod_client *)` (`debuginfod.h`).
         let end: EndFn = unsafe { function(library, c"debuginfod_end") }?;
-        // SAFETY: as above.
+        // SAFETY: `int debuginfod_find_debuginfo (debuginfod_client *, const unsigned char *, int, char **)`
+        // (`debuginfod.h`).
         let find_debug_info: FindDebugInfoFn = unsafe { function(library, c"debuginfod_find_debuginfo") }?;
-        // SAFETY: as above.
+        // SAFETY: `int debuginfod_find_source (debuginfod_client *, const unsigned char *, int, const char *, char **)`
+        // (`debuginfod.h`).
         let find_source: FindSourceFn = unsafe { function(library, c"debuginfod_find_source") }?;
-        // SAFETY: as above.
+        // SAFETY: `void debuginfod_set_progressfn (debuginfod_client *, debuginfod_progressfn_t)` (`debuginfod.h`).
         let set_progress: SetProgressFn = unsafe { function(library, c"debuginfod_set_progressfn") }?;
         Ok(DebuginfodClient {
             raw: ptr::null_mut(),
@@ -112,7 +114,8 @@ impl DebuginfodClient {
             WantedFile::DebugInfo => unsafe { (self.find_debug_info)(self.raw, build_id.as_ptr(), len, &raw mut path) },
             WantedFile::Source(name) => {
                 let name = name.as_ptr();
-                // SAFETY: as above; `name` ends in NUL.
+                // SAFETY: `raw` is a live client, the id has `len` bytes, `path` is a place for a pointer, and `name`
+                // ends in NUL and lives until the call returns.
                 unsafe { (self.find_source)(self.raw, build_id.as_ptr(), len, name, &raw mut path) }
             }
         };
