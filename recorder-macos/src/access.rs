@@ -1,7 +1,7 @@
 //! What keeps sprof from a program, by the program's file, and what helps.
 //!
-//! A script leads to its interpreter, by its `#!` line. What is found here is said before the program runs. macOS
-//! decides by itself: where it gives access all the same, the program is recorded.
+//! A script leads to its interpreter, by its `#!` line. The user is told before the program runs. macOS decides by
+//! itself: if it gives access, the program is recorded.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use crate::codesign::{Cpu, Signature, read};
 use crate::files::on_disk::OnDisk;
 
-/// A `#!` line may name a script, which has one, too: the kernel follows one, a shell more.
+/// A `#!` line may name a script, which also has one. The kernel follows one, a shell more.
 const MOST_STEPS: usize = 5;
 /// Bytes of a `#!` line (IMG_SHSIZE in bsd/sys/imgact.h).
 const LINE: u64 = 512;
@@ -96,7 +96,7 @@ impl fmt::Display for BarredProgram {
     }
 }
 
-/// What keeps sprof from a program: its file, and, of a script, the interpreters. Empty if nothing is known to.
+/// What keeps sprof from a program: its file, and a script's interpreters. Empty if nothing is known to.
 pub fn barred_programs(program: &Path, search: &OsStr, own: Cpu, way: AccessMethod) -> Vec<BarredProgram> {
     let mut found = Vec::new();
     let mut next = Some(program.to_owned());
@@ -120,7 +120,7 @@ pub fn barred_programs(program: &Path, search: &OsStr, own: Cpu, way: AccessMeth
     found
 }
 
-/// What keeps sprof from the processes of a program that is no script.
+/// What keeps sprof from the processes of a program that is not a script; `None` if nothing is known to.
 pub fn barrier_of(program: &Path, own: Cpu, way: AccessMethod) -> Option<Barrier> {
     barrier(program, open(program)?, own, way)
 }

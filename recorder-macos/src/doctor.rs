@@ -68,11 +68,12 @@ fn integrity_protection() -> Finding {
     }
 }
 
-/// Suspends of one thread that are undone. A recorder suspends each once.
+/// Maximum number of suspends of one thread that are undone. A recorder suspends each thread once.
 const MOST_SUSPENDS: u32 = 1000;
 
 /// Resumes the threads of a process that are suspended: a recorder that was killed between suspend and resume leaves
-/// one so. Returns what was done. Threads that the program itself has suspended are resumed, too.
+/// one so. Returns what was done. Also resumes threads that the program itself has suspended. An error if macOS gives
+/// no access to the process.
 pub fn resume(mach: &impl Mach, pid: i32) -> Result<String, String> {
     let failed = |failure| match failure {
         MachError::Gone => format!("there is no process {pid}; `ps -e` lists all that run"),

@@ -18,7 +18,7 @@ pub trait Mach {
     type Task: PartialEq;
     /// A right to a thread, the same way.
     type Thread: Eq + Hash;
-    /// What a program has sent: the right to its task, and a right to answer. Its sender goes on when this is dropped.
+    /// The rights in a message: to the task of its sender, and to answer. The sender goes on when this is dropped.
     type MessageRights;
 
     /// The present on the recording's clock (`mach_absolute_time`), ns.
@@ -49,42 +49,43 @@ pub trait Mach {
     /// Makes [`Mach::sleep`] report what happens to a process from now on.
     fn watch(&self, pid: i32) -> Result<(), MachError>;
 
-    /// The task that a process has now; of this process, too. While this process [listens](Mach::listens), only of
-    /// processes whose task was [kept](Mach::keep_task).
+    /// The task that a process has now, also of this process. While this process [listens](Mach::listens), an error
+    /// unless the task was [kept](Mach::keep_task).
     fn task(&self, pid: i32) -> Result<Self::Task, MachError>;
 
-    /// Programs announce themselves to this process, and no task is asked for: it has no right to.
+    /// True if programs announce themselves to this process. Then the kernel is not asked for tasks: this process has
+    /// no right to them.
     fn listens(&self) -> bool;
 
-    /// With whose rights this process runs.
+    /// The effective user of this process.
     fn user(&self) -> u32;
 
     /// Messages to the port of this process. [`KernelEvent::Messages`] says that there are some.
     fn messages(&self) -> Vec<PortMessage<Self::MessageRights>>;
 
-    /// The process whose task was sent; `None` if it was no task, or one that has ended.
+    /// The process whose task was sent. `None` if the right is not to a task, or the task has ended.
     fn task_pid(&self, rights: &Self::MessageRights) -> Option<i32>;
 
-    /// Keeps a right to read the task that was sent. It has to be a [task](Mach::task_pid): any other port could keep
-    /// this process waiting.
+    /// Keeps a right to read the task that was sent. The right must be to a [task](Mach::task_pid): another port could
+    /// keep this process waiting.
     fn keep_task(&self, pid: i32, rights: &Self::MessageRights) -> Result<(), MachError>;
 
     /// The processes whose parent this is, now.
     fn children(&self, pid: i32) -> Vec<i32>;
 
-    /// Which process has this id now.
+    /// The process that has this id now; `None` if there is none.
     fn identity(&self, pid: i32) -> Option<ProcessIdentity>;
 
-    /// The name of a process: at most 32 bytes of its program's file name.
+    /// The name of a process: at most 32 bytes of its program's file name. `None` if there is no such process.
     fn process_name(&self, pid: i32) -> Option<String>;
 
-    /// What the kernel has counted for the task of a process.
+    /// What the kernel has counted for the task of a process. `None` if it has ended, or the kernel refuses.
     fn task_counts(&self, pid: i32) -> Option<TaskCounts>;
 
     /// Sends a signal to a process, if there is one.
     fn send(&self, pid: i32, signal: Signal);
 
-    /// The file that a process executes.
+    /// The file that a process executes. `None` if the process has ended.
     fn program(&self, pid: i32) -> Option<PathBuf>;
 
     /// Where dyld lists the images of a task (`dyld_all_image_infos`), once the kernel has placed dyld.
@@ -111,7 +112,7 @@ pub trait Mach {
     /// User registers of a thread that is suspended, or waits.
     fn registers(&self, thread: &Self::Thread) -> Result<Registers, MachError>;
 
-    /// The mapped memory around an address that has one protection.
+    /// The mapped memory around an address that has one protection. `None` if the address is not mapped.
     fn region(&self, task: &Self::Task, address: u64) -> Option<Range<u64>>;
 
     /// Fills the buffer from memory. The call fails as a whole if a single page can't be read.
@@ -121,14 +122,14 @@ pub trait Mach {
     fn open_files(&self, pid: i32) -> Vec<PathBuf>;
 
     /// The name of the function of libsystem_kernel.dylib at an address: a system call. All processes have it at the
-    /// same place.
+    /// same address. `None` if the address is in another library.
     fn system_call(&self, address: u64) -> Option<String>;
 }
 
 /// Why a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MachError {
-    /// What it was about has ended.
+    /// The process, task or thread has ended.
     Gone,
     /// Another `kern_return_t`, or errno.
     Code(i32),
@@ -137,11 +138,11 @@ pub enum MachError {
 /// A message to the port of this process.
 #[derive(Debug)]
 pub struct PortMessage<R> {
-    /// The kernel's word for who sent it.
+    /// The sender, by the kernel.
     pub sender: Sender,
     /// What the sender wrote.
     pub bytes: Vec<u8>,
-    /// The rights in it.
+    /// The rights in the message.
     pub rights: R,
 }
 
@@ -150,7 +151,7 @@ pub struct PortMessage<R> {
 pub struct Sender {
     /// The process.
     pub pid: i32,
-    /// With whose rights it ran.
+    /// Its effective user.
     pub user: u32,
 }
 
@@ -161,7 +162,7 @@ pub struct ProcessIdentity {
     pub started_us: u64,
     /// The id of its parent.
     pub parent: i32,
-    /// With whose rights it runs.
+    /// Its user.
     pub user: u32,
 }
 
@@ -183,7 +184,7 @@ pub enum Signal {
     Terminate,
     /// SIGKILL.
     Kill,
-    /// SIGCONT, which lets a process run that was started suspended, too.
+    /// SIGCONT. It also starts a process that was started suspended.
     Continue,
 }
 
@@ -206,7 +207,7 @@ pub enum KernelEvent {
     Forked(i32),
     /// It executes another program: a new task with new threads, and the same process id.
     Exec(i32),
-    /// It ended. Its id may be that of another process by now.
+    /// It ended. Another process may have its id by now.
     Ended(i32),
     /// This process got a signal.
     Signal(StopSignal),
@@ -224,7 +225,7 @@ pub struct TaskCounts {
     pub switches: u32,
     /// Its threads.
     pub threads: u32,
-    /// Of these: on a CPU, or waiting for one.
+    /// Threads on a CPU, or waiting for one.
     pub runnable: u32,
     /// Memory that is in RAM.
     pub resident_bytes: u64,

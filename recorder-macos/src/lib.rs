@@ -47,12 +47,12 @@ pub fn lost_variable() -> Option<(&'static str, std::ffi::OsString)> {
     processes::preload::lost_variable(|name| std::env::var_os(name))
 }
 
-/// There are no events on macOS.
+/// The names of the system's events. macOS has none.
 pub fn event_names() -> Vec<String> {
     Vec::new()
 }
 
-/// Says that there are no events on macOS.
+/// An error: macOS has no events like those of Linux.
 pub fn list_events(_pattern: &str) -> Result<String, String> {
     Err("macOS has no events like those of Linux; a recording there is of CPU time".to_owned())
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// Entries are of this form. Another form has another number.
+/// Magic number and version of an entry. Another layout has another number.
 const FORM: &[u8; 8] = b"sprof\0c1";
 
 /// `FORM`, length of the content and checksum (CRC-32) of name and content, little-endian.
@@ -40,7 +40,7 @@ impl Cache<'_> {
         Cache { dir }
     }
 
-    /// The content of an entry; `None` if it is absent or damaged.
+    /// The content of an entry. `None` if it is absent, damaged, or another user's.
     pub(crate) fn get(&self, name: &str) -> Option<Vec<u8>> {
         let file = OpenOptions::new()
             .read(true)
@@ -109,7 +109,7 @@ impl Cache<'_> {
             .ok_or_else(other_user)
     }
 
-    /// True if so many bytes may be kept.
+    /// True if an entry of `size` bytes may be kept.
     pub(crate) fn takes(size: usize) -> bool {
         (size + HEADER_BYTES) as u64 <= MAX_ENTRY_BYTES
     }

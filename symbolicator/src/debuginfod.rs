@@ -91,7 +91,7 @@ impl Debuginfod {
         })
     }
 
-    /// The debug file of a build, for the file of this name. `None` if it can't be had; the watcher knows why.
+    /// The debug file of a build, for the file of this name. `None` if no server gave it; the watcher was told why.
     pub(crate) fn debug_info(&self, build_id: &BuildId, name: &str) -> Option<PathBuf> {
         let what = format!("debug info of {name}");
         let cached = self.cache.join(build_id.to_hex()).join("debuginfo");
@@ -99,7 +99,8 @@ impl Debuginfod {
             .or_else(|| fs::metadata(&cached).is_ok_and(|file| file.len() > 0).then_some(cached))
     }
 
-    /// A source file of a build, by its absolute path in the debug info.
+    /// A source file of a build, by its absolute path in the debug info. `None` if no server gave it; the watcher was
+    /// told why.
     pub(crate) fn source(&self, build_id: &BuildId, path: &str) -> Option<PathBuf> {
         let name = CString::new(path).ok()?;
         self.find(build_id, WantedFile::Source(&name), path)
@@ -110,7 +111,7 @@ impl Debuginfod {
         if state.servers.is_over() {
             return None;
         }
-        // 0 and less are no limit: debuginfod-find(1).
+        // 0 and less mean: no limit (debuginfod-find(1)).
         let patience = match variable("DEBUGINFOD_TIMEOUT") {
             None => Some(PATIENCE),
             Some(seconds) => u64::try_from(seconds)
@@ -163,7 +164,7 @@ impl Debuginfod {
     }
 
     /// Removes the empty files that the library writes where no server has a file: libdebuginfod 0.188 also writes one
-    /// for a download that was ended, and gdb would believe it, too.
+    /// for a download that was ended, and gdb would then ask no server either.
     fn forget(&self, build_id: &BuildId, wanted: WantedFile<'_>) {
         let is_meant = |name: &[u8]| match wanted {
             WantedFile::DebugInfo => name == b"debuginfo",
@@ -213,7 +214,8 @@ fn variable(name: &str) -> Option<i64> {
     std::env::var(name).ok()?.trim().parse().ok()
 }
 
-/// The servers without what is secret: a URL may hold a password. Words that are no URL (`ima:enforcing`) are settings.
+/// The servers without what is secret: a URL may hold a password. A word that is not a URL (`ima:enforcing`) is a
+/// setting, and is left out.
 fn hosts() -> Vec<String> {
     hosts_of(&std::env::var(SERVERS).unwrap_or_default())
 }

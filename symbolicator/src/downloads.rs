@@ -123,7 +123,8 @@ impl ServerState {
     }
 }
 
-/// The servers without what is secret: a URL may hold a password. Words that are no URL (`ima:enforcing`) are settings.
+/// The servers without what is secret: a URL may hold a password. A word that is not a URL (`ima:enforcing`) is a
+/// setting, and is left out.
 pub(crate) fn hosts_of(servers: &str) -> Vec<String> {
     let host = |word: &str| {
         let (scheme, rest) = word.split_once("://")?;

@@ -20,9 +20,9 @@ impl<T> ModuleCache<T> {
         }
     }
 
-    /// Notes that a module was used and takes so many bytes now. Where all modules take more than the limit, `drop` is
-    /// called with others, until they don't; it returns `None` for a module that is in use, which stays. The module
-    /// that was used stays, however large it is.
+    /// Records that a module was used and takes `bytes` bytes now. While all modules take more than the limit, calls
+    /// `drop` with other modules. `drop` returns `None` for a module that is in use, which stays. The module that was
+    /// used stays, however large it is. Returns what `drop` returned.
     pub(crate) fn used<R>(&self, module: &Arc<T>, bytes: usize, mut drop: impl FnMut(&T) -> Option<R>) -> Vec<R> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         modules.retain(|(other, _)| !Arc::ptr_eq(other, module));

@@ -13,7 +13,7 @@ const BOOLEAN: u8 = 0x01;
 const INTEGER: u8 = 0x02;
 const UTF8: u8 = 0x0c;
 
-/// The keys that are true in DER. `None` if it is none.
+/// The keys that are true in DER. `None` if the bytes are not the DER of entitlements.
 ///
 /// `70 { INTEGER 1, b0 { SEQUENCE { UTF8String key, value }... } }`, as the entitlements of Node.js and Deno have it.
 pub(super) fn from_der(bytes: &[u8]) -> Option<BTreeSet<String>> {
@@ -65,7 +65,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, contents, rest))
 }
 
-/// The keys that are true in the outermost dictionary of a property list. What is no property list has none.
+/// The keys that are true in the outermost dictionary of a property list. Empty for other bytes.
 pub(super) fn from_plist(bytes: &[u8]) -> BTreeSet<String> {
     let text = String::from_utf8_lossy(bytes);
     let mut rest: &str = &text;

@@ -1,8 +1,8 @@
 //! What the code signature of a Mach-O file permits, before the program is started.
 //!
-//! Gets: a file. Gives: the facts of the signature of each of its slices. Nothing is verified, and what is in no
-//! signature is not known: macOS decides by its own lists, too. Where macOS refuses although the signature permits, the
-//! refusal counts.
+//! Gets: a file. Gives: the facts of the signature of each of its slices. Nothing is verified, and only what signatures
+//! say is known: macOS also decides by its own lists. Where macOS refuses although the signature permits, the refusal
+//! counts.
 //!
 //! - `slices`: the slices of a fat file, and where their signatures are.
 //! - this file: the blobs of a signature (XNU, osfmk/kern/cs_blobs.h). All numbers in them are big-endian.
@@ -106,13 +106,13 @@ impl Signature {
     }
 }
 
-/// The builds that a file has, one for each processor. Signatures are not read.
+/// The builds that a file has, one for each processor. Signatures are not read. An error if it is not a Mach-O file.
 pub fn builds(file: &dyn ReadAt) -> Result<Vec<BuildId>, SignatureError> {
     let found = slices::find(file)?.into_iter();
     Ok(found.filter_map(|slice| slice.build_id).collect())
 }
 
-/// Reads the signatures of all slices of a file.
+/// Reads the signatures of all slices of a file. An error if it is not a Mach-O file, or a signature is damaged.
 pub fn read(file: &dyn ReadAt) -> Result<Vec<Slice>, SignatureError> {
     let found = slices::find(file)?;
     let read = found.into_iter().map(|slice| {

@@ -68,7 +68,7 @@ fn fat_slices<Fat: FatArch>(file: &dyn ReadAt, count: u32) -> Result<Vec<FoundSl
 }
 
 fn thin_slice(file: &dyn ReadAt, slice: FileRange) -> Result<FoundSlice, SignatureError> {
-    // Its numbers are those of its processor: the magic number says which order they have.
+    // Numbers have the byte order of the processor, which the magic number shows.
     match be32(&bytes::<4>(file, slice.part(0, 4)?.offset)?, 0) {
         MH_MAGIC_64 | MH_CIGAM_64 => slice_of_header::<MachHeader64<Endianness>>(file, slice),
         MH_MAGIC | MH_CIGAM => slice_of_header::<MachHeader32<Endianness>>(file, slice),

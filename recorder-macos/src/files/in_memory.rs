@@ -30,7 +30,7 @@ const SYMBOL: usize = 16;
 const NAME: usize = 256;
 /// Names are read in pieces of this size, which end with pages.
 const PIECE: u64 = 4 << 10;
-/// Bytes of a name at most; those of C++ and Swift are long.
+/// Maximum bytes of a name. Names of C++ and Swift are long.
 const MOST_NAME: usize = 16 << 10;
 /// Bytes of the list of functions at most: a function has one or two.
 const MOST_STARTS: u32 = 16 << 20;
@@ -65,7 +65,7 @@ struct FunctionStarts {
 }
 
 impl<R: Fn(u64, &mut [u8]) -> Result<(), MachError>> ImageFile<R> {
-    /// The image whose header is at `address`. `None` if it has no code, or too much.
+    /// The image whose header is at `address`. `None` if it has no code, or more than [`MOST_TEXT`].
     pub(super) fn new(header: ImageHeader, address: u64, read: R) -> Option<ImageFile<R>> {
         let text = header.text().filter(|text| text.size <= MOST_TEXT)?;
         let mut image = ImageFile {
@@ -119,7 +119,7 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), MachError>> ImageFile<R> {
         commands
     }
 
-    /// The symbols, then the names. Of a table that can't be read, nothing.
+    /// The symbols, then their names. All zeros if the table can't be read.
     fn named(&self) -> &[u8] {
         self.named.get_or_init(|| {
             let mut bytes = vec![0; self.named_len()];
@@ -161,7 +161,7 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), MachError>> ImageFile<R> {
         }
     }
 
-    /// Empties what load commands say of other parts of `__LINKEDIT`: each is an offset and a size.
+    /// Sets the references of load commands to other parts of `__LINKEDIT` to zero. Each is an offset and a size.
     fn empty_references(&self, commands: &mut [u8]) {
         let pairs = [
             LC_CODE_SIGNATURE,
@@ -218,7 +218,7 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), MachError>> ReadAt for ImageFile<R> {
         if end.is_none_or(|end| end > self.len()) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // Four parts, of which the first lies over the second.
+        // Four parts. The first one, the commands, lies over the second one.
         let in_text = self.text.size.saturating_sub(offset).min(buffer.len() as u64) as usize;
         let (text, linkedit) = buffer.split_at_mut(in_text);
         let from = offset.saturating_sub(self.text.size) as usize;
@@ -253,8 +253,7 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), MachError>> ReadAt for ImageFile<R> {
     }
 }
 
-/// Copies symbols and those of their names that there is room for: the names of all images in the shared cache are one
-/// table.
+/// Copies symbols and their names, while there is room. The names of all images in the shared cache are one table.
 fn copy_symbols(
     table: &SymbolTable,
     read: &impl Fn(u64, &mut [u8]) -> Result<(), MachError>,
@@ -288,7 +287,7 @@ fn copy_symbols(
     }
 }
 
-/// Reads texts of memory, of which many lie close to each other.
+/// Reads texts in memory. Many lie close to each other.
 struct TextReader<'r, R> {
     read: &'r R,
     at: u64,
@@ -398,7 +397,7 @@ mod tests {
         text.resize(0x5000, 0);
         text[0x4800..0x4900].copy_from_slice(&[0xd5; 0x100]);
         let mut linkedit = vec![0; 0x4_0000];
-        // Names far apart, as those of many images in one table; the last symbol has none.
+        // Names far apart, as in a table that many images share. The last symbol has none.
         let symbols = [(0x11_u32, TEXT + 0x4800), (0x2_5000, TEXT + 0x4880), (0, TEXT)];
         for (index, (name, address)) in symbols.into_iter().enumerate() {
             let symbol = [words(&[name, 0x010f]), longs(&[address])].concat();

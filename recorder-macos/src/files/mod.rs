@@ -1,7 +1,7 @@
 //! The memory and the files of targets, for the unwinder and others.
 //!
 //! - this file: rights to tasks, kept by process; files by path and UUID.
-//! - `in_memory`: images that no file has, put together from memory: those of the shared cache, and deleted files.
+//! - `in_memory`: images without a file, put together from memory: images of the shared cache, and deleted files.
 //! - `perf_map`: the names of JIT code.
 
 mod in_memory;
@@ -26,7 +26,7 @@ use on_disk::OnDisk;
 
 pub use perf_map::open_perf_map;
 
-/// Pages of all processors end at multiples of this: what is readable is so by pages.
+/// Pages of all processors end at multiples of this. Memory is readable page by page.
 const PAGE: u64 = 4 << 10;
 /// Bytes of images that are copied at most, of all together: they stay in memory.
 const MOST_COPIED: u64 = 256 << 20;
@@ -50,8 +50,8 @@ impl<M: Mach> Tasks<M> {
         }
     }
 
-    /// Makes a call about a task. The right is asked for again where the task has died: after an exec there is another
-    /// one.
+    /// Makes a call about a task. If the task has died, asks for the right again: after an exec there is another task.
+    /// `None` if the call failed.
     fn with<T>(&mut self, pid: i32, mut call: impl FnMut(&M, &M::Task) -> Result<T, MachError>) -> Option<T> {
         for _ in 0..2 {
             let mach = &self.mach;
@@ -103,8 +103,8 @@ impl<M: Mach> TargetMemory for MachMemory<M> {
     }
 }
 
-/// Opens mapped files: by path, where the file there is the mapped one by its UUID. Else the image is read from memory.
-/// Libraries of macOS are in no files but in the shared cache, which this process has mapped, too.
+/// Opens mapped files: by path, if the file there has the UUID of the mapped one. Otherwise the image is read from
+/// memory. Libraries of macOS have no files: they are in the shared cache, which this process also has mapped.
 pub struct MachFiles<M: Mach> {
     tasks: Tasks<M>,
     copied: u64,
@@ -122,8 +122,8 @@ where
         }
     }
 
-    /// The image in memory: in this process's, if that has the same one at the same address. Else a copy of the
-    /// target's.
+    /// The image in memory: in this process's memory, if it has the same image at the same address, else a copy of the
+    /// target's. `None` if neither can be read, or all copies would get too large.
     fn in_memory(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Option<KeptFile> {
         let mach = self.tasks.mach.clone();
         let own = i32::try_from(std::process::id()).ok()?;
@@ -148,7 +148,7 @@ where
         Some(Arc::new(InMemory(bytes)))
     }
 
-    /// The header where an image is mapped, if it is the image's.
+    /// The header at the address of an image; `None` if the memory there is another image.
     fn header(&mut self, pid: i32, mapping: &Mapping<'_>) -> Option<ImageHeader> {
         let header = self
             .tasks
@@ -192,7 +192,7 @@ where
     }
 }
 
-/// Reads page by page, up to the first that can't be read. Returns how many bytes that were.
+/// Reads page by page, up to the first page that can't be read. Returns the number of bytes read.
 fn read_pages(mut read: impl FnMut(u64, &mut [u8]) -> Result<(), MachError>, address: u64, buffer: &mut [u8]) -> usize {
     let mut done = 0;
     while done < buffer.len() {
@@ -208,7 +208,7 @@ fn read_pages(mut read: impl FnMut(u64, &mut [u8]) -> Result<(), MachError>, add
     done
 }
 
-/// Opens the file at the path of a mapping, if it is of the same build.
+/// Opens the file at the path of a mapping. An error if it is of another build, or can't be read.
 fn open_build(mapping: &Mapping<'_>) -> Result<OnDisk, ModuleMiss> {
     let path = path_of(mapping.path);
     let miss = |error: io::Error| match error.kind() {

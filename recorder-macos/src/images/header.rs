@@ -1,4 +1,4 @@
-//! The header of a Mach-O image in memory: how much code it has, and which build it is. Offsets are those of
+//! The header of a Mach-O image in memory: how much code it has, and which build it is. Offsets are from
 //! `mach-o/loader.h`.
 
 use std::ops::Range;
@@ -36,7 +36,7 @@ pub(crate) struct Segment {
 }
 
 impl ImageHeader {
-    /// Reads the header at an address. An error where there is none.
+    /// Reads the header at an address. An error if the memory can't be read or is not a header.
     pub(crate) fn read<M: Mach>(mach: &M, task: &M::Task, address: u64) -> Result<ImageHeader, MachError> {
         let mut bytes = vec![0; FIRST];
         mach.read(task, address, &mut bytes)?;
@@ -48,7 +48,7 @@ impl ImageHeader {
         ImageHeader::from_bytes(bytes).ok_or(MachError::Code(0))
     }
 
-    /// The header at the start of these bytes. `None` if it is not all there.
+    /// The header at the start of these bytes. `None` if the bytes are not a header, or end before it does.
     pub(crate) fn from_bytes(mut bytes: Vec<u8>) -> Option<ImageHeader> {
         let len = len_of(&bytes).filter(|len| *len <= bytes.len())?;
         bytes.truncate(len);
@@ -60,7 +60,7 @@ impl ImageHeader {
         &self.bytes
     }
 
-    /// The load commands of a kind. Ends before one that does not fit.
+    /// The load commands of a kind, as ranges of [`ImageHeader::bytes`]. Ends before a command that does not fit.
     pub(crate) fn commands(&self, wanted: u32) -> impl Iterator<Item = Range<usize>> {
         let mut at = HEADER;
         let all = std::iter::from_fn(move || {
@@ -73,7 +73,7 @@ impl ImageHeader {
         all.filter(move |(kind, _)| *kind == wanted).map(|(_, place)| place)
     }
 
-    /// The segment of a name.
+    /// The segment of this name; `None` if the image has none.
     pub(crate) fn segment(&self, name: &str) -> Option<Segment> {
         let mut segments = self.commands(LC_SEGMENT_64.0);
         let command = segments.find(|place| {
@@ -92,13 +92,13 @@ impl ImageHeader {
         self.segment(SEG_TEXT)
     }
 
-    /// Where [`ImageHeader::bytes`] have the sections of a segment.
+    /// The offsets of a segment's sections in [`ImageHeader::bytes`].
     pub(crate) fn sections(&self, segment: &Segment) -> impl Iterator<Item = usize> {
         let first = segment.command.start + SEGMENT;
         (first..segment.command.end.saturating_sub(SECTION - 1)).step_by(SECTION)
     }
 
-    /// The UUID, which two builds never share.
+    /// The UUID, which two builds never share. `None` if the image has none.
     pub(crate) fn build_id(&self) -> Option<BuildId> {
         let place = self.commands(LC_UUID.0).next()?;
         let uuid = self.bytes.get(place.start + 8..place.start + 24)?;

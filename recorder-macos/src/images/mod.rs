@@ -28,7 +28,7 @@ const ENTRY: usize = 24;
 const LIST: usize = 200;
 /// `MAXPATHLEN`.
 const MOST_PATH: usize = 1024;
-/// So often a list is read whose images can't be read.
+/// How many times a list is read again whose images can't be read.
 const TRIES: u32 = 8;
 /// A path is read in pieces, which end with pages.
 const PIECE: u64 = 256;
@@ -36,7 +36,7 @@ const PIECE: u64 = 256;
 const MOST_ANONYMOUS: usize = 4096;
 /// An image without a path: dyld itself, before it has set its own.
 const DYLD: &[u8] = b"/usr/lib/dyld";
-/// The name of memory that is no file's, as Linux recordings have it.
+/// The name of anonymous memory, as in Linux recordings.
 const ANONYMOUS: &[u8] = b"//anon";
 
 /// The known images of a process.
@@ -94,7 +94,7 @@ impl Images {
         self.seen.is_none()
     }
 
-    /// True if a task has the list that was read last: it is a fork of the process, and has not loaded anything since.
+    /// True if a task has the list that was read last: the task is a fork of the process, and has loaded nothing since.
     /// A program that was executed since has another timestamp, even if it is the same program at the same address.
     pub(crate) fn match_task<M: Mach>(&self, mach: &M, task: &M::Task) -> bool {
         let at = mach.image_list(task).ok().filter(|at| self.list_at == Some(*at));
@@ -102,8 +102,7 @@ impl Images {
         list.is_some_and(|list| self.seen == Some(list.stamp()))
     }
 
-    /// Returns what was mapped and unmapped since the last look. Of a list that can't be read, or changes, there is
-    /// nothing new yet.
+    /// Returns what was mapped and unmapped since the last look. Empty while the list can't be read, or changes.
     pub(crate) fn refresh<M: Mach>(&mut self, mach: &M, task: &M::Task) -> Vec<OwnedMapping> {
         self.try_refresh(mach, task).unwrap_or_default()
     }
@@ -126,7 +125,7 @@ impl Images {
             return Ok(Vec::new());
         }
         let mut found: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-        // Since macOS 13 the list has dyld, too.
+        // Since macOS 13 the list also has dyld.
         found.insert(list.dyld_at, (list.dyld_path_at, 0));
         for entry in entries.chunks_exact(ENTRY) {
             let word = |at| u64_at(entry, at).unwrap_or(0);
@@ -176,7 +175,8 @@ impl Images {
         changes
     }
 
-    /// The code around an address that is in no image: JIT code. `None` if the place is known, or not mapped.
+    /// The code around an address that is in no image: JIT code. `None` if the address is in a known image or region,
+    /// or not mapped.
     pub(crate) fn code_at<M: Mach>(&mut self, mach: &M, task: &M::Task, address: u64) -> Option<OwnedMapping> {
         if self.holds(address) || self.anonymous.len() >= MOST_ANONYMOUS {
             return None;

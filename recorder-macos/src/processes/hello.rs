@@ -1,6 +1,6 @@
-//! Programs that announce themselves, by the library that was inserted into them: what of it is believed.
+//! Verifies the messages of programs that announce themselves, by the library that was inserted into them.
 //!
-//! Anybody may send to the recorder's port. So the kernel's word counts: for the sender, and for whose task was sent.
+//! Anybody may send to the recorder's port. So the kernel decides who the sender is, and whose task was sent.
 
 use crate::kernel::{Mach, MachError, PortMessage, Sender};
 
@@ -13,13 +13,14 @@ pub enum HelloRefusal {
     Ended,
     /// It is from another user.
     OtherUser,
-    /// It is no hello, or one of another version of sprof.
+    /// It is not a hello, or a hello of another version of sprof.
     Malformed,
     /// It names another process than its sender, or another one's task.
     OtherProcess,
 }
 
-/// Reads a message from `sender`, with the task of `task_of`, to a recorder of `user`.
+/// Reads a message from `sender`, with the task of process `task_of`, to a recorder of `user`. An error if it must not
+/// be believed.
 pub fn check(bytes: &[u8], sender: Sender, task_of: Option<i32>, user: u32) -> Result<Hello, HelloRefusal> {
     if sender.user != user {
         return Err(HelloRefusal::OtherUser);

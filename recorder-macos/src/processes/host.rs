@@ -8,13 +8,13 @@ use recording::program::Image;
 
 use crate::kernel::{Mach, MachError};
 
-/// The calls, beside those of [`Mach`].
+/// Calls of the system, in addition to [`Mach`].
 pub trait Host: Mach {
     /// [`Mach::sleep`] reports SIGINT, SIGTERM and SIGHUP to this process from now on: they end nothing else. An error
     /// has errno.
     fn hear_signals(&self) -> Result<(), i32>;
 
-    /// They do what they did before.
+    /// Undoes [`Host::hear_signals`]: the signals do what they did before.
     fn forget_signals(&self);
 
     /// Starts a program that does not run before [`Signal::Continue`](crate::kernel::Signal::Continue). An
@@ -28,22 +28,22 @@ pub trait Host: Mach {
     /// Closes the port, gives back what was [kept](Mach::keep_task), and lets all go on that wait.
     fn stop_listening(&self);
 
-    /// A folder for files that stay, which nobody but the user may enter.
+    /// A folder for files that stay, which only the user may enter. `None` if macOS names none.
     fn own_folder(&self) -> Option<PathBuf>;
 
-    /// How a child has ended; `None` if it has not, or is none. Its id is free from then on.
+    /// How a child has ended. Its id is free from then on. `None` if it has not ended, or is not a child.
     fn reap(&self, pid: i32) -> Option<ProcessEnd>;
 
-    /// True if the process's program is one for another processor, which Rosetta translates.
+    /// True if Rosetta translates the process's program.
     fn is_translated(&self, pid: i32) -> bool;
 
-    /// True if something can be read from it.
+    /// True if the file has something to read.
     fn is_readable(&self, file: BorrowedFd<'_>) -> bool;
 
-    /// The machine.
+    /// The machine, as the profile shows it.
     fn describe(&self) -> info::Host;
 
-    /// The user has the rights of root.
+    /// True if this process runs as root.
     fn is_root(&self) -> bool;
 }
 

@@ -31,7 +31,7 @@ impl<M: Host> session::Target for MachTarget<M> {
             return self.reap().unwrap_or(ProgramExit::StillRunning);
         }
         if let Some(asked_ns) = self.asked_to_end_ns {
-            // Another Ctrl-C kills the rest at once. Where it can't be heard, the grace ends all the same.
+            // Another Ctrl-C kills the rest at once. Where it can't be heard, the grace still ends.
             let _ = self.host.hear_signals();
             self.wait_or_kill(asked_ns);
             self.host.forget_signals();

@@ -6,10 +6,10 @@ use recording::session::StopReason;
 
 use crate::kernel::{KernelEvent, Mach, Signal, StopSignal};
 
-/// Whom the recording waits for.
+/// The processes that the recording waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watched {
-    /// The launched program, which is recorded, and which Ctrl-C reaches, too.
+    /// The launched program. It is recorded, and gets each Ctrl-C.
     pub program: Option<i32>,
     /// Attached processes, which are never sent anything. If there is a command that only ends the recording, it alone
     /// is here.
@@ -26,8 +26,8 @@ impl Watched {
     }
 }
 
-/// Why recording ended, when all that is watched has, after so many `interrupts`. A Ctrl-C that came with the end was
-/// for the program, not for what sprof does afterwards: it would cut the look-up of names short.
+/// Why recording ended, once all watched processes have ended, after `interrupts` signals. A Ctrl-C that came with the
+/// end was for the program. It must not end what sprof does afterwards: the look-up of names.
 pub(crate) fn stop_at_end(events: &[KernelEvent], interrupts: u32) -> StopReason {
     let is_interrupt = |event: &KernelEvent| matches!(event, KernelEvent::Signal(StopSignal::Interrupt { .. }));
     if events.contains(&KernelEvent::Signal(StopSignal::Terminate)) {
@@ -39,7 +39,7 @@ pub(crate) fn stop_at_end(events: &[KernelEvent], interrupts: u32) -> StopReason
     }
 }
 
-/// Takes a signal, and says whether recording ends.
+/// Takes a signal. Returns why recording ends; `None` if it goes on.
 ///
 /// Ctrl-C on a terminal reaches a launched program by itself; a SIGINT that someone sent to sprof alone is passed on.
 /// The second SIGINT ends the recording. Without a launched program the first one does.

@@ -1,7 +1,7 @@
 //! Samples threads with Mach calls, as `recorder-linux/src/ptrace/` does with ptrace.
 //!
 //! Gets: running processes. Gives: the same events as the Linux recorder, to the same sink. A thread of sprof looks at
-//! all threads at each tick, and suspends those on a CPU for some microseconds, for a copy of registers and stack. Out
+//! all threads at each tick. It suspends threads on a CPU for some microseconds, for a copy of registers and stack. Out
 //! of scope: starting programs, finding their images, unwinding.
 //!
 //! In reading order:
@@ -43,7 +43,7 @@ pub use totals::{Totals, UnreachedProcess};
 /// Whom to sample, and for how long.
 #[derive(Clone, Debug)]
 pub struct SamplingPlan {
-    /// Processes; all that they start is sampled, too.
+    /// Processes to sample, with all that they start.
     pub roots: Vec<i32>,
     /// False if they have run before: that time does not count.
     pub is_new: bool,
@@ -53,7 +53,7 @@ pub struct SamplingPlan {
     pub watched: Watched,
     /// From one tick to the next, ns.
     pub interval_ns: u64,
-    /// Waits are recorded, too.
+    /// True if waits are recorded.
     pub off_cpu: bool,
     /// When recording ends, on the recording's clock.
     pub deadline_ns: Option<u64>,

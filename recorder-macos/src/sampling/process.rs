@@ -59,7 +59,7 @@ struct RefusedTask {
     looks: u32,
 }
 
-/// A task that is refused is asked for again at so many looks: in the middle of an exec, the kernel refuses, too.
+/// Number of looks at which a refused task is asked for again: in the middle of an exec, the kernel also refuses.
 const LOOKS_AGAIN: u32 = 8;
 
 impl RefusedTask {
@@ -120,7 +120,7 @@ impl<M: Mach> RecordedProcess<M> {
     /// Looks at the threads, and samples those on a CPU.
     pub(super) fn look(&mut self, tick: &mut Tick<'_, M>) {
         let Some(counts) = tick.mach.task_counts(self.pid) else {
-            // Its end will be in a later event.
+            // Its end is reported later.
             return;
         };
         let before = self.seen;
@@ -141,7 +141,7 @@ impl<M: Mach> RecordedProcess<M> {
             self.visit(first_new, None, tick);
         }
         if self.task.is_none() {
-            // The process has ended, and the counts may be those of another one with its id.
+            // The process has ended, and the counts may belong to another process with its id.
             self.seen = before;
         }
         self.know_threads(counts);
@@ -163,9 +163,9 @@ impl<M: Mach> RecordedProcess<M> {
         self.threads.iter().filter(has_run).count()
     }
 
-    /// Looks at the threads from this index on. Removes those that have ended. Stops where it has found so many threads
-    /// that run or are queued: a look costs a call, and of a pool's hundreds of threads, most sleep. Those found come
-    /// first the next time.
+    /// Looks at the threads from this index on, and removes ended ones. Stops once it has found `runnable` threads that
+    /// run or are queued: a look costs a call, and most of a pool's hundreds of threads sleep. The threads that were
+    /// found come first the next time.
     fn visit(&mut self, first: usize, runnable: Option<u32>, tick: &mut Tick<'_, M>) {
         let (mut index, mut front) = (first, first);
         while let Some(thread) = self.threads.get_mut(index) {
@@ -208,7 +208,7 @@ impl<M: Mach> RecordedProcess<M> {
             return known;
         };
         let Ok(found) = found else {
-            // A task that has died: the process called exec, or ended. Either will be in a later event.
+            // A task that has died: the process called exec, or ended. Either is reported later.
             if found == Err(MachError::Gone) {
                 self.task = None;
             }
@@ -267,8 +267,8 @@ impl<M: Mach> RecordedProcess<M> {
         });
         self.task = task;
         self.seen = None;
-        // The CPU time of the process goes on (task_rollup_accounting_info in bsd/kern/kern_exec.c), that of its new
-        // thread starts.
+        // The CPU time of the process goes on (task_rollup_accounting_info in bsd/kern/kern_exec.c), the CPU time of
+        // its new thread starts at 0.
         self.since = CpuTimeSince::Start;
         self.has_main = false;
         if had_main {
@@ -353,7 +353,8 @@ impl<M: Mach> RecordedProcess<M> {
         true
     }
 
-    /// The CPU time so far counts: as that of a process that is reached, or is not. What comes counts by itself.
+    /// Adds the CPU time so far to the sums: of recorded processes, or of processes without access. Counting starts
+    /// anew.
     fn close(&mut self, tick: &mut Tick<'_, M>) {
         let mut counted_ns = self
             .seen

@@ -10,10 +10,10 @@ use crate::kernel::{CpuBudget, Mach};
 /// The part of an interval that a tick may take.
 const SHARE: u64 = 10;
 
-/// The policy is given up after so many more ticks over the budget than within.
+/// The policy is given up after this many more ticks over the budget than within.
 const PATIENCE: u32 = 16;
 
-/// Whether the sampling thread has a realtime policy.
+/// The realtime policy of the sampling thread, while it has one.
 #[derive(Debug)]
 pub(super) struct RealtimePriority {
     budget: CpuBudget,
@@ -37,7 +37,7 @@ impl RealtimePriority {
         }
     }
 
-    /// Takes note of a tick that took `work_ns` of CPU time.
+    /// Records a tick that took `work_ns` of CPU time. Gives the policy up after too many long ticks.
     pub(super) fn after_tick(&mut self, mach: &impl Mach, work_ns: u64) {
         if !self.is_realtime {
             return;

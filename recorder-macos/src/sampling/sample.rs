@@ -12,9 +12,9 @@ use super::threads::{KnownThread, reading};
 use super::tick::Tick;
 use crate::kernel::{Mach, ThreadState};
 
-/// A thread that has used the CPU time of so many intervals without a sample gets one while it waits for a CPU. It is
+/// A thread that has used the CPU time of this many intervals without a sample gets one while it waits for a CPU. It is
 /// where it lost its CPU, or in a system call that has ended. With 2 intervals instead, the simulated 12 threads on 2
-/// CPUs had 3 % of their samples in waits. By chance a thread misses so many ticks once in 10,000,000 times, and once
+/// CPUs had 3 % of their samples in waits. By chance a thread misses this many ticks once in 10,000,000 times, and once
 /// in 3,000 if the recorder takes its CPU at each other tick.
 const PATIENCE: u64 = 16;
 

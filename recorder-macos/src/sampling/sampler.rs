@@ -17,8 +17,8 @@ use crate::kernel::{KernelEvent, Mach, MachError, ProcessIdentity};
 use crate::processes::hello::{self, HelloRefusal};
 use crate::processes::watched::{Watched, stop_at_end, take_signal};
 
-/// From a process to the ancestor that is recorded. Those between announce themselves, too, unless they are programs of
-/// macOS.
+/// From a process to the ancestor that is recorded. Processes between them also announce themselves, unless they are
+/// programs of macOS.
 const MOST_STEPS: usize = 16;
 
 /// Everything that is sampled.
@@ -200,7 +200,7 @@ impl<'m, M: Mach> Sampler<'m, M> {
         }
         let task = match task {
             Ok(task) => Some(task),
-            // A task that has died since: there is another exec in a later event.
+            // The task has died since: another exec is reported later.
             Err(MachError::Gone) => return,
             Err(MachError::Code(_)) => None,
         };
@@ -214,8 +214,7 @@ impl<'m, M: Mach> Sampler<'m, M> {
         }
     }
 
-    /// Takes in the programs that have announced themselves. Each waits until it is known, and goes on at the end of
-    /// its letter.
+    /// Adds the programs that have announced themselves. Each waits until its message is dropped.
     fn admit_announced(&mut self) {
         for message in self.mach.messages() {
             match hello::open(self.mach, &message) {
@@ -234,7 +233,7 @@ impl<'m, M: Mach> Sampler<'m, M> {
         }
     }
 
-    /// Finds out whether a process is recorded. If its start is not in a later event yet, it is added now.
+    /// Finds out whether a process is recorded. If its start was not reported yet, it is added now.
     fn find_or_add(&mut self, pid: i32) -> bool {
         let mut ancestor = pid;
         for _ in 0..MOST_STEPS {
@@ -253,7 +252,7 @@ impl<'m, M: Mach> Sampler<'m, M> {
         started_us.is_some_and(|started_us| self.is_still(pid, started_us))
     }
 
-    /// A recorded process has sent its task. Returns whether it is one that was not known.
+    /// A recorded process has sent its task. Returns true if the task was not known.
     fn take_task(&mut self, pid: i32, task: M::Task) -> bool {
         let name = self.mach.process_name(pid).unwrap_or_default();
         let (mut tick, processes) = self.parts();
@@ -261,14 +260,14 @@ impl<'m, M: Mach> Sampler<'m, M> {
             return false;
         };
         if !process.is_refused() {
-            // It has called exec, which will be in a later event.
+            // It has called exec, which is reported later.
             process.exec(name.clone(), None, &mut tick);
         }
         process.take_task(name, task, &mut tick);
         true
     }
 
-    /// True if the id is still that of the process that started then.
+    /// True if the id still belongs to the process that started then.
     fn is_still(&self, pid: i32, started_us: u64) -> bool {
         self.mach
             .identity(pid)
@@ -303,8 +302,7 @@ impl<'m, M: Mach> Sampler<'m, M> {
     /// Adds a process, unless it has ended, or can't be recorded.
     fn add_child(&mut self, pid: i32, parent: i32, parent_started_us: u64, since: CpuTimeSince) -> bool {
         let task = self.mach.watch(pid).and_then(|()| self.mach.task(pid));
-        // Both may have ended since the parent was asked for its children, and their ids may be those of processes of
-        // somebody else.
+        // Both may have ended since the parent was asked for its children, and unrelated processes may have their ids.
         let identity = self.mach.identity(pid).filter(|identity| identity.parent == parent);
         let Some(identity) = identity.filter(|_| self.is_still(parent, parent_started_us)) else {
             return false;
@@ -330,8 +328,8 @@ impl<'m, M: Mach> Sampler<'m, M> {
         let name = self.mach.process_name(pid).unwrap_or_default();
         let mut process = RecordedProcess::new(self.mach, pid, identity.started_us, name, task, since);
         let parent_process = parent.and_then(|parent| self.processes.get(&parent));
-        // What is no fork has called exec before it was watched. A fork that is not known as one has its code read
-        // again, no more.
+        // A process that is not a fork has called exec before it was watched. If a fork is not recognised, its code is
+        // read again: nothing worse.
         let is_fork = parent_process.is_some_and(|parent| process.is_fork_of(parent, self.mach));
         self.out.process(
             time,

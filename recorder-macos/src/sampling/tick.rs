@@ -30,7 +30,7 @@ pub(super) struct LookCounts {
     pub(super) lost_cpu: u64,
 }
 
-/// Addresses that are remembered: a few dozen functions wait.
+/// Maximum number of addresses that are remembered. A few dozen functions wait.
 const MOST_ADDRESSES: usize = 4096;
 
 /// System calls by the address of the instruction behind them, which is the same in all processes.
@@ -38,7 +38,7 @@ const MOST_ADDRESSES: usize = 4096;
 pub(super) struct SystemCallNames(HashMap<u64, Option<String>>);
 
 impl SystemCallNames {
-    /// The name of the system call whose instruction is before an address.
+    /// The name of the system call whose instruction is before an address; `None` if it is not a system call.
     pub(super) fn name_before<M: Mach>(&mut self, mach: &M, address: u64) -> Option<&str> {
         if self.0.len() >= MOST_ADDRESSES {
             self.0.clear();

@@ -7,15 +7,15 @@ use std::path::PathBuf;
 pub struct Totals {
     /// Samples.
     pub samples: u64,
-    /// Of these: of threads that sprof had taken the CPU from, because there was no other one.
+    /// Samples of threads whose CPU sprof had taken, because no other CPU was free. Part of `samples`.
     pub displaced_samples: u64,
-    /// Of these: of threads that waited for a CPU, because they were never found on one.
+    /// Samples of threads that waited for a CPU, because they were never found on one. Part of `samples`.
     pub queued_samples: u64,
     /// CPU time counted by the kernel, ns.
     pub cpu_ns: u64,
-    /// Of this: used by threads after their last sample, or by threads that had none, ns.
+    /// CPU time of threads after their last sample, or without samples, ns. Part of `cpu_ns`.
     pub unsampled_ns: u64,
-    /// Of this: used by threads that started and ended between two looks, or between the last look and their end, ns.
+    /// CPU time of threads that lived between two looks, or after the last look, ns. Part of `cpu_ns`.
     pub unseen_ns: u64,
     /// How often a thread was suspended and found to be waiting for a CPU: no sample.
     pub queued: u64,
@@ -23,17 +23,17 @@ pub struct Totals {
     pub missed_ticks: u64,
     /// For how long threads were suspended, ns.
     pub suspended_ns: u64,
-    /// The longest of these times, ns.
+    /// The longest time for which a thread was suspended, ns.
     pub longest_suspended_ns: u64,
     /// Processes that could not be recorded, or only up to some time: the kernel gave no right to their tasks.
     pub unreached: u64,
-    /// CPU time of these, ns. It is not part of the other sums.
+    /// CPU time of `unreached` processes, ns. It is not part of the other sums.
     pub unreached_cpu_ns: u64,
     /// Ticks took too long for a realtime policy, which was given up.
     pub gave_up_realtime: bool,
     /// Programs that announced themselves, and had stopped waiting when they were reached.
     pub late_programs: u64,
-    /// Messages to the recorder's port that were not believed, or came from processes that are not below a recorded
+    /// Messages to the recorder's port that were refused: not verified, or from a process that is not below a recorded
     /// one.
     pub refused_messages: u64,
 }
@@ -58,7 +58,7 @@ impl Totals {
         self.longest_suspended_ns = self.longest_suspended_ns.max(ns);
     }
 
-    /// What has to be known to judge the recording, a sentence each.
+    /// What a reader must know to judge the recording, a sentence each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = vec![format!(
             "threads were suspended for {:.1} us for a sample on average, and for {:.0} us at most",

@@ -18,7 +18,7 @@ use crate::kernel::{Mach, ThreadState, WaitMode};
 /// A look has found a thread waiting.
 ///
 /// The thread is not suspended: where it waits, its registers and its stack stand still. If it has run meanwhile, they
-/// are no stack, and the next look finds what the thread does then.
+/// are not a stack, and the next look finds what the thread does then.
 pub(super) fn see<M: Mach>(
     pid: i32,
     task: &M::Task,

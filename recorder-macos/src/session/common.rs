@@ -1,4 +1,4 @@
-//! What every session has.
+//! What every session needs.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use recording::session::{RecordError, RecordOptions, RecordTarget};
 
 use crate::processes::host::Host;
 
-/// What macOS has no way for, refused before anything runs.
+/// Refuses options that macOS has no way for, before anything runs.
 pub(super) fn check(options: &RecordOptions) -> Result<(), RecordError> {
     let refused = |message: &str| Err(RecordError::Failed(message.to_owned()));
     if options.target == RecordTarget::WholeMachine {
@@ -25,7 +25,7 @@ pub(super) fn check(options: &RecordOptions) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// The facts of a recording, which ends at `end`. `names` are those of attached processes.
+/// The facts of a recording, which ends at `end`. `names`: the names of attached processes.
 pub(super) fn info(
     options: &RecordOptions,
     host: &impl Host,
@@ -59,7 +59,7 @@ pub(super) fn interval_ns(options: &RecordOptions) -> u64 {
     (1e9 / options.rate_hz).round().max(1.0) as u64
 }
 
-/// When the recording ends that started at `start`; `None` if its duration is not limited.
+/// When a recording ends that started at `start_ns`, ns on its clock. `None` if its duration is not limited.
 pub(super) fn deadline_ns(options: &RecordOptions, start_ns: u64) -> Option<u64> {
     let duration_ns = u64::try_from(options.duration?.as_nanos()).unwrap_or(u64::MAX);
     Some(start_ns.saturating_add(duration_ns))

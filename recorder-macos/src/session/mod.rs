@@ -32,7 +32,7 @@ use crate::processes::watched::{Watched, stop_at_end, take_signal};
 use crate::sampling::{SampleError, SamplingPlan, SamplingResult, UnreachedProcess, sample};
 use task_access::{Rights, TaskAccess, ask_for_task, own_rights};
 
-/// From one look at what begins a held recording to the next, ns.
+/// From one check whether a held recording begins to the next, ns.
 const ROUND_NS: u64 = 10_000_000;
 
 /// A recording that is ready: of a launched program, which is suspended at its first instruction, or of running
@@ -218,7 +218,8 @@ where
     }
 }
 
-/// Lets a program run until `begin` is readable. If it ends or sprof is to end before, says why.
+/// Lets a program run until `begin` is readable. Returns why recording ended, if the program or a signal ends it
+/// before.
 fn run_until(host: &impl Host, pid: i32, begin: BorrowedFd<'_>) -> Option<StopReason> {
     // Its end is seen, at the latest, when it is recorded.
     let _ = host.watch(pid);
@@ -261,7 +262,7 @@ where
     match ask_for_task(host, started.pid(), rights) {
         TaskAccess::Given => {}
         TaskAccess::Ended => return Err(RecordError::Failed("the program ended before it could run".to_owned())),
-        // What it starts may be recorded all the same.
+        // What it starts may still be recorded.
         TaskAccess::Refused(_) if !barred.is_empty() => {
             announcements.extend(barred.iter().map(say_barred));
         }
@@ -282,7 +283,7 @@ fn launch_with_library<M: Host + SharedMach>(
 ) -> Result<(RecordingStart<M>, Option<Preload<M>>), RecordError> {
     let image = image.ok_or_else(|| RecordError::NotFound(String::new()))?;
     let program = Path::new(OsStr::from_bytes(image.path.to_bytes()));
-    // dyld takes the library out of the environment of what such a program starts, too.
+    // dyld also takes the library out of the environment of what such a program starts.
     if let Some(barred) = barred_programs(program, &search_path(image), OWN_CPU, AccessMethod::Library).first() {
         return Err(RecordError::Failed(format!(
             "cannot record {barred}. sprof is not signed to record such programs, and what they start: `{0} setup` signs it, once; or run \
@@ -313,7 +314,7 @@ fn say_barred(barred: &BarredProgram) -> String {
     format!("not recorded, but what it starts is: {barred}")
 }
 
-/// Where the program's environment has programs.
+/// `PATH` in the program's environment.
 fn search_path(image: &Image) -> std::ffi::OsString {
     let entries = image.env.iter().map(|entry| entry.to_bytes());
     let path = entries.filter_map(|entry| entry.strip_prefix(b"PATH=")).next();
@@ -363,7 +364,7 @@ where
     Ok(RecordingStart::Attached(named, names, timer))
 }
 
-/// What has to be known to judge the recording.
+/// What a reader must know to judge the recording, a sentence each.
 fn notes(sampled: &SamplingResult, off_cpu: bool, way: AccessMethod) -> Vec<String> {
     let mut notes = sampled.totals.notes();
     if off_cpu {
@@ -398,7 +399,7 @@ fn unreached(sampled: &SamplingResult, way: AccessMethod) -> String {
     sampled.unreached.iter().map(describe).collect::<Vec<_>>().join(", ")
 }
 
-/// A recording without anything to record is none.
+/// The error of a recording in which no process could be reached.
 fn nothing_reached(sampled: &SamplingResult, way: AccessMethod) -> Option<String> {
     let is_empty = sampled.totals.samples == 0 && sampled.totals.cpu_ns == 0 && sampled.totals.unreached > 0;
     is_empty.then(|| {

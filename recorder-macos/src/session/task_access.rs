@@ -28,7 +28,7 @@ pub enum Rights {
 }
 
 impl Rights {
-    /// How sprof gets at the programs that it starts.
+    /// How sprof gets access to the programs that it starts.
     pub fn access_method(self) -> AccessMethod {
         match self {
             Rights::Root | Rights::Entitled => AccessMethod::Task,
@@ -55,18 +55,19 @@ pub fn is_entitled(program: &Path) -> bool {
     signatures.into_iter().any(|signature| signature.permits_debugging())
 }
 
-/// What came of asking for a process's task.
+/// The answer to a request for a process's task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskAccess {
     /// macOS gives access.
     Given,
     /// The process has ended.
     Ended,
-    /// It does not, for this reason: an error for the user, with the remedy.
+    /// macOS gives no access. The text is an error for the user, with the remedy.
     Refused(String),
 }
 
-/// Asks for the task of a process. Without rights it does not ask: the question could wait for an administrator.
+/// Asks for the task of a process, and waits for at most 30 s. Without rights it refuses at once: the question could
+/// wait for an administrator.
 pub fn ask_for_task<M: Host + SharedMach>(host: &M, pid: i32, rights: Rights) -> TaskAccess
 where
     M::Task: Send,

@@ -81,7 +81,7 @@ impl EventQueue {
             .map_err(|error| MachError::Code(error.raw_os_error().unwrap_or(0)))
     }
 
-    /// Sleeps until the clock of `mach_absolute_time` has come so far, or until there are events. Returns at once where
+    /// Sleeps until `until_ticks` of the clock `mach_absolute_time`, or until there are events. Returns at once where
     /// the timer fails.
     pub(super) fn wait(&self, until_ticks: u64) -> Vec<KernelEvent> {
         let timer = kevent64_s {

@@ -1,6 +1,6 @@
 //! The calls of XNU, and all of this crate's `unsafe`. Every function here is safe to call with any arguments.
 //!
-//! Declarations are those of mach2 and libc; `task_read_for_pid`, `pid_for_task` and a few more are in neither. It is
+//! Declarations come from mach2 and libc; `task_read_for_pid`, `pid_for_task` and a few more are in neither. It is
 //! type-checked and linked for both processors, and has never run on a Mac.
 
 mod kqueue;

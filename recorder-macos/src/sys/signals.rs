@@ -54,9 +54,9 @@ impl Signals {
         self.read.as_fd()
     }
 
-    /// Makes a call while the signals are ignored that were ignored before. A program that the call starts ignores
-    /// them, too, as `nohup` and background jobs of shells want: an exec keeps what is ignored, and replaces handlers
-    /// by the default (sigaction(2)).
+    /// Makes a call while the signals are ignored that were ignored before. A program that the call starts also ignores
+    /// them, as `nohup` and background jobs of shells want: an exec keeps what is ignored, and replaces handlers by the
+    /// default (sigaction(2)).
     pub(super) fn ignoring<T>(&self, call: impl FnOnce() -> T) -> T {
         let is_ignored = |(_, before): &&(libc::c_int, SavedAction)| before.0.sa_sigaction == libc::SIG_IGN;
         let ignored = { self.before.iter() }.filter(is_ignored);
@@ -71,7 +71,7 @@ impl Signals {
         result
     }
 
-    /// The next signal.
+    /// The next signal; `None` if there is none.
     pub(super) fn next(&self) -> Option<StopSignal> {
         let mut bytes = [0u8; 2];
         // SAFETY: the kernel writes at most `bytes.len()` bytes.
@@ -139,7 +139,7 @@ fn set(signal: libc::c_int, handler: libc::sighandler_t, flags: libc::c_int) -> 
 extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: null, or the kernel's structure, which lives until the handler returns.
     let sender = unsafe { info.as_ref() }.map_or(1, |info| info.si_pid);
-    // The terminal driver is no process.
+    // The terminal driver is not a process: it has id 0.
     let bytes = [signal as u8, u8::from(sender == 0)];
     // SAFETY: takes nothing, and returns a pointer to the last error of this thread, which lives as long as the thread.
     let errno = unsafe { libc::__error() };
@@ -165,7 +165,7 @@ pub fn say_if_quit(words: Option<String>) {
 }
 
 extern "C" fn on_quit(signal: libc::c_int) {
-    // SAFETY: the pointer is null or that of a leaked, never changed String.
+    // SAFETY: the pointer is null, or points to a leaked String that never changes.
     if let Some(words) = unsafe { LAST_WORDS.load(Ordering::Acquire).as_ref() } {
         // SAFETY: write(2) may be called in handlers. errno need not be kept: the process ends.
         let _ = unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };

@@ -31,7 +31,7 @@ impl SpawnAttributes {
     /// Suspended, with the signals that Rust's runtime ignores as every program expects them.
     fn for_recording(mut self) -> Result<SpawnAttributes, i32> {
         let defaults: libc::sigset_t = 1 << (libc::SIGPIPE - 1);
-        // SAFETY: the attributes are initialised, and the set lives until the call returns.
+        // SAFETY: `new` has initialised the attributes, and the set outlives the call.
         check(unsafe { libc::posix_spawnattr_setsigdefault(&raw mut self.0, &raw const defaults) })?;
         let flags = libc::POSIX_SPAWN_START_SUSPENDED | libc::POSIX_SPAWN_SETSIGDEF;
         // SAFETY: `new` has initialised the attributes.
@@ -43,7 +43,7 @@ impl SpawnAttributes {
     fn with_port(mut self, port: mach_port_name_t) -> Result<SpawnAttributes, i32> {
         let mut ports = [MACH_PORT_NULL; wire::SLOT + 1];
         ports[wire::SLOT] = port;
-        // SAFETY: the attributes are initialised, and the call copies as many names as there are.
+        // SAFETY: `new` has initialised the attributes, and the call copies `ports.len()` names.
         check(unsafe { posix_spawnattr_set_registered_ports_np(&raw mut self.0, ports.as_ptr(), ports.len() as u32) })?;
         Ok(self)
     }
@@ -51,7 +51,7 @@ impl SpawnAttributes {
 
 impl Drop for SpawnAttributes {
     fn drop(&mut self) {
-        // SAFETY: the attributes are initialised, and not used after this.
+        // SAFETY: `new` has initialised the attributes, and they are not used after this.
         let _ = unsafe { libc::posix_spawnattr_destroy(&raw mut self.0) };
     }
 }
@@ -64,8 +64,8 @@ pub(super) fn suspended(image: &Image, port: Option<mach_port_name_t>) -> Result
     }
     let (args, env) = (pointers(&image.args), pointers(&image.env));
     let mut pid = 0;
-    // SAFETY: all pointers are of valid attributes, C strings, and null-terminated lists of these, which live until the
-    // call returns.
+    // SAFETY: the attributes are initialised, the path is a C string, both lists are C strings with a null at the end,
+    // and all outlive the call.
     check(unsafe {
         libc::posix_spawn(
             &raw mut pid,

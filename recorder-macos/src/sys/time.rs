@@ -41,7 +41,7 @@ fn scale(value: u64, by: u32, over: u32) -> u64 {
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// Sleeps until the clock has come so far, in its ticks.
+/// Sleeps until this time, in ticks of the clock.
 pub(super) fn wait_until(ticks: u64) {
     // SAFETY: takes an integer.
     let _ = unsafe { mach2::mach_time::mach_wait_until(ticks) };

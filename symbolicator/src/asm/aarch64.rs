@@ -33,7 +33,7 @@ pub(super) fn decode(bytes: &[u8], address: u64) -> DecodedInstruction {
                 let end = text[at..].find([',', ' ']).map_or(text.len(), |end| at + end);
                 text.replace_range(at..end, &format!("{target:#x}"));
             }
-            // A page is no place: what is at its start is not meant.
+            // The address of a page does not name what is at its start.
             let target = target.filter(|_| !matches!(instruction.opcode, Opcode::ADRP));
             let reference = target.map(|target| match instruction.opcode {
                 Opcode::BL => AddressUse::Call(target),

@@ -15,8 +15,8 @@ use crate::error::SymbolError;
 use crate::jit::JitSymbols;
 use crate::objects::ObjectModule;
 
-/// At most so many bytes are disassembled at once. The largest functions seen (interpreters, generated parsers) have 1
-/// MB.
+/// Maximum number of bytes that are disassembled at once. The largest functions seen (interpreters, generated parsers)
+/// have 1 MB.
 const MAX_BYTES: u64 = 4 << 20;
 
 /// Instructions of an address range.
@@ -310,7 +310,7 @@ fn decode_bytes(processor: &Processor, bytes: &[u8], asked: usize, start: u64) -
 }
 
 /// The start of the instruction that holds a relative address, found by decoding from the start of its function. `None`
-/// if the decoder meets bytes that are no instruction.
+/// if the decoder meets bytes that it does not know.
 pub(crate) fn instruction_at(file: &ObjectModule, function_start: u64, address: u64) -> Option<u64> {
     let size = address.checked_sub(function_start).filter(|size| *size < MAX_BYTES)? + 1;
     let code = decode(file, "", function_start, size).ok()?;

@@ -9,8 +9,8 @@ const MAX_FILES: usize = 64;
 /// Folders around a binary that may have a bundle of their own: `App.app.dSYM` is beside `App.app/Contents/MacOS/App`.
 const MAX_FOLDERS: usize = 6;
 
-/// The files that may have the debug info of the binary with this path, those of bundles beside it first. Which one has
-/// it is known by its id alone: cargo calls the file in `app.dSYM` `app-0123456789abcdef`.
+/// The files that may have the debug info of the binary with this path, files of bundles beside the binary first. Only
+/// its id shows which file has it: cargo calls the file in `app.dSYM` `app-0123456789abcdef`.
 pub(crate) fn files(binary: &Path, symbol_dirs: &[PathBuf]) -> Vec<PathBuf> {
     let with_ending = |path: &&Path| path.extension().is_some();
     let around = binary.ancestors().skip(1).take(MAX_FOLDERS).filter(with_ending);

@@ -126,7 +126,7 @@ pub(crate) fn locate(
     })
 }
 
-/// Opens candidates and refuses those of another build.
+/// Opens candidates, and refuses files of another build.
 struct FileSearch<'a> {
     module: &'a Module,
     recorded_at: Option<SystemTime>,
@@ -142,7 +142,7 @@ impl FileSearch<'_> {
             return None;
         }
         self.tried.push(path.to_owned());
-        // A missing file is no failure: the next candidate may exist.
+        // A missing file does not count as a failure: the next candidate may exist.
         let found = regular_file::metadata(path).ok()?;
         let file = self.judged(ObjectFile::open_for(path, self.module))?;
         // Without a build id, a file that was written to after the recording is refused.

@@ -2,7 +2,7 @@
 //!
 //! - [`options`]: where to look.
 //! - [`locate`]: the file that ran and its debug info; [`dsym`] and [`shared_cache`] are places of macOS, [`separate`]
-//!   those of debug files and of parts that lie elsewhere.
+//!   finds debug files and parts that lie elsewhere.
 //! - [`object_file`]: an opened ELF or Mach-O file; [`universal`] and [`mach_o`] read what is particular to Mach-O.
 
 mod dsym;

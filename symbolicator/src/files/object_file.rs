@@ -32,7 +32,7 @@ const MAX_COPIED_BYTES: usize = 1 << 30;
 
 /// Longest instruction (Intel SDM volume 2, 2.3.11): the last instruction of a range may reach this far beyond it.
 const MAX_INSTRUCTION_BYTES: u64 = 15;
-/// Of the records in headers and symbol tables, in bytes.
+/// Alignment of the records in headers and symbol tables, in bytes.
 const ALIGNMENT: usize = 8;
 
 enum FileBytes {
@@ -126,14 +126,14 @@ impl ObjectFile {
         ObjectFile::from_bytes(path, bytes)
     }
 
-    /// Opens a small file, of which there may be thousands. It is copied: a copy cannot change.
+    /// Opens a small file of a module that may have thousands. It is copied: a copy cannot change.
     pub(crate) fn open_copied(path: &Path) -> Result<ObjectFile, SymbolError> {
         let mapping = Mapping::open(path).map_err(|error| SymbolError::unreadable(path, error))?;
         let whole = 0..mapping.bytes().len();
         ObjectFile::copied(path, mapping, whole)
     }
 
-    /// The same of a part. A mapping keeps its file open, of which a process of macOS may have 256.
+    /// Copies a part of a mapped file. A mapping keeps its file open, and a process of macOS may have 256 open files.
     pub(crate) fn copied(path: &Path, mapping: Mapping, part: Range<usize>) -> Result<ObjectFile, SymbolError> {
         if part.len() > MAX_COPIED_BYTES {
             return ObjectFile::part(path, &Arc::new(mapping), part);
@@ -160,7 +160,7 @@ impl ObjectFile {
         ObjectFile::from_bytes(path, bytes)
     }
 
-    /// Reads bytes that are no file of their own (the vdso, `.gnu_debugdata`); `path` is their name in errors.
+    /// Reads bytes that do not have a file of their own (the vDSO, `.gnu_debugdata`); `path` is their name in errors.
     pub(crate) fn from_bytes(path: &Path, bytes: Vec<u8>) -> Result<ObjectFile, SymbolError> {
         ObjectFile::new(path, FileBytes::Owned(bytes))
     }
@@ -224,7 +224,8 @@ impl ObjectFile {
         Ok(file)
     }
 
-    /// The headers of the file, parsed at each call: that is cheap, and needs no self-reference.
+    /// The headers of the file. They are parsed at each call, which is cheap and needs no self-reference. An error if
+    /// they are damaged.
     pub(crate) fn object(&self) -> Result<object::File<'_>, SymbolError> {
         object::File::parse(&**self).map_err(|error| {
             SymbolError::unreadable(
@@ -298,7 +299,7 @@ impl ObjectFile {
         }
     }
 
-    /// Heap bytes that it takes: those of a copy.
+    /// Heap bytes that it takes; 0 for a mapped file.
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.bytes {
             FileBytes::Mapped(..) => 0,

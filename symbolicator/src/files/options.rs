@@ -21,7 +21,7 @@ pub struct SymbolOptions {
     pub cache: Option<PathBuf>,
     /// Servers that are asked for debug info and sources that this machine lacks. Default: none, and no network.
     pub debuginfod: Option<Arc<Debuginfod>>,
-    /// Servers that are asked for symbols of files of which this machine has none. Default: none, and no network.
+    /// Servers that are asked for symbols that this machine lacks. Default: none, and no network.
     pub symbol_servers: Option<Arc<SymbolServers>>,
     /// When the recording ended. A file without a build id that was written to later is refused. Default: not checked.
     pub recorded_at: Option<SystemTime>,

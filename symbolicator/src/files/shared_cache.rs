@@ -32,8 +32,8 @@ const MAX_CODE_BYTES: usize = 128 << 20;
 /// The same of its names, and of each further table.
 const MAX_TABLE_BYTES: usize = 64 << 20;
 
-/// The caches that may have a library, those of the user's folders first. Further files of a cache have another ending:
-/// `dyld_shared_cache_arm64e.01`.
+/// The caches that may have a library, caches in the user's folders first. Further files of a cache have another
+/// ending: `dyld_shared_cache_arm64e.01`.
 pub(crate) fn caches(library: &Path, symbol_dirs: &[PathBuf]) -> Vec<PathBuf> {
     if !["/usr/lib", "/System"].iter().any(|folder| library.starts_with(folder)) {
         return Vec::new();

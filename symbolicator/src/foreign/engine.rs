@@ -62,7 +62,7 @@ impl ForeignFile {
         })
     }
 
-    /// The error for a module of another system of which these folders have no file.
+    /// The error for a module of another system if these folders have no file for it.
     pub(crate) fn not_found(module: &Module, dirs: Vec<PathBuf>) -> SymbolError {
         let name = module.name();
         let paths = |dir: &PathBuf| {
@@ -88,8 +88,8 @@ impl ForeignFile {
         addresses.iter().map(lookup).collect()
     }
 
-    /// Heap bytes, about. The engine does not tell: its tables of functions and lines are smaller than the text or the
-    /// streams that they were made of, and the mapped files themselves are not held.
+    /// Heap bytes, about. The engine does not report them. Its tables of functions and lines are smaller than the text
+    /// or the streams that they were made of, and the mapped files themselves are not held.
     pub(crate) fn held_bytes(&self) -> usize {
         let mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
         mapped.iter().map(|file| file.bytes().len() / 4).sum()
@@ -108,7 +108,7 @@ fn failed(path: &Path) -> SymbolError {
 fn info(found: SyncAddressInfo) -> AddressInfo {
     let symbol = found.symbol;
     let (start, size) = (u64::from(symbol.address), symbol.size.map(u64::from));
-    // The engine names functions of which it knows nothing but the address.
+    // The engine makes up a name for a function of which it knows only the address.
     let function = match symbol.name == format!("fun_{start:x}") {
         true => FunctionSymbol::unnamed(&(start..start + size.unwrap_or(0))),
         false => {

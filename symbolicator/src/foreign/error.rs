@@ -10,7 +10,7 @@ pub enum SymbolServersError {
     /// The feature is missing.
     #[error("this sprof can't ask symbol servers: {}", build_with!("symbol-servers"))]
     NotBuilt,
-    /// A server is no URL.
+    /// A server is not an HTTP or HTTPS URL.
     #[error("{0} is no URL of a symbol server: it must begin with https:// or http://")]
     NoUrl(String),
     /// The folder for downloads can't be made.

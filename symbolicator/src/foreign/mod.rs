@@ -64,7 +64,8 @@ pub(crate) fn open(
             match ForeignFile::open(module, &path) {
                 Ok(file) => return Ok(file),
                 Err(error) => {
-                    // It would be there at the next start, too. Another sprof may have just put the others there.
+                    // A file that was downloaded now would be there at the next start. The other files may have just
+                    // been put there by another sprof.
                     if downloaded.contains(&path) {
                         let _ = fs::remove_file(&path);
                     }
@@ -77,8 +78,8 @@ pub(crate) fn open(
     Err(failure.or(object).unwrap_or_else(not_found))
 }
 
-/// True if a file can be known to have the symbols: by its debug id, and by a name that is no path. The profile may
-/// name anything.
+/// True if a file can be recognised: the module has a debug id, and a name that is not a path. The profile may name
+/// anything.
 fn is_identified(module: &Module) -> bool {
     let name = module.name();
     let mut parts = Path::new(&name).components();

@@ -13,7 +13,7 @@ use crate::downloads::Watcher;
 pub struct NoSymbolServers(Infallible);
 
 impl NoSymbolServers {
-    /// The servers of these URLs.
+    /// The servers at these URLs.
     ///
     /// # Errors
     ///

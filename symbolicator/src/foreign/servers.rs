@@ -2,8 +2,8 @@
 //!
 //! wholesym asks them and keeps what it gets in a folder, laid out as theirs: what is there needs no network. What is
 //! downloaded is read from the folder as any other file. The servers learn names and ids of the files that the profile
-//! was recorded in and of which this machine has no symbols. Of the settings that wholesym has, only servers and their
-//! folder are set, so it reads neither `_NT_SYMBOL_PATH` nor `DEBUGINFOD_URLS`, and asks for no sources.
+//! was recorded in if this machine has no symbols of them. sprof sets only wholesym's servers and folder, so wholesym
+//! reads neither `_NT_SYMBOL_PATH` nor `DEBUGINFOD_URLS`, and asks for no sources.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -53,11 +53,11 @@ impl fmt::Debug for SymbolServers {
 }
 
 impl SymbolServers {
-    /// The servers of these URLs, for PDB and Breakpad files. `folder` is for what they give. Asks no server yet.
+    /// The servers at these URLs, for PDB and Breakpad files. `folder` is for downloads. Asks no server yet.
     ///
     /// # Errors
     ///
-    /// A server is no URL, or the folder can't be made.
+    /// A server is not an HTTP or HTTPS URL, the folder can't be made, or the HTTP client can't be started.
     pub fn new(urls: &[String], folder: PathBuf, watcher: Box<Watcher>) -> Result<SymbolServers, SymbolServersError> {
         let is_url = |url: &&String| {
             let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
@@ -103,8 +103,8 @@ impl SymbolServers {
     }
 
     /// Asks for the symbols of a module that has a name and a debug id. What came is at the paths of [`stored`]; the
-    /// answer is what this request wrote there, of which nothing is known yet. `None` if nothing was asked. If nothing
-    /// came, the watcher knows why.
+    /// result is what this request wrote there, unread. `None` if no server was asked. If nothing came, the watcher was
+    /// told why.
     pub(super) fn download(&self, module: &Module) -> Option<Vec<PathBuf>> {
         let mut state = lock(&self.state);
         let (name, id) = (module.name(), module.breakpad_id());
@@ -328,7 +328,7 @@ impl SymbolManagerObserver for DownloadObserver {
             }
             DownloadError::CouldNotCreateDestinationDirectory => of_folder("a folder in it can't be made"),
             DownloadError::DiskWrite(error) => of_folder(&innermost(&error)),
-            // symsrv does not tell writing from reading.
+            // symsrv reports failed writes as failed reads.
             DownloadError::StreamRead(error) if is_of_disk(&error) => of_folder(&error.to_string()),
             DownloadError::StreamRead(error) => {
                 DownloadFailure::of_server(format!("ended a download early ({})", innermost(&error)))

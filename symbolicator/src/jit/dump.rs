@@ -320,7 +320,7 @@ impl LineRecord {
     }
 
     /// The entries of a function whose file name V8 wrote after freeing it (version 11.3, of Node.js 20: only its
-    /// length is right). The name of the function has the file name, too: `JS:*name /path/file.js:LINE:COLUMN`.
+    /// length is right). The name of the function also has the file name: `JS:*name /path/file.js:LINE:COLUMN`.
     fn entries_of_one_file<'a>(&'a self, function: &'a str) -> Option<Vec<LineEntry<'a>>> {
         let count = usize::try_from(self.count).ok().filter(|count| *count > 0)?;
         let size = self.body.len() / count;

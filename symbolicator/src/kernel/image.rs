@@ -22,7 +22,7 @@ pub(crate) struct Kernel {
     image: Option<KernelImage>,
     /// Those of the running kernel.
     modules: KernelModules,
-    /// Why there is no image, a sentence.
+    /// Why no image is used, a sentence.
     note: Option<String>,
 }
 
@@ -122,8 +122,8 @@ impl Kernel {
     }
 }
 
-/// `vmlinux`, the kernel as an ELF file. It has the kernel's own code, without that of modules (see `kernel_modules`)
-/// and BPF programs.
+/// `vmlinux`, the kernel as an ELF file. It has the kernel's own code, without modules (see `modules`) and BPF
+/// programs.
 struct KernelImage {
     file: ObjectModule,
     /// What the kernel's relative address 0 is in the file: an address relative to its lowest PT_LOAD. The kernel that

@@ -63,7 +63,7 @@ fn base(lines: impl Iterator<Item = impl AsRef<str>>) -> Option<(&'static str, u
 }
 
 /// The functions of the running kernel that `classify` accepts by name: (first address, end address, answer of
-/// `classify`), absolute addresses. Empty if the kernel hides its addresses from this user.
+/// `classify`), absolute addresses. Empty if the kernel hides its addresses from this user, or kallsyms can't be read.
 pub fn kernel_functions<T>(classify: impl Fn(&str) -> Option<T>) -> Vec<(u64, u64, T)> {
     read().map_or_else(|_| Vec::new(), |text| functions_of(&text, classify))
 }
@@ -104,7 +104,7 @@ pub struct KernelFunctions {
 
 const MAX_SIMILAR: usize = 5;
 
-/// Looks up a function of the running kernel by name.
+/// Looks up a function of the running kernel by name. An error if /proc/kallsyms can't be read.
 pub fn find_kernel_function(name: &str) -> Result<KernelFunctions, SymbolError> {
     Ok(named(&read()?, name))
 }
@@ -137,7 +137,7 @@ fn read() -> Result<String, SymbolError> {
     Ok(text)
 }
 
-/// The build id of the running kernel.
+/// The build id of the running kernel. `None` if it has none, or hides it from this user.
 pub fn kernel_build_id() -> Option<BuildId> {
     build_id_in(&std::fs::read(NOTES).ok()?)
 }

@@ -34,7 +34,7 @@ const MAX_UNPACKED_BYTES: usize = 1 << 30;
 const MAX_FILES: usize = 100_000;
 
 /// Heap that laid out modules may take, in bytes, besides the one that was used last. The kernel's image and other
-/// files need some, too.
+/// files also need some.
 const MAX_HELD_BYTES: usize = module_cache::MAX_HELD_BYTES / 2;
 
 /// The modules of the running kernel.
@@ -49,7 +49,7 @@ pub(crate) struct KernelModules {
     held: ModuleCache<String>,
     /// Files that are not used, a sentence each.
     notes: Vec<String>,
-    /// Also that of modules that were dropped.
+    /// Also the damage of modules that were dropped.
     damage: Vec<String>,
 }
 
@@ -196,7 +196,7 @@ impl KernelModules {
         None
     }
 
-    /// Files that may be those of a module, compressed ones last.
+    /// Files that may belong to a module, compressed files last.
     fn candidates(&mut self, name: &str, id: &BuildId) -> Vec<PathBuf> {
         let mut paths = separate::build_id_paths(id, &self.options.symbol_dirs);
         paths.retain(|path| path.is_file());
@@ -269,8 +269,8 @@ fn checked(file: ObjectFile, id: &BuildId) -> Result<Option<ObjectFile>, SymbolE
     }
 }
 
-/// Finds the functions of the kernel's list in the file. A name that several functions of either have is decided by the
-/// place of the section, which other functions tell; where that is unknown, the name has no function.
+/// Finds the functions of the kernel's list in the file. If several functions have one name, the address of the section
+/// decides, which other functions of the section show. If that address is unknown, the name has no function.
 fn functions(file: &ObjectFile, listed: Vec<(&str, u64)>) -> FxHashMap<u64, LaidOutFunction> {
     let mut by_name: FxHashMap<Vec<u8>, Vec<LaidOutFunction>> = FxHashMap::default();
     let Ok(object) = file.object() else {
@@ -307,8 +307,8 @@ fn functions(file: &ObjectFile, listed: Vec<(&str, u64)>) -> FxHashMap<u64, Laid
     for (name, _) in &listed {
         *count.entry(name).or_default() += 1;
     }
-    // Names that are unique in both tell how far each section was moved; other names are matched by that. `None` where
-    // these disagree.
+    // Names that are unique in both show how far each section was moved; other names are matched by that distance.
+    // `None` where these disagree.
     let mut moved: FxHashMap<SectionIndex, Option<u64>> = FxHashMap::default();
     for (name, start) in &listed {
         if let (1, Some([function])) = (count[name], by_name.get(name.as_bytes()).map(Vec::as_slice)) {

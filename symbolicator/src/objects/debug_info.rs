@@ -92,7 +92,7 @@ impl DebugInfo {
         }
     }
 
-    /// The files beside those of the module itself.
+    /// Files with debug info, other than the module's own files.
     pub(super) fn files_beside(&self) -> Vec<&ObjectFile> {
         match self {
             DebugInfo::Linked(dwarf) => dwarf.files_beside().collect(),

@@ -58,7 +58,7 @@ fn decoder(arch: &str) -> Option<Decode> {
 pub(crate) enum EndEvidence<'a> {
     /// Its machine code and the processor.
     Code(Option<&'a str>, &'a [u8]),
-    /// The symbol table has all functions, static ones, too.
+    /// The symbol table has all functions, also static ones.
     AllFunctionsListed,
     /// Nothing.
     Nothing,

@@ -8,8 +8,8 @@ use super::answers::heap_of;
 use super::{DebugInfoStage, ObjectModule};
 use crate::demangle::is_mangled;
 
-/// Fewer look-ups take less time than threads save: 2,000 take 0.08 s of CPU time in a debug build of 182 MB, of which
-/// half is reading its tables.
+/// Number of look-ups from which on threads save time. 2,000 look-ups take 0.08 s of CPU time in a debug build of 182
+/// MB; half of it is reading its tables.
 const WORTH_THREADS: usize = 2000;
 
 /// Look-ups whose answers wait in memory for their names.
@@ -119,7 +119,7 @@ impl ObjectModule {
         functions
     }
 
-    /// `function` is that of the symbol table.
+    /// `function` is the answer of the symbol table.
     fn lookup_one(&mut self, address: u64, mut function: Option<FunctionSymbol>) -> AddressInfo {
         let mut frames: Vec<SourceFrame> = Vec::new();
         if let Some(dwarf) = self.dwarf() {
@@ -129,17 +129,17 @@ impl ObjectModule {
             function = function.or(outer);
         }
         let mut function = function.or_else(|| self.unnamed(address));
-        // Debug info of assembly has lines and no functions, like that of units whose split part is missing.
+        // Debug info of assembly has lines and no functions. The same holds for units whose split part is missing.
         let named = function.as_ref().filter(|function| function.is_named);
         if let (Some(outer), Some(function)) = (frames.last_mut(), named) {
             let name = outer.function.get_or_insert_with(|| function.name.clone());
             let full = with_its_scope(name, &function.name).or_else(|| {
-                // The debug info has namespaces and classes, and the symbol parameters, too.
+                // The debug info has namespaces and classes; the symbol also has parameters.
                 let (path, last) = rust_name::last_part(name)?;
                 with_its_scope(last, &function.name).filter(|_| !path.is_empty())
             });
-            // Debug info without the linkage name has only the source, which is that of a macro where a macro made the
-            // function. Of implementations, the symbol is a guess.
+            // Debug info without the linkage name has only the source. If a macro made the function, this is the
+            // macro's source. For implementations, the symbol is a guess.
             let is_exact = full.is_some() && !function.name.starts_with('<');
             let by_symbol = function.krate.clone();
             outer.krate = match is_exact {

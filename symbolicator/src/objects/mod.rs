@@ -248,8 +248,8 @@ impl ObjectModule {
         end
     }
 
-    /// A function without a symbol, by its unwind rules or its code. The root of a stripped program's stacks has a name
-    /// all the same.
+    /// A function without a symbol, by its unwind rules or its code. The root of a stripped program's stacks is called
+    /// `EntryPoint`.
     fn unnamed(&mut self, address: u64) -> Option<FunctionSymbol> {
         let range = self.bounds_at(address).or_else(|| self.in_gap(address))?;
         let entry = self.binary.as_ref().and_then(|file| file.entry());
@@ -263,8 +263,8 @@ impl ObjectModule {
         self.functions()?.at(address)
     }
 
-    /// The function at an address without symbol and unwind rules: the code from the end of the last function that has
-    /// one of these on is divided into functions.
+    /// The function at an address without symbol and unwind rules. The code that follows the last function with a
+    /// symbol or a rule is divided into functions.
     fn in_gap(&mut self, address: u64) -> Option<Range<u64>> {
         let gap = self.symbols().gap(address)?;
         let without_rules = self.functions().map_or(0..u64::MAX, |functions| functions.gap(address));

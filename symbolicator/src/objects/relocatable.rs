@@ -2,9 +2,9 @@
 //! where addresses belong.
 //!
 //! Such a file is turned into a separate debug file, as `objcopy --only-keep-debug` makes of a linked one: sections get
-//! addresses of their own, and relocations are applied once. Symbols, debug info and limits are then those of every
-//! other file. gimli's `RelocateReader` would instead look up each value that is read, of every file, in a table of all
-//! relocations.
+//! addresses of their own, and relocations are applied once. The result is then read like every other file, with the
+//! same limits. gimli's `RelocateReader` would instead look up each value that is read, of every file, in a table of
+//! all relocations.
 
 use object::elf::{self, FileHeader64, SectionHeader64, Sym64};
 use object::endian::{Endianness, U16, U32, U64};
@@ -18,18 +18,18 @@ use super::dwarf;
 use crate::error::SymbolError;
 use crate::files::object_file::ObjectFile;
 
-/// The address of the first section: the address 0 is that of functions which a linker dropped.
+/// The address of the first section. Linkers give address 0 to functions that they dropped.
 const FIRST_ADDRESS: u64 = 0x1_0000;
 
-/// Bytes between sections at least: a range's end is no other section's start.
+/// Minimum gap between sections, in bytes: the end of a range is then never the start of another section.
 const GAP_BYTES: u64 = 16;
 
 /// Bytes of the smallest relocation with an addend: Elf64_Rela in elf(5).
 const RELA_BYTES: u64 = 24;
 
 /// The debug file of a relocatable one: headers of all sections that are loaded, symbols, and the debug info that
-/// look-ups read, for the addresses of the answer's own sections. Memory is at most that of the file and of its
-/// unpacked sections, which have `max_unpacked_bytes` in all.
+/// look-ups read, for the addresses that the result's sections have. Takes at most as much memory as the file and its
+/// unpacked sections, which may have `max_unpacked_bytes` in all.
 ///
 /// # Errors
 ///
@@ -60,7 +60,7 @@ struct Layout<'a> {
     headers: Vec<SectionHeader64<Endianness>>,
 }
 
-/// What was kept so far, and how much more may be. In an honest file no two sections share bytes.
+/// What was kept so far, and how much more may be kept. In an undamaged file no two sections share bytes.
 struct LayoutBudget {
     /// The string tables of section names and of symbols.
     strings: Vec<SectionIndex>,
@@ -233,8 +233,8 @@ impl<'a> Layout<'a> {
         self.headers.get(section.0).map_or(0, |header| header.sh_addr(endian))
     }
 
-    /// Applies a section's relocations. The machines' own are those of a psABI ("Relocation Types"); debug info has
-    /// values of 32 and 64 bits.
+    /// Applies a section's relocations. Each machine's relocations are in its psABI ("Relocation Types"); debug info
+    /// has values of 32 and 64 bits.
     fn relocate(
         &self,
         content: &mut [u8],

@@ -205,7 +205,7 @@ fn read_tables<Elf: FileHeader>(
             let kind = match symbol.st_type() {
                 elf::STT_FUNC => SymbolClass::Function,
                 elf::STT_OBJECT | elf::STT_COMMON | elf::STT_SECTION | elf::STT_FILE | elf::STT_TLS => continue,
-                // Its address is that of its resolver, which is another function: `memcpy` is `__new_memcpy_ifunc`
+                // It has the address of its resolver, which is another function: `memcpy` is `__new_memcpy_ifunc`
                 // there.
                 elf::STT_GNU_IFUNC => continue,
                 _ => SymbolClass::Untyped,

@@ -39,7 +39,7 @@ pub struct FoundFunctions {
     /// The function is split, and a part of it is inlined into callers. Such a caller may never run its first
     /// instruction.
     pub is_split: bool,
-    /// A symbol of this name is no function: the program chooses one of several functions when it starts (IFUNC).
+    /// A symbol of this name stands for several functions, of which the program chooses one when it starts (IFUNC).
     pub is_chosen_at_start: bool,
     /// If nothing was found: names with the same last part.
     pub similar: Vec<String>,
@@ -49,7 +49,11 @@ pub struct FoundFunctions {
     pub only_dynamic: bool,
 }
 
-/// Finds the functions of a file that `name` means.
+/// Finds the functions of a file that have this name. The result is empty if no function has it.
+///
+/// # Errors
+///
+/// The file can't be read.
 pub fn find_functions(path: &Path, name: &str, options: &SymbolOptions) -> Result<FoundFunctions, SymbolError> {
     let (mut module, code) = segments::open(path, options)?;
     let wanted = FunctionPattern::new(name);

@@ -43,8 +43,8 @@ impl LocalSources {
         }
     }
 
-    /// The path for other tools that read source files: that of the file on this machine, or else that of debug info.
-    /// `None` for paths that are no special paths: these stay as they are.
+    /// The path for other tools that read source files: the path of the file on this machine, or else the path in the
+    /// debug info. `None` for plain paths, which stay as they are.
     pub fn local_path(&mut self, path: &str) -> Option<String> {
         let path = SourcePath::parse(path);
         if let SourcePath::Other(_) = path {
@@ -56,7 +56,8 @@ impl LocalSources {
         })
     }
 
-    /// The file on this machine. `Ok(None)`: nothing is known of it. The error is a sentence with what to type.
+    /// The file on this machine. `Ok(None)` if this is not a path of Rust's library or of cargo. The error says what to
+    /// type.
     pub(crate) fn find(&mut self, file: &SourcePath<'_>) -> Result<Option<PathBuf>, String> {
         match file {
             SourcePath::RustLibrary { commit, path } => self.in_toolchain(commit, path).map(Some),

@@ -12,7 +12,8 @@ pub struct PathMap {
 }
 
 impl PathMap {
-    /// `from` is a folder or a file as the debug info has it, also a relative one; `.` is that of all relative ones.
+    /// `from` is a folder or a file as the debug info has it, also a relative one. `.` is the folder of all relative
+    /// paths.
     pub fn new(from: &str, to: impl Into<PathBuf>) -> PathMap {
         let whole = from.trim_end_matches('/');
         PathMap {
@@ -21,7 +22,7 @@ impl PathMap {
         }
     }
 
-    /// Where the file is, and whether this map is of that very file and not of a folder. `None` if the file is in
+    /// The path of the file, and true if the map names this very file and not a folder. `None` if the file is in
     /// another folder, or its path leaves this one.
     pub(crate) fn apply(&self, file: &str) -> Option<(PathBuf, bool)> {
         let file = Path::new(file);

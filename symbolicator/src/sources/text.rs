@@ -12,7 +12,7 @@ use crate::error::SymbolError;
 /// Largest source file in bytes. Generated code reaches several MB; the UI can't show more.
 const MAX_BYTES: u64 = 32 << 20;
 
-/// Why there is no source text.
+/// Why a source has no text.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SourceError {
     /// The look-up of the address failed.

@@ -23,7 +23,7 @@ type LookupResult = Result<Vec<AddressInfo>, SymbolError>;
 /// [`Symbolicator::lookup`].
 type LookUp<'a> = &'a (dyn Fn(&Module, &[u64]) -> LookupResult + Sync);
 
-/// Look-ups that will be asked for, each once at most.
+/// Look-ups that will be asked for. Each is made at most once.
 pub struct Ahead<'a> {
     look_up: LookUp<'a>,
     /// Relative addresses of a module.
@@ -54,7 +54,7 @@ enum RequestState {
 
 impl Symbolicator {
     /// Runs `ask` while other threads, fewer than there are CPUs, make the look-ups that it will ask for: about in this
-    /// order, those of the kernel first, which takes 50 ms to list its functions.
+    /// order, but look-ups in the kernel first: it takes 50 ms to list its functions.
     pub fn look_up_ahead<T>(&self, requests: &[(Arc<Module>, Vec<u64>)], ask: impl FnOnce(&Ahead<'_>) -> T) -> T {
         let cpus = match self.asks_servers() {
             // Downloads show their progress one after the other.
@@ -77,8 +77,8 @@ impl Drop for StopHelpers<'_> {
     }
 }
 
-/// A request that is under way. Dropped by a panic, it is open again for the one who asks, and for no helper: that
-/// would panic, too.
+/// A request that is under way. If a panic drops it, the caller makes the look-up. Helpers do not: they would panic as
+/// well.
 struct RunningRequest<'a>(&'a Ahead<'a>, usize);
 
 impl Drop for RunningRequest<'_> {
@@ -105,7 +105,7 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// Runs `ask` beside so many threads that help.
+    /// Runs `ask` while `helpers` threads look up.
     fn run<T>(&self, helpers: usize, ask: impl FnOnce(&Ahead<'_>) -> T) -> T {
         thread::scope(|scope| {
             let _end = StopHelpers(self);
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(symbolicator().look_up_ahead(&[], |_| 7), 7);
     }
 
-    /// An answer that tells which look-up it is of.
+    /// An answer that names its look-up.
     fn infos(from: u32) -> LookupResult {
         let frame = SourceFrame {
             line: Some(from),

@@ -411,7 +411,7 @@ impl Symbolicator {
             return Engine::open(module, kept, &self.options);
         };
         let recorded = || Engine::Recorded(Arc::clone(recorded));
-        // A file that can be identified is better than recorded names: it has lines, too.
+        // A file that can be identified is better than recorded names: it also has lines.
         match module.build_id.is_some() || kept.is_some() {
             true => Engine::open(module, kept, &self.options).or_else(|_| Ok(recorded())),
             false => Ok(recorded()),

@@ -29,7 +29,7 @@ impl<'a> Aranges<'a> {
         Aranges { lists, lowest_code }
     }
 
-    /// Calls `each` with each range [begin, end) of a unit, without damaged ones and those of code that the linker
+    /// Calls `each` with each range [begin, end) of a unit, without damaged ranges and ranges of code that the linker
     /// dropped.
     pub(super) fn for_each(&self, unit: &UnitHeader<Slice<'a>>, mut each: impl FnMut(u64, u64)) {
         let Some(offset) = unit.debug_info_offset() else { return };

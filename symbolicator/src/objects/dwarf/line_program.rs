@@ -130,7 +130,7 @@ impl<'a> LineProgram<'a> {
     }
 
     /// Runs from a place, until `each` breaks or the program ends. Returns the place behind the last step. `each` gets
-    /// the offset behind its step, too.
+    /// the step and the offset behind it.
     #[inline(always)]
     pub(super) fn run(
         &self,
@@ -215,8 +215,8 @@ impl<'a> LineProgram<'a> {
             }
             gimli::DW_LNE_set_address => {
                 let address = operands.read_address(self.address_bytes)?;
-                // Addresses ascend within a sequence. Old linkers set those of dropped functions to 0, and gold to the
-                // addend.
+                // Addresses ascend within a sequence. Old linkers set the addresses of dropped functions to 0, and gold
+                // to the addend.
                 registers.is_dropped = address < registers.address || address >= self.dropped;
                 if !registers.is_dropped {
                     registers.address = address;
@@ -229,7 +229,7 @@ impl<'a> LineProgram<'a> {
         Ok(None)
     }
 
-    /// Advances by operations, of which a VLIW machine has several in an instruction.
+    /// Advances by operations. A VLIW machine has several in one instruction.
     #[inline(always)]
     fn advance(&self, registers: &mut LineRegisters, operations: u64) -> gimli::Result<()> {
         let instructions = match self.operations {

@@ -149,7 +149,8 @@ impl<'a> Units<'a> {
         file: u64,
         budget: &mut Budget,
     ) -> Result<Option<String>, BudgetExhausted> {
-        // Split units have no line table: that of the main file has their files. Other units without one name no files.
+        // Split units have no line table: the line table of the main file has their files. Other units without a line
+        // table name no files.
         let skeleton = || self.units.get(index)?.skeleton.get(&self.dwarf, &self.tables);
         let table = match unit.line_program {
             Some(_) => Some(unit),
@@ -161,8 +162,8 @@ impl<'a> Units<'a> {
         (table.filter(|_| is_known)).map_or(Ok(None), |table| path_in(table, file, budget))
     }
 
-    /// Calls `each` with the attributes of an entry, then with those of the entries that it refers to, until `each` was
-    /// true of an entry.
+    /// Calls `each` with the attributes of an entry, then with the attributes of the entries that it refers to, until
+    /// `each` returns true for an entry.
     fn attributes<'u>(
         &'u self,
         place: (UnitRef<'u, Slice<'a>>, UnitOffset),
@@ -220,7 +221,7 @@ impl<'a> Units<'a> {
     }
 }
 
-/// Appends a part to a path, which is no longer than any name.
+/// Appends a part to a path. An error if the path gets longer than any name may be.
 fn add_to_path(path: &mut String, part: &str, budget: &mut Budget) -> Result<(), Flaw> {
     if path.len() + part.len() > MAX_NAME_BYTES {
         budget.take(path.len() as u64)?;

@@ -119,7 +119,7 @@ impl<'a> Unit<'a> {
             let is_split = skeleton.dwo_id.is_some();
             self.split = Some(if is_split { load(dwarf, skeleton) } else { None });
         }
-        // The lines of split units are in the main file, too.
+        // The lines of split units are in the main file.
         let skeleton = UnitRef::new(dwarf, skeleton);
         let (innermost, flaw) = self.lines.find(skeleton, svma, budget);
         flaws.extend(flaw);
@@ -159,7 +159,7 @@ impl<'a> Unit<'a> {
     }
 
     /// The file of a function or inlined call without a declaration (`line-tables-only` has none), in the function of
-    /// this entry that begins here: that of the calls inlined into it, or else of its first instruction. Of 7,659
+    /// this entry that begins here: the file of the calls inlined into it, or else of its first instruction. Of 7,659
     /// functions of Rust with a declaration, this is another file for 134: macros of `core` hold calls.
     pub(super) fn file_within(
         &mut self,
@@ -194,7 +194,7 @@ fn with_functions<'u, 'a>(
     }
 }
 
-/// The inlined calls of a function; `last` are those of the last one.
+/// The inlined calls of a function. `last` holds the inlined calls of the function of the last look-up.
 fn read_inlines<'l>(
     last: &'l mut Option<(UnitOffset, InlinedCalls)>,
     unit: UnitRef<'_, Slice<'_>>,

@@ -102,7 +102,7 @@ impl<'a> Units<'a> {
     }
 
     /// Looks up stated virtual addresses on several threads, where that is possible; [`Units::find`] then has their
-    /// answers. This thread runs `first` before it looks up, too.
+    /// answers. This thread runs `first`, then looks up with the others.
     pub(super) fn prepare(&mut self, svmas: &[u64], budget: &mut Budget, first: impl FnOnce()) {
         let asked = svmas
             .iter()
@@ -175,7 +175,7 @@ impl<'a> Units<'a> {
         found.into_iter().map(|range| range.what).collect()
     }
 
-    /// The answer of the first of these units that has one.
+    /// The answer of the first unit that has one.
     fn find_in(
         &mut self,
         units: &[usize],
@@ -248,8 +248,8 @@ impl<'a> Units<'a> {
             let within = || self.file_within(index, entry, outer?, budget);
             let declared_in = described_file.or_else(within);
             if frame.line.is_none() {
-                // Code of the compiler's own has no line. Its row of the line table has any file, often that of what
-                // was inlined before it.
+                // Code of the compiler's own has no line. Its row of the line table has any file, often the file of the
+                // function that was inlined before it.
                 frame.file = declared_in.or(frame.file);
             } else if declared_in != frame.file {
                 frame.declared_in = declared_in;

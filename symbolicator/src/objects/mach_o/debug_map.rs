@@ -311,7 +311,8 @@ fn text(file: &ObjectFile, offset: u64) -> &[u8] {
     memchr::memchr(0, rest).map_or(rest, |end| &rest[..end])
 }
 
-/// Reads texts of a file that are no longer, in all, than the file. Many symbols of hostile files share a long one.
+/// Reads texts of a file, in all at most as many bytes as the file has. In hostile files many symbols share a long
+/// text.
 struct BoundedTexts<'f> {
     file: &'f ObjectFile,
     /// Bytes that may still be read.

@@ -10,7 +10,8 @@ use recording::varint;
 /// Longest name that is read.
 const MAX_NAME_BYTES: usize = 1 << 20;
 
-/// Bytes of all names for each byte of the trie: names share their beginnings, and those of C++ are long. And in all.
+/// Limits for the bytes of all names: per byte of the trie (names share their beginnings, and names of C++ are long),
+/// and in all.
 const MAX_NAMES_RATIO: usize = 32;
 const MAX_NAMES_BYTES: usize = 128 << 20;
 
@@ -100,7 +101,7 @@ impl TrieNode<'_> {
 
 fn address(mut export: &[u8]) -> Option<u64> {
     let flags = varint::take(&mut export)?;
-    // Of a resolver the first address is that of the stub which calls it.
+    // A resolver has two addresses; the first one is the stub that calls it.
     let is_regular =
         flags & macho::EXPORT_SYMBOL_FLAGS_KIND_MASK == u64::from(macho::EXPORT_SYMBOL_FLAGS_KIND_REGULAR.0);
     let is_here = is_regular && flags & macho::EXPORT_SYMBOL_FLAGS_REEXPORT.0 == 0;

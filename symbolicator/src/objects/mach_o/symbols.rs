@@ -122,7 +122,7 @@ fn indirect<'f>(
     entries
         .take(table.len())
         .filter_map(move |(symbol, start, entry_bytes)| {
-            // INDIRECT_SYMBOL_LOCAL and INDIRECT_SYMBOL_ABS are no index of any symbol.
+            // INDIRECT_SYMBOL_LOCAL and INDIRECT_SYMBOL_ABS are not an index.
             let symbol = object
                 .macho_symbol_table()
                 .symbols()
