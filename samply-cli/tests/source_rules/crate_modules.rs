@@ -88,7 +88,7 @@ impl CrateModules {
             inline,
         } in children
         {
-            let path = [&path[..], &[name.clone()]].concat();
+            let path = [path.as_slice(), std::slice::from_ref(&name)].concat();
             let child = match inline {
                 Some(source) => self.add(files, file, Some(id), path, source)?,
                 None => {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::support::run::output;
 use crate::support::skip::{Need, has, is_root, perf_events};
-use crate::support::{Profile, program, record, sprof, temp_dir};
+use crate::support::{Profile, copy_program, program, record, sprof, temp_dir};
 
 /// A failure of sprof that says something about `what`, and is no panic.
 fn assert_error(output: &Output, codes: &[i32], what: &str) {
@@ -247,7 +247,7 @@ fn a_target_that_is_killed_mid_way_leaves_a_valid_profile() {
 fn assert_damaged_binary_is_survived(name: &str, damage: impl Fn(Vec<u8>) -> Vec<u8>) {
     let dir = temp_dir();
     let good = dir.path().join(name);
-    std::fs::copy(program("split").unwrap(), &good).unwrap();
+    copy_program(program("split").unwrap(), &good);
     let bad = dir.path().join("bad");
     std::fs::write(&bad, damage(std::fs::read(&good).unwrap())).unwrap();
     // Renamed over the running file; the build id in the damaged file may still be the same.

@@ -18,7 +18,7 @@ use crate::support::bucket::{KEY_ID, S3rver, SECRET_KEY, TOKEN, decoded, get, s3
 use crate::support::client::Client;
 use crate::support::skip::perf_events;
 use crate::support::store::{Behaviour, StandIn, UI};
-use crate::support::{program, temp_dir, tests_dir};
+use crate::support::{copy_program, program, temp_dir, tests_dir};
 
 const VARIABLES: [&str; 12] = [
     "AWS_ACCESS_KEY_ID",
@@ -381,7 +381,7 @@ fn a_recording_goes_to_a_bucket_without_what_is_private() {
         let folder = user.folder.path().join("home/annaplant/project");
         std::fs::create_dir_all(&folder).unwrap();
         let copy = folder.join("split");
-        std::fs::copy(program("split").unwrap(), &copy).unwrap();
+        copy_program(program("split").unwrap(), &copy);
         let mut command = sprof(&user, &endpoint(&server));
         command.env("HOME", user.folder.path().join("home/annaplant"));
         command.args([

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::support;
 use crate::support::run::output;
 use crate::support::skip::{IN_NAMESPACE, mount_namespaces, perf_events};
-use crate::support::{Profile, program, record, sprof};
+use crate::support::{Profile, copy_program, program, record, sprof};
 
 /// A folder with the programs `good/prog` and `evil/prog`, which have one build id. Their functions are called so.
 fn programs() -> (tempfile::TempDir, [PathBuf; 2]) {
@@ -97,7 +97,7 @@ fn copies_of_one_program_are_no_reason_to_warn() {
         let folder = dir.path().join(name);
         std::fs::create_dir(&folder).unwrap();
         let copy = folder.join("split");
-        std::fs::copy(program("split").unwrap(), &copy).unwrap();
+        copy_program(program("split").unwrap(), &copy);
         copy
     });
     let [a, b] = copies.each_ref().map(|path: &PathBuf| path.to_str().unwrap());

@@ -252,10 +252,10 @@ fn recordings_of_slower_equal_and_renamed_programs_are_told_apart() {
         std::fs::copy(&recording.output, &file).unwrap();
         file
     };
-    std::fs::copy(support::program("versions").unwrap(), &app).unwrap();
+    support::copy_program(support::program("versions").unwrap(), &app);
     let old = recorded("old.json.gz", &app, "60");
     let renamed = dir.path().join("app");
-    std::fs::copy(&app, &renamed).unwrap();
+    support::copy_program(&app, &renamed);
     // 60 rounds take a third of the time of 176, by the program's own numbers.
     let slower = recorded("slower.json.gz", &renamed, "176");
     let equal = recorded("equal.json.gz", &renamed, "60");

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::support;
 use crate::support::skip::perf_events;
-use crate::support::{Profile, program, temp_dir};
+use crate::support::{Profile, program, temp_dir, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -74,11 +74,10 @@ impl Terminal {
     }
 
     pub(crate) fn wait_for(&self, text: &str) {
-        let start = Instant::now();
-        while !self.text().contains(text) {
-            assert!(start.elapsed() < PATIENCE, "no {text:?} in:\n{}", self.text());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until(
+            || self.text().contains(text),
+            || format!("no {text:?} in:\n{}", self.text()),
+        );
     }
 
     /// Types Ctrl-C (ETX, termios(3) VINTR) and waits for the end.

@@ -41,19 +41,10 @@ impl Stripped {
         let debug = served.join("some.debug");
         run(Command::new("objcopy").arg("--only-keep-debug").arg(whole).arg(&debug));
         run(Command::new("strip").arg("-o").arg(&program).arg(whole));
-        let notes = Command::new("readelf").args(["-n"]).arg(&program).output().unwrap();
-        let notes = String::from_utf8(notes.stdout).unwrap();
-        let build_id = notes
-            .split("Build ID: ")
-            .nth(1)
-            .unwrap()
-            .split_whitespace()
-            .next()
-            .unwrap();
         Stripped {
+            build_id: crate::support::programs::build_id_of(&program),
             program,
             debug,
-            build_id: build_id.to_owned(),
             dir,
         }
     }

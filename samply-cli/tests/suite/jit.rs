@@ -12,7 +12,7 @@ use crate::support::playground::NOBODY;
 use crate::support::profile::is_mark;
 use crate::support::skip::{Need, has, perf_events, root};
 use crate::support::steal::undisturbed;
-use crate::support::{Profile, program, record};
+use crate::support::{Profile, copy_program, program, record};
 
 const JIT_CATEGORY: &str = "JIT and anonymous";
 
@@ -152,7 +152,7 @@ fn a_perf_map_is_read_in_the_mount_and_pid_namespace_of_its_process() {
     // There it is process 1 and writes /tmp/perf-1.map, which nobody else can see.
     let jit = program("jit").unwrap();
     let dir = support::temp_dir();
-    std::fs::copy(&jit, dir.path().join("jit")).unwrap();
+    copy_program(&jit, dir.path().join("jit"));
     let script = format!(
         "mount --bind {} /mnt; mount -t tmpfs none /tmp; exec /mnt/jit 1000 rwx map",
         dir.path().display()
@@ -191,7 +191,7 @@ fn functions_with_a_map(wrapper: &[&str], make: &str) -> Option<Vec<String>> {
     let mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     mode(dir.path(), 0o755);
     let (jit, secret) = (dir.path().join("jit"), dir.path().join("secret"));
-    std::fs::copy(program("jit").unwrap(), &jit).unwrap();
+    copy_program(program("jit").unwrap(), &jit);
     mode(&jit, 0o755);
     let line = |name: &str| format!("1000 7ffffffff000 {name}");
     std::fs::write(&secret, line("root_only")).unwrap();
@@ -331,26 +331,9 @@ fn the_rules_of_a_jitdump_also_serve_files_of_perf() {
     };
     let dir = support::temp_dir();
     let file = dir.path().join("perf.data");
-    let output = Command::new("perf")
-        .args([
-            "record",
-            "-k",
-            "mono",
-            "-e",
-            "cpu-clock",
-            "-F",
-            "1000",
-            "--call-graph",
-            "dwarf",
-            "-o",
-        ])
-        .arg(&file)
-        .arg("--")
-        .arg(program("jit_rules").unwrap())
-        .args(["1000", dir.path().to_str().unwrap(), "rules"])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let options = ["-k", "mono", "-e", "cpu-clock", "-F", "1000", "--call-graph", "dwarf"];
+    let arguments = ["1000", dir.path().to_str().unwrap(), "rules"];
+    support::perf::perf_record(&file, &options, &program("jit_rules").unwrap(), &arguments);
     share_again();
     let (profile, _) = support::perf::load(&file, &[]);
     let whole = profile.share(

@@ -76,7 +76,7 @@ fn processes_that_start_later_are_recorded_as_before() {
     let Some(()) = perf_events() else { return };
     one_cpu();
     let [deep, split] = ["deep", "split"].map(|name| program(name).unwrap());
-    let script = format!("{} spin 40 500; exec {} 2500", deep.display(), split.display());
+    let script = format!("{} spin 40 500; exec {} 4000", deep.display(), split.display());
     let (_, profile) = undisturbed(|| record().options(&["--rate", "4000"]).profile("sh", &["-c", &script]));
     assert_eq!(
         notes(&profile).len(),
@@ -89,7 +89,7 @@ fn processes_that_start_later_are_recorded_as_before() {
     let threads: Vec<&str> = profile.threads.iter().map(|thread| thread.name.as_str()).collect();
     assert!(threads.contains(&"deep") && threads.contains(&"split"), "{threads:?}");
     let rooted = profile.share(|names| names.contains(&"run_split"), is_whole);
-    assert!(rooted.of > 9000, "{}", profile.summary());
+    assert!(rooted.of > 10_000, "{}", profile.summary());
     assert_eq!(rooted.hits, rooted.of, "{}", profile.summary());
 }
 
@@ -99,8 +99,9 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
     let Some(()) = perf_events() else { return };
     alone();
     let deep = program("deep").unwrap();
+    // The recorder has to get a CPU: beside two programs of its own weight it waited for 75 ms, and under load longer.
     let script = format!(
-        "{0} spin 40 150000 & echo $!; {0} spin 40 150000 & echo $!; wait",
+        "nice -n 10 {0} spin 40 150000 & echo $!; nice -n 10 {0} spin 40 150000 & echo $!; wait",
         deep.display()
     );
     let mut shell = Target::start("sh", &["-c", &script]);
@@ -126,8 +127,7 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
             "{options:?}: {notes:?}"
         );
         let whole = profile.share(|names| names.contains(&"deep_leaf"), is_whole);
-        // The first 50 samples are looked at together, and then a round goes by. The recorder waits for its CPU, as the
-        // two programs have both: up to 75 ms were seen.
+        // The first 50 samples are looked at together, and then a round goes by.
         assert!(
             whole.of > 2000 && whole.percent() >= 94.5,
             "{options:?}: {whole:?}\n{}",

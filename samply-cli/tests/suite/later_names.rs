@@ -189,19 +189,7 @@ fn a_profile_of_another_program_has_names_by_its_breakpad_id() {
         .unwrap()["breakpadId"]
         .clone();
     let id = id.as_str().unwrap().to_lowercase();
-    let notes = std::process::Command::new("readelf")
-        .arg("-n")
-        .arg(&separate.debug)
-        .output()
-        .unwrap();
-    let notes = String::from_utf8(notes.stdout).unwrap();
-    let build_id = notes
-        .split("Build ID: ")
-        .nth(1)
-        .unwrap()
-        .split_whitespace()
-        .next()
-        .unwrap();
+    let build_id = crate::support::programs::build_id_of(&separate.debug);
     assert_eq!(id[6..8], build_id[..2]);
     let of_id = Path::new(&folder).join(".build-id").join(&build_id[..2]);
     std::fs::create_dir_all(&of_id).unwrap();

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support;
-use crate::support::perf::load;
+use crate::support::perf::{load, perf_record, perf_script};
 use crate::support::playground::Playground;
 use crate::support::profile::{Thread, is_mark};
 use crate::support::skip::{Need, has, paranoid, perf_events, root};
-use crate::support::{Profile, program, record};
+use crate::support::{Profile, copy_program, program, record};
 
 /// All samples with `leaf` have all these callers, root first, and nothing is missing. There are at least 100.
 fn assert_stacks(profile: &Profile, leaf: &str, callers: &[&str]) {
@@ -35,7 +35,7 @@ fn assert_most(profile: &Profile, leaf: &str) {
 fn copies_of(name: &str, folder: &Path, names: [&str; 3]) -> [PathBuf; 3] {
     names.map(|copy| {
         let path = folder.join(copy);
-        std::fs::copy(program(name).unwrap(), &path).unwrap();
+        copy_program(program(name).unwrap(), &path);
         path
     })
 }
@@ -90,32 +90,13 @@ fn programs_that_one_process_executes_have_their_time_under_their_own_names() {
     let have_perf = Command::new("perf").arg("--version").output().is_ok();
     if perf_events().is_some() && has(Need::Perf, have_perf, "perf is not installed") {
         let file = dir.path().join("perf.data");
-        let mut perf = Command::new("perf");
-        perf.args([
-            "record",
-            "-q",
-            "-F",
-            "2000",
-            "-e",
-            "cpu-clock",
-            "--call-graph",
-            "dwarf,8192",
-            "-o",
-        ]);
-        let status = perf.arg(&file).arg(&one).args(words).status().unwrap();
-        assert!(status.success());
+        let options = ["-q", "-F", "2000", "-e", "cpu-clock", "--call-graph", "dwarf,8192"];
+        perf_record(&file, &options, &one, &words);
         assert_thirds(&load(&file, &[]).0);
         // The text has a name at each sample, and no exec.
         let script = dir.path().join("script.txt");
         for options in [&[][..], &["-F", "+pid"]] {
-            let output = Command::new("perf")
-                .arg("script")
-                .args(options)
-                .arg("-i")
-                .arg(&file)
-                .output()
-                .unwrap();
-            std::fs::write(&script, output.stdout).unwrap();
+            std::fs::write(&script, perf_script(&file, options)).unwrap();
             assert_thirds(&load(&script, &[]).0);
         }
     }

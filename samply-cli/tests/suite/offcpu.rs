@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::machine::{alone, one_cpu};
 use crate::support::profile::Thread;
 use crate::support::skip::{kernel_samples, perf_events};
-use crate::support::steal::undisturbed;
+use crate::support::steal::{undisturbed, with_stolen_ms};
 use crate::support::target::{Target, number_in};
 use crate::support::waits::{assert_quarters, main_thread, weight_ms};
 use crate::support::{Profile, program, record};
@@ -27,13 +27,13 @@ fn assert_whole(profile: &Profile, thread: &Thread, wall_ms: f64) {
 fn equal_quarters_of_spinning_sleeping_reading_and_locking() {
     let Some(()) = kernel_samples() else { return };
     one_cpu();
-    let (recording, profile) = undisturbed(|| {
+    let ((recording, profile), stolen_ms) = with_stolen_ms(|| {
         record()
             .options(&["--off-cpu"])
             .profile(program("waits").unwrap(), &["3", "250"])
     });
     let thread = main_thread(&profile);
-    assert_quarters(&profile, thread, |label| recording.printed(label));
+    assert_quarters(&profile, thread, |label| recording.printed(label), stolen_ms);
     assert_eq!(thread.samples.iter().filter(|sample| sample.weight < 0.0).count(), 0);
     assert!(thread.is_monotonic());
     for name in ["[guess: stack of another wait]", "[stack not sampled]"] {
@@ -217,7 +217,7 @@ fn assert_waited_from_the_start(profile: &Profile, pid: &str) {
 fn an_attached_program_has_equal_quarters() {
     let Some(()) = kernel_samples() else { return };
     one_cpu();
-    let (target, printed, recording) = undisturbed(|| {
+    let ((target, printed, recording), stolen_ms) = with_stolen_ms(|| {
         let mut target = start_waits();
         let running = record().options(&["--off-cpu", "-p", &target.pid()]).attach();
         running.wait_for_sprof("recording waits");
@@ -226,7 +226,8 @@ fn an_attached_program_has_equal_quarters() {
     });
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
     let profile = recording.profile();
-    assert_quarters(&profile, main_thread(&profile), |what| number_in(&printed, what));
+    let printed = |label: &str| number_in(&printed, label);
+    assert_quarters(&profile, main_thread(&profile), printed, stolen_ms);
     assert_waited_from_the_start(&profile, &target.pid());
     let unpaired = profile
         .quality()
@@ -239,7 +240,7 @@ fn an_attached_program_has_equal_quarters() {
 fn a_program_on_the_recorded_machine_has_equal_quarters() {
     let Some(()) = kernel_samples() else { return };
     alone();
-    let (target, printed, recording) = undisturbed(|| {
+    let ((target, printed, recording), stolen_ms) = with_stolen_ms(|| {
         let mut target = start_waits();
         let running = record().options(&["--off-cpu", "-a"]).attach();
         running.wait_for_sprof("recording the whole machine");
@@ -254,7 +255,7 @@ fn a_program_on_the_recorded_machine_has_equal_quarters() {
         .iter()
         .find(|thread| thread.tid == target.pid())
         .unwrap();
-    assert_quarters(&profile, main, |what| number_in(&printed, what));
+    assert_quarters(&profile, main, |label| number_in(&printed, label), stolen_ms);
     assert_waited_from_the_start(&profile, &target.pid());
     assert!(
         profile.threads.iter().all(|thread| thread.tid != "0"),

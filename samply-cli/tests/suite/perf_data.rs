@@ -6,30 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::machine::share_again;
-use crate::support::perf::{assert_as_perf, load, own_share};
+use crate::support::perf::{assert_as_perf, load, own_share, perf_record, perf_script};
 use crate::support::profile::is_mark;
 use crate::support::skip::{perf, perf_on_one_cpu, root};
 use crate::support::{Profile, program, record, sprof, temp_dir};
-
-/// Runs `perf record` with the options on the split program.
-fn perf_record(file: &Path, options: &[&str]) {
-    let output = Command::new("perf")
-        .args(["record", "-o"])
-        .arg(file)
-        .args(options)
-        .arg("--")
-        .arg(program("split").unwrap())
-        .arg("1000")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
 
 /// The recording is a measurement; what is read of it is none.
 fn recorded(options: &[&str]) -> (tempfile::TempDir, PathBuf) {
     let dir = temp_dir();
     let file = dir.path().join("perf.data");
-    perf_record(&file, options);
+    perf_record(&file, options, &program("split").unwrap(), &["1000"]);
     share_again();
     (dir, file)
 }
@@ -74,15 +60,7 @@ fn the_text_of_perf_script_shows_what_perf_report_shows() {
     let (dir, file) = recorded(&["-e", "cpu-clock", "-F", "2000", "--call-graph", "dwarf"]);
     let script = dir.path().join("script.txt");
     for options in [&[][..], &["-F", "+pid"], &["--header"]] {
-        let output = Command::new("perf")
-            .arg("script")
-            .args(options)
-            .arg("-i")
-            .arg(&file)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        fs::write(&script, &output.stdout).unwrap();
+        fs::write(&script, perf_script(&file, options)).unwrap();
         let (profile, stderr) = load(&script, &[]);
         assert_as_perf(&profile, &file, "cpu-clock");
         assert_rooted(&profile);
@@ -238,7 +216,7 @@ fn a_file_that_perf_made_beside_a_recording_of_the_whole_machine() {
     let options = ["-B", "-e", "cpu-clock", "-F", "2000", "--call-graph", "dwarf"];
     let dir = temp_dir();
     let file = dir.path().join("perf.data");
-    perf_record(&file, &options);
+    perf_record(&file, &options, &program("split").unwrap(), &["1000"]);
     beside.signal_sprof("INT");
     assert_eq!(beside.finish().code, Some(0));
     let (profile, _) = load(&file, &[]);
@@ -262,16 +240,11 @@ fn a_process_that_was_running_already() {
         .spawn()
         .unwrap();
     std::thread::sleep(std::time::Duration::from_millis(300));
-    let status = Command::new("perf")
-        .args(["record", "-e", "cpu-clock", "-F", "2000", "--call-graph", "dwarf", "-o"])
-        .arg(&file)
-        .args(["-p", &running.id().to_string(), "--", "sleep", "1"])
-        .stderr(Stdio::null())
-        .status()
-        .unwrap();
+    let pid = running.id().to_string();
+    let options = ["-e", "cpu-clock", "-F", "2000", "--call-graph", "dwarf", "-p", &pid];
+    perf_record(&file, &options, Path::new("sleep"), &["1"]);
     running.kill().unwrap();
     running.wait().unwrap();
-    assert!(status.success());
     let (profile, _) = load(&file, &[]);
     assert_as_perf(&profile, &file, "cpu-clock");
     // The names and mappings that perf found when it came.

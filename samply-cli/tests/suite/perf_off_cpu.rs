@@ -3,54 +3,53 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::support::machine::share_again;
-use crate::support::perf::load;
+use crate::support::perf::{load, perf_record, perf_script};
+use crate::support::profile::Thread;
 use crate::support::skip::{perf, perf_on_one_cpu, root};
-use crate::support::steal::undisturbed;
+use crate::support::steal::with_stolen_ms;
+use crate::support::target::number_in;
 use crate::support::waits::{assert_quarters, main_thread, weight_ms};
-use crate::support::{program, temp_dir};
+use crate::support::{Profile, program, temp_dir};
 
-/// Runs `perf record` with the options on the program `waits`. Returns the file and what the program printed.
-fn recorded(options: &[&str]) -> (tempfile::TempDir, PathBuf, String) {
-    let dir = temp_dir();
-    let file = dir.path().join("perf.data");
-    let output = undisturbed(|| {
-        Command::new("perf")
-            .args(["record", "--switch-events", "-o"])
-            .arg(&file)
-            .args(options)
-            .arg("--")
-            .arg(program("waits").unwrap())
-            .args(["3", "250"])
-            .output()
-            .unwrap()
-    });
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    share_again();
-    (dir, file, printed)
+/// A recording of the program `waits`.
+struct RecordedWaits {
+    file: PathBuf,
+    /// What the program said of itself.
+    printed: String,
+    stolen_ms: f64,
+    _dir: tempfile::TempDir,
 }
 
-/// A number that the program printed as `label=123`.
-fn number(printed: &str, label: &str) -> f64 {
-    let word = printed
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix(label)?.strip_prefix('='));
-    word.unwrap_or_else(|| panic!("no {label} in {printed}"))
-        .parse()
-        .unwrap()
+impl RecordedWaits {
+    fn record(options: &[&str]) -> RecordedWaits {
+        let dir = temp_dir();
+        let file = dir.path().join("perf.data");
+        let options = [&["--switch-events"], options].concat();
+        let waits = program("waits").unwrap();
+        let (printed, stolen_ms) = with_stolen_ms(|| perf_record(&file, &options, &waits, &["3", "250"]));
+        share_again();
+        RecordedWaits {
+            file,
+            printed,
+            stolen_ms,
+            _dir: dir,
+        }
+    }
+
+    fn printed(&self, label: &str) -> f64 {
+        number_in(self.printed.trim_end(), label)
+    }
+
+    fn assert_quarters(&self, profile: &Profile, thread: &Thread) {
+        assert_quarters(profile, thread, |label| self.printed(label), self.stolen_ms);
+    }
 }
 
 /// The time between each thread's switches out and in, ms, as `perf script` lists them.
 fn waits_of_perf_script(file: &Path) -> HashMap<u32, f64> {
-    let output = Command::new("perf")
-        .args(["script", "--show-switch-events", "-F", "comm,tid,time,event", "-i"])
-        .arg(file)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = perf_script(file, &["--show-switch-events", "-F", "comm,tid,time,event"]);
     let (mut left, mut waited) = (HashMap::new(), HashMap::new());
     for line in text.lines() {
         // `          helper 26843 24090.692366: PERF_RECORD_SWITCH OUT        `
@@ -66,7 +65,7 @@ fn waits_of_perf_script(file: &Path) -> HashMap<u32, f64> {
             *waited.entry(tid).or_default() += (seconds - since) * 1e3;
         }
     }
-    assert!(!waited.is_empty(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!waited.is_empty(), "{text}");
     waited
 }
 
@@ -86,10 +85,10 @@ fn equal_quarters_with_the_stacks_of_sched_switch() {
         "--call-graph",
         "dwarf",
     ];
-    let (_dir, file, printed) = recorded(&options);
-    let (profile, stderr) = load(&file, &[]);
+    let recorded = RecordedWaits::record(&options);
+    let (profile, stderr) = load(&recorded.file, &[]);
     let thread = main_thread(&profile);
-    assert_quarters(&profile, thread, |label| number(&printed, label));
+    recorded.assert_quarters(&profile, thread);
     assert!(thread.is_monotonic());
     // Stacks of waits are no samples that were left out.
     assert!(!stderr.contains("left out"), "{stderr}");
@@ -100,7 +99,7 @@ fn equal_quarters_with_the_stacks_of_sched_switch() {
         profile.summary()
     );
 
-    let waited = waits_of_perf_script(&file);
+    let waited = waits_of_perf_script(&recorded.file);
     for thread in &profile.threads {
         let of_perf = waited[&thread.tid.parse().unwrap()];
         let ours = weight_ms(&profile, thread, |names| names.contains(&"[off-CPU]"));
@@ -122,24 +121,24 @@ fn equal_quarters_with_the_stacks_of_context_switches() {
     }
     let switches = "context-switches/period=1/";
     let options = ["-e", "cpu-clock/freq=1000/", "-e", switches, "--call-graph", "dwarf"];
-    let (_dir, file, printed) = recorded(&options);
-    let (profile, stderr) = load(&file, &[]);
-    assert_quarters(&profile, main_thread(&profile), |label| number(&printed, label));
+    let recorded = RecordedWaits::record(&options);
+    let (profile, stderr) = load(&recorded.file, &[]);
+    recorded.assert_quarters(&profile, main_thread(&profile));
     assert!(!stderr.contains("left out"), "{stderr}");
 }
 
 #[test]
 fn without_stacks_the_times_are_right_and_the_stacks_are_called_guesses() {
     let Some(()) = perf_on_one_cpu() else { return };
-    let (_dir, file, printed) = recorded(&["-e", "cpu-clock", "-F", "1000", "-g"]);
-    let (profile, _) = load(&file, &[]);
+    let recorded = RecordedWaits::record(&["-e", "cpu-clock", "-F", "1000", "-g"]);
+    let (profile, _) = load(&recorded.file, &[]);
     let thread = main_thread(&profile);
     let off_cpu = |names: &[&str]| names.contains(&"[off-CPU]");
     let blocked = weight_ms(&profile, thread, |names| {
         off_cpu(names) && names.last() != Some(&"[waiting for a CPU]")
     });
     let labels = ["sleep_ns", "pipe_ns", "lock_ns"];
-    let printed_ms: f64 = labels.iter().map(|label| number(&printed, label) / 1e6).sum();
+    let printed_ms: f64 = labels.iter().map(|label| recorded.printed(label) / 1e6).sum();
     // Beside the three quarters it waits for its helper to take the lock, and that is short.
     assert!(
         (blocked / printed_ms - 1.0).abs() < 0.05,
@@ -169,12 +168,12 @@ fn the_waits_of_the_whole_machine() {
         "--call-graph",
         "dwarf",
     ];
-    let (_dir, file, printed) = recorded(&options);
-    let (profile, _) = load(&file, &[]);
+    let recorded = RecordedWaits::record(&options);
+    let (profile, _) = load(&recorded.file, &[]);
     let thread = (profile.threads.iter())
         .find(|thread| thread.is_main && thread.process_name == "waits")
         .unwrap();
-    assert_quarters(&profile, thread, |label| number(&printed, label));
+    recorded.assert_quarters(&profile, thread);
 }
 
 #[test]
@@ -184,8 +183,8 @@ fn waits_are_not_added_to_what_is_counted() {
         return;
     }
     let options = ["-e", "cpu-clock", "-e", "page-faults", "-e", "sched:sched_switch", "-g"];
-    let (_dir, file, _) = recorded(&options);
-    let (faults, stderr) = load(&file, &["--event", "page-faults"]);
+    let recorded = RecordedWaits::record(&options);
+    let (faults, stderr) = load(&recorded.file, &["--event", "page-faults"]);
     assert!(
         stderr.contains("switches of threads are left out: waits are shown beside an event that measures time"),
         "{stderr}"
@@ -196,7 +195,7 @@ fn waits_are_not_added_to_what_is_counted() {
     );
     assert_eq!(faults.share_of("[off-CPU]").hits, 0, "{}", faults.summary());
     // Asked for by name, switches are samples as those of any event.
-    let (switches, _) = load(&file, &["--event", "sched:sched_switch"]);
+    let (switches, _) = load(&recorded.file, &["--event", "sched:sched_switch"]);
     assert_eq!(switches.share_of("[off-CPU]").hits, 0, "{}", switches.summary());
     assert!(switches.sample_count() > 10, "{}", switches.summary());
 }

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use crate::support;
 use crate::support::machine::alone;
 use crate::support::playground::Playground;
+use crate::support::run::Running;
 use crate::support::skip;
-use crate::support::{Profile, program, record, sprof};
+use crate::support::{Profile, program, record, sprof, wait_until};
 use serde_json::Value;
 
 /// Goes on where probes can be defined.
@@ -272,8 +272,10 @@ fn however_a_recording_ends_no_definition_is_left() {
             .options(&["-e", &spec(&path, "probed")])
             .start(&path, &["sleep"]);
         let pid = running.sprof_pid();
-        wait_for(|| defined(pid).len() == 1);
-        wait_for(|| !running.targets().is_empty());
+        wait_until(
+            || defined(pid).len() == 1 && !running.targets().is_empty(),
+            || format!("{signal}: a probe is defined, and the program runs"),
+        );
         running.signal_group(signal);
         let recording = running.finish();
         assert_eq!(defined(pid), Vec::<String>::new(), "{signal}: {}", recording.stderr);
@@ -303,8 +305,11 @@ fn what_a_killed_sprof_left_is_told_and_removed_and_what_a_living_one_has_stays(
         .options(&["-e", &spec(&path, "framed")])
         .start(&path, &["sleep"]);
     let (killed_pid, living_pid) = (killed.sprof_pid(), living.sprof_pid());
-    wait_for(|| defined(killed_pid).len() == 1 && defined(living_pid).len() == 1);
-    wait_for(|| !killed.targets().is_empty() && !living.targets().is_empty());
+    let is_recording = |pid, running: &Running| defined(pid).len() == 1 && !running.targets().is_empty();
+    wait_until(
+        || is_recording(killed_pid, &killed) && is_recording(living_pid, &living),
+        || "two probes are defined, and both programs run".to_owned(),
+    );
     killed.signal_group("KILL");
     drop(killed.finish());
     assert_eq!(defined(killed_pid).len(), 1, "nobody was there to remove it");
@@ -527,14 +532,6 @@ fn copy_without_symbols(path: &Path) -> PathBuf {
         .status();
     assert!(stripped.unwrap().success());
     copy
-}
-
-fn wait_for(condition: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it never came true");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::script;
 use crate::support::skip::{self, perf_events};
-use crate::support::{program, sprof, temp_dir, tests_dir};
+use crate::support::{copy_program, program, sprof, temp_dir, tests_dir};
 
 /// A request as it came.
 #[derive(Clone, Debug)]
@@ -455,7 +455,7 @@ fn a_recording_is_pushed_when_it_is_saved_and_the_status_is_the_program_s() {
     let home = dir.path().join("home/annaplant");
     std::fs::create_dir_all(&home).unwrap();
     let copy = home.join("split");
-    std::fs::copy(program("split").unwrap(), &copy).unwrap();
+    copy_program(program("split").unwrap(), &copy);
     let path = home.join("profile.json.gz");
     let output = sprof_on_host()
         .args(["record", "--save-only", "--include-args", "-o"])

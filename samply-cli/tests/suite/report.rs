@@ -9,8 +9,9 @@ use std::process::{Command, Output, Stdio};
 
 use crate::support;
 use crate::support::machine::share_again;
+use crate::support::perf::perf_record;
 use crate::support::skip::{perf_events, perf_on_one_cpu};
-use crate::support::{Profile, program, record, sprof, temp_dir};
+use crate::support::{Profile, Share, assert_split_of, program, record, sprof, temp_dir};
 use serde_json::{Value, json};
 
 fn report(file: &Path, options: &[&str]) -> Output {
@@ -47,17 +48,14 @@ fn functions(json: &Value) -> BTreeMap<String, (u64, u64)> {
     found
 }
 
-/// The split functions have 60, 30 and 10 % of what `run_split` has, within 2 points.
+/// The split functions have 60, 30 and 10 % of what `run_split` has.
 fn assert_split(json: &Value) {
     let found = functions(json);
-    let whole = found["run_split"].1 as f64;
-    for (name, expected) in [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0)] {
-        let share = 100.0 * found[name].1 as f64 / whole;
-        assert!(
-            (share - expected).abs() <= 2.0,
-            "{name}: {share:.1} % of {whole}: {found:?}"
-        );
-    }
+    let share = |name: &str| Share {
+        hits: found[name].1,
+        of: found["run_split"].1,
+    };
+    assert_split_of(share, 10_000, 2.0, || format!("{found:?}"));
 }
 
 /// 25,000 page faults beside perhaps 200 samples of CPU time: added up they would be all that there is to see.
@@ -135,7 +133,7 @@ fn shares_are_those_of_the_program_and_counts_those_of_the_profile() {
     let Some(()) = perf_events() else { return };
     let (recording, profile) = record()
         .options(&["-r", "8000"])
-        .profile(program("split").unwrap(), &["1250"]);
+        .profile(program("split").unwrap(), &["2000"]);
     let json = json(&recording.output, &["--view", "functions", "--sort", "total"]);
     assert_split(&json);
     assert_eq!(json["selection"]["samples"].as_u64(), Some(profile.sample_count()));
@@ -185,11 +183,11 @@ fn shares_are_those_of_the_program_and_counts_those_of_the_profile() {
     // And without symbols in the file: they are looked up now.
     let unnamed = recording.output.with_file_name("unnamed.json.gz");
     let output = sprof()
-        .args(["record", "-s", "--no-symbolicate", "-r", "4000", "-o"])
+        .args(["record", "-s", "--no-symbolicate", "-r", "8000", "-o"])
         .arg(&unnamed)
         .arg("--")
         .arg(program("split").unwrap())
-        .arg("2500")
+        .arg("2000")
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -201,27 +199,8 @@ fn files_of_perf_and_folded_stacks_are_reported() {
     let Some(()) = perf_on_one_cpu() else { return };
     let dir = temp_dir();
     let file = dir.path().join("perf.data");
-    let status = Command::new("perf")
-        .args([
-            "record",
-            "-q",
-            "-F",
-            "4000",
-            "-e",
-            "cpu-clock",
-            "--call-graph",
-            "dwarf,8192",
-            "-o",
-        ])
-        .arg(&file)
-        .arg("--")
-        .arg(program("split").unwrap())
-        .arg("2000")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .unwrap();
-    assert!(status.success());
+    let options = ["-q", "-F", "4000", "-e", "cpu-clock", "--call-graph", "dwarf,8192"];
+    perf_record(&file, &options, &program("split").unwrap(), &["4000"]);
     share_again();
     let from_perf = json(&file, &["--view", "functions"]);
     assert_split(&from_perf);

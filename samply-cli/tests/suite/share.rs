@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::support::skip::perf_events;
 use crate::support::store::{Behaviour, StandIn, UI, jwt};
-use crate::support::{program, sprof, temp_dir, tests_dir};
+use crate::support::{copy_program, program, sprof, temp_dir, tests_dir};
 
 /// What must not leave the machine.
 pub(crate) const SECRETS: [&str; 4] = ["annaplant", "plantbox", "argumentplant", "environmentplant"];
@@ -570,7 +570,7 @@ fn a_recording_is_shared_without_what_is_private_and_with_its_shares() {
     let folder = user.folder.path().join("home/annaplant/project");
     std::fs::create_dir_all(&folder).unwrap();
     let copy = folder.join("split");
-    std::fs::copy(program("split").unwrap(), &copy).unwrap();
+    copy_program(program("split").unwrap(), &copy);
     let saved = folder.join("profile.json.gz");
     let mut command = user.sprof();
     command.env("HOME", user.folder.path().join("home/annaplant"));

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::support;
 use crate::support::machine::one_cpu;
 use crate::support::skip::{IN_NAMESPACE, Need, has, mount_namespaces, perf_events};
-use crate::support::{Recording, program, record, temp_dir};
+use crate::support::{Recording, copy_program, program, record, temp_dir};
 use serde_json::Value;
 
 /// Records with `--json`, and returns what sprof says to people and to programs. The program's own lines come first.
@@ -430,7 +430,7 @@ fn what_has_no_names_and_takes_the_time_is_advised_with_its_package() {
     }
     let copied = temp_dir();
     let copy = copied.path().join("gzip");
-    std::fs::copy(gzip, &copy).unwrap();
+    copy_program(gzip, &copy);
     for (path, words) in [
         (gzip, "; apt install gzip-dbgsym (in Debian"),
         // Of no package: somebody built it.

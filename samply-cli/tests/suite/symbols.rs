@@ -10,7 +10,7 @@ use crate::support;
 use crate::support::cargo::cargo;
 use crate::support::programs::line_of;
 use crate::support::skip::{Need, has, kernel_samples, perf_events};
-use crate::support::{Profile, program, record};
+use crate::support::{Profile, copy_program, program, record};
 
 /// `main` calls `not_inlined`, into which `middle` and, inside it, `innermost` are inlined.
 pub(crate) fn assert_inline_frames(profile: &Profile) {
@@ -170,7 +170,7 @@ fn a_rebuilt_binary_gives_no_wrong_names() {
     let Some(()) = perf_events() else { return };
     let dir = support::temp_dir();
     let copy = dir.path().join("app");
-    std::fs::copy(program("split").unwrap(), &copy).unwrap();
+    copy_program(program("split").unwrap(), &copy);
     // The program replaces its own file by another build while it runs: names of the new file would be lies.
     let other = program("callback").unwrap();
     let script = format!(

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use crate::support;
 use crate::support::machine::share_again;
+use crate::support::perf::perf_record;
 use crate::support::run::output;
 use crate::support::skip::{is_root, perf, perf_events};
 use crate::support::{program, record, sprof, temp_dir};
@@ -354,11 +355,8 @@ fn files_of_all_kinds(dir: &Path) -> Option<Vec<(&'static str, Vec<u8>)>> {
         files.push((name, fs::read(&file).unwrap()));
     }
     let perf_data = dir.join("perf.data");
-    let mut perf = Command::new("perf");
-    perf.args(["record", "-q", "-e", "cpu-clock", "-g", "-o"])
-        .arg(&perf_data);
-    let output = output(perf.arg("--").arg(program("split").unwrap()).arg("100"));
-    assert!(output.status.success(), "{output:?}");
+    let options = ["-q", "-e", "cpu-clock", "-g"];
+    perf_record(&perf_data, &options, &program("split").unwrap(), &["100"]);
     share_again();
     files.push(("perf.data", fs::read(&perf_data).unwrap()));
     files.push((

@@ -1,9 +1,7 @@
 //! Stacks of code that is not as compilers make it: assembly, coroutines, `vfork`, a C library without unwind tables.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-use std::process::Command;
-
-use crate::support::perf::load;
+use crate::support::perf::{load, perf_record};
 use crate::support::profile::is_mark;
 use crate::support::skip::{kernel_samples, perf, perf_events};
 use crate::support::{Profile, program, record, temp_dir};
@@ -129,23 +127,8 @@ fn rules_that_need_other_registers_are_followed_in_files_of_perf() {
     for (way, stack) in [("aligned", ALIGNED), ("register", REGISTER)] {
         let dir = temp_dir();
         let file = dir.path().join("perf.data");
-        let output = Command::new("perf")
-            .args([
-                "record",
-                "-e",
-                "cpu-clock",
-                "-F",
-                "1000",
-                "--call-graph",
-                "dwarf,4096",
-                "-o",
-            ])
-            .arg(&file)
-            .arg(program("stacks").unwrap())
-            .args([way, CPU_MS])
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let options = ["-e", "cpu-clock", "-F", "1000", "--call-graph", "dwarf,4096"];
+        perf_record(&file, &options, &program("stacks").unwrap(), &[way, CPU_MS]);
         assert_whole(&load(&file, &[]).0, stack);
     }
 }
@@ -231,23 +214,8 @@ fn waits_for_a_child_in_vfork_have_their_callers_in_files_of_perf() {
     let Some(()) = perf() else { return };
     let dir = temp_dir();
     let file = dir.path().join("perf.data");
-    let output = Command::new("perf")
-        .args([
-            "record",
-            "-e",
-            "context-switches",
-            "-c",
-            "1",
-            "--switch-events",
-            "--call-graph",
-            "dwarf,4096",
-            "-o",
-        ])
-        .arg(&file)
-        .arg(program("spawns").unwrap())
-        .args(["20", "10"])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let switches = ["-e", "context-switches", "-c", "1", "--switch-events"];
+    let options = [&switches[..], &["--call-graph", "dwarf,4096"]].concat();
+    perf_record(&file, &options, &program("spawns").unwrap(), &["20", "10"]);
     assert_children(&load(&file, &[]).0, 20);
 }

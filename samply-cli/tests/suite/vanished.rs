@@ -7,7 +7,7 @@ use crate::support;
 use crate::support::profile::is_mark;
 use crate::support::programs::line_of;
 use crate::support::skip::{IN_NAMESPACE, mount_namespaces, perf_events, root};
-use crate::support::{Profile, program, record};
+use crate::support::{Profile, copy_program, program, record};
 
 /// Every sample in `leaf` reaches `main` over `caller`; there are more than `at_least`.
 fn assert_named_and_rooted(profile: &Profile, leaf: &str, caller: &str, at_least: u64) {
@@ -22,7 +22,7 @@ fn assert_named_and_rooted(profile: &Profile, leaf: &str, caller: &str, at_least
 /// Copies a test program to a folder.
 fn copy_of(name: &str, folder: &Path) -> PathBuf {
     let copy = folder.join(name);
-    std::fs::copy(program(name).unwrap(), &copy).unwrap();
+    copy_program(program(name).unwrap(), &copy);
     copy
 }
 
@@ -54,9 +54,9 @@ fn of_two_files_at_one_path_each_namespace_has_its_own() {
     let dir = support::temp_dir();
     // Here `app` is another program than there.
     let app = dir.path().join("app");
-    std::fs::copy(program("callback").unwrap(), &app).unwrap();
+    copy_program(program("callback").unwrap(), &app);
     let script = format!(
-        "mount --bind {1} {0}; exec {0} 1500",
+        "mount --bind {1} {0}; exec {0} 1600",
         app.display(),
         program("split").unwrap().display()
     );
@@ -102,7 +102,7 @@ fn a_binary_that_is_deleted_while_it_runs_keeps_its_names() {
     let Some(()) = perf_events() else { return };
     let dir = support::temp_dir();
     let copy = copy_of("split", dir.path());
-    let script = format!("{0} 1500 & sleep 0.3; rm {0}; wait", copy.display());
+    let script = format!("{0} 1600 & sleep 0.3; rm {0}; wait", copy.display());
     let (_, profile) = record().options(&["--rate", "10000"]).profile("sh", &["-c", &script]);
     support::assert_split(&profile, "");
     assert_named_and_rooted(&profile, "sixty", "one_round", 5000);
@@ -199,7 +199,7 @@ fn a_binary_without_build_id_that_is_replaced_while_it_runs_has_its_own_names() 
     let Some(()) = perf_events() else { return };
     let dir = support::temp_dir();
     let copy = dir.path().join("app");
-    std::fs::copy(program("split_without_build_id").unwrap(), &copy).unwrap();
+    copy_program(program("split_without_build_id").unwrap(), &copy);
     let script = format!(
         "{0} 800 & sleep 0.2; mv {0} {0}.old; cp {1} {0}; {0} 800; wait",
         copy.display(),

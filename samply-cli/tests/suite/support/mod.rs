@@ -25,9 +25,9 @@ pub(crate) mod store;
 pub(crate) mod target;
 pub(crate) mod waits;
 
-pub(crate) use profile::Profile;
-pub(crate) use programs::program;
-pub(crate) use run::{Recorder, Recording, record, sprof, sprof_without_part};
+pub(crate) use profile::{Profile, Share};
+pub(crate) use programs::{copy_program, program};
+pub(crate) use run::{Recorder, Recording, record, sprof, wait_until};
 
 use std::path::{Path, PathBuf};
 
@@ -45,19 +45,31 @@ pub(crate) fn temp_dir() -> tempfile::TempDir {
         .unwrap()
 }
 
-/// `sixty`, `thirty` and `ten` have these shares, within 2 points, of the samples that are inside `run_split`. Give it
-/// 10,000 samples: one that falls on each by chance has a standard deviation of half a point then, of 1.1 points at
-/// 2,000.
+/// `sixty`, `thirty` and `ten` have these shares of the samples inside `run_split`: within 2 points, which is 5
+/// standard deviations of 15,000 samples.
 pub(crate) fn assert_split(profile: &Profile, prefix: &str) {
+    assert_split_within(profile, prefix, 10_000, 2.0);
+}
+
+/// The same of at least `samples` samples, within `points`. `prefix` stands before the names of the functions.
+pub(crate) fn assert_split_within(profile: &Profile, prefix: &str, samples: u64, points: f64) {
     let name = |function: &str| format!("{prefix}{function}");
     let run_split = name("run_split");
-    for (function, expected) in [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0)] {
+    let share = |function: &str| {
         let function = name(function);
-        let share = profile.share(
+        profile.share(
             |names| names.contains(&&*run_split),
             |names| names.contains(&&*function),
-        );
-        assert!(share.of > 8000, "only {} samples\n{}", share.of, profile.summary());
-        share.assert_is(expected, 2.0, &function, profile);
+        )
+    };
+    assert_split_of(share, samples, points, || profile.summary());
+}
+
+/// The same of shares that were found in some other way.
+pub(crate) fn assert_split_of(share: impl Fn(&str) -> Share, samples: u64, points: f64, context: impl Fn() -> String) {
+    for (function, expected) in [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0)] {
+        let share = share(function);
+        assert!(share.of >= samples, "only {} samples\n{}", share.of, context());
+        share.assert_is_within(expected, points, function, &context);
     }
 }

@@ -6,6 +6,23 @@ use std::process::{Command, Stdio};
 
 use super::{Profile, sprof};
 
+/// Records a program with `perf record` and these options. Returns what the program printed.
+pub(crate) fn perf_record(file: &Path, options: &[&str], program: &Path, arguments: &[&str]) -> String {
+    let mut perf = Command::new("perf");
+    perf.args(["record", "-o"]).arg(file).args(options);
+    let output = perf.arg("--").arg(program).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The text of `perf script` with these options.
+pub(crate) fn perf_script(file: &Path, options: &[&str]) -> String {
+    let mut perf = Command::new("perf");
+    let output = perf.arg("script").args(options).arg("-i").arg(file).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// The share of each function in percent, as perf shows it for the event.
 pub(crate) fn perf_report(file: &Path, event: &str) -> BTreeMap<String, f64> {
     let output = Command::new("perf")

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use super::program;
 use super::skip::{Need, has};
+use super::{copy_program, program};
 
 /// A user id that owns nothing.
 pub(crate) const NOBODY: &str = "65534";
@@ -17,12 +17,6 @@ pub(crate) struct Playground {
     dir: tempfile::TempDir,
 }
 
-/// Copies a program by another process. A child that another test starts while this one writes has the open file until
-/// it executes its own program, and a file that is open to be written can't be executed (ETXTBSY in execve(2)).
-fn copy(from: &Path, to: &Path) {
-    assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
-}
-
 impl Playground {
     pub(crate) fn new(programs: &[&str]) -> Playground {
         let dir = tempfile::Builder::new()
@@ -30,9 +24,9 @@ impl Playground {
             .tempdir_in("/tmp")
             .unwrap();
         std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
-        copy(Path::new(env!("CARGO_BIN_EXE_sprof")), &dir.path().join("sprof"));
+        copy_program(Path::new(env!("CARGO_BIN_EXE_sprof")), dir.path().join("sprof"));
         for name in programs {
-            copy(&program(name).unwrap(), &dir.path().join(name));
+            copy_program(program(name).unwrap(), dir.path().join(name));
         }
         Playground { dir }
     }
@@ -72,7 +66,7 @@ impl Playground {
     /// does nothing.
     pub(crate) fn processes_of_root(&self, name: &str, mode: u32) -> Option<PathBuf> {
         let path = self.path(name);
-        copy(&program("processes").unwrap(), &path);
+        copy_program(program("processes").unwrap(), &path);
         std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         let output = self.as_nobody_with_rights(&path).args(["work", "1"]).output().unwrap();
         let gains_rights = String::from_utf8_lossy(&output.stdout).contains("euid=0\n");

@@ -150,6 +150,22 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
     }
 }
 
+/// Copies a program to be executed, by another process. A child that another test starts while this process writes has
+/// the open file until it executes its own program, and a file that is open to be written can't be executed (ETXTBSY in
+/// execve(2)).
+pub(crate) fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let status = Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).status();
+    assert!(status.unwrap().success(), "cp {}", from.as_ref().display());
+}
+
+/// The build id of an ELF file, in hexadecimal digits.
+pub(crate) fn build_id_of(path: &Path) -> String {
+    let output = Command::new("readelf").arg("-n").arg(path).output().unwrap();
+    let notes = String::from_utf8(output.stdout).unwrap();
+    let (_, id) = notes.split_once("Build ID: ").unwrap();
+    id.split_whitespace().next().unwrap().to_owned()
+}
+
 /// The line of `marker` in the comments of a program's source.
 pub(crate) fn line_of(source: &str, marker: &str) -> u32 {
     let text = std::fs::read_to_string(tests_dir().join("programs").join(source)).unwrap();

@@ -11,18 +11,21 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::{Profile, machine, temp_dir};
 
-/// No test waits longer than this for sprof: a hang is a failure, not a stuck test run.
+/// No test waits longer than this for another process: a hang is a failure, not a stuck test run.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits for something that another process does. `otherwise` says what did not happen.
+pub(crate) fn wait_until(condition: impl Fn() -> bool, otherwise: impl FnOnce() -> String) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "waited for nothing: {}", otherwise());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// `sprof`, away from the settings of the person who runs the tests.
 pub(crate) fn sprof() -> Command {
     machine::share();
-    sprof_without_part()
-}
-
-/// The same in a process that a test started. The test waits for that process and has a part of the machine, so a wait
-/// for another part would never end once a third test asks for the whole machine.
-pub(crate) fn sprof_without_part() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sprof"));
     for (name, _) in std::env::vars_os() {
         if name.as_encoded_bytes().starts_with(b"SPROF_") {
@@ -204,28 +207,20 @@ const MARK: &str = "TEST_MARK_OF_SPROF";
 impl Running {
     /// Waits until the program has printed this line.
     pub(crate) fn wait_for(&self, line: &str) {
-        let start = Instant::now();
-        while !self.stdout.text().lines().any(|found| found == line) {
-            assert!(
-                start.elapsed() < PATIENCE,
-                "no `{line}`; stderr: {}",
-                self.stderr.text()
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until(
+            || self.stdout.text().lines().any(|found| found == line),
+            || format!("no `{line}`; stderr: {}", self.stderr.text()),
+        );
     }
 
     /// Waits until sprof has said something with these words.
     pub(crate) fn wait_for_sprof(&self, words: &str) {
-        let start = Instant::now();
-        while !self.stderr.text().contains(words) {
-            assert!(
-                start.elapsed() < PATIENCE && !self.stderr.reader.is_finished(),
-                "sprof did not say `{words}`: {}",
-                self.stderr.text()
-            );
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let has_words = || self.stderr.text().contains(words);
+        wait_until(
+            || has_words() || self.stderr.reader.is_finished(),
+            || self.stderr.text(),
+        );
+        assert!(has_words(), "sprof did not say `{words}`: {}", self.stderr.text());
     }
 
     /// The id of sprof.

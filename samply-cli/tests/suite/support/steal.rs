@@ -1,73 +1,97 @@
-//! CPU time that the host of a virtual machine takes away from it. Which clocks go on meanwhile (that of a program's
-//! CPU time, that of perf's events, the timers of samples) is the kernel's doing: seen, with two thirds taken away,
-//! were half of the samples that the program's own CPU time promised, and twice its CPU time in events. Nothing can be
-//! measured then.
+//! CPU time that the host of a virtual machine takes away from it. Which clocks go on meanwhile (the clock of a
+//! program's CPU time, the clock of perf's events, the timers of samples) depends on the kernel: with two thirds taken
+//! away, half of the samples were seen that the program's own CPU time promised, and twice its CPU time in events.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::time::{Duration, Instant};
 
 use super::machine;
 
 /// A smaller part than the narrowest bound (2 %) changes no answer.
 const HARMLESS: f64 = 0.005;
-/// Hosts that take time away do so for seconds at a time; a minute has had quiet ones between them.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A measurement is made so often at most. Hosts that take time away do so for seconds at a time.
+const ATTEMPTS: usize = 3;
 
-/// Measures again where the host took CPU time away meanwhile. The last attempt counts whatever happened: bounds stay
-/// what they are.
+/// Measures, and measures again where the host took CPU time away meanwhile. The last attempt counts whatever happened:
+/// bounds stay what they are.
 pub(crate) fn undisturbed<T>(mut measure: impl FnMut() -> T) -> T {
-    assert!(machine::is_measuring(), "other tests would be measured, too");
-    let start = Instant::now();
-    while start.elapsed() < PATIENCE {
-        let before = ticks();
+    assert!(machine::is_measuring(), "other tests would be measured");
+    for _ in 1..ATTEMPTS {
+        let before = CpuTicks::now();
         let measured = measure();
-        let Some(share) = before.and_then(stolen_since).filter(|share| *share > HARMLESS) else {
+        if !before.is_disturbed_since() {
             return measured;
-        };
-        tell(share);
+        }
     }
     measure()
 }
 
-/// Measures and asserts, and does so again where an assertion failed while the host took CPU time away. What holds all
-/// the same is right, so that a machine of which a little is taken all the time is no reason to wait.
+/// Measures and asserts, and does so again where an assertion failed while the host took CPU time away. What is right
+/// in spite of the host is right.
 pub(crate) fn undisturbed_or_right(measure_and_assert: impl Fn()) {
-    assert!(machine::is_measuring(), "other tests would be measured, too");
-    let start = Instant::now();
-    loop {
-        let before = ticks();
+    assert!(machine::is_measuring(), "other tests would be measured");
+    for _ in 1..ATTEMPTS {
+        let before = CpuTicks::now();
         let Err(failure) = catch_unwind(AssertUnwindSafe(&measure_and_assert)) else {
             return;
         };
-        let stolen = before.and_then(stolen_since).filter(|share| *share > HARMLESS);
-        match stolen {
-            Some(share) if start.elapsed() < PATIENCE => tell(share),
-            _ => resume_unwind(failure),
+        if !before.is_disturbed_since() {
+            resume_unwind(failure);
         }
     }
+    measure_and_assert();
 }
 
-fn tell(share: f64) {
-    eprintln!(
-        "measured again: the host took {:.1} % of the CPU time away",
-        share * 100.0
-    );
+/// Measures. Beside the result: milliseconds of CPU time that the host took away meanwhile, which are in no sample.
+pub(crate) fn with_stolen_ms<T>(measure: impl FnOnce() -> T) -> (T, f64) {
+    assert!(machine::is_measuring(), "other tests would be measured");
+    let before = CpuTicks::now();
+    let measured = measure();
+    (measured, before.since().stolen as f64 * TICK_MS)
 }
 
-/// (CPU time used or taken away, CPU time taken away), in ticks.
-type Ticks = (u64, u64);
+/// USER_HZ is 100 on every processor (proc_stat(5)).
+const TICK_MS: f64 = 10.0;
 
-fn stolen_since(before: Ticks) -> Option<f64> {
-    let now = ticks()?;
-    Some((now.1.saturating_sub(before.1)) as f64 / now.0.saturating_sub(before.0).max(1) as f64)
+/// CPU time of all CPUs.
+#[derive(Default)]
+struct CpuTicks {
+    used_or_stolen: u64,
+    stolen: u64,
 }
 
-/// `cpu  user nice system idle iowait irq softirq steal ...` of proc_stat(5).
-fn ticks() -> Option<Ticks> {
-    let stat = std::fs::read_to_string("/proc/stat").ok()?;
-    let words: Vec<u64> = (stat.lines().next()?.split_whitespace().skip(1))
-        .map_while(|word| word.parse().ok())
-        .collect();
-    let [user, nice, system, _idle, _iowait, irq, softirq, steal] = words.get(..8)?.try_into().ok()?;
-    Some((user + nice + system + irq + softirq + steal, steal))
+impl CpuTicks {
+    /// `cpu  user nice system idle iowait irq softirq steal ...` of proc_stat(5).
+    fn now() -> CpuTicks {
+        let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        let words = stat.lines().next().unwrap_or_default().split_whitespace();
+        let numbers: Vec<u64> = words.skip(1).map_while(|word| word.parse().ok()).collect();
+        let Some([user, nice, system, _idle, _iowait, irq, softirq, stolen]) = numbers.first_chunk() else {
+            return CpuTicks::default();
+        };
+        CpuTicks {
+            used_or_stolen: user + nice + system + irq + softirq + stolen,
+            stolen: *stolen,
+        }
+    }
+
+    fn since(&self) -> CpuTicks {
+        let now = CpuTicks::now();
+        CpuTicks {
+            used_or_stolen: now.used_or_stolen.saturating_sub(self.used_or_stolen),
+            stolen: now.stolen.saturating_sub(self.stolen),
+        }
+    }
+
+    /// True if the host took more than a harmless part of the CPU time since then; says so.
+    fn is_disturbed_since(&self) -> bool {
+        let since = self.since();
+        let share = since.stolen as f64 / since.used_or_stolen.max(1) as f64;
+        if share > HARMLESS {
+            eprintln!(
+                "measured again: the host took {:.1} % of the CPU time away",
+                share * 100.0
+            );
+        }
+        share > HARMLESS
+    }
 }

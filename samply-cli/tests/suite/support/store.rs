@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flate2::read::GzDecoder;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 
-use super::tests_dir;
+use super::{tests_dir, wait_until};
 
 const ACCEPT: &str = "application/vnd.firefox-profiler+json;version=1.0";
 /// The UI of the links.
@@ -154,11 +154,7 @@ impl StandIn {
     }
 
     pub(crate) fn wait_for_call(&self) {
-        let until = Instant::now() + Duration::from_secs(60);
-        while self.calls().is_empty() {
-            assert!(Instant::now() < until, "no call came");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until(|| !self.calls().is_empty(), || "no call came".to_owned());
     }
 }
 

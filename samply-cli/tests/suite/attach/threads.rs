@@ -1,0 +1,210 @@
+//! Threads that start, end and go on while sprof attaches.
+
+use super::*;
+
+#[test]
+fn threads_and_processes_before_and_after_attaching_are_all_there() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let mut target = Target::start(program("attached").unwrap(), &["stages"]);
+    assert_eq!(target.line(), "early");
+    let running = record().options(&["-p", &target.pid()]).attach();
+    running.wait_for_sprof("Ctrl-C ends");
+    std::thread::sleep(Duration::from_millis(700));
+    assert_eq!(target.ask(), "late");
+    std::thread::sleep(Duration::from_millis(700));
+    let child = target.ask().strip_prefix("child=").unwrap().to_owned();
+    std::thread::sleep(Duration::from_millis(700));
+    running.signal_sprof("INT");
+    let recording = running.finish();
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    assert!(
+        is_alive(&target.pid()) && is_alive(&child),
+        "Ctrl-C is not for the target"
+    );
+    target.end();
+
+    let profile = recording.profile();
+    for (thread, function) in [
+        ("early", "early_work"),
+        ("late", "late_work"),
+        ("attached", "child_work"),
+    ] {
+        // The main thread of the first process has the name of the child's. It forks and prints, and may be sampled.
+        let of_thread = profile
+            .threads_named(thread)
+            .filter(|thread| !thread.samples.is_empty() && (!thread.is_main || thread.pid == child));
+        let of_thread: Vec<_> = of_thread.collect();
+        assert_eq!(of_thread.len(), 1, "{thread}: {}", profile.summary());
+        let stacks = of_thread[0].samples.iter().filter_map(|sample| sample.stack);
+        let hits = stacks
+            .filter(|stack| profile.names(*stack).any(|name| name == function))
+            .count();
+        assert!(
+            hits as f64 >= 0.95 * of_thread[0].samples.len() as f64 && hits > 5,
+            "{hits} in {function}: {}",
+            profile.summary()
+        );
+    }
+    assert!(samples_of(&profile, &child) > 5, "{}", profile.summary());
+    let started = |name: &str| profile.threads_named(name).next().unwrap().start_ms;
+    assert!(
+        started("early") <= 0.0 && started("late") > 500.0,
+        "{}",
+        started("late")
+    );
+    let lost = profile.figure(&["lost"]);
+    assert_eq!(lost, 0.0);
+}
+
+#[test]
+fn threads_that_start_while_attaching_are_recorded_once_each() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    // One thread a millisecond, with the attaching somewhere in between. They work only when that is over.
+    for pause_ms in [0, 30, 60] {
+        // A thread works for 20 ms: one pause of the host is half of its samples.
+        let (truth, recording) = undisturbed(|| {
+            let mut target = Target::start(program("attached").unwrap(), &["burst", "120", "20"]);
+            assert_eq!(target.line(), "ready");
+            std::thread::sleep(Duration::from_millis(pause_ms));
+            let running = record().options(&["-r", "2000", "-p", &target.pid()]).attach();
+            running.wait_for_sprof("Ctrl-C ends");
+            let first = target.ask();
+            let lines = [first].into_iter().chain((1..120).map(|_| target.line()));
+            let truth: BTreeMap<String, f64> = lines
+                .map(|line| {
+                    let (name, ns) = line.split_once('=').unwrap();
+                    (name.to_owned(), ns.parse().unwrap())
+                })
+                .collect();
+            target.end();
+            (truth, running.finish())
+        });
+        assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+        let profile = recording.profile();
+        assert_eq!(truth.len(), 120);
+        let mut sums = (0.0, 0.0);
+        for (name, ns) in &truth {
+            let recorded: Vec<_> = profile.threads_named(name).collect();
+            assert_eq!(recorded.len(), 1, "{name} after {pause_ms} ms: {}", recording.stderr);
+            let samples_ns = recorded[0].samples.len() as f64 * 5e5;
+            // Half of the samples, or twice as many, is what a part of the events or two of them would give.
+            assert!(
+                samples_ns > 0.8 * ns - 2.5e6 && samples_ns < 1.2 * ns + 2.5e6,
+                "{name} used {ns} ns and has samples of {samples_ns} ns, after {pause_ms} ms"
+            );
+            sums = (sums.0 + samples_ns, sums.1 + ns);
+        }
+        let ratio = sums.0 / sums.1;
+        assert!(
+            (0.93..1.03).contains(&ratio),
+            "{ratio} of the CPU time, after {pause_ms} ms"
+        );
+    }
+}
+
+#[test]
+fn a_program_that_starts_threads_all_the_time_is_recorded_in_every_attempt() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let mut target = Target::start(program("attached").unwrap(), &["churn"]);
+    assert_eq!(target.line(), "ready");
+    // One attempt of fifty had the first threads alone: three quarters of such tests would find it. Samples are few,
+    // for the kernel begins a new period where it swaps the contexts of two threads.
+    for attempt in 0..60 {
+        let recording = attach(&target.pid(), &["--no-symbolicate", "-d", "0.06"]);
+        assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+        let profile = recording.profile();
+        let threads = profile.figure(&["threads"]);
+        assert!(threads > 60.0, "attempt {attempt}: {threads}\n{}", recording.stderr);
+    }
+    target.end();
+}
+
+#[test]
+fn attaching_two_hundred_times_leaves_a_crowd_of_threads_as_it_was() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    // It has what sprof leaves. Else sprof waits for its turn two hundred times.
+    let crowd = ["-i", "0"].map(|word| OsStr::new(word).to_owned()).into_iter();
+    let crowd = crowd.chain([program("attached").unwrap().into(), "crowd".into(), "64".into()]);
+    let mut target = Target::start("chrt", &crowd.collect::<Vec<_>>());
+    assert_eq!(target.line(), "ready");
+    let before = target.speed();
+    let dir = support::temp_dir();
+    let attach = |round: u32| {
+        sprof()
+            .args([
+                "record",
+                "-s",
+                "--no-symbolicate",
+                "-d",
+                "0.01",
+                "-p",
+                &target.pid(),
+                "-o",
+            ])
+            .arg(dir.path().join(format!("{round}.json.gz")))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    // Two at once: one leaves a CPU idle.
+    for round in 0..100 {
+        for attached in [attach(2 * round), attach(2 * round + 1)] {
+            let output = attached.wait_with_output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(0), "round {round}: {stderr}");
+            assert!(stderr.contains("(1 process, 65 threads)"), "round {round}: {stderr}");
+        }
+        assert!(is_alive(&target.pid()), "round {round}");
+    }
+    let after = target.speed();
+    assert!(
+        after > 0.8 * before,
+        "work per CPU time: {before} before, {after} after"
+    );
+    target.end();
+}
+
+#[test]
+fn a_target_goes_on_when_sprof_is_killed() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let mut target = Target::start(program("attached").unwrap(), &["crowd", "8"]);
+    assert_eq!(target.line(), "ready");
+    let before = target.speed();
+    let running = record().options(&["-p", &target.pid()]).attach();
+    running.wait_for_sprof("Ctrl-C ends");
+    std::thread::sleep(Duration::from_millis(300));
+    running.signal_sprof("KILL");
+    let recording = running.finish();
+    assert_eq!(recording.signal, Some(9));
+    assert!(is_alive(&target.pid()));
+    let after = target.speed();
+    assert!(
+        after > 0.8 * before,
+        "work per CPU time: {before} before, {after} after"
+    );
+    // And it can be recorded again.
+    let profile = attached_profile(&target.pid(), &["-d", "0.3"]);
+    assert!(profile.share_of("crowd_work").hits > 100, "{}", profile.summary());
+    target.end();
+}
+
+#[test]
+fn a_program_whose_main_thread_has_ended_is_recorded() {
+    let Some(()) = perf_events() else { return };
+    let mut target = Target::start(program("attached").unwrap(), &["leaderless", "9000"]);
+    assert_eq!(target.line(), "ready");
+    std::thread::sleep(Duration::from_millis(200));
+    let profile = attached_profile(&target.pid(), &["-d", "1"]);
+    assert!(
+        profile.share_of("orphan_work").percent() > 95.0,
+        "{}",
+        profile.summary()
+    );
+    assert!(profile.rooted_in("orphan").percent() > 95.0, "{}", profile.summary());
+}

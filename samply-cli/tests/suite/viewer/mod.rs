@@ -1,0 +1,317 @@
+//! The viewer, in a browser: its figures are those of reports, and it loads nothing.
+#![cfg(target_os = "linux")]
+
+mod comparison;
+mod page;
+mod selection;
+mod served;
+
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::cli_terminal::{Terminal, browser_stand_in};
+use crate::server::Served;
+use crate::support::client::{installed, script};
+use crate::support::machine::{alone, share_again};
+use crate::support::programs::line_of;
+use crate::support::skip::{Need, has, kernel_samples};
+use crate::support::{program, record, sprof, temp_dir};
+
+fn chromium() -> bool {
+    has(Need::Chromium, Path::new("/usr/bin/chromium").exists(), "no chromium")
+}
+
+fn run(command: &mut Command) -> Vec<u8> {
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
+    output.stdout
+}
+
+/// The page of a profile, beside it.
+fn page(profile: &Path, options: &[&str]) -> PathBuf {
+    let path = PathBuf::from(format!("{}.html", profile.display()));
+    run(sprof()
+        .arg("export")
+        .arg(profile)
+        .args(["-q", "-o"])
+        .arg(&path)
+        .args(options));
+    path
+}
+
+fn report(profile: &Path, options: &[&str]) -> Value {
+    let options = [&["--format", "json"], options].concat();
+    serde_json::from_slice(&run(sprof().arg("report").arg(profile).args(options))).unwrap()
+}
+
+/// What the pages show after the steps of these tasks; `None` where there is no browser.
+fn browse(tasks: &[Value]) -> Option<Vec<Value>> {
+    let answers = browse_all(tasks)?;
+    for (answer, task) in answers.iter().zip(tasks) {
+        assert_eq!(answer["errors"], json!([]), "{task}");
+    }
+    Some(answers)
+}
+
+/// The same with pages that must have errors.
+fn browse_all(tasks: &[Value]) -> Option<Vec<Value>> {
+    let folder = temp_dir();
+    let path = folder.path().join("tasks.json");
+    std::fs::write(&path, serde_json::to_vec(tasks).unwrap()).unwrap();
+    let answer = script("viewer.js", &[path.as_os_str()])?;
+    Some(serde_json::from_str(&answer).unwrap())
+}
+
+fn url(path: &Path) -> String {
+    format!("file://{}", path.display())
+}
+
+/// A function of a list: name, self, total.
+type Row = (String, u64, u64);
+
+/// In the viewer's whole numbers: nanoseconds, or what is counted.
+fn whole(report: &Value, weight: &Value) -> u64 {
+    let scale = if report["unit"] == "ms" { 1e6 } else { 1.0 };
+    (weight.as_f64().unwrap() * scale).round() as u64
+}
+
+fn rows_of_report(report: &Value) -> Vec<Row> {
+    let rows = report["views"][0]["rows"].as_array().unwrap();
+    let row = |row: &Value| {
+        let name = match row["function"].as_str().unwrap() {
+            "" => "[unknown]",
+            name => name,
+        };
+        (
+            name.to_owned(),
+            whole(report, &row["self"]["weight"]),
+            whole(report, &row["total"]["weight"]),
+        )
+    };
+    rows.iter().map(row).collect()
+}
+
+fn rows_of_page(list: &Value) -> Vec<Row> {
+    let rows = list.as_array().unwrap().iter();
+    let number = |row: &Value, key: &str| row[key].as_f64().unwrap() as u64;
+    rows.map(|row| {
+        let name = row["name"].as_str().unwrap().to_owned();
+        (name, number(row, "own"), number(row, "total"))
+    })
+    .collect()
+}
+
+/// The first ten functions of a page, by self and by total, and the sum are those of the report.
+fn assert_as_report(what: &str, page: [&Value; 2], report: &Value) {
+    let mut expected = rows_of_report(report);
+    let [by_own, by_total] = page.map(|page| rows_of_page(&page["lists"][0]));
+    assert_eq!(
+        page[0]["weight"].as_f64().unwrap() as u64,
+        whole(report, &report["selection"]["weight"]),
+        "{what}"
+    );
+    assert_eq!(page[0]["samples"], report["selection"]["samples"], "{what}");
+    assert!(!by_own.is_empty(), "{what}: {report}");
+    // Functions of equal weights have no known order beside each other.
+    let keys = |rows: &[Row], of: fn(&Row) -> u64| rows.iter().take(10).map(of).collect::<Vec<_>>();
+    assert_eq!(keys(&by_own, |row| row.1), keys(&expected, |row| row.1), "{what}");
+    expected.sort_by_key(|row| std::cmp::Reverse(row.2));
+    assert_eq!(keys(&by_total, |row| row.2), keys(&expected, |row| row.2), "{what}");
+    for row in by_own.iter().chain(&by_total).take(20) {
+        assert!(expected.contains(row), "{what}: {row:?} is not in {expected:?}");
+    }
+}
+
+/// The functions by self, and by total.
+const BOTH_ORDERS: [(&str, &str); 5] = [
+    ("focus", ".list"),
+    ("key", "2 1 Home"),
+    ("show", ""),
+    ("key", "2 Home"),
+    ("show", ""),
+];
+
+fn both_orders() -> Vec<Value> {
+    BOTH_ORDERS
+        .iter()
+        .map(|(what, argument)| json!([what, argument]))
+        .collect()
+}
+
+/// Steps to a view and what it shows.
+fn at_tab(tab: &str, steps: &[Value]) -> Vec<Value> {
+    let go = json!(["click", format!("#tab-{tab}")]);
+    std::iter::once(go)
+        .chain(steps.iter().cloned())
+        .chain([json!(["show", ""])])
+        .collect()
+}
+
+/// The page that compares two files.
+fn comparison(files: [&Path; 2]) -> PathBuf {
+    let path = files[1].with_extension("diff.html");
+    run(sprof().arg("diff").args(files).arg("--html").arg(&path));
+    path
+}
+
+const FOLDED: &str =
+    "main;parse;read 300\nmain;parse 50\nmain;fib;fib;fib 500\nmain;</script><img src=x onerror=alert(1)> 7\n";
+const CACHEGRIND: &str =
+    "desc: I1 cache: 1 B\ncmd: app\nevents: Ir\nfl=a.c\nfn=main\n3 10\n4 20\nfn=work\n9 70\nsummary: 100\n";
+
+#[test]
+fn figures_of_all_kinds_of_profiles_are_those_of_reports() {
+    let Some(()) = kernel_samples() else { return };
+    if !chromium() {
+        return;
+    }
+    let folder = temp_dir();
+    let path = |name: &str| folder.path().join(name);
+    let golden = |name: &str| {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../profile/tests/golden")
+            .join(name);
+        std::fs::copy(from, path(name)).unwrap();
+        path(name)
+    };
+    let options = ["--off-cpu", "-e", "page-faults"];
+    let (ours, _) = record()
+        .options(&options)
+        .profile(program("waits").unwrap(), &["1", "60"]);
+    let (split, _) = record().profile(program("inline_dwarf5").unwrap(), &["200"]);
+    let exported = |format: &str, name: &str| {
+        run(sprof()
+            .arg("export")
+            .arg(&split.output)
+            .args(["-q", "-f", format, "-o"])
+            .arg(path(name)));
+        path(name)
+    };
+    let written = |name: &str, text: &str| {
+        std::fs::write(path(name), text).unwrap();
+        path(name)
+    };
+    crate::simpleperf::write(&path("perf.data"));
+    // (file, kind of the page, options of the report)
+    let cases: Vec<(PathBuf, &str, &[&str])> = vec![
+        (ours.output.clone(), "CPU time", &[]),
+        (ours.output.clone(), "Waits", &["--waits"]),
+        (ours.output.clone(), "page-faults", &["--event", "page-faults"]),
+        (split.output.clone(), "CPU time", &[]),
+        (golden("samply-0.13.1.json.gz"), "CPU time", &[]),
+        (exported("firefox-v55", "v55.json.gz"), "CPU time", &[]),
+        (golden("firefox-153.json.gz"), "CPU time", &[]),
+        (exported("pprof", "split.pb.gz"), "", &[]),
+        (exported("perf-script", "split.txt"), "samples", &[]),
+        (written("names.folded", FOLDED), "Samples", &[]),
+        (golden("example.callgrind"), "", &[]),
+        (written("cachegrind.out", CACHEGRIND), "Ir", &[]),
+        (path("perf.data"), "CPU time", &[]),
+    ];
+    let tasks: Vec<Value> = (cases.iter())
+        .map(|(file, kind, _)| {
+            let choice = (!kind.is_empty()).then(|| json!(["kind", kind]));
+            let steps: Vec<Value> = choice.into_iter().chain(both_orders()).collect();
+            json!({ "url": url(&page(file, &[])), "steps": steps })
+        })
+        .collect();
+    let Some(answers) = browse(&tasks) else { return };
+    for ((file, kind, options), answer) in cases.iter().zip(&answers) {
+        let what = format!("{} {kind}", file.display());
+        let report = report(file, &[&["--view", "functions"], *options].concat());
+        assert_as_report(&what, [&answer["shown"][0], &answer["shown"][1]], &report);
+        let requests = answer["requests"].as_array().unwrap();
+        assert_eq!(requests.len(), 1, "{what}: only the file itself: {requests:?}");
+    }
+}
+
+#[test]
+fn the_quality_has_three_states_shares_and_no_row_twice() {
+    let Some(()) = kernel_samples() else { return };
+    if !chromium() {
+        return;
+    }
+    let folder = temp_dir();
+    let path = |name: &str| folder.path().join(name);
+    let (recording, _) = record().profile(program("waits").unwrap(), &["1", "60"]);
+    run(sprof()
+        .args(["export", "-q", "-f", "firefox", "-o"])
+        .arg(path("as-is.json"))
+        .arg(&recording.output));
+    let as_is: Value = serde_json::from_slice(&std::fs::read(path("as-is.json")).unwrap()).unwrap();
+    let with = |name: &str, samples: u64, truncated: u64| {
+        let mut profile = as_is.clone();
+        let recorded = &mut profile["meta"]["sprof"]["recorded"];
+        for (field, value) in [
+            ("samples", json!(samples)),
+            ("truncated", json!(truncated)),
+            ("unverified", json!(0)),
+        ] {
+            recorded[field] = value;
+        }
+        recorded["limits"] = json!([]);
+        std::fs::write(path(name), profile.to_string()).unwrap();
+        path(name)
+    };
+    std::fs::write(path("names.folded"), FOLDED).unwrap();
+    let files = [
+        (
+            with("one.json", 2429, 1),
+            "good",
+            "Quality: 0 lost, 1 (0.04 %) truncated, 0 unverified",
+        ),
+        (
+            with("many.json", 5864, 377),
+            "limited",
+            "Quality: 0 lost, 377 (6.4 %) truncated, 0 unverified",
+        ),
+        (
+            path("names.folded"),
+            "unknown",
+            "Quality: the file does not say what was lost or guessed",
+        ),
+    ];
+    let tasks: Vec<Value> = (files.iter())
+        .map(|(file, ..)| json!({ "url": url(&page(file, &[])), "steps": [["show", ""]] }))
+        .collect();
+    let Some(answers) = browse(&tasks) else { return };
+    for ((file, state, line), answer) in files.iter().zip(&answers) {
+        let shown = &answer["shown"][0];
+        let text = shown["quality"].as_str().unwrap();
+        assert_eq!(shown["qualityState"].as_str(), Some(*state), "{text}");
+        assert!(text.contains(line), "{text}");
+        let report = String::from_utf8(run(sprof().arg("report").arg(file))).unwrap();
+        assert!(report.contains(&line.replace("Quality", "quality")), "{report}");
+        // Notes have one label.
+        let rows = shown["qualityRows"].as_array().unwrap().iter();
+        let rows: Vec<&Value> = rows.filter(|row| *row != "Note").collect();
+        let twice = rows
+            .iter()
+            .find(|row| rows.iter().filter(|other| other == row).count() > 1);
+        assert_eq!(twice, None, "{rows:?}");
+    }
+}
+
+/// Counts of an event in a thread stand below that thread: a program with many threads would have none on the first
+/// screen.
+fn assert_events_stand_below_their_threads(labels: &[Value]) {
+    let (mut thread, mut has_events) = ("", false);
+    for label in labels {
+        let (class, text) = (label[0].as_str().unwrap(), label[1].as_str().unwrap());
+        if class.contains("row-thread") {
+            thread = text;
+        } else if text.contains("page-faults") {
+            has_events = true;
+            // Those of the main thread, which has the program's name, have no other name.
+            let of = text.strip_suffix(" · page-faults").unwrap_or("threads");
+            assert_eq!(of, thread, "{labels:?}");
+        }
+    }
+    assert!(has_events, "{labels:?}");
+}

@@ -1,0 +1,164 @@
+//! The page as a file: its texts, its scripts, and how anyone can use it.
+
+use super::*;
+
+#[test]
+fn names_from_a_profile_are_text_and_nothing_else() {
+    let folder = temp_dir();
+    let path = folder.path().join("hostile.folded");
+    const NAMES: [&str; 4] = [
+        "</script><script>alert(1)</script>",
+        "<img src=https://example.com/x onerror=alert(2)>",
+        "\u{1b}[31m\u{202e}red",
+        "__proto__",
+    ];
+    let lines = NAMES
+        .iter()
+        .zip(1..)
+        .map(|(name, weight)| format!("main;{} {weight}\n", name.replace(';', ":")));
+    std::fs::write(&path, lines.collect::<String>()).unwrap();
+    let html = page(&path, &[]);
+    let text = std::fs::read_to_string(&html).unwrap();
+    assert!(
+        text.contains("default-src 'none'") && !text.contains("alert") && !text.contains("example.com"),
+        "{text}"
+    );
+    if !chromium() {
+        return;
+    }
+    let every = [
+        "functions",
+        "flame",
+        "tree",
+        "inverted",
+        "callers",
+        "source",
+        "heat",
+        "markers",
+    ];
+    let steps: Vec<Value> = every.iter().flat_map(|tab| at_tab(tab, &[])).collect();
+    let Some(answers) = browse(&[json!({ "url": url(&html), "steps": steps })]) else {
+        return;
+    };
+    let rows = answers[0]["shown"][0]["lists"][0].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names[..4], ["__proto__", "\\u001b[31m\\u202ered", NAMES[1], NAMES[0]]);
+    assert_eq!(
+        answers[0]["requests"].as_array().unwrap().len(),
+        1,
+        "{:?}",
+        answers[0]["requests"]
+    );
+}
+
+#[test]
+fn the_page_has_no_serious_problem_of_accessibility_and_fits_a_screen_at_400_percent() {
+    let Some(()) = kernel_samples() else { return };
+    if !chromium() || installed("node_modules/axe-core/axe.min.js").is_none() {
+        return;
+    }
+    // Beside others, a thread of 2 ms may get no sample, and has no row then.
+    alone();
+    let options = ["--off-cpu", "-e", "page-faults"];
+    let (recording, _) = record()
+        .options(&options)
+        .profile(program("threads").unwrap(), &["100", "2"]);
+    share_again();
+    let page = page(&recording.output, &["--embed-sources"]);
+    let compared = comparison([&recording.output, &recording.output]);
+    let every = [
+        "functions",
+        "flame",
+        "tree",
+        "inverted",
+        "callers",
+        "source",
+        "heat",
+        "markers",
+    ];
+    let tested = |tabs: &[&str]| {
+        let mut steps = vec![json!(["focus", ".list"]), json!(["key", "Home"])];
+        for tab in tabs {
+            steps.extend([
+                json!(["click", format!("#tab-{tab}")]),
+                json!(["axe", ""]),
+                json!(["show", ""]),
+            ]);
+        }
+        steps.extend([json!(["click", "#help-open"]), json!(["axe", ""])]);
+        steps
+    };
+    let mut tasks = Vec::new();
+    // Colours do not depend on the size, nor the layout on the colours.
+    for (width, height, dark) in [(1300, 900, false), (320, 256, true)] {
+        for (page, tabs) in [(&page, &every[..]), (&compared, &every[..5])] {
+            tasks.push(
+                json!({ "url": url(page), "width": width, "height": height, "dark": dark, "steps": tested(tabs) }),
+            );
+        }
+    }
+    let Some(answers) = browse(&tasks) else { return };
+    let labels = answers[0]["shown"][1]["labels"].as_array().unwrap();
+    assert_events_stand_below_their_threads(labels);
+    for (task, answer) in tasks.iter().zip(&answers) {
+        for shown in answer["shown"].as_array().unwrap() {
+            let what = format!("{} {} {}: {shown}", task["url"], task["width"], task["dark"]);
+            match shown.get("worst") {
+                Some(worst) => {
+                    assert_eq!(*worst, json!([]), "{what}");
+                    assert!(shown["passed"].as_u64() > Some(10), "{what}");
+                }
+                // 1280 pixels at 400 % are 320: WCAG 2.2, 1.4.10.
+                None => assert_eq!(shown["overflow"], 0, "{what}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_recording_is_written_as_a_page_in_one_go() {
+    let Some(()) = kernel_samples() else { return };
+    let folder = temp_dir();
+    let path = |name: &str| folder.path().join(name);
+    let records = |options: &[&str], names: [&str; 2]| {
+        let mut command = sprof();
+        command.arg("record").args(options).args([names[0]]).arg(path(names[1]));
+        run(command.arg("--").arg(program("split").unwrap()).arg("50"));
+    };
+    let start = |name: &str| std::fs::read_to_string(path(name)).unwrap()[..15].to_owned();
+    records(
+        &["-q", "-s", "-o", path("app.json.gz").to_str().unwrap()],
+        ["--html", "beside.html"],
+    );
+    assert!(path("app.json.gz").exists());
+    assert_eq!(start("beside.html"), "<!DOCTYPE html>");
+    records(&["-q", "--embed-sources"], ["-o", "alone.html"]);
+    assert_eq!(start("alone.html"), "<!DOCTYPE html>");
+    let exported = page(&path("app.json.gz"), &["--embed-sources"]);
+    if !chromium() {
+        return;
+    }
+    let steps: Vec<Value> = at_tab("source", &[]);
+    let pages = ["beside.html", "alone.html"].map(&path);
+    let tasks: Vec<Value> = (pages.iter().chain([&exported]))
+        .map(|page| json!({ "url": url(page), "steps": steps }))
+        .collect();
+    let Some(answers) = browse(&tasks) else { return };
+    let has_text = |answer: &Value| {
+        let rows = answer["shown"][0]["lists"][0].as_array().unwrap();
+        rows.iter().any(|row| {
+            row["text"].as_str().unwrap().contains("xorshift") || row["text"].as_str().unwrap().contains("for (")
+        })
+    };
+    assert_eq!(answers.iter().map(has_text).collect::<Vec<_>>(), [false, true, true]);
+}
+
+#[test]
+fn the_page_s_scripts_pass_the_type_checker() {
+    let Some(tsc) = installed("node_modules/typescript/bin/tsc") else {
+        return;
+    };
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../profile/src/export/html/js");
+    let output = Command::new("node").arg(tsc).arg("-p").arg(scripts).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}

@@ -1,0 +1,298 @@
+//! What is selected, as a report with the same conditions has it.
+
+use super::*;
+
+/// `A..B` in seconds, from the page's whole microseconds.
+fn time_range(shown: &Value) -> String {
+    let seconds = |at: usize| format!("{:.6}", shown["range"][at].as_f64().unwrap() / 1e6);
+    format!("--time-range={}..{}", seconds(0), seconds(1))
+}
+
+#[test]
+fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_conditions() {
+    let Some(()) = kernel_samples() else { return };
+    if !chromium() {
+        return;
+    }
+    let (ours, _) = record()
+        .options(&["--off-cpu"])
+        .profile(program("threads").unwrap(), &["300", "3"]);
+    let (split, _) = record().profile(program("split").unwrap(), &["300"]);
+    let folder = temp_dir();
+    let fib = folder.path().join("fib.folded");
+    std::fs::write(
+        &fib,
+        "main;fib;fib;fib 500\nmain;fib;add 100\nmain;parse;read 300\nmain;parse 50\nother 50\n",
+    )
+    .unwrap();
+    let without_lines = crate::push::profile(folder.path());
+    let thread = 3;
+    let choose_thread = format!(".row-thread:nth-child({thread} of .row-thread)");
+    let steps = |parts: &[Vec<Value>]| parts.concat();
+    let searched = |name: &str| {
+        let keys = [
+            ["click", "#tab-functions"],
+            ["key", "/"],
+            ["type", name],
+            ["key", "Enter Home"],
+        ];
+        keys.iter().map(|step| json!(step)).collect::<Vec<_>>()
+    };
+    let tasks = [
+        json!({ "url": url(&page(&ours.output, &[])), "steps": steps(&[
+            vec![json!(["drag", [0.31, 0.62]])], both_orders(),
+            vec![json!(["kind", "Waits"])], both_orders(),
+            vec![json!(["key", "Escape"]), json!(["kind", "CPU time"]), json!(["click", choose_thread])], both_orders(),
+            vec![json!(["key", "Escape"]), json!(["show", ""])],
+        ]) }),
+        json!({ "url": url(&page(&split.output, &[])), "steps": steps(&[
+            at_tab("tree", &[]),
+            // The whole of it, by keys.
+            vec![json!(["key", "/"]), json!(["type", "/^(sixty|thirty)$/"]), json!(["key", "Enter"]), json!(["show", ""]), json!(["key", "Escape"])],
+            at_tab("flame", &[json!(["focus", ".flame"]), json!(["key", "ArrowDown ArrowDown ArrowDown ArrowDown Enter"])]),
+            vec![json!(["key", "Escape"]), json!(["show", ""])],
+            at_tab("heat", &[json!(["focus", ".heat"]), json!(["key", "ArrowDown ArrowDown Enter"])]),
+        ]) }),
+        json!({ "url": url(&page(&fib, &[])), "width": 320, "height": 640, "dark": true, "steps": steps(&[
+            // The first row by self is `fib`.
+            vec![json!(["focus", ".list"]), json!(["key", "Home h"]), json!(["show", ""]), json!(["click", ".crumb"])],
+            vec![json!(["focus", ".list"]), json!(["key", "Home f"]), json!(["show", ""]), json!(["click", ".crumb"])],
+            vec![json!(["focus", ".list"]), json!(["key", "Home Enter"]), json!(["show", ""])],
+            at_tab("inverted", &[]),
+            searched("/^add$/"),
+            at_tab("callers", &[]),
+        ]) }),
+        json!({ "url": url(&page(&without_lines, &[])), "steps": steps(&[searched("/^work$/"), at_tab("source", &[])]) }),
+    ];
+    let Some(answers) = browse(&tasks) else { return };
+    let functions = ["--view", "functions"];
+
+    let shown = |task: usize, at: usize| &answers[task]["shown"][at];
+    let range = time_range(shown(0, 0));
+    let expected = report(&ours.output, &[&functions[..], &[&range]].concat());
+    assert!(expected["selection"]["samples"].as_u64() > Some(30), "{expected}");
+    assert_as_report(&range, [shown(0, 0), shown(0, 1)], &expected);
+    let expected = report(&ours.output, &[&functions[..], &["--waits", &range]].concat());
+    assert_as_report("waits in the range", [shown(0, 2), shown(0, 3)], &expected);
+    let labels = shown(0, 4)["labels"].as_array().unwrap();
+    let chosen: Vec<&Value> = labels.iter().filter(|label| label[2] == "true").collect();
+    assert_eq!(chosen.len(), 1, "{labels:?}");
+    let name = chosen[0][1].as_str().unwrap();
+    let expected = report(&ours.output, &[&functions[..], &["--thread", name]].concat());
+    assert_as_report(name, [shown(0, 4), shown(0, 5)], &expected);
+    let all = report(&ours.output, &functions);
+    assert_eq!(
+        shown(0, 6)["weight"].as_f64().unwrap() as u64,
+        whole(&all, &all["selection"]["weight"])
+    );
+
+    // Each row of the opened tree is one of the report's.
+    let tree = report(&split.output, &["--view", "tree", "--min-percent", "0"]);
+    let in_tree: Vec<(u64, String, u64, u64)> = (tree["views"][0]["rows"].as_array().unwrap().iter())
+        .map(|row| {
+            let weight = |key: &str| whole(&tree, &row[key]["weight"]);
+            let name = row["function"].as_str().unwrap().to_owned();
+            (
+                row["depth"].as_u64().unwrap() + 1,
+                name,
+                weight("self"),
+                weight("total"),
+            )
+        })
+        .collect();
+    let rows = shown(1, 0)["lists"][0].as_array().unwrap();
+    assert!(rows.len() > 3, "{rows:?}");
+    for (row, (name, own, total)) in rows.iter().zip(rows_of_page(&shown(1, 0)["lists"][0])) {
+        let row = (row["level"].as_u64().unwrap(), name, own, total);
+        assert!(in_tree.contains(&row), "{row:?} is not in {in_tree:?}");
+    }
+    // What the search finds is on this share of the stacks, and the tree is open down to it.
+    let all = report(&split.output, &functions);
+    let total = |name: &str| rows_of_report(&all).into_iter().find(|row| row.0 == name).unwrap().2;
+    let searched = shown(1, 1);
+    assert_eq!(
+        searched["matched"].as_f64().unwrap() as u64,
+        total("sixty") + total("thirty"),
+        "{searched}"
+    );
+    let current = searched["lists"][0]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|row| row["isCurrent"] == true)
+        .unwrap();
+    assert!(current["isFound"] == true && current["name"] == "sixty", "{searched}");
+    let zoomed = shown(1, 2)["zoomed"].as_str().unwrap();
+    assert!(total(zoomed) * 10 > total("main") * 9, "{zoomed}");
+    assert_eq!(shown(1, 3)["zoomed"], "");
+    let cell = shown(1, 4);
+    assert_eq!(cell["range"], json!([40_000, 60_000]), "{cell}");
+    let expected = report(&split.output, &[&functions[..], &["--time-range=0.04..0.06"]].concat());
+    assert_eq!(cell["samples"], expected["selection"]["samples"], "{cell}");
+
+    let note = shown(3, 0)["note"].as_str().unwrap();
+    assert!(note.starts_with("No source line is known of work;"), "{note}");
+
+    let rows = |at: usize| rows_of_page(&shown(2, at)["lists"][0]);
+    let expected = |options: &[&str]| {
+        let options = [&functions[..], options].concat();
+        let mut rows = rows_of_report(&report(&fib, &options));
+        rows.sort();
+        rows
+    };
+    let sorted = |mut rows: Vec<Row>| {
+        rows.sort();
+        rows
+    };
+    assert_eq!(sorted(rows(0)), expected(&["--hide", "fib"]));
+    assert_eq!(sorted(rows(1)), expected(&["--focus", "fib"]));
+    assert_eq!(
+        rows(2),
+        [("main".to_owned(), 0, 600)],
+        "the callers of fib, of the outermost call"
+    );
+    let callees = rows_of_page(&shown(2, 2)["lists"][1]);
+    assert_eq!(callees, [("add".to_owned(), 100, 100)], "the callees of fib");
+    let inverted = rows(3);
+    assert_eq!(inverted[0], ("fib".to_owned(), 500, 500), "by self: {inverted:?}");
+    assert_eq!(shown(2, 4)["note"], "It calls nothing in these samples.");
+    for answer in answers[2]["shown"].as_array().unwrap() {
+        assert_eq!(answer["overflow"], 0, "the page is no wider than its window");
+    }
+}
+
+#[test]
+fn the_times_of_what_is_selected_are_in_the_timeline_and_the_heat_map() {
+    if !chromium() {
+        return;
+    }
+    // Four threads that wait for 300 ms at a time, and a program of one function at a time.
+    let (waits, _) = record()
+        .options(&["--off-cpu"])
+        .profile(program("threads").unwrap(), &["300", "3"]);
+    let (split, _) = record().profile(program("split").unwrap(), &["300"]);
+    // Weights of the pixels of all threads, and of what is selected or found.
+    let drawn = json!([
+        "eval",
+        "(({ weight, matched }) => [document.getElementById('rows-canvas').dataset.drawn, matched || weight])
+            (document.querySelector('.sum').dataset)",
+    ]);
+    let heat = json!([
+        "eval",
+        "[document.querySelector('.heat-view [data-most]').dataset.most, document.querySelectorAll('.row-thread').length]",
+    ]);
+    let foot = json!([
+        "eval",
+        "[document.getElementById('hint').textContent, document.querySelector('.chosen').textContent]"
+    ]);
+    let tasks = [
+        json!({ "url": url(&page(&waits.output, &[])), "steps": [["kind", "Waits"], ["click", "#tab-heat"], heat] }),
+        json!({ "url": url(&page(&split.output, &[])), "steps": [
+            drawn, ["key", "/"], ["type", "/^thirty$/"], ["key", "Enter"], drawn,
+            ["key", "Home f Escape"], drawn, ["key", "Escape"],
+            ["key", "/"], ["type", "thirty"], ["key", "Enter"], ["click", "#tab-heat"], ["show", ""], ["key", "Escape"],
+            // The foot has the figures of the view that is shown.
+            ["click", "#tab-inverted"], ["focus", ".list"], ["key", "Home"], ["click", "#tab-callers"], foot,
+        ] }),
+    ];
+    let Some(answers) = browse(&tasks) else { return };
+    let shown = |task: usize, at: usize| &answers[task]["shown"][at];
+    let number = |value: &Value| match value.as_str() {
+        Some(text) => text.parse().unwrap(),
+        None => value.as_f64().unwrap(),
+    };
+    let pair = |task: usize, at: usize| -> [f64; 2] { [0, 1].map(|side| number(&shown(task, at)[side])) };
+    let [most, threads] = pair(0, 0);
+    assert!(
+        most > 0.0 && most <= threads * 20e6,
+        "{most} ns of waits of {threads} threads in 20 ms"
+    );
+    let [all, _] = pair(1, 0);
+    // Of one sample a part may stand for time before the recording.
+    for (of, at) in [("all", 0), ("search", 1), ("focus", 2)] {
+        let [drawn, selected] = pair(1, at);
+        assert!((drawn - selected).abs() < 0.02 * all, "{of}: {drawn} of {selected}");
+        assert!(at == 0 || selected < 0.7 * all, "{of}: {selected} of {all}");
+    }
+    let note = shown(1, 3)["note"].as_str().unwrap();
+    assert!(note.contains("Only stacks with thirty."), "{note}");
+    let [foot, head] = [0, 1].map(|side| shown(1, 4)[side].as_str().unwrap());
+    let total = foot.strip_prefix("total ").unwrap().split(';').next().unwrap();
+    assert!(head.contains(total), "{foot}: {head}");
+}
+
+#[test]
+fn markers_are_shown_with_their_fields_and_searched() {
+    let Some(()) = kernel_samples() else { return };
+    if !chromium() {
+        return;
+    }
+    let folder = temp_dir();
+    let path = folder.path().join("firefox.json.gz");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../profile/tests/golden/firefox-153.json.gz");
+    std::fs::copy(&golden, &path).unwrap();
+    // A field that would be a request and a dialog, if it were taken for more than text.
+    const HOSTILE: &str = "</script><img src=https://example.com/libgkcodecs onerror=alert(1)>";
+    let text = String::from_utf8(run(Command::new("gzip").arg("-dc").arg(&golden))).unwrap();
+    let hostile = folder.path().join("hostile.json");
+    std::fs::write(&hostile, text.replace("/usr/lib/firefox-esr/libgkcodecs.so", HOSTILE)).unwrap();
+    let search = [
+        json!(["key", "/"]),
+        json!(["type", "LIBGKCODECS"]),
+        json!(["key", "Enter"]),
+    ];
+    let steps = [
+        at_tab("markers", &[]),
+        at_tab("markers", &search),
+        // Enter selects the marker's time.
+        vec![json!(["key", "Enter Escape"]), json!(["show", ""])],
+    ];
+    let recorded = folder.path().join("recorded.html");
+    run(sprof()
+        .args(["record", "-q", "-o"])
+        .arg(&recorded)
+        .arg("--")
+        .arg(program("threads").unwrap())
+        .args(["20", "2"]));
+    let tasks = [
+        json!({ "url": url(&page(&path, &[])), "steps": steps.concat() }),
+        json!({ "url": url(&recorded), "steps": at_tab("markers", &[]) }),
+        json!({ "url": url(&page(&hostile, &[])), "steps": at_tab("markers", &search) }),
+    ];
+    let Some(answers) = browse(&tasks) else { return };
+    let renamed = answers[1]["shown"][0]["lists"][0].as_array().unwrap();
+    let is_renamed = |row: &Value| {
+        let [.., thread, name, fields] = &row["cells"].as_array().unwrap()[..] else {
+            return false;
+        };
+        let new_name = format!("Old name: threads, New name: {}", thread.as_str().unwrap());
+        name == "Renamed" && *fields == new_name
+    };
+    assert!(renamed.len() > 5 && renamed.iter().all(is_renamed), "{renamed:?}");
+    let shown = &answers[2]["shown"][0];
+    assert_eq!(
+        shown["lists"][0][0]["cells"][4],
+        format!("Details: {HOSTILE}"),
+        "{shown}"
+    );
+    assert_eq!(
+        answers[2]["requests"].as_array().unwrap().len(),
+        1,
+        "{}",
+        answers[2]["requests"]
+    );
+    let shown = |at: usize| &answers[0]["shown"][at];
+    assert_eq!(shown(0)["note"], "120 markers", "as many as the file has");
+    assert_eq!(shown(1)["note"], "1 marker");
+    // startTime 24.234042, endTime 24.920121, meta.profilingStartTime 17.319311.
+    let expected = [
+        "0.006914 s",
+        "0.7 ms",
+        "GeckoMain",
+        "ReadAheadLib",
+        "Details: /usr/lib/firefox-esr/libgkcodecs.so",
+    ];
+    assert_eq!(shown(1)["lists"][0][0]["cells"], json!(expected), "{}", shown(1));
+    assert_eq!(shown(2)["range"], json!([6914, 7600]), "{}", shown(2));
+    assert_eq!(shown(2)["note"], "1 marker", "nothing else happened at that time");
+}
