@@ -49,16 +49,19 @@ pub(crate) fn paths(page: &str, top_folders: &BTreeSet<String>) -> BTreeSet<Stri
         .collect()
 }
 
-/// The tests that a page names: `file::name`, or `file::` for all tests of a file, whose name is then empty.
+/// The tests that a page names: `file::name` or `folder::file::name`. `file::` means all tests of a file; its name is
+/// empty.
 pub(crate) fn tests(page: &str) -> BTreeSet<(&str, &str)> {
     let is_name = |name: &str| {
-        name.chars()
-            .all(|letter| letter.is_ascii_lowercase() || letter == '_' || letter.is_ascii_digit())
+        let mut letters = name.chars();
+        letters.all(|letter| letter.is_ascii_lowercase() || letter == '_' || letter.is_ascii_digit())
     };
     code_words(page)
         .into_iter()
-        .filter_map(|word| word.split_once("::"))
-        .filter(|(file, name)| !file.is_empty() && is_name(file) && is_name(name))
+        .filter(|word| word.split("::").all(is_name))
+        .filter_map(|word| word.rsplit_once("::"))
+        .map(|(file, name)| (file.rsplit_once("::").map_or(file, |(_, file)| file), name))
+        .filter(|(file, _)| !file.is_empty())
         .collect()
 }
 
@@ -88,14 +91,17 @@ pub(crate) fn anchors(page: &str) -> BTreeSet<String> {
 
 #[test]
 fn what_a_page_names_is_found() {
-    let page = "# Two words, `code`\n`a/{b,c}.rs` and `cargo test d::e_f`, `d::`, `x/y`, `a/*.rs`, `A::b`\n\n    one  a/g/\n\n```\na/h\n```\n\
+    let page = "# Two words, `code`\n`a/{b,c}.rs` and `cargo test d::e_f`, `d::`, `d::g::h`, `x/y`, `a/*.rs`, `A::b`\n\n    one  a/g/\n\n```\na/h\n```\n\
         [i](j.md#k-l) [m](https://n)\n";
     let folders = BTreeSet::from(["a".to_owned()]);
     assert_eq!(
         paths(page, &folders).iter().collect::<Vec<_>>(),
         ["a/b.rs", "a/c.rs", "a/g/"]
     );
-    assert_eq!(tests(page).into_iter().collect::<Vec<_>>(), [("d", ""), ("d", "e_f")]);
+    assert_eq!(
+        tests(page).into_iter().collect::<Vec<_>>(),
+        [("d", ""), ("d", "e_f"), ("g", "h")]
+    );
     assert_eq!(links(page), [("j.md", "k-l")]);
     assert_eq!(anchors(page).iter().collect::<Vec<_>>(), ["two-words-code"]);
 }
