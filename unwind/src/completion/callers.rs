@@ -1,18 +1,18 @@
 //! The words of live memory that led to the callers of a thread's last deep stack. A walk that needs one of the words
 //! reads all of them with one system call.
 
-use crate::walk::outcome::{End, Outcome};
-use crate::walk::reuse::{LastWalk, Word};
+use crate::walk::outcome::{WalkEnd, WalkOutcome};
+use crate::walk::reuse::{LastWalk, StackWord};
 
 /// Addresses and values of the words, root first.
 #[derive(Default)]
-pub(crate) struct CallerWords(Vec<Word>);
+pub(crate) struct CallerWords(Vec<StackWord>);
 
 impl CallerWords {
     /// Keeps the words of a walk of `frames` frames that reached the root with live memory. `dump_end`: the address
     /// where the sample's copy of the stack ends.
-    pub(crate) fn keep(&mut self, outcome: &Outcome, frames: usize, walk: &LastWalk, dump_end: u64) {
-        let (End::Root, Some(live_boundary)) = (outcome.end, outcome.live_boundary) else {
+    pub(crate) fn keep(&mut self, outcome: &WalkOutcome, frames: usize, walk: &LastWalk, dump_end: u64) {
+        let (WalkEnd::Root, Some(live_boundary)) = (outcome.end, outcome.live_boundary) else {
             return;
         };
         let words = walk.words_of_last(frames - live_boundary).unwrap_or_default();
@@ -25,7 +25,7 @@ impl CallerWords {
     }
 
     /// The words, root first; empty while no deep stack was walked.
-    pub(crate) fn words(&self) -> &[Word] {
+    pub(crate) fn words(&self) -> &[StackWord] {
         &self.0
     }
 }

@@ -22,26 +22,26 @@ const GAP_AT_FIRST_NS: f32 = 16e6;
 const GAPS: f32 = 8.0;
 
 /// The share of readings that differ from the one before.
-pub(crate) struct Changes {
+pub(crate) struct ReadingChanges {
     share: f32,
     readings: f32,
     /// ns between two readings, in which the thread ran.
     gap_ns: f32,
-    present: Option<Comparison>,
+    present: Option<ReadingComparison>,
 }
 
 /// A reading beside the one before it.
 #[derive(Clone, Copy)]
-struct Comparison {
+struct ReadingComparison {
     begun: Timestamp,
     gap_ns: f32,
     /// For all samples so far.
     agrees: bool,
 }
 
-impl Default for Changes {
-    fn default() -> Changes {
-        Changes {
+impl Default for ReadingChanges {
+    fn default() -> ReadingChanges {
+        ReadingChanges {
             share: 1.0 / AT_FIRST,
             readings: AT_FIRST,
             gap_ns: GAP_AT_FIRST_NS,
@@ -50,7 +50,7 @@ impl Default for Changes {
     }
 }
 
-impl Changes {
+impl ReadingChanges {
     /// Takes what a sample found: whether the reading that began at `begun` agrees with the last one before the sample.
     /// True if they may agree by chance.
     pub(crate) fn take(&mut self, sampled: Timestamp, begun: Timestamp, agrees: bool) -> bool {
@@ -62,7 +62,7 @@ impl Changes {
             present => {
                 // From the first sample on: a thread that waited before has not changed its stack.
                 let gap_ns = begun.0.saturating_sub(sampled.0) as f32;
-                let next = Comparison { begun, gap_ns, agrees };
+                let next = ReadingComparison { begun, gap_ns, agrees };
                 if let Some(past) = present.replace(next) {
                     self.readings = (self.readings + 1.0).min(READINGS);
                     self.share += (f32::from(u8::from(!past.agrees)) - self.share) / self.readings;
@@ -84,7 +84,7 @@ mod tests {
 
     /// Whether two readings agree by chance after these, 4 ms apart.
     fn frequent_after(changes: impl Iterator<Item = bool>) -> bool {
-        let mut thread = Changes::default();
+        let mut thread = ReadingChanges::default();
         let mut at = 0;
         for differs in changes {
             at += 4 * MS;
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn samples_of_one_reading_count_once() {
-        let mut thread = Changes::default();
+        let mut thread = ReadingChanges::default();
         (1..50).for_each(|at| {
             thread.take(Timestamp(at - 1), Timestamp(at), true);
         });
@@ -118,9 +118,9 @@ mod tests {
 
     #[test]
     fn readings_much_further_apart_than_usual_agree_by_chance_unless_the_stack_never_changed() {
-        let mut thread = Changes::default();
+        let mut thread = ReadingChanges::default();
         assert!(!thread.take(Timestamp(0), Timestamp(16 * MS), true));
-        let mut thread = Changes::default();
+        let mut thread = ReadingChanges::default();
         assert!(thread.take(Timestamp(0), Timestamp(80 * MS), true));
         assert!(
             thread.take(Timestamp(79 * MS), Timestamp(80 * MS), true),

@@ -3,57 +3,64 @@
 use recording::clock::Timestamp;
 
 use crate::walk::leaf_first::LeafFirst;
-use crate::walk::outcome::{End, Point};
-use crate::walk::reading::Reading;
+use crate::walk::outcome::{FramePoint, WalkEnd};
+use crate::walk::reading::MemoryReading;
 
 /// A reading that found a stack.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen {
-    pub(crate) reading: Reading,
+pub(crate) struct StackReading {
+    pub(crate) reading: MemoryReading,
     /// So many of the stack's frames, from the root on.
     pub(crate) frames: usize,
 }
 
 /// The last three, the last one first: the present one; the one before the round, for its samples; and one more, for a
 /// sample that was still in the ring when a reading was made.
-pub(crate) type Latest<T> = [Option<T>; 3];
+pub(crate) type LatestThree<T> = [Option<T>; 3];
 
-pub(crate) fn push<T>(latest: &mut Latest<T>, new: T) {
+pub(crate) fn push<T>(latest: &mut LatestThree<T>, new: T) {
     latest.rotate_right(1);
     latest[0] = Some(new);
 }
 
 /// A stack as it was found.
 #[derive(Clone, Default)]
-pub(crate) struct Known {
-    pub(crate) points: LeafFirst<Point>,
-    pub(crate) end: Option<End>,
+pub(crate) struct KnownStack {
+    pub(crate) points: LeafFirst<FramePoint>,
+    pub(crate) end: Option<WalkEnd>,
     /// The readings that found it.
-    pub(crate) seen: Latest<Seen>,
+    pub(crate) readings: LatestThree<StackReading>,
     /// So many frames, from the root on, can each have called the next. A call that is impossible takes nothing from
     /// its callers: they may be those of later stacks. rustc was seen to have the same callers for 2 s, all of which
     /// were unverified for one such call.
     pub(crate) possible: usize,
 }
 
-impl Known {
+impl KnownStack {
     /// Keeps a stack in the place of this one, with which it has so many rootmost frames in common, at least.
-    pub(crate) fn keep(&mut self, points: &[Point], same: usize, end: End, reading: Reading, possible: usize) {
+    pub(crate) fn keep(
+        &mut self,
+        points: &[FramePoint],
+        same: usize,
+        end: WalkEnd,
+        reading: MemoryReading,
+        possible: usize,
+    ) {
         self.possible = possible;
         let leafward = points.len().saturating_sub(same);
         self.points.replace(same, points.get(..leafward).unwrap_or_default());
         self.end = Some(end);
         let frames = points.len();
-        self.seen = [Some(Seen { reading, frames }), None, None];
+        self.readings = [Some(StackReading { reading, frames }), None, None];
     }
 
     /// Takes down that a reading, with its sample, found the last frames of this stack again.
-    pub(crate) fn see(&mut self, reading: Reading, points: &[Point]) {
+    pub(crate) fn see(&mut self, reading: MemoryReading, points: &[FramePoint]) {
         let frames = || {
             let pairs = self.points.iter().rev().zip(points.iter().rev());
             pairs.take_while(|(known, point)| known == point).count()
         };
-        match &mut self.seen[0] {
+        match &mut self.readings[0] {
             Some(last) if last.reading.begun == reading.begun => {
                 last.reading.ended = last.reading.ended.max(reading.ended);
                 if last.frames < self.points.len().min(points.len()) {
@@ -62,27 +69,27 @@ impl Known {
             }
             _ => {
                 let frames = frames();
-                push(&mut self.seen, Seen { reading, frames });
+                push(&mut self.readings, StackReading { reading, frames });
             }
         }
     }
 
     /// The last reading before a sample that found this stack.
-    pub(crate) fn seen_before(&self, sampled: Timestamp) -> Option<Seen> {
-        { self.seen.iter().flatten() }
+    pub(crate) fn seen_before(&self, sampled: Timestamp) -> Option<StackReading> {
+        { self.readings.iter().flatten() }
             .find(|seen| seen.reading.ended <= sampled)
             .copied()
     }
 
     /// The same frames, found by the reading that began at this time.
-    pub(crate) fn confirms(&self, live: &[Point], end: End, sampled: Timestamp, begun: Timestamp) -> bool {
+    pub(crate) fn confirms(&self, live: &[FramePoint], end: WalkEnd, sampled: Timestamp, begun: Timestamp) -> bool {
         let seen = self.seen_before(sampled);
-        let is_seen = |seen: Seen| seen.reading.begun == begun && seen.frames >= live.len();
+        let is_seen = |seen: StackReading| seen.reading.begun == begun && seen.frames >= live.len();
         seen.is_some_and(is_seen) && self.is(live, end)
     }
 
     /// That reading came as far down the stack as these frames, whether it found them or others.
-    pub(crate) fn reaches(&self, live: &[Point], sampled: Timestamp, begun: Timestamp) -> bool {
+    pub(crate) fn reaches(&self, live: &[FramePoint], sampled: Timestamp, begun: Timestamp) -> bool {
         let Some(seen) = { self.seen_before(sampled) }.filter(|seen| seen.reading.begun == begun) else {
             return false;
         };
@@ -94,7 +101,7 @@ impl Known {
         lowest.is_some_and(|lowest| live.first().is_some_and(|first| lowest.sp <= first.sp))
     }
 
-    pub(crate) fn is(&self, live: &[Point], end: End) -> bool {
+    pub(crate) fn is(&self, live: &[FramePoint], end: WalkEnd) -> bool {
         self.end == Some(end) && self.points.ends_with(live)
     }
 }

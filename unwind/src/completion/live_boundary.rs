@@ -26,11 +26,11 @@
 
 use recording::clock::Timestamp;
 
-use crate::completion::changes::Changes;
-use crate::completion::known_stack::{Known, Latest, push};
+use crate::completion::changes::ReadingChanges;
+use crate::completion::known_stack::{KnownStack, LatestThree, push};
 use crate::walk::leaf_first::LeafFirst;
-use crate::walk::outcome::{End, Outcome, Point};
-use crate::walk::reading::Reading;
+use crate::walk::outcome::{FramePoint, WalkEnd, WalkOutcome};
+use crate::walk::reading::MemoryReading;
 
 /// Stacks completed live that are kept for each thread: the samples of a round have different depths, and each needs
 /// the one that the last reading found there. Where memory is gone, they have the callers of more stacks.
@@ -49,27 +49,27 @@ pub(crate) enum Verdict {
 
 /// The times that the bytes of one stack are from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
+pub(crate) struct SampleTimes {
     /// The sample, and the stack snapshot with it.
     pub(crate) sampled: Timestamp,
     /// The reading of live memory.
-    pub(crate) reading: Reading,
+    pub(crate) reading: MemoryReading,
 }
 
 /// Earlier stacks of one thread.
 #[derive(Default)]
 pub(crate) struct ThreadStacks {
     /// The last stack that its sample's own bytes gave.
-    whole: Known,
+    whole: KnownStack,
     /// No other stack was judged since.
     is_whole_last: bool,
     /// Stacks that were completed live.
-    completed: Vec<Known>,
+    completed: Vec<KnownStack>,
     oldest: usize,
     /// The last stack that was completed live and did not reach the root.
-    broken: Known,
-    readings: Latest<Reading>,
-    changes: Changes,
+    broken: KnownStack,
+    readings: LatestThree<MemoryReading>,
+    changes: ReadingChanges,
 }
 
 impl ThreadStacks {
@@ -80,17 +80,17 @@ impl ThreadStacks {
     /// these frames, leaf first, can have been called by the next.
     pub(crate) fn judge(
         &mut self,
-        points: &mut LeafFirst<Point>,
+        points: &mut LeafFirst<FramePoint>,
         same: usize,
-        outcome: &mut Outcome,
-        times: Times,
-        are_possible: &mut dyn FnMut(&[Point]) -> bool,
+        outcome: &mut WalkOutcome,
+        times: SampleTimes,
+        are_possible: &mut dyn FnMut(&[FramePoint]) -> bool,
     ) -> Verdict {
-        if outcome.end == End::NoReturnAddress {
+        if outcome.end == WalkEnd::NoReturnAddress {
             outcome.end = self.end_at(points.last());
         }
         let Some(live_boundary) = outcome.live_boundary else {
-            let own = Reading::of_sample(times.sampled);
+            let own = MemoryReading::of_sample(times.sampled);
             let same = if self.is_whole_last { same } else { 0 };
             self.whole.keep(points, same, outcome.end, own, points.len());
             self.is_whole_last = true;
@@ -102,7 +102,7 @@ impl ThreadStacks {
         let live = points.get(first_live..).unwrap_or_default();
         let end = outcome.end;
         let known = || self.completed.iter().chain([&self.broken, &self.whole]);
-        let Times { sampled, reading } = times;
+        let SampleTimes { sampled, reading } = times;
         let last = self.last_reading(sampled, live, end);
         let agrees = last.is_some_and(|last| known().any(|known| known.confirms(live, end, sampled, last.begun)));
         let differs = !agrees && last.is_some_and(|last| known().any(|known| known.reaches(live, sampled, last.begun)));
@@ -122,7 +122,7 @@ impl ThreadStacks {
                 1 + calls.windows(2).rev().take_while(|call| are_possible(call)).count(),
             ),
         };
-        let reached_root = matches!(end, End::Root | End::OtherStack | End::Depth);
+        let reached_root = matches!(end, WalkEnd::Root | WalkEnd::OtherStack | WalkEnd::Depth);
         if is_new && reached_root {
             self.keep_completed(points, end, times, last, possible_frames);
         } else if is_new {
@@ -145,7 +145,7 @@ impl ThreadStacks {
             (false, true) => Verdict::Unverified,
             (false, false) => {
                 points.truncate(live_boundary + 1);
-                outcome.end = End::NoMemory;
+                outcome.end = WalkEnd::NoMemory;
                 self.complete(points, outcome)
             }
         }
@@ -153,9 +153,9 @@ impl ThreadStacks {
 
     /// The last time before a sample that the thread's stack was read, also by a sample that had it whole: to the root,
     /// or to where this one ended, too. A sample in code without rules says nothing of the callers.
-    fn last_reading(&self, sampled: Timestamp, live: &[Point], end: End) -> Option<Reading> {
-        let is_whole = self.whole.end == Some(End::Root) || self.whole.is(live, end);
-        let own = { self.whole.seen.iter().flatten() }
+    fn last_reading(&self, sampled: Timestamp, live: &[FramePoint], end: WalkEnd) -> Option<MemoryReading> {
+        let is_whole = self.whole.end == Some(WalkEnd::Root) || self.whole.is(live, end);
+        let own = { self.whole.readings.iter().flatten() }
             .filter(|_| is_whole)
             .map(|seen| seen.reading);
         { self.readings.iter().flatten().copied().chain(own) }
@@ -167,23 +167,30 @@ impl ThreadStacks {
     /// since the sample reads as 0, too, and may do so twice (seen in rustc, whose frames of several KiB lie across the
     /// end of the dump). So the stack ends there only if another stack of the thread did, by the rules or by its
     /// sample's own bytes.
-    fn end_at(&self, last: Option<&Point>) -> End {
+    fn end_at(&self, last: Option<&FramePoint>) -> WalkEnd {
         let known = self.completed.iter().chain([&self.whole]);
-        let is_root = |known: &Known| known.end == Some(End::Root) && known.points.last() == last;
+        let is_root = |known: &KnownStack| known.end == Some(WalkEnd::Root) && known.points.last() == last;
         match known.into_iter().any(is_root) {
-            true => End::Root,
-            false => End::NoMemory,
+            true => WalkEnd::Root,
+            false => WalkEnd::NoMemory,
         }
     }
 
     /// Keeps a stack in the place of the oldest one that no later sample of the round needs: samples whose callers have
     /// returned since find one other stack after the other in what is left of them.
-    fn keep_completed(&mut self, points: &[Point], end: End, times: Times, last: Option<Reading>, possible: usize) {
+    fn keep_completed(
+        &mut self,
+        points: &[FramePoint],
+        end: WalkEnd,
+        times: SampleTimes,
+        last: Option<MemoryReading>,
+        possible: usize,
+    ) {
         if self.completed.len() < KEPT {
-            self.completed.push(Known::default());
+            self.completed.push(KnownStack::default());
             self.oldest = self.completed.len() - 1;
         }
-        let is_needed = |known: &Known| {
+        let is_needed = |known: &KnownStack| {
             let seen = known.seen_before(times.sampled).map(|seen| seen.reading.begun);
             seen.is_some() && seen == last.map(|last| last.begun)
         };
@@ -197,8 +204,8 @@ impl ThreadStacks {
     }
 
     /// Where memory was missing, appends the callers that the last frame had in an earlier stack.
-    fn complete(&self, points: &mut LeafFirst<Point>, outcome: &mut Outcome) -> Verdict {
-        let (End::NoMemory, Some(last)) = (outcome.end, points.last().copied()) else {
+    fn complete(&self, points: &mut LeafFirst<FramePoint>, outcome: &mut WalkOutcome) -> Verdict {
+        let (WalkEnd::NoMemory, Some(last)) = (outcome.end, points.last().copied()) else {
             return Verdict::FromSample;
         };
         let live_boundary = points.len() - 1;
@@ -206,7 +213,7 @@ impl ThreadStacks {
             .completed
             .iter()
             .chain([&self.whole])
-            .filter(|known| known.end == Some(End::Root));
+            .filter(|known| known.end == Some(WalkEnd::Root));
         for known in known {
             let Some(at) = known.points.iter().rposition(|point| *point == last) else {
                 continue;
@@ -215,8 +222,8 @@ impl ThreadStacks {
                 continue;
             }
             points.extend(known.points.get(at + 1..).unwrap_or_default());
-            *outcome = Outcome {
-                end: End::Root,
+            *outcome = WalkOutcome {
+                end: WalkEnd::Root,
                 live_boundary: Some(live_boundary),
                 ..*outcome
             };
@@ -233,13 +240,13 @@ mod tests {
     use recording::stack::Frame;
 
     /// A stack of frames named by number, leaf first; the frame `n` from the root has its stack pointer at `-n`.
-    fn stack(frames: &[u64]) -> LeafFirst<Point> {
+    fn stack(frames: &[u64]) -> LeafFirst<FramePoint> {
         let from_root = |at: usize| (frames.len() - at) as u64;
-        let point = |(at, frame): (usize, &u64)| Point {
+        let point = |(at, frame): (usize, &u64)| FramePoint {
             frame: Frame::ReturnAddress(Avma(*frame)),
             sp: 0x10_0000 - from_root(at) * 16,
         };
-        let points: Vec<Point> = frames.iter().enumerate().map(point).collect();
+        let points: Vec<FramePoint> = frames.iter().enumerate().map(point).collect();
         let mut stack = LeafFirst::default();
         stack.replace(0, &points);
         stack
@@ -253,18 +260,18 @@ mod tests {
     }
 
     impl Thread {
-        fn judge(&mut self, points: &mut LeafFirst<Point>, outcome: &mut Outcome) -> Verdict {
+        fn judge(&mut self, points: &mut LeafFirst<FramePoint>, outcome: &mut WalkOutcome) -> Verdict {
             let sampled = Timestamp(self.clock + 1);
             self.clock += 2;
-            let reading = Reading::of_sample(Timestamp(self.clock));
+            let reading = MemoryReading::of_sample(Timestamp(self.clock));
             self.stacks
-                .judge(points, 0, outcome, Times { sampled, reading }, &mut |_| true)
+                .judge(points, 0, outcome, SampleTimes { sampled, reading }, &mut |_| true)
         }
     }
 
-    fn rooted(live_boundary: Option<usize>) -> Outcome {
-        Outcome {
-            end: End::Root,
+    fn rooted(live_boundary: Option<usize>) -> WalkOutcome {
+        WalkOutcome {
+            end: WalkEnd::Root,
             live_boundary,
             guessed: false,
             by_code: false,
@@ -305,16 +312,16 @@ mod tests {
     fn a_stack_with_an_impossible_call_is_never_verified() {
         let mut thread = ThreadStacks::default();
         // 1 can have called 2, and any other caller anything.
-        let mut possible = |points: &[Point]| {
-            let is = |point: &Point, number| point.frame == Frame::ReturnAddress(Avma(number));
+        let mut possible = |points: &[FramePoint]| {
+            let is = |point: &FramePoint, number| point.frame == Frame::ReturnAddress(Avma(number));
             !points.windows(2).any(|pair| is(&pair[1], 1) && !is(&pair[0], 2))
         };
         let mut clock = 0;
         let mut at = |frames: &[u64], live_boundary| {
             clock += 2;
-            let times = Times {
+            let times = SampleTimes {
                 sampled: Timestamp(clock - 1),
-                reading: Reading::of_sample(Timestamp(clock)),
+                reading: MemoryReading::of_sample(Timestamp(clock)),
             };
             thread.judge(
                 &mut stack(frames),
@@ -336,14 +343,14 @@ mod tests {
     fn callers_of_an_impossible_call_are_verified_where_another_call_led_to_them() {
         let mut thread = ThreadStacks::default();
         // 2 can have called 3 and 4, and not 9.
-        let mut possible = |points: &[Point]| {
-            let is = |point: &Point, number| point.frame == Frame::ReturnAddress(Avma(number));
+        let mut possible = |points: &[FramePoint]| {
+            let is = |point: &FramePoint, number| point.frame == Frame::ReturnAddress(Avma(number));
             !points.windows(2).any(|pair| is(&pair[1], 2) && is(&pair[0], 9))
         };
         let mut at = |frames: &[u64], live_boundary, sampled| {
-            let times = Times {
+            let times = SampleTimes {
                 sampled: Timestamp(sampled),
-                reading: Reading::of_sample(Timestamp(sampled + 1)),
+                reading: MemoryReading::of_sample(Timestamp(sampled + 1)),
             };
             let mut points = stack(frames);
             let verdict = thread.judge(&mut points, 0, &mut rooted(Some(live_boundary)), times, &mut possible);
@@ -394,9 +401,9 @@ mod tests {
 
     /// Judges a sample, completed by a reading, with the same callers each time.
     fn judge_at(stacks: &mut ThreadStacks, sampled: u64, read: u64) -> Verdict {
-        let times = Times {
+        let times = SampleTimes {
             sampled: Timestamp(sampled),
-            reading: Reading::of_sample(Timestamp(read)),
+            reading: MemoryReading::of_sample(Timestamp(read)),
         };
         stacks.judge(
             &mut stack(&[9, 8, 7, 3, 2, 1]),
@@ -430,14 +437,14 @@ mod tests {
         judge(&mut thread, &[9, 8, 7, 3, 2, 1], Some(1));
         let mut points = stack(&[6, 8, 7, 3, 2, 1]);
         points.truncate(3);
-        let mut outcome = Outcome {
-            end: End::NoMemory,
+        let mut outcome = WalkOutcome {
+            end: WalkEnd::NoMemory,
             live_boundary: None,
             guessed: false,
             by_code: false,
         };
         assert_eq!(thread.judge(&mut points, &mut outcome), Verdict::Unverified);
-        assert_eq!((outcome.end, outcome.live_boundary), (End::Root, Some(2)));
+        assert_eq!((outcome.end, outcome.live_boundary), (WalkEnd::Root, Some(2)));
         assert_eq!(*points, *stack(&[6, 8, 7, 3, 2, 1]));
     }
 
@@ -447,8 +454,8 @@ mod tests {
         let torn = |thread: &mut Thread, frames: &[u64]| {
             let (mut points, mut outcome) = (
                 stack(frames),
-                Outcome {
-                    end: End::NoRule,
+                WalkOutcome {
+                    end: WalkEnd::NoRule,
                     live_boundary: Some(1),
                     guessed: false,
                     by_code: false,
@@ -459,15 +466,15 @@ mod tests {
         };
         assert_eq!(
             torn(&mut thread, &[9, 8, 77, 66]),
-            (Verdict::FromSample, End::NoMemory, 2)
+            (Verdict::FromSample, WalkEnd::NoMemory, 2)
         );
         assert_eq!(
             torn(&mut thread, &[9, 8, 78, 66]),
-            (Verdict::FromSample, End::NoMemory, 2)
+            (Verdict::FromSample, WalkEnd::NoMemory, 2)
         );
         // Always the same: the stack does end there.
         let again = (0..8).map(|_| torn(&mut thread, &[9, 8, 78, 66]));
-        assert_eq!(again.last(), Some((Verdict::Agrees, End::NoRule, 4)));
+        assert_eq!(again.last(), Some((Verdict::Agrees, WalkEnd::NoRule, 4)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The unwinding stage: a sink between a recorder and the builder.
 
-mod unwinding;
-mod walker;
+mod stack_unwinder;
+mod thread_unwinder;
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use recording::quality::Quality;
 use recording::sink::{Completion, EventSink, KeptFile, ModuleFiles, TargetMemory};
 use recording::stack::Stack;
 
-use crate::stage::unwinding::Unwinding;
-use crate::stage::walker::{FoundMemory, Walker};
+use crate::stage::stack_unwinder::{NewMemory, StackUnwinder};
+use crate::stage::thread_unwinder::ThreadUnwinder;
 
-pub use crate::stage::walker::UnwindOptions;
+pub use crate::stage::stack_unwinder::UnwindOptions;
 
 /// How long counts of the unwinder wait until the next stage gets them.
 const REPORT_NS: u64 = 100_000_000;
@@ -23,7 +23,7 @@ const REPORT_NS: u64 = 100_000_000;
 /// The unwinding stage: an [`EventSink`] that owns the next one.
 pub struct Unwinder<'f, N> {
     next: N,
-    unwinding: Unwinding<'f>,
+    threads: ThreadUnwinder<'f>,
     /// Of the quality: what [`RecordingEvent::Unwound`] has reported of `completed_live`, `by_frame_pointer` and
     /// `by_code`.
     reported: [u64; 3],
@@ -40,7 +40,7 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
     ) -> Unwinder<'f, N> {
         Unwinder {
             next,
-            unwinding: Unwinding::new(Walker::new(memory, files, options)),
+            threads: ThreadUnwinder::new(StackUnwinder::new(memory, files, options)),
             reported: [0; 3],
             report_at: Timestamp(0),
         }
@@ -48,7 +48,7 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
 
     /// What was lost, cut, guessed or not verified so far: of the unwinding, and of the events that passed.
     pub fn quality(&self) -> &Quality {
-        &self.unwinding.walker.quality
+        &self.threads.walker.quality
     }
 
     /// The next stage, which knows all that was counted so far. Events go through [`on_event`](EventSink::on_event).
@@ -60,12 +60,12 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
     /// The files of the modules that samples fell into, still open. Names can be looked up in them after the file was
     /// deleted, or when the target's mount namespace is gone.
     pub fn take_kept_files(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
-        self.unwinding.walker.take_kept_files()
+        self.threads.walker.take_kept_files()
     }
 
     /// Ends the stage.
     pub fn finish(self) -> (N, Quality) {
-        (self.next, self.unwinding.walker.quality)
+        (self.next, self.threads.walker.quality)
     }
 
     /// Sends what was counted since the last time.
@@ -84,14 +84,14 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
         }
     }
 
-    fn send(&mut self, time: Timestamp, pid: Pid, found: &[FoundMemory]) {
+    fn send(&mut self, time: Timestamp, pid: Pid, found: &[NewMemory]) {
         for found in found {
             match found {
-                FoundMemory::Image(image) => {
+                NewMemory::Image(image) => {
                     let what = ProcessEvent::Image(image);
                     self.next.on_event(&Event::process(time, pid, what));
                 }
-                FoundMemory::Anonymous(range) => {
+                NewMemory::Anonymous(range) => {
                     let mapping = Mapping {
                         start: range.start,
                         len: range.end - range.start,
@@ -109,7 +109,7 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
 
     /// Counts what the recorder has counted.
     fn count(&mut self, what: RecordingEvent) {
-        let quality = &mut self.unwinding.walker.quality;
+        let quality = &mut self.threads.walker.quality;
         match what {
             RecordingEvent::Lost { count, role, cause } => *quality.lost.entry((role, cause)).or_default() += count,
             RecordingEvent::Unwound {
@@ -132,17 +132,17 @@ impl<N: EventSink> EventSink for Unwinder<'_, N> {
     fn end_round(&mut self, until: Timestamp) -> Completion {
         // Behind this stage all stacks are frames.
         let _ = self.next.end_round(until);
-        std::mem::take(&mut self.unwinding.walker.completion)
+        std::mem::take(&mut self.threads.walker.completion)
     }
 
     fn on_event(&mut self, event: &Event<'_>) {
         let time = event.time;
         if let EventKind::Thread(thread, ThreadEvent::Sample(sample)) = event.kind {
             if let Stack::Snapshot(snapshot) = &sample.stack {
-                let found = self.unwinding.walker.shown_by(thread.pid, snapshot);
+                let found = self.threads.walker.memory_shown_by(thread.pid, snapshot);
                 self.send(time, thread.pid, &found);
             }
-            let unwound = self.unwinding.unwound(time, thread, &sample);
+            let unwound = self.threads.unwound(time, thread, &sample);
             self.next.on_event(&Event::sample(time, thread, unwound));
             if time >= self.report_at {
                 self.report(time);
@@ -153,12 +153,12 @@ impl<N: EventSink> EventSink for Unwinder<'_, N> {
         match event.kind {
             EventKind::Recording(what) => self.count(what),
             EventKind::Process(pid, what) => {
-                let mut found = self.unwinding.on_process(pid, what);
+                let mut found = self.threads.on_process(pid, what);
                 // The next stage has had the mapping of memory without a file itself.
-                found.retain(|found| matches!(found, FoundMemory::Image(_)));
+                found.retain(|found| matches!(found, NewMemory::Image(_)));
                 self.send(time, pid, &found);
             }
-            EventKind::Thread(thread, ThreadEvent::End) => self.unwinding.forget_thread(thread.tid),
+            EventKind::Thread(thread, ThreadEvent::End) => self.threads.forget_thread(thread.tid),
             EventKind::Bpf(_) | EventKind::Thread(..) => {}
         }
     }

@@ -31,7 +31,7 @@ use rustc_hash::FxHashMap;
 use crate::arch::{Arch, CALL_BYTES, CallTarget};
 use crate::tables::mappings::{ANONYMOUS, Mappings, ModuleIndex, Region};
 use crate::tables::modules::Modules;
-use crate::walk::outcome::Point;
+use crate::walk::outcome::FramePoint;
 use recording::address::Avma;
 use recording::event::Pid;
 use recording::quality::Quality;
@@ -48,16 +48,16 @@ const MAX_FUNCTIONS: usize = 16;
 const MAX_PAIRS: usize = 1 << 14;
 
 /// A return address and an address in the callee: module and relative address of each.
-type Pair = [(ModuleIndex, u64); 2];
+type CallPair = [(ModuleIndex, u64); 2];
 
 /// What was found out so far, for all processes.
 #[derive(Default)]
-pub(crate) struct Calls {
-    possible: FxHashMap<Pair, bool>,
+pub(crate) struct CallChecks {
+    possible: FxHashMap<CallPair, bool>,
 }
 
 /// The code of one process.
-pub(crate) struct Code<'a, 'f> {
+pub(crate) struct ProcessCode<'a, 'f> {
     pub(crate) pid: Pid,
     pub(crate) space: &'a Mappings,
     pub(crate) modules: &'a mut Modules<'f>,
@@ -65,9 +65,9 @@ pub(crate) struct Code<'a, 'f> {
     pub(crate) quality: &'a mut Quality,
 }
 
-impl Calls {
+impl CallChecks {
     /// True if no call among these frames, leaf first, is known to be impossible.
-    pub(crate) fn are_possible<A: Arch>(&mut self, points: &[Point], code: &mut Code<'_, '_>) -> bool {
+    pub(crate) fn are_possible<A: Arch>(&mut self, points: &[FramePoint], code: &mut ProcessCode<'_, '_>) -> bool {
         points.windows(2).all(|pair| {
             let [callee, caller] = pair else { return true };
             // An interrupted frame has called nobody.
@@ -85,7 +85,7 @@ impl Calls {
         &mut self,
         return_address: u64,
         callee: u64,
-        code: &mut Code<'_, '_>,
+        code: &mut ProcessCode<'_, '_>,
     ) -> Option<bool> {
         let relative = |address: u64, region: Region| (region.module, address.wrapping_sub(region.base));
         let (from, to) = (code.region(return_address.wrapping_sub(1))?, code.region(callee)?);
@@ -106,7 +106,7 @@ impl Calls {
     }
 }
 
-impl Code<'_, '_> {
+impl ProcessCode<'_, '_> {
     /// True if the call before `return_address` leads into the function that it is in, behind its start: to a
     /// subroutine that holds `callee`.
     pub(crate) fn calls_subroutine<A: Arch>(&mut self, return_address: u64, callee: u64) -> bool {

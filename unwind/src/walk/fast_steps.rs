@@ -1,19 +1,19 @@
-//! Steps as nearly all are: by a usual rule, with words that the sample has. [`Walk::step`] would make them with the
+//! Steps as nearly all are: by a usual rule, with words that the sample has. [`StackWalk::step`] would make them with the
 //! same result; but what it decides of rare frames before each was half of the instructions of rustc's walks.
 
 use crate::address::FrameAddress;
 
 use crate::arch::{Arch, Step, Unreadable};
-use crate::walk::outcome::Point;
-use crate::walk::stack_walk::{Walk, frame, relative};
+use crate::walk::outcome::FramePoint;
+use crate::walk::stack_walk::{StackWalk, frame, relative};
 use recording::address::Avma;
 
-impl Walk<'_, '_> {
+impl StackWalk<'_, '_> {
     /// Makes steps to callers in code of files, as long as they are usual ones. False: the step from `address` is not,
     /// and nothing has changed. True: `address` and `regs` are those of the frame that was come to, which has no point
     /// yet.
     pub(crate) fn fast_steps<A: Arch>(&mut self, address: &mut FrameAddress, regs: &mut A::Regs) -> bool {
-        if self.sp_is_bound || self.stack.used_live || self.is_reference {
+        if self.sp_is_bound || self.stack.used_live || self.only_full_steps {
             return false;
         }
         let Some(region) = self.find(address.address_for_lookup()) else {
@@ -22,7 +22,7 @@ impl Walk<'_, '_> {
         let Some(tables) = self.modules.tables_for::<A>(region.module, self.quality) else {
             return false;
         };
-        let dump = self.stack.dump;
+        let dump = self.stack.copy;
         let mut is_first = true;
         loop {
             let Some(rule) = relative(*address, region.base).and_then(|relative| tables.usual_rule::<A>(relative))
@@ -48,7 +48,7 @@ impl Walk<'_, '_> {
                 return !is_first;
             };
             if !is_first {
-                self.points.push(Point {
+                self.points.push(FramePoint {
                     frame: frame(*address),
                     sp: A::sp(regs),
                 });

@@ -4,16 +4,16 @@ use recording::clock::Timestamp;
 
 /// A reading of a thread's stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reading {
+pub(crate) struct MemoryReading {
     /// Its beginning tells readings of a thread apart.
     pub(crate) begun: Timestamp,
     pub(crate) ended: Timestamp,
 }
 
-impl Reading {
+impl MemoryReading {
     /// A sample's own bytes.
-    pub(crate) fn of_sample(time: Timestamp) -> Reading {
-        Reading {
+    pub(crate) fn of_sample(time: Timestamp) -> MemoryReading {
+        MemoryReading {
             begun: time,
             ended: time,
         }

@@ -36,13 +36,13 @@ pub(crate) struct WalkedFrame {
 }
 
 /// A word that a step read: address and value.
-pub(crate) type Word = (u64, u64);
+pub(crate) type StackWord = (u64, u64);
 
 /// The steps of one walk. The root is first: what stays the same stays in its place.
 #[derive(Default)]
 pub(crate) struct LastWalk {
     steps: Vec<WalkedFrame>,
-    words: Vec<Word>,
+    words: Vec<StackWord>,
     /// The steps that are made each time, in order: they depend on more, or nothing is known of where they led to.
     recomputed: Vec<usize>,
     /// The version of the process's mappings.
@@ -53,7 +53,7 @@ pub(crate) struct LastWalk {
 #[derive(Default)]
 pub(crate) struct NewSteps {
     steps: Vec<WalkedFrame>,
-    words: Vec<Word>,
+    words: Vec<StackWord>,
     /// Where the words of the present step begin.
     own_words: usize,
 }
@@ -79,7 +79,7 @@ pub(crate) struct ReusedSteps {
 
 /// The bytes of a stack that a sample has, from an address on.
 #[derive(Clone, Copy)]
-pub(crate) struct Dump<'a> {
+pub(crate) struct CopiedStack<'a> {
     pub(crate) start: u64,
     pub(crate) bytes: &'a [u8],
     /// From the copy of an address in this sample to the copy of the same address in the next one, bytes. 0: no next
@@ -87,12 +87,12 @@ pub(crate) struct Dump<'a> {
     to_next: usize,
 }
 
-impl<'a> Dump<'a> {
+impl<'a> CopiedStack<'a> {
     /// The bytes of a sample, and those of the next one.
-    pub(crate) fn new(start: u64, bytes: &'a [u8], next: Option<StackCopy<'_>>) -> Dump<'a> {
+    pub(crate) fn new(start: u64, bytes: &'a [u8], next: Option<StackCopy<'_>>) -> CopiedStack<'a> {
         let address_0 = |copy: StackCopy<'_>| copy.bytes.as_ptr().addr().wrapping_sub(copy.start as usize);
         let own = address_0(StackCopy { start, bytes });
-        Dump {
+        CopiedStack {
             start,
             bytes,
             to_next: next.map_or(0, |next| address_0(next).wrapping_sub(own)),
@@ -116,7 +116,7 @@ impl<'a> Dump<'a> {
     }
 
     /// How many of these words, from the last one on, are in the sample and what they were.
-    fn same(&self, words: &[Word]) -> usize {
+    fn same(&self, words: &[StackWord]) -> usize {
         let mut count = 0;
         for (address, value) in words.iter().rev() {
             // Below the start: larger than any length.
@@ -180,8 +180,8 @@ impl<'a> Reuse<'a> {
         address: FrameAddress,
         registers: &Registers,
         limit: usize,
-        dump: Dump<'_>,
-        mut live: impl FnMut(u64, Word) -> bool,
+        dump: CopiedStack<'_>,
+        mut live: impl FnMut(u64, StackWord) -> bool,
     ) -> Option<ReusedSteps> {
         let sp = registers.sp();
         if !self.has_frame_at(sp) {
@@ -292,7 +292,7 @@ impl<'a> Reuse<'a> {
 
     /// Keeps a step by rules that was made in one go, with the words that it read.
     #[inline]
-    pub(crate) fn record_rule_step(&mut self, address: FrameAddress, registers: Registers, words: &[Word]) {
+    pub(crate) fn record_rule_step(&mut self, address: FrameAddress, registers: Registers, words: &[StackWord]) {
         self.new.words.extend_from_slice(words);
         self.new.push(WalkedFrame {
             address,
@@ -336,7 +336,7 @@ impl<'a> Reuse<'a> {
 impl LastWalk {
     /// The words of so many steps, counted from the root, root first; none if there are fewer, or one of them depends
     /// on more.
-    pub(crate) fn words_of_last(&self, steps: usize) -> Option<&[Word]> {
+    pub(crate) fn words_of_last(&self, steps: usize) -> Option<&[StackWord]> {
         let lowest = self.steps.get(steps.checked_sub(1)?)?;
         let are_all_kept = self.recomputed.first().is_none_or(|at| *at >= steps);
         self.words.get(..lowest.words_end).filter(|_| are_all_kept)
@@ -417,7 +417,7 @@ mod tests {
             word(address, changed) == value
         };
         let bytes = dump(end, changed);
-        let dump = Dump::new(0, &bytes, None);
+        let dump = CopiedStack::new(0, &bytes, None);
         let same = reuse.follow(address, &registers, 100, dump, live)?;
         let frames = reuse.frames(same).map(|frame| frame.registers.sp()).collect();
         Some((frames, reuse.leads_to(same).is_none(), same.from_sample))
@@ -437,7 +437,7 @@ mod tests {
         let (address, registers) = frame(3);
         reuse.record_step(FrameAddress::InstructionPointer(7), frame(1).1, Reusable::Caller);
         let bytes = dump(96, 0);
-        let dump = Dump::new(0, &bytes, None);
+        let dump = CopiedStack::new(0, &bytes, None);
         let same = reuse.follow(address, &registers, 100, dump, |_, _| false).unwrap();
         reuse.keep(same);
         reuse.finish();
@@ -478,14 +478,14 @@ mod tests {
         let mut reuse = Reuse::new(&mut last, &mut new, 1);
         let (address, registers) = frame(1);
         let bytes = dump(40, 0);
-        let dump = Dump::new(0, &bytes, None);
+        let dump = CopiedStack::new(0, &bytes, None);
         let live = |_, (address, value)| address < 64 && address / 16 == value;
         let same = reuse.follow(address, &registers, 100, dump, live).unwrap();
         let frames = reuse.frames(same).map(|frame| frame.registers.sp());
         assert_eq!(frames.collect::<Vec<_>>(), [16, 32, 48]);
         assert_eq!(same.from_sample, Some(2));
         // Below the sample's bytes there are none.
-        assert_eq!(Dump { start: 16, ..dump }.word(8), None);
+        assert_eq!(CopiedStack { start: 16, ..dump }.word(8), None);
     }
 
     #[test]
@@ -496,13 +496,13 @@ mod tests {
             start: 0xfe0,
             bytes: &next,
         };
-        let dump = Dump::new(0x1000, &bytes, Some(next_copy));
+        let dump = CopiedStack::new(0x1000, &bytes, Some(next_copy));
         for address in [0x1000, 0x1038] {
             let here = place(&bytes, 0x1000, address);
             assert_eq!(here.wrapping_add(dump.to_next), place(&next, 0xfe0, address));
         }
         // Where none is known, it is the word itself.
-        assert_eq!(Dump::new(0x1000, &bytes, None).to_next, 0);
+        assert_eq!(CopiedStack::new(0x1000, &bytes, None).to_next, 0);
     }
 
     #[test]
@@ -538,7 +538,7 @@ mod tests {
         let (address, registers) = frame(1);
         let mut other = Reuse::new(&mut last, &mut new, 2);
         let bytes = dump(96, 0);
-        let dump = Dump::new(0, &bytes, None);
+        let dump = CopiedStack::new(0, &bytes, None);
         assert!(other.follow(address, &registers, 100, dump, |_, _| false).is_none());
     }
 }

@@ -3,22 +3,22 @@
 use crate::address::FrameAddress;
 
 use crate::arch::{Arch, Step};
-use crate::walk::outcome::{End, Outcome, Point};
+use crate::walk::outcome::{FramePoint, WalkEnd, WalkOutcome};
 use crate::walk::reuse::{Reusable, WalkedFrame};
-use crate::walk::stack_walk::{Walk, frame};
+use crate::walk::stack_walk::{StackWalk, frame};
 use crate::walk::steps::StepMethod;
 use recording::address::Avma;
 use recording::stack::{Frame, Registers};
 
 /// Signal handlers that interrupt each other. More than this is a loop in damaged memory.
 const MAX_SIGNALS: usize = 64;
-impl Walk<'_, '_> {
+impl StackWalk<'_, '_> {
     /// `None` if the registers are not this machine's.
-    pub(crate) fn run<A: Arch>(&mut self, registers: &Registers) -> Option<Outcome> {
+    pub(crate) fn run<A: Arch>(&mut self, registers: &Registers) -> Option<WalkOutcome> {
         let (ip, mut regs) = A::start(registers, self.space.end().0)?;
         let mut address = FrameAddress::InstructionPointer(ip);
-        let mut outcome = Outcome {
-            end: End::Root,
+        let mut outcome = WalkOutcome {
+            end: WalkEnd::Root,
             live_boundary: None,
             guessed: false,
             by_code: false,
@@ -31,12 +31,12 @@ impl Walk<'_, '_> {
                     None => return Some(outcome),
                 }
             }
-            self.points.push(Point {
+            self.points.push(FramePoint {
                 frame: frame(address),
                 sp: A::sp(&regs),
             });
             if self.points.len() >= self.max_frames {
-                outcome.end = End::Depth;
+                outcome.end = WalkEnd::Depth;
                 return Some(outcome);
             }
             if self.fast_steps::<A>(&mut address, &mut regs) {
@@ -79,11 +79,11 @@ impl Walk<'_, '_> {
                 Step::Root => return Some(outcome),
                 Step::NoReturnAddress(above) => {
                     outcome.end = if self.stack.used_live {
-                        End::NoReturnAddress
+                        WalkEnd::NoReturnAddress
                     } else if self.is_last::<A>(above) {
-                        End::Root
+                        WalkEnd::Root
                     } else {
-                        End::NoRule
+                        WalkEnd::NoRule
                     };
                     return Some(outcome);
                 }
@@ -91,15 +91,15 @@ impl Walk<'_, '_> {
                     return Some(outcome);
                 }
                 Step::OnOtherStack => {
-                    outcome.end = End::OtherStack;
+                    outcome.end = WalkEnd::OtherStack;
                     return Some(outcome);
                 }
                 Step::NoMemory => {
-                    outcome.end = End::NoMemory;
+                    outcome.end = WalkEnd::NoMemory;
                     return Some(outcome);
                 }
                 Step::NoRule | Step::NeedsRegister(_) | Step::IfItCalled(_) | Step::FramePointerIsZero => {
-                    outcome.end = End::NoRule;
+                    outcome.end = WalkEnd::NoRule;
                     return Some(outcome);
                 }
             };
@@ -108,7 +108,7 @@ impl Walk<'_, '_> {
                 address = FrameAddress::InstructionPointer(caller);
                 signals += 1;
                 if signals > MAX_SIGNALS {
-                    outcome.end = End::NoRule;
+                    outcome.end = WalkEnd::NoRule;
                     return Some(outcome);
                 }
                 continue;
@@ -117,7 +117,7 @@ impl Walk<'_, '_> {
             match FrameAddress::from_return_address(caller).filter(|_| self.is_code(caller)) {
                 Some(caller) => address = caller,
                 None => {
-                    outcome.end = End::NoRule;
+                    outcome.end = WalkEnd::NoRule;
                     return Some(outcome);
                 }
             }
@@ -130,7 +130,7 @@ impl Walk<'_, '_> {
         &mut self,
         address: FrameAddress,
         regs: &A::Regs,
-        outcome: &mut Outcome,
+        outcome: &mut WalkOutcome,
     ) -> Option<Option<WalkedFrame>> {
         if self.sp_is_bound || !self.reuse.has_frame_at(A::sp(regs)) {
             return None;
@@ -140,7 +140,7 @@ impl Walk<'_, '_> {
         let stack = &mut self.stack;
         let same = self
             .reuse
-            .follow(address, &registers, limit, stack.dump, |sp, (address, word)| {
+            .follow(address, &registers, limit, stack.copy, |sp, (address, word)| {
                 stack.floor = sp;
                 stack.still_holds(address, word)
             })?;
@@ -148,8 +148,8 @@ impl Walk<'_, '_> {
             outcome.live_boundary = same.from_sample.map(|steps| self.points.len() + steps);
         }
         match self.reuse.to_root(same) {
-            Some(frames) => self.stay = frames,
-            None => self.points.extend(self.reuse.frames(same).map(|step| Point {
+            Some(frames) => self.shared_rootmost = frames,
+            None => self.points.extend(self.reuse.frames(same).map(|step| FramePoint {
                 frame: frame(step.address),
                 sp: step.registers.sp(),
             })),

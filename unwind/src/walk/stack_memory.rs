@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 
 use crate::arch::Unreadable;
-use crate::walk::reading::Reading;
-use crate::walk::reuse::{Dump, Word};
+use crate::walk::reading::MemoryReading;
+use crate::walk::reuse::{CopiedStack, StackWord};
 use recording::clock::Timestamp;
 use recording::event::Pid;
 use recording::sink::TargetMemory;
@@ -28,7 +28,7 @@ const KEPT_BYTES: usize = 4 << 20;
 /// one from after it.
 #[derive(Default)]
 pub(crate) struct LiveBlocks {
-    blocks: Vec<Block>,
+    blocks: Vec<LiveBlock>,
     /// Which block has a page, by process and page number.
     pages: FxHashMap<(Pid, u64), usize>,
     /// The block that was used last.
@@ -51,7 +51,7 @@ pub(crate) struct LiveBlocks {
 
 /// A piece of target memory: `bytes[at..at + len]`, of `size` that were asked for.
 #[derive(Clone, Copy)]
-struct Block {
+struct LiveBlock {
     pid: Pid,
     address: u64,
     at: usize,
@@ -96,13 +96,13 @@ impl LiveBlocks {
     }
 
     /// When what there is was read.
-    pub(crate) fn reading(&self) -> Option<Reading> {
-        self.times.map(|(begun, ended)| Reading { begun, ended })
+    pub(crate) fn reading(&self) -> Option<MemoryReading> {
+        self.times.map(|(begun, ended)| MemoryReading { begun, ended })
     }
 
     /// The bytes from an address to the end of its block; none if it can't be read.
     fn from(&mut self, memory: &mut dyn TargetMemory, pid: Pid, address: u64) -> &[u8] {
-        let holds = |block: &Block| {
+        let holds = |block: &LiveBlock| {
             block.pid == pid
                 && address
                     .checked_sub(block.address)
@@ -137,7 +137,7 @@ impl LiveBlocks {
         memory: &mut dyn TargetMemory,
         pid: Pid,
         address: u64,
-        callers: &[Word],
+        callers: &[StackWord],
     ) -> Option<u64> {
         let page = (pid, address / PAGE as u64);
         if let Some(word) = self.words.get(&(pid, address)) {
@@ -159,7 +159,7 @@ impl LiveBlocks {
     }
 
     /// Reads words, but for those that are known, or whose pages are: a word that is read twice may differ.
-    fn read_words(&mut self, memory: &mut dyn TargetMemory, pid: Pid, callers: &[Word]) {
+    fn read_words(&mut self, memory: &mut dyn TargetMemory, pid: Pid, callers: &[StackWord]) {
         let (mut addresses, mut words) = std::mem::take(&mut self.wanted);
         addresses.clear();
         words.clear();
@@ -196,7 +196,7 @@ impl LiveBlocks {
     }
 
     /// Reads a block, and returns its index; one that no block has where the sample has read enough.
-    fn read(&mut self, memory: &mut dyn TargetMemory, pid: Pid, address: u64, last: Option<Block>) -> usize {
+    fn read(&mut self, memory: &mut dyn TargetMemory, pid: Pid, address: u64, last: Option<LiveBlock>) -> usize {
         let follows = last.filter(|last| last.address.checked_add(last.size as u64) == Some(address));
         let wanted = follows.map_or(self.first_size, |last| (last.size * 2).min(MAX_BLOCK));
         // A page is read once: two readings of it may differ, and a walk would see now the one and now the other.
@@ -217,7 +217,7 @@ impl LiveBlocks {
         // another stack.
         let size = ((len / PAGE + 1) * PAGE).min(wanted);
         self.used += len.next_multiple_of(8);
-        let block = Block {
+        let block = LiveBlock {
             pid,
             address,
             at,
@@ -236,15 +236,15 @@ impl LiveBlocks {
 pub(crate) struct StackMemory<'a> {
     pub(crate) pid: Pid,
     /// What the sample has of it.
-    pub(crate) dump: Dump<'a>,
+    pub(crate) copy: CopiedStack<'a>,
     pub(crate) memory: &'a mut dyn TargetMemory,
     pub(crate) live: &'a mut LiveBlocks,
     /// As in [`LiveBlocks::word`].
-    pub(crate) callers: &'a [Word],
+    pub(crate) callers: &'a [StackWord],
     /// No frame has data below its stack pointer: what lies there has been overwritten since.
     pub(crate) floor: u64,
     /// From here on live words are those that the thread's last walk has read.
-    pub(crate) same_from: u64,
+    pub(crate) unchanged_from: u64,
     /// True once bytes were used that were read after the sample.
     pub(crate) used_live: bool,
     /// The page of the first of them, and how many bytes there are from there to the end of the highest.
@@ -255,7 +255,7 @@ pub(crate) struct StackMemory<'a> {
 impl StackMemory<'_> {
     /// The 8 bytes at an address.
     pub(crate) fn read(&mut self, address: u64) -> Result<u64, Unreadable> {
-        if let Some(word) = self.dump.word(address) {
+        if let Some(word) = self.copy.word(address) {
             return Ok(word);
         }
         if address < self.floor {
@@ -278,7 +278,7 @@ impl StackMemory<'_> {
 
     /// True if the 8 bytes at an address are still these, which the thread's last walk has read there.
     pub(crate) fn still_holds(&mut self, address: u64, word: u64) -> bool {
-        if address >= self.same_from && address >= self.floor {
+        if address >= self.unchanged_from && address >= self.floor {
             self.has_used_live(address);
             return true;
         }
@@ -377,12 +377,12 @@ mod tests {
         let first = live.contents();
         let mut stack = StackMemory {
             pid: Pid(1),
-            dump: Dump::new(0x7ff0, &[7; 16], None),
+            copy: CopiedStack::new(0x7ff0, &[7; 16], None),
             memory: &mut memory,
             live: &mut live,
             callers: &[],
             floor: 0x7ff0,
-            same_from: 0x8010,
+            unchanged_from: 0x8010,
             used_live: false,
             live_start: None,
             live_bytes: 0,
@@ -432,7 +432,7 @@ mod tests {
         // It was not read with the others, and neither are they again with it.
         assert_eq!(live.word(&mut memory, Pid(1), 0x30000, &callers), None);
         assert_eq!(live.word(&mut memory, Pid(1), 0x12348, &callers), Some(2));
-        let many: Vec<Word> = (0..=MAX_WORDS as u64).map(|at| (0x14000 + at * 8, 99)).collect();
+        let many: Vec<StackWord> = (0..=MAX_WORDS as u64).map(|at| (0x14000 + at * 8, 99)).collect();
         let before = memory.readings;
         let first = live.word(&mut memory, Pid(1), 0x14000, &many);
         assert_eq!(first, Some(before + 1));

@@ -5,8 +5,8 @@ use crate::address::FrameAddress;
 use crate::arch::Arch;
 use crate::tables::mappings::{ANONYMOUS, Mappings, Region};
 use crate::tables::modules::Modules;
-use crate::walk::code_cache::Known;
-use crate::walk::outcome::Point;
+use crate::walk::code_cache::CodeCache;
+use crate::walk::outcome::FramePoint;
 use crate::walk::reuse::Reuse;
 use crate::walk::stack_memory::StackMemory;
 use recording::address::Avma;
@@ -18,12 +18,12 @@ use recording::stack::{Frame, FurtherRegisters};
 const ROOT_SCAN: u64 = 2048;
 
 /// One walk, with what it needs.
-pub(crate) struct Walk<'a, 'f> {
+pub(crate) struct StackWalk<'a, 'f> {
     pub(crate) space: &'a Mappings,
     /// The region that was looked up last: most callers are in the same.
     pub(crate) region: Option<Region>,
     pub(crate) modules: &'a mut Modules<'f>,
-    pub(crate) known: &'a mut Known,
+    pub(crate) code_cache: &'a mut CodeCache,
     /// When the sample was taken.
     pub(crate) time: Timestamp,
     pub(crate) quality: &'a mut Quality,
@@ -35,15 +35,15 @@ pub(crate) struct Walk<'a, 'f> {
     /// The stack pointer of the frame that was found last is a lower bound.
     pub(crate) sp_is_bound: bool,
     /// The result, leaf first, without the frames that stay.
-    pub(crate) points: &'a mut Vec<Point>,
+    pub(crate) points: &'a mut Vec<FramePoint>,
     /// So many rootmost frames are those of the thread's last walk.
-    pub(crate) stay: usize,
+    pub(crate) shared_rootmost: usize,
     pub(crate) max_frames: usize,
-    /// Makes each step by [`Walk::step`].
-    pub(crate) is_reference: bool,
+    /// Makes each step by [`StackWalk::step`].
+    pub(crate) only_full_steps: bool,
 }
 
-impl<'f> Walk<'_, 'f> {
+impl<'f> StackWalk<'_, 'f> {
     pub(crate) fn find(&mut self, address: u64) -> Option<Region> {
         if !self
             .region
@@ -96,7 +96,7 @@ impl<'f> Walk<'_, 'f> {
     /// address into code with rules lies above. The same of a return address of 0, which a wrong rule may find, too.
     /// `above`: where the frame of a caller would begin.
     pub(crate) fn is_last<A: Arch>(&mut self, above: u64) -> bool {
-        let (dump, space) = (self.stack.dump, self.space);
+        let (dump, space) = (self.stack.copy, self.space);
         let from = above.saturating_sub(dump.start);
         let words = usize::try_from(from)
             .ok()

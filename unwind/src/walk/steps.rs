@@ -7,9 +7,9 @@ use crate::arch::signal;
 use crate::arch::{Arch, NearbyCode, Step, Unreadable};
 use crate::tables::file_tables::SavedPlace;
 use crate::tables::mappings::{ANONYMOUS, Region};
-use crate::walk::calls::Code;
+use crate::walk::calls::ProcessCode;
 use crate::walk::code_cache::CodeAddress;
-use crate::walk::stack_walk::{Walk, relative};
+use crate::walk::stack_walk::{StackWalk, relative};
 use recording::address::Avma;
 use recording::stack::Frame;
 
@@ -38,7 +38,7 @@ pub(crate) enum StepMethod {
     Otherwise,
 }
 
-impl<'f> Walk<'_, 'f> {
+impl<'f> StackWalk<'_, 'f> {
     /// One step.
     pub(crate) fn full_step<A: Arch>(&mut self, address: FrameAddress, regs: &mut A::Regs) -> (Step, StepMethod) {
         let region = self.find(address.address_for_lookup());
@@ -110,7 +110,7 @@ impl<'f> Walk<'_, 'f> {
             } else if region.module == ANONYMOUS
                 && !self.sp_is_bound
                 && let Some(step) =
-                    (self.known.jit).step::<A>(self.stack.pid, self.time, address, regs, &mut |address| {
+                    (self.code_cache.jit).step::<A>(self.stack.pid, self.time, address, regs, &mut |address| {
                         self.stack.read(address)
                     })
             {
@@ -252,17 +252,17 @@ impl<'f> Walk<'_, 'f> {
             return false;
         };
         let place = self.place(&region, address);
-        if let Some(known) = self.known.frames.get(&place) {
+        if let Some(known) = self.code_cache.frames.get(&place) {
             return *known;
         }
         let size = address.wrapping_sub(region.start).min(MAX_FUNCTION_BYTES);
         let start = address.wrapping_sub(size).wrapping_sub(region.base);
         let code = self.modules.bytes_on_disk(region.module, start, size as usize);
         let in_frame = code.and_then(|code| A::makes_frame(&code, address)) == Some(true);
-        if self.known.frames.len() >= MAX_CODE_BYTES {
-            self.known.frames.clear();
+        if self.code_cache.frames.len() >= MAX_CODE_BYTES {
+            self.code_cache.frames.clear();
         }
-        self.known.frames.insert(place, in_frame);
+        self.code_cache.frames.insert(place, in_frame);
         in_frame
     }
 
@@ -284,7 +284,7 @@ impl<'f> Walk<'_, 'f> {
         if let (Some(rules), Some(relative)) = (rules, relative(address, region.base)) {
             let mut next_regs = caller_regs;
             let next = rules.step::<A>(relative, &mut next_regs, &mut |address| {
-                stack.dump.word(address).ok_or(Unreadable(address))
+                stack.copy.word(address).ok_or(Unreadable(address))
             });
             let has_caller = match next {
                 Some(Step::Caller(next)) => self.has_called::<A>(next),
@@ -355,18 +355,18 @@ impl<'f> Walk<'_, 'f> {
 
     /// Whether the call before a return address can have led to the function that holds `callee`.
     fn has_led_to<A: Arch>(&mut self, return_address: u64, callee: u64) -> Option<bool> {
-        let mut code = Code {
+        let mut code = ProcessCode {
             pid: self.stack.pid,
             space: self.space,
             modules: self.modules,
             memory: self.stack.memory,
             quality: self.quality,
         };
-        self.known.calls.has_led_to::<A>(return_address, callee, &mut code)
+        self.code_cache.calls.has_led_to::<A>(return_address, callee, &mut code)
     }
 
-    fn code(&mut self) -> Code<'_, 'f> {
-        Code {
+    fn code(&mut self) -> ProcessCode<'_, 'f> {
+        ProcessCode {
             pid: self.stack.pid,
             space: self.space,
             modules: self.modules,
@@ -442,7 +442,7 @@ impl<'f> Walk<'_, 'f> {
     /// there.
     pub(crate) fn code_at(&mut self, region: &Region, address: u64) -> Option<NearbyCode> {
         let key = self.place(region, address);
-        match self.known.code.get(&key) {
+        match self.code_cache.code.get(&key) {
             Some(known) => Some(*known),
             None => self.read_code(region, address),
         }
@@ -471,10 +471,10 @@ impl<'f> Walk<'_, 'f> {
             let last = code.before.get_mut(32 - size..)?;
             read(address.wrapping_sub(*size as u64), last)
         });
-        if self.known.code.len() >= MAX_CODE_BYTES {
-            self.known.code.clear();
+        if self.code_cache.code.len() >= MAX_CODE_BYTES {
+            self.code_cache.code.clear();
         }
-        self.known.code.insert(self.place(region, address), code);
+        self.code_cache.code.insert(self.place(region, address), code);
         Some(code)
     }
 
@@ -526,7 +526,7 @@ impl<'f> Walk<'_, 'f> {
     /// Recognises a signal return function by its code, once per address: no unwind rules declare it.
     fn is_signal_return_by_code<A: Arch>(&mut self, region: &Region, address: FrameAddress) -> bool {
         let key = self.place(region, address.address());
-        if let Some(known) = self.known.signal_returns.get(&key) {
+        if let Some(known) = self.code_cache.signal_returns.get(&key) {
             return *known;
         }
         let code = self.code_at(region, address.address());
@@ -535,10 +535,10 @@ impl<'f> Walk<'_, 'f> {
             signal::is_return_code(&code.next, A::SIGNAL_RETURNS)
                 || (!address.is_return_address() && signal::has_return_code(&code.before, A::SIGNAL_RETURNS))
         });
-        if self.known.signal_returns.len() >= 1 << 14 {
-            self.known.signal_returns.clear();
+        if self.code_cache.signal_returns.len() >= 1 << 14 {
+            self.code_cache.signal_returns.clear();
         }
-        self.known.signal_returns.insert(key, is_return);
+        self.code_cache.signal_returns.insert(key, is_return);
         is_return
     }
 }

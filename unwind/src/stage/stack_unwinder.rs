@@ -18,17 +18,17 @@ use crate::arch::Arch;
 use crate::arch::aarch64::Aarch64;
 use crate::arch::x86_64::X86_64;
 use crate::completion::callers::CallerWords;
-use crate::completion::live_boundary::{ThreadStacks, Times, Verdict};
+use crate::completion::live_boundary::{SampleTimes, ThreadStacks, Verdict};
 use crate::tables::mappings::{ANONYMOUS, Mappings, ModuleIndex, Region};
 use crate::tables::modules::Modules;
-use crate::walk::calls::Code;
-use crate::walk::code_cache::Known;
+use crate::walk::calls::ProcessCode;
+use crate::walk::code_cache::CodeCache;
 use crate::walk::leaf_first::LeafFirst;
-use crate::walk::outcome::{End, Outcome, Point};
-use crate::walk::reading::Reading;
-use crate::walk::reuse::{Dump, LastWalk, NewSteps, Reuse, Word};
+use crate::walk::outcome::{FramePoint, WalkEnd, WalkOutcome};
+use crate::walk::reading::MemoryReading;
+use crate::walk::reuse::{CopiedStack, LastWalk, NewSteps, Reuse, StackWord};
 use crate::walk::stack_memory::{LiveBlocks, StackMemory};
-use crate::walk::stack_walk::Walk;
+use crate::walk::stack_walk::StackWalk;
 
 /// How to unwind.
 #[derive(Clone, Debug)]
@@ -45,15 +45,15 @@ impl Default for UnwindOptions {
 }
 
 /// What it takes to unwind the stack of any thread.
-pub(crate) struct Walker<'f> {
+pub(crate) struct StackUnwinder<'f> {
     pub(crate) memory: Box<dyn TargetMemory + 'f>,
     options: UnwindOptions,
     modules: Modules<'f>,
-    spaces: FxHashMap<Pid, Space>,
-    overlaid: Vec<Overlaid>,
+    spaces: FxHashMap<Pid, ProcessSpace>,
+    overlaid: Vec<MemoryOverFiles>,
     /// Changes of all spaces so far.
     changes: u64,
-    known: Known,
+    known: CodeCache,
     pub(crate) quality: Quality,
     /// True while a stack is walked that is a sample of a running thread, not of a wait or a point event.
     is_sample: bool,
@@ -64,16 +64,16 @@ pub(crate) struct Walker<'f> {
     // Reused from sample to sample.
     frames: Vec<Frame>,
     /// As in [`SameFrames`]; empty for `None`.
-    others: Vec<u8>,
+    leafward_bytes: Vec<u8>,
     /// Of a walk, those that are not the ones of the last walk.
-    points: Vec<Point>,
+    points: Vec<FramePoint>,
     new_steps: NewSteps,
     live: LiveBlocks,
 }
 
 /// What is mapped in a process.
 #[derive(Clone, Default)]
-struct Space {
+struct ProcessSpace {
     mappings: Mappings,
     /// Another one after each change; no two spaces that differ have the same.
     version: u64,
@@ -82,14 +82,14 @@ struct Space {
 }
 
 /// Executable memory that lies over a mapped file, and did not have the file's bytes when it was mapped.
-struct Overlaid {
+struct MemoryOverFiles {
     pid: Pid,
     memory: Region,
     files: Vec<Region>,
 }
 
 /// What became known of a process's memory: its images, and memory of no file.
-pub(crate) enum FoundMemory {
+pub(crate) enum NewMemory {
     Image(Image),
     Anonymous(Range<u64>),
 }
@@ -105,17 +105,17 @@ pub(crate) struct ThreadState {
     pub(crate) stacks: ThreadStacks,
     last_walk: LastWalk,
     /// The frames of the last walk.
-    points: LeafFirst<Point>,
-    sent: Sent,
+    points: LeafFirst<FramePoint>,
+    sent: LastSentStack,
     /// Bytes of live memory that the last stack took.
     live_bytes: u64,
-    live: ReadLive,
+    live: LiveRead,
     callers: CallerWords,
 }
 
 /// The live memory that the last walk of a thread has read.
 #[derive(Clone, Copy, Default)]
-struct ReadLive {
+struct LiveRead {
     /// As in [`LiveBlocks::contents`].
     contents: u64,
     /// From where on it was read.
@@ -123,18 +123,18 @@ struct ReadLive {
 }
 
 /// What a walk may take over from earlier ones.
-struct Earlier<'a> {
+struct WalkInput<'a> {
     last: &'a mut LastWalk,
     /// See [`StackMemory`].
-    callers: &'a [Word],
+    callers: &'a [StackWord],
     same_from: u64,
-    /// See [`Walk`].
+    /// See [`StackWalk`].
     is_reference: bool,
 }
 
-/// A walk. Its first frames are in [`Walker::points`].
-struct Walked {
-    outcome: Option<Outcome>,
+/// A walk. Its first frames are in [`StackUnwinder::points`].
+struct WalkResult {
+    outcome: Option<WalkOutcome>,
     /// How many bytes of live memory it took.
     live_bytes: u64,
     /// So many rootmost frames are those of the thread's last walk.
@@ -143,7 +143,7 @@ struct Walked {
 
 /// The last stack of a thread, as the next stage got it.
 #[derive(Default)]
-struct Sent {
+struct LastSentStack {
     frames: LeafFirst<Frame>,
     /// As in [`SameFrames`].
     number: u64,
@@ -153,7 +153,7 @@ struct Sent {
 
 /// How a stack was completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Completed {
+enum CompletedFrom {
     FromSample,
     /// From live memory, confirmed by an earlier reading.
     Verified,
@@ -163,26 +163,26 @@ enum Completed {
     NoMemory,
 }
 
-impl<'f> Walker<'f> {
+impl<'f> StackUnwinder<'f> {
     pub(crate) fn new(
         memory: impl TargetMemory + 'f,
         files: impl ModuleFiles + 'f,
         options: UnwindOptions,
-    ) -> Walker<'f> {
-        Walker {
+    ) -> StackUnwinder<'f> {
+        StackUnwinder {
             memory: Box::new(memory),
             options,
             modules: Modules::new(files),
             spaces: FxHashMap::default(),
             overlaid: Vec::new(),
             changes: 0,
-            known: Known::default(),
+            known: CodeCache::default(),
             quality: Quality::default(),
             is_sample: true,
             completion: Completion::default(),
             stacks: NO_STACK,
             frames: Vec::new(),
-            others: Vec::new(),
+            leafward_bytes: Vec::new(),
             points: Vec::new(),
             new_steps: NewSteps::default(),
             live: LiveBlocks::default(),
@@ -234,7 +234,7 @@ impl<'f> Walker<'f> {
             && space.is_none_or(|space| space.mappings.find(Avma(ip)).is_none())
     }
 
-    fn count_completion(&mut self, completed: Completed, role: Role) {
+    fn count_completion(&mut self, completed: CompletedFrom, role: Role) {
         let CompletionCounts {
             beyond_sample,
             unverified,
@@ -243,8 +243,8 @@ impl<'f> Walker<'f> {
             Role::WaitStack => &mut self.completion.waits,
             Role::Switch | Role::Wait | Role::Counted | Role::Point => return,
         };
-        *beyond_sample += u64::from(completed != Completed::FromSample);
-        *unverified += u64::from(completed == Completed::Unverified);
+        *beyond_sample += u64::from(completed != CompletedFrom::FromSample);
+        *unverified += u64::from(completed == CompletedFrom::Unverified);
     }
 
     /// Finds the frames of a thread's stack, which the state has then.
@@ -263,7 +263,7 @@ impl<'f> Walker<'f> {
         };
         self.count_completion(completed, role);
         SameFrames {
-            others: Some(&self.others[..]).filter(|others| !others.is_empty()),
+            others: Some(&self.leafward_bytes[..]).filter(|others| !others.is_empty()),
             ..same
         }
     }
@@ -274,13 +274,13 @@ impl<'f> Walker<'f> {
         thread: Thread,
         snapshot: &Snapshot<'_>,
         state: &mut ThreadState,
-    ) -> (Completed, SameFrames<'static>) {
+    ) -> (CompletedFrom, SameFrames<'static>) {
         self.live.begin(time, state.live_bytes);
         let dump_end = (snapshot.registers.sp()).saturating_add(snapshot.stack_bytes.len() as u64);
         // What was read from the same memory is the same.
         let is_same = state.live.contents == self.live.contents();
         let callers = state.callers.words();
-        let earlier = Earlier {
+        let earlier = WalkInput {
             last: &mut state.last_walk,
             callers,
             same_from: if is_same {
@@ -293,7 +293,7 @@ impl<'f> Walker<'f> {
         let walked = self.walk::<A>(time, thread, snapshot, earlier);
         state.points.replace(walked.stay, &self.points);
         if cfg!(debug_assertions) {
-            let nothing = Earlier {
+            let nothing = WalkInput {
                 last: &mut LastWalk::default(),
                 callers,
                 same_from: u64::MAX,
@@ -307,7 +307,7 @@ impl<'f> Walker<'f> {
             );
         }
         state.live_bytes = walked.live_bytes;
-        state.live = ReadLive {
+        state.live = LiveRead {
             contents: self.live.contents(),
             from: dump_end,
         };
@@ -317,9 +317,9 @@ impl<'f> Walker<'f> {
                 state
                     .callers
                     .keep(&outcome, state.points.len(), &state.last_walk, dump_end);
-                self.conclude::<A>(time, thread, state, outcome, reading, walked.stay)
+                self.verify_and_mark::<A>(time, thread, state, outcome, reading, walked.stay)
             }
-            None => (Completed::FromSample, self.send(&mut state.sent, 0, false)),
+            None => (CompletedFrom::FromSample, self.send(&mut state.sent, 0, false)),
         }
     }
 
@@ -329,26 +329,26 @@ impl<'f> Walker<'f> {
         time: Timestamp,
         thread: Thread,
         snapshot: &Snapshot<'_>,
-        earlier: Earlier<'_>,
-    ) -> Walked {
+        earlier: WalkInput<'_>,
+    ) -> WalkResult {
         self.points.clear();
         let space = self.spaces.entry(thread.pid).or_default();
         let sp = snapshot.registers.sp();
-        let mut walk = Walk {
+        let mut walk = StackWalk {
             space: &space.mappings,
             region: None,
             modules: &mut self.modules,
-            known: &mut self.known,
+            code_cache: &mut self.known,
             time,
             quality: &mut self.quality,
             stack: StackMemory {
                 pid: thread.pid,
-                dump: Dump::new(sp, snapshot.stack_bytes, snapshot.next_copy),
+                copy: CopiedStack::new(sp, snapshot.stack_bytes, snapshot.next_copy),
                 memory: &mut *self.memory,
                 live: &mut self.live,
                 callers: earlier.callers,
                 floor: sp,
-                same_from: earlier.same_from,
+                unchanged_from: earlier.same_from,
                 used_live: false,
                 live_start: None,
                 live_bytes: 0,
@@ -357,14 +357,14 @@ impl<'f> Walker<'f> {
             reuse: Reuse::new(earlier.last, &mut self.new_steps, space.version),
             sp_is_bound: false,
             points: &mut self.points,
-            stay: 0,
+            shared_rootmost: 0,
             max_frames: self.options.max_frames,
-            is_reference: earlier.is_reference,
+            only_full_steps: earlier.is_reference,
         };
         let outcome = walk.run::<A>(&snapshot.registers);
-        let (live_bytes, stay) = (walk.stack.live_bytes, walk.stay);
+        let (live_bytes, stay) = (walk.stack.live_bytes, walk.shared_rootmost);
         walk.reuse.finish();
-        Walked {
+        WalkResult {
             outcome,
             live_bytes,
             stay,
@@ -372,23 +372,23 @@ impl<'f> Walker<'f> {
     }
 
     /// Verifies, counts and marks the stack of a walk, of which so many rootmost frames are those of the walk before.
-    fn conclude<A: Arch>(
+    fn verify_and_mark<A: Arch>(
         &mut self,
         time: Timestamp,
         thread: Thread,
         state: &mut ThreadState,
-        mut outcome: Outcome,
-        reading: Option<Reading>,
+        mut outcome: WalkOutcome,
+        reading: Option<MemoryReading>,
         stay: usize,
-    ) -> (Completed, SameFrames<'static>) {
-        let times = Times {
+    ) -> (CompletedFrom, SameFrames<'static>) {
+        let times = SampleTimes {
             sampled: time,
             // Without a live boundary all bytes are the sample's.
-            reading: (outcome.live_boundary.and(reading)).unwrap_or(Reading::of_sample(time)),
+            reading: (outcome.live_boundary.and(reading)).unwrap_or(MemoryReading::of_sample(time)),
         };
         let was_read = outcome.live_boundary.is_some();
-        let mut are_possible = |points: &[Point]| {
-            let mut code = Code {
+        let mut are_possible = |points: &[FramePoint]| {
+            let mut code = ProcessCode {
                 pid: thread.pid,
                 space: &self.spaces.entry(thread.pid).or_default().mappings,
                 modules: &mut self.modules,
@@ -403,17 +403,17 @@ impl<'f> Walker<'f> {
         let quality = &mut self.quality;
         quality.by_frame_pointer += u64::from(outcome.guessed);
         quality.by_code += u64::from(outcome.by_code);
-        quality.completed_live += u64::from(verdict == Verdict::Agrees && outcome.end == End::Root);
+        quality.completed_live += u64::from(verdict == Verdict::Agrees && outcome.end == WalkEnd::Root);
         let live_boundary = outcome.live_boundary.filter(|_| verdict == Verdict::Unverified);
         if verdict == Verdict::Unverified {
             quality.count(StackMark::Unverified, self.is_sample);
         }
         let mark = match outcome.end {
-            End::Root => None,
-            End::NoMemory | End::NoReturnAddress => Some(StackMark::TruncatedNoMemory),
-            End::OtherStack => Some(StackMark::OtherStack),
-            End::NoRule => Some(StackMark::TruncatedNoRule),
-            End::Depth => Some(StackMark::TruncatedDepth),
+            WalkEnd::Root => None,
+            WalkEnd::NoMemory | WalkEnd::NoReturnAddress => Some(StackMark::TruncatedNoMemory),
+            WalkEnd::OtherStack => Some(StackMark::OtherStack),
+            WalkEnd::NoRule => Some(StackMark::TruncatedNoRule),
+            WalkEnd::Depth => Some(StackMark::TruncatedDepth),
         };
         match mark {
             Some(mark) => quality.count(mark, self.is_sample),
@@ -436,23 +436,23 @@ impl<'f> Walker<'f> {
         self.frames.extend(rest.iter().map(|point| point.frame));
         self.frames.extend(mark.map(Frame::Mark));
         let completed = match was_read {
-            false if mark == Some(StackMark::TruncatedNoMemory) => Completed::NoMemory,
-            false => Completed::FromSample,
-            true if verdict != Verdict::Unverified && outcome.end != End::NoMemory => Completed::Verified,
-            true => Completed::Unverified,
+            false if mark == Some(StackMark::TruncatedNoMemory) => CompletedFrom::NoMemory,
+            false => CompletedFrom::FromSample,
+            true if verdict != Verdict::Unverified && outcome.end != WalkEnd::NoMemory => CompletedFrom::Verified,
+            true => CompletedFrom::Unverified,
         };
         (completed, self.send(&mut state.sent, same, is_plain))
     }
 
     /// Makes the frames that were found the thread's stack, with so many rootmost ones of its last.
-    fn send(&mut self, sent: &mut Sent, same: usize, is_plain: bool) -> SameFrames<'static> {
+    fn send(&mut self, sent: &mut LastSentStack, same: usize, is_plain: bool) -> SameFrames<'static> {
         self.stacks += 1;
         let earlier = std::mem::replace(&mut sent.number, self.stacks);
         sent.frames.replace(same, &self.frames);
         sent.is_plain = is_plain;
-        self.others.clear();
+        self.leafward_bytes.clear();
         if is_plain {
-            put_frames(&mut self.others, &self.frames, |_| 0);
+            put_frames(&mut self.leafward_bytes, &self.frames, |_| 0);
         }
         SameFrames {
             stack: self.stacks,
@@ -462,7 +462,7 @@ impl<'f> Walker<'f> {
         }
     }
 
-    pub(crate) fn on_process(&mut self, pid: Pid, what: ProcessEvent<'_>) -> Vec<FoundMemory> {
+    pub(crate) fn on_process(&mut self, pid: Pid, what: ProcessEvent<'_>) -> Vec<NewMemory> {
         if matches!(what, ProcessEvent::End | ProcessEvent::Exec(_)) {
             self.overlaid.retain(|overlaid| overlaid.pid != pid);
         }
@@ -505,7 +505,7 @@ impl<'f> Walker<'f> {
         Vec::new()
     }
 
-    fn map(&mut self, pid: Pid, regions: impl IntoIterator<Item = Region>) -> Vec<FoundMemory> {
+    fn map(&mut self, pid: Pid, regions: impl IntoIterator<Item = Region>) -> Vec<NewMemory> {
         self.changes += 1;
         let space = self.spaces.entry(pid).or_default();
         space.version = self.changes;
@@ -513,8 +513,8 @@ impl<'f> Walker<'f> {
         let found = regions.into_iter().map(|region| {
             mappings.insert(region);
             match self.modules.image(&region) {
-                Some(image) => FoundMemory::Image(image),
-                None => FoundMemory::Anonymous(region.start..region.end),
+                Some(image) => NewMemory::Image(image),
+                None => NewMemory::Anonymous(region.start..region.end),
             }
         });
         found.collect()
@@ -552,13 +552,13 @@ impl<'f> Walker<'f> {
         if !others.is_empty() && self.overlaid.len() < MAX_OVERLAID {
             self.overlaid.retain(|known| known.pid != pid || known.memory != memory);
             let files = others;
-            self.overlaid.push(Overlaid { pid, memory, files });
+            self.overlaid.push(MemoryOverFiles { pid, memory, files });
         }
         copies
     }
 
     fn is_copy(&mut self, pid: Pid, file: &Region) -> bool {
-        let Walker {
+        let StackUnwinder {
             modules,
             memory,
             quality,
@@ -569,7 +569,7 @@ impl<'f> Walker<'f> {
 
     /// What a sample shows of its process's memory that no record has said: code that was copied over that of a file
     /// after the memory was mapped, and what another process has mapped into memory that both have (CLONE_VM).
-    pub(crate) fn shown_by(&mut self, pid: Pid, snapshot: &Snapshot<'_>) -> Vec<FoundMemory> {
+    pub(crate) fn memory_shown_by(&mut self, pid: Pid, snapshot: &Snapshot<'_>) -> Vec<NewMemory> {
         let (Registers::X86_64 { ip, .. } | Registers::Aarch64 { pc: ip, .. }) = snapshot.registers;
         let space = self.spaces.get(&pid);
         match space.and_then(|space| space.mappings.find(Avma(ip))) {
@@ -591,7 +591,7 @@ impl<'f> Walker<'f> {
 
     /// A process runs where it has mapped nothing, and one that it was forked from, or that was forked from it, has:
     /// both have one memory, and only the one that maps is in a mapping's record.
-    fn shared_mappings(&mut self, pid: Pid, ip: u64) -> Vec<FoundMemory> {
+    fn shared_mappings(&mut self, pid: Pid, ip: u64) -> Vec<NewMemory> {
         let Some(own) = self.spaces.get(&pid) else {
             return Vec::new();
         };
@@ -609,9 +609,9 @@ impl<'f> Walker<'f> {
         self.map(pid, missing)
     }
 
-    fn new_space(&mut self) -> Space {
+    fn new_space(&mut self) -> ProcessSpace {
         self.changes += 1;
-        Space {
+        ProcessSpace {
             mappings: Mappings::default(),
             version: self.changes,
             family: self.changes,
@@ -626,9 +626,9 @@ impl ThreadState {
             stacks: ThreadStacks::default(),
             last_walk: LastWalk::default(),
             points: LeafFirst::default(),
-            sent: Sent::default(),
+            sent: LastSentStack::default(),
             live_bytes: 0,
-            live: ReadLive::default(),
+            live: LiveRead::default(),
             callers: CallerWords::default(),
         }
     }

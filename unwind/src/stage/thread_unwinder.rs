@@ -6,18 +6,18 @@ use recording::clock::Timestamp;
 use recording::event::{Pid, ProcessEvent, Sample, Thread, Tid};
 use recording::stack::{MissingStack, Stack};
 
-use crate::stage::walker::{FoundMemory, ThreadState, Walker};
+use crate::stage::stack_unwinder::{NewMemory, StackUnwinder, ThreadState};
 
 /// The stacks of all threads. It is not generic, so that the code which each sample runs through is compiled in this
 /// crate, as one unit.
-pub(crate) struct Unwinding<'f> {
-    pub(crate) walker: Walker<'f>,
+pub(crate) struct ThreadUnwinder<'f> {
+    pub(crate) walker: StackUnwinder<'f>,
     threads: FxHashMap<Tid, ThreadState>,
 }
 
-impl<'f> Unwinding<'f> {
-    pub(crate) fn new(walker: Walker<'f>) -> Unwinding<'f> {
-        Unwinding {
+impl<'f> ThreadUnwinder<'f> {
+    pub(crate) fn new(walker: StackUnwinder<'f>) -> ThreadUnwinder<'f> {
+        ThreadUnwinder {
             walker,
             threads: FxHashMap::default(),
         }
@@ -54,7 +54,7 @@ impl<'f> Unwinding<'f> {
     }
 
     /// What has become known of the process's memory.
-    pub(crate) fn on_process(&mut self, pid: Pid, what: ProcessEvent<'_>) -> Vec<FoundMemory> {
+    pub(crate) fn on_process(&mut self, pid: Pid, what: ProcessEvent<'_>) -> Vec<NewMemory> {
         if matches!(what, ProcessEvent::End | ProcessEvent::Exec(_)) {
             self.threads.retain(|_, thread| thread.pid != pid);
         }
