@@ -1,8 +1,9 @@
 //! The words of live memory that led to the callers of a thread's last deep stack. A walk that needs one of the words
 //! reads all of them with one system call.
 
+use crate::walk::copied_stack::StackWord;
 use crate::walk::outcome::{WalkEnd, WalkOutcome};
-use crate::walk::reuse::{LastWalk, StackWord};
+use crate::walk::reuse::LastWalk;
 
 /// Addresses and values of the words, root first.
 #[derive(Default)]

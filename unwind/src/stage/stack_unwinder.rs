@@ -23,10 +23,11 @@ use crate::tables::mappings::{ANONYMOUS, Mappings, ModuleIndex, Region};
 use crate::tables::modules::Modules;
 use crate::walk::calls::ProcessCode;
 use crate::walk::code_cache::CodeCache;
+use crate::walk::copied_stack::{CopiedStack, StackWord};
 use crate::walk::leaf_first::LeafFirst;
 use crate::walk::outcome::{FramePoint, WalkEnd, WalkOutcome};
 use crate::walk::reading::MemoryReading;
-use crate::walk::reuse::{CopiedStack, LastWalk, NewSteps, Reuse, StackWord};
+use crate::walk::reuse::{LastWalk, NewSteps, Reuse};
 use crate::walk::stack_memory::{LiveBlocks, StackMemory};
 use crate::walk::stack_walk::StackWalk;
 
@@ -53,7 +54,7 @@ pub(crate) struct StackUnwinder<'f> {
     overlaid: Vec<MemoryOverFiles>,
     /// Changes of all spaces so far.
     changes: u64,
-    known: CodeCache,
+    code_cache: CodeCache,
     pub(crate) quality: Quality,
     /// True while a stack is walked that is a sample of a running thread, not of a wait or a point event.
     is_sample: bool,
@@ -128,8 +129,6 @@ struct WalkInput<'a> {
     /// See [`StackMemory`].
     callers: &'a [StackWord],
     same_from: u64,
-    /// See [`StackWalk`].
-    is_reference: bool,
 }
 
 /// A walk. Its first frames are in [`StackUnwinder::points`].
@@ -176,7 +175,7 @@ impl<'f> StackUnwinder<'f> {
             spaces: FxHashMap::default(),
             overlaid: Vec::new(),
             changes: 0,
-            known: CodeCache::default(),
+            code_cache: CodeCache::default(),
             quality: Quality::default(),
             is_sample: true,
             completion: Completion::default(),
@@ -288,24 +287,9 @@ impl<'f> StackUnwinder<'f> {
             } else {
                 u64::MAX
             },
-            is_reference: false,
         };
         let walked = self.walk::<A>(time, thread, snapshot, earlier);
         state.points.replace(walked.stay, &self.points);
-        if cfg!(debug_assertions) {
-            let nothing = WalkInput {
-                last: &mut LastWalk::default(),
-                callers,
-                same_from: u64::MAX,
-                is_reference: true,
-            };
-            let again = self.walk::<A>(time, thread, snapshot, nothing);
-            assert_eq!(
-                (&walked.outcome, &state.points[..], 0),
-                (&again.outcome, &self.points[..], again.stay),
-                "a stack walked in two ways"
-            );
-        }
         state.live_bytes = walked.live_bytes;
         state.live = LiveRead {
             contents: self.live.contents(),
@@ -338,7 +322,7 @@ impl<'f> StackUnwinder<'f> {
             space: &space.mappings,
             region: None,
             modules: &mut self.modules,
-            code_cache: &mut self.known,
+            code_cache: &mut self.code_cache,
             time,
             quality: &mut self.quality,
             stack: StackMemory {
@@ -359,7 +343,8 @@ impl<'f> StackUnwinder<'f> {
             points: &mut self.points,
             shared_rootmost: 0,
             max_frames: self.options.max_frames,
-            only_full_steps: earlier.is_reference,
+            #[cfg(test)]
+            only_full_steps: false,
         };
         let outcome = walk.run::<A>(&snapshot.registers);
         let (live_bytes, stay) = (walk.stack.live_bytes, walk.shared_rootmost);
@@ -395,7 +380,7 @@ impl<'f> StackUnwinder<'f> {
                 memory: &mut *self.memory,
                 quality: &mut self.quality,
             };
-            self.known.calls.are_possible::<A>(points, &mut code)
+            self.code_cache.calls.are_possible::<A>(points, &mut code)
         };
         let verdict = state
             .stacks
@@ -472,27 +457,27 @@ impl<'f> StackUnwinder<'f> {
                 let space = space.unwrap_or_else(|| self.new_space());
                 self.spaces.insert(pid, space);
                 if let Some(parent) = parent {
-                    self.known.jit.fork(parent, pid);
+                    self.code_cache.jit.fork(parent, pid);
                 }
             }
             ProcessEvent::End => {
                 self.spaces.remove(&pid);
-                self.known.jit.forget(pid);
+                self.code_cache.jit.forget(pid);
             }
             ProcessEvent::Exec(_) => {
                 let space = self.new_space();
                 self.spaces.insert(pid, space);
-                self.known.jit.forget(pid);
+                self.code_cache.jit.forget(pid);
             }
             ProcessEvent::Map(mapping) => {
                 if mapping.is_jitdump()
                     && let Some(file) = self.modules.open_plain(pid, mapping)
                 {
-                    self.known.jit.add(pid, file);
+                    self.code_cache.jit.add(pid, file);
                 }
                 let region = self.modules.region(pid, mapping, &mut self.quality);
                 if region.module == ANONYMOUS {
-                    self.known.code.clear();
+                    self.code_cache.code.clear();
                 }
                 let copies = match self.modules.is_unreadable(region.module) {
                     true => self.copied_over(pid, region),

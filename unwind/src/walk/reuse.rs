@@ -1,17 +1,10 @@
-//! The last walk of a thread. Most of a stack stays as it is from sample to sample: a frame with the same registers,
-//! whose step reads the same words, has the same caller.
-//!
-//! A step by a file's unwind rules depends on four things: what is mapped in the process, the code address, the
-//! registers, and the words that it reads. Where all four are what they were in the last walk, so is its result, and
-//! the step is not made again. Steps that depend on more are always made: out of signal frames, by frame pointer, by
-//! code in memory, by rules of JIT code.
-//!
-//! Builds with debug assertions make every walk a second time from nothing, and compare.
+//! The thread's last walk, whose steps the next walk can reuse: a frame with the same registers, whose step reads the
+//! same words, has the same caller. [`walk`](crate::walk) says which steps can be reused.
 
 use crate::address::FrameAddress;
 
-use recording::stack::{Registers, StackCopy};
-use recording::sys::prefetch;
+use crate::walk::copied_stack::{CopiedStack, StackWord};
+use recording::stack::Registers;
 
 /// What the next walk may take over of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,9 +27,6 @@ pub(crate) struct WalkedFrame {
     /// [`NewSteps`] it is their beginning, which is the end when both lists are turned around.
     words_end: usize,
 }
-
-/// A word that a step read: address and value.
-pub(crate) type StackWord = (u64, u64);
 
 /// The steps of one walk. The root is first: what stays the same stays in its place.
 #[derive(Default)]
@@ -75,64 +65,6 @@ pub(crate) struct ReusedSteps {
     to: usize,
     /// How many of these steps did without live memory, before the first that did not.
     pub(crate) from_sample: Option<usize>,
-}
-
-/// The bytes of a stack that a sample has, from an address on.
-#[derive(Clone, Copy)]
-pub(crate) struct CopiedStack<'a> {
-    pub(crate) start: u64,
-    pub(crate) bytes: &'a [u8],
-    /// From the copy of an address in this sample to the copy of the same address in the next one, bytes. 0: no next
-    /// sample is known.
-    to_next: usize,
-}
-
-impl<'a> CopiedStack<'a> {
-    /// The bytes of a sample, and those of the next one.
-    pub(crate) fn new(start: u64, bytes: &'a [u8], next: Option<StackCopy<'_>>) -> CopiedStack<'a> {
-        let address_0 = |copy: StackCopy<'_>| copy.bytes.as_ptr().addr().wrapping_sub(copy.start as usize);
-        let own = address_0(StackCopy { start, bytes });
-        CopiedStack {
-            start,
-            bytes,
-            to_next: next.map_or(0, |next| address_0(next).wrapping_sub(own)),
-        }
-    }
-
-    /// Prefetches the same word of the next sample: another CPU has written the word, and a miss costs 0.1 us.
-    #[inline(always)]
-    fn prefetch_next(&self, word: &[u8; 8]) {
-        prefetch(word.as_ptr().addr().wrapping_add(self.to_next));
-    }
-
-    /// The 8 bytes at an address.
-    #[inline]
-    pub(crate) fn word(&self, address: u64) -> Option<u64> {
-        // Below the start: larger than any length.
-        let offset = usize::try_from(address.wrapping_sub(self.start)).ok()?;
-        let word = self.bytes.get(offset..)?.first_chunk()?;
-        self.prefetch_next(word);
-        Some(u64::from_le_bytes(*word))
-    }
-
-    /// How many of these words, from the last one on, are in the sample and what they were.
-    fn same(&self, words: &[StackWord]) -> usize {
-        let mut count = 0;
-        for (address, value) in words.iter().rev() {
-            // Below the start: larger than any length.
-            let Ok(offset) = usize::try_from(address.wrapping_sub(self.start)) else {
-                break;
-            };
-            match self.bytes.get(offset..).and_then(|bytes| bytes.first_chunk()) {
-                Some(word) if u64::from_le_bytes(*word) == *value => {
-                    self.prefetch_next(word);
-                    count += 1;
-                }
-                _ => break,
-            }
-        }
-        count
-    }
 }
 
 impl<'a> Reuse<'a> {
@@ -485,24 +417,7 @@ mod tests {
         assert_eq!(frames.collect::<Vec<_>>(), [16, 32, 48]);
         assert_eq!(same.from_sample, Some(2));
         // Below the sample's bytes there are none.
-        assert_eq!(CopiedStack { start: 16, ..dump }.word(8), None);
-    }
-
-    #[test]
-    fn the_same_address_is_found_in_the_next_sample() {
-        let (bytes, next) = ([0; 64], [0; 128]);
-        let place = |bytes: &[u8], start: usize, address: usize| bytes[address - start..].as_ptr().addr();
-        let next_copy = StackCopy {
-            start: 0xfe0,
-            bytes: &next,
-        };
-        let dump = CopiedStack::new(0x1000, &bytes, Some(next_copy));
-        for address in [0x1000, 0x1038] {
-            let here = place(&bytes, 0x1000, address);
-            assert_eq!(here.wrapping_add(dump.to_next), place(&next, 0xfe0, address));
-        }
-        // Where none is known, it is the word itself.
-        assert_eq!(CopiedStack::new(0x1000, &bytes, None).to_next, 0);
+        assert_eq!(CopiedStack::new(16, &bytes, None).word(8), None);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 
 use crate::arch::Unreadable;
+use crate::walk::copied_stack::{CopiedStack, StackWord};
 use crate::walk::reading::MemoryReading;
-use crate::walk::reuse::{CopiedStack, StackWord};
 use recording::clock::Timestamp;
 use recording::event::Pid;
 use recording::sink::TargetMemory;

@@ -39,7 +39,8 @@ pub(crate) struct StackWalk<'a, 'f> {
     /// So many rootmost frames are those of the thread's last walk.
     pub(crate) shared_rootmost: usize,
     pub(crate) max_frames: usize,
-    /// Makes each step by [`StackWalk::step`].
+    /// Takes each step by [`StackWalk::full_step`].
+    #[cfg(test)]
     pub(crate) only_full_steps: bool,
 }
 
