@@ -10,7 +10,7 @@ use recording::info::RecordingInfo;
 use recording::module::Module;
 use recording::session::{Finished, ProgramExit, RecordOptions, RecordTarget, Session, StopReason, Target as _};
 use recording::sink::KeptFile;
-use unwind::{UnwindOptions, Unwinder};
+use unwind::{UnwindEngine, UnwindOptions, Unwinder};
 
 use crate::cargo::{self, CargoRun};
 use crate::crates::CrateNames;
@@ -33,6 +33,7 @@ pub(crate) struct Plan {
     pub(crate) ignore_exit_code: bool,
     /// Arguments that go into the profile at most.
     pub(crate) max_args: usize,
+    pub(crate) engine: UnwindEngine,
     pub(crate) profile_name: Option<String>,
     /// The commit that the program was built from, if known.
     pub(crate) commit: Option<String>,
@@ -118,7 +119,11 @@ pub(crate) fn record(
     }
     let (memory, files) = (recorder::Memory::default(), recorder::Files::default());
     let sink = SpoolSink::new(JitWatch::new(builder));
-    let mut unwinder = Unwinder::new(sink, memory, files, UnwindOptions::default());
+    let options = UnwindOptions {
+        engine: plan.engine,
+        ..UnwindOptions::default()
+    };
+    let mut unwinder = Unwinder::new(sink, memory, files, options);
 
     let mut runs = Runs::default();
     let mut failure = None;
@@ -209,6 +214,9 @@ pub(crate) fn record(
     let (mut profile, jit_symbols) = jit_code.finish(builder, info, quality, |note| term.verbose(note));
     profile.set_commit(plan.commit.take());
     profile.set_stack_bytes(plan.recorder.stack_bytes.into());
+    if plan.engine == UnwindEngine::Framehop {
+        profile.set_unwinder("framehop");
+    }
     Ok(Recorded {
         profile,
         kept_files,

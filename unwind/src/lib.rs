@@ -28,7 +28,7 @@ use recording::module::BuildId;
 use recording::sink::ReadAt;
 
 pub use files::{compression, jitdump};
-pub use stage::{UnwindOptions, Unwinder};
+pub use stage::{UnwindEngine, UnwindOptions, Unwinder};
 pub use tables::functions::Functions;
 
 /// The build id of an ELF file by its headers, or the UUID of a Mach-O file with code for one processor. `None`: it has

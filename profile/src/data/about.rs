@@ -121,6 +121,9 @@ pub struct RecordingFacts {
     pub commit: Option<String>,
     /// Stack bytes that were to be copied with each sample, if known.
     pub stack_bytes: Option<u64>,
+    /// The engine that found the callers of each frame; `None`: sprof's own, or not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unwinder: Option<String>,
     /// Requested samples per second of CPU time; `None` if samples are not of time.
     pub asked_rate_hz: Option<f64>,
     /// Achieved samples per second of CPU time, if the kernel counted CPU time.

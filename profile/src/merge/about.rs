@@ -146,6 +146,7 @@ fn sum(mut whole: RecordingFacts, other: RecordingFacts) -> RecordingFacts {
     }
     whole.commit = whole.commit.filter(|commit| Some(commit) == other.commit.as_ref());
     whole.stack_bytes = whole.stack_bytes.filter(|bytes| Some(*bytes) == other.stack_bytes);
+    whole.unwinder = whole.unwinder.filter(|name| Some(name) == other.unwinder.as_ref());
     whole.asked_rate_hz = whole.asked_rate_hz.filter(|hz| Some(*hz) == other.asked_rate_hz);
     whole.achieved_rate_hz = whole.achieved_rate_hz.filter(|hz| Some(*hz) == other.achieved_rate_hz);
     if whole.extent != other.extent {

@@ -93,6 +93,7 @@ pub(crate) fn recorded_facts(profile: &Profile) -> RecordingFacts {
         kernel_code: kernel_code(profile).to_owned(),
         commit: profile.commit.clone(),
         stack_bytes: profile.stack_bytes,
+        unwinder: profile.unwinder.clone(),
         asked_rate_hz: (info.unit != PeriodUnit::Counts).then_some(quality.asked_rate_hz),
         achieved_rate_hz: quality.achieved_rate_hz,
         run_starts_ms: run_starts

@@ -39,7 +39,9 @@ pub(crate) use labels::LabelArgs;
 pub(crate) use load::LoadArgs;
 pub(crate) use merge::{AlignBy, MergeArgs};
 pub(crate) use push::PushArgs;
-pub(crate) use record::{CallGraph, ENVIRONMENT, EXIT_STATUS, Program, RecordArgs, RecordingArgs, split_environment};
+pub(crate) use record::{
+    CallGraph, ENVIRONMENT, EXIT_STATUS, Program, RecordArgs, RecordingArgs, UnwinderName, split_environment,
+};
 pub(crate) use report::{Format, ReportArgs, Sort, View};
 pub(crate) use select::PartArgs;
 pub(crate) use serve::ServeArgs;

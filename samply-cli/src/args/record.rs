@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use recording::info::SampleBy;
 
 use super::input::JsonArgs;
@@ -105,6 +105,17 @@ pub(crate) struct RecordingArgs {
     /// 16384, and more once a program that sprof starts has many deeper stacks.
     #[arg(long, value_name = "BYTES", help_heading = "What to sample", value_parser = value::stack_size)]
     pub(crate) stack_size: Option<u32>,
+
+    /// Engine that finds the callers of each frame. framehop is the published engine that samply uses, to compare: see
+    /// docs/unwinding.md. Linux only.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "ENGINE",
+        default_value = "sprof",
+        help_heading = "What to sample"
+    )]
+    pub(crate) unwinder: UnwinderName,
 
     /// Keep only the main thread of each process in the profile.
     #[arg(long, help_heading = "The profile")]
@@ -208,6 +219,15 @@ pub(crate) struct RecordArgs {
 
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
+}
+
+/// `--unwinder`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UnwinderName {
+    /// sprof's own engine.
+    Sprof,
+    /// The engine of samply.
+    Framehop,
 }
 
 /// perf's `--call-graph`.

@@ -17,12 +17,13 @@ use recording::command::{on_file, own};
 use recording::event::Pid;
 use recording::session::{ProgramExit, RecordOptions, RecordTarget, StopReason, USUAL_STACK_BYTES};
 use symbolicator::{SymbolOptions, Symbolicator};
+use unwind::UnwindEngine;
 
 use super::events;
 use super::push::{self, Servers};
 use super::share::{STEP, Sharing, What};
 use super::show::{self, Shown};
-use crate::args::{self, CallGraph, Program, RecordArgs, RecordingArgs, SymbolArgs};
+use crate::args::{self, CallGraph, Program, RecordArgs, RecordingArgs, SymbolArgs, UnwinderName};
 use crate::build_ids;
 use crate::cargo;
 use crate::commit;
@@ -360,6 +361,11 @@ pub(super) fn plan(args: &RecordingArgs, symbols: &SymbolArgs, command: &str, te
             ))
         })?,
     };
+    if args.unwinder == UnwinderName::Framehop && !cfg!(target_os = "linux") {
+        return Err(usage(
+            "--unwinder framehop needs Linux: sprof contains framehop's reader of ELF files alone".into(),
+        ));
+    }
     let limit_hz = rate_limit_hz().unwrap_or(f64::INFINITY);
     if let Some(rate_hz) = args.rate.filter(|rate_hz| *rate_hz > limit_hz) {
         return Err(usage(format!(
@@ -402,6 +408,10 @@ pub(super) fn plan(args: &RecordingArgs, symbols: &SymbolArgs, command: &str, te
         iterations: args.iteration_count,
         ignore_exit_code: args.ignore_exit_code,
         max_args: args.include_args.flatten().unwrap_or(usize::MAX),
+        engine: match args.unwinder {
+            UnwinderName::Sprof => UnwindEngine::Sprof,
+            UnwinderName::Framehop => UnwindEngine::Framehop,
+        },
         profile_name: args.profile_name.clone().or_else(cargo_name),
         cargo,
     })

@@ -74,6 +74,23 @@ fn split_of_cpu_time_without_frame_pointers() {
     });
 }
 
+/// The fixture has rules for all its code, so both engines find each stack whole.
+#[test]
+fn both_unwinders_find_the_same_split() {
+    let Some(()) = perf_events() else { return };
+    one_cpu();
+    for engine in ["sprof", "framehop"] {
+        undisturbed_or_right(|| {
+            let options = ["--rate", "20000", "--unwinder", engine];
+            let (_, profile) = record().options(&options).profile(&program("split").unwrap(), &["750"]);
+            assert_split(&profile, "");
+            assert_split_rooted(&profile, "main");
+            let named = profile.json["meta"]["sprof"]["recorded"]["unwinder"].as_str();
+            assert_eq!(named, Some(engine).filter(|engine| *engine == "framehop"));
+        });
+    }
+}
+
 #[test]
 fn split_of_cpu_time_in_rust_on_two_named_threads() {
     let Some(()) = perf_events() else { return };

@@ -143,6 +143,26 @@ impl Cfi {
         })
     }
 
+    /// The section that the rules were read from, with its index.
+    pub(crate) fn sections(&self) -> CfiSections {
+        let addresses = &self.bases.eh_frame;
+        let (eh_frame, eh_frame_hdr, debug_frame) = match self.kind {
+            CfiKind::EhFrame => (
+                addresses.section.map(|svma| (svma, self.section.clone())),
+                Some((self.index_svma, self.index.clone())),
+                None,
+            ),
+            CfiKind::DebugFrame => (None, None, Some(self.section.clone())),
+        };
+        CfiSections {
+            eh_frame,
+            eh_frame_hdr,
+            debug_frame,
+            text_svma: addresses.text.unwrap_or(0),
+            got_svma: addresses.data.unwrap_or(0),
+        }
+    }
+
     /// A table without functions.
     pub(crate) fn empty(columns: DwarfColumns) -> Cfi {
         Cfi {

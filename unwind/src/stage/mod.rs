@@ -15,7 +15,7 @@ use recording::stack::Stack;
 use crate::stage::stack_unwinder::{NewMemory, StackUnwinder};
 use crate::stage::thread_unwinder::ThreadUnwinder;
 
-pub use crate::stage::stack_unwinder::UnwindOptions;
+pub use crate::stage::stack_unwinder::{UnwindEngine, UnwindOptions};
 
 /// How long counts of the unwinder wait until the next stage gets them.
 const REPORT_NS: u64 = 100_000_000;

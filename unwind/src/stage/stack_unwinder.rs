@@ -24,6 +24,7 @@ use crate::tables::modules::Modules;
 use crate::walk::calls::ProcessCode;
 use crate::walk::code_cache::CodeCache;
 use crate::walk::copied_stack::{CopiedStack, StackWord};
+use crate::walk::framehop::FramehopEngine;
 use crate::walk::leaf_first::LeafFirst;
 use crate::walk::outcome::{FramePoint, WalkEnd, WalkOutcome};
 use crate::walk::reading::MemoryReading;
@@ -37,12 +38,28 @@ pub struct UnwindOptions {
     /// User frames of one stack that are followed; a deeper stack ends with [`StackMark::TruncatedDepth`]. Default
     /// 65536.
     pub max_frames: usize,
+    /// What finds the caller of a frame. Default [`UnwindEngine::Sprof`].
+    pub engine: UnwindEngine,
 }
 
 impl Default for UnwindOptions {
     fn default() -> Self {
-        UnwindOptions { max_frames: 1 << 16 }
+        UnwindOptions {
+            max_frames: 1 << 16,
+            engine: UnwindEngine::default(),
+        }
     }
+}
+
+/// What finds the caller of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnwindEngine {
+    /// The engine of this crate.
+    #[default]
+    Sprof,
+    /// The published crate framehop, for comparison. ELF files only: in the code of Mach-O files framehop, as it is
+    /// built here, goes by frame pointer.
+    Framehop,
 }
 
 /// What it takes to unwind the stack of any thread.
@@ -55,6 +72,8 @@ pub(crate) struct StackUnwinder<'f> {
     /// Changes of all spaces so far.
     changes: u64,
     code_cache: CodeCache,
+    /// Takes the steps in the place of [`StackWalk::run`].
+    framehop: Option<FramehopEngine>,
     pub(crate) quality: Quality,
     /// True while a stack is walked that is a sample of a running thread, not of a wait or a point event.
     is_sample: bool,
@@ -168,6 +187,7 @@ impl<'f> StackUnwinder<'f> {
         files: impl ModuleFiles + 'f,
         options: UnwindOptions,
     ) -> StackUnwinder<'f> {
+        let framehop = (options.engine == UnwindEngine::Framehop).then(FramehopEngine::default);
         StackUnwinder {
             memory: Box::new(memory),
             options,
@@ -176,6 +196,7 @@ impl<'f> StackUnwinder<'f> {
             overlaid: Vec::new(),
             changes: 0,
             code_cache: CodeCache::default(),
+            framehop,
             quality: Quality::default(),
             is_sample: true,
             completion: Completion::default(),
@@ -346,7 +367,10 @@ impl<'f> StackUnwinder<'f> {
             #[cfg(test)]
             only_full_steps: false,
         };
-        let outcome = walk.run::<A>(&snapshot.registers);
+        let outcome = match &mut self.framehop {
+            Some(framehop) => Some(framehop.run(&mut walk, space.version, &snapshot.registers)),
+            None => walk.run::<A>(&snapshot.registers),
+        };
         let (live_bytes, stay) = (walk.stack.live_bytes, walk.shared_rootmost);
         walk.reuse.finish();
         WalkResult {

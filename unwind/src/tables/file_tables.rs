@@ -38,7 +38,7 @@ pub(crate) enum SavedPlace {
 /// The tables of one file.
 pub(crate) struct FileTables {
     machine: Machine,
-    base_svma: u64,
+    pub(crate) base_svma: u64,
     pub(crate) cfi: Cfi,
     /// Of addresses that steps were made from.
     places: RuleCache,

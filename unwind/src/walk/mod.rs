@@ -21,11 +21,14 @@
 //! read. Every fast step can be reused, and a full step that followed the rules of a file and nothing else.
 //!
 //! To change what a step does, change the full step first. The other two ways may only leave steps to it.
+//!
+//! With `sprof record --unwinder framehop`, [`framehop`] takes all steps.
 
 pub(crate) mod calls;
 pub(crate) mod code_cache;
 pub(crate) mod copied_stack;
 pub(crate) mod fast_steps;
+pub(crate) mod framehop;
 pub(crate) mod leaf_first;
 pub(crate) mod outcome;
 pub(crate) mod reading;

@@ -75,7 +75,10 @@ fn unwind_with(file: impl ReadAt + Send + Sync + 'static, samples: &[Captured]) 
         Collector::default(),
         NoMemory,
         files,
-        UnwindOptions { max_frames: 1000 },
+        UnwindOptions {
+            max_frames: 1000,
+            ..UnwindOptions::default()
+        },
     );
     for (start, len, file_offset, path) in own_mappings() {
         map(&mut unwinder, PID, *start, *len, *file_offset, path.as_bytes());

@@ -110,7 +110,10 @@ fn a_stack_with_too_many_frames_is_cut_and_marked() {
         Collector::default(),
         NoMemory,
         OwnFiles::default(),
-        UnwindOptions { max_frames: 3 },
+        UnwindOptions {
+            max_frames: 3,
+            ..UnwindOptions::default()
+        },
     );
     for (start, len, file_offset, path) in own_mappings() {
         map(&mut unwinder, PID, *start, *len, *file_offset, path.as_bytes());

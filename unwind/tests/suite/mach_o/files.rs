@@ -232,7 +232,10 @@ proptest! {
             Collector::default(),
             NoMemory,
             Files(vec![("/program".into(), file)]),
-            UnwindOptions { max_frames: 1000 },
+            UnwindOptions {
+            max_frames: 1000,
+            ..UnwindOptions::default()
+        },
         );
         crate::common::map(&mut unwinder, PID, subject.base, 0x10_0000, 0, b"/program");
         for captured in &subject.samples {
