@@ -16,7 +16,8 @@
 //! 7. [`session`]: the contract of every recorder; `program`: the file that a command names.
 //! 8. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
 //! 9. [`pace`], [`outbox`]: for recorders that stop threads. When to take samples, and how these get to the unwinder.
-//! 10. [`varint`], [`frame_bytes`]: numbers and frames in a few bytes; [`protobuf`]: messages of other profilers.
+//! 10. [`varint`], [`frame_bytes`], [`sample_bytes`]: numbers, frames and samples in a few bytes; [`protobuf`]:
+//!     messages of other profilers.
 //! 11. [`proc`]: texts of /proc that several crates read; [`regular_file`]: opens files whose place others may control.
 //! 12. [`command`]: how messages name the program that the user has to type.
 //! 13. [`sys`]: hints to the CPU.
@@ -40,6 +41,7 @@ pub mod program;
 pub mod protobuf;
 pub mod quality;
 pub mod regular_file;
+pub mod sample_bytes;
 pub mod session;
 pub mod sink;
 pub mod space;

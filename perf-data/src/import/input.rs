@@ -8,7 +8,7 @@ use super::order::Order;
 use super::records::{End, Records};
 use crate::abi::{misc, record_type};
 use crate::decode::{self, Header, Reader};
-use crate::spool::{Own, WholeStacks};
+use crate::spool::{Own, SampleDecoder};
 
 /// Decompressed bytes that wait at most until they are taken apart.
 const PLAIN_BYTES: usize = 4 << 20;
@@ -26,7 +26,7 @@ pub(super) struct Input<R> {
     piece: Option<Vec<u8>>,
     plain: Vec<u8>,
     /// Of a spool, whose samples have the rest of their stacks in earlier ones.
-    stacks: WholeStacks,
+    samples: SampleDecoder,
     /// Where the kernel was: an address, and the name of its mapping.
     pub(super) kernel: Option<(u64, Vec<u8>)>,
     pub(super) is_unfinished: bool,
@@ -53,7 +53,7 @@ impl<R: Read + Seek> Input<R> {
             decompressor: None,
             piece: None,
             plain: Vec::new(),
-            stacks: WholeStacks::default(),
+            samples: SampleDecoder::default(),
             kernel: None,
             is_unfinished: contents.is_unfinished,
             trace: None,
@@ -173,7 +173,7 @@ impl<R: Read + Seek> Input<R> {
             return Some(order.end_round());
         }
         let whole;
-        let (record, header) = match self.features.is_spool().then(|| self.stacks.whole(record)).flatten() {
+        let (record, header) = match self.features.is_spool().then(|| self.samples.whole(record)).flatten() {
             None => (record, header),
             Some(sample) => {
                 whole = sample;

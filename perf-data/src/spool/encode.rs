@@ -4,13 +4,14 @@ use recording::event::{BpfProgram, Event, EventKind, LostCause, Mapping, Process
 use recording::event::{Thread, ThreadEvent, Value};
 use recording::info::EventInfo;
 use recording::module::BuildId;
+use recording::sample_bytes::SampleHeader;
 use recording::stack::{Frame, Stack, StackMark};
 
 use super::own;
 use super::record::{
     EVENT_ID, FIRST_NAMED_ID, WAIT_EVENT_ID, pair, put_c_string, put_lost, put_record, put_sample_id, put_words,
 };
-use super::stacks::{SampleOf, Stacks};
+use super::samples::SampleEncoder;
 use crate::abi::{misc, record_type, sample_type as has};
 
 /// What each sample holds.
@@ -26,7 +27,7 @@ const MAX_PATH: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Encoder {
     waiting: Option<OwnedMapping>,
-    stacks: Stacks,
+    samples: SampleEncoder,
     /// The names of the values of each event that was named.
     fields: Vec<Vec<String>>,
     /// The events that stand for all of their role where records were lost.
@@ -72,13 +73,13 @@ impl Encoder {
 
     /// What follows can be read without what was written so far.
     pub(super) fn restart(&mut self) {
-        self.stacks.restart();
+        self.samples.restart();
     }
 
     /// The next sample of this event's thread does not go on from the thread's last stack: this event gets no record.
     pub(super) fn leave_out(&mut self, event: &Event<'_>) {
         if let EventKind::Thread(thread, _) = event.kind {
-            self.stacks.forget(thread.tid.0);
+            self.samples.forget(thread.tid.0);
         }
     }
 
@@ -149,7 +150,7 @@ impl Encoder {
             ThreadEvent::Start if thread.is_main() => {}
             ThreadEvent::Start => put_task(out, record_type::FORK, [pid, pid, tid, pid], time),
             ThreadEvent::End => {
-                self.stacks.forget(tid);
+                self.samples.forget(tid);
                 put_task(out, record_type::EXIT, [pid, pid, tid, tid], time);
             }
             ThreadEvent::Name(name) => put_name(out, 0, [pid, tid], name, time),
@@ -195,16 +196,15 @@ impl Encoder {
             // After the unwinder there are none.
             Stack::Snapshot(snapshot) => (snapshot.kernel, Some(Frame::Mark(StackMark::TruncatedNoRule))),
         };
-        let of = SampleOf {
+        let header = SampleHeader {
             time,
             thread,
             event,
             cpu: sample.cpu,
             period: sample.period,
-            same: sample.same,
         };
-        if !self.stacks.put(&of, frames, missing, raw, out) {
-            self.stacks.forget(thread.tid.0);
+        if !self.samples.put(header, sample.same, frames, missing, raw, out) {
+            self.samples.forget(thread.tid.0);
             put_lost(out, own::misc_of_cause(LostCause::QueueFull), 1, time, event);
         }
     }

@@ -15,7 +15,7 @@
 //!
 //! 1. `record`: the bytes of one record.
 //! 2. `own`: what perf has no records for.
-//! 3. `stacks`: samples.
+//! 3. `samples`: samples.
 //! 4. `encode`: events to records.
 //! 5. `head`: what stands before the first event.
 //! 6. `writer`: records to the disk.
@@ -24,7 +24,7 @@ mod encode;
 mod head;
 mod own;
 mod record;
-mod stacks;
+mod samples;
 mod writer;
 
 use std::fs::File;
@@ -40,7 +40,7 @@ use encode::Encoder;
 pub(crate) use head::{ROLE_MARKER, ROLE_TRACK, ROLE_WEIGHT, VERSION_PREFIX};
 pub(crate) use own::{Own, cause};
 pub use record::MAX_CHAIN;
-pub(crate) use stacks::WholeStacks;
+pub(crate) use samples::SampleDecoder;
 use writer::{Running, Stopped};
 
 /// A stage that passes all events on and writes them to a file, while it has one.

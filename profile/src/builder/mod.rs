@@ -232,8 +232,8 @@ impl Builder {
 
     fn build_block(&mut self, block: QueueBlock) {
         block.take_all(|at, what, leafward| match what {
-            QueuedEvent::Sample(sample) => {
-                let stack = self.stack_on(at, sample.thread, leafward, sample.kept, NO_STACK);
+            QueuedEvent::Sample(sample, kept) => {
+                let stack = self.stack_on(at, sample.thread, leafward, kept, NO_STACK);
                 self.add_sample(at, sample.thread, sample.cpu, sample.period, stack);
             }
             QueuedEvent::Other(event) => self.on_owned(at, event),

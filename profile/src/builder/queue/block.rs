@@ -1,22 +1,18 @@
 //! The bytes of samples that wait.
 //!
-//! A sample is a byte of flags and numbers of variable length: its process and thread, CPU and period where they are
-//! not those of the sample before it; its time, from the one before; how many frames stay; and the others, as
+//! A sample is a byte of flags, and what differs from the sample before, as [`sample_bytes`](recording::sample_bytes)
+//! has it; how many of its rootmost frames are those of the thread's stack before; and the other frames, as
 //! [`frame_bytes`](recording::frame_bytes) has them. A sample of rustc has some 30 bytes.
 
 use std::collections::VecDeque;
 
 use recording::event::{Sample, Thread};
 use recording::frame_bytes::{put_others, take_frames};
+use recording::sample_bytes::SampleHeader;
 use recording::stack::{Frame, StackMark};
-use recording::varint::{put, take, unzigzag, zigzag};
+use recording::varint::{put, take};
 
 use super::owned::Owned;
-
-/// Flags of a sample: what is not as in the one before it.
-const THREAD: u64 = 1;
-const CPU: u64 = 2;
-const PERIOD: u64 = 4;
 
 /// Events in order.
 #[derive(Default)]
@@ -25,43 +21,14 @@ pub(in super::super) struct QueueBlock {
     /// Those that are no samples: each with its time, and the end of the samples before it.
     others: VecDeque<(usize, i64, Owned)>,
     marks: Vec<StackMark>,
-    last: QueuedHead,
-}
-
-/// What a sample is a difference from.
-#[derive(Clone, Copy)]
-struct QueuedHead {
-    at: i64,
-    thread: Thread,
-    cpu: u32,
-    period: u64,
-}
-
-impl Default for QueuedHead {
-    fn default() -> QueuedHead {
-        QueuedHead {
-            at: 0,
-            thread: Thread::new(0, 0),
-            cpu: 0,
-            period: 0,
-        }
-    }
+    last: SampleHeader,
 }
 
 /// An event that waited.
 pub(in super::super) enum QueuedEvent {
-    Sample(WaitingSample),
+    /// A sample of a running thread, and how many of its rootmost frames are those of the thread's stack before.
+    Sample(SampleHeader, usize),
     Other(Owned),
-}
-
-/// A sample of a running thread, without its frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct WaitingSample {
-    pub(in super::super) thread: Thread,
-    pub(in super::super) cpu: u32,
-    pub(in super::super) period: u64,
-    /// So many rootmost frames are those of the thread's stack before.
-    pub(in super::super) kept: usize,
 }
 
 impl QueueBlock {
@@ -88,25 +55,16 @@ impl QueueBlock {
     /// Appends a sample with these frames, leaf first, of which so many rootmost ones are those of the thread's stack
     /// before.
     pub(super) fn push_sample(&mut self, at: i64, thread: Thread, sample: &Sample<'_>, kept: usize, frames: &[Frame]) {
-        let last = self.last;
-        let flags = [
-            (thread != last.thread, THREAD),
-            (sample.cpu != last.cpu, CPU),
-            (sample.period != last.period, PERIOD),
-        ];
+        let header = SampleHeader {
+            time: at.cast_unsigned(),
+            thread,
+            event: 0,
+            cpu: sample.cpu,
+            period: sample.period,
+        };
         let out = &mut self.samples;
-        put(out, flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum());
-        if thread != last.thread {
-            put(out, u64::from(thread.pid.0.cast_unsigned()));
-            put(out, u64::from(thread.tid.0.cast_unsigned()));
-        }
-        if sample.cpu != last.cpu {
-            put(out, u64::from(sample.cpu));
-        }
-        if sample.period != last.period {
-            put(out, sample.period);
-        }
-        put(out, zigzag(at.wrapping_sub(last.at)));
+        put(out, u64::from(header.flags(&self.last)));
+        header.put(&self.last, out);
         put(out, kept as u64);
         let marks = &mut self.marks;
         put_others(out, frames, kept, sample.same, |mark| {
@@ -117,19 +75,14 @@ impl QueueBlock {
             });
             index as u64
         });
-        self.last = QueuedHead {
-            at,
-            thread,
-            cpu: sample.cpu,
-            period: sample.period,
-        };
+        self.last = header;
     }
 
     /// Hands over all events with their times, and a sample with the frames that did not stay, leaf first.
     pub(in super::super) fn take_all(mut self, mut each: impl FnMut(i64, QueuedEvent, &[Frame])) {
         let samples = std::mem::take(&mut self.samples);
         let mut rest = samples.as_slice();
-        let mut state = QueuedHead::default();
+        let mut header = SampleHeader::default();
         let mut frames = Vec::new();
         loop {
             let done = samples.len() - rest.len();
@@ -137,34 +90,17 @@ impl QueueBlock {
                 each(at, QueuedEvent::Other(event), &[]);
             }
             // What was put in is there.
-            let Some(kept) = self.take_sample(&mut rest, &mut state, &mut frames) else {
+            let Some(kept) = self.take_sample(&mut rest, &mut header, &mut frames) else {
                 debug_assert_eq!((done, self.others.len()), (samples.len(), 0), "all was taken");
                 return;
             };
-            let sample = WaitingSample {
-                thread: state.thread,
-                cpu: state.cpu,
-                period: state.period,
-                kept,
-            };
-            each(state.at, QueuedEvent::Sample(sample), &frames);
+            each(header.time.cast_signed(), QueuedEvent::Sample(header, kept), &frames);
         }
     }
 
-    fn take_sample(&self, rest: &mut &[u8], state: &mut QueuedHead, frames: &mut Vec<Frame>) -> Option<usize> {
-        let flags = take(rest)?;
-        let number = |rest: &mut &[u8]| u32::try_from(take(rest)?).ok();
-        if flags & THREAD != 0 {
-            let (pid, tid) = (number(rest)?, number(rest)?);
-            state.thread = Thread::new(pid.cast_signed(), tid.cast_signed());
-        }
-        if flags & CPU != 0 {
-            state.cpu = number(rest)?;
-        }
-        if flags & PERIOD != 0 {
-            state.period = take(rest)?;
-        }
-        state.at = state.at.wrapping_add(unzigzag(take(rest)?));
+    fn take_sample(&self, rest: &mut &[u8], header: &mut SampleHeader, frames: &mut Vec<Frame>) -> Option<usize> {
+        let flags = u16::try_from(take(rest)?).ok()?;
+        header.take_next(flags, rest)?;
         let kept = take(rest)?;
         frames.clear();
         let mark = |index| self.marks.get(usize::try_from(index).ok()?).copied();
@@ -201,28 +137,30 @@ mod tests {
                 given.push(format!("{round} {:?}", Owned::End(Pid(round as i32))));
             }
             let frames = &stacks[round as usize % stacks.len()];
-            let waiting = WaitingSample {
+            let kept = round as usize * 100;
+            let time = if round % 3 == 0 { i64::MIN / 2 } else { i64::MAX / 2 };
+            let waiting = SampleHeader {
+                time: time.cast_unsigned(),
                 thread: Thread::new(-(round as i32 / 3), round as i32 / 2),
+                event: 0,
                 cpu: round as u32 / 4,
                 period: if round % 5 == 0 { u64::MAX } else { 1 },
-                kept: round as usize * 100,
             };
-            let time = if round % 3 == 0 { i64::MIN / 2 } else { i64::MAX / 2 };
             let sample = Sample {
                 cpu: waiting.cpu,
                 ..Sample::new(Role::Running, waiting.period, Stack::Frames(&[]))
             };
-            let rootmost = vec![Frame::ReturnAddress(Avma(7)); waiting.kept];
+            let rootmost = vec![Frame::ReturnAddress(Avma(7)); kept];
             let all = [&frames[..], &rootmost[..]].concat();
-            block.push_sample(time, waiting.thread, &sample, waiting.kept, &all);
-            given.push(format!("{time} {waiting:?} {frames:?}"));
+            block.push_sample(time, waiting.thread, &sample, kept, &all);
+            given.push(format!("{time} {waiting:?} {kept} {frames:?}"));
         }
         block.push(1, Owned::End(Pid(1)));
         given.push(format!("1 {:?}", Owned::End(Pid(1))));
         let mut taken = Vec::new();
         block.take_all(|at, what, frames| {
             taken.push(match what {
-                QueuedEvent::Sample(sample) => format!("{at} {sample:?} {frames:?}"),
+                QueuedEvent::Sample(sample, kept) => format!("{at} {sample:?} {kept} {frames:?}"),
                 QueuedEvent::Other(event) => format!("{at} {event:?}"),
             });
         });

@@ -2,22 +2,22 @@
 //!
 //! From sample to sample a stack hardly changes, and a stack has hundreds of frames. So a sample is a record of a type
 //! of its own, with the number of rootmost frames that are those of the thread's last sample in the file, and the
-//! frames that are not. [`Stacks`] writes it; [`WholeStacks`] makes the PERF_RECORD_SAMPLE of it that
+//! frames that are not. [`SampleEncoder`] writes it; [`SampleDecoder`] makes the PERF_RECORD_SAMPLE of it that
 //! [`import`](crate::import) reads.
 //!
-//! A record has, as numbers of variable length (LEB128): the time since the last record of this type; the tid and the
-//! pid, the id of the event, the CPU and the period, each where it is not that of the last record, which flags in
-//! `misc` say; the number of frames that stay; the new frames, as [`frame_bytes`](recording::frame_bytes) has them;
-//! and, where a flag says so, the number of bytes that the event itself wrote (PERF_SAMPLE_RAW), and these bytes.
+//! A record has, as numbers of variable length (LEB128): what differs from the last record of this type, as
+//! [`sample_bytes`](recording::sample_bytes) has it, with flags in `misc`; the number of frames that stay; the new
+//! frames, as [`frame_bytes`](recording::frame_bytes) has them; and, where a flag says so, the number of bytes that the
+//! event itself wrote (PERF_SAMPLE_RAW), and these bytes.
 //!
 //! After a record that can't be read nobody knows the thread and the time of those that say only what differs. So about
 //! twice a second, when records go to the disk, the next one says all, and has a flag. What stands between a damaged
 //! record and that one is counted as malformed.
 
-use recording::event::Thread;
 use recording::frame_bytes::{put_others, take_frames};
+use recording::sample_bytes::{ALL_FLAGS, SampleHeader};
 use recording::stack::{Frame, SameFrames};
-use recording::varint::{put, take, unzigzag, zigzag};
+use recording::varint::{put, take};
 use rustc_hash::FxHashMap;
 
 use super::own;
@@ -33,46 +33,17 @@ const SAMPLE_AFTER_OTHERS: u32 = 0x5352;
 /// The same with all that a record can have, and without flags: in files of versions before these.
 const WHOLE_SAMPLE: u32 = 0x5351;
 
-/// Flags of a record: what it has.
-const THREAD: u16 = 1;
-const EVENT: u16 = 2;
-const CPU: u16 = 4;
-const PERIOD: u16 = 8;
+/// Flags of a record, beside those of [`SampleHeader`]: it has bytes that the event itself wrote.
 const RAW: u16 = 16;
 /// It does not follow from an earlier record, and no stack from here on follows from one before.
 const RESTART: u16 = 32;
-const ALL: u16 = THREAD | EVENT | CPU | PERIOD | RAW;
-
-/// A sample without its stack.
-#[derive(Clone, Copy)]
-pub(super) struct SampleOf<'a> {
-    pub(super) time: u64,
-    pub(super) thread: Thread,
-    /// The id of its event.
-    pub(super) event: u64,
-    pub(super) cpu: u32,
-    pub(super) period: u64,
-    /// What its frames have in common with an earlier stack.
-    pub(super) same: Option<SameFrames<'a>>,
-}
-
-/// What a record does not have where it is that of the record before it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Before {
-    time: u64,
-    tid: i32,
-    pid: i32,
-    event: u64,
-    cpu: u64,
-    period: u64,
-}
 
 /// The last stack of each thread, as it was written.
 #[derive(Debug, Default)]
-pub(super) struct Stacks {
+pub(super) struct SampleEncoder {
     last: FxHashMap<i32, LastStack>,
     /// `None`: the next record follows from none.
-    before: Option<Before>,
+    before: Option<SampleHeader>,
     with_rootmost: Vec<Frame>,
 }
 
@@ -84,12 +55,13 @@ struct LastStack {
     frames: Vec<Frame>,
 }
 
-impl Stacks {
+impl SampleEncoder {
     /// Appends the record of a sample with these frames, leaf first, and with a last one rootwards of them. False if it
     /// has no room in a record.
     pub(super) fn put(
         &mut self,
-        sample: &SampleOf<'_>,
+        sample: SampleHeader,
+        same: Option<SameFrames<'_>>,
         frames: &[Frame],
         rootmost: Option<Frame>,
         raw: Option<&[u8]>,
@@ -97,7 +69,7 @@ impl Stacks {
     ) -> bool {
         let leafward = frames.get(..MAX_CHAIN).unwrap_or(frames);
         let (frames, same) = match rootmost {
-            None => (leafward, sample.same.filter(|_| leafward.len() == frames.len())),
+            None => (leafward, same.filter(|_| leafward.len() == frames.len())),
             Some(rootmost) => {
                 self.with_rootmost.clear();
                 self.with_rootmost.extend_from_slice(leafward);
@@ -118,35 +90,12 @@ impl Stacks {
             Some(_) => last.frames.clear(),
             None => last.frames.extend(frames[..frames.len() - kept].iter().rev()),
         }
-        let own = Before {
-            time: sample.time,
-            tid: sample.thread.tid.0,
-            pid: sample.thread.pid.0,
-            event: sample.event,
-            cpu: u64::from(sample.cpu),
-            period: sample.period,
-        };
         let (before, raw) = (self.before.unwrap_or_default(), raw.unwrap_or_default());
-        let flags = [
-            ((own.tid, own.pid) != (before.tid, before.pid), THREAD),
-            (own.event != before.event, EVENT),
-            (own.cpu != before.cpu, CPU),
-            (own.period != before.period, PERIOD),
-            (!raw.is_empty(), RAW),
-            (self.before.is_none(), RESTART),
-        ];
-        let flags = { flags.into_iter() }.filter_map(|(is, flag)| is.then_some(flag)).sum();
+        let has_raw = if raw.is_empty() { 0 } else { RAW };
+        let restart = if self.before.is_none() { RESTART } else { 0 };
+        let flags = sample.flags(&before) | has_raw | restart;
         let is_put = put_record_if_short(out, SAMPLE, flags, |out| {
-            put(out, zigzag(own.time.wrapping_sub(before.time).cast_signed()));
-            if flags & THREAD != 0 {
-                put(out, u64::from(own.tid.cast_unsigned()));
-                put(out, u64::from(own.pid.cast_unsigned()));
-            }
-            for (flag, value) in [(EVENT, own.event), (CPU, own.cpu), (PERIOD, own.period)] {
-                if flags & flag != 0 {
-                    put(out, value);
-                }
-            }
+            sample.put(&before, out);
             put(out, kept as u64);
             // A mark without a number is left out when the file is read.
             put_others(out, frames, kept, same, |mark| marks::address(mark).unwrap_or_default());
@@ -156,7 +105,7 @@ impl Stacks {
             }
         });
         if is_put {
-            self.before = Some(own);
+            self.before = Some(sample);
         }
         is_put
     }
@@ -175,9 +124,9 @@ impl Stacks {
 
 /// The last stack of each thread, as it was read.
 #[derive(Debug, Default)]
-pub(crate) struct WholeStacks {
+pub(crate) struct SampleDecoder {
     last: FxHashMap<i32, Vec<Option<Frame>>>,
-    before: Before,
+    before: SampleHeader,
     chain: Vec<u64>,
     /// Time of the last sample that was read.
     read_time: u64,
@@ -185,22 +134,22 @@ pub(crate) struct WholeStacks {
     is_damaged: bool,
 }
 
-impl WholeStacks {
-    /// The PERF_RECORD_SAMPLE of a record that [`Stacks`] has written; `None` for other records. The records have to
-    /// come in the order of the file. For a damaged one: the own record of a malformed record.
+impl SampleDecoder {
+    /// The PERF_RECORD_SAMPLE of a record that [`SampleEncoder`] has written; `None` for other records. The records
+    /// have to come in the order of the file. For a damaged one: the own record of a malformed record.
     pub(crate) fn whole(&mut self, record: &[u8]) -> Option<Vec<u8>> {
         let (header, mut body) = record.split_first_chunk()?;
         let header = Header::parse(header);
         let flags = match header.kind {
             SAMPLE | SAMPLE_AFTER_OTHERS => Some(header.misc),
-            WHOLE_SAMPLE => Some(ALL),
+            WHOLE_SAMPLE => Some(ALL_FLAGS | RAW),
             // Of a type that neither perf nor sprof writes: it was a sample, most likely.
             kind if kind > record_type::COMPRESSED2 => None,
             _ => return None,
         };
         if flags.is_some_and(|flags| flags & RESTART != 0) {
             self.last.clear();
-            self.before = Before::default();
+            self.before = SampleHeader::default();
             self.is_damaged = false;
         }
         let mut out = Vec::new();
@@ -216,32 +165,17 @@ impl WholeStacks {
 
     /// Whether the whole sample has room in a record. `None`: it can't be read.
     fn read(&mut self, flags: u16, body: &mut &[u8], out: &mut Vec<u8>) -> Option<bool> {
-        let before = &mut self.before;
-        before.time = before.time.wrapping_add_signed(unzigzag(take(body)?));
-        if flags & THREAD != 0 {
-            let number = |body: &mut &[u8]| Some(u32::try_from(take(body)?).ok()?.cast_signed());
-            (before.tid, before.pid) = (number(body)?, number(body)?);
-        }
-        for (flag, value) in [
-            (EVENT, &mut before.event),
-            (CPU, &mut before.cpu),
-            (PERIOD, &mut before.period),
-        ] {
-            if flags & flag != 0 {
-                *value = take(body)?;
-            }
-        }
-        let Before {
+        self.before.take_next(flags, body)?;
+        let SampleHeader {
             time,
-            tid,
-            pid,
+            thread,
             event,
             cpu,
             period,
-        } = *before;
+        } = self.before;
         let same = take(body)?;
         // Of a damaged record nothing stays.
-        let last = self.last.entry(tid).or_default();
+        let last = self.last.entry(thread.tid.0).or_default();
         let mut frames = std::mem::take(last);
         let same = usize::try_from(same).ok().filter(|same| *same <= frames.len())?;
         frames.truncate(same);
@@ -259,8 +193,8 @@ impl WholeStacks {
         let ip = self.chain.get(1).copied().unwrap_or_default();
         let misc = if in_kernel { misc::KERNEL } else { misc::USER };
         let is_whole = put_record_if_short(out, record_type::SAMPLE, misc, |out| {
-            put_words(out, &[event, ip, pair(pid, tid), time]);
-            put_words(out, &[cpu, period, self.chain.len() as u64]);
+            put_words(out, &[event, ip, pair(thread.pid.0, thread.tid.0), time]);
+            put_words(out, &[u64::from(cpu), period, self.chain.len() as u64]);
             put_words(out, &self.chain);
             if !raw.is_empty() {
                 // "u32 size; char data[size]", and aligned.
@@ -310,17 +244,17 @@ fn fill_chain(chain: &mut Vec<u64>, frames: impl Iterator<Item = Frame>) {
 #[cfg(test)]
 mod tests {
     use recording::address::Avma;
+    use recording::event::Thread;
 
     use super::*;
 
-    fn sample(time: u64, tid: i32) -> SampleOf<'static> {
-        SampleOf {
+    fn sample(time: u64, tid: i32) -> SampleHeader {
+        SampleHeader {
             time,
             thread: Thread::new(7, tid),
             event: 1,
             cpu: 0,
             period: 1,
-            same: None,
         }
     }
 
@@ -333,7 +267,6 @@ mod tests {
     #[test]
     fn stacks_with_and_without_numbers_come_back() {
         let frames = [1u64, 2, 3, 4].map(|address| Frame::ReturnAddress(Avma(address << 20)));
-        let of = |same| SampleOf { same, ..sample(1, 8) };
         let numbered = |stack, frames| {
             let earlier = stack - 1;
             let others = None;
@@ -344,7 +277,7 @@ mod tests {
                 others,
             })
         };
-        let (mut stacks, mut whole) = (Stacks::default(), WholeStacks::default());
+        let (mut stacks, mut whole) = (SampleEncoder::default(), SampleDecoder::default());
         let all = [
             // The stack before the first one is in no record.
             (&frames[..], numbered(1, 2)),
@@ -357,7 +290,7 @@ mod tests {
         let mut sizes = Vec::new();
         for (frames, same) in all {
             let mut record = Vec::new();
-            assert!(stacks.put(&of(same), frames, None, None, &mut record));
+            assert!(stacks.put(sample(1, 8), same, frames, None, None, &mut record));
             let read = whole.whole(&record).unwrap_or_default();
             let mut expected = Vec::new();
             fill_chain(&mut expected, frames.iter().copied());
@@ -376,38 +309,38 @@ mod tests {
 
     #[test]
     fn a_record_whose_last_stack_is_not_there_is_malformed() {
-        let (mut stacks, mut records) = (Stacks::default(), [Vec::new(), Vec::new()]);
+        let (mut stacks, mut records) = (SampleEncoder::default(), [Vec::new(), Vec::new()]);
         let frames = [1u64, 2, 3].map(|address| Frame::ReturnAddress(Avma(address << 20)));
         for (time, out) in (1..).zip(&mut records) {
-            assert!(stacks.put(&sample(time, 8), &frames, None, None, out));
+            assert!(stacks.put(sample(time, 8), None, &frames, None, None, out));
         }
         let [first, second] = records;
         assert!(second.len() < first.len() && second.len() == 11);
-        let mut whole = WholeStacks::default();
+        let mut whole = SampleDecoder::default();
         assert_eq!(kind(whole.whole(&second).as_deref()), Some(record_type::EVENT_UPDATE));
         assert_eq!(kind(whole.whole(&first).as_deref()), Some(record_type::SAMPLE));
         assert_eq!(kind(whole.whole(&second).as_deref()), Some(record_type::SAMPLE));
         assert_eq!(whole.whole(&[0; 24]), None);
         for end in 8..first.len() {
-            assert!(kind(WholeStacks::default().whole(&first[..end]).as_deref()).is_some());
+            assert!(kind(SampleDecoder::default().whole(&first[..end]).as_deref()).is_some());
         }
     }
 
     #[test]
     fn after_a_damaged_record_samples_are_malformed_until_one_follows_from_none() {
         let frames = [1u64, 2, 3].map(|address| Frame::ReturnAddress(Avma(address << 20)));
-        let mut stacks = Stacks::default();
+        let mut stacks = SampleEncoder::default();
         let mut record = |time, tid| {
             let mut out = Vec::new();
             if time == 40 {
                 stacks.restart();
             }
-            assert!(stacks.put(&sample(time, tid), &frames, None, None, &mut out));
+            assert!(stacks.put(sample(time, tid), None, &frames, None, None, &mut out));
             out
         };
         let mut records = [(10, 7), (20, 8), (30, 8), (40, 8), (50, 8)].map(|(time, tid)| record(time, tid));
         let read = |records: &[Vec<u8>]| {
-            let mut whole = WholeStacks::default();
+            let mut whole = SampleDecoder::default();
             let mut read = Vec::new();
             for record in records {
                 let record = whole.whole(record).unwrap_or_default();
@@ -439,10 +372,10 @@ mod tests {
         let frames: Vec<Frame> = { 1..=7000u64 }
             .map(|address| Frame::ReturnAddress(Avma(address)))
             .collect();
-        let (mut stacks, mut whole) = (Stacks::default(), WholeStacks::default());
+        let (mut stacks, mut whole) = (SampleEncoder::default(), SampleDecoder::default());
         let mut read = |time, raw: Option<&[u8]>| {
             let mut record = Vec::new();
-            assert!(stacks.put(&sample(time, 8), &frames, None, raw, &mut record));
+            assert!(stacks.put(sample(time, 8), None, &frames, None, raw, &mut record));
             kind(whole.whole(&record).as_deref())
         };
         assert_eq!(read(1, None), Some(record_type::SAMPLE));
@@ -453,14 +386,14 @@ mod tests {
     #[test]
     fn samples_of_earlier_versions_are_read() {
         let frames = [1u64, 2, 3].map(|address| Frame::ReturnAddress(Avma(address << 20)));
-        let sample = SampleOf {
+        let sample = SampleHeader {
             cpu: 3,
             period: 5,
             ..sample(1, 8)
         };
         let mut record = Vec::new();
-        assert!(Stacks::default().put(&sample, &frames, None, Some(&[1, 2, 3, 4]), &mut record));
-        let whole = |record: &[u8]| WholeStacks::default().whole(record);
+        assert!(SampleEncoder::default().put(sample, None, &frames, None, Some(&[1, 2, 3, 4]), &mut record));
+        let whole = |record: &[u8]| SampleDecoder::default().whole(record);
         let read = whole(&record);
         assert!(read.is_some());
         let earlier = [&WHOLE_SAMPLE.to_ne_bytes()[..], &[0; 2], &record[6..], &[0; 5]].concat();
