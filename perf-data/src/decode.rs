@@ -1,7 +1,7 @@
 //! Bytes of a perf record to a `Record`: a pure function, the same for the live ring and for a file.
 //!
 //! Layouts are those of `include/uapi/linux/perf_event.h`, "enum perf_event_type", for the one sample type that
-//! `open` asks for; [`Layout`] says which of its optional parts are there.
+//! `open` asks for; [`SampleLayout`] says which of its optional parts are there.
 
 use recording::module::BuildId;
 use recording::stack::StackCopy;
@@ -26,7 +26,7 @@ const SAMPLE_ID_BYTES: usize = 32;
 
 /// `struct perf_event_header`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct RecordHeader {
     /// `enum perf_event_type`.
     pub kind: u32,
     /// PERF_RECORD_MISC_*.
@@ -35,11 +35,11 @@ pub struct Header {
     pub size: u16,
 }
 
-impl Header {
+impl RecordHeader {
     /// Takes the header apart.
-    pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Header {
+    pub fn parse(bytes: &[u8; HEADER_BYTES]) -> RecordHeader {
         let [a, b, c, d, e, f, g, h] = *bytes;
-        Header {
+        RecordHeader {
             kind: u32::from_ne_bytes([a, b, c, d]),
             misc: u16::from_ne_bytes([e, f]),
             size: u16::from_ne_bytes([g, h]),
@@ -126,7 +126,7 @@ pub(crate) const PC: u8 = 32;
 
 /// What the samples of an event hold beyond [`SAMPLE_TYPE`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Layout {
+pub struct SampleLayout {
     /// Registers.
     pub registers: RegisterSet,
     /// [`SAMPLE_CALLCHAIN`] was asked for.
@@ -291,13 +291,13 @@ pub fn time(record: &[u8]) -> Option<u64> {
 
 /// True for PERF_RECORD_SAMPLE.
 pub fn is_sample(record: &[u8]) -> bool {
-    record.first_chunk().map(Header::parse).map(|header| header.kind) == Some(record_type::SAMPLE)
+    record.first_chunk().map(RecordHeader::parse).map(|header| header.kind) == Some(record_type::SAMPLE)
 }
 
 /// True for a thread that starts in its own process, a task that ends, and a name without an exec: no file is to be
 /// opened for them.
 pub fn opens_no_file(record: &[u8]) -> bool {
-    let Some(header) = record.first_chunk().map(Header::parse) else {
+    let Some(header) = record.first_chunk().map(RecordHeader::parse) else {
         return false;
     };
     match header.kind {
@@ -334,12 +334,12 @@ pub struct Origin {
     /// The thread that ran; for a fork that is the one that forked.
     pub tid: i32,
     /// What happened to it.
-    pub what: Happened,
+    pub what: ThreadRecord,
 }
 
 /// What a record about a thread says, as far as [`Origin`] needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happened {
+pub enum ThreadRecord {
     /// It was sampled.
     Sample,
     /// It made this thread, in its own process or as a new one.
@@ -353,14 +353,14 @@ pub enum Happened {
 /// The origin of a record about a thread: a sample, a mapping, a name, a switch, a fork or an exit. `None` for those
 /// about the ring or the CPU, and for those that are too short.
 pub fn origin(record: &[u8]) -> Option<Origin> {
-    let header = Header::parse(record.first_chunk()?);
+    let header = RecordHeader::parse(record.first_chunk()?);
     let number = |at: usize| Some(i32::from_ne_bytes(*record.get(at..)?.first_chunk()?));
     let what = match header.kind {
-        record_type::SAMPLE => Happened::Sample,
+        record_type::SAMPLE => ThreadRecord::Sample,
         // pid, ppid, then the new tid.
-        record_type::FORK => Happened::Fork(number(HEADER_BYTES + 8)?),
-        record_type::EXIT => Happened::Exit,
-        record_type::MMAP2 | record_type::COMM | record_type::SWITCH => Happened::Other,
+        record_type::FORK => ThreadRecord::Fork(number(HEADER_BYTES + 8)?),
+        record_type::EXIT => ThreadRecord::Exit,
+        record_type::MMAP2 | record_type::COMM | record_type::SWITCH => ThreadRecord::Other,
         _ => return None,
     };
     Some(Origin {
@@ -371,9 +371,9 @@ pub fn origin(record: &[u8]) -> Option<Origin> {
 }
 
 /// Takes one whole record apart.
-pub(crate) fn decode<'a>(record: &'a [u8], layout: &Layout) -> Result<Record<'a>, Malformed> {
+pub(crate) fn decode<'a>(record: &'a [u8], layout: &SampleLayout) -> Result<Record<'a>, Malformed> {
     let (header, body) = record.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed("header"))?;
-    let header = Header::parse(header);
+    let header = RecordHeader::parse(header);
     if header.kind == record_type::SAMPLE {
         return sample(header, body, layout)
             .ok_or(Malformed("sample"))
@@ -391,7 +391,7 @@ pub(crate) fn decode<'a>(record: &'a [u8], layout: &Layout) -> Result<Record<'a>
 
 /// Takes a record apart that is no sample and no switch, without its header and its sample id. `build_ids`: the event
 /// that it was written for asked for them (`perf_event_attr.build_id`).
-pub(crate) fn side_band(header: Header, body: &[u8], build_ids: bool) -> Result<Record<'_>, Malformed> {
+pub(crate) fn side_band(header: RecordHeader, body: &[u8], build_ids: bool) -> Result<Record<'_>, Malformed> {
     let mut body = Reader(body);
     match header.kind {
         record_type::MMAP2 => mmap2(header, &mut body, build_ids).ok_or(Malformed("mapping")),
@@ -410,7 +410,7 @@ pub(crate) fn side_band(header: Header, body: &[u8], build_ids: bool) -> Result<
     }
 }
 
-fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSample<'a>> {
+fn sample<'a>(header: RecordHeader, body: &'a [u8], layout: &SampleLayout) -> Option<RawSample<'a>> {
     let mut body = Reader(body);
     let sample = before_stack(header, &mut body, layout)?;
     // "u64 size; char data[size]; u64 dyn_size": dyn_size says how much of the data is real, and is there only if
@@ -428,9 +428,9 @@ fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSamp
 
 /// The copy of the stack that a sample has. Reads nothing behind it: its last bytes may not have been filled. `None`:
 /// the record is no sample, or has no copy.
-pub(crate) fn stack_copy<'a>(record: &'a [u8], layout: &Layout) -> Option<StackCopy<'a>> {
+pub(crate) fn stack_copy<'a>(record: &'a [u8], layout: &SampleLayout) -> Option<StackCopy<'a>> {
     let (header, body) = record.split_first_chunk::<HEADER_BYTES>()?;
-    let header = Header::parse(header);
+    let header = RecordHeader::parse(header);
     if header.kind != record_type::SAMPLE {
         return None;
     }
@@ -443,7 +443,7 @@ pub(crate) fn stack_copy<'a>(record: &'a [u8], layout: &Layout) -> Option<StackC
 }
 
 /// All of a sample that stands before its stack.
-fn before_stack<'a>(header: Header, body: &mut Reader<'a>, layout: &Layout) -> Option<RawSample<'a>> {
+fn before_stack<'a>(header: RecordHeader, body: &mut Reader<'a>, layout: &SampleLayout) -> Option<RawSample<'a>> {
     let ip = body.u64()?;
     let pid = body.i32()?;
     let tid = body.i32()?;
@@ -494,7 +494,7 @@ fn before_stack<'a>(header: Header, body: &mut Reader<'a>, layout: &Layout) -> O
     })
 }
 
-fn mmap2<'a>(header: Header, body: &mut Reader<'a>, build_ids: bool) -> Option<Record<'a>> {
+fn mmap2<'a>(header: RecordHeader, body: &mut Reader<'a>, build_ids: bool) -> Option<Record<'a>> {
     const PROT_EXEC: u32 = 4;
     let pid = body.i32()?;
     let _tid = body.i32()?;
@@ -542,7 +542,7 @@ fn build_id_in(identity: &[u8], asked: bool) -> Option<BuildId> {
     (size > 0 && (asked || is_usual)).then(|| BuildId(id.to_vec()))
 }
 
-fn comm<'a>(header: Header, body: &mut Reader<'a>) -> Option<Record<'a>> {
+fn comm<'a>(header: RecordHeader, body: &mut Reader<'a>) -> Option<Record<'a>> {
     let pid = body.i32()?;
     let tid = body.i32()?;
     let name = body.c_string();
@@ -596,7 +596,7 @@ fn lost(body: &mut Reader<'_>) -> Option<Record<'static>> {
 }
 
 /// Whose switch it is stands in the sample id; a CPU-wide record's body names the other task.
-pub(crate) fn switch(header: Header, sample_id: &mut Reader<'_>) -> Option<Record<'static>> {
+pub(crate) fn switch(header: RecordHeader, sample_id: &mut Reader<'_>) -> Option<Record<'static>> {
     let out = header.misc & misc::SWITCH_OUT != 0;
     Some(Record::Switch {
         pid: sample_id.i32()?,

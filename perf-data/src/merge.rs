@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// A record whose turn it is.
-pub struct Due<'a> {
+pub struct DueRecord<'a> {
     /// Its time.
     pub time: u64,
     /// Its bytes.
@@ -18,22 +18,22 @@ pub struct Due<'a> {
 }
 
 /// One queue of records in time order.
-pub trait Source {
+pub trait RecordQueue {
     /// The time of the next record, or `None` when all are taken.
     fn next_time(&mut self) -> Option<u64>;
     /// Hands the next record to `take`, then drops it.
-    fn take_next(&mut self, take: &mut dyn FnMut(Due<'_>));
+    fn take_next(&mut self, take: &mut dyn FnMut(DueRecord<'_>));
 }
 
 /// Takes all records with times up to `until` from the sources, oldest first. Returns how many. Equal times: lower
 /// source first. `take` gets the index of the source, too. A record that is older than the one before it in its own
 /// source (the kernel may write a sample between reading the clock for another record and writing that) comes right
 /// after it.
-pub fn drain<S: Source>(
+pub fn drain<S: RecordQueue>(
     sources: &mut [S],
     until: u64,
     queue: &mut BinaryHeap<Reverse<(u64, usize)>>,
-    take: &mut dyn FnMut(usize, Due<'_>),
+    take: &mut dyn FnMut(usize, DueRecord<'_>),
 ) -> u64 {
     queue.clear();
     queue.extend(
@@ -61,17 +61,17 @@ mod tests {
     use super::*;
 
     /// Each record has its time in one byte.
-    struct Times(Vec<u64>);
+    struct RecordTimes(Vec<u64>);
 
-    impl Source for Times {
+    impl RecordQueue for RecordTimes {
         fn next_time(&mut self) -> Option<u64> {
             self.0.first().copied()
         }
 
-        fn take_next(&mut self, take: &mut dyn FnMut(Due<'_>)) {
+        fn take_next(&mut self, take: &mut dyn FnMut(DueRecord<'_>)) {
             let time = self.0.remove(0);
             let after = self.0.first().map(|after| *after as u8);
-            take(Due {
+            take(DueRecord {
                 time,
                 record: &[time as u8],
                 after: after.as_slice(),
@@ -79,7 +79,7 @@ mod tests {
         }
     }
 
-    fn merged(sources: &mut [Times], until: u64) -> Vec<u64> {
+    fn merged(sources: &mut [RecordTimes], until: u64) -> Vec<u64> {
         let mut out = Vec::new();
         drain(sources, until, &mut BinaryHeap::new(), &mut |_, due| {
             assert_eq!(due.record, [due.time as u8]);
@@ -90,13 +90,17 @@ mod tests {
 
     #[test]
     fn records_of_all_cpus_come_in_time_order() {
-        let mut sources = [Times(vec![1, 4, 9]), Times(vec![]), Times(vec![2, 3, 10])];
+        let mut sources = [
+            RecordTimes(vec![1, 4, 9]),
+            RecordTimes(vec![]),
+            RecordTimes(vec![2, 3, 10]),
+        ];
         assert_eq!(merged(&mut sources, u64::MAX), [1, 2, 3, 4, 9, 10]);
     }
 
     #[test]
     fn with_each_record_comes_the_one_after_it_in_its_own_source() {
-        let mut sources = [Times(vec![1, 4, 9]), Times(vec![2, 3])];
+        let mut sources = [RecordTimes(vec![1, 4, 9]), RecordTimes(vec![2, 3])];
         let mut out = Vec::new();
         drain(&mut sources, 4, &mut BinaryHeap::new(), &mut |_, due| {
             out.push((due.time, due.after.to_vec()));
@@ -106,14 +110,14 @@ mod tests {
 
     #[test]
     fn records_younger_than_the_limit_stay_for_the_next_round() {
-        let mut sources = [Times(vec![1, 5]), Times(vec![2, 6])];
+        let mut sources = [RecordTimes(vec![1, 5]), RecordTimes(vec![2, 6])];
         assert_eq!(merged(&mut sources, 4), [1, 2]);
         assert_eq!(merged(&mut sources, 6), [5, 6]);
     }
 
     #[test]
     fn a_late_record_follows_the_one_it_is_behind() {
-        let mut sources = [Times(vec![5, 3, 7]), Times(vec![4, 6])];
+        let mut sources = [RecordTimes(vec![5, 3, 7]), RecordTimes(vec![4, 6])];
         assert_eq!(merged(&mut sources, u64::MAX), [4, 5, 3, 6, 7]);
     }
 }

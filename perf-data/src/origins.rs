@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use crate::decode::{self, Happened, Origin};
+use crate::decode::{self, Origin, ThreadRecord};
 
 /// The events of threads that started while attaching, and who has inherited them.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Origins {
             return true;
         };
         if let Some((own, since)) = self.counting.get(&tid) {
-            let is_sample = what == Happened::Sample;
+            let is_sample = what == ThreadRecord::Sample;
             // A clone may have part of a set that was being opened for its parent: then a younger set is the duplicate.
             let is_duplicate = match time >= *since {
                 true => set != *own,
@@ -59,13 +59,13 @@ impl Origins {
         }
         match what {
             // A new thread inherits the events that count for its parent.
-            Happened::Fork(child) => {
+            ThreadRecord::Fork(child) => {
                 self.counting.entry(child).or_insert((set, time));
             }
-            Happened::Exit => {
+            ThreadRecord::Exit => {
                 self.counting.remove(&tid);
             }
-            Happened::Sample | Happened::Other => {}
+            ThreadRecord::Sample | ThreadRecord::Other => {}
         }
         true
     }

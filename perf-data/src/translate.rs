@@ -1,6 +1,6 @@
 //! perf's records to the vocabulary of [`recording::event`]: what a fork, an exec or an exit means.
 
-mod found;
+mod running_processes;
 mod without_events;
 
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ use recording::event::{Thread, ThreadEvent, Value};
 use recording::sink::EventSink;
 use recording::stack::{Frame, FurtherRegisters, MissingStack, Registers, Snapshot, Stack, StackCopy, StackMark};
 
-use crate::decode::{self, Layout, Malformed, RawSample, Record, RegisterSet};
-use crate::events::Format;
+use crate::decode::{self, Malformed, RawSample, Record, RegisterSet, SampleLayout};
+use crate::events::EventFormat;
 use crate::marks;
 pub use without_events::TaskWithoutEvents;
 use without_events::WithoutEvents;
@@ -31,7 +31,7 @@ const OTHER_NAMESPACES: &str = "(outside of this PID namespace)";
 /// Translates one record after the other.
 #[derive(Debug, Default)]
 pub struct Translator {
-    layout: Layout,
+    layout: SampleLayout,
     /// Live threads of each live process. Few enough to scan: exec and exit are rare.
     processes: FxHashMap<i32, Vec<i32>>,
     /// Processes that were found, while a record of their start may still come.
@@ -61,14 +61,14 @@ pub struct FurtherEvent<'a> {
     /// Index into [`RecordingInfo::events`](recording::info::RecordingInfo::events).
     pub index: u32,
     /// The layout of its records.
-    pub layout: &'a Layout,
+    pub layout: &'a SampleLayout,
     /// How its values are laid out, if it has some.
-    pub format: Option<&'a Format>,
+    pub format: Option<&'a EventFormat>,
 }
 
 /// Which event a sample is of, and what that event wrote with it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SampleOf<'a> {
+pub(crate) struct SampleEvent<'a> {
     /// What the sample stands for.
     pub role: Role,
     /// Index into [`RecordingInfo::events`](recording::info::RecordingInfo::events).
@@ -89,10 +89,10 @@ struct Exited {
     known_pid: Option<i32>,
 }
 
-impl SampleOf<'_> {
+impl SampleEvent<'_> {
     /// A sample without values, of no event that the user named.
-    fn role(role: Role) -> SampleOf<'static> {
-        SampleOf {
+    fn role(role: Role) -> SampleEvent<'static> {
+        SampleEvent {
             role,
             event: 0,
             values: &[],
@@ -116,7 +116,7 @@ pub enum TaskZero {
 
 impl Translator {
     /// For the records of events with this layout.
-    pub fn new(layout: Layout) -> Translator {
+    pub fn new(layout: SampleLayout) -> Translator {
         Translator {
             layout,
             forget_exited_at: FEW_EXITED,
@@ -181,9 +181,9 @@ impl Translator {
         let time = Timestamp(time);
         match decode::decode(record, &self.layout) {
             Ok(Record::Sample(sample)) => {
-                let of = SampleOf {
+                let of = SampleEvent {
                     next_copy: decode::stack_copy(after, &self.layout),
-                    ..SampleOf::role(role)
+                    ..SampleEvent::role(role)
                 };
                 self.sample(time, &sample, &of, sink);
             }
@@ -199,7 +199,7 @@ impl Translator {
                 let values = event.format.map_or(Vec::new(), |format| {
                     format.values(sample.raw, sample.stack_copy(event.layout.registers))
                 });
-                let of = SampleOf {
+                let of = SampleEvent {
                     role: event.role,
                     event: event.index,
                     values: &values,
@@ -221,7 +221,7 @@ impl Translator {
         sink: &mut dyn EventSink,
     ) {
         match record {
-            Ok(Record::Sample(sample)) => self.sample(time, &sample, &SampleOf::role(role), sink),
+            Ok(Record::Sample(sample)) => self.sample(time, &sample, &SampleEvent::role(role), sink),
             // All tasks outside of this PID namespace have the same number.
             Ok(
                 Record::Mmap { pid: 0, .. }
@@ -344,8 +344,14 @@ impl Translator {
     }
 
     /// Translates one sample.
-    pub(crate) fn sample(&mut self, time: Timestamp, raw: &RawSample<'_>, of: &SampleOf<'_>, sink: &mut dyn EventSink) {
-        let SampleOf {
+    pub(crate) fn sample(
+        &mut self,
+        time: Timestamp,
+        raw: &RawSample<'_>,
+        of: &SampleEvent<'_>,
+        sink: &mut dyn EventSink,
+    ) {
+        let SampleEvent {
             role,
             event,
             values,

@@ -10,7 +10,7 @@ use crate::crate_sources::CrateSources;
 use crate::function_files::FunctionFiles;
 use crate::recorded::Profile;
 use crate::recorded::stacks::{StackId, StackTree};
-use crate::recorded::strings::{StringId, Strings};
+use crate::recorded::strings::{StringId, StringTable};
 use crate::recorded::tables::{FrameId, FrameRow, FrameTables, FuncId, FuncRow, LibId, SymbolRow};
 use crate::recorded::thread::{MarkerKind, PointValue};
 use crate::source_paths::PathIndex;
@@ -107,7 +107,7 @@ pub(crate) fn installed<'a>(file: &str, infos: impl Iterator<Item = &'a AddressI
 /// The new tables under construction.
 struct Rebuilt {
     tables: FrameTables,
-    strings: Strings,
+    strings: StringTable,
     sources: PathIndex<StringId>,
     funcs: FxHashMap<FuncRow, FuncId>,
     /// Functions of symbols without a name.
@@ -123,7 +123,7 @@ struct Rebuilt {
 
 impl Rebuilt {
     fn new(profile: &Profile) -> Self {
-        let mut strings = Strings::default();
+        let mut strings = StringTable::default();
         let mut tables = FrameTables::default();
         tables.libs.clone_from(&profile.tables.libs);
         for lib in &mut tables.libs {

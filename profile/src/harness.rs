@@ -22,7 +22,7 @@ use crate::recorded::thread::{MarkerKind, RecordedMarker, RecordedThread};
 
 /// A benchmark whose harness wrote its name at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Measured {
+pub struct MeasuredBenchmark {
     /// As the harness prints it: `group/function/parameter`.
     pub name: String,
     /// When the result was written: after the benchmark's last sample, and before the next one's first.
@@ -39,7 +39,7 @@ enum Harness {
 
 /// The harness on a stack, and the user's function that it calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Running {
+struct HarnessCall {
     harness: Harness,
     function: Option<String>,
 }
@@ -63,7 +63,7 @@ const BY_THREAD: &str = "the life of its thread; named by its function";
 
 /// Adds a marker to each thread for each benchmark or test with samples there. `measured` is in time order. Returns the
 /// number of markers. To be called after [`enrich`](crate::enrich::enrich), because the functions need names.
-pub fn mark(profile: &mut Profile, measured: &[Measured]) -> usize {
+pub fn mark(profile: &mut Profile, measured: &[MeasuredBenchmark]) -> usize {
     let zero = profile.info.clock.wall;
     let measured: Vec<(i64, &str)> = measured
         .iter()
@@ -103,7 +103,7 @@ fn spans(
     profile: &Profile,
     thread: &RecordedThread,
     measured: &[(i64, &str)],
-    of_stack: &mut HashMap<StackId, Option<Running>>,
+    of_stack: &mut HashMap<StackId, Option<HarnessCall>>,
 ) -> Vec<HarnessSpan> {
     let mut spans: Vec<HarnessSpan> = Vec::new();
     // A sample represents the time before it.
@@ -111,7 +111,7 @@ fn spans(
     for sample in thread.samples.iter() {
         let Some(stack) = sample.stack else { continue };
         let running = of_stack.entry(stack).or_insert_with(|| running(profile, stack));
-        let Some(Running { harness, function }) = running else {
+        let Some(HarnessCall { harness, function }) = running else {
             continue;
         };
         let result = (*harness == Harness::Criterion)
@@ -151,7 +151,7 @@ fn spans(
 }
 
 /// Looks at a stack from its root.
-fn running(profile: &Profile, stack: StackId) -> Option<Running> {
+fn running(profile: &Profile, stack: StackId) -> Option<HarnessCall> {
     let mut frames = Vec::new();
     let mut next = Some(stack);
     while let Some(stack) = next {
@@ -183,11 +183,11 @@ fn running(profile: &Profile, stack: StackId) -> Option<Running> {
     }
     match harness? {
         Harness::Criterion if !measures => None,
-        Harness::Criterion => Some(Running {
+        Harness::Criterion => Some(HarnessCall {
             harness: Harness::Criterion,
             function: caller,
         }),
-        harness => Some(Running {
+        harness => Some(HarnessCall {
             harness,
             function: Some(function?),
         }),

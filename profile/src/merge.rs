@@ -10,7 +10,7 @@ mod timeline;
 
 use std::collections::HashSet;
 
-use crate::data::{Data, Saved, Thread, Unit};
+use crate::data::{Data, SavedData, Thread, WeightUnit};
 use tables::MergedTables;
 
 /// A profile to merge.
@@ -19,12 +19,12 @@ pub struct MergeInput {
     /// Added to the names of its processes if another input has a process of the same name.
     pub name: String,
     /// The profile.
-    pub data: Saved,
+    pub data: SavedData,
 }
 
 /// How the times of the profiles are aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
+pub enum TimeAlignment {
     /// By the clock: simultaneous events are at one place.
     Clock,
     /// All profiles start at the same place.
@@ -58,22 +58,22 @@ pub enum MergeError {
 
 /// By the clock if each profile overlaps another one or starts within a minute of another's end. Otherwise at one
 /// start: profiles of two days would be too far apart on one timeline.
-pub fn usual_align(inputs: &[MergeInput]) -> Align {
+pub fn usual_align(inputs: &[MergeInput]) -> TimeAlignment {
     const GAP_MS: f64 = 60_000.0;
     let mut spans: Vec<(f64, f64)> = inputs.iter().map(|input| timeline::span_ms(&input.data)).collect();
     spans.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut last = f64::NEG_INFINITY;
     for (index, (start, end)) in spans.into_iter().enumerate() {
         if index > 0 && start > last + GAP_MS {
-            return Align::Start;
+            return TimeAlignment::Start;
         }
         last = last.max(end);
     }
-    Align::Clock
+    TimeAlignment::Clock
 }
 
 /// Merges the profiles. The processes stay in the inputs' order; processes with one number stay separate.
-pub fn merge(inputs: Vec<MergeInput>, align: Align) -> Result<Saved, MergeError> {
+pub fn merge(inputs: Vec<MergeInput>, align: TimeAlignment) -> Result<SavedData, MergeError> {
     check_units(&inputs)?;
     let common = common_process_names(&inputs);
     let starts: Vec<f64> = inputs.iter().map(|input| timeline::span_ms(&input.data).0).collect();
@@ -87,14 +87,14 @@ pub fn merge(inputs: Vec<MergeInput>, align: Align) -> Result<Saved, MergeError>
     for (
         MergeInput {
             name,
-            data: Saved(mut data),
+            data: SavedData(mut data),
         },
         start,
     ) in inputs.into_iter().zip(starts)
     {
         let shift_ms = match align {
-            Align::Clock => start - first_start,
-            Align::Start => 0.0,
+            TimeAlignment::Clock => start - first_start,
+            TimeAlignment::Start => 0.0,
         };
         timeline::shift(&mut data, shift_ms);
         if intervals_differ {
@@ -113,19 +113,19 @@ pub fn merge(inputs: Vec<MergeInput>, align: Align) -> Result<Saved, MergeError>
     let mut whole = whole.ok_or(MergeError::Nothing)?;
     tables.give(&mut whole);
     about::finish(&mut whole);
-    Ok(Saved(whole))
+    Ok(SavedData(whole))
 }
 
 /// The unit of a profile's samples: the unit of the first thread that has samples.
 fn unit_of(data: &Data) -> Option<String> {
     let thread = data.threads.iter().find(|thread| !thread.samples.is_empty())?;
     Some(match (thread.unit, &data.weights) {
-        (Unit::Bytes, _) => "bytes".to_owned(),
-        (Unit::Counts, Some(weights)) => weights.name.clone(),
-        (Unit::Counts, None) => thread.event.clone().unwrap_or_else(|| "events".to_owned()),
+        (WeightUnit::Bytes, _) => "bytes".to_owned(),
+        (WeightUnit::Counts, Some(weights)) => weights.name.clone(),
+        (WeightUnit::Counts, None) => thread.event.clone().unwrap_or_else(|| "events".to_owned()),
         // The unit of folded stacks is unknown.
-        (Unit::Samples, _) if data.is_summed => "samples".to_owned(),
-        (Unit::Samples | Unit::Milliseconds, _) => "time".to_owned(),
+        (WeightUnit::Samples, _) if data.is_summed => "samples".to_owned(),
+        (WeightUnit::Samples | WeightUnit::Milliseconds, _) => "time".to_owned(),
     })
 }
 
@@ -166,11 +166,11 @@ fn common_process_names(inputs: &[MergeInput]) -> HashSet<String> {
 /// Weighs samples by their file's interval, because each file may have another interval.
 fn weigh(data: &mut Data) {
     let interval_ms = data.interval_ms;
-    let counted = |thread: &&mut Thread| thread.unit == Unit::Samples && thread.event.is_none();
+    let counted = |thread: &&mut Thread| thread.unit == WeightUnit::Samples && thread.event.is_none();
     for thread in data.threads.iter_mut().filter(counted) {
         let weights = thread.samples.iter().map(|(_, _, weight)| weight * interval_ms);
         thread.samples.weight = Some(weights.collect());
-        thread.unit = Unit::Milliseconds;
+        thread.unit = WeightUnit::Milliseconds;
     }
 }
 

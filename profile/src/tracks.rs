@@ -22,12 +22,12 @@ pub struct Track {
 
 /// `meta.initialVisibleThreads`, limited in length.
 #[derive(Debug, Default)]
-pub(crate) struct Visible(pub(crate) Vec<usize>);
+pub(crate) struct VisibleThreads(pub(crate) Vec<usize>);
 
 const MOST_VISIBLE: usize = 1000;
 
-impl<'de> Deserialize<'de> for Visible {
-    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Visible, D::Error> {
+impl<'de> Deserialize<'de> for VisibleThreads {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<VisibleThreads, D::Error> {
         json.deserialize_any(VisibleVisitor)
     }
 }
@@ -35,23 +35,23 @@ impl<'de> Deserialize<'de> for Visible {
 struct VisibleVisitor;
 
 impl<'de> Visitor<'de> for VisibleVisitor {
-    type Value = Visible;
+    type Value = VisibleThreads;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("a list of threads")
     }
 
-    fn visit_unit<E>(self) -> Result<Visible, E> {
-        Ok(Visible::default())
+    fn visit_unit<E>(self) -> Result<VisibleThreads, E> {
+        Ok(VisibleThreads::default())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Visible, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<VisibleThreads, A::Error> {
         let mut visible = Vec::new();
         while let Some(index) = seq.next_element()? {
             if visible.len() < MOST_VISIBLE {
                 visible.push(index);
             }
         }
-        Ok(Visible(visible))
+        Ok(VisibleThreads(visible))
     }
 }

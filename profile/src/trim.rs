@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::data::{Calls, Data, NONE, Saved, Stack};
+use crate::data::{Calls, Data, NONE, SavedData, Stack};
 use crate::view::select::{Filter, KeptKinds, NotFound, give_to_callers, keep, wanted_threads};
 
 /// What stays of a profile.
@@ -43,7 +43,7 @@ impl ProfilePart {
 /// # Errors
 ///
 /// Nothing has a name that is asked for.
-pub fn trim(data: &mut Saved, part: &ProfilePart) -> Result<(), NotFound> {
+pub fn trim(data: &mut SavedData, part: &ProfilePart) -> Result<(), NotFound> {
     if part.is_all() {
         return Ok(());
     }

@@ -9,8 +9,8 @@ use crate::open::events::tracefs::{Tracefs, matches};
 use crate::open::has_hardware;
 use crate::probes::ProbeList;
 use crate::sys::perf_event::{Attr, EventFd, THIS_THREAD, flag};
-use perf_data::events::Sides;
-use perf_data::events::names::{self, Sort};
+use perf_data::events::CountedCode;
+use perf_data::events::names::{self, EventSort};
 use recording::command::own;
 use recording::info::SampleBy;
 
@@ -29,9 +29,9 @@ pub fn list_events(pattern: &str) -> Result<String, String> {
     let wanted = |name: &str| pattern.is_empty() || matches(&pattern, name);
     let mut out = String::new();
     for (sort, title) in [
-        (Sort::Hardware, "hardware"),
-        (Sort::Cache, "cache"),
-        (Sort::Software, "software"),
+        (EventSort::Hardware, "hardware"),
+        (EventSort::Cache, "cache"),
+        (EventSort::Software, "software"),
     ] {
         section(&mut out, title, sort, &wanted);
     }
@@ -51,8 +51,8 @@ pub fn list_events(pattern: &str) -> Result<String, String> {
 /// The names of the events that can be recorded on this machine, but for probes and raw numbers.
 pub fn event_names() -> Vec<String> {
     let root = Path::new("/");
-    let opening = |(name, sort): &&(String, Sort)| {
-        (*sort == Sort::Software || has_hardware()) && matches!(opens(name), Opens::Yes | Opens::UserOnly)
+    let opening = |(name, sort): &&(String, EventSort)| {
+        (*sort == EventSort::Software || has_hardware()) && matches!(opens(name), Opens::Yes | Opens::UserOnly)
     };
     let mut all: Vec<String> = (names::all().iter().filter(opening))
         .map(|(name, _)| name.clone())
@@ -71,7 +71,7 @@ macro_rules! say {
     ($out:expr, $($args:tt)*) => {{ let _ = writeln!($out, $($args)*); }};
 }
 
-fn section(out: &mut String, title: &str, sort: Sort, wanted: &dyn Fn(&str) -> bool) {
+fn section(out: &mut String, title: &str, sort: EventSort, wanted: &dyn Fn(&str) -> bool) {
     let events: Vec<&str> = (names::all().iter())
         .filter(|(name, of)| *of == sort && wanted(name))
         .map(|(name, _)| name.as_str())
@@ -79,7 +79,7 @@ fn section(out: &mut String, title: &str, sort: Sort, wanted: &dyn Fn(&str) -> b
     if events.is_empty() {
         return;
     }
-    if sort != Sort::Software && !has_hardware() {
+    if sort != EventSort::Software && !has_hardware() {
         say!(
             out,
             "{title}: none, this machine has no hardware counters (virtual machine?)"
@@ -152,7 +152,7 @@ fn opens(name: &str) -> Opens {
         name: name.to_owned(),
         kind: generic.kind,
         configs: [generic.config, 0, 0],
-        sides: Sides::BOTH,
+        sides: CountedCode::BOTH,
         sample_by: SampleBy::Period(u32::MAX.into()),
         is_in_kernel: generic.is_in_kernel(),
         cpus: None,

@@ -5,7 +5,9 @@ use profile::data::Data;
 use profile::data::SavedLib;
 use profile::view::cost::FEW_SAMPLES;
 use profile::view::select::Selection;
-use profile::view::shortfalls::{CodeOwner, Lack, Runtime, Shortfall, cost_of_probes, is_installed, python_version};
+use profile::view::shortfalls::{
+    CodeOwner, LanguageRuntime, MissingSamples, Shortfall, cost_of_probes, is_installed, python_version,
+};
 use recording::session::{RecordOptions, RecordTarget};
 use serde_json::{Value, json};
 use symbolicator::Symbolicator;
@@ -102,7 +104,7 @@ pub(crate) fn advise(
 /// Why a library has no names, and whether it is installed (built by others).
 fn nameless_lib(shortfall: &Shortfall, data: &Data) -> Option<(SymbolSource, bool)> {
     match shortfall.lack {
-        Lack::Names(CodeOwner::Lib(lib, source)) => {
+        MissingSamples::Names(CodeOwner::Lib(lib, source)) => {
             Some((source, data.libs.get(lib as usize).is_some_and(is_installed)))
         }
         _ => None,
@@ -124,16 +126,16 @@ fn line(
     };
     let lib = |lib: u32| lib_name(selection.data, lib);
     match shortfall.lack {
-        Lack::Names(CodeOwner::Runtime(Runtime::Node)) => {
+        MissingSamples::Names(CodeOwner::Runtime(LanguageRuntime::Node)) => {
             format!(
                 "{of_samples} have JavaScript functions without names: run `node --perf-prof --interpreted-frames-native-stack`"
             )
         }
-        Lack::Names(CodeOwner::Runtime(Runtime::Java)) => format!(
+        MissingSamples::Names(CodeOwner::Runtime(LanguageRuntime::Java)) => format!(
             "{of_samples} have Java methods without names: run `java -XX:+UnlockDiagnosticVMOptions \
              -XX:+DumpPerfMapAtExit` (17 or later)"
         ),
-        Lack::Names(CodeOwner::Runtime(Runtime::Python)) => {
+        MissingSamples::Names(CodeOwner::Runtime(LanguageRuntime::Python)) => {
             let versions = selection.data.libs.iter().filter_map(python_version);
             let next = match versions.max().filter(|version| *version < PYTHON_WITH_PERF) {
                 Some((major, minor)) => format!(
@@ -143,10 +145,10 @@ fn line(
             };
             format!("{of_samples} are in Python code, whose functions are not shown: {next}")
         }
-        Lack::Names(CodeOwner::Jit) => format!(
+        MissingSamples::Names(CodeOwner::Jit) => format!(
             "{of_samples} have functions without names in code that was made while the program ran: let its compiler write a jitdump file or a perf map"
         ),
-        Lack::Names(CodeOwner::Lib(at, source)) => {
+        MissingSamples::Names(CodeOwner::Lib(at, source)) => {
             let of = match (what, &selection.data.event) {
                 (What::Recorded(_) | What::Saved, None) => "time",
                 (What::Recorded(_) | What::Saved, Some(_)) => "samples",
@@ -164,26 +166,26 @@ fn line(
                 )
             )
         }
-        Lack::Callers(CodeOwner::Runtime(Runtime::Java)) => {
+        MissingSamples::Callers(CodeOwner::Runtime(LanguageRuntime::Java)) => {
             format!("{of_samples} have truncated stacks in Java methods: run `java -XX:+PreserveFramePointer`")
         }
-        Lack::Callers(CodeOwner::Runtime(Runtime::Node)) => format!(
+        MissingSamples::Callers(CodeOwner::Runtime(LanguageRuntime::Node)) => format!(
             "{of_samples} have truncated stacks in JavaScript functions: run `node --perf-prof --perf-prof-unwinding-info`"
         ),
-        Lack::Callers(CodeOwner::Runtime(Runtime::Python) | CodeOwner::Jit) => format!(
+        MissingSamples::Callers(CodeOwner::Runtime(LanguageRuntime::Python) | CodeOwner::Jit) => format!(
             "{of_samples} have stacks that are truncated in code that was made while the program ran: have its compiler keep \
              frame pointers"
         ),
-        Lack::Callers(CodeOwner::Lib(at, _)) => format!(
+        MissingSamples::Callers(CodeOwner::Lib(at, _)) => format!(
             "{of_samples} have stacks that are truncated in {}: build it with -fasynchronous-unwind-tables or \
              -fno-omit-frame-pointer",
             lib(at)
         ),
-        Lack::CallersOfPart(at) => format!(
+        MissingSamples::CallersOfPart(at) => format!(
             "{of_samples} have stacks that are truncated in {}, in code without unwind rules, such as assembly: its callers are missing",
             lib(at)
         ),
-        Lack::OpenFiles => {
+        MissingSamples::OpenFiles => {
             let files = selection
                 .data
                 .recorded
@@ -195,9 +197,11 @@ fn line(
                 count(files, "file", "files")
             )
         }
-        Lack::StackBytes => format!("{of_samples} have truncated stacks: {}", why_cut(selection.data, what)),
-        Lack::Depth => format!("{of_samples} have more frames than sprof follows: the callers above are missing"),
-        Lack::DebugInfo(at) => format!(
+        MissingSamples::StackBytes => format!("{of_samples} have truncated stacks: {}", why_cut(selection.data, what)),
+        MissingSamples::Depth => {
+            format!("{of_samples} have more frames than sprof follows: the callers above are missing")
+        }
+        MissingSamples::DebugInfo(at) => format!(
             "{} has no debug info, so lines and inlined functions are not shown: build it with -g (Cargo: \
              CARGO_PROFILE_RELEASE_DEBUG=limited){}",
             lib(at),
@@ -206,11 +210,11 @@ fn line(
                 false => String::new(),
             }
         ),
-        Lack::Benchmarks => format!(
+        MissingSamples::Benchmarks => format!(
             "{of_samples} are in Criterion's statistics of what it measured: with `-- --profile-time 5` at the end of the command it \
              only runs the benchmarks"
         ),
-        Lack::Optimisation(at) => format!(
+        MissingSamples::Optimisation(at) => format!(
             "{of_samples} are in functions of {} that every optimising compiler inlines: this is a debug build; record one with \
              optimisation (cargo build --release, -O2)",
             lib(at)
@@ -243,7 +247,7 @@ fn why_cut(data: &Data, what: What<'_>) -> String {
 fn nameless_libs<'a>(shortfall: &Shortfall, likewise: &[&Shortfall], data: &'a Data) -> Vec<&'a SavedLib> {
     let all = std::iter::once(shortfall).chain(likewise.iter().copied());
     let libs = all.filter_map(|shortfall| match shortfall.lack {
-        Lack::Names(CodeOwner::Lib(lib, _)) => data.libs.get(lib as usize),
+        MissingSamples::Names(CodeOwner::Lib(lib, _)) => data.libs.get(lib as usize),
         _ => None,
     });
     libs.collect()
@@ -252,7 +256,7 @@ fn nameless_libs<'a>(shortfall: &Shortfall, likewise: &[&Shortfall], data: &'a D
 /// ` (likewise wc 21 %, uniq 11 %)`
 fn of_others(likewise: &[&Shortfall], selection: &Selection<'_>) -> String {
     let others = likewise.iter().filter_map(|shortfall| match shortfall.lack {
-        Lack::Names(CodeOwner::Lib(lib, _)) => {
+        MissingSamples::Names(CodeOwner::Lib(lib, _)) => {
             let percent = 100.0 * shortfall.cost.share_of(selection.total);
             Some(format!("{} {percent:.0} %", lib_name(selection.data, lib)))
         }
@@ -329,22 +333,22 @@ fn lib_name(data: &Data, lib: u32) -> String {
 
 fn json(shortfall: &Shortfall, selection: &Selection<'_>, line: &str) -> Value {
     let code = |code: CodeOwner| match code {
-        CodeOwner::Runtime(Runtime::Node) => ("node", None),
-        CodeOwner::Runtime(Runtime::Java) => ("java", None),
-        CodeOwner::Runtime(Runtime::Python) => ("python", None),
+        CodeOwner::Runtime(LanguageRuntime::Node) => ("node", None),
+        CodeOwner::Runtime(LanguageRuntime::Java) => ("java", None),
+        CodeOwner::Runtime(LanguageRuntime::Python) => ("python", None),
         CodeOwner::Jit => ("jit", None),
         CodeOwner::Lib(lib, _) => ("library", Some(lib)),
     };
     let (lacks, (of, lib)) = match shortfall.lack {
-        Lack::Names(of) => ("names", code(of)),
-        Lack::Callers(of) => ("callers", code(of)),
-        Lack::CallersOfPart(lib) => ("callers", ("library", Some(lib))),
-        Lack::StackBytes => ("stack_bytes", ("stacks", None)),
-        Lack::OpenFiles => ("open_files", ("stacks", None)),
-        Lack::Depth => ("depth", ("stacks", None)),
-        Lack::Benchmarks => ("benchmarks", ("criterion", None)),
-        Lack::DebugInfo(lib) => ("debug_info", ("library", Some(lib))),
-        Lack::Optimisation(lib) => ("optimisation", ("library", Some(lib))),
+        MissingSamples::Names(of) => ("names", code(of)),
+        MissingSamples::Callers(of) => ("callers", code(of)),
+        MissingSamples::CallersOfPart(lib) => ("callers", ("library", Some(lib))),
+        MissingSamples::StackBytes => ("stack_bytes", ("stacks", None)),
+        MissingSamples::OpenFiles => ("open_files", ("stacks", None)),
+        MissingSamples::Depth => ("depth", ("stacks", None)),
+        MissingSamples::Benchmarks => ("benchmarks", ("criterion", None)),
+        MissingSamples::DebugInfo(lib) => ("debug_info", ("library", Some(lib))),
+        MissingSamples::Optimisation(lib) => ("optimisation", ("library", Some(lib))),
     };
     json!({
         "lacks": lacks,
@@ -382,7 +386,7 @@ mod tests {
         };
         let shortfalls: Vec<Shortfall> = (0..3)
             .map(|lib| Shortfall {
-                lack: Lack::Names(CodeOwner::Lib(lib, stripped)),
+                lack: MissingSamples::Names(CodeOwner::Lib(lib, stripped)),
                 cost: Cost::default(),
             })
             .collect();

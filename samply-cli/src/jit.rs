@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use profile::Profile;
-use profile::builder::{Builder, CodePlace, CodeSince, Lifetime};
+use profile::builder::{Builder, CodePlace, CodeSince, PidLifetime};
 use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Mapping, Pid, ProcessEvent, Role, ThreadEvent};
 use recording::info::RecordingInfo;
@@ -257,7 +257,7 @@ impl Source {
 }
 
 impl Life {
-    fn is_within(&self, lifetime: Lifetime) -> bool {
+    fn is_within(&self, lifetime: PidLifetime) -> bool {
         self.pid == lifetime.pid && self.from < lifetime.until && self.until > lifetime.from
     }
 

@@ -11,7 +11,7 @@ use profile::data::Data;
 use profile::data::SavedLib;
 use profile::enrich::{Enriched, enrich};
 use profile::read::SavedProfile;
-use profile::view::{NamedAddresses, Wanted, asked_addresses, name_wanted, symbol_sources};
+use profile::view::{NamedAddresses, WantedNames, asked_addresses, name_wanted, symbol_sources};
 use recording::module::{Module, ModuleKind};
 use symbolicator::{Ahead, ModuleKey, SymbolError, SymbolOptions, Symbolicator};
 
@@ -202,14 +202,14 @@ impl<'a> LookUps<'a> {
     }
 
     /// What to look up of each library. A nameless one that was not looked up before gets to know why it has no names.
-    fn wanted(&self, data: &mut Data, interrupt: &Interrupt) -> Vec<Wanted> {
+    fn wanted(&self, data: &mut Data, interrupt: &Interrupt) -> Vec<WantedNames> {
         if !data.symbolicated {
-            return vec![Wanted::Names; data.libs.len()];
+            return vec![WantedNames::Names; data.libs.len()];
         }
         let known = symbol_sources(data);
         let wanted = data.libs.iter_mut().zip(known).map(|(lib, known)| {
             let Some(known) = known.filter(|_| !interrupt.is_seen()) else {
-                return Wanted::Nothing;
+                return WantedNames::Nothing;
             };
             let (wanted, available) = wanted_of(lib, known, self.symbolicator);
             let is_nameless = matches!(
@@ -245,17 +245,17 @@ impl<'a> LookUps<'a> {
 /// What to look up of a library with names from this source, and the source that is available: nothing, unless files
 /// of its build are here that have more. Where the user named folders or servers, debug info is read again: parts of it
 /// may have been elsewhere.
-fn wanted_of(lib: &SavedLib, known: SymbolSource, symbolicator: &Symbolicator) -> (Wanted, SymbolSource) {
+fn wanted_of(lib: &SavedLib, known: SymbolSource, symbolicator: &Symbolicator) -> (WantedNames, SymbolSource) {
     let looks_further = symbolicator.looks_further();
     let module = module(lib).filter(|_| looks_further || !known.has_debug_info());
     let Some(module) = module else {
-        return (Wanted::Nothing, SymbolSource::NotAsked);
+        return (WantedNames::Nothing, SymbolSource::NotAsked);
     };
     let available = symbolicator.available(&module);
     let wanted = match available.adds_to(known) || looks_further && available.has_debug_info() {
-        false => Wanted::Nothing,
-        true if module.kind == ModuleKind::Kernel => Wanted::LinesOfNames,
-        true => Wanted::Names,
+        false => WantedNames::Nothing,
+        true if module.kind == ModuleKind::Kernel => WantedNames::LinesOfNames,
+        true => WantedNames::Names,
     };
     (wanted, available)
 }
@@ -272,7 +272,7 @@ pub(crate) fn may_name(profile: &SavedProfile, symbolicator: &Symbolicator) -> b
             SymbolSource::NotAsked => named,
             known => known,
         };
-        wanted_of(lib, known, symbolicator).0 != Wanted::Nothing
+        wanted_of(lib, known, symbolicator).0 != WantedNames::Nothing
     };
     profile.form.is_for_views() && (profile.symbolicated == Some(false) || profile.libs.iter().any(gets_more))
 }

@@ -7,10 +7,10 @@ use recording::module::BuildId;
 use recording::sink::{Completion, EventSink};
 use recording::stack::{Frame, Registers, Stack};
 
-use crate::decode::{self, Happened, Layout, Origin, Record, RegisterSet};
+use crate::decode::{self, Origin, Record, RegisterSet, SampleLayout, ThreadRecord};
 use crate::translate::Translator;
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: SampleLayout = SampleLayout {
     registers: RegisterSet::X86_64,
     call_chain: true,
     period: None,
@@ -115,9 +115,9 @@ fn records_about_a_thread_name_it_and_the_event_that_wrote_them() {
             what,
         })
     };
-    assert_eq!(decode::origin(&kernel_sample()), origin(8, Happened::Sample));
+    assert_eq!(decode::origin(&kernel_sample()), origin(8, ThreadRecord::Sample));
     let fork = record(7, 0, &[words32(&[9, 7, 9, 7]), words64(&[5]), sample_id(5)].concat());
-    assert_eq!(decode::origin(&fork), origin(7, Happened::Fork(9)));
+    assert_eq!(decode::origin(&fork), origin(7, ThreadRecord::Fork(9)));
     let lost = record(2, 0, &[words64(&[EVENT_ID, 3]), sample_id(5)].concat());
     assert_eq!(decode::origin(&lost), None);
     assert_eq!(decode::origin(&fork[..20]), None);

@@ -9,7 +9,7 @@ use crate::decode::RegisterSet;
 
 /// What the number in a field stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum ArgumentMeaning {
     /// Bits. Combinations stand before their parts.
     Bits(Bits),
     /// Flags of open(2): these, those of the architecture, and the access mode in the lowest two bits.
@@ -27,17 +27,19 @@ pub(super) enum Meaning {
 type Bits = &'static [(u32, &'static str)];
 type Ones = &'static [(i32, &'static str)];
 
-impl Meaning {
+impl ArgumentMeaning {
     /// Of a field of a tracepoint: of the arguments and the result of a system call.
-    pub(super) fn of(event: &str, field: &str, registers: RegisterSet) -> Option<Meaning> {
+    pub(super) fn of(event: &str, field: &str, registers: RegisterSet) -> Option<ArgumentMeaning> {
         if event.starts_with("sys_exit_") {
-            return (field == "ret").then_some(Meaning::Result);
+            return (field == "ret").then_some(ArgumentMeaning::Result);
         }
         let call = event.strip_prefix("sys_enter_")?;
         Some(match (call, field) {
-            (_, "dfd" | "olddfd" | "newdfd" | "from_dfd" | "to_dfd") | ("execveat", "fd") => Meaning::One(FOLDERS),
+            (_, "dfd" | "olddfd" | "newdfd" | "from_dfd" | "to_dfd") | ("execveat", "fd") => {
+                ArgumentMeaning::One(FOLDERS)
+            }
             ("open" | "openat" | "open_by_handle_at" | "mq_open", "flags" | "oflag") => {
-                Meaning::Open(match registers {
+                ArgumentMeaning::Open(match registers {
                     RegisterSet::X86_64 => OPEN_X86_64,
                     RegisterSet::Aarch64 => OPEN_AARCH64,
                 })
@@ -45,48 +47,54 @@ impl Meaning {
             (
                 "pipe2" | "dup3" | "epoll_create1" | "eventfd2" | "timerfd_create" | "signalfd4" | "inotify_init1",
                 "flags",
-            ) => Meaning::Bits(OPEN),
-            ("access" | "faccessat" | "faccessat2", "mode") => Meaning::Bits(ACCESS),
+            ) => ArgumentMeaning::Bits(OPEN),
+            ("access" | "faccessat" | "faccessat2", "mode") => ArgumentMeaning::Bits(ACCESS),
             (
                 "open" | "openat" | "creat" | "mkdir" | "mkdirat" | "chmod" | "fchmod" | "fchmodat" | "fchmodat2"
                 | "mknod" | "mknodat" | "mq_open",
                 "mode",
             )
-            | ("umask", "mask") => Meaning::Octal,
-            ("mmap", "flags") => Meaning::OneAndBits(3, MAP_KINDS, MAP),
-            ("mmap", "fd") => Meaning::One(&[(-1, "-1")]),
-            ("mmap" | "mprotect" | "pkey_mprotect", "prot") => Meaning::Bits(PROT),
-            ("unlinkat", "flag" | "flags") => Meaning::Bits(&[(0x200, "AT_REMOVEDIR")]),
+            | ("umask", "mask") => ArgumentMeaning::Octal,
+            ("mmap", "flags") => ArgumentMeaning::OneAndBits(3, MAP_KINDS, MAP),
+            ("mmap", "fd") => ArgumentMeaning::One(&[(-1, "-1")]),
+            ("mmap" | "mprotect" | "pkey_mprotect", "prot") => ArgumentMeaning::Bits(PROT),
+            ("unlinkat", "flag" | "flags") => ArgumentMeaning::Bits(&[(0x200, "AT_REMOVEDIR")]),
             (
                 "newfstatat" | "statx" | "linkat" | "faccessat2" | "execveat" | "fchownat" | "utimensat" | "fchmodat2"
                 | "name_to_handle_at",
                 "flag" | "flags",
-            ) => Meaning::Bits(AT),
-            ("socket" | "socketpair", "family") => Meaning::One(FAMILIES),
-            ("socket" | "socketpair", "type") => Meaning::OneAndBits(0xf, SOCKETS, SOCKET_FLAGS),
-            ("accept4", "flags") => Meaning::Bits(SOCKET_FLAGS),
+            ) => ArgumentMeaning::Bits(AT),
+            ("socket" | "socketpair", "family") => ArgumentMeaning::One(FAMILIES),
+            ("socket" | "socketpair", "type") => ArgumentMeaning::OneAndBits(0xf, SOCKETS, SOCKET_FLAGS),
+            ("accept4", "flags") => ArgumentMeaning::Bits(SOCKET_FLAGS),
             ("sendto" | "recvfrom" | "sendmsg" | "recvmsg" | "sendmmsg" | "recvmmsg", "flags") => {
-                Meaning::Bits(MESSAGE)
+                ArgumentMeaning::Bits(MESSAGE)
             }
-            ("shutdown", "how") => Meaning::One(&[(0, "SHUT_RD"), (1, "SHUT_WR"), (2, "SHUT_RDWR")]),
-            ("futex", "op") => Meaning::OneAndBits(0x7f, FUTEX, FUTEX_FLAGS),
-            ("lseek", "whence") => Meaning::One(WHENCE),
-            ("madvise" | "process_madvise", "behavior") => Meaning::One(ADVICE),
-            ("fcntl", "cmd") => Meaning::One(FCNTL),
-            ("flock", "cmd") => Meaning::Bits(&[(1, "LOCK_SH"), (2, "LOCK_EX"), (8, "LOCK_UN"), (4, "LOCK_NB")]),
-            ("epoll_ctl", "op") => Meaning::One(&[(1, "EPOLL_CTL_ADD"), (2, "EPOLL_CTL_DEL"), (3, "EPOLL_CTL_MOD")]),
+            ("shutdown", "how") => ArgumentMeaning::One(&[(0, "SHUT_RD"), (1, "SHUT_WR"), (2, "SHUT_RDWR")]),
+            ("futex", "op") => ArgumentMeaning::OneAndBits(0x7f, FUTEX, FUTEX_FLAGS),
+            ("lseek", "whence") => ArgumentMeaning::One(WHENCE),
+            ("madvise" | "process_madvise", "behavior") => ArgumentMeaning::One(ADVICE),
+            ("fcntl", "cmd") => ArgumentMeaning::One(FCNTL),
+            ("flock", "cmd") => {
+                ArgumentMeaning::Bits(&[(1, "LOCK_SH"), (2, "LOCK_EX"), (8, "LOCK_UN"), (4, "LOCK_NB")])
+            }
+            ("epoll_ctl", "op") => {
+                ArgumentMeaning::One(&[(1, "EPOLL_CTL_ADD"), (2, "EPOLL_CTL_DEL"), (3, "EPOLL_CTL_MOD")])
+            }
             ("kill" | "tkill" | "tgkill" | "rt_sigaction" | "rt_sigqueueinfo" | "rt_tgsigqueueinfo", "sig") => {
-                Meaning::One(SIGNALS)
+                ArgumentMeaning::One(SIGNALS)
             }
-            ("rt_sigprocmask", "how") => Meaning::One(&[(0, "SIG_BLOCK"), (1, "SIG_UNBLOCK"), (2, "SIG_SETMASK")]),
-            ("clone", "clone_flags") => Meaning::OneAndBits(0xff, SIGNALS, CLONE),
-            ("unshare", "unshare_flags") | ("setns", "flags") => Meaning::Bits(CLONE),
-            (_, "which_clock" | "clockid") => Meaning::One(CLOCKS),
+            ("rt_sigprocmask", "how") => {
+                ArgumentMeaning::One(&[(0, "SIG_BLOCK"), (1, "SIG_UNBLOCK"), (2, "SIG_SETMASK")])
+            }
+            ("clone", "clone_flags") => ArgumentMeaning::OneAndBits(0xff, SIGNALS, CLONE),
+            ("unshare", "unshare_flags") | ("setns", "flags") => ArgumentMeaning::Bits(CLONE),
+            (_, "which_clock" | "clockid") => ArgumentMeaning::One(CLOCKS),
             ("wait4" | "waitid", "options") => {
-                Meaning::Bits(&[(1, "WNOHANG"), (2, "WUNTRACED"), (4, "WEXITED"), (8, "WCONTINUED")])
+                ArgumentMeaning::Bits(&[(1, "WNOHANG"), (2, "WUNTRACED"), (4, "WEXITED"), (8, "WCONTINUED")])
             }
-            ("memfd_create", "flags") => Meaning::Bits(&[(1, "MFD_CLOEXEC"), (2, "MFD_ALLOW_SEALING")]),
-            ("getrandom", "flags") => Meaning::Bits(&[(1, "GRND_NONBLOCK"), (2, "GRND_RANDOM")]),
+            ("memfd_create", "flags") => ArgumentMeaning::Bits(&[(1, "MFD_CLOEXEC"), (2, "MFD_ALLOW_SEALING")]),
+            ("getrandom", "flags") => ArgumentMeaning::Bits(&[(1, "GRND_NONBLOCK"), (2, "GRND_RANDOM")]),
             _ => return None,
         })
     }
@@ -96,15 +104,15 @@ impl Meaning {
         // A flag is an `int` in a register, whose upper half may be anything.
         let low = value as u32;
         match self {
-            Meaning::Bits(bits) => Some(joined(Vec::new(), low, bits)),
-            Meaning::Open(of_architecture) => {
+            ArgumentMeaning::Bits(bits) => Some(joined(Vec::new(), low, bits)),
+            ArgumentMeaning::Open(of_architecture) => {
                 let access = ["O_RDONLY", "O_WRONLY", "O_RDWR"].get((low & 3) as usize)?;
                 let (of_architecture, rest) = taken(low & !3, of_architecture);
                 let names = [*access].into_iter().chain(of_architecture).collect();
                 Some(joined(names, rest, OPEN))
             }
-            Meaning::One(ones) => name(low.cast_signed(), ones).map(str::to_owned),
-            Meaning::OneAndBits(mask, ones, bits) => {
+            ArgumentMeaning::One(ones) => name(low.cast_signed(), ones).map(str::to_owned),
+            ArgumentMeaning::OneAndBits(mask, ones, bits) => {
                 let one = low & mask;
                 let names = match name(one.cast_signed(), ones) {
                     Some(name) => vec![name],
@@ -113,8 +121,8 @@ impl Meaning {
                 };
                 Some(joined(names, low & !mask, bits))
             }
-            Meaning::Octal => (low != 0).then(|| format!("0{low:o}")),
-            Meaning::Result => {
+            ArgumentMeaning::Octal => (low != 0).then(|| format!("0{low:o}")),
+            ArgumentMeaning::Result => {
                 let error = name(i32::try_from(value.cast_signed().checked_neg()?).ok()?, ERRORS)?;
                 Some(format!("{} ({error})", value.cast_signed()))
             }
@@ -403,7 +411,7 @@ mod tests {
     use super::*;
 
     fn shown(event: &str, field: &str, value: i64) -> Option<String> {
-        Meaning::of(event, field, RegisterSet::X86_64)?.text(value.cast_unsigned())
+        ArgumentMeaning::of(event, field, RegisterSet::X86_64)?.text(value.cast_unsigned())
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use recording::event::Value;
 use recording::stack::StackCopy;
 
-use super::arguments::Meaning;
+use super::arguments::ArgumentMeaning;
 use crate::decode::RegisterSet;
 
 /// FIELD_STRING_IP of kernel/trace/trace_probe.h.
@@ -36,28 +36,28 @@ const MAX_NUMBERS: usize = 16;
 
 /// The values of one event, and where they stand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Format {
-    fields: Vec<Field>,
-    return_address: Option<Field>,
+pub struct EventFormat {
+    fields: Vec<FormatField>,
+    return_address: Option<FormatField>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Field {
+struct FormatField {
     name: String,
     offset: usize,
     size: usize,
-    kind: Kind,
+    kind: FieldKind,
     /// Numbers that have names.
-    meaning: Option<Meaning>,
+    meaning: Option<ArgumentMeaning>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Number(Number),
+enum FieldKind {
+    Number(NumberField),
     /// `char name[16]`.
     Text,
     /// Numbers of so many bytes each.
-    Numbers(usize, Number),
+    Numbers(usize, NumberField),
     /// `__data_loc char[]`: where a text of any length stands, `len << 16 | offset`.
     FarText,
     /// `__rel_loc char[]`: the same, from the end of this field.
@@ -69,7 +69,7 @@ enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Number {
+enum NumberField {
     Unsigned,
     Signed,
     Address,
@@ -77,20 +77,20 @@ enum Number {
     Int,
 }
 
-impl Format {
+impl EventFormat {
     /// Reads a `format` file. Lines that are not understood are left out.
-    pub fn parse(text: &str) -> Format {
+    pub fn parse(text: &str) -> EventFormat {
         let fields = text.lines().filter_map(field);
         // The sample itself has the common fields, and where a probe was hit.
         let own = fields.filter(|field| !field.name.starts_with("common_") && field.name != PROBE_ADDRESS);
-        let (of_stack, mut values): (Vec<Field>, Vec<Field>) =
+        let (of_stack, mut values): (Vec<FormatField>, Vec<FormatField>) =
             own.take(MAX_FIELDS).partition(|field| field.name == RETURN_ADDRESS);
         values.sort_by_key(|field| field.name == CALL_NUMBER);
         let event = text.lines().find_map(|line| line.strip_prefix("name: "));
         for field in &mut values {
-            field.meaning = Meaning::of(event.unwrap_or_default().trim(), &field.name, RegisterSet::NATIVE);
+            field.meaning = ArgumentMeaning::of(event.unwrap_or_default().trim(), &field.name, RegisterSet::NATIVE);
         }
-        Format {
+        EventFormat {
             fields: values,
             return_address: of_stack.into_iter().next(),
         }
@@ -120,7 +120,7 @@ impl Format {
 }
 
 /// `field:unsigned long args[6]; offset:16; size:48; signed:0;`, with tabs between.
-fn field(line: &str) -> Option<Field> {
+fn field(line: &str) -> Option<FormatField> {
     let mut parts = line.trim().strip_prefix("field:")?.split(';').map(str::trim);
     let declared = parts.next()?;
     let (mut offset, mut size, mut signed) = (None, None, false);
@@ -144,26 +144,34 @@ fn field(line: &str) -> Option<Field> {
         && kind.contains("char");
     let (offset, size): (usize, usize) = (offset?, size?);
     let number = match (is_pointer, signed) {
-        (true, _) => Number::Address,
+        (true, _) => NumberField::Address,
         // An argument of a system call: it has the type that the program gave it, in a whole register.
-        (false, false) if kind == "int" && size == 8 => Number::Int,
-        (false, true) => Number::Signed,
-        (false, false) => Number::Unsigned,
+        (false, false) if kind == "int" && size == 8 => NumberField::Int,
+        (false, true) => NumberField::Signed,
+        (false, false) => NumberField::Unsigned,
     };
     let kind = if kind.starts_with("__data_loc") {
-        if is_text { Kind::FarText } else { Kind::FarBytes }
+        if is_text {
+            FieldKind::FarText
+        } else {
+            FieldKind::FarBytes
+        }
     } else if kind.starts_with("__rel_loc") {
-        if is_text { Kind::NearText } else { Kind::NearBytes }
+        if is_text {
+            FieldKind::NearText
+        } else {
+            FieldKind::NearBytes
+        }
     } else if is_array && is_text {
-        Kind::Text
+        FieldKind::Text
     } else if is_array {
-        Kind::Numbers(element_bytes(kind, is_pointer, size), number)
+        FieldKind::Numbers(element_bytes(kind, is_pointer, size), number)
     } else if kind.split_whitespace().eq(["const", "char", "*"]) && size == 8 && !NO_TEXTS.contains(&name) {
-        Kind::TextAt
+        FieldKind::TextAt
     } else {
-        Kind::Number(number)
+        FieldKind::Number(number)
     };
-    Some(Field {
+    Some(FormatField {
         name: name.to_owned(),
         offset,
         size,
@@ -187,7 +195,7 @@ fn element_bytes(kind: &str, is_pointer: bool, size: usize) -> usize {
     if size.is_multiple_of(bytes) { bytes } else { 1 }
 }
 
-impl Field {
+impl FormatField {
     /// The value, or the name that its number has.
     fn named_value<'a>(&self, raw: &'a [u8], stack: StackCopy<'a>) -> Option<Value<'a>> {
         let value = self.value(raw, stack)?;
@@ -204,17 +212,17 @@ impl Field {
         let bytes = raw.get(self.offset..self.offset.checked_add(self.size)?)?;
         let end = self.offset + self.size;
         Some(match self.kind {
-            Kind::Number(number) => number.value(bytes)?,
-            Kind::Text => Value::Text(text(bytes)),
-            Kind::TextAt => {
+            FieldKind::Number(number) => number.value(bytes)?,
+            FieldKind::Text => Value::Text(text(bytes)),
+            FieldKind::TextAt => {
                 let address = u64::from_ne_bytes(*bytes.first_chunk()?);
                 text_at(address, stack).map_or(Value::Address(address), Value::Text)
             }
-            Kind::Numbers(each, number) => Value::Text(numbers(bytes, each, number).into()),
-            Kind::FarText => Value::Text(text(elsewhere(raw, bytes, 0)?)),
-            Kind::NearText => Value::Text(text(elsewhere(raw, bytes, end)?)),
-            Kind::FarBytes => Value::Text(numbers(elsewhere(raw, bytes, 0)?, 1, Number::Address).into()),
-            Kind::NearBytes => Value::Text(numbers(elsewhere(raw, bytes, end)?, 1, Number::Address).into()),
+            FieldKind::Numbers(each, number) => Value::Text(numbers(bytes, each, number).into()),
+            FieldKind::FarText => Value::Text(text(elsewhere(raw, bytes, 0)?)),
+            FieldKind::NearText => Value::Text(text(elsewhere(raw, bytes, end)?)),
+            FieldKind::FarBytes => Value::Text(numbers(elsewhere(raw, bytes, 0)?, 1, NumberField::Address).into()),
+            FieldKind::NearBytes => Value::Text(numbers(elsewhere(raw, bytes, end)?, 1, NumberField::Address).into()),
         })
     }
 }
@@ -241,7 +249,7 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-fn numbers(bytes: &[u8], each: usize, number: Number) -> String {
+fn numbers(bytes: &[u8], each: usize, number: NumberField) -> String {
     let mut out = String::new();
     for (at, element) in bytes.chunks_exact(each.max(1)).enumerate() {
         if at == MAX_NUMBERS {
@@ -262,7 +270,7 @@ fn numbers(bytes: &[u8], each: usize, number: Number) -> String {
     out
 }
 
-impl Number {
+impl NumberField {
     fn value(self, bytes: &[u8]) -> Option<Value<'static>> {
         let (unsigned, signed) = match *bytes {
             [a] => (u64::from(a), i64::from(a as i8)),
@@ -276,13 +284,13 @@ impl Number {
                 (word, word as i64)
             }
             // A structure, passed by value.
-            _ => return Some(Value::Text(numbers(bytes, 1, Number::Address).into())),
+            _ => return Some(Value::Text(numbers(bytes, 1, NumberField::Address).into())),
         };
         Some(match self {
-            Number::Unsigned => Value::Unsigned(unsigned),
-            Number::Signed => Value::Signed(signed),
-            Number::Address => Value::Address(unsigned),
-            Number::Int => Value::Signed(i64::from(unsigned as i32)),
+            NumberField::Unsigned => Value::Unsigned(unsigned),
+            NumberField::Signed => Value::Signed(signed),
+            NumberField::Address => Value::Address(unsigned),
+            NumberField::Int => Value::Signed(i64::from(unsigned as i32)),
         })
     }
 }
@@ -291,7 +299,7 @@ impl Number {
 mod tests {
     use super::*;
 
-    fn values<'a>(format: &Format, raw: &'a [u8]) -> Vec<Value<'a>> {
+    fn values<'a>(format: &EventFormat, raw: &'a [u8]) -> Vec<Value<'a>> {
         format.values(raw, StackCopy::default())
     }
 
@@ -306,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_context_switch_is_read_as_the_kernel_wrote_it() {
-        let format = Format::parse(SWITCH);
+        let format = EventFormat::parse(SWITCH);
         assert_eq!(
             format.names().collect::<Vec<_>>(),
             ["prev_comm", "prev_pid", "prev_state"]
@@ -324,7 +332,7 @@ mod tests {
 
     #[test]
     fn pointers_arrays_and_texts_of_any_length() {
-        let format = Format::parse(
+        let format = EventFormat::parse(
             "\tfield:const char * filename;\toffset:0;\tsize:8;\tsigned:0;\n\
              \tfield:unsigned long args[2];\toffset:8;\tsize:16;\tsigned:0;\n\
              \tfield:__data_loc char[] name;\toffset:24;\tsize:4;\tsigned:0;\n\
@@ -351,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_text_of_the_program_is_told_where_it_is_on_the_copied_stack_and_whole() {
-        let format = Format::parse(
+        let format = EventFormat::parse(
             "\tfield:const char * filename;\toffset:0;\tsize:8;\tsigned:0;\n\
              \tfield:const char * buf;\toffset:0;\tsize:8;\tsigned:0;\n\
              \tfield:char * name;\toffset:0;\tsize:8;\tsigned:0;\n",
@@ -380,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_return_address_is_a_part_of_the_stack_and_no_value() {
-        let format = Format::parse(
+        let format = EventFormat::parse(
             "\tfield:unsigned long __probe_ip;\toffset:8;\tsize:8;\tsigned:0;\n\
              \tfield:u64 __return_address;\toffset:16;\tsize:8;\tsigned:0;\n",
         );
@@ -391,12 +399,12 @@ mod tests {
         assert_eq!(format.return_address(&raw), Some(0xffff_8000_0801_0000));
         assert_eq!(format.return_address(&raw[..20]), None);
         assert_eq!(format.names().count(), 0);
-        assert_eq!(Format::parse(SWITCH).return_address(&raw), None);
+        assert_eq!(EventFormat::parse(SWITCH).return_address(&raw), None);
     }
 
     #[test]
     fn arguments_of_system_calls_have_their_own_type() {
-        let format = Format::parse("\tfield:int dfd;\toffset:0;\tsize:8;\tsigned:0;\n");
+        let format = EventFormat::parse("\tfield:int dfd;\toffset:0;\tsize:8;\tsigned:0;\n");
         assert_eq!(
             values(&format, &(-100i32 as u32 as u64).to_ne_bytes()),
             [Value::Signed(-100)]
@@ -406,7 +414,7 @@ mod tests {
     /// sys_enter_openat of Linux 6.18, shortened.
     #[test]
     fn constants_of_system_calls_have_names_and_the_number_of_the_call_comes_last() {
-        let format = Format::parse(
+        let format = EventFormat::parse(
             "name: sys_enter_openat\nID: 721\nformat:\n\
              \tfield:int __syscall_nr;\toffset:8;\tsize:4;\tsigned:1;\n\
              \tfield:int dfd;\toffset:16;\tsize:8;\tsigned:0;\n\
@@ -428,7 +436,7 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut_and_say_so() {
-        let format = Format::parse("\tfield:__data_loc char[] name;\toffset:0;\tsize:4;\tsigned:0;\n");
+        let format = EventFormat::parse("\tfield:__data_loc char[] name;\toffset:0;\tsize:4;\tsigned:0;\n");
         let mut raw = (1000u32 << 16 | 4).to_ne_bytes().to_vec();
         raw.extend([b'x'; 1000]);
         let Value::Text(text) = &values(&format, &raw)[0] else {
@@ -464,7 +472,7 @@ mod tests {
                 next() % 20,
                 next() % 2
             );
-            let format = Format::parse(&line);
+            let format = EventFormat::parse(&line);
             let raw: Vec<u8> = (0..next() % 64).map(|_| next() as u8).collect();
             assert_eq!(values(&format, &raw).len(), format.names().count(), "{line}");
         }

@@ -1,7 +1,7 @@
 //! Names of events as users write them, and the values that tracepoints write.
 //!
 //! 1. [`parse()`]: words to [`EventSpec`]s (with [`names`]).
-//! 2. [`Format`]: the bytes of a tracepoint's record to values, with names for the constants of system calls
+//! 2. [`EventFormat`]: the bytes of a tracepoint's record to values, with names for the constants of system calls
 //!    (`arguments`).
 
 mod arguments;
@@ -9,6 +9,6 @@ mod format;
 pub mod names;
 mod parse;
 
-pub use format::{Format, RETURN_ADDRESS};
-pub use names::Generic;
-pub use parse::{EventSpec, ONLY_USER_CODE, ParseError, ProbeKind, Selector, Sides, parse};
+pub use format::{EventFormat, RETURN_ADDRESS};
+pub use names::GenericEvent;
+pub use parse::{CountedCode, EventSelector, EventSpec, ONLY_USER_CODE, ParseError, ProbeKind, parse};

@@ -20,14 +20,14 @@ const IN_SCHEDULER: [u64; 2] = [3, 4];
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Generic {
+pub struct GenericEvent {
     /// `perf_event_attr.type`.
     pub kind: u32,
     /// `perf_event_attr.config`.
     pub config: u64,
 }
 
-impl Generic {
+impl GenericEvent {
     /// True for cpu-clock and task-clock, which count nanoseconds.
     pub fn counts_cpu_time(self) -> bool {
         self.kind == SOFTWARE && CLOCKS.contains(&self.config)
@@ -93,7 +93,7 @@ const RESULTS: [&[&str]; 2] = [&["refs", "Reference", "ops", "access"], &["misse
 
 /// What sort of event a name is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sort {
+pub enum EventSort {
     /// Counted by the processor.
     Hardware,
     /// Counted by the processor, by cache and kind of access.
@@ -103,30 +103,30 @@ pub enum Sort {
 }
 
 /// All names that events are listed by, with their sort.
-pub fn all() -> &'static [(String, Sort)] {
-    static ALL: OnceLock<Vec<(String, Sort)>> = OnceLock::new();
+pub fn all() -> &'static [(String, EventSort)] {
+    static ALL: OnceLock<Vec<(String, EventSort)>> = OnceLock::new();
     ALL.get_or_init(|| {
-        let of = |names: &[(&str, &str, u64)], sort| -> Vec<(String, Sort)> {
+        let of = |names: &[(&str, &str, u64)], sort| -> Vec<(String, EventSort)> {
             (names.iter()).map(|(name, _, _)| ((*name).to_owned(), sort)).collect()
         };
-        let mut all = of(&OF_HARDWARE, Sort::Hardware);
+        let mut all = of(&OF_HARDWARE, EventSort::Hardware);
         for cache in CACHES {
             for operation in OPERATIONS {
-                all.push((format!("{}-{}", cache[0], operation[0]), Sort::Cache));
-                all.push((format!("{}-{}-misses", cache[0], operation[1]), Sort::Cache));
+                all.push((format!("{}-{}", cache[0], operation[0]), EventSort::Cache));
+                all.push((format!("{}-{}-misses", cache[0], operation[1]), EventSort::Cache));
             }
         }
-        all.extend(of(&OF_SOFTWARE, Sort::Software));
+        all.extend(of(&OF_SOFTWARE, EventSort::Software));
         all
     })
 }
 
 /// The event of this name, if it is one of those that every machine has the same name for.
-pub fn find(name: &str) -> Option<Generic> {
+pub fn find(name: &str) -> Option<GenericEvent> {
     let is = |known: &str| !known.is_empty() && known.eq_ignore_ascii_case(name);
     let find = |names: &[(&str, &str, u64)], kind| {
         let (_, _, config) = names.iter().find(|(one, other, _)| is(one) || is(other))?;
-        Some(Generic { kind, config: *config })
+        Some(GenericEvent { kind, config: *config })
     };
     find(&OF_HARDWARE, HARDWARE)
         .or_else(|| find(&OF_SOFTWARE, SOFTWARE))
@@ -134,7 +134,7 @@ pub fn find(name: &str) -> Option<Generic> {
 }
 
 /// `CACHE[-OPERATION][-RESULT]`, the last two in any order: L1-dcache-misses are those of loads, as in perf.
-fn cache(name: &str) -> Option<Generic> {
+fn cache(name: &str) -> Option<GenericEvent> {
     let (id, mut rest) = one_of(name, &CACHES)?;
     let (mut operation, mut result) = (None, None);
     while let Some(words) = rest.strip_prefix('-') {
@@ -146,7 +146,7 @@ fn cache(name: &str) -> Option<Generic> {
             (None, None) => return None,
         };
     }
-    Some(Generic {
+    Some(GenericEvent {
         kind: HW_CACHE,
         config: id | operation.unwrap_or(0) << 8 | result.unwrap_or(0) << 16,
     })

@@ -5,7 +5,7 @@ use std::fmt;
 use recording::command::own;
 use recording::info::SampleBy;
 
-use super::names::{self, Generic};
+use super::names::{self, GenericEvent};
 
 /// Longest text of one list that is looked at.
 const MAX_TEXT: usize = 1 << 16;
@@ -16,9 +16,9 @@ pub struct EventSpec {
     /// As the user wrote it, which is also how it is called in the profile.
     pub text: String,
     /// Which.
-    pub selector: Selector,
+    pub selector: EventSelector,
     /// `:u`, `:k`; both if there is no modifier.
-    pub sides: Sides,
+    pub sides: CountedCode,
     /// `/period=N/`, `/freq=N/`.
     pub sample_by: Option<SampleBy>,
 }
@@ -28,16 +28,16 @@ pub const ONLY_USER_CODE: &str = "only user code was asked for";
 
 /// In which code an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sides {
+pub struct CountedCode {
     /// That of programs.
     pub user: bool,
     /// The kernel's.
     pub kernel: bool,
 }
 
-impl Sides {
+impl CountedCode {
     /// Without modifier.
-    pub const BOTH: Sides = Sides {
+    pub const BOTH: CountedCode = CountedCode {
         user: true,
         kernel: true,
     };
@@ -45,9 +45,9 @@ impl Sides {
 
 /// Which event is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Selector {
+pub enum EventSelector {
     /// One that the kernel has a name for on every machine: hardware, cache or software.
-    Generic(Generic),
+    Generic(GenericEvent),
     /// `rNNN`: the CPU's own number.
     Raw(u64),
     /// `cpu/event=0x3c,umask=0/`: of this PMU, with these terms.
@@ -157,11 +157,11 @@ fn one(text: &str) -> Result<EventSpec, ParseError> {
         let (place, terms) = split_terms(place);
         return Ok(EventSpec {
             text: text.to_owned(),
-            selector: Selector::Probe {
+            selector: EventSelector::Probe {
                 kind,
                 place: place.to_owned(),
             },
-            sides: Sides::BOTH,
+            sides: CountedCode::BOTH,
             sample_by: take_sampling(text, terms)?.1,
         });
     }
@@ -183,7 +183,7 @@ fn one(text: &str) -> Result<EventSpec, ParseError> {
     let (name, early) = take_modifier(before);
     let late = after.strip_prefix(':').unwrap_or(after);
     let sides = match (early, late) {
-        (early, "") => early.unwrap_or(Sides::BOTH),
+        (early, "") => early.unwrap_or(CountedCode::BOTH),
         (None, late) => match modifier(late) {
             Some(sides) => sides,
             None => return unknown_modifier(text, late),
@@ -198,7 +198,7 @@ fn one(text: &str) -> Result<EventSpec, ParseError> {
     let (terms, sample_by) = take_sampling(text, terms)?;
     let selector = match (selector(name), terms) {
         (Some(selector), None) => selector,
-        (None, Some(terms)) if is_word(name) => Selector::Pmu {
+        (None, Some(terms)) if is_word(name) => EventSelector::Pmu {
             pmu: name.to_owned(),
             terms,
         },
@@ -265,7 +265,7 @@ fn unknown_modifier<T>(text: &str, modifier: &str) -> Result<T, ParseError> {
 }
 
 /// Splits `:u` and the like off. A tracepoint has a colon of its own.
-fn take_modifier(text: &str) -> (&str, Option<Sides>) {
+fn take_modifier(text: &str) -> (&str, Option<CountedCode>) {
     match text.rsplit_once(':') {
         Some((name, last)) if name.contains(':') || is_counting(name) => match modifier(last) {
             Some(sides) => (name, Some(sides)),
@@ -275,8 +275,8 @@ fn take_modifier(text: &str) -> (&str, Option<Sides>) {
     }
 }
 
-fn modifier(text: &str) -> Option<Sides> {
-    let mut sides = Sides {
+fn modifier(text: &str) -> Option<CountedCode> {
+    let mut sides = CountedCode {
         user: false,
         kernel: false,
     };
@@ -301,16 +301,16 @@ fn raw(name: &str) -> Option<u64> {
     is_hex.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
 }
 
-fn selector(name: &str) -> Option<Selector> {
+fn selector(name: &str) -> Option<EventSelector> {
     if let Some(generic) = names::find(name) {
-        return Some(Selector::Generic(generic));
+        return Some(EventSelector::Generic(generic));
     }
     if let Some(config) = raw(name) {
-        return Some(Selector::Raw(config));
+        return Some(EventSelector::Raw(config));
     }
     let (subsystem, event) = name.split_once(':')?;
     let is_pattern = |part: &str| is_word(&part.replace(['*', '?'], "x"));
-    (is_pattern(subsystem) && is_pattern(event)).then(|| Selector::Tracepoints {
+    (is_pattern(subsystem) && is_pattern(event)).then(|| EventSelector::Tracepoints {
         subsystem: subsystem.to_owned(),
         name: event.to_owned(),
     })
@@ -322,10 +322,10 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('.') && text.bytes().all(is_part)
 }
 
-type Terms = Vec<(String, u64)>;
+type EventTerms = Vec<(String, u64)>;
 
 /// The terms that say when to sample, and the others; `None` if there are no others.
-fn take_sampling(text: &str, terms: Option<&str>) -> Result<(Option<Terms>, Option<SampleBy>), ParseError> {
+fn take_sampling(text: &str, terms: Option<&str>) -> Result<(Option<EventTerms>, Option<SampleBy>), ParseError> {
     let (mut others, mut sample_by) = (Vec::new(), None);
     for term in terms.into_iter().flat_map(|terms| terms.split(',')).map(str::trim) {
         if term.is_empty() {
@@ -397,7 +397,7 @@ mod tests {
 
     fn generic(text: &str) -> (u32, u64) {
         match parsed(text).selector {
-            Selector::Generic(generic) => (generic.kind, generic.config),
+            EventSelector::Generic(generic) => (generic.kind, generic.config),
             other => panic!("{text}: {other:?}"),
         }
     }
@@ -430,7 +430,7 @@ mod tests {
     #[test]
     fn probes_keep_their_slashes_colons_and_commas() {
         let place = |text: &str| match parsed(text).selector {
-            Selector::Probe { kind, place } => (kind, place),
+            EventSelector::Probe { kind, place } => (kind, place),
             other => panic!("{text}: {other:?}"),
         };
         let (kind, text) = place("uprobe:/usr/bin/app:app::work");
@@ -453,7 +453,10 @@ mod tests {
             (ProbeKind::Kprobe, "tcp_sendmsg+0x10".to_owned())
         );
         assert_eq!(place("kprobe:tcp_sendmsg/period=10/").1, "tcp_sendmsg");
-        assert!(matches!(parsed("kprobe:tcp_*").selector, Selector::Tracepoints { .. }));
+        assert!(matches!(
+            parsed("kprobe:tcp_*").selector,
+            EventSelector::Tracepoints { .. }
+        ));
         let refused = refusal("kretprobe:tcp_sendmsg");
         assert!(refused.contains("-e sprof_kernel:tcp_sendmsg_return "), "{refused}");
         let texts = |list: &str| -> Vec<String> { parse(list).unwrap().into_iter().map(|spec| spec.text).collect() };
@@ -472,18 +475,18 @@ mod tests {
 
     #[test]
     fn modifiers_stand_before_or_behind_the_slashes() {
-        let user = Sides {
+        let user = CountedCode {
             user: true,
             kernel: false,
         };
-        let kernel = Sides {
+        let kernel = CountedCode {
             user: false,
             kernel: true,
         };
-        assert_eq!(parsed("cycles").sides, Sides::BOTH);
+        assert_eq!(parsed("cycles").sides, CountedCode::BOTH);
         assert_eq!(parsed("cycles:u").sides, user);
         assert_eq!(parsed("r1a8:k").sides, kernel);
-        assert_eq!(parsed("page-faults:uk").sides, Sides::BOTH);
+        assert_eq!(parsed("page-faults:uk").sides, CountedCode::BOTH);
         assert_eq!(parsed("page-faults/period=10/u").sides, user);
         assert_eq!(parsed("page-faults/period=10/:k").sides, kernel);
         assert_eq!(parsed("sched:sched_switch:k").sides, kernel);
@@ -510,15 +513,15 @@ mod tests {
         let list = parse("cpu/event=0x3c,umask=0x1,inv/u, r1a8,syscalls:sys_enter_*").unwrap();
         assert_eq!(
             list[0].selector,
-            Selector::Pmu {
+            EventSelector::Pmu {
                 pmu: "cpu".into(),
                 terms: vec![("event".into(), 0x3c), ("umask".into(), 1), ("inv".into(), 1)],
             }
         );
-        assert_eq!(list[1].selector, Selector::Raw(0x1a8));
+        assert_eq!(list[1].selector, EventSelector::Raw(0x1a8));
         assert_eq!(
             list[2].selector,
-            Selector::Tracepoints {
+            EventSelector::Tracepoints {
                 subsystem: "syscalls".into(),
                 name: "sys_enter_*".into()
             }

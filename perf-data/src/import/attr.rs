@@ -2,7 +2,7 @@
 
 use crate::abi::record_type;
 use crate::abi::sample_type::{ADDR, CPU, ID, IDENTIFIER, IP, STREAM_ID, TID, TIME};
-use crate::decode::{HEADER_BYTES, Header, Reader};
+use crate::decode::{HEADER_BYTES, Reader, RecordHeader};
 
 /// Smallest `perf_event_attr` (PERF_ATTR_SIZE_VER0), and the largest that this knows fields of.
 const ATTR_BYTES_MIN: usize = 64;
@@ -163,7 +163,7 @@ impl Attr {
 
     /// A part of a record that stands at a fixed place, by the order of samples or of `struct sample_id`.
     fn part(&self, record: &[u8], part: u64) -> Option<u64> {
-        let header = Header::parse(record.first_chunk()?);
+        let header = RecordHeader::parse(record.first_chunk()?);
         if !self.has(part) {
             return None;
         }

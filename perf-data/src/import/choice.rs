@@ -5,7 +5,7 @@ use super::error::ImportError;
 
 /// What the samples of an event are in the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum ShownAs {
     /// Its samples.
     Samples,
     /// The stacks with which threads leave their CPUs.
@@ -18,19 +18,19 @@ pub(super) enum Shown {
 
 /// What is shown of a file.
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(super) struct EventChoice {
     /// Whose samples are shown, or would be if there were any.
     pub(super) event: usize,
     /// By event.
-    shown: Vec<Shown>,
+    shown: Vec<ShownAs>,
     /// Switch records are shown as waits.
     pub(super) switches: bool,
 }
 
-impl Choice {
+impl EventChoice {
     /// The event of this name, or the first that has samples of running threads. Waits stand beside it if it measures
     /// time, too: what is counted and what lasts are not added up.
-    pub(super) fn of(attrs: &[Attr], asked: Option<&str>) -> Result<Choice, ImportError> {
+    pub(super) fn of(attrs: &[Attr], asked: Option<&str>) -> Result<EventChoice, ImportError> {
         let event = match asked {
             None => first(attrs),
             Some(asked) => named(attrs, asked)?,
@@ -42,12 +42,12 @@ impl Choice {
             .is_some_and(|attr| attr.is_off_cpu_time() || (asked.is_none() && has_switches && attr.is_of_switches()));
         let with_waits = is_only_waits || attr.is_some_and(Attr::measures_cpu);
         let shown = |(index, attr): (usize, &Attr)| match index == event {
-            _ if with_waits && attr.is_off_cpu_time() => Shown::Waits,
-            _ if with_waits && has_switches && attr.is_of_switches() => Shown::WaitStacks,
-            true => Shown::Samples,
-            false => Shown::LeftOut,
+            _ if with_waits && attr.is_off_cpu_time() => ShownAs::Waits,
+            _ if with_waits && has_switches && attr.is_of_switches() => ShownAs::WaitStacks,
+            true => ShownAs::Samples,
+            false => ShownAs::LeftOut,
         };
-        Ok(Choice {
+        Ok(EventChoice {
             event,
             shown: attrs.iter().enumerate().map(shown).collect(),
             switches: with_waits && has_switches,
@@ -55,13 +55,13 @@ impl Choice {
     }
 
     /// What the samples of an event are.
-    pub(super) fn shown(&self, index: usize) -> Shown {
-        self.shown.get(index).copied().unwrap_or(Shown::LeftOut)
+    pub(super) fn shown(&self, index: usize) -> ShownAs {
+        self.shown.get(index).copied().unwrap_or(ShownAs::LeftOut)
     }
 
     /// Some samples stand for waits, perhaps for several at once.
     pub(super) fn has_sums(&self) -> bool {
-        self.shown.contains(&Shown::Waits)
+        self.shown.contains(&ShownAs::Waits)
     }
 
     /// The file has waits of threads.

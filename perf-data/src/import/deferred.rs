@@ -14,7 +14,7 @@ use recording::stack::StackMark;
 use super::attr::Attr;
 use super::sample;
 use crate::abi::{context, misc, record_type};
-use crate::decode::{HEADER_BYTES, Header, Reader, Record};
+use crate::decode::{HEADER_BYTES, Reader, Record, RecordHeader};
 use crate::marks;
 
 /// Bytes kept at most. With more, the samples that wait are passed on without their user part.
@@ -62,17 +62,17 @@ fn cookie(call_chain: &[u8]) -> Option<u64> {
 }
 
 /// Process and thread.
-type Task = (i32, i32);
+type TaskIds = (i32, i32);
 
 /// Time, index of the event, record, and the user part of a sample.
 type Deliver<'a> = dyn FnMut(u64, usize, &[u8], UserChain<'_>) + 'a;
 
 /// Samples whose call chains are not complete, and what comes after them in the same thread.
 #[derive(Debug)]
-pub(super) struct Deferred {
+pub(super) struct DeferredChains {
     /// False for a file without such samples.
     is_used: bool,
-    threads: BTreeMap<Task, ThreadChains>,
+    threads: BTreeMap<TaskIds, ThreadChains>,
     kept_bytes: usize,
     max_kept_bytes: usize,
 }
@@ -104,7 +104,7 @@ impl ThreadChains {
     fn bytes(&self) -> usize {
         let waiting: usize = self.waiting.iter().map(WaitingRecord::bytes).sum();
         let last = self.last.as_ref().map_or(0, |(_, chain)| chain.len());
-        waiting + last + size_of::<(Task, ThreadChains)>()
+        waiting + last + size_of::<(TaskIds, ThreadChains)>()
     }
 
     /// Passes on what waits. `returned`: cookie and user part of the thread's return to user space, if that was
@@ -121,10 +121,10 @@ impl ThreadChains {
     }
 }
 
-impl Deferred {
+impl DeferredChains {
     /// For a file with these events.
-    pub(super) fn new(attrs: &[Attr]) -> Deferred {
-        Deferred {
+    pub(super) fn new(attrs: &[Attr]) -> DeferredChains {
+        DeferredChains {
             is_used: attrs.iter().any(Attr::defers_user_chains),
             threads: BTreeMap::new(),
             kept_bytes: 0,
@@ -134,7 +134,7 @@ impl Deferred {
 
     /// Takes the next record of the file, and passes on all records that need not wait.
     pub(super) fn record(&mut self, time: u64, event: usize, attr: &Attr, record: &[u8], deliver: &mut Deliver<'_>) {
-        let header = record.first_chunk().map(Header::parse).filter(|_| self.is_used);
+        let header = record.first_chunk().map(RecordHeader::parse).filter(|_| self.is_used);
         let task = attr.task(record).unwrap_or((-1, -1));
         match header.map(|header| (header.kind, header.misc)) {
             // Written in any thread, about a wait of another.
@@ -180,7 +180,7 @@ impl Deferred {
 
     fn wait(
         &mut self,
-        task: Task,
+        task: TaskIds,
         (time, event, record): (u64, usize, &[u8]),
         cookie: Option<u64>,
         deliver: &mut Deliver<'_>,
@@ -197,7 +197,7 @@ impl Deferred {
         self.limit(deliver);
     }
 
-    fn thread_returns(&mut self, task: Task, cookie: u64, chain: &[u8], deliver: &mut Deliver<'_>) {
+    fn thread_returns(&mut self, task: TaskIds, cookie: u64, chain: &[u8], deliver: &mut Deliver<'_>) {
         let thread = self.thread(task);
         let before = thread.bytes();
         thread.pass_on(Some((cookie, chain)), deliver);
@@ -207,7 +207,7 @@ impl Deferred {
         self.limit(deliver);
     }
 
-    fn thread(&mut self, task: Task) -> &mut ThreadChains {
+    fn thread(&mut self, task: TaskIds) -> &mut ThreadChains {
         self.threads.entry(task).or_insert_with(|| {
             let thread = ThreadChains::default();
             self.kept_bytes += thread.bytes();
@@ -222,8 +222,8 @@ impl Deferred {
     }
 
     /// Forgets threads. Their samples that wait are passed on.
-    fn end(&mut self, tasks: RangeInclusive<Task>, deliver: &mut Deliver<'_>) {
-        let ended: Vec<Task> = self.threads.range(tasks).map(|(task, _)| *task).collect();
+    fn end(&mut self, tasks: RangeInclusive<TaskIds>, deliver: &mut Deliver<'_>) {
+        let ended: Vec<TaskIds> = self.threads.range(tasks).map(|(task, _)| *task).collect();
         for mut thread in ended.iter().filter_map(|task| self.threads.remove(task)) {
             self.kept_bytes -= thread.bytes();
             thread.pass_on(None, deliver);
@@ -274,7 +274,7 @@ mod tests {
         let attr: Vec<u8> = words.iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
         let attr = Attr::parse(&attr).unwrap();
         for is_one_thread in [true, false] {
-            let mut deferred = Deferred::new(std::slice::from_ref(&attr));
+            let mut deferred = DeferredChains::new(std::slice::from_ref(&attr));
             deferred.max_kept_bytes = 16 << 10;
             let mut seen = Vec::new();
             let mut deliver = |time: u64, _: usize, _: &[u8], user: UserChain<'_>| {

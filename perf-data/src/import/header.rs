@@ -12,7 +12,7 @@ use super::attr::Attr;
 use super::records::read_up_to;
 use super::simpleperf::Simpleperf;
 use crate::abi::{feature, misc};
-use crate::decode::{HEADER_BYTES, Header, Reader};
+use crate::decode::{HEADER_BYTES, Reader, RecordHeader};
 
 /// "PERFILE2".
 pub(super) const MAGIC: [u8; 8] = *b"PERFILE2";
@@ -31,12 +31,12 @@ const MAX_FEATURE_BYTES: u64 = 64 << 20;
 
 /// The events of a file.
 #[derive(Debug, Default)]
-pub(super) struct Attrs {
+pub(super) struct FileAttrs {
     pub(super) list: Vec<Attr>,
     by_id: HashMap<u64, usize>,
 }
 
-impl Attrs {
+impl FileAttrs {
     /// Adds an event with its ids.
     pub(super) fn add(&mut self, attr: Attr, ids: &[u8]) {
         if self.list.len() >= MAX_ATTRS {
@@ -66,7 +66,7 @@ impl Attrs {
 
 /// What the features say.
 #[derive(Debug, Default)]
-pub(super) struct Features {
+pub(super) struct FileFeatures {
     /// Build ids by path.
     pub(super) build_ids: HashMap<Vec<u8>, BuildId>,
     pub(super) version: Option<String>,
@@ -80,7 +80,7 @@ pub(super) struct Features {
     pub(super) initial_records: Vec<u8>,
 }
 
-impl Features {
+impl FileFeatures {
     /// sprof wrote the file while recording.
     pub(super) fn is_spool(&self) -> bool {
         let version = self.version.as_deref();
@@ -88,11 +88,11 @@ impl Features {
     }
 
     /// Takes one feature in. What is too short for its layout is left out.
-    pub(super) fn add(&mut self, number: u64, data: &[u8], attrs: &mut Attrs) {
+    pub(super) fn add(&mut self, number: u64, data: &[u8], attrs: &mut FileAttrs) {
         let _ = self.try_add(number, data, attrs);
     }
 
-    fn try_add(&mut self, number: u64, data: &[u8], attrs: &mut Attrs) -> Option<()> {
+    fn try_add(&mut self, number: u64, data: &[u8], attrs: &mut FileAttrs) -> Option<()> {
         let mut data = Reader(data);
         match number {
             feature::BUILD_ID => self.add_build_ids(data.0),
@@ -127,7 +127,7 @@ impl Features {
 
     /// `struct perf_record_header_build_id`, one or several: header, pid, build id, padding, path.
     pub(super) fn add_build_ids(&mut self, mut records: &[u8]) {
-        while let Some(header) = records.first_chunk().map(Header::parse) {
+        while let Some(header) = records.first_chunk().map(RecordHeader::parse) {
             let Some((record, rest)) = records.split_at_checked(usize::from(header.size).max(HEADER_BYTES)) else {
                 return;
             };
@@ -150,7 +150,7 @@ impl Features {
 }
 
 /// EVENT_DESC: u32 count, u32 attr size, and for each event its attr, u32 ids, its name, and the ids.
-fn event_names(data: &mut Reader<'_>, attrs: &mut Attrs) -> Option<()> {
+fn event_names(data: &mut Reader<'_>, attrs: &mut FileAttrs) -> Option<()> {
     let count = data.u32()?;
     let attr_bytes = data.u32()? as usize;
     for index in 0..count as usize {
@@ -177,29 +177,29 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 
 /// A part of the file.
 #[derive(Clone, Copy, Debug, Default)]
-struct Section {
+struct FileSection {
     at: u64,
     bytes: u64,
 }
 
 /// What the header of a file leads to.
 #[derive(Debug)]
-pub(super) struct Contents {
+pub(super) struct HeaderContents {
     /// First byte of the records.
     pub(super) start: u64,
     /// One past the last; `None` if they reach to the end of the file.
     pub(super) end: Option<u64>,
     /// Events and features stand among the records.
     pub(super) is_pipe: bool,
-    pub(super) attrs: Attrs,
-    pub(super) features: Features,
+    pub(super) attrs: FileAttrs,
+    pub(super) features: FileFeatures,
     /// The features are missing: perf writes them when it ends.
     pub(super) is_unfinished: bool,
 }
 
 /// Reads the header with all that it points to; `None` if this is no perf.data file, or one that is cut off in its
 /// header.
-pub(super) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<Contents>> {
+pub(super) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<HeaderContents>> {
     let mut header = [0; FILE_HEADER_BYTES];
     file.seek(SeekFrom::Start(0))?;
     let there = read_up_to(file, &mut header)?;
@@ -208,60 +208,60 @@ pub(super) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<Contents>
         return Ok(None);
     }
     if word(8) == PIPE_HEADER_BYTES {
-        return Ok(Some(Contents {
+        return Ok(Some(HeaderContents {
             start: PIPE_HEADER_BYTES,
             end: None,
             is_pipe: true,
-            attrs: Attrs::default(),
-            features: Features::default(),
+            attrs: FileAttrs::default(),
+            features: FileFeatures::default(),
             is_unfinished: false,
         }));
     }
     if there < FILE_HEADER_BYTES {
         return Ok(None);
     }
-    let section = |at: usize| Section {
+    let section = |at: usize| FileSection {
         at: word(at),
         bytes: word(at + 8),
     };
     let (attr_bytes, attr_section, data) = (word(16), section(24), section(40));
     let feature_bits: [u64; 4] = std::array::from_fn(|index| word(72 + 8 * index));
 
-    let mut sections = Sections::of(file)?;
-    let mut attrs = Attrs::default();
+    let mut sections = SectionReader::of(file)?;
+    let mut attrs = FileAttrs::default();
     // Each entry is an attr and the section of its ids.
     let entry_bytes = attr_bytes.clamp(16, 4096);
     let count = (attr_section.bytes / entry_bytes).min(MAX_ATTRS as u64);
     for index in 0..count {
         let at = attr_section.at.saturating_add(index * entry_bytes);
-        let entry = sections.read(Section { at, bytes: entry_bytes })?;
+        let entry = sections.read(FileSection { at, bytes: entry_bytes })?;
         let Some((attr, ids)) = entry.split_last_chunk::<16>() else {
             break;
         };
         let Some(attr) = Attr::parse(attr) else { break };
         let mut ids = Reader(ids);
-        let ids = Section {
+        let ids = FileSection {
             at: ids.u64().unwrap_or_default(),
             bytes: ids.u64().unwrap_or_default(),
         };
         attrs.add(attr, &sections.read(ids)?);
     }
 
-    let mut features = Features::default();
+    let mut features = FileFeatures::default();
     let data_end = data.at.saturating_add(data.bytes);
     let numbers = (0..256).filter(|bit| feature_bits[*bit as usize / 64] & 1 << (bit % 64) != 0);
     for (index, number) in numbers.enumerate() {
         let at = data_end.saturating_add(16 * index as u64);
-        let entry = sections.read(Section { at, bytes: 16 })?;
+        let entry = sections.read(FileSection { at, bytes: 16 })?;
         let mut entry = Reader(&entry);
         let (Some(at), Some(bytes)) = (entry.u64(), entry.u64()) else {
             break;
         };
-        features.add(number, &sections.read(Section { at, bytes })?, &mut attrs);
+        features.add(number, &sections.read(FileSection { at, bytes })?, &mut attrs);
     }
     // perf fills in the size of the data when it ends.
     let is_unfinished = data.bytes == 0;
-    Ok(Some(Contents {
+    Ok(Some(HeaderContents {
         start: data.at,
         end: (!is_unfinished).then_some(data_end),
         is_pipe: false,
@@ -272,20 +272,20 @@ pub(super) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<Contents>
 }
 
 /// Reads sections, of which no two share bytes in a sound file: 4096 events may refer to the same 64 MB of ids.
-struct Sections<'a, R> {
+struct SectionReader<'a, R> {
     file: &'a mut R,
     /// Bytes of the file that can still be read.
     left: u64,
 }
 
-impl<'a, R: Read + Seek> Sections<'a, R> {
-    fn of(file: &'a mut R) -> io::Result<Sections<'a, R>> {
+impl<'a, R: Read + Seek> SectionReader<'a, R> {
+    fn of(file: &'a mut R) -> io::Result<SectionReader<'a, R>> {
         let left = file.seek(SeekFrom::End(0))?;
-        Ok(Sections { file, left })
+        Ok(SectionReader { file, left })
     }
 
     /// The bytes of a section, as far as the file has them.
-    fn read(&mut self, section: Section) -> io::Result<Vec<u8>> {
+    fn read(&mut self, section: FileSection) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         if section.at > i64::MAX as u64 {
             return Ok(bytes);

@@ -3,12 +3,12 @@
 use std::io::{self, Read, Seek};
 
 use super::compressed::Decompressor;
-use super::header::{Attrs, Contents, Features};
-use super::order::Order;
-use super::records::{End, Records};
+use super::header::{FileAttrs, FileFeatures, HeaderContents};
+use super::order::RecordOrder;
+use super::records::{RecordReader, RecordsEnd};
 use crate::abi::{misc, record_type};
-use crate::decode::{self, Header, Reader};
-use crate::spool::{Own, SampleDecoder};
+use crate::decode::{self, Reader, RecordHeader};
+use crate::spool::{SampleDecoder, SprofRecord};
 
 /// Decompressed bytes that wait at most until they are taken apart.
 const PLAIN_BYTES: usize = 4 << 20;
@@ -17,10 +17,10 @@ const PLAIN_BYTES: usize = 4 << 20;
 const STEP_WITHOUT_TIMES_NS: u64 = 1_000_000;
 
 /// The way from bytes to records in time order.
-pub(super) struct Input<R> {
-    records: Records<R>,
-    pub(super) attrs: Attrs,
-    pub(super) features: Features,
+pub(super) struct ImportInput<R> {
+    records: RecordReader<R>,
+    pub(super) attrs: FileAttrs,
+    pub(super) features: FileFeatures,
     decompressor: Option<Decompressor>,
     /// A compressed record that is not all taken apart yet, from its first byte that is not.
     piece: Option<Vec<u8>>,
@@ -32,22 +32,22 @@ pub(super) struct Input<R> {
     pub(super) is_unfinished: bool,
     /// The kind of a processor's trace in the file: `enum auxtrace_type` of tools/perf/util/auxtrace.h.
     pub(super) trace: Option<u32>,
-    pub(super) ended: Option<Ended>,
+    pub(super) ended: Option<InputEnd>,
     /// Time of the last record, where records have none: one step for each sample.
     pub(super) without_times: Option<u64>,
 }
 
 /// Why no more records come.
-pub(super) enum Ended {
-    At(End),
+pub(super) enum InputEnd {
+    At(RecordsEnd),
     Compressed(io::Error),
 }
 
-impl<R: Read + Seek> Input<R> {
+impl<R: Read + Seek> ImportInput<R> {
     /// The records of a file with these contents.
-    pub(super) fn new(file: R, contents: Contents, has_times: bool) -> io::Result<Input<R>> {
-        Ok(Input {
-            records: Records::new(file, contents.start, contents.end)?,
+    pub(super) fn new(file: R, contents: HeaderContents, has_times: bool) -> io::Result<ImportInput<R>> {
+        Ok(ImportInput {
+            records: RecordReader::new(file, contents.start, contents.end)?,
             attrs: contents.attrs,
             features: contents.features,
             decompressor: None,
@@ -63,10 +63,10 @@ impl<R: Read + Seek> Input<R> {
     }
 
     /// Takes in the records that come before all others.
-    pub(super) fn initial_records(&mut self, order: &mut Order) {
+    pub(super) fn initial_records(&mut self, order: &mut RecordOrder) {
         let records = std::mem::take(&mut self.features.initial_records);
         let mut rest = &records[..];
-        while let Some(header) = rest.first_chunk().map(Header::parse) {
+        while let Some(header) = rest.first_chunk().map(RecordHeader::parse) {
             let size = usize::from(header.size).max(decode::HEADER_BYTES);
             let Some((record, after)) = rest.split_at_checked(size) else {
                 return;
@@ -78,7 +78,7 @@ impl<R: Read + Seek> Input<R> {
 
     /// Reads one record of the file, or of a compressed one what [`PLAIN_BYTES`] hold. Returns the time up to which
     /// records can be taken, when that is known again, or up to which they must be.
-    pub(super) fn step(&mut self, order: &mut Order) -> io::Result<Option<u64>> {
+    pub(super) fn step(&mut self, order: &mut RecordOrder) -> io::Result<Option<u64>> {
         let ready = match self.piece.take() {
             Some(piece) => self.decompress(piece, order),
             None => self.next(order)?,
@@ -86,18 +86,18 @@ impl<R: Read + Seek> Input<R> {
         Ok(ready.max(order.overflow()))
     }
 
-    fn next(&mut self, order: &mut Order) -> io::Result<Option<u64>> {
+    fn next(&mut self, order: &mut RecordOrder) -> io::Result<Option<u64>> {
         let record = match self.records.next()? {
             Ok(record) => record,
             Err(end) => {
-                self.ended = Some(Ended::At(end));
+                self.ended = Some(InputEnd::At(end));
                 return Ok(Some(u64::MAX));
             }
         };
         let Some((header, body)) = record.split_first_chunk() else {
             return Ok(None);
         };
-        let ready = match Header::parse(header).kind {
+        let ready = match RecordHeader::parse(header).kind {
             record_type::COMPRESSED => {
                 let piece = body.to_vec();
                 self.decompress(piece, order)
@@ -114,7 +114,7 @@ impl<R: Read + Seek> Input<R> {
             }
             _ => {
                 let record = record.to_vec();
-                let skip = bytes_after(Header::parse(header).kind, &record[decode::HEADER_BYTES..]);
+                let skip = bytes_after(RecordHeader::parse(header).kind, &record[decode::HEADER_BYTES..]);
                 if skip > 0 {
                     self.records.skip(skip)?;
                 }
@@ -125,14 +125,14 @@ impl<R: Read + Seek> Input<R> {
     }
 
     /// Takes in the records of a piece, as far as [`PLAIN_BYTES`] go: what is left of it is for the next step.
-    fn decompress(&mut self, mut piece: Vec<u8>, order: &mut Order) -> Option<u64> {
+    fn decompress(&mut self, mut piece: Vec<u8>, order: &mut RecordOrder) -> Option<u64> {
         let mut ready = None;
         let decompressor = match &mut self.decompressor {
             Some(decompressor) => decompressor,
             none => match Decompressor::new() {
                 Ok(new) => none.insert(new),
                 Err(error) => {
-                    self.ended = Some(Ended::Compressed(error));
+                    self.ended = Some(InputEnd::Compressed(error));
                     return None;
                 }
             },
@@ -140,10 +140,10 @@ impl<R: Read + Seek> Input<R> {
         let fed = decompressor.feed(&piece, &mut self.plain, PLAIN_BYTES);
         let plain = std::mem::take(&mut self.plain);
         let mut rest = &plain[..];
-        while let Some(header) = rest.first_chunk().map(Header::parse) {
+        while let Some(header) = rest.first_chunk().map(RecordHeader::parse) {
             let size = usize::from(header.size);
             if size < decode::HEADER_BYTES {
-                self.ended = Some(Ended::At(End::Damaged(self.records.position())));
+                self.ended = Some(InputEnd::At(RecordsEnd::Damaged(self.records.position())));
                 return ready;
             }
             let Some((record, after)) = rest.split_at_checked(size) else {
@@ -161,14 +161,14 @@ impl<R: Read + Seek> Input<R> {
                 piece.drain(..used);
                 self.piece = Some(piece);
             }
-            Err(error) => self.ended = Some(Ended::Compressed(error)),
+            Err(error) => self.ended = Some(InputEnd::Compressed(error)),
         }
         ready
     }
 
     /// Takes in one record that is not compressed.
-    fn record(&mut self, record: &[u8], order: &mut Order) -> Option<u64> {
-        let header = Header::parse(record.first_chunk()?);
+    fn record(&mut self, record: &[u8], order: &mut RecordOrder) -> Option<u64> {
+        let header = RecordHeader::parse(record.first_chunk()?);
         if header.kind == record_type::FINISHED_ROUND {
             return Some(order.end_round());
         }
@@ -177,11 +177,11 @@ impl<R: Read + Seek> Input<R> {
             None => (record, header),
             Some(sample) => {
                 whole = sample;
-                (&whole[..], Header::parse(whole.first_chunk()?))
+                (&whole[..], RecordHeader::parse(whole.first_chunk()?))
             }
         };
         if self.features.is_spool()
-            && let Some(own) = Own::parse(record)
+            && let Some(own) = SprofRecord::parse(record)
         {
             order.push(own.time().0, 0, record);
         }
@@ -208,7 +208,7 @@ impl<R: Read + Seek> Input<R> {
     }
 
     /// The kernel and its modules stand as mappings of no process.
-    fn is_kernel_mapping(&mut self, header: Header, record: &[u8]) -> bool {
+    fn is_kernel_mapping(&mut self, header: RecordHeader, record: &[u8]) -> bool {
         let is_mapping = matches!(header.kind, record_type::MMAP | record_type::MMAP2);
         if !is_mapping || header.misc & misc::CPUMODE_MASK != misc::KERNEL {
             return false;

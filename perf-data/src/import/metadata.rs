@@ -6,16 +6,17 @@ use std::time::{Duration, SystemTime};
 use recording::clock::{ClockReference, Timestamp};
 use recording::info::{PeriodUnit, RecordingInfo};
 
-use super::choice::Shown;
-use super::input::Ended;
-use super::records::End;
+use super::choice::ShownAs;
+use super::input::InputEnd;
+use super::records::RecordsEnd;
 use super::{Import, Imported};
 use crate::abi::sample_type;
 
 impl<R: Read + Seek> Import<R> {
     pub(super) fn finish(self, end: Timestamp) -> Imported {
         let notes = self.notes();
-        let has_none = self.output.samples == 0 && self.output.choice.shown(self.output.choice.event) == Shown::Samples;
+        let has_none =
+            self.output.samples == 0 && self.output.choice.shown(self.output.choice.event) == ShownAs::Samples;
         let instead = self.output.other_samples.keys().next().filter(|_| has_none);
         let instead = instead.map(|event| self.input.attrs.list[*event].label());
         let Import {
@@ -76,7 +77,7 @@ impl<R: Read + Seek> Import<R> {
                 whole_runs: None,
                 interval_ns: interval_ns.max(1),
                 event: attr.label(),
-                unit: match attr.counts_cpu_time() || output.choice.shown(output.choice.event) != Shown::Samples {
+                unit: match attr.counts_cpu_time() || output.choice.shown(output.choice.event) != ShownAs::Samples {
                     true => PeriodUnit::CpuNanoseconds,
                     // Without a rate, the time that a sample stands for is not known.
                     false if attr.counts_cycles() && interval_ns > 0 => PeriodUnit::Cycles,
@@ -97,13 +98,13 @@ impl<R: Read + Seek> Import<R> {
         let (input, output) = (&self.input, &self.output);
         let mut notes = Vec::new();
         match &input.ended {
-            Some(Ended::At(End::CutOff(at))) => notes.push(format!(
+            Some(InputEnd::At(RecordsEnd::CutOff(at))) => notes.push(format!(
                 "the file is cut off: it ends at byte {at}, in the middle of a record; what came before it is shown"
             )),
-            Some(Ended::At(End::Damaged(at))) => notes.push(format!(
+            Some(InputEnd::At(RecordsEnd::Damaged(at))) => notes.push(format!(
                 "the file is damaged at byte {at}; what came before it is shown"
             )),
-            Some(Ended::Compressed(error)) => notes.push(format!(
+            Some(InputEnd::Compressed(error)) => notes.push(format!(
                 "the file is damaged: decompressing its records failed ({error}); what came before is shown"
             )),
             _ => {}

@@ -14,7 +14,7 @@
 //! 2. `attr`: the events, and where their records keep id and time. `choice`: whose samples are shown.
 //! 3. `input`: bytes to records in time order, by `records`, `compressed` and `order`.
 //! 4. `deferred`: user call chains that come later. `output`: records to events. `sample`: any layout to the
-//!    translator's. `late`: sums that come after all. `simpleperf`: what Android's has beside what perf has.
+//!    translator's. `late_exits`: sums that come after all other records. `simpleperf`: what only Android's tool writes.
 //! 5. `metadata`: the recording as a whole, and what the file lacks.
 //! 6. `files`: the binaries, after the fact.
 
@@ -26,9 +26,9 @@ mod error;
 mod files;
 mod header;
 mod input;
-mod late;
+mod late_exits;
 mod metadata;
-mod named;
+mod named_events;
 mod order;
 mod output;
 mod pipe;
@@ -46,16 +46,16 @@ use recording::module::BuildId;
 use recording::sink::EventSink;
 
 use crate::abi::{record_type, sample_type};
-use crate::decode::{Header, RegisterSet};
-use choice::Choice;
-use deferred::{Deferred, UserChain};
+use crate::decode::{RecordHeader, RegisterSet};
+use choice::EventChoice;
+use deferred::{DeferredChains, UserChain};
 pub use error::ImportError;
 pub use files::SavedFiles;
-use input::{Ended, Input};
-use named::Named;
-use order::Order;
-use output::Output;
-use records::{End, Records};
+use input::{ImportInput, InputEnd};
+use named_events::NamedEvents;
+use order::RecordOrder;
+use output::ImportOutput;
+use records::{RecordReader, RecordsEnd};
 pub use simpleperf::{RecordedFile, RecordedFunction};
 
 /// Where the recorded kernel was, as the file says.
@@ -84,10 +84,10 @@ pub struct Imported {
 
 /// A perf.data file that has been opened.
 pub struct Import<R> {
-    input: Input<R>,
-    output: Output,
-    order: Order,
-    deferred: Deferred,
+    input: ImportInput<R>,
+    output: ImportOutput,
+    order: RecordOrder,
+    deferred: DeferredChains,
     /// Records up to this time can be taken.
     ready: Option<u64>,
     zero: u64,
@@ -109,14 +109,14 @@ impl<R: Read + Seek> Import<R> {
             });
         };
         if contents.is_pipe {
-            let records = Records::new(file, contents.start, None)?;
+            let records = RecordReader::new(file, contents.start, None)?;
             file = pipe::scan(records, &mut contents.attrs, &mut contents.features)?;
         }
         let attrs = &contents.attrs;
         if attrs.list.is_empty() {
             return Err(ImportError::NoEvents);
         }
-        let choice = Choice::of(&attrs.list, event)?;
+        let choice = EventChoice::of(&attrs.list, event)?;
         let registers = match contents.features.arch.as_deref() {
             Some("aarch64" | "arm64") => Some(RegisterSet::Aarch64),
             Some("x86_64" | "i386" | "i686") => Some(RegisterSet::X86_64),
@@ -124,15 +124,15 @@ impl<R: Read + Seek> Import<R> {
             None => Some(RegisterSet::NATIVE),
         };
         let named = match contents.features.is_spool() && choice.event == 0 {
-            true => Named::of_spool(&attrs.list),
-            false => Named::default(),
+            true => NamedEvents::of_spool(&attrs.list),
+            false => NamedEvents::default(),
         };
         let has_times = attrs.list[choice.event].has(sample_type::TIME);
-        let deferred = Deferred::new(&attrs.list);
+        let deferred = DeferredChains::new(&attrs.list);
         let mut import = Import {
-            input: Input::new(file, contents, has_times)?,
-            output: Output::new(registers, choice, named),
-            order: Order::default(),
+            input: ImportInput::new(file, contents, has_times)?,
+            output: ImportOutput::new(registers, choice, named),
+            order: RecordOrder::default(),
             deferred,
             ready: None,
             zero: 0,
@@ -202,9 +202,11 @@ impl<R: Read + Seek> Import<R> {
         }
         self.take(None, sink);
         let damage = match self.input.ended {
-            Some(Ended::At(End::CutOff(_))) => Some("the file is cut off here"),
-            Some(Ended::At(End::Damaged(_)) | Ended::Compressed(_)) => Some("the file is damaged from here on"),
-            Some(Ended::At(End::Whole)) | None => None,
+            Some(InputEnd::At(RecordsEnd::CutOff(_))) => Some("the file is cut off here"),
+            Some(InputEnd::At(RecordsEnd::Damaged(_)) | InputEnd::Compressed(_)) => {
+                Some("the file is damaged from here on")
+            }
+            Some(InputEnd::At(RecordsEnd::Whole)) | None => None,
         };
         let end = Timestamp(self.output.latest.max(self.zero));
         self.output.report_lost(end, sink);
@@ -249,6 +251,6 @@ impl<R: Read + Seek> Import<R> {
 
 /// True for records of mappings and names, with which perf reports what was there before recording.
 fn is_found(record: &[u8]) -> bool {
-    let kind = record.first_chunk().map(|header| Header::parse(header).kind);
+    let kind = record.first_chunk().map(|header| RecordHeader::parse(header).kind);
     kind.is_some_and(|kind| matches!(kind, record_type::MMAP | record_type::MMAP2 | record_type::COMM))
 }

@@ -8,7 +8,7 @@
 const MAX_KEPT_BYTES: usize = 96 << 20;
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct OrderedRecord {
     time: u64,
     at: usize,
     len: usize,
@@ -17,25 +17,25 @@ struct Entry {
 
 /// Records that wait for older ones.
 #[derive(Debug)]
-pub(super) struct Order {
+pub(super) struct RecordOrder {
     max_kept_bytes: usize,
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<OrderedRecord>,
     /// The latest time so far, and as it was at the end of the last round.
     latest: u64,
     latest_of_last_round: u64,
 }
 
-impl Default for Order {
-    fn default() -> Order {
-        Order::keeping(MAX_KEPT_BYTES)
+impl Default for RecordOrder {
+    fn default() -> RecordOrder {
+        RecordOrder::keeping(MAX_KEPT_BYTES)
     }
 }
 
-impl Order {
+impl RecordOrder {
     /// One that asks for more room only up to so many bytes.
-    fn keeping(max_kept_bytes: usize) -> Order {
-        Order {
+    fn keeping(max_kept_bytes: usize) -> RecordOrder {
+        RecordOrder {
             max_kept_bytes,
             bytes: Vec::new(),
             entries: Vec::new(),
@@ -49,7 +49,7 @@ impl Order {
         self.latest = self.latest.max(time);
         let at = self.bytes.len();
         self.bytes.extend_from_slice(record);
-        self.entries.push(Entry {
+        self.entries.push(OrderedRecord {
             time,
             at,
             len: record.len(),
@@ -60,7 +60,7 @@ impl Order {
     /// The time up to which records must be taken now for lack of room, if there is none left. That is half of them, so
     /// that each record is looked at a few times, however many there are.
     pub(super) fn overflow(&self) -> Option<u64> {
-        (self.bytes.len() + self.entries.len() * size_of::<Entry>() > self.max_kept_bytes).then(|| {
+        (self.bytes.len() + self.entries.len() * size_of::<OrderedRecord>() > self.max_kept_bytes).then(|| {
             let mut times: Vec<u64> = self.entries.iter().map(|entry| entry.time).collect();
             let middle = times.len() / 2;
             *times.select_nth_unstable(middle).1
@@ -74,7 +74,7 @@ impl Order {
 
     /// The oldest time among those waiting records that count. What perf found before it started has the time 0.
     pub(super) fn oldest_timed(&self, counts: impl Fn(&[u8]) -> bool) -> Option<u64> {
-        let of_record = |entry: &&Entry| entry.time > 0 && counts(&self.bytes[entry.at..entry.at + entry.len]);
+        let of_record = |entry: &&OrderedRecord| entry.time > 0 && counts(&self.bytes[entry.at..entry.at + entry.len]);
         self.entries.iter().filter(of_record).map(|entry| entry.time).min()
     }
 
@@ -101,7 +101,7 @@ impl Order {
 mod tests {
     use super::*;
 
-    fn times(order: &mut Order, until: u64) -> Vec<(u64, u8)> {
+    fn times(order: &mut RecordOrder, until: u64) -> Vec<(u64, u8)> {
         let mut out = Vec::new();
         order.take(until, |time, _, record| out.push((time, record[0])));
         out
@@ -113,7 +113,7 @@ mod tests {
     fn a_file_without_rounds_costs_in_proportion_to_its_records() {
         const RECORD: [u8; 24] = [7; 24];
         let looked_at = |records: u64| {
-            let mut order = Order::keeping(64 << 10);
+            let mut order = RecordOrder::keeping(64 << 10);
             let (mut looked_at, mut taken, mut last) = (0, 0, 0);
             for at in 0..records {
                 // Each second one is half a million late.
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn records_come_in_time_order_once_two_rounds_have_ended() {
-        let mut order = Order::default();
+        let mut order = RecordOrder::default();
         for (time, byte) in [(5, b'a'), (9, b'b'), (3, b'c'), (5, b'd')] {
             order.push(time, 0, &[byte]);
         }

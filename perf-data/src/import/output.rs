@@ -7,28 +7,28 @@ use recording::event::{Event, LostCause, Role};
 use recording::sink::EventSink;
 
 use super::attr::Attr;
-use super::choice::{Choice, Shown};
+use super::choice::{EventChoice, ShownAs};
 use super::deferred::UserChain;
-use super::header::Features;
-use super::late::{self, LateExits};
-use super::named::Named;
+use super::header::FileFeatures;
+use super::late_exits::{self, LateExits};
+use super::named_events::NamedEvents;
 use super::{sample, simpleperf};
 use crate::abi::record_type;
-use crate::decode::{Header, Layout, Record, RegisterSet};
-use crate::spool::{self, Own};
-use crate::translate::{SampleOf, Translator};
+use crate::decode::{Record, RecordHeader, RegisterSet, SampleLayout};
+use crate::spool::{self, SprofRecord};
+use crate::translate::{SampleEvent, Translator};
 
 /// Lost records that one record can report. So sums do not overflow.
 const MOST_LOST: u64 = 1 << 40;
 
 /// The way from records to events.
-pub(super) struct Output {
+pub(super) struct ImportOutput {
     translator: Translator,
     /// `None` for a kind of processor that sprof can't unwind.
     registers: Option<RegisterSet>,
-    pub(super) choice: Choice,
+    pub(super) choice: EventChoice,
     /// The spool of a recording with -e has these.
-    pub(super) named: Named,
+    pub(super) named: NamedEvents,
     pub(super) samples: u64,
     pub(super) switches_left_out: u64,
     /// Sums of waits, of which perf knows only the lengths.
@@ -46,13 +46,13 @@ pub(super) struct Output {
     pub(super) program: Option<String>,
 }
 
-impl Output {
-    pub(super) fn new(registers: Option<RegisterSet>, choice: Choice, named: Named) -> Output {
-        Output {
-            translator: Translator::new(Layout {
+impl ImportOutput {
+    pub(super) fn new(registers: Option<RegisterSet>, choice: EventChoice, named: NamedEvents) -> ImportOutput {
+        ImportOutput {
+            translator: Translator::new(SampleLayout {
                 registers: registers.unwrap_or_default(),
                 call_chain: true,
-                ..Layout::default()
+                ..SampleLayout::default()
             }),
             registers,
             choice,
@@ -97,35 +97,36 @@ impl Output {
         (index, attr): (usize, &Attr),
         record: &[u8],
         user: UserChain<'_>,
-        features: &Features,
+        features: &FileFeatures,
         sink: &mut dyn EventSink,
     ) {
-        match Own::parse(record) {
-            Some(Own::Event(event)) => {
+        match SprofRecord::parse(record) {
+            Some(SprofRecord::Event(event)) => {
                 let time = Timestamp(time);
                 return sink.on_event(&Event { time, ..*event });
             }
-            Some(Own::RunStart(time)) => return self.run_starts.push(time),
+            Some(SprofRecord::RunStart(time)) => return self.run_starts.push(time),
             None => {}
         }
         let shown = self.choice.shown(index);
-        let is_sample = record.first_chunk().map(Header::parse).map(|header| header.kind) == Some(record_type::SAMPLE);
+        let is_sample =
+            record.first_chunk().map(RecordHeader::parse).map(|header| header.kind) == Some(record_type::SAMPLE);
         let named = self.named.place(index);
-        if is_sample && shown == Shown::LeftOut && named.is_none() {
+        if is_sample && shown == ShownAs::LeftOut && named.is_none() {
             *self.other_samples.entry(index).or_default() += 1;
             return;
         }
         let mut time = Timestamp(time);
-        if shown == Shown::Waits && late::is_no_time(time.0) {
+        if shown == ShownAs::Waits && late_exits::is_no_time(time.0) {
             self.waits_without_times += u64::from(is_sample);
             time = Timestamp(self.latest);
         }
         self.latest = self.latest.max(time.0);
         let (role, event) = named.unwrap_or_else(|| match shown {
-            Shown::WaitStacks if is_sample => (Role::WaitStack, 0),
+            ShownAs::WaitStacks if is_sample => (Role::WaitStack, 0),
             // A spool has rings of their own for these; with perf, what is lost may be anything.
-            Shown::WaitStacks if features.is_spool() => (Role::Switch, 0),
-            Shown::Waits if is_sample => (Role::Wait, 0),
+            ShownAs::WaitStacks if features.is_spool() => (Role::Switch, 0),
+            ShownAs::Waits if is_sample => (Role::Wait, 0),
             _ => (Role::Running, 0),
         });
         let chain;
@@ -177,7 +178,7 @@ impl Output {
                 self.program = Some(String::from_utf8_lossy(name).into_owned());
             }
             // Idle CPUs switch, too.
-            Ok(Record::Sample(sample)) if shown == Shown::WaitStacks && sample.tid == 0 => return,
+            Ok(Record::Sample(sample)) if shown == ShownAs::WaitStacks && sample.tid == 0 => return,
             Ok(Record::Exit { pid, tid }) if self.choice.has_sums() && self.late_exits.keep(time, *pid, *tid) => return,
             Ok(Record::Fork { tid, .. }) => {
                 if let Some((ended, exit)) = self.late_exits.take(*tid) {
@@ -185,7 +186,7 @@ impl Output {
                 }
             }
             Ok(Record::Sample(sample)) => {
-                self.samples += u64::from(shown == Shown::Samples);
+                self.samples += u64::from(shown == ShownAs::Samples);
                 if (sample.pid, sample.tid) == (0, 0) {
                     self.name_idle_task(time, sink);
                 }
@@ -193,7 +194,7 @@ impl Output {
             _ => {}
         }
         if let (Ok(Record::Sample(sample)), Role::Counted | Role::Point) = (&decoded, role) {
-            let of = SampleOf {
+            let of = SampleEvent {
                 role,
                 event,
                 values: &self.named.values(role, event, sample.raw),

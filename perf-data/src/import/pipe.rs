@@ -4,17 +4,17 @@
 use std::io::{self, Read, Seek};
 
 use super::attr::Attr;
-use super::header::{Attrs, Features};
+use super::header::{FileAttrs, FileFeatures};
 use super::input::bytes_after;
-use super::records::Records;
+use super::records::RecordReader;
 use crate::abi::record_type;
-use crate::decode::{Header, Reader};
+use crate::decode::{Reader, RecordHeader};
 
 /// Reads through the whole file, and leaves the reader anywhere.
 pub(super) fn scan<R: Read + Seek>(
-    mut records: Records<R>,
-    attrs: &mut Attrs,
-    features: &mut Features,
+    mut records: RecordReader<R>,
+    attrs: &mut FileAttrs,
+    features: &mut FileFeatures,
 ) -> io::Result<R> {
     while let Ok(record) = records.next()? {
         let Some((header, body)) = record.split_first_chunk() else {
@@ -22,7 +22,7 @@ pub(super) fn scan<R: Read + Seek>(
         };
         let mut body = Reader(body);
         let mut skip = 0;
-        match Header::parse(header).kind {
+        match RecordHeader::parse(header).kind {
             record_type::HEADER_ATTR => add_attr(body.0, attrs),
             record_type::HEADER_BUILD_ID => features.add_build_ids(record),
             record_type::EVENT_UPDATE => rename(&mut body, attrs).unwrap_or_default(),
@@ -39,7 +39,7 @@ pub(super) fn scan<R: Read + Seek>(
 }
 
 /// HEADER_ATTR: an attr of the size that stands in it, and its ids.
-fn add_attr(body: &[u8], attrs: &mut Attrs) {
+fn add_attr(body: &[u8], attrs: &mut FileAttrs) {
     let size = body.get(4..).and_then(|rest| Reader(rest).u32()).unwrap_or_default() as usize;
     if let Some((attr, ids)) = body.split_at_checked(size)
         && let Some(attr) = Attr::parse(attr)
@@ -49,7 +49,7 @@ fn add_attr(body: &[u8], attrs: &mut Attrs) {
 }
 
 /// EVENT_UPDATE of the kind PERF_EVENT_UPDATE__NAME (2): u64 kind, u64 id, name.
-fn rename(body: &mut Reader<'_>, attrs: &mut Attrs) -> Option<()> {
+fn rename(body: &mut Reader<'_>, attrs: &mut FileAttrs) -> Option<()> {
     let kind = body.u64()?;
     let index = attrs.by_id(body.u64()?)?;
     if kind == 2 {

@@ -3,11 +3,11 @@
 use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::abi::record_type;
-use crate::decode::{HEADER_BYTES, Header};
+use crate::decode::{HEADER_BYTES, RecordHeader};
 
 /// How the records of a file ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum RecordsEnd {
     /// After the last one.
     Whole,
     /// In the middle of one, or before the end that the file's header promises. Bytes that were read.
@@ -18,7 +18,7 @@ pub(super) enum End {
 
 /// Reads records.
 #[derive(Debug)]
-pub(super) struct Records<R> {
+pub(super) struct RecordReader<R> {
     reader: R,
     at: u64,
     /// One past the last record; `None`: up to the end of the file.
@@ -26,11 +26,11 @@ pub(super) struct Records<R> {
     record: Vec<u8>,
 }
 
-impl<R: Read + Seek> Records<R> {
+impl<R: Read + Seek> RecordReader<R> {
     /// Reads from `start` to `end`.
     pub(super) fn new(mut reader: R, start: u64, end: Option<u64>) -> io::Result<Self> {
         reader.seek(SeekFrom::Start(start))?;
-        Ok(Records {
+        Ok(RecordReader {
             reader,
             at: start,
             end,
@@ -39,36 +39,36 @@ impl<R: Read + Seek> Records<R> {
     }
 
     /// The next record.
-    pub(super) fn next(&mut self) -> io::Result<Result<&[u8], End>> {
+    pub(super) fn next(&mut self) -> io::Result<Result<&[u8], RecordsEnd>> {
         let mut bytes = [0; HEADER_BYTES];
         let size = loop {
             if self.end.is_some_and(|end| self.at >= end) {
-                return Ok(Err(End::Whole));
+                return Ok(Err(RecordsEnd::Whole));
             }
             match read_up_to(&mut self.reader, &mut bytes)? {
-                0 if self.end.is_none() => return Ok(Err(End::Whole)),
+                0 if self.end.is_none() => return Ok(Err(RecordsEnd::Whole)),
                 HEADER_BYTES => {}
-                _ => return Ok(Err(End::CutOff(self.at))),
+                _ => return Ok(Err(RecordsEnd::CutOff(self.at))),
             }
-            let header = Header::parse(&bytes);
+            let header = RecordHeader::parse(&bytes);
             if header.kind < record_type::FIRST_OF_SIMPLEPERF {
                 break usize::from(header.size);
             }
             // None of these is needed: the sections at the end say the same.
             let size = u64::from(header.misc) << 16 | u64::from(header.size);
             if size < HEADER_BYTES as u64 {
-                return Ok(Err(End::Damaged(self.at)));
+                return Ok(Err(RecordsEnd::Damaged(self.at)));
             }
             self.skip(size)?;
         };
         if size < HEADER_BYTES {
-            return Ok(Err(End::Damaged(self.at)));
+            return Ok(Err(RecordsEnd::Damaged(self.at)));
         }
         self.record.clear();
         self.record.extend_from_slice(&bytes);
         self.record.resize(size, 0);
         if read_up_to(&mut self.reader, &mut self.record[HEADER_BYTES..])? < size - HEADER_BYTES {
-            return Ok(Err(End::CutOff(self.at)));
+            return Ok(Err(RecordsEnd::CutOff(self.at)));
         }
         self.at += size as u64;
         Ok(Ok(&self.record))

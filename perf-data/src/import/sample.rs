@@ -2,7 +2,9 @@
 
 use super::attr::Attr;
 use crate::abi::{context, misc, record_type, sample_type as has};
-use crate::decode::{self, HEADER_BYTES, Header, Malformed, RawRegisters, RawSample, Reader, Record, RegisterSet};
+use crate::decode::{
+    self, HEADER_BYTES, Malformed, RawRegisters, RawSample, Reader, Record, RecordHeader, RegisterSet,
+};
 
 /// PERF_SAMPLE_BRANCH_HW_INDEX and PERF_SAMPLE_BRANCH_COUNTERS of `branch_sample_type`.
 const BRANCH_HW_INDEX: u64 = 1 << 17;
@@ -10,7 +12,7 @@ const BRANCH_HW_INDEX: u64 = 1 << 17;
 /// Takes a record apart that was written for `attr`. Where `set` is `None`, sprof can't unwind with its registers.
 pub(super) fn decode<'a>(record: &'a [u8], attr: &Attr, set: Option<RegisterSet>) -> Result<Record<'a>, Malformed> {
     let (header, body) = record.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed("header"))?;
-    let header = Header::parse(header);
+    let header = RecordHeader::parse(header);
     if header.kind == record_type::SAMPLE {
         return sample(header, body, attr, set)
             .ok_or(Malformed("sample"))
@@ -32,7 +34,7 @@ pub(super) fn decode<'a>(record: &'a [u8], attr: &Attr, set: Option<RegisterSet>
 }
 
 /// The fields stand in the order of `perf_output_sample` in kernel/events/core.c; those after the stack are not needed.
-fn sample<'a>(header: Header, body: &'a [u8], attr: &Attr, set: Option<RegisterSet>) -> Option<RawSample<'a>> {
+fn sample<'a>(header: RecordHeader, body: &'a [u8], attr: &Attr, set: Option<RegisterSet>) -> Option<RawSample<'a>> {
     let mut body = Reader(body);
     let word_if = |body: &mut Reader<'a>, bit| {
         if attr.has(bit) {
@@ -176,7 +178,7 @@ fn read_registers<'a>(body: &mut Reader<'a>, mask: u64, set: Option<RegisterSet>
 }
 
 /// u32 pid, tid; u64 addr, len, pgoff; char filename[].
-fn mmap(header: Header, body: &[u8]) -> Option<Record<'_>> {
+fn mmap(header: RecordHeader, body: &[u8]) -> Option<Record<'_>> {
     let mut body = Reader(body);
     let pid = body.i32()?;
     let _tid = body.i32()?;

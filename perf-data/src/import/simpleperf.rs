@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::attr::Attr;
 use crate::abi::record_type;
-use crate::decode::{HEADER_BYTES, Header, Reader};
+use crate::decode::{HEADER_BYTES, Reader, RecordHeader};
 use recording::protobuf::{FieldValue, MessageFields};
 
 /// Functions of one file at most, and of all files; more than 64 MiB of features can't hold.
@@ -20,7 +20,7 @@ pub(super) fn is_jit(record: &[u8]) -> bool {
     const PROT_JIT: u32 = 0x4000;
     // Header, u32 pid, tid, u64 addr, len, pgoff, 24 bytes of identity, u32 prot.
     let protection = record.get(HEADER_BYTES + 56..).and_then(|rest| Reader(rest).u32());
-    let kind = record.first_chunk().map(|header| Header::parse(header).kind);
+    let kind = record.first_chunk().map(|header| RecordHeader::parse(header).kind);
     kind == Some(record_type::MMAP2) && protection.is_some_and(|protection| protection & PROT_JIT != 0)
 }
 

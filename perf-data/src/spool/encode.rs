@@ -7,11 +7,11 @@ use recording::module::BuildId;
 use recording::sample_bytes::SampleHeader;
 use recording::stack::{Frame, Stack, StackMark};
 
-use super::own;
 use super::record::{
     EVENT_ID, FIRST_NAMED_ID, WAIT_EVENT_ID, pair, put_c_string, put_lost, put_record, put_sample_id, put_words,
 };
 use super::samples::SampleEncoder;
+use super::sprof_records;
 use crate::abi::{misc, record_type, sample_type as has};
 
 /// What each sample holds.
@@ -112,7 +112,7 @@ impl Encoder {
                     Role::Counted => self.counted_id,
                     Role::Point => self.points_id,
                 };
-                put_lost(out, own::misc_of_cause(cause), count, time, event);
+                put_lost(out, sprof_records::misc_of_cause(cause), count, time, event);
             }
             RecordingEvent::Throttled => put_record(out, record_type::THROTTLE, 0, |body| {
                 put_words(body, &[time, EVENT_ID, EVENT_ID]);
@@ -122,8 +122,8 @@ impl Encoder {
                 completed_live,
                 by_frame_pointer,
                 by_code,
-            } => own::put_unwound(out, time, [completed_live, by_frame_pointer, by_code]),
-            RecordingEvent::Malformed(_) => own::put_malformed(out, time),
+            } => sprof_records::put_unwound(out, time, [completed_live, by_frame_pointer, by_code]),
+            RecordingEvent::Malformed(_) => sprof_records::put_malformed(out, time),
         }
     }
 
@@ -134,7 +134,7 @@ impl Encoder {
             }
             ProcessEvent::Exec(name) => put_name(out, misc::COMM_EXEC, [pid, pid], name, time),
             ProcessEvent::Map(mapping) => self.waiting = Some(OwnedMapping::new(time, pid, mapping)),
-            ProcessEvent::Counter(counter, value) => own::put_counter(out, time, pid, counter, value),
+            ProcessEvent::Counter(counter, value) => sprof_records::put_counter(out, time, pid, counter, value),
             // A file of perf has no titles, and the reader of the file finds the others out again.
             ProcessEvent::Title(_)
             | ProcessEvent::Start { parent: None }
@@ -205,7 +205,7 @@ impl Encoder {
         };
         if !self.samples.put(header, sample.same, frames, missing, raw, out) {
             self.samples.forget(thread.tid.0);
-            put_lost(out, own::misc_of_cause(LostCause::QueueFull), 1, time, event);
+            put_lost(out, sprof_records::misc_of_cause(LostCause::QueueFull), 1, time, event);
         }
     }
 }

@@ -14,17 +14,17 @@
 //! than [`MAX_CHAIN`] frames of one stack.
 //!
 //! 1. `record`: the bytes of one record.
-//! 2. `own`: what perf has no records for.
+//! 2. `sprof_records`: facts for which perf has no records.
 //! 3. `samples`: samples.
 //! 4. `encode`: events to records.
-//! 5. `head`: what stands before the first event.
+//! 5. `file_head`: what stands before the first event.
 //! 6. `writer`: records to the disk.
 
 mod encode;
-mod head;
-mod own;
+mod file_head;
 mod record;
 mod samples;
+mod sprof_records;
 mod writer;
 
 use std::fs::File;
@@ -37,23 +37,23 @@ use recording::module::BuildId;
 use recording::sink::{Completion, EventSink};
 
 use encode::Encoder;
-pub(crate) use head::{ROLE_MARKER, ROLE_TRACK, ROLE_WEIGHT, VERSION_PREFIX};
-pub(crate) use own::{Own, cause};
+pub(crate) use file_head::{ROLE_MARKER, ROLE_TRACK, ROLE_WEIGHT, VERSION_PREFIX};
 pub use record::MAX_CHAIN;
 pub(crate) use samples::SampleDecoder;
-use writer::{Running, Stopped};
+pub(crate) use sprof_records::{SprofRecord, cause};
+use writer::{RunningWriter, StoppedWriter};
 
 /// A stage that passes all events on and writes them to a file, while it has one.
 pub struct SpoolSink<N> {
     next: N,
     encoder: Encoder,
-    writer: Writer,
+    writer: SpoolWriter,
 }
 
-enum Writer {
+enum SpoolWriter {
     None,
-    Running(Running),
-    Stopped(Stopped),
+    Running(RunningWriter),
+    Stopped(StoppedWriter),
 }
 
 impl<N: EventSink> SpoolSink<N> {
@@ -62,7 +62,7 @@ impl<N: EventSink> SpoolSink<N> {
         SpoolSink {
             next,
             encoder: Encoder::default(),
-            writer: Writer::None,
+            writer: SpoolWriter::None,
         }
     }
 
@@ -82,23 +82,23 @@ impl<N: EventSink> SpoolSink<N> {
     ) -> io::Result<()> {
         self.encoder.set_events(&info.events);
         self.encoder.restart();
-        let stopped = match std::mem::replace(&mut self.writer, Writer::None) {
-            Writer::None => Stopped::create(file()?, &head::bytes(info, waits, kernel))?,
-            Writer::Stopped(stopped) => stopped,
-            Writer::Running(running) => running.stop(),
+        let stopped = match std::mem::replace(&mut self.writer, SpoolWriter::None) {
+            SpoolWriter::None => StoppedWriter::create(file()?, &file_head::bytes(info, waits, kernel))?,
+            SpoolWriter::Stopped(stopped) => stopped,
+            SpoolWriter::Running(running) => running.stop(),
         };
         let mut running = stopped.start(on_error)?;
         if let Some(records) = running.room_for(run_start, None) {
-            own::put_run_start(records, run_start.0);
+            sprof_records::put_run_start(records, run_start.0);
         }
-        self.writer = Writer::Running(running);
+        self.writer = SpoolWriter::Running(running);
         Ok(())
     }
 
     /// Writes what is left, and ends the thread.
     pub fn stop(&mut self) {
-        self.writer = match std::mem::replace(&mut self.writer, Writer::None) {
-            Writer::Running(running) => Writer::Stopped(running.stop()),
+        self.writer = match std::mem::replace(&mut self.writer, SpoolWriter::None) {
+            SpoolWriter::Running(running) => SpoolWriter::Stopped(running.stop()),
             other => other,
         };
     }
@@ -106,14 +106,14 @@ impl<N: EventSink> SpoolSink<N> {
     /// The next stage, and whether all that passed is in the file. The file stays where it is.
     pub fn finish(mut self) -> (N, bool) {
         self.stop();
-        let is_whole = matches!(&self.writer, Writer::Stopped(stopped) if stopped.is_sound());
+        let is_whole = matches!(&self.writer, SpoolWriter::Stopped(stopped) if stopped.is_sound());
         (self.next, is_whole)
     }
 }
 
 impl<N: EventSink> EventSink for SpoolSink<N> {
     fn on_event(&mut self, event: &Event<'_>) {
-        if let Writer::Running(running) = &mut self.writer {
+        if let SpoolWriter::Running(running) = &mut self.writer {
             match running.room_for(event.time, role(event)) {
                 Some(records) => self.encoder.event(event, records),
                 None => self.encoder.leave_out(event),
@@ -123,7 +123,7 @@ impl<N: EventSink> EventSink for SpoolSink<N> {
     }
 
     fn end_round(&mut self, until: Timestamp) -> Completion {
-        if let Writer::Running(running) = &mut self.writer
+        if let SpoolWriter::Running(running) = &mut self.writer
             && running.end_round(until)
         {
             self.encoder.restart();

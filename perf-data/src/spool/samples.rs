@@ -20,10 +20,10 @@ use recording::stack::{Frame, SameFrames};
 use recording::varint::{put, take};
 use rustc_hash::FxHashMap;
 
-use super::own;
 use super::record::{MAX_CHAIN, pair, put_record_if_short, put_words};
+use super::sprof_records;
 use crate::abi::{context, misc, record_type};
-use crate::decode::Header;
+use crate::decode::RecordHeader;
 use crate::marks;
 
 /// The type of these records, which perf does not know. 0x5350 had another form, and is not read.
@@ -139,7 +139,7 @@ impl SampleDecoder {
     /// have to come in the order of the file. For a damaged one: the own record of a malformed record.
     pub(crate) fn whole(&mut self, record: &[u8]) -> Option<Vec<u8>> {
         let (header, mut body) = record.split_first_chunk()?;
-        let header = Header::parse(header);
+        let header = RecordHeader::parse(header);
         let flags = match header.kind {
             SAMPLE | SAMPLE_AFTER_OTHERS => Some(header.misc),
             WHOLE_SAMPLE => Some(ALL_FLAGS | RAW),
@@ -158,7 +158,7 @@ impl SampleDecoder {
         self.is_damaged = has_room.is_none();
         if has_room != Some(true) {
             out.clear();
-            own::put_malformed(&mut out, self.read_time);
+            sprof_records::put_malformed(&mut out, self.read_time);
         }
         Some(out)
     }
@@ -260,7 +260,7 @@ mod tests {
 
     /// The type of a record that was read.
     fn kind(record: Option<&[u8]>) -> Option<u32> {
-        record?.first_chunk().map(|header| Header::parse(header).kind)
+        record?.first_chunk().map(|header| RecordHeader::parse(header).kind)
     }
 
     /// A thread may have stacks of both kinds: the unwinder numbers those that it walks.

@@ -33,14 +33,14 @@ const SYNC_AFTER: Duration = Duration::from_secs(5);
 
 /// What the recorder and the thread share.
 #[derive(Default)]
-struct Shared {
-    waiting: Mutex<Waiting>,
+struct WriterShared {
+    waiting: Mutex<WaitingRecords>,
     wake: Condvar,
     failed: AtomicBool,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingRecords {
     records: Vec<u8>,
     lost: NoRoom,
     /// They are to be written now.
@@ -55,17 +55,17 @@ struct NoRoom {
     switches: u64,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+impl WriterShared {
+    fn lock(&self) -> MutexGuard<'_, WaitingRecords> {
         // The thread panics nowhere; if it did, the recording goes on.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A file that is being written to.
-pub(super) struct Running {
-    shared: Arc<Shared>,
-    thread: JoinHandle<Stopped>,
+pub(super) struct RunningWriter {
+    shared: Arc<WriterShared>,
+    thread: JoinHandle<StoppedWriter>,
     /// What was not handed over yet, and the time of its first event.
     records: Vec<u8>,
     since: Option<Timestamp>,
@@ -73,7 +73,7 @@ pub(super) struct Running {
     waiting_bytes: usize,
 }
 
-impl Running {
+impl RunningWriter {
     /// Where the record of an event of a role is to be appended, or (`None`) of the few about processes, mappings and
     /// losses. Never waits for the disk: no place if too much waits for it.
     pub(super) fn room_for(&mut self, time: Timestamp, role: Option<Role>) -> Option<&mut Vec<u8>> {
@@ -132,25 +132,25 @@ impl Running {
     }
 
     /// Writes all that was handed over, and ends the thread.
-    pub(super) fn stop(mut self) -> Stopped {
+    pub(super) fn stop(mut self) -> StoppedWriter {
         self.hand_over(NoRoom::default(), false);
         self.shared.lock().closing = true;
         self.shared.wake.notify_one();
-        self.thread.join().unwrap_or(Stopped { output: None })
+        self.thread.join().unwrap_or(StoppedWriter { output: None })
     }
 }
 
 /// A file between two runs; without one if writing failed.
-pub(super) struct Stopped {
-    output: Option<Output>,
+pub(super) struct StoppedWriter {
+    output: Option<SpoolOutput>,
 }
 
-impl Stopped {
+impl StoppedWriter {
     /// Begins a file.
-    pub(super) fn create(mut file: File, head: &[u8]) -> io::Result<Stopped> {
+    pub(super) fn create(mut file: File, head: &[u8]) -> io::Result<StoppedWriter> {
         file.write_all(head)?;
-        Ok(Stopped {
-            output: Some(Output {
+        Ok(StoppedWriter {
+            output: Some(SpoolOutput {
                 file,
                 bytes: head.len() as u64,
                 synced: Instant::now(),
@@ -164,13 +164,13 @@ impl Stopped {
     }
 
     /// Starts the thread.
-    pub(super) fn start(self, on_error: Box<dyn FnOnce(&io::Error) + Send>) -> io::Result<Running> {
-        let shared = Arc::new(Shared::default());
+    pub(super) fn start(self, on_error: Box<dyn FnOnce(&io::Error) + Send>) -> io::Result<RunningWriter> {
+        let shared = Arc::new(WriterShared::default());
         let of_thread = shared.clone();
         let thread = std::thread::Builder::new()
             .name("sprof-spool".into())
             .spawn(move || run(&of_thread, self.output, on_error))?;
-        Ok(Running {
+        Ok(RunningWriter {
             shared,
             thread,
             records: Vec::new(),
@@ -180,7 +180,11 @@ impl Stopped {
     }
 }
 
-fn run(shared: &Shared, mut output: Option<Output>, on_error: Box<dyn FnOnce(&io::Error) + Send>) -> Stopped {
+fn run(
+    shared: &WriterShared,
+    mut output: Option<SpoolOutput>,
+    on_error: Box<dyn FnOnce(&io::Error) + Send>,
+) -> StoppedWriter {
     let mut on_error = Some(on_error);
     let mut records = Vec::new();
     loop {
@@ -207,20 +211,20 @@ fn run(shared: &Shared, mut output: Option<Output>, on_error: Box<dyn FnOnce(&io
         // After a burst.
         records.shrink_to(2 * FLUSH_BYTES);
         if closing {
-            return Stopped { output };
+            return StoppedWriter { output };
         }
     }
 }
 
 /// The open file.
-struct Output {
+struct SpoolOutput {
     file: File,
     /// Whole records in the file.
     bytes: u64,
     synced: Instant,
 }
 
-impl Output {
+impl SpoolOutput {
     /// Writes records, and those of what found no room.
     fn write(&mut self, records: &mut Vec<u8>, lost: NoRoom) -> io::Result<()> {
         for (count, event) in [(lost.records, EVENT_ID), (lost.switches, WAIT_EVENT_ID)] {

@@ -6,11 +6,11 @@ use recording::info::RecordingInfo;
 use recording::quality::Quality;
 
 use super::processes::LiveThread;
-use super::{Builder, CodeSince, Lifetime, MARKERS_PER_THREAD};
+use super::{Builder, CodeSince, MARKERS_PER_THREAD, PidLifetime};
 use crate::recorded::Profile;
 use crate::recorded::no_samples::NoSamples;
 use crate::recorded::thread::{MarkerKind, ProcessId, RecordedMarker, RecordedProcess, RecordedThread};
-use crate::recorded::usage::Usage;
+use crate::recorded::usage::ProcessUsage;
 use crate::sources::Sources;
 
 /// How far up to look for an ancestor that is in the file.
@@ -34,7 +34,7 @@ impl Builder {
         mut self,
         mut info: RecordingInfo,
         quality: Quality,
-        histories: impl FnMut(Lifetime, &[u64]) -> Vec<Vec<CodeSince>>,
+        histories: impl FnMut(PidLifetime, &[u64]) -> Vec<Vec<CodeSince>>,
     ) -> Profile {
         self.build_waiting();
         info.clock = info.clock.later(self.zero);
@@ -142,7 +142,7 @@ impl Builder {
                 start: 0,
                 end: Some(end),
                 threads: 1,
-                usage: Usage::default(),
+                usage: ProcessUsage::default(),
             }]
         } else {
             kept_processes

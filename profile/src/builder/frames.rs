@@ -10,9 +10,9 @@ use recording::module::{Image, Images, Module, ModuleKind};
 use recording::stack::{Frame, StackMark};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::resolved::MappedCode;
+use super::mapped_code::MappedCode;
 use crate::category::{CodeKind, MarkKind};
-use crate::recorded::strings::{StringId, Strings};
+use crate::recorded::strings::{StringId, StringTable};
 use crate::recorded::tables::{FrameId, FrameRow, FrameTables, FuncRow, LibId};
 
 /// What makes two frames the same frame.
@@ -47,7 +47,7 @@ impl FrameResolver {
     }
 
     /// Takes the code of a BPF program, or gives it up. Later programs may lie at its addresses.
-    pub(super) fn on_bpf(&mut self, program: &BpfProgram<'_>, strings: &mut Strings) {
+    pub(super) fn on_bpf(&mut self, program: &BpfProgram<'_>, strings: &mut StringTable) {
         let end = program.start.saturating_add(program.len);
         // Programs never overlap, so one at most reaches in from below.
         let below = self.bpf.range(..program.start).next_back();
@@ -77,7 +77,7 @@ impl FrameResolver {
         self.programs.insert(module);
     }
 
-    pub(super) fn resolve(&mut self, frame: Frame, code: &mut MappedCode, strings: &mut Strings) -> FrameId {
+    pub(super) fn resolve(&mut self, frame: Frame, code: &mut MappedCode, strings: &mut StringTable) -> FrameId {
         if let Some(id) = code.resolved.get(frame) {
             return id;
         }
@@ -89,7 +89,7 @@ impl FrameResolver {
     }
 
     /// The frame of a mark, which is the same in all processes.
-    pub(super) fn mark(&mut self, mark: StackMark, strings: &mut Strings) -> FrameId {
+    pub(super) fn mark(&mut self, mark: StackMark, strings: &mut StringTable) -> FrameId {
         self.find_or_make(FrameKey::Mark(mark), strings)
     }
 
@@ -103,17 +103,17 @@ impl FrameResolver {
     }
 
     /// The frame at a relative address of a module.
-    pub(super) fn frame_in(&mut self, module: &Arc<Module>, address: u64, strings: &mut Strings) -> FrameId {
+    pub(super) fn frame_in(&mut self, module: &Arc<Module>, address: u64, strings: &mut StringTable) -> FrameId {
         let key = FrameKey::InLib(self.tables.lib_for(module, strings), address);
         self.find_or_make(key, strings)
     }
 
     /// A frame that is no code and has this name.
-    pub(super) fn label(&mut self, name: StringId, strings: &mut Strings) -> FrameId {
+    pub(super) fn label(&mut self, name: StringId, strings: &mut StringTable) -> FrameId {
         self.find_or_make(FrameKey::Label(name), strings)
     }
 
-    fn find_or_make(&mut self, key: FrameKey, strings: &mut Strings) -> FrameId {
+    fn find_or_make(&mut self, key: FrameKey, strings: &mut StringTable) -> FrameId {
         if let Some(&id) = self.frames.get(&key) {
             return id;
         }
@@ -122,7 +122,7 @@ impl FrameResolver {
         id
     }
 
-    fn key(&mut self, frame: Frame, images: &Images, strings: &mut Strings) -> FrameKey {
+    fn key(&mut self, frame: Frame, images: &Images, strings: &mut StringTable) -> FrameKey {
         if let Frame::Mark(mark) = frame {
             return FrameKey::Mark(mark);
         }
@@ -141,7 +141,7 @@ impl FrameResolver {
         }
     }
 
-    fn make(&mut self, key: FrameKey, strings: &mut Strings) -> FrameId {
+    fn make(&mut self, key: FrameKey, strings: &mut StringTable) -> FrameId {
         self.name.clear();
         // Writing to a string can't fail.
         let (lib, address, kind) = match key {
@@ -193,7 +193,7 @@ impl FrameResolver {
     }
 
     /// The tables, with what became known only after frames were made.
-    pub(super) fn finish(mut self, strings: &mut Strings) -> FrameTables {
+    pub(super) fn finish(mut self, strings: &mut StringTable) -> FrameTables {
         for frame in &self.tables.frames {
             if let (Some(_), Some(address)) = (frame.lib, frame.address) {
                 self.name.clear();

@@ -17,7 +17,7 @@ use crate::recorded::thread::MarkerKind;
 
 /// A process, by its number and the time in which it had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lifetime {
+pub struct PidLifetime {
     /// The number.
     pub pid: Pid,
     /// First sign of it.
@@ -42,7 +42,7 @@ pub type CodeSince = (Timestamp, Option<CodePlace>);
 
 /// The new stack of an old one, and the times for which it is right.
 #[derive(Clone, Copy)]
-struct Placed {
+struct RelocatedStack {
     from: u64,
     until: u64,
     stack: StackId,
@@ -50,23 +50,23 @@ struct Placed {
 }
 
 /// One process's frames in code of no file.
-struct Frames<'a> {
+struct JitFrames<'a> {
     addresses: &'a FxHashMap<FrameId, u64>,
     histories: FxHashMap<u64, Vec<CodeSince>>,
-    placed: FxHashMap<StackId, Placed>,
+    placed: FxHashMap<StackId, RelocatedStack>,
     path: Vec<StackId>,
 }
 
 impl Builder {
     /// Gives the frames in code of no file their places, for all samples so far.
-    pub(super) fn place_jit(&mut self, mut histories: impl FnMut(Lifetime, &[u64]) -> Vec<Vec<CodeSince>>) {
+    pub(super) fn place_jit(&mut self, mut histories: impl FnMut(PidLifetime, &[u64]) -> Vec<Vec<CodeSince>>) {
         let nameless = self.resolver.nameless();
         for index in 0..self.processes.processes.len() {
             let process = &self.processes.processes[index];
             if !process.code.has_nameless_code {
                 continue;
             }
-            let lifetime = Lifetime {
+            let lifetime = PidLifetime {
                 pid: Pid(process.pid),
                 from: self.instant(process.start),
                 until: process.end.map_or(Timestamp(u64::MAX), |end| self.instant(end)),
@@ -77,7 +77,7 @@ impl Builder {
             if answers.len() != addresses.len() || answers.iter().all(Vec::is_empty) {
                 continue;
             }
-            let mut frames = Frames {
+            let mut frames = JitFrames {
                 addresses: &nameless,
                 histories: addresses.into_iter().zip(answers).collect(),
                 placed: FxHashMap::default(),
@@ -131,7 +131,7 @@ impl Builder {
     }
 
     /// The stack with the code that was there at a time in place of addresses.
-    fn place(&mut self, frames: &mut Frames<'_>, stack: StackId, time: u64) -> Placed {
+    fn place(&mut self, frames: &mut JitFrames<'_>, stack: StackId, time: u64) -> RelocatedStack {
         // Down to a caller that is known for this time, then up again.
         let mut path = std::mem::take(&mut frames.path);
         path.clear();
@@ -151,7 +151,7 @@ impl Builder {
         for stack in path.drain(..).rev() {
             let frame = self.stacks.frame(stack);
             let (new_frame, from, until, time_is_known) = self.frame_at(frames, frame, time);
-            let placed = Placed {
+            let placed = RelocatedStack {
                 from: known.map_or(from, |known| known.from.max(from)),
                 until: known.map_or(until, |known| known.until.min(until)),
                 stack: self.stacks.intern(known.map(|known| known.stack), new_frame),
@@ -161,7 +161,7 @@ impl Builder {
             known = Some(placed);
         }
         frames.path = path;
-        known.unwrap_or(Placed {
+        known.unwrap_or(RelocatedStack {
             from: time,
             until: time,
             stack,
@@ -170,7 +170,7 @@ impl Builder {
     }
 
     /// The frame that stands for a frame at a time, from when until when it does, and whether that is known.
-    fn frame_at(&mut self, frames: &Frames<'_>, frame: FrameId, time: u64) -> (FrameId, u64, u64, bool) {
+    fn frame_at(&mut self, frames: &JitFrames<'_>, frame: FrameId, time: u64) -> (FrameId, u64, u64, bool) {
         let Some(history) = frames
             .addresses
             .get(&frame)

@@ -5,14 +5,14 @@ mod events;
 mod finish;
 mod frames;
 mod jit;
+mod mapped_code;
 mod offcpu;
 mod per_cpu;
 mod processes;
 mod queue;
-mod resolved;
 
 pub use events::{POINTS_IN_ALL, POINTS_PER_THREAD};
-pub use jit::{CodePlace, CodeSince, Lifetime};
+pub use jit::{CodePlace, CodeSince, PidLifetime};
 
 use std::fs::File;
 use std::io;
@@ -27,18 +27,18 @@ use recording::sink::{Completion, EventSink};
 use recording::stack::{Frame, NO_STACK, Registers, SameFrames, Stack, StackMark};
 use recording::wait::WaitReason;
 
-use crate::recorded::Counts;
+use crate::recorded::BuildCounts;
 use crate::recorded::samples;
 use crate::recorded::spill::SpillFile;
 use crate::recorded::stacks::{StackId, StackTree};
-use crate::recorded::strings::Strings;
+use crate::recorded::strings::StringTable;
 use crate::recorded::tables::FrameId;
 use crate::recorded::thread::{MarkerKind, RecordedMarker};
 use crate::recorded::waits::WaitTotals;
 use frames::FrameResolver;
-use offcpu::{WaitReasons, WaitTables, Waited};
+use offcpu::{EndedWait, WaitReasons, WaitTables};
 use processes::{LiveThread, Processes};
-use queue::{Owned, Queue, QueueBlock, QueuedEvent};
+use queue::{EventQueue, OwnedEvent, QueueBlock, QueuedEvent};
 
 /// A thread keeps at most this many markers; the rest is counted. Loss and throttling may be reported at any rate, and
 /// the front end's marker table becomes slow at some 100,000.
@@ -71,12 +71,12 @@ const MAX_REMEMBERED: usize = 1 << 19;
 pub struct Builder {
     options: BuildOptions,
     zero: Timestamp,
-    strings: Strings,
+    strings: StringTable,
     stacks: StackTree,
     resolver: FrameResolver,
     processes: Processes,
-    counts: Counts,
-    queue: Queue,
+    counts: BuildCounts,
+    queue: EventQueue,
     wait_reasons: WaitReasons,
     /// From the first switch on.
     waits: Option<WaitTotals>,
@@ -240,18 +240,18 @@ impl Builder {
         });
     }
 
-    fn on_owned(&mut self, at: i64, event: Owned) {
+    fn on_owned(&mut self, at: i64, event: OwnedEvent) {
         match event {
-            Owned::Start(pid, parent) => self.processes.start(pid, Some(parent), at),
-            Owned::End(pid) => self.processes.end(pid, at),
-            Owned::Exec(pid, name) => self.on_process(at, pid, ProcessEvent::Exec(&name)),
-            Owned::Code { pid, start, len } => self.processes.map_nameless(pid, at, start, len),
-            Owned::Image(pid, image) => self.on_process(at, pid, ProcessEvent::Image(&image)),
-            Owned::Title(pid, title) => self.processes.set_title(pid, &title),
-            Owned::Counter(pid, counter, value) => self.processes.add_reading(pid, at, counter, value),
-            Owned::ThreadStart(thread) => self.processes.start_thread(thread, at),
-            Owned::ThreadEnd(thread) => self.processes.end_thread(thread, at),
-            Owned::Name(thread, name) => self.on_thread(at, thread, ThreadEvent::Name(&name)),
+            OwnedEvent::Start(pid, parent) => self.processes.start(pid, Some(parent), at),
+            OwnedEvent::End(pid) => self.processes.end(pid, at),
+            OwnedEvent::Exec(pid, name) => self.on_process(at, pid, ProcessEvent::Exec(&name)),
+            OwnedEvent::Code { pid, start, len } => self.processes.map_nameless(pid, at, start, len),
+            OwnedEvent::Image(pid, image) => self.on_process(at, pid, ProcessEvent::Image(&image)),
+            OwnedEvent::Title(pid, title) => self.processes.set_title(pid, &title),
+            OwnedEvent::Counter(pid, counter, value) => self.processes.add_reading(pid, at, counter, value),
+            OwnedEvent::ThreadStart(thread) => self.processes.start_thread(thread, at),
+            OwnedEvent::ThreadEnd(thread) => self.processes.end_thread(thread, at),
+            OwnedEvent::Name(thread, name) => self.on_thread(at, thread, ThreadEvent::Name(&name)),
         }
     }
 
@@ -306,7 +306,7 @@ impl Builder {
         let stack = self.stack(at, thread, frames, sample.same);
         self.with_waits(thread, at, |live, tables| {
             let earliest = live.samples.last_time().unwrap_or(live.start.max(0));
-            let wait = Waited {
+            let wait = EndedWait {
                 stack,
                 reason,
                 earliest,
@@ -508,7 +508,7 @@ impl EventSink for Builder {
                 return;
             }
             _ if self.queue.is_empty() => {}
-            kind => match Owned::of(&kind) {
+            kind => match OwnedEvent::of(&kind) {
                 Some(event) => return self.queue.push(at, event),
                 None => self.build_waiting(),
             },

@@ -18,7 +18,7 @@ use recording::wait::{WaitGuess, WaitReason};
 use super::frames::FrameResolver;
 use crate::recorded::samples::{PackedSamples, RecordedSample};
 use crate::recorded::stacks::{StackId, StackTree};
-use crate::recorded::strings::Strings;
+use crate::recorded::strings::StringTable;
 use crate::recorded::waits::WaitTotals;
 
 /// Shorter waits are added up. They are guessed to be like each other: a thread that waits so shortly does it often.
@@ -77,7 +77,7 @@ impl WaitReasons {
 pub(super) struct WaitTables<'a> {
     pub(super) resolver: &'a mut FrameResolver,
     pub(super) stacks: &'a mut StackTree,
-    pub(super) strings: &'a mut Strings,
+    pub(super) strings: &'a mut StringTable,
     pub(super) totals: &'a mut WaitTotals,
     pub(super) out_of_order: &'a mut u64,
 }
@@ -202,7 +202,7 @@ struct SampledWaitStack {
 }
 
 /// A wait with its own stack, or the sum of several, which can be longer than there was time.
-pub(super) struct Waited {
+pub(super) struct EndedWait {
     pub(super) stack: Option<StackId>,
     pub(super) reason: WaitReason,
     /// When it can have begun: after what the thread did before.
@@ -365,13 +365,13 @@ impl ThreadWaits {
     }
 
     /// Adds a wait that came as a whole.
-    pub(super) fn waited(&mut self, wait: Waited, samples: &mut PackedSamples, tables: &mut WaitTables<'_>) {
+    pub(super) fn waited(&mut self, wait: EndedWait, samples: &mut PackedSamples, tables: &mut WaitTables<'_>) {
         self.flush(samples, tables);
         // A switch record began the same wait.
         if let SwitchState::Waiting { since, .. } = &mut self.state {
             *since = wait.until.max(*since);
         }
-        let Waited { stack, reason, ns, .. } = wait;
+        let EndedWait { stack, reason, ns, .. } = wait;
         let guess = stack.is_none().then_some(WaitGuess::NotSampled);
         tables.totals.add(reason, guess, ns);
         let stack = tables.stack(WaitKey { stack, guess, reason });

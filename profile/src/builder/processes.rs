@@ -9,13 +9,13 @@ use recording::module::{FileRole, Image, Images, Module, ModuleKind};
 use recording::stack::Frame;
 use rustc_hash::FxHashMap;
 
+use super::mapped_code::{MappedCode, ResolvedFrames};
 use super::offcpu::ThreadWaits;
-use super::resolved::{MappedCode, Resolved};
 use crate::category::CodeKind;
 use crate::recorded::samples::PackedSamples;
 use crate::recorded::stacks::StackId;
 use crate::recorded::thread::{ProcessId, RecordedMarker};
-use crate::recorded::usage::Usage;
+use crate::recorded::usage::ProcessUsage;
 
 /// A process while events come in.
 #[derive(Default)]
@@ -37,7 +37,7 @@ pub(super) struct LiveProcess {
     pub(super) program: ProgramFile,
     /// The name that the process had while its loader alone ran; Linux keeps the first 15 bytes of what was executed.
     pub(super) loader_name: Option<String>,
-    pub(super) usage: Usage,
+    pub(super) usage: ProcessUsage,
 }
 
 /// The file that a process executes.
@@ -186,7 +186,7 @@ impl Processes {
         let process = &mut self.processes[index];
         process.end = Some(at);
         // Nothing looks them up again, and there may be thousands of ended processes.
-        process.code.resolved = Resolved::default();
+        process.code.resolved = ResolvedFrames::default();
         process.code.images = Images::default();
         self.end_threads(index, pid, at, |_| true);
     }
@@ -334,7 +334,7 @@ impl Processes {
     /// Forgets the frames of addresses, and the last stacks of threads if nothing refers to them.
     pub(super) fn forget_frames(&mut self, with_stacks: bool) {
         for process in &mut self.processes {
-            process.code.resolved = Resolved::default();
+            process.code.resolved = ResolvedFrames::default();
         }
         for thread in self.threads.iter_mut().filter(|_| with_stacks) {
             thread.chain = Vec::new();
@@ -424,7 +424,7 @@ impl Processes {
 
 impl LiveProcess {
     fn images_changed(&mut self) {
-        self.code.resolved = Resolved::default();
+        self.code.resolved = ResolvedFrames::default();
         self.epoch += 1;
     }
 }

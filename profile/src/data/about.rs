@@ -9,7 +9,7 @@ use serde_json::Number;
 /// Rows about the recording under a heading: `ExtraProfileInfoSection` of the front end's src/types/profile.ts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Section {
+pub struct AboutSection {
     /// The heading.
     pub label: String,
     /// The rows.

@@ -62,7 +62,7 @@ pub struct Script {
     /// First column, or [`NONE`].
     pub column: u32,
     /// The script's origin, if it is not a library.
-    pub resource: Option<Resource>,
+    pub resource: Option<ScriptOrigin>,
 }
 
 impl Script {
@@ -80,7 +80,7 @@ impl Script {
 
 /// The origin of scripts: a site or an add-on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Resource {
+pub struct ScriptOrigin {
     /// Index of a text.
     pub name: u32,
     /// Index of a text, or [`NONE`].

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Calls, Data, Fields, RecordingFacts, Unit, Weights};
+use super::{Calls, Data, Fields, RecordingFacts, WeightUnit, Weights};
 
 /// Increases when a field changes its meaning, not for a new field.
 const VERSION: u32 = 1;
@@ -13,15 +13,15 @@ const VERSION: u32 = 1;
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct SprofFacts {
     version: u32,
-    imported: Option<Imported>,
+    imported: Option<ImportedFacts>,
     recorded: Option<RecordingFacts>,
 }
 
 /// Facts of a profile that was converted from another profiler's file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Imported {
-    unit: Unit,
+struct ImportedFacts {
+    unit: WeightUnit,
     weights: Option<Weights>,
     /// Times of samples are artificial: see [`Data::is_summed`].
     is_summed: bool,
@@ -40,7 +40,7 @@ impl SprofFacts {
     pub(crate) fn of_imported(data: &Data) -> SprofFacts {
         SprofFacts {
             version: VERSION,
-            imported: Some(Imported {
+            imported: Some(ImportedFacts {
                 unit: data.unit,
                 weights: data.weights.clone(),
                 is_summed: data.is_summed,
@@ -101,8 +101,8 @@ impl SprofFacts {
             if imported.is_summed {
                 thread.samples.time_ms.fill(0.0);
             }
-            if let (Unit::Counts, Some(weights)) = (imported.unit, &imported.weights) {
-                thread.unit = Unit::Counts;
+            if let (WeightUnit::Counts, Some(weights)) = (imported.unit, &imported.weights) {
+                thread.unit = WeightUnit::Counts;
                 thread.name = match without_event(&thread.name, &weights.name) {
                     Some(name) => name.to_owned(),
                     // Earlier files do not say which threads have no name.

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::facts::SprofFacts;
 use super::v8_names::readable_names;
-use super::{Data, NONE, Samples, Thread, Unit};
+use super::{Data, NONE, Samples, Thread, WeightUnit};
 
 /// What only views use, besides the tables.
 #[derive(Default)]
@@ -40,15 +40,15 @@ fn count_equal_weights(data: &mut Data) {
     };
     data.interval_ms = each_ms;
     for thread in data.threads.iter_mut().filter(|thread| is_own_time(thread)) {
-        thread.unit = Unit::Samples;
+        thread.unit = WeightUnit::Samples;
         thread.samples.weight = None;
     }
 }
 
 /// The unit of the first thread with samples.
-fn unit_of_first(data: &Data) -> Unit {
+fn unit_of_first(data: &Data) -> WeightUnit {
     let first = data.threads.iter().find(|thread| !thread.samples.is_empty());
-    first.map_or(Unit::default(), |thread| thread.unit)
+    first.map_or(WeightUnit::default(), |thread| thread.unit)
 }
 
 /// The weight of each sample, if all are equal.
@@ -61,7 +61,7 @@ fn equal_weight_ms(threads: &[Thread]) -> Option<f64> {
 
 /// Threads of further events hold other samples.
 fn is_own_time(thread: &Thread) -> bool {
-    thread.unit == Unit::Milliseconds && thread.event.is_none()
+    thread.unit == WeightUnit::Milliseconds && thread.event.is_none()
 }
 
 /// Makes times relative to the recording's start: the file's start time, or else its first sample or marker, as in the
@@ -120,7 +120,7 @@ fn threads_of_points(data: &Data, of: &Thread, periods: &FxHashMap<String, f64>)
             is_main: false,
             event: Some(event),
             event_of: Some(of.name.clone()),
-            unit: Unit::Counts,
+            unit: WeightUnit::Counts,
             samples: Samples {
                 time_ms: points.iter().map(|point| point.time_ms).collect(),
                 stack: points.iter().map(|point| point.stack).collect(),

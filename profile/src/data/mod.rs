@@ -1,7 +1,7 @@
 //! One form for every profile, whichever program recorded it and whichever version of a file holds it.
 //!
 //! Views take [`Data`]: `Data::from` makes it of a built profile, [`read::whole`](crate::read::whole) of a file.
-//! Writers and [`merge`](mod@crate::merge) take [`Saved`]. Tables refer to each other by index. A stack comes after its
+//! Writers and [`merge`](mod@crate::merge) take [`SavedData`]. Tables refer to each other by index. A stack comes after its
 //! caller's stack, so one backward pass adds up subtrees.
 
 mod about;
@@ -18,11 +18,11 @@ use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 pub use self::about::{
-    AboutRow, AskedEvent, CountedEvent, RecordingFacts, RecordingLimit, RowValue, RunExtent, SavedLib, Section,
+    AboutRow, AboutSection, AskedEvent, CountedEvent, RecordingFacts, RecordingLimit, RowValue, RunExtent, SavedLib,
 };
-pub use self::code::{Category, Frame, Func, Resource, Script, Stack, Symbol};
+pub use self::code::{Category, Frame, Func, Script, ScriptOrigin, Stack, Symbol};
 pub(crate) use self::for_views::{ForViews, prepare};
-pub use self::threads::{Arc, Calls, Counter, Marker, Phase, Samples, Thread, Unit, Weights};
+pub use self::threads::{CallArc, Calls, Counter, Marker, MarkerPhase, Samples, Thread, WeightUnit, Weights};
 pub(crate) use self::threads::{TextFields, map_stacks_of_allocations};
 use crate::sources::Sources;
 use crate::unique::Unique;
@@ -56,8 +56,8 @@ pub struct Data {
     /// Time between two samples of a busy thread, ms.
     pub interval_ms: f64,
     /// Unit of the weights.
-    pub unit: Unit,
-    /// The file's own name and unit of its weights, if it holds several kinds or a unit that [`Unit`] lacks.
+    pub unit: WeightUnit,
+    /// The file's own name and unit of its weights, if it holds several kinds or a unit that [`WeightUnit`] lacks.
     pub weights: Option<Weights>,
     /// The sampled event, if it is not CPU time: see [`Data::keep_event`].
     pub event: Option<String>,
@@ -99,7 +99,7 @@ pub struct Data {
     /// A later sprof wrote the file. Its facts have other meanings, so none was read.
     pub newer_facts: bool,
     /// Other rows about the recording, shown as they are: `meta.extra`.
-    pub extra: Vec<Section>,
+    pub extra: Vec<AboutSection>,
     /// Counters.
     pub counters: Vec<Counter>,
     /// Types of markers: `MarkerSchema` of the front end's src/types/markers.ts.
@@ -114,9 +114,9 @@ pub struct Data {
 /// [`read::everything`](crate::read::everything) reads it; it can be merged and written. Times, units and threads are
 /// the file's.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Saved(pub Data);
+pub struct SavedData(pub Data);
 
-impl std::ops::Deref for Saved {
+impl std::ops::Deref for SavedData {
     type Target = Data;
 
     fn deref(&self) -> &Data {
@@ -124,7 +124,7 @@ impl std::ops::Deref for Saved {
     }
 }
 
-impl std::ops::DerefMut for Saved {
+impl std::ops::DerefMut for SavedData {
     fn deref_mut(&mut self) -> &mut Data {
         &mut self.0
     }
@@ -159,8 +159,8 @@ impl Data {
         match (&samples.count, self.unit) {
             (Some(counts), _) => counts.get(at).copied().unwrap_or(0),
             (None, _) if self.weights.is_some() => 0,
-            (None, Unit::Samples) => rounded(weight.abs()),
-            (None, Unit::Milliseconds | Unit::Bytes | Unit::Counts) => 1,
+            (None, WeightUnit::Samples) => rounded(weight.abs()),
+            (None, WeightUnit::Milliseconds | WeightUnit::Bytes | WeightUnit::Counts) => 1,
         }
     }
 

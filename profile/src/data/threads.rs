@@ -17,7 +17,7 @@ pub struct Counter {
 
 /// The unit of samples' weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Unit {
+pub enum WeightUnit {
     /// Samples.
     #[default]
     Samples,
@@ -48,14 +48,14 @@ pub enum Calls {
     #[default]
     Paths,
     /// The cost of calls from one function to another, without call chains. Each stack is one frame.
-    Arcs(Vec<Arc>),
+    Arcs(Vec<CallArc>),
     /// Nothing. Each stack is one frame.
     Unknown,
 }
 
 /// All calls from one line to one function.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Arc {
+pub struct CallArc {
     /// Index of the thread.
     pub thread: u32,
     /// Index of the calling frame.
@@ -86,7 +86,7 @@ pub struct Thread {
     /// For a track of an event: the name of the thread in which the event happened.
     pub event_of: Option<String>,
     /// Unit of its samples' weights.
-    pub unit: Unit,
+    pub unit: WeightUnit,
     /// Its samples, in time order.
     pub samples: Samples,
     /// Its markers.
@@ -189,7 +189,7 @@ pub struct Marker {
     /// End; equals `start_ms` for a point in time.
     pub end_ms: f64,
     /// Whether the marker has a start, an end or both.
-    pub phase: Phase,
+    pub phase: MarkerPhase,
     /// Index of a category.
     pub category: u32,
     /// Index of the stack that caused it, or [`NONE`].
@@ -208,7 +208,7 @@ impl Marker {
             name,
             start_ms,
             end_ms,
-            phase: Phase::Interval,
+            phase: MarkerPhase::Interval,
             category: 0,
             stack: NONE,
             weight: None,
@@ -255,7 +255,7 @@ impl TextFields {
 
 /// `MarkerPhase` of the front end's src/types/gecko-profile.ts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
+pub enum MarkerPhase {
     /// A point in time.
     #[default]
     Instant,

@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use rustc_hash::FxHashMap;
 
 use super::label;
-use super::{ExportUnit, Picked, Time};
+use super::{ExportUnit, Picked, PickedTime};
 use crate::data::NO_STACK_LABEL;
 use crate::data::{Data, NONE};
 use crate::text::one_line;
@@ -28,9 +28,9 @@ pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
         (Some((name, _)), ..) => label::event(name),
         (_, ExportUnit::Samples, _) => "Samples".to_owned(),
         (_, ExportUnit::Bytes, _) => "Bytes".to_owned(),
-        (_, _, Time::Cpu) => "CPU_ns".to_owned(),
-        (_, _, Time::Waits) => "Wait_ns".to_owned(),
-        (_, _, Time::All) => "Wall_ns".to_owned(),
+        (_, _, PickedTime::Cpu) => "CPU_ns".to_owned(),
+        (_, _, PickedTime::Waits) => "Wait_ns".to_owned(),
+        (_, _, PickedTime::All) => "Wall_ns".to_owned(),
     };
     writeln!(
         out,

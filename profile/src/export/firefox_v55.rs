@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use super::firefox::{self, ns, some};
-use crate::data::{Data, Frame, NONE, Phase, Resource, Saved, TextFields, Thread};
+use crate::data::{Data, Frame, MarkerPhase, NONE, SavedData, ScriptOrigin, TextFields, Thread};
 use crate::to_data::number;
 use crate::unique::Unique;
 
@@ -25,7 +25,7 @@ use crate::unique::Unique;
 pub const VERSION: u32 = 55;
 
 /// Writes the profile as JSON.
-pub fn write(data: &Saved, out: impl Write) -> io::Result<()> {
+pub fn write(data: &SavedData, out: impl Write) -> io::Result<()> {
     // serde_json writes each number separately.
     let mut out = BufWriter::with_capacity(1 << 16, out);
     let mut head = serde_json::to_value(empty(data))?;
@@ -81,7 +81,7 @@ fn functions(data: &Data) -> Arc<SymbolTable> {
 /// A thread with its own tables, as in version 55.
 fn thread(data: &Data, of: &Thread, functions: &Arc<SymbolTable>, text_fields: &TextFields) -> io::Result<Value> {
     let mut own = of.clone();
-    let mut made = Made::new(data, functions);
+    let mut made = ConvertedThread::new(data, functions);
     own.map_stacks(|stack| made.stack(data, stack));
     made.samples(&own);
     let mut json = serde_json::to_value(&made.profile)?["threads"][0].take();
@@ -112,7 +112,7 @@ fn thread(data: &Data, of: &Thread, functions: &Arc<SymbolTable>, text_fields: &
 }
 
 /// A thread from the crate: the only one of its profile.
-struct Made {
+struct ConvertedThread {
     profile: Profile,
     thread: ThreadHandle,
     functions: LibraryHandle,
@@ -121,8 +121,8 @@ struct Made {
     stacks: Unique<StackHandle>,
 }
 
-impl Made {
-    fn new(data: &Data, functions: &Arc<SymbolTable>) -> Made {
+impl ConvertedThread {
+    fn new(data: &Data, functions: &Arc<SymbolTable>) -> ConvertedThread {
         let mut profile = empty(data);
         let library = profile.add_lib(LibraryInfo {
             name: "functions".to_owned(),
@@ -136,7 +136,7 @@ impl Made {
         });
         profile.set_lib_symbol_table(library, Arc::clone(functions));
         let process = profile.add_process("", 0, time(0));
-        Made {
+        ConvertedThread {
             thread: profile.add_thread(process, 0, time(0), false),
             functions: library,
             profile,
@@ -190,7 +190,7 @@ const LIBRARY: u32 = 1;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum FunctionOrigin<'a> {
     Lib(u32),
-    Script(&'a Resource),
+    Script(&'a ScriptOrigin),
 }
 
 /// Fills in frames, functions, resources and symbols of the thread.
@@ -318,9 +318,9 @@ fn put_markers(data: &Data, thread: &Thread, texts: &mut Unique<Box<str>>, table
         "name",
         rows().map(|marker| texts.index_of(data.text(marker.name))),
     );
-    let start = rows().map(|marker| (marker.phase != Phase::End).then(|| number(marker.start_ms)));
+    let start = rows().map(|marker| (marker.phase != MarkerPhase::End).then(|| number(marker.start_ms)));
     put(table, "startTime", start);
-    let has_end = |phase: Phase| matches!(phase, Phase::Interval | Phase::End);
+    let has_end = |phase: MarkerPhase| matches!(phase, MarkerPhase::Interval | MarkerPhase::End);
     let end = rows().map(|marker| has_end(marker.phase).then(|| number(marker.end_ms)));
     put(table, "endTime", end);
     put(table, "phase", rows().map(|marker| marker.phase as u64));

@@ -5,7 +5,7 @@
 use std::io::{self, BufWriter, Write};
 
 use super::Picked;
-use super::tree::{CallPathTree, Shape};
+use super::tree::{CallPathTree, TreeShape};
 use crate::text::one_line;
 
 /// Options of the format.
@@ -17,7 +17,7 @@ pub struct FoldedOptions {
 
 /// Writes the samples as folded stacks, sorted by name. Weights are those of [`Picked::counted`].
 pub fn write(picked: &Picked<'_>, options: FoldedOptions, out: impl Write) -> io::Result<()> {
-    let tree = CallPathTree::of(picked, Shape::Merged, options.threads)?;
+    let tree = CallPathTree::of(picked, TreeShape::Merged, options.threads)?;
     let mut out = BufWriter::with_capacity(1 << 16, out);
     // The path to the current node, and the length of the path to each of its ancestors.
     let mut line: Vec<u8> = Vec::new();

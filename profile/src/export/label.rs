@@ -105,11 +105,11 @@ impl FrameColor {
 }
 
 /// The kinds of a profile's frames.
-pub(super) struct Kinds(Vec<Option<FrameColor>>);
+pub(super) struct FrameColors(Vec<Option<FrameColor>>);
 
-impl Kinds {
-    pub(super) fn of(data: &Data) -> Kinds {
-        Kinds(data.categories.iter().map(FrameColor::of_category).collect())
+impl FrameColors {
+    pub(super) fn of(data: &Data) -> FrameColors {
+        FrameColors(data.categories.iter().map(FrameColor::of_category).collect())
     }
 
     pub(super) fn kind(&self, data: &Data, frame: &Frame) -> FrameColor {

@@ -19,4 +19,4 @@ pub mod speedscope;
 pub mod svg;
 mod tree;
 
-pub use pick::{ExportUnit, Picked, Time, Totals};
+pub use pick::{ExportUnit, Picked, PickedTime, PickedTotals};

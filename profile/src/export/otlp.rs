@@ -78,21 +78,21 @@ struct OtlpWriter<'a> {
     picked: &'a Picked<'a>,
     data: &'a Data,
     locations: Locations<'a>,
-    texts: Table<String, String>,
-    stacks: Table<u32, otlp::Stack>,
-    attributes: Table<(i32, String), otlp::KeyValueAndUnit>,
+    texts: DictionaryTable<String, String>,
+    stacks: DictionaryTable<u32, otlp::Stack>,
+    attributes: DictionaryTable<(i32, String), otlp::KeyValueAndUnit>,
     has_times: bool,
 }
 
 /// Rows and the index of each. The first row stands for "none" in every table of the dictionary.
-struct Table<K, R> {
+struct DictionaryTable<K, R> {
     ids: FxHashMap<K, i32>,
     rows: Vec<R>,
 }
 
-impl<K: std::hash::Hash + Eq, R: Default> Table<K, R> {
+impl<K: std::hash::Hash + Eq, R: Default> DictionaryTable<K, R> {
     fn new() -> Self {
-        Table {
+        DictionaryTable {
             ids: FxHashMap::default(),
             rows: vec![R::default()],
         }
@@ -121,15 +121,15 @@ fn string(value: &str) -> AnyValue {
 impl<'a> OtlpWriter<'a> {
     fn new(picked: &'a Picked<'a>) -> Self {
         let data = picked.data;
-        let mut texts = Table::new();
+        let mut texts = DictionaryTable::new();
         texts.ids.insert(String::new(), 0);
         OtlpWriter {
             picked,
             data,
             locations: Locations::new(data),
             texts,
-            stacks: Table::new(),
-            attributes: Table::new(),
+            stacks: DictionaryTable::new(),
+            attributes: DictionaryTable::new(),
             has_times: data.start_ms > 0.0 && !data.is_summed && data.has_samples(),
         }
     }

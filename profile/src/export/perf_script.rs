@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 
 use super::label;
-use super::{ExportUnit, Picked, Time};
+use super::{ExportUnit, Picked, PickedTime};
 use crate::data::NO_STACK_LABEL;
 use crate::data::{Data, NONE, Thread};
 use crate::text::one_line;
@@ -19,12 +19,12 @@ pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     let event: Cow<'_, str> = match (picked.named(), picked.counted(), picked.time()) {
         (Some((name, _)), ExportUnit::Nanoseconds, _) => format!("{}-ns", label::event(name)).into(),
         (Some((name, _)), ..) => label::event(name).into(),
-        (_, ExportUnit::Samples, Time::Waits) => "waits".into(),
+        (_, ExportUnit::Samples, PickedTime::Waits) => "waits".into(),
         (_, ExportUnit::Samples, _) => "samples".into(),
         (_, ExportUnit::Bytes, _) => "bytes".into(),
-        (_, _, Time::Cpu) => "cpu-ns".into(),
-        (_, _, Time::Waits) => "wait-ns".into(),
-        (_, _, Time::All) => "wall-ns".into(),
+        (_, _, PickedTime::Cpu) => "cpu-ns".into(),
+        (_, _, PickedTime::Waits) => "wait-ns".into(),
+        (_, _, PickedTime::All) => "wall-ns".into(),
     };
     for thread in &data.threads {
         let (comm, pid, tid) = names(thread);

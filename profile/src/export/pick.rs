@@ -1,10 +1,10 @@
 //! Selects samples and their whole-number weights, equal in every format.
 
-use crate::data::{Data, Thread, Unit};
+use crate::data::{Data, Thread, WeightUnit};
 
 /// The exported part of the threads' time. Waits are added to CPU time only on request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Time {
+pub enum PickedTime {
     /// Samples of running threads.
     #[default]
     Cpu,
@@ -31,7 +31,7 @@ pub enum ExportUnit {
 #[derive(Debug)]
 pub struct Picked<'a> {
     pub(super) data: &'a Data,
-    time: Time,
+    time: PickedTime,
 }
 
 /// One exported sample.
@@ -49,7 +49,7 @@ pub(super) struct PickedSample {
 
 /// Sums over a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct PickedTotals {
     /// Exported samples; 0 if nothing was sampled.
     pub samples: u64,
     /// Their weight, in [`ExportUnit`].
@@ -64,22 +64,22 @@ pub struct Totals {
 
 impl<'a> Picked<'a> {
     /// The samples of `data` of this part of the time.
-    pub fn new(data: &'a Data, time: Time) -> Picked<'a> {
+    pub fn new(data: &'a Data, time: PickedTime) -> Picked<'a> {
         Picked { data, time }
     }
 
     /// The exported part of the time.
-    pub fn time(&self) -> Time {
+    pub fn time(&self) -> PickedTime {
         self.time
     }
 
     /// The unit of numbers.
     pub fn counted(&self) -> ExportUnit {
         match self.data.unit {
-            Unit::Samples => ExportUnit::Samples,
-            Unit::Milliseconds => ExportUnit::Nanoseconds,
-            Unit::Bytes => ExportUnit::Bytes,
-            Unit::Counts => ExportUnit::Named,
+            WeightUnit::Samples => ExportUnit::Samples,
+            WeightUnit::Milliseconds => ExportUnit::Nanoseconds,
+            WeightUnit::Bytes => ExportUnit::Bytes,
+            WeightUnit::Counts => ExportUnit::Named,
         }
     }
 
@@ -104,8 +104,8 @@ impl<'a> Picked<'a> {
     }
 
     /// Sums over all threads.
-    pub fn totals(&self) -> Totals {
-        let mut totals = Totals::default();
+    pub fn totals(&self) -> PickedTotals {
+        let mut totals = PickedTotals::default();
         for thread in &self.data.threads {
             let mut is_exported = false;
             for (at, (_, stack, weight)) in thread.samples.iter().enumerate() {
@@ -135,9 +135,9 @@ impl<'a> Picked<'a> {
             (ExportUnit::Named, Some((name, unit)), _) if !unit.is_empty() => (name, unit),
             (ExportUnit::Named, Some((name, _)), _) => (name, "count"),
             (ExportUnit::Bytes, ..) => ("space", "bytes"),
-            (.., Time::Cpu) => ("cpu", "nanoseconds"),
-            (.., Time::Waits) => ("delay", "nanoseconds"),
-            (.., Time::All) => ("wall", "nanoseconds"),
+            (.., PickedTime::Cpu) => ("cpu", "nanoseconds"),
+            (.., PickedTime::Waits) => ("delay", "nanoseconds"),
+            (.., PickedTime::All) => ("wall", "nanoseconds"),
         };
         (name.to_owned(), unit.to_owned())
     }
@@ -168,16 +168,16 @@ impl<'a> Picked<'a> {
 
     fn picks(&self, stack: u32) -> bool {
         match self.time {
-            Time::All => true,
-            Time::Cpu => !self.data.is_wait(stack),
-            Time::Waits => self.data.is_wait(stack),
+            PickedTime::All => true,
+            PickedTime::Cpu => !self.data.is_wait(stack),
+            PickedTime::Waits => self.data.is_wait(stack),
         }
     }
 
     fn whole(&self, weight: f64) -> Option<u64> {
         let scale = match self.data.unit {
-            Unit::Milliseconds => 1e6,
-            Unit::Samples | Unit::Bytes | Unit::Counts => 1.0,
+            WeightUnit::Milliseconds => 1e6,
+            WeightUnit::Samples | WeightUnit::Bytes | WeightUnit::Counts => 1.0,
         };
         // Files have up to six decimals of a millisecond.
         (weight >= 0.0).then_some((weight * scale).round() as u64)

@@ -5,7 +5,7 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use super::Picked;
-use super::label::{self, FrameColor, Kinds};
+use super::label::{self, FrameColor, FrameColors};
 use crate::data::NO_STACK_LABEL;
 use crate::data::{Data, NONE, Thread};
 
@@ -17,7 +17,7 @@ pub(super) const GONE: &str = "[gone]";
 
 /// How samples form a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Shape {
+pub enum TreeShape {
     /// Merges equal call paths from the root; siblings are sorted by name.
     #[default]
     Merged,
@@ -52,7 +52,7 @@ pub(super) struct CallPathNode {
 
 impl CallPathTree {
     /// Sums the samples below their process, and with `threads` below their thread.
-    pub(super) fn of(picked: &Picked<'_>, shape: Shape, threads: bool) -> io::Result<CallPathTree> {
+    pub(super) fn of(picked: &Picked<'_>, shape: TreeShape, threads: bool) -> io::Result<CallPathTree> {
         let mut growing = GrowingTree::default();
         let places = ThreadPlaces {
             threads: threads.then_some(label::thread),
@@ -129,7 +129,7 @@ pub(super) struct GrowingTree {
 }
 
 /// For each thread of a profile, the nodes of its stacks.
-pub(super) type Leaves = Vec<FxHashMap<u32, u32>>;
+pub(super) type StackLeaves = Vec<FxHashMap<u32, u32>>;
 
 impl Default for GrowingTree {
     fn default() -> GrowingTree {
@@ -156,11 +156,16 @@ impl Default for GrowingTree {
 
 impl GrowingTree {
     /// Adds the samples of a profile. Samples in time order have no leaves.
-    pub(super) fn add(&mut self, picked: &Picked<'_>, shape: Shape, places: ThreadPlaces<'_>) -> io::Result<Leaves> {
+    pub(super) fn add(
+        &mut self,
+        picked: &Picked<'_>,
+        shape: TreeShape,
+        places: ThreadPlaces<'_>,
+    ) -> io::Result<StackLeaves> {
         let mut building = TreeBuilder {
             picked,
             data: picked.data,
-            kinds: Kinds::of(picked.data),
+            kinds: FrameColors::of(picked.data),
             places,
             growing: self,
             func_labels: vec![NONE; picked.data.funcs.len()],
@@ -168,20 +173,22 @@ impl GrowingTree {
         let threads = picked.data.threads.iter();
         threads
             .map(|thread| match shape {
-                Shape::Merged => building.merge(thread),
-                Shape::Reverse => building.merge_reverse(thread),
-                Shape::TimeOrder => building.append(thread).map(|()| FxHashMap::default()),
+                TreeShape::Merged => building.merge(thread),
+                TreeShape::Reverse => building.merge_reverse(thread),
+                TreeShape::TimeOrder => building.append(thread).map(|()| FxHashMap::default()),
             })
             .collect()
     }
 
     /// The tree, with totals and links.
-    pub(super) fn finish(self, shape: Shape) -> CallPathTree {
+    pub(super) fn finish(self, shape: TreeShape) -> CallPathTree {
         let mut tree = self.tree;
         tree.add_up();
         match shape {
-            Shape::TimeOrder => tree.link(|_, _| std::cmp::Ordering::Equal),
-            Shape::Merged | Shape::Reverse => tree.link(|a, b| (a == GONE).cmp(&(b == GONE)).then_with(|| a.cmp(b))),
+            TreeShape::TimeOrder => tree.link(|_, _| std::cmp::Ordering::Equal),
+            TreeShape::Merged | TreeShape::Reverse => {
+                tree.link(|a, b| (a == GONE).cmp(&(b == GONE)).then_with(|| a.cmp(b)))
+            }
         }
         tree
     }
@@ -196,7 +203,7 @@ impl GrowingTree {
         label
     }
 
-    fn child(&mut self, parent: u32, step: Step) -> io::Result<u32> {
+    fn child(&mut self, parent: u32, step: PathStep) -> io::Result<u32> {
         if let Some(node) = self.children.get(&(parent, step.label)) {
             self.tree.nodes[*node as usize].inlined &= step.inlined;
             return Ok(*node);
@@ -206,7 +213,7 @@ impl GrowingTree {
         Ok(node)
     }
 
-    pub(super) fn push(&mut self, parent: u32, step: Step) -> io::Result<u32> {
+    pub(super) fn push(&mut self, parent: u32, step: PathStep) -> io::Result<u32> {
         if self.tree.nodes.len() >= MAX_NODES {
             return Err(io::Error::other(format!(
                 "there are more than {MAX_NODES} call paths; record a shorter time"
@@ -231,7 +238,7 @@ impl GrowingTree {
 struct TreeBuilder<'a> {
     picked: &'a Picked<'a>,
     data: &'a Data,
-    kinds: Kinds,
+    kinds: FrameColors,
     places: ThreadPlaces<'a>,
     growing: &'a mut GrowingTree,
     func_labels: Vec<u32>,
@@ -239,7 +246,7 @@ struct TreeBuilder<'a> {
 
 /// A step of a path.
 #[derive(Clone, Copy)]
-pub(super) struct Step {
+pub(super) struct PathStep {
     pub(super) label: u32,
     pub(super) kind: FrameColor,
     pub(super) inlined: bool,
@@ -338,7 +345,7 @@ impl<'a> TreeBuilder<'a> {
     }
 
     /// Leaf first.
-    fn steps(&mut self, mut stack: u32) -> Vec<Step> {
+    fn steps(&mut self, mut stack: u32) -> Vec<PathStep> {
         let mut steps = Vec::new();
         if stack == NONE {
             steps.push(self.no_stack());
@@ -350,22 +357,22 @@ impl<'a> TreeBuilder<'a> {
         steps
     }
 
-    fn step(&mut self, stack: u32) -> Step {
+    fn step(&mut self, stack: u32) -> PathStep {
         let frame = self.data.frames[self.data.stacks[stack as usize].frame as usize];
         let mut label = self.func_labels[frame.func as usize];
         if label == NONE {
             label = self.growing.label(&label::function(self.data, frame.func));
             self.func_labels[frame.func as usize] = label;
         }
-        Step {
+        PathStep {
             label,
             kind: self.kinds.kind(self.data, &frame),
             inlined: frame.is_inlined(),
         }
     }
 
-    fn no_stack(&mut self) -> Step {
-        Step {
+    fn no_stack(&mut self) -> PathStep {
+        PathStep {
             label: self.growing.label(NO_STACK_LABEL),
             kind: FrameColor::Mark,
             inlined: false,
@@ -373,13 +380,13 @@ impl<'a> TreeBuilder<'a> {
     }
 
     /// Root first.
-    fn place(&mut self, thread: &Thread) -> Vec<Step> {
+    fn place(&mut self, thread: &Thread) -> Vec<PathStep> {
         let process = self.places.process.map_or_else(|| label::process(thread), Into::into);
         let mut labels = vec![self.growing.label(&process)];
         if let Some(name) = self.places.threads {
             labels.push(self.growing.label(&name(thread)));
         }
-        let step = |label| Step {
+        let step = |label| PathStep {
             label,
             kind: FrameColor::Place,
             inlined: false,

@@ -4,7 +4,7 @@ use names::symbol::SymbolSource;
 
 use super::MergeError;
 use crate::data::SavedLib;
-use crate::data::{Category, Data, Frame, Func, NONE, Resource, Script, Stack, Symbol, TextFields};
+use crate::data::{Category, Data, Frame, Func, NONE, Script, ScriptOrigin, Stack, Symbol, TextFields};
 use crate::function_files::merge_functions_of_symbols;
 use crate::sources::{Sources, adopt};
 use crate::unique::Unique;
@@ -52,7 +52,7 @@ impl MergedTables {
         let categories = self.categories(std::mem::take(&mut data.categories));
         adopt(&mut self.sources, std::mem::take(&mut data.sources));
         let scripts = std::mem::take(&mut data.scripts).into_iter().map(|script| {
-            let resource = script.resource.map(|resource| Resource {
+            let resource = script.resource.map(|resource| ScriptOrigin {
                 name: of(&texts, resource.name),
                 host: of(&texts, resource.host),
                 ..resource

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::data::{Data, Fields, Phase};
+use crate::data::{Data, Fields, MarkerPhase};
 use crate::to_data::number;
 
 /// Start and end of the profile, Unix time in ms.
@@ -41,7 +41,7 @@ pub(super) fn shift(data: &mut Data, begin_ms: f64) {
             marker.end_ms += by_ms;
             let cause = marker.fields.as_mut().and_then(|fields| fields.get_mut("cause"));
             cause.into_iter().for_each(|cause| shift_field(cause, "time", by_ms));
-            debug_assert!(marker.phase != Phase::Instant || marker.start_ms == marker.end_ms);
+            debug_assert!(marker.phase != MarkerPhase::Instant || marker.start_ms == marker.end_ms);
         }
         shift_thread(&mut thread.rest, by_ms);
     }

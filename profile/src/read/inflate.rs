@@ -20,16 +20,16 @@ pub(super) fn with_blocks<T>(file: &File, is_gzip: bool, work: impl FnOnce(&mut 
     let counted = || CountedFile { file, bytes: &bytes };
     let inflated = || MultiGzDecoder::new(BufReader::with_capacity(64 << 10, counted()));
     let done = match is_gzip {
-        false => work(&mut Here::of(counted())),
+        false => work(&mut InlineBlocks::of(counted())),
         true => thread::scope(|scope| {
             // The receiver is dropped before the scope joins the thread. The thread ends when its receiver is gone.
             let (filled, from_thread) = sync_channel(BLOCKS_AHEAD);
             let (to_thread, used) = channel();
             let thread = thread::Builder::new().name("inflate".into());
             match thread.spawn_scoped(scope, move || inflate(inflated(), &used, &filled)) {
-                Ok(_) => work(&mut Elsewhere { from_thread, to_thread }),
+                Ok(_) => work(&mut ThreadedBlocks { from_thread, to_thread }),
                 // No more threads are allowed, so one thread inflates and parses.
-                Err(_) => work(&mut Here::of(inflated())),
+                Err(_) => work(&mut InlineBlocks::of(inflated())),
             }
         }),
     };
@@ -37,18 +37,18 @@ pub(super) fn with_blocks<T>(file: &File, is_gzip: bool, work: impl FnOnce(&mut 
 }
 
 /// Blocks that the parser's own thread reads.
-struct Here<R> {
+struct InlineBlocks<R> {
     from: R,
     failed: Option<io::Error>,
 }
 
-impl<R> Here<R> {
+impl<R> InlineBlocks<R> {
     fn of(from: R) -> Self {
-        Here { from, failed: None }
+        InlineBlocks { from, failed: None }
     }
 }
 
-impl<R: Read> Blocks for Here<R> {
+impl<R: Read> Blocks for InlineBlocks<R> {
     fn next(&mut self, mut used: InputBlock) -> io::Result<InputBlock> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -64,12 +64,12 @@ impl<R: Read> Blocks for Here<R> {
 }
 
 /// Blocks from the thread that inflates.
-struct Elsewhere {
+struct ThreadedBlocks {
     from_thread: Receiver<io::Result<InputBlock>>,
     to_thread: Sender<InputBlock>,
 }
 
-impl Blocks for Elsewhere {
+impl Blocks for ThreadedBlocks {
     fn next(&mut self, used: InputBlock) -> io::Result<InputBlock> {
         // The thread may have ended.
         let _ = self.to_thread.send(used);

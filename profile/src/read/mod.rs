@@ -7,9 +7,9 @@
 mod error;
 mod foreign;
 mod inflate;
-mod known;
 mod parse;
 mod position;
+mod serving;
 mod whole;
 
 use std::fs::File;
@@ -22,11 +22,11 @@ use inflate::with_blocks;
 use parse::Parser;
 pub use position::FilePosition;
 pub use whole::NotKept;
-use whole::{Everything, Extent, UsedByViews};
+use whole::{AllFields, FieldChoice, ViewFields};
 
 use recording::regular_file;
 
-use crate::data::{Data, ForViews, Saved, SavedLib, prepare};
+use crate::data::{Data, ForViews, SavedData, SavedLib, prepare};
 use crate::tracks::Tracks;
 
 /// Limits of reading. In addition, memory must stay in proportion to the bytes read: a few bytes that expand to large
@@ -127,7 +127,7 @@ impl SavedProfile {
 /// Errors name the file, the expected content, the place and the next step.
 pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> {
     let opened = Opened::open(path)?;
-    let (found, json_bytes) = opened.parse(path, limits, |json| known::read(json, limits))?;
+    let (found, json_bytes) = opened.parse(path, limits, |json| serving::read(json, limits))?;
     let form = found.form().map_err(|expected| ReadError::Incomplete {
         path: path.to_owned(),
         expected,
@@ -157,19 +157,19 @@ pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> 
 ///
 /// Errors name the file, the expected content, the place and the next step.
 pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
-    let (mut data, for_views, _) = tables::<UsedByViews>(path, limits)?;
+    let (mut data, for_views, _) = tables::<ViewFields>(path, limits)?;
     prepare(&mut data, for_views);
     Ok(data)
 }
 
 /// Like [`whole()`], with counters. Returns the recording's start in the counters' times, too, ms.
 pub fn for_page(path: &Path, limits: ReadLimits) -> Result<(Data, f64), ReadError> {
-    Ok(with_zero(tables::<Everything>(path, limits)?))
+    Ok(with_zero(tables::<AllFields>(path, limits)?))
 }
 
 /// The same of an open file, whatever its path names now; `path` is for errors.
 pub fn file_for_page(file: File, path: &Path, limits: ReadLimits) -> Result<(Data, f64), ReadError> {
-    let (raw, _) = Opened::of(file, path)?.parse(path, limits, whole::parse::<Everything>)?;
+    let (raw, _) = Opened::of(file, path)?.parse(path, limits, whole::parse::<AllFields>)?;
     Ok(with_zero(whole::to_data(raw).map_err(|error| error.of(path))?))
 }
 
@@ -179,18 +179,18 @@ fn with_zero((mut data, for_views, _): (Data, ForViews, NotKept)) -> (Data, f64)
 }
 
 /// Reads everything needed to write the profile again: data of markers, counters, unknown fields.
-pub fn everything(path: &Path, limits: ReadLimits) -> Result<Saved, ReadError> {
+pub fn everything(path: &Path, limits: ReadLimits) -> Result<SavedData, ReadError> {
     everything_but(path, limits).map(|(data, _)| data)
 }
 
 /// Like [`everything`], and returns what could not be kept.
-pub fn everything_but(path: &Path, limits: ReadLimits) -> Result<(Saved, NotKept), ReadError> {
-    let (mut data, for_views, not_kept) = tables::<Everything>(path, limits)?;
+pub fn everything_but(path: &Path, limits: ReadLimits) -> Result<(SavedData, NotKept), ReadError> {
+    let (mut data, for_views, not_kept) = tables::<AllFields>(path, limits)?;
     data.recorded = for_views.facts.into_recorded();
-    Ok((Saved(data), not_kept))
+    Ok((SavedData(data), not_kept))
 }
 
-fn tables<E: Extent>(path: &Path, limits: ReadLimits) -> Result<(Data, ForViews, NotKept), ReadError> {
+fn tables<E: FieldChoice>(path: &Path, limits: ReadLimits) -> Result<(Data, ForViews, NotKept), ReadError> {
     let read = Opened::open(path)?.parse(path, limits, whole::parse::<E>);
     // Tables in Firefox's own form are lists of rows. The first row's error would call a sound file damaged.
     if let Err(ReadError::Damaged { .. }) = &read

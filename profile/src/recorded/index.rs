@@ -7,7 +7,7 @@
 /// at least half of the slots are empty: a new entry then tries 2.5 slots at most on average, and 8.5 if a quarter is
 /// empty (linear probing: Knuth, TAOCP 6.4).
 #[derive(Clone, Default)]
-pub(crate) struct Index {
+pub(crate) struct IdIndex {
     slots: Vec<u32>,
     len: usize,
 }
@@ -15,8 +15,8 @@ pub(crate) struct Index {
 const EMPTY: u32 = u32::MAX;
 const FIRST_SLOTS: usize = 64;
 
-impl Index {
-    /// What the first slot for this hash holds: in most cases the id that [`Index::find_or_insert`] returns, in the
+impl IdIndex {
+    /// What the first slot for this hash holds: in most cases the id that [`IdIndex::find_or_insert`] returns, in the
     /// others another one, or none (`u32::MAX`).
     pub(crate) fn first(&self, hash: u64) -> u32 {
         let mask = self.slots.len().wrapping_sub(1);

@@ -21,7 +21,7 @@ use recording::quality::Quality;
 
 use crate::sources::Sources;
 use stacks::StackTree;
-use strings::{StringId, Strings};
+use strings::{StringId, StringTable};
 use tables::FrameTables;
 use thread::{MarkerKind, RecordedProcess, RecordedThread};
 use waits::WaitTotals;
@@ -31,7 +31,7 @@ use waits::WaitTotals;
 pub struct Profile {
     pub(crate) info: RecordingInfo,
     pub(crate) quality: Quality,
-    pub(crate) counts: Counts,
+    pub(crate) counts: BuildCounts,
     /// The commit that the program was built from, if anyone named it.
     pub(crate) commit: Option<String>,
     /// Stack bytes that were to be copied with each sample, if the recorder copied any.
@@ -39,7 +39,7 @@ pub struct Profile {
     pub(crate) unwinder: Option<String>,
     /// `None` if waits were not recorded.
     pub(crate) waits: Option<WaitTotals>,
-    pub(crate) strings: Strings,
+    pub(crate) strings: StringTable,
     pub(crate) tables: FrameTables,
     pub(crate) stacks: StackTree,
     pub(crate) processes: Vec<RecordedProcess>,
@@ -58,7 +58,7 @@ pub struct Profile {
 
 /// What the builder counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct BuildCounts {
     /// Processes, including those without a sample.
     pub processes: u64,
     /// Threads, including those without a sample.
@@ -188,7 +188,7 @@ impl Profile {
     }
 
     /// The builder's counts.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> BuildCounts {
         self.counts
     }
 

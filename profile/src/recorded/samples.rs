@@ -4,7 +4,7 @@ use std::io;
 
 use recording::varint::{put, take, unzigzag, zigzag};
 
-use super::spill::{SpillFile, Spilled, SpilledBlock};
+use super::spill::{SpillFile, SpilledBlock, SpilledFile};
 use super::stacks::StackId;
 
 /// One sample, as kept.
@@ -115,7 +115,7 @@ impl PackedSamples {
     /// # Errors
     ///
     /// The file can't be read. All is as before.
-    pub(crate) fn read_back(&mut self, file: &Spilled) -> io::Result<()> {
+    pub(crate) fn read_back(&mut self, file: &SpilledFile) -> io::Result<()> {
         if !self.spilled.is_empty() {
             self.bytes = file.read(&self.spilled, &self.bytes)?;
             self.spilled.clear();

@@ -16,7 +16,7 @@ const WAITING_BLOCKS: usize = 64;
 pub(crate) struct SpillFile {
     file: Option<File>,
     /// From the first block on. The thread has the signal mask of the one that records, which is set by then.
-    writer: Option<(SyncSender<Vec<u8>>, JoinHandle<Spilled>)>,
+    writer: Option<(SyncSender<Vec<u8>>, JoinHandle<SpilledFile>)>,
     end: u64,
 }
 
@@ -64,7 +64,7 @@ impl SpillFile {
     }
 
     /// Waits until all is written.
-    pub(crate) fn finish(self) -> Spilled {
+    pub(crate) fn finish(self) -> SpilledFile {
         let written = self.writer.and_then(|(sender, thread)| {
             drop(sender);
             thread.join().ok()
@@ -74,7 +74,7 @@ impl SpillFile {
 }
 
 /// Writes blocks, one after the other, until no more come.
-fn write(file: File, blocks: &Receiver<Vec<u8>>) -> Spilled {
+fn write(file: File, blocks: &Receiver<Vec<u8>>) -> SpilledFile {
     let (mut written, mut unwritten) = (0, Vec::new());
     for block in blocks {
         // On a full disk all that comes stays in memory.
@@ -84,7 +84,7 @@ fn write(file: File, blocks: &Receiver<Vec<u8>>) -> Spilled {
             unwritten.extend(block);
         }
     }
-    Spilled {
+    SpilledFile {
         file: Some(file),
         written,
         unwritten,
@@ -93,14 +93,14 @@ fn write(file: File, blocks: &Receiver<Vec<u8>>) -> Spilled {
 
 /// All blocks.
 #[derive(Debug, Default)]
-pub(crate) struct Spilled {
+pub(crate) struct SpilledFile {
     file: Option<File>,
     written: u64,
     /// What comes behind.
     unwritten: Vec<u8>,
 }
 
-impl Spilled {
+impl SpilledFile {
     /// The bytes of some blocks, and `rest` behind them.
     ///
     /// # Errors

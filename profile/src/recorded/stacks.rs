@@ -1,6 +1,6 @@
 //! All stacks of a profile as one tree: a stack is a node, and its parent is its caller's stack.
 
-use super::index::Index;
+use super::index::IdIndex;
 use super::tables::FrameId;
 
 /// Index into [`StackTree`].
@@ -22,7 +22,7 @@ struct StackNode {
 #[derive(Clone, Default)]
 pub(crate) struct StackTree {
     nodes: Vec<StackNode>,
-    index: Index,
+    index: IdIndex,
     // Reused from stack to stack.
     hashes: Vec<u32>,
     guesses: Vec<(u32, StackNode)>,
@@ -147,7 +147,7 @@ impl StackTree {
 
     /// Frees the memory that only growing needs.
     pub(crate) fn freeze(&mut self) {
-        self.index = Index::default();
+        self.index = IdIndex::default();
         self.nodes.shrink_to_fit();
     }
 }

@@ -4,21 +4,21 @@ use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
-use super::index::Index;
+use super::index::IdIndex;
 
-/// Index into [`Strings`].
+/// Index into [`StringTable`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct StringId(pub(crate) u32);
 
 /// Interned strings in one buffer, in order of insertion.
 #[derive(Clone, Default)]
-pub(crate) struct Strings {
+pub(crate) struct StringTable {
     text: String,
     ends: Vec<usize>,
-    index: Index,
+    index: IdIndex,
 }
 
-impl Strings {
+impl StringTable {
     pub(crate) fn intern(&mut self, string: &str) -> StringId {
         let Self { text, ends, index } = self;
         let new_id = ends.len() as u32;
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn equal_strings_share_an_id_and_unequal_ones_do_not() {
-        let mut strings = Strings::default();
+        let mut strings = StringTable::default();
         let names: Vec<String> = (0..1000).map(|i| format!("function_{i}")).collect();
         let first: Vec<_> = names.iter().map(|name| strings.intern(name)).collect();
         let second: Vec<_> = names.iter().map(|name| strings.intern(name)).collect();
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_empty_string_is_a_string() {
-        let mut strings = Strings::default();
+        let mut strings = StringTable::default();
         let empty = strings.intern("");
         assert_eq!(strings.get(empty), "");
         assert_eq!(strings.intern(""), empty);

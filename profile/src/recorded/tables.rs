@@ -7,7 +7,7 @@ use names::v8::Start;
 use recording::module::Module;
 use rustc_hash::FxHashMap;
 
-use super::strings::{StringId, Strings};
+use super::strings::{StringId, StringTable};
 use crate::category::CodeKind;
 
 /// Index into [`FrameTables::frames`].
@@ -63,7 +63,7 @@ pub(crate) struct SymbolRow {
 
 /// A library with at least one frame.
 #[derive(Clone, Debug)]
-pub(crate) struct Lib {
+pub(crate) struct RecordedLib {
     pub(crate) module: Arc<Module>,
     pub(crate) name: StringId,
     /// The kind of its frames, as far as it follows from the library.
@@ -72,11 +72,11 @@ pub(crate) struct Lib {
     pub(crate) symbol_source: SymbolSource,
 }
 
-impl Lib {
-    fn new(module: Arc<Module>, strings: &mut Strings) -> Self {
+impl RecordedLib {
+    fn new(module: Arc<Module>, strings: &mut StringTable) -> Self {
         let kind = CodeKind::of_module(&module);
         let name = strings.intern(&module.name());
-        Lib {
+        RecordedLib {
             module,
             name,
             kind,
@@ -88,7 +88,7 @@ impl Lib {
 /// The tables that stacks refer to.
 #[derive(Clone, Default)]
 pub(crate) struct FrameTables {
-    pub(crate) libs: Vec<Lib>,
+    pub(crate) libs: Vec<RecordedLib>,
     pub(crate) frames: Vec<FrameRow>,
     pub(crate) funcs: Vec<FuncRow>,
     pub(crate) symbols: Vec<SymbolRow>,
@@ -106,18 +106,18 @@ impl FrameTables {
         &self.funcs[id.0 as usize]
     }
 
-    pub(crate) fn lib(&self, id: LibId) -> &Lib {
+    pub(crate) fn lib(&self, id: LibId) -> &RecordedLib {
         &self.libs[id.0 as usize]
     }
 
     /// The library of this module; added if it is new.
-    pub(crate) fn lib_for(&mut self, module: &Arc<Module>, strings: &mut Strings) -> LibId {
+    pub(crate) fn lib_for(&mut self, module: &Arc<Module>, strings: &mut StringTable) -> LibId {
         let object = Arc::as_ptr(module).addr();
         if let Some((_, id)) = self.lib_of_object.get(&object) {
             return *id;
         }
         let id = *self.lib_of_module.entry(module.clone()).or_insert_with(|| {
-            self.libs.push(Lib::new(module.clone(), strings));
+            self.libs.push(RecordedLib::new(module.clone(), strings));
             LibId(self.libs.len() as u32 - 1)
         });
         self.lib_of_object.insert(object, (module.clone(), id));

@@ -4,7 +4,7 @@ use super::no_samples::NoSamples;
 use super::samples::PackedSamples;
 use super::stacks::StackId;
 use super::strings::StringId;
-use super::usage::Usage;
+use super::usage::ProcessUsage;
 
 /// Index into [`Profile::processes`](super::Profile).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct RecordedProcess {
     pub(crate) end: Option<i64>,
     /// How many threads it had, one after the other or at once.
     pub(crate) threads: usize,
-    pub(crate) usage: Usage,
+    pub(crate) usage: ProcessUsage,
 }
 
 /// One thread.

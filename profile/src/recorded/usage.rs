@@ -7,14 +7,14 @@ const MOST_POINTS: usize = 8192;
 
 /// All series of one process.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Usage {
+pub(crate) struct ProcessUsage {
     /// Bytes in RAM.
-    pub(crate) resident_bytes: Series,
+    pub(crate) resident_bytes: UsageSeries,
     /// ns of CPU time since the process's start.
-    pub(crate) cpu_ns: Series,
+    pub(crate) cpu_ns: UsageSeries,
 }
 
-impl Usage {
+impl ProcessUsage {
     pub(crate) fn push(&mut self, counter: Counter, time: i64, value: u64) {
         match counter {
             Counter::ResidentBytes => self.resident_bytes.push(time, value),
@@ -25,7 +25,7 @@ impl Usage {
 
 /// One value over time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Series {
+pub(crate) struct UsageSeries {
     points: Vec<(i64, u64)>,
     /// Readings in every point except the last, as a power of two.
     log2_readings: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Series {
     in_last: u64,
 }
 
-impl Series {
+impl UsageSeries {
     /// (ns from time zero, value), in time order.
     pub(crate) fn points(&self) -> &[(i64, u64)] {
         &self.points
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_long_line_has_fewer_points_and_its_peak() {
-        let mut series = Series::default();
+        let mut series = UsageSeries::default();
         let peak = 30_001;
         for time in 0..100_000 {
             series.push(time, if time == peak { 1000 } else { time as u64 % 10 });

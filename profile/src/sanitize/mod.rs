@@ -1,6 +1,6 @@
 //! What a profile says about its machine and user, taken out before others see the profile.
 //!
-//! [`sanitize`] cleans every string of a [`Saved`] profile. Names of functions lose only paths, because they are the
+//! [`sanitize`] cleans every string of a [`SavedData`] profile. Names of functions lose only paths, because they are the
 //! result; all other strings also lose the names of user and host. Arguments are removed. Fields that this module does
 //! not know are dropped: nobody has checked what is in them. Functions, samples and their weights stay as they are, so
 //! all shares stay. `text` cleans one string, `search` finds what is in it, `path` shortens one path, `variables` finds
@@ -15,7 +15,7 @@ use names::source_path::SourcePath;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-use crate::data::{Data, Fields, NONE, RowValue, Saved, SavedLib, TextFields};
+use crate::data::{Data, Fields, NONE, RowValue, SavedData, SavedLib, TextFields};
 use crate::sources::Sources;
 use crate::unique::Unique;
 use text::{Cleaner, OF_FORMAT, TextKind};
@@ -23,7 +23,7 @@ use text::{Cleaner, OF_FORMAT, TextKind};
 /// What nobody else is to see, as far as the machine at hand knows. Paths below `/home`, `/Users` and `/root` give more
 /// of it.
 #[derive(Clone, Debug, Default)]
-pub struct Private {
+pub struct PrivateWords {
     /// Home folders.
     pub homes: Vec<String>,
     /// Names of users.
@@ -45,7 +45,7 @@ pub fn is_secret(name: &str) -> bool {
 
 /// What stays in the profile because the user wants it there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Include {
+pub struct KeptPrivate {
     /// The arguments of programs.
     pub args: bool,
     /// Whole paths, with the home folder.
@@ -58,7 +58,7 @@ pub struct Include {
 
 /// What was removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Removed {
+pub struct RemovedCounts {
     /// Paths and addresses that were shortened, each counted once.
     pub paths: usize,
     /// Strings in which a user, a host, an argument or a value of the environment was replaced.
@@ -120,9 +120,9 @@ const THREAD: [&str; 9] = [
 ];
 
 /// Takes out of a profile what is private, except for what is to be included.
-pub fn sanitize(data: &mut Saved, private: &Private, include: Include) -> Removed {
+pub fn sanitize(data: &mut SavedData, private: &PrivateWords, include: KeptPrivate) -> RemovedCounts {
     let data = &mut data.0;
-    let mut removed = Removed::default();
+    let mut removed = RemovedCounts::default();
     drop_fields(data, include, &mut removed);
     let mut cleaner = Cleaner::new(private, include, &data.arguments, programs(data));
     each_text(data, &mut |text| cleaner.learn(text));
@@ -208,7 +208,7 @@ fn of_json(value: &Value, to: &mut impl FnMut(&str)) {
     }
 }
 
-fn drop_fields(data: &mut Data, include: Include, removed: &mut Removed) {
+fn drop_fields(data: &mut Data, include: KeptPrivate, removed: &mut RemovedCounts) {
     fn keep(fields: &mut Fields, known: impl Fn(&str, &Value) -> bool, dropped: &mut Vec<String>) {
         fields.retain(|key, value| {
             let stays = known(key, value);
@@ -245,7 +245,7 @@ fn drop_fields(data: &mut Data, include: Include, removed: &mut Removed) {
 }
 
 /// Removes the texts of source files that not everybody can have. Returns how many.
-fn clean_sources(data: &mut Data, include: Include, cleaner: &mut Cleaner) -> usize {
+fn clean_sources(data: &mut Data, include: KeptPrivate, cleaner: &mut Cleaner) -> usize {
     let before = data.embedded_sources();
     let kept = std::mem::take(&mut data.sources)
         .into_iter()
@@ -330,7 +330,7 @@ fn clean_tables(data: &mut Data, cleaner: &mut Cleaner) {
     }
 }
 
-fn clean_threads(data: &mut Data, include: Include, cleaner: &mut Cleaner) {
+fn clean_threads(data: &mut Data, include: KeptPrivate, cleaner: &mut Cleaner) {
     let has_titles = (data.main_threads_have_titles || data.recorded.is_some()) && !include.args;
     for thread in &mut data.threads {
         // A title stands in the place of arguments, and may name users, databases and addresses.

@@ -40,7 +40,7 @@ pub(super) fn is_windows(text: &str) -> bool {
 }
 
 /// A home folder in a path.
-pub(super) struct Home<'a> {
+pub(super) struct HomeFolder<'a> {
     /// Its user.
     pub(super) user: &'a str,
     /// What follows it.
@@ -51,7 +51,7 @@ pub(super) struct Home<'a> {
 
 /// The home folders in a path of Unix or Windows, also behind a mount, a share or an option: the last one is the
 /// nearest to the file.
-pub(super) fn homes_in(path: &str) -> Vec<Home<'_>> {
+pub(super) fn homes_in(path: &str) -> Vec<HomeFolder<'_>> {
     let is_of_windows = path.contains('\\') || is_windows(path);
     let (mut homes, mut is_sure, mut is_next, mut start) = (Vec::new(), true, false, 0);
     for part in path.split(['/', '\\']) {
@@ -62,7 +62,7 @@ pub(super) fn homes_in(path: &str) -> Vec<Home<'_>> {
             _ => Some(part).filter(|_| is_next),
         };
         if let Some(user) = user.filter(|user| !user.is_empty()) {
-            homes.push(Home { user, below, is_sure });
+            homes.push(HomeFolder { user, below, is_sure });
             is_next = false;
         } else if !part.is_empty() {
             is_sure &= part != "src";

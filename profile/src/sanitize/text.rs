@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::path::{homes_in, is_absolute, is_url_end, is_windows, opaque_scheme, short};
 use super::search::{home_starts, is_end, is_home, opaque_starts, path_starts, replace_home, replace_word, tokens};
 use super::variables::{VALUE, without_variables};
-use super::{Include, Private};
+use super::{KeptPrivate, PrivateWords};
 use crate::data::Fields;
 
 /// What a string is, and so what is looked for in it.
@@ -66,7 +66,7 @@ fn has_separator(text: &str) -> bool {
 }
 
 pub(super) struct Cleaner {
-    include: Include,
+    include: KeptPrivate,
     homes: Vec<String>,
     /// Words, and what stands for them.
     names: Vec<(String, &'static str)>,
@@ -81,7 +81,7 @@ pub(super) struct Cleaner {
 }
 
 impl Cleaner {
-    pub(super) fn new(private: &Private, include: Include, arguments: &str, programs: Vec<String>) -> Cleaner {
+    pub(super) fn new(private: &PrivateWords, include: KeptPrivate, arguments: &str, programs: Vec<String>) -> Cleaner {
         let mut cleaner = Cleaner {
             include,
             homes: Vec::new(),
@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     fn cleaned(text: &str, kind: TextKind) -> String {
-        let private = Private {
+        let private = PrivateWords {
             homes: vec!["/home/ann smith".into()],
             users: vec!["ann".into(), "root".into()],
             hosts: vec!["workbench.example.org".into()],
@@ -330,7 +330,7 @@ mod tests {
         };
         let mut cleaner = Cleaner::new(
             &private,
-            Include::default(),
+            KeptPrivate::default(),
             "/home/ann/app --key=topsecret 12 input.csv -v",
             vec!["postgres".into()],
         );
@@ -400,10 +400,10 @@ mod tests {
 
     #[test]
     fn names_that_look_like_the_home_folder_or_the_user_stay() {
-        let private = Private {
+        let private = PrivateWords {
             homes: vec!["/root".into()],
             users: vec!["postgres".into()],
-            ..Private::default()
+            ..PrivateWords::default()
         };
         for (text, expected, kind) in [
             ("src/root.rs", "src/root.rs", TextKind::Path),
@@ -416,7 +416,7 @@ mod tests {
             ("/root/a", "a", TextKind::Path),
             ("postgres", "postgres", TextKind::Fixed),
         ] {
-            let mut cleaner = Cleaner::new(&private, Include::default(), "", vec!["postgres".into()]);
+            let mut cleaner = Cleaner::new(&private, KeptPrivate::default(), "", vec!["postgres".into()]);
             let mut cleaned = text.to_owned();
             cleaner.clean(&mut cleaned, kind);
             assert_eq!(cleaned, expected, "{text}");
@@ -425,7 +425,7 @@ mod tests {
 
     #[test]
     fn different_paths_stay_different() {
-        let mut cleaner = Cleaner::new(&Private::default(), Include::default(), "", Vec::new());
+        let mut cleaner = Cleaner::new(&PrivateWords::default(), KeptPrivate::default(), "", Vec::new());
         let mut short = |path: &str| {
             let mut path = path.to_owned();
             cleaner.clean(&mut path, TextKind::Path);

@@ -2,7 +2,7 @@
 
 use super::cpu::CpuDelta;
 use super::quality::{self, named};
-use crate::data::{AboutRow, Section};
+use crate::data::{AboutRow, AboutSection};
 use crate::recorded::Profile;
 use crate::recorded::waits::WaitTotals;
 use recording::event::Role;
@@ -11,8 +11,8 @@ use recording::wait::{WaitGuess, WaitReason};
 
 /// `ExtraProfileInfoSection[]` of src/types/profile.ts. Rows with 0 are left out, except samples, lost, truncated and
 /// unverified, which readers look for.
-pub(crate) fn sections(profile: &Profile) -> Vec<Section> {
-    let section = |label: &str, rows: Vec<AboutRow>| Section {
+pub(crate) fn sections(profile: &Profile) -> Vec<AboutSection> {
+    let section = |label: &str, rows: Vec<AboutRow>| AboutSection {
         label: label.to_owned(),
         rows,
     };

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use super::numbers::{json_ms, ms};
-use crate::data::{self, NONE, Phase};
+use crate::data::{self, MarkerPhase, NONE};
 use crate::recorded::Profile;
 use crate::recorded::strings::StringId;
 use crate::recorded::thread::{MarkerKind, PointMarker, PointValue, RecordedMarker, RecordedThread};
@@ -37,9 +37,9 @@ pub(super) fn marker(
         start_ms: ms(marker.start),
         end_ms: ms(marker.end.unwrap_or(marker.start)),
         phase: if marker.end.is_some() {
-            Phase::Interval
+            MarkerPhase::Interval
         } else {
-            Phase::Instant
+            MarkerPhase::Instant
         },
         // Markers are not code: `Other`.
         category: 0,

@@ -19,8 +19,8 @@ use serde_json::json;
 
 use crate::data::facts::SprofFacts;
 use crate::data::{
-    Category, Data, Fields, ForViews, Frame, Func, NONE, Samples, Saved, SavedLib, Script, Stack, Symbol, Thread, Unit,
-    prepare,
+    Category, Data, Fields, ForViews, Frame, Func, NONE, Samples, SavedData, SavedLib, Script, Stack, Symbol, Thread,
+    WeightUnit, prepare,
 };
 use crate::recorded::Profile;
 use crate::recorded::samples::RecordedSample;
@@ -54,9 +54,9 @@ pub fn for_page(profile: &Profile) -> (Data, f64) {
 }
 
 /// The profile as if read from its file.
-impl From<&Profile> for Saved {
-    fn from(profile: &Profile) -> Saved {
-        Saved(ProfileData::new(profile, Detail::Whole).all())
+impl From<&Profile> for SavedData {
+    fn from(profile: &Profile) -> SavedData {
+        SavedData(ProfileData::new(profile, Detail::Whole).all())
     }
 }
 
@@ -235,7 +235,11 @@ impl<'a> ProfileData<'a> {
         let markers = thread.markers.iter();
         Thread {
             event: profile.counted_event(thread).map(str::to_owned),
-            unit: if is_time { Unit::Milliseconds } else { Unit::Counts },
+            unit: if is_time {
+                WeightUnit::Milliseconds
+            } else {
+                WeightUnit::Counts
+            },
             samples,
             markers: markers
                 .map(|marker| markers::marker(profile, thread, marker, is_whole))
@@ -266,7 +270,7 @@ fn rest(profile: &Profile, thread: &thread::RecordedThread) -> Fields {
 pub fn summed(profile: &Profile) -> Data {
     let made = ProfileData::new(profile, Detail::ForViews);
     Data {
-        unit: Unit::Counts,
+        unit: WeightUnit::Counts,
         is_summed: true,
         stacks: made.stacks().collect(),
         threads: profile
@@ -297,7 +301,7 @@ fn summed_thread(profile: &Profile, thread: &thread::RecordedThread) -> Thread {
         *sum = (sum.0 + 1, sum.1.saturating_add(period));
     }
     Thread {
-        unit: Unit::Counts,
+        unit: WeightUnit::Counts,
         samples: Samples {
             time_ms: vec![0.0; sums.len()],
             stack: sums.keys().copied().collect(),

@@ -7,7 +7,7 @@ use super::numbers::{json_ms, number};
 use crate::data::Counter;
 use crate::recorded::Profile;
 use crate::recorded::thread::RecordedProcess;
-use crate::recorded::usage::Series;
+use crate::recorded::usage::UsageSeries;
 
 /// Sorts them below the counters of events, whose weights are their indices.
 const SORT_WEIGHT: usize = 1000;
@@ -82,7 +82,7 @@ fn times(points: &[(i64, u64)]) -> Vec<Value> {
 }
 
 /// A single point is not drawn.
-fn is_line(series: &Series) -> bool {
+fn is_line(series: &UsageSeries) -> bool {
     series.points().len() > 1
 }
 

@@ -1,7 +1,7 @@
 //! Keeps the samples of one event: samples of different events cannot be added up.
 
 use super::diff::rules::matches;
-use crate::data::{Data, Thread, Unit};
+use crate::data::{Data, Thread, WeightUnit};
 
 /// The file does not count the requested event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,11 +58,11 @@ impl Data {
             })
             .collect();
         self.drop_threads(&is_kept);
-        self.unit = Unit::default();
+        self.unit = WeightUnit::default();
         if let Some(thread) = self.threads.iter().find(|thread| !thread.samples.is_empty()) {
             self.unit = thread.unit;
         }
-        if self.unit == Unit::Counts {
+        if self.unit == WeightUnit::Counts {
             for thread in &mut self.threads {
                 if thread.event.as_ref().is_some_and(|event| kept.contains(event))
                     && let Some(name) = thread.event_of.take()
@@ -95,7 +95,7 @@ impl Data {
         let is_meant = |event: &&String| is_asked(event) || matches(asked, event);
         let is_count = |event: &String| {
             let mut threads = self.threads.iter();
-            threads.any(|thread| thread.event.as_ref() == Some(event) && thread.unit == Unit::Counts)
+            threads.any(|thread| thread.event.as_ref() == Some(event) && thread.unit == WeightUnit::Counts)
         };
         let meant: Vec<String> = events.iter().filter(is_meant).cloned().collect();
         // Time and counts have no sum.
@@ -136,7 +136,7 @@ impl Data {
                 self.unit = of_event.first().map_or(self.unit, |thread| thread.unit);
             }
             self.event = match &before.1 {
-                None => (self.unit == Unit::Counts).then_some(event),
+                None => (self.unit == WeightUnit::Counts).then_some(event),
                 known => known.clone(),
             };
             self.threads = of_event;
@@ -170,17 +170,17 @@ impl Data {
     }
 
     /// The name of the samples' event or unit.
-    fn event_of(&self, event: Option<&str>, unit: Unit) -> String {
+    fn event_of(&self, event: Option<&str>, unit: WeightUnit) -> String {
         if let Some(event) = event {
             return event.to_owned();
         }
         let own = self.recorded.as_ref().map(|recorded| recorded.event.as_str());
         match (unit, own) {
-            (Unit::Samples | Unit::Milliseconds, Some(own)) => own,
-            (Unit::Samples, None) => "samples",
-            (Unit::Milliseconds, None) => "time",
-            (Unit::Bytes, _) => "bytes",
-            (Unit::Counts, _) => "counts",
+            (WeightUnit::Samples | WeightUnit::Milliseconds, Some(own)) => own,
+            (WeightUnit::Samples, None) => "samples",
+            (WeightUnit::Milliseconds, None) => "time",
+            (WeightUnit::Bytes, _) => "bytes",
+            (WeightUnit::Counts, _) => "counts",
         }
         .to_owned()
     }
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use crate::data::{AskedEvent, Marker, RecordingFacts, Samples};
 
-    fn thread(name: &str, event: Option<&str>, unit: Unit, weights: &[f64]) -> Thread {
+    fn thread(name: &str, event: Option<&str>, unit: WeightUnit, weights: &[f64]) -> Thread {
         Thread {
             name: name.to_owned(),
             pid: "7".to_owned(),
@@ -216,14 +216,14 @@ mod tests {
     }
 
     fn two_events() -> Data {
-        let mut main = thread("main", None, Unit::Samples, &[1.0, 1.0]);
+        let mut main = thread("main", None, WeightUnit::Samples, &[1.0, 1.0]);
         main.markers.push(Marker::spanning(0, 1.0, 2.0));
         Data {
             threads: vec![
                 main,
                 Thread {
                     event_of: Some("main".to_owned()),
-                    ..thread("main · faults", Some("faults"), Unit::Counts, &[16.0, 16.0, 16.0])
+                    ..thread("main · faults", Some("faults"), WeightUnit::Counts, &[16.0, 16.0, 16.0])
                 },
             ],
             ..Data::default()
@@ -235,7 +235,7 @@ mod tests {
         let mut data = two_events();
         assert_eq!(data.keep_event(None), Ok(vec!["faults".to_owned()]));
         assert_eq!(data.threads.len(), 1);
-        assert_eq!((data.unit, data.event), (Unit::Samples, None));
+        assert_eq!((data.unit, data.event), (WeightUnit::Samples, None));
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
             panic!("{data:?}")
         };
         assert_eq!((thread.name.as_str(), thread.markers.len()), ("main", 1));
-        assert_eq!(data.unit, Unit::Counts);
+        assert_eq!(data.unit, WeightUnit::Counts);
         assert_eq!(data.counted_name(), Some("faults"));
     }
 
@@ -256,7 +256,7 @@ mod tests {
             event: event.to_owned(),
             asked: asked.to_owned(),
         };
-        let probed = |name: &str| thread("main", Some(name), Unit::Counts, &[1.0]);
+        let probed = |name: &str| thread("main", Some(name), WeightUnit::Counts, &[1.0]);
         let mut data = two_events();
         data.threads
             .extend(["uprobe:malloc", "s:enter_open", "s:enter_openat"].map(probed));

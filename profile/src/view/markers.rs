@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use serde_json::{Number, Value};
 
 use super::select::Selection;
-use crate::data::{Data, Fields, Marker, Phase};
+use crate::data::{Data, Fields, Marker, MarkerPhase};
 use crate::text::one_line;
 
 /// Most frequent values of a field that are kept.
@@ -121,8 +121,8 @@ impl<'a> MarkerSpan<'a> {
     fn length_ms(&self) -> Option<f64> {
         let length = match (self.marker.phase, self.end) {
             (_, Some(end)) => end.end_ms - self.marker.start_ms,
-            (Phase::Interval, None) => self.marker.end_ms - self.marker.start_ms,
-            (Phase::Instant | Phase::Start | Phase::End, None) => return None,
+            (MarkerPhase::Interval, None) => self.marker.end_ms - self.marker.start_ms,
+            (MarkerPhase::Instant | MarkerPhase::Start | MarkerPhase::End, None) => return None,
         };
         length.is_finite().then_some(length)
     }
@@ -135,14 +135,14 @@ fn whole(markers: &[Marker]) -> Vec<MarkerSpan<'_>> {
     let mut open: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
     for marker in markers {
         match marker.phase {
-            Phase::Start => open.entry(marker.name).or_default().push(spans.len()),
-            Phase::End => {
+            MarkerPhase::Start => open.entry(marker.name).or_default().push(spans.len()),
+            MarkerPhase::End => {
                 if let Some(at) = open.get_mut(&marker.name).and_then(Vec::pop) {
                     spans[at].end = Some(marker);
                     continue;
                 }
             }
-            Phase::Instant | Phase::Interval => {}
+            MarkerPhase::Instant | MarkerPhase::Interval => {}
         }
         spans.push(MarkerSpan { marker, end: None });
     }

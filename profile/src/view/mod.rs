@@ -20,7 +20,7 @@ pub mod functions;
 pub mod lines;
 pub mod markers;
 pub mod names;
-pub mod own;
+pub mod own_code;
 mod printable;
 pub mod select;
 pub mod shortfalls;
@@ -32,6 +32,6 @@ mod waits;
 
 pub use crate::to_data::summed;
 pub use event::NoSuchEvent;
-pub use symbolicate::{NamedAddresses, Wanted, asked_addresses, name_addresses, name_wanted, symbol_sources};
+pub use symbolicate::{NamedAddresses, WantedNames, asked_addresses, name_addresses, name_wanted, symbol_sources};
 pub use top::{TopFunction, TopView, top};
 pub use waits::{WaitPlace, wait_places};

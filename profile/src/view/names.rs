@@ -5,7 +5,7 @@ mod path;
 use names::rust_name::readable;
 use names::v8::without_place;
 
-use self::path::{Path, Style, with_usual_types};
+use self::path::{FunctionPath, NameStyle, with_usual_types};
 
 /// The name with all generic arguments as `_`: one name for all instances of a generic function. C++ return types and
 /// parameter lists go too if the name contained generic arguments.
@@ -14,11 +14,11 @@ use self::path::{Path, Style, with_usual_types};
 /// Clone>::clone`.
 pub fn merged(name: &str) -> String {
     let name = &*with_usual_types(name);
-    let style = Style {
+    let style = NameStyle {
         generics: "<_>",
-        ..Style::default()
+        ..NameStyle::default()
     };
-    let path = Path::parse(name, style);
+    let path = FunctionPath::parse(name, style);
     match path.is_generic {
         true => format!("{}{}", path.join(), path.clone),
         false => name.to_owned(),
@@ -27,7 +27,7 @@ pub fn merged(name: &str) -> String {
 
 /// The name without generic arguments, C++ return type and parameters, for rules on names.
 pub(super) fn bare(name: &str) -> String {
-    Path::parse(name, Style::default()).join()
+    FunctionPath::parse(name, NameStyle::default()).join()
 }
 
 /// The function's short name. [`of_name`] finds the function by it.
@@ -63,24 +63,24 @@ pub fn of_name<'a>(names: impl Iterator<Item = &'a str> + Clone, asked: &str) ->
 /// [`merged`], without a C++ return type and parameter list, and without the modules of types in angle brackets:
 /// `<alloc::vec::Vec<u8> as core::clone::Clone>::clone` -> `<Vec<_> as Clone>::clone`.
 pub fn short(name: &str) -> String {
-    let style = Style {
+    let style = NameStyle {
         generics: "<_>",
         has_modules: false,
-        ..Style::default()
+        ..NameStyle::default()
     };
-    Path::parse(&with_usual_types(name), style).join()
+    FunctionPath::parse(&with_usual_types(name), style).join()
 }
 
 /// The name in two shorter forms, for places with less room: without generic arguments, and of that the last two
 /// parts, type and method. No form is or has a part of an argument list.
 pub fn labels(name: &str) -> [String; 2] {
-    let style = Style {
+    let style = NameStyle {
         has_modules: false,
         has_lambda_parameters: false,
-        ..Style::default()
+        ..NameStyle::default()
     };
     let name = with_usual_types(name);
-    let path = Path::parse(&name, style);
+    let path = FunctionPath::parse(&name, style);
     let last = &path.parts[path.parts.len().saturating_sub(2)..];
     [path.join(), last.join("::")]
 }

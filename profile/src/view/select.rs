@@ -78,7 +78,7 @@ pub struct Selection<'a> {
     pub categories: Vec<Cost>,
     /// The same by category and subcategory of the leaf.
     pub(super) subcategories: FxHashMap<(u32, u16), Cost>,
-    pub(super) conditions: Conditions<'a>,
+    pub(super) conditions: ResolvedFilter<'a>,
     /// For each function, the function that represents it.
     merged: Option<Vec<u32>>,
     names: FxHashMap<u32, String>,
@@ -145,7 +145,7 @@ impl Selection<'_> {
 
 /// Selects the samples that meet the filter.
 pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotFound> {
-    let conditions = Conditions::of(data, filter)?;
+    let conditions = ResolvedFilter::of(data, filter)?;
     // The last entry is for samples without a stack.
     let mut own = vec![Cost::default(); conditions.seen.len()];
     let no_stack = data.stacks.len();
@@ -224,7 +224,7 @@ pub enum KeptKinds {
 ///
 /// Nothing has a name that the filter asks for.
 pub fn keep(data: &mut Data, filter: &Filter, kinds: KeptKinds) -> Result<(), NotFound> {
-    let conditions = Conditions::of(data, filter)?;
+    let conditions = ResolvedFilter::of(data, filter)?;
     let is_hidden = marked(data, &filter.hide)?;
     let no_stack = data.stacks.len();
     let points = data.names_of_points();
@@ -286,7 +286,7 @@ pub(crate) fn give_to_callers(data: &mut Data, is_dropped: &[bool]) {
 
 /// A filter, applied to the tables of a profile.
 #[derive(Clone, Debug)]
-pub(super) struct Conditions<'a> {
+pub(super) struct ResolvedFilter<'a> {
     /// For each thread.
     wanted_threads: Vec<bool>,
     /// For each stack, its leaf's category.
@@ -299,8 +299,8 @@ pub(super) struct Conditions<'a> {
     to_ms: Option<f64>,
 }
 
-impl<'a> Conditions<'a> {
-    fn of(data: &'a Data, filter: &Filter) -> Result<Conditions<'a>, NotFound> {
+impl<'a> ResolvedFilter<'a> {
+    fn of(data: &'a Data, filter: &Filter) -> Result<ResolvedFilter<'a>, NotFound> {
         let wanted_threads = wanted_threads(data, filter)?;
         let wanted_categories = wanted_categories(data, filter)?;
         let spans = filter.marker.as_deref().map(|name| spans(data, name)).transpose()?;
@@ -309,7 +309,7 @@ impl<'a> Conditions<'a> {
             false => Some(in_focus(data, &filter.focus)?),
         };
         let category_of = leaf_categories(data);
-        Ok(Conditions {
+        Ok(ResolvedFilter {
             seen: seen(
                 data,
                 filter,
@@ -349,8 +349,8 @@ impl<'a> Conditions<'a> {
     }
 
     /// The selected times of a process's threads.
-    fn times(&self, pid: &str) -> Times<'_> {
-        Times {
+    fn times(&self, pid: &str) -> TimeRanges<'_> {
+        TimeRanges {
             from_ms: self.from_ms,
             to_ms: self.to_ms,
             spans: (self.spans.as_ref()).map(|spans| spans.get(pid).map_or(&[][..], Vec::as_slice)),
@@ -359,13 +359,13 @@ impl<'a> Conditions<'a> {
 }
 
 #[derive(Clone, Copy)]
-struct Times<'a> {
+struct TimeRanges<'a> {
     from_ms: Option<f64>,
     to_ms: Option<f64>,
     spans: Option<&'a [(f64, f64)]>,
 }
 
-impl Times<'_> {
+impl TimeRanges<'_> {
     fn contain(&self, time_ms: f64) -> bool {
         self.from_ms.is_none_or(|from| time_ms >= from)
             && self.to_ms.is_none_or(|to| time_ms < to)

@@ -24,14 +24,14 @@ const V8_INTERPRETER: &str = "Builtins_InterpreterEntryTrampoline";
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shortfall {
     /// The lack and its cause.
-    pub lack: Lack,
+    pub lack: MissingSamples,
     /// Cost of the samples with this lack.
     pub cost: Cost,
 }
 
 /// A lack of samples, by cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Lack {
+pub enum MissingSamples {
     /// Function names: for code that a runtime compiled or interprets, and JIT code, anywhere on the stack, for other
     /// code at the leaf. One nameless function of the program that is on each stack would count all samples.
     Names(CodeOwner),
@@ -57,7 +57,7 @@ pub enum Lack {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CodeOwner {
     /// Code that a known runtime compiles or interprets.
-    Runtime(Runtime),
+    Runtime(LanguageRuntime),
     /// Code without a file, from an unknown compiler.
     Jit,
     /// The library with this index, and the result of its lookup.
@@ -66,7 +66,7 @@ pub enum CodeOwner {
 
 /// Runtimes that compile or interpret code, and can report it to profilers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Runtime {
+pub enum LanguageRuntime {
     /// V8 in Node.js.
     Node,
     /// HotSpot and its relatives.
@@ -75,17 +75,17 @@ pub enum Runtime {
     Python,
 }
 
-impl Runtime {
+impl LanguageRuntime {
     /// The runtime with this library name.
-    pub(super) fn of(lib: &SavedLib) -> Option<Runtime> {
+    pub(super) fn of(lib: &SavedLib) -> Option<LanguageRuntime> {
         let name = lib.name.as_deref().or(lib.debug_name.as_deref())?;
         let is_version = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || c == '.');
         if matches!(name, "node" | "nodejs") || name.starts_with("libnode.so") {
-            Some(Runtime::Node)
+            Some(LanguageRuntime::Node)
         } else if matches!(name, "libjvm.so" | "java") {
-            Some(Runtime::Java)
+            Some(LanguageRuntime::Java)
         } else if name.starts_with("libpython") || name.strip_prefix("python").is_some_and(is_version) {
-            Some(Runtime::Python)
+            Some(LanguageRuntime::Python)
         } else {
             None
         }
@@ -146,14 +146,14 @@ pub fn cost_of_probes(selection: &Selection<'_>) -> Cost {
 
 /// Every lack of at least a tenth of the samples, largest first.
 pub fn shortfalls(selection: &Selection<'_>) -> Vec<Shortfall> {
-    let mut found: FxHashMap<Lack, Cost> = FxHashMap::default();
+    let mut found: FxHashMap<MissingSamples, Cost> = FxHashMap::default();
     let facts = DataFacts::of(selection.data);
     let seen = facts.of_stacks(selection);
     let owners = owners_of_jit_code(selection, &seen);
     let unwound = facts.unwound_libs(selection);
     let mut python = PythonCost::default();
     for (stack, cost) in selection.own.iter().enumerate().filter(|(_, cost)| !cost.is_zero()) {
-        let mut add = |lack: Lack| *found.entry(lack).or_default() += *cost;
+        let mut add = |lack: MissingSamples| *found.entry(lack).or_default() += *cost;
         let seen = &seen[stack];
         let jit = || match seen.runtime.or_else(|| owners.get(&(stack as u32)).copied()) {
             Some(runtime) => CodeOwner::Runtime(runtime),
@@ -168,41 +168,41 @@ pub fn shortfalls(selection: &Selection<'_>) -> Vec<Shortfall> {
         let hides_callers = seen.cut == Some(StackMark::TruncatedNoRule)
             && seen.cut_at.is_some_and(|place| facts.limit_hides_callers(place));
         if hides_names || hides_callers {
-            add(Lack::OpenFiles);
+            add(MissingSamples::OpenFiles);
         }
         if let Some(place) = nameless {
             if !hides_names {
-                add(Lack::Names(code(place)));
+                add(MissingSamples::Names(code(place)));
             }
-        } else if seen.runtime == Some(Runtime::Python) {
+        } else if seen.runtime == Some(LanguageRuntime::Python) {
             match seen.has_jit {
                 true => python.in_functions += *cost,
                 false => python.outside += *cost,
             }
         } else if seen.is_interpreted_by_v8 {
-            add(Lack::Names(CodeOwner::Runtime(Runtime::Node)));
+            add(MissingSamples::Names(CodeOwner::Runtime(LanguageRuntime::Node)));
         }
         match (seen.cut, seen.cut_at) {
             _ if hides_callers => {}
             (Some(StackMark::TruncatedNoRule), Some(CodeContainer::Lib(lib))) if unwound[lib as usize] => {
-                add(Lack::CallersOfPart(lib));
+                add(MissingSamples::CallersOfPart(lib));
             }
-            (Some(StackMark::TruncatedNoRule), Some(place)) => add(Lack::Callers(code(place))),
-            (Some(StackMark::TruncatedNoMemory), _) => add(Lack::StackBytes),
-            (Some(StackMark::TruncatedDepth), _) => add(Lack::Depth),
+            (Some(StackMark::TruncatedNoRule), Some(place)) => add(MissingSamples::Callers(code(place))),
+            (Some(StackMark::TruncatedNoMemory), _) => add(MissingSamples::StackBytes),
+            (Some(StackMark::TruncatedDepth), _) => add(MissingSamples::Depth),
             _ => {}
         }
         if let Some(lack) = facts.of_leaf(selection, stack) {
             add(lack);
         }
         if seen.in_statistics {
-            add(Lack::Benchmarks);
+            add(MissingSamples::Benchmarks);
         }
     }
     // Else the trampolines were switched on, and what is outside is the interpreter's start, its imports and its end.
     if python.outside.weight > python.in_functions.weight {
         *found
-            .entry(Lack::Names(CodeOwner::Runtime(Runtime::Python)))
+            .entry(MissingSamples::Names(CodeOwner::Runtime(LanguageRuntime::Python)))
             .or_default() += python.outside;
     }
     let mut found: Vec<Shortfall> = (found.into_iter())
@@ -234,7 +234,7 @@ struct DataFacts<'a> {
     program: u32,
     jit: u32,
     kernel: u32,
-    runtimes: Vec<Option<Runtime>>,
+    runtimes: Vec<Option<LanguageRuntime>>,
     has_lines: Vec<bool>,
     /// The recording needed more open files than it was allowed.
     is_limited: bool,
@@ -246,7 +246,7 @@ struct DataFacts<'a> {
 #[derive(Clone, Copy, Default)]
 struct StackFacts {
     /// The nearest runtime.
-    runtime: Option<Runtime>,
+    runtime: Option<LanguageRuntime>,
     has_jit: bool,
     /// True below a JavaScript function that V8 interprets. All of them have one frame, unless V8 copies it for each.
     is_interpreted_by_v8: bool,
@@ -277,7 +277,7 @@ impl<'a> DataFacts<'a> {
             program: category(CodeKind::Program),
             jit: category(CodeKind::Jit),
             kernel: category(CodeKind::Kernel),
-            runtimes: data.libs.iter().map(Runtime::of).collect(),
+            runtimes: data.libs.iter().map(LanguageRuntime::of).collect(),
             has_lines,
             is_limited: data
                 .recorded
@@ -310,7 +310,7 @@ impl<'a> DataFacts<'a> {
         }
     }
 
-    fn runtime(&self, lib: u32) -> Option<Runtime> {
+    fn runtime(&self, lib: u32) -> Option<LanguageRuntime> {
         self.runtimes.get(lib as usize).copied().flatten()
     }
 
@@ -344,7 +344,7 @@ impl<'a> DataFacts<'a> {
             let place = self.place(stack.frame);
             seen.runtime = self.runtime(frame.lib).or(seen.runtime);
             seen.has_jit |= place == Some(CodeContainer::Jit);
-            seen.is_interpreted_by_v8 |= name == V8_INTERPRETER && seen.runtime == Some(Runtime::Node);
+            seen.is_interpreted_by_v8 |= name == V8_INTERPRETER && seen.runtime == Some(LanguageRuntime::Node);
             seen.in_statistics |= self.is_statistics[frame.func as usize];
             if place == Some(CodeContainer::Jit) && is_nameless(name) {
                 seen.nameless = place;
@@ -380,12 +380,12 @@ impl<'a> DataFacts<'a> {
     }
 
     /// The lack of the leaf's own code.
-    fn of_leaf(&self, selection: &Selection<'_>, stack: usize) -> Option<Lack> {
+    fn of_leaf(&self, selection: &Selection<'_>, stack: usize) -> Option<MissingSamples> {
         let data = self.data;
         let leaf = data.frames[selection.stacks[stack].frame as usize];
         let file = data.text(data.funcs[leaf.func as usize].file);
         if !leaf.is_inlined() && leaf.lib != NONE && is_always_inlined(file) {
-            return Some(Lack::Optimisation(leaf.lib));
+            return Some(MissingSamples::Optimisation(leaf.lib));
         }
         let code = data.frames[data.frame_with_code(stack as u32) as usize];
         let is_program = code.category == self.program && self.program != NONE && self.runtime(code.lib).is_none();
@@ -395,7 +395,7 @@ impl<'a> DataFacts<'a> {
             && !self.has_lines[code.lib as usize]
             && !is_nameless(data.func_name(code.func))
             && !is_installed(lib);
-        is_lacking.then_some(Lack::DebugInfo(code.lib))
+        is_lacking.then_some(MissingSamples::DebugInfo(code.lib))
     }
 }
 
@@ -442,13 +442,13 @@ fn is_criterion_s_statistics(name: &str) -> bool {
 
 /// For JIT code without a runtime above it on the stack, the runtime of its process. Without frame pointers, the stack
 /// ends in the JIT code.
-fn owners_of_jit_code(selection: &Selection<'_>, seen: &[StackFacts]) -> FxHashMap<u32, Runtime> {
+fn owners_of_jit_code(selection: &Selection<'_>, seen: &[StackFacts]) -> FxHashMap<u32, LanguageRuntime> {
     let mut owners = FxHashMap::default();
     let is_orphan = |seen: &StackFacts| seen.runtime.is_none() && seen.has_jit;
     if !seen.iter().any(is_orphan) {
         return owners;
     }
-    let mut of_process: FxHashMap<&str, Runtime> = FxHashMap::default();
+    let mut of_process: FxHashMap<&str, LanguageRuntime> = FxHashMap::default();
     let mut orphans: FxHashMap<u32, &str> = FxHashMap::default();
     for thread in &selection.data.threads {
         for stack in &thread.samples.stack {

@@ -26,7 +26,7 @@ pub struct NamedAddresses {
 
 /// The addresses of a library that are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WantedNames {
     /// None.
     Nothing,
     /// All.
@@ -46,8 +46,8 @@ pub fn name_addresses(
     resolve: impl FnMut(&SavedLib, &[u64]) -> Option<Vec<AddressInfo>>,
 ) -> NamedAddresses {
     let wanted = match data.symbolicated {
-        true => Wanted::Nothing,
-        false => Wanted::Names,
+        true => WantedNames::Nothing,
+        false => WantedNames::Names,
     };
     name_wanted(data, &vec![wanted; data.libs.len()], resolve)
 }
@@ -56,7 +56,7 @@ pub fn name_addresses(
 /// its address does not count.
 pub fn name_wanted(
     data: &mut Data,
-    wanted: &[Wanted],
+    wanted: &[WantedNames],
     mut resolve: impl FnMut(&SavedLib, &[u64]) -> Option<Vec<AddressInfo>>,
 ) -> NamedAddresses {
     let mut named = NamedAddresses::default();
@@ -85,19 +85,19 @@ pub fn name_wanted(
         named.is_changed = !data.symbolicated || drop_lesser(data, wanted, &mut known);
     }
     if named.is_changed {
-        Naming::new(data, &known).replace(&known);
+        NamedTables::new(data, &known).replace(&known);
         data.symbolicated = true;
     }
     named
 }
 
 /// The addresses that [`name_wanted`] asks for, of each library.
-pub fn asked_addresses(data: &Data, wanted: &[Wanted]) -> Vec<Vec<u64>> {
+pub fn asked_addresses(data: &Data, wanted: &[WantedNames]) -> Vec<Vec<u64>> {
     let mut asked: Vec<Vec<u64>> = vec![Vec::new(); data.libs.len()];
     let is_wanted = |lib: u32| {
         wanted
             .get(lib as usize)
-            .is_some_and(|wanted| *wanted != Wanted::Nothing)
+            .is_some_and(|wanted| *wanted != WantedNames::Nothing)
     };
     for frame in data.frames.iter().filter(|frame| is_wanted(frame.lib)) {
         if let (Some(asked), Some(address)) = (asked.get_mut(frame.lib as usize), frame.address) {
@@ -115,7 +115,7 @@ pub fn asked_addresses(data: &Data, wanted: &[Wanted]) -> Vec<Vec<u64>> {
 /// libraries without addresses.
 pub fn symbol_sources(data: &Data) -> Vec<Option<SymbolSource>> {
     #[derive(Clone, Copy, Default)]
-    struct Of {
+    struct LibNames {
         frames: bool,
         nameless: bool,
         lines: bool,
@@ -123,7 +123,7 @@ pub fn symbol_sources(data: &Data) -> Vec<Option<SymbolSource>> {
     let nameless: Vec<bool> = (data.funcs.iter())
         .map(|func| is_nameless(data.text(func.name)))
         .collect();
-    let mut of_libs = vec![Of::default(); data.libs.len()];
+    let mut of_libs = vec![LibNames::default(); data.libs.len()];
     for frame in data.frames.iter().filter(|frame| frame.address.is_some()) {
         if let Some(of) = of_libs.get_mut(frame.lib as usize) {
             of.frames = true;
@@ -148,12 +148,12 @@ pub fn symbol_sources(data: &Data) -> Vec<Option<SymbolSource>> {
 }
 
 /// What is known of an address: (whether its functions have names, whether they have lines, number of functions).
-type Knowledge = (bool, bool, usize);
+type KnownOfAddress = (bool, bool, usize);
 
 /// Drops answers that have less than what the data have of the same address, and those that are not wanted. True if the
 /// others say anything new.
-fn drop_lesser(data: &Data, wanted: &[Wanted], known: &mut [FxHashMap<u64, AddressInfo>]) -> bool {
-    let mut had: FxHashMap<(u32, u64), (Knowledge, &str)> = FxHashMap::default();
+fn drop_lesser(data: &Data, wanted: &[WantedNames], known: &mut [FxHashMap<u64, AddressInfo>]) -> bool {
+    let mut had: FxHashMap<(u32, u64), (KnownOfAddress, &str)> = FxHashMap::default();
     for frame in &data.frames {
         let Some(address) = frame.address else { continue };
         if !(known.get(frame.lib as usize)).is_some_and(|known| known.contains_key(&address)) {
@@ -177,7 +177,7 @@ fn drop_lesser(data: &Data, wanted: &[Wanted], known: &mut [FxHashMap<u64, Addre
             let of_symbol = info.function.as_ref().map(|function| function.name.as_str());
             let of_source = info.frames.last().and_then(|frame| frame.function.as_deref());
             let has_all = had.0 <= has.0 && had.1 <= has.1 && had.2 <= has.2;
-            let is_wanted = has_all && (*wanted != Wanted::LinesOfNames || of_symbol == Some(name));
+            let is_wanted = has_all && (*wanted != WantedNames::LinesOfNames || of_symbol == Some(name));
             is_new |= is_wanted && (had != has || of_source.or(of_symbol) != Some(name));
             is_wanted
         });
@@ -186,7 +186,7 @@ fn drop_lesser(data: &Data, wanted: &[Wanted], known: &mut [FxHashMap<u64, Addre
 }
 
 /// The new tables under construction.
-struct Naming<'a> {
+struct NamedTables<'a> {
     data: &'a mut Data,
     texts: Unique<Box<str>>,
     sources: PathIndex<u32>,
@@ -203,7 +203,7 @@ struct Naming<'a> {
     files: Vec<FunctionFiles<'a>>,
 }
 
-impl<'a> Naming<'a> {
+impl<'a> NamedTables<'a> {
     fn new(data: &'a mut Data, known: &'a [FxHashMap<u64, AddressInfo>]) -> Self {
         let category = |kind: CodeKind| {
             let name = CATEGORIES[kind.category(false).0].name;
@@ -218,7 +218,7 @@ impl<'a> Naming<'a> {
             in_order.sort_unstable_by_key(|(address, _)| **address);
             FunctionFiles::of(in_order.into_iter().map(|(_, info)| info))
         };
-        Naming {
+        NamedTables {
             files: known.iter().map(files_of).collect(),
             categories: [CodeKind::Program, CodeKind::RustStd, CodeKind::Dependency].map(category),
             installed: data.libs.iter().zip(known).map(of_lib).collect(),

@@ -2,7 +2,7 @@
 
 use profile::data::SavedLib;
 use profile::data::{Data, Frame, Func, NONE, Samples, Stack, Thread};
-use profile::view::diff::rules::{Checked, IncreaseRule, LimitedMeasure, UnknownReason, Verdict, check};
+use profile::view::diff::rules::{CheckedRule, IncreaseRule, LimitedMeasure, UnknownReason, Verdict, check};
 use profile::view::diff::{Change, Compared, Comparison, DiffLimits, Renamed, diff, match_libs};
 use profile::view::select::{Filter, KeptKinds, keep};
 use profile::{RecordingFacts, RunExtent};
@@ -321,7 +321,7 @@ fn verdicts(base: &[Data], new: &[Data], functions: &[Option<&str>], limit_perce
     };
     let rules: Vec<IncreaseRule> = functions.iter().map(rule).collect();
     let (_, checked) = check(base, new, Compared::Total, &rules, DiffLimits::default());
-    let word = |checked: &Checked| match checked.verdict {
+    let word = |checked: &CheckedRule| match checked.verdict {
         Verdict::Kept => "kept",
         Verdict::Broken => "broken",
         Verdict::Unknown(_) => "cannot tell",
@@ -430,7 +430,7 @@ fn functions_of_one_last_part_are_one() {
     };
     let names = ["small::slow_count", "large::slow_count"];
     let (base, new) = (named(names, 1000), named(names, 3000));
-    let of = |function: &str| -> Checked {
+    let of = |function: &str| -> CheckedRule {
         let rule = IncreaseRule {
             function: Some(function.to_owned()),
             measure: LimitedMeasure::Time,

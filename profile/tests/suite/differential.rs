@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use profile::data::Data;
-use profile::export::svg::{Shape, SvgOptions, differential};
-use profile::export::{Picked, Time};
+use profile::export::svg::{SvgOptions, TreeShape, differential};
+use profile::export::{Picked, PickedTime};
 use profile::read::{self, ReadLimits};
 use profile::view::diff::DiffLimits;
 
@@ -60,7 +60,7 @@ fn drawn(svg: &str) -> BTreeMap<String, Drawn> {
 fn picture(base: &[Data], new: &[Data], options: &SvgOptions) -> String {
     let pick = |side: &[Data]| -> Vec<Picked<'static>> {
         (side.iter())
-            .map(|data| Picked::new(Box::leak(Box::new(data.clone())), Time::Cpu))
+            .map(|data| Picked::new(Box::leak(Box::new(data.clone())), PickedTime::Cpu))
             .collect()
     };
     let mut svg = Vec::new();
@@ -186,7 +186,7 @@ fn from_the_leaf_it_shows_who_called_what_changed() {
     let base = folded("p;main;a;hot 300\np;main;b;hot 300\n");
     let new = folded("p;main;a;hot 600\np;main;b;hot 300\n");
     let options = SvgOptions {
-        shape: Shape::Reverse,
+        shape: TreeShape::Reverse,
         ..SvgOptions::default()
     };
     let frames = drawn(&picture(
@@ -204,10 +204,13 @@ fn from_the_leaf_it_shows_who_called_what_changed() {
         "{frames:?}"
     );
     let options = SvgOptions {
-        shape: Shape::TimeOrder,
+        shape: TreeShape::TimeOrder,
         ..options
     };
-    let (base, new) = ([Picked::new(&base, Time::Cpu)], [Picked::new(&new, Time::Cpu)]);
+    let (base, new) = (
+        [Picked::new(&base, PickedTime::Cpu)],
+        [Picked::new(&new, PickedTime::Cpu)],
+    );
     let error = differential::write(&base, &new, &options, DiffLimits::default(), Vec::new()).unwrap_err();
     assert!(error.to_string().contains("time order"), "{error}");
 }
@@ -216,8 +219,11 @@ fn from_the_leaf_it_shows_who_called_what_changed() {
 fn what_counts_different_things_is_not_compared() {
     let samples = folded("p;main 300\n");
     let mut bytes = samples.clone();
-    bytes.unit = profile::data::Unit::Bytes;
-    let (base, new) = ([Picked::new(&samples, Time::Cpu)], [Picked::new(&bytes, Time::Cpu)]);
+    bytes.unit = profile::data::WeightUnit::Bytes;
+    let (base, new) = (
+        [Picked::new(&samples, PickedTime::Cpu)],
+        [Picked::new(&bytes, PickedTime::Cpu)],
+    );
     let error =
         differential::write(&base, &new, &SvgOptions::default(), DiffLimits::default(), Vec::new()).unwrap_err();
     assert!(

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::data::{data, example, expected};
 use crate::common::exports::*;
-use profile::data::{Data, NONE, Thread, Unit};
-use profile::export::{Picked, Time, callgrind, folded, otlp, perf_script, pprof, speedscope, svg};
+use profile::data::{Data, NONE, Thread, WeightUnit};
+use profile::export::{Picked, PickedTime, callgrind, folded, otlp, perf_script, pprof, speedscope, svg};
 use proptest::prelude::*;
 
-fn time() -> impl Strategy<Value = Time> {
-    prop_oneof![Just(Time::Cpu), Just(Time::Waits), Just(Time::All)]
+fn time() -> impl Strategy<Value = PickedTime> {
+    prop_oneof![Just(PickedTime::Cpu), Just(PickedTime::Waits), Just(PickedTime::All)]
 }
 
 proptest! {
@@ -36,7 +36,7 @@ proptest! {
         prop_assert_eq!(&of_callgrind(&callgrind), &expected, "{}", callgrind);
         let mut bytes = Vec::new();
         pprof::write(&picked, &mut bytes).unwrap();
-        let scale = if data.unit == Unit::Samples { 1_000_000 } else { 1 };
+        let scale = if data.unit == WeightUnit::Samples { 1_000_000 } else { 1 };
         prop_assert_eq!(&of_pprof(&bytes, scale), &expected);
         for start_ms in [0.0, 1e12] {
             let data = Data { start_ms, ..data.clone() };
@@ -44,7 +44,7 @@ proptest! {
             otlp::write(&Picked::new(&data, time), &[], &mut bytes).unwrap();
             prop_assert_eq!(&of_otlp(&bytes, scale), &expected);
         }
-        if data.unit == Unit::Samples {
+        if data.unit == WeightUnit::Samples {
             // Other amounts are rounded in its texts.
             let options = svg::SvgOptions { min_width: 0.0, ..Default::default() };
             let svg = text(&|out| svg::write(&picked, &options, out));
@@ -55,15 +55,15 @@ proptest! {
     /// Whatever the shape, nothing is lost; and a picture is well-formed whatever the names are.
     #[test]
     fn every_shape_holds_the_same_sum(data in data(), inverted in any::<bool>(), min_width in 0.0..50.0) {
-        let picked = Picked::new(&data, Time::All);
-        for shape in [svg::Shape::Merged, svg::Shape::Reverse, svg::Shape::TimeOrder] {
+        let picked = Picked::new(&data, PickedTime::All);
+        for shape in [svg::TreeShape::Merged, svg::TreeShape::Reverse, svg::TreeShape::TimeOrder] {
             let options = svg::SvgOptions {
                 shape, inverted, min_width, title: Some("<&\u{1}>".into()), notes: Some("]]>".into()), ..Default::default()
             };
             let mut bytes = Vec::new();
             svg::write(&picked, &options, &mut bytes).unwrap();
             let svg = String::from_utf8(bytes).unwrap();
-            if data.unit == Unit::Samples && picked.totals().weight > 0 {
+            if data.unit == WeightUnit::Samples && picked.totals().weight > 0 {
                 prop_assert_eq!(root_of_svg(&svg), picked.totals().weight);
             }
         }
@@ -74,7 +74,7 @@ proptest! {
 #[test]
 fn the_files_are_those_that_were_blessed() {
     let data = example();
-    let picked = Picked::new(&data, Time::Cpu);
+    let picked = Picked::new(&data, PickedTime::Cpu);
     let written = |write: &dyn Fn(&mut Vec<u8>) -> std::io::Result<()>| {
         let mut bytes = Vec::new();
         write(&mut bytes).unwrap();
@@ -121,16 +121,25 @@ fn the_files_are_those_that_were_blessed() {
 fn waits_are_left_out_and_counted_unless_they_are_asked_for() {
     let data = example();
     let totals = |time| Picked::new(&data, time).totals();
-    assert_eq!((totals(Time::Cpu).weight, totals(Time::Cpu).left_out), (5, 1));
-    assert_eq!((totals(Time::Waits).weight, totals(Time::Waits).left_out), (1, 5));
-    assert_eq!((totals(Time::All).weight, totals(Time::All).left_out), (6, 0));
+    assert_eq!(
+        (totals(PickedTime::Cpu).weight, totals(PickedTime::Cpu).left_out),
+        (5, 1)
+    );
+    assert_eq!(
+        (totals(PickedTime::Waits).weight, totals(PickedTime::Waits).left_out),
+        (1, 5)
+    );
+    assert_eq!(
+        (totals(PickedTime::All).weight, totals(PickedTime::All).left_out),
+        (6, 0)
+    );
 }
 
 #[test]
 fn pprof_has_inlined_functions_in_one_location_with_the_address_and_the_library() {
     let data = example();
     let mut bytes = Vec::new();
-    pprof::write(&Picked::new(&data, Time::Cpu), &mut bytes).unwrap();
+    pprof::write(&Picked::new(&data, PickedTime::Cpu), &mut bytes).unwrap();
     let profile = Pprof::decode(&bytes);
     // Innermost first: (function, file, line).
     let lines: BTreeSet<Vec<(&str, &str, u64)>> = profile
@@ -169,7 +178,7 @@ fn pprof_has_the_program_first() {
     for product in ["app", "python3"] {
         data.product = product.to_owned();
         let mut bytes = Vec::new();
-        pprof::write(&Picked::new(&data, Time::Cpu), &mut bytes).unwrap();
+        pprof::write(&Picked::new(&data, PickedTime::Cpu), &mut bytes).unwrap();
         let mappings = Pprof::decode(&bytes).mappings;
         assert_eq!(mappings[0].0, "/opt/app", "{product}: {mappings:?}");
         assert_eq!(mappings.len(), 2);
@@ -185,7 +194,7 @@ fn speedscope_opens_at_the_busiest_thread() {
     data.threads.insert(0, idle);
     data.threads.insert(1, Thread::default());
     let mut bytes = Vec::new();
-    speedscope::write(&Picked::new(&data, Time::Cpu), &mut bytes).unwrap();
+    speedscope::write(&Picked::new(&data, PickedTime::Cpu), &mut bytes).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
     // A thread without samples has no profile.
     assert_eq!(json["profiles"].as_array().unwrap().len(), 2);
@@ -197,7 +206,7 @@ fn opentelemetry_has_the_time_of_each_sample_its_thread_and_what_ran() {
     let data = example();
     let mut bytes = Vec::new();
     let resource = [("service.name".to_owned(), "shop".to_owned())];
-    otlp::write(&Picked::new(&data, Time::Cpu), &resource, &mut bytes).unwrap();
+    otlp::write(&Picked::new(&data, PickedTime::Cpu), &resource, &mut bytes).unwrap();
     let (request, dictionary) = otlp(&bytes);
     let of_resource = &request.resource_profiles[0];
     let attribute = &of_resource.resource.as_ref().unwrap().attributes[0];

@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 
 use crate::common::*;
 use names::symbol::{AddressInfo, FunctionSymbol};
-use profile::data::{Data, NONE, Saved, Unit};
-use profile::merge::{Align, MergeError, MergeInput, merge, usual_align};
+use profile::data::{Data, NONE, SavedData, WeightUnit};
+use profile::merge::{MergeError, MergeInput, TimeAlignment, merge, usual_align};
 use profile::read::{ReadLimits, everything, whole};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ fn sum(parts: &[&Data]) -> BTreeMap<Vec<String>, f64> {
     sums
 }
 
-fn input(name: &str, data: Saved) -> MergeInput {
+fn input(name: &str, data: SavedData) -> MergeInput {
     MergeInput {
         name: name.to_owned(),
         data,
@@ -57,7 +57,7 @@ fn input(name: &str, data: Saved) -> MergeInput {
 }
 
 /// `work` in one, `work` and `rest` in the other, of one program; the second is built elsewhere.
-fn two() -> (Saved, Saved) {
+fn two() -> (SavedData, SavedData) {
     let recorded = |ips: &[u64], rename: bool| {
         let mut stream = Stream::with_app();
         stream.thread(1, 2, 0);
@@ -67,7 +67,7 @@ fn two() -> (Saved, Saved) {
         for (ms, ip_at) in (0..).zip(ips) {
             stream.sample(1, 1 + (ms % 2) as i32, ms, &[ip(*ip_at), ret(0x1021)]);
         }
-        Saved::from(&stream.finish())
+        SavedData::from(&stream.finish())
     };
     (
         recorded(&[0x1110, 0x1110, 0x1220], false),
@@ -82,7 +82,7 @@ fn a_merged_profile_is_of_a_commit_if_all_its_parts_are() {
         for (part, commit) in [&mut a, &mut b].into_iter().zip(commits) {
             part.recorded.as_mut().unwrap().commit = commit.map(str::to_owned);
         }
-        let merged = merge(vec![input("a", a), input("b", b)], Align::Start).unwrap();
+        let merged = merge(vec![input("a", a), input("b", b)], TimeAlignment::Start).unwrap();
         viewed(&merged).1.recorded.unwrap().commit
     };
     assert_eq!(merged([Some("1f0b7a6"), Some("1f0b7a6")]).as_deref(), Some("1f0b7a6"));
@@ -91,12 +91,12 @@ fn a_merged_profile_is_of_a_commit_if_all_its_parts_are() {
 }
 
 /// Written, checked as a front end would, and read as views have it.
-fn viewed(data: &Saved) -> (Value, Data) {
+fn viewed(data: &SavedData) -> (Value, Data) {
     let mut bytes = Vec::new();
     profile::export::firefox::write_data(data, &mut bytes).unwrap();
     let json: Value = serde_json::from_slice(&bytes).unwrap();
     // Only browsers leave out categories, and only files of other profilers have no threads to begin with.
-    let has_all = |data: &Saved| data.meta.contains_key("initialSelectedThreads");
+    let has_all = |data: &SavedData| data.meta.contains_key("initialSelectedThreads");
     // Only samply does not say for which processor a library is.
     let has_arch = data.libs.iter().all(|lib| lib.arch.is_some());
     if data.frames.iter().all(|frame| frame.category != NONE) && has_all(data) && has_arch {
@@ -114,7 +114,7 @@ fn viewed(data: &Saved) -> (Value, Data) {
 #[test]
 fn every_sample_of_each_is_in_the_whole_with_its_stack_and_shared_functions_are_there_once() {
     let (a, b) = two();
-    let merged = merge(vec![input("a", a.clone()), input("b", b.clone())], Align::Start).unwrap();
+    let merged = merge(vec![input("a", a.clone()), input("b", b.clone())], TimeAlignment::Start).unwrap();
     assert_eq!(stacks(&merged), sum(&[&a, &b]));
     assert_eq!(merged.threads.len(), a.threads.len() + b.threads.len());
     assert_eq!(merged.libs.len(), 1);
@@ -173,8 +173,8 @@ fn by_the_clock_what_happened_at_one_time_stands_at_one_place() {
     let (a, mut b) = two();
     b.start_ms += 250.0;
     let inputs = vec![input("a", a.clone()), input("b", b.clone())];
-    assert_eq!(usual_align(&inputs), Align::Clock);
-    let merged = merge(inputs, Align::Clock).unwrap();
+    assert_eq!(usual_align(&inputs), TimeAlignment::Clock);
+    let merged = merge(inputs, TimeAlignment::Clock).unwrap();
     assert_eq!(merged.start_ms, a.start_ms);
     let first = |data: &Data, thread: usize| data.threads[thread].samples.time_ms[0];
     assert_eq!(first(&merged, 2), first(&b, 0) + 250.0);
@@ -182,11 +182,11 @@ fn by_the_clock_what_happened_at_one_time_stands_at_one_place() {
     assert_eq!(merged.meta["profilingEndTime"], json!(1250));
     assert_eq!(merged.threads[2].rest["registerTime"], json!(250));
     // The order of the files says nothing of their times.
-    let turned = merge(vec![input("b", b.clone()), input("a", a.clone())], Align::Clock).unwrap();
+    let turned = merge(vec![input("b", b.clone()), input("a", a.clone())], TimeAlignment::Clock).unwrap();
     assert_eq!((turned.start_ms, first(&turned, 0)), (a.start_ms, first(&b, 0) + 250.0));
     // A day later nothing of the first is to be seen beside it.
     b.start_ms += 86_400_000.0;
-    assert_eq!(usual_align(&[input("a", a), input("b", b)]), Align::Start);
+    assert_eq!(usual_align(&[input("a", a), input("b", b)]), TimeAlignment::Start);
 }
 
 #[test]
@@ -194,20 +194,25 @@ fn files_that_sample_at_other_rates_weigh_time() {
     let (a, mut b) = two();
     b.interval_ms = 0.25;
     for thread in &mut b.threads {
-        thread.unit = Unit::Samples;
+        thread.unit = WeightUnit::Samples;
         thread.samples.weight = None;
     }
-    let merged = merge(vec![input("a", a), input("b", b)], Align::Start).unwrap();
+    let merged = merge(vec![input("a", a), input("b", b)], TimeAlignment::Start).unwrap();
     let total: f64 = stacks(&merged).values().sum();
     assert_eq!(total, 3.0 + 4.0 * 0.25);
-    assert!(merged.threads.iter().all(|thread| thread.unit == Unit::Milliseconds));
+    assert!(
+        merged
+            .threads
+            .iter()
+            .all(|thread| thread.unit == WeightUnit::Milliseconds)
+    );
 }
 
 #[test]
 fn times_of_a_recording_stay_beside_sums_that_have_none() {
     let (recorded, _) = two();
     let mut sums = data::example();
-    (sums.unit, sums.is_summed) = (Unit::Milliseconds, true);
+    (sums.unit, sums.is_summed) = (WeightUnit::Milliseconds, true);
     for thread in &mut sums.threads {
         thread.samples.weight = Some(vec![2.0; thread.samples.len()]);
     }
@@ -215,14 +220,14 @@ fn times_of_a_recording_stay_beside_sums_that_have_none() {
     let parts = [input("sums", sums.clone()), input("recorded", recorded.clone())];
     for order in [[0, 1], [1, 0]] {
         let inputs = order.map(|at| parts[at].clone()).into();
-        let merged = merge(inputs, Align::Start).unwrap();
+        let merged = merge(inputs, TimeAlignment::Start).unwrap();
         let (_, viewed) = viewed(&merged);
         let last = |data: &Data, name: &str| {
             let thread = data.threads.iter().rfind(|thread| thread.tid == name).unwrap();
             *thread.samples.time_ms.last().unwrap()
         };
         assert_eq!(last(&viewed, "2"), last(&recorded, "2"), "{order:?}");
-        assert_eq!(viewed.unit, Unit::Milliseconds);
+        assert_eq!(viewed.unit, WeightUnit::Milliseconds);
     }
 }
 
@@ -230,14 +235,14 @@ fn times_of_a_recording_stay_beside_sums_that_have_none() {
 fn what_counts_different_things_is_refused() {
     let (a, mut b) = two();
     for thread in &mut b.threads {
-        thread.unit = Unit::Bytes;
+        thread.unit = WeightUnit::Bytes;
     }
-    let error = merge(vec![input("a", a), input("b", b)], Align::Start).unwrap_err();
+    let error = merge(vec![input("a", a), input("b", b)], TimeAlignment::Start).unwrap_err();
     assert_eq!(
         error.to_string(),
         "a counts time and b counts bytes: these can't be added up; merge files of one kind"
     );
-    assert_eq!(merge(Vec::new(), Align::Start), Err(MergeError::Nothing));
+    assert_eq!(merge(Vec::new(), TimeAlignment::Start), Err(MergeError::Nothing));
 }
 
 /// What a browser records: scripts, resources, texts by index in markers, allocations, counters, fields that nobody
@@ -482,8 +487,8 @@ fn a_file_of_samply_begins_with_its_recording_and_is_written_again() {
     let mut later = other.clone();
     later.start_ms = STARTED_MS + 1000.0;
     let inputs = vec![input("samply", samply), input("later", later)];
-    assert_eq!(usual_align(&inputs), Align::Clock);
-    let merged = merge(inputs, Align::Clock).unwrap();
+    assert_eq!(usual_align(&inputs), TimeAlignment::Clock);
+    let merged = merge(inputs, TimeAlignment::Clock).unwrap();
     let (_, views) = viewed(&merged);
     assert_eq!(views.start_ms, STARTED_MS);
     let first_of = |data: &Data, thread: usize| data.threads[thread].samples.time_ms[0];
@@ -498,7 +503,7 @@ fn a_browser_s_markers_allocations_and_counters_point_at_their_own_in_the_whole(
     let browser = read_all(&of_a_browser());
     let merged = merge(
         vec![input("a", a.clone()), input("browser", browser.clone())],
-        Align::Start,
+        TimeAlignment::Start,
     )
     .unwrap();
     let (json, _) = viewed(&merged);
@@ -565,11 +570,11 @@ fn names_that_one_file_lacks_are_looked_up_with_the_stacks_of_its_markers() {
 proptest! {
     #[test]
     fn any_profiles_have_the_sum_of_their_stacks_in_the_whole(parts in prop::collection::vec(data::data(), 1..4)) {
-        let parts: Vec<Saved> = parts.into_iter().map(Data::into_saved).collect();
+        let parts: Vec<SavedData> = parts.into_iter().map(Data::into_saved).collect();
         let unit = parts[0].unit;
         prop_assume!(parts.iter().all(|part| part.unit == unit));
         let inputs = parts.iter().enumerate().map(|(at, part)| input(&at.to_string(), part.clone()));
-        let merged = merge(inputs.collect(), Align::Start).unwrap();
+        let merged = merge(inputs.collect(), TimeAlignment::Start).unwrap();
         let count = |data: &Data| data.threads.iter().map(|thread| thread.samples.len()).sum::<usize>();
         prop_assert_eq!(count(&merged), parts.iter().map(|part| count(part)).sum::<usize>());
         let finite = |sums: BTreeMap<Vec<String>, f64>| -> BTreeMap<Vec<String>, f64> {

@@ -8,7 +8,7 @@ use profile::Profile;
 use profile::data::{Data, NONE};
 use profile::enrich::enrich;
 use profile::read::{ReadLimits, everything};
-use profile::view::{Wanted, name_addresses, name_wanted};
+use profile::view::{WantedNames, name_addresses, name_wanted};
 
 /// `work` without debug info; `leaf`, which inlined `helper`, which inlined a part of the standard library.
 fn symbols(address: u64) -> AddressInfo {
@@ -170,7 +170,7 @@ fn symbols_alone(address: u64) -> AddressInfo {
     }
 }
 
-fn answer(data: &mut Data, wanted: Wanted, of: impl Fn(u64) -> AddressInfo) -> bool {
+fn answer(data: &mut Data, wanted: WantedNames, of: impl Fn(u64) -> AddressInfo) -> bool {
     let wanted = vec![wanted; data.libs.len()];
     let named = name_wanted(data, &wanted, |lib, addresses| {
         (lib.name.as_deref() == Some("app")).then(|| addresses.iter().copied().map(&of).collect())
@@ -181,11 +181,11 @@ fn answer(data: &mut Data, wanted: Wanted, of: impl Fn(u64) -> AddressInfo) -> b
 #[test]
 fn debug_info_that_comes_later_gives_what_it_would_have_given_before() {
     let mut whole = read(&unnamed());
-    assert!(answer(&mut whole, Wanted::Names, symbols));
+    assert!(answer(&mut whole, WantedNames::Names, symbols));
     let mut later = read(&unnamed());
-    assert!(answer(&mut later, Wanted::Names, symbols_alone));
+    assert!(answer(&mut later, WantedNames::Names, symbols_alone));
     assert_ne!(shown(&later), shown(&whole));
-    assert!(answer(&mut later, Wanted::Names, symbols));
+    assert!(answer(&mut later, WantedNames::Names, symbols));
     assert_eq!(shown(&later), shown(&whole));
     // No function is there twice, and none is left that no frame has.
     let names = |data: &Data| {
@@ -201,16 +201,16 @@ fn debug_info_that_comes_later_gives_what_it_would_have_given_before() {
 #[test]
 fn equal_and_lesser_answers_lose_nothing() {
     let mut data = read(&unnamed());
-    assert!(answer(&mut data, Wanted::Names, symbols));
+    assert!(answer(&mut data, WantedNames::Names, symbols));
     let (before, frames, stacks) = (shown(&data), data.frames.len(), data.stacks.len());
-    answer(&mut data, Wanted::Names, symbols);
+    answer(&mut data, WantedNames::Names, symbols);
     assert_eq!((data.frames.len(), data.stacks.len()), (frames, stacks));
     assert_eq!(shown(&data), before);
     // `work` has the same answer as before; those with less are dropped.
-    answer(&mut data, Wanted::Names, symbols_alone);
+    answer(&mut data, WantedNames::Names, symbols_alone);
     assert_eq!(shown(&data), before);
-    assert!(!answer(&mut data, Wanted::Names, |_| AddressInfo::default()));
-    assert!(!answer(&mut data, Wanted::Nothing, symbols));
+    assert!(!answer(&mut data, WantedNames::Names, |_| AddressInfo::default()));
+    assert!(!answer(&mut data, WantedNames::Nothing, symbols));
     assert_eq!(shown(&data), before);
 }
 
@@ -223,10 +223,10 @@ fn an_answer_with_lines_and_fewer_inlined_functions_loses_none() {
         info.frames.iter_mut().for_each(|frame| frame.line = None);
         info
     };
-    assert!(answer(&mut data, Wanted::Names, without_lines));
+    assert!(answer(&mut data, WantedNames::Names, without_lines));
     let before = inlined(&data);
     assert!(before > 0);
-    answer(&mut data, Wanted::Names, |address| {
+    answer(&mut data, WantedNames::Names, |address| {
         let mut info = symbols(address);
         info.frames.drain(..info.frames.len().saturating_sub(1));
         info
@@ -238,7 +238,7 @@ fn an_answer_with_lines_and_fewer_inlined_functions_loses_none() {
 #[test]
 fn lines_of_names_are_of_the_same_function() {
     let mut data = read(&unnamed());
-    assert!(answer(&mut data, Wanted::Names, symbols_alone));
+    assert!(answer(&mut data, WantedNames::Names, symbols_alone));
     let renamed = |address| {
         let mut info = symbols(address);
         if let Some(function) = &mut info.function {
@@ -247,8 +247,8 @@ fn lines_of_names_are_of_the_same_function() {
         info
     };
     let before = shown(&data);
-    assert!(!answer(&mut data, Wanted::LinesOfNames, renamed));
+    assert!(!answer(&mut data, WantedNames::LinesOfNames, renamed));
     assert_eq!(shown(&data), before);
-    assert!(answer(&mut data, Wanted::LinesOfNames, symbols));
+    assert!(answer(&mut data, WantedNames::LinesOfNames, symbols));
     assert_ne!(shown(&data), before);
 }

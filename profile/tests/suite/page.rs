@@ -108,7 +108,7 @@ impl Page {
 type Sums<K> = BTreeMap<K, (u64, u64)>;
 
 fn whole(data: &Data, weight: f64) -> u64 {
-    let scale = if data.unit == profile::data::Unit::Milliseconds {
+    let scale = if data.unit == profile::data::WeightUnit::Milliseconds {
         1e6
     } else {
         1.0

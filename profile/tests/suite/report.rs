@@ -1,7 +1,7 @@
 //! Views of hand-built data have the answers that are known, and their sums agree on any data.
 
 use crate::common::data::category;
-use profile::data::{Data, Frame, Func, Marker, NONE, Samples, Stack, Thread, Unit};
+use profile::data::{Data, Frame, Func, Marker, NONE, Samples, Stack, Thread, WeightUnit};
 use profile::view::annotate::{addresses_of, inlined_into, lines_of};
 use profile::view::breakdown::{categories, processes, threads};
 use profile::view::buckets::{Bucket, buckets};
@@ -381,7 +381,7 @@ fn waits_are_never_among_samples_of_running_threads() {
         ],
     );
     thread.samples.weight = Some(vec![1.0, 500.0, f64::NAN]);
-    build.data.unit = Unit::Milliseconds;
+    build.data.unit = WeightUnit::Milliseconds;
     let data = build.data;
     let cpu = select(&data, &Filter::default()).unwrap();
     assert_eq!((cpu.total.samples, cpu.total.weight), (1, 1.0));

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 
 use crate::common::*;
-use profile::data::{Data, NONE, Saved};
+use profile::data::{Data, NONE, SavedData};
 use profile::export::firefox::write_data;
 use profile::read::{ReadLimits, everything};
-use profile::sanitize::{Include, Private, Removed, sanitize};
+use profile::sanitize::{KeptPrivate, PrivateWords, RemovedCounts, sanitize};
 use serde_json::{Value, json};
 
 const SECRETS: [&str; 5] = [
@@ -25,8 +25,8 @@ const PLANT: &str =
 /// What a function's name may hold of it.
 const PLANT_IN_CODE: &str = " at /home/annaplant/x/y/z/f.c:3 of environmentplant";
 
-fn private() -> Private {
-    Private {
+fn private() -> PrivateWords {
+    PrivateWords {
         homes: vec!["/home/annaplant".into()],
         users: vec!["annaplant".into()],
         hosts: vec!["plantbox.example.org".into()],
@@ -45,7 +45,7 @@ fn recorded() -> Value {
     let mut bytes = Vec::new();
     let mut profile = stream.finish();
     profile.set_commit(Some(COMMIT.to_owned()));
-    write_data(&Saved::from(&profile), &mut bytes).unwrap();
+    write_data(&SavedData::from(&profile), &mut bytes).unwrap();
     let mut json: Value = serde_json::from_slice(&bytes).unwrap();
     // What a recording of more kinds has.
     let strings = json["shared"]["stringArray"].as_array_mut().unwrap();
@@ -64,13 +64,13 @@ fn recorded() -> Value {
     json
 }
 
-fn read(json: &Value) -> Saved {
+fn read(json: &Value) -> SavedData {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(json.to_string().as_bytes()).unwrap();
     everything(file.path(), ReadLimits::default()).unwrap()
 }
 
-fn written(data: &Saved) -> Value {
+fn written(data: &SavedData) -> Value {
     let mut bytes = Vec::new();
     write_data(data, &mut bytes).unwrap();
     serde_json::from_slice(&bytes).unwrap()
@@ -157,7 +157,7 @@ fn no_string_of_a_sanitised_profile_is_private() {
     let before = written(&data).to_string();
     assert!(SECRETS.iter().all(|secret| before.contains(secret)));
     let weights: Vec<f64> = stacks(&data).into_values().collect();
-    let removed = sanitize(&mut data, &private(), Include::default());
+    let removed = sanitize(&mut data, &private(), KeptPrivate::default());
     let json = written(&data);
     let text = json.to_string();
     for secret in SECRETS {
@@ -188,7 +188,7 @@ fn no_string_of_a_sanitised_profile_is_private() {
 fn shares_and_names_of_functions_are_as_before() {
     let mut data = read(&recorded());
     let before = data.clone();
-    let removed = sanitize(&mut data, &private(), Include::default());
+    let removed = sanitize(&mut data, &private(), KeptPrivate::default());
     assert_eq!(stacks(&data), stacks(&before));
     assert_eq!(stacks(&read(&written(&data))), stacks(&before));
     let times = |data: &Data| -> Vec<f64> {
@@ -203,7 +203,10 @@ fn shares_and_names_of_functions_are_as_before() {
     assert!(removed.fields.is_empty(), "{removed:?}");
     // There is nothing more to remove.
     let once = data.clone();
-    assert_eq!(sanitize(&mut data, &private(), Include::default()), Removed::default());
+    assert_eq!(
+        sanitize(&mut data, &private(), KeptPrivate::default()),
+        RemovedCounts::default()
+    );
     assert_eq!(data, once);
 }
 
@@ -213,7 +216,7 @@ fn titles_of_processes_are_taken_out_as_arguments_are() {
     let mut json = recorded();
     json["threads"][0]["name"] = json!("app: alice shop 10.0.0.3 SELECT");
     let program = json["threads"][0]["processName"].as_str().unwrap().to_owned();
-    let names = |include: Include| {
+    let names = |include: KeptPrivate| {
         let mut data = read(&json);
         sanitize(&mut data, &private(), include);
         data.threads
@@ -221,10 +224,10 @@ fn titles_of_processes_are_taken_out_as_arguments_are() {
             .map(|thread| thread.name.clone())
             .collect::<Vec<_>>()
     };
-    assert_eq!(names(Include::default()), [program.as_str(), "worker"]);
-    let with_arguments = Include {
+    assert_eq!(names(KeptPrivate::default()), [program.as_str(), "worker"]);
+    let with_arguments = KeptPrivate {
         args: true,
-        ..Include::default()
+        ..KeptPrivate::default()
     };
     assert_eq!(names(with_arguments), ["app: alice shop 10.0.0.3 SELECT", "worker"]);
 }
@@ -239,7 +242,7 @@ fn users_are_learnt_from_every_text() {
     json["threads"][1]["name"] = "bobplant's, carlplant's".into();
     json["meta"]["misc"] = r"c:\users\carlplant\x.c".into();
     let mut data = read(&json);
-    sanitize(&mut data, &private(), Include::default());
+    sanitize(&mut data, &private(), KeptPrivate::default());
     let text = written(&data).to_string();
     for secret in ["bobplant", "carlplant", "fieldplant", "argumentplant"] {
         assert!(!text.contains(secret), "{secret} in {text}");
@@ -274,7 +277,7 @@ fn crates_of_functions_are_as_before() {
     let mut data = read(&json);
     let before = crates(&data);
     assert!(before.iter().any(|(_, krate)| krate == "serde"), "{before:?}");
-    sanitize(&mut data, &private(), Include::default());
+    sanitize(&mut data, &private(), KeptPrivate::default());
     assert_eq!(crates(&data), before);
     assert_eq!(crates(&read(&written(&data))), before);
 }
@@ -303,7 +306,7 @@ fn functions_of_two_files_stay_two() {
     let mut data = read(&json);
     assert_eq!(data.embedded_sources(), 4);
     let before = stacks(&data);
-    let removed = sanitize(&mut data, &private(), Include::default());
+    let removed = sanitize(&mut data, &private(), KeptPrivate::default());
     let mut files: Vec<&str> = data.funcs.iter().map(|func| data.text(func.file)).collect();
     files.sort_unstable();
     files.dedup();
@@ -321,7 +324,7 @@ fn functions_of_two_files_stay_two() {
 #[test]
 fn what_is_included_stays() {
     let data = read(&planted(recorded()));
-    let all = Include {
+    let all = KeptPrivate {
         args: true,
         paths: true,
         names: true,

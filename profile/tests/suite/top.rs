@@ -6,9 +6,9 @@ use crate::common::*;
 use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame, SymbolSource};
 use profile::Profile;
 use profile::enrich::enrich;
-use profile::view::own::own_functions;
+use profile::view::own_code::own_functions;
 use profile::view::select::{Filter, select};
-use profile::view::shortfalls::{CodeOwner, Lack, Runtime, shortfalls};
+use profile::view::shortfalls::{CodeOwner, LanguageRuntime, MissingSamples, shortfalls};
 use profile::view::{summed, top};
 use recording::quality::Quality;
 use recording::sink::ModuleMiss;
@@ -140,7 +140,7 @@ fn inlined_functions_have_their_own_cost_among_the_program_s_functions() {
     assert_eq!(shortfalls(&selection), []);
 }
 
-fn lacks(profile: &Profile, sources: &[SymbolSource]) -> Vec<(Lack, u64)> {
+fn lacks(profile: &Profile, sources: &[SymbolSource]) -> Vec<(MissingSamples, u64)> {
     let mut data = summed(profile);
     for (lib, source) in data.libs.iter_mut().zip(sources) {
         lib.symbol_source = *source;
@@ -164,10 +164,10 @@ fn code_of_no_file_is_the_runtime_s_of_its_process() {
     for ms in 0..50 {
         stream.sample(1, 2, ms, &[ip(0x20_0010), ret(0x1010)]);
     }
-    let java = CodeOwner::Runtime(Runtime::Java);
+    let java = CodeOwner::Runtime(LanguageRuntime::Java);
     let found = lacks(&named(stream.finish()), &[]);
-    assert!(found.contains(&(Lack::Names(java), 50)), "{found:?}");
-    assert!(found.contains(&(Lack::Callers(java), 50)), "{found:?}");
+    assert!(found.contains(&(MissingSamples::Names(java), 50)), "{found:?}");
+    assert!(found.contains(&(MissingSamples::Callers(java), 50)), "{found:?}");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn what_less_than_a_tenth_of_the_samples_lack_is_not_worth_a_line() {
     };
     assert_eq!(nameless(9).0, []);
     let (found, stripped) = nameless(10);
-    assert_eq!(found, [(Lack::Names(CodeOwner::Lib(0, stripped)), 10)]);
+    assert_eq!(found, [(MissingSamples::Names(CodeOwner::Lib(0, stripped)), 10)]);
 }
 
 #[test]
@@ -216,8 +216,8 @@ fn code_without_rules_in_a_library_that_has_some_is_another_cause() {
         lacks(&named(stream.finish()), &[])
     };
     let (some, none) = (of(50), of(0));
-    let is_part = |(lack, _): &(Lack, u64)| matches!(lack, Lack::CallersOfPart(_));
-    let is_all = |(lack, _): &(Lack, u64)| matches!(lack, Lack::Callers(CodeOwner::Lib(..)));
+    let is_part = |(lack, _): &(MissingSamples, u64)| matches!(lack, MissingSamples::CallersOfPart(_));
+    let is_all = |(lack, _): &(MissingSamples, u64)| matches!(lack, MissingSamples::Callers(CodeOwner::Lib(..)));
     assert!(some.iter().any(is_part) && !some.iter().any(is_all), "{some:?}");
     assert!(none.iter().any(is_all) && !none.iter().any(is_part), "{none:?}");
 }
@@ -242,14 +242,14 @@ fn files_that_were_not_opened_for_a_limit_are_not_to_be_built_anew() {
         let mut quality = Quality::default();
         quality.module_misses.insert(ModuleMiss::TooManyOpen, over_limit);
         let found = lacks(&named(stream.0.finish(info(), quality)), &[]);
-        let samples = |is_it: fn(Lack) -> bool| {
+        let samples = |is_it: fn(MissingSamples) -> bool| {
             let found = found.iter().find(|(lack, _)| is_it(*lack));
             found.map_or(0, |(_, samples)| *samples)
         };
         [
-            samples(|lack| lack == Lack::OpenFiles),
-            samples(|lack| matches!(lack, Lack::CallersOfPart(_))),
-            samples(|lack| matches!(lack, Lack::Names(_))),
+            samples(|lack| lack == MissingSamples::OpenFiles),
+            samples(|lack| matches!(lack, MissingSamples::CallersOfPart(_))),
+            samples(|lack| matches!(lack, MissingSamples::Names(_))),
         ]
     };
     // Names were not looked up: nothing in the library has one.

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use crate::common::data::example;
 use crate::common::*;
-use profile::data::{Data, NONE, Saved};
+use profile::data::{Data, NONE, SavedData};
 use profile::trim::{ProfilePart, trim};
 use profile::view::select::{Filter, KeptKinds, keep};
 
 /// Samples each ms, in turn in the threads 1 and 2; the second one is called `worker`.
-fn recorded(ips: &[u64]) -> Saved {
+fn recorded(ips: &[u64]) -> SavedData {
     let mut stream = Stream::with_app();
     stream.thread(1, 2, 0);
     stream.rename(1, 2, "worker", 1);
     for (ms, at) in (2..).zip(ips) {
         stream.sample(1, 1 + (ms % 2) as i32, ms, &[ip(*at), ret(0x1021)]);
     }
-    Saved::from(&stream.finish())
+    SavedData::from(&stream.finish())
 }
 
 /// Number of samples by stack, as addresses, root first.
@@ -34,7 +34,7 @@ fn stacks(data: &Data) -> BTreeMap<Vec<Option<u64>>, usize> {
     counts
 }
 
-fn written(data: &Saved) -> serde_json::Value {
+fn written(data: &SavedData) -> serde_json::Value {
     let mut bytes = Vec::new();
     profile::export::firefox::write_data(data, &mut bytes).unwrap();
     let json = serde_json::from_slice(&bytes).unwrap();
@@ -131,7 +131,7 @@ fn samples_of_thin_stacks_become_samples_of_their_callers() {
 
 #[test]
 fn rare_waits_stay_waits() {
-    let mut data = Saved(example());
+    let mut data = SavedData(example());
     data.stacks[4].prefix = 1;
     // Weights of CPU samples and of waits.
     let sums = |data: &Data| {
@@ -193,7 +193,7 @@ fn a_part_of_a_file_has_the_samples_that_the_same_part_has_in_views() {
     for thread in &mut data.threads {
         let points = thread.samples.time_ms.iter().zip(&thread.samples.stack);
         let points = points.map(|(time, stack)| profile::data::Marker {
-            phase: profile::data::Phase::Instant,
+            phase: profile::data::MarkerPhase::Instant,
             stack: *stack,
             fields: Some(Box::new(
                 serde_json::json!({"type": "syscalls:sys_enter_read"})

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use crate::common::*;
 use names::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
-use profile::data::{Data, NONE, Unit};
+use profile::data::{Data, NONE, WeightUnit};
 use profile::enrich::enrich;
 use profile::export::firefox;
 use profile::read::{ReadError, ReadLimits, whole};
@@ -216,7 +216,7 @@ fn shown(data: &Data) -> Vec<(&str, f64, f64, Vec<Place<'_>>)> {
 fn every_version_from_50_to_75_shows_the_same_samples() {
     let newest = sample();
     let expected = read(&newest).unwrap();
-    assert_eq!((expected.threads.len(), expected.unit), (2, Unit::Samples));
+    assert_eq!((expected.threads.len(), expected.unit), (2, WeightUnit::Samples));
     let samples = shown(&expected);
     assert_eq!(samples.len(), 41);
     let program = |function, file, line, inlined| (function, Some("app"), file, line, "Program", inlined);
@@ -242,7 +242,7 @@ fn equal_weights_show_the_same_as_none() {
     let weighted = sample();
     assert_eq!(weighted["threads"][0]["samples"]["weightType"], "tracing-ms");
     let expected = read(&weighted).unwrap();
-    assert_eq!((expected.unit, expected.interval_ms), (Unit::Samples, 1.0));
+    assert_eq!((expected.unit, expected.interval_ms), (WeightUnit::Samples, 1.0));
     // As sprof wrote it before.
     let mut without = weighted.clone();
     for thread in without["threads"].as_array_mut().unwrap() {
@@ -250,7 +250,7 @@ fn equal_weights_show_the_same_as_none() {
         thread["samples"]["weightType"] = "samples".into();
     }
     let data = read(&without).unwrap();
-    assert_eq!((data.unit, data.interval_ms), (Unit::Samples, 1.0));
+    assert_eq!((data.unit, data.interval_ms), (WeightUnit::Samples, 1.0));
     assert_eq!(shown(&data), shown(&expected));
 
     // Samples of another length than the interval: a fixed number of cycles.
@@ -261,12 +261,12 @@ fn equal_weights_show_the_same_as_none() {
         }
     }
     let data = read(&longer).unwrap();
-    assert_eq!((data.unit, data.interval_ms), (Unit::Samples, 2.5));
+    assert_eq!((data.unit, data.interval_ms), (WeightUnit::Samples, 2.5));
 
     let mut different = weighted;
     different["threads"][1]["samples"]["weight"][0] = 0.5.into();
     let data = read(&different).unwrap();
-    assert_eq!((data.unit, data.interval_ms), (Unit::Milliseconds, 1.0));
+    assert_eq!((data.unit, data.interval_ms), (WeightUnit::Milliseconds, 1.0));
     assert_eq!(data.threads[1].samples.weight.as_ref().unwrap()[0], 0.5);
 }
 

@@ -7,7 +7,7 @@ use crate::open::events::Counter;
 use crate::sys::perf_event::{
     Attr, EventFd, HW_CPU_CYCLES, SW_CPU_CLOCK, THIS_THREAD, TYPE_HARDWARE, TYPE_SOFTWARE, flag, read_format,
 };
-use perf_data::decode::{Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_PERIOD, SAMPLE_TYPE};
+use perf_data::decode::{RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_PERIOD, SAMPLE_TYPE, SampleLayout};
 
 const NANOS_PER_SECOND: f64 = 1e9;
 /// PERF_PMU_TYPE_SHIFT.
@@ -91,8 +91,8 @@ impl Choice {
         }
     }
 
-    pub(crate) fn layout(&self, stack_bytes: u32) -> Layout {
-        Layout {
+    pub(crate) fn layout(&self, stack_bytes: u32) -> SampleLayout {
+        SampleLayout {
             registers: RegisterSet::NATIVE,
             call_chain: self.counts_kernel(),
             stack_bytes,

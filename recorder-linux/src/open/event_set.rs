@@ -18,7 +18,7 @@ use super::trouble;
 use super::waits;
 use crate::open::events::{Counter, Events, Point};
 use crate::sys::perf_event::{Attr, EventFd, THIS_THREAD, flag};
-use perf_data::decode::{self, Layout};
+use perf_data::decode::{self, SampleLayout};
 use perf_data::translate::FurtherEvent;
 
 /// All events of a recording. The only owner of perf descriptors.
@@ -44,7 +44,7 @@ pub(crate) struct EventSet {
 #[derive(Debug)]
 struct Spec {
     what: What,
-    layout: Layout,
+    layout: SampleLayout,
 }
 
 #[derive(Debug)]
@@ -417,7 +417,7 @@ impl What {
         }
     }
 
-    fn layout(&self, common: &Common) -> Layout {
+    fn layout(&self, common: &Common) -> SampleLayout {
         match self {
             What::Counted(_, counter) => further::counter_layout(counter, common),
             What::Point(_, point) => further::point_layout(point, common),

@@ -6,12 +6,12 @@ use super::choice::{Common, core_type};
 use super::scope::FLOOD_STACK_BYTES;
 use crate::open::events::{Counter, Point};
 use crate::sys::perf_event::{Attr, flag};
-use perf_data::decode::{Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_PERIOD, SAMPLE_RAW};
-use perf_data::events::{Sides, names};
+use perf_data::decode::{RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_PERIOD, SAMPLE_RAW, SampleLayout};
+use perf_data::events::{CountedCode, names};
 
 /// What samples of a counting event hold.
-pub(super) fn counter_layout(counter: &Counter, common: &Common) -> Layout {
-    Layout {
+pub(super) fn counter_layout(counter: &Counter, common: &Common) -> SampleLayout {
+    SampleLayout {
         registers: RegisterSet::NATIVE,
         call_chain: common.choice.may_sample_kernel,
         stack_bytes: match counter.may_flood() {
@@ -24,8 +24,8 @@ pub(super) fn counter_layout(counter: &Counter, common: &Common) -> Layout {
 }
 
 /// What samples of a point hold.
-pub(super) fn point_layout(point: &Point, common: &Common) -> Layout {
-    Layout {
+pub(super) fn point_layout(point: &Point, common: &Common) -> SampleLayout {
+    SampleLayout {
         registers: RegisterSet::NATIVE,
         call_chain: common.choice.may_sample_kernel,
         stack_bytes: common.stack_bytes.min(FLOOD_STACK_BYTES),
@@ -39,7 +39,7 @@ pub(super) fn point_layout(point: &Point, common: &Common) -> Layout {
 }
 
 /// The attributes of a counting event; `None` if the CPU lacks the event.
-pub(super) fn counter_attr(counter: &Counter, layout: &Layout, common: &Common, cpu: u32) -> Option<Attr> {
+pub(super) fn counter_attr(counter: &Counter, layout: &SampleLayout, common: &Common, cpu: u32) -> Option<Attr> {
     if counter.cpus.as_ref().is_some_and(|cpus| !cpus.contains(&cpu)) {
         return None;
     }
@@ -48,7 +48,7 @@ pub(super) fn counter_attr(counter: &Counter, layout: &Layout, common: &Common, 
         false => 0,
     };
     let [config, config1, config2] = counter.configs;
-    let sides = Sides {
+    let sides = CountedCode {
         kernel: counter.sides.kernel && common.choice.may_sample_kernel,
         ..counter.sides
     };
@@ -62,7 +62,7 @@ pub(super) fn counter_attr(counter: &Counter, layout: &Layout, common: &Common, 
 }
 
 /// The attributes of a point event.
-pub(super) fn point_attr(point: &Point, layout: &Layout, common: &Common) -> Attr {
+pub(super) fn point_attr(point: &Point, layout: &SampleLayout, common: &Common) -> Attr {
     Attr {
         kind: names::TRACEPOINT,
         config: point.tracepoint.id,
@@ -70,7 +70,7 @@ pub(super) fn point_attr(point: &Point, layout: &Layout, common: &Common) -> Att
     }
 }
 
-fn attr(sides: Sides, sample_by: SampleBy, layout: &Layout, common: &Common) -> Attr {
+fn attr(sides: CountedCode, sample_by: SampleBy, layout: &SampleLayout, common: &Common) -> Attr {
     let base = common.choice.common_attr(common.scope, layout.stack_bytes);
     let (mut flags, mut sample_type) = (base.flags, base.sample_type);
     if layout.call_chain {

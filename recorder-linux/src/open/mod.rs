@@ -27,7 +27,7 @@ use crate::machine::cpus;
 use crate::open::events::Counter;
 use crate::sys::perf_event::EventFd;
 use crate::sys::ring::Ring;
-use perf_data::decode::Layout;
+use perf_data::decode::SampleLayout;
 use perf_data::origins::Origins;
 use recording::event::Role;
 
@@ -45,7 +45,7 @@ pub(crate) struct Opened {
     pub(crate) samples: StackCopies,
     /// The stacks of waits.
     pub(crate) waits: StackCopies,
-    pub(crate) layout: Layout,
+    pub(crate) layout: SampleLayout,
     pub(crate) choice: Choice,
     /// Which event counts, where threads may have two.
     pub(crate) origins: Option<Origins>,

@@ -22,7 +22,7 @@ use crate::sys::process::monotonic_ns;
 use crate::sys::ring::Ring;
 use crate::sys::signals::{self, Signals};
 use perf_data::decode;
-use perf_data::merge::{self, Due, Source};
+use perf_data::merge::{self, DueRecord, RecordQueue};
 use perf_data::translate::Translator;
 use recording::session::StopReason;
 
@@ -36,17 +36,17 @@ const ROUND_FOR_MANY_WAITS: Duration = Duration::from_millis(2);
 /// The round after one with many point events, which mostly come in series.
 const ROUND_FOR_MANY_POINTS: Duration = Duration::from_millis(4);
 
-impl Source for Ring {
+impl RecordQueue for Ring {
     fn next_time(&mut self) -> Option<u64> {
         // A record that is too short for a time sorts first, and is reported at once.
         self.peek().map(|record| decode::time(record).unwrap_or(0))
     }
 
-    fn take_next(&mut self, take: &mut dyn FnMut(Due<'_>)) {
+    fn take_next(&mut self, take: &mut dyn FnMut(DueRecord<'_>)) {
         let Some((record, after)) = self.peek_two() else { return };
         let size = record.len();
         let time = decode::time(record).unwrap_or(0);
-        take(Due { time, record, after });
+        take(DueRecord { time, record, after });
         self.consume(size);
     }
 }
@@ -199,7 +199,7 @@ impl RoundLoop<'_> {
             drained.fill = drained.fill.max(ring.fill());
         }
         merge::drain(rings, until_ns, queue, &mut |ring, due| {
-            let Due { time, record, after } = due;
+            let DueRecord { time, record, after } = due;
             let role = roles[ring];
             if decode::is_sample(record) {
                 drained.samples += u64::from(role == Role::Running);

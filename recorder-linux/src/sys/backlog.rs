@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use perf_data::decode::{HEADER_BYTES, Header};
+use perf_data::decode::{HEADER_BYTES, RecordHeader};
 
 /// Records that were copied out of a ring, oldest first.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Backlog {
     /// The next record.
     pub(crate) fn peek(&self) -> Option<&[u8]> {
         let rest = self.pieces.front()?.get(self.read..)?;
-        let size = usize::from(Header::parse(rest.first_chunk()?).size);
+        let size = usize::from(RecordHeader::parse(rest.first_chunk()?).size);
         rest.get(..size).filter(|_| size >= HEADER_BYTES)
     }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::last_error;
 use super::perf_event::EventFd;
 use crate::sys::backlog::Backlog;
-use perf_data::decode::{HEADER_BYTES, Header};
+use perf_data::decode::{HEADER_BYTES, RecordHeader};
 
 /// Byte offsets of `data_head` and `data_tail` in the control page.
 const DATA_HEAD: usize = 1024;
@@ -268,7 +268,7 @@ impl Ring {
             true => header.copy_from_slice(self.slice(start, HEADER_BYTES)),
             false => self.copy_out(position, &mut header),
         }
-        u64::from(Header::parse(&header).size)
+        u64::from(RecordHeader::parse(&header).size)
     }
 
     fn publish(&self) {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use profile::sanitize::Include;
+use profile::sanitize::KeptPrivate;
 
 use super::bucket::BucketArgs;
 use super::input::{EventArgs, InputArgs, JsonArgs};
@@ -130,9 +130,9 @@ pub(crate) enum Private {
 
 impl Private {
     /// What the user wants to stay in what leaves this machine.
-    pub(crate) fn include(named: &[Private]) -> Include {
+    pub(crate) fn include(named: &[Private]) -> KeptPrivate {
         let has = |what: Private| named.contains(&what);
-        Include {
+        KeptPrivate {
             args: has(Private::Args),
             paths: has(Private::Paths),
             names: has(Private::Names),

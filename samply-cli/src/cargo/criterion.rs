@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use profile::harness::Measured;
+use profile::harness::MeasuredBenchmark;
 use serde::Deserialize;
 
 /// Folders below each other: group, function and parameter.
@@ -17,7 +17,7 @@ struct Benchmark {
 }
 
 /// The benchmarks measured since a time, in the order of their ends.
-pub(crate) fn results(folder: &Path, since: SystemTime) -> Vec<Measured> {
+pub(crate) fn results(folder: &Path, since: SystemTime) -> Vec<MeasuredBenchmark> {
     let mut results = Vec::new();
     let mut folders: Vec<(PathBuf, usize)> = vec![(folder.to_owned(), 0)];
     let mut seen = 0;
@@ -39,14 +39,14 @@ pub(crate) fn results(folder: &Path, since: SystemTime) -> Vec<Measured> {
     results
 }
 
-fn read(path: &Path, since: SystemTime) -> Option<Measured> {
+fn read(path: &Path, since: SystemTime) -> Option<MeasuredBenchmark> {
     let metadata = std::fs::metadata(path).ok()?;
     let at = metadata.modified().ok().filter(|at| *at >= since)?;
     if metadata.len() > MAX_BYTES {
         return None;
     }
     let benchmark: Benchmark = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-    Some(Measured {
+    Some(MeasuredBenchmark {
         name: benchmark.full_id,
         at,
     })

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use profile::data::{Data, Unit};
+use profile::data::{Data, WeightUnit};
 use profile::enrich::Enriched;
 use profile::export::firefox;
 use profile::read::SavedProfile;
@@ -101,7 +101,7 @@ pub(super) fn foreign(
 
 /// Warns of a file whose samples are none.
 pub(super) fn say_what_is_counted(path: &Path, data: &Data, term: &Term) {
-    if let Some(weights) = data.weights.as_ref().filter(|_| data.unit == Unit::Counts) {
+    if let Some(weights) = data.weights.as_ref().filter(|_| data.unit == WeightUnit::Counts) {
         let (path, name) = (path.display(), &weights.name);
         term.warning(format_args!("{path}: what the UI calls samples are {name}"));
     }

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use profile::data::Calls;
-use profile::export::Time;
+use profile::export::PickedTime;
 use profile::export::html::{self, DiffOptions};
 use profile::text::one_line;
-use profile::view::diff::{Change, Comparison, DiffLimits, KeyAmount, Renamed, Sides, Total, diff};
+use profile::view::diff::{Change, Comparison, DiffLimits, KeyAmount, Renamed, SideTotal, Sides, diff};
 use recording::command::own;
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     let (base, new, limits) = (&read.base, &read.new, DiffLimits::from(args.limits));
     if let Some(target) = target {
         let options = export::svg_options(&args.svg, false);
-        let status = differential::write(target, base, new, Time::Cpu, &options, limits, &term)?;
+        let status = differential::write(target, base, new, PickedTime::Cpu, &options, limits, &term)?;
         if picture == Some(Path::new("-")) {
             return Ok(status);
         }
@@ -266,7 +266,7 @@ fn as_json(args: &DiffArgs, list: &List<'_>, renamed: &[Renamed], scaled: Option
     let sides = &compared.sides;
     // Counted figures have no samples, and no chance.
     let sampled = |value: Value| if sides.weights.is_none() { value } else { Value::Null };
-    let total = |total: &Total| json!({"recordings": total.recordings, "runs": total.runs, "windows": total.windows, "empty_runs": total.empty_runs, "samples": sampled(total.samples.into()), "per_run": total.per_run});
+    let total = |total: &SideTotal| json!({"recordings": total.recordings, "runs": total.runs, "windows": total.windows, "empty_runs": total.empty_runs, "samples": sampled(total.samples.into()), "per_run": total.per_run});
     let amount = |amount: &KeyAmount| json!({"samples": sampled(amount.samples.into()), "share": amount.share, "per_run": amount.per_run});
     let json_of = |change: &Change| {
         json!({

@@ -2,7 +2,7 @@
 
 use profile::data::Data;
 use profile::export::svg::{SvgOptions, differential};
-use profile::export::{Picked, Time};
+use profile::export::{Picked, PickedTime};
 use profile::view::diff::DiffLimits;
 
 use super::target::Target;
@@ -14,7 +14,7 @@ pub(super) fn write(
     target: Target<'_>,
     base: &[Data],
     new: &[Data],
-    time: Time,
+    time: PickedTime,
     options: &SvgOptions,
     limits: DiffLimits,
     term: &Term,
@@ -28,6 +28,6 @@ pub(super) fn write(
     target.write(term, |out| differential::write(&base, &new, options, limits, out))
 }
 
-fn pick(side: &[Data], time: Time) -> Vec<Picked<'_>> {
+fn pick(side: &[Data], time: PickedTime) -> Vec<Picked<'_>> {
     side.iter().map(|data| Picked::new(data, time)).collect()
 }

@@ -1,6 +1,6 @@
 //! `-e`: the named events, and the list of all events.
 
-use perf_data::events::{self, Selector};
+use perf_data::events::{self, EventSelector};
 use recording::probe::Probe;
 
 use crate::args::{self, RecordingArgs, SymbolArgs};
@@ -21,7 +21,7 @@ pub(super) fn named(args: &RecordingArgs, symbols: &SymbolArgs) -> Result<(Vec<S
     }
     let mut probes: Vec<Probe> = Vec::new();
     for spec in specs {
-        if let Selector::Probe { kind, place } = &spec.selector
+        if let EventSelector::Probe { kind, place } = &spec.selector
             && !probes.iter().any(|probe| probe.text == spec.text)
         {
             probes.push(probes::find(*kind, &spec.text, place, &options)?);

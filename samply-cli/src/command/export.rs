@@ -8,9 +8,9 @@ use std::path::Path;
 
 use clap::ValueEnum as _;
 use profile::data::Data;
-use profile::export::svg::{Shape, SvgOptions};
+use profile::export::svg::{SvgOptions, TreeShape};
 use profile::export::{
-    ExportUnit, Picked, Time, callgrind, folded, otlp, parquet, perf_script, pprof, speedscope, svg,
+    ExportUnit, Picked, PickedTime, callgrind, folded, otlp, parquet, perf_script, pprof, speedscope, svg,
 };
 use profile::view::select::{KeptKinds, keep};
 use recording::command::own;
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
             let data = &input.data;
             Labels::new(Given::from(&args.labels), &data.product, data.commit(), &variable)?.of_rows()
         }
-        _ => parquet::Ran::default(),
+        _ => parquet::RanColumns::default(),
     };
     target.write(&term, |out| match format {
         ExportFormat::Folded => {
@@ -132,11 +132,11 @@ fn kind(format: ExportFormat) -> FileKind {
     }
 }
 
-pub(super) fn time(off_cpu: bool, args: &PickArgs) -> Time {
+pub(super) fn time(off_cpu: bool, args: &PickArgs) -> PickedTime {
     match (off_cpu, args.wall) {
-        (true, _) => Time::Waits,
-        (_, true) => Time::All,
-        _ => Time::Cpu,
+        (true, _) => PickedTime::Waits,
+        (_, true) => PickedTime::All,
+        _ => PickedTime::Cpu,
     }
 }
 
@@ -148,9 +148,9 @@ pub(super) fn svg_options(args: &SvgArgs, threads: bool) -> SvgOptions {
         min_width: args.min_width,
         inverted: args.inverted,
         shape: match (args.reverse, args.flame_chart) {
-            (true, _) => Shape::Reverse,
-            (_, true) => Shape::TimeOrder,
-            _ => Shape::Merged,
+            (true, _) => TreeShape::Reverse,
+            (_, true) => TreeShape::TimeOrder,
+            _ => TreeShape::Merged,
         },
         threads,
         ..SvgOptions::default()
@@ -205,5 +205,5 @@ pub(super) fn say_what_is_missing(picked: &Picked<'_>, file: &Path, term: &Term)
 }
 
 fn is_for_waits(picked: &Picked<'_>) -> bool {
-    picked.time() == Time::Waits
+    picked.time() == PickedTime::Waits
 }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use profile::data::Saved;
+use profile::data::SavedData;
 use profile::export::firefox;
-use profile::merge::{Align, MergeInput, merge, usual_align};
+use profile::merge::{MergeInput, TimeAlignment, merge, usual_align};
 use profile::read::{self, ReadLimits};
 use profile::view::NamedAddresses;
 use symbolicator::Symbolicator;
@@ -38,16 +38,16 @@ pub(crate) fn run(args: &MergeArgs) -> Outcome {
     });
     let inputs = inputs.collect::<Result<Vec<MergeInput>, Failure>>()?;
     let align = match args.align {
-        Some(AlignBy::Clock) => Align::Clock,
-        Some(AlignBy::Start) => Align::Start,
+        Some(AlignBy::Clock) => TimeAlignment::Clock,
+        Some(AlignBy::Start) => TimeAlignment::Start,
         None => usual_align(&inputs),
     };
     let files = inputs.len() as u64;
     let merged = merge(inputs, align).map_err(|error| format!("cannot merge: {error}"))?;
     let saved = output.save(&term, |out| firefox::write_data_gz(&merged, out))?;
     let how = match align {
-        Align::Clock => "by the clock",
-        Align::Start => "all from one start",
+        TimeAlignment::Clock => "by the clock",
+        TimeAlignment::Start => "all from one start",
     };
     term.line(format_args!(
         "merged {}: {}, {how}",
@@ -66,7 +66,7 @@ fn name(path: &Path) -> String {
 }
 
 /// A file of any kind, with names, in the form of a Firefox profile. `event` is for files of other profilers.
-pub(super) fn whole(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Saved, Failure> {
+pub(super) fn whole(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<SavedData, Failure> {
     let interrupt = interrupt_of(symbols)?;
     if let Some(data) = converted(path, event, symbols, &interrupt, term)? {
         return Ok(data);
@@ -82,7 +82,7 @@ pub(super) fn named(
     symbolicator: &Symbolicator,
     interrupt: &Interrupt,
     term: &Term,
-) -> Result<(Saved, NamedAddresses), Failure> {
+) -> Result<(SavedData, NamedAddresses), Failure> {
     let (mut data, not_kept) = read::everything_but(path, ReadLimits::default())?;
     let mut look_ups = LookUps::new(symbolicator, term);
     let named = look_ups.name_read(&mut data, interrupt);
@@ -116,7 +116,7 @@ pub(super) fn converted(
     symbols: &SymbolArgs,
     interrupt: &Interrupt,
     term: &Term,
-) -> Result<Option<Saved>, Failure> {
+) -> Result<Option<SavedData>, Failure> {
     if read::kind(path).is_some() {
         let input = input::open_and_warn(path, event, symbols, term)?;
         return Ok(Some(input.data.into_saved()));
@@ -127,5 +127,5 @@ pub(super) fn converted(
     let symbolicator = symbolicator_of(path, symbols, interrupt, term)?;
     let mut look_ups = LookUps::new(&symbolicator, term);
     let (profile, _) = import::read_named(path, event, &mut look_ups, interrupt, term)?;
-    Ok(Some(Saved::from(&profile)))
+    Ok(Some(SavedData::from(&profile)))
 }

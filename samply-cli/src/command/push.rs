@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use profile::data::{Data, Saved};
-use profile::export::{Picked, Time};
-use profile::sanitize::{Include, sanitize};
+use profile::data::{Data, SavedData};
+use profile::export::{Picked, PickedTime};
+use profile::sanitize::{KeptPrivate, sanitize};
 
 use super::export::{keep_part, say_what_is_missing, time};
 use crate::args::{self, Private, PushArgs};
@@ -37,8 +37,8 @@ pub(crate) fn run(args: &PushArgs) -> Outcome {
 /// What of a file is sent, and what is said of it.
 #[derive(Default)]
 pub(super) struct What<'a> {
-    include: Include,
-    time: Time,
+    include: KeptPrivate,
+    time: PickedTime,
     threads: bool,
     given: Given<'a>,
 }
@@ -63,7 +63,7 @@ impl Servers {
 
     /// Sends a profile to all servers. An error if one did not take it; each is named before.
     pub(super) fn send(&self, file: &Path, data: Data, what: What<'_>, term: &Term) -> Result<(), Failure> {
-        let mut data = Saved(data);
+        let mut data = SavedData(data);
         sanitize(&mut data, &private(), what.include);
         let picked = Picked::new(&data, what.time);
         say_what_is_missing(&picked, file, term)?;

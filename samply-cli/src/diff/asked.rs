@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use profile::data::{Data, Unit};
+use profile::data::{Data, WeightUnit};
 use profile::read::{self, ForeignFormat};
 use profile::text::one_line;
 use tempfile::TempDir;
@@ -140,7 +140,7 @@ pub(crate) fn scale(base: &mut [Data], new: &mut [Data], are_asked: [bool; 2]) -
         return None;
     }
     let amount = match asked.first().map(|data| data.unit) {
-        Some(Unit::Milliseconds) => time(all),
+        Some(WeightUnit::Milliseconds) => time(all),
         _ => counts(all),
     };
     for data in asked {

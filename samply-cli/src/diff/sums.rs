@@ -1,7 +1,7 @@
 //! Recordings as sums, to compare them with files that hold nothing else.
 
-use profile::data::{Data, Unit};
-use profile::export::{Picked, Time, pprof};
+use profile::data::{Data, WeightUnit};
+use profile::export::{Picked, PickedTime, pprof};
 use profile::read::{self, ForeignFormat, ReadLimits};
 
 use crate::exit::Failure;
@@ -13,7 +13,9 @@ pub(crate) fn as_sums(base: Vec<Data>, new: Vec<Data>) -> Result<[Vec<Data>; 2],
         (data.weights.as_ref()).is_some_and(|weights| weights.name == "cpu" && weights.unit == "nanoseconds")
     };
     let is_sampled = |data: &Data| {
-        data.weights.is_none() && data.event.is_none() && matches!(data.unit, Unit::Milliseconds | Unit::Samples)
+        data.weights.is_none()
+            && data.event.is_none()
+            && matches!(data.unit, WeightUnit::Milliseconds | WeightUnit::Samples)
     };
     let all = || base.iter().chain(&new);
     if !all().any(is_sum) || !all().all(|data| is_sum(data) || is_sampled(data)) {
@@ -34,7 +36,7 @@ fn sum(data: &Data) -> Result<Data, Failure> {
         Failure::failed(format_args!("cannot add up the samples of {}: {error}", data.product))
     };
     let mut file = tempfile::NamedTempFile::new().map_err(|error| failed(&error))?;
-    pprof::write(&Picked::new(data, Time::Cpu), &mut file).map_err(|error| failed(&error))?;
+    pprof::write(&Picked::new(data, PickedTime::Cpu), &mut file).map_err(|error| failed(&error))?;
     let read = read::foreign(file.path(), ForeignFormat::Pprof, None, ReadLimits::default())
         .map_err(|error| failed(&error))?;
     Ok(read.data)

@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use names::source_path::SourcePath;
-use profile::data::Unit;
-use profile::view::diff::{Change, Increase, KeyAmount, Renamed, Sides, Total, VARYING};
+use profile::data::WeightUnit;
+use profile::view::diff::{Change, Increase, KeyAmount, Renamed, SideTotal, Sides, VARYING};
 
 use crate::args::{By, PartArgs};
 use crate::numbers::{bytes, count, counts, time};
@@ -34,8 +34,8 @@ pub(crate) fn basis(sides: &Sides) -> Vec<String> {
     if sides.weights.is_some() {
         return Vec::new();
     }
-    let least = |of: fn(&Total) -> usize| of(&sides.base).min(of(&sides.new));
-    let sum = |of: fn(&Total) -> usize| of(&sides.base) + of(&sides.new);
+    let least = |of: fn(&SideTotal) -> usize| of(&sides.base).min(of(&sides.new));
+    let sum = |of: fn(&SideTotal) -> usize| of(&sides.base) + of(&sides.new);
     let (windows, unstated) = (sum(|total| total.windows), sum(|total| total.unstated));
     let mut notes = Vec::new();
     if windows > unstated {
@@ -75,7 +75,7 @@ pub(crate) fn basis(sides: &Sides) -> Vec<String> {
 }
 
 /// `10 runs in 1 recording, 10,342 samples, 1034 ms a run`; of figures `1 file, 138,205 Ir a file`.
-pub(crate) fn describe(sides: &Sides, total: &Total) -> String {
+pub(crate) fn describe(sides: &Sides, total: &SideTotal) -> String {
     if let Some(weights) = &sides.weights {
         let files = count(total.recordings as u64, "file", "files");
         return format!("{files}, {} {weights} a file", amount(sides, total.per_run));
@@ -103,7 +103,7 @@ pub(crate) fn describe_increase(sides: &Sides, increase: &Increase) -> String {
     let by = signed_percent(increase.by);
     match (&sides.weights, sides.unit) {
         (Some(weights), _) => format!("{by} {weights}"),
-        (None, Unit::Milliseconds) => format!("{by} time ({})", range(sides, increase.range)),
+        (None, WeightUnit::Milliseconds) => format!("{by} time ({})", range(sides, increase.range)),
         (None, _) => format!("{by} {} ({})", unit(sides), range(sides, increase.range)),
     }
 }
@@ -133,19 +133,19 @@ pub(crate) fn finite(number: f64) -> Option<f64> {
 /// A figure in the unit of its file.
 pub(crate) fn amount(sides: &Sides, amount: f64) -> String {
     match sides.unit {
-        Unit::Milliseconds => time(amount),
-        Unit::Bytes if amount >= 1e6 => bytes(amount),
-        Unit::Bytes | Unit::Counts | Unit::Samples => counts(amount),
+        WeightUnit::Milliseconds => time(amount),
+        WeightUnit::Bytes if amount >= 1e6 => bytes(amount),
+        WeightUnit::Bytes | WeightUnit::Counts | WeightUnit::Samples => counts(amount),
     }
 }
 
 /// The unit of amounts.
 pub(crate) fn unit(sides: &Sides) -> &str {
     match sides.unit {
-        Unit::Milliseconds => "ms",
-        Unit::Samples => "samples",
-        Unit::Bytes => "bytes",
-        Unit::Counts => sides.event.as_deref().unwrap_or("count"),
+        WeightUnit::Milliseconds => "ms",
+        WeightUnit::Samples => "samples",
+        WeightUnit::Bytes => "bytes",
+        WeightUnit::Counts => sides.event.as_deref().unwrap_or("count"),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use percent_encoding::percent_decode_str;
-use profile::export::parquet::Ran;
+use profile::export::parquet::RanColumns;
 
 use crate::args::LabelArgs;
 use crate::commit;
@@ -99,9 +99,9 @@ impl Labels {
     }
 
     /// In the columns of rows.
-    pub(crate) fn of_rows(&self) -> Ran {
+    pub(crate) fn of_rows(&self) -> RanColumns {
         let mut labels = self.0.clone();
-        Ran {
+        RanColumns {
             service: labels.remove(SERVICE),
             version: labels.remove(VERSION),
             commit: labels.remove(COMMIT),

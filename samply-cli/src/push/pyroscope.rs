@@ -6,7 +6,7 @@ use std::io;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use profile::export::{ExportUnit, Time, pprof};
+use profile::export::{ExportUnit, PickedTime, pprof};
 use prost::Message as _;
 use serde_json::json;
 
@@ -73,9 +73,9 @@ pub(super) fn metric(shipment: &Shipment<'_>) -> String {
     match (picked.counted(), picked.named(), picked.time()) {
         (ExportUnit::Bytes, ..) => "memory".to_owned(),
         (_, Some((name, _)), _) => prometheus_name(name),
-        (.., Time::Cpu) => "process_cpu".to_owned(),
-        (.., Time::Waits) => "off_cpu".to_owned(),
-        (.., Time::All) => "wall".to_owned(),
+        (.., PickedTime::Cpu) => "process_cpu".to_owned(),
+        (.., PickedTime::Waits) => "off_cpu".to_owned(),
+        (.., PickedTime::All) => "wall".to_owned(),
     }
 }
 

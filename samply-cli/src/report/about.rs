@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use profile::RecordingLimit;
-use profile::data::{Data, RowValue, Unit};
+use profile::data::{Data, RowValue, WeightUnit};
 use profile::view::select::Selection;
 
 use super::measure::{Measure, has_times};
@@ -103,18 +103,18 @@ fn samples(selection: &Selection<'_>, waits: bool) -> String {
             true => count(selection.total.samples, "wait", "waits"),
         });
     }
-    if let (Some(name), false) = (data.counted_name(), data.unit == Unit::Samples) {
+    if let (Some(name), false) = (data.counted_name(), data.unit == WeightUnit::Samples) {
         text.push_str(&format!(", {name} "));
         text.push_str(&Measure::of(data, selection.total).amount(selection.total));
     }
     match data.unit {
-        Unit::Samples if has_times(data) => {
+        WeightUnit::Samples if has_times(data) => {
             text.push_str(&format!(" of {} each", time(data.interval_ms)));
         }
-        Unit::Samples | Unit::Counts => {}
-        Unit::Milliseconds | Unit::Bytes if data.weights.is_some() => {}
-        Unit::Milliseconds => text.push_str(&format!(", {}", time(selection.total.weight))),
-        Unit::Bytes => text.push_str(&format!(", {}", bytes(selection.total.weight))),
+        WeightUnit::Samples | WeightUnit::Counts => {}
+        WeightUnit::Milliseconds | WeightUnit::Bytes if data.weights.is_some() => {}
+        WeightUnit::Milliseconds => text.push_str(&format!(", {}", time(selection.total.weight))),
+        WeightUnit::Bytes => text.push_str(&format!(", {}", bytes(selection.total.weight))),
     }
     if selection.without_stack.samples > 0 {
         text.push_str(&format!(
@@ -248,10 +248,10 @@ fn json(
             "other_kind": { "samples": selection.other_kind.samples, "weight": number_json(selection.other_kind.weight) },
         },
         "unit": match data.unit {
-            Unit::Samples => "samples",
-            Unit::Milliseconds => "ms",
-            Unit::Bytes => "bytes",
-            Unit::Counts => "count",
+            WeightUnit::Samples => "samples",
+            WeightUnit::Milliseconds => "ms",
+            WeightUnit::Bytes => "bytes",
+            WeightUnit::Counts => "count",
         },
         "weights": data.weights.as_ref().map(|weights| serde_json::json!({
             "name": weights.name,

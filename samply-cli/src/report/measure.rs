@@ -1,6 +1,6 @@
 //! The unit of costs.
 
-use profile::data::{Data, Unit};
+use profile::data::{Data, WeightUnit};
 use profile::view::cost::Cost;
 
 use crate::numbers::{bytes, counts, time};
@@ -10,7 +10,7 @@ use crate::numbers::{bytes, counts, time};
 pub(crate) struct Measure {
     /// Cost of all selected samples.
     pub(crate) whole: Cost,
-    pub(crate) unit: Unit,
+    pub(crate) unit: WeightUnit,
     /// The file's name of its unit, if it has one.
     pub(crate) name: Option<String>,
     /// False if an imported file counts something and has no number of samples.
@@ -33,11 +33,11 @@ impl Measure {
     /// Heading of the column of weights; `None` if the number of samples suffices.
     pub(crate) fn amount_label(&self) -> Option<&str> {
         match (&self.name, self.unit) {
-            (_, Unit::Samples) => self.interval_ms.map(|_| "time"),
+            (_, WeightUnit::Samples) => self.interval_ms.map(|_| "time"),
             (Some(name), _) => Some(name),
-            (None, Unit::Bytes) => Some("bytes"),
-            (None, Unit::Milliseconds) => Some("time"),
-            (None, Unit::Counts) => Some("count"),
+            (None, WeightUnit::Bytes) => Some("bytes"),
+            (None, WeightUnit::Milliseconds) => Some("time"),
+            (None, WeightUnit::Counts) => Some("count"),
         }
     }
 
@@ -45,9 +45,9 @@ impl Measure {
     pub(crate) fn amount(&self, cost: Cost) -> String {
         match (self.time_ms(cost), self.unit) {
             (Some(ms), _) => time(ms),
-            (None, Unit::Bytes) => bytes(cost.weight),
-            (None, Unit::Counts) => counts(cost.weight),
-            (None, Unit::Samples | Unit::Milliseconds) => "-".to_owned(),
+            (None, WeightUnit::Bytes) => bytes(cost.weight),
+            (None, WeightUnit::Counts) => counts(cost.weight),
+            (None, WeightUnit::Samples | WeightUnit::Milliseconds) => "-".to_owned(),
         }
     }
 
@@ -58,9 +58,9 @@ impl Measure {
     /// The time of a cost; `None` if samples stand for no time.
     pub(crate) fn time_ms(&self, cost: Cost) -> Option<f64> {
         match self.unit {
-            Unit::Milliseconds => Some(cost.weight),
-            Unit::Samples => self.interval_ms.map(|interval| cost.weight * interval),
-            Unit::Bytes | Unit::Counts => None,
+            WeightUnit::Milliseconds => Some(cost.weight),
+            WeightUnit::Samples => self.interval_ms.map(|interval| cost.weight * interval),
+            WeightUnit::Bytes | WeightUnit::Counts => None,
         }
     }
 }

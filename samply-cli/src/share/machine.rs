@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use profile::sanitize::{Private, is_secret};
+use profile::sanitize::{PrivateWords, is_secret};
 
 /// Shorter values are found in any text.
 const MIN_SECRET: usize = 8;
 
 /// Home folder, user, host, and the secrets in the environment.
-pub(crate) fn private() -> Private {
+pub(crate) fn private() -> PrivateWords {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let secrets = std::env::vars_os().filter_map(|(name, value)| {
@@ -17,7 +17,7 @@ pub(crate) fn private() -> Private {
         let is_file = value.starts_with('/') && Path::new(&value).exists();
         (is_secret(name.to_str()?) && value.len() >= MIN_SECRET && !is_file).then_some(value)
     });
-    Private {
+    PrivateWords {
         homes: variable("HOME").into_iter().collect(),
         users: ["USER", "LOGNAME", "SUDO_USER"]
             .into_iter()

@@ -8,7 +8,7 @@ use profile::view::breakdown::processes;
 use profile::view::buckets::{BucketRow, buckets};
 use profile::view::cost::FEW_SAMPLES;
 use profile::view::functions::functions;
-use profile::view::own::own_functions;
+use profile::view::own_code::own_functions;
 use profile::view::select::{Filter, Selection, select};
 use profile::view::shortfalls::shortfalls;
 use profile::view::{TopFunction, WaitPlace, names, summed, wait_places};

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use profile::enrich::Enriched;
-use profile::{Counts, NoSamples, Profile, WaitTotals};
+use profile::{BuildCounts, NoSamples, Profile, WaitTotals};
 use recording::command::own;
 use recording::cpu_account::MachineTime;
 use recording::event::{LostCause, Role};
@@ -38,7 +38,7 @@ const STOLEN_SHARE: f64 = 0.05;
 pub(crate) struct Summary {
     pub(crate) info: RecordingInfo,
     pub(crate) quality: Quality,
-    pub(crate) counts: Counts,
+    pub(crate) counts: BuildCounts,
     pub(crate) stop: StopReason,
     pub(crate) iterations: u32,
     /// What was asked of the recorder; `None` if a file was read.

@@ -174,9 +174,7 @@ fn dependencies(name: &str, crates: &[String]) -> BTreeSet<String> {
 const TYPE_NAMES_TO_CHANGE: &[(&str, usize)] = &[
     ("recording", 1),
     ("unwind", 8),
-    ("perf-data", 2),
     ("recorder-linux", 6),
-    ("profile", 64),
     ("samply-cli", 29),
 ];
 

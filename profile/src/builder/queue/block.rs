@@ -12,14 +12,14 @@ use recording::sample_bytes::SampleHeader;
 use recording::stack::{Frame, StackMark};
 use recording::varint::{put, take};
 
-use super::owned::Owned;
+use super::owned_event::OwnedEvent;
 
 /// Events in order.
 #[derive(Default)]
 pub(in super::super) struct QueueBlock {
     samples: Vec<u8>,
     /// Those that are no samples: each with its time, and the end of the samples before it.
-    others: VecDeque<(usize, i64, Owned)>,
+    others: VecDeque<(usize, i64, OwnedEvent)>,
     marks: Vec<StackMark>,
     last: SampleHeader,
 }
@@ -28,7 +28,7 @@ pub(in super::super) struct QueueBlock {
 pub(in super::super) enum QueuedEvent {
     /// A sample of a running thread, and how many of its rootmost frames are those of the thread's stack before.
     Sample(SampleHeader, usize),
-    Other(Owned),
+    Other(OwnedEvent),
 }
 
 impl QueueBlock {
@@ -45,10 +45,10 @@ impl QueueBlock {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.samples.len() + self.others.len() * size_of::<(usize, i64, Owned)>()
+        self.samples.len() + self.others.len() * size_of::<(usize, i64, OwnedEvent)>()
     }
 
-    pub(super) fn push(&mut self, at: i64, event: Owned) {
+    pub(super) fn push(&mut self, at: i64, event: OwnedEvent) {
         self.others.push_back((self.samples.len(), at, event));
     }
 
@@ -133,8 +133,8 @@ mod tests {
         let mut given = Vec::new();
         for round in 0..40 {
             if round % 7 < 2 {
-                block.push(round, Owned::End(Pid(round as i32)));
-                given.push(format!("{round} {:?}", Owned::End(Pid(round as i32))));
+                block.push(round, OwnedEvent::End(Pid(round as i32)));
+                given.push(format!("{round} {:?}", OwnedEvent::End(Pid(round as i32))));
             }
             let frames = &stacks[round as usize % stacks.len()];
             let kept = round as usize * 100;
@@ -155,8 +155,8 @@ mod tests {
             block.push_sample(time, waiting.thread, &sample, kept, &all);
             given.push(format!("{time} {waiting:?} {kept} {frames:?}"));
         }
-        block.push(1, Owned::End(Pid(1)));
-        given.push(format!("1 {:?}", Owned::End(Pid(1))));
+        block.push(1, OwnedEvent::End(Pid(1)));
+        given.push(format!("1 {:?}", OwnedEvent::End(Pid(1))));
         let mut taken = Vec::new();
         block.take_all(|at, what, frames| {
             taken.push(match what {

@@ -5,11 +5,11 @@
 //! are built when the program has ended take nothing from it, and many in a row have the tables in the caches. In long
 //! recordings the oldest are built meanwhile, some thousand at a time.
 //!
-//! 1. `owned`: the other events.
+//! 1. `owned_event`: events other than samples.
 //! 2. `block`: the bytes of samples.
 
 mod block;
-mod owned;
+mod owned_event;
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ use recording::stack::{Frame, SameFrames};
 use rustc_hash::FxHashMap;
 
 pub(super) use block::{QueueBlock, QueuedEvent};
-pub(super) use owned::Owned;
+pub(super) use owned_event::OwnedEvent;
 
 /// A block is built at once: 10,000 samples of rustc in 10 ms, in which the recorder's rings fill.
 const BLOCK_BYTES: usize = 256 << 10;
@@ -29,14 +29,14 @@ const WAITING_BLOCKS: usize = 20;
 
 /// Events in the order in which they came. None of them has to do with waits, or with further events.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct EventQueue {
     full: VecDeque<QueueBlock>,
     last: QueueBlock,
     /// The number of the last stack of each thread, if that stays until the next sample is built.
     numbers: FxHashMap<Thread, u64>,
 }
 
-impl Queue {
+impl EventQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.full.is_empty() && self.last.is_empty()
     }
@@ -51,7 +51,7 @@ impl Queue {
     }
 
     /// Appends another event.
-    pub(super) fn push(&mut self, at: i64, event: Owned) {
+    pub(super) fn push(&mut self, at: i64, event: OwnedEvent) {
         if !event.keeps_stacks() {
             self.forget_stacks();
         }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::data::SavedLib;
 use crate::data::facts::{SprofFacts, counted_name};
-use crate::data::{Calls, Category, Data, Fields, NONE, Saved, Unit, Weights};
+use crate::data::{Calls, Category, Data, Fields, NONE, SavedData, WeightUnit, Weights};
 use crate::to_data::{GECKO_VERSION, number};
 
 /// The width of each stack of a file without times and duration. The front end shows nothing if all samples have the
@@ -15,7 +15,7 @@ const UNNAMED: &str = "all";
 
 impl Data {
     /// Adds the fields that a Firefox profile needs and other formats lack.
-    pub fn into_saved(mut self) -> Saved {
+    pub fn into_saved(mut self) -> SavedData {
         let each_ms = self.is_summed.then(|| each_ms(&self));
         if let Some(each_ms) = each_ms {
             for thread in &mut self.threads {
@@ -36,7 +36,7 @@ impl Data {
             }
             // All threads of such a file have one unit.
             thread.unit = self.unit;
-            if let Some(weights) = self.weights.as_ref().filter(|_| self.unit == Unit::Counts) {
+            if let Some(weights) = self.weights.as_ref().filter(|_| self.unit == WeightUnit::Counts) {
                 thread.name = counted_name(&thread.name, weights);
             }
             if thread.name.is_empty() {
@@ -46,12 +46,12 @@ impl Data {
                 thread.name = { names }.next().map_or(UNNAMED, |name| name).to_owned();
             }
             // Without a value, the front end draws the thread as busy all the time.
-            let has_times = self.unit == Unit::Milliseconds && !self.is_summed;
+            let has_times = self.unit == WeightUnit::Milliseconds && !self.is_summed;
             let delta = |weight: f64| if has_times { (weight * 1e6).round().abs() } else { 0.0 };
             let deltas = thread.samples.iter().map(|(_, _, weight)| delta(weight));
             thread.samples.cpu_delta = Some(deltas.collect());
         }
-        Saved(self)
+        SavedData(self)
     }
 }
 

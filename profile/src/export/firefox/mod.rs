@@ -18,7 +18,7 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::data::{Data, Saved, Stack, Thread};
+use crate::data::{Data, SavedData, Stack, Thread};
 use crate::recorded::Profile;
 use crate::to_data::{Detail, ProfileData};
 use json::Json;
@@ -45,7 +45,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Writes a profile that was read, as JSON.
-pub fn write_data(data: &Saved, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_data(data: &SavedData, out: &mut dyn Write) -> io::Result<()> {
     let threads = data.threads.iter().map(Cow::Borrowed);
     document(data, || data.stacks.iter().copied(), threads, out)
 }
@@ -79,7 +79,7 @@ fn document<'a, S: Iterator<Item = Stack>>(
 }
 
 /// Like [`write_data()`], through gzip.
-pub fn write_data_gz(data: &Saved, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_data_gz(data: &SavedData, out: &mut dyn Write) -> io::Result<()> {
     let mut gz = GzEncoder::new(out, Compression::new(GZIP_LEVEL));
     write_data(data, &mut gz)?;
     gz.finish()?.flush()

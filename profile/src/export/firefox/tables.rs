@@ -5,7 +5,7 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use super::json::{Json, put_optional, put_or_minus_one, put_string, put_unsigned, some};
-use crate::data::{Data, Frame, Func, NONE, Resource, Stack};
+use crate::data::{Data, Frame, Func, NONE, ScriptOrigin, Stack};
 use crate::unique::Unique;
 
 pub(super) fn write<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: &mut Json) -> io::Result<()> {
@@ -37,7 +37,7 @@ fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: 
         .collect();
     let names = LibNames::of(data);
     // The origins of scripts, in the order of the functions. Reading the file finds them in the same order.
-    let resources: Unique<&Resource> = (data.funcs.iter())
+    let resources: Unique<&ScriptOrigin> = (data.funcs.iter())
         .filter_map(|func| data.scripts.get(func.script as usize)?.resource.as_ref())
         .collect();
     let script = |func: &Func| data.scripts.get(func.script as usize);

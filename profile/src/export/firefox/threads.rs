@@ -4,12 +4,12 @@ use std::io;
 
 use super::json::{Json, ns, put_ms, put_optional, put_optional_ms, put_unsigned, some};
 use crate::data::facts::counted_by;
-use crate::data::{Counter, Fields, Marker, Phase, Samples, Thread, Unit};
+use crate::data::{Counter, Fields, Marker, MarkerPhase, Samples, Thread, WeightUnit};
 use crate::to_data::number;
 
-fn put_weight(buf: &mut Vec<u8>, weight: f64, unit: Unit) {
+fn put_weight(buf: &mut Vec<u8>, weight: f64, unit: WeightUnit) {
     match unit {
-        Unit::Milliseconds => put_ms(buf, ns(weight)),
+        WeightUnit::Milliseconds => put_ms(buf, ns(weight)),
         _ if !weight.is_finite() => buf.push(b'0'),
         _ => put_number(buf, weight),
     }
@@ -81,11 +81,11 @@ fn write_samples(thread: &Thread, json: &mut Json) -> io::Result<()> {
 
 /// The front end has no unit for counts, so they are written as samples. It ignores the thread's `event`, which names
 /// the count.
-pub(in crate::export) fn weight_type(unit: Unit) -> &'static str {
+pub(in crate::export) fn weight_type(unit: WeightUnit) -> &'static str {
     match unit {
-        Unit::Milliseconds => "tracing-ms",
-        Unit::Bytes => "bytes",
-        Unit::Samples | Unit::Counts => "samples",
+        WeightUnit::Milliseconds => "tracing-ms",
+        WeightUnit::Bytes => "bytes",
+        WeightUnit::Samples | WeightUnit::Counts => "samples",
     }
 }
 
@@ -112,10 +112,10 @@ fn write_markers(thread: &Thread, json: &mut Json) -> io::Result<()> {
         put_unsigned(buf, marker.name.into())
     })?;
     json.column("startTime", markers.iter(), |buf, marker| {
-        put_optional_ms(buf, (marker.phase != Phase::End).then(|| ns(marker.start_ms)));
+        put_optional_ms(buf, (marker.phase != MarkerPhase::End).then(|| ns(marker.start_ms)));
     })?;
     json.column("endTime", markers.iter(), |buf, marker| {
-        let has_end = matches!(marker.phase, Phase::Interval | Phase::End);
+        let has_end = matches!(marker.phase, MarkerPhase::Interval | MarkerPhase::End);
         put_optional_ms(buf, has_end.then(|| ns(marker.end_ms)));
     })?;
     json.column("phase", markers.iter(), |buf, marker| {

@@ -5,7 +5,7 @@
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::super::label::Kinds;
+use super::super::label::FrameColors;
 use super::super::svg::color;
 use super::about::about;
 use super::columns::PageColumns;
@@ -158,7 +158,7 @@ fn functions(
         }
     }
     let frame = |func: u32| data.frames.get(frame_of[func as usize] as usize);
-    let kinds_of_code = Kinds::of(data);
+    let kinds_of_code = FrameColors::of(data);
     let (mut known, mut names_of_code) = (Vec::new(), Vec::new());
     let code = funcs.iter().map(|func| {
         let kind = frame(*func).map_or(super::super::label::FrameColor::Other, |frame| {

@@ -3,15 +3,15 @@
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::super::label::{FrameColor, Kinds};
+use super::super::label::{FrameColor, FrameColors};
 use super::super::svg::color;
 use super::DiffOptions;
 use super::about::about;
 use super::columns::PageColumns;
 use super::data::{VERSION, bytes};
-use crate::data::{Data, Unit};
+use crate::data::{Data, WeightUnit};
 use crate::view::diff::nodes::NodeVerdict;
-use crate::view::diff::paths::{Paths, paths};
+use crate::view::diff::paths::{ComparedPaths, paths};
 use crate::view::diff::{Compared, DiffLimits, verdicts};
 
 /// All that the page shows of two sides.
@@ -42,7 +42,7 @@ pub(super) fn data(base: &[Data], new: &[Data], limits: DiffLimits, options: &Di
         .map(|(name, side)| kind(name, &paths, side, &order, &all, &mut columns))
         .collect();
     let (mut libs, mut codes): (Vec<&str>, Vec<FrameColor>) = (Vec::new(), Vec::new());
-    let kinds_of: Vec<Kinds> = all.iter().map(|data| Kinds::of(data)).collect();
+    let kinds_of: Vec<FrameColors> = all.iter().map(|data| FrameColors::of(data)).collect();
     let code = paths.frame_of.iter().map(|(recording, frame)| {
         let data = all[*recording];
         number(
@@ -140,7 +140,7 @@ fn number<T: PartialEq>(all: &mut Vec<T>, of: T) -> u64 {
 }
 
 /// The nodes in depth-first order, siblings by name, and the depth of each.
-fn depth_first(paths: &Paths) -> (Vec<u32>, Vec<u64>) {
+fn depth_first(paths: &ComparedPaths) -> (Vec<u32>, Vec<u64>) {
     let name = |node: u32| paths.functions.get(paths.func[node as usize] as usize);
     let mut children: Vec<u32> = (1..paths.parents.len() as u32).collect();
     children.sort_by(|a, b| {
@@ -162,12 +162,19 @@ fn depth_first(paths: &Paths) -> (Vec<u32>, Vec<u64>) {
 }
 
 /// The samples of a side, summed by node.
-fn kind(name: &str, paths: &Paths, side: usize, order: &[u32], all: &[&Data], columns: &mut PageColumns) -> Value {
-    let unit = all.first().map_or(Unit::default(), |data| data.unit);
+fn kind(
+    name: &str,
+    paths: &ComparedPaths,
+    side: usize,
+    order: &[u32],
+    all: &[&Data],
+    columns: &mut PageColumns,
+) -> Value {
+    let unit = all.first().map_or(WeightUnit::default(), |data| data.unit);
     let interval_ms = all.first().map_or(0.0, |data| data.interval_ms);
     let is_time =
         interval_ms > 0.0 && interval_ms.is_finite() && all.iter().all(|data| data.interval_ms == interval_ms);
-    let scale = if unit == Unit::Milliseconds { 1e6 } else { 1.0 };
+    let scale = if unit == WeightUnit::Milliseconds { 1e6 } else { 1.0 };
     let own = |node: &u32| paths.own[side][*node as usize];
     // `as` saturates.
     let rows: Vec<(u64, u64, u64)> = (0..)
@@ -179,10 +186,10 @@ fn kind(name: &str, paths: &Paths, side: usize, order: &[u32], all: &[&Data], co
         "name": name,
         "waits": false,
         "unit": match unit {
-            Unit::Samples => "samples",
-            Unit::Milliseconds => "ns",
-            Unit::Bytes => "bytes",
-            Unit::Counts => "count",
+            WeightUnit::Samples => "samples",
+            WeightUnit::Milliseconds => "ns",
+            WeightUnit::Bytes => "bytes",
+            WeightUnit::Counts => "count",
         },
         "unitName": null,
         "intervalNs": is_time.then_some(interval_ms * 1e6),

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::super::{Picked, Time};
+use super::super::{Picked, PickedTime};
 use super::columns::{PageColumns, micros};
 use super::stacks::PageStacks;
 use super::threads::ThreadRows;
-use crate::data::{Calls, Data, Unit};
+use crate::data::{Calls, Data, WeightUnit};
 use crate::view::arcs;
 use crate::view::functions::functions;
 use crate::view::select::Selection;
@@ -20,7 +20,7 @@ pub(super) fn kind(
     columns: &mut PageColumns,
 ) -> Option<Value> {
     let data = selection.data;
-    let picked = Picked::new(data, if is_wait { Time::Waits } else { Time::Cpu });
+    let picked = Picked::new(data, if is_wait { PickedTime::Waits } else { PickedTime::Cpu });
     // Such samples are of no kind.
     let unusable = if is_wait { 0 } else { picked.totals().unusable };
     let mut threads = Vec::new();
@@ -48,8 +48,8 @@ pub(super) fn kind(
     let name = match (is_wait, data.counted_name(), data.unit) {
         (true, ..) => "Waits".to_owned(),
         (_, Some(name), _) => name.to_owned(),
-        (_, None, Unit::Bytes) => "Memory".to_owned(),
-        (_, None, Unit::Samples) if data.is_summed => "Samples".to_owned(),
+        (_, None, WeightUnit::Bytes) => "Memory".to_owned(),
+        (_, None, WeightUnit::Samples) if data.is_summed => "Samples".to_owned(),
         (_, None, _) => "CPU time".to_owned(),
     };
     let has_samples = data.has_samples();
@@ -59,10 +59,10 @@ pub(super) fn kind(
             "name": name,
             "waits": is_wait,
             "unit": match data.unit {
-                Unit::Samples => "samples",
-                Unit::Milliseconds => "ns",
-                Unit::Bytes => "bytes",
-                Unit::Counts => "count",
+                WeightUnit::Samples => "samples",
+                WeightUnit::Milliseconds => "ns",
+                WeightUnit::Bytes => "bytes",
+                WeightUnit::Counts => "count",
             },
             "unitName": data.weights.as_ref().map(|weights| &weights.unit),
             "intervalNs": is_time(data).then_some(data.interval_ms * 1e6),
@@ -70,7 +70,7 @@ pub(super) fn kind(
             // What a row of samples is: its weight in samples, one sample, a count, or no sample.
             "rowsAre": match data.unit {
                 _ if !has_samples => "none",
-                Unit::Samples => "weight",
+                WeightUnit::Samples => "weight",
                 _ => "one",
             },
             "hasTimes": has_times && !data.is_summed,
@@ -117,7 +117,11 @@ fn calls(data: &Data, selection: &Selection<'_>, stacks: &PageStacks, columns: &
 
 /// A weight in whole numbers, as those of samples.
 fn whole(data: &Data, weight: f64) -> u64 {
-    let scale = if data.unit == Unit::Milliseconds { 1e6 } else { 1.0 };
+    let scale = if data.unit == WeightUnit::Milliseconds {
+        1e6
+    } else {
+        1.0
+    };
     // `as` saturates.
     (weight * scale).round() as u64
 }

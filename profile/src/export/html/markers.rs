@@ -87,14 +87,14 @@ impl PageTexts {
 }
 
 /// A field of a type of markers.
-struct Field<'a> {
+struct VisibleField<'a> {
     key: &'a str,
     label: &'a str,
     format: &'a str,
 }
 
 /// The visible fields of each type of markers: `MarkerSchema` of the front end's src/types/markers.ts.
-struct VisibleFields<'a>(FxHashMap<&'a str, Vec<Field<'a>>>);
+struct VisibleFields<'a>(FxHashMap<&'a str, Vec<VisibleField<'a>>>);
 
 impl<'a> VisibleFields<'a> {
     fn of(data: &'a Data) -> VisibleFields<'a> {
@@ -106,7 +106,7 @@ impl<'a> VisibleFields<'a> {
                 let text = |key: &str| field.get(key).and_then(Value::as_str);
                 let is_hidden = field.get("hidden").and_then(Value::as_bool) == Some(true);
                 let key = text("key").filter(|_| !is_hidden)?;
-                Some(Field {
+                Some(VisibleField {
                     key,
                     label: text("label").unwrap_or(key),
                     format: text("format").unwrap_or_default(),

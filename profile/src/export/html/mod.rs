@@ -31,7 +31,7 @@ use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
 use super::svg::differential;
-use super::{Picked, Time};
+use super::{Picked, PickedTime};
 use crate::data::Data;
 use crate::view::diff::DiffLimits;
 
@@ -118,8 +118,11 @@ pub fn diff_data(base: &[Data], new: &[Data], limits: DiffLimits, options: &Diff
 }
 
 fn compared(base: &[Data], new: &[Data], limits: DiffLimits, options: &DiffOptions<'_>) -> io::Result<Vec<u8>> {
-    let [before, after] =
-        [base, new].map(|side| side.iter().map(|data| Picked::new(data, Time::Cpu)).collect::<Vec<_>>());
+    let [before, after] = [base, new].map(|side| {
+        side.iter()
+            .map(|data| Picked::new(data, PickedTime::Cpu))
+            .collect::<Vec<_>>()
+    });
     differential::check(&before, &after)?;
     Ok(diff::data(base, new, limits, options))
 }

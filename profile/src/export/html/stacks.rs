@@ -55,7 +55,7 @@ struct PageNode {
 }
 
 /// A stack while the tree grows.
-struct Variant {
+struct GrowingStack {
     node: u32,
     line: u32,
     line_file: u32,
@@ -103,7 +103,7 @@ impl PageStacks {
     fn ordered(
         selection: &Selection<'_>,
         nodes: &[PageNode],
-        variants: &[Variant],
+        variants: &[GrowingStack],
         variant_of: Vec<u32>,
     ) -> PageStacks {
         // The place of each node in depth-first order; the root is 0.
@@ -179,7 +179,7 @@ impl PageStacks {
 
 /// Nodes and stacks in the order in which they were found; a caller comes first. Both begin with the root. And the new
 /// stack of each stack.
-fn grow(selection: &Selection<'_>, used: &[bool]) -> (Vec<PageNode>, Vec<Variant>, Vec<u32>) {
+fn grow(selection: &Selection<'_>, used: &[bool]) -> (Vec<PageNode>, Vec<GrowingStack>, Vec<u32>) {
     let data = selection.data;
     let new = |func, parent, inlined| PageNode {
         func,
@@ -189,7 +189,7 @@ fn grow(selection: &Selection<'_>, used: &[bool]) -> (Vec<PageNode>, Vec<Variant
         next: NONE,
     };
     let mut nodes = vec![new(NONE, NONE, false)];
-    let mut variants = vec![Variant {
+    let mut variants = vec![GrowingStack {
         node: 0,
         line: 0,
         line_file: NONE,
@@ -216,7 +216,7 @@ fn grow(selection: &Selection<'_>, used: &[bool]) -> (Vec<PageNode>, Vec<Variant
         let line_file = frame.line_file;
         let key = (caller, node, line, line_file);
         variant_of[at] = *variant_of_path.entry(key).or_insert_with(|| {
-            variants.push(Variant {
+            variants.push(GrowingStack {
                 node,
                 line,
                 line_file,
@@ -230,7 +230,7 @@ fn grow(selection: &Selection<'_>, used: &[bool]) -> (Vec<PageNode>, Vec<Variant
 }
 
 /// Gives the sampled stacks of each instruction a stack of their own, beside the one that has their callees.
-fn add_places(selection: &Selection<'_>, sampled: &[bool], variants: &mut Vec<Variant>, variant_of: &mut [u32]) {
+fn add_places(selection: &Selection<'_>, sampled: &[bool], variants: &mut Vec<GrowingStack>, variant_of: &mut [u32]) {
     let data = selection.data;
     let mut of_place = FxHashMap::default();
     for at in (0..sampled.len()).filter(|at| sampled[*at]) {
@@ -243,7 +243,7 @@ fn add_places(selection: &Selection<'_>, sampled: &[bool], variants: &mut Vec<Va
             address,
             machine: selection.representative(machine_function(selection, at)),
         };
-        let Variant {
+        let GrowingStack {
             node,
             line,
             line_file,
@@ -251,7 +251,7 @@ fn add_places(selection: &Selection<'_>, sampled: &[bool], variants: &mut Vec<Va
             ..
         } = variants[variant_of[at] as usize];
         variant_of[at] = *of_place.entry((variant_of[at], place)).or_insert_with(|| {
-            variants.push(Variant {
+            variants.push(GrowingStack {
                 node,
                 line,
                 line_file,

@@ -71,7 +71,7 @@ const MAX_FRAMES: usize = 1 << 28;
 
 /// What ran, in columns of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ran {
+pub struct RanColumns {
     /// The service.
     pub service: Option<String>,
     /// Its version.
@@ -90,13 +90,13 @@ pub struct Ran {
 /// # Errors
 ///
 /// `out` fails, or the stacks have too many frames.
-pub fn write(picked: &Picked<'_>, ran: &Ran, out: impl Write) -> io::Result<()> {
+pub fn write(picked: &Picked<'_>, ran: &RanColumns, out: impl Write) -> io::Result<()> {
     write_groups(picked, ran, out, GROUP_FRAMES, MAX_FRAMES)
 }
 
 fn write_groups(
     picked: &Picked<'_>,
-    ran: &Ran,
+    ran: &RanColumns,
     mut out: impl Write,
     group_frames: usize,
     max_frames: usize,
@@ -107,7 +107,12 @@ fn write_groups(
     out.flush()
 }
 
-fn file(picked: &Picked<'_>, ran: &Ran, rows: &ParquetRows, group_frames: usize) -> Result<Vec<u8>, ParquetError> {
+fn file(
+    picked: &Picked<'_>,
+    ran: &RanColumns,
+    rows: &ParquetRows,
+    group_frames: usize,
+) -> Result<Vec<u8>, ParquetError> {
     let properties = WriterProperties::builder()
         // Every reader has gzip.
         .set_compression(Compression::GZIP(Default::default()))
@@ -146,7 +151,7 @@ fn file(picked: &Picked<'_>, ran: &Ran, rows: &ParquetRows, group_frames: usize)
 /// What the columns are made of.
 struct ColumnSources<'a> {
     picked: &'a Picked<'a>,
-    ran: &'a Ran,
+    ran: &'a RanColumns,
     id: String,
 }
 

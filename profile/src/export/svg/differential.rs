@@ -13,13 +13,13 @@ use super::color::{self, Color};
 use super::layout::Layout;
 use super::text::count;
 use super::{Picture, SvgOptions};
-use crate::data::{NONE, Unit};
+use crate::data::{NONE, WeightUnit};
 use crate::export::label::FrameColor;
-use crate::export::tree::{CallPathTree, GONE, GrowingTree, Leaves, Shape, Step, ThreadPlaces};
-use crate::export::{ExportUnit, Picked, Time};
-use crate::view::diff::nodes::{NodeChange, NodeVerdict, Nodes, nodes};
-use crate::view::diff::samples::{ComparedSample, Recording, in_kernel, interrupted};
-use crate::view::diff::{DiffLimits, Total};
+use crate::export::tree::{CallPathTree, GONE, GrowingTree, PathStep, StackLeaves, ThreadPlaces, TreeShape};
+use crate::export::{ExportUnit, Picked, PickedTime};
+use crate::view::diff::nodes::{ComparedNodes, NodeChange, NodeVerdict, nodes};
+use crate::view::diff::samples::{ComparedSample, RecordingSamples, in_kernel, interrupted};
+use crate::view::diff::{DiffLimits, SideTotal};
 
 /// Writes a flame graph of the recordings `new`, coloured by the changes since the recordings `base`.
 ///
@@ -32,11 +32,11 @@ pub fn write(
     limits: DiffLimits,
     out: impl Write,
 ) -> io::Result<()> {
-    if options.shape == Shape::TimeOrder {
+    if options.shape == TreeShape::TimeOrder {
         return Err(io::Error::other("two recordings can't be compared in time order"));
     }
     check(base, new)?;
-    let both = Both::of(base, new, options, limits)?;
+    let both = BothSides::of(base, new, options, limits)?;
     let layout = Layout::of(&both.tree, options);
     let lines = both.lines(base, new, options, &layout);
     let picture = Picture {
@@ -79,13 +79,13 @@ pub(in super::super) fn check(base: &[Picked<'_>], new: &[Picked<'_>]) -> io::Re
 }
 
 /// A tree of both sides.
-struct Both {
+struct BothSides {
     /// Weights are those of `new`; below `gone` those of `base`, scaled to the same total.
     tree: CallPathTree,
     gone: Option<u32>,
     /// Weights of each node except those below `gone`.
     base: Vec<u64>,
-    nodes: Nodes,
+    nodes: ComparedNodes,
     /// For each node from `gone` on: the node with the same path.
     original: Vec<u32>,
     /// The unit of a run's amount.
@@ -93,8 +93,8 @@ struct Both {
     limits: DiffLimits,
 }
 
-impl Both {
-    fn of(base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions, limits: DiffLimits) -> io::Result<Both> {
+impl BothSides {
+    fn of(base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions, limits: DiffLimits) -> io::Result<BothSides> {
         let process = only_process(base).and(only_process(new));
         let places = ThreadPlaces {
             process,
@@ -126,7 +126,7 @@ impl Both {
         let scale = new_totals[0] as f64 / base_totals[0].max(1) as f64;
         let scaled = gone_own.map(|own| (own as f64 * scale).round() as u64).collect();
         let original = append_gone(&mut growing, &parents, scaled)?;
-        Ok(Both {
+        Ok(BothSides {
             gone: (!original.is_empty()).then_some(parents.len() as u32),
             tree: growing.finish(options.shape),
             base: base_totals,
@@ -134,7 +134,7 @@ impl Both {
             original,
             unit: match base.first() {
                 Some(picked) if picked.counted() == ExportUnit::Bytes => "bytes",
-                Some(picked) if picked.data.unit == Unit::Samples && picked.data.interval_ms <= 0.0 => "samples",
+                Some(picked) if picked.data.unit == WeightUnit::Samples && picked.data.interval_ms <= 0.0 => "samples",
                 _ => "ms",
             },
             limits,
@@ -189,7 +189,7 @@ impl Both {
         if new == 0 && change.is_none() {
             return format!("what is gone of it had {:.2} % of before", 100.0 * before);
         }
-        let per_run = |weight: u64, total: &Total, all: u64| {
+        let per_run = |weight: u64, total: &SideTotal, all: u64| {
             // Weights to the unit of the total.
             let value = weight as f64 / all.max(1) as f64 * total.per_run;
             let decimals = usize::from(value < 10.0);
@@ -228,7 +228,7 @@ impl Both {
     /// The lines below the title.
     fn lines(&self, base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions, layout: &Layout) -> Vec<String> {
         let limits = self.limits;
-        let side = |picked: &[Picked<'_>], total: &Total| {
+        let side = |picked: &[Picked<'_>], total: &SideTotal| {
             let samples = picked.iter().map(|picked| picked.totals().samples).sum();
             let runs = match total.recordings == total.runs {
                 true => count(total.runs as u64, "recording"),
@@ -249,7 +249,7 @@ impl Both {
         )];
         let totals = || base.iter().chain(new).map(Picked::totals);
         if totals().any(|totals| totals.left_out > 0) {
-            let what = if new.iter().any(|picked| picked.time() == Time::Waits) {
+            let what = if new.iter().any(|picked| picked.time() == PickedTime::Waits) {
                 "CPU time"
             } else {
                 "waits"
@@ -305,9 +305,9 @@ fn only_process<'a>(side: &[Picked<'a>]) -> Option<&'a str> {
 fn add(
     growing: &mut GrowingTree,
     side: &[Picked<'_>],
-    shape: Shape,
+    shape: TreeShape,
     places: ThreadPlaces<'_>,
-) -> io::Result<Vec<Leaves>> {
+) -> io::Result<Vec<StackLeaves>> {
     side.iter().map(|picked| growing.add(picked, shape, places)).collect()
 }
 
@@ -323,8 +323,8 @@ fn totals(parents: &[u32], mut own: Vec<u64>) -> Vec<u64> {
 
 /// The compared samples, at the nodes of their stacks. Interrupts are left out and never coloured, because the machine
 /// causes them.
-fn recordings(side: &[Picked<'_>], leaves: &[Leaves]) -> Vec<Recording> {
-    let of = |(picked, leaves): (&Picked<'_>, &Leaves)| {
+fn recordings(side: &[Picked<'_>], leaves: &[StackLeaves]) -> Vec<RecordingSamples> {
+    let of = |(picked, leaves): (&Picked<'_>, &StackLeaves)| {
         let (interrupted, in_kernel) = (interrupted(picked.data), in_kernel(picked.data));
         let scale = match picked.counted() {
             ExportUnit::Nanoseconds => 1e-6,
@@ -348,7 +348,7 @@ fn recordings(side: &[Picked<'_>], leaves: &[Leaves]) -> Vec<Recording> {
                 })
             }));
         }
-        Recording::new(picked.data, samples)
+        RecordingSamples::new(picked.data, samples)
     };
     side.iter().zip(leaves).map(of).collect()
 }
@@ -360,7 +360,7 @@ fn append_gone(growing: &mut GrowingTree, parents: &[u32], own: Vec<u64>) -> io:
     if gone.first().is_none_or(|all| *all == 0) {
         return Ok(Vec::new());
     }
-    let step = Step {
+    let step = PathStep {
         label: growing.label(GONE),
         kind: FrameColor::Place,
         inlined: false,
@@ -374,7 +374,7 @@ fn append_gone(growing: &mut GrowingTree, parents: &[u32], own: Vec<u64>) -> io:
             continue;
         }
         let of = growing.tree.nodes[node];
-        let step = Step {
+        let step = PathStep {
             label: of.label,
             kind: of.kind,
             inlined: of.inlined,

@@ -17,8 +17,8 @@ use sha2::{Digest, Sha256};
 
 use super::label::FrameColor;
 use super::tree::CallPathTree;
-pub use super::tree::Shape;
-use super::{ExportUnit, Picked, Time};
+pub use super::tree::TreeShape;
+use super::{ExportUnit, Picked, PickedTime};
 use crate::text::one_line;
 use color::Color;
 use layout::{Decimal, Layout, PERCENT};
@@ -38,7 +38,7 @@ pub struct SvgOptions {
     /// The root is at the top. Default: at the bottom.
     pub inverted: bool,
     /// How samples form the tree.
-    pub shape: Shape,
+    pub shape: TreeShape,
     /// Frames alone, for a small picture: no headline, no legend, no script.
     pub is_bare: bool,
     /// Shows the thread above the process. Default: threads of a process are summed, except in time order.
@@ -53,7 +53,7 @@ impl Default for SvgOptions {
             width: 1200,
             min_width: 0.1,
             inverted: false,
-            shape: Shape::Merged,
+            shape: TreeShape::Merged,
             is_bare: false,
             threads: false,
         }
@@ -62,7 +62,7 @@ impl Default for SvgOptions {
 
 /// Writes the samples as a flame graph, coloured by the kind of code and the function's name.
 pub fn write(picked: &Picked<'_>, options: &SvgOptions, out: impl Write) -> io::Result<()> {
-    let threads = options.threads || options.shape == Shape::TimeOrder;
+    let threads = options.threads || options.shape == TreeShape::TimeOrder;
     let tree = CallPathTree::of(picked, options.shape, threads)?;
     let layout = Layout::of(&tree, options);
     let total = tree.nodes[0].total;
@@ -290,15 +290,15 @@ fn legend(layout: &Layout) -> Vec<(Color, String)> {
 fn default_title(picked: &Picked<'_>, options: &SvgOptions) -> String {
     let what = match picked.time() {
         _ if let Some((name, _)) = picked.named() => name,
-        Time::Cpu if picked.counted() == ExportUnit::Bytes => "memory",
-        Time::Cpu => "CPU time",
-        Time::Waits => "waits",
-        Time::All => "CPU time and waits",
+        PickedTime::Cpu if picked.counted() == ExportUnit::Bytes => "memory",
+        PickedTime::Cpu => "CPU time",
+        PickedTime::Waits => "waits",
+        PickedTime::All => "CPU time and waits",
     };
     let how = match options.shape {
-        Shape::Merged => "",
-        Shape::Reverse => ", from the leaf",
-        Shape::TimeOrder => ", in time order",
+        TreeShape::Merged => "",
+        TreeShape::Reverse => ", from the leaf",
+        TreeShape::TimeOrder => ", in time order",
     };
     match picked.data.product.as_str() {
         "" if picked.named().is_some() => format!("{what}{how}"),
@@ -327,7 +327,7 @@ fn subtitle(picked: &Picked<'_>, options: &SvgOptions, layout: &Layout) -> Strin
         parts.insert(0, amount_of(picked, totals.weight));
     }
     if totals.left_out > 0 {
-        let what = if picked.time() == Time::Cpu {
+        let what = if picked.time() == PickedTime::Cpu {
             "waits"
         } else {
             "CPU time"

@@ -5,11 +5,11 @@ use names::v8::Start;
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
-use super::json::{self, Limited};
-use super::source::Source;
+use super::json::{self, LimitedList};
+use super::source::ForeignFile;
 use super::tables::ForeignTables;
 use super::{Foreign, ReadError};
-use crate::data::{Category, Func, NONE, Samples, Script, Thread, Unit, Weights};
+use crate::data::{Category, Func, NONE, Samples, Script, Thread, WeightUnit, Weights};
 use crate::unique::Unique;
 
 /// True if these bytes begin an object with the parts of such a file, in any order.
@@ -26,17 +26,17 @@ pub(super) fn is_cpu_profile(start: &[u8]) -> bool {
 
 #[derive(Deserialize)]
 struct CpuProfileFile {
-    nodes: Limited<CpuProfileNode>,
+    nodes: LimitedList<CpuProfileNode>,
     #[serde(rename = "startTime")]
     start_us: f64,
     #[serde(rename = "endTime")]
     end_us: f64,
     /// Numbers of nodes.
     #[serde(default)]
-    samples: Limited<u64>,
+    samples: LimitedList<u64>,
     /// Since the sample before; of the first, since the start.
     #[serde(rename = "timeDeltas", default)]
-    deltas_us: Limited<f64>,
+    deltas_us: LimitedList<f64>,
 }
 
 #[derive(Deserialize)]
@@ -45,7 +45,7 @@ struct CpuProfileNode {
     #[serde(rename = "callFrame")]
     call_frame: CallFrame,
     #[serde(default)]
-    children: Limited<u64>,
+    children: LimitedList<u64>,
     /// Of older writers, in place of `children`.
     #[serde(default)]
     parent: Option<u64>,
@@ -69,7 +69,7 @@ struct CallFrame {
 const IDLE: u32 = 1;
 
 /// Reads one thread, in the order of time. A sample lasts until the next one, as in DevTools.
-pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
+pub(super) fn read(source: &mut ForeignFile) -> Result<Foreign, ReadError> {
     let path = source.path.clone();
     let file: CpuProfileFile = json::parse(source)?;
     let inconsistent = |what: String| ReadError::Inconsistent {
@@ -117,7 +117,7 @@ pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
         frame.category = if idle[frame.func as usize] { IDLE } else { 0 };
     }
     data.imported_from = "a .cpuprofile of V8".to_owned();
-    data.unit = Unit::Milliseconds;
+    data.unit = WeightUnit::Milliseconds;
     data.symbolicated = true;
     let length_us = file.end_us - first;
     data.duration_ms = (length_us > 0.0).then_some(length_us / 1e3);
@@ -133,7 +133,7 @@ pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
     });
     data.threads = vec![Thread {
         is_main: true,
-        unit: Unit::Milliseconds,
+        unit: WeightUnit::Milliseconds,
         samples: Samples {
             time_ms: samples.iter().map(|(time, _)| (time - first) / 1e3).collect(),
             stack: samples.iter().map(|(_, stack)| *stack).collect(),
@@ -158,7 +158,7 @@ struct NodeStacks {
 
 impl NodeStacks {
     /// Nodes refer to their callees, in any order.
-    fn of(nodes: &[CpuProfileNode], source: &Source) -> Result<NodeStacks, ReadError> {
+    fn of(nodes: &[CpuProfileNode], source: &ForeignFile) -> Result<NodeStacks, ReadError> {
         let mut stacks = NodeStacks {
             tables: ForeignTables::default(),
             scripts: Unique::default(),

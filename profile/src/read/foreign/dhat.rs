@@ -6,11 +6,11 @@
 
 use serde::Deserialize;
 
-use super::json::{self, Limited};
-use super::source::Source;
+use super::json::{self, LimitedList};
+use super::source::ForeignFile;
 use super::tables::ForeignTables;
 use super::{Foreign, ReadError, choose, others};
-use crate::data::{NONE, Samples, Thread, Unit, Weights};
+use crate::data::{NONE, Samples, Thread, WeightUnit, Weights};
 
 /// True if these bytes begin an object whose first key is the version: both writers put it there.
 pub(super) fn is_dhat(start: &[u8]) -> bool {
@@ -51,9 +51,9 @@ struct DhatFile {
     #[serde(default)]
     pid: u64,
     #[serde(rename = "pps")]
-    points: Limited<ProgramPoint>,
+    points: LimitedList<ProgramPoint>,
     #[serde(rename = "ftbl")]
-    frames: Limited<String>,
+    frames: LimitedList<String>,
 }
 
 /// A program point.
@@ -80,10 +80,10 @@ struct ProgramPoint {
     path: Vec<u32>,
 }
 
-type Figure = fn(&ProgramPoint) -> u64;
+type DhatFigure = fn(&ProgramPoint) -> u64;
 
 /// The readable sums: name, whether it counts blocks, and field. Peaks and ends need lifetimes of blocks.
-const FIGURES: [(&str, bool, bool, Figure); 8] = [
+const FIGURES: [(&str, bool, bool, DhatFigure); 8] = [
     ("total-bytes", false, false, |point| point.total),
     ("total-blocks", true, false, |point| point.total_blocks),
     ("at-gmax-bytes", false, true, |point| point.at_peak),
@@ -95,7 +95,7 @@ const FIGURES: [(&str, bool, bool, Figure); 8] = [
 ];
 
 /// Reads the file.
-pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, ReadError> {
+pub(super) fn read(source: &mut ForeignFile, event: Option<&str>) -> Result<Foreign, ReadError> {
     let path = source.path.clone();
     let file: DhatFile = json::parse(source)?;
     let inconsistent = |what: String| ReadError::Inconsistent {
@@ -169,8 +169,8 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
     }];
     data.product = program;
     data.unit = match (is_blocks, file.unit.is_none()) {
-        (false, true) => Unit::Bytes,
-        _ => Unit::Counts,
+        (false, true) => WeightUnit::Bytes,
+        _ => WeightUnit::Counts,
     };
     data.is_summed = true;
     data.symbolicated = true;

@@ -8,7 +8,7 @@ const BUFFER_BYTES: usize = 1 << 17;
 /// How the bytes of a file stand for text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Encoding {
-    units: Units,
+    units: CodeUnits,
     /// Bytes of the mark at the start.
     mark: usize,
     /// The line ends may be carriage returns alone.
@@ -17,7 +17,7 @@ pub(super) struct Encoding {
 
 /// The units of an encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Units {
+enum CodeUnits {
     /// UTF-8, or no text. Lines that are no UTF-8 are Latin-1: see [`text`].
     Bytes,
     /// UTF-16: what `>` of Windows PowerShell writes.
@@ -26,21 +26,21 @@ enum Units {
     Quads { is_big_endian: bool },
 }
 
-impl Units {
-    const WITHOUT_MARK: [Units; 4] = [
-        Units::Quads { is_big_endian: false },
-        Units::Quads { is_big_endian: true },
-        Units::Pairs { is_big_endian: false },
-        Units::Pairs { is_big_endian: true },
+impl CodeUnits {
+    const WITHOUT_MARK: [CodeUnits; 4] = [
+        CodeUnits::Quads { is_big_endian: false },
+        CodeUnits::Quads { is_big_endian: true },
+        CodeUnits::Pairs { is_big_endian: false },
+        CodeUnits::Pairs { is_big_endian: true },
     ];
 
-    fn of_mark(start: &[u8]) -> Option<(Units, usize)> {
+    fn of_mark(start: &[u8]) -> Option<(CodeUnits, usize)> {
         Some(match start {
-            [0xff, 0xfe, 0, 0, ..] => (Units::Quads { is_big_endian: false }, 4),
-            [0, 0, 0xfe, 0xff, ..] => (Units::Quads { is_big_endian: true }, 4),
-            [0xff, 0xfe, ..] => (Units::Pairs { is_big_endian: false }, 2),
-            [0xfe, 0xff, ..] => (Units::Pairs { is_big_endian: true }, 2),
-            [0xef, 0xbb, 0xbf, ..] => (Units::Bytes, 3),
+            [0xff, 0xfe, 0, 0, ..] => (CodeUnits::Quads { is_big_endian: false }, 4),
+            [0, 0, 0xfe, 0xff, ..] => (CodeUnits::Quads { is_big_endian: true }, 4),
+            [0xff, 0xfe, ..] => (CodeUnits::Pairs { is_big_endian: false }, 2),
+            [0xfe, 0xff, ..] => (CodeUnits::Pairs { is_big_endian: true }, 2),
+            [0xef, 0xbb, 0xbf, ..] => (CodeUnits::Bytes, 3),
             _ => return None,
         })
     }
@@ -48,8 +48,8 @@ impl Units {
     /// The units of bytes; at the end of a file some bytes may be left.
     fn of(self, bytes: &[u8]) -> Vec<u32> {
         match self {
-            Units::Bytes => bytes.iter().map(|byte| u32::from(*byte)).collect(),
-            Units::Pairs { is_big_endian } => {
+            CodeUnits::Bytes => bytes.iter().map(|byte| u32::from(*byte)).collect(),
+            CodeUnits::Pairs { is_big_endian } => {
                 let unit = if is_big_endian {
                     u16::from_be_bytes
                 } else {
@@ -57,7 +57,7 @@ impl Units {
                 };
                 bytes.as_chunks().0.iter().map(|pair| u32::from(unit(*pair))).collect()
             }
-            Units::Quads { is_big_endian } => {
+            CodeUnits::Quads { is_big_endian } => {
                 let unit = if is_big_endian {
                     u32::from_be_bytes
                 } else {
@@ -75,25 +75,25 @@ impl Units {
         let is_control =
             |unit: &u32| *unit < 0x20 && !b"\t\n\r\x0b\x0c\x1b".iter().any(|byte| u32::from(*byte) == *unit);
         let ascii = units.iter().filter(|unit| **unit < 0x80).count();
-        let is_mostly_ascii = self == Units::Bytes || ascii * 2 > units.len();
+        let is_mostly_ascii = self == CodeUnits::Bytes || ascii * 2 > units.len();
         is_mostly_ascii && !units.iter().any(is_control)
     }
 }
 
 impl Encoding {
     pub(super) const PLAIN: Encoding = Encoding {
-        units: Units::Bytes,
+        units: CodeUnits::Bytes,
         mark: 0,
         has_returns: false,
     };
 
     /// The encoding of a file that begins with these bytes.
     pub(super) fn of(start: &[u8]) -> Encoding {
-        let (units, mark) = Units::of_mark(start).unwrap_or_else(|| {
-            let wide = Units::WITHOUT_MARK.into_iter().find(|units| units.fit(start));
-            (wide.unwrap_or(Units::Bytes), 0)
+        let (units, mark) = CodeUnits::of_mark(start).unwrap_or_else(|| {
+            let wide = CodeUnits::WITHOUT_MARK.into_iter().find(|units| units.fit(start));
+            (wide.unwrap_or(CodeUnits::Bytes), 0)
         });
-        let is_text = units != Units::Bytes || Units::Bytes.fit(start) || mark > 0;
+        let is_text = units != CodeUnits::Bytes || CodeUnits::Bytes.fit(start) || mark > 0;
         let has_newline = || units.of(start).contains(&u32::from(b'\n'));
         Encoding {
             units,
@@ -109,7 +109,7 @@ impl Encoding {
         }
         Box::new(BufReader::with_capacity(
             BUFFER_BYTES,
-            Utf8 {
+            Utf8Writer {
                 encoding: self,
                 bytes: BufReader::with_capacity(BUFFER_BYTES, bytes),
                 ready: Vec::new(),
@@ -122,7 +122,7 @@ impl Encoding {
 }
 
 /// Writes a file as UTF-8.
-struct Utf8<R> {
+struct Utf8Writer<R> {
     encoding: Encoding,
     bytes: R,
     ready: Vec<u8>,
@@ -133,7 +133,7 @@ struct Utf8<R> {
     is_at_start: bool,
 }
 
-impl<R: Read> Utf8<R> {
+impl<R: Read> Utf8Writer<R> {
     /// False at the end of the file.
     fn fill(&mut self) -> io::Result<bool> {
         // A multiple of all units.
@@ -150,9 +150,9 @@ impl<R: Read> Utf8<R> {
         };
         let chunk = chunk.get(mark..).unwrap_or_default();
         match self.encoding.units {
-            Units::Bytes => self.ready.extend_from_slice(chunk),
-            Units::Pairs { .. } => self.utf16(chunk),
-            units @ Units::Quads { .. } => {
+            CodeUnits::Bytes => self.ready.extend_from_slice(chunk),
+            CodeUnits::Pairs { .. } => self.utf16(chunk),
+            units @ CodeUnits::Quads { .. } => {
                 let characters = units.of(chunk).into_iter();
                 let characters = characters.map(|unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER));
                 self.ready.extend(characters.collect::<String>().as_bytes());
@@ -190,7 +190,7 @@ impl<R: Read> Utf8<R> {
     }
 }
 
-impl<R: Read> Read for Utf8<R> {
+impl<R: Read> Read for Utf8Writer<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.taken == self.ready.len() && self.fill()? {}
         Ok(take(&self.ready, &mut self.taken, buffer))
@@ -342,8 +342,8 @@ mod tests {
     /// Also where a read ends in a character.
     #[test]
     fn mixed_text_is_utf_8_and_latin_1_where_it_is_not() {
-        struct Slow<'a>(&'a [u8]);
-        impl Read for Slow<'_> {
+        struct SlowDecoder<'a>(&'a [u8]);
+        impl Read for SlowDecoder<'_> {
             fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
                 let len = 1.min(buffer.len());
                 self.0.read(&mut buffer[..len])
@@ -359,7 +359,7 @@ mod tests {
             MixedText::new(bytes).read_to_string(&mut text).unwrap();
             assert_eq!(text, expected);
             text.clear();
-            MixedText::new(Slow(bytes)).read_to_string(&mut text).unwrap();
+            MixedText::new(SlowDecoder(bytes)).read_to_string(&mut text).unwrap();
             assert_eq!(text, expected);
         }
     }

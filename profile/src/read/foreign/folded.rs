@@ -2,10 +2,10 @@
 //! `stackcollapse-*.pl`, inferno and other profilers for flame graphs.
 
 use super::encoding;
-use super::source::Source;
+use super::source::ForeignFile;
 use super::tables::ForeignTables;
 use super::{Foreign, ReadError};
-use crate::data::{Data, Frame, Func, NONE, Samples, Stack, Thread, Unit};
+use crate::data::{Data, Frame, Func, NONE, Samples, Stack, Thread, WeightUnit};
 use crate::unique::Unique;
 
 /// True if the first line with content is a folded stack.
@@ -31,9 +31,9 @@ pub(super) fn is_folded(start: &[u8]) -> bool {
 }
 
 /// Reads one thread. Each line is a sample at time 0, with the line's number as its weight.
-pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
+pub(super) fn read(source: &mut ForeignFile) -> Result<Foreign, ReadError> {
     let mut lines = source.read()?;
-    let mut folding = Folding::default();
+    let mut folding = FoldedReader::default();
     let mut line = Vec::new();
     while lines.line(&mut line)? {
         match parse(&line) {
@@ -79,7 +79,7 @@ fn parse(line: &[u8]) -> FoldedLine<'_> {
 }
 
 #[derive(Default)]
-struct Folding {
+struct FoldedReader {
     samples: Samples,
     weights: Vec<f64>,
     /// A text, its function and its frame have the same number.
@@ -88,7 +88,7 @@ struct Folding {
     stacks: Unique<Stack>,
 }
 
-impl Folding {
+impl FoldedReader {
     /// The approximate memory in units of 8 bytes.
     fn values(&self) -> u64 {
         let names = 25 * self.names.all.len() as u64 + self.name_bytes / 4;
@@ -119,7 +119,7 @@ impl Folding {
             texts: self.names.all,
             stacks: self.stacks.all,
             imported_from: "folded stacks".into(),
-            unit: Unit::Samples,
+            unit: WeightUnit::Samples,
             is_summed: true,
             symbolicated: true,
             threads: vec![Thread {

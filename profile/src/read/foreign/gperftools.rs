@@ -6,11 +6,11 @@
 use recording::proc;
 use rustc_hash::FxHashMap;
 
-use super::source::{Reader, Source};
+use super::source::{ForeignFile, ForeignReader};
 use super::tables::ForeignTables;
 use super::{Foreign, ReadError, count};
 use crate::data::SavedLib;
-use crate::data::{NONE, Samples, Thread, Unit, Weights};
+use crate::data::{NONE, Samples, Thread, WeightUnit, Weights};
 
 /// Words of the header behind the first two: version, sampling period in us, padding.
 const HEADER_WORDS: u64 = 3;
@@ -21,12 +21,12 @@ const MAX_MAPS_BYTES: u64 = 64 << 20;
 
 /// How a machine writes a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Words {
+struct WordFormat {
     bytes: usize,
     is_big_endian: bool,
 }
 
-impl Words {
+impl WordFormat {
     fn parse(self, bytes: &[u8]) -> u64 {
         let mut word = [0; 8];
         if self.is_big_endian {
@@ -39,9 +39,9 @@ impl Words {
     }
 
     /// The words of a file that begins with a header: 0, 3, version 0, a period, 0.
-    fn of(start: &[u8]) -> Option<Words> {
+    fn of(start: &[u8]) -> Option<WordFormat> {
         let all = [(8, false), (8, true), (4, false), (4, true)];
-        let all = all.map(|(bytes, is_big_endian)| Words { bytes, is_big_endian });
+        let all = all.map(|(bytes, is_big_endian)| WordFormat { bytes, is_big_endian });
         all.into_iter().find(|words| {
             let word = |at: usize| {
                 start
@@ -56,13 +56,13 @@ impl Words {
 
 /// True if these bytes begin such a file.
 pub(super) fn is_cpu_profile(start: &[u8]) -> bool {
-    Words::of(start).is_some()
+    WordFormat::of(start).is_some()
 }
 
 /// Reads one thread: the format has no threads and no times.
-pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
+pub(super) fn read(source: &mut ForeignFile) -> Result<Foreign, ReadError> {
     let start = source.start(64).unwrap_or_default();
-    let Some(words) = Words::of(&start) else {
+    let Some(words) = WordFormat::of(&start) else {
         return Err(source
             .read()?
             .wrong_at(0, "expected the header of a CPU profile of gperftools"));
@@ -113,7 +113,7 @@ pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
     let mut data = tables.into_data();
     data.product = places.program();
     data.imported_from = "a CPU profile of gperftools".to_owned();
-    data.unit = Unit::Milliseconds;
+    data.unit = WeightUnit::Milliseconds;
     data.is_summed = true;
     data.interval_ms = period_us as f64 / 1e3;
     data.weights = Some(Weights {
@@ -124,7 +124,7 @@ pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
     data.threads = vec![Thread {
         process_name: data.product.clone(),
         is_main: true,
-        unit: Unit::Milliseconds,
+        unit: WeightUnit::Milliseconds,
         samples,
         ..Thread::default()
     }];
@@ -144,12 +144,12 @@ pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
 /// Calls `each` with the count and the addresses of each sample, leaf first. `each` returns the memory kept, in units
 /// of 8 bytes. Leaves the reader behind the trailer.
 fn each_sample(
-    reader: &mut Reader<'_>,
-    words: Words,
+    reader: &mut ForeignReader<'_>,
+    words: WordFormat,
     mut each: impl FnMut(u64, &[u64]) -> Result<u64, ReadError>,
 ) -> Result<(), ReadError> {
     let mut bytes = Vec::new();
-    let mut word = |reader: &mut Reader<'_>| match reader.bytes(words.bytes as u64, &mut bytes)? {
+    let mut word = |reader: &mut ForeignReader<'_>| match reader.bytes(words.bytes as u64, &mut bytes)? {
         true => Ok(words.parse(&bytes)),
         false => Err(reader.cut_off()),
     };

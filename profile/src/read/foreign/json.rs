@@ -8,22 +8,22 @@ use serde::de::{DeserializeOwned, Deserializer, SeqAccess, Visitor};
 
 use super::ReadError;
 use super::encoding::MixedText;
-use super::source::{Reader, Source};
+use super::source::{ForeignFile, ForeignReader};
 use crate::read::FilePosition;
 
 /// Most values in one list.
 const MAX_VALUES: usize = 10_000_000;
 
 /// A list of limited length.
-pub(super) struct Limited<T>(pub(super) Vec<T>);
+pub(super) struct LimitedList<T>(pub(super) Vec<T>);
 
-impl<T> Default for Limited<T> {
+impl<T> Default for LimitedList<T> {
     fn default() -> Self {
-        Limited(Vec::new())
+        LimitedList(Vec::new())
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Limited<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for LimitedList<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct List<T>(std::marker::PhantomData<T>);
         impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
@@ -48,15 +48,15 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Limited<T> {
         }
         deserializer
             .deserialize_seq(List(std::marker::PhantomData))
-            .map(Limited)
+            .map(LimitedList)
     }
 }
 
 /// The content of a file that is one JSON value.
-pub(super) fn parse<T: DeserializeOwned>(source: &mut Source) -> Result<T, ReadError> {
+pub(super) fn parse<T: DeserializeOwned>(source: &mut ForeignFile) -> Result<T, ReadError> {
     let path = source.path.clone();
     let mut reader = source.read()?;
-    let mut bytes = Bytes {
+    let mut bytes = FileBytes {
         reader: &mut reader,
         failed: None,
     };
@@ -113,12 +113,12 @@ pub(super) fn first_keys(start: &[u8]) -> Vec<String> {
 }
 
 /// A [`Read`] adapter of a file that keeps the original error.
-struct Bytes<'a, 'b> {
-    reader: &'a mut Reader<'b>,
+struct FileBytes<'a, 'b> {
+    reader: &'a mut ForeignReader<'b>,
     failed: Option<ReadError>,
 }
 
-impl Read for Bytes<'_, '_> {
+impl Read for FileBytes<'_, '_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.reader.some(buffer).map_err(|error| {
             self.failed = Some(error);

@@ -25,7 +25,7 @@ use super::error::{OtherKind, ReadError};
 use super::{FilePosition, ReadLimits};
 use crate::data::Data;
 use crate::data::v8_names::readable_names;
-use source::Source;
+use source::ForeignFile;
 
 /// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ const SNIFFED_BYTES: usize = 4096;
 
 /// The format of a file, by its first bytes. `None` for an unknown format, and for a file that cannot be read.
 pub fn kind(path: &Path) -> Option<ForeignFormat> {
-    let mut source = Source::open(path, ReadLimits::default()).ok()?;
+    let mut source = ForeignFile::open(path, ReadLimits::default()).ok()?;
     let start = source.start(SNIFFED_BYTES)?;
     if dhat::is_dhat(&start) {
         return Some(ForeignFormat::Dhat);
@@ -122,7 +122,7 @@ pub fn foreign(
     event: Option<&str>,
     limits: ReadLimits,
 ) -> Result<Foreign, ReadError> {
-    let mut source = Source::open(path, limits)?;
+    let mut source = ForeignFile::open(path, limits)?;
     let mut foreign = match kind {
         ForeignFormat::Pprof => pprof::read(&mut source, event),
         ForeignFormat::Dhat => dhat::read(&mut source, event),
@@ -163,7 +163,7 @@ fn check_signs(path: &Path, data: &Data) -> Result<(), ReadError> {
 
 /// What a file is that no reader takes, if that is known.
 pub(super) fn other_kind(path: &Path) -> Option<OtherKind> {
-    let start = Source::open(path, ReadLimits::default()).ok();
+    let start = ForeignFile::open(path, ReadLimits::default()).ok();
     let start = start
         .and_then(|mut source| source.start(SNIFFED_BYTES))
         .unwrap_or_default();

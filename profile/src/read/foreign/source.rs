@@ -19,7 +19,7 @@ pub(super) const MAX_LINE_BYTES: usize = 1 << 20;
 const ENCODING_BYTES: usize = 4096;
 
 /// A file that can be read several times.
-pub(super) struct Source {
+pub(super) struct ForeignFile {
     pub(super) path: PathBuf,
     pub(super) limits: ReadLimits,
     file: File,
@@ -29,8 +29,8 @@ pub(super) struct Source {
     has_bytes: Cell<u64>,
 }
 
-impl Source {
-    pub(super) fn open(path: &Path, limits: ReadLimits) -> Result<Source, ReadError> {
+impl ForeignFile {
+    pub(super) fn open(path: &Path, limits: ReadLimits) -> Result<ForeignFile, ReadError> {
         let unreadable = |source| ReadError::Open {
             path: path.to_owned(),
             source,
@@ -38,7 +38,7 @@ impl Source {
         let mut file = open_regular(path)?;
         let mut start = [0u8; 2];
         let len = read_up_to(&mut file, &mut start).map_err(unreadable)?;
-        let mut source = Source {
+        let mut source = ForeignFile {
             path: path.to_owned(),
             limits,
             file,
@@ -62,13 +62,13 @@ impl Source {
         (read.is_ok() || !start.is_empty()).then_some(start)
     }
 
-    /// Like [`Reader::keeps`], when the file was read.
+    /// Like [`ForeignReader::keeps`], when the file was read.
     pub(super) fn keeps(&self, values: u64) -> Result<(), ReadError> {
         check_kept(&self.path, self.limits, self.has_bytes.get(), values)
     }
 
     /// A reader from the start.
-    pub(super) fn read(&mut self) -> Result<Reader<'_>, ReadError> {
+    pub(super) fn read(&mut self) -> Result<ForeignReader<'_>, ReadError> {
         let unreadable = |source| ReadError::Open {
             path: self.path.clone(),
             source,
@@ -79,7 +79,7 @@ impl Source {
             inner: &mut self.file,
             bytes: Rc::clone(&raw_bytes),
         };
-        Ok(Reader {
+        Ok(ForeignReader {
             path: &self.path,
             limits: self.limits,
             is_gzip: self.is_gzip,
@@ -128,7 +128,7 @@ impl Read for CountedBytes<'_> {
 }
 
 /// Reads a file once, and counts bytes and lines.
-pub(super) struct Reader<'a> {
+pub(super) struct ForeignReader<'a> {
     path: &'a Path,
     limits: ReadLimits,
     is_gzip: bool,
@@ -140,7 +140,7 @@ pub(super) struct Reader<'a> {
     has_bytes: &'a Cell<u64>,
 }
 
-impl Reader<'_> {
+impl ForeignReader<'_> {
     /// Inflated bytes read so far.
     pub(super) fn at(&self) -> u64 {
         self.bytes

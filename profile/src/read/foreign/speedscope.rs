@@ -3,12 +3,12 @@
 
 use serde::Deserialize;
 
-use super::json::{self, Limited};
-use super::source::Source;
+use super::json::{self, LimitedList};
+use super::source::ForeignFile;
 use super::tables::ForeignTables;
 use super::{Foreign, ReadError, choose, others};
 use crate::data::NO_STACK_LABEL;
-use crate::data::{NONE, Samples, Thread, Unit, Weights};
+use crate::data::{NONE, Samples, Thread, WeightUnit, Weights};
 
 /// True if these bytes begin an object with the parts of a file of speedscope, in any order.
 pub(super) fn is_speedscope(start: &[u8]) -> bool {
@@ -24,8 +24,8 @@ pub(super) fn is_speedscope(start: &[u8]) -> bool {
 
 #[derive(Deserialize)]
 struct SpeedscopeFile {
-    shared: Shared,
-    profiles: Limited<SpeedscopeProfile>,
+    shared: SharedFrames,
+    profiles: LimitedList<SpeedscopeProfile>,
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
@@ -35,8 +35,8 @@ struct SpeedscopeFile {
 }
 
 #[derive(Deserialize)]
-struct Shared {
-    frames: Limited<SpeedscopeFrame>,
+struct SharedFrames {
+    frames: LimitedList<SpeedscopeFrame>,
 }
 
 #[derive(Deserialize)]
@@ -60,16 +60,16 @@ struct SpeedscopeProfile {
     start: f64,
     /// Of `sampled`: stacks, root first.
     #[serde(default)]
-    samples: Limited<Limited<u32>>,
+    samples: LimitedList<LimitedList<u32>>,
     #[serde(default)]
-    weights: Limited<f64>,
+    weights: LimitedList<f64>,
     /// Of `evented`.
     #[serde(default)]
-    events: Limited<Event>,
+    events: LimitedList<SpeedscopeEvent>,
 }
 
 #[derive(Deserialize)]
-struct Event {
+struct SpeedscopeEvent {
     /// `O` or `C`.
     #[serde(rename = "type")]
     kind: String,
@@ -78,19 +78,19 @@ struct Event {
 }
 
 /// The unit, and the factor to it.
-fn unit(name: &str) -> (Unit, f64) {
+fn unit(name: &str) -> (WeightUnit, f64) {
     match name {
-        "nanoseconds" => (Unit::Milliseconds, 1e-6),
-        "microseconds" => (Unit::Milliseconds, 1e-3),
-        "milliseconds" => (Unit::Milliseconds, 1.0),
-        "seconds" => (Unit::Milliseconds, 1e3),
-        "bytes" => (Unit::Bytes, 1.0),
-        _ => (Unit::Samples, 1.0),
+        "nanoseconds" => (WeightUnit::Milliseconds, 1e-6),
+        "microseconds" => (WeightUnit::Milliseconds, 1e-3),
+        "milliseconds" => (WeightUnit::Milliseconds, 1.0),
+        "seconds" => (WeightUnit::Milliseconds, 1e3),
+        "bytes" => (WeightUnit::Bytes, 1.0),
+        _ => (WeightUnit::Samples, 1.0),
     }
 }
 
 /// Reads the profiles of one unit: each is a thread. `event` names the unit.
-pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, ReadError> {
+pub(super) fn read(source: &mut ForeignFile, event: Option<&str>) -> Result<Foreign, ReadError> {
     let path = source.path.clone();
     let file: SpeedscopeFile = json::parse(source)?;
     let mut units: Vec<String> = Vec::new();
@@ -113,7 +113,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
     let default = units.iter().position(|unit| Some(unit) == active).unwrap_or(0);
     let chosen = choose(&path, event, &units, default)?;
     let (unit, scale) = unit(&units[chosen]);
-    let mut reading = Reading {
+    let mut reading = SpeedscopeReader {
         source,
         tables: ForeignTables::default(),
         frames: Vec::with_capacity(file.shared.frames.0.len()),
@@ -156,9 +156,9 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
         None => "speedscope's format".to_owned(),
     };
     data.unit = unit;
-    data.is_summed = unit != Unit::Milliseconds;
+    data.is_summed = unit != WeightUnit::Milliseconds;
     data.symbolicated = true;
-    if unit != Unit::Samples {
+    if unit != WeightUnit::Samples {
         data.weights = Some(Weights {
             name: units[chosen].clone(),
             unit: units[chosen].clone(),
@@ -178,19 +178,19 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
 /// The schema has six.
 const MAX_UNITS: usize = 16;
 
-struct Reading<'a> {
-    source: &'a Source,
+struct SpeedscopeReader<'a> {
+    source: &'a ForeignFile,
     tables: ForeignTables,
     /// By index in the file.
     frames: Vec<u32>,
     /// The index with which sprof's export marks samples without a stack.
     no_stack: Option<u32>,
     rows: u64,
-    unit: Unit,
+    unit: WeightUnit,
     scale: f64,
 }
 
-impl Reading<'_> {
+impl SpeedscopeReader<'_> {
     fn add_frame(&mut self, frame: &SpeedscopeFrame) {
         if frame.name == NO_STACK_LABEL {
             self.no_stack = Some(self.frames.len() as u32);
@@ -227,7 +227,7 @@ impl Reading<'_> {
 
     /// Adds a row, within the limits. Times are in the file's unit, since the start.
     fn add(&mut self, samples: &mut Samples, stack: u32, time: f64, weight: f64) -> Result<(), ReadError> {
-        let is_time = self.unit == Unit::Milliseconds;
+        let is_time = self.unit == WeightUnit::Milliseconds;
         samples.stack.push(stack);
         samples.time_ms.push(if is_time { time * self.scale } else { 0.0 });
         samples.weight.get_or_insert_default().push(weight * self.scale);

@@ -24,14 +24,14 @@ pub(super) struct Addresses(pub(super) Vec<Option<u64>>);
 pub(super) struct TextColumn(pub(super) Vec<Box<str>>);
 
 /// A value of a column, from one JSON value.
-trait Value: Sized {
+trait ColumnValue: Sized {
     const EXPECTED: &'static str;
     fn of_number(number: f64) -> Option<Self>;
     fn of_unsigned(number: u64) -> Option<Self>;
     fn null() -> Option<Self>;
 }
 
-impl Value for u32 {
+impl ColumnValue for u32 {
     const EXPECTED: &'static str = "an index, null or -1";
     fn of_number(number: f64) -> Option<u32> {
         let in_range = number == -1.0 || number.fract() == 0.0 && (0.0..f64::from(NONE)).contains(&number);
@@ -45,7 +45,7 @@ impl Value for u32 {
     }
 }
 
-impl Value for f64 {
+impl ColumnValue for f64 {
     const EXPECTED: &'static str = "a number or null";
     fn of_number(number: f64) -> Option<f64> {
         Some(number)
@@ -58,7 +58,7 @@ impl Value for f64 {
     }
 }
 
-impl Value for Option<u64> {
+impl ColumnValue for Option<u64> {
     const EXPECTED: &'static str = "an address, null or -1";
     fn of_number(number: f64) -> Option<Option<u64>> {
         let whole = number.fract() == 0.0 && (0.0..2f64.powi(64)).contains(&number);
@@ -76,9 +76,9 @@ impl Value for Option<u64> {
 }
 
 /// One value: an element of a list.
-struct One<T>(T);
+struct ListElement<T>(T);
 
-impl<'de, T: Value> Deserialize<'de> for One<T> {
+impl<'de, T: ColumnValue> Deserialize<'de> for ListElement<T> {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
         json.deserialize_any(OneVisitor(PhantomData))
     }
@@ -86,42 +86,42 @@ impl<'de, T: Value> Deserialize<'de> for One<T> {
 
 struct OneVisitor<T>(PhantomData<T>);
 
-impl<T: Value> Visitor<'_> for OneVisitor<T> {
-    type Value = One<T>;
+impl<T: ColumnValue> Visitor<'_> for OneVisitor<T> {
+    type Value = ListElement<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(T::EXPECTED)
     }
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<One<T>, E> {
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<ListElement<T>, E> {
         T::of_unsigned(number)
-            .map(One)
+            .map(ListElement)
             .ok_or_else(|| E::invalid_value(de::Unexpected::Unsigned(number), &self))
     }
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<One<T>, E> {
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<ListElement<T>, E> {
         T::of_number(number as f64)
-            .map(One)
+            .map(ListElement)
             .ok_or_else(|| E::invalid_value(de::Unexpected::Signed(number), &self))
     }
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<One<T>, E> {
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<ListElement<T>, E> {
         T::of_number(number)
-            .map(One)
+            .map(ListElement)
             .ok_or_else(|| E::invalid_value(de::Unexpected::Float(number), &self))
     }
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<One<T>, E> {
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<ListElement<T>, E> {
         T::of_unsigned(value.into())
-            .map(One)
+            .map(ListElement)
             .ok_or_else(|| E::invalid_type(de::Unexpected::Bool(value), &self))
     }
-    fn visit_unit<E: de::Error>(self) -> Result<One<T>, E> {
+    fn visit_unit<E: de::Error>(self) -> Result<ListElement<T>, E> {
         T::null()
-            .map(One)
+            .map(ListElement)
             .ok_or_else(|| E::invalid_type(de::Unexpected::Unit, &self))
     }
 }
 
 struct ListVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Value> Visitor<'de> for ListVisitor<T> {
+impl<'de, T: ColumnValue> Visitor<'de> for ListVisitor<T> {
     type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -129,7 +129,7 @@ impl<'de, T: Value> Visitor<'de> for ListVisitor<T> {
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
         let mut values = Vec::new();
-        while let Some(One(value)) = seq.next_element()? {
+        while let Some(ListElement(value)) = seq.next_element()? {
             values.push(value);
         }
         values.shrink_to_fit();

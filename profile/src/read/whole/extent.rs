@@ -8,9 +8,9 @@ use super::meta::{KnownMeta, RawCause, RawMarkerData};
 use crate::data::Fields;
 
 /// A choice of fields to read.
-pub(in crate::read) trait Extent: Default {
+pub(in crate::read) trait FieldChoice: Default {
     /// Fields that views do not use: kept or skipped.
-    type Of<T: Default + DeserializeOwned>: Default + DeserializeOwned + Kept<T>;
+    type Of<T: Default + DeserializeOwned>: Default + DeserializeOwned + KeptField<T>;
     /// Symbols are kept: no view uses them, once functions are known by them.
     const HAS_SYMBOLS: bool;
     /// The data of a marker.
@@ -23,12 +23,12 @@ pub(in crate::read) trait Extent: Default {
 }
 
 /// A value that may have been skipped.
-pub(in crate::read) trait Kept<T> {
+pub(in crate::read) trait KeptField<T> {
     /// The kept value, or a default.
     fn take(self) -> T;
 }
 
-impl<T> Kept<T> for T {
+impl<T> KeptField<T> for T {
     fn take(self) -> T {
         self
     }
@@ -55,7 +55,7 @@ impl MarkerData for Fields {
 
 /// Only what views use.
 #[derive(Default)]
-pub(in crate::read) struct UsedByViews;
+pub(in crate::read) struct ViewFields;
 
 /// A skipped value of some type.
 pub(in crate::read) struct SkippedOf<T>(std::marker::PhantomData<T>);
@@ -72,13 +72,13 @@ impl<'de, T> Deserialize<'de> for SkippedOf<T> {
     }
 }
 
-impl<T: Default> Kept<T> for SkippedOf<T> {
+impl<T: Default> KeptField<T> for SkippedOf<T> {
     fn take(self) -> T {
         T::default()
     }
 }
 
-impl Extent for UsedByViews {
+impl FieldChoice for ViewFields {
     type Of<T: Default + DeserializeOwned> = SkippedOf<T>;
     const HAS_SYMBOLS: bool = false;
     type MarkerData = RawMarkerData;
@@ -94,9 +94,9 @@ impl Extent for UsedByViews {
 
 /// Everything.
 #[derive(Default)]
-pub(in crate::read) struct Everything;
+pub(in crate::read) struct AllFields;
 
-impl Extent for Everything {
+impl FieldChoice for AllFields {
     type Of<T: Default + DeserializeOwned> = T;
     const HAS_SYMBOLS: bool = true;
     type MarkerData = Fields;

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::data::facts::SprofFacts;
-use crate::data::{Category, RowValue, Section};
+use crate::data::{AboutSection, Category, RowValue};
 
 /// The fields of `meta` that have a type.
 #[derive(Default, Deserialize)]
@@ -25,7 +25,7 @@ pub(in crate::read) struct KnownMeta {
     pub(super) symbolicated: Option<bool>,
     pub(super) categories: Vec<Category>,
     pub(super) marker_schema: Option<Vec<RawSchema>>,
-    pub(super) extra: Option<Vec<Section>>,
+    pub(super) extra: Option<Vec<AboutSection>>,
     pub(super) sprof: Option<SprofFacts>,
 }
 

@@ -2,13 +2,13 @@
 //!
 //! 1. `columns`: lists of numbers and texts; `extent`: how much is read.
 //! 2. `raw`: the file's tables; `meta`: typed fields of the rest.
-//! 3. `normal`: checks the tables and converts them to one form, which can be written again. What only views need is
+//! 3. `normalize`: checks the tables and converts them to one form, which can be written again. What only views need is
 //!    done by [`prepare`](crate::data::prepare).
 
 mod columns;
 mod extent;
 mod meta;
-mod normal;
+mod normalize;
 mod raw;
 
 use std::marker::PhantomData;
@@ -17,7 +17,7 @@ use std::path::Path;
 use super::ReadError;
 use super::parse::{self, Parser};
 use crate::data::{Data, ForViews};
-pub(super) use extent::{Everything, Extent, UsedByViews};
+pub(super) use extent::{AllFields, FieldChoice, ViewFields};
 pub(super) use raw::RawId;
 use raw::RawProfile;
 
@@ -34,7 +34,7 @@ pub struct NotKept {
 }
 
 /// The file's tables, unchecked.
-pub(super) fn parse<E: Extent>(json: &mut Parser<'_>) -> parse::Result<RawProfile<E>> {
+pub(super) fn parse<E: FieldChoice>(json: &mut Parser<'_>) -> parse::Result<RawProfile<E>> {
     json.read(PhantomData)
 }
 
@@ -45,7 +45,7 @@ pub(super) enum NoData {
     Wrong(String),
 }
 
-pub(super) fn to_data<E: Extent>(raw: RawProfile<E>) -> Result<(Data, ForViews, NotKept), NoData> {
+pub(super) fn to_data<E: FieldChoice>(raw: RawProfile<E>) -> Result<(Data, ForViews, NotKept), NoData> {
     let version = (raw.meta.known.preprocessed_profile_version).ok_or(NoData::GECKO)?;
     if !VERSIONS.contains(&version) {
         return Err(NoData::Version(version));
@@ -53,7 +53,7 @@ pub(super) fn to_data<E: Extent>(raw: RawProfile<E>) -> Result<(Data, ForViews, 
     if raw.threads.is_empty() {
         return Err(NoData::Incomplete("a list `threads` with a thread"));
     }
-    let (mut data, for_views, not_kept) = normal::normalize(raw, version).map_err(NoData::Wrong)?;
+    let (mut data, for_views, not_kept) = normalize::normalize(raw, version).map_err(NoData::Wrong)?;
     data.use_profile_paths();
     Ok((data, for_views, not_kept))
 }

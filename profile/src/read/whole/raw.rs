@@ -1,4 +1,4 @@
-//! A processed profile as in the file, versions 49 to 75, under the format's names. [`Extent`] keeps or skips unknown
+//! A processed profile as in the file, versions 49 to 75, under the format's names. [`FieldChoice`] keeps or skips unknown
 //! fields.
 //!
 //! Versions: docs-developer/CHANGELOG-formats.md of the front end up to 70; its upgraders after 70.
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
 use super::columns::{Addresses, Ids, NumberColumn, TextColumn};
-use super::extent::Extent;
+use super::extent::FieldChoice;
 use super::meta::KnownMeta;
 use crate::data::Fields;
 use crate::data::SavedLib;
@@ -47,7 +47,7 @@ macro_rules! object_with_rest {
 }
 
 #[derive(Default)]
-pub(in crate::read) struct RawProfile<E: Extent> {
+pub(in crate::read) struct RawProfile<E: FieldChoice> {
     pub(super) meta: RawMeta<E>,
     pub(super) libs: Vec<SavedLib>,
     /// Texts from version 56, tables from 60.
@@ -63,12 +63,12 @@ object_with_rest!(RawProfile {
 
 /// `meta`: typed fields, and all fields.
 #[derive(Default)]
-pub(super) struct RawMeta<E: Extent> {
+pub(super) struct RawMeta<E: FieldChoice> {
     pub(super) known: KnownMeta,
     pub(super) all: E::Of<Fields>,
 }
 
-impl<'de, E: Extent> Deserialize<'de> for RawMeta<E> {
+impl<'de, E: FieldChoice> Deserialize<'de> for RawMeta<E> {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
         let (known, all) = E::meta(json)?;
         Ok(RawMeta { known, all })
@@ -78,7 +78,7 @@ impl<'de, E: Extent> Deserialize<'de> for RawMeta<E> {
 /// The tables of stacks.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, bound = "")]
-pub(super) struct RawTables<E: Extent> {
+pub(super) struct RawTables<E: FieldChoice> {
     pub(super) string_array: TextColumn,
     pub(super) stack_table: RawStacks,
     pub(super) frame_table: RawFrames<E>,
@@ -102,7 +102,7 @@ pub(super) struct RawStacks {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, bound = "")]
-pub(super) struct RawFrames<E: Extent> {
+pub(super) struct RawFrames<E: FieldChoice> {
     pub(super) func: Ids,
     pub(super) address: Addresses,
     pub(super) line: Ids,
@@ -133,7 +133,7 @@ pub(super) mod frame_flag {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, bound = "")]
-pub(super) struct RawFuncs<E: Extent> {
+pub(super) struct RawFuncs<E: FieldChoice> {
     pub(super) name: Ids,
     pub(super) resource: Ids,
     /// Until version 57: a text.
@@ -161,7 +161,7 @@ pub(super) mod func_flag {
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound = "")]
-pub(super) struct RawResources<E: Extent> {
+pub(super) struct RawResources<E: FieldChoice> {
     /// Until version 69.
     pub(super) lib: Ids,
     pub(super) name: E::Of<Ids>,
@@ -187,9 +187,9 @@ pub(super) struct RawLocations {
 }
 
 #[derive(Default)]
-pub(super) struct RawSources<E: Extent> {
+pub(super) struct RawSources<E: FieldChoice> {
     pub(super) filename: Ids,
-    pub(super) content: Contents,
+    pub(super) content: SourceContents,
     pub(super) rest: E::Of<Fields>,
 }
 
@@ -197,27 +197,27 @@ object_with_rest!(RawSources { "filename" => filename, "content" => content });
 
 /// The texts of source files. Anything else than a text is none.
 #[derive(Default)]
-pub(super) struct Contents(pub(super) Vec<Option<Box<str>>>);
+pub(super) struct SourceContents(pub(super) Vec<Option<Box<str>>>);
 
-impl<'de> Deserialize<'de> for Contents {
+impl<'de> Deserialize<'de> for SourceContents {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Content {
+        enum SourceContent {
             Text(Box<str>),
             Other(serde::de::IgnoredAny),
         }
-        let contents: Option<Vec<Content>> = Deserialize::deserialize(json)?;
+        let contents: Option<Vec<SourceContent>> = Deserialize::deserialize(json)?;
         let text = |content| match content {
-            Content::Text(text) => Some(text),
-            Content::Other(_) => None,
+            SourceContent::Text(text) => Some(text),
+            SourceContent::Other(_) => None,
         };
-        Ok(Contents(contents.into_iter().flatten().map(text).collect()))
+        Ok(SourceContents(contents.into_iter().flatten().map(text).collect()))
     }
 }
 
 #[derive(Default)]
-pub(super) struct RawThread<E: Extent> {
+pub(super) struct RawThread<E: FieldChoice> {
     pub(super) name: String,
     pub(super) process_name: Option<String>,
     pub(super) pid: RawId,
@@ -242,7 +242,7 @@ object_with_rest!(RawThread {
 });
 
 #[derive(Default)]
-pub(super) struct RawSamples<E: Extent> {
+pub(super) struct RawSamples<E: FieldChoice> {
     pub(super) length: Option<u64>,
     pub(super) stack: Ids,
     /// Either these times,
@@ -264,7 +264,7 @@ object_with_rest!(RawSamples {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, bound = "")]
-pub(super) struct RawMarkers<E: Extent> {
+pub(super) struct RawMarkers<E: FieldChoice> {
     pub(super) data: Vec<Option<E::MarkerData>>,
     pub(super) name: Ids,
     pub(super) start_time: NumberColumn,

@@ -27,7 +27,7 @@ const CALL_THROUGH: &[&str] = &[
 ];
 
 /// The code of functions by name, and of categories.
-pub(super) struct Codes {
+pub(super) struct CodeTable {
     of_func: Vec<OfName>,
     of_category: Vec<OfCategory>,
 }
@@ -51,10 +51,10 @@ enum OfCategory {
     Other,
 }
 
-impl Codes {
-    pub(super) fn of(data: &Data) -> Codes {
+impl CodeTable {
+    pub(super) fn of(data: &Data) -> CodeTable {
         let is = |name: &str, kind: CodeKind| name == CATEGORIES[kind.category(false).0].name;
-        Codes {
+        CodeTable {
             of_func: (0..data.funcs.len() as u32)
                 .map(|func| OfName::of(data.func_name(func)))
                 .collect(),

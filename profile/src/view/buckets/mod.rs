@@ -12,7 +12,7 @@ pub use rules::bucket_of;
 
 use super::cost::Cost;
 use super::select::Selection;
-use codes::Codes;
+use codes::CodeTable;
 
 /// A kind of cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -151,7 +151,7 @@ enum CalledCode {
 
 /// The bucket of a stack: the outermost function of an unbroken chain of means decides.
 #[derive(Clone, Copy)]
-struct Chain {
+struct BucketChain {
     bucket: Bucket,
     /// The function that `bucket` is of.
     func: u32,
@@ -161,16 +161,16 @@ struct Chain {
     of_library: bool,
 }
 
-impl Chain {
+impl BucketChain {
     /// The chain of a stack whose caller has the chain `caller`, and whose function is `func`, with this name and code.
-    fn of(caller: Option<Chain>, code: CalledCode, func: u32, name: &str, same_lib: bool) -> Option<Chain> {
+    fn of(caller: Option<BucketChain>, code: CalledCode, func: u32, name: &str, same_lib: bool) -> Option<BucketChain> {
         if let CalledCode::Ruled { bucket, of_library } = code {
             let means = caller
                 .filter(|caller| caller.bucket != bucket && caller.innermost.has_means(bucket, caller.of_library));
-            return Some(Chain {
+            return Some(BucketChain {
                 innermost: bucket,
                 of_library,
-                ..means.unwrap_or(Chain {
+                ..means.unwrap_or(BucketChain {
                     bucket,
                     func,
                     innermost: bucket,
@@ -221,8 +221,8 @@ pub struct BucketRow {
 /// Buckets with samples, largest first.
 pub fn buckets(selection: &Selection<'_>) -> Vec<BucketRow> {
     let data = selection.data;
-    let codes = Codes::of(data);
-    let mut chains: Vec<Option<Chain>> = Vec::with_capacity(selection.stacks.len());
+    let codes = CodeTable::of(data);
+    let mut chains: Vec<Option<BucketChain>> = Vec::with_capacity(selection.stacks.len());
     for (index, stack) in (0..).zip(selection.stacks.iter()) {
         let frame = data.frames[stack.frame as usize];
         let caller = chains.get(stack.prefix as usize).copied().flatten();
@@ -230,7 +230,7 @@ pub fn buckets(selection: &Selection<'_>) -> Vec<BucketRow> {
         let same_lib = (selection.stacks.get(stack.prefix as usize))
             .is_some_and(|caller| data.frames[caller.frame as usize].lib == frame.lib);
         let name = data.func_name(frame.func);
-        chains.push(Chain::of(caller, code, selection.func(index), name, same_lib));
+        chains.push(BucketChain::of(caller, code, selection.func(index), name, same_lib));
     }
     let mut sums: FxHashMap<Bucket, FxHashMap<u32, Cost>> = FxHashMap::default();
     for (chain, cost) in chains.into_iter().zip(&selection.own) {

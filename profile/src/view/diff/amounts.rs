@@ -2,10 +2,10 @@
 
 use rustc_hash::FxHashMap;
 
-use super::keys::{self, Keys};
-use super::samples::{ComparedSample, Recording};
+use super::keys::{self, ComparedKeys};
+use super::samples::{ComparedSample, RecordingSamples};
 use super::tree::{PlaceSum, PlaceSums, PlaceTree};
-use super::{Compared, KeyAmount, Total};
+use super::{Compared, KeyAmount, SideTotal};
 use crate::data::{Data, NONE, RunExtent};
 
 /// Blocks of time of a window that has enough samples. Fewer blocks: longer calls and bursts fall into one block and do
@@ -45,7 +45,7 @@ pub(super) struct Run {
     /// Sum over the threads of the square of the largest weight: a periodic clock misses less than one tick of each
     /// thread.
     pub(super) ticks: f64,
-    /// Converts weights to [`Total::per_run`]. Recordings may have different rates.
+    /// Converts weights to [`SideTotal::per_run`]. Recordings may have different rates.
     pub(super) factor: f64,
     amounts: FxHashMap<u32, RunAmount>,
 }
@@ -65,7 +65,7 @@ pub(super) struct RunAmount {
 }
 
 impl Side {
-    pub(super) fn of(recordings: &[Data], what: Compared, keys: &mut Keys) -> Side {
+    pub(super) fn of(recordings: &[Data], what: Compared, keys: &mut ComparedKeys) -> Side {
         let of_frames = recordings
             .iter()
             .map(|data| keys::of_frames(data, what, keys))
@@ -74,18 +74,23 @@ impl Side {
     }
 
     /// `of_frames` holds the keys of each recording's frames.
-    pub(super) fn of_frames(recordings: &[Data], of_frames: Vec<Vec<u32>>, what: Compared, keys: &mut Keys) -> Side {
+    pub(super) fn of_frames(
+        recordings: &[Data],
+        of_frames: Vec<Vec<u32>>,
+        what: Compared,
+        keys: &mut ComparedKeys,
+    ) -> Side {
         let mut side = Side::default();
         for (data, of_frame) in recordings.iter().zip(of_frames) {
             let (tree, place_of) = PlaceTree::of_stacks(data, what, &of_frame, keys);
             let place = |stack: u32| place_of.get(stack as usize).copied().unwrap_or(NONE);
-            side.add(&Recording::of_running_at(data, place), &tree);
+            side.add(&RecordingSamples::of_running_at(data, place), &tree);
         }
         side
     }
 
     /// Adds the runs of a recording, whose samples have places of the tree.
-    pub(super) fn add(&mut self, recording: &Recording, tree: &PlaceTree) {
+    pub(super) fn add(&mut self, recording: &RecordingSamples, tree: &PlaceTree) {
         let mut sums = PlaceSums::new(tree);
         for samples in recording.runs() {
             match samples.is_empty() {
@@ -122,8 +127,8 @@ impl Side {
         self.runs.iter().map(|run| run.samples).sum()
     }
 
-    pub(super) fn total(&self) -> Total {
-        Total {
+    pub(super) fn total(&self) -> SideTotal {
+        SideTotal {
             recordings: self.recordings,
             windows: self.windows,
             unstated: self.unstated,
@@ -141,7 +146,7 @@ impl Run {
         self.amounts.get(&(key as u32))
     }
 
-    fn of(recording: &Recording, samples: &[ComparedSample], sums: &mut PlaceSums<'_>) -> Run {
+    fn of(recording: &RecordingSamples, samples: &[ComparedSample], sums: &mut PlaceSums<'_>) -> Run {
         let is_summed = recording.is_summed;
         // Each line of a file of sums is many samples, without times.
         let most_blocks = if recording.is_window() && !is_summed { BLOCKS } else { 1 };

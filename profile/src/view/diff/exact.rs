@@ -4,24 +4,24 @@
 use rustc_hash::FxHashMap;
 
 use super::amounts::Side;
-use super::keys::{self, Keys};
-use super::{Compared, Comparison, DiffLimits, KeyAmount, Sides, Total, by_change};
+use super::keys::{self, ComparedKeys};
+use super::{Compared, Comparison, DiffLimits, KeyAmount, SideTotal, Sides, by_change};
 use crate::data::{Calls, Data};
 use crate::view::functions::functions;
 use crate::view::select::{Filter, select};
 
 /// One side: the cost of each key a run, and the total cost.
-pub(super) struct Figures {
+pub(super) struct ExactCosts {
     of_key: FxHashMap<usize, f64>,
-    pub(super) total: Total,
+    pub(super) total: SideTotal,
 }
 
-impl Figures {
-    pub(super) fn of(files: &[Data], what: Compared, keys: &mut Keys) -> Figures {
+impl ExactCosts {
+    pub(super) fn of(files: &[Data], what: Compared, keys: &mut ComparedKeys) -> ExactCosts {
         let side = Side::of(files, what, keys);
-        let mut figures = Figures {
+        let mut figures = ExactCosts {
             of_key: FxHashMap::default(),
-            total: Total {
+            total: SideTotal {
                 samples: 0,
                 ..side.total()
             },
@@ -43,7 +43,7 @@ impl Figures {
     }
 
     /// Adds total costs that call paths do not give.
-    fn add_totals(&mut self, data: &Data, keys: &mut Keys, runs: usize) {
+    fn add_totals(&mut self, data: &Data, keys: &mut ComparedKeys, runs: usize) {
         let key_of_frame = keys::of_frames(data, Compared::Total, keys);
         let mut key_of_func: FxHashMap<u32, u32> = FxHashMap::default();
         for (frame, key) in data.frames.iter().zip(key_of_frame) {
@@ -76,9 +76,12 @@ impl Figures {
 
 /// Compares two sides. A change is a change of the amount: if one function changes, many shares change.
 pub(super) fn diff(base: &[Data], new: &[Data], what: Compared, limits: DiffLimits) -> Comparison {
-    let mut keys = Keys::default();
+    let mut keys = ComparedKeys::default();
     let files = base;
-    let (base, new) = (Figures::of(base, what, &mut keys), Figures::of(new, what, &mut keys));
+    let (base, new) = (
+        ExactCosts::of(base, what, &mut keys),
+        ExactCosts::of(new, what, &mut keys),
+    );
     let whole = base.total.per_run.max(new.total.per_run);
     let all = (0..keys.len()).filter(|key| base.of_key.contains_key(key) || new.of_key.contains_key(key));
     let all: Vec<usize> = all.collect();

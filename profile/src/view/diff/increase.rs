@@ -47,21 +47,21 @@ fn ratio(base: f64, new: f64) -> f64 {
 }
 
 /// A key on both sides; `None` is the whole.
-pub(super) struct Pair {
+pub(super) struct EstimatePair {
     base: Estimate,
     new: Estimate,
     measure: LimitedMeasure,
     degrees_of_freedom: f64,
 }
 
-impl Pair {
-    pub(super) fn of(base: &Side, new: &Side, key: Option<usize>, measure: LimitedMeasure) -> Pair {
+impl EstimatePair {
+    pub(super) fn of(base: &Side, new: &Side, key: Option<usize>, measure: LimitedMeasure) -> EstimatePair {
         let [base, new] = [base, new].map(|side| Estimate::of(side, key, measure));
         let part = |estimate: &Estimate| estimate.variance * estimate.variance / estimate.degrees_of_freedom;
         let variance = base.variance + new.variance;
         // Welch and Satterthwaite.
         let degrees_of_freedom = variance * variance / (part(&base) + part(&new));
-        Pair {
+        EstimatePair {
             base,
             new,
             measure,
@@ -179,5 +179,5 @@ struct Difference {
 
 /// The increase of the whole time, without a test of parts.
 pub(super) fn of_all(base: &Side, new: &Side, confidence: f64) -> Increase {
-    Pair::of(base, new, None, LimitedMeasure::Time).increase((1.0 - confidence) / 2.0)
+    EstimatePair::of(base, new, None, LimitedMeasure::Time).increase((1.0 - confidence) / 2.0)
 }

@@ -3,14 +3,14 @@
 use names::rust_name::readable;
 use rustc_hash::FxHashMap;
 
-use super::{Change, Compared, Item, KeyAmount};
+use super::{Change, Compared, KeyAmount, KeyVerdict};
 use crate::data::{Data, NONE};
 use crate::unique::Unique;
 use crate::view::select::{WITHOUT_NAMES, without_names};
 
 /// All keys of both sides.
 #[derive(Default)]
-pub(super) struct Keys {
+pub(super) struct ComparedKeys {
     texts: Unique<Box<str>>,
     parts: Unique<KeyParts>,
     groups_of: FxHashMap<u32, Vec<u32>>,
@@ -32,7 +32,7 @@ struct KeyParts {
     caller: u32,
 }
 
-impl Keys {
+impl ComparedKeys {
     pub(super) fn len(&self) -> usize {
         self.parts.all.len()
     }
@@ -74,7 +74,7 @@ impl Keys {
     }
 
     /// The change of a key, with its names.
-    pub(super) fn change(&self, item: &Item) -> Change {
+    pub(super) fn change(&self, item: &KeyVerdict) -> Change {
         let (share_change, p) = (item.tested.share_change, item.tested.p.unwrap_or(1.0));
         self.named(item.key, [item.base, item.new], share_change, p)
     }
@@ -104,7 +104,7 @@ impl Keys {
 }
 
 /// The key of each frame: its function or its line.
-pub(super) fn of_frames(data: &Data, what: Compared, keys: &mut Keys) -> Vec<u32> {
+pub(super) fn of_frames(data: &Data, what: Compared, keys: &mut ComparedKeys) -> Vec<u32> {
     // The address of such code differs in each run.
     let is_address = without_names(data);
     (data.frames.iter())

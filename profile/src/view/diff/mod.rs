@@ -29,9 +29,9 @@ mod tree;
 
 use std::cmp::Ordering;
 
-use crate::data::{Data, Unit};
+use crate::data::{Data, WeightUnit};
 use amounts::Side;
-use keys::Keys;
+use keys::ComparedKeys;
 use test::Tested;
 
 pub use estimate::VARYING;
@@ -83,15 +83,15 @@ pub struct Undecided {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sides {
     /// Unit of amounts: time, if the profiles give the time of a sample.
-    pub unit: Unit,
+    pub unit: WeightUnit,
     /// For files of other profilers, the name of the compared count. Counts are compared exactly, without statistics.
     pub weights: Option<String>,
     /// The sampled event, if it is not CPU time.
     pub event: Option<String>,
     /// The old side.
-    pub base: Total,
+    pub base: SideTotal,
     /// The new side.
-    pub new: Total,
+    pub new: SideTotal,
     /// The change of the time of a run.
     pub increase: Increase,
     /// The confidence of [`Increase::range`], 0 to 1; 1 for counts, which are exact.
@@ -100,7 +100,7 @@ pub struct Sides {
 
 /// One side as a whole.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Total {
+pub struct SideTotal {
     /// Number of files.
     pub recordings: usize,
     /// Number of files that are not known to hold whole runs.
@@ -147,7 +147,7 @@ pub struct KeyAmount {
     pub samples: u64,
     /// Share of the side's samples, 0 to 1.
     pub share: f64,
-    /// Weight a run, as [`Total::per_run`].
+    /// Weight a run, as [`SideTotal::per_run`].
     pub per_run: f64,
 }
 
@@ -156,9 +156,9 @@ impl Sides {
         let first = recorded.first();
         Sides {
             unit: match first {
-                Some(data) if data.unit == Unit::Samples && data.interval_ms > 0.0 => Unit::Milliseconds,
+                Some(data) if data.unit == WeightUnit::Samples && data.interval_ms > 0.0 => WeightUnit::Milliseconds,
                 Some(data) => data.unit,
-                None => Unit::Samples,
+                None => WeightUnit::Samples,
             },
             weights: None,
             event: first.and_then(|data| data.event.clone()),
@@ -170,7 +170,7 @@ impl Sides {
     }
 
     /// The sides of exact counts.
-    fn exact(base: Total, new: Total, files: &[Data]) -> Sides {
+    fn exact(base: SideTotal, new: SideTotal, files: &[Data]) -> Sides {
         let first = files.first();
         Sides {
             unit: first.map(|data| data.unit).unwrap_or_default(),
@@ -231,7 +231,7 @@ pub fn diff(base: &[Data], new: &[Data], what: Compared, limits: DiffLimits) -> 
         return exact::diff(base, new, what, limits);
     }
     let Verdicts { sides, keys, items } = verdicts(base, new, what, limits);
-    let change = |item: &Item| keys.change(item);
+    let change = |item: &KeyVerdict| keys.change(item);
     let mut changes: Vec<Change> = items.iter().filter(|item| item.is_changed).map(change).collect();
     changes.sort_by(|a, b| by_change(a.share_delta(), b.share_delta(), a, b));
     let undecided = || items.iter().filter(|item| item.is_undecided);
@@ -252,12 +252,12 @@ pub fn diff(base: &[Data], new: &[Data], what: Compared, limits: DiffLimits) -> 
 /// All keys with samples, and the verdict on each.
 pub(crate) struct Verdicts {
     sides: Sides,
-    keys: Keys,
-    items: Vec<Item>,
+    keys: ComparedKeys,
+    items: Vec<KeyVerdict>,
 }
 
 /// A key and the verdict on it. If both are false, a change of the limit or more is ruled out.
-struct Item {
+struct KeyVerdict {
     key: usize,
     base: KeyAmount,
     new: KeyAmount,
@@ -280,14 +280,14 @@ impl Verdicts {
 
 /// Compares sampled recordings.
 pub(crate) fn verdicts(base: &[Data], new: &[Data], what: Compared, limits: DiffLimits) -> Verdicts {
-    let mut keys = Keys::default();
+    let mut keys = ComparedKeys::default();
     let recorded = base;
     let base = Side::of(base, what, &mut keys);
     let new = Side::of(new, what, &mut keys);
     let item = |key: usize| {
         let [before, after] = [&base, &new].map(|side| side.amount(key));
         let tested = (before.samples + after.samples > 0).then(|| Tested::of(&base, &new, key));
-        tested.flatten().map(|tested| Item {
+        tested.flatten().map(|tested| KeyVerdict {
             key,
             base: before,
             new: after,
@@ -296,7 +296,7 @@ pub(crate) fn verdicts(base: &[Data], new: &[Data], what: Compared, limits: Diff
             tested,
         })
     };
-    let mut items: Vec<Item> = (0..keys.len()).filter_map(item).collect();
+    let mut items: Vec<KeyVerdict> = (0..keys.len()).filter_map(item).collect();
     let p_of = items
         .iter()
         .enumerate()

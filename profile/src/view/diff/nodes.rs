@@ -1,15 +1,15 @@
 //! Finds the nodes of a tree of call paths that changed significantly.
 
 use super::amounts::Side;
-use super::samples::Recording;
+use super::samples::RecordingSamples;
 use super::test::{Tested, significant};
 use super::tree::PlaceTree;
-use super::{DiffLimits, KeyAmount, Total};
+use super::{DiffLimits, KeyAmount, SideTotal};
 
 /// The comparison of a tree's nodes.
-pub(crate) struct Nodes {
-    pub(crate) base: Total,
-    pub(crate) new: Total,
+pub(crate) struct ComparedNodes {
+    pub(crate) base: SideTotal,
+    pub(crate) new: SideTotal,
     /// The change of each node. A node's amounts include its descendants.
     pub(crate) changes: Vec<NodeChange>,
 }
@@ -36,9 +36,14 @@ pub(crate) enum NodeVerdict {
 }
 
 /// Compares a tree's nodes. `parents` holds each node's parent, an index less than its own. A sample's place is a node.
-pub(crate) fn nodes(parents: &[u32], base: &[Recording], new: &[Recording], limits: DiffLimits) -> Nodes {
+pub(crate) fn nodes(
+    parents: &[u32],
+    base: &[RecordingSamples],
+    new: &[RecordingSamples],
+    limits: DiffLimits,
+) -> ComparedNodes {
     let tree = PlaceTree::of_nodes(parents);
-    let side = |recordings: &[Recording]| {
+    let side = |recordings: &[RecordingSamples]| {
         let mut side = Side::default();
         recordings.iter().for_each(|recording| side.add(recording, &tree));
         side
@@ -71,7 +76,7 @@ pub(crate) fn nodes(parents: &[u32], base: &[Recording], new: &[Recording], limi
             }
         }
     }
-    Nodes {
+    ComparedNodes {
         base: base.total(),
         new: new.total(),
         changes,

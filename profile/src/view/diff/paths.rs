@@ -2,14 +2,14 @@
 
 use rustc_hash::FxHashMap;
 
-use super::keys::{Keys, of_frames};
-use super::nodes::{Nodes, nodes};
-use super::samples::Recording;
+use super::keys::{ComparedKeys, of_frames};
+use super::nodes::{ComparedNodes, nodes};
+use super::samples::RecordingSamples;
 use super::{Compared, DiffLimits};
 use crate::data::{Data, NONE};
 
 /// The tree. Node 0 is the root; a node comes after its parent.
-pub(crate) struct Paths {
+pub(crate) struct ComparedPaths {
     /// For each node: its parent; [`NONE`] for the root.
     pub(crate) parents: Vec<u32>,
     /// For each node: an index of `functions`; [`NONE`] for the root.
@@ -22,18 +22,18 @@ pub(crate) struct Paths {
     pub(crate) frame_of: Vec<(usize, u32)>,
     /// For each side, before and after, and each node: the weight of samples that end there, and their number.
     pub(crate) own: [Vec<(f64, u64)>; 2],
-    pub(crate) nodes: Nodes,
+    pub(crate) nodes: ComparedNodes,
 }
 
 /// Compares call paths of functions, as [`diff`](super::diff) compares functions.
-pub(crate) fn paths(base: &[Data], new: &[Data], limits: DiffLimits) -> Paths {
+pub(crate) fn paths(base: &[Data], new: &[Data], limits: DiffLimits) -> ComparedPaths {
     let mut growing = GrowingPaths::default();
     let mut own = [vec![(0.0, 0)], vec![(0.0, 0)]];
     let mut recordings = [Vec::new(), Vec::new()];
     for (at, data) in base.iter().chain(new).enumerate() {
         let side = usize::from(at >= base.len());
         let nodes = growing.add(at, data);
-        let recording = Recording::of_running_at(data, |stack| nodes.get(stack as usize).copied().unwrap_or(0));
+        let recording = RecordingSamples::of_running_at(data, |stack| nodes.get(stack as usize).copied().unwrap_or(0));
         let own = &mut own[side];
         own.resize(growing.parents.len(), (0.0, 0));
         for sample in recording.runs().flatten() {
@@ -52,7 +52,7 @@ pub(crate) fn paths(base: &[Data], new: &[Data], limits: DiffLimits) -> Paths {
             growing.keys.lib(key).map(str::to_owned),
         )
     };
-    Paths {
+    ComparedPaths {
         functions: (0..growing.keys.len()).map(name).collect(),
         frame_of: growing.frame_of,
         parents: growing.parents,
@@ -64,7 +64,7 @@ pub(crate) fn paths(base: &[Data], new: &[Data], limits: DiffLimits) -> Paths {
 }
 
 struct GrowingPaths {
-    keys: Keys,
+    keys: ComparedKeys,
     parents: Vec<u32>,
     func: Vec<u32>,
     inlined: Vec<bool>,
@@ -75,7 +75,7 @@ struct GrowingPaths {
 impl Default for GrowingPaths {
     fn default() -> GrowingPaths {
         GrowingPaths {
-            keys: Keys::default(),
+            keys: ComparedKeys::default(),
             parents: vec![NONE],
             func: vec![NONE],
             inlined: vec![false],

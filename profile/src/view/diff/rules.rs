@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use super::amounts::Side;
 pub use super::estimate::LimitedMeasure;
-use super::exact::Figures;
-use super::increase::{Increase, Pair};
-use super::keys::{self, Keys};
+use super::exact::ExactCosts;
+use super::increase::{EstimatePair, Increase};
+use super::keys::{self, ComparedKeys};
 use super::test::discoveries;
 use super::{Compared, DiffLimits, KeyAmount, Sides};
 use crate::data::Data;
@@ -39,7 +39,7 @@ pub struct IncreaseRule {
 
 /// The result of a rule.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Checked {
+pub struct CheckedRule {
     /// The answer.
     pub verdict: Verdict,
     /// The functions that broke it or are unknown; for a rule on one name, that function.
@@ -150,11 +150,11 @@ pub fn check(
     what: Compared,
     rules: &[IncreaseRule],
     limits: DiffLimits,
-) -> (Sides, Vec<Checked>) {
+) -> (Sides, Vec<CheckedRule>) {
     if base.iter().chain(new).any(|data| data.weights.is_some()) {
         return check_figures(base, new, what, rules, limits);
     }
-    let mut keys = Keys::default();
+    let mut keys = ComparedKeys::default();
     let [base_frames, new_frames] = [base, new]
         .map(|side| -> Vec<Vec<u32>> { side.iter().map(|data| keys::of_frames(data, what, &mut keys)).collect() });
     // Keys of paths follow; their functions are those of frame keys.
@@ -186,7 +186,7 @@ pub fn check(
 }
 
 struct SampledSides {
-    keys: Keys,
+    keys: ComparedKeys,
     base: Side,
     new: Side,
     limits: DiffLimits,
@@ -194,11 +194,11 @@ struct SampledSides {
 
 impl SampledSides {
     /// Checks all functions of a name as one: the time with any of them on the stack.
-    fn check_group(&self, rule: &IncreaseRule, name: &str, number: usize, members: &[usize]) -> Checked {
+    fn check_group(&self, rule: &IncreaseRule, name: &str, number: usize, members: &[usize]) -> CheckedRule {
         let seen = |side: &Side| members.iter().filter(|key| side.amount(**key).samples > 0).count();
         let (before, after) = (seen(&self.base), seen(&self.new));
         if after == 0 {
-            return Checked {
+            return CheckedRule {
                 verdict: Verdict::Unknown(UnknownReason::NoFunction { before }),
                 found: Vec::new(),
                 alike: self.alike(name, members),
@@ -217,10 +217,10 @@ impl SampledSides {
             Verdict::Unknown(UnknownReason::FewSamples { .. }) => self.alike(asked, members),
             _ => Vec::new(),
         };
-        Checked { alike, ..checked }
+        CheckedRule { alike, ..checked }
     }
 
-    /// Other functions whose names contain this text: see [`Checked::alike`].
+    /// Other functions whose names contain this text: see [`CheckedRule::alike`].
     fn alike(&self, name: &str, members: &[usize]) -> Vec<(String, f64)> {
         let keys = (0..self.keys.len()).filter(|key| !members.contains(key));
         let share = |key: usize| self.base.amount(key).share.max(self.new.amount(key).share);
@@ -228,8 +228,8 @@ impl SampledSides {
         largest(found.filter(|(function, share)| function.contains(name) && *share > 0.0))
     }
 
-    fn check_one(&self, rule: &IncreaseRule, key: Option<usize>, name: Option<&str>, functions: usize) -> Checked {
-        let pair = Pair::of(&self.base, &self.new, key, rule.measure);
+    fn check_one(&self, rule: &IncreaseRule, key: Option<usize>, name: Option<&str>, functions: usize) -> CheckedRule {
+        let pair = EstimatePair::of(&self.base, &self.new, key, rule.measure);
         let found = self.found(key, name.map(str::to_owned), functions, &pair);
         let p = self.limits.false_discoveries;
         let (base, new) = found.samples;
@@ -242,7 +242,7 @@ impl SampledSides {
         } else {
             Verdict::Unknown(UnknownReason::TooWide)
         };
-        Checked {
+        CheckedRule {
             verdict,
             found: vec![found],
             alike: Vec::new(),
@@ -250,20 +250,24 @@ impl SampledSides {
     }
 
     /// Checks each matching function separately.
-    fn check_each(&self, rule: &IncreaseRule) -> Checked {
+    fn check_each(&self, rule: &IncreaseRule) -> CheckedRule {
         let whole = match rule.measure {
-            LimitedMeasure::Time => Pair::of(&self.base, &self.new, None, LimitedMeasure::Time).means().0,
+            LimitedMeasure::Time => {
+                EstimatePair::of(&self.base, &self.new, None, LimitedMeasure::Time)
+                    .means()
+                    .0
+            }
             LimitedMeasure::Share => 1.0,
         };
         // A function below this amount cannot have increased by as much.
         let least = self.limits.least_change * whole;
         let (mut seen, mut gone) = (0, 0);
-        let mut tested: Vec<(f64, usize, Pair)> = Vec::new();
+        let mut tested: Vec<(f64, usize, EstimatePair)> = Vec::new();
         for key in (0..self.keys.len()).filter(|key| self.is_about(rule, *key)) {
             let samples = [&self.base, &self.new].map(|side| side.amount(key).samples);
             seen += usize::from(samples[1] > 0);
             gone += usize::from(samples[1] == 0 && samples[0] > 0);
-            let pair = Pair::of(&self.base, &self.new, Some(key), rule.measure);
+            let pair = EstimatePair::of(&self.base, &self.new, Some(key), rule.measure);
             if samples[1] == 0 || pair.means().1 < least {
                 continue;
             }
@@ -276,7 +280,7 @@ impl SampledSides {
             tested.push((p, key, pair));
         }
         if seen == 0 {
-            return Checked {
+            return CheckedRule {
                 verdict: Verdict::Unknown(UnknownReason::NoFunction { before: gone }),
                 found: Vec::new(),
                 alike: Vec::new(),
@@ -285,7 +289,7 @@ impl SampledSides {
         tested.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
         let p = self.limits.false_discoveries;
         let broken = discoveries(tested.iter().map(|(p, ..)| *p), p);
-        let is_wide = |pair: &Pair| pair.most_beyond(rule.allowed(), p) > rule.resolution() * whole;
+        let is_wide = |pair: &EstimatePair| pair.most_beyond(rule.allowed(), p) > rule.resolution() * whole;
         let (verdict, found): (_, Vec<_>) = match broken {
             0 => {
                 let wide: Vec<_> = tested.iter().filter(|(.., pair)| is_wide(pair)).collect();
@@ -307,7 +311,7 @@ impl SampledSides {
         // Largest increase first.
         let more = |found: &FoundIncrease| found.increase.new - found.increase.base;
         found.sort_by(|a, b| more(b).total_cmp(&more(a)).then_with(|| a.function.cmp(&b.function)));
-        Checked {
+        CheckedRule {
             verdict,
             found,
             alike: Vec::new(),
@@ -318,7 +322,13 @@ impl SampledSides {
         (rule.function.as_ref()).is_some_and(|pattern| matches(pattern, self.keys.function(key)))
     }
 
-    fn found(&self, key: Option<usize>, function: Option<String>, functions: usize, pair: &Pair) -> FoundIncrease {
+    fn found(
+        &self,
+        key: Option<usize>,
+        function: Option<String>,
+        functions: usize,
+        pair: &EstimatePair,
+    ) -> FoundIncrease {
         let amount = |side: &Side| match key {
             Some(key) => {
                 let amount = side.amount(key);
@@ -359,10 +369,13 @@ fn check_figures(
     what: Compared,
     rules: &[IncreaseRule],
     limits: DiffLimits,
-) -> (Sides, Vec<Checked>) {
-    let mut keys = Keys::default();
+) -> (Sides, Vec<CheckedRule>) {
+    let mut keys = ComparedKeys::default();
     let files = base;
-    let (base, new) = (Figures::of(base, what, &mut keys), Figures::of(new, what, &mut keys));
+    let (base, new) = (
+        ExactCosts::of(base, what, &mut keys),
+        ExactCosts::of(new, what, &mut keys),
+    );
     let names = || (0..keys.len()).map(|key| keys.function(key));
     let whole = base.total.per_run.max(new.total.per_run);
     let checked = rules.iter().map(|rule| {
@@ -408,7 +421,7 @@ fn check_figures(
             largest(found.map(|(key, function)| (function, share(key))))
         };
         if !all.iter().any(is_there) {
-            return Checked {
+            return CheckedRule {
                 verdict: Verdict::Unknown(UnknownReason::NoFunction {
                     before: all.iter().filter(|found| found.shares.0 != 0.0).count(),
                 }),
@@ -419,12 +432,12 @@ fn check_figures(
         let (broken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(is_broken);
         let only = if kept.len() == 1 { kept } else { Vec::new() };
         match broken.is_empty() {
-            false => Checked {
+            false => CheckedRule {
                 verdict: Verdict::Broken,
                 found: broken,
                 alike: Vec::new(),
             },
-            true => Checked {
+            true => CheckedRule {
                 verdict: Verdict::Kept,
                 found: only,
                 alike: Vec::new(),

@@ -1,7 +1,7 @@
 //! The compared samples, by run and time.
 
 use crate::category::{CATEGORIES, CodeKind};
-use crate::data::{Data, RunExtent, Unit};
+use crate::data::{Data, RunExtent, WeightUnit};
 
 /// Prefixes of the kernel's interrupt entries: arch/x86/include/asm/idtentry.h, arch/arm64/kernel/entry.S. Interrupts
 /// are left out: their share differed by up to 0.6 points between runs, with other work on the machine.
@@ -30,7 +30,7 @@ pub(crate) struct ComparedSample {
 
 /// The samples of one file.
 #[derive(Debug)]
-pub(crate) struct Recording {
+pub(crate) struct RecordingSamples {
     /// In time order.
     samples: Vec<ComparedSample>,
     /// Start of the second and each later run.
@@ -42,18 +42,18 @@ pub(crate) struct Recording {
     pub(super) factor: f64,
 }
 
-impl Recording {
+impl RecordingSamples {
     /// `samples` may be unsorted.
-    pub(crate) fn new(data: &Data, mut samples: Vec<ComparedSample>) -> Recording {
+    pub(crate) fn new(data: &Data, mut samples: Vec<ComparedSample>) -> RecordingSamples {
         samples.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
-        Recording {
+        RecordingSamples {
             samples,
             next_runs_ms: data.run_starts_ms().iter().skip(1).copied().collect(),
             is_summed: data.is_summed,
             extent: data.extent(),
             factor: match data.unit {
-                Unit::Samples if data.interval_ms > 0.0 => data.interval_ms,
-                Unit::Samples | Unit::Milliseconds | Unit::Bytes | Unit::Counts => 1.0,
+                WeightUnit::Samples if data.interval_ms > 0.0 => data.interval_ms,
+                WeightUnit::Samples | WeightUnit::Milliseconds | WeightUnit::Bytes | WeightUnit::Counts => 1.0,
             },
         }
     }
@@ -65,7 +65,7 @@ impl Recording {
     }
 
     /// Samples of running threads, without interrupts. `place` gives the place of each stack.
-    pub(super) fn of_running_at(data: &Data, place: impl Fn(u32) -> u32) -> Recording {
+    pub(super) fn of_running_at(data: &Data, place: impl Fn(u32) -> u32) -> RecordingSamples {
         let (interrupted, in_kernel) = (interrupted(data), in_kernel(data));
         let is_interrupt = |stack: u32| interrupted.get(stack as usize).copied().unwrap_or(false);
         let mut samples = Vec::new();
@@ -80,7 +80,7 @@ impl Recording {
                 in_kernel: in_kernel.get(stack as usize).copied().unwrap_or(false),
             }));
         }
-        Recording::new(data, samples)
+        RecordingSamples::new(data, samples)
     }
 
     /// The samples of each run; a run may be empty.

@@ -2,7 +2,7 @@
 
 use super::amounts::Side;
 use super::estimate::LimitedMeasure;
-use super::increase::Pair;
+use super::increase::EstimatePair;
 
 /// With fewer samples on both sides together, a test shows nothing.
 const FEWEST_SAMPLES: u64 = 10;
@@ -29,10 +29,10 @@ impl Tested {
         if whole <= 0.0 || new.total().per_run <= 0.0 {
             return None;
         }
-        let [share, time] =
-            [LimitedMeasure::Share, LimitedMeasure::Time].map(|measure| Pair::of(base, new, Some(key), measure));
+        let [share, time] = [LimitedMeasure::Share, LimitedMeasure::Time]
+            .map(|measure| EstimatePair::of(base, new, Some(key), measure));
         let is_tested = base.amount(key).samples + new.amount(key).samples >= FEWEST_SAMPLES;
-        let delta = |pair: &Pair| pair.means().1 - pair.means().0;
+        let delta = |pair: &EstimatePair| pair.means().1 - pair.means().0;
         let p_of_share = share.p_of_difference();
         let p = match delta(&share) * delta(&time) > 0.0 {
             true => p_of_share.max(time.p_of_difference()),

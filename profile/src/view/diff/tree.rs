@@ -6,7 +6,7 @@ use std::ops::AddAssign;
 use rustc_hash::FxHashMap;
 
 use super::Compared;
-use super::keys::Keys;
+use super::keys::ComparedKeys;
 use crate::data::{Data, NONE};
 
 /// A tree of places. A sample at a place counts for the keys of the place and of all places above it.
@@ -29,7 +29,12 @@ impl PlaceTree {
     }
 
     /// The places of a recording, and the place of each stack. `of_frame` holds the key of each frame.
-    pub(super) fn of_stacks(data: &Data, what: Compared, of_frame: &[u32], keys: &mut Keys) -> (PlaceTree, Vec<u32>) {
+    pub(super) fn of_stacks(
+        data: &Data,
+        what: Compared,
+        of_frame: &[u32],
+        keys: &mut ComparedKeys,
+    ) -> (PlaceTree, Vec<u32>) {
         if what == Compared::Total {
             return PlaceTree::of_callers(data, of_frame, keys);
         }
@@ -55,7 +60,7 @@ impl PlaceTree {
     }
 
     /// Call paths of keys, so that calls from several lines of a function are one place.
-    fn of_callers(data: &Data, of_frame: &[u32], keys: &Keys) -> (PlaceTree, Vec<u32>) {
+    fn of_callers(data: &Data, of_frame: &[u32], keys: &ComparedKeys) -> (PlaceTree, Vec<u32>) {
         let mut children: FxHashMap<(u32, u32), u32> = FxHashMap::default();
         let (mut parents, mut key_of) = (Vec::new(), Vec::new());
         let mut place_of: Vec<u32> = Vec::with_capacity(data.stacks.len());
@@ -96,7 +101,7 @@ impl PlaceTree {
     }
 
     /// Removes keys that a place above has, and finds the places of groups.
-    fn keep_outermost(&mut self, keys: &Keys) {
+    fn keep_outermost(&mut self, keys: &ComparedKeys) {
         let number = self.parents.len();
         let (mut first_child, mut next_sibling) = (vec![NONE; number], vec![NONE; number]);
         let mut first_root = NONE;

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-/// How [`Path::parse`] writes a name.
+/// How [`FunctionPath::parse`] writes a name.
 #[derive(Clone, Copy)]
-pub(super) struct Style {
+pub(super) struct NameStyle {
     /// What stands for generic arguments.
     pub(super) generics: &'static str,
     /// Keeps the modules of types in angle brackets.
@@ -13,9 +13,9 @@ pub(super) struct Style {
     pub(super) has_lambda_parameters: bool,
 }
 
-impl Default for Style {
-    fn default() -> Style {
-        Style {
+impl Default for NameStyle {
+    fn default() -> NameStyle {
+        NameStyle {
             generics: "",
             has_modules: true,
             has_lambda_parameters: true,
@@ -89,7 +89,7 @@ const OPERATORS: &[&str] = &[
 ];
 
 /// A function's name in the parts of its path, without return type, parameters and what follows these.
-pub(super) struct Path<'a> {
+pub(super) struct FunctionPath<'a> {
     /// One of [`PREFIXES`], or empty.
     prefix: &'a str,
     pub(super) parts: Vec<String>,
@@ -99,23 +99,23 @@ pub(super) struct Path<'a> {
     pub(super) clone: &'a str,
 }
 
-impl<'a> Path<'a> {
-    pub(super) fn parse(name: &'a str, style: Style) -> Path<'a> {
+impl<'a> FunctionPath<'a> {
+    pub(super) fn parse(name: &'a str, style: NameStyle) -> FunctionPath<'a> {
         let prefix = PREFIXES.iter().find(|prefix| name.starts_with(**prefix));
         let prefix = prefix.map_or("", |prefix| &name[..prefix.len()]);
         let rest = &name[prefix.len()..];
         // A blank ends a return type only where parameters follow: `get size app.js:1:2` has none.
-        let parser = Parser::new(rest, style, true);
+        let parser = NameParser::new(rest, style, true);
         let found = parser.run();
         let (parts, is_generic) = match found.has_parameters {
             true => (found.parts, found.is_generic),
             false => {
-                let whole = Parser::new(rest, style, false).run();
+                let whole = NameParser::new(rest, style, false).run();
                 (whole.parts, whole.is_generic)
             }
         };
         let clone = rest.rfind(" [clone ").map_or("", |at| &rest[at..]);
-        Path {
+        FunctionPath {
             prefix,
             parts,
             is_generic,
@@ -129,9 +129,9 @@ impl<'a> Path<'a> {
 }
 
 /// Reads a name from left to right; what is in brackets is one step.
-struct Parser<'a> {
+struct NameParser<'a> {
     text: &'a str,
-    style: Style,
+    style: NameStyle,
     /// A blank ends a return type.
     has_return_type: bool,
     at: usize,
@@ -141,9 +141,9 @@ struct Parser<'a> {
     has_parameters: bool,
 }
 
-impl<'a> Parser<'a> {
-    fn new(text: &'a str, style: Style, has_return_type: bool) -> Parser<'a> {
-        Parser {
+impl<'a> NameParser<'a> {
+    fn new(text: &'a str, style: NameStyle, has_return_type: bool) -> NameParser<'a> {
+        NameParser {
             text,
             style,
             has_return_type,
@@ -155,7 +155,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn run(mut self) -> Parser<'a> {
+    fn run(mut self) -> NameParser<'a> {
         while let Some(next) = self.rest().chars().next() {
             let is_start = self.part.is_empty();
             let group = match next {
@@ -190,7 +190,7 @@ impl<'a> Parser<'a> {
                     let inside = &group[1..group.len() - 1];
                     let inside = inside.split_once("::*").map_or(inside, |(_, after)| after);
                     let inside = inside.trim_start_matches(['*', '&', ' ']);
-                    let inside = Parser::new(inside, self.style, true).run();
+                    let inside = NameParser::new(inside, self.style, true).run();
                     self.parts = inside.parts;
                     self.is_generic |= inside.is_generic;
                     self.has_parameters = inside.has_parameters;

@@ -1,7 +1,7 @@
 //! Profiles to export, and what their functions cost.
 
-use profile::data::{Category, Data, Frame, Func, NONE, Samples, Stack, Thread, Unit};
-use profile::export::Time;
+use profile::data::{Category, Data, Frame, Func, NONE, Samples, Stack, Thread, WeightUnit};
+use profile::export::PickedTime;
 use proptest::prelude::*;
 
 use super::exports::{Costs, common_name};
@@ -18,7 +18,11 @@ pub(crate) fn category(name: &str) -> Category {
 pub(crate) fn data() -> impl Strategy<Value = Data> {
     let name = "[ab;<>&\"\\n\u{e9}]{0,3}|f|g|main|operator()\\(\\)|0x1f";
     let names = prop::collection::btree_set(name, 1..6);
-    let unit = prop_oneof![Just(Unit::Samples), Just(Unit::Milliseconds), Just(Unit::Bytes)];
+    let unit = prop_oneof![
+        Just(WeightUnit::Samples),
+        Just(WeightUnit::Milliseconds),
+        Just(WeightUnit::Bytes)
+    ];
     let frames = prop::collection::vec((any::<u8>(), 0u32..5, 0u32..4, any::<bool>()), 1..8);
     let stacks = prop::collection::vec((any::<u8>(), any::<u8>()), 1..20);
     let weight = prop_oneof![4 => (0u32..5000).prop_map(f64::from), 1 => Just(f64::NAN), 1 => Just(-1.0)];
@@ -87,9 +91,13 @@ pub(crate) fn data() -> impl Strategy<Value = Data> {
 }
 
 /// By the names that all formats can hold.
-pub(crate) fn expected(data: &Data, time: Time) -> Costs {
+pub(crate) fn expected(data: &Data, time: PickedTime) -> Costs {
     let mut costs = Costs::default();
-    let scale = if data.unit == Unit::Milliseconds { 1e6 } else { 1.0 };
+    let scale = if data.unit == WeightUnit::Milliseconds {
+        1e6
+    } else {
+        1.0
+    };
     for (_, stack, weight) in data.threads.iter().flat_map(|thread| thread.samples.iter()) {
         let mut names = Vec::new();
         let mut next = stack;
@@ -107,7 +115,7 @@ pub(crate) fn expected(data: &Data, time: Time) -> Costs {
             .get(stack as usize)
             .map(|leaf| data.frames[leaf.frame as usize].category);
         let is_wait = leaf.is_some_and(|category| category >= 2);
-        let is_picked = time == Time::All || is_wait == (time == Time::Waits);
+        let is_picked = time == PickedTime::All || is_wait == (time == PickedTime::Waits);
         if weight >= 0.0 && is_picked {
             if names.is_empty() {
                 names.push("[no stack]".into());

@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use profile::Profile;
 use profile::builder::{BuildOptions, Builder};
-use profile::data::{Data, NONE, Saved};
+use profile::data::{Data, NONE, SavedData};
 use profile::read::{ReadError, ReadLimits, everything, whole};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
@@ -210,11 +210,11 @@ pub(crate) fn written(profile: &Profile) -> Value {
 }
 
 /// All of a profile in this JSON.
-pub(crate) fn read_all(json: &Value) -> Saved {
+pub(crate) fn read_all(json: &Value) -> SavedData {
     read_all_of(&serde_json::to_vec(json).unwrap())
 }
 
-fn read_all_of(json: &[u8]) -> Saved {
+fn read_all_of(json: &[u8]) -> SavedData {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(json).unwrap();
     everything(file.path(), ReadLimits::default()).unwrap()
@@ -231,7 +231,7 @@ pub(crate) fn as_v55(profile: &Value) -> Result<Value, ReadError> {
 }
 
 /// Written and read again, everything is as it was read first.
-pub(crate) fn assert_same_when_read_again(mut first: Saved) {
+pub(crate) fn assert_same_when_read_again(mut first: SavedData) {
     let mut bytes = Vec::new();
     profile::export::firefox::write_data(&first, &mut bytes).unwrap();
     let json: Value = serde_json::from_slice(&bytes).unwrap();

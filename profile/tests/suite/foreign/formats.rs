@@ -38,7 +38,7 @@ fn lines_that_are_no_folded_stacks_are_named() {
 #[test]
 fn speedscope_has_samples_or_the_opening_and_closing_of_calls() {
     let found = read(SPEEDSCOPE.as_bytes(), None).data;
-    assert_eq!((found.product.as_str(), found.unit), ("app", Unit::Milliseconds));
+    assert_eq!((found.product.as_str(), found.unit), ("app", WeightUnit::Milliseconds));
     assert_eq!(found.imported_from, "speedscope's format, of py-spy@0.4.0");
     let [sampled, evented] = &found.threads[..] else {
         panic!("{:?}", found.threads)

@@ -16,8 +16,8 @@ use crate::damage::{cases, damage};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use profile::data::{Calls, Data, Unit};
-use profile::export::{Picked, Time, callgrind, firefox, folded, perf_script, pprof};
+use profile::data::{Calls, Data, WeightUnit};
+use profile::export::{Picked, PickedTime, callgrind, firefox, folded, perf_script, pprof};
 use profile::read::{self, Foreign, ForeignFormat, ReadError, ReadLimits};
 use profile::view::functions::functions;
 use profile::view::select::{Filter, select};
@@ -44,7 +44,11 @@ fn read(bytes: &[u8], event: Option<&str>) -> Foreign {
 
 /// What functions cost, as the views tell.
 fn costs(data: &Data) -> Costs {
-    let scale = if data.unit == Unit::Milliseconds { 1e6 } else { 1.0 };
+    let scale = if data.unit == WeightUnit::Milliseconds {
+        1e6
+    } else {
+        1.0
+    };
     let whole = |weight: f64| (weight * scale).round() as u64;
     let selection = select(data, &Filter::default()).unwrap();
     let mut costs = Costs {
@@ -70,29 +74,29 @@ fn costs(data: &Data) -> Costs {
 
 proptest! {
     #[test]
-    fn pprof_files_of_our_own_are_read_back_to_the_sample(data in data(), time in prop_oneof![Just(Time::Cpu), Just(Time::All)]) {
+    fn pprof_files_of_our_own_are_read_back_to_the_sample(data in data(), time in prop_oneof![Just(PickedTime::Cpu), Just(PickedTime::All)]) {
         let picked = Picked::new(&data, time);
         let mut bytes = Vec::new();
         pprof::write(&picked, &mut bytes).unwrap();
         let mut expected = common::data::expected(&data, time);
-        if data.unit == Unit::Samples {
+        if data.unit == WeightUnit::Samples {
             // A sample of 1 ms each.
             expected.sum *= 1_000_000;
             expected.own.values_mut().chain(expected.total.values_mut()).for_each(|weight| *weight *= 1_000_000);
         }
         let found = read(&bytes, None);
         prop_assert_eq!(&costs(&found.data), &expected);
-        prop_assert_eq!(found.data.unit == Unit::Bytes, data.unit == Unit::Bytes);
+        prop_assert_eq!(found.data.unit == WeightUnit::Bytes, data.unit == WeightUnit::Bytes);
         // And how many samples there were.
         let samples = read(&bytes, Some("samples"));
         let counted = picked.totals();
-        let expected = if data.unit == Unit::Samples { counted.weight } else { counted.samples };
+        let expected = if data.unit == WeightUnit::Samples { counted.weight } else { counted.samples };
         prop_assert_eq!(costs(&samples.data).sum, expected);
     }
 
     /// With its threads, whose numbers are all that it has of the names of processes.
     #[test]
-    fn perf_script_text_of_our_own_is_read_back_to_the_sample(data in data(), time in prop_oneof![Just(Time::Cpu), Just(Time::All)]) {
+    fn perf_script_text_of_our_own_is_read_back_to_the_sample(data in data(), time in prop_oneof![Just(PickedTime::Cpu), Just(PickedTime::All)]) {
         let picked = Picked::new(&data, time);
         let mut bytes = Vec::new();
         perf_script::write(&picked, &mut bytes).unwrap();
@@ -114,12 +118,12 @@ proptest! {
     /// Of recursion, too: a function's total is what was spent while it was on the stack.
     #[test]
     fn callgrind_files_of_our_own_are_read_back_to_the_sample(data in data()) {
-        let picked = Picked::new(&data, Time::All);
+        let picked = Picked::new(&data, PickedTime::All);
         let mut bytes = Vec::new();
         callgrind::write(&picked, &mut bytes).unwrap();
         let found = read(&bytes, None);
         prop_assert!(matches!(found.data.calls, Calls::Arcs(_)));
-        prop_assert_eq!(&costs(&found.data), &common::data::expected(&data, Time::All));
+        prop_assert_eq!(&costs(&found.data), &common::data::expected(&data, PickedTime::All));
         let is_whole = !found.notes.iter().any(|note| note.contains("cut off"));
         prop_assert!(is_whole, "{:?}", found.notes);
     }
@@ -247,14 +251,14 @@ fn good(which: usize) -> Vec<u8> {
     match GOOD[which] {
         ForeignFormat::Pprof => {
             let mut bytes = Vec::new();
-            pprof::write(&Picked::new(&common::data::example(), Time::All), &mut bytes).unwrap();
+            pprof::write(&Picked::new(&common::data::example(), PickedTime::All), &mut bytes).unwrap();
             let mut inflated = Vec::new();
             GzDecoder::new(&bytes[..]).read_to_end(&mut inflated).unwrap();
             inflated
         }
         ForeignFormat::Callgrind => {
             let mut bytes = Vec::new();
-            callgrind::write(&Picked::new(&common::data::example(), Time::All), &mut bytes).unwrap();
+            callgrind::write(&Picked::new(&common::data::example(), PickedTime::All), &mut bytes).unwrap();
             bytes
         }
         ForeignFormat::Dhat => DHAT.as_bytes().to_vec(),
@@ -263,13 +267,13 @@ fn good(which: usize) -> Vec<u8> {
         ForeignFormat::Gperftools => gperftools(8, false),
         ForeignFormat::PerfScript => {
             let mut bytes = Vec::new();
-            perf_script::write(&Picked::new(&common::data::example(), Time::All), &mut bytes).unwrap();
+            perf_script::write(&Picked::new(&common::data::example(), PickedTime::All), &mut bytes).unwrap();
             bytes
         }
         ForeignFormat::Folded => {
             let mut bytes = Vec::new();
             let data = common::data::example();
-            folded::write(&Picked::new(&data, Time::All), folded::FoldedOptions::default(), &mut bytes).unwrap();
+            folded::write(&Picked::new(&data, PickedTime::All), folded::FoldedOptions::default(), &mut bytes).unwrap();
             bytes
         }
         ForeignFormat::Cachegrind => b"desc: I1 cache: none\ncmd: ./app\nevents: Ir Dr\nfl=/a.c\nfn=main\n1 10 2\n2 5\nfn=(below main)\n0 1 1\nsummary: 16 3\n"

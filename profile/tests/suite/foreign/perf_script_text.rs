@@ -15,7 +15,7 @@ fn perf_script_has_threads_times_events_and_call_paths() {
         what is this\n";
     let found = read(text.as_bytes(), None);
     let data = &found.data;
-    assert_eq!((data.unit, data.os.as_str()), (Unit::Milliseconds, "Linux 6.1.0"));
+    assert_eq!((data.unit, data.os.as_str()), (WeightUnit::Milliseconds, "Linux 6.1.0"));
     let thread = &data.threads[0];
     assert_eq!(
         (thread.name.as_str(), thread.pid.as_str(), thread.tid.as_str()),
@@ -50,13 +50,13 @@ fn perf_script_has_threads_times_events_and_call_paths() {
     }
     assert_eq!(data.weights.as_ref().unwrap().others, ["page-faults:u"]);
     let faults = read(text.as_bytes(), Some("page-faults:u")).data;
-    assert_eq!((faults.unit, faults.threads.len()), (Unit::Counts, 1));
+    assert_eq!((faults.unit, faults.threads.len()), (WeightUnit::Counts, 1));
     // Without process ids, call chains and periods.
     let short = "     app    7 [000]     1.500000: cpu-clock:      10 work+0x3 (/home/app)\n     app    7 [000]     1.600000: cpu-clock:      10 work+0x5 (/home/app)\n";
     let found = read(short.as_bytes(), None);
     assert_eq!(
         (found.data.unit, found.data.threads[0].tid.as_str()),
-        (Unit::Samples, "7")
+        (WeightUnit::Samples, "7")
     );
     let selection = select(&found.data, &Filter::default()).unwrap();
     assert_eq!((selection.total.samples, functions(&selection).len()), (2, 1));

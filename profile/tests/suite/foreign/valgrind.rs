@@ -65,7 +65,7 @@ fn dhat_files_have_several_sums_of_bytes_and_blocks() {
     let all = of(None);
     assert_eq!(
         (all.product.as_str(), all.arguments.as_str(), all.unit),
-        ("app", "-x", Unit::Bytes)
+        ("app", "-x", WeightUnit::Bytes)
     );
     let weights = all.weights.clone().unwrap();
     assert_eq!(
@@ -86,11 +86,11 @@ fn dhat_files_have_several_sums_of_bytes_and_blocks() {
     let lines: Vec<u32> = all.frames.iter().map(|frame| frame.line).collect();
     assert_eq!(lines[2..], [37, 52, 3]);
     for (event, unit, sum) in [
-        ("total-blocks", Unit::Counts, 11),
-        ("at-gmax-bytes", Unit::Bytes, 200),
-        ("at-gmax-blocks", Unit::Counts, 2),
-        ("at-end-bytes", Unit::Bytes, 100),
-        ("max-bytes", Unit::Bytes, 307),
+        ("total-blocks", WeightUnit::Counts, 11),
+        ("at-gmax-bytes", WeightUnit::Bytes, 200),
+        ("at-gmax-blocks", WeightUnit::Counts, 2),
+        ("at-end-bytes", WeightUnit::Bytes, 100),
+        ("max-bytes", WeightUnit::Bytes, 307),
     ] {
         let data = of(Some(event));
         assert_eq!((data.unit, costs(&data).sum), (unit, sum), "{event}");
@@ -102,7 +102,7 @@ fn dhat_files_have_several_sums_of_bytes_and_blocks() {
     let weights = data.weights.unwrap();
     assert_eq!(
         (weights.name.as_str(), weights.others, data.unit),
-        ("total-unit", vec!["total-events".to_owned()], Unit::Counts)
+        ("total-unit", vec!["total-events".to_owned()], WeightUnit::Counts)
     );
     let text = error(ForeignFormat::Dhat, DHAT.replace("[1,4]", "[1,9]").as_bytes());
     assert!(

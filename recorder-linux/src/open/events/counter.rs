@@ -2,8 +2,8 @@
 
 use recording::info::{PeriodUnit, SampleBy};
 
-use perf_data::events::Sides;
-use perf_data::events::names::{self, Generic};
+use perf_data::events::CountedCode;
+use perf_data::events::names::{self, GenericEvent};
 
 /// A counting event on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) struct Counter {
     /// `perf_event_attr.type`, `config`, `config1`, `config2`.
     pub(crate) kind: u32,
     pub(crate) configs: [u64; 3],
-    pub(crate) sides: Sides,
+    pub(crate) sides: CountedCode,
     pub(crate) sample_by: SampleBy,
     /// The event needs permission to sample the kernel.
     pub(crate) is_in_kernel: bool,
@@ -59,8 +59,8 @@ impl Counter {
         }
     }
 
-    fn generic(&self) -> Generic {
-        Generic {
+    fn generic(&self) -> GenericEvent {
+        GenericEvent {
             kind: self.kind,
             config: self.configs[0],
         }

@@ -10,13 +10,13 @@ use super::pmu;
 use super::tracefs::{Tracefs, Tracepoint};
 use crate::probes::DefinedProbe;
 use perf_data::events::names;
-use perf_data::events::{EventSpec, ONLY_USER_CODE, Selector, Sides};
+use perf_data::events::{CountedCode, EventSelector, EventSpec, ONLY_USER_CODE};
 
 /// A point event.
 #[derive(Clone, Debug)]
 pub(crate) struct Point {
     pub(crate) tracepoint: Tracepoint,
-    pub(crate) sides: Sides,
+    pub(crate) sides: CountedCode,
     pub(crate) sample_by: SampleBy,
 }
 
@@ -50,15 +50,15 @@ impl Events {
         let mut events = Events::default();
         for (index, spec) in specs.iter().enumerate() {
             match &spec.selector {
-                Selector::Probe { .. } if specs[..index].iter().any(|earlier| earlier.text == spec.text) => {}
-                Selector::Tracepoints { subsystem, name } => {
+                EventSelector::Probe { .. } if specs[..index].iter().any(|earlier| earlier.text == spec.text) => {}
+                EventSelector::Tracepoints { subsystem, name } => {
                     let tracefs =
                         Tracefs::find(root).map_err(|error| format!("cannot record {}: {error}", spec.text))?;
                     for tracepoint in tracefs.matching(subsystem, name)? {
                         events.add_point(tracepoint, spec, of_point(spec, sampling));
                     }
                 }
-                Selector::Probe { .. } => {
+                EventSelector::Probe { .. } => {
                     let probe = defined.iter().find(|probe| probe.text == spec.text);
                     let probe =
                         probe.ok_or_else(|| format!("cannot record {}: nothing is known of its place", spec.text))?;
@@ -189,28 +189,30 @@ const SOFTWARE_PERIOD: u64 = 16;
 /// of 10,000 page faults in one function and 30,000 in the next, the kernel's frequency gave anything from 26 to 99.9 %
 /// to the first, for a burst raises the period without bound. So these have a fixed one, which is true for any pace.
 /// With a period of 16 the first function gets 25.0 % each time.
-fn usual(selector: &Selector, rate_hz: f64) -> SampleBy {
+fn usual(selector: &EventSelector, rate_hz: f64) -> SampleBy {
     match selector {
         // By the timer, as for CPU time: see `Choice::attr`.
-        Selector::Generic(generic) if generic.counts_cpu_time() => {
+        EventSelector::Generic(generic) if generic.counts_cpu_time() => {
             SampleBy::Period((1e9 / rate_hz).round().max(1.0) as u64)
         }
-        Selector::Generic(generic) if generic.is_rare() => SampleBy::Period(1),
-        Selector::Generic(generic) if generic.kind == names::SOFTWARE => SampleBy::Period(SOFTWARE_PERIOD),
+        EventSelector::Generic(generic) if generic.is_rare() => SampleBy::Period(1),
+        EventSelector::Generic(generic) if generic.kind == names::SOFTWARE => SampleBy::Period(SOFTWARE_PERIOD),
         _ => SampleBy::Frequency(rate_hz.round().max(1.0) as u64),
     }
 }
 
 fn counter(root: &Path, spec: &EventSpec, sample_by: SampleBy) -> Result<Counter, String> {
     let (kind, configs, is_in_kernel, cpus) = match &spec.selector {
-        Selector::Generic(generic) => (generic.kind, [generic.config, 0, 0], generic.is_in_kernel(), None),
-        Selector::Raw(config) => (names::RAW, [*config, 0, 0], false, None),
-        Selector::Pmu { pmu, terms } => {
+        EventSelector::Generic(generic) => (generic.kind, [generic.config, 0, 0], generic.is_in_kernel(), None),
+        EventSelector::Raw(config) => (names::RAW, [*config, 0, 0], false, None),
+        EventSelector::Pmu { pmu, terms } => {
             let event =
                 pmu::resolve(root, pmu, terms).map_err(|error| format!("cannot record {}: {error}", spec.text))?;
             (event.kind, event.configs, false, event.cpus)
         }
-        Selector::Tracepoints { .. } | Selector::Probe { .. } => return Err(format!("{} does not count", spec.text)),
+        EventSelector::Tracepoints { .. } | EventSelector::Probe { .. } => {
+            return Err(format!("{} does not count", spec.text));
+        }
     };
     Ok(Counter {
         name: spec.text.clone(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use recording::command::own;
 
 use crate::machine::tracefs::{self, Missing};
-use perf_data::events::Format;
+use perf_data::events::EventFormat;
 use perf_data::events::names;
 
 /// Tracepoints that one pattern may stand for: each is opened on every CPU. `syscalls:*` are 700.
@@ -20,7 +20,7 @@ pub(crate) struct Tracepoint {
     pub(crate) name: String,
     /// `perf_event_attr.config`.
     pub(crate) id: u64,
-    pub(crate) format: Format,
+    pub(crate) format: EventFormat,
 }
 
 /// The mounted tracefs.
@@ -49,7 +49,7 @@ impl Tracefs {
         Ok(Tracepoint {
             name: format!("{subsystem}:{name}"),
             id: tracefs::event_id(&self.0, subsystem, name)?,
-            format: Format::parse(&fs::read_to_string(format)?),
+            format: EventFormat::parse(&fs::read_to_string(format)?),
         })
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use profile::view::diff::rules::{
-    Checked, FEWEST_SAMPLES, FoundIncrease, IncreaseRule, LimitedMeasure, UnknownReason, Verdict,
+    CheckedRule, FEWEST_SAMPLES, FoundIncrease, IncreaseRule, LimitedMeasure, UnknownReason, Verdict,
 };
 use profile::view::diff::{Increase, Sides};
 use recording::command::own;
@@ -22,7 +22,7 @@ pub(super) struct Outcomes<'a> {
     pub(super) sides: &'a Sides,
     /// Notes on the files.
     pub(super) notes: Vec<String>,
-    pub(super) rules: Vec<(&'a IncreaseRule, &'a Checked)>,
+    pub(super) rules: Vec<(&'a IncreaseRule, &'a CheckedRule)>,
 }
 
 impl Outcomes<'_> {
@@ -152,7 +152,7 @@ impl Outcomes<'_> {
     }
 
     /// The reasons of an outcome, a line each.
-    fn reasons(&self, rule: &IncreaseRule, checked: &Checked) -> Vec<String> {
+    fn reasons(&self, rule: &IncreaseRule, checked: &CheckedRule) -> Vec<String> {
         let found = &checked.found;
         match checked.verdict {
             Verdict::Broken => found.iter().map(|found| self.describe_found(rule, found)).collect(),
@@ -287,7 +287,7 @@ fn describe_alike(rule: &IncreaseRule, alike: &[(String, f64)]) -> String {
     )
 }
 
-fn outcome(checked: &Checked) -> &'static str {
+fn outcome(checked: &CheckedRule) -> &'static str {
     match checked.verdict {
         Verdict::Kept => "kept",
         Verdict::Broken => "broken",

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use profile::data::Saved;
-use profile::export::{Picked, Time, firefox, parquet};
-use profile::sanitize::{Include, sanitize};
+use profile::data::SavedData;
+use profile::export::{Picked, PickedTime, firefox, parquet};
+use profile::sanitize::{KeptPrivate, sanitize};
 use profile::trim::{ProfilePart, trim};
 use recording::command::own;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -92,7 +92,7 @@ pub(crate) struct What<'a> {
     /// Of a file of another profiler.
     event: Option<&'a str>,
     part: ProfilePart,
-    include: Include,
+    include: KeptPrivate,
     /// For rows.
     given: Given<'a>,
 }
@@ -269,14 +269,19 @@ fn to_bucket(
 }
 
 /// Rows for databases: CPU time and waits, of one event; and the labels that they have.
-fn rows(path: &Path, data: &mut Saved, what: &What<'_>, term: &Term) -> Result<(File, Vec<(String, String)>), Failure> {
+fn rows(
+    path: &Path,
+    data: &mut SavedData,
+    what: &What<'_>,
+    term: &Term,
+) -> Result<(File, Vec<(String, String)>), Failure> {
     let others = data
         .keep_event(what.event)
         .map_err(|error| format!("{}: {error}", path.display()))?;
     if !others.is_empty() {
         term.warning(format_args!("other events are left out: {}", others.join(", ")));
     }
-    let picked = Picked::new(data, Time::All);
+    let picked = Picked::new(data, PickedTime::All);
     say_what_is_missing(&picked, path, term)?;
     let labels = Labels::new(what.given, &data.product, data.commit(), &variable)?;
     let ran = labels.of_rows();
@@ -285,7 +290,7 @@ fn rows(path: &Path, data: &mut Saved, what: &What<'_>, term: &Term) -> Result<(
 }
 
 /// Level 6: a quarter smaller than what is saved while a program waits, and the network is slower than that.
-fn write_gz(data: &Saved, out: &mut dyn Write) -> io::Result<()> {
+fn write_gz(data: &SavedData, out: &mut dyn Write) -> io::Result<()> {
     let mut gz = GzEncoder::new(out, Compression::default());
     firefox::write_data(data, &mut gz)?;
     gz.finish()?.flush()

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use profile::data::Saved;
-use profile::sanitize::{Include, Removed};
+use profile::data::SavedData;
+use profile::sanitize::{KeptPrivate, RemovedCounts};
 use profile::text::one_line;
 
 use crate::http::Progress;
@@ -24,14 +24,14 @@ pub(super) struct Shown {
     threads: u64,
     duration_ms: Option<f64>,
     sources: u64,
-    removed: Removed,
-    include: Include,
+    removed: RemovedCounts,
+    include: KeptPrivate,
     /// Labels of rows.
     pub(super) ran: Vec<(String, String)>,
 }
 
 impl Shown {
-    pub(super) fn of(data: &Saved, removed: Removed, include: Include) -> Shown {
+    pub(super) fn of(data: &SavedData, removed: RemovedCounts, include: KeptPrivate) -> Shown {
         let processes: HashSet<&str> = data.threads.iter().map(|thread| thread.pid.as_str()).collect();
         Shown {
             program: data.product.clone(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use profile::data::{Calls, Data};
 use profile::export::svg::{SvgOptions, differential};
-use profile::export::{Picked, Time};
+use profile::export::{Picked, PickedTime};
 use profile::view::diff::{DiffLimits, Sides, diff};
 use profile::view::select::{Filter, KeptKinds, keep};
 
@@ -190,5 +190,5 @@ fn picture(read: &Read) -> Result<Vec<u8>, String> {
 }
 
 fn pick(side: &[Data]) -> Vec<Picked<'_>> {
-    side.iter().map(|data| Picked::new(data, Time::Cpu)).collect()
+    side.iter().map(|data| Picked::new(data, PickedTime::Cpu)).collect()
 }

@@ -27,7 +27,7 @@ use hyper::{Method, Request, StatusCode};
 use profile::export::html;
 use profile::export::html::PageOptions;
 use profile::export::svg::{self, SvgOptions};
-use profile::export::{Picked, Time};
+use profile::export::{Picked, PickedTime};
 use profile::read::{self, ReadLimits};
 use tokio::sync::Semaphore;
 
@@ -342,7 +342,7 @@ fn flame(shelf: &Shelf, item: &Item, accepts: bool) -> Reply {
         let opened = shelf.open(item)?;
         let data = super::summary::read(&opened.path, shelf.limits())?.data;
         let mut out = Vec::new();
-        svg::write(&Picked::new(&data, Time::Cpu), &SvgOptions::default(), &mut out)
+        svg::write(&Picked::new(&data, PickedTime::Cpu), &SvgOptions::default(), &mut out)
             .and_then(|()| gzip(&out))
             .map_err(|error| error.to_string())
     });

@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use profile::data::Data;
 use profile::export::svg::{self, SvgOptions};
-use profile::export::{Picked, Time};
+use profile::export::{Picked, PickedTime};
 use profile::read::ReadLimits;
 use profile::view::cost::Cost;
 use profile::view::functions::functions;
@@ -191,7 +191,7 @@ fn machine(data: &Data) -> String {
 }
 
 fn picture(data: &Data) -> Option<Vec<u8>> {
-    let picked = Picked::new(data, Time::Cpu);
+    let picked = Picked::new(data, PickedTime::Cpu);
     if picked.totals().weight == 0 {
         return None;
     }

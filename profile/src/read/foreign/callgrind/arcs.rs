@@ -4,13 +4,13 @@ use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 
-use crate::data::{Arc, Data, Func, NONE};
+use crate::data::{CallArc, Data, Func, NONE};
 
 /// Name, library and file of a callee in a call line.
 type CalleeNames = (u32, u32, u32);
 
 #[derive(Default)]
-pub(super) struct Arcs {
+pub(super) struct CallArcs {
     callees: FxHashMap<CalleeNames, u32>,
     names: Vec<CalleeNames>,
     /// By thread, frame and callee.
@@ -18,7 +18,7 @@ pub(super) struct Arcs {
     order: Vec<(u32, u32, u32)>,
 }
 
-impl Arcs {
+impl CallArcs {
     /// Adds calls from a frame of a thread. Returns the additional memory in units of 8 bytes.
     pub(super) fn add(&mut self, (thread, frame): (u32, u32), callee: CalleeNames, calls: u64, cost: u64) -> u64 {
         let next = self.names.len() as u32;
@@ -45,7 +45,7 @@ impl Arcs {
 
     /// Finds the called functions. A call may name another file than the function, or a full path for a relative one.
     /// If the library has exactly one function of the name, it is the callee. Others are new, without self cost.
-    pub(super) fn finish(self, data: &mut Data) -> Vec<Arc> {
+    pub(super) fn finish(self, data: &mut Data) -> Vec<CallArc> {
         let mut exact: FxHashMap<CalleeNames, u32> = FxHashMap::default();
         // `NONE`: several functions.
         let mut by_name: FxHashMap<(u32, u32), u32> = FxHashMap::default();
@@ -68,7 +68,7 @@ impl Arcs {
         }
         let arcs = self.order.iter().map(|key @ (thread, caller, callee)| {
             let (calls, cost) = self.sums.get(key).copied().unwrap_or_default();
-            Arc {
+            CallArc {
                 thread: *thread,
                 caller: *caller,
                 callee: of_callee[*callee as usize],

@@ -10,13 +10,13 @@ pub(super) enum CallgrindLine<'a> {
     /// `key: value`
     Header(&'a str, &'a str),
     /// `fn=(12) main`
-    Name(NameKind, Name<'a>),
+    Name(NameKind, NameOrNumber<'a>),
     /// `calls=3 +7`: the next line is their cost. The target position is ignored.
     Calls(u64),
     /// `jump=...`, `jcnd=...`: the next line has a position and no costs.
     Jump,
     /// `+3 12 1`: the position and the costs.
-    Costs(Relative, &'a str),
+    Costs(RelativePosition, &'a str),
 }
 
 /// The kind of a name.
@@ -62,7 +62,7 @@ impl NameKind {
 
 /// A name or its number.
 #[derive(Debug, PartialEq)]
-pub(super) enum Name<'a> {
+pub(super) enum NameOrNumber<'a> {
     Plain(&'a str),
     New(u64, &'a str),
     Known(u64),
@@ -70,7 +70,7 @@ pub(super) enum Name<'a> {
 
 /// A position relative to the previous line, one number for each column.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Relative([Option<CostNumber>; 3]);
+pub(super) struct RelativePosition([Option<CostNumber>; 3]);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum CostNumber {
@@ -152,15 +152,15 @@ fn shown(text: &str) -> String {
     format!("{start:?}")
 }
 
-fn name(value: &str) -> Name<'_> {
+fn name(value: &str) -> NameOrNumber<'_> {
     let compressed = || {
         let (id, rest) = value.strip_prefix('(')?.split_once(')')?;
         Some((id.parse().ok()?, rest.strip_prefix(' ').unwrap_or(rest)))
     };
     match compressed() {
-        Some((id, "")) => Name::Known(id),
-        Some((id, text)) => Name::New(id, text),
-        None => Name::Plain(value),
+        Some((id, "")) => NameOrNumber::Known(id),
+        Some((id, text)) => NameOrNumber::New(id, text),
+        None => NameOrNumber::Plain(value),
     }
 }
 
@@ -173,7 +173,7 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-fn position(line: &str, columns: PositionColumns) -> Result<(Relative, &str), String> {
+fn position(line: &str, columns: PositionColumns) -> Result<(RelativePosition, &str), String> {
     let mut rest = line;
     let mut numbers = [None; 3];
     for (at, is_there) in [columns.instr, columns.block, columns.line].into_iter().enumerate() {
@@ -191,18 +191,22 @@ fn position(line: &str, columns: PositionColumns) -> Result<(Relative, &str), St
             Some(read.ok_or_else(|| format!("expected a position (12, 0x1f, +3, -3 or *), found {}", shown(word)))?);
         rest = after.trim_start();
     }
-    Ok((Relative(numbers), rest))
+    Ok((RelativePosition(numbers), rest))
 }
 
 /// `None` on overflow, below 0 included.
-pub(super) fn absolute(relative: Relative, last: CostPosition, columns: PositionColumns) -> Option<CostPosition> {
+pub(super) fn absolute(
+    relative: RelativePosition,
+    last: CostPosition,
+    columns: PositionColumns,
+) -> Option<CostPosition> {
     let of = |number: Option<CostNumber>, last: u64| match number {
         None | Some(CostNumber::Same) => Some(last),
         Some(CostNumber::Absolute(number)) => Some(number),
         Some(CostNumber::More(more)) => last.checked_add(more),
         Some(CostNumber::Less(less)) => last.checked_sub(less),
     };
-    let Relative([instr, block, line]) = relative;
+    let RelativePosition([instr, block, line]) = relative;
     Some(CostPosition {
         instr: of(instr, last.instr)?,
         block: of(block, last.block)?,
@@ -261,28 +265,28 @@ mod tests {
         assert_eq!(of("events: Ir Dr"), CallgrindLine::Header("events", "Ir Dr"));
         assert_eq!(
             of("fn=(1) main"),
-            CallgrindLine::Name(NameKind::Function, Name::New(1, "main"))
+            CallgrindLine::Name(NameKind::Function, NameOrNumber::New(1, "main"))
         );
         assert_eq!(
             of("cfn=(1)"),
-            CallgrindLine::Name(NameKind::CalledFunction, Name::Known(1))
+            CallgrindLine::Name(NameKind::CalledFunction, NameOrNumber::Known(1))
         );
         assert_eq!(
             of("fn=(below main)"),
-            CallgrindLine::Name(NameKind::Function, Name::Plain("(below main)"))
+            CallgrindLine::Name(NameKind::Function, NameOrNumber::Plain("(below main)"))
         );
         assert_eq!(
             of("fn=f(int)::g"),
-            CallgrindLine::Name(NameKind::Function, Name::Plain("f(int)::g"))
+            CallgrindLine::Name(NameKind::Function, NameOrNumber::Plain("f(int)::g"))
         );
         assert_eq!(of("calls=3 +7"), CallgrindLine::Calls(3));
         assert_eq!(
             of("+3 12 1"),
-            CallgrindLine::Costs(Relative([None, None, Some(CostNumber::More(3))]), "12 1")
+            CallgrindLine::Costs(RelativePosition([None, None, Some(CostNumber::More(3))]), "12 1")
         );
         assert_eq!(
             of("*"),
-            CallgrindLine::Costs(Relative([None, None, Some(CostNumber::Same)]), "")
+            CallgrindLine::Costs(RelativePosition([None, None, Some(CostNumber::Same)]), "")
         );
         for bad in ["main", "fm=x", "1x 2", "+-3 1", "A b: c", "calls=many"] {
             assert!(parse(bad, PositionColumns::default()).is_err(), "{bad}");

@@ -11,13 +11,13 @@ use std::collections::hash_map::Entry;
 use rustc_hash::FxHashMap;
 
 use super::encoding;
-use super::source::{Reader, Source};
+use super::source::{ForeignFile, ForeignReader};
 use super::tables::ForeignTables;
 use super::{Foreign, ForeignFormat, ReadError, choose, others};
 use crate::data::SavedLib;
-use crate::data::{Calls, NONE, Samples, Thread, Unit, Weights};
-use arcs::Arcs;
-use line::{CallgrindLine, CostPosition, Name, NameKind};
+use crate::data::{Calls, NONE, Samples, Thread, WeightUnit, Weights};
+use arcs::CallArcs;
+use line::{CallgrindLine, CostPosition, NameKind, NameOrNumber};
 
 /// The format that these bytes begin, if it is one of both.
 pub(super) fn kind(start: &[u8]) -> Option<ForeignFormat> {
@@ -65,7 +65,7 @@ pub(super) fn kind(start: &[u8]) -> Option<ForeignFormat> {
 }
 
 /// Reads the file.
-pub(super) fn read(source: &mut Source, kind: ForeignFormat, event: Option<&str>) -> Result<Foreign, ReadError> {
+pub(super) fn read(source: &mut ForeignFile, kind: ForeignFormat, event: Option<&str>) -> Result<Foreign, ReadError> {
     let path = source.path.clone();
     let mut reader = source.read()?;
     let mut building = CallgrindReader::new();
@@ -140,12 +140,12 @@ struct CallgrindReader {
     func: u32,
     func_file: u32,
     func_name: u32,
-    called: Called,
+    called: CalledFunction,
     last: CostPosition,
     own: FxHashMap<(u32, u32), u64>,
     /// In the file's order.
     own_order: Vec<(u32, u32)>,
-    arcs: Arcs,
+    arcs: CallArcs,
     sum: u64,
     /// The sum of the totals in the parts, and the current part's total.
     stated_sum: u64,
@@ -156,7 +156,7 @@ struct CallgrindReader {
 
 /// The subject of the next line of costs, if it is a call.
 #[derive(Default)]
-struct Called {
+struct CalledFunction {
     object: Option<u32>,
     file: Option<u32>,
     func: Option<u32>,
@@ -182,7 +182,7 @@ impl CallgrindReader {
         value: &str,
         asked: Option<&str>,
         path: &std::path::Path,
-        reader: &Reader<'_>,
+        reader: &ForeignReader<'_>,
     ) -> Result<(), ReadError> {
         let names: Vec<String> = value.split_whitespace().map(str::to_owned).collect();
         if names.is_empty() {
@@ -204,7 +204,7 @@ impl CallgrindReader {
         Ok(())
     }
 
-    fn line(&mut self, line: CallgrindLine<'_>, reader: &Reader<'_>) -> Result<(), ReadError> {
+    fn line(&mut self, line: CallgrindLine<'_>, reader: &ForeignReader<'_>) -> Result<(), ReadError> {
         match line {
             CallgrindLine::Nothing => {}
             CallgrindLine::Header(key, value) => self.header(key, value, reader)?,
@@ -225,7 +225,7 @@ impl CallgrindReader {
         Ok(())
     }
 
-    fn header(&mut self, key: &str, value: &str, reader: &Reader<'_>) -> Result<(), ReadError> {
+    fn header(&mut self, key: &str, value: &str, reader: &ForeignReader<'_>) -> Result<(), ReadError> {
         match key {
             "version" if value.parse::<u32>().is_ok_and(|version| version > 1) => {
                 return Err(reader.wrong_line(format!("expected version 1 of callgrind's format, found {value}")));
@@ -260,19 +260,19 @@ impl CallgrindReader {
         self.stated_sum = self.stated_sum.saturating_add(self.stated_in_part.take().unwrap_or(0));
     }
 
-    fn name(&mut self, kind: NameKind, name: Name<'_>, reader: &Reader<'_>) -> Result<(), ReadError> {
+    fn name(&mut self, kind: NameKind, name: NameOrNumber<'_>, reader: &ForeignReader<'_>) -> Result<(), ReadError> {
         let of = kind.table();
         let text = match name {
             // A function without a name may have a cost.
-            Name::Plain("") if of == FUNCTIONS => self.tables.text("[unknown]"),
-            Name::Plain(text) => self.tables.text(text),
-            Name::New(id, text) => {
+            NameOrNumber::Plain("") if of == FUNCTIONS => self.tables.text("[unknown]"),
+            NameOrNumber::Plain(text) => self.tables.text(text),
+            NameOrNumber::New(id, text) => {
                 let text = self.tables.text(text);
                 self.names[of].insert(id, text);
                 self.values += 2;
                 text
             }
-            Name::Known(id) => *(self.names[of].get(&id)).ok_or_else(|| {
+            NameOrNumber::Known(id) => *(self.names[of].get(&id)).ok_or_else(|| {
                 reader.wrong_line(format!(
                     "expected the number of a name that was given before, found ({id})"
                 ))
@@ -296,7 +296,7 @@ impl CallgrindReader {
         Ok(())
     }
 
-    fn costs(&mut self, cost: u64, reader: &Reader<'_>) -> Result<(), ReadError> {
+    fn costs(&mut self, cost: u64, reader: &ForeignReader<'_>) -> Result<(), ReadError> {
         if self.func_name == NONE {
             return Err(reader.wrong_line("expected a line `fn=...` before the first costs"));
         }
@@ -431,7 +431,7 @@ impl CallgrindReader {
             (_, "") => "a callgrind file".to_owned(),
             (_, creator) => creator.to_owned(),
         };
-        data.unit = Unit::Counts;
+        data.unit = WeightUnit::Counts;
         data.is_summed = true;
         data.symbolicated = true;
         data.weights = Some(Weights {

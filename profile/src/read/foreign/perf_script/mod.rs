@@ -17,33 +17,33 @@ use std::path::Path;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::encoding;
-use super::source::{Reader, Source};
+use super::source::{ForeignFile, ForeignReader};
 use super::tables::ForeignTables;
 use super::{Foreign, ReadError, choose, others};
 use crate::data::NO_STACK_LABEL;
 use crate::data::SavedLib;
-use crate::data::{NONE, Samples, Thread, Unit, Weights};
+use crate::data::{NONE, Samples, Thread, WeightUnit, Weights};
 pub(super) use line::is_perf_script;
 use line::{DEFERRED_CALL_CHAIN, FrameLine, SampleHead, frame, head, head_without_time, is_indented, is_whole};
-use programs::{Programs, SampledThread};
+use programs::{SampledThread, ScriptPrograms};
 use recording::stack::StackMark;
 
 /// The unit of an event's periods, and the factor to it.
-fn unit(event: &str) -> (Unit, f64) {
+fn unit(event: &str) -> (WeightUnit, f64) {
     // Modifiers follow a colon: `cpu-clock:u`.
     let name = event.split(':').next().unwrap_or_default();
     match name {
-        "cpu-clock" | "task-clock" => (Unit::Milliseconds, 1e-6),
+        "cpu-clock" | "task-clock" => (WeightUnit::Milliseconds, 1e-6),
         // The names in sprof's export.
-        "samples" | "waits" => (Unit::Samples, 1.0),
-        "bytes" => (Unit::Bytes, 1.0),
-        name if name.ends_with("-ns") => (Unit::Milliseconds, 1e-6),
-        _ => (Unit::Counts, 1.0),
+        "samples" | "waits" => (WeightUnit::Samples, 1.0),
+        "bytes" => (WeightUnit::Bytes, 1.0),
+        name if name.ends_with("-ns") => (WeightUnit::Milliseconds, 1e-6),
+        _ => (WeightUnit::Counts, 1.0),
     }
 }
 
 /// Reads the text.
-pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, ReadError> {
+pub(super) fn read(source: &mut ForeignFile, event: Option<&str>) -> Result<Foreign, ReadError> {
     let path = source.path.clone();
     let mut building = PerfScriptReader {
         asked: event,
@@ -91,7 +91,7 @@ struct PerfScriptReader<'a> {
     events: Vec<(String, u64)>,
     /// Index of the chosen event.
     chosen: Option<usize>,
-    programs: Programs,
+    programs: ScriptPrograms,
     threads: Vec<ProgramSamples>,
     /// By program, and number or else name of the thread.
     by_ids: FxHashMap<(usize, String), usize>,
@@ -349,7 +349,7 @@ impl<'a> PerfScriptReader<'a> {
         self.values += 8;
     }
 
-    fn finish(self, path: &Path, lines: u64, reader: &Reader<'_>) -> Result<Foreign, ReadError> {
+    fn finish(self, path: &Path, lines: u64, reader: &ForeignReader<'_>) -> Result<Foreign, ReadError> {
         let names: Vec<String> = self.events.iter().map(|(name, _)| name.clone()).collect();
         if names.is_empty() {
             let expected =
@@ -367,7 +367,7 @@ impl<'a> PerfScriptReader<'a> {
         let (unit, scale) = if has_periods {
             unit(&event)
         } else {
-            (Unit::Samples, 1.0)
+            (WeightUnit::Samples, 1.0)
         };
         let mut notes = self.notes(has_periods);
         let zero_ns = self
@@ -378,7 +378,7 @@ impl<'a> PerfScriptReader<'a> {
             .copied()
             .unwrap_or(0);
         let interval_ms = match unit {
-            Unit::Milliseconds => all_periods()
+            WeightUnit::Milliseconds => all_periods()
                 .flatten()
                 .max()
                 .map_or(0.0, |period| *period as f64 * scale),
@@ -422,13 +422,13 @@ impl<'a> PerfScriptReader<'a> {
                     stack: order.iter().map(|at| rows.stack[*at]).collect(),
                     weight: Some(weights().map(|period| period as f64 * scale).collect()),
                     count: Some(match unit {
-                        Unit::Samples => weights().collect(),
+                        WeightUnit::Samples => weights().collect(),
                         _ => vec![1; order.len()],
                     }),
                     ..Samples::default()
                 },
                 unit,
-                event: (unit == Unit::Counts).then(|| event.clone()),
+                event: (unit == WeightUnit::Counts).then(|| event.clone()),
                 name,
                 pid: numbered(pid, process.earlier),
                 tid: numbered(tid, *earlier - 1),
@@ -447,7 +447,7 @@ impl<'a> PerfScriptReader<'a> {
         data.symbolicated = true;
         data.weights = Some(Weights {
             name: event,
-            unit: if unit == Unit::Milliseconds {
+            unit: if unit == WeightUnit::Milliseconds {
                 "nanoseconds".to_owned()
             } else {
                 String::new()

@@ -47,8 +47,8 @@ impl SampledThread {
 
 /// The programs of all processes of a text.
 #[derive(Debug, Default)]
-pub(super) struct Programs {
-    all: Vec<Program>,
+pub(super) struct ScriptPrograms {
+    all: Vec<ScriptProgram>,
     /// By process and name.
     by_name: FxHashMap<(String, String), usize>,
     /// What each process executes now.
@@ -57,7 +57,7 @@ pub(super) struct Programs {
 }
 
 #[derive(Debug, Default)]
-struct Program {
+struct ScriptProgram {
     process: String,
     /// The name of the main thread; empty while it is not known.
     name: String,
@@ -76,7 +76,7 @@ pub(super) struct ScriptProcess {
     pub(super) has_file: bool,
 }
 
-impl Programs {
+impl ScriptPrograms {
     /// The approximate memory in units of 8 bytes.
     pub(super) fn values(&self) -> u64 {
         self.values
@@ -123,9 +123,9 @@ impl Programs {
         let known = self.by_name.get(&(process.to_owned(), name.to_owned()));
         let program = known.copied().unwrap_or_else(|| {
             self.values += 32 + process.len() as u64 / 2;
-            self.all.push(Program {
+            self.all.push(ScriptProgram {
                 process: process.to_owned(),
-                ..Program::default()
+                ..ScriptProgram::default()
             });
             self.name(self.all.len() - 1, name);
             self.all.len() - 1
@@ -136,7 +136,7 @@ impl Programs {
 
     fn name(&mut self, program: usize, name: &str) {
         self.values += 16 + name.len() as u64 / 2;
-        let Program { process, name: own, .. } = &mut self.all[program];
+        let ScriptProgram { process, name: own, .. } = &mut self.all[program];
         name.clone_into(own);
         self.by_name.insert((process.clone(), name.to_owned()), program);
     }
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     fn processes(samples: &[(&str, &str, &str, &[&'static str])]) -> (Vec<(u32, String)>, Vec<usize>) {
-        let mut programs = Programs::default();
+        let mut programs = ScriptPrograms::default();
         let paths = [
             "/bin/one",
             "/bin/two",

@@ -5,10 +5,10 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 
 use super::{ValueUnit, field, take};
-use crate::data::{NONE, Unit};
+use crate::data::{NONE, WeightUnit};
 use crate::pprof_fields::{function, line, location, mapping, profile, value_type};
 use crate::read::ReadError;
-use crate::read::foreign::source::Source;
+use crate::read::foreign::source::ForeignFile;
 use recording::protobuf::{FieldHead, FieldValue, MessageFault, MessageFields, numbers};
 
 /// Go's heap profiles have four, most files one or two. Messages list them all.
@@ -19,7 +19,7 @@ const MAX_TEXT_BYTES: usize = 1 << 20;
 const MAX_COMMENTS: usize = 100;
 
 #[derive(Default)]
-pub(super) struct Header {
+pub(super) struct PprofHeader {
     pub(super) texts: Vec<Box<str>>,
     /// Type and unit, as texts.
     pub(super) sample_types: Vec<(u64, u64)>,
@@ -63,7 +63,7 @@ pub(super) struct PprofLocation {
 }
 
 impl PprofLocation {
-    /// Indices of [`Header::lines`]; innermost first.
+    /// Indices of [`PprofHeader::lines`]; innermost first.
     pub(super) fn lines(&self) -> Range<usize> {
         self.first_line..self.first_line + self.line_count
     }
@@ -84,8 +84,8 @@ pub(super) struct PprofFunction {
 }
 
 /// Reads everything except samples.
-pub(super) fn read(source: &mut Source) -> Result<Header, ReadError> {
-    let mut header = Header::default();
+pub(super) fn read(source: &mut ForeignFile) -> Result<PprofHeader, ReadError> {
+    let mut header = PprofHeader::default();
     let mut reader = source.read()?;
     let mut message = Vec::new();
     while let Some((number, start, content)) = field(&mut reader)? {
@@ -130,7 +130,7 @@ fn name_of(field: u64) -> &'static str {
     }
 }
 
-impl Header {
+impl PprofHeader {
     fn number(&mut self, field: u64, value: u64) {
         match field {
             profile::DROP_FRAMES => self.drop_frames = value,
@@ -289,12 +289,12 @@ impl Header {
         let typed = self.sample_types[chosen];
         let unit = self.text(typed.1);
         let (unit, scale) = match (time_unit_ms(unit), unit) {
-            _ if self.is_count_of_samples(typed) => (Unit::Samples, 1.0),
-            (Some(ms), _) => (Unit::Milliseconds, ms),
-            (None, "bytes" | "byte" | "B") => (Unit::Bytes, 1.0),
-            (None, "kilobytes" | "kilobyte" | "kb" | "KB" | "KiB") => (Unit::Bytes, 1024.0),
-            (None, "megabytes" | "megabyte" | "mb" | "MB" | "MiB") => (Unit::Bytes, 1024.0 * 1024.0),
-            _ => (Unit::Counts, 1.0),
+            _ if self.is_count_of_samples(typed) => (WeightUnit::Samples, 1.0),
+            (Some(ms), _) => (WeightUnit::Milliseconds, ms),
+            (None, "bytes" | "byte" | "B") => (WeightUnit::Bytes, 1.0),
+            (None, "kilobytes" | "kilobyte" | "kb" | "KB" | "KiB") => (WeightUnit::Bytes, 1024.0),
+            (None, "megabytes" | "megabyte" | "mb" | "MB" | "MiB") => (WeightUnit::Bytes, 1024.0 * 1024.0),
+            _ => (WeightUnit::Counts, 1.0),
         };
         ValueUnit { unit, scale }
     }

@@ -9,17 +9,17 @@ mod threads;
 
 use rustc_hash::FxHashMap;
 
-use super::source::{Reader, Source};
+use super::source::{ForeignFile, ForeignReader};
 use super::tables::ForeignTables;
 use super::{Foreign, ReadError, choose, others};
 use crate::data::NO_STACK_LABEL;
 use crate::data::SavedLib;
-use crate::data::{AboutRow, NONE, RowValue, Section, Unit, Weights};
+use crate::data::{AboutRow, AboutSection, NONE, RowValue, WeightUnit, Weights};
 use crate::pprof_fields::{label, profile, sample};
-use header::Header;
-use prune::Pruned;
+use header::PprofHeader;
+use prune::PrunedLocations;
 use recording::protobuf::{CUT, FieldHead, FieldValue, MessageFault, MessageFields, head, numbers};
-use threads::Threads;
+use threads::LabelledThreads;
 
 /// Largest message within the file: a stack of 100,000 calls takes a megabyte.
 const MAX_MESSAGE_BYTES: u64 = 64 << 20;
@@ -29,7 +29,7 @@ const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 pub(super) fn is_pprof(start: &[u8]) -> bool {
     let is_text = |byte: &u8| *byte >= b' ' || b"\t\r\n".contains(byte);
     let mut says_something = false;
-    let mut fields = Typed(start);
+    let mut fields = SniffedFields(start);
     while let Some((field, value)) = fields.next() {
         let is_right = match (field, value) {
             (profile::SAMPLE_TYPE | profile::PERIOD_TYPE, Some(FieldValue::Bytes(message))) => {
@@ -57,7 +57,7 @@ pub(super) fn is_pprof(start: &[u8]) -> bool {
 
 /// True if the message has only fields of these numbers: numbers, lists of numbers, and messages.
 fn has(message: &[u8], numbers: &[u64], lists: &[u64], messages: &[u64]) -> bool {
-    let mut fields = Typed(message);
+    let mut fields = SniffedFields(message);
     while let Some((field, value)) = fields.next() {
         let is_right = match value {
             Some(FieldValue::Number(_)) => numbers.contains(&field),
@@ -72,9 +72,9 @@ fn has(message: &[u8], numbers: &[u64], lists: &[u64], messages: &[u64]) -> bool
 }
 
 /// The fields of a message that may be cut off. pprof has only varints and bytes.
-struct Typed<'a>(&'a [u8]);
+struct SniffedFields<'a>(&'a [u8]);
 
-impl<'a> Typed<'a> {
+impl<'a> SniffedFields<'a> {
     /// A field without a value is cut off. `None` at the end and at an invalid field.
     fn next(&mut self) -> Option<(u64, Option<FieldValue<'a>>)> {
         let kind = self.0.first()? & 7;
@@ -118,7 +118,7 @@ impl<'a> Typed<'a> {
 const MAX_HEAD_BYTES: usize = 11;
 
 /// Reads the profile.
-pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, ReadError> {
+pub(super) fn read(source: &mut ForeignFile, event: Option<&str>) -> Result<Foreign, ReadError> {
     let header = header::read(source)?;
     let path = source.path.clone();
     let names = header.event_names();
@@ -131,7 +131,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
     let default = header.default_event(&names);
     let chosen = choose(&path, event, &names, default)?;
     let measure = header.measure(chosen);
-    let (pruned, mut notes) = Pruned::of(&header);
+    let (pruned, mut notes) = PrunedLocations::of(&header);
     let mut building = PprofReader {
         pruned,
         measure,
@@ -143,7 +143,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
         frames_of: FxHashMap::default(),
         frames: Vec::new(),
         expanded: FxHashMap::default(),
-        threads: Threads::default(),
+        threads: LabelledThreads::default(),
         unknown_locations: 0,
         other_labels: Vec::new(),
         header: &header,
@@ -151,7 +151,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
     let mut reader = source.read()?;
     reader.keeps(header.values)?;
     building.libs();
-    let (mut message, mut parts) = (Vec::new(), Parts::default());
+    let (mut message, mut parts) = (Vec::new(), SampleFields::default());
     while let Some((number, start, content)) = field(&mut reader)? {
         match (number, content) {
             (profile::SAMPLE, FieldHead::Bytes(len)) => {
@@ -192,7 +192,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
 }
 
 /// The next field of the file: its number, its start, and its head.
-fn field(reader: &mut Reader<'_>) -> Result<Option<(u64, u64, FieldHead)>, ReadError> {
+fn field(reader: &mut ForeignReader<'_>) -> Result<Option<(u64, u64, FieldHead)>, ReadError> {
     let start = reader.at();
     let read = head(&mut || reader.byte())?;
     match read {
@@ -204,7 +204,7 @@ fn field(reader: &mut Reader<'_>) -> Result<Option<(u64, u64, FieldHead)>, ReadE
 }
 
 /// The content of a field.
-fn take(reader: &mut Reader<'_>, start: u64, len: u64, message: &mut Vec<u8>) -> Result<(), ReadError> {
+fn take(reader: &mut ForeignReader<'_>, start: u64, len: u64, message: &mut Vec<u8>) -> Result<(), ReadError> {
     if len > MAX_MESSAGE_BYTES {
         return Err(reader.wrong_at(
             start,
@@ -219,22 +219,22 @@ fn take(reader: &mut Reader<'_>, start: u64, len: u64, message: &mut Vec<u8>) ->
 
 /// The fields of a sample's message.
 #[derive(Default)]
-struct Parts {
+struct SampleFields {
     /// Leaf first.
     locations: Vec<u64>,
     values: Vec<i64>,
-    labels: Vec<Label>,
+    labels: Vec<PprofLabel>,
 }
 
 /// A label, as indices of texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Label {
+struct PprofLabel {
     key: u64,
     text: u64,
     number: i64,
 }
 
-impl Parts {
+impl SampleFields {
     fn read(&mut self, message: &[u8]) -> Result<(), MessageFault> {
         self.locations.clear();
         self.values.clear();
@@ -245,7 +245,7 @@ impl Parts {
                 (sample::LOCATION_ID, value) => numbers(value, |id| self.locations.push(id)),
                 (sample::VALUE, value) => numbers(value, |value| self.values.push(value as i64)),
                 (sample::LABEL, FieldValue::Bytes(bytes)) => {
-                    let mut read = Label::default();
+                    let mut read = PprofLabel::default();
                     for field in MessageFields::new(bytes) {
                         match field? {
                             (label::KEY, FieldValue::Number(key)) => read.key = key,
@@ -268,14 +268,14 @@ impl Parts {
 /// The chosen values.
 #[derive(Clone, Copy, Debug)]
 struct ValueUnit {
-    unit: Unit,
+    unit: WeightUnit,
     /// Factor from the file's unit.
     scale: f64,
 }
 
 struct PprofReader<'a> {
-    header: &'a Header,
-    pruned: Pruned,
+    header: &'a PprofHeader,
+    pruned: PrunedLocations,
     measure: ValueUnit,
     chosen: usize,
     /// Index of the value that counts a row's samples.
@@ -291,7 +291,7 @@ struct PprofReader<'a> {
     /// The stack of a location with several lines below a stack. A sample costs its locations, whatever the lines of
     /// each.
     expanded: FxHashMap<(u32, u64), u32>,
-    threads: Threads,
+    threads: LabelledThreads,
     unknown_locations: u64,
     /// Keys of labels that do not identify threads.
     other_labels: Vec<u64>,
@@ -350,7 +350,7 @@ impl PprofReader<'_> {
 
     /// Adds a sample. The limits are checked before each location is expanded: a location of a few bytes may have a
     /// million lines, and may be in a stack a million times.
-    fn sample(&mut self, parts: &Parts, reader: &Reader<'_>) -> Result<(), ReadError> {
+    fn sample(&mut self, parts: &SampleFields, reader: &ForeignReader<'_>) -> Result<(), ReadError> {
         for label in &parts.labels {
             let is_new = self.other_labels.len() < LISTED_LABELS && !self.other_labels.contains(&label.key);
             if is_new && !threads::is_known(self.header.text(label.key)) {
@@ -501,7 +501,7 @@ impl PprofReader<'_> {
                 format: "string".to_owned(),
                 value: RowValue::Text((*comment).to_owned()),
             });
-            data.extra.push(Section {
+            data.extra.push(AboutSection {
                 label: "pprof".to_owned(),
                 rows: rows.collect(),
             });

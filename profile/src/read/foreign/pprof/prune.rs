@@ -7,7 +7,7 @@
 use regex_lite::{Regex, RegexBuilder};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::header::{Header, SourceLine};
+use super::header::{PprofHeader, SourceLine};
 
 /// An expression whose compiled form is larger is not used.
 const MAX_EXPRESSION_BYTES: usize = 1 << 18;
@@ -16,16 +16,16 @@ const MAX_NAME_BYTES: usize = 1 << 14;
 
 /// The dropped locations.
 #[derive(Default)]
-pub(super) struct Pruned {
+pub(super) struct PrunedLocations {
     /// Locations with all functions dropped.
     whole: FxHashSet<u64>,
     /// Locations with this many inlined functions dropped, first in the list.
     part: FxHashMap<u64, usize>,
 }
 
-impl Pruned {
+impl PrunedLocations {
     /// The dropped locations, and notes on expressions that cannot be used.
-    pub(super) fn of(header: &Header) -> (Pruned, Vec<String>) {
+    pub(super) fn of(header: &PprofHeader) -> (PrunedLocations, Vec<String>) {
         let (drop, keep) = (header.text(header.drop_frames), header.text(header.keep_frames));
         if drop.is_empty() {
             return Default::default();
@@ -35,13 +35,13 @@ impl Pruned {
             builder.size_limit(MAX_EXPRESSION_BYTES).build().ok()
         };
         let Some(drop_names) = compile(drop) else {
-            return (Pruned::default(), vec![not_used("drop_frames", drop)]);
+            return (PrunedLocations::default(), vec![not_used("drop_frames", drop)]);
         };
         let keep_names = match keep.is_empty() {
             true => None,
             false => match compile(keep) {
                 Some(keep) => Some(keep),
-                None => return (Pruned::default(), vec![not_used("keep_frames", keep)]),
+                None => return (PrunedLocations::default(), vec![not_used("keep_frames", keep)]),
             },
         };
         // Many functions may have one name.
@@ -58,7 +58,7 @@ impl Pruned {
             .filter(|(_, function)| is_dropped_name(function.name))
             .map(|(id, _)| *id)
             .collect();
-        let mut pruned = Pruned::default();
+        let mut pruned = PrunedLocations::default();
         for (id, location) in &header.locations {
             let lines = &header.lines[location.lines()];
             match lines.iter().rposition(|line| is_dropped.contains(&line.function)) {

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::Label;
-use super::header::Header;
+use super::PprofLabel;
+use super::header::PprofHeader;
 use crate::data::{Samples, Thread};
 
 /// The meaning of a label.
@@ -39,12 +39,12 @@ pub(super) fn is_known(key: &str) -> bool {
 
 /// Threads in the file's order.
 #[derive(Default)]
-pub(super) struct Threads {
+pub(super) struct LabelledThreads {
     threads: Vec<PprofThread>,
-    by_labels: FxHashMap<Vec<Label>, usize>,
+    by_labels: FxHashMap<Vec<PprofLabel>, usize>,
     by_name: FxHashMap<[String; 4], usize>,
     /// The last lookup: samples of one thread are mostly adjacent.
-    last: Option<(Vec<Label>, usize)>,
+    last: Option<(Vec<PprofLabel>, usize)>,
     values: u64,
 }
 
@@ -67,7 +67,7 @@ impl PprofThread {
     }
 }
 
-impl Threads {
+impl LabelledThreads {
     pub(super) fn values(&self) -> u64 {
         self.values
     }
@@ -77,7 +77,7 @@ impl Threads {
     }
 
     /// The thread of these labels.
-    pub(super) fn of(&mut self, header: &Header, labels: &[Label]) -> &mut PprofThread {
+    pub(super) fn of(&mut self, header: &PprofHeader, labels: &[PprofLabel]) -> &mut PprofThread {
         self.values += 4;
         let at = match &self.last {
             Some((last, at)) if last == labels => *at,
@@ -90,8 +90,8 @@ impl Threads {
         &mut self.threads[at]
     }
 
-    fn find(&mut self, header: &Header, labels: &[Label]) -> usize {
-        let of_threads: Vec<Label> = (labels.iter().copied())
+    fn find(&mut self, header: &PprofHeader, labels: &[PprofLabel]) -> usize {
+        let of_threads: Vec<PprofLabel> = (labels.iter().copied())
             .filter(|label| is_known(header.text(label.key)))
             .collect();
         if let Some(known) = self.by_labels.get(&of_threads) {

@@ -8,7 +8,7 @@ use recording::event::{Counter, Event, LostCause, Pid, ProcessEvent, RecordingEv
 
 use super::record::{EVENT_ID, put_record, put_words};
 use crate::abi::record_type;
-use crate::decode::{Header, Reader};
+use crate::decode::{Reader, RecordHeader};
 
 /// The letters of "SPROF", then a number. Numbers are never used again for something else.
 const COUNTER: u64 = 0x5350_524f_4600_0001;
@@ -28,16 +28,16 @@ const CAUSES: [LostCause; 5] = [
 ];
 
 /// What a record says.
-pub(crate) enum Own {
+pub(crate) enum SprofRecord {
     Event(Box<Event<'static>>),
     RunStart(Timestamp),
 }
 
-impl Own {
+impl SprofRecord {
     /// Takes a record apart; `None` for those of perf.
-    pub(crate) fn parse(record: &[u8]) -> Option<Own> {
+    pub(crate) fn parse(record: &[u8]) -> Option<SprofRecord> {
         let (header, body) = record.split_first_chunk()?;
-        if Header::parse(header).kind != record_type::EVENT_UPDATE {
+        if RecordHeader::parse(header).kind != record_type::EVENT_UPDATE {
             return None;
         }
         let mut body = Reader(body);
@@ -60,16 +60,16 @@ impl Own {
                 Event::recording(time, what)
             }
             MALFORMED => Event::recording(time, RecordingEvent::Malformed("record dropped while recording")),
-            RUN_START => return Some(Own::RunStart(time)),
+            RUN_START => return Some(SprofRecord::RunStart(time)),
             _ => return None,
         };
-        Some(Own::Event(Box::new(event)))
+        Some(SprofRecord::Event(Box::new(event)))
     }
 
     pub(crate) fn time(&self) -> Timestamp {
         match self {
-            Own::Event(event) => event.time,
-            Own::RunStart(time) => *time,
+            SprofRecord::Event(event) => event.time,
+            SprofRecord::RunStart(time) => *time,
         }
     }
 }
@@ -109,7 +109,9 @@ pub(super) fn misc_of_cause(cause: LostCause) -> u16 {
 
 /// Why the records that this record reports were lost.
 pub(crate) fn cause(record: &[u8]) -> LostCause {
-    let misc = record.first_chunk().map_or(0, |header| Header::parse(header).misc);
+    let misc = record
+        .first_chunk()
+        .map_or(0, |header| RecordHeader::parse(header).misc);
     CAUSES
         .get(usize::from(misc >> 8))
         .copied()

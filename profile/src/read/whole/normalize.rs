@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::NotKept;
 use super::columns::{Ids, NumberColumn};
-use super::extent::{Extent, Kept, MarkerData};
+use super::extent::{FieldChoice, KeptField, MarkerData};
 use super::meta::{RawCause, RawSchema};
 use super::raw::{
     RawFrames, RawFuncs, RawLocations, RawMarkers, RawProfile, RawResources, RawSamples, RawStacks, RawTables,
@@ -13,9 +13,10 @@ use super::raw::{
 use super::raw::{RawSymbols, frame_flag, func_flag};
 use crate::data::facts::without_event;
 use crate::data::{
-    Category, Counter, Data, Fields, ForViews, Frame, Func, Marker, NONE, Phase, Resource, RowValue, Samples, Script,
+    Category, Counter, Data, Fields, ForViews, Frame, Func, Marker, MarkerPhase, NONE, RowValue, Samples, Script,
+    ScriptOrigin,
 };
-use crate::data::{Stack, Symbol, TextFields, Thread, Unit, map_stacks_of_allocations};
+use crate::data::{Stack, Symbol, TextFields, Thread, WeightUnit, map_stacks_of_allocations};
 use crate::function_files::merge_functions_of_symbols;
 use crate::sources::adopt;
 use crate::unique::Unique;
@@ -33,7 +34,7 @@ const LIBS_OF_FRAMES: u32 = 70;
 const FLAGS_OF_FRAMES: u32 = 71;
 const FLAGS_OF_FUNCS: u32 = 75;
 
-pub(super) fn normalize<E: Extent>(
+pub(super) fn normalize<E: FieldChoice>(
     mut raw: RawProfile<E>,
     version: u32,
 ) -> Result<(Data, ForViews, NotKept), TableFault> {
@@ -44,7 +45,7 @@ pub(super) fn normalize<E: Extent>(
         Some(Value::Array(schemas)) => schemas,
         _ => Vec::new(),
     };
-    let mut normal = Normal {
+    let mut normal = Normalizer {
         version,
         text_fields: TextFields::of(&all_schemas),
         data: Data {
@@ -94,7 +95,7 @@ pub(super) fn normalize<E: Extent>(
         shared.texts = normal.texts(std::mem::take(&mut raw.shared.string_array.0));
     }
     if version >= SOURCES {
-        let files = Column("shared", "sources.filename", &raw.shared.sources.filename.0);
+        let files = IndexColumn("shared", "sources.filename", &raw.shared.sources.filename.0);
         shared.sources = (0..files.2.len())
             .map(|index| Ok(id(&shared.texts, files.optional(index, shared.texts.len(), "texts")?)))
             .collect::<Result<_, TableFault>>()?;
@@ -132,7 +133,7 @@ pub(super) fn normalize<E: Extent>(
         }
         normal.thread(thread, &places.texts, first_stack, &at)?;
     }
-    let Normal {
+    let Normalizer {
         mut data,
         texts,
         funcs,
@@ -199,7 +200,7 @@ struct FileIndices {
     sources: Vec<u32>,
 }
 
-struct Normal {
+struct Normalizer {
     version: u32,
     text_fields: TextFields,
     data: Data,
@@ -209,14 +210,14 @@ struct Normal {
     windows: Unique<u64>,
 }
 
-impl Normal {
+impl Normalizer {
     /// The data's index of each text of a list.
     fn texts(&mut self, texts: Vec<Box<str>>) -> Vec<u32> {
         texts.into_iter().map(|text| self.texts.index(text)).collect()
     }
 
     /// Adds the tables of a thread, or of all threads.
-    fn tables<E: Extent>(&mut self, raw: RawTables<E>, places: &FileIndices, at: &str) -> Result<(), TableFault> {
+    fn tables<E: FieldChoice>(&mut self, raw: RawTables<E>, places: &FileIndices, at: &str) -> Result<(), TableFault> {
         let first_symbol = self.data.symbols.len();
         self.symbols(&raw.native_symbols, places, at)?;
         let funcs = self.funcs(raw.func_table, raw.resource_table, places, at)?;
@@ -232,8 +233,8 @@ impl Normal {
     }
 
     fn symbols(&mut self, raw: &RawSymbols, places: &FileIndices, at: &str) -> Result<(), TableFault> {
-        let libs = Column(at, "nativeSymbols.libIndex", &raw.lib_index.0);
-        let names = Column(at, "nativeSymbols.name", &raw.name.0);
+        let libs = IndexColumn(at, "nativeSymbols.libIndex", &raw.lib_index.0);
+        let names = IndexColumn(at, "nativeSymbols.name", &raw.name.0);
         for index in 0..names.2.len() {
             let name = names.required(index, places.texts.len(), "texts")?;
             self.data.symbols.push(Symbol {
@@ -247,7 +248,7 @@ impl Normal {
     }
 
     /// The functions of the table, with the libraries of their resources, and properties of script functions.
-    fn funcs<E: Extent>(
+    fn funcs<E: FieldChoice>(
         &self,
         raw: RawFuncs<E>,
         resources: RawResources<E>,
@@ -255,17 +256,17 @@ impl Normal {
         at: &str,
     ) -> Result<Vec<(Func, Option<Script>)>, TableFault> {
         let texts = &places.texts;
-        let names = Column(at, "funcTable.name", &raw.name.0);
-        let resource_of = Column(at, "funcTable.resource", &raw.resource.0);
+        let names = IndexColumn(at, "funcTable.name", &raw.name.0);
+        let resource_of = IndexColumn(at, "funcTable.resource", &raw.resource.0);
         let (files, file_ids) = match self.version >= SOURCES {
-            true => (Column(at, "funcTable.source", &raw.source.0), &places.sources),
-            false => (Column(at, "funcTable.fileName", &raw.file_name.0), texts),
+            true => (IndexColumn(at, "funcTable.source", &raw.source.0), &places.sources),
+            false => (IndexColumn(at, "funcTable.fileName", &raw.file_name.0), texts),
         };
-        let krates = Column(at, "funcTable.crate", &raw.krate.0);
-        let flags = Column(at, "funcTable.flags", &raw.flags.0);
+        let krates = IndexColumn(at, "funcTable.crate", &raw.krate.0);
+        let flags = IndexColumn(at, "funcTable.flags", &raw.flags.0);
         let has_flags = self.version >= FLAGS_OF_FUNCS;
         let resource_libs = &resources.lib.0;
-        let scripts = Scripts {
+        let scripts = ScriptColumns {
             is_js: raw.is_js.take(),
             relevant_for_js: raw.relevant_for_js.take(),
             line: raw.line_number.take(),
@@ -306,7 +307,7 @@ impl Normal {
         }
     }
 
-    fn frames<E: Extent>(
+    fn frames<E: FieldChoice>(
         &mut self,
         raw: RawFrames<E>,
         funcs: &[(Func, Option<Script>)],
@@ -314,8 +315,8 @@ impl Normal {
         (locations, places): (&RawLocations, &FileIndices),
         at: &str,
     ) -> Result<(), TableFault> {
-        let location = Column(at, "frameTable.originalLocation", &raw.original_location.0);
-        let sources = Column(at, "sourceLocationTable.source", &locations.source.0);
+        let location = IndexColumn(at, "frameTable.originalLocation", &raw.original_location.0);
+        let sources = IndexColumn(at, "sourceLocationTable.source", &locations.source.0);
         let (lines, columns) = (&locations.line.0, &locations.column.0);
         let locations = |index| -> Result<Option<(u32, u32, u32)>, TableFault> {
             if has_line((&raw.line.0, &raw.flags.0), index) {
@@ -336,16 +337,16 @@ impl Normal {
         };
         let columns = raw.column.take();
         let windows = raw.inner_window_id.take();
-        let column = Column(at, "frameTable.column", &columns.0);
-        let subcategory = Column(at, "frameTable.subcategory", &raw.subcategory.0);
-        let symbol = Column(at, "frameTable.nativeSymbol", &raw.native_symbol.0);
+        let column = IndexColumn(at, "frameTable.column", &columns.0);
+        let subcategory = IndexColumn(at, "frameTable.subcategory", &raw.subcategory.0);
+        let symbol = IndexColumn(at, "frameTable.nativeSymbol", &raw.native_symbol.0);
         let symbol_count = self.data.symbols.len() - first_symbol;
-        let func = Column(at, "frameTable.func", &raw.func.0);
-        let line = Column(at, "frameTable.line", &raw.line.0);
-        let category = Column(at, "frameTable.category", &raw.category.0);
-        let inline_depth = Column(at, "frameTable.inlineDepth", &raw.inline_depth.0);
-        let libs = Column(at, "frameTable.lib", &raw.lib.0);
-        let flags = Column(at, "frameTable.flags", &raw.flags.0);
+        let func = IndexColumn(at, "frameTable.func", &raw.func.0);
+        let line = IndexColumn(at, "frameTable.line", &raw.line.0);
+        let category = IndexColumn(at, "frameTable.category", &raw.category.0);
+        let inline_depth = IndexColumn(at, "frameTable.inlineDepth", &raw.inline_depth.0);
+        let libs = IndexColumn(at, "frameTable.lib", &raw.lib.0);
+        let flags = IndexColumn(at, "frameTable.flags", &raw.flags.0);
         let count = func.2.len();
         self.data.frames.reserve_exact(count);
         for index in 0..count {
@@ -414,9 +415,9 @@ impl Normal {
     }
 
     fn stacks(&mut self, raw: &RawStacks, first_frame: usize, at: &str) -> Result<(), TableFault> {
-        let frames = Column(at, "stackTable.frame", &raw.frame.0);
-        let prefixes = Column(at, "stackTable.prefix", &raw.prefix.0);
-        let offsets = Column(at, "stackTable.prefixOffset", &raw.prefix_offset.0);
+        let frames = IndexColumn(at, "stackTable.frame", &raw.frame.0);
+        let prefixes = IndexColumn(at, "stackTable.prefix", &raw.prefix.0);
+        let offsets = IndexColumn(at, "stackTable.prefixOffset", &raw.prefix_offset.0);
         let frame_count = self.data.frames.len() - first_frame;
         let first_stack = self.data.stacks.len();
         let count = frames.2.len();
@@ -451,7 +452,7 @@ impl Normal {
         Ok(())
     }
 
-    fn thread<E: Extent>(
+    fn thread<E: FieldChoice>(
         &mut self,
         raw: RawThread<E>,
         texts: &[u32],
@@ -459,10 +460,10 @@ impl Normal {
         at: &str,
     ) -> Result<(), TableFault> {
         let unit = match raw.samples.weight_type.as_deref() {
-            Some("tracing-ms") => Unit::Milliseconds,
-            Some("bytes") => Unit::Bytes,
-            _ if raw.event.is_some() => Unit::Counts,
-            _ => Unit::Samples,
+            Some("tracing-ms") => WeightUnit::Milliseconds,
+            Some("bytes") => WeightUnit::Bytes,
+            _ if raw.event.is_some() => WeightUnit::Counts,
+            _ => WeightUnit::Samples,
         };
         let samples = self.samples(raw.samples, first_stack, at)?;
         let markers = self.markers(raw.markers, texts, first_stack, at)?;
@@ -490,18 +491,18 @@ impl Normal {
         Ok(())
     }
 
-    fn markers<E: Extent>(
+    fn markers<E: FieldChoice>(
         &self,
         raw: RawMarkers<E>,
         texts: &[u32],
         first_stack: usize,
         at: &str,
     ) -> Result<Vec<Marker>, TableFault> {
-        let names = Column(at, "markers.name", &raw.name.0);
+        let names = IndexColumn(at, "markers.name", &raw.name.0);
         let (phases, categories) = (raw.phase.take(), raw.category.take());
         let (phases, categories) = (
-            Column(at, "markers.phase", &phases.0),
-            Column(at, "markers.category", &categories.0),
+            IndexColumn(at, "markers.phase", &phases.0),
+            IndexColumn(at, "markers.category", &categories.0),
         );
         let time = |times: &[f64], index: usize| times.get(index).copied().filter(|time| !time.is_nan());
         let stacks = self.data.stacks.len() - first_stack;
@@ -510,17 +511,17 @@ impl Normal {
             .map(|index| {
                 let (start, end) = (time(&raw.start_time.0, index), time(&raw.end_time.0, index));
                 let phase = match phases.get(index) {
-                    1 => Phase::Interval,
-                    2 => Phase::Start,
-                    3 => Phase::End,
-                    NONE if end.is_some_and(|end| start.is_none_or(|start| start <= end)) => Phase::Interval,
-                    _ => Phase::Instant,
+                    1 => MarkerPhase::Interval,
+                    2 => MarkerPhase::Start,
+                    3 => MarkerPhase::End,
+                    NONE if end.is_some_and(|end| start.is_none_or(|start| start <= end)) => MarkerPhase::Interval,
+                    _ => MarkerPhase::Instant,
                 };
                 // Firefox writes 0 for the time that the phase lacks.
                 let (start, end) = match phase {
-                    Phase::Interval => (start.or(end), end.or(start)),
-                    Phase::Instant | Phase::Start => (start.or(end), start.or(end)),
-                    Phase::End => (end.or(start), end.or(start)),
+                    MarkerPhase::Interval => (start.or(end), end.or(start)),
+                    MarkerPhase::Instant | MarkerPhase::Start => (start.or(end), start.or(end)),
+                    MarkerPhase::End => (end.or(start), end.or(start)),
                 };
                 let (cause, fields) = data.next().flatten().map_or((RawCause::None, None), MarkerData::split);
                 let (stack, weight) = match cause {
@@ -555,7 +556,12 @@ impl Normal {
             .collect()
     }
 
-    fn samples<E: Extent>(&mut self, raw: RawSamples<E>, first_stack: usize, at: &str) -> Result<Samples, TableFault> {
+    fn samples<E: FieldChoice>(
+        &mut self,
+        raw: RawSamples<E>,
+        first_stack: usize,
+        at: &str,
+    ) -> Result<Samples, TableFault> {
         let mut stack = raw.stack.0;
         let count = stack.len();
         if raw.length.is_some_and(|length| length != count as u64) {
@@ -617,7 +623,7 @@ impl Normal {
 }
 
 /// Columns that only script functions fill.
-struct Scripts {
+struct ScriptColumns {
     is_js: Ids,
     relevant_for_js: Ids,
     line: Ids,
@@ -627,7 +633,7 @@ struct Scripts {
     resource_type: Ids,
 }
 
-impl Scripts {
+impl ScriptColumns {
     /// `ResourceType.Library`: its functions are native.
     const LIBRARY: u32 = 1;
 
@@ -640,7 +646,7 @@ impl Scripts {
             relevant_for_js: get(&self.relevant_for_js, index) == 1,
             line: get(&self.line, index),
             column: get(&self.column, index),
-            resource: (!matches!(kind, Self::LIBRARY | NONE)).then(|| Resource {
+            resource: (!matches!(kind, Self::LIBRARY | NONE)).then(|| ScriptOrigin {
                 name: id(texts, get(&self.resource_name, resource as usize)),
                 host: id(texts, get(&self.resource_host, resource as usize)),
                 kind,
@@ -662,9 +668,9 @@ fn has_line((lines, flags): (&[u32], &[u32]), frame: usize) -> bool {
 }
 
 /// A column of indices, with its place and name in the file.
-struct Column<'a>(&'a str, &'a str, &'a [u32]);
+struct IndexColumn<'a>(&'a str, &'a str, &'a [u32]);
 
-impl Column<'_> {
+impl IndexColumn<'_> {
     /// [`NONE`] if the column is shorter or absent.
     fn get(&self, index: usize) -> u32 {
         self.2.get(index).copied().unwrap_or(NONE)

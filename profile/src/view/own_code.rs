@@ -5,7 +5,7 @@ use names::symbol::ENTRY_POINT;
 use super::cost::Cost;
 use super::functions::FunctionRow;
 use super::select::Selection;
-use super::shortfalls::Runtime;
+use super::shortfalls::LanguageRuntime;
 use super::sums::by_key;
 use crate::category::{CATEGORIES, CodeKind, Installed, is_library_source, is_own};
 use crate::data::NONE;
@@ -39,7 +39,7 @@ const NOBODYS: &[&str] = &[
 pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
     let data = selection.data;
     let own_categories: Vec<bool> = data.categories.iter().map(|category| is_own(&category.name)).collect();
-    let runtimes: Vec<bool> = data.libs.iter().map(|lib| Runtime::of(lib).is_some()).collect();
+    let runtimes: Vec<bool> = data.libs.iter().map(|lib| LanguageRuntime::of(lib).is_some()).collect();
     let (program, of_program) = match busiest_program(selection) {
         Some((lib, weight)) => (Some(lib), weight),
         None => (None, selection.total.weight),

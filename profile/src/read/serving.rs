@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use super::parse::{self, Parser};
 use super::whole::RawId;
 use super::{Form, ReadLimits, SavedLib};
-use crate::tracks::{Track, Visible};
+use crate::tracks::{Track, VisibleThreads};
 
 /// Most tracks, and most bytes of each process id, that are kept: a link cannot hold more.
 const MOST_TRACKS: usize = 100_000;
@@ -17,7 +17,7 @@ const MOST_PID_BYTES: usize = 64;
 /// The fields that were found.
 #[derive(Default)]
 pub(super) struct KnownFields {
-    pub(super) meta: Meta,
+    pub(super) meta: ServingMeta,
     pub(super) libs: Vec<SavedLib>,
     pub(super) threads: u64,
     /// The first tracks of the file.
@@ -30,11 +30,11 @@ pub(super) struct KnownFields {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Meta {
+pub(super) struct ServingMeta {
     pub(super) product: Option<String>,
     pub(super) imported_from: Option<String>,
     pub(super) symbolicated: Option<bool>,
-    pub(super) initial_visible_threads: Visible,
+    pub(super) initial_visible_threads: VisibleThreads,
     preprocessed_profile_version: Option<u32>,
     version: Option<u32>,
 }
@@ -78,7 +78,7 @@ pub(super) fn read(json: &mut Parser<'_>, limits: ReadLimits) -> parse::Result<K
 
 #[derive(Deserialize)]
 #[serde(field_identifier, rename_all = "camelCase")]
-enum Key {
+enum KnownKey {
     Meta,
     Libs,
     Threads,
@@ -113,17 +113,19 @@ impl<'de> Visitor<'de> for ProcessFields<'_> {
         let ProcessFields { found, is_top } = self;
         while let Some(key) = map.next_key()? {
             match key {
-                Key::Meta if is_top => {
+                KnownKey::Meta if is_top => {
                     found.meta = map.next_value()?;
                     found.has_meta = true;
                 }
-                Key::Libs => map.next_value_seed(LibFields(found))?,
-                Key::Threads => {
+                KnownKey::Libs => map.next_value_seed(LibFields(found))?,
+                KnownKey::Threads => {
                     found.has_threads |= is_top;
                     map.next_value_seed(Each(found, Element::Thread))?;
                 }
-                Key::Processes => map.next_value_seed(Each(found, Element::Process))?,
-                Key::Meta | Key::Pid | Key::IsMainThread | Key::Other => drop(map.next_value::<IgnoredAny>()?),
+                KnownKey::Processes => map.next_value_seed(Each(found, Element::Process))?,
+                KnownKey::Meta | KnownKey::Pid | KnownKey::IsMainThread | KnownKey::Other => {
+                    drop(map.next_value::<IgnoredAny>()?)
+                }
             }
         }
         Ok(())
@@ -191,9 +193,9 @@ impl<'de> Visitor<'de> for ThreadFields<'_> {
         let mut track = Track::default();
         while let Some(key) = map.next_key()? {
             match key {
-                Key::Libs => map.next_value_seed(LibFields(self.0))?,
-                Key::Pid => track.pid = map.next_value::<RawId>()?.into_text(),
-                Key::IsMainThread => track.is_main = map.next_value::<Option<bool>>()?.unwrap_or(false),
+                KnownKey::Libs => map.next_value_seed(LibFields(self.0))?,
+                KnownKey::Pid => track.pid = map.next_value::<RawId>()?.into_text(),
+                KnownKey::IsMainThread => track.is_main = map.next_value::<Option<bool>>()?.unwrap_or(false),
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }

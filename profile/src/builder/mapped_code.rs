@@ -10,7 +10,7 @@ use crate::recorded::tables::FrameId;
 pub(super) struct MappedCode {
     pub(super) images: Images,
     /// Frames of looked-up addresses; valid for the images as they are.
-    pub(super) resolved: Resolved,
+    pub(super) resolved: ResolvedFrames,
     /// A stack of the process has frames in code of no file.
     pub(super) has_nameless_code: bool,
 }
@@ -18,13 +18,13 @@ pub(super) struct MappedCode {
 /// A hash table with open addressing. A slot has 16 bytes, so a look-up costs one cache miss, and those of a stack
 /// overlap.
 #[derive(Default)]
-pub(super) struct Resolved {
-    slots: Vec<Slot>,
+pub(super) struct ResolvedFrames {
+    slots: Vec<FrameSlot>,
     len: usize,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Slot {
+struct FrameSlot {
     address: u64,
     id: u32,
     /// The kind of the address; 0 in an empty slot.
@@ -33,7 +33,7 @@ struct Slot {
 
 const FIRST_SLOTS: usize = 64;
 
-impl Resolved {
+impl ResolvedFrames {
     /// What was remembered of a frame.
     pub(super) fn get(&self, frame: Frame) -> Option<FrameId> {
         let (address, kind) = parts(frame)?;
@@ -57,20 +57,20 @@ impl Resolved {
         // A third of the slots is empty: then a look-up tries 2 on average (linear probing: Knuth, TAOCP 6.4).
         if (self.len + 1) * 3 > self.slots.len() * 2 {
             let size = (self.slots.len() * 2).max(FIRST_SLOTS);
-            let old = std::mem::replace(&mut self.slots, vec![Slot::default(); size]);
+            let old = std::mem::replace(&mut self.slots, vec![FrameSlot::default(); size]);
             old.into_iter()
                 .filter(|slot| slot.kind > 0)
                 .for_each(|slot| self.put(slot));
         }
         self.len += 1;
-        self.put(Slot {
+        self.put(FrameSlot {
             address,
             id: id.0,
             kind,
         });
     }
 
-    fn put(&mut self, slot: Slot) {
+    fn put(&mut self, slot: FrameSlot) {
         let mask = self.slots.len() - 1;
         let mut at = slot_of(slot.address, mask);
         while self.slots[at].kind > 0 {
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn each_frame_has_its_own_id() {
-        let mut resolved = Resolved::default();
+        let mut resolved = ResolvedFrames::default();
         let frames: Vec<Frame> = (0..5000)
             .flat_map(|at| {
                 let at = Avma(at * 3);

@@ -10,17 +10,17 @@ use crate::spool::{ROLE_MARKER, ROLE_TRACK, ROLE_WEIGHT};
 
 /// Which events of a file go where.
 #[derive(Debug, Default)]
-pub(super) struct Named {
+pub(super) struct NamedEvents {
     /// By the place in the file's list: role, and index into `infos`.
     places: Vec<Option<(Role, u32)>>,
     /// What is known of each.
     pub(super) infos: Vec<EventInfo>,
 }
 
-impl Named {
+impl NamedEvents {
     /// Those of a spool, of which the samples of its first event are shown.
-    pub(super) fn of_spool(attrs: &[Attr]) -> Named {
-        let mut named = Named {
+    pub(super) fn of_spool(attrs: &[Attr]) -> NamedEvents {
+        let mut named = NamedEvents {
             places: vec![None; attrs.len()],
             infos: Vec::new(),
         };

@@ -1,0 +1,51 @@
+//! What changes which frames a stack has, or which thread it is of.
+
+use recording::event::{Counter, EventKind, Mapping, Pid, ProcessEvent, Thread, ThreadEvent};
+use recording::module::Image;
+
+/// An event without borrowed parts.
+#[derive(Debug)]
+pub(in super::super) enum OwnedEvent {
+    Start(Pid, Pid),
+    End(Pid),
+    Exec(Pid, Box<str>),
+    Code { pid: Pid, start: u64, len: u64 },
+    Image(Pid, Image),
+    Counter(Pid, Counter, u64),
+    ThreadStart(Thread),
+    ThreadEnd(Thread),
+    Name(Thread, Box<str>),
+    Title(Pid, Box<str>),
+}
+
+impl OwnedEvent {
+    /// `None`: an event that can't wait.
+    pub(in super::super) fn of(event: &EventKind<'_>) -> Option<OwnedEvent> {
+        Some(match *event {
+            EventKind::Process(pid, what) => match what {
+                ProcessEvent::Start { parent } => OwnedEvent::Start(pid, parent?),
+                ProcessEvent::End => OwnedEvent::End(pid),
+                ProcessEvent::Exec(name) => OwnedEvent::Exec(pid, name.into()),
+                ProcessEvent::Map(&Mapping { start, len, .. }) => OwnedEvent::Code { pid, start, len },
+                ProcessEvent::Image(image) => OwnedEvent::Image(pid, image.clone()),
+                ProcessEvent::Title(title) => OwnedEvent::Title(pid, title.into()),
+                ProcessEvent::Counter(counter, value) => OwnedEvent::Counter(pid, counter, value),
+            },
+            EventKind::Thread(thread, what) => match what {
+                ThreadEvent::Start => OwnedEvent::ThreadStart(thread),
+                ThreadEvent::End => OwnedEvent::ThreadEnd(thread),
+                ThreadEvent::Name(name) => OwnedEvent::Name(thread, name.into()),
+                _ => return None,
+            },
+            EventKind::Recording(_) | EventKind::Bpf(_) => return None,
+        })
+    }
+
+    /// True if what threads remember of their last stacks stays as it is.
+    pub(super) fn keeps_stacks(&self) -> bool {
+        matches!(
+            self,
+            OwnedEvent::Counter(..) | OwnedEvent::Name(..) | OwnedEvent::Title(..)
+        )
+    }
+}
