@@ -389,8 +389,8 @@ pub(crate) fn decode<'a>(record: &'a [u8], layout: &SampleLayout) -> Result<Reco
     side_band(header, body, true)
 }
 
-/// Takes a record apart that is no sample and no switch, without its header and its sample id. `build_ids`: the event
-/// that it was written for asked for them (`perf_event_attr.build_id`).
+/// Takes a record apart that is neither a sample nor a switch, without its header and its sample id. `build_ids`: the
+/// event that it was written for asked for them (`perf_event_attr.build_id`).
 pub(crate) fn side_band(header: RecordHeader, body: &[u8], build_ids: bool) -> Result<Record<'_>, Malformed> {
     let mut body = Reader(body);
     match header.kind {

@@ -26,7 +26,7 @@ pub trait RecordQueue {
 }
 
 /// Takes all records with times up to `until` from the sources, oldest first. Returns how many. Equal times: lower
-/// source first. `take` gets the index of the source, too. A record that is older than the one before it in its own
+/// source first. `take` also gets the index of the queue. A record that is older than the one before it in its own
 /// source (the kernel may write a sample between reading the clock for another record and writing that) comes right
 /// after it.
 pub fn drain<S: RecordQueue>(

@@ -31,7 +31,7 @@ impl Origins {
         self.counting.insert(tid, (set, time));
     }
 
-    /// Samples that were left out, because another event of the same thread wrote them, too.
+    /// Samples that were left out because another event of the same thread also wrote them.
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }

@@ -331,7 +331,7 @@ impl Translator {
     }
 
     fn switch(&mut self, time: Timestamp, pid: i32, tid: i32, out: Option<bool>, sink: &mut dyn EventSink) {
-        // A task that is past its exit: its waits are no longer the program's.
+        // A task after its exit: its waits no longer belong to the program.
         if pid <= 0 || tid <= 0 || self.has_exited(time, pid, tid) {
             return;
         }
@@ -361,7 +361,7 @@ impl Translator {
         let is_task_zero = self.task_zero != TaskZero::Nobody && (raw.pid, raw.tid) == (0, 0);
         let has_no_pid = raw.pid <= 0 || raw.tid <= 0;
         let is_exiting = !is_task_zero && (has_no_pid || self.has_exited(time, raw.pid, raw.tid));
-        // With its last switch a task leaves its CPU for good, and idle CPUs switch, too.
+        // With its last switch a task leaves its CPU for good. Idle CPUs also switch.
         if role == Role::WaitStack && is_exiting {
             return;
         }

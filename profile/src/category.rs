@@ -188,7 +188,7 @@ pub(crate) fn is_library_source(source: &str) -> bool {
         || LIBRARIES.iter().any(|part| source.contains(part))
 }
 
-/// What the functions of a file tell about the folders of their sources.
+/// What the functions of a file show about the folders of their sources.
 #[derive(Debug, Default)]
 pub(crate) struct Installed {
     /// Folders of downloaded packages that the file was made from: a program from `cargo install` or `go install` is no
@@ -234,8 +234,8 @@ impl Installed {
     }
 }
 
-/// The folder of Go's own packages: that of `runtime`, which every Go program contains. The folder has no fixed name:
-/// `/usr/local/go/src`, `/usr/lib/go-1.19/src`. `go/src` in a home folder holds the user's packages.
+/// The folder of Go's own packages: the folder of `runtime`, which every Go program contains. The folder has no fixed
+/// name: `/usr/local/go/src`, `/usr/lib/go-1.19/src`. `go/src` in a home folder holds the user's packages.
 fn go_folder<'a>(function: &str, source: &'a str) -> Option<&'a str> {
     let end = source
         .rfind("/src/runtime/")

@@ -98,7 +98,7 @@ pub(crate) fn v8_code(info: &AddressInfo) -> v8::Code {
     code.unwrap_or_default()
 }
 
-/// Packages that the file of these addresses was installed from.
+/// Packages from which the file of these addresses was installed.
 pub(crate) fn installed<'a>(file: &str, infos: impl Iterator<Item = &'a AddressInfo>) -> Installed {
     let frames = infos.flat_map(|info| &info.frames);
     Installed::of(frames.filter_map(|frame| Some((file, frame.function.as_deref()?, frame.function_file()?))))

@@ -20,7 +20,7 @@ impl<T> Default for PathIndex<T> {
 }
 
 impl<T: Copy> PathIndex<T> {
-    /// The index of a path in the form of debug info; `intern` gives that of a new path in the form of profiles.
+    /// The index of a path in the form of debug info; `intern` gives the index of a new path in the form of profiles.
     pub(crate) fn index(&mut self, path: &str, intern: impl FnOnce(&str) -> T) -> T {
         if let Some(known) = self.0.get(path) {
             return *known;
@@ -65,7 +65,7 @@ impl Data {
             self.texts[*file as usize].clone_from(path);
         }
         let mut texts: Unique<Box<str>> = std::mem::take(&mut self.texts).into();
-        // Also for a path that was there in this form before: views tell files apart by the index.
+        // Also for a path that was there in this form before: views distinguish files by the index.
         let of_lines = self.frames.iter_mut().map(|frame| &mut frame.line_file);
         for file in self.funcs.iter_mut().map(|func| &mut func.file).chain(of_lines) {
             let path = renamed.get(file).or_else(|| texts.all.get(*file as usize));

@@ -149,7 +149,7 @@ fn drop_unused(data: &mut Data) {
         stack.prefix = new[stack.prefix as usize];
     }
     data.map_stacks(|stack| new.get(stack as usize).copied().unwrap_or(stack));
-    // Of callgrind's files other tables refer to these, too.
+    // In callgrind's files, other tables refer to functions as well.
     if !matches!(data.calls, Calls::Paths) {
         return;
     }

@@ -14,9 +14,9 @@ pub(super) enum ArgumentMeaning {
     Bits(Bits),
     /// Flags of open(2): these, those of the architecture, and the access mode in the lowest two bits.
     Open(Bits),
-    /// One of these.
+    /// One of these names.
     One(Ones),
-    /// One of these below the mask, and bits above.
+    /// One of these names below the mask, and bits above.
     OneAndBits(u32, Ones, Bits),
     /// Permissions of a file.
     Octal,

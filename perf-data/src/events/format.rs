@@ -56,7 +56,7 @@ enum FieldKind {
     Number(NumberField),
     /// `char name[16]`.
     Text,
-    /// Numbers of so many bytes each.
+    /// Numbers of this many bytes each.
     Numbers(usize, NumberField),
     /// `__data_loc char[]`: where a text of any length stands, `len << 16 | offset`.
     FarText,
@@ -233,7 +233,7 @@ fn elsewhere<'a>(raw: &'a [u8], location: &[u8], from: usize) -> Option<&'a [u8]
     raw.get(start..start.checked_add((location >> 16) as usize)?)
 }
 
-/// The text at an address, if its end is on the stack, too.
+/// The text at an address; `None` if its end is not on the copied stack.
 fn text_at(address: u64, stack: StackCopy<'_>) -> Option<Cow<'_, str>> {
     let from = usize::try_from(address.checked_sub(stack.start)?).ok()?;
     let bytes = stack.bytes.get(from..)?;

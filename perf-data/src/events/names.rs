@@ -152,7 +152,8 @@ fn cache(name: &str) -> Option<GenericEvent> {
     })
 }
 
-/// Which of these the text begins with, as a whole word, and what stands behind it.
+/// The first of these words with which the text begins, as a whole word, and the rest of the text; `None` if it begins
+/// with none.
 fn one_of<'a>(text: &'a str, names: &[&[&str]]) -> Option<(u64, &'a str)> {
     let of = |name: &str| {
         let front = text.get(..name.len())?;

@@ -17,7 +17,7 @@ pub struct EventSpec {
     pub text: String,
     /// Which.
     pub selector: EventSelector,
-    /// `:u`, `:k`; both if there is no modifier.
+    /// `:u`, `:k`; both without a modifier.
     pub sides: CountedCode,
     /// `/period=N/`, `/freq=N/`.
     pub sample_by: Option<SampleBy>,
@@ -205,7 +205,7 @@ fn one(text: &str) -> Result<EventSpec, ParseError> {
         (Some(_), Some(terms)) => {
             let term = terms.first().map_or("", |(name, _)| name);
             return wrong(format!(
-                "`{text}`: the term `{term}` does not go with `{name}`; period=N and freq=N do"
+                "`{text}`: `{name}` has no term `{term}`; it takes period=N or freq=N"
             ));
         }
         (None, None) if sample_by.is_some() && is_word(name) && !name.contains(':') && text.contains('/') => {
@@ -260,7 +260,7 @@ fn split_terms(place: &str) -> (&str, Option<&str>) {
 
 fn unknown_modifier<T>(text: &str, modifier: &str) -> Result<T, ParseError> {
     wrong(format!(
-        "`{text}`: the modifier `{modifier}` is not known; there are u (user code) and k (kernel)"
+        "`{text}`: `{modifier}` is not a modifier; use u (user code) or k (kernel)"
     ))
 }
 
@@ -316,7 +316,7 @@ fn selector(name: &str) -> Option<EventSelector> {
     })
 }
 
-/// What can be a file name in sysfs or tracefs, and is no way out of a folder.
+/// True for what can be a file name in sysfs or tracefs, and does not lead out of its folder.
 fn is_word(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     !text.is_empty() && !text.starts_with('.') && text.bytes().all(is_part)
@@ -324,7 +324,7 @@ fn is_word(text: &str) -> bool {
 
 type EventTerms = Vec<(String, u64)>;
 
-/// The terms that say when to sample, and the others; `None` if there are no others.
+/// The terms that say when to sample, and the other terms; `None` for the other terms if there are none.
 fn take_sampling(text: &str, terms: Option<&str>) -> Result<(Option<EventTerms>, Option<SampleBy>), ParseError> {
     let (mut others, mut sample_by) = (Vec::new(), None);
     for term in terms.into_iter().flat_map(|terms| terms.split(',')).map(str::trim) {
@@ -336,9 +336,7 @@ fn take_sampling(text: &str, terms: Option<&str>) -> Result<(Option<EventTerms>,
             None => (term, Some(1)),
         };
         let Some(value) = value else {
-            return wrong(format!(
-                "`{text}`: the value in `{term}` is no number; 1000 and 0x3e8 are"
-            ));
+            return wrong(format!("`{text}`: `{term}` needs a number, such as 1000 or 0x3e8"));
         };
         let by = match name {
             "period" => SampleBy::Period(value),
@@ -347,14 +345,18 @@ fn take_sampling(text: &str, terms: Option<&str>) -> Result<(Option<EventTerms>,
                 others.push((name.to_owned(), value));
                 continue;
             }
-            _ => return wrong(format!("`{text}`: `{term}` is no term; period=1000 is")),
+            _ => {
+                return wrong(format!(
+                    "`{text}`: `{term}` is not an event term; write period=1000, for example"
+                ));
+            }
         };
         // The kernel takes no period with the highest bit (perf_event_open(2), EINVAL).
         if value == 0 || value > i64::MAX as u64 {
             return wrong(format!("`{text}`: {name} must be 1 or more"));
         }
         if sample_by.replace(by).is_some() {
-            return wrong(format!("`{text}`: there may be one period or one freq"));
+            return wrong(format!("`{text}`: give either period or freq, once"));
         }
     }
     Ok(((!others.is_empty()).then_some(others), sample_by))
@@ -490,8 +492,8 @@ mod tests {
         assert_eq!(parsed("page-faults/period=10/u").sides, user);
         assert_eq!(parsed("page-faults/period=10/:k").sides, kernel);
         assert_eq!(parsed("sched:sched_switch:k").sides, kernel);
-        assert!(refusal("cycles:pp").contains("modifier `pp` is not known"));
-        assert!(refusal("cycles/period=1/:x").contains("modifier `x` is not known"));
+        assert!(refusal("cycles:pp").contains("`pp` is not a modifier"));
+        assert!(refusal("cycles/period=1/:x").contains("`x` is not a modifier"));
         assert!(refusal("cycles:u/period=1/:k").contains("two modifiers"));
     }
 
@@ -502,10 +504,10 @@ mod tests {
         assert_eq!(parsed("cycles/freq=99/").sample_by, Some(SampleBy::Frequency(99)));
         assert!(refusal("cycles/period=0/").contains("1 or more"));
         assert!(refusal("cycles/period=18446744073709551615/").contains("1 or more"));
-        assert!(refusal("cycles/period=many/").contains("is no number"));
+        assert!(refusal("cycles/period=many/").contains("needs a number"));
         assert!(refusal("cycles/period=1,freq=2/").contains("one period or one freq"));
         assert!(refusal("cycles/period=1").contains("second slash"));
-        assert!(refusal("cycles/umask=1/").contains("does not go with `cycles`"));
+        assert!(refusal("cycles/umask=1/").contains("`cycles` has no term `umask`"));
     }
 
     #[test]

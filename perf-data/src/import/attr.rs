@@ -133,7 +133,7 @@ impl Attr {
         }
     }
 
-    /// The name that perf gave it, or that of `enum perf_hw_id`, `enum perf_sw_ids`.
+    /// The name that perf gave it, or its name in `enum perf_hw_id`, `enum perf_sw_ids`.
     pub(super) fn label(&self) -> String {
         const HARDWARE: [&str; 4] = ["cycles", "instructions", "cache-references", "cache-misses"];
         const SOFTWARE: [&str; 4] = ["cpu-clock", "task-clock", "page-faults", "context-switches"];

@@ -29,7 +29,7 @@ pub(super) struct EventChoice {
 
 impl EventChoice {
     /// The event of this name, or the first that has samples of running threads. Waits stand beside it if it measures
-    /// time, too: what is counted and what lasts are not added up.
+    /// time as well: counts and durations are not added up.
     pub(super) fn of(attrs: &[Attr], asked: Option<&str>) -> Result<EventChoice, ImportError> {
         let event = match asked {
             None => first(attrs),

@@ -10,7 +10,7 @@ const MAX_RATIO: u64 = 4096;
 /// The first bytes may be of any ratio.
 const FREE_BYTES: u64 = 64 << 20;
 
-/// The decompressed stream, of which whole records are taken from the front.
+/// The decompressed stream. Whole records are taken from its front.
 pub(super) struct Decompressor {
     context: DCtx<'static>,
     output: Box<[u8]>,

@@ -18,7 +18,7 @@ pub struct SavedFiles {
 }
 
 impl SavedFiles {
-    /// Looks into the cache of this user, too.
+    /// Also looks into the cache of this user.
     pub fn new() -> SavedFiles {
         SavedFiles {
             cache: std::env::home_dir().map(|home| home.join(".debug/.build-id")),

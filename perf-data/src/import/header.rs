@@ -197,7 +197,7 @@ pub(super) struct HeaderContents {
     pub(super) is_unfinished: bool,
 }
 
-/// Reads the header with all that it points to; `None` if this is no perf.data file, or one that is cut off in its
+/// Reads the header with all that it points to; `None` if this is not a perf.data file, or one that is cut off in its
 /// header.
 pub(super) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<HeaderContents>> {
     let mut header = [0; FILE_HEADER_BYTES];
@@ -271,7 +271,8 @@ pub(super) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<HeaderCon
     }))
 }
 
-/// Reads sections, of which no two share bytes in a sound file: 4096 events may refer to the same 64 MB of ids.
+/// Reads sections. In a sound file no two share bytes; in a damaged one, 4096 events may refer to the same 64 MB of
+/// ids.
 struct SectionReader<'a, R> {
     file: &'a mut R,
     /// Bytes of the file that can still be read.

@@ -14,7 +14,8 @@
 //! 2. `attr`: the events, and where their records keep id and time. `choice`: whose samples are shown.
 //! 3. `input`: bytes to records in time order, by `records`, `compressed` and `order`.
 //! 4. `deferred`: user call chains that come later. `output`: records to events. `sample`: any layout to the
-//!    translator's. `late_exits`: sums that come after all other records. `simpleperf`: what only Android's tool writes.
+//!    translator's. `late_exits`: sums that come after all other records. `simpleperf`: what only Android's tool
+//!    writes.
 //! 5. `metadata`: the recording as a whole, and what the file lacks.
 //! 6. `files`: the binaries, after the fact.
 

@@ -18,7 +18,7 @@ pub(super) struct NamedEvents {
 }
 
 impl NamedEvents {
-    /// Those of a spool, of which the samples of its first event are shown.
+    /// The named events of a spool whose first event's samples are shown.
     pub(super) fn of_spool(attrs: &[Attr]) -> NamedEvents {
         let mut named = NamedEvents {
             places: vec![None; attrs.len()],
@@ -52,7 +52,7 @@ impl NamedEvents {
         named
     }
 
-    /// Role and index of an event, if it is one of these.
+    /// Role and index of a named event; `None` for other events.
     pub(super) fn place(&self, attr: usize) -> Option<(Role, u32)> {
         self.places.get(attr).copied().flatten()
     }

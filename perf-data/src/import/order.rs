@@ -33,7 +33,7 @@ impl Default for RecordOrder {
 }
 
 impl RecordOrder {
-    /// One that asks for more room only up to so many bytes.
+    /// An order whose records may take this many bytes at most.
     fn keeping(max_kept_bytes: usize) -> RecordOrder {
         RecordOrder {
             max_kept_bytes,

@@ -31,7 +31,7 @@ pub(super) struct ImportOutput {
     pub(super) named: NamedEvents,
     pub(super) samples: u64,
     pub(super) switches_left_out: u64,
-    /// Sums of waits, of which perf knows only the lengths.
+    /// Sums of waits: perf knows only their lengths.
     pub(super) waits_without_times: u64,
     late_exits: LateExits,
     /// Samples that were left out, by event.
@@ -177,7 +177,7 @@ impl ImportOutput {
             Ok(Record::Comm { exec: true, name, .. }) if self.program.is_none() => {
                 self.program = Some(String::from_utf8_lossy(name).into_owned());
             }
-            // Idle CPUs switch, too.
+            // Idle CPUs also switch.
             Ok(Record::Sample(sample)) if shown == ShownAs::WaitStacks && sample.tid == 0 => return,
             Ok(Record::Exit { pid, tid }) if self.choice.has_sums() && self.late_exits.keep(time, *pid, *tid) => return,
             Ok(Record::Fork { tid, .. }) => {
@@ -206,7 +206,7 @@ impl ImportOutput {
         self.translator.decoded(time, decoded, role, sink);
     }
 
-    /// `perf record -a` samples idle CPUs, too, and shows them as its "swapper".
+    /// `perf record -a` also samples idle CPUs, and shows them as its "swapper".
     fn name_idle_task(&mut self, time: Timestamp, sink: &mut dyn EventSink) {
         if !std::mem::replace(&mut self.idle_is_named, true) {
             self.translator.name_idle_task(time, sink);

@@ -12,7 +12,7 @@ pub(super) enum RecordsEnd {
     Whole,
     /// In the middle of one, or before the end that the file's header promises. Bytes that were read.
     CutOff(u64),
-    /// At this place is no record.
+    /// The bytes at this place are not a record.
     Damaged(u64),
 }
 
@@ -54,7 +54,7 @@ impl<R: Read + Seek> RecordReader<R> {
             if header.kind < record_type::FIRST_OF_SIMPLEPERF {
                 break usize::from(header.size);
             }
-            // None of these is needed: the sections at the end say the same.
+            // Not needed: the sections at the end say the same.
             let size = u64::from(header.misc) << 16 | u64::from(header.size);
             if size < HEADER_BYTES as u64 {
                 return Ok(Err(RecordsEnd::Damaged(self.at)));
@@ -93,7 +93,7 @@ impl<R: Read + Seek> RecordReader<R> {
     }
 }
 
-/// Fills the buffer, or what of it the file still has.
+/// Fills the buffer, as far as the file has bytes left.
 pub(super) fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

@@ -107,7 +107,7 @@ impl Simpleperf {
     }
 
     /// FILE, before Android 12: for each file u32 size of what follows, path, u32 type, u64 lowest address, u32 count
-    /// and so many of (u64 address, u32 length, name); then, by type, where that lowest address is in the file.
+    /// and `count` times (u64 address, u32 length, name); then, by type, where the lowest address is in the file.
     pub(super) fn add_files(&mut self, data: &[u8]) {
         let mut data = Reader(data);
         while let Some(file) = data.u32().and_then(|bytes| data.bytes(bytes as usize)) {

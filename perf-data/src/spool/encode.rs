@@ -17,7 +17,7 @@ use crate::abi::{misc, record_type, sample_type as has};
 /// What each sample holds.
 pub(super) const SAMPLE_TYPE: u64 =
     has::IDENTIFIER | has::IP | has::TID | has::TIME | has::CPU | has::PERIOD | has::CALLCHAIN;
-/// RAW, after the call chain: point events have it, too.
+/// PERF_SAMPLE_RAW, after the call chain: only point events have it.
 pub(super) const SAMPLE_RAW: u64 = 1 << 10;
 
 /// Longest path in a mapping: PATH_MAX.

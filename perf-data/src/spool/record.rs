@@ -2,7 +2,7 @@
 
 use crate::abi::record_type;
 
-/// The id of the event whose samples they are.
+/// The id of the event of the samples.
 pub(super) const EVENT_ID: u64 = 1;
 /// The id of the event whose samples are stacks of waits.
 pub(super) const WAIT_EVENT_ID: u64 = 2;
@@ -13,7 +13,7 @@ pub(super) const FIRST_NAMED_ID: u64 = 16;
 /// kept.
 pub const MAX_CHAIN: usize = 8000;
 
-/// Records that are in no ring and no file.
+/// Appends PERF_RECORD_LOST: records that are in no ring and no file.
 pub(super) fn put_lost(out: &mut Vec<u8>, misc: u16, count: u64, time: u64, event: u64) {
     put_record(out, record_type::LOST, misc, |body| {
         body.extend(event.to_ne_bytes());
@@ -22,12 +22,12 @@ pub(super) fn put_lost(out: &mut Vec<u8>, misc: u16, count: u64, time: u64, even
     });
 }
 
-/// What stands at the end of each record but samples: pid and tid, time, cpu, identifier.
+/// Appends the end of each record but samples: pid and tid, time, cpu, identifier.
 pub(super) fn put_sample_id(body: &mut Vec<u8>, [pid, tid]: [i32; 2], time: u64, event: u64) {
     put_words(body, &[pair(pid, tid), time, 0, event]);
 }
 
-/// A record with its header, of a multiple of 8 bytes. One that would be longer than 64 KiB is left out.
+/// Appends a record with its header, of a multiple of 8 bytes. A record of more than 64 KiB is left out.
 pub(super) fn put_record(out: &mut Vec<u8>, kind: u32, misc: u16, body: impl FnOnce(&mut Vec<u8>)) {
     put_record_if_short(out, kind, misc, |out| {
         let start = out.len();

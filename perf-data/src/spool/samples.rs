@@ -1,4 +1,4 @@
-//! Samples by what differs from their thread's last stack.
+//! Records of samples: what differs from the thread's last stack.
 //!
 //! From sample to sample a stack hardly changes, and a stack has hundreds of frames. So a sample is a record of a type
 //! of its own, with the number of rootmost frames that are those of the thread's last sample in the file, and the
@@ -26,23 +26,23 @@ use crate::abi::{context, misc, record_type};
 use crate::decode::RecordHeader;
 use crate::marks;
 
-/// The type of these records, which perf does not know. 0x5350 had another form, and is not read.
+/// The type of the records, which perf does not know. 0x5350 had another form, and is not read.
 const SAMPLE: u32 = 0x5353;
-/// The same in files of earlier versions, which have no [`RESTART`].
+/// The type in files of earlier versions, which have no [`RESTART`].
 const SAMPLE_AFTER_OTHERS: u32 = 0x5352;
-/// The same with all that a record can have, and without flags: in files of versions before these.
+/// The type in files of still earlier versions: records have all fields and no flags.
 const WHOLE_SAMPLE: u32 = 0x5351;
 
 /// Flags of a record, beside those of [`SampleHeader`]: it has bytes that the event itself wrote.
 const RAW: u16 = 16;
-/// It does not follow from an earlier record, and no stack from here on follows from one before.
+/// The record says all: it does not depend on an earlier record, and neither does any later stack.
 const RESTART: u16 = 32;
 
-/// The last stack of each thread, as it was written.
+/// Writes samples. Remembers the last stack of each thread as it was written.
 #[derive(Debug, Default)]
 pub(super) struct SampleEncoder {
     last: FxHashMap<i32, LastStack>,
-    /// `None`: the next record follows from none.
+    /// The sample before; `None` if the next record says all.
     before: Option<SampleHeader>,
     with_rootmost: Vec<Frame>,
 }
@@ -51,13 +51,13 @@ pub(super) struct SampleEncoder {
 struct LastStack {
     /// As in [`SameFrames`].
     number: u64,
-    /// Rootmost frame first; none if it has a number.
+    /// Rootmost frame first; empty if the stack has a number.
     frames: Vec<Frame>,
 }
 
 impl SampleEncoder {
-    /// Appends the record of a sample with these frames, leaf first, and with a last one rootwards of them. False if it
-    /// has no room in a record.
+    /// Appends the record of a sample with these frames, leaf first, and `rootmost` rootwards of them. `same`: what the
+    /// frames have in common with an earlier stack. False if the sample has no room in a record.
     pub(super) fn put(
         &mut self,
         sample: SampleHeader,
@@ -110,19 +110,19 @@ impl SampleEncoder {
         is_put
     }
 
-    /// The next record follows from none.
+    /// The next record says all.
     pub(super) fn restart(&mut self) {
         self.last.clear();
         self.before = None;
     }
 
-    /// The last stack of a thread is in no record.
+    /// The last stack of a thread was written in no record: its next sample has a whole stack.
     pub(super) fn forget(&mut self, tid: i32) {
         self.last.remove(&tid);
     }
 }
 
-/// The last stack of each thread, as it was read.
+/// Reads samples. Remembers the last stack of each thread as it was read.
 #[derive(Debug, Default)]
 pub(crate) struct SampleDecoder {
     last: FxHashMap<i32, Vec<Option<Frame>>>,
@@ -163,7 +163,7 @@ impl SampleDecoder {
         Some(out)
     }
 
-    /// Whether the whole sample has room in a record. `None`: it can't be read.
+    /// True if the whole sample has room in a record; `None` if the bytes can't be read.
     fn read(&mut self, flags: u16, body: &mut &[u8], out: &mut Vec<u8>) -> Option<bool> {
         self.before.take_next(flags, body)?;
         let SampleHeader {
@@ -208,7 +208,7 @@ impl SampleDecoder {
 }
 
 /// Readers take all entries but the leaf and the first below the kernel for return addresses, and look one byte before
-/// them. An entry that is no return address is written one byte further.
+/// them. An entry that is not a return address is written one byte further.
 fn fill_chain(chain: &mut Vec<u64>, frames: impl Iterator<Item = Frame>) {
     chain.clear();
     let mut context = None;

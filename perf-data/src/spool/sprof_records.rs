@@ -1,4 +1,4 @@
-//! What a recording has and no record of perf's holds: figures of processes, how stacks were unwound, starts of runs.
+//! Facts of a recording that no record of perf holds: figures of processes, how stacks were unwound, starts of runs.
 //!
 //! Such a record is a PERF_RECORD_EVENT_UPDATE ("u64 kind, u64 id", then words; the first is the time) of a kind that
 //! perf does not know and skips: perf_event__process_event_update in tools/perf/util/header.c.
@@ -27,7 +27,7 @@ const CAUSES: [LostCause; 5] = [
     LostCause::NoPid,
 ];
 
-/// What a record says.
+/// The content of a record of sprof.
 pub(crate) enum SprofRecord {
     Event(Box<Event<'static>>),
     RunStart(Timestamp),

@@ -5,7 +5,7 @@
 //! set-group-ID program, one with file capabilities, one that its user may not read. All events of the task end as they
 //! do with the task itself, PERF_RECORD_EXIT included. Only then is the program mapped. So an exit right after an exec,
 //! with no mapping in between, is not the end of the process (seen with Linux 6.18). Events of whole CPUs get that
-//! record, too, but do not end: the mappings follow.
+//! record as well, but do not end: the mappings follow.
 
 use std::collections::HashMap;
 
@@ -47,7 +47,7 @@ impl WithoutEvents {
         self.forget(pid);
     }
 
-    /// True if the exit of this process, which was just recorded, is that of its events only.
+    /// True if the exit that was just recorded is the end of the process's events, and not of the process.
     pub(super) fn lost_at_exec(&mut self, pid: i32) -> bool {
         let Some(name) = self.executed.remove(&pid) else {
             return false;

@@ -108,7 +108,7 @@ impl FrameResolver {
         self.find_or_make(key, strings)
     }
 
-    /// A frame that is no code and has this name.
+    /// A frame that is not code and has this name.
     pub(super) fn label(&mut self, name: StringId, strings: &mut StringTable) -> FrameId {
         self.find_or_make(FrameKey::Label(name), strings)
     }

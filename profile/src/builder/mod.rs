@@ -185,7 +185,7 @@ impl Builder {
         self.stack_on(at, thread, leafward, kept, SameFrames::number(same))
     }
 
-    /// The stack of these frames on so many rootmost ones of the thread's last stack.
+    /// The stack of these frames, leaf first, on the `kept` rootmost frames of the thread's last stack.
     fn stack_on(&mut self, at: i64, thread: Thread, leafward: &[Frame], kept: usize, number: u64) -> Option<StackId> {
         let first = self.first_frame(at, thread);
         let (process, thread) = self.processes.thread_for_sample(thread, at);

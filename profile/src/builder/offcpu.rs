@@ -4,8 +4,8 @@
 //! sampling interval may come by the hundred thousand a second: those with the same stack are added up until something
 //! else happens. Long ones are cut into pieces, so that a selection in the middle of one shows it.
 //!
-//! A wait has the stack that was sampled as it began. One without, as only so many a second are sampled, or none where
-//! the kernel may not be, has another stack of its thread, and a frame that says which.
+//! A wait has the stack that was sampled as it began. A wait without one (a limited number a second is sampled, and
+//! none where kernel code may not be recorded) has another stack of its thread, and a frame that says which.
 //!
 //! Waits are samples and not tracks of their own, because tracks tear apart what one function did; nor markers, which
 //! have no call tree. Each ends in the frame `[off-CPU]`: to drop or focus that function splits the front end's tree
@@ -379,7 +379,7 @@ impl ThreadWaits {
         let since = wait.until.saturating_sub(length);
         // A thread that was found begins where its switches begin, which may be later.
         let earliest = wait.earliest.min(wait.until);
-        // Only waits above a limit come as a whole: between these a thread may have waited, too.
+        // Only waits above a limit come as a whole: the thread may also have waited in between.
         self.cpu.lose();
         if since >= earliest {
             self.push_pieces(since, length, stack, samples, tables);

@@ -68,7 +68,7 @@ pub(super) struct LiveThread {
     pub(super) chain_number: u64,
     pub(super) chain_epoch: u32,
     pub(super) implied: bool,
-    /// It is no thread but the track of a further event beside this one.
+    /// The track of a further event of this thread, and not a thread.
     pub(super) track_of: Option<(usize, u32)>,
     /// Markers of points.
     pub(super) points: usize,

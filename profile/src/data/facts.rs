@@ -8,7 +8,7 @@ use super::{Calls, Data, Fields, RecordingFacts, WeightUnit, Weights};
 /// Increases when a field changes its meaning, not for a new field.
 const VERSION: u32 = 1;
 
-/// The object.
+/// The object `meta.sprof`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct SprofFacts {

@@ -1,8 +1,8 @@
 //! One form for every profile, whichever program recorded it and whichever version of a file holds it.
 //!
 //! Views take [`Data`]: `Data::from` makes it of a built profile, [`read::whole`](crate::read::whole) of a file.
-//! Writers and [`merge`](mod@crate::merge) take [`SavedData`]. Tables refer to each other by index. A stack comes after its
-//! caller's stack, so one backward pass adds up subtrees.
+//! Writers and [`merge`](mod@crate::merge) take [`SavedData`]. Tables refer to each other by index. A stack comes after
+//! its caller's stack, so one backward pass adds up subtrees.
 
 mod about;
 mod code;

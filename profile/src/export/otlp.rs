@@ -254,7 +254,7 @@ impl<'a> OtlpWriter<'a> {
         }
     }
 
-    /// All functions of the profile, and last that of a sample without a stack.
+    /// All functions of the profile, then the function that stands for samples without a stack.
     fn functions(&mut self) -> Vec<otlp::Function> {
         let data = self.data;
         let mut table = vec![otlp::Function::default()];

@@ -162,7 +162,7 @@ pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
     Ok(data)
 }
 
-/// Like [`whole()`], with counters. Returns the recording's start in the counters' times, too, ms.
+/// Like [`whole()`], with counters, and with the recording's start in the counters' times, ms.
 pub fn for_page(path: &Path, limits: ReadLimits) -> Result<(Data, f64), ReadError> {
     Ok(with_zero(tables::<AllFields>(path, limits)?))
 }

@@ -124,7 +124,7 @@ impl<'de> Visitor<'de> for ProcessFields<'_> {
                 }
                 KnownKey::Processes => map.next_value_seed(Each(found, Element::Process))?,
                 KnownKey::Meta | KnownKey::Pid | KnownKey::IsMainThread | KnownKey::Other => {
-                    drop(map.next_value::<IgnoredAny>()?)
+                    map.next_value::<IgnoredAny>()?;
                 }
             }
         }

@@ -21,7 +21,7 @@ pub(crate) struct RecordedSample {
     pub(crate) cpu_before_ns: Option<u64>,
 }
 
-/// So many bytes are written at once: some 2,000 samples. 200 threads have 3 MB in memory.
+/// Bytes that are written at once: some 2,000 samples. 200 threads have 3 MB in memory.
 const SPILL_BYTES: usize = 16 << 10;
 /// A sample has four numbers of ten bytes at most.
 const SAMPLE_BYTES: usize = 40;
@@ -47,7 +47,7 @@ pub(crate) struct PackedSamples {
 #[derive(Clone, Copy, Default)]
 struct PreviousSample {
     time: i64,
-    /// 0 is no stack, else id + 1.
+    /// 0 for a sample without a stack, else the stack's id + 1.
     stack: i64,
     period: u64,
     /// The sum of the waits' periods.

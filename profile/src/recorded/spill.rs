@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
-/// So many blocks wait for the disk. More stay where they are.
+/// Blocks that wait for the disk at most. Further ones stay in memory.
 const WAITING_BLOCKS: usize = 64;
 
 /// A file that is to be written.

@@ -1,10 +1,10 @@
 //! What a profile says about its machine and user, taken out before others see the profile.
 //!
-//! [`sanitize`] cleans every string of a [`SavedData`] profile. Names of functions lose only paths, because they are the
-//! result; all other strings also lose the names of user and host. Arguments are removed. Fields that this module does
-//! not know are dropped: nobody has checked what is in them. Functions, samples and their weights stay as they are, so
-//! all shares stay. `text` cleans one string, `search` finds what is in it, `path` shortens one path, `variables` finds
-//! the environment.
+//! [`sanitize`] cleans every string of a [`SavedData`] profile. Names of functions lose only paths, because they are
+//! the result; all other strings also lose the names of user and host. Arguments are removed. Fields that this module
+//! does not know are dropped: nobody has checked what is in them. Functions, samples and their weights stay as they
+//! are, so all shares stay. `text` cleans one string, `search` finds what is in it, `path` shortens one path,
+//! `variables` finds the environment.
 
 mod path;
 mod search;

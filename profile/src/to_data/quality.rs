@@ -11,7 +11,7 @@ use crate::builder::lost_label;
 use crate::data::{AboutRow, AskedEvent, CountedEvent, RecordingFacts, RecordingLimit, RunExtent};
 use crate::recorded::Profile;
 
-/// `Said`: the facts have a field for it, or it is no limit.
+/// Where a line is shown. `Said`: the facts have a field for it, or it is not a limit.
 #[derive(Clone, Copy, PartialEq)]
 enum LineUse {
     Said,

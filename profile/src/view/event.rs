@@ -23,9 +23,9 @@ fn absence(was_recorded: &bool) -> &'static str {
 }
 
 impl Data {
-    /// Keeps the samples of one event: the named one, or that of the first thread with samples. Returns the names of
-    /// the other events, whose samples are dropped. A pattern (`syscalls:sys_enter_open*`) keeps all that it matches,
-    /// where these count how often something happened.
+    /// Keeps the samples of one event: the named one, or the event of the first thread with samples. Returns the names
+    /// of the other events, whose samples are dropped. A pattern (`syscalls:sys_enter_open*`) keeps all that it
+    /// matches, where these count how often something happened.
     ///
     /// In a file of sprof, each further event has a track beside the thread in which it happened; the reader makes such
     /// tracks of markers of point events. Markers stay: they move to the thread's track that stays, or else to the

@@ -219,7 +219,7 @@ impl<'a> MarkerGroup<'a> {
             spans.longest_ms = spans.longest_ms.max(ms);
         }
         for (key, value) in span.fields().into_iter().flatten() {
-            // The stack is no value, and neither is what a marker has of the format.
+            // The stack and the format's own fields are not values.
             if matches!(key.as_str(), "type" | "cause" | "stack") {
                 continue;
             }

@@ -98,7 +98,7 @@ pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
     rows
 }
 
-/// The one of these functions that is the innermost on the stack with the largest cost. `key`: each frame's function.
+/// The innermost of these functions on the stack with the largest cost. `key`: each frame's function.
 fn innermost(selection: &Selection<'_>, key: &[u32], of: Vec<FunctionRow>) -> Option<FunctionRow> {
     let costs = (0u32..).zip(&selection.own);
     let (mut at, _) = costs.max_by(|a, b| a.1.weight.total_cmp(&b.1.weight))?;

@@ -494,7 +494,7 @@ fn wanted_categories(data: &Data, filter: &Filter) -> Result<Option<Vec<Vec<bool
     if filter.categories.is_empty() {
         return Ok(None);
     }
-    // At least the category itself, which stands for subcategories that are not listed, too.
+    // At least the category itself, which also stands for subcategories that are not listed.
     let parts = |category: &Category| vec![false; category.subcategories.len().max(1)];
     let mut wanted: Vec<Vec<bool>> = data.categories.iter().map(parts).collect();
     for asked in &filter.categories {

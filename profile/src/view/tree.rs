@@ -195,7 +195,7 @@ fn finish(selection: &Selection<'_>, mut nodes: Vec<CallNode>) -> CallTree {
             .sum();
         nodes[at].total = nodes[at].own;
         nodes[at].total += below;
-        // What was seen from further in is no part of the path to it.
+        // A node without samples is on no path to the function.
         let mut children = std::mem::take(&mut nodes[at].children);
         children.retain(|child| !nodes[*child as usize].total.is_zero());
         nodes[at].children = children;

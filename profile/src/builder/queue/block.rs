@@ -18,7 +18,7 @@ use super::owned_event::OwnedEvent;
 #[derive(Default)]
 pub(in super::super) struct QueueBlock {
     samples: Vec<u8>,
-    /// Those that are no samples: each with its time, and the end of the samples before it.
+    /// Events other than samples: the end of the samples before the event, its time, and the event.
     others: VecDeque<(usize, i64, OwnedEvent)>,
     marks: Vec<StackMark>,
     last: SampleHeader,
@@ -52,8 +52,7 @@ impl QueueBlock {
         self.others.push_back((self.samples.len(), at, event));
     }
 
-    /// Appends a sample with these frames, leaf first, of which so many rootmost ones are those of the thread's stack
-    /// before.
+    /// Appends a sample with these frames, leaf first. The `kept` rootmost ones are those of the thread's stack before.
     pub(super) fn push_sample(&mut self, at: i64, thread: Thread, sample: &Sample<'_>, kept: usize, frames: &[Frame]) {
         let header = SampleHeader {
             time: at.cast_unsigned(),

@@ -22,9 +22,9 @@ pub(super) use owned_event::OwnedEvent;
 
 /// A block is built at once: 10,000 samples of rustc in 10 ms, in which the recorder's rings fill.
 const BLOCK_BYTES: usize = 256 << 10;
-/// What the last sample of a block may take of memory that is there already. Seldom one has more.
+/// Room for the last sample of a block, reserved in advance. Few samples have more bytes.
 const LARGE_SAMPLE_BYTES: usize = 2 << 10;
-/// So many blocks wait, and one that is being filled: 5 MiB, 20 s of rustc on two CPUs at 4 kHz.
+/// Full blocks that wait at most, beside the one that is being filled: 5 MiB, 20 s of rustc on two CPUs at 4 kHz.
 const WAITING_BLOCKS: usize = 20;
 
 /// Events in the order in which they came. None of them has to do with waits, or with further events.
@@ -71,7 +71,7 @@ impl EventQueue {
         self.numbers.clear();
     }
 
-    /// The oldest events, once so many wait that some are to be built.
+    /// The oldest events, once more than [`WAITING_BLOCKS`] blocks wait.
     pub(super) fn take_if_full(&mut self) -> Option<QueueBlock> {
         (self.full.len() > WAITING_BLOCKS).then(|| self.full.pop_front())?
     }

@@ -16,7 +16,7 @@ use super::{PageOptions, kinds};
 use crate::data::{Calls, Data, NONE};
 use crate::view::select::{Filter, NotFound, Selection, select};
 
-/// Increased when a page could not show data of another version: the page is always that of its data, but a server may
+/// Increased when a page could not show data of another version: page and data are written together, but a server may
 /// be updated.
 pub(super) const VERSION: u32 = 1;
 

@@ -1,7 +1,7 @@
 //! Call chains as one tree of functions, and the lines of each call chain.
 //!
 //! A node is a call path of functions. A stack is a node with a line for each of its functions: the nodes' sums need no
-//! lines, and only the view of sources needs stacks. Node 0 is the root, stack 0 is that of samples without one.
+//! lines, and only the view of sources needs stacks. Node 0 is the root, stack 0 stands for samples without a stack.
 
 use rustc_hash::FxHashMap;
 

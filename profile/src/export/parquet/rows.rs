@@ -126,7 +126,7 @@ impl ParquetRows {
     }
 }
 
-/// All paths, and that of each stack.
+/// All call paths, and the call path of each stack.
 fn nodes(selection: &Selection<'_>) -> (Vec<CallPathKey>, Vec<u32>) {
     let mut nodes: Vec<CallPathKey> = Vec::new();
     let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();

@@ -60,7 +60,7 @@ pub(super) fn of_change(change: Option<Ordering>, strength: f64, inlined: bool) 
     }
 }
 
-/// The colour where recordings cannot tell whether there is a change. Neither grey nor one of a change.
+/// The colour where recordings cannot show whether there is a change. Neither grey nor a colour of changes.
 pub(super) fn undecided(inlined: bool) -> Color {
     rgb(52.0, 0.75, if inlined { 0.88 } else { 0.84 })
 }

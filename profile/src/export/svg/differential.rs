@@ -2,7 +2,7 @@
 //!
 //! Widths are those of the new recordings. The colour is the change of a frame's share, so recordings of different
 //! lengths and rates compare: red for an increase, blue for a decrease, grey where a change is ruled out, yellow where
-//! the recordings cannot tell, by the tests and limits of [`diff`](crate::view::diff). A pale colour marks a changed
+//! the recordings cannot decide, by the tests and limits of [`diff`](crate::view::diff). A pale colour marks a changed
 //! share without a changed time: a slower function decreases the share of all others. Frames of the old recordings
 //! alone are below the frame `[gone]` beside all others, at their old width.
 

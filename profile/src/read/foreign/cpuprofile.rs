@@ -58,7 +58,7 @@ struct CallFrame {
     function_name: String,
     #[serde(default)]
     url: String,
-    /// From 0; -1 for functions that are no script's.
+    /// From 0; -1 for functions without a script.
     #[serde(default)]
     line_number: i64,
     #[serde(default)]

@@ -1,7 +1,7 @@
 //! DHAT profiles of valgrind and the Rust crate dhat: allocations, copies or counts by place. JSON of version 2:
 //! <https://valgrind.org/docs/manual/dh-manual.html>, dhat/dh_main.c, dhat/dh_view.js.
 //!
-//! A program point has a call path and several sums, of which one is read. Bytes and blocks equal those of DHAT's own
+//! A program point has a call path and several sums; one of them is read. Bytes and blocks equal those of DHAT's own
 //! viewer.
 
 use serde::Deserialize;

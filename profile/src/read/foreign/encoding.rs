@@ -18,7 +18,7 @@ pub(super) struct Encoding {
 /// The units of an encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CodeUnits {
-    /// UTF-8, or no text. Lines that are no UTF-8 are Latin-1: see [`text`].
+    /// UTF-8, or no text. Lines that are not UTF-8 are read as Latin-1: see [`text`].
     Bytes,
     /// UTF-16: what `>` of Windows PowerShell writes.
     Pairs { is_big_endian: bool },

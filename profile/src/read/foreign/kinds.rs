@@ -7,7 +7,8 @@ use rustc_hash::FxHashSet;
 use crate::category::{CodeKind, Installed};
 use crate::data::{Category, Data};
 
-/// Gives frames the categories of recordings, as far as files and sources tell, unless the format has its own.
+/// Gives frames the categories of recordings, as far as they follow from files and sources, unless the format has its
+/// own.
 pub(super) fn set(data: &mut Data) {
     if !data.categories.is_empty() {
         return;
@@ -42,7 +43,7 @@ pub(super) fn set(data: &mut Data) {
             let source = data.text(data.funcs[frame.func as usize].file);
             match libs.get(frame.lib as usize).copied().flatten() {
                 Some(kind) => kind.of_source(source, None, &installed),
-                // The folder of a source tells libraries and packages. It does not tell the program.
+                // The folder of a source identifies libraries and packages, but not the program.
                 None => match CodeKind::Program.of_source(source, None, &installed) {
                     CodeKind::Program => CodeKind::Unknown,
                     kind => kind,

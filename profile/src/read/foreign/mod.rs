@@ -104,7 +104,7 @@ pub fn kind(path: &Path) -> Option<ForeignFormat> {
     if pprof::is_pprof(&start) {
         return Some(ForeignFormat::Pprof);
     }
-    // Some lines of these are folded stacks, too: `goroutine profile: total 7`.
+    // Some lines of such files are also folded stacks: `goroutine profile: total 7`.
     if other_kinds::by_content(&start).is_some() {
         return None;
     }

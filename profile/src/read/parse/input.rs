@@ -90,7 +90,7 @@ impl<'a> JsonInput<'a> {
         self.taken
     }
 
-    /// The next byte that is no white space, not consumed; 0 at the end.
+    /// The next byte that is not white space, without consuming it; 0 at the end.
     #[inline]
     pub(super) fn token(&mut self) -> Result<u8> {
         match self.bytes[self.at] {

@@ -10,7 +10,7 @@ use serde_json::{Number, Value, json};
 use super::*;
 use crate::read::FilePosition;
 
-/// Gives so many bytes at a time.
+/// Gives this many bytes at a time.
 struct Cut<'a>(&'a [u8], usize);
 
 impl Blocks for Cut<'_> {

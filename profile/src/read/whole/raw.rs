@@ -1,5 +1,5 @@
-//! A processed profile as in the file, versions 49 to 75, under the format's names. [`FieldChoice`] keeps or skips unknown
-//! fields.
+//! A processed profile as in the file, versions 49 to 75, under the format's names. [`FieldChoice`] keeps or skips
+//! unknown fields.
 //!
 //! Versions: docs-developer/CHANGELOG-formats.md of the front end up to 70; its upgraders after 70.
 
@@ -17,11 +17,11 @@ use crate::data::SavedLib;
 /// Reads an object into a structure: the listed keys into fields, all others into `rest`.
 macro_rules! object_with_rest {
     ($name:ident { $($key:literal => $($field:ident).+),* }) => {
-        impl<'de, E: Extent> Deserialize<'de> for $name<E> {
+        impl<'de, E: FieldChoice> Deserialize<'de> for $name<E> {
             fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
                 struct Object<E>(PhantomData<E>);
 
-                impl<'de, E: Extent> Visitor<'de> for Object<E> {
+                impl<'de, E: FieldChoice> Visitor<'de> for Object<E> {
                     type Value = $name<E>;
 
                     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -357,7 +357,7 @@ const RULES: &[(Bucket, &[NameRule])] = &[
 
 /// The bucket of a function name.
 pub fn bucket_of(name: &str) -> Option<Bucket> {
-    // The names are of C, C++, Rust and Go. A function of JavaScript may be called `malloc`, too.
+    // The names are of C, C++, Rust and Go. A function of JavaScript may also be called `malloc`.
     if without_place(name) != name {
         return None;
     }

@@ -5,8 +5,9 @@
 //! 1. *Counting.* Samples come at regular times, so a call of many milliseconds is missed by less than one sample at
 //!    each end, and a short one is hit or missed. Half of the number of changes between a sample with the key and one
 //!    without it is the variance of the number of samples (successive differences: Wolter 1984,
-//!    doi:10.1080/01621459.1984.10477095): of independent samples it is that of a coin, of calls that last for many
-//!    samples it is some times too large, and never above that of a coin. A program's phases do not count.
+//!    doi:10.1080/01621459.1984.10477095): for independent samples it is the variance of a coin, for calls that last
+//!    for many samples it is several times too large, and it never exceeds the variance of a coin. A program's phases
+//!    do not count.
 //! 2. *Runs* differ in what they do: hash seeds, addresses, timing of threads, the cost of kernel code ([`varying`]
 //!    until it is measured). A *window* of something that goes on holds other work than the next window. The
 //!    differences of neighbouring blocks of time show how much (von Neumann 1941, doi:10.1214/aoms/1177731677).

@@ -63,8 +63,8 @@ pub struct Comparison {
     pub tested: usize,
     /// Significant changes: increases first, each group by change of share, largest first.
     pub changes: Vec<Change>,
-    /// Those of which the recordings do not show whether they changed by [`DiffLimits::least_change`] or more. All
-    /// others did not.
+    /// Keys for which the recordings do not show whether they changed by [`DiffLimits::least_change`] or more. All
+    /// other keys did not.
     pub undecided: Option<Undecided>,
 }
 
@@ -316,10 +316,10 @@ pub(crate) fn verdicts(base: &[Data], new: &[Data], what: Compared, limits: Diff
 
 /// With fewer runs a side, what runs differ by is assumed more than measured.
 const MEASURED_RUNS: usize = 5;
-/// So many runs a side show what runs differ by.
+/// Runs a side that show by how much runs differ.
 const SHOWING_RUNS: f64 = 10.0;
 
-/// The number of runs a side for a verdict: `times` as many as there are. `None` if that is no number of runs.
+/// The number of runs a side for a verdict: `times` as many as there are. `None` if that is not a number of runs.
 fn runs_for(runs: usize, times: f64) -> Option<u64> {
     let wanted = (runs as f64 * times).ceil();
     let wanted = match runs < MEASURED_RUNS && times.is_finite() {

@@ -21,7 +21,7 @@ pub(in super::super) fn is_perf_script(start: &[u8]) -> bool {
     if head(&first).is_some() || is_whole(&head_without_time(&first)) {
         return true;
     }
-    // Without times, the frame below tells a sample. `-F ip,sym` leaves nothing but frames.
+    // Without times, the frame below shows that this is a sample. `-F ip,sym` leaves nothing but frames.
     let is_frame = |line: &str| is_indented(line) && frame(line).is_some_and(|frame| !frame.name.is_empty());
     is_frame(&first) || !is_indented(&first) && second.is_some_and(|second| is_frame(&second))
 }
@@ -55,7 +55,7 @@ pub(super) fn head(line: &str) -> Option<SampleHead<'_>> {
         let (before, time) = split_last(before);
         let thread = thread(before);
         let (period, event, rest) = period_and_event(after)?;
-        // Other texts have numbers with a colon behind them, too. perf prints six or nine decimals.
+        // Other texts also have numbers before a colon. perf prints six or nine decimals.
         let is_whole = !thread.name.is_empty() && !thread.tid.is_empty() && !event.is_empty();
         let has_decimals = || {
             time.split_once('.')

@@ -230,7 +230,7 @@ impl<'a> PerfScriptReader<'a> {
             Some((frame.lib, path))
         });
         let program = self.programs.of_sample(&self.thread, files);
-        // Without numbers, the names tell threads.
+        // Without numbers, threads are distinguished by their names.
         let tid = if self.thread.tid.is_empty() {
             &self.thread.name
         } else {
@@ -266,7 +266,7 @@ impl<'a> PerfScriptReader<'a> {
             file => self.lib(file),
         };
         let name = match frame.name {
-            // What tells the record of --no-merge-callchains that has the user part.
+            // With --no-merge-callchains, this identifies the record that has the user part.
             "(cookie)" if lib == NONE => StackMark::TruncatedDeferred.label(),
             name => name,
         };
@@ -499,7 +499,7 @@ impl<'a> PerfScriptReader<'a> {
 }
 
 /// Puts the rows of a thread together where only a name changed. Those of a main thread stay apart, each with its name:
-/// A process that executes a link to its own file gets another name, too.
+/// A process that executes a link to its own file also gets another name.
 fn of_processes(threads: Vec<ProgramSamples>, of_program: &[usize]) -> Vec<ProgramSamples> {
     let mut known: FxHashMap<(usize, String), usize> = FxHashMap::default();
     let mut together: Vec<ProgramSamples> = Vec::new();

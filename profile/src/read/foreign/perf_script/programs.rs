@@ -20,7 +20,7 @@ pub(super) struct SampledThread {
 }
 
 impl SampledThread {
-    /// What tells processes: the process's number, or else the thread's, or else the name.
+    /// What distinguishes processes: the process's number, or else the thread's, or else the name.
     fn process(&self) -> &str {
         let mut words = [&self.pid, &self.tid, &self.name].into_iter();
         words.find(|word| !word.is_empty()).map_or("", String::as_str)
@@ -61,7 +61,7 @@ struct ScriptProgram {
     process: String,
     /// The name of the main thread; empty while it is not known.
     name: String,
-    /// Its file: of the files that ran, those that are no libraries.
+    /// Candidates for the program's file: files whose code ran and that are not libraries.
     files: FxHashSet<u32>,
 }
 

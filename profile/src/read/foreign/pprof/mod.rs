@@ -25,7 +25,7 @@ use threads::LabelledThreads;
 const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 
 /// True if these bytes begin a pprof profile: all complete fields have numbers and types of its messages, at least one
-/// carries information, and the bytes are no text. Single letters of a text also parse as fields.
+/// carries information, and the bytes are not text. Single letters of a text also parse as fields.
 pub(super) fn is_pprof(start: &[u8]) -> bool {
     let is_text = |byte: &u8| *byte >= b' ' || b"\t\r\n".contains(byte);
     let mut says_something = false;

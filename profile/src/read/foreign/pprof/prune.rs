@@ -103,10 +103,12 @@ impl PrunedLocations {
 
 fn not_used(field: &str, expression: &str) -> String {
     let shown: String = expression.chars().take(60).collect();
-    format!("its {field} is no usable regular expression, so frames that it asks to drop are shown: {shown}")
+    format!(
+        "its {field} is not a regular expression that sprof can use, so frames that it asks to drop are shown: {shown}"
+    )
 }
 
-/// `std::vector::push_back(int)` without the last parentheses that are no part of the name.
+/// `std::vector::push_back(int)` without its parameters: the last parentheses that do not belong to the name.
 fn without_arguments(name: &str) -> &str {
     let name = name.strip_prefix('.').unwrap_or(name);
     let mut from = 0;
