@@ -121,6 +121,15 @@ pub fn barred_programs(program: &Path, search: &OsStr, own: Cpu, way: AccessMeth
 }
 
 /// What keeps sprof from the processes of a program that is not a script; `None` if nothing is known to.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use recorder_macos::access::{AccessMethod, Barrier, OWN_CPU, barrier_of};
+///
+/// let barrier = barrier_of(Path::new("/bin/sh"), OWN_CPU, AccessMethod::Task);
+/// assert_eq!(barrier, Some(Barrier::Platform));
+/// ```
 pub fn barrier_of(program: &Path, own: Cpu, way: AccessMethod) -> Option<Barrier> {
     barrier(program, open(program)?, own, way)
 }

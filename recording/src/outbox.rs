@@ -84,6 +84,19 @@ pub struct OwnedMapping {
     pub inode: Option<(u32, u32, u64)>,
 }
 
+impl From<&Mapping<'_>> for OwnedMapping {
+    fn from(mapping: &Mapping<'_>) -> OwnedMapping {
+        OwnedMapping {
+            start: mapping.start,
+            len: mapping.len,
+            file_offset: mapping.file_offset,
+            path: mapping.path.to_vec(),
+            build_id: mapping.build_id.clone(),
+            inode: mapping.inode,
+        }
+    }
+}
+
 impl From<MapsLine> for OwnedMapping {
     fn from(line: MapsLine) -> OwnedMapping {
         OwnedMapping {

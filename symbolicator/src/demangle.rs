@@ -16,6 +16,11 @@ const MAX_DEPTH: u32 = 128;
 /// stay unchanged.
 ///
 /// The leading underscore of a C name stays: in ELF it is part of the name.
+///
+/// ```
+/// assert_eq!(symbolicator::demangle("_RNvNtCs1234_7mycrate3foo3bar"), "mycrate::foo::bar");
+/// assert_eq!(symbolicator::demangle("__libc_start_main"), "__libc_start_main");
+/// ```
 pub fn demangle(name: &str) -> String {
     // Only names with these prefixes are mangled on ELF. Other names would be misread (C's `_Z` is reserved, `f` is
     // not).

@@ -1,7 +1,7 @@
 //! The calls of macOS, and all of this library's `unsafe`.
 //!
-//! The declarations are those of mach/message.h, mach/task.h, mach/mach_port.h, servers/bootstrap.h, sys/codesign.h,
-//! pthread.h, time.h.
+//! Declarations come from mach/message.h, mach/task.h, mach/mach_port.h, servers/bootstrap.h, sys/codesign.h, pthread.h
+//! and time.h.
 
 mod port;
 
@@ -52,11 +52,11 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     }
 }
 
-/// Makes each fork announce itself.
+/// Makes each fork announce itself from now on.
 pub(crate) fn at_each_fork() {
     let child = signed(on_fork as *const c_void);
-    // SAFETY: no handlers but that of the child, which is a function without arguments that stays loaded: the library
-    // is never unloaded.
+    // SAFETY: null means no handler. `child` is a function without arguments that stays loaded: the library is never
+    // unloaded.
     let _ = unsafe { pthread_atfork(core::ptr::null(), core::ptr::null(), child) };
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn at_each_fork() {
 #[cfg(arm64e)]
 fn signed(function: *const c_void) -> *const c_void {
     let mut pointer = function;
-    // SAFETY: changes the upper bits of a number.
+    // SAFETY: the instruction changes the upper bits of one register, and nothing else.
     unsafe { core::arch::asm!("paciza {0}", inout(reg) pointer, options(nomem, nostack, pure)) };
     pointer
 }
@@ -76,16 +76,16 @@ fn signed(function: *const c_void) -> *const c_void {
 }
 
 pub(crate) fn pid() -> i32 {
-    // SAFETY: reads a number.
+    // SAFETY: takes nothing, and returns an integer.
     unsafe { getpid() }
 }
 
 pub(crate) fn now_ns() -> u64 {
-    // SAFETY: reads a clock.
+    // SAFETY: takes and returns integers.
     unsafe { clock_gettime_nsec_np(UPTIME) }
 }
 
-/// False where the kernel may kill the process for it.
+/// False if the kernel may kill the process for sending its task.
 pub(crate) fn may_send_its_task() -> bool {
     let mut flags = [0u8; 4];
     let mut entitlements = [0u8; MOST_ENTITLEMENT_BYTES];
@@ -99,10 +99,10 @@ pub(crate) fn may_send_its_task() -> bool {
             .any(|window| window == HARDENED_PROCESS)
 }
 
-/// Asks for a part of this process's code signature. Returns whether there is not more than fits.
+/// Asks for a part of this process's code signature. Returns false if it does not fit.
 fn operation(what: c_uint, to: &mut [u8]) -> bool {
-    // SAFETY: the kernel writes at most as many bytes as there are.
+    // SAFETY: the kernel writes at most `to.len()` bytes.
     let result = unsafe { csops(pid(), what, to.as_mut_ptr().cast(), to.len()) };
-    // Where there is more, the kernel writes the length, and nothing where there is no signature.
+    // If there is more, the kernel writes the length. Without a signature it writes nothing.
     result == 0 || to.iter().all(|byte| *byte == 0)
 }

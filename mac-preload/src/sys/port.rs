@@ -68,18 +68,19 @@ struct Message {
     trailer: [u8; 72],
 }
 
-/// What is sent of it.
+/// The bytes of a message that are sent.
 const SENT: u32 = (core::mem::offset_of!(Message, hello) + wire::BYTES) as u32;
 const _: () = assert!(SENT == 64 && size_of::<Message>() == 136);
 
 /// This task.
 fn own() -> Name {
-    // SAFETY: libSystem sets it before this library starts, and again in a fork.
+    // SAFETY: reads an integer that libSystem sets before this library starts, and again in a fork.
     unsafe { mach_task_self_ }
 }
 
 fn give_back(name: Name) {
-    // SAFETY: gives back one reference that this library has got. Of no right, and of a dead one, too.
+    // SAFETY: takes names alone. Gives back one reference that this library has got; a name that is null or dead is an
+    // error.
     let _ = unsafe { mach_port_deallocate(own(), name) };
 }
 
@@ -100,12 +101,12 @@ impl Recorder {
     /// The right that the task has inherited.
     pub(crate) fn of_slot() -> Option<Recorder> {
         let (mut list, mut count) = (ptr::null_mut(), 0);
-        // SAFETY: writes both variables, which are valid.
+        // SAFETY: writes a pointer and a count to two locals that outlive the call.
         let code = unsafe { mach_ports_lookup(own(), &raw mut list, &raw mut count) };
         if code != 0 || list.is_null() {
             return None;
         }
-        // SAFETY: the list has so many names, and nobody else knows it.
+        // SAFETY: the kernel has mapped `count` names at `list` into this process, and nothing else refers to them.
         let names = unsafe { core::slice::from_raw_parts(list, count as usize) };
         let mut found = NONE;
         for (index, name) in names.iter().enumerate() {
@@ -115,7 +116,7 @@ impl Recorder {
             }
         }
         let bytes = u64::from(count) * size_of::<Name>() as u64;
-        // SAFETY: the list was allocated for this call, and is not used after this.
+        // SAFETY: `list` was mapped for this call, has `bytes` bytes, and is not used after this.
         let _ = unsafe { mach_vm_deallocate(own(), list.addr() as u64, bytes) };
         Recorder::new(found)
     }
@@ -131,22 +132,23 @@ impl Recorder {
             }
             name
         };
-        // SAFETY: a C string. Nothing else runs that could change the environment.
+        // SAFETY: `NAME` is a C string. Nothing else runs yet that could change the environment.
         let service = unsafe { getenv(NAME.as_ptr().cast()) };
         if service.is_null() {
             return None;
         }
         let mut name = NONE;
-        // SAFETY: a number that libSystem has set.
+        // SAFETY: reads an integer that libSystem has set and that nothing changes afterwards.
         let launchd = unsafe { bootstrap_port };
-        // SAFETY: a C string, and a variable that is valid.
+        // SAFETY: `service` is a C string of the environment; writes a port name to `name`, a local that outlives the
+        // call.
         let code = unsafe { bootstrap_look_up(launchd, service, &raw mut name) };
         Recorder::new(name).filter(|_| code == 0)
     }
 
     /// Sends a hello with the right to this task, and waits until the recorder has it. Returns whether it was sent.
     pub(crate) fn ask(&self, hello: [u8; wire::BYTES]) -> bool {
-        // SAFETY: makes a port.
+        // SAFETY: takes nothing, and returns a port name.
         let reply = unsafe { mach_reply_port() };
         if reply == NONE {
             return false;
@@ -168,26 +170,27 @@ impl Recorder {
             trailer: [0; 72],
         };
         let options = SEND | SEND_TIMEOUT | SEND_INTERRUPT;
-        // SAFETY: the message has the size that is sent, and nothing is received.
+        // SAFETY: the kernel reads `SENT` bytes of the message, which has more, and writes none.
         let sent = unsafe { mach_msg(&raw mut message, options, SENT, 0, NONE, wire::SEND_MS, NONE) };
-        // What was not sent has come back. The rights in it are this task's own, once more: they cost a number.
+        // What was not sent has come back, with further references to this task's own rights. They cost one number
+        // each.
         if sent == 0 {
             wait(&mut message, reply);
         }
-        // SAFETY: ends the port that was made above.
+        // SAFETY: takes names alone. Ends the port that was made above, which is not used after this.
         let _ = unsafe { mach_port_mod_refs(own(), reply, RECEIVE_RIGHT, -1) };
         sent == 0
     }
 }
 
-/// Waits for a message, whatever it says. It comes, too, when the recorder ends.
+/// Waits for a message, whatever it says. The kernel also sends one when the recorder ends.
 fn wait(message: &mut Message, reply: Name) {
     let end_ns = now_ns().saturating_add(u64::from(wire::WAIT_MS) * 1_000_000);
     loop {
         let left_ms = end_ns.saturating_sub(now_ns()).div_ceil(1_000_000);
         let ms = u32::try_from(left_ms).unwrap_or(0).min(wire::WAIT_MS);
         let options = RECEIVE | RECEIVE_TIMEOUT | RECEIVE_INTERRUPT;
-        // SAFETY: the kernel writes at most the size of the message.
+        // SAFETY: the kernel writes at most the size of `message`, which outlives the call.
         let code = unsafe { mach_msg(message, options, 0, size_of::<Message>() as u32, reply, ms, NONE) };
         // A signal. Without its own count of the time, a program with a fast timer would wait forever.
         if code != RECEIVE_INTERRUPTED || ms == 0 {

@@ -1,9 +1,10 @@
 //! Events to perf's records, and samples to own ones.
 
-use recording::event::{BpfProgram, Event, EventKind, LostCause, Mapping, ProcessEvent, RecordingEvent, Role, Sample};
+use recording::event::{BpfProgram, Event, EventKind, LostCause, ProcessEvent, RecordingEvent, Role, Sample};
 use recording::event::{Thread, ThreadEvent, Value};
 use recording::info::EventInfo;
 use recording::module::BuildId;
+use recording::outbox::OwnedMapping;
 use recording::sample_bytes::SampleHeader;
 use recording::stack::{Frame, Stack, StackMark};
 
@@ -26,7 +27,7 @@ const MAX_PATH: usize = 4096;
 /// Writes one event after the other. A mapping waits for the next event, which may have its build id.
 #[derive(Debug, Default)]
 pub(super) struct Encoder {
-    waiting: Option<OwnedMapping>,
+    waiting: Option<WaitingMapping>,
     samples: SampleEncoder,
     /// The names of the values of each event that was named.
     fields: Vec<Vec<String>>,
@@ -35,31 +36,12 @@ pub(super) struct Encoder {
     points_id: u64,
 }
 
+/// A mapping that waits for the next event.
 #[derive(Debug)]
-struct OwnedMapping {
+struct WaitingMapping {
     time: u64,
     pid: i32,
-    start: u64,
-    len: u64,
-    file_offset: u64,
-    path: Vec<u8>,
-    build_id: Option<BuildId>,
-    inode: Option<(u32, u32, u64)>,
-}
-
-impl OwnedMapping {
-    fn new(time: u64, pid: i32, mapping: &Mapping<'_>) -> OwnedMapping {
-        OwnedMapping {
-            time,
-            pid,
-            start: mapping.start,
-            len: mapping.len,
-            file_offset: mapping.file_offset,
-            path: mapping.path.get(..MAX_PATH).unwrap_or(mapping.path).to_vec(),
-            build_id: mapping.build_id.clone(),
-            inode: mapping.inode,
-        }
-    }
+    mapping: OwnedMapping,
 }
 
 impl Encoder {
@@ -87,10 +69,10 @@ impl Encoder {
     pub(super) fn event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
         if let EventKind::Process(pid, ProcessEvent::Image(image)) = event.kind
             && let Some(waiting) = &mut self.waiting
-            && (waiting.pid, waiting.start) == (pid.0, image.start.0)
-            && waiting.build_id.is_none()
+            && (waiting.pid, waiting.mapping.start) == (pid.0, image.start.0)
+            && waiting.mapping.build_id.is_none()
         {
-            waiting.build_id.clone_from(&image.module.build_id);
+            waiting.mapping.build_id.clone_from(&image.module.build_id);
         }
         if let Some(mapping) = self.waiting.take() {
             put_mapping(out, &mapping);
@@ -133,7 +115,10 @@ impl Encoder {
                 put_task(out, record_type::FORK, [pid, parent.0, pid, parent.0], time);
             }
             ProcessEvent::Exec(name) => put_name(out, misc::COMM_EXEC, [pid, pid], name, time),
-            ProcessEvent::Map(mapping) => self.waiting = Some(OwnedMapping::new(time, pid, mapping)),
+            ProcessEvent::Map(mapping) => {
+                let mapping = OwnedMapping::from(mapping);
+                self.waiting = Some(WaitingMapping { time, pid, mapping });
+            }
             ProcessEvent::Counter(counter, value) => sprof_records::put_counter(out, time, pid, counter, value),
             // A file of perf has no titles, and the reader of the file finds the others out again.
             ProcessEvent::Title(_)
@@ -243,14 +228,15 @@ fn raw(names: &[String], values: &[Value<'_>]) -> Vec<u8> {
     raw
 }
 
-fn put_mapping(out: &mut Vec<u8>, mapping: &OwnedMapping) {
+fn put_mapping(out: &mut Vec<u8>, waiting: &WaitingMapping) {
+    let WaitingMapping { time, pid, mapping } = waiting;
     // PROT_READ | PROT_EXEC, MAP_PRIVATE.
     const PROTECTION: u32 = 5;
     const FLAGS: u32 = 2;
     let build_id = mapping.build_id.as_ref().filter(|id| id.0.len() <= 20);
     let misc = misc::USER | if build_id.is_some() { misc::MMAP_BUILD_ID } else { 0 };
     put_record(out, record_type::MMAP2, misc, |body| {
-        body.extend(pair(mapping.pid, mapping.pid).to_ne_bytes());
+        body.extend(pair(*pid, *pid).to_ne_bytes());
         for word in [mapping.start, mapping.len, mapping.file_offset] {
             body.extend(word.to_ne_bytes());
         }
@@ -270,8 +256,8 @@ fn put_mapping(out: &mut Vec<u8>, mapping: &OwnedMapping) {
         body.extend(identity);
         body.extend(PROTECTION.to_ne_bytes());
         body.extend(FLAGS.to_ne_bytes());
-        put_c_string(body, mapping.path.iter().copied());
-        put_sample_id(body, [mapping.pid, mapping.pid], mapping.time, EVENT_ID);
+        put_c_string(body, mapping.path.iter().copied().take(MAX_PATH));
+        put_sample_id(body, [*pid, *pid], *time, EVENT_ID);
     });
 }
 

@@ -9,12 +9,12 @@ pub const LIBRARY: &str = "SPROF_PRELOAD";
 pub const NAME: &str = "SPROF_PORT";
 
 /// Where a task has the recorder's port among its registered ports, which forks, execs and spawned programs inherit
-/// (`ipc_task_init` in osfmk/kern/ipc_tt.c). Nothing of macOS has used `SERVICE_SLOT` (mach/mach_init.h) for long.
+/// (`ipc_task_init` in osfmk/kern/ipc_tt.c). macOS no longer uses `SERVICE_SLOT` (mach/mach_init.h).
 pub const SLOT: usize = 2;
 
-/// A program tries to send for so long.
+/// How long a program tries to send, ms.
 pub const SEND_MS: u32 = 500;
-/// Then it waits for so long until the recorder has its task. 2 s together.
+/// How long it then waits until the recorder has its task, ms. 2 s together.
 pub const WAIT_MS: u32 = 1500;
 
 /// Length of a hello.
@@ -43,7 +43,7 @@ impl Hello {
         bytes
     }
 
-    /// `None`: it is none, or one of another version.
+    /// The hello in these bytes. `None` if they are not a hello, or a hello of another version.
     pub fn from_bytes(bytes: &[u8]) -> Option<Hello> {
         let (magic, rest) = bytes.split_first_chunk()?;
         let (pid, rest) = rest.split_first_chunk()?;

@@ -8,6 +8,10 @@ use crate::asm::{self, AsmError, Assembly};
 impl Symbolicator {
     /// The instructions from relative address `start` on, over `size` bytes. With `to_function_end`, on to the end of
     /// the function that holds `start`, if that is further.
+    ///
+    /// # Errors
+    ///
+    /// The look-up of the module fails, no file has its machine code, or the processor is not supported.
     pub fn assembly(
         &self,
         module: &Module,

@@ -63,6 +63,27 @@ impl ModuleKey {
 /// look-up of thousands of addresses uses up to 4 CPUs; look-ups ahead, in many modules, use up to 4, and up to 7 while
 /// one of them has thousands of addresses. What was read of a module stays in memory for its next look-up, unless many
 /// modules need more than 256 MB: then it is read again.
+///
+/// ```
+/// use recording::module::{Module, ModuleKind};
+/// use symbolicator::{RecordedSymbols, SymbolOptions, Symbolicator};
+///
+/// let symbolicator = Symbolicator::new(SymbolOptions::default());
+/// let module = Module {
+///     kind: ModuleKind::File,
+///     path: "/opt/app".into(),
+///     readable_path: None,
+///     build_id: None,
+///     arch: None,
+/// };
+/// // The file is on the machine that recorded. Its names came with the recording: first address, bytes, name.
+/// let names = RecordedSymbols::new([(0x1000, 16, "_ZN5space3fooEi".to_owned())]);
+/// symbolicator.add_recorded(module.path.clone(), names);
+/// let answers = symbolicator.lookup(&module, &[0x1004, 0x2000])?;
+/// assert_eq!(answers[0].function.as_ref().unwrap().name, "space::foo(int)");
+/// assert!(answers[1].function.is_none());
+/// # Ok::<(), symbolicator::SymbolError>(())
+/// ```
 pub struct Symbolicator {
     options: SymbolOptions,
     modules: RwLock<FxHashMap<ModuleKey, Vec<Arc<ModuleEntry>>>>,
@@ -343,6 +364,11 @@ impl Symbolicator {
     }
 
     /// Looks up relative addresses; answers are in the order of the addresses. Registers the module if needed.
+    ///
+    /// # Errors
+    ///
+    /// No file has the symbols of the module's build, or the file can't be read or was written to meanwhile. An address
+    /// without a name is not an error: its answer has no function.
     pub fn lookup(&self, module: &Module, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
         self.lookup_entry(&self.entry(module), addresses)
     }
@@ -399,8 +425,8 @@ impl Symbolicator {
         lock(&self.entry(module).opened).facts().source
     }
 
-    /// Why answers for a module could not be kept in [`SymbolOptions::cache`], a sentence. They are right; the next
-    /// start finds them out again.
+    /// Why answers for a module could not be kept in [`SymbolOptions::cache`], a sentence. `None` if they were, or were
+    /// not to be. They are right; the next start looks them up again.
     pub fn not_kept(&self, module: &Module) -> Option<String> {
         lock(&self.entry(module).opened).facts().not_kept
     }
