@@ -141,9 +141,10 @@ impl Cache<'_> {
                 bytes -= size;
             }
         }
-        match bytes <= limit {
-            true => Ok(()),
-            false => Err(io::Error::other("there is no room")),
+        if bytes <= limit {
+            Ok(())
+        } else {
+            Err(io::Error::other("there is no room"))
         }
     }
 }

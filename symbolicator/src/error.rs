@@ -17,9 +17,10 @@ macro_rules! build_with {
 pub(crate) use build_with;
 
 /// Where no file was found.
-const NEXT_STEP: &str = match cfg!(feature = "symbol-servers") {
-    true => "Give its folder with --symbol-dir, or a server with --symbol-server",
-    false => "Give its folder with --symbol-dir",
+const NEXT_STEP: &str = if cfg!(feature = "symbol-servers") {
+    "Give its folder with --symbol-dir, or a server with --symbol-server"
+} else {
+    "Give its folder with --symbol-dir"
 };
 
 /// Why a look-up failed. Each message has what was attempted, on what, and the next step.

@@ -221,8 +221,9 @@ fn open_build(mapping: &Mapping<'_>) -> Result<OnDisk, ModuleMiss> {
     }
     let builds = codesign::builds(&file).map_err(|_| ModuleMiss::Malformed)?;
     let is_it = |build: &BuildId| mapping.build_id.as_ref().is_none_or(|wanted| wanted == build);
-    match builds.iter().any(is_it) || mapping.build_id.is_none() {
-        true => Ok(file),
-        false => Err(ModuleMiss::Replaced),
+    if builds.iter().any(is_it) || mapping.build_id.is_none() {
+        Ok(file)
+    } else {
+        Err(ModuleMiss::Replaced)
     }
 }

@@ -27,9 +27,10 @@ pub fn check(bytes: &[u8], sender: Sender, task_of: Option<i32>, user: u32) -> R
     }
     let hello = Hello::from_bytes(bytes).ok_or(HelloRefusal::Malformed)?;
     let task_of = task_of.ok_or(HelloRefusal::Ended)?;
-    match hello.pid == sender.pid && hello.pid == task_of {
-        true => Ok(hello),
-        false => Err(HelloRefusal::OtherProcess),
+    if hello.pid == sender.pid && hello.pid == task_of {
+        Ok(hello)
+    } else {
+        Err(HelloRefusal::OtherProcess)
     }
 }
 

@@ -33,9 +33,10 @@ pub(crate) fn stop_at_end(events: &[KernelEvent], interrupts: u32) -> StopReason
     if events.contains(&KernelEvent::Signal(StopSignal::Terminate)) {
         return StopReason::Terminated;
     }
-    match interrupts > 0 || events.iter().any(is_interrupt) {
-        true => StopReason::ProgramInterrupted,
-        false => StopReason::ProgramEnded,
+    if interrupts > 0 || events.iter().any(is_interrupt) {
+        StopReason::ProgramInterrupted
+    } else {
+        StopReason::ProgramEnded
     }
 }
 

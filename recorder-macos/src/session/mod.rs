@@ -65,9 +65,10 @@ where
     /// Prepares a recording by these calls, with these rights.
     pub fn prepare(host: M, options: &RecordOptions, rights: Rights) -> Result<MachRecording<M>, RecordError> {
         common::check(options)?;
-        let image = match options.command.is_empty() {
-            true => None,
-            false => Some(program::resolve(options)?),
+        let image = if options.command.is_empty() {
+            None
+        } else {
+            Some(program::resolve(options)?)
         };
         host.hear_signals()
             .map_err(|errno| failed("take over signals", errno))?;

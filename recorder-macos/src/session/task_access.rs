@@ -42,9 +42,10 @@ pub fn own_rights(host: &impl Host) -> Rights {
     if host.is_root() {
         return Rights::Root;
     }
-    match std::env::current_exe().is_ok_and(|path| is_entitled(&path)) {
-        true => Rights::Entitled,
-        false => Rights::None,
+    if std::env::current_exe().is_ok_and(|path| is_entitled(&path)) {
+        Rights::Entitled
+    } else {
+        Rights::None
     }
 }
 

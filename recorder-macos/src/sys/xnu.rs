@@ -101,9 +101,10 @@ impl Mach for Xnu {
     }
 
     fn task(&self, pid: i32) -> Result<Port, MachError> {
-        match self.listens() {
-            true => port_messages::kept(pid),
-            false => task::open(pid),
+        if self.listens() {
+            port_messages::kept(pid)
+        } else {
+            task::open(pid)
         }
     }
 

@@ -24,12 +24,13 @@ const MAX_BODY_BYTES: usize = 16 << 20;
 
 /// Answers the request `body` to `path` (`/symbolicate/v5`, `/source/v1`, `/asm/v1`) with JSON.
 pub fn handle(symbolicator: &Symbolicator, path: &str, body: &[u8]) -> Vec<u8> {
-    let answer = match body.len() <= MAX_BODY_BYTES {
-        true => route(symbolicator, path, body),
-        false => Err(RequestError::new(format_args!(
+    let answer = if body.len() <= MAX_BODY_BYTES {
+        route(symbolicator, path, body)
+    } else {
+        Err(RequestError::new(format_args!(
             "the request has {} bytes, at most {MAX_BODY_BYTES} are read; ask in several requests",
             body.len()
-        ))),
+        )))
     };
     answer.unwrap_or_else(|refusal| to_json(&refusal))
 }

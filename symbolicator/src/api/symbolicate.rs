@@ -128,11 +128,12 @@ impl AnswerSize {
         let inlined = inlined.map(|frame| size_of::<InlinedFrameAnswer>() + text(&frame.function) + text(&frame.file));
         let function = info.function.as_ref().map_or(0, |function| function.name.len());
         self.bytes = inlined.fold(self.bytes + size_of::<FrameAnswer>() + function, usize::saturating_add);
-        match self.bytes <= MAX_ANSWER_BYTES {
-            true => Ok(()),
-            false => Err(RequestError::new(format_args!(
+        if self.bytes <= MAX_ANSWER_BYTES {
+            Ok(())
+        } else {
+            Err(RequestError::new(format_args!(
                 "the answer has more than {MAX_ANSWER_BYTES} bytes, as many functions are inlined; ask in several requests"
-            ))),
+            )))
         }
     }
 }

@@ -220,9 +220,10 @@ pub(crate) fn same_build(module: &Module, file: &ObjectFile) -> bool {
 }
 
 fn describe(id: Option<&BuildId>, file: &ObjectFile) -> String {
-    let text = match file.is_mach_o() {
-        true => BuildId::to_uuid,
-        false => BuildId::to_hex,
+    let text = if file.is_mach_o() {
+        BuildId::to_uuid
+    } else {
+        BuildId::to_hex
     };
     id.map_or_else(|| "none".to_owned(), text)
 }

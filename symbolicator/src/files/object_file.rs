@@ -107,9 +107,10 @@ impl ObjectFile {
             .or_else(|| files.iter().position(by_processor))
             // The error about another build names the id of a part.
             .or_else(|| (alone || module.build_id.is_some() && !files.is_empty()).then_some(0));
-        let why = match files.is_empty() {
-            true => "none of its parts is a valid Mach-O file; is it complete?",
-            false => "it is for several processors, and the profile does not say for which one its program was",
+        let why = if files.is_empty() {
+            "none of its parts is a valid Mach-O file; is it complete?"
+        } else {
+            "it is for several processors, and the profile does not say for which one its program was"
         };
         found
             .map(|index| files.swap_remove(index))
@@ -139,9 +140,10 @@ impl ObjectFile {
             return ObjectFile::part(path, &Arc::new(mapping), part);
         }
         let bytes = mapping.bytes().get(part).unwrap_or_default().to_vec();
-        match mapping.check_unchanged() {
-            true => ObjectFile::from_bytes(path, bytes),
-            false => Err(SymbolError::Rewritten { path: path.to_owned() }),
+        if mapping.check_unchanged() {
+            ObjectFile::from_bytes(path, bytes)
+        } else {
+            Err(SymbolError::Rewritten { path: path.to_owned() })
         }
     }
 
@@ -205,16 +207,17 @@ impl ObjectFile {
             _ => None,
         };
         let is_mach_o = matches!(object, object::File::MachO32(_) | object::File::MachO64(_));
-        let (build_id, base_svma) = match is_mach_o {
-            true => (
+        let (build_id, base_svma) = if is_mach_o {
+            (
                 object.mach_uuid().ok().flatten().map(BuildId::of_uuid),
                 mach_o::image_base(&object),
-            ),
+            )
+        } else {
             // `segments()` yields PT_LOAD alone. Relative address 0 is where the lowest of them would be loaded.
-            false => (
+            (
                 object.build_id().ok().flatten().map(|id| BuildId(id.to_vec())),
                 object.segments().map(|segment| segment.address()).min().unwrap_or(0),
-            ),
+            )
         };
         // Libraries mostly have 0.
         let entry = Some(object.entry()).filter(|entry| !is_mach_o && *entry != 0);
@@ -264,9 +267,10 @@ impl ObjectFile {
 
     /// True if it has a full symbol table.
     pub(crate) fn has_symbols(&self) -> bool {
-        match self.is_mach_o {
-            true => (self.object()).is_ok_and(|object| object.symbols().any(|symbol| symbol.is_definition())),
-            false => self.has_section(".symtab"),
+        if self.is_mach_o {
+            (self.object()).is_ok_and(|object| object.symbols().any(|symbol| symbol.is_definition()))
+        } else {
+            self.has_section(".symtab")
         }
     }
 

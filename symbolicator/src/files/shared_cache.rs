@@ -75,9 +75,10 @@ pub(crate) fn open(cache: &Path, library: &Path) -> Result<Option<ObjectFile>, S
         .map(|object| put_together(&parsed, &object))
         .map_err(|error| unreadable(cache, &error))?;
     let is_unchanged = further.iter().chain([&first]).all(Mapping::check_unchanged);
-    match is_unchanged {
-        true => ObjectFile::from_bytes(cache, bytes).map(Some),
-        false => Err(SymbolError::Rewritten { path: cache.to_owned() }),
+    if is_unchanged {
+        ObjectFile::from_bytes(cache, bytes).map(Some)
+    } else {
+        Err(SymbolError::Rewritten { path: cache.to_owned() })
     }
 }
 

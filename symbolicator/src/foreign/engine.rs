@@ -109,14 +109,13 @@ fn info(found: SyncAddressInfo) -> AddressInfo {
     let symbol = found.symbol;
     let (start, size) = (u64::from(symbol.address), symbol.size.map(u64::from));
     // The engine makes up a name for a function of which it knows only the address.
-    let function = match symbol.name == format!("fun_{start:x}") {
-        true => FunctionSymbol::unnamed(&(start..start + size.unwrap_or(0))),
-        false => {
-            let name = demangle(&symbol.name);
-            FunctionSymbol {
-                krate: rust_crate::of_function(&symbol.name, &name, None),
-                ..FunctionSymbol::named(name, start, size)
-            }
+    let function = if symbol.name == format!("fun_{start:x}") {
+        FunctionSymbol::unnamed(&(start..start + size.unwrap_or(0)))
+    } else {
+        let name = demangle(&symbol.name);
+        FunctionSymbol {
+            krate: rust_crate::of_function(&symbol.name, &name, None),
+            ..FunctionSymbol::named(name, start, size)
         }
     };
     let frames = match found.frames {

@@ -80,9 +80,10 @@ impl JitSymbols {
         let path = &module.path;
         let mapping = map(path)?;
         let file = InMemory(mapping.bytes());
-        let symbols = match path.extension().is_some_and(|extension| extension == "dump") {
-            true => JitSymbols::read_dump(path, &file)?,
-            false => JitSymbols::read_perf_map(path, &file)?,
+        let symbols = if path.extension().is_some_and(|extension| extension == "dump") {
+            JitSymbols::read_dump(path, &file)?
+        } else {
+            JitSymbols::read_perf_map(path, &file)?
         };
         if !mapping.check_unchanged() {
             return Err(SymbolError::Rewritten { path: path.clone() });

@@ -142,9 +142,10 @@ impl ObjectModule {
             // macro's source. For implementations, the symbol is a guess.
             let is_exact = full.is_some() && !function.name.starts_with('<');
             let by_symbol = function.krate.clone();
-            outer.krate = match is_exact {
-                true => by_symbol.or(outer.krate.take()),
-                false => outer.krate.take().or(by_symbol),
+            outer.krate = if is_exact {
+                by_symbol.or(outer.krate.take())
+            } else {
+                outer.krate.take().or(by_symbol)
             };
             if let Some(full) = full {
                 *name = full;

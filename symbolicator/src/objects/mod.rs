@@ -253,9 +253,10 @@ impl ObjectModule {
     fn unnamed(&mut self, address: u64) -> Option<FunctionSymbol> {
         let range = self.bounds_at(address).or_else(|| self.in_gap(address))?;
         let entry = self.binary.as_ref().and_then(|file| file.entry());
-        Some(match entry == Some(range.start) {
-            true => FunctionSymbol::named(ENTRY_POINT.to_owned(), range.start, range.end.checked_sub(range.start)),
-            false => FunctionSymbol::unnamed(&range),
+        Some(if entry == Some(range.start) {
+            FunctionSymbol::named(ENTRY_POINT.to_owned(), range.start, range.end.checked_sub(range.start))
+        } else {
+            FunctionSymbol::unnamed(&range)
         })
     }
 

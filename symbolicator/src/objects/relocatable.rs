@@ -213,11 +213,11 @@ impl<'a> Layout<'a> {
         let mut out = Vec::with_capacity(size_of_val(table.symbols()));
         for symbol in table.symbols() {
             let section = symbol.st_shndx(endian);
-            let address = match section.is_special() || section == elf::SHN_UNDEF {
-                true => symbol.st_value(endian),
-                false => self
-                    .address(SectionIndex(usize::from(section.0)))
-                    .wrapping_add(symbol.st_value(endian)),
+            let address = if section.is_special() || section == elf::SHN_UNDEF {
+                symbol.st_value(endian)
+            } else {
+                self.address(SectionIndex(usize::from(section.0)))
+                    .wrapping_add(symbol.st_value(endian))
             };
             out.extend(bytes_of(&Sym64 {
                 st_value: U64::new(endian, address),

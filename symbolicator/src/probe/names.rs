@@ -168,9 +168,10 @@ fn operator_bytes(rest: &str) -> usize {
         .as_bytes()
         .get("operator".len())
         .is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
-    match is_word {
-        true => "operator".len(),
-        false => rest.find('(').unwrap_or(rest.len()),
+    if is_word {
+        "operator".len()
+    } else {
+        rest.find('(').unwrap_or(rest.len())
     }
 }
 

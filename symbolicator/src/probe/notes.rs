@@ -94,9 +94,10 @@ struct UsdtNote {
 impl NoteFormat {
     fn number(self, bytes: &[u8]) -> u64 {
         let shift_in = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
-        match self.little_endian {
-            true => bytes.iter().rev().fold(0, shift_in),
-            false => bytes.iter().fold(0, shift_in),
+        if self.little_endian {
+            bytes.iter().rev().fold(0, shift_in)
+        } else {
+            bytes.iter().fold(0, shift_in)
         }
     }
 }

@@ -106,9 +106,10 @@ impl LocalSources {
     fn in_toolchain(&mut self, commit: &str, path: &str) -> Result<PathBuf, String> {
         let sources = self.toolchain_sources(commit)?;
         let source = sources.join(path);
-        match source.is_file() {
-            true => Ok(source),
-            false => Err(format!("{} has no such file", sources.display())),
+        if source.is_file() {
+            Ok(source)
+        } else {
+            Err(format!("{} has no such file", sources.display()))
         }
     }
 

@@ -68,9 +68,10 @@ const SOURCE_ENDINGS: &[&str] = &[
 /// Reads a source file. `is_asked_for`: whatever it is.
 pub(crate) fn read(path: &Path, is_asked_for: bool) -> Result<String, SourceError> {
     let (file, bytes) = read_file(path)?;
-    match is_asked_for {
-        true => Ok(text(bytes)),
-        false => match refusal(path, &file, &bytes) {
+    if is_asked_for {
+        Ok(text(bytes))
+    } else {
+        match refusal(path, &file, &bytes) {
             Some(why) => Err(unreadable(
                 path,
                 format_args!(
@@ -79,7 +80,7 @@ pub(crate) fn read(path: &Path, is_asked_for: bool) -> Result<String, SourceErro
                 ),
             )),
             None => Ok(text(bytes)),
-        },
+        }
     }
 }
 

@@ -48,9 +48,12 @@ impl ModuleKey {
     /// The same with the digits as [`ModuleKey::from_module`] writes them. Of other profilers' ids, the age may be in
     /// upper case (`...1A`).
     fn canonical(&self) -> ModuleKey {
-        let canonical = |(at, digit): (usize, char)| match at < 32 {
-            true => digit.to_ascii_uppercase(),
-            false => digit.to_ascii_lowercase(),
+        let canonical = |(at, digit): (usize, char)| {
+            if at < 32 {
+                digit.to_ascii_uppercase()
+            } else {
+                digit.to_ascii_lowercase()
+            }
         };
         ModuleKey {
             debug_name: self.debug_name.clone(),
@@ -438,9 +441,10 @@ impl Symbolicator {
         };
         let recorded = || Engine::Recorded(Arc::clone(recorded));
         // A file that can be identified is better than recorded names: it also has lines.
-        match module.build_id.is_some() || kept.is_some() {
-            true => Engine::open(module, kept, &self.options).or_else(|_| Ok(recorded())),
-            false => Ok(recorded()),
+        if module.build_id.is_some() || kept.is_some() {
+            Engine::open(module, kept, &self.options).or_else(|_| Ok(recorded()))
+        } else {
+            Ok(recorded())
         }
     }
 

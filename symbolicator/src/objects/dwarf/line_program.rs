@@ -78,9 +78,10 @@ impl LineRegisters {
     }
 
     fn advance_line(&mut self, by: i64) {
-        self.line = match by < 0 {
-            true => self.line.saturating_sub(by.unsigned_abs()),
-            false => self.line.wrapping_add(by.unsigned_abs()),
+        self.line = if by < 0 {
+            self.line.saturating_sub(by.unsigned_abs())
+        } else {
+            self.line.wrapping_add(by.unsigned_abs())
         };
     }
 }

@@ -207,9 +207,10 @@ impl<'a> Units<'a> {
             AttributeValue::UnitRef(offset) => Some((unit, offset)),
             // References in a supplementary file stay in that file.
             AttributeValue::DebugInfoRef(offset) => {
-                match self.dwarf.sup().is_some_and(|sup| std::ptr::eq(sup, unit.dwarf)) {
-                    true => unit_at(unit.dwarf, &self.tables, &self.supplementary, |unit| unit, offset),
-                    false => unit_at(&self.dwarf, &self.tables, &self.units, |unit| &unit.skeleton, offset),
+                if self.dwarf.sup().is_some_and(|sup| std::ptr::eq(sup, unit.dwarf)) {
+                    unit_at(unit.dwarf, &self.tables, &self.supplementary, |unit| unit, offset)
+                } else {
+                    unit_at(&self.dwarf, &self.tables, &self.units, |unit| &unit.skeleton, offset)
                 }
             }
             AttributeValue::DebugInfoRefSup(offset) => {

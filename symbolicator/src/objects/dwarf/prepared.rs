@@ -29,9 +29,10 @@ pub(super) struct PreparedAnswers {
 
 impl PreparedAnswers {
     pub(super) fn take(&mut self, svma: u64) -> Option<(usize, UnitAnswer)> {
-        match self.answers.is_empty() {
-            true => None,
-            false => self.answers.remove(&svma),
+        if self.answers.is_empty() {
+            None
+        } else {
+            self.answers.remove(&svma)
         }
     }
 }

@@ -59,9 +59,12 @@ impl SectionStore {
 
     /// The sections of a file with whole units.
     pub(super) fn load<'a>(&'a self, file: &'a ObjectFile) -> Result<gimli::Dwarf<Slice<'a>>, SymbolError> {
-        gimli::Dwarf::load(|id| match needed(id) {
-            true => self.section(file, id.name()),
-            false => Ok(empty()),
+        gimli::Dwarf::load(|id| {
+            if needed(id) {
+                self.section(file, id.name())
+            } else {
+                Ok(empty())
+            }
         })
     }
 

@@ -219,11 +219,12 @@ fn checked(file: ObjectFile) -> Result<ObjectFile, SymbolError> {
         _ => false,
     };
     let path = file.path().to_owned();
-    match is_relative {
-        true => Ok(file),
-        false => Err(SymbolError::unreadable(
+    if is_relative {
+        Ok(file)
+    } else {
+        Err(SymbolError::unreadable(
             path,
             "its debug info has addresses relative to symbols, which sprof does not read; make a .dSYM with `dsymutil`",
-        )),
+        ))
     }
 }
