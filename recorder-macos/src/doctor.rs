@@ -29,7 +29,7 @@ pub fn examine(host: &impl Host) -> Examination {
     let library = Finding::works(
         "mach-library",
         "access through a library in the program",
-        "to programs that sprof starts, if dyld inserts libraries into them: not into those of macOS, and not into what those start",
+        "to programs that sprof starts, if dyld inserts libraries into them: not to programs of macOS, nor to what they start",
     );
     Examination {
         ways: vec![kernel, library],
@@ -43,7 +43,7 @@ pub fn examine(host: &impl Host) -> Examination {
             Finding::works(
                 "hardened",
                 "hardened programs",
-                "those without get-task-allow give no access, to root neither",
+                "programs without the entitlement get-task-allow give no access, not even to root",
             )
             .in_state(State::Limited),
         ],
@@ -59,7 +59,7 @@ fn integrity_protection() -> Finding {
     );
     let finding = Finding::works("integrity-protection", "System Integrity Protection", "");
     match text.as_str() {
-        "" => finding.because(State::Limited, "not known: csrutil did not say"),
+        "" => finding.because(State::Limited, "unknown: csrutil printed nothing"),
         text if text.contains("enabled") => finding.because(
             State::Limited,
             "enabled: programs of macOS in /bin, /usr and /System are not recorded; what they start is",

@@ -11,7 +11,7 @@ pub enum SignatureError {
     #[error("cannot read the code signature: {0}")]
     Io(#[from] io::Error),
     /// It is of another kind, for example a script.
-    #[error("it is no Mach-O file")]
+    #[error("it is not a Mach-O file")]
     NotMachO,
     /// It contradicts itself.
     #[error("its code signature is malformed: {0}")]

@@ -82,7 +82,7 @@ impl Mach for Xnu {
     }
 
     fn wait_for_events(&self, until_ns: u64) -> Vec<KernelEvent> {
-        // Without a queue there are no events, but there are ticks.
+        // Without a queue there are ticks alone.
         let mut events = self
             .queue()
             .map_or_else(|_| Vec::new(), |queue| queue.wait(self.0.time.ticks(until_ns)));

@@ -116,7 +116,7 @@ fn a_server_that_fails_is_named_without_its_password() {
         let output = report(dir.path(), &[url]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(
-            !output.status.success() && said.contains(&format!(": {shown} is no URL")) && !said.contains("secret"),
+            !output.status.success() && said.contains(&format!(": {shown} is not the URL")) && !said.contains("secret"),
             "{said}"
         );
     }

@@ -180,7 +180,7 @@ fn a_file_that_is_no_source_is_shown_only_if_asked_for_by_path() {
     assert!(!shown.contains("root:"), "{shown}");
     let asked_for = "--path-map '/etc/passwd=/etc/passwd'";
     assert!(
-        shown.contains("by its name it is no source file") && shown.contains(asked_for),
+        shown.contains("its name is not the name of a source file") && shown.contains(asked_for),
         "{shown}"
     );
     let shown = annotate(&path, &["f", "--path-map", "/etc/passwd=/etc/passwd"]);

@@ -117,7 +117,7 @@ pub enum AsmError {
     #[error("no file has the machine code of {0}: only its symbols are known")]
     NotOnDisk(String),
     /// A perf map has names alone.
-    #[error("{0} has names alone; a jitdump file (`node --perf-prof`, `python -X perf_jit`) has the machine code, too")]
+    #[error("{0} has only names; a jitdump file (`node --perf-prof`, `python -X perf_jit`) also has the machine code")]
     NamesAlone(String),
     /// No disassembler for this processor.
     #[error("{0} is for a processor whose machine code sprof can't show; x86_64 and aarch64 are supported")]

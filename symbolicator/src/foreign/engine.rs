@@ -102,7 +102,7 @@ impl ForeignFile {
 }
 
 fn failed(path: &Path) -> SymbolError {
-    SymbolError::unreadable(path, "the reader of its format gave up: the file may be damaged")
+    SymbolError::unreadable(path, "the reader of this format panicked: the file may be damaged")
 }
 
 fn info(found: SyncAddressInfo) -> AddressInfo {

@@ -11,7 +11,7 @@ pub enum SymbolServersError {
     #[error("this sprof can't ask symbol servers: {}", build_with!("symbol-servers"))]
     NotBuilt,
     /// A server is not an HTTP or HTTPS URL.
-    #[error("{0} is no URL of a symbol server: it must begin with https:// or http://")]
+    #[error("{0} is not the URL of a symbol server: it must begin with https:// or http://")]
     NoUrl(String),
     /// The folder for downloads can't be made.
     #[error("the folder for downloads {} can't be made ({reason}): name another one with SPROF_CACHE", .path.display())]

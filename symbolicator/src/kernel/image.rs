@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(name(&others[0]), Some("nf_hook [nf_tables]"));
         assert_eq!(name(&others[1]), Some("bpf_prog_6deef7357e7b4530_count [bpf]"));
         assert!(others.iter().all(|info| info.frames.is_empty()));
-        // Another kernel runs now: the image has the names, too.
+        // Another kernel runs now: the names come from the image.
         let mut kernel = Kernel::new(no_kernel(), None, &module, &options, root.path()).unwrap();
         let infos = kernel.lookup(&(helper..end).collect::<Vec<_>>());
         assert_eq!(

@@ -74,10 +74,7 @@ pub(crate) fn read(path: &Path, is_asked_for: bool) -> Result<String, SourceErro
         match refusal(path, &file, &bytes) {
             Some(why) => Err(unreadable(
                 path,
-                format_args!(
-                    "{why}; give --path-map '{0}={0}' to show it all the same",
-                    path.display()
-                ),
+                format_args!("{why}; give --path-map '{0}={0}' to show it anyway", path.display()),
             )),
             None => Ok(text(bytes)),
         }
@@ -98,11 +95,11 @@ fn refusal(path: &Path, file: &File, bytes: &[u8]) -> Option<&'static str> {
         .into_iter()
         .any(|path| !is_source(path) || is_of_system(path))
     {
-        Some("by its name it is no source file")
+        Some("its name is not the name of a source file")
     } else if rustix::process::geteuid().is_root() && !is_open {
         Some("sprof runs as root, and not all users may read this file")
     } else {
-        bytes.contains(&0).then_some("it holds no text")
+        bytes.contains(&0).then_some("it does not hold text")
     }
 }
 
@@ -114,7 +111,7 @@ pub(crate) fn read_file(path: &Path) -> Result<(File, Vec<u8>), SourceError> {
     if !path.is_absolute() {
         let text = path.to_string_lossy();
         let reason = match text.split_once(':').filter(|(scheme, _)| *scheme == "node") {
-            Some(_) => "it is a script inside of node, and no file",
+            Some(_) => "it is a script inside of node, not a file",
             None => "the debug info has a relative path; give the folder of these sources with --path-map .=FOLDER",
         };
         return Err(unreadable(path, reason));

@@ -81,7 +81,7 @@ fn a_dump_has_the_machine_code_of_its_functions_and_a_perf_map_says_that_it_has_
     let map = dir.path().join("perf-77.map");
     std::fs::write(&map, "1000 20 some function\n").unwrap();
     let reason = of(&map, 0x1000, 0x20).unwrap_err().to_string();
-    assert!(reason.contains("perf-77.map has names alone"), "{reason}");
+    assert!(reason.contains("perf-77.map has only names"), "{reason}");
     // CPython has a switch of its own.
     assert!(
         reason.contains("`node --perf-prof`") && reason.contains("`python -X perf_jit`"),

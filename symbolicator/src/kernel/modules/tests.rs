@@ -192,7 +192,7 @@ fn frames_of_modules_are_those_of_addr2line() {
                 .zip(expected(&addr2line, &system.file, section, offsets))
                 .enumerate()
             {
-                // Both functions of this name are in the section: what else could tell where it lies is not there.
+                // Both functions of this name are in the section: nothing else shows where the section lies.
                 if name == "twice" && flags.contains(&function_sections) {
                     assert_eq!(info.frames, []);
                     continue;
