@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use recording::stack::Registers;
 
-/// The calls. Each may fail at any time: a thread, a task or a process may end between any two of them.
+/// The calls. Each may fail at any time: a thread, a task or a process may end between any two of them. An error is
+/// [`MachError::Gone`] if it has ended, else the code of the kernel.
 pub trait Mach {
     /// A right to a task, given back when dropped. It dies with the task: at the end of the process, and when the
     /// process calls exec.

@@ -42,7 +42,8 @@ pub use system::{
 };
 
 /// The variable that makes dyld insert sprof's library, if dyld removed it from this process's environment: programs of
-/// macOS, like shells, have none of dyld's variables, and what they start has none either.
+/// macOS, like shells, have none of dyld's variables, and what they start has none either. `None` if nothing was
+/// removed.
 pub fn lost_variable() -> Option<(&'static str, std::ffi::OsString)> {
     processes::preload::lost_variable(|name| std::env::var_os(name))
 }

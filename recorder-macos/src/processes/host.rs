@@ -22,7 +22,7 @@ pub trait Host: Mach {
     fn spawn(&self, image: &Image) -> Result<i32, i32>;
 
     /// Opens a port to which programs announce themselves ([`Mach::messages`]): those that are started from now on, and
-    /// all below them. Returns its name for launchd.
+    /// all below them. Returns its name for launchd. An error if a port is open, or the kernel makes none.
     fn listen(&self) -> Result<String, MachError>;
 
     /// Closes the port, gives back what was [kept](Mach::keep_task), and lets all go on that wait.

@@ -121,7 +121,8 @@ fn joined(library: &OsStr, present: Option<&OsStr>) -> OsString {
     OsString::from_vec(all.join(&b':'))
 }
 
-/// The variable that dyld has removed from the environment, where programs are to have sprof's library.
+/// The variable that dyld has removed from the environment, and its value. `None` if nothing was removed, or this
+/// process does not run below a recording with sprof's library.
 pub fn lost_variable(get: impl Fn(&str) -> Option<OsString>) -> Option<(&'static str, OsString)> {
     let library = get(wire::LIBRARY)?;
     let present = get(wire::INSERT);

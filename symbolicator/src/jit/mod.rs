@@ -125,8 +125,8 @@ impl JitSymbols {
         Ok(bytes.filter(|bytes| !bytes.is_empty()))
     }
 
-    /// An id that differs from other files of the same name: process and time of creation of a jitdump. A perf map has
-    /// none.
+    /// An id that differs from other files of the same name: process and time of creation of a jitdump. `None` for a
+    /// perf map.
     pub fn id(&self) -> Option<BuildId> {
         match &self.source {
             JitFile::Dump(dump) => Some(dump.id()),
@@ -134,7 +134,8 @@ impl JitSymbols {
         }
     }
 
-    /// The kind of processor, in the words of [`Module::arch`](recording::module::Module::arch).
+    /// The kind of processor, in the words of [`Module::arch`](recording::module::Module::arch). `None` for a perf map,
+    /// and for other processors.
     pub fn arch(&self) -> Option<&'static str> {
         match &self.source {
             JitFile::Dump(dump) => dump.arch(),

@@ -26,7 +26,7 @@ pub enum AtOffset {
     Unknown,
 }
 
-/// Looks at a file offset.
+/// Finds what a probe at a file offset would hit. An error if the file can't be read.
 pub fn place_at(path: &Path, file_offset: u64, options: &SymbolOptions) -> Result<AtOffset, SymbolError> {
     let (mut module, code) = segments::open(path, options)?;
     let Some(address) = code.address(file_offset) else {
