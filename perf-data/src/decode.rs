@@ -312,7 +312,8 @@ pub fn opens_no_file(record: &[u8]) -> bool {
     }
 }
 
-/// PERF_SAMPLE_ID of a record: the event as it was opened, also where the thread has it by inheritance.
+/// PERF_SAMPLE_ID of a record: the event as it was opened, also where the thread has it by inheritance. `None` if the
+/// record is too short.
 pub fn event_id(record: &[u8]) -> Option<u64> {
     field(record, 24, 16).map(u64::from_ne_bytes)
 }

@@ -29,6 +29,42 @@ const FEW_EXITED: usize = 1024;
 const OTHER_NAMESPACES: &str = "(outside of this PID namespace)";
 
 /// Translates one record after the other.
+///
+/// ```
+/// use perf_data::decode::SampleLayout;
+/// use perf_data::translate::Translator;
+/// use recording::clock::Timestamp;
+/// use recording::event::{Event, EventKind, Pid, ProcessEvent, Role};
+/// use recording::sink::{Completion, EventSink};
+///
+/// struct Ends(Vec<Pid>);
+///
+/// impl EventSink for Ends {
+///     fn on_event(&mut self, event: &Event<'_>) {
+///         if let EventKind::Process(pid, ProcessEvent::End) = event.kind {
+///             self.0.push(pid);
+///         }
+///     }
+///
+///     fn end_round(&mut self, _: Timestamp) -> Completion {
+///         Completion::default()
+///     }
+/// }
+///
+/// let (mut translator, mut sink) = (Translator::new(SampleLayout::default()), Ends(Vec::new()));
+/// translator.start_process(Timestamp(10), Pid(7), &mut sink);
+/// // struct perf_event_header: PERF_RECORD_EXIT, misc, size.
+/// let mut record = [4u32.to_ne_bytes().as_slice(), &0u16.to_ne_bytes(), &64u16.to_ne_bytes()].concat();
+/// // u32 pid, ppid, tid, ptid; u64 time; struct sample_id: u32 pid, tid; u64 time, u32 cpu, res; u64 id.
+/// for ids in [[7u32, 1], [7, 1]] {
+///     record.extend(ids.iter().flat_map(|id| id.to_ne_bytes()));
+/// }
+/// record.extend(20u64.to_ne_bytes());
+/// record.extend([7u32, 7].iter().flat_map(|id| id.to_ne_bytes()));
+/// record.extend([20u64, 0, 1].iter().flat_map(|word| word.to_ne_bytes()));
+/// translator.record(20, &record, Role::Running, &mut sink);
+/// assert_eq!(sink.0, [Pid(7)]);
+/// ```
 #[derive(Debug, Default)]
 pub struct Translator {
     layout: SampleLayout,

@@ -73,6 +73,10 @@ pub fn usual_align(inputs: &[MergeInput]) -> TimeAlignment {
 }
 
 /// Merges the profiles. The processes stay in the inputs' order; processes with one number stay separate.
+///
+/// # Errors
+///
+/// [`MergeError`]: no inputs, samples of different units, or more stacks than an index can number.
 pub fn merge(inputs: Vec<MergeInput>, align: TimeAlignment) -> Result<SavedData, MergeError> {
     check_units(&inputs)?;
     let common = common_process_names(&inputs);

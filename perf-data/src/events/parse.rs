@@ -116,6 +116,11 @@ fn wrong<T>(message: impl Into<String>) -> Result<T, ParseError> {
 }
 
 /// Takes a list of events apart.
+///
+/// # Errors
+///
+/// The list is too long, or an event in it is not written as perf or sprof know it: the message says which, and what to
+/// write.
 pub fn parse(list: &str) -> Result<Vec<EventSpec>, ParseError> {
     if list.len() > MAX_TEXT {
         return wrong("the list of events is too long");

@@ -98,6 +98,11 @@ pub struct Import<R> {
 impl<R: Read + Seek> Import<R> {
     /// Opens a file that was last written at `modified`, and takes the samples of the event of this name, or of the
     /// first one.
+    ///
+    /// # Errors
+    ///
+    /// [`ImportError`]: another kind of file, or one of a machine of the other byte order, or damaged before its first
+    /// event; or no event has the name.
     pub fn open(mut file: R, modified: Option<SystemTime>, event: Option<&str>) -> Result<Import<R>, ImportError> {
         let Some(mut contents) = header::read(&mut file)? else {
             let mut magic = [0; 8];
@@ -191,6 +196,10 @@ impl<R: Read + Seek> Import<R> {
     }
 
     /// Sends all events of the file to `sink`.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read. Damage is not an error: the events before it are sent, and [`Imported`] says so.
     pub fn run(mut self, sink: &mut dyn EventSink) -> Result<Imported, ImportError> {
         loop {
             if let Some(until) = self.ready.take() {

@@ -20,6 +20,10 @@ use crate::view::callees::Callees;
 /// The inclusive cost of a function (self cost and calls) is the cost of samples with it on the stack. For a recursive
 /// function, only the innermost call on a stack counts. If each call counted, a recursion of depth 100 would cost 100
 /// times its time.
+///
+/// # Errors
+///
+/// `out` could not be written to.
 pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     let costs = Costs::of(picked);
     let data = picked.data;

@@ -25,6 +25,10 @@ use crate::unique::Unique;
 pub const VERSION: u32 = 55;
 
 /// Writes the profile as JSON.
+///
+/// # Errors
+///
+/// `out` could not be written to.
 pub fn write(data: &SavedData, out: impl Write) -> io::Result<()> {
     // serde_json writes each number separately.
     let mut out = BufWriter::with_capacity(1 << 16, out);

@@ -16,6 +16,10 @@ pub struct FoldedOptions {
 }
 
 /// Writes the samples as folded stacks, sorted by name. Weights are those of [`Picked::counted`].
+///
+/// # Errors
+///
+/// `out` could not be written to.
 pub fn write(picked: &Picked<'_>, options: FoldedOptions, out: impl Write) -> io::Result<()> {
     let tree = CallPathTree::of(picked, TreeShape::Merged, options.threads)?;
     let mut out = BufWriter::with_capacity(1 << 16, out);

@@ -20,6 +20,10 @@ use crate::data::{Data, Thread};
 
 /// Writes a message `ExportProfilesServiceRequest`, which has the bytes of a `ProfilesData`. `resource`: names and
 /// values that say what ran (`service.name`, `service.version`...).
+///
+/// # Errors
+///
+/// `out` could not be written to.
 pub fn write(picked: &Picked<'_>, resource: &[(String, String)], mut out: impl Write) -> io::Result<()> {
     let mut writer = OtlpWriter::new(picked);
     let mut samples = Vec::new();

@@ -13,6 +13,10 @@ use crate::data::{Data, NONE, Thread};
 use crate::text::one_line;
 
 /// Writes each sample with its stack, leaf first; thread after thread, each in time order.
+///
+/// # Errors
+///
+/// `out` could not be written to.
 pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     let data = picked.data;
     let mut out = BufWriter::with_capacity(1 << 16, out);

@@ -20,11 +20,19 @@ use recording::protobuf::ProtobufMessage;
 
 /// Writes the number of samples (`samples`) and their weight (`cpu` or `delay` in nanoseconds, `space` in bytes, or an
 /// imported file's own name). If each sample counts as one, its time is the profile's interval, if known.
+///
+/// # Errors
+///
+/// `out` could not be written to.
 pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     write_labelled(picked, true, out)
 }
 
 /// The same, and samples do not say which thread they are of.
+///
+/// # Errors
+///
+/// `out` could not be written to.
 pub fn write_without_threads(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     write_labelled(picked, false, out)
 }

@@ -11,6 +11,10 @@ use crate::data::NO_STACK_LABEL;
 use crate::data::{NONE, Thread};
 
 /// Writes the samples of each thread, in time order.
+///
+/// # Errors
+///
+/// `out` could not be written to.
 pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     let data = picked.data;
     let mut out = BufWriter::with_capacity(1 << 16, out);

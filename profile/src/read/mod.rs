@@ -163,6 +163,10 @@ pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
 }
 
 /// Like [`whole()`], with counters, and with the recording's start in the counters' times, ms.
+///
+/// # Errors
+///
+/// The file can't be read, is damaged, is no profile of the Firefox Profiler in a known version, or exceeds the limits.
 pub fn for_page(path: &Path, limits: ReadLimits) -> Result<(Data, f64), ReadError> {
     Ok(with_zero(tables::<AllFields>(path, limits)?))
 }
@@ -179,11 +183,19 @@ fn with_zero((mut data, for_views, _): (Data, ForViews, NotKept)) -> (Data, f64)
 }
 
 /// Reads everything needed to write the profile again: data of markers, counters, unknown fields.
+///
+/// # Errors
+///
+/// The file can't be read, is damaged, is no profile of the Firefox Profiler in a known version, or exceeds the limits.
 pub fn everything(path: &Path, limits: ReadLimits) -> Result<SavedData, ReadError> {
     everything_but(path, limits).map(|(data, _)| data)
 }
 
 /// Like [`everything`], and returns what could not be kept.
+///
+/// # Errors
+///
+/// The file can't be read, is damaged, is no profile of the Firefox Profiler in a known version, or exceeds the limits.
 pub fn everything_but(path: &Path, limits: ReadLimits) -> Result<(SavedData, NotKept), ReadError> {
     let (mut data, for_views, not_kept) = tables::<AllFields>(path, limits)?;
     data.recorded = for_views.facts.into_recorded();

@@ -30,6 +30,10 @@ impl Data {
     /// In a file of sprof, each further event has a track beside the thread in which it happened; the reader makes such
     /// tracks of markers of point events. Markers stay: they move to the thread's track that stays, or else to the
     /// process's first thread that stays.
+    ///
+    /// # Errors
+    ///
+    /// The profile has no event of this name, and none that the pattern matches.
     pub fn keep_event(&mut self, asked: Option<&str>) -> Result<Vec<String>, NoSuchEvent> {
         let mut has = self.events();
         let kept: Vec<String> = match asked {

@@ -113,6 +113,10 @@ impl Selection<'_> {
     }
 
     /// Like [`find`], with each function replaced by the one that represents it.
+    ///
+    /// # Errors
+    ///
+    /// No function has the name or a name that contains it.
     pub fn find(&self, asked: &str) -> Result<Vec<u32>, NotFound> {
         let mut found: Vec<u32> = find(self.data, asked)?
             .into_iter()
@@ -144,6 +148,10 @@ impl Selection<'_> {
 }
 
 /// Selects the samples that meet the filter.
+///
+/// # Errors
+///
+/// The profile has none of the threads, processes, categories, markers or functions with a name of the filter.
 pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotFound> {
     let conditions = ResolvedFilter::of(data, filter)?;
     // The last entry is for samples without a stack.
@@ -424,6 +432,10 @@ fn seen(
 
 /// Functions with this name (see [`of_name`](super::names::of_name)). If none has it, all functions whose name contains
 /// it.
+///
+/// # Errors
+///
+/// No function has the name or a name that contains it.
 pub fn find(data: &Data, asked: &str) -> Result<Vec<u32>, NotFound> {
     let names = (0..data.funcs.len() as u32).map(|func| data.func_name(func));
     let mut found = super::names::of_name(names.clone(), asked);

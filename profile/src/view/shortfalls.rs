@@ -100,6 +100,7 @@ pub fn is_installed(lib: &SavedLib) -> bool {
 }
 
 /// CPython's version by library or program: `libpython3.11.so.1.0` and `python3.11` are (3, 11).
+/// `None` for other names, and for names without a version.
 pub fn python_version(lib: &SavedLib) -> Option<(u32, u32)> {
     let name = lib.name.as_deref().or(lib.debug_name.as_deref())?;
     let version = name.strip_prefix("lib").unwrap_or(name).strip_prefix("python")?;

@@ -115,7 +115,7 @@ pub fn asked_addresses(data: &Data, wanted: &[WantedNames]) -> Vec<Vec<u64>> {
 /// libraries without addresses.
 pub fn symbol_sources(data: &Data) -> Vec<Option<SymbolSource>> {
     #[derive(Clone, Copy, Default)]
-    struct LibNames {
+    struct LibFrames {
         frames: bool,
         nameless: bool,
         lines: bool,
@@ -123,7 +123,7 @@ pub fn symbol_sources(data: &Data) -> Vec<Option<SymbolSource>> {
     let nameless: Vec<bool> = (data.funcs.iter())
         .map(|func| is_nameless(data.text(func.name)))
         .collect();
-    let mut of_libs = vec![LibNames::default(); data.libs.len()];
+    let mut of_libs = vec![LibFrames::default(); data.libs.len()];
     for frame in data.frames.iter().filter(|frame| frame.address.is_some()) {
         if let Some(of) = of_libs.get_mut(frame.lib as usize) {
             of.frames = true;

@@ -38,6 +38,10 @@ pub const FORMAT_VERSION: u32 = 70;
 const GZIP_LEVEL: u32 = 1;
 
 /// Writes a built profile as JSON. Equal profiles give equal bytes.
+///
+/// # Errors
+///
+/// `out` could not be written to.
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let made = ProfileData::new(profile, Detail::Whole);
     let threads = made.threads().map(Cow::Owned);
@@ -45,6 +49,10 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Writes a profile that was read, as JSON.
+///
+/// # Errors
+///
+/// `out` could not be written to.
 pub fn write_data(data: &SavedData, out: &mut dyn Write) -> io::Result<()> {
     let threads = data.threads.iter().map(Cow::Borrowed);
     document(data, || data.stacks.iter().copied(), threads, out)
@@ -79,6 +87,10 @@ fn document<'a, S: Iterator<Item = Stack>>(
 }
 
 /// Like [`write_data()`], through gzip.
+///
+/// # Errors
+///
+/// `out` could not be written to.
 pub fn write_data_gz(data: &SavedData, out: &mut dyn Write) -> io::Result<()> {
     let mut gz = GzEncoder::new(out, Compression::new(GZIP_LEVEL));
     write_data(data, &mut gz)?;
@@ -86,6 +98,10 @@ pub fn write_data_gz(data: &SavedData, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Like [`write()`], through gzip. Profiles are saved and served in this form.
+///
+/// # Errors
+///
+/// `out` could not be written to.
 pub fn write_gz(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let mut gz = GzEncoder::new(out, Compression::new(GZIP_LEVEL));
     write(profile, &mut gz)?;

@@ -73,6 +73,10 @@ const SCRIPTS: [&str; 14] = [
 ];
 
 /// Writes a profile, with all its events, and the viewer as one HTML file.
+///
+/// # Errors
+///
+/// `out` could not be written to.
 pub fn write(data: Data, options: &PageOptions<'_>, mut out: impl Write) -> io::Result<()> {
     let title = match data.product.as_str() {
         "" => "sprof".to_owned(),
@@ -134,7 +138,7 @@ pub fn served_page() -> io::Result<Vec<u8>> {
     Ok(html)
 }
 
-/// The data of a profile for [`served_page`]; gzip.
+/// The data of a profile for [`served_page`]; gzip. No error is known: it is written to memory.
 pub fn served_data(data: Data, options: &PageOptions<'_>) -> io::Result<Vec<u8>> {
     gzip(&data::data(data, options).map_err(io::Error::other)?, SERVED)
 }

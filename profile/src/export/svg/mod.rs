@@ -61,6 +61,10 @@ impl Default for SvgOptions {
 }
 
 /// Writes the samples as a flame graph, coloured by the kind of code and the function's name.
+///
+/// # Errors
+///
+/// `out` could not be written to.
 pub fn write(picked: &Picked<'_>, options: &SvgOptions, out: impl Write) -> io::Result<()> {
     let threads = options.threads || options.shape == TreeShape::TimeOrder;
     let tree = CallPathTree::of(picked, options.shape, threads)?;

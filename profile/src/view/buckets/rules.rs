@@ -355,7 +355,7 @@ const RULES: &[(Bucket, &[NameRule])] = &[
     ),
 ];
 
-/// The bucket of a function name.
+/// The bucket of a function name; `None` for most functions, whose time is not avoidable.
 pub fn bucket_of(name: &str) -> Option<Bucket> {
     // The names are of C, C++, Rust and Go. A function of JavaScript may also be called `malloc`.
     if without_place(name) != name {

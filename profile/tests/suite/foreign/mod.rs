@@ -401,7 +401,7 @@ fn a_file_that_inflates_without_end_is_refused_within_limits() {
 }
 
 /// Each track has a name. Nothing is drawn as busy, or has a length, that the file does not say.
-fn assert_true_for_the_front_end(saved: &profile::data::Saved) {
+fn assert_true_for_the_front_end(saved: &profile::data::SavedData) {
     for thread in &saved.threads {
         assert!(!thread.name.is_empty());
         let deltas = thread.samples.cpu_delta.as_ref().unwrap();
