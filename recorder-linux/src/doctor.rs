@@ -8,7 +8,7 @@ use recording::session::USUAL_STACK_BYTES;
 
 use crate::machine::refusal::{self, PtraceRefusal};
 use crate::open::events::Events;
-use crate::open::{self, OpenError, Opened, Scope, Wanted};
+use crate::open::{self, OpenError, OpenedEvents, Scope, WantedEvents};
 use crate::probes;
 use crate::sys::ptrace;
 use crate::sys::signals::Signals;
@@ -20,7 +20,7 @@ const USUAL_RATE_HZ: f64 = 1000.0;
 /// it from the only thread.
 pub fn examine() -> Examination {
     let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
-    let wanted = Wanted {
+    let wanted = WantedEvents {
         rate_hz: USUAL_RATE_HZ,
         stack_bytes: USUAL_STACK_BYTES,
         larger_stacks: false,
@@ -53,7 +53,7 @@ pub fn set_up() -> Result<String, String> {
     ))
 }
 
-type Tried = Result<Opened, OpenError>;
+type Tried = Result<OpenedEvents, OpenError>;
 
 fn with_kernel(opened: &Tried) -> Finding {
     let works = |reason: &str| Finding::works("perf-kernel", "perf_event, with kernel functions", reason);

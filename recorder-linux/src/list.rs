@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::open::events::Counter;
 use crate::open::events::pmu;
-use crate::open::events::tracefs::{Tracefs, matches};
+use crate::open::events::tracefs::{Tracepoints, matches};
 use crate::open::has_hardware;
 use crate::probes::ProbeList;
 use crate::sys::perf_event::{Attr, EventFd, THIS_THREAD, flag};
@@ -57,7 +57,7 @@ pub fn event_names() -> Vec<String> {
     let mut all: Vec<String> = (names::all().iter().filter(opening))
         .map(|(name, _)| name.clone())
         .collect();
-    if let Ok(tracefs) = Tracefs::find(root) {
+    if let Ok(tracefs) = Tracepoints::find(root) {
         for subsystem in tracefs.subsystems() {
             let events = tracefs.events(&subsystem);
             all.extend(events.iter().map(|event| format!("{subsystem}:{event}")));
@@ -209,7 +209,7 @@ fn pmus(out: &mut String, root: &Path, wanted: &dyn Fn(&str) -> bool) {
 }
 
 fn tracepoints(out: &mut String, root: &Path, pattern: &str, wanted: &dyn Fn(&str) -> bool) {
-    let tracefs = match Tracefs::find(root) {
+    let tracefs = match Tracepoints::find(root) {
         Ok(tracefs) => tracefs,
         Err(why) => {
             if pattern.is_empty() || pattern.contains(':') {

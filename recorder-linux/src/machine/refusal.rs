@@ -8,7 +8,7 @@ use recording::command::own;
 
 /// Why perf_event_open(2) does not work here at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum PerfEventRefusal {
     /// By `kernel.perf_event_paranoid`, at this level.
     Paranoid(i32),
     /// A seccomp filter is active, most likely that of a container.
@@ -19,16 +19,16 @@ pub(crate) enum Refusal {
     Missing,
 }
 
-impl Refusal {
+impl PerfEventRefusal {
     /// The refusal behind an error of perf_event_open for user code; `None` for other errors.
-    pub(crate) fn of(error: &io::Error) -> Option<Refusal> {
+    pub(crate) fn of(error: &io::Error) -> Option<PerfEventRefusal> {
         match error.raw_os_error() {
-            Some(libc::ENOSYS) => Some(Refusal::Missing),
+            Some(libc::ENOSYS) => Some(PerfEventRefusal::Missing),
             // Levels 3 and 4 are those of Debian's, Ubuntu's and Android's kernels.
             Some(libc::EACCES | libc::EPERM) => Some(match paranoid() {
-                Some(level) if level > 2 => Refusal::Paranoid(level),
-                _ if has_seccomp_filter() => Refusal::Filter,
-                _ => Refusal::Policy,
+                Some(level) if level > 2 => PerfEventRefusal::Paranoid(level),
+                _ if has_seccomp_filter() => PerfEventRefusal::Filter,
+                _ => PerfEventRefusal::Policy,
             }),
             _ => None,
         }
@@ -37,13 +37,15 @@ impl Refusal {
     /// What makes perf_event_open work.
     pub(crate) fn remedy(self) -> Option<&'static str> {
         Some(match self {
-            Refusal::Paranoid(_) => "`sudo sysctl kernel.perf_event_paranoid=2`, or run sprof as root",
-            Refusal::Filter => {
+            PerfEventRefusal::Paranoid(_) => "`sudo sysctl kernel.perf_event_paranoid=2`, or run sprof as root",
+            PerfEventRefusal::Filter => {
                 "start the container with `--cap-add PERFMON` (Docker, Podman), or with `--security-opt \
                  seccomp=unconfined`"
             }
-            Refusal::Policy => "allow it in the policy of the security module (SELinux: `ausearch -m avc` shows which)",
-            Refusal::Missing => return None,
+            PerfEventRefusal::Policy => {
+                "allow it in the policy of the security module (SELinux: `ausearch -m avc` shows which)"
+            }
+            PerfEventRefusal::Missing => return None,
         })
     }
 
@@ -51,13 +53,13 @@ impl Refusal {
     pub(crate) fn commands(self) -> Vec<String> {
         let owned = |commands: &[&str]| commands.iter().map(|command| (*command).to_owned()).collect();
         match self {
-            Refusal::Paranoid(_) => vec!["sudo sysctl kernel.perf_event_paranoid=1".to_owned(), may_always()],
-            Refusal::Filter => owned(&[
+            PerfEventRefusal::Paranoid(_) => vec!["sudo sysctl kernel.perf_event_paranoid=1".to_owned(), may_always()],
+            PerfEventRefusal::Filter => owned(&[
                 "docker run --cap-add PERFMON ...",
                 "docker run --security-opt seccomp=unconfined ...",
             ]),
-            Refusal::Policy => owned(&["sudo ausearch -m avc"]),
-            Refusal::Missing => Vec::new(),
+            PerfEventRefusal::Policy => owned(&["sudo ausearch -m avc"]),
+            PerfEventRefusal::Missing => Vec::new(),
         }
     }
 }
@@ -67,18 +69,18 @@ pub(crate) fn may_always() -> String {
     format!("sudo setcap cap_perfmon+ep {}", own())
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for PerfEventRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Paranoid(level) => write!(
+            PerfEventRefusal::Paranoid(level) => write!(
                 f,
                 "kernel.perf_event_paranoid is {level}, which refuses perf_event_open"
             ),
-            Refusal::Filter => {
+            PerfEventRefusal::Filter => {
                 f.write_str("a seccomp filter, that of a container most likely, refuses perf_event_open")
             }
-            Refusal::Policy => f.write_str("a security module refuses perf_event_open"),
-            Refusal::Missing => f.write_str("this kernel has no perf_event_open (or a sandbox hides it)"),
+            PerfEventRefusal::Policy => f.write_str("a security module refuses perf_event_open"),
+            PerfEventRefusal::Missing => f.write_str("this kernel has no perf_event_open (or a sandbox hides it)"),
         }
     }
 }

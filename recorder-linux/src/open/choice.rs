@@ -15,13 +15,13 @@ const PMU_TYPE_SHIFT: u32 = 32;
 
 /// The event that samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Choice {
+pub(crate) struct EventChoice {
     /// The event that the user named instead of CPU time.
     pub(crate) named: Option<Counter>,
     pub(crate) hardware: bool,
     /// Why the CPU clock samples instead of the processor's counter of cycles; `None` where it does not.
     pub(crate) no_cycles: Option<NoCycles>,
-    /// The user's permission. A named event may still leave the kernel out: see [`Choice::counts_kernel`].
+    /// The user's permission. A named event may still leave the kernel out: see [`EventChoice::counts_kernel`].
     pub(crate) may_sample_kernel: bool,
     pub(super) has_build_ids: bool,
     pub(crate) has_lost_counts: bool,
@@ -47,7 +47,7 @@ impl NoCycles {
     }
 }
 
-impl Choice {
+impl EventChoice {
     pub(crate) fn name(&self) -> &str {
         match (&self.named, self.hardware, self.may_sample_kernel) {
             (Some(counter), _, _) => &counter.name,
@@ -64,8 +64,8 @@ impl Choice {
     }
 
     /// The same event of user code only.
-    pub(super) fn without_kernel(&self) -> Choice {
-        Choice {
+    pub(super) fn without_kernel(&self) -> EventChoice {
+        EventChoice {
             may_sample_kernel: false,
             ..self.clone()
         }
@@ -188,7 +188,7 @@ impl Choice {
 }
 
 /// True if perf events are allowed for sprof itself: then the target is refused.
-pub(crate) fn may_record_ourselves(choice: &Choice) -> bool {
+pub(crate) fn may_record_ourselves(choice: &EventChoice) -> bool {
     let attr = choice.attr(Scope::OnExec, 1.0, 8, 0);
     EventFd::open(&attr, THIS_THREAD, 0).is_ok()
 }
@@ -203,15 +203,15 @@ pub(crate) fn core_type(core_types: &[(u32, Vec<u32>)], cpu: u32) -> u64 {
 
 /// What all further events of a recording have in common with the first event.
 #[derive(Clone, Debug)]
-pub(crate) struct Common {
+pub(crate) struct SharedSettings {
     pub(crate) scope: Scope,
-    pub(crate) choice: Choice,
+    pub(crate) choice: EventChoice,
     pub(crate) rate_hz: f64,
     pub(crate) stack_bytes: u32,
     pub(crate) core_types: Vec<(u32, Vec<u32>)>,
 }
 
-impl Common {
+impl SharedSettings {
     /// The counts over all CPUs. The event of a task on one CPU is also "enabled" while the task runs on others.
     ///
     /// The enabled time is the run time of the tasks, or less: Linux 6.18 drops the time of an inherited event whose

@@ -4,23 +4,23 @@ use std::io;
 
 use recording::command::own;
 
-use super::choice::{Choice, Common, NoCycles, core_type, may_record_ourselves};
-use super::scope::{OpenError, Scope, Wanted};
+use super::choice::{EventChoice, NoCycles, SharedSettings, core_type, may_record_ourselves};
+use super::scope::{OpenError, Scope, WantedEvents};
 use super::trouble;
-use crate::machine::refusal::{Refusal, paranoid};
+use crate::machine::refusal::{PerfEventRefusal, paranoid};
 use crate::sys::perf_event::EventFd;
 
 /// Finds the best event that opens, on one CPU.
 pub(super) fn choose(
     scope: Scope,
     pid: i32,
-    wanted: &Wanted<'_>,
+    wanted: &WantedEvents<'_>,
     cpu: u32,
     core_types: &[(u32, Vec<u32>)],
-    common: &dyn Fn(&Choice) -> Common,
-) -> Result<(Choice, Vec<String>), OpenError> {
+    common: &dyn Fn(&EventChoice) -> SharedSettings,
+) -> Result<(EventChoice, Vec<String>), OpenError> {
     let named = &wanted.events.weight;
-    let mut choice = Choice {
+    let mut choice = EventChoice {
         named: named.clone(),
         hardware: named.is_none(),
         no_cycles: None,
@@ -67,7 +67,7 @@ pub(super) fn choose(
             Some(libc::EINVAL) if choice.has_lost_counts => choice.has_lost_counts = false,
             Some(libc::EINVAL) if choice.has_build_ids => choice.has_build_ids = false,
             Some(libc::EINVAL) if choice.hardware => {
-                choice = Choice {
+                choice = EventChoice {
                     hardware: false,
                     no_cycles: Some(NoCycles::NoInterrupts),
                     has_build_ids: true,
@@ -76,9 +76,9 @@ pub(super) fn choose(
                 };
             }
             _ => {
-                return Err(match Refusal::of(&error) {
+                return Err(match PerfEventRefusal::of(&error) {
                     _ if let Some(counter) = named
-                        && (!counter.sides.user || Refusal::of(&error).is_none()) =>
+                        && (!counter.sides.user || PerfEventRefusal::of(&error).is_none()) =>
                     {
                         trouble::counter(counter, &common(&choice), cpu, &error)
                     }
@@ -102,8 +102,8 @@ fn user_code_only() -> String {
 
 /// True if the kernel may not be sampled. Opens the timer for a moment: every machine has it, and it needs only the
 /// permission.
-fn refuses_kernel(scope: Scope, pid: i32, choice: &Choice, cpu: u32) -> bool {
-    let timer = Choice {
+fn refuses_kernel(scope: Scope, pid: i32, choice: &EventChoice, cpu: u32) -> bool {
+    let timer = EventChoice {
         named: None,
         hardware: false,
         ..choice.clone()
@@ -112,7 +112,7 @@ fn refuses_kernel(scope: Scope, pid: i32, choice: &Choice, cpu: u32) -> bool {
     opened.is_err_and(|error| matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)))
 }
 
-pub(super) fn open_failed(scope: Scope, choice: &Choice, cpu: u32, error: &io::Error) -> OpenError {
+pub(super) fn open_failed(scope: Scope, choice: &EventChoice, cpu: u32, error: &io::Error) -> OpenError {
     let what = format!("cannot open the perf event {} on CPU {cpu}: {error}", choice.name());
     OpenError::Refused(match error.raw_os_error() {
         Some(libc::ESRCH) => return OpenError::NoSuchTask,

@@ -10,7 +10,7 @@ use std::io;
 use recording::event::Role;
 use recording::info::EventCounts;
 
-use super::choice::{Common, core_type};
+use super::choice::{SharedSettings, core_type};
 use super::choose::open_failed;
 use super::further;
 use super::scope::OpenError;
@@ -24,7 +24,7 @@ use perf_data::translate::FurtherEvent;
 /// All events of a recording. The only owner of perf descriptors.
 #[derive(Debug)]
 pub(crate) struct EventSet {
-    common: Common,
+    common: SharedSettings,
     specs: Vec<Spec>,
     cpus: Vec<u32>,
     fds: Vec<Fd>,
@@ -78,7 +78,7 @@ impl EventSet {
     /// Opens all events for a task, on these CPUs, without rings. `larger`: the larger dumps of samples. `wait_stacks`:
     /// the dumps of waits, usual and larger; `None`: no waits are recorded.
     pub(super) fn open(
-        common: Common,
+        common: SharedSettings,
         events: &Events,
         larger: Option<u32>,
         wait_stacks: Option<(u32, Option<u32>)>,
@@ -241,7 +241,7 @@ impl EventSet {
         })
     }
 
-    pub(super) fn common(&self) -> &Common {
+    pub(super) fn common(&self) -> &SharedSettings {
         &self.common
     }
 
@@ -417,7 +417,7 @@ impl What {
         }
     }
 
-    fn layout(&self, common: &Common) -> SampleLayout {
+    fn layout(&self, common: &SharedSettings) -> SampleLayout {
         match self {
             What::Counted(_, counter) => further::counter_layout(counter, common),
             What::Point(_, point) => further::point_layout(point, common),
@@ -428,7 +428,7 @@ impl What {
 
 impl Spec {
     /// The attributes on a CPU; `None` if that CPU lacks the event.
-    fn attr(&self, common: &Common, cpu: u32) -> Option<Attr> {
+    fn attr(&self, common: &SharedSettings, cpu: u32) -> Option<Attr> {
         let core_type = core_type(&common.core_types, cpu);
         let attr = match &self.what {
             What::Samples(Dumps::Usual(bytes) | Dumps::Larger(bytes)) => {

@@ -2,7 +2,7 @@
 
 use recording::info::SampleBy;
 
-use super::choice::{Common, core_type};
+use super::choice::{SharedSettings, core_type};
 use super::scope::FLOOD_STACK_BYTES;
 use crate::open::events::{Counter, Point};
 use crate::sys::perf_event::{Attr, flag};
@@ -10,7 +10,7 @@ use perf_data::decode::{RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_PERIOD, SAMPLE_RAW
 use perf_data::events::{CountedCode, names};
 
 /// What samples of a counting event hold.
-pub(super) fn counter_layout(counter: &Counter, common: &Common) -> SampleLayout {
+pub(super) fn counter_layout(counter: &Counter, common: &SharedSettings) -> SampleLayout {
     SampleLayout {
         registers: RegisterSet::NATIVE,
         call_chain: common.choice.may_sample_kernel,
@@ -24,7 +24,7 @@ pub(super) fn counter_layout(counter: &Counter, common: &Common) -> SampleLayout
 }
 
 /// What samples of a point hold.
-pub(super) fn point_layout(point: &Point, common: &Common) -> SampleLayout {
+pub(super) fn point_layout(point: &Point, common: &SharedSettings) -> SampleLayout {
     SampleLayout {
         registers: RegisterSet::NATIVE,
         call_chain: common.choice.may_sample_kernel,
@@ -39,7 +39,12 @@ pub(super) fn point_layout(point: &Point, common: &Common) -> SampleLayout {
 }
 
 /// The attributes of a counting event; `None` if the CPU lacks the event.
-pub(super) fn counter_attr(counter: &Counter, layout: &SampleLayout, common: &Common, cpu: u32) -> Option<Attr> {
+pub(super) fn counter_attr(
+    counter: &Counter,
+    layout: &SampleLayout,
+    common: &SharedSettings,
+    cpu: u32,
+) -> Option<Attr> {
     if counter.cpus.as_ref().is_some_and(|cpus| !cpus.contains(&cpu)) {
         return None;
     }
@@ -62,7 +67,7 @@ pub(super) fn counter_attr(counter: &Counter, layout: &SampleLayout, common: &Co
 }
 
 /// The attributes of a point event.
-pub(super) fn point_attr(point: &Point, layout: &SampleLayout, common: &Common) -> Attr {
+pub(super) fn point_attr(point: &Point, layout: &SampleLayout, common: &SharedSettings) -> Attr {
     Attr {
         kind: names::TRACEPOINT,
         config: point.tracepoint.id,
@@ -70,7 +75,7 @@ pub(super) fn point_attr(point: &Point, layout: &SampleLayout, common: &Common) 
     }
 }
 
-fn attr(sides: CountedCode, sample_by: SampleBy, layout: &SampleLayout, common: &Common) -> Attr {
+fn attr(sides: CountedCode, sample_by: SampleBy, layout: &SampleLayout, common: &SharedSettings) -> Attr {
     let base = common.choice.common_attr(common.scope, layout.stack_bytes);
     let (mut flags, mut sample_type) = (base.flags, base.sample_type);
     if layout.call_chain {

@@ -12,14 +12,14 @@ mod waits;
 
 use std::path::Path;
 
-pub(crate) use choice::{Choice, NoCycles};
-use choice::{Common, core_type};
+pub(crate) use choice::{EventChoice, NoCycles};
+use choice::{SharedSettings, core_type};
 use choose::{choose, open_failed};
 use event_set::EventSet;
 pub(crate) use rings::RingBytes;
 pub(crate) use rings::StackCopies;
 use rings::{larger_stack_bytes, largest_ring_bytes, map_rings, wanted_ring_bytes};
-pub(crate) use scope::{OpenError, Scope, Wanted};
+pub(crate) use scope::{OpenError, Scope, WantedEvents};
 pub(crate) use trouble::has_hardware;
 pub(crate) use waits::StackLimit;
 
@@ -36,7 +36,7 @@ const POINTS_RING_FACTOR: usize = 2;
 
 /// All events of a recording, with their rings.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedEvents {
     pub(crate) events: EventSet,
     /// The rings, and the role of the records in each.
     pub(crate) rings: Vec<Ring>,
@@ -46,7 +46,7 @@ pub(crate) struct Opened {
     /// The stacks of waits.
     pub(crate) waits: StackCopies,
     pub(crate) layout: SampleLayout,
-    pub(crate) choice: Choice,
+    pub(crate) choice: EventChoice,
     /// Which event counts, where threads may have two.
     pub(crate) origins: Option<Origins>,
     /// A line for each step down, with the command that avoids it.
@@ -55,7 +55,7 @@ pub(crate) struct Opened {
     pub(crate) notes: Vec<String>,
 }
 
-impl Opened {
+impl OpenedEvents {
     /// The copies of the stacks of samples ([`Role::Running`]) or waits ([`Role::WaitStack`]).
     pub(crate) fn copies(&self, role: Role) -> StackCopies {
         match role {
@@ -70,8 +70,8 @@ impl Opened {
 /// and have no rings.
 ///
 /// [`EVERY_TASK`]: crate::sys::perf_event::EVERY_TASK
-pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened, OpenError> {
-    let Wanted {
+pub(crate) fn open(scope: Scope, pid: i32, wanted: &WantedEvents<'_>) -> Result<OpenedEvents, OpenError> {
+    let WantedEvents {
         rate_hz,
         stack_bytes,
         larger_stacks,
@@ -94,7 +94,7 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened
     let may_be_larger = larger_stacks && named.weight.is_none();
     let larger = larger_stack_bytes(stack_bytes, rate_hz, cpus.len()).filter(|_| may_be_larger);
     let wait_stacks = waits::stack_bytes(wanted, cpus.len());
-    let common = |choice: &Choice| Common {
+    let common = |choice: &EventChoice| SharedSettings {
         scope,
         choice: choice.clone(),
         rate_hz,
@@ -131,7 +131,7 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened
     events
         .share_rings()
         .map_err(|error| format!("cannot send events to one ring: {error}"))?;
-    Ok(Opened {
+    Ok(OpenedEvents {
         events,
         rings,
         roles,
@@ -147,7 +147,7 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened
 }
 
 /// Opens the same event without the kernel, for a moment.
-pub(crate) fn try_without_kernel(opened: &Opened, pid: i32) -> Result<(), OpenError> {
+pub(crate) fn try_without_kernel(opened: &OpenedEvents, pid: i32) -> Result<(), OpenError> {
     let (common, cpu) = (opened.events.common(), opened.events.cpus()[0]);
     let choice = opened.choice.without_kernel();
     let attr = choice.attr(common.scope, 1.0, 0, core_type(&common.core_types, cpu));

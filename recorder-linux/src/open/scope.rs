@@ -2,7 +2,7 @@
 
 use recording::session::RecordOptions;
 
-use crate::machine::refusal::Refusal;
+use crate::machine::refusal::PerfEventRefusal;
 use crate::open::events::Events;
 use crate::sys::perf_event::flag;
 
@@ -43,7 +43,7 @@ pub(crate) enum OpenError {
     NotThisTask,
     /// No task of this kind may be recorded with perf events here, or there are none.
     #[error("{0}")]
-    NoPerfEvents(Refusal),
+    NoPerfEvents(PerfEventRefusal),
     /// What failed, and the next step.
     #[error("{0}")]
     Refused(String),
@@ -57,7 +57,7 @@ impl From<String> for OpenError {
 
 /// What the user wants to have recorded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct WantedEvents<'a> {
     pub(crate) rate_hz: f64,
     pub(crate) stack_bytes: u32,
     /// Larger stacks of samples, too, once they are needed.
@@ -68,9 +68,9 @@ pub(crate) struct Wanted<'a> {
     pub(crate) events: &'a Events,
 }
 
-impl<'a> Wanted<'a> {
-    pub(crate) fn of(options: &RecordOptions, events: &'a Events) -> Wanted<'a> {
-        Wanted {
+impl<'a> WantedEvents<'a> {
+    pub(crate) fn of(options: &RecordOptions, events: &'a Events) -> WantedEvents<'a> {
+        WantedEvents {
             rate_hz: options.rate_hz,
             stack_bytes: options.stack_bytes,
             larger_stacks: options.larger_stacks,

@@ -5,7 +5,7 @@ use std::io;
 use recording::command::own;
 use recording::info::SampleBy;
 
-use super::choice::{Common, may_record_ourselves};
+use super::choice::{SharedSettings, may_record_ourselves};
 use super::scope::{OpenError, Scope};
 use crate::machine::refusal::paranoid;
 use crate::open::events::Counter;
@@ -37,7 +37,7 @@ fn level() -> String {
 }
 
 /// Why an event that counts did not open.
-pub(crate) fn counter(counter: &Counter, common: &Common, cpu: u32, error: &io::Error) -> OpenError {
+pub(crate) fn counter(counter: &Counter, common: &SharedSettings, cpu: u32, error: &io::Error) -> OpenError {
     let name = &counter.name;
     OpenError::Refused(match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO | libc::EOPNOTSUPP) if counter.is_hardware() => {
@@ -66,7 +66,7 @@ pub(crate) fn counter(counter: &Counter, common: &Common, cpu: u32, error: &io::
 }
 
 /// Why a point event did not open.
-pub(crate) fn point(name: &str, common: &Common, cpu: u32, error: &io::Error) -> OpenError {
+pub(crate) fn point(name: &str, common: &SharedSettings, cpu: u32, error: &io::Error) -> OpenError {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM)
             if common.scope != Scope::Running || may_record_ourselves(&common.choice) && !is_root() =>
@@ -81,7 +81,7 @@ pub(crate) fn point(name: &str, common: &Common, cpu: u32, error: &io::Error) ->
     }
 }
 
-fn other(name: &str, common: &Common, cpu: u32, error: &io::Error) -> OpenError {
+fn other(name: &str, common: &SharedSettings, cpu: u32, error: &io::Error) -> OpenError {
     let what = format!("cannot open the event {name} on CPU {cpu}: {error}");
     OpenError::Refused(match error.raw_os_error() {
         Some(libc::ESRCH) => return OpenError::NoSuchTask,

@@ -21,9 +21,9 @@
 use std::io;
 use std::time::Duration;
 
-use super::choice::Common;
+use super::choice::SharedSettings;
 use super::rings::larger_stack_bytes;
-use super::scope::Wanted;
+use super::scope::WantedEvents;
 use crate::sys::perf_event::{Attr, SW_CONTEXT_SWITCHES, SW_DUMMY, TYPE_SOFTWARE, flag};
 use perf_data::decode::SAMPLE_CALLCHAIN;
 
@@ -38,7 +38,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The attributes of the event that writes a record for each switch.
-pub(super) fn switches(common: &Common) -> Attr {
+pub(super) fn switches(common: &SharedSettings) -> Attr {
     let common = common.choice.common_attr(common.scope, 0);
     Attr {
         kind: TYPE_SOFTWARE,
@@ -50,7 +50,7 @@ pub(super) fn switches(common: &Common) -> Attr {
 }
 
 /// How much of the stack of a wait is copied, and how much once many of them are deeper: as much as samples may copy.
-pub(super) fn stack_bytes(wanted: &Wanted<'_>, cpus: usize) -> (u32, Option<u32>) {
+pub(super) fn stack_bytes(wanted: &WantedEvents<'_>, cpus: usize) -> (u32, Option<u32>) {
     let usual = wanted.stack_bytes.min(USUAL_STACK_BYTES);
     let larger = match wanted.larger_stacks {
         true => larger_stack_bytes(wanted.stack_bytes, wanted.rate_hz, cpus),
@@ -64,7 +64,7 @@ pub(super) fn stack_bytes(wanted: &Wanted<'_>, cpus: usize) -> (u32, Option<u32>
 }
 
 /// The attributes of an event that records nothing, of the recorder's own thread: its ring is for others.
-pub(super) fn owner(common: &Common) -> Attr {
+pub(super) fn owner(common: &SharedSettings) -> Attr {
     let common = common.choice.common_attr(common.scope, 0);
     Attr {
         kind: TYPE_SOFTWARE,
@@ -75,7 +75,7 @@ pub(super) fn owner(common: &Common) -> Attr {
 }
 
 /// The attributes of the event that copies `stack_bytes` of the stack at each switch away from a CPU.
-pub(super) fn stacks(common: &Common, stack_bytes: u32) -> Attr {
+pub(super) fn stacks(common: &SharedSettings, stack_bytes: u32) -> Attr {
     let common = common.choice.common_attr(common.scope, stack_bytes);
     Attr {
         kind: TYPE_SOFTWARE,

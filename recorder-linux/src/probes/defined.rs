@@ -13,7 +13,7 @@ use recording::regular_file;
 use super::arguments;
 use super::error::ProbeError;
 use super::owner::Owner;
-use super::tracefs::{CommandError, ProbeList, Tracefs};
+use super::tracefs::{CommandError, ProbeFiles, ProbeList};
 use super::trial::{self, Trial};
 use perf_data::events::RETURN_ADDRESS;
 
@@ -29,7 +29,7 @@ static DEFINING: Mutex<()> = Mutex::new(());
 /// Defined probes. Dropping this removes them; their events must have been closed before.
 #[derive(Debug)]
 pub struct Probes {
-    tracefs: Tracefs,
+    tracefs: ProbeFiles,
     group: String,
     events: Vec<(ProbeList, String)>,
     trials: Vec<Trial>,
@@ -70,13 +70,13 @@ impl Probes {
     /// Defines these, or none. Each is tried out: a place that cannot be probed is an error.
     pub fn define(places: &[ProbePlace]) -> Result<Probes, ProbeError> {
         let list = places.first().map_or(ProbeList::Uprobes, ProbeList::of);
-        let mut defined = Probes::none(Tracefs::find(list)?)?;
+        let mut defined = Probes::none(ProbeFiles::find(list)?)?;
         defined.add(places)?;
         Ok(defined)
     }
 
     /// Starts without probes.
-    pub(super) fn none(tracefs: Tracefs) -> Result<Probes, ProbeError> {
+    pub(super) fn none(tracefs: ProbeFiles) -> Result<Probes, ProbeError> {
         Ok(Probes {
             tracefs,
             group: Owner::myself()?.group(),

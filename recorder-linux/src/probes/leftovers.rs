@@ -2,7 +2,7 @@
 
 use super::error::ProbeError;
 use super::owner::Owner;
-use super::tracefs::{Definition, ProbeList, Tracefs, definitions};
+use super::tracefs::{Definition, ProbeFiles, ProbeList, definitions};
 
 /// Definitions of processes that are gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) struct Leftovers {
 
 /// The leftovers in a list. The error if the list cannot be read.
 pub(crate) fn leftovers(list: ProbeList) -> Result<Leftovers, ProbeError> {
-    let tracefs = Tracefs::find(list)?;
+    let tracefs = ProbeFiles::find(list)?;
     let text = tracefs.list(list)?;
     let found: Vec<_> = left(&text).map(|(owner, found)| (owner, list, found)).collect();
     Ok(describe(&tracefs, &found))
@@ -25,7 +25,7 @@ pub(crate) fn leftovers(list: ProbeList) -> Result<Leftovers, ProbeError> {
 
 /// Removes the leftovers from all lists. Returns those that were removed: another sprof may have removed some, and some
 /// may be in use.
-pub(super) fn remove_leftovers(tracefs: &Tracefs) -> Result<Leftovers, ProbeError> {
+pub(super) fn remove_leftovers(tracefs: &ProbeFiles) -> Result<Leftovers, ProbeError> {
     let mut texts = Vec::new();
     for list in ProbeList::ALL {
         texts.push((list, tracefs.list(list)?));
@@ -46,7 +46,7 @@ fn left(list: &str) -> impl Iterator<Item = (Owner, Definition<'_>)> {
     })
 }
 
-fn describe(tracefs: &Tracefs, found: &[(Owner, ProbeList, Definition<'_>)]) -> Leftovers {
+fn describe(tracefs: &ProbeFiles, found: &[(Owner, ProbeList, Definition<'_>)]) -> Leftovers {
     let mut pids: Vec<i32> = found.iter().map(|(owner, ..)| owner.pid).collect();
     pids.sort_unstable();
     pids.dedup();
@@ -86,7 +86,7 @@ mod tests {
         for (name, event) in [("uprobe_events", "e0"), ("kprobe_events", "e1")] {
             std::fs::write(dir.path().join(name), lines(name, event)).unwrap();
         }
-        let removed = remove_leftovers(&Tracefs::at(dir.path())).unwrap();
+        let removed = remove_leftovers(&ProbeFiles::at(dir.path())).unwrap();
         assert_eq!(removed.places, ["uprobe_events", "kprobe_events"]);
         for (name, event) in [("uprobe_events", "e0"), ("kprobe_events", "e1")] {
             let expected = format!("{}-:{gone}/{event}\n", lines(name, event));

@@ -6,7 +6,7 @@ use super::arguments;
 use super::defined::Probes;
 use super::error::ProbeError;
 use super::leftovers::remove_leftovers;
-use super::tracefs::{ProbeList, Tracefs};
+use super::tracefs::{ProbeFiles, ProbeList};
 
 /// A probe that the kernel has.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub(crate) fn define_all(probes: &[Probe]) -> Result<(Option<Probes>, Vec<Define
         return Ok((None, Vec::new()));
     };
     let failed = |probe: &Probe, error: ProbeError| format!("cannot record {}: {error}", probe.text);
-    let tracefs = Tracefs::find(ProbeList::of(place)).map_err(|error| failed(first, error))?;
+    let tracefs = ProbeFiles::find(ProbeList::of(place)).map_err(|error| failed(first, error))?;
     let removed = remove_leftovers(&tracefs).map_err(|error| failed(first, error))?;
     let mut held = Probes::none(tracefs).map_err(|error| failed(first, error))?;
     let mut defined: Vec<DefinedProbe> = Vec::with_capacity(probes.len());

@@ -40,7 +40,7 @@ impl ProbeList {
 
 /// tracefs, seen to be there.
 #[derive(Clone, Debug)]
-pub(super) struct Tracefs {
+pub(super) struct ProbeFiles {
     root: PathBuf,
 }
 
@@ -52,26 +52,26 @@ pub(super) enum CommandError {
     Refused(String),
 }
 
-impl Tracefs {
+impl ProbeFiles {
     /// Finds tracefs, with this list in it.
-    pub(super) fn find(list: ProbeList) -> Result<Tracefs, ProbeError> {
-        Tracefs::find_in(Path::new("/"), list)
+    pub(super) fn find(list: ProbeList) -> Result<ProbeFiles, ProbeError> {
+        ProbeFiles::find_in(Path::new("/"), list)
     }
 
     /// A folder in the place of tracefs.
     #[cfg(test)]
-    pub(super) fn at(root: &Path) -> Tracefs {
-        Tracefs { root: root.to_owned() }
+    pub(super) fn at(root: &Path) -> ProbeFiles {
+        ProbeFiles { root: root.to_owned() }
     }
 
-    fn find_in(root: &Path, list: ProbeList) -> Result<Tracefs, ProbeError> {
+    fn find_in(root: &Path, list: ProbeList) -> Result<ProbeFiles, ProbeError> {
         let root = tracefs::find(root).map_err(|missing| match missing {
             Missing::Closed(root) => ProbeError::NotAllowed {
-                path: Tracefs { root }.list_path(list),
+                path: ProbeFiles { root }.list_path(list),
             },
             Missing::NotMounted => ProbeError::NotMounted,
         })?;
-        let tracefs = Tracefs { root };
+        let tracefs = ProbeFiles { root };
         tracefs.check(list).map(|()| tracefs)
     }
 
@@ -214,7 +214,7 @@ mod tests {
     fn what_is_missing_is_said_with_the_next_step() {
         let dir = tempfile::tempdir().unwrap();
         let find = |list| {
-            Tracefs::find_in(dir.path(), list)
+            ProbeFiles::find_in(dir.path(), list)
                 .map(|_| ())
                 .map_err(|error| error.to_string())
         };
@@ -243,7 +243,7 @@ mod tests {
         let log = "[1.0] trace_uprobe: error: Failed to find the given file\n  Command: p:g/e0 /nope:0x1 \n             ^\n\
                    [2.0] trace_uprobe: error: Invalid argument name\n  Command: p:g/e1 /a:0x1 1=%di\n     ^\n";
         fs::write(dir.path().join("error_log"), log).unwrap();
-        let tracefs = Tracefs {
+        let tracefs = ProbeFiles {
             root: dir.path().to_owned(),
         };
         assert_eq!(
@@ -261,7 +261,7 @@ mod tests {
     fn names_that_are_taken_are_passed_over() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("uprobe_events"), "p:g/e0 /a:0x1\np:h/e1 /a:0x1\n").unwrap();
-        let tracefs = Tracefs {
+        let tracefs = ProbeFiles {
             root: dir.path().to_owned(),
         };
         assert_eq!(tracefs.free_name("g", 0).unwrap(), "e1");
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn each_definition_is_removed_where_it_stands() {
-        let tracefs = Tracefs { root: "/t".into() };
+        let tracefs = ProbeFiles { root: "/t".into() };
         let command = |tracepoints: &[(ProbeList, &str, &str)]| tracefs.removing_command(tracepoints.iter().copied());
         let (uprobe, kprobe) = ((ProbeList::Uprobes, "g", "e0"), (ProbeList::Kprobes, "g", "e1"));
         assert_eq!(

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use recording::session::{self, ProgramExit, StopReason};
 
 use crate::processes::procfs;
-use crate::sys::process::{Child, Held, Signal, WaitStatus};
+use crate::sys::process::{Child, HeldProcess, Signal, WaitStatus};
 use crate::sys::signals::{self, Signals};
 
 /// From SIGTERM to SIGKILL.
@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct Target {
     program: Child,
     /// Processes it started that were alive when recording ended.
-    others: Vec<Held>,
+    others: Vec<HeldProcess>,
     asked_to_end: Option<Instant>,
     keep_running: bool,
 }
@@ -98,7 +98,7 @@ impl Target {
     fn hold_others(&mut self, mut pids: HashSet<i32>) {
         pids.extend(procfs::with_descendants(&[self.program.pid()]));
         pids.remove(&self.program.pid());
-        self.others.extend(pids.into_iter().filter_map(Held::open));
+        self.others.extend(pids.into_iter().filter_map(HeldProcess::open));
     }
 }
 

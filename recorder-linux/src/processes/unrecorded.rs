@@ -17,7 +17,7 @@ use recording::sink::EventSink;
 
 use crate::processes::procfs::{self, Stat};
 use crate::processes::stop;
-use crate::sys::process::{self, CpuTime, Held, monotonic_ns};
+use crate::sys::process::{self, CpuTime, HeldProcess, monotonic_ns};
 use perf_data::translate::Translator;
 
 /// Between two looks at /proc. A look costs 10 us a process, and what a process uses after the last one is not known.
@@ -26,18 +26,18 @@ const LOOK_NS: u64 = 50_000_000;
 /// The processes without events of one recording.
 #[derive(Debug, Default)]
 pub(crate) struct Unrecorded {
-    processes: Vec<Watched>,
+    processes: Vec<UnrecordedProcess>,
     more: u64,
     looked_ns: u64,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct UnrecordedProcess {
     pid: i32,
     name: String,
     cause: UnrecordedCause,
     /// `None` once it has ended.
-    held: Option<Held>,
+    held: Option<HeldProcess>,
     /// It ran on without events: it was there after they had ended.
     was_seen: bool,
     first_ticks: u64,
@@ -51,11 +51,11 @@ impl Unrecorded {
             self.more += 1;
             return;
         }
-        let held = Held::open(pid);
+        let held = HeldProcess::open(pid);
         let stat = procfs::stat(pid, pid).filter(|stat| held.is_some() && !stat.has_ended());
         let found_name = stat.as_ref().map(|stat| lossy(&stat.name));
         let ticks = stat.as_ref().map_or(0, all_ticks);
-        self.processes.push(Watched {
+        self.processes.push(UnrecordedProcess {
             pid,
             name: name.or(found_name).unwrap_or_default(),
             cause,
@@ -111,7 +111,7 @@ impl Unrecorded {
     /// What is known in the end. `recorded_ns` is how long events were there for all tasks together, over all CPUs.
     pub(crate) fn account(mut self, program: Option<Program>, recorded_ns: Option<u64>) -> CpuAccount {
         self.look_now(monotonic_ns());
-        let used_ns = |watched: &Watched| ns_of_ticks(watched.last_ticks - watched.first_ticks);
+        let used_ns = |watched: &UnrecordedProcess| ns_of_ticks(watched.last_ticks - watched.first_ticks);
         let watched_ns = self.processes.iter().map(used_ns).fold(0, u64::saturating_add);
         let mut unrecorded_ns = watched_ns;
         if let Some((program, recorded_ns)) = program.zip(recorded_ns) {

@@ -28,7 +28,7 @@ pub(crate) struct Usage {
     next_ns: u64,
     /// Time of the last look.
     looked: Timestamp,
-    last: HashMap<Pid, Last>,
+    last: HashMap<Pid, LastUsage>,
     statm: HashMap<Pid, Statm>,
     /// When the title of each process is read again.
     next_titles_ns: HashMap<Pid, u64>,
@@ -36,7 +36,7 @@ pub(crate) struct Usage {
 
 /// The last reading of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Last {
+struct LastUsage {
     cpu_ns: u64,
     /// `None` for kernel threads and ended processes, which have no memory.
     resident_bytes: Option<u64>,
@@ -67,7 +67,7 @@ impl Usage {
                 self.statm.extend(statm.map(|statm| (pid, statm)));
                 self.last.insert(
                     pid,
-                    Last {
+                    LastUsage {
                         is_unreported: true,
                         ..last
                     },
@@ -78,7 +78,7 @@ impl Usage {
             let read = |statm: Statm| Some((statm.resident_bytes()?, statm));
             // A file that can't be read any more is of a process that has ended: another one has its number.
             let read = statm.and_then(read).or_else(|| Statm::open(pid.0).and_then(read));
-            let now = Last {
+            let now = LastUsage {
                 cpu_ns,
                 resident_bytes: read.as_ref().map(|(bytes, _)| *bytes).filter(|bytes| *bytes > 0),
                 is_unreported: false,
@@ -108,7 +108,7 @@ impl Usage {
     }
 }
 
-impl Last {
+impl LastUsage {
     fn report(self, time: Timestamp, pid: Pid, report: &mut dyn FnMut(Message)) {
         let resident = self.resident_bytes.map(|bytes| (Counter::ResidentBytes, bytes));
         for (counter, value) in resident.into_iter().chain([(Counter::CpuNanoseconds, self.cpu_ns)]) {

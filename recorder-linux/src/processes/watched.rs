@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::sys::process::{Child, Held, Signal};
+use crate::sys::process::{Child, HeldProcess, Signal};
 use crate::sys::signals::{Received, Signals};
 use recording::session::StopReason;
 
@@ -12,7 +12,7 @@ pub(crate) enum Watched {
     /// A launched program, which Ctrl-C reaches, too.
     Program(Child),
     /// Attached processes, which are never sent anything.
-    Others(Vec<Held>),
+    Others(Vec<HeldProcess>),
     /// The whole machine, which does not end.
     Machine,
     /// A command that runs for as long as others, or the machine, are to be recorded: `-a -- sleep 10`.
@@ -24,7 +24,7 @@ impl Watched {
     pub(crate) fn pidfd(&self) -> Option<&OwnedFd> {
         match self {
             Watched::Program(program) | Watched::Timer(program) => Some(program.pidfd()),
-            Watched::Others(others) => others.last().map(Held::pidfd),
+            Watched::Others(others) => others.last().map(HeldProcess::pidfd),
             Watched::Machine => None,
         }
     }

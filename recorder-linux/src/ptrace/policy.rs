@@ -32,7 +32,7 @@ pub(super) const WAKE_UP_NS: u64 = 50_000;
 
 /// Where a thread was at the tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PlaceAtTick {
     /// On a CPU until it stopped.
     OnCpu,
     /// On a CPU, which it had to leave before it stopped.
@@ -41,15 +41,15 @@ pub(super) enum Place {
     Waiting,
 }
 
-impl Place {
+impl PlaceAtTick {
     /// Decides by the counts when the thread was asked to stop and when it had stopped, `since_tick_ns` after the tick.
-    pub(super) fn of(asked: Reading, stopped: Reading, since_tick_ns: u64) -> Place {
+    pub(super) fn of(asked: Reading, stopped: Reading, since_tick_ns: u64) -> PlaceAtTick {
         if stopped.slices == asked.slices {
-            Place::OnCpu
+            PlaceAtTick::OnCpu
         } else if stopped.waited_ns.saturating_sub(asked.waited_ns) <= since_tick_ns {
-            Place::MadeWay
+            PlaceAtTick::MadeWay
         } else {
-            Place::Waiting
+            PlaceAtTick::Waiting
         }
     }
 }
@@ -74,12 +74,24 @@ mod tests {
     #[test]
     fn on_a_cpu_is_who_did_not_wait_at_the_tick() {
         let asked = reading(0, 1_000, 5);
-        assert_eq!(Place::of(asked, reading(1, 1_000, 5), 30_000), Place::OnCpu);
-        assert_eq!(Place::of(asked, reading(1, 21_000, 6), 30_000), Place::MadeWay);
-        assert_eq!(Place::of(asked, reading(1, 3_000_000, 6), 30_000), Place::Waiting);
+        assert_eq!(PlaceAtTick::of(asked, reading(1, 1_000, 5), 30_000), PlaceAtTick::OnCpu);
+        assert_eq!(
+            PlaceAtTick::of(asked, reading(1, 21_000, 6), 30_000),
+            PlaceAtTick::MadeWay
+        );
+        assert_eq!(
+            PlaceAtTick::of(asked, reading(1, 3_000_000, 6), 30_000),
+            PlaceAtTick::Waiting
+        );
         // It stopped late, because it waited long.
-        assert_eq!(Place::of(asked, reading(1, 9_000_000, 6), 8_000_000), Place::Waiting);
+        assert_eq!(
+            PlaceAtTick::of(asked, reading(1, 9_000_000, 6), 8_000_000),
+            PlaceAtTick::Waiting
+        );
         // A kernel that does not count slices: nothing is known.
-        assert_eq!(Place::of(reading(10, 0, 0), reading(20, 0, 0), 0), Place::OnCpu);
+        assert_eq!(
+            PlaceAtTick::of(reading(10, 0, 0), reading(20, 0, 0), 0),
+            PlaceAtTick::OnCpu
+        );
     }
 }

@@ -12,11 +12,11 @@ use recording::pace::{Account, Reading, Ticks};
 
 use super::counts::SchedulerCounts;
 use super::maps::KnownCode;
-use super::policy::{Place, WAKE_UP_NS, patience_ns};
+use super::policy::{PlaceAtTick, WAKE_UP_NS, patience_ns};
 use crate::processes::procfs::{self, Stat};
 use crate::processes::usage::Usage;
 use crate::sys::memory;
-use crate::sys::priority::Turns;
+use crate::sys::priority::TracerPriority;
 use crate::sys::process::{WaitStatus, monotonic_ns, thread_cpu_ns};
 use crate::sys::ptrace::{self, Stop, Waited};
 
@@ -28,8 +28,8 @@ const STACK_BYTES: usize = 256 << 10;
 pub(super) struct Tracer {
     program: i32,
     out: Outbox,
-    threads: HashMap<i32, Thread>,
-    processes: HashMap<i32, Process>,
+    threads: HashMap<i32, TracedThread>,
+    processes: HashMap<i32, TracedProcess>,
     /// Threads that ended before the stop of the thread that started them was answered. They are still zombies then,
     /// and would be added a second time: seen with children of 1 ms.
     ended_early: HashSet<i32>,
@@ -40,7 +40,7 @@ pub(super) struct Tracer {
     samples: u64,
     has_exec: bool,
     program_end: Option<WaitStatus>,
-    turns: Turns,
+    turns: TracerPriority,
     ticks: Ticks,
     usage: Usage,
     /// The last tick came more than an interval after its time.
@@ -62,19 +62,19 @@ pub(crate) struct Totals {
     pub(crate) live_processes: HashSet<i32>,
 }
 
-struct Thread {
+struct TracedThread {
     pid: i32,
     name: String,
     counts: SchedulerCounts,
     account: Account,
     /// Set while the thread is to stop for a sample.
-    asked: Option<Asked>,
+    asked: Option<StopRequest>,
     /// The thread that started this one has reported it.
     is_announced: bool,
 }
 
 /// A thread's state when it was asked to stop.
-struct Asked {
+struct StopRequest {
     name: String,
     tick_ns: u64,
     is_second_try: bool,
@@ -84,7 +84,7 @@ struct Asked {
 }
 
 #[derive(Default)]
-struct Process {
+struct TracedProcess {
     threads: Vec<i32>,
     code: KnownCode,
 }
@@ -104,7 +104,7 @@ impl Tracer {
             samples: 0,
             has_exec: false,
             program_end: None,
-            turns: Turns::ask(),
+            turns: TracerPriority::ask(),
             ticks,
             usage: Usage::default(),
             is_late: false,
@@ -196,7 +196,7 @@ impl Tracer {
             // Fails for a thread that has ended meanwhile. Its end is still to be waited for.
             && ptrace::interrupt(tid).is_ok()
         {
-            thread.asked = Some(Asked {
+            thread.asked = Some(StopRequest {
                 name: name.clone(),
                 tick_ns,
                 is_second_try,
@@ -287,15 +287,15 @@ impl Tracer {
         let time = monotonic_ns();
         let counts = thread.counts.read()?;
         let patience_ns = patience_ns(self.ticks.interval_ns(), self.is_late);
-        match Place::of(asked.counts, counts, time.saturating_sub(asked.tick_ns)) {
-            Place::OnCpu => {}
+        match PlaceAtTick::of(asked.counts, counts, time.saturating_sub(asked.tick_ns)) {
+            PlaceAtTick::OnCpu => {}
             _ if thread.account.is_owed(counts, patience_ns) => {}
-            Place::Waiting => return None,
-            Place::MadeWay if self.turns.are_quick() => {}
-            Place::MadeWay if asked.is_second_try => return None,
+            PlaceAtTick::Waiting => return None,
+            PlaceAtTick::MadeWay if self.turns.are_quick() => {}
+            PlaceAtTick::MadeWay if asked.is_second_try => return None,
             // With one CPU every thread has to leave it to sprof.
-            Place::MadeWay if !self.turns.leave_cpu(asked.cpu) => {}
-            Place::MadeWay => {
+            PlaceAtTick::MadeWay if !self.turns.leave_cpu(asked.cpu) => {}
+            PlaceAtTick::MadeWay => {
                 self.again.push(tid);
                 self.again_ns = self.ticks.again_ns(time);
                 return None;
@@ -453,9 +453,9 @@ impl Tracer {
             let code = parent
                 .and_then(|parent| self.processes.get(&parent))
                 .map(|parent| parent.code.clone());
-            let process = Process {
+            let process = TracedProcess {
                 code: code.unwrap_or_default(),
-                ..Process::default()
+                ..TracedProcess::default()
             };
             self.processes.insert(pid, process);
             let parent = parent.map(Pid);
@@ -464,7 +464,7 @@ impl Tracer {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.threads.push(tid);
         }
-        let thread = Thread {
+        let thread = TracedThread {
             pid,
             name: String::new(),
             counts: SchedulerCounts::of(pid, tid),

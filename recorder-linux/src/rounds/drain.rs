@@ -14,7 +14,7 @@ use recording::sink::EventSink;
 use super::dump_size::DumpSize;
 use super::{Jitter, RoundFindings, RoundRule};
 use crate::open::events::PointLimit;
-use crate::open::{Opened, StackLimit};
+use crate::open::{OpenedEvents, StackLimit};
 use crate::processes::unrecorded::Unrecorded;
 use crate::processes::usage::Usage;
 use crate::processes::watched::{Watched, stop_at_end, take_signals};
@@ -53,7 +53,7 @@ impl RecordQueue for Ring {
 
 /// A recording whose events are enabled: everything that its rounds touch.
 pub(crate) struct RoundLoop<'a> {
-    pub(crate) opened: &'a mut Opened,
+    pub(crate) opened: &'a mut OpenedEvents,
     pub(crate) translator: &'a mut Translator,
     /// Its end ends the recording.
     pub(crate) watched: &'a mut Watched,
@@ -187,7 +187,7 @@ impl RoundLoop<'_> {
     ) -> Drained {
         let mut drained = Drained::default();
         let RoundLoop { translator, sink, .. } = self;
-        let Opened {
+        let OpenedEvents {
             rings,
             roles,
             events,

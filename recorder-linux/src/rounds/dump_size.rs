@@ -16,7 +16,7 @@
 use recording::clock::Timestamp;
 use recording::event::Role;
 
-use crate::open::{Opened, RingBytes, StackCopies};
+use crate::open::{OpenedEvents, RingBytes, StackCopies};
 use crate::sys::process::monotonic_ns;
 use crate::sys::ring_maker::RingMaker;
 use perf_data::translate::Translator;
@@ -83,7 +83,7 @@ impl DumpSize {
         samples: u64,
         beyond_sample: u64,
         are_too_many: bool,
-        opened: &mut Opened,
+        opened: &mut OpenedEvents,
         translator: &mut Translator,
     ) -> Option<RingBytes> {
         let all_lost = translator.lost(self.role);
@@ -138,7 +138,12 @@ impl DumpSize {
     }
 
     /// Begins with larger dumps, once this share of stacks was deeper.
-    fn begin_larger(&mut self, share: f64, opened: &mut Opened, translator: &mut Translator) -> Option<RingBytes> {
+    fn begin_larger(
+        &mut self,
+        share: f64,
+        opened: &mut OpenedEvents,
+        translator: &mut Translator,
+    ) -> Option<RingBytes> {
         self.in_use = DumpsInUse::UsualForEver;
         let StackCopies { usual, larger } = opened.copies(self.role);
         // Without a size there was no wish for it.
@@ -182,7 +187,7 @@ impl DumpSize {
     }
 
     /// Goes on with rings for larger dumps, once they are made. Without them the usual ones serve.
-    fn take_rings(&mut self, opened: &mut Opened) -> Option<RingBytes> {
+    fn take_rings(&mut self, opened: &mut OpenedEvents) -> Option<RingBytes> {
         let rings = self.maker.as_mut()?.take(&opened.events.larger_owners())?.ok()?;
         opened.roles.extend(rings.iter().map(|_| Role::Running));
         opened.rings.extend(rings);
@@ -190,14 +195,19 @@ impl DumpSize {
         own_rings(opened.samples.larger?, opened)
     }
 
-    fn begin(&mut self, in_use: DumpsInUse, opened: &mut Opened, translator: &mut Translator) -> Option<RingBytes> {
+    fn begin(
+        &mut self,
+        in_use: DumpsInUse,
+        opened: &mut OpenedEvents,
+        translator: &mut Translator,
+    ) -> Option<RingBytes> {
         self.in_use = in_use;
         self.again = SWITCHED_AGAIN;
         self.switch(opened, translator)
     }
 
     /// Switches the events to the present state. If that fails, which was never seen, the usual ones go on.
-    fn switch(&mut self, opened: &mut Opened, translator: &mut Translator) -> Option<RingBytes> {
+    fn switch(&mut self, opened: &mut OpenedEvents, translator: &mut Translator) -> Option<RingBytes> {
         let from = Timestamp(monotonic_ns());
         let larger = matches!(self.in_use, DumpsInUse::Larger { .. });
         let switched = opened.events.switch_to_larger_stacks(self.role, larger);
@@ -216,13 +226,13 @@ impl DumpSize {
     }
 }
 
-fn own_rings(larger: RingBytes, opened: &Opened) -> Option<RingBytes> {
+fn own_rings(larger: RingBytes, opened: &OpenedEvents) -> Option<RingBytes> {
     larger.with_own_rings(opened.events.rate_hz(), opened.events.cpus().len())
 }
 
 /// Begins to make rings for larger dumps. `None` if they would not be larger, or there is no descriptor or process for
 /// it.
-fn make_rings(larger: RingBytes, opened: &mut Opened) -> Option<RingMaker> {
+fn make_rings(larger: RingBytes, opened: &mut OpenedEvents) -> Option<RingMaker> {
     let own = own_rings(larger, opened)?;
     opened.events.open_larger_owners().ok()?;
     RingMaker::begin(&opened.events.larger_owners(), own.ring_bytes).ok()

@@ -29,16 +29,16 @@ impl Chance {
     }
 }
 
-struct Thread {
+struct SimulatedThread {
     phase: usize,
     phase_end: f64,
     next_change: f64,
 }
 
-impl Thread {
+impl SimulatedThread {
     /// A thread somewhere in its phases.
-    fn new(chance: &mut Chance) -> Thread {
-        let mut thread = Thread {
+    fn new(chance: &mut Chance) -> SimulatedThread {
+        let mut thread = SimulatedThread {
             phase: 0,
             phase_end: 0.0,
             next_change: f64::INFINITY,
@@ -90,7 +90,7 @@ struct Simulated {
 fn simulate(cpus: u32, limit: Limit) -> Simulated {
     let mut chance = Chance(Jitter(u64::from(cpus)));
     let mut jitter = Jitter(1);
-    let mut threads: Vec<Thread> = (0..cpus).map(|_| Thread::new(&mut chance)).collect();
+    let mut threads: Vec<SimulatedThread> = (0..cpus).map(|_| SimulatedThread::new(&mut chance)).collect();
     let bytes = RingBytes {
         ring_bytes: 16 << 20,
         stack_bytes: 16 << 10,

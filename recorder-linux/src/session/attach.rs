@@ -25,7 +25,7 @@ use recording::clock::Timestamp;
 use recording::command::own;
 
 use crate::machine::cpus;
-use crate::open::{self, OpenError, Opened, Scope, Wanted};
+use crate::open::{self, OpenError, OpenedEvents, Scope, WantedEvents};
 use crate::processes::procfs;
 use crate::processes::watched::Watched;
 use crate::session::existing::Existing;
@@ -33,7 +33,7 @@ use crate::session::initial_waits::InitialWaits;
 use crate::session::ring_copier::RingCopier;
 use crate::sys::memory;
 use crate::sys::perf_event::EVERY_TASK;
-use crate::sys::process::{self, Held, monotonic_ns};
+use crate::sys::process::{self, HeldProcess, monotonic_ns};
 use perf_data::origins::Origins;
 
 /// A clone(2) that began while events were opened has almost certainly ended after this time.
@@ -48,7 +48,7 @@ const MOST_EVENTS_FOR_LARGER_STACKS: usize = 512;
 
 /// Running processes whose events are enabled.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningTarget {
     pub(crate) watched: Watched,
     /// Names of the processes that the user named.
     pub(crate) names: Vec<String>,
@@ -65,7 +65,7 @@ pub(crate) struct Running {
 }
 
 /// Attaches to processes and all below them. Call it when signals are blocked. The error is for the user.
-pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened, Running), String> {
+pub(crate) fn to_processes(named: &[i32], wanted: &WantedEvents<'_>) -> Result<(OpenedEvents, RunningTarget), String> {
     let mut seen = HashSet::new();
     let named: Vec<i32> = named.iter().copied().filter(|pid| seen.insert(*pid)).collect();
     same_pid_namespace()?;
@@ -73,7 +73,7 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
     let mut names = Vec::new();
     for pid in &named {
         // Held first: from then on the pid means this process, or the process has ended.
-        let process = Held::open(*pid);
+        let process = HeldProcess::open(*pid);
         names.push(check(*pid)?);
         held.push(process.ok_or_else(|| no_such_process(*pid))?);
     }
@@ -85,7 +85,7 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
     let cpus = cpus::online(Path::new("/")).map_or(1, |cpus| cpus.len());
     let kinds_of_stacks = 1 + usize::from(wanted.off_cpu);
     let may_be_larger = listed.len() * cpus * kinds_of_stacks <= MOST_EVENTS_FOR_LARGER_STACKS;
-    let wanted = &Wanted {
+    let wanted = &WantedEvents {
         larger_stacks: wanted.larger_stacks && may_be_larger,
         larger_wait_stacks: wanted.larger_wait_stacks && may_be_larger,
         ..*wanted
@@ -94,13 +94,13 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
         known.insert(*tid);
         match open_thread(&mut opened, *tid, wanted) {
             Ok(()) => {}
-            Err(Trouble::Ended) => {}
-            Err(Trouble::Refused) if !named.contains(pid) => {
+            Err(OpenThreadError::Ended) => {}
+            Err(OpenThreadError::Refused) if !named.contains(pid) => {
                 refused.insert(*pid);
             }
-            Err(Trouble::Refused) => return Err(not_permitted(*pid)),
-            Err(Trouble::Failed(message)) => return Err(message),
-            Err(Trouble::TooManyFiles) => return Err(too_many_files(listed.len(), &opened, wanted)),
+            Err(OpenThreadError::Refused) => return Err(not_permitted(*pid)),
+            Err(OpenThreadError::Failed(message)) => return Err(message),
+            Err(OpenThreadError::TooManyFiles) => return Err(too_many_files(listed.len(), &opened, wanted)),
         }
     }
     let mut opened = opened.ok_or_else(|| format!("process {} ended before it could be recorded", named[0]))?;
@@ -132,7 +132,7 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
         if pids.len() == 1 { "process" } else { "processes" },
         if threads == 1 { "thread" } else { "threads" },
     ));
-    let running = Running {
+    let running = RunningTarget {
         watched: Watched::Others(held),
         names,
         start,
@@ -145,7 +145,7 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
 }
 
 /// Records all tasks on the machine. Call it when signals are blocked.
-pub(crate) fn to_whole_machine(wanted: &Wanted<'_>) -> Result<(Opened, Running), String> {
+pub(crate) fn to_whole_machine(wanted: &WantedEvents<'_>) -> Result<(OpenedEvents, RunningTarget), String> {
     same_pid_namespace()?;
     process::raise_open_file_limit();
     let mut opened = open::open(Scope::Machine, EVERY_TASK, wanted).map_err(|error| error.to_string())?;
@@ -166,7 +166,7 @@ pub(crate) fn to_whole_machine(wanted: &Wanted<'_>) -> Result<(Opened, Running),
     }
     let announcement = "recording the whole machine; Ctrl-C ends the recording";
     opened.announcements.push(announcement.to_owned());
-    let running = Running {
+    let running = RunningTarget {
         watched: Watched::Machine,
         names: vec!["whole machine".to_owned()],
         start,
@@ -180,7 +180,7 @@ pub(crate) fn to_whole_machine(wanted: &Wanted<'_>) -> Result<(Opened, Running),
 
 /// Looks for threads that started while events were being opened, and gives them their own. Returns the processes.
 fn follow_up(
-    opened: &mut Opened,
+    opened: &mut OpenedEvents,
     named: &[i32],
     mut known: HashSet<i32>,
     refused: &HashSet<i32>,
@@ -240,7 +240,7 @@ fn without_own_events(threads: usize, error: &io::Error) -> String {
     format!("{threads} that started while sprof attached may be recorded in part: no events for them ({error})")
 }
 
-fn add_young(opened: &mut Opened, tid: i32) -> io::Result<()> {
+fn add_young(opened: &mut OpenedEvents, tid: i32) -> io::Result<()> {
     let mut origins = match opened.origins.take() {
         Some(origins) => origins,
         None => {
@@ -265,7 +265,7 @@ fn add_young(opened: &mut Opened, tid: i32) -> io::Result<()> {
     added
 }
 
-fn enable(opened: &Opened) -> Result<(), String> {
+fn enable(opened: &OpenedEvents) -> Result<(), String> {
     opened
         .events
         .usual_since(0)
@@ -274,29 +274,29 @@ fn enable(opened: &Opened) -> Result<(), String> {
 }
 
 /// Why one thread's events could not be opened.
-enum Trouble {
+enum OpenThreadError {
     Ended,
     Refused,
     TooManyFiles,
     Failed(String),
 }
 
-fn open_thread(opened: &mut Option<Opened>, tid: i32, wanted: &Wanted<'_>) -> Result<(), Trouble> {
+fn open_thread(opened: &mut Option<OpenedEvents>, tid: i32, wanted: &WantedEvents<'_>) -> Result<(), OpenThreadError> {
     let Some(opened) = opened else {
         match open::open(Scope::Running, tid, wanted) {
             Ok(first) => *opened = Some(first),
-            Err(OpenError::NoSuchTask) => return Err(Trouble::Ended),
-            Err(OpenError::NotThisTask) => return Err(Trouble::Refused),
-            Err(error) => return Err(Trouble::Failed(error.to_string())),
+            Err(OpenError::NoSuchTask) => return Err(OpenThreadError::Ended),
+            Err(OpenError::NotThisTask) => return Err(OpenThreadError::Refused),
+            Err(error) => return Err(OpenThreadError::Failed(error.to_string())),
         }
         return Ok(());
     };
     let added = opened.events.add(tid).map(|_| ());
     added.map_err(|error| match error.raw_os_error() {
-        Some(libc::ESRCH) => Trouble::Ended,
-        Some(libc::EACCES | libc::EPERM) => Trouble::Refused,
-        Some(libc::EMFILE | libc::ENFILE) => Trouble::TooManyFiles,
-        _ => Trouble::Failed(format!("cannot open perf events for thread {tid}: {error}")),
+        Some(libc::ESRCH) => OpenThreadError::Ended,
+        Some(libc::EACCES | libc::EPERM) => OpenThreadError::Refused,
+        Some(libc::EMFILE | libc::ENFILE) => OpenThreadError::TooManyFiles,
+        _ => OpenThreadError::Failed(format!("cannot open perf events for thread {tid}: {error}")),
     })
 }
 
@@ -422,7 +422,7 @@ fn not_permitted(pid: i32) -> String {
     format!("{what}: {whose}; root may: `sudo {} record -p {pid}`", own())
 }
 
-fn too_many_files(threads: usize, opened: &Option<Opened>, wanted: &Wanted<'_>) -> String {
+fn too_many_files(threads: usize, opened: &Option<OpenedEvents>, wanted: &WantedEvents<'_>) -> String {
     let cpus = opened.as_ref().map_or(1, |opened| opened.events.cpus().len());
     let (events, less) = match wanted.off_cpu {
         true => (

@@ -12,17 +12,17 @@ use crate::sys::signals::Signals;
 
 /// What the user asked for, and the signals that may end the recording.
 #[derive(Debug)]
-pub(super) struct Common {
+pub(super) struct SessionParts {
     pub(super) options: RecordOptions,
     pub(super) signals: Signals,
 }
 
-impl Common {
+impl SessionParts {
     /// Takes over SIGINT, SIGTERM and SIGHUP. Call it from the only thread.
-    pub(super) fn new(options: &RecordOptions) -> Result<Common, RecordError> {
+    pub(super) fn new(options: &RecordOptions) -> Result<SessionParts, RecordError> {
         let signals = Signals::block()
             .map_err(|error| RecordError::Failed(format!("cannot take over signals (signalfd): {error}")))?;
-        Ok(Common {
+        Ok(SessionParts {
             options: options.clone(),
             signals,
         })

@@ -15,17 +15,17 @@ use perf_data::translate::Translator;
 
 /// A process as it was found.
 #[derive(Debug)]
-struct Process {
+struct ExistingProcess {
     pid: i32,
     stat: Stat,
     start: Timestamp,
     /// Without the main thread.
-    threads: Vec<Thread>,
+    threads: Vec<ExistingThread>,
     mappings: Vec<MapsLine>,
 }
 
 #[derive(Debug)]
-struct Thread {
+struct ExistingThread {
     tid: i32,
     start: Timestamp,
     name: Vec<u8>,
@@ -34,7 +34,7 @@ struct Thread {
 /// Running processes with all their threads, names and mappings.
 #[derive(Debug)]
 pub(crate) struct Existing {
-    processes: Vec<Process>,
+    processes: Vec<ExistingProcess>,
     /// The time from which on there are records.
     start: Timestamp,
     read_until: Timestamp,
@@ -87,15 +87,15 @@ impl Existing {
     }
 }
 
-fn read(pid: i32, clock: &StartClock) -> Option<Process> {
+fn read(pid: i32, clock: &StartClock) -> Option<ExistingProcess> {
     let stat = procfs::stat(pid, pid)?;
     let start = clock.at(stat.start_ticks);
-    let threads: Vec<Thread> = procfs::threads(pid)
+    let threads: Vec<ExistingThread> = procfs::threads(pid)
         .into_iter()
         .filter(|tid| *tid != pid)
         .filter_map(|tid| {
             let stat = procfs::stat(pid, tid)?;
-            Some(Thread {
+            Some(ExistingThread {
                 tid,
                 start: clock.at(stat.start_ticks).max(start),
                 name: stat.name,
@@ -111,7 +111,7 @@ fn read(pid: i32, clock: &StartClock) -> Option<Process> {
     if let Some(program) = program_path(pid, living) {
         mappings.sort_by_key(|mapping| mapping.path != program);
     }
-    Some(Process {
+    Some(ExistingProcess {
         pid,
         stat,
         start,

@@ -7,7 +7,7 @@ use recording::session::{Held, RecordError, StopReason, Target as _};
 
 use super::attach;
 use super::perf::{Begin, PerfSession};
-use crate::open::Wanted;
+use crate::open::WantedEvents;
 use crate::processes::launch;
 use crate::processes::stop::{HeldProgram, Target};
 use crate::processes::watched::{stop_at_end, take_signals};
@@ -38,7 +38,7 @@ pub(super) fn until(session: PerfSession, begin: BorrowedFd<'_>) -> Result<Held<
     if let Some(stop) = wait_for(begin, &child, &common.signals)? {
         return Ok(Held::Ended(Target::after(child, stop, false, [].into()).wait()));
     }
-    match attach::to_processes(&[child.pid()], &Wanted::of(&common.options, &events)) {
+    match attach::to_processes(&[child.pid()], &WantedEvents::of(&common.options, &events)) {
         Ok((mut opened, running)) => {
             // The announcements for attached processes are not for a launched one.
             opened.announcements = announcements;

@@ -29,13 +29,13 @@ const UNKNOWN_FRAME_POINTER: u64 = 0x7ff0_0000_0000_0000;
 /// The threads that existed when their events were enabled, with what they were doing then.
 #[derive(Debug)]
 pub(crate) struct InitialWaits {
-    looked: Vec<Looked>,
+    looked: Vec<InitialThread>,
     kallsyms: String,
 }
 
 /// A thread as /proc has it.
 #[derive(Debug)]
-struct Looked {
+struct InitialThread {
     pid: i32,
     tid: i32,
     switches_from: Timestamp,
@@ -152,7 +152,7 @@ impl UserStack {
     }
 }
 
-fn look_at(pid: i32, tid: i32, switches_from: Timestamp, buffer: &mut [u8]) -> Option<Looked> {
+fn look_at(pid: i32, tid: i32, switches_from: Timestamp, buffer: &mut [u8]) -> Option<InitialThread> {
     let stat = procfs::stat(pid, tid)?;
     if stat.has_ended() {
         return None;
@@ -176,7 +176,7 @@ fn look_at(pid: i32, tid: i32, switches_from: Timestamp, buffer: &mut [u8]) -> O
             })
         });
     }
-    Some(Looked {
+    Some(InitialThread {
         pid,
         tid,
         switches_from,
@@ -213,7 +213,7 @@ fn parse_syscall(text: &str) -> Option<(Vec<u8>, u64, u64)> {
 }
 
 /// First addresses of kernel functions, by name and size. Functions with the same name and size are left out.
-fn addresses_of<'a>(looked: &'a [Looked], kallsyms: &str) -> BTreeMap<(&'a str, u64), u64> {
+fn addresses_of<'a>(looked: &'a [InitialThread], kallsyms: &str) -> BTreeMap<(&'a str, u64), u64> {
     let wanted: HashSet<(&str, u64)> = (looked.iter().flat_map(|thread| &thread.kernel))
         .map(|place| (place.function.as_str(), place.size))
         .collect();

@@ -19,7 +19,7 @@ use recording::session::{Finished, Held, RecordError, RecordOptions, RecordTarge
 use recording::sink::EventSink;
 
 use crate::open::events::Events;
-use crate::open::{self, OpenError, Scope, Wanted};
+use crate::open::{self, OpenError, Scope, WantedEvents};
 use crate::probes::{self, Probes};
 use crate::processes::launch;
 use crate::processes::procfs;
@@ -36,7 +36,7 @@ mod perf;
 mod ring_copier;
 mod traced;
 
-use common::Common;
+use common::SessionParts;
 use perf::{Begin, PerfSession};
 use traced::PtraceSession;
 
@@ -137,11 +137,11 @@ impl Session for Recording {
 /// Forks the program, stopped before its exec, and opens what may sample it.
 fn open_launched(options: &RecordOptions, events: Events, probes: Option<Probes>) -> Result<Backend, RecordError> {
     let image = program::resolve(options)?;
-    let common = Common::new(options)?;
+    let common = SessionParts::new(options)?;
     let stopped = launch::fork(&image, &common.signals)?;
     // After the fork: the program keeps the limit that it was given.
     process::raise_open_file_limit();
-    let opened = open::open(Scope::OnExec, stopped.pid(), &Wanted::of(options, &events));
+    let opened = open::open(Scope::OnExec, stopped.pid(), &WantedEvents::of(options, &events));
     let backend = match opened {
         Ok(opened) => Ok(Backend::Perf(Box::new(PerfSession {
             opened,
@@ -163,16 +163,16 @@ fn open_attached(
     options: &RecordOptions,
     events: Events,
     probes: Option<Probes>,
-    attach: impl FnOnce(&Wanted<'_>) -> Result<(open::Opened, attach::Running), String>,
+    attach: impl FnOnce(&WantedEvents<'_>) -> Result<(open::OpenedEvents, attach::RunningTarget), String>,
 ) -> Result<Backend, RecordError> {
     let image = match options.command.is_empty() {
         true => None,
         false => Some(program::resolve(options)?),
     };
-    let common = Common::new(options)?;
+    let common = SessionParts::new(options)?;
     // Before attaching, which may start a thread.
     let timer: Option<Stopped> = image.map(|image| launch::fork(&image, &common.signals)).transpose()?;
-    let (opened, running) = attach(&Wanted::of(options, &events)).map_err(RecordError::Failed)?;
+    let (opened, running) = attach(&WantedEvents::of(options, &events)).map_err(RecordError::Failed)?;
     Ok(Backend::Perf(Box::new(PerfSession {
         opened,
         probes: probes.map(Probes::ready),

@@ -9,30 +9,30 @@ use recording::info::RecordingInfo;
 use recording::session::{Finished, RecordError, RecordTarget, StopReason};
 use recording::sink::EventSink;
 
-use super::attach::{self, Running};
-use super::common::Common;
+use super::attach::{self, RunningTarget};
+use super::common::SessionParts;
 use crate::machine::host;
 use crate::open::events::Events;
-use crate::open::{NoCycles, Opened};
+use crate::open::{NoCycles, OpenedEvents};
 use crate::probes::Probes;
 use crate::processes::launch;
 use crate::processes::stop::{HeldProgram, Target};
 use crate::processes::unrecorded::{self, Unrecorded};
 use crate::processes::watched::Watched;
 use crate::rounds::drain::{RoundLoop, report_remaining_losses};
-use crate::sys::priority::QuickTurns;
+use crate::sys::priority::RealtimePriority;
 use crate::sys::process::{Stopped, monotonic_ns};
 use perf_data::translate::{TaskZero, Translator};
 
 /// All events are open.
 #[derive(Debug)]
 pub(super) struct PerfSession {
-    pub(super) opened: Opened,
+    pub(super) opened: OpenedEvents,
     // Dropped after `opened`, which holds their events open: the kernel keeps what is in use.
     pub(super) probes: Option<Probes>,
     pub(super) events: Events,
     pub(super) begin: Begin,
-    pub(super) common: Common,
+    pub(super) common: SessionParts,
 }
 
 /// What is left to do when the recording begins.
@@ -41,9 +41,9 @@ pub(super) enum Begin {
     /// The program is to be started; its exec enables the events.
     Launch(Stopped),
     /// Events are enabled; a program is to be started whose end ends the recording.
-    Attached(Running, Option<Stopped>),
+    Attached(RunningTarget, Option<Stopped>),
     /// Events of the launched program are enabled. It ran before.
-    Held(HeldProgram, Running),
+    Held(HeldProgram, RunningTarget),
 }
 
 impl PerfSession {
@@ -75,7 +75,7 @@ impl PerfSession {
         sink: &mut dyn EventSink,
     ) -> Result<Finished<Target>, RecordError> {
         // From now on: what ran already is being sampled, and no sample is looked at until all of it is reported.
-        let quick_turns = QuickTurns::ask();
+        let quick_turns = RealtimePriority::ask();
         let start = self.began().unwrap_or_else(|| Timestamp(monotonic_ns()));
         let (common, opened) = (&self.common, &mut self.opened);
         let options = &common.options;
@@ -206,8 +206,8 @@ impl PerfSession {
 }
 
 fn info(
-    common: &Common,
-    opened: &Opened,
+    common: &SessionParts,
+    opened: &OpenedEvents,
     events: &Events,
     clock: ClockReference,
     end: Timestamp,
@@ -233,8 +233,8 @@ fn info(
 
 /// Reports what was there when events were enabled. Returns whose end ends the recording.
 fn report_running(
-    running: Running,
-    opened: &mut Opened,
+    running: RunningTarget,
+    opened: &mut OpenedEvents,
     translator: &mut Translator,
     sink: &mut dyn EventSink,
 ) -> Watched {

@@ -12,8 +12,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::open::Opened;
-use crate::sys::priority::QuickTurns;
+use crate::open::OpenedEvents;
+use crate::sys::priority::RealtimePriority;
 use crate::sys::ring::Ring;
 
 /// Much shorter than a ring lasts, so that the thread may be late by some rounds.
@@ -34,7 +34,7 @@ impl RingCopier {
     /// rings alone.
     ///
     /// The thread must not be the one that gets a signal: call it when they are blocked.
-    pub(crate) fn begin(opened: &mut Opened) -> Option<RingCopier> {
+    pub(crate) fn begin(opened: &mut OpenedEvents) -> Option<RingCopier> {
         let (give, take) = mpsc::channel();
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new()
@@ -51,7 +51,7 @@ impl RingCopier {
     }
 
     /// Returns the rings. Copied records are read first, as if they were still in the rings.
-    pub(crate) fn end(self, opened: &mut Opened) {
+    pub(crate) fn end(self, opened: &mut OpenedEvents) {
         drop(self.stop);
         match self.thread.join() {
             Ok(rings) => opened.rings = rings,
@@ -61,7 +61,7 @@ impl RingCopier {
 }
 
 fn empty(mut rings: Vec<Ring>, stopped: &Receiver<()>) -> Vec<Ring> {
-    let _quick_turns = QuickTurns::ask();
+    let _quick_turns = RealtimePriority::ask();
     let mut room = MOST_BYTES;
     let mut pause = ROUND;
     while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {

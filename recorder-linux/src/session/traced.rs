@@ -7,8 +7,8 @@ use recording::info::RecordingInfo;
 use recording::session::{Finished, RecordError};
 use recording::sink::EventSink;
 
-use super::common::Common;
-use crate::machine::refusal::{PtraceRefusal, Refusal};
+use super::common::SessionParts;
+use crate::machine::refusal::{PerfEventRefusal, PtraceRefusal};
 use crate::open::events::Events;
 use crate::processes::launch;
 use crate::processes::stop::Target;
@@ -26,16 +26,16 @@ pub(super) struct PtraceSession {
     /// SIGCHLD, taken over while there is only one thread: any other thread would take the signals of the tracing one.
     /// Dropped before the signals in `common`: signal masks are put back in the reverse order.
     child_news: Signals,
-    pub(super) common: Common,
+    pub(super) common: SessionParts,
 }
 
 impl PtraceSession {
     /// Finds out whether ptrace is allowed where perf_event was refused. The only place that refuses events without
     /// perf_event.
     pub(super) fn open(
-        common: Common,
+        common: SessionParts,
         stopped: Stopped,
-        refusal: &Refusal,
+        refusal: &PerfEventRefusal,
         events: &Events,
     ) -> Result<PtraceSession, String> {
         if !events.is_empty() {

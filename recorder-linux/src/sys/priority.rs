@@ -8,18 +8,18 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// Keeps this thread under SCHED_RR; dropped, the thread is under SCHED_OTHER again. Once it has reported what ran
 /// already, the thread sleeps at least as long as it works, so it cannot take a CPU for itself.
 #[derive(Debug)]
-pub(crate) struct QuickTurns(());
+pub(crate) struct RealtimePriority(());
 
-impl QuickTurns {
+impl RealtimePriority {
     /// Asks for SCHED_RR, which needs CAP_SYS_NICE or RLIMIT_RTPRIO. `None` for ordinary users.
-    pub(crate) fn ask() -> Option<QuickTurns> {
+    pub(crate) fn ask() -> Option<RealtimePriority> {
         // SAFETY: asks for this thread's policy.
         let policy = unsafe { libc::sched_getscheduler(0) };
-        (policy == libc::SCHED_OTHER && set(libc::SCHED_RR, 1)).then_some(QuickTurns(()))
+        (policy == libc::SCHED_OTHER && set(libc::SCHED_RR, 1)).then_some(RealtimePriority(()))
     }
 }
 
-impl Drop for QuickTurns {
+impl Drop for RealtimePriority {
     fn drop(&mut self) {
         set(libc::SCHED_OTHER, 0);
     }
@@ -35,19 +35,19 @@ fn set(policy: libc::c_int, priority: libc::c_int) -> bool {
 
 /// The priority and the CPUs of the tracing thread.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct TracerPriority {
     is_quick: bool,
     /// CPUs that this thread may use.
     allowed: Option<CpuSet>,
 }
 
-impl Turns {
+impl TracerPriority {
     /// Asks for SCHED_RR until this thread ends.
-    pub(crate) fn ask() -> Turns {
-        let quick = QuickTurns::ask();
+    pub(crate) fn ask() -> TracerPriority {
+        let quick = RealtimePriority::ask();
         let is_quick = quick.is_some();
         std::mem::forget(quick);
-        Turns {
+        TracerPriority {
             is_quick,
             // Fails on machines with more than 1024 CPUs.
             allowed: sched_getaffinity(None).ok(),

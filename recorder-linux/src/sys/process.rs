@@ -287,14 +287,14 @@ impl Child {
 
 /// Another process, held so that its pid can't come to mean a different one.
 #[derive(Debug)]
-pub(crate) struct Held(OwnedFd);
+pub(crate) struct HeldProcess(OwnedFd);
 
-impl Held {
+impl HeldProcess {
     /// Takes hold of a process; `None` if it is gone.
-    pub(crate) fn open(pid: i32) -> Option<Held> {
+    pub(crate) fn open(pid: i32) -> Option<HeldProcess> {
         // `from_raw` asserts that the pid is not negative.
         let pid = Pid::from_raw(pid.max(0))?;
-        pidfd_open(pid, PidfdFlags::empty()).ok().map(Held)
+        pidfd_open(pid, PidfdFlags::empty()).ok().map(HeldProcess)
     }
 
     /// Sends a signal; nothing happens if it has ended.
@@ -375,8 +375,8 @@ mod tests {
 
     #[test]
     fn a_number_that_is_no_pid_is_not_held() {
-        assert!(Held::open(-1).is_none());
-        assert!(Held::open(0).is_none());
-        assert!(Held::open(std::process::id() as i32).is_some());
+        assert!(HeldProcess::open(-1).is_none());
+        assert!(HeldProcess::open(0).is_none());
+        assert!(HeldProcess::open(std::process::id() as i32).is_some());
     }
 }

@@ -45,7 +45,7 @@ pub(super) struct Mapped {
 
 /// Where a record is.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum RecordPlace {
     Backlog,
     Scratch,
     /// At this offset in the data, of this size.
@@ -143,8 +143,8 @@ impl Ring {
     pub(crate) fn peek_two(&mut self) -> Option<(&[u8], &[u8])> {
         let place = self.next_place()?;
         let after = match place {
-            Place::Ring(_, size) => self.after(size as u64),
-            Place::Backlog | Place::Scratch => &[],
+            RecordPlace::Ring(_, size) => self.after(size as u64),
+            RecordPlace::Backlog | RecordPlace::Scratch => &[],
         };
         Some((self.at(place)?, after))
     }
@@ -162,19 +162,19 @@ impl Ring {
         }
     }
 
-    fn at(&self, place: Place) -> Option<&[u8]> {
+    fn at(&self, place: RecordPlace) -> Option<&[u8]> {
         match place {
-            Place::Backlog => self.backlog.peek(),
-            Place::Scratch => Some(&self.scratch),
-            Place::Ring(start, size) => Some(self.slice(start, size)),
+            RecordPlace::Backlog => self.backlog.peek(),
+            RecordPlace::Scratch => Some(&self.scratch),
+            RecordPlace::Ring(start, size) => Some(self.slice(start, size)),
         }
     }
 
     /// Where the next record is. One that wraps is put together first.
-    fn next_place(&mut self) -> Option<Place> {
+    fn next_place(&mut self) -> Option<RecordPlace> {
         self.corrupted += self.backlog.drop_corrupted();
         if self.backlog.peek().is_some() {
-            return Some(Place::Backlog);
+            return Some(RecordPlace::Backlog);
         }
         let available = self.head.wrapping_sub(self.tail);
         if available == 0 {
@@ -191,13 +191,13 @@ impl Ring {
         let start = self.offset(self.tail);
         let size = size as usize;
         if start + size <= self.mapped.data_bytes {
-            return Some(Place::Ring(start, size));
+            return Some(RecordPlace::Ring(start, size));
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(size, 0);
         self.copy_out(self.tail, &mut scratch);
         self.scratch = scratch;
-        Some(Place::Scratch)
+        Some(RecordPlace::Scratch)
     }
 
     /// Where a position is in the data, whose size is a power of two: a division for each record would show.

@@ -7,7 +7,7 @@ use recording::info::{EventInfo, PeriodUnit, SampleBy};
 
 use super::counter::Counter;
 use super::pmu;
-use super::tracefs::{Tracefs, Tracepoint};
+use super::tracefs::{Tracepoint, Tracepoints};
 use crate::probes::DefinedProbe;
 use perf_data::events::names;
 use perf_data::events::{CountedCode, EventSelector, EventSpec, ONLY_USER_CODE};
@@ -53,7 +53,7 @@ impl Events {
                 EventSelector::Probe { .. } if specs[..index].iter().any(|earlier| earlier.text == spec.text) => {}
                 EventSelector::Tracepoints { subsystem, name } => {
                     let tracefs =
-                        Tracefs::find(root).map_err(|error| format!("cannot record {}: {error}", spec.text))?;
+                        Tracepoints::find(root).map_err(|error| format!("cannot record {}: {error}", spec.text))?;
                     for tracepoint in tracefs.matching(subsystem, name)? {
                         events.add_point(tracepoint, spec, of_point(spec, sampling));
                     }
@@ -112,7 +112,7 @@ impl Events {
         sample_by: SampleBy,
     ) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| format!("cannot record {}: {error}", spec.text);
-        let tracefs = Tracefs::find(root).map_err(|error| failed(&error))?;
+        let tracefs = Tracepoints::find(root).map_err(|error| failed(&error))?;
         // The same function of two files.
         let is_taken = self.infos.iter().any(|info| info.name == probe.name);
         let name = if is_taken { &probe.text } else { &probe.name };

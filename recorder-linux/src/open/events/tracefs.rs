@@ -25,12 +25,12 @@ pub(crate) struct Tracepoint {
 
 /// The mounted tracefs.
 #[derive(Clone, Debug)]
-pub(crate) struct Tracefs(PathBuf);
+pub(crate) struct Tracepoints(PathBuf);
 
-impl Tracefs {
+impl Tracepoints {
     /// Finds tracefs. The error names the command that mounts it, or who may read it.
-    pub(crate) fn find(root: &Path) -> Result<Tracefs, String> {
-        tracefs::find(root).map(Tracefs).map_err(|missing| match missing {
+    pub(crate) fn find(root: &Path) -> Result<Tracepoints, String> {
+        tracefs::find(root).map(Tracepoints).map_err(|missing| match missing {
             Missing::Closed(path) => format!(
                 "tracepoints need {}, which only root may read: run sprof as root (`sudo {} record ...`)",
                 path.display(),
@@ -197,7 +197,7 @@ mod tests {
     fn tracepoints_have_the_number_that_tracefs_gives() {
         for mount in MOUNTS {
             let root = machine(mount);
-            let tracefs = Tracefs::find(root.path()).unwrap();
+            let tracefs = Tracepoints::find(root.path()).unwrap();
             let found = tracefs.matching("sch*", "sched_*").unwrap();
             let found: Vec<_> = found.iter().map(|found| (found.name.as_str(), found.id)).collect();
             assert_eq!(found, [("sched:sched_switch", 316), ("sched:sched_wakeup", 317)]);
@@ -206,13 +206,13 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_said_with_the_next_step() {
-        let error = Tracefs::find(Path::new("/nonexistent")).unwrap_err();
+        let error = Tracepoints::find(Path::new("/nonexistent")).unwrap_err();
         assert!(
             error.contains("sudo mount -t tracefs nodev /sys/kernel/tracing"),
             "{error}"
         );
         let root = machine(MOUNTS[0]);
-        let tracefs = Tracefs::find(root.path()).unwrap();
+        let tracefs = Tracepoints::find(root.path()).unwrap();
         let error = tracefs.matching("sched", "sched_swich").unwrap_err();
         assert!(error.contains("did you mean sched:sched_switch"), "{error}");
         let error = tracefs.matching("shed", "sched_switch").unwrap_err();
