@@ -510,7 +510,7 @@ mod tests {
         assert!(refusal("cycles/period=0/").contains("1 or more"));
         assert!(refusal("cycles/period=18446744073709551615/").contains("1 or more"));
         assert!(refusal("cycles/period=many/").contains("needs a number"));
-        assert!(refusal("cycles/period=1,freq=2/").contains("one period or one freq"));
+        assert!(refusal("cycles/period=1,freq=2/").contains("either period or freq, once"));
         assert!(refusal("cycles/period=1").contains("second slash"));
         assert!(refusal("cycles/umask=1/").contains("`cycles` has no term `umask`"));
     }

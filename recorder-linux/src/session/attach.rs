@@ -237,7 +237,9 @@ fn without_own_events(threads: usize, error: &io::Error) -> String {
         1 => "1 thread".to_owned(),
         more => format!("{more} threads"),
     };
-    format!("{threads} that started while sprof attached may be recorded in part: no events for them ({error})")
+    format!(
+        "could not open events for {threads} that started while sprof attached: {error}; their samples may be missing"
+    )
 }
 
 fn add_young(opened: &mut OpenedEvents, tid: i32) -> io::Result<()> {

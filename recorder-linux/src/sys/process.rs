@@ -84,9 +84,9 @@ pub(crate) fn fork_stopped(image: &Image, signals: &Signals) -> io::Result<Stopp
     let shell_args = pointers(&shell_args);
     let mask = signals.mask_before();
 
-    // SAFETY: other threads may run (the one that waits for a `RingMaker`'s child does between two runs). So the child
-    // calls only async-signal-safe functions on memory that was prepared above, and allocates nothing, until it execs
-    // or exits.
+    // SAFETY: sprof has one thread here: the spool's writer and the copier of the rings are joined, and a `RingMaker`
+    // waits for its child without a thread. Tests have more threads. So the child calls only async-signal-safe
+    // functions on memory that was prepared above, and allocates nothing, until it execs or exits.
     let pid = unsafe { libc::fork() };
     if pid < 0 {
         return Err(last_error());

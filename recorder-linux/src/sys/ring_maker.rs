@@ -5,10 +5,14 @@
 //! others wait as long for memory, and for a look into their own with `-a`: samples of that time were completed late,
 //! and not verified. So a child does it, which has another address space. The ring is the event's: the recorder maps
 //! the one that is there (`perf_mmap` in kernel/events/core.c).
+//!
+//! Whoever drops the [`RingMaker`] waits for the child, so that nothing of it outlives a recording: the next run forks
+//! its program while this process has one thread and no other child.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read, retry_on_intr, write};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, waitpid};
@@ -17,7 +21,8 @@ use super::last_error;
 use super::perf_event::EventFd;
 use super::ring::{Mapped, Ring};
 
-/// A child that has rings made. Dropped, it ends, and the rings are those of the recorder alone, or gone.
+/// A child that has rings made. Dropped, the child ends and is reaped, and the rings are those of the recorder alone,
+/// or gone.
 #[derive(Debug)]
 pub(crate) struct RingMaker {
     child: Pid,
@@ -73,12 +78,9 @@ impl RingMaker {
 impl Drop for RingMaker {
     fn drop(&mut self) {
         self.keep = None;
-        let child = self.child;
-        // A child that is still within mmap(2) ends after it. The recording does not wait for that; without a thread,
-        // it stays a zombie. The thread has this one's signal mask. It may live on while the next run forks its program
-        // (see `fork_stopped`).
-        let reap = move || retry_on_intr(|| waitpid(Some(child), WaitOptions::empty()));
-        let _ = std::thread::Builder::new().name("end of rings".to_owned()).spawn(reap);
+        // A child that is within mmap(2) ends after it: that takes as long as one ring, and only if the recording ends
+        // in the half second after larger copies came into use.
+        let _ = retry_on_intr(|| waitpid(Some(self.child), WaitOptions::empty()));
     }
 }
 
@@ -89,7 +91,13 @@ fn make(events: &[&EventFd], data_bytes: usize, tell: &OwnedFd, until: &OwnedFd,
     let param = libc::sched_param { sched_priority: 0 };
     // SAFETY: `param` is live; pid 0 is this thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const param) };
-    let are_made = { events.iter() }.all(|event| Mapped::new(event, data_bytes).map(std::mem::forget).is_ok());
+    let is_wanted = || {
+        let mut until = [PollFd::new(until, PollFlags::IN)];
+        // Readable once its other end is closed.
+        poll(&mut until, Some(&Timespec::default())).is_ok_and(|closed| closed == 0)
+    };
+    let are_made =
+        { events.iter() }.all(|event| is_wanted() && Mapped::new(event, data_bytes).map(std::mem::forget).is_ok());
     if are_made {
         let _ = write(tell, &[1]);
         let _ = retry_on_intr(|| read(until, &mut [0u8]));
@@ -148,6 +156,17 @@ mod tests {
         drop(rings);
         // Once the child has ended, too.
         wait(|| Ring::map(&event, 128 << 10).ok());
+    }
+
+    /// While it may still be making the ring, too.
+    #[test]
+    fn no_child_outlives_its_ring_maker() {
+        let Some(event) = dummy() else { return };
+        let maker = RingMaker::begin(&[&event], 4 << 20).unwrap();
+        let child = maker.child;
+        drop(maker);
+        let waited = waitpid(Some(child), WaitOptions::NOHANG).map(|_| ());
+        assert_eq!(waited, Err(Errno::CHILD), "it was reaped");
     }
 
     #[test]

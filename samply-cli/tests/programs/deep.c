@@ -2,7 +2,8 @@
 // usage: deep spin STACK_KB CPU_MS      recursion of that size, then all the time in `deep_leaf`
 //        deep updown STACK_KB CPU_MS    recursion that keeps going down and up, working at every level
 //        deep cleared STACK_KB CPU_MS   work in a frame of that size, whose memory is zero soon after
-//        deep turns STACK_KB CPU_MS     recursion of that size, by way of `left` and of `right`, for 2 ms each
+//        deep turns STACK_KB CPU_MS TURN_US
+//                                       recursion of that size, by way of `left` and of `right` by turns
 //        deep rests STACK_KB WAITS      the same by way of `left_rest` and `right_rest`, to wait for 1 ms each time
 #include "common.h"
 #include <string.h>
@@ -17,6 +18,7 @@
 
 static volatile uint64_t sink;
 static uint64_t end_ns;
+static uint64_t turn_ns;
 
 NOINLINE void deep_leaf(void) {
     while (thread_cpu_ns() < end_ns) sink += xorshift(1, 2000000);
@@ -113,13 +115,13 @@ NOINLINE void go_down(char *stack_top, uint64_t stack_bytes, void (*leaf)(uint64
 
 NOINLINE void left(uint64_t stack_bytes) {
     char here;
-    go_down(&here, stack_bytes, left_leaf, thread_cpu_ns() + 2000000);
+    go_down(&here, stack_bytes, left_leaf, thread_cpu_ns() + turn_ns);
     KEEP_FRAME();
 }
 
 NOINLINE void right(uint64_t stack_bytes) {
     char here;
-    go_down(&here, stack_bytes, right_leaf, thread_cpu_ns() + 2000000);
+    go_down(&here, stack_bytes, right_leaf, thread_cpu_ns() + turn_ns);
     KEEP_FRAME();
 }
 
@@ -154,6 +156,7 @@ int main(int argc, char **argv) {
     if (argc < 4) return 2;
     uint64_t stack_bytes = strtoull(argv[2], NULL, 10) * 1024;
     end_ns = strtoull(argv[3], NULL, 10) * 1000000u;
+    if (argc > 4) turn_ns = strtoull(argv[4], NULL, 10) * 1000u;
     if (strcmp(argv[1], "spin") == 0) spin_deep(stack_bytes);
     else if (strcmp(argv[1], "cleared") == 0) work_and_clear(stack_bytes);
     else if (strcmp(argv[1], "turns") == 0) take_turns(stack_bytes);

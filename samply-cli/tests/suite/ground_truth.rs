@@ -320,26 +320,53 @@ fn assert_growing_and_shrinking(profile: &Profile) {
     assert_eq!(verified.hits, verified.of, "{}", profile.summary());
 }
 
-/// The memory of the two paths is the same but for one return address, which is read when it is always one of the two.
+/// The memory of two paths that are taken by turns is the same but for one return address, which is read when it is
+/// always one of the two. Each leaf is called on one path only, so the right answer is known.
+fn assert_the_other_path_is_not_passed_off_as_verified(turn_us: &str) {
+    let (_, profile) = record().profile(program("deep").unwrap(), &["turns", "100", "4000", turn_us]);
+    // At first readings agree by chance, until some have not: of a recorder that is slow, up to 3 % of all samples were
+    // wrong, all in the first 0.2 s.
+    let (mut samples, mut wrong, mut wrong_at_first) = (0, 0, 0);
+    for sample in profile.samples() {
+        let Some(stack) = sample.stack else { continue };
+        let names: Vec<&str> = profile.names(stack).collect();
+        let other = if names.contains(&"left_leaf") {
+            "right"
+        } else if names.contains(&"right_leaf") {
+            "left"
+        } else {
+            continue;
+        };
+        samples += 1;
+        let is_wrong = names.contains(&other) && !names.iter().any(|name| is_mark(name));
+        if sample.time_ms < 300.0 {
+            wrong_at_first += u32::from(is_wrong);
+        } else {
+            wrong += u32::from(is_wrong);
+        }
+    }
+    assert!(samples > 3000, "{samples}\n{}", profile.summary());
+    // Measured: 0.2 %. Five standard deviations of that share of 3700 samples are 0.4 %; the rest is for a busy
+    // machine.
+    assert!(wrong * 100 <= samples, "{wrong} of {samples}\n{}", profile.summary());
+    assert!(
+        wrong_at_first * 25 <= samples,
+        "{wrong_at_first} of {samples}, at first"
+    );
+}
+
 #[test]
 fn of_two_paths_that_are_taken_by_turns_the_other_one_is_not_passed_off_as_verified() {
     let Some(()) = perf_events() else { return };
     alone();
-    let (_, profile) = record().profile(program("deep").unwrap(), &["turns", "100", "3000"]);
-    let is_verified = |names: &[&str]| !names.iter().any(|name| is_mark(name));
-    let (mut samples, mut wrong) = (0, 0);
-    for (leaf, other) in [("left_leaf", "right"), ("right_leaf", "left")] {
-        let of_leaf = profile.share(
-            |names| names.contains(&leaf),
-            |names| names.contains(&other) && is_verified(names),
-        );
-        samples += of_leaf.of;
-        wrong += of_leaf.hits;
-    }
-    assert!(samples > 2000, "{samples}\n{}", profile.summary());
-    // At first readings agree by chance, until some have not: of a recorder that is slow, up to 3 % were wrong, all in
-    // the first 0.2 s.
-    assert!(wrong * 10 <= samples, "{wrong} of {samples}\n{}", profile.summary());
+    assert_the_other_path_is_not_passed_off_as_verified("2000");
+}
+
+#[test]
+fn of_two_paths_that_are_taken_by_turns_more_often_than_samples_come_the_other_one_is_not_passed_off_as_verified() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    assert_the_other_path_is_not_passed_off_as_verified("500");
 }
 
 /// Samples inside the handler show what was interrupted, down to `main`.
