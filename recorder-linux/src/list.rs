@@ -14,7 +14,7 @@ use perf_data::events::names::{self, EventSort};
 use recording::command::own;
 use recording::info::SampleBy;
 
-/// Tracepoints are counted by group, unless so many or fewer match.
+/// Tracepoints are counted by group if more than this number match.
 const MOST_SHOWN: usize = 2000;
 
 /// The events whose names match the pattern, as text; all events if the pattern is empty. Tracepoints are listed one by

@@ -31,7 +31,7 @@ impl MappedCopies {
             (line.start..line.end()).contains(&mapping.start)
                 && line.file_offset.checked_add(mapping.start - line.start) == Some(mapping.file_offset)
         })?;
-        // What is no file of code is not copied: shared memory may be large.
+        // Only files of code are copied: shared memory may be large.
         let first = of_files
             .iter()
             .find(|line| line.inode == mapped.inode && line.file_offset == 0)?;

@@ -20,7 +20,7 @@ use crate::sys::process::monotonic_ns;
 const SLACK: Duration = Duration::from_secs(1);
 
 /// Opens the perf map of a process: in the process's own mount namespace, and under the number that the process has in
-/// its own PID namespace. `None`: there is no map (yet), another user owns it (root is another user, too: the name may
+/// its own PID namespace. `None`: there is no map (yet), another user owns it (even root: the name may
 /// be a link to a file that the process may not read), or it is older than the process: an earlier process had the same
 /// number. `began_ns` is the latest possible start of the process on the recording's clock, for processes that are
 /// gone.

@@ -11,7 +11,7 @@ use recording::command::own;
 pub(crate) enum PerfEventRefusal {
     /// By `kernel.perf_event_paranoid`, at this level.
     Paranoid(i32),
-    /// A seccomp filter is active, most likely that of a container.
+    /// A seccomp filter is active, most likely of a container.
     Filter,
     /// No seccomp filter is active: a security module refuses.
     Policy,
@@ -24,7 +24,7 @@ impl PerfEventRefusal {
     pub(crate) fn of(error: &io::Error) -> Option<PerfEventRefusal> {
         match error.raw_os_error() {
             Some(libc::ENOSYS) => Some(PerfEventRefusal::Missing),
-            // Levels 3 and 4 are those of Debian's, Ubuntu's and Android's kernels.
+            // Only the kernels of Debian, Ubuntu and Android have levels 3 and 4.
             Some(libc::EACCES | libc::EPERM) => Some(match paranoid() {
                 Some(level) if level > 2 => PerfEventRefusal::Paranoid(level),
                 _ if has_seccomp_filter() => PerfEventRefusal::Filter,
@@ -122,7 +122,7 @@ impl fmt::Display for PtraceRefusal {
     }
 }
 
-/// `kernel.perf_event_paranoid`; `None` where there is no such file.
+/// `kernel.perf_event_paranoid`; `None` where the file is missing or has no number.
 pub(crate) fn paranoid() -> Option<i32> {
     setting("/proc/sys/kernel/perf_event_paranoid")
 }

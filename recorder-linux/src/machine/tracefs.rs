@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// A file system of its own since Linux 4.1; before, and still, a part of debugfs.
 pub(crate) const MOUNTS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
 
-/// Why there is no tracefs.
+/// Why tracefs can't be used.
 pub(crate) enum Missing {
     /// `sudo mount -t tracefs nodev /sys/kernel/tracing`.
     NotMounted,

@@ -208,7 +208,7 @@ impl EventSet {
         roles.any(|role| self.copying(role, true).count() < self.copying(role, false).count())
     }
 
-    /// They come after the events that own rings: the places of these stay.
+    /// They come after the events that own rings, whose indices stay the same.
     fn forget_larger_stacks(&mut self) {
         let (fds, specs) = (&mut self.fds, &self.specs);
         fds.retain(|fd| !specs[fd.spec].what.is_larger());
@@ -386,7 +386,7 @@ impl EventSet {
         counts
     }
 
-    /// The counts over all CPUs as those of tasks.
+    /// The counts over all CPUs, as counts of tasks.
     pub(crate) fn of_tasks(&self, counts: EventCounts) -> EventCounts {
         self.common.of_tasks(counts, self.cpus().len())
     }

@@ -65,9 +65,9 @@ impl OpenedEvents {
     }
 }
 
-/// Opens one event per online CPU for the task ([`EVERY_TASK`] for the scope `Machine`), with a ring each; three if
-/// waits are to be recorded, too. One more for the larger dumps of samples and one for those of waits: they are off,
-/// and have no rings.
+/// Opens one event per online CPU for the task ([`EVERY_TASK`] for the scope `Machine`), with a ring each; three
+/// events with `--off-cpu`. One more event for larger copies of samples and one for larger copies of waits: both are
+/// off, and have no rings.
 ///
 /// [`EVERY_TASK`]: crate::sys::perf_event::EVERY_TASK
 pub(crate) fn open(scope: Scope, pid: i32, wanted: &WantedEvents<'_>) -> Result<OpenedEvents, OpenError> {

@@ -19,10 +19,10 @@ const RING_SECONDS: f64 = 1.05;
 
 /// No larger dumps where rings hold less of them.
 const LARGER_STACKS_FEWEST_SECONDS: f64 = 0.1;
-/// Once there are larger dumps, rings of their own should hold so much of them.
+/// Seconds of larger stack copies that rings of their own should hold.
 const LARGER_STACKS_RING_SECONDS: f64 = 0.5;
-/// These may be larger by this than others: a quarter of a second at 4 kHz with dumps of 64 KiB, where the recorder
-/// wakes up half as often.
+/// Factor by which rings for larger copies may exceed other rings: a quarter of a second at 4 kHz with copies of 64
+/// KiB, where the recorder wakes up half as often.
 const MORE_ROOM: usize = 2;
 /// A record has 64 KiB: of the largest dumps the kernel copies what fits (perf_sample_ustack_size in
 /// kernel/events/core.c).
@@ -78,7 +78,7 @@ impl RingBytes {
     }
 }
 
-/// Larger dumps that the same rings have room for; `None`: there is no room for more than these.
+/// Bytes of larger stack copies that the same rings have room for; `None` if there is no room for larger ones.
 pub(super) fn larger_stack_bytes(stack_bytes: u32, rate_hz: f64, cpus: usize) -> Option<u32> {
     let ring_bytes = wanted_ring_bytes(rate_hz, stack_bytes, cpus);
     [LARGEST_STACK_BYTES, 32 << 10].into_iter().find(|larger| {
@@ -101,7 +101,7 @@ pub(super) fn wanted_ring_bytes(rate_hz: f64, stack_bytes: u32, cpus: usize) -> 
     1 << bytes.ilog2()
 }
 
-/// The largest ring of each of these CPUs, a power of two.
+/// The largest size of a ring where each of `cpus` CPUs has one, a power of two.
 fn affordable_ring_bytes(cpus: usize) -> usize {
     1 << (ALL_RINGS_BYTES / cpus.max(1))
         .clamp(USUAL_RING_BYTES, LARGEST_RING_BYTES)

@@ -60,7 +60,7 @@ impl From<String> for OpenError {
 pub(crate) struct WantedEvents<'a> {
     pub(crate) rate_hz: f64,
     pub(crate) stack_bytes: u32,
-    /// Larger stacks of samples, too, once they are needed.
+    /// Switch to larger copies of stacks once they are needed.
     pub(crate) larger_stacks: bool,
     /// Larger stacks of waits.
     pub(crate) larger_wait_stacks: bool,

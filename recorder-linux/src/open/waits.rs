@@ -15,7 +15,7 @@
 //! times in a second of CPU time: 1.6 times. To measure again: `cargo bench -p sprof --bench recording -- offcpu`.
 //!
 //! The thread that wakes another one is not recorded. `sched:sched_waking` on every thread made each switch 1.4 to 1.6
-//! times as expensive (1.1 to 1.7 us more), and its pid is that of the first PID namespace: in another one it would
+//! times as expensive (1.1 to 1.7 us more), and its pid belongs to the first PID namespace: in another one it would
 //! name the wrong thread.
 
 use std::io;
@@ -102,7 +102,7 @@ pub(super) fn failed(name: &str, cpu: u32, error: &io::Error) -> String {
 #[derive(Debug)]
 pub(crate) struct StackLimit {
     per_second: f64,
-    /// What may come at once: the limit of so many seconds.
+    /// Stacks that may come at once.
     allowance: f64,
     last_ns: u64,
     paused_until_ns: Option<u64>,

@@ -1,4 +1,4 @@
-//! The arguments of a USDT probe, from the notation of its note to that of tracefs.
+//! Translates the arguments of a USDT probe from the notation of the ELF note to the notation of tracefs.
 //!
 //! ```text
 //! -4@%eax              arg1=%ax:s32             a register

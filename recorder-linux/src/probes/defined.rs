@@ -240,7 +240,7 @@ fn in_file(group: &str, name: &str, place: &FilePlace, file: &File) -> String {
 /// Documentation/trace/kprobetrace.rst: `p:GROUP/EVENT FUNCTION+OFFSET ARGUMENTS`.
 ///
 /// On arm64 the kernel unwinds itself by frame records alone. At its first instruction a function has no frame record
-/// yet, so its caller is missing from the chain. The link register has the caller, and is recorded, too.
+/// yet, so its caller is missing from the chain. The link register has the caller, so it is recorded.
 fn in_kernel(group: &str, name: &str, place: &KernelPlace) -> String {
     let mut line = format!("p:{group}/{name} {}", place.function);
     match place.offset {

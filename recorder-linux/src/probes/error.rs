@@ -1,4 +1,4 @@
-//! Why there is no probe.
+//! Why a probe could not be defined.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use recording::command::own;
 use recording::probe::ProbePlace;
 
-/// Why there is no probe.
+/// Why a probe could not be defined.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// tracefs is not mounted.

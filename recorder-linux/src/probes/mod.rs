@@ -12,7 +12,7 @@
 //! 4,000; a tracepoint defined in tracefs counted 12,000.
 //!
 //! `tracefs` (the files) -> `owner` (whose definitions) -> `leftovers` -> `defined` -> `named` (all of a recording).
-//! `trial` finds places that the kernel refuses in silence; `arguments` are those of USDT probes.
+//! `trial` finds places that the kernel refuses in silence; `arguments`: the arguments of USDT probes.
 
 mod arguments;
 mod defined;

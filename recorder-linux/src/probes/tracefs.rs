@@ -121,7 +121,7 @@ impl ProbeFiles {
         })
     }
 
-    /// Removes one definition. It is no error if the definition is gone.
+    /// Removes one definition. Succeeds if the definition is gone.
     pub(super) fn remove(&self, list: ProbeList, group: &str, event: &str) -> io::Result<()> {
         match self.write(list, &format!("-:{group}/{event}")) {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),

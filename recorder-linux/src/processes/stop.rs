@@ -94,7 +94,7 @@ impl Target {
         self.program.signal(Signal::KILL);
     }
 
-    /// Takes hold of these processes and of all below the program.
+    /// Holds these processes and all processes below the program.
     fn hold_others(&mut self, mut pids: HashSet<i32>) {
         pids.extend(procfs::with_descendants(&[self.program.pid()]));
         pids.remove(&self.program.pid());

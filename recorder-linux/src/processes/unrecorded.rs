@@ -6,8 +6,8 @@
 //! - Records of `inherit_stat` (PERF_RECORD_READ) would say what each task used. They are written for the events of all
 //!   CPUs by the CPU that the task ends on, into rings that only their own CPU may write to (seen with Linux 6.18), and
 //!   each switch between tasks that share inherited events would have to exchange their counts.
-//! - Without `inherit_stat`, such a switch exchanges the events themselves (perf_event_context_sched_out): counts are
-//!   those of all tasks, and of no single one.
+//! - Without `inherit_stat`, such a switch exchanges the events themselves (perf_event_context_sched_out): counts
+//!   then belong to all tasks together.
 //! - Taskstats and BSD accounting are for root.
 
 use recording::clock::Timestamp;

@@ -19,7 +19,7 @@ const REST: u64 = 1000;
 /// From one reading of a process's title to the next, at least.
 const TITLE_NS: u64 = 500_000_000;
 
-/// So many files in /proc stay open from look to look: to open one takes four times as long as to read it.
+/// Number of files in /proc that stay open from look to look: opening a file takes four times as long as reading it.
 const OPEN_FILES: usize = 64;
 
 /// The last reading of each process.

@@ -6,10 +6,10 @@ use crate::sys::process::{Child, HeldProcess, Signal};
 use crate::sys::signals::{Received, Signals};
 use recording::session::StopReason;
 
-/// Whom the recording waits for.
+/// What the recording waits for.
 #[derive(Debug)]
 pub(crate) enum Watched {
-    /// A launched program, which Ctrl-C reaches, too.
+    /// A launched program. Ctrl-C on a terminal reaches the program itself.
     Program(Child),
     /// Attached processes, which are never sent anything.
     Others(Vec<HeldProcess>),
@@ -50,8 +50,8 @@ impl Watched {
     }
 }
 
-/// Why recording ended, when all that is watched has, after so many `interrupts`. A Ctrl-C that came with the end was
-/// for the program, not for what sprof does afterwards: it would cut the look-up of names short.
+/// Returns why recording ended, once everything that is watched has ended. `interrupts`: Ctrl-C so far. A Ctrl-C that
+/// came together with the end was for the program, and does not cut the look-up of names short.
 pub(crate) fn stop_at_end(signals: &Signals, mut interrupts: u32) -> StopReason {
     while let Some(received) = signals.next() {
         if received.signal != libc::SIGINT {

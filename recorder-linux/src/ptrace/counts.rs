@@ -30,7 +30,7 @@ impl SchedulerCounts {
 
     /// The counts now; `None` if the thread is gone.
     pub(super) fn read(&self) -> Option<Reading> {
-        // Without CONFIG_SCHED_INFO there is no such file; where it is switched off, it says `0 0 0`.
+        // The file is missing without CONFIG_SCHED_INFO, and has `0 0 0` where schedstats are switched off.
         let from_schedstat = self.schedstat.as_ref().and_then(|file| {
             let mut text = [0u8; 64];
             let len = file.read_at(&mut text, 0).ok()?;

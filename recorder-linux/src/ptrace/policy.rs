@@ -12,7 +12,7 @@
 //! - No slice more: the thread was on a CPU all the time, and stopped where it was.
 //! - A slice more, after a wait that began before the tick: it was not on a CPU at the tick. No sample.
 //! - A slice more, after a wait that began later: the thread was on a CPU at the tick, and had to leave it, most likely
-//!   to sprof. Where sprof has a priority that takes the CPU at once, the thread left at the tick, too. Elsewhere it
+//!   to sprof. Where sprof has a priority that takes the CPU at once, the thread left at the tick. Elsewhere it
 //!   left at its next system call. So it is stopped again a moment later, when sprof is on another CPU.
 //!
 //! Where hundreds of threads compete, sprof itself waits for a CPU, and a tick hardly finds threads on a CPU. So a

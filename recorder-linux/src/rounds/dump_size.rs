@@ -1,17 +1,19 @@
-//! Once many stacks are deeper than what a sample copies, samples copy more. So do the samples of waits, which have
-//! events and rings of their own: the stacks of samples and of waits are counted, switched and announced by themselves.
+//! How much of each stack the kernel copies: more, once many stacks are deeper than their copies.
 //!
-//! What is not copied is read from the program's memory later, which may be another call's by then. rustc at 1 kHz, of
-//! all stacks: with copies of 16 KiB 3.4 % were cut and 4 to 7 % not verified, with 64 KiB 0.2 and 0.3 %. The kernel
-//! copies what the stack has: a sample costs the program 1.1 times the minimal record's time with 16 KiB, and 1.4 times
-//! with a stack of 40 KiB that is copied whole.
+//! Waits have events and rings of their own, so the copies of samples and of waits are counted, switched and announced
+//! separately.
+//!
+//! Bytes that are not copied are read from the program's memory later, and may belong to another call by then. rustc at
+//! 1 kHz, of all stacks: with copies of 16 KiB 3.4 % were cut and 4 to 7 % not verified, with 64 KiB 0.2 and 0.3 %. The
+//! kernel copies what the stack has: a sample costs the program 1.1 times the minimal record's time with 16 KiB, and
+//! 1.4 times with a stack of 40 KiB that is copied whole.
 //!
 //! The larger event is opened with the first one, and is off: an event that is opened later would miss the threads that
 //! start meanwhile. Each thread inherits it, which did not show in the time that 400 processes take, on 2 CPUs.
 //!
 //! Larger samples go to the rings of the usual ones at first, and to larger ones of their own once a child has had them
-//! made, which may take half a second (`sys/ring_maker.rs`). Waits stay in their rings: only so many stacks a second
-//! are wanted (`StackLimit`), and where more come, those that find no room would be left out anyway.
+//! made, which may take half a second (`sys/ring_maker.rs`). Waits stay in their rings: the number of stacks
+//! a second is limited (`StackLimit`), and stacks that find no room would be left out anyway.
 
 use recording::clock::Timestamp;
 use recording::event::Role;
@@ -230,8 +232,7 @@ fn own_rings(larger: RingBytes, opened: &OpenedEvents) -> Option<RingBytes> {
     larger.with_own_rings(opened.events.rate_hz(), opened.events.cpus().len())
 }
 
-/// Begins to make rings for larger dumps. `None` if they would not be larger, or there is no descriptor or process for
-/// it.
+/// Begins to make rings for larger dumps. `None` if they would not be larger, or if no descriptor or process is left.
 fn make_rings(larger: RingBytes, opened: &mut OpenedEvents) -> Option<RingMaker> {
     let own = own_rings(larger, opened)?;
     opened.events.open_larger_owners().ok()?;

@@ -42,8 +42,8 @@ const SETTLE: Duration = Duration::from_millis(5);
 /// threads that have all their events.
 const ROUNDS: u32 = 5;
 
-/// Larger stacks of samples take one more event of each thread on each CPU, and those of waits another one. The rest of
-/// the descriptors is for other events and for binaries.
+/// Larger stacks of samples take one more event for each thread and CPU, and larger stacks of waits another one. The
+/// other descriptors are for other events and for binaries.
 const MOST_EVENTS_FOR_LARGER_STACKS: usize = 512;
 
 /// Running processes whose events are enabled.

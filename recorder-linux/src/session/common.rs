@@ -34,7 +34,7 @@ impl SessionParts {
         Some(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// The facts of a recording with ptrace; a recording with perf_event replaces some. `names` are those of attached
+    /// The facts of a recording with ptrace; a recording with perf_event replaces some. `names`: of attached
     /// processes.
     pub(super) fn info(
         &self,

@@ -47,7 +47,7 @@ pub(super) enum Begin {
 }
 
 impl PerfSession {
-    /// What holds for every recording on this machine, and is no loss.
+    /// What holds for every recording on this machine without being a loss; `None` if nothing does.
     pub(super) fn remark(&self) -> Option<&'static str> {
         self.opened.choice.no_cycles.map(NoCycles::remark)
     }
@@ -157,7 +157,7 @@ impl PerfSession {
         for role in [Role::Running, Role::Switch, Role::Counted, Role::Point] {
             report_remaining_losses(opened.events.totals(role).lost, role, &mut translator, end, sink);
         }
-        // Events of whole CPUs count idle time, too.
+        // Events of whole CPUs also count idle time.
         let of_tasks = options.target != RecordTarget::WholeMachine;
         let counted = opened.events.of_tasks(opened.events.totals(Role::Running));
         let cpu_time_ns = (of_tasks && counted.enabled_ns > 0).then_some(counted.enabled_ns);

@@ -20,8 +20,8 @@ const GAP: usize = 256;
 /// `UIO_MAXIOV` of include/uapi/linux/uio.h is 1024.
 const MAX_PIECES: usize = 512;
 
-/// Reads the 8 bytes at each of these addresses, which ascend, with one call; appends as many, from the first on, as
-/// could be read.
+/// Reads the 8 bytes at each of these ascending addresses with one call. Appends the words to `words`, from the first
+/// one up to the first one that can't be read.
 pub(crate) fn read_words(pid: i32, addresses: &[u64], words: &mut Vec<u64>) {
     let mut pieces: Vec<RemoteIoVec> = Vec::with_capacity(16);
     // Where each word begins in all of the pieces' bytes.

@@ -76,9 +76,9 @@ pub(crate) mod read_format {
 }
 
 const FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
-/// `PERF_EVENT_IOC_ENABLE`, `_IO('$', 0)`; reaches inherited events, too.
+/// `PERF_EVENT_IOC_ENABLE`, `_IO('$', 0)`; also reaches inherited events.
 const IOC_ENABLE: libc::c_ulong = 0x2400;
-/// `PERF_EVENT_IOC_DISABLE`, `_IO('$', 1)`; reaches inherited events, too.
+/// `PERF_EVENT_IOC_DISABLE`, `_IO('$', 1)`; also reaches inherited events.
 const IOC_DISABLE: libc::c_ulong = 0x2401;
 /// `PERF_EVENT_IOC_SET_OUTPUT`, `_IO('$', 5)`.
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
@@ -104,7 +104,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Adds the counts to those of other CPUs.
+    /// Adds the counts of another CPU.
     pub(crate) fn add_to(self, sum: &mut EventCounts) {
         sum.counted = sum.counted.saturating_add(self.value);
         sum.lost = sum.lost.saturating_add(self.lost);
@@ -166,7 +166,8 @@ impl EventFd {
         Ok(())
     }
 
-    /// Sends this event's records, and those of all that inherit it, to the ring of `other`, an event of the same CPU.
+    /// Sends the records of this event, and of all events that inherit it, to the ring of `other`, an event of the same
+    /// CPU.
     pub(crate) fn redirect_to(&self, other: &EventFd) -> io::Result<()> {
         // SAFETY: PERF_EVENT_IOC_SET_OUTPUT takes a descriptor and touches no memory of ours.
         retry(|| unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_SET_OUTPUT as _, other.fd.as_raw_fd()) } as isize)?;

@@ -238,10 +238,10 @@ impl Child {
         if self.reaped.is_some() {
             return None;
         }
-        // SAFETY: both are plain C structures, of which zeros are a value.
+        // SAFETY: both are plain C structures for which all zeros are a valid value.
         let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { std::mem::zeroed() };
-        // The C library's function lacks the fifth argument of the system call, which wait_task_zombie() in
-        // kernel/exit.c fills with WNOWAIT, too. SAFETY: live structures of the system's own layout, and integers.
+        // The C library's function lacks the fifth argument of the system call. wait_task_zombie() in kernel/exit.c
+        // fills it even with WNOWAIT. SAFETY: live structures of the system's own layout, and integers.
         let got = retry(|| unsafe {
             libc::syscall(
                 libc::SYS_waitid,
@@ -318,7 +318,7 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Nanoseconds of CPU time of a process's threads, ended ones included. `None` if there is no such process.
+/// Nanoseconds of CPU time of a process's threads, ended ones included. `None` if the process is gone.
 pub(crate) fn process_cpu_ns(pid: i32) -> Option<u64> {
     // 0 is the caller here, and what is outside of this PID namespace in perf's records. Numbers above PID_MAX_LIMIT of
     // include/linux/threads.h would lose their upper bits.

@@ -15,8 +15,8 @@ use super::process::{WaitStatus, fork_stopped};
 use super::signals::Signals;
 use super::{last_error, memory};
 
-/// What the kernel reports of every seized thread, and that what it starts is seized, too. Not PTRACE_O_EXITKILL: the
-/// program must outlive sprof.
+/// What the kernel reports of every seized thread. Threads and processes that a seized thread starts are seized. Not
+/// PTRACE_O_EXITKILL: the program must outlive sprof.
 const OPTIONS: libc::c_int = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEFORK
     | libc::PTRACE_O_TRACEVFORK

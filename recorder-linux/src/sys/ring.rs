@@ -182,7 +182,7 @@ impl Ring {
         }
         let size = self.next_size(available);
         if size < HEADER_BYTES as u64 || size > available {
-            // Never seen; the kernel writes whole records. Without a size there is no next record to go on with.
+            // Never seen; the kernel writes whole records. Without a size the next record can't be found.
             self.corrupted += 1;
             self.tail = self.head;
             self.publish();
@@ -220,9 +220,9 @@ impl Ring {
         self.prefetch_second();
     }
 
-    /// Has the CPU look up the pages of further records, if they have this size, too. Each is in a page of its own. A
-    /// look-up takes 0.3 us on a virtual machine and holds up the CPU, but some can be made at once: one by one they
-    /// took 5 % of the recorder's time.
+    /// Has the CPU look up the pages of further records, if these have the same size. Each record is in a page of its
+    /// own. A look-up takes 0.3 us on a virtual machine and holds up the CPU, but several can run at once: one by one
+    /// they took 5 % of the recorder's time.
     fn prefetch_pages(&self, size: u64) {
         let available = self.head.wrapping_sub(self.tail);
         for offset in (2..2 + PAGES_AHEAD).map(|ahead| ahead * size) {
@@ -242,7 +242,7 @@ impl Ring {
         }
     }
 
-    /// Has the CPU fetch so many written bytes, unless they wrap.
+    /// Has the CPU fetch `len` written bytes, unless they wrap.
     fn prefetch_at(&self, position: u64, len: usize) {
         let start = self.offset(position);
         if start + len <= self.mapped.data_bytes {
@@ -252,7 +252,7 @@ impl Ring {
         }
     }
 
-    /// The size of the next record by its header, of which so many bytes are there; 0 if there is no header.
+    /// The size of the next record by its header, with `available` bytes after the tail; 0 without a whole header.
     fn next_size(&self, available: u64) -> u64 {
         self.size_at(self.tail, available)
     }

@@ -34,7 +34,7 @@ pub(crate) struct RingMaker {
 }
 
 impl RingMaker {
-    /// Begins to make a ring of so many bytes, as for [`Ring::map`], for each event.
+    /// Begins to make a ring of `data_bytes` for each event, as [`Ring::map`] does. An error: no pipe, or no process.
     ///
     /// The child has this thread's signal mask: call it when signals are blocked that would end it.
     pub(crate) fn begin(events: &[&EventFd], data_bytes: usize) -> io::Result<RingMaker> {
@@ -57,8 +57,8 @@ impl RingMaker {
         })
     }
 
-    /// The rings of the same events, once they are made. `None` before that, and ever after; an error if there is no
-    /// memory for them, or not enough that this user may lock.
+    /// Returns the rings of the same events once, when they are made; `None` before and after. An error: there is not
+    /// enough memory, or not enough that this user may lock.
     pub(crate) fn take(&mut self, events: &[&EventFd]) -> Option<io::Result<Vec<Ring>>> {
         // Closed at the end of this call, so that the child ends.
         let _keep = match (&self.keep, read(&self.made, &mut [0u8])) {
@@ -154,11 +154,11 @@ mod tests {
         let other = Ring::map(&event, 128 << 10).unwrap_err();
         assert_eq!(other.raw_os_error(), Some(libc::EINVAL));
         drop(rings);
-        // Once the child has ended, too.
+        // The child has ended.
         wait(|| Ring::map(&event, 128 << 10).ok());
     }
 
-    /// While it may still be making the ring, too.
+    /// The child may be still within mmap(2).
     #[test]
     fn no_child_outlives_its_ring_maker() {
         let Some(event) = dummy() else { return };

@@ -18,8 +18,8 @@ pub(crate) struct Received {
     pub(crate) from_kernel: bool,
 }
 
-/// Some signals, blocked in this thread until dropped. Every other thread must have them blocked, too (a thread has the
-/// mask of the one that started it): it would receive them with their default action.
+/// Some signals, blocked in this thread until dropped. Every other thread must have them blocked (a thread inherits the
+/// mask of the thread that started it): a thread that has not would receive them with their default action.
 #[derive(Debug)]
 pub(crate) struct Signals {
     fd: SignalFd,
@@ -86,7 +86,7 @@ pub fn say_if_quit(words: Option<String>) {
 }
 
 extern "C" fn on_quit(_: libc::c_int) {
-    // SAFETY: the pointer is null or that of a leaked, never changed String.
+    // SAFETY: the pointer is null or points to a leaked, never changed String.
     if let Some(words) = unsafe { LAST_WORDS.load(Ordering::Acquire).as_ref() } {
         // write(2) is async-signal-safe. errno need not be kept: the process ends.
         let _ = rustix::io::write(rustix::stdio::stderr(), words.as_bytes());
@@ -118,7 +118,7 @@ fn poll_entry(fd: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::from_borrowed_fd(fd, PollFlags::IN)
 }
 
-/// An interrupted wait is no error: nothing is readable yet.
+/// An interrupted wait returns that nothing is readable.
 fn poll(polls: &mut [PollFd<'_>], timeout: Duration) -> io::Result<()> {
     // A time that is too long for a timespec never ends.
     match rustix::event::poll(polls, Timespec::try_from(timeout).ok().as_ref()) {
