@@ -69,12 +69,7 @@ fn assert_none(what: &str, found: &[String]) {
 }
 
 /// The imports that are still to go: crate, importing files, imported files. Nothing is added here.
-const IMPORTS_TO_REMOVE: &[(&str, &str, &str)] = &[
-    ("unwind", "starts_aarch64.rs", "aarch64.rs"),
-    ("unwind", "steps.rs", "walk.rs"),
-    ("recorder-linux", "session/look.rs", "session/pace.rs"),
-    ("samply-cli", "command/convert.rs", "command/merge.rs"),
-];
+const IMPORTS_TO_REMOVE: &[(&str, &str, &str)] = &[("samply-cli", "command/convert.rs", "command/merge.rs")];
 
 fn imports(name: &str) -> Vec<Import> {
     let is_left = |import: &Import| {
@@ -173,7 +168,7 @@ fn dependencies(name: &str, crates: &[String]) -> BTreeSet<String> {
 /// How many names are still to be changed. Nothing is raised here.
 const TYPE_NAMES_TO_CHANGE: &[(&str, usize)] = &[
     ("recording", 1),
-    ("unwind", 8),
+    ("unwind", 1),
     ("recorder-linux", 6),
     ("samply-cli", 29),
 ];

@@ -99,21 +99,25 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
     let Some(()) = perf_events() else { return };
     alone();
     let deep = program("deep").unwrap();
-    // The recorder has to get a CPU: beside two programs of its own weight it waited for 75 ms, and under load longer.
     let script = format!(
-        "nice -n 10 {0} spin 40 150000 & echo $!; nice -n 10 {0} spin 40 150000 & echo $!; wait",
+        "{0} spin 40 150000 & echo $!; {0} spin 40 150000 & echo $!; wait",
         deep.display()
     );
     let mut shell = Target::start("sh", &["-c", &script]);
     let children = [shell.line(), shell.line()];
     let shell_pid = shell.pid();
-    let mut options = vec![vec!["-p", &shell_pid, "-d", "3"]];
+    let mut options = vec![vec!["-p", &shell_pid]];
     if root() {
-        options.push(vec!["-a", "-d", "3"]);
+        options.push(vec!["-a"]);
     }
     let recordings: Vec<Recording> = options
         .iter()
-        .map(|options| undisturbed(|| record().options(options).attach().finish()))
+        .map(|options| {
+            record()
+                .options(options)
+                .attach()
+                .finish_after_cpu_ms(&children, 2500.0)
+        })
         .collect();
     for child in &children {
         Command::new("kill").arg(child).status().unwrap();
@@ -127,7 +131,8 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
             "{options:?}: {notes:?}"
         );
         let whole = profile.share(|names| names.contains(&"deep_leaf"), is_whole);
-        // The first 50 samples are looked at together, and then a round goes by.
+        // The first 50 samples are looked at together, and then a round goes by. The recorder waits for its CPU, as the
+        // two programs have both: up to 75 ms were seen.
         assert!(
             whole.of > 2000 && whole.percent() >= 94.5,
             "{options:?}: {whole:?}\n{}",

@@ -15,7 +15,7 @@ use crate::support::machine::alone;
 use crate::support::playground::Playground;
 use crate::support::skip::{Need, has, perf_events, root};
 use crate::support::steal::undisturbed;
-use crate::support::target::Target;
+use crate::support::target::{Target, cpu_ms};
 use crate::support::{Profile, Recording, copy_program, program, record, sprof};
 
 fn attach(pid: &str, options: &[&str]) -> Recording {
@@ -34,10 +34,14 @@ fn is_alive(pid: &str) -> bool {
         .is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with(['Z', 'X']))
 }
 
-/// CPU time of a process of one thread, ns: the first number of /proc/PID/schedstat.
-fn cpu_ns(pid: &str) -> f64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
-    text.split(' ').next().unwrap().parse().unwrap()
+/// What a process did in this much CPU time.
+fn profile_of_cpu_ms(target: &Target, options: &[&str], used_ms: f64) -> (Recording, Profile) {
+    let running = record().options(&["-p", &target.pid()]).options(options).attach();
+    let recording = running.finish_after_cpu_ms(&[target.pid()], used_ms);
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    recording.assert_tidy();
+    let profile = recording.profile();
+    (recording, profile)
 }
 
 fn samples_of(profile: &Profile, pid: &str) -> usize {
@@ -58,10 +62,10 @@ fn a_shell_with_two_busy_children_has_the_right_shares() {
     );
     let mut shell = Target::start("sh", &["-c", &script]);
     let children = [shell.line(), shell.line()];
-    let before = children.each_ref().map(|pid| cpu_ns(pid));
+    let before = children.each_ref().map(|pid| cpu_ms(pid));
     let recording = attach(&shell.pid(), &["-d", "2", "-r", "4000"]);
     let used: Vec<f64> = (children.iter().zip(before))
-        .map(|(pid, before)| cpu_ns(pid) - before)
+        .map(|(pid, before)| cpu_ms(pid) - before)
         .collect();
     for child in &children {
         assert!(is_alive(child));
@@ -145,8 +149,9 @@ fn one_thread_is_singular() {
 #[test]
 fn recording_ends_when_all_targets_have_ended() {
     let Some(()) = perf_events() else { return };
-    let exits = program("exits").unwrap();
-    let targets = ["700", "1500"].map(|ms| Target::start(&exits, &["busy", ms]));
+    // By their CPU time: on a busy machine both have enough of it left when sprof has attached.
+    let split = program("split").unwrap();
+    let targets = ["700", "1500"].map(|cpu_ms| Target::start(&split, &[cpu_ms]));
     let pids = targets.each_ref().map(Target::pid);
     // The targets end on their own; only then does somebody wait for them.
     let reaper = std::thread::spawn(move || targets.map(|mut target| target.child.wait().unwrap().success()));
@@ -156,7 +161,7 @@ fn recording_ends_when_all_targets_have_ended() {
     let summary: serde_json::Value = serde_json::from_str(&recording.stdout).unwrap();
     assert_eq!(summary["ended_by"], "program");
     assert!(summary["exit"].is_null(), "{summary}");
-    assert_eq!(summary["program"], "exits, exits");
+    assert_eq!(summary["program"], "split, split");
     let profile = recording.profile();
     for pid in &pids {
         assert!(samples_of(&profile, pid) > 10, "{}", profile.summary());
@@ -170,9 +175,9 @@ fn static_programs_are_recorded() {
     let Some(()) = perf_events() else { return };
     let Some(split) = program("split_static") else { return };
     let target = Target::start(split, &["60000"]);
-    let profile = attached_profile(&target.pid(), &["-d", "1", "-r", "4000"]);
+    let (_, profile) = profile_of_cpu_ms(&target, &["-r", "4000"], 1000.0);
     let sixty = profile.share_of("sixty");
-    assert!(sixty.of > 500, "{}", profile.summary());
+    assert!(sixty.of > 3000, "{}", profile.summary());
     sixty.assert_is(60.0, 4.0, "sixty", &profile);
     assert!(profile.rooted_in("main").percent() > 98.0, "{}", profile.summary());
 }
@@ -256,9 +261,7 @@ fn a_program_of_32_bits_is_counted_and_what_is_missing_is_said() {
     let Some(()) = perf_events() else { return };
     let Some(spin) = program("spin_32") else { return };
     let target = Target::start(spin, &["-"]);
-    let recording = attach(&target.pid(), &["-d", "1"]);
-    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
-    let profile = recording.profile();
+    let (recording, profile) = profile_of_cpu_ms(&target, &[], 300.0);
     let missing = profile.share(|_| true, |names| names.contains(&"[no user stack: 32-bit task]"));
     assert!(missing.of > 100 && missing.percent() > 98.0, "{}", profile.summary());
     assert!(
@@ -276,13 +279,12 @@ fn statically_linked_musl_and_go_programs_are_recorded() {
     for (name, function) in [("split_musl", "run_split"), ("split_go", "main.main")] {
         let Some(split) = program(name) else { continue };
         let target = Target::start(split, &["60000"]);
-        std::thread::sleep(Duration::from_millis(200));
-        let profile = attached_profile(&target.pid(), &["-d", "1", "-r", "4000"]);
+        let (_, profile) = profile_of_cpu_ms(&target, &["-r", "4000"], 1000.0);
         let sixty = profile.share(
             |names| names.contains(&function),
             |names| names.iter().any(|name| name.ends_with("sixty")),
         );
-        assert!(sixty.of > 1000, "{name}: {sixty:?} {}", profile.summary());
+        assert!(sixty.of > 3000, "{name}: {sixty:?} {}", profile.summary());
         sixty.assert_is(60.0, 4.0, name, &profile);
     }
 }

@@ -189,7 +189,7 @@ fn a_target_goes_on_when_sprof_is_killed() {
         "work per CPU time: {before} before, {after} after"
     );
     // And it can be recorded again.
-    let profile = attached_profile(&target.pid(), &["-d", "0.3"]);
+    let (_, profile) = profile_of_cpu_ms(&target, &[], 300.0);
     assert!(profile.share_of("crowd_work").hits > 100, "{}", profile.summary());
     target.end();
 }

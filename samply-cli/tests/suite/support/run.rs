@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use super::target::cpu_ms;
 use super::{Profile, machine, temp_dir};
 
 /// No test waits longer than this for another process: a hang is a failure, not a stuck test run.
@@ -250,6 +251,20 @@ impl Running {
             .map(|(pid, _)| pid)
             .filter(|&pid| pid != self.child.id())
             .collect()
+    }
+
+    /// Ends a recording of what runs already once each of these processes has used so much CPU time in it. A recording
+    /// of a certain length has few samples where the machine is busy.
+    pub(crate) fn finish_after_cpu_ms(self, pids: &[String], used_ms: f64) -> Recording {
+        self.wait_for_sprof("Ctrl-C ends");
+        let before: Vec<f64> = pids.iter().map(|pid| cpu_ms(pid)).collect();
+        let left = |(pid, before): (&String, &f64)| cpu_ms(pid) - before < used_ms;
+        wait_until(
+            || !pids.iter().zip(&before).any(left),
+            || format!("{pids:?} used less than {used_ms} ms of CPU time"),
+        );
+        self.signal_sprof("INT");
+        self.finish()
     }
 
     /// Waits for the end of sprof.

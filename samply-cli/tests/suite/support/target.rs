@@ -72,6 +72,17 @@ impl Drop for Target {
     }
 }
 
+/// CPU time that the threads of a process have used, ms: the first number of /proc/PID/task/TID/schedstat is in ns.
+pub(crate) fn cpu_ms(pid: &str) -> f64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let texts = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("schedstat")).ok());
+    let used_ns = texts.map(|text| text.split(' ').next().unwrap().parse::<f64>().unwrap());
+    used_ns.sum::<f64>() / 1e6
+}
+
 /// The number after `name=` in a line of words.
 pub(crate) fn number_in(line: &str, name: &str) -> f64 {
     let word = line
