@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-/// The code address of a frame: that of the next instruction for the leaf, and the return address for its callers.
+/// The code address of a frame: the next instruction of the leaf, or the return address in a caller.
 ///
 /// The two differ in which instruction the frame is at: a return address may be the first byte behind its function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

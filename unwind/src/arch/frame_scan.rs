@@ -1,13 +1,13 @@
 //! One pass over the code of a function, which finds the frame before each instruction.
 //!
-//! Compact entries describe the body of a function alone, and tables that are not asynchronous are wrong in prologues
-//! and epilogues, too. But a function moves the stack pointer by constants and stores its caller's registers at
+//! Compact entries describe the body of a function alone. Tables that are not asynchronous are wrong in prologues and
+//! epilogues as well. But a function moves the stack pointer by constants and stores its caller's registers at
 //! constant places. All ways to an instruction have the same frame: unwind tables could not describe it otherwise. So
 //! one pass over the code, which follows each jump forwards, finds the frame. Where a jump back leads to code that the
 //! pass knew nothing of, as to the body of a loop that begins with its condition, another pass starts with that. The
 //! one exception is a loop that moves the stack pointer. Code that no such jump leads to is a target of the jump table
-//! before it, and has the frame of that jump. What else is left, and what does not fit into these forms, is not known:
-//! there the table holds.
+//! before it, and has the frame of that jump. Code that is left, and code that does not fit into these forms, is
+//! unknown: there the table holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::arch::rule::Rule;
 /// The rules that hold in a function, each from an offset on. `None`: not known.
 pub(crate) type RulesByOffset = Vec<(u32, Option<Rule>)>;
 
-/// Compilers make one in a function. More than this is made to keep the pass busy.
+/// Compilers make one such loop in a function. A function with more is made to keep the scan busy.
 const MAX_LOOPS: usize = 16;
 /// Loops in loops, each beginning with its condition, need one more each.
 const MAX_PASSES: usize = 6;
@@ -45,7 +45,7 @@ pub(crate) struct FrameScan<F> {
     table: Option<F>,
     /// Instructions whose frame is not known.
     unknown: BTreeSet<usize>,
-    /// Of these the ones that jumps back lead to, with their frames.
+    /// Instructions in `unknown` that jumps back lead to, with their frames.
     behind: BTreeMap<usize, F>,
     rules: RulesByOffset,
 }

@@ -1,4 +1,5 @@
-//! What the walk needs to know of a machine. `x86_64` and `aarch64` answer, side by side.
+//! What a walk needs to know about a machine: the trait [`Arch`], which `x86_64` and `aarch64` implement in parallel
+//! files.
 
 pub(crate) mod aarch64;
 pub(crate) mod frame_scan;
@@ -69,7 +70,7 @@ pub(crate) enum Step {
     Interrupted(u64),
     /// There is no caller, as the rules declare.
     Root,
-    /// The return address is 0: nothing called this code, if the rule is right and these are the stack's bytes. A
+    /// The return address is 0: nothing called this code, if the rule is right and the bytes are the stack's. A
     /// caller's frame would begin at this address.
     NoReturnAddress(u64),
     /// Like `Caller`, if the code there has called this function. Otherwise this function has left its caller's stack.
@@ -142,7 +143,8 @@ pub(crate) trait Arch: Sized {
     /// True if code that is left after a call may have no frame pointer and no rules.
     const LEAVES_BY_CODE: bool;
 
-    /// What the kernel writes over an instruction with a uprobe (UPROBE_SWBP_INSN), as debuggers do on most machines.
+    /// The instruction that the kernel writes where a uprobe is (UPROBE_SWBP_INSN). Debuggers write the same one on
+    /// most machines.
     const BREAKPOINT: &'static [u8];
 
     /// The first address and the registers of a sample; `None` if it is of another machine. `highest_code` is the end
@@ -152,13 +154,13 @@ pub(crate) trait Arch: Sized {
     fn fp(regs: &Self::Regs) -> u64;
     /// Takes [`SWIFT_ASYNC_FRAME`] out of the frame pointer.
     fn unflag_fp(regs: &mut Self::Regs);
-    /// The registers at a frame's address, in the common form.
+    /// The registers of a frame in the form of [`recording`].
     fn registers(address: FrameAddress, regs: &Self::Regs) -> Registers;
-    /// These registers, found in the process that `regs` are of.
+    /// `registers` in the form of this machine, for the process of `regs`.
     fn with_registers(regs: &Self::Regs, registers: &Registers) -> Self::Regs;
-    /// True if no code has called what this row is of.
+    /// True if the row says that no code has called its function.
     fn is_root(row: &CfiRow) -> bool;
-    /// Follows a usual row, which needs two words at most. Of the address counts whether it is a return address.
+    /// Follows a rule of offsets, which reads two words at most.
     fn step_by_rule(
         rule: &Rule,
         address: FrameAddress,
@@ -187,7 +189,7 @@ pub(crate) trait Arch: Sized {
     fn ends_with_call(code: &[u8]) -> bool;
     /// The caller's return address and registers, by frame pointer. An error is a step that leads to no caller.
     fn caller_by_frame(regs: &Self::Regs, read: &mut ReadStack<'_>) -> Result<(u64, Self::Regs), Step>;
-    /// The same of a leaf that has made no frame, as assembly seldom does.
+    /// The caller's return address and registers for a leaf that has made no frame, as assembly often does not.
     fn caller_of_leaf(regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<(u64, Self::Regs)>;
     /// Whether the function that `code` ends in has made a frame, by how it begins; `end` is the address behind the
     /// code. `None`: the start of the function is not found.

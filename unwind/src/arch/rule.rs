@@ -1,5 +1,5 @@
-//! What the tables say of an address, in a few bytes. To parse an entry takes a microsecond, and to look it up here
-//! some nanoseconds.
+//! The rule at an address, in a few bytes. Parsing a table's entry takes a microsecond, a look-up here some
+//! nanoseconds.
 
 use std::num::NonZeroI32;
 
@@ -8,13 +8,13 @@ use gimli::{CfaRule, Register, RegisterRule};
 use crate::files::cfi::{CfiRow, DwarfColumns};
 use crate::files::huge_pages::TableBytes;
 
-/// What the tables say of an address.
+/// The rule that a file's tables have for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressRule {
     /// Offsets from the stack pointer or the frame pointer.
     Usual(Rule),
-    /// The same at the last byte of a function. A return address behind that byte may be another function's first: see
-    /// [`Walk`](crate::walk::stack_walk::Walk).
+    /// Like `Usual`, at the last byte of a function. A return address behind that byte may be another function's first:
+    /// see [`Walk`](crate::walk::stack_walk::Walk).
     Last(Rule),
     /// A row that [`Cfi::step`](crate::files::cfi::Cfi::step) follows: expressions, unusual registers.
     Unusual,
@@ -22,7 +22,7 @@ pub(crate) enum AddressRule {
     Root,
     /// In the function that macOS starts signal handlers with.
     Trampoline,
-    /// A row that holds as long as the function has not exchanged the stack pointer for that of another stack.
+    /// A row that holds until the function switches to another stack.
     SwitchesStack,
     /// No entry: assembly without annotations, padding, or a table that can't be read.
     Uncovered,
@@ -36,7 +36,7 @@ pub(crate) struct Rule {
     cfa: i32,
     /// Where the caller's frame pointer is, from the CFA; `None`: where the callee's is.
     fp: Option<NonZeroI32>,
-    /// The same of the return address.
+    /// Where the return address is, from the CFA; `None`: in the register.
     ra: Option<NonZeroI32>,
 }
 
@@ -85,8 +85,8 @@ impl Rule {
         })
     }
 
-    /// At the first instruction of a function, where the CFA is this register plus this: the return address is pushed,
-    /// or in a register.
+    /// The rule at the first instruction of a function, where the CFA is this register plus this offset: the return
+    /// address is pushed, or in a register.
     pub(crate) fn at_entry((_, cfa): (Register, i64)) -> Option<Rule> {
         Rule::new(CfaBase::StackPointer, cfa, None, (cfa != 0).then_some(-8))
     }
@@ -148,7 +148,7 @@ impl RuleCache {
         }
     }
 
-    /// What is known of an address.
+    /// The rule of an address. `None`: the address was not set, or another one has displaced it.
     #[inline]
     pub(crate) fn get(&self, key: u32) -> Option<AddressRule> {
         let (slot, tag) = self.split(key);
@@ -159,7 +159,7 @@ impl RuleCache {
         unpacked(entry >> TAG_BITS)
     }
 
-    /// Remembers an address, unless its place has an unusual offset.
+    /// Remembers the rule of an address, unless the rule has an unusual offset.
     pub(crate) fn set(&mut self, key: u32, place: AddressRule) {
         let (slot, tag) = self.split(key);
         let entry = self.entries.get_mut(slot * 8..).and_then(<[u8]>::first_chunk_mut);
@@ -180,7 +180,7 @@ impl RuleCache {
     }
 }
 
-/// A number of so many bits, mixed: its upper bits, as many as are wanted, and the others.
+/// Mixes a number of `bits` bits. Returns its `upper` upper bits, and the other ones.
 fn mixed(number: u32, bits: u32, upper: u32) -> (u32, u32) {
     let mixed = number.wrapping_mul(0x9e37_79b9) & ((1 << bits) - 1);
     (mixed >> (bits - upper), mixed & ((1 << (bits - upper)) - 1))

@@ -41,12 +41,12 @@ pub(crate) fn returns_in(elf: &Elf, file: &dyn ReadAt, cfi: &Cfi, patterns: &[&[
     found
 }
 
-/// True if these bytes are a signal return function's.
+/// True if `code` begins with a signal return function.
 pub(crate) fn is_return_code(code: &[u8], patterns: &[&[u8]]) -> bool {
     patterns.iter().any(|pattern| code.starts_with(pattern))
 }
 
-/// True if these bytes end with a signal return function.
+/// True if `code` ends with a signal return function.
 pub(crate) fn has_return_code(code: &[u8], patterns: &[&[u8]]) -> bool {
     patterns.iter().any(|pattern| code.ends_with(pattern))
 }

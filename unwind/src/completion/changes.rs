@@ -6,19 +6,20 @@
 
 use recording::clock::Timestamp;
 
-/// So many of the last readings count. Of 16, so few differ now and then by chance where every second one does: 2 % of
-/// such a program's samples were verified and wrong.
+/// Window of the moving share, in readings. With a window of 16, so few readings differed now and then by chance in a
+/// program where every second one does that 2 % of its samples were verified and wrong.
 const READINGS: f32 = 64.0;
-/// From this share on, two that agree may do so by chance. Of two paths that are left at random times, so that this
-/// share of the readings differs, the other one was taken and left between 2 % of those that agree (a Poisson process).
+/// Share of differing readings from which two equal readings may be equal by chance. If a thread leaves its path at
+/// random times, so that this share of the readings differs, it has taken another path and come back between 2 % of the
+/// readings that agree (a Poisson process).
 const FREQUENT: f32 = 1.0 / 6.0;
-/// A thread begins as if so many readings had been made, and one of them had differed: three more are too many. Of
-/// rustc's threads many have one or two when they begin.
+/// A thread begins as if this number of readings had been made and one had differed: three more are too many. Many of
+/// rustc's threads have one or two when they begin.
 const AT_FIRST: f32 = 16.0;
 
-/// The usual time between two readings, of a thread of which nothing is known.
+/// Time between two readings that is taken as usual for a new thread.
 const GAP_AT_FIRST_NS: f32 = 16e6;
-/// So many of the last readings count for the usual time between them.
+/// Window of the moving average of the time between two readings, in readings.
 const GAPS: f32 = 8.0;
 
 /// The share of readings that differ from the one before.

@@ -10,7 +10,7 @@ use crate::walk::reading::MemoryReading;
 #[derive(Clone, Copy)]
 pub(crate) struct StackReading {
     pub(crate) reading: MemoryReading,
-    /// So many of the stack's frames, from the root on.
+    /// How many of the stack's frames the reading found, counted from the root.
     pub(crate) frames: usize,
 }
 
@@ -30,14 +30,14 @@ pub(crate) struct KnownStack {
     pub(crate) end: Option<WalkEnd>,
     /// The readings that found it.
     pub(crate) readings: LatestThree<StackReading>,
-    /// So many frames, from the root on, can each have called the next. A call that is impossible takes nothing from
-    /// its callers: they may be those of later stacks. rustc was seen to have the same callers for 2 s, all of which
-    /// were unverified for one such call.
+    /// Number of rootmost frames that can each have called the next one. An impossible call does not make its callers
+    /// doubtful: later stacks may have the same callers. rustc had the same callers for 2 s, and all its stacks were
+    /// unverified because of one such call.
     pub(crate) possible: usize,
 }
 
 impl KnownStack {
-    /// Keeps a stack in the place of this one, with which it has so many rootmost frames in common, at least.
+    /// Replaces this stack by another one. `same`: lower bound of the number of rootmost frames that both share.
     pub(crate) fn keep(
         &mut self,
         points: &[FramePoint],
@@ -54,7 +54,7 @@ impl KnownStack {
         self.readings = [Some(StackReading { reading, frames }), None, None];
     }
 
-    /// Takes down that a reading, with its sample, found the last frames of this stack again.
+    /// Records that a reading found the last frames of this stack again.
     pub(crate) fn see(&mut self, reading: MemoryReading, points: &[FramePoint]) {
         let frames = || {
             let pairs = self.points.iter().rev().zip(points.iter().rev());
@@ -74,21 +74,21 @@ impl KnownStack {
         }
     }
 
-    /// The last reading before a sample that found this stack.
+    /// The last reading before a sample that found this stack; `None` if none did.
     pub(crate) fn seen_before(&self, sampled: Timestamp) -> Option<StackReading> {
         { self.readings.iter().flatten() }
             .find(|seen| seen.reading.ended <= sampled)
             .copied()
     }
 
-    /// The same frames, found by the reading that began at this time.
+    /// True if the reading that began at `begun` found the same frames.
     pub(crate) fn confirms(&self, live: &[FramePoint], end: WalkEnd, sampled: Timestamp, begun: Timestamp) -> bool {
         let seen = self.seen_before(sampled);
         let is_seen = |seen: StackReading| seen.reading.begun == begun && seen.frames >= live.len();
         seen.is_some_and(is_seen) && self.is(live, end)
     }
 
-    /// That reading came as far down the stack as these frames, whether it found them or others.
+    /// True if the reading that began at `begun` covered the place of these frames, whether it found them or others.
     pub(crate) fn reaches(&self, live: &[FramePoint], sampled: Timestamp, begun: Timestamp) -> bool {
         let Some(seen) = { self.seen_before(sampled) }.filter(|seen| seen.reading.begun == begun) else {
             return false;

@@ -76,8 +76,8 @@ impl ThreadStacks {
     /// Verifies a stack and keeps it. Live frames that led to no root are cut off: their bytes were another call's.
     /// Where an earlier stack had the last frame that is left, its callers are taken from there, as unverified.
     ///
-    /// `same`: so many rootmost frames are those of the stack that was judged last. `are_possible`: whether each of
-    /// these frames, leaf first, can have been called by the next.
+    /// `same`: number of rootmost frames shared with the stack that was judged last. `are_possible`: whether each of
+    /// the frames, leaf first, can have been called by the next one.
     pub(crate) fn judge(
         &mut self,
         points: &mut LeafFirst<FramePoint>,
@@ -152,7 +152,7 @@ impl ThreadStacks {
     }
 
     /// The last time before a sample that the thread's stack was read, also by a sample that had it whole: to the root,
-    /// or to where this one ended, too. A sample in code without rules says nothing of the callers.
+    /// or to where this one ended, too. A sample in code without rules says nothing about the callers.
     fn last_reading(&self, sampled: Timestamp, live: &[FramePoint], end: WalkEnd) -> Option<MemoryReading> {
         let is_whole = self.whole.end == Some(WalkEnd::Root) || self.whole.is(live, end);
         let own = { self.whole.readings.iter().flatten() }

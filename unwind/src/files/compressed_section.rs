@@ -7,7 +7,7 @@ use recording::little_endian::{u32_at, u64_at};
 const HEADER_BYTES: usize = 24;
 const ELFCOMPRESS_ZLIB: u32 = 1;
 const ELFCOMPRESS_ZSTD: u32 = 2;
-/// What a section may unpack to: that of a Go program of 200 MB has 15 MB.
+/// Limit of a section's unpacked size. The section of a Go program of 200 MB has 15 MB.
 const MAX_UNPACKED: u64 = 256 << 20;
 
 /// The contents of a section with the flag `SHF_COMPRESSED`, from its bytes in the file. `None`: damaged, larger than

@@ -20,7 +20,7 @@ pub enum Compression {
     Zstandard,
 }
 
-/// The `size` bytes that `packed` unpacks to. The caller limits `size`, which comes from a file.
+/// Unpacks `packed` to `size` bytes. The caller limits `size`, which comes from a file.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ pub enum FileCompression {
 /// Memory that unpacking xz may take, in KiB: `xz -9` needs 65 MB (xz(1)).
 const MAX_XZ_MEMORY_KIB: u32 = 128 << 10;
 
-/// What a file unpacks to, of which it need not state the size: `at_most` so many bytes.
+/// Unpacks a whole file to `at_most` bytes or fewer. The file need not state its size.
 ///
 /// # Errors
 ///

@@ -161,7 +161,7 @@ impl Elf {
     /// one file offset can belong to two segments with different biases; the mapping is executable, so that segment is.
     pub(crate) fn bias(&self, start: u64, file_offset: u64) -> Option<u64> {
         for executable in [true, false] {
-            // 4 KiB first: rounded to 64 KiB, the neighbours of the right segment match, too.
+            // 4 KiB first: rounded to 64 KiB, the neighbours of the right segment would match as well.
             for page in [0x1000u64, 0x4000, 0x1_0000] {
                 let found = self.segments.iter().find(|segment| {
                     let first = segment.piece.offset & !(page - 1);

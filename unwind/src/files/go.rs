@@ -1,8 +1,8 @@
 //! Functions of Go's runtime at which a stack ends, from the table that every Go program carries for its own unwinder.
 //!
 //! Go's `.debug_frame` gives every function a caller, also `runtime.goexit`, which nothing called: above it lie old
-//! frames of another goroutine. It also lacks that `runtime.systemstack` and `runtime.mcall` exchange the stack pointer
-//! for that of g0, the thread's system stack, where no caller lies. `.gopclntab` has a flag for each of the two, and
+//! frames of another goroutine. It also does not say that `runtime.systemstack` and `runtime.mcall` switch to the
+//! stack of g0, the thread's system stack, where no caller lies. `.gopclntab` has a flag for each of the two, and
 //! `runtime.gentraceback` (src/runtime/traceback.go) stops at both.
 //!
 //! Of a net/http server, 24 % of the stacks continued above `runtime.goexit` without this table.

@@ -1,7 +1,7 @@
-//! Memory of tables that are looked up all over. Each look-up would meet a page whose address the CPU has to look up,
-//! too, which takes as long as the look-up itself, and several times as long on a virtual machine: tables of 2 MiB and
-//! more are in huge pages, where the system has some (Documentation/admin-guide/mm/transhuge.rst; "madvise" is the
-//! usual setting).
+//! Memory of large tables with random look-ups. In usual pages, each look-up would also miss the CPU's cache of page
+//! addresses, which takes as long as the look-up itself, and several times as long on a virtual machine. So tables of 2
+//! MiB and more are in huge pages, where the system has some (Documentation/admin-guide/mm/transhuge.rst; "madvise" is
+//! the usual setting).
 
 use std::ops::{Deref, DerefMut, Range};
 
@@ -18,7 +18,7 @@ pub(crate) enum TableBytes {
 }
 
 impl TableBytes {
-    /// So many bytes that are 0.
+    /// `len` bytes that are 0.
     pub(crate) fn new(len: usize) -> TableBytes {
         match mapped(len) {
             Some((map, range)) => TableBytes::Mapped(map, range),

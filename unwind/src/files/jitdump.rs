@@ -41,7 +41,12 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header. The error is for the user.
+    /// Reads the header.
+    ///
+    /// # Errors
+    ///
+    /// The file is shorter than a header, or no jitdump of version 1 of a little-endian processor. The text is for the
+    /// user.
     pub fn read(file: &dyn ReadAt) -> Result<Header, &'static str> {
         let mut bytes = [0; HEADER];
         file.read_exact_at(&mut bytes, 0)
@@ -70,7 +75,7 @@ pub enum Record {
         time_ns: u64,
         /// First address.
         start: u64,
-        /// Number of the function, by which moves refer to it.
+        /// Number of the function. Moves refer to the function by this number.
         index: u64,
         /// The name, with a 0 behind it.
         name: Range<u64>,
@@ -129,7 +134,7 @@ impl<'f> Records<'f> {
         self.at
     }
 
-    /// The next record; `None` if it is not whole.
+    /// The next record. `None`: the file ends before the end of the record, which may still be written.
     #[expect(
         clippy::should_implement_trait,
         reason = "the bytes of a record are read between two of them"
@@ -181,7 +186,7 @@ impl<'f> Records<'f> {
         })
     }
 
-    /// Bytes of the dump; `None` behind its end, or if there are more than a window holds.
+    /// Bytes of the dump. `None`: the range ends behind the dump, or is larger than a window.
     pub fn bytes(&mut self, range: Range<u64>) -> Option<&[u8]> {
         let len = range.end.checked_sub(range.start)?;
         if range.end > self.file_len || len > self.window_bytes {

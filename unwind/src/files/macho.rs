@@ -153,7 +153,7 @@ impl MachO {
         self.segments.iter().find_map(|segment| segment.piece.rest_from(svma))
     }
 
-    /// The bytes at these addresses.
+    /// The file's bytes for a range of addresses. `None`: the range is not wholly in one segment.
     pub(crate) fn piece(&self, range: &Range<u64>) -> Option<FileSlice> {
         let size = range.end.checked_sub(range.start)?;
         let rest = self.rest_from(range.start).filter(|rest| rest.size >= size)?;
@@ -198,7 +198,7 @@ impl MachO {
         }
     }
 
-    /// Strings are read one by one: in the shared cache the table is that of all libraries.
+    /// Strings are read one by one: in the shared cache one table serves all libraries.
     fn find_symbol(&self, file: &dyn ReadAt, symbols: SymbolTable, name: &[u8]) -> Option<u64> {
         let (table_at, strings_at) = (self.place(symbols.offset)?, self.place(symbols.strings_offset)?);
         let table = read_range(file, table_at, u64::from(symbols.count.min(MAX_SYMBOLS)) * 16, u64::MAX)?;

@@ -17,15 +17,14 @@ use crate::stage::thread_unwinder::ThreadUnwinder;
 
 pub use crate::stage::stack_unwinder::{UnwindEngine, UnwindOptions};
 
-/// How long counts of the unwinder wait until the next stage gets them.
+/// Longest time until the next stage gets the unwinder's counts, in ns.
 const REPORT_NS: u64 = 100_000_000;
 
 /// The unwinding stage: an [`EventSink`] that owns the next one.
 pub struct Unwinder<'f, N> {
     next: N,
     threads: ThreadUnwinder<'f>,
-    /// Of the quality: what [`RecordingEvent::Unwound`] has reported of `completed_live`, `by_frame_pointer` and
-    /// `by_code`.
+    /// Counts already sent in [`RecordingEvent::Unwound`]: `completed_live`, `by_frame_pointer`, `by_code`.
     reported: [u64; 3],
     report_at: Timestamp,
 }
@@ -46,12 +45,12 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
         }
     }
 
-    /// What was lost, cut, guessed or not verified so far: of the unwinding, and of the events that passed.
+    /// What was lost, cut, guessed or not verified so far, in the unwinder and in the events that passed.
     pub fn quality(&self) -> &Quality {
-        &self.threads.walker.quality
+        &self.threads.stacks.quality
     }
 
-    /// The next stage, which knows all that was counted so far. Events go through [`on_event`](EventSink::on_event).
+    /// The next stage, after sending it the counts so far. Events must go through [`on_event`](EventSink::on_event).
     pub fn next_mut(&mut self) -> &mut N {
         self.report(self.report_at);
         &mut self.next
@@ -60,12 +59,12 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
     /// The files of the modules that samples fell into, still open. Names can be looked up in them after the file was
     /// deleted, or when the target's mount namespace is gone.
     pub fn take_kept_files(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
-        self.threads.walker.take_kept_files()
+        self.threads.stacks.take_kept_files()
     }
 
-    /// Ends the stage.
+    /// Ends the stage. Returns the next one, and the quality of the whole recording.
     pub fn finish(self) -> (N, Quality) {
-        (self.next, self.threads.walker.quality)
+        (self.next, self.threads.stacks.quality)
     }
 
     /// Sends what was counted since the last time.
@@ -107,9 +106,9 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
         }
     }
 
-    /// Counts what the recorder has counted.
+    /// Adds the recorder's counts to the quality.
     fn count(&mut self, what: RecordingEvent) {
-        let quality = &mut self.threads.walker.quality;
+        let quality = &mut self.threads.stacks.quality;
         match what {
             RecordingEvent::Lost { count, role, cause } => *quality.lost.entry((role, cause)).or_default() += count,
             RecordingEvent::Unwound {
@@ -132,14 +131,14 @@ impl<N: EventSink> EventSink for Unwinder<'_, N> {
     fn end_round(&mut self, until: Timestamp) -> Completion {
         // Behind this stage all stacks are frames.
         let _ = self.next.end_round(until);
-        std::mem::take(&mut self.threads.walker.completion)
+        std::mem::take(&mut self.threads.stacks.completion)
     }
 
     fn on_event(&mut self, event: &Event<'_>) {
         let time = event.time;
         if let EventKind::Thread(thread, ThreadEvent::Sample(sample)) = event.kind {
             if let Stack::Snapshot(snapshot) = &sample.stack {
-                let found = self.threads.walker.memory_shown_by(thread.pid, snapshot);
+                let found = self.threads.stacks.memory_shown_by(thread.pid, snapshot);
                 self.send(time, thread.pid, &found);
             }
             let unwound = self.threads.unwound(time, thread, &sample);

@@ -62,14 +62,14 @@ pub enum UnwindEngine {
     Framehop,
 }
 
-/// What it takes to unwind the stack of any thread.
+/// Unwinds, verifies, counts and marks one stack at a time, for all threads.
 pub(crate) struct StackUnwinder<'f> {
     pub(crate) memory: Box<dyn TargetMemory + 'f>,
     options: UnwindOptions,
     modules: Modules<'f>,
     spaces: FxHashMap<Pid, ProcessSpace>,
     overlaid: Vec<MemoryOverFiles>,
-    /// Changes of all spaces so far.
+    /// Number of changes of mappings so far, in all processes.
     changes: u64,
     code_cache: CodeCache,
     /// Takes the steps in the place of [`StackWalk::run`].
@@ -79,13 +79,13 @@ pub(crate) struct StackUnwinder<'f> {
     is_sample: bool,
     /// How the stacks of the present round were completed.
     pub(crate) completion: Completion,
-    /// Stacks so far.
+    /// Number of the last stack, as in [`SameFrames::stack`].
     stacks: u64,
     // Reused from sample to sample.
     frames: Vec<Frame>,
     /// As in [`SameFrames`]; empty for `None`.
     leafward_bytes: Vec<u8>,
-    /// Of a walk, those that are not the ones of the last walk.
+    /// Frames that the current walk found and the thread's last one did not.
     points: Vec<FramePoint>,
     new_steps: NewSteps,
     live: LiveBlocks,
@@ -95,9 +95,9 @@ pub(crate) struct StackUnwinder<'f> {
 #[derive(Clone, Default)]
 struct ProcessSpace {
     mappings: Mappings,
-    /// Another one after each change; no two spaces that differ have the same.
+    /// Changes with each change of the mappings. No two spaces with different mappings have the same version.
     version: u64,
-    /// The same for all processes that were forked from one program, and have not executed another one since.
+    /// Equal for all processes that were forked from one program and have not executed another one since.
     family: u64,
 }
 
@@ -108,18 +108,18 @@ struct MemoryOverFiles {
     files: Vec<Region>,
 }
 
-/// What became known of a process's memory: its images, and memory of no file.
+/// Memory of a process that became known: an image, or memory without a file.
 pub(crate) enum NewMemory {
     Image(Image),
     Anonymous(Range<u64>),
 }
 
-/// Memory that lies over files, whose bytes are looked at again when it is sampled.
-const MAX_OVERLAID: usize = 64;
-/// Processes that are looked at for a mapping that another one of the same memory has made.
-const MAX_FAMILY: usize = 256;
+/// Limit of [`MemoryOverFiles`] that are remembered.
+const MAX_MEMORY_OVER_FILES: usize = 64;
+/// Limit of related processes that are searched for a mapping of the same memory.
+const MAX_RELATIVES: usize = 256;
 
-/// What is kept of a thread from sample to sample.
+/// What is kept for a thread from sample to sample.
 pub(crate) struct ThreadState {
     pub(crate) pid: Pid,
     pub(crate) stacks: ThreadStacks,
@@ -138,16 +138,16 @@ pub(crate) struct ThreadState {
 struct LiveRead {
     /// As in [`LiveBlocks::contents`].
     contents: u64,
-    /// From where on it was read.
+    /// The lowest address that was read.
     from: u64,
 }
 
-/// What a walk may take over from earlier ones.
+/// What a walk may reuse of earlier walks.
 struct WalkInput<'a> {
     last: &'a mut LastWalk,
     /// See [`StackMemory`].
     callers: &'a [StackWord],
-    same_from: u64,
+    unchanged_from: u64,
 }
 
 /// A walk. Its first frames are in [`StackUnwinder::points`].
@@ -155,17 +155,17 @@ struct WalkResult {
     outcome: Option<WalkOutcome>,
     /// How many bytes of live memory it took.
     live_bytes: u64,
-    /// So many rootmost frames are those of the thread's last walk.
-    stay: usize,
+    /// Number of rootmost frames shared with the thread's last walk.
+    shared_rootmost: usize,
 }
 
-/// The last stack of a thread, as the next stage got it.
+/// The last stack of a thread, as it was sent to the next stage.
 #[derive(Default)]
 struct LastSentStack {
     frames: LeafFirst<Frame>,
     /// As in [`SameFrames`].
     number: u64,
-    /// From the root on, its frames are those of the walk, without a mark.
+    /// The stack has the walk's frames alone, without a mark.
     is_plain: bool,
 }
 
@@ -222,12 +222,12 @@ impl<'f> StackUnwinder<'f> {
         self.frames.clear();
     }
 
-    /// The frames of a sample without a user stack.
+    /// The frames of the current sample, which has no user stack.
     pub(crate) fn frames(&self) -> &[Frame] {
         &self.frames
     }
 
-    /// Counts the marks of a stack that came as frames: nothing else is known of how it was unwound.
+    /// Counts the marks of a stack that came as frames: only the marks say how the stack was unwound.
     pub(crate) fn count_marks(&mut self, frames: &[Frame]) {
         let mut is_rooted = true;
         for frame in frames {
@@ -267,7 +267,7 @@ impl<'f> StackUnwinder<'f> {
         *unverified += u64::from(completed == CompletedFrom::Unverified);
     }
 
-    /// Finds the frames of a thread's stack, which the state has then.
+    /// Finds the frames of a thread's stack, and keeps them in `state`.
     pub(crate) fn on_snapshot(
         &mut self,
         time: Timestamp,
@@ -303,14 +303,14 @@ impl<'f> StackUnwinder<'f> {
         let earlier = WalkInput {
             last: &mut state.last_walk,
             callers,
-            same_from: if is_same {
+            unchanged_from: if is_same {
                 state.live.from.max(dump_end)
             } else {
                 u64::MAX
             },
         };
         let walked = self.walk::<A>(time, thread, snapshot, earlier);
-        state.points.replace(walked.stay, &self.points);
+        state.points.replace(walked.shared_rootmost, &self.points);
         state.live_bytes = walked.live_bytes;
         state.live = LiveRead {
             contents: self.live.contents(),
@@ -322,13 +322,13 @@ impl<'f> StackUnwinder<'f> {
                 state
                     .callers
                     .keep(&outcome, state.points.len(), &state.last_walk, dump_end);
-                self.verify_and_mark::<A>(time, thread, state, outcome, reading, walked.stay)
+                self.verify_and_mark::<A>(time, thread, state, outcome, reading, walked.shared_rootmost)
             }
             None => (CompletedFrom::FromSample, self.send(&mut state.sent, 0, false)),
         }
     }
 
-    /// Walks beside the last walk of the thread, which this one replaces.
+    /// Walks the stack. The walk replaces the thread's last one.
     fn walk<A: Arch>(
         &mut self,
         time: Timestamp,
@@ -353,7 +353,7 @@ impl<'f> StackUnwinder<'f> {
                 live: &mut self.live,
                 callers: earlier.callers,
                 floor: sp,
-                unchanged_from: earlier.same_from,
+                unchanged_from: earlier.unchanged_from,
                 used_live: false,
                 live_start: None,
                 live_bytes: 0,
@@ -376,11 +376,12 @@ impl<'f> StackUnwinder<'f> {
         WalkResult {
             outcome,
             live_bytes,
-            stay,
+            shared_rootmost: stay,
         }
     }
 
-    /// Verifies, counts and marks the stack of a walk, of which so many rootmost frames are those of the walk before.
+    /// Verifies, counts and marks the stack of a walk. `shared_rootmost`: number of rootmost frames shared with the
+    /// thread's last walk.
     fn verify_and_mark<A: Arch>(
         &mut self,
         time: Timestamp,
@@ -388,7 +389,7 @@ impl<'f> StackUnwinder<'f> {
         state: &mut ThreadState,
         mut outcome: WalkOutcome,
         reading: Option<MemoryReading>,
-        stay: usize,
+        shared_rootmost: usize,
     ) -> (CompletedFrom, SameFrames<'static>) {
         let times = SampleTimes {
             sampled: time,
@@ -406,9 +407,13 @@ impl<'f> StackUnwinder<'f> {
             };
             self.code_cache.calls.are_possible::<A>(points, &mut code)
         };
-        let verdict = state
-            .stacks
-            .judge(&mut state.points, stay, &mut outcome, times, &mut are_possible);
+        let verdict = state.stacks.judge(
+            &mut state.points,
+            shared_rootmost,
+            &mut outcome,
+            times,
+            &mut are_possible,
+        );
         let quality = &mut self.quality;
         quality.by_frame_pointer += u64::from(outcome.guessed);
         quality.by_code += u64::from(outcome.by_code);
@@ -429,7 +434,11 @@ impl<'f> StackUnwinder<'f> {
             None => quality.rooted += u64::from(verdict != Verdict::Unverified),
         }
         let is_plain = live_boundary.is_none() && mark.is_none();
-        let same = if is_plain && state.sent.is_plain { stay } else { 0 };
+        let same = if is_plain && state.sent.is_plain {
+            shared_rootmost
+        } else {
+            0
+        };
         debug_assert!(
             { state.points.iter().rev().take(same) }
                 .map(|point| point.frame)
@@ -453,7 +462,8 @@ impl<'f> StackUnwinder<'f> {
         (completed, self.send(&mut state.sent, same, is_plain))
     }
 
-    /// Makes the frames that were found the thread's stack, with so many rootmost ones of its last.
+    /// Makes the frames that were found the thread's stack. `same`: number of rootmost frames of its last stack that
+    /// stay.
     fn send(&mut self, sent: &mut LastSentStack, same: usize, is_plain: bool) -> SameFrames<'static> {
         self.stacks += 1;
         let earlier = std::mem::replace(&mut sent.number, self.stacks);
@@ -558,7 +568,7 @@ impl<'f> StackUnwinder<'f> {
             .collect();
         let (copies, others): (Vec<Region>, Vec<Region>) =
             covered.into_iter().partition(|file| self.is_copy(pid, file));
-        if !others.is_empty() && self.overlaid.len() < MAX_OVERLAID {
+        if !others.is_empty() && self.overlaid.len() < MAX_MEMORY_OVER_FILES {
             self.overlaid.retain(|known| known.pid != pid || known.memory != memory);
             let files = others;
             self.overlaid.push(MemoryOverFiles { pid, memory, files });
@@ -576,8 +586,8 @@ impl<'f> StackUnwinder<'f> {
         modules.has_bytes_of(file, quality, |at, buffer| memory.read(pid, at, buffer))
     }
 
-    /// What a sample shows of its process's memory that no record has said: code that was copied over that of a file
-    /// after the memory was mapped, and what another process has mapped into memory that both have (CLONE_VM).
+    /// Memory of a process that a sample reveals and no record has reported: code that was copied over a file's code
+    /// after the memory was mapped, and mappings that another process has made in shared memory (CLONE_VM).
     pub(crate) fn memory_shown_by(&mut self, pid: Pid, snapshot: &Snapshot<'_>) -> Vec<NewMemory> {
         let (Registers::X86_64 { ip, .. } | Registers::Aarch64 { pc: ip, .. }) = snapshot.registers;
         let space = self.spaces.get(&pid);
@@ -606,7 +616,7 @@ impl<'f> StackUnwinder<'f> {
         };
         let relatives =
             { self.spaces.values() }.filter(|other| other.family == own.family && other.version != own.version);
-        let mut relatives = relatives.take(MAX_FAMILY);
+        let mut relatives = relatives.take(MAX_RELATIVES);
         let Some(other) = relatives.find(|other| other.mappings.find(Avma(ip)).is_some()) else {
             return Vec::new();
         };

@@ -11,21 +11,21 @@ use crate::stage::stack_unwinder::{NewMemory, StackUnwinder, ThreadState};
 /// The stacks of all threads. It is not generic, so that the code which each sample runs through is compiled in this
 /// crate, as one unit.
 pub(crate) struct ThreadUnwinder<'f> {
-    pub(crate) walker: StackUnwinder<'f>,
+    pub(crate) stacks: StackUnwinder<'f>,
     threads: FxHashMap<Tid, ThreadState>,
 }
 
 impl<'f> ThreadUnwinder<'f> {
     pub(crate) fn new(walker: StackUnwinder<'f>) -> ThreadUnwinder<'f> {
         ThreadUnwinder {
-            walker,
+            stacks: walker,
             threads: FxHashMap::default(),
         }
     }
 
     /// The sample with frames for its stack.
     pub(crate) fn unwound<'a>(&'a mut self, time: Timestamp, thread: Thread, sample: &Sample<'a>) -> Sample<'a> {
-        let walker = &mut self.walker;
+        let walker = &mut self.stacks;
         walker.begin(sample.role);
         match sample.stack {
             Stack::Frames(frames) => {
@@ -58,7 +58,7 @@ impl<'f> ThreadUnwinder<'f> {
         if matches!(what, ProcessEvent::End | ProcessEvent::Exec(_)) {
             self.threads.retain(|_, thread| thread.pid != pid);
         }
-        self.walker.on_process(pid, what)
+        self.stacks.on_process(pid, what)
     }
 
     pub(crate) fn forget_thread(&mut self, tid: Tid) {

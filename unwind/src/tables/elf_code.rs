@@ -1,4 +1,4 @@
-//! Functions of an ELF file that have no unwind rules: their rules are found from their code, as those of Mach-O files.
+//! Functions of an ELF file that have no unwind rules: their code gives the rules, as in Mach-O files.
 //!
 //! musl and much assembly have none. Where a function begins, symbols say, the functions with rules around, calls to
 //! it, and the end of the one before: musl's shared library has no symbols of functions that it does not export, such
@@ -27,7 +27,7 @@ pub(crate) struct ElfCode {
     file: KeptFile,
     /// Where functions begin by symbols, in order; read when the first is looked for.
     symbols: Option<Vec<u64>>,
-    /// By their first addresses: code from the start of a function with rules to that of the next one.
+    /// By their first addresses: code from the start of a function with rules to the start of the next one.
     pieces: BTreeMap<u64, CodePiece>,
     rules: CodeRules,
 }
@@ -50,7 +50,7 @@ impl ElfCode {
     }
 
     /// The rule at an address that no table covers. `around`: from the start of the last function that has rules to
-    /// that of the next one.
+    /// the start of the next one.
     pub(crate) fn rule<A: Arch>(&mut self, svma: u64, around: Range<u64>) -> Option<Rule> {
         let function = self.function::<A>(svma, around)?;
         let (elf, file) = (&self.elf, &self.file);

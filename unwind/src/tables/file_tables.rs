@@ -1,7 +1,7 @@
-//! The unwind tables of one file, shared by all processes that map it: what one process taught serves the next.
+//! The unwind tables of one file, shared by all processes that map it.
 //!
-//! The rules are followed here and not by framehop, which silently goes by frame pointer where a table has no entry or
-//! an unusual one, and parses each entry once more. The tests compare the two.
+//! framehop does not follow these rules: where a table has no entry or an unusual one, framehop goes by frame pointer
+//! and does not report that, and it parses each entry again. The tests compare the two.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(crate) struct FileTables {
     pub(crate) base_svma: u64,
     pub(crate) cfi: Cfi,
     /// Of addresses that steps were made from.
-    places: RuleCache,
+    rule_cache: RuleCache,
     /// Of functions in `cfi`.
     function_rules: FunctionRules,
     /// Relative addresses of signal return functions.
@@ -51,8 +51,8 @@ pub(crate) struct FileTables {
     code: Option<Box<ElfCode>>,
     /// Where a Mach-O file has them: its own rules come first, and refer to those of `cfi`.
     compact: Option<Box<CompactTables>>,
-    /// `.debug_frame`, where the file has `.eh_frame`, too: gcc with -g and without asynchronous tables puts a
-    /// program's own functions there, while the C library's start code in the same file has `.eh_frame`.
+    /// `.debug_frame` of a file that also has `.eh_frame`: gcc with -g and without asynchronous tables puts a program's
+    /// own functions there, while the C library's start code in the same file has `.eh_frame`.
     debug_frame: Option<Box<FileTables>>,
 }
 
@@ -79,7 +79,7 @@ impl FileTables {
         Some(FileTables {
             machine: A::MACHINE,
             base_svma: macho.base_svma,
-            places: RuleCache::new(cfi.function_count().max(compact.function_count())),
+            rule_cache: RuleCache::new(cfi.function_count().max(compact.function_count())),
             function_rules: FunctionRules::new(cfi.function_count()),
             cfi,
             signal_returns: Vec::new(),
@@ -121,7 +121,7 @@ impl FileTables {
         FileTables {
             machine: A::MACHINE,
             base_svma: elf.base_svma,
-            places: RuleCache::new(cfi.function_count()),
+            rule_cache: RuleCache::new(cfi.function_count()),
             function_rules: FunctionRules::new(cfi.function_count()),
             cfi,
             signal_returns,
@@ -155,7 +155,7 @@ impl FileTables {
             return function.is_some_and(|function| function.start < relative);
         }
         if self.cfi.same_function(svma.wrapping_sub(1), svma) {
-            return self.place::<A>(svma, false) != AddressRule::Root;
+            return self.rule_in_tables::<A>(svma, false) != AddressRule::Root;
         }
         self.debug_frame
             .as_mut()
@@ -178,7 +178,7 @@ impl FileTables {
     pub(crate) fn has_no_frame<A: Arch>(&mut self, relative: u64) -> bool {
         let (register, offset) = A::CFA_AT_ENTRY;
         if self.compact.is_some() {
-            return match self.place::<A>(self.base_svma.wrapping_add(relative), true) {
+            return match self.rule_in_tables::<A>(self.base_svma.wrapping_add(relative), true) {
                 AddressRule::Usual(rule) => rule.is_from_sp() && Ok(rule.cfa(0, 0)) == u64::try_from(offset),
                 place => place == AddressRule::Uncovered,
             };
@@ -195,7 +195,7 @@ impl FileTables {
 
     /// True if the address is the first byte of a function, and the byte before is not in one that goes on there.
     pub(crate) fn begins_function<A: Arch>(&mut self, relative: u64) -> bool {
-        let before = FrameAddress::from_return_address(relative).and_then(|address| self.place_at::<A>(address));
+        let before = FrameAddress::from_return_address(relative).and_then(|address| self.rule_at::<A>(address));
         !matches!(before, None | Some(AddressRule::Usual(_)))
             && self
                 .function(relative)
@@ -230,8 +230,8 @@ impl FileTables {
         regs: &mut A::Regs,
         read: &mut ReadStack<'_>,
     ) -> Option<Step> {
-        let place = self.place_at::<A>(relative)?;
-        let step = self.follow::<A>(place, relative, regs, read);
+        let place = self.rule_at::<A>(relative)?;
+        let step = self.apply::<A>(place, relative, regs, read);
         if self.compact.is_some() {
             A::unflag_fp(regs);
         }
@@ -245,7 +245,7 @@ impl FileTables {
         if self.compact.is_some() || self.is_signal_return(relative.address()) {
             return None;
         }
-        match self.place_at::<A>(relative)? {
+        match self.rule_at::<A>(relative)? {
             AddressRule::Usual(rule) => Some(rule),
             _ => None,
         }
@@ -253,34 +253,34 @@ impl FileTables {
 
     /// What the tables say of an address: looked up in them once, and then remembered.
     #[inline(always)]
-    fn place_at<A: Arch>(&mut self, relative: FrameAddress) -> Option<AddressRule> {
+    fn rule_at<A: Arch>(&mut self, relative: FrameAddress) -> Option<AddressRule> {
         let lookup = relative.address_for_lookup();
         let key = u32::try_from(lookup).ok()?;
-        match self.places.get(key) {
+        match self.rule_cache.get(key) {
             Some(place) => Some(place),
-            None => Some(self.new_place::<A>(key, !relative.is_return_address())),
+            None => Some(self.look_up::<A>(key, !relative.is_return_address())),
         }
     }
 
     /// Looks it up in the tables. Seldom called: its code is not to be in the loop over frames.
     #[inline(never)]
-    fn new_place<A: Arch>(&mut self, lookup: u32, is_leaf: bool) -> AddressRule {
+    fn look_up<A: Arch>(&mut self, lookup: u32, is_leaf: bool) -> AddressRule {
         let relative = u64::from(lookup);
         let svma = self.base_svma.wrapping_add(relative);
         let place = match self.is_trampoline(relative) {
             true => AddressRule::Trampoline,
-            false => match self.place::<A>(svma, is_leaf) {
+            false => match self.rule_in_tables::<A>(svma, is_leaf) {
                 AddressRule::Usual(rule) if self.compact.is_none() && self.is_last_byte(svma) => {
                     AddressRule::Last(rule)
                 }
                 place => place,
             },
         };
-        self.places.set(lookup, place);
+        self.rule_cache.set(lookup, place);
         place
     }
 
-    fn follow<A: Arch>(
+    fn apply<A: Arch>(
         &mut self,
         place: AddressRule,
         relative: FrameAddress,
@@ -294,7 +294,7 @@ impl FileTables {
             }
             AddressRule::Root => Some(Step::Root),
             AddressRule::Trampoline => {
-                let place = self.place::<A>(svma, !relative.is_return_address());
+                let place = self.rule_in_tables::<A>(svma, !relative.is_return_address());
                 // Rules in `__eh_frame` lead to the interrupted function, not to the kernel's frame.
                 let rule = match place {
                     AddressRule::Usual(rule) | AddressRule::Last(rule) => Some(rule),
@@ -303,7 +303,7 @@ impl FileTables {
                 let cfa = rule?.cfa(A::sp(regs), A::fp(regs));
                 match A::step_out_of_trampoline(cfa, regs, read) {
                     Some(step) => Some(step),
-                    None => self.follow::<A>(place, relative, regs, read),
+                    None => self.apply::<A>(place, relative, regs, read),
                 }
             }
             AddressRule::Uncovered => self.debug_frame.as_mut()?.step::<A>(relative, regs, read),
@@ -329,7 +329,7 @@ impl FileTables {
     /// True if nothing describes an address of an ELF file.
     fn is_uncovered<A: Arch>(&mut self, relative: u64) -> bool {
         self.compact.is_none()
-            && self.place_at::<A>(FrameAddress::InstructionPointer(relative)) == Some(AddressRule::Uncovered)
+            && self.rule_at::<A>(FrameAddress::InstructionPointer(relative)) == Some(AddressRule::Uncovered)
             && self
                 .debug_frame
                 .as_mut()
@@ -350,7 +350,7 @@ impl FileTables {
         self.code.as_mut()?.return_register::<A>(svma, around)
     }
 
-    /// From the start of the last function that has rules to that of the next one.
+    /// From the start of the last function that has rules to the start of the next one.
     fn around(&self, svma: u64) -> Range<u64> {
         let around = |cfi: &Cfi| {
             let start = cfi.entry(svma).map_or(0, |(_, offset)| svma - offset);
@@ -397,45 +397,45 @@ impl FileTables {
     }
 
     /// What the tables say of an address. `is_leaf`: it was interrupted, and has not called.
-    fn place<A: Arch>(&mut self, svma: u64, is_leaf: bool) -> AddressRule {
+    fn rule_in_tables<A: Arch>(&mut self, svma: u64, is_leaf: bool) -> AddressRule {
         let relative = svma.wrapping_sub(self.base_svma);
         if let Some(place) = { self.compact.as_mut() }.and_then(|compact| compact.place::<A>(relative, is_leaf)) {
             return place;
         }
         match self.go.at(svma) {
             None => self
-                .known_place::<A>(svma)
-                .unwrap_or_else(|| self.place_by_cfi::<A>(svma)),
+                .rule_of_function::<A>(svma)
+                .unwrap_or_else(|| self.rule_by_cfi::<A>(svma)),
             Some(_) if self.cfi.row(svma).is_none() => AddressRule::Uncovered,
             Some(GoSpecial::TopOfStack) => AddressRule::Root,
             Some(GoSpecial::SwitchesStack) => AddressRule::SwitchesStack,
         }
     }
 
-    fn place_by_cfi<A: Arch>(&mut self, svma: u64) -> AddressRule {
+    fn rule_by_cfi<A: Arch>(&mut self, svma: u64) -> AddressRule {
         self.cfi
             .row(svma)
-            .map_or(AddressRule::Uncovered, |row| place_of::<A>(&row))
+            .map_or(AddressRule::Uncovered, |row| rule_of_row::<A>(&row))
     }
 
     /// What the rows of a function say of an address. They are parsed if they were not; `None` if that can't be done
     /// for all of them.
-    fn known_place<A: Arch>(&mut self, svma: u64) -> Option<AddressRule> {
+    fn rule_of_function<A: Arch>(&mut self, svma: u64) -> Option<AddressRule> {
         let (entry, offset) = self.cfi.entry(svma)?;
         if !self.function_rules.has(entry) {
             let mut rows = Vec::new();
             let len = self
                 .cfi
-                .each_row(entry, &mut |end, row| rows.push((end, place_of::<A>(&row))));
+                .each_row(entry, &mut |end, row| rows.push((end, rule_of_row::<A>(&row))));
             self.function_rules.set(entry, len, &rows);
         }
         let place = self.function_rules.get(entry, offset)?;
-        debug_assert_eq!(place, self.place_by_cfi::<A>(svma), "{svma:#x}");
+        debug_assert_eq!(place, self.rule_by_cfi::<A>(svma), "{svma:#x}");
         Some(place)
     }
 }
 
-fn place_of<A: Arch>(row: &CfiRow) -> AddressRule {
+fn rule_of_row<A: Arch>(row: &CfiRow) -> AddressRule {
     if A::is_root(row) {
         return AddressRule::Root;
     }

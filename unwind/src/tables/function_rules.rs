@@ -1,5 +1,5 @@
-//! The rules of the functions that were sampled. Most leaves are at addresses that no sample was at before, but nine of
-//! ten of these are in a function that was: its entry is parsed once.
+//! The rules of the functions that were sampled. Most leaves are at addresses that no earlier sample had, but nine of
+//! ten new addresses are in a function that had one: the entry of a function is parsed once.
 
 use crate::arch::rule::{AddressRule, packed, unpacked};
 use crate::files::huge_pages::TableBytes;
@@ -19,12 +19,12 @@ const UNUSUAL: u32 = u32::MAX;
 pub(crate) struct FunctionRules {
     /// By the number of the function, in 4 bytes: where its rows begin, or 0, or [`UNUSUAL`].
     starts: TableBytes,
-    /// Of each function the number of its rows, then these by address: what the tables say, and where the row ends.
+    /// For each function: the number of its rows, then its rows by address. A row has a rule and its end.
     rows: Vec<u64>,
 }
 
 impl FunctionRules {
-    /// For so many functions.
+    /// An empty table for `functions` functions.
     pub(crate) fn new(functions: usize) -> FunctionRules {
         FunctionRules {
             starts: TableBytes::new(functions.saturating_mul(4)),
@@ -37,7 +37,7 @@ impl FunctionRules {
         self.start(function).is_some_and(|start| start != 0)
     }
 
-    /// What is known of the address at this offset in a function.
+    /// The rule at an offset in a function. `None`: the function was not set, or its rows could not be kept.
     pub(crate) fn get(&self, function: usize, offset: u64) -> Option<AddressRule> {
         let (count, rows) = self.rows.get(self.start(function)? as usize..)?.split_first()?;
         let rows = rows.get(..*count as usize)?;
@@ -45,7 +45,7 @@ impl FunctionRules {
         unpacked(rows.get(row)? >> END_BITS)
     }
 
-    /// The length of a function whose rows are kept.
+    /// The length of a function in bytes. `None`: its rows are not kept.
     pub(crate) fn len(&self, function: usize) -> Option<u64> {
         let (count, rows) = self.rows.get(self.start(function)? as usize..)?.split_first()?;
         let last = rows.get((*count as usize).checked_sub(1)?)?;

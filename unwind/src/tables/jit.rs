@@ -28,9 +28,9 @@ const MAX_RULES: u64 = 64 << 10;
 const RECORDS_AT_ONCE: usize = 20_000;
 /// Code is skipped, so a larger window would only copy it.
 const WINDOW_BYTES: u64 = 4096;
-/// An address without function is looked for again so long after the last time.
+/// How long after a failed search for an address the dump is read again, in ns.
 const LOOK_AGAIN_NS: u64 = 50_000_000;
-/// Rules taken apart that are kept, of some 20 KB each.
+/// Parsed rules that are kept, some 20 KB each.
 const MAX_BUILT: usize = 256;
 /// How many functions that start before an address are looked at. A function that was moved leaves its old place
 /// behind.
@@ -74,7 +74,7 @@ struct RulesRange {
 }
 
 impl JitRules {
-    /// A process has mapped a dump.
+    /// Takes a dump that a process has mapped.
     pub(crate) fn add(&mut self, pid: Pid, file: KeptFile) {
         if self.dumps.len() >= MAX_DUMPS {
             return;
@@ -85,19 +85,19 @@ impl JitRules {
         }
     }
 
-    /// A process was forked: the child has the same code.
+    /// Gives a forked process the dumps of its parent: the child has the same code.
     pub(crate) fn fork(&mut self, parent: Pid, pid: Pid) {
         if let Some(dumps) = self.of_process.get(&parent).cloned() {
             self.of_process.insert(pid, dumps);
         }
     }
 
-    /// A process has ended, or has another program.
+    /// Forgets the dumps of a process that has ended or executes another program.
     pub(crate) fn forget(&mut self, pid: Pid) {
         self.of_process.remove(&pid);
     }
 
-    /// One step from an address in code of no file. `None`: there is no rule for it that can be followed.
+    /// One step from an address in JIT code. `None`: no dump has a rule for the address that can be followed.
     pub(crate) fn step<A: Arch>(
         &mut self,
         pid: Pid,

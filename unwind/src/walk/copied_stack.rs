@@ -44,7 +44,7 @@ impl<'a> CopiedStack<'a> {
         Some(u64::from_le_bytes(*word))
     }
 
-    /// How many of these words, from the last one on, are in the sample and what they were.
+    /// How many of `words`, counted from the last one, the sample has with unchanged values.
     pub(crate) fn same(&self, words: &[StackWord]) -> usize {
         let mut count = 0;
         for (address, value) in words.iter().rev() {

@@ -1,6 +1,6 @@
 //! A list whose last entries stay: a stack, leaf first.
 
-/// Entries in a slice, of which the first ones are replaced in place. Free room is before them.
+/// A list whose first entries are replaced in place. Free room is before the first entry.
 #[derive(Clone)]
 pub(crate) struct LeafFirst<T> {
     room: Vec<T>,
@@ -17,7 +17,7 @@ impl<T> Default for LeafFirst<T> {
 }
 
 impl<T: Copy> LeafFirst<T> {
-    /// All entries but this many, the last ones, are replaced by these.
+    /// Replaces all entries but the last `kept` ones by `leafward`.
     pub(crate) fn replace(&mut self, kept: usize, leafward: &[T]) {
         let kept = kept.min(self.len());
         let len = leafward.len() + kept;

@@ -5,7 +5,7 @@ use recording::clock::Timestamp;
 /// A reading of a thread's stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryReading {
-    /// Its beginning tells readings of a thread apart.
+    /// When reading began. Identifies a reading of a thread: no two begin at the same time.
     pub(crate) begun: Timestamp,
     pub(crate) ended: Timestamp,
 }

@@ -6,14 +6,14 @@ use crate::address::FrameAddress;
 use crate::walk::copied_stack::{CopiedStack, StackWord};
 use recording::stack::Registers;
 
-/// What the next walk may take over of a step.
+/// What the next walk may reuse of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reusable {
-    /// It led to the caller, which is the frame after it.
+    /// The step led to the caller, the next frame in the list.
     Caller,
-    /// There is no caller.
+    /// The step found that there is no caller.
     Root,
-    /// It depended on more than the four.
+    /// Nothing: the step depended on more than mappings, address, registers and words.
     Nothing,
 }
 
@@ -22,53 +22,55 @@ pub(crate) enum Reusable {
 pub(crate) struct WalkedFrame {
     pub(crate) address: FrameAddress,
     pub(crate) registers: Registers,
-    pub(crate) kept: Reusable,
-    /// The end of its words in the list of words. They begin where those of the frame before it in the list end. Of
-    /// [`NewSteps`] it is their beginning, which is the end when both lists are turned around.
+    pub(crate) reusable: Reusable,
+    /// End of the step's words in the list of words. They begin at the end of the words of the frame before this one in
+    /// the list. In [`NewSteps`]: the beginning of the words, which is their end once both lists are reversed.
     words_end: usize,
 }
 
-/// The steps of one walk. The root is first: what stays the same stays in its place.
+/// The steps of one walk, the root first, so that steps near the root keep their place from walk to walk.
 #[derive(Default)]
 pub(crate) struct LastWalk {
     steps: Vec<WalkedFrame>,
     words: Vec<StackWord>,
-    /// The steps that are made each time, in order: they depend on more, or nothing is known of where they led to.
+    /// Indexes of the steps that must be recomputed, ascending: they read more than the words kept here, or the walk
+    /// ended there.
     recomputed: Vec<usize>,
     /// The version of the process's mappings.
     version: u64,
 }
 
-/// The steps that a walk makes itself, leaf first. Keeps its memory from walk to walk.
+/// The steps that a walk has taken and not reused, leaf first. The memory serves the next walk.
 #[derive(Default)]
 pub(crate) struct NewSteps {
     steps: Vec<WalkedFrame>,
     words: Vec<StackWord>,
-    /// Where the words of the present step begin.
+    /// Where the words of the current step begin.
     own_words: usize,
 }
 
-/// A walk beside the last one of its thread.
+/// A walk, beside the last one of its thread.
 pub(crate) struct Reuse<'a> {
     last: &'a mut LastWalk,
     new: &'a mut NewSteps,
-    /// How many steps of the last walk, counted from its root, this one may still come to.
+    /// How many steps of the last walk, counted from its root, this walk has not reached yet.
     left: usize,
-    /// How many of them, counted from the root, are steps of this walk, too, and stay where they are.
-    stay: usize,
+    /// How many steps, counted from the root, both walks share. They stay in `last`.
+    shared_rootmost: usize,
 }
 
-/// A part of the last walk that holds again: the steps `from` to `to` of the list, where `to` is the smaller one.
+/// A part of the last walk that this walk reuses: the steps `from` down to `to` of the list.
 #[derive(Clone, Copy)]
 pub(crate) struct ReusedSteps {
     from: usize,
     to: usize,
-    /// How many of these steps did without live memory, before the first that did not.
+    /// How many of the steps come before the first one that needs live memory; `None` if none needs it.
     pub(crate) from_sample: Option<usize>,
 }
 
 impl<'a> Reuse<'a> {
-    /// `version`: what is mapped in the process has another one after each change.
+    /// Begins a walk in a process whose mappings have this version. Another version than the last walk's: nothing is
+    /// reused.
     pub(crate) fn new(last: &'a mut LastWalk, new: &'a mut NewSteps, version: u64) -> Reuse<'a> {
         if last.version != version {
             last.steps.clear();
@@ -84,11 +86,11 @@ impl<'a> Reuse<'a> {
             last,
             new,
             left,
-            stay: 0,
+            shared_rootmost: 0,
         }
     }
 
-    /// Whether the last walk has a frame with this stack pointer, of those that this walk has not come to.
+    /// True if the last walk has a frame with this stack pointer that this walk has not reached yet.
     #[inline]
     pub(crate) fn has_frame_at(&mut self, sp: u64) -> bool {
         // Stack pointers grow rootwards, but for signal stacks.
@@ -104,15 +106,17 @@ impl<'a> Reuse<'a> {
         false
     }
 
-    /// The steps of the last walk that hold again from this frame on; none if they may be more than `limit`. `live`
-    /// gets the stack pointer of a frame, and a word beyond the sample's bytes that the step from there has read, and
-    /// says whether it is still there.
-    pub(crate) fn follow(
+    /// The steps of the last walk that can be reused from this frame on. `None`: there are none, or there may be more
+    /// than `limit`.
+    ///
+    /// `live` decides whether a word that the sample has not copied is unchanged. It gets the stack pointer of the
+    /// frame whose step read the word.
+    pub(crate) fn find_reusable(
         &mut self,
         address: FrameAddress,
         registers: &Registers,
         limit: usize,
-        dump: CopiedStack<'_>,
+        copy: CopiedStack<'_>,
         mut live: impl FnMut(u64, StackWord) -> bool,
     ) -> Option<ReusedSteps> {
         let sp = registers.sp();
@@ -129,10 +133,10 @@ impl<'a> Reuse<'a> {
         if from >= limit || lowest > from {
             return None;
         }
-        // Most words are in the sample. To compare all of them first takes a tenth of the time that it takes step by
+        // Most words are in the sample. Comparing all of them first takes a tenth of the time of comparing step by
         // step.
         let (end, lowest_word) = (steps.get(from)?.words_end, self.last.words_start(lowest));
-        let differs = end - dump.same(self.last.words.get(lowest_word..end)?);
+        let differs = end - copy.same(self.last.words.get(lowest_word..end)?);
         let mut same = ReusedSteps {
             from,
             to: match differs == lowest_word {
@@ -145,9 +149,9 @@ impl<'a> Reuse<'a> {
             let (start, end) = (self.last.words_start(next), steps.get(next)?.words_end);
             let sp = steps.get(next)?.registers.sp();
             let mut is_live = false;
-            // The order of a step's own reading.
+            // In the order in which the step read them.
             let holds = self.last.words.get(start..end)?.iter().rev().all(|(at, value)| {
-                let word = dump.word(*at);
+                let word = copy.word(*at);
                 is_live |= word.is_none();
                 word.map_or_else(|| live(sp, (*at, *value)), |word| word == *value)
             });
@@ -159,12 +163,12 @@ impl<'a> Reuse<'a> {
             }
             same.to = next;
         }
-        // The next one is to be made.
+        // The next step must be taken.
         self.left = same.to.saturating_sub(1);
         (same.to <= from).then_some(same)
     }
 
-    /// The number of frames that these steps are of, if they lead to the root: they are the last ones of the stack.
+    /// The number of frames from here to the root; `None` if the steps do not lead to the root.
     pub(crate) fn to_root(&self, same: ReusedSteps) -> Option<usize> {
         (same.to == 0).then_some(same.from + 1)
     }
@@ -179,17 +183,17 @@ impl<'a> Reuse<'a> {
             .rev()
     }
 
-    /// The frame that the steps lead to; none if they lead to the root.
+    /// The frame that the steps lead to; `None` if they lead to the root.
     pub(crate) fn leads_to(&self, same: ReusedSteps) -> Option<WalkedFrame> {
         let last = self.last.steps.get(same.to)?;
         let next = self.last.steps.get(same.to.checked_sub(1)?)?;
-        (last.kept == Reusable::Caller).then_some(*next)
+        (last.reusable == Reusable::Caller).then_some(*next)
     }
 
-    /// Takes the steps over: in their place if they lead to the root.
+    /// Makes the steps a part of this walk. Steps that lead to the root stay in their place.
     pub(crate) fn keep(&mut self, same: ReusedSteps) {
         if same.to == 0 {
-            self.stay = same.from + 1;
+            self.shared_rootmost = same.from + 1;
             return;
         }
         for at in (same.to..=same.from).rev() {
@@ -201,7 +205,7 @@ impl<'a> Reuse<'a> {
         }
     }
 
-    /// Keeps a word that the present step has read; some are read twice.
+    /// Records a word that the current step has read. A word that is read twice is recorded once.
     pub(crate) fn record_word(&mut self, at: u64, value: u64) {
         let own = self.new.words.get(self.new.own_words..).unwrap_or_default();
         if !own.contains(&(at, value)) {
@@ -209,7 +213,7 @@ impl<'a> Reuse<'a> {
         }
     }
 
-    /// Keeps a step that was made, with the words that it read.
+    /// Records a full step, with the words recorded since the last step.
     pub(crate) fn record_step(&mut self, address: FrameAddress, registers: Registers, kept: Reusable) {
         if kept == Reusable::Nothing {
             self.new.words.truncate(self.new.own_words);
@@ -217,34 +221,34 @@ impl<'a> Reuse<'a> {
         self.new.push(WalkedFrame {
             address,
             registers,
-            kept,
+            reusable: kept,
             words_end: 0,
         });
     }
 
-    /// Keeps a step by rules that was made in one go, with the words that it read.
+    /// Records a fast step, with the words that it read.
     #[inline]
     pub(crate) fn record_rule_step(&mut self, address: FrameAddress, registers: Registers, words: &[StackWord]) {
         self.new.words.extend_from_slice(words);
         self.new.push(WalkedFrame {
             address,
             registers,
-            kept: Reusable::Caller,
+            reusable: Reusable::Caller,
             words_end: 0,
         });
     }
 
-    /// Makes this walk the last one.
+    /// Makes this walk the thread's last one.
     pub(crate) fn finish(self) {
         let LastWalk {
             steps,
             words,
-            recomputed: made_again,
+            recomputed,
             ..
         } = self.last;
-        steps.truncate(self.stay);
+        steps.truncate(self.shared_rootmost);
         words.truncate(steps.last().map_or(0, |step| step.words_end));
-        made_again.truncate(made_again.partition_point(|at| *at < self.stay));
+        recomputed.truncate(recomputed.partition_point(|at| *at < self.shared_rootmost));
         let new = self.new;
         words.extend(new.words.iter().rev());
         let all_words = words.len();
@@ -252,10 +256,10 @@ impl<'a> Reuse<'a> {
             words_end: all_words - step.words_end,
             ..*step
         }));
-        let own = steps.iter().enumerate().skip(self.stay);
-        made_again.extend(own.filter_map(|(at, step)| {
-            let is_kept = match step.kept {
-                // The walk may have ended at the next frame.
+        let own = steps.iter().enumerate().skip(self.shared_rootmost);
+        recomputed.extend(own.filter_map(|(at, step)| {
+            let is_kept = match step.reusable {
+                // At index 0, the walk ended before it took the caller's step.
                 Reusable::Caller => at > 0,
                 Reusable::Root => true,
                 Reusable::Nothing => false,
@@ -266,8 +270,8 @@ impl<'a> Reuse<'a> {
 }
 
 impl LastWalk {
-    /// The words of so many steps, counted from the root, root first; none if there are fewer, or one of them depends
-    /// on more.
+    /// The words of the last `steps` steps, the root's first. `None`: there are fewer steps, or one of them must be
+    /// recomputed.
     pub(crate) fn words_of_last(&self, steps: usize) -> Option<&[StackWord]> {
         let lowest = self.steps.get(steps.checked_sub(1)?)?;
         let are_all_kept = self.recomputed.first().is_none_or(|at| *at >= steps);
@@ -324,7 +328,7 @@ mod tests {
         Reusable::Root,
     ];
 
-    /// The words of the frames, of which the sample has those below an address.
+    /// The words of the frames below `sample_end`, which the sample has.
     fn dump(sample_end: u64, changed: u64) -> Vec<u8> {
         { (0..sample_end).step_by(8) }
             .flat_map(|address| word(address, changed).to_le_bytes())
@@ -350,7 +354,7 @@ mod tests {
         };
         let bytes = dump(end, changed);
         let dump = CopiedStack::new(0, &bytes, None);
-        let same = reuse.follow(address, &registers, 100, dump, live)?;
+        let same = reuse.find_reusable(address, &registers, 100, dump, live)?;
         let frames = reuse.frames(same).map(|frame| frame.registers.sp()).collect();
         Some((frames, reuse.leads_to(same).is_none(), same.from_sample))
     }
@@ -370,7 +374,9 @@ mod tests {
         reuse.record_step(FrameAddress::InstructionPointer(7), frame(1).1, Reusable::Caller);
         let bytes = dump(96, 0);
         let dump = CopiedStack::new(0, &bytes, None);
-        let same = reuse.follow(address, &registers, 100, dump, |_, _| false).unwrap();
+        let same = reuse
+            .find_reusable(address, &registers, 100, dump, |_, _| false)
+            .unwrap();
         reuse.keep(same);
         reuse.finish();
         assert_eq!(last.steps.len(), 4);
@@ -412,7 +418,7 @@ mod tests {
         let bytes = dump(40, 0);
         let dump = CopiedStack::new(0, &bytes, None);
         let live = |_, (address, value)| address < 64 && address / 16 == value;
-        let same = reuse.follow(address, &registers, 100, dump, live).unwrap();
+        let same = reuse.find_reusable(address, &registers, 100, dump, live).unwrap();
         let frames = reuse.frames(same).map(|frame| frame.registers.sp());
         assert_eq!(frames.collect::<Vec<_>>(), [16, 32, 48]);
         assert_eq!(same.from_sample, Some(2));
@@ -454,6 +460,10 @@ mod tests {
         let mut other = Reuse::new(&mut last, &mut new, 2);
         let bytes = dump(96, 0);
         let dump = CopiedStack::new(0, &bytes, None);
-        assert!(other.follow(address, &registers, 100, dump, |_, _| false).is_none());
+        assert!(
+            other
+                .find_reusable(address, &registers, 100, dump, |_, _| false)
+                .is_none()
+        );
     }
 }

@@ -13,7 +13,7 @@ use recording::stack::{Frame, Registers};
 /// Signal handlers that interrupt each other. More than this is a loop in damaged memory.
 const MAX_SIGNALS: usize = 64;
 impl StackWalk<'_, '_> {
-    /// `None` if the registers are not this machine's.
+    /// Walks from the leaf to the end of the stack. `None` if the registers are those of another machine.
     pub(crate) fn run<A: Arch>(&mut self, registers: &Registers) -> Option<WalkOutcome> {
         let (ip, mut regs) = A::start(registers, self.space.end().0)?;
         let mut address = FrameAddress::InstructionPointer(ip);
@@ -67,7 +67,7 @@ impl StackWalk<'_, '_> {
                 // the coroutine.
                 point.frame = Frame::InstructionPointer(Avma(address.address()));
             }
-            // A leaf without a frame has left the stack pointer alone.
+            // A leaf without a frame has not moved the stack pointer.
             let by_frame_pointer = matches!(step, Step::Guess(_)) && A::sp(&regs) != self.stack.floor;
             self.sp_is_bound = by_frame_pointer && !A::RECORD_TOPS_FRAME && !self.record_tops_frame(address);
             let caller = match step {
@@ -124,8 +124,8 @@ impl StackWalk<'_, '_> {
         }
     }
 
-    /// Takes over what the thread's last walk found from this frame on, as far as it holds again. Some(None): to the
-    /// root.
+    /// Reuses the steps of the thread's last walk from this frame on. `Some`: the frame that they lead to, or `None` if
+    /// they lead to the root.
     fn reuse_steps<A: Arch>(
         &mut self,
         address: FrameAddress,
@@ -140,7 +140,7 @@ impl StackWalk<'_, '_> {
         let stack = &mut self.stack;
         let same = self
             .reuse
-            .follow(address, &registers, limit, stack.copy, |sp, (address, word)| {
+            .find_reusable(address, &registers, limit, stack.copy, |sp, (address, word)| {
                 stack.floor = sp;
                 stack.still_holds(address, word)
             })?;

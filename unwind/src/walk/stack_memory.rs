@@ -15,7 +15,7 @@ const PAGE: usize = 4096;
 const MAX_BLOCK: usize = 64 << 10;
 /// Live bytes read for one sample, at most. Stacks are 8 MiB by default.
 const MAX_BYTES: usize = 16 << 20;
-/// More words than these are read in blocks: those of a deep recursion lie close together.
+/// Callers that need more words than this are read in blocks: the words of a deep recursion lie close together.
 const MAX_WORDS: usize = 128;
 /// Live bytes that are kept for the next sample: 24 KiB each of 170 threads.
 const KEPT_BYTES: usize = 4 << 20;
@@ -45,7 +45,7 @@ pub(crate) struct LiveBlocks {
     times: Option<(Timestamp, Timestamp)>,
     /// The size of a reading that follows no other.
     first_size: usize,
-    /// Which of all contents this is: another one once something was forgotten.
+    /// Generation; changes when blocks are dropped.
     contents: u64,
 }
 
@@ -90,7 +90,7 @@ impl LiveBlocks {
         self.used = 0;
     }
 
-    /// Which of all contents this is.
+    /// Generation: equal if nothing was dropped in between.
     pub(crate) fn contents(&self) -> u64 {
         self.contents
     }
@@ -130,8 +130,8 @@ impl LiveBlocks {
     }
 
     /// The 8 bytes at an address; none if they can't be read. `callers`: what led to the callers of the thread's
-    /// earlier stacks. If these are few words, all are read when one is asked for: rustc's callers need 9 words of 24
-    /// KiB, and to read all of these took 16 % of the recorder's CPU.
+    /// earlier stacks. If they are few, the first request reads all of them: rustc's callers need 9 words of 24 KiB,
+    /// and reading the 24 KiB took 16 % of the recorder's CPU.
     pub(crate) fn word(
         &mut self,
         memory: &mut dyn TargetMemory,
@@ -213,8 +213,8 @@ impl LiveBlocks {
         let begun = memory.now();
         let len = memory.read(pid, address, &mut self.bytes[at..at + wanted]).min(wanted);
         self.has_read(begun, memory.now());
-        // Where a reading ended is remembered, for its page: the next one would fail, too. What lies beyond may be
-        // another stack.
+        // The page where a reading ended is remembered: reading it again would fail. What lies beyond may be another
+        // stack.
         let size = ((len / PAGE + 1) * PAGE).min(wanted);
         self.used += len.next_multiple_of(8);
         let block = LiveBlock {
@@ -276,7 +276,7 @@ impl StackMemory<'_> {
         self.live_bytes = self.live_bytes.max(address.saturating_add(8).saturating_sub(start));
     }
 
-    /// True if the 8 bytes at an address are still these, which the thread's last walk has read there.
+    /// True if the 8 bytes at an address still have the value that the thread's last walk read there.
     pub(crate) fn still_holds(&mut self, address: u64, word: u64) -> bool {
         if address >= self.unchanged_from && address >= self.floor {
             self.has_used_live(address);

@@ -14,13 +14,13 @@ use recording::clock::Timestamp;
 use recording::quality::Quality;
 use recording::stack::{Frame, FurtherRegisters};
 
-/// How far above a frame that seems to have no caller a return address is looked for.
+/// Bytes above a frame that seems to have no caller in which a return address is searched for.
 const ROOT_SCAN: u64 = 2048;
 
 /// One walk, with what it needs.
 pub(crate) struct StackWalk<'a, 'f> {
     pub(crate) space: &'a Mappings,
-    /// The region that was looked up last: most callers are in the same.
+    /// The region that was looked up last. Most callers are in the same region.
     pub(crate) region: Option<Region>,
     pub(crate) modules: &'a mut Modules<'f>,
     pub(crate) code_cache: &'a mut CodeCache,
@@ -36,7 +36,7 @@ pub(crate) struct StackWalk<'a, 'f> {
     pub(crate) sp_is_bound: bool,
     /// The result, leaf first, without the frames that stay.
     pub(crate) points: &'a mut Vec<FramePoint>,
-    /// So many rootmost frames are those of the thread's last walk.
+    /// Number of rootmost frames that this walk shares with the thread's last one.
     pub(crate) shared_rootmost: usize,
     pub(crate) max_frames: usize,
     /// Takes each step by [`StackWalk::full_step`].
@@ -92,10 +92,10 @@ impl<'f> StackWalk<'_, 'f> {
             && !self.has_called::<A>(address.address())
     }
 
-    /// Decides whether a frame in code without rules, with a frame pointer of 0, is the last one. Start code sets the
-    /// frame pointer to 0 to say so, but code that uses it for something else may have a 0 there, too: then a return
-    /// address into code with rules lies above. The same of a return address of 0, which a wrong rule may find, too.
-    /// `above`: where the frame of a caller would begin.
+    /// True if a frame in code without rules, with a frame pointer of 0, is the root. Start code sets the frame pointer
+    /// to 0 to mark the root. Code that uses the register for something else may have a 0 in it as well: then a return
+    /// address into code with rules lies above. A return address of 0 is decided in the same way: a wrong rule may find
+    /// one. `above`: where the frame of a caller would begin.
     pub(crate) fn is_last<A: Arch>(&mut self, above: u64) -> bool {
         let (dump, space) = (self.stack.copy, self.space);
         let from = above.saturating_sub(dump.start);

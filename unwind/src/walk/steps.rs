@@ -201,8 +201,8 @@ impl<'f> StackWalk<'_, 'f> {
     }
 
     /// True if an address that was found without rules can be a return address. In a function with rules, a call must
-    /// stand before it. Code without rules may push other addresses: HotSpot's interpreter pushes that of its code that
-    /// takes a result.
+    /// stand before it. Code without rules may push other addresses: HotSpot's interpreter pushes the address of its
+    /// code that takes a result.
     fn may_go_on_at<A: Arch>(&mut self, caller: u64) -> bool {
         let Some(region) = self.find(caller.wrapping_sub(1)) else {
             return false;
@@ -251,7 +251,7 @@ impl<'f> StackWalk<'_, 'f> {
         let Some(region) = self.find(address) else {
             return false;
         };
-        let place = self.place(&region, address);
+        let place = self.code_address(&region, address);
         if let Some(known) = self.code_cache.frames.get(&place) {
             return *known;
         }
@@ -268,7 +268,7 @@ impl<'f> StackWalk<'_, 'f> {
 
     /// The caller of a leaf that has made no frame. If the leaf has made one, a number in it may look like a return
     /// address: seen in V8's builtins, which have no rules, in a program at a fixed low address. So where the caller
-    /// has rules, these must lead to a return address, too.
+    /// has rules, the rules must lead to a return address as well.
     ///
     /// Without this check 10 of 162 samples of V8's `Builtins_MapPrototypeSet` had a caller in SQLite.
     fn step_out_of_leaf<A: Arch>(&mut self, regs: &mut A::Regs) -> Option<Step> {
@@ -313,7 +313,7 @@ impl<'f> StackWalk<'_, 'f> {
         let Some(stacks) = A::possible_stacks(&row, regs, &mut |address| stack.read(address)) else {
             return Ok(());
         };
-        // Not all of these bytes are used: the walk reads those that it uses again.
+        // The walk reads the words of the stack that was chosen again, and then counts them as live.
         self.stack.used_live = used_live;
         let mut found = None;
         let mut failure = Step::NoRule;
@@ -441,7 +441,7 @@ impl<'f> StackWalk<'_, 'f> {
     /// The code around an address. Code of a file is read from the file: in memory a probe may have put a breakpoint
     /// there.
     pub(crate) fn code_at(&mut self, region: &Region, address: u64) -> Option<NearbyCode> {
-        let key = self.place(region, address);
+        let key = self.code_address(region, address);
         match self.code_cache.code.get(&key) {
             Some(known) => Some(*known),
             None => self.read_code(region, address),
@@ -474,7 +474,7 @@ impl<'f> StackWalk<'_, 'f> {
         if self.code_cache.code.len() >= MAX_CODE_BYTES {
             self.code_cache.code.clear();
         }
-        self.code_cache.code.insert(self.place(region, address), code);
+        self.code_cache.code.insert(self.code_address(region, address), code);
         Some(code)
     }
 
@@ -507,7 +507,7 @@ impl<'f> StackWalk<'_, 'f> {
         Some(step)
     }
 
-    fn place(&self, region: &Region, address: u64) -> CodeAddress {
+    fn code_address(&self, region: &Region, address: u64) -> CodeAddress {
         let process = if region.module == ANONYMOUS {
             self.stack.pid.0
         } else {
@@ -525,7 +525,7 @@ impl<'f> StackWalk<'_, 'f> {
 
     /// Recognises a signal return function by its code, once per address: no unwind rules declare it.
     fn is_signal_return_by_code<A: Arch>(&mut self, region: &Region, address: FrameAddress) -> bool {
-        let key = self.place(region, address.address());
+        let key = self.code_address(region, address.address());
         if let Some(known) = self.code_cache.signal_returns.get(&key) {
             return *known;
         }

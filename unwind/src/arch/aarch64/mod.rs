@@ -97,7 +97,7 @@ impl Arch for Aarch64 {
 
     // AAPCS64, "The Frame Pointer": "The location of the frame record within a stack frame is not specified."
     const RECORD_TOPS_FRAME: bool = false;
-    // Every function that calls another one stores x29 and x30, CPython's trampolines, too.
+    // Every function that calls another one stores x29 and x30. CPython's trampolines do so as well.
     const LEAVES_BY_CODE: bool = false;
 
     // brk #5: BRK64_OPCODE_UPROBES. Debuggers have another number.

@@ -111,7 +111,7 @@ impl X86_64Frame {
             (Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Nop | Mnemonic::Bt, ..) => self,
             // Swift flags the frame pointer before it stores it.
             (Mnemonic::Bts | Mnemonic::Btr, Operand::Register(Register::RBP), _) => self,
-            // All others have their result in the first operand, and these in the second one, too.
+            // All instructions have their result in the first operand, and some in the second one as well.
             (Mnemonic::Xchg | Mnemonic::Xadd, Operand::Register(one), Operand::Register(other)) => {
                 self.after_write(one).after_write(other)
             }

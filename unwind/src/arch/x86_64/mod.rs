@@ -194,7 +194,7 @@ impl Arch for X86_64 {
     }
 
     fn ends_with_call(code: &[u8]) -> bool {
-        // Instructions have any length, so some other code ends like a call, too.
+        // Instructions have any length, so some other code also ends like a call.
         let from_end = |len: usize| code.len().checked_sub(len).and_then(|at| code.get(at..));
         // call rel32
         let direct = from_end(5).is_some_and(|code| code[0] == 0xe8);

@@ -210,7 +210,7 @@ fn rules_by_code(path: &Path) -> (usize, usize) {
         let code = read_slice(&file, FileSlice { size, ..piece }).unwrap();
         for (offset, rule) in X86_64::rules_by_code(&code) {
             let svma = function.start + u64::from(offset);
-            let (Some(rule), AddressRule::Usual(row)) = (rule, tables.place::<X86_64>(svma, true)) else {
+            let (Some(rule), AddressRule::Usual(row)) = (rule, tables.rule_in_tables::<X86_64>(svma, true)) else {
                 continue;
             };
             if svma < function.end && rule.is_from_sp() == row.is_from_sp() {
