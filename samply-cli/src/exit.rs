@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use profile::read::ReadError;
 use recording::session::{ProgramExit, RecordError};
 
-use crate::term::{Term, Verbosity};
+use crate::terminal::{Term, Verbosity};
 
 /// sprof itself failed.
 pub(crate) const FAILED: u8 = 125;

@@ -10,7 +10,7 @@ use profile::read::{self, ReadLimits};
 use profile::view::name_addresses;
 use symbolicator::Symbolicator;
 
-use crate::library::module;
+use crate::symbols::library::module;
 
 /// The page of this profile.
 pub(crate) fn of(data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>, String> {

@@ -12,6 +12,7 @@ pub mod breakdown;
 pub mod buckets;
 pub(crate) mod callees;
 pub mod cost;
+pub mod cost_scale;
 pub mod crates;
 pub mod diff;
 mod event;

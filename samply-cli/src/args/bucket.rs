@@ -1,6 +1,7 @@
 //! Flags of all commands that use a bucket.
 
 use clap::{Args, ValueEnum};
+use share::s3::{Options, Style};
 
 /// Where a bucket is.
 #[allow(rustdoc::bare_urls, reason = "help texts are printed as they are")]
@@ -27,4 +28,17 @@ pub(crate) enum BucketStyle {
     Path,
     /// Before the host: BUCKET.HOST/KEY.
     Host,
+}
+
+impl From<&BucketArgs> for Options {
+    fn from(args: &BucketArgs) -> Options {
+        Options {
+            endpoint: args.s3_endpoint.clone(),
+            region: args.s3_region.clone(),
+            style: args.s3_style.map(|style| match style {
+                BucketStyle::Path => Style::Path,
+                BucketStyle::Host => Style::VirtualHost,
+            }),
+        }
+    }
 }

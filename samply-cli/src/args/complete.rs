@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{Arg, ArgAction, Command};
 
-use super::habits::{begins_with_dash, option_with_value};
+use super::other_tools::{begins_with_dash, option_with_value};
 
 /// What the last word of a line may be.
 #[derive(Debug)]

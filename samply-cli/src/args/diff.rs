@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use profile::data::{Data, Frame};
+use profile::data::Data;
 use profile::view::diff::{Compared, DiffLimits};
 
 use super::export::SvgArgs;
@@ -132,12 +132,10 @@ impl From<LimitArgs> for DiffLimits {
 }
 
 impl By {
-    /// What [`By::Functions`] is for these sides. Where one side lacks debug info, the other one's inlined functions
-    /// would all be new.
+    /// What [`By::Functions`] means for these sides.
     pub(crate) fn resolve(self, base: &[Data], new: &[Data]) -> By {
-        let has_inlined = |side: &[Data]| side.iter().all(|data| data.frames.iter().any(Frame::is_inlined));
         match self {
-            By::Functions if has_inlined(base) && has_inlined(new) => By::Inlined,
+            By::Functions if Compared::functions_of(base, new) == Compared::Inlined => By::Inlined,
             By::Functions => By::Compiled,
             by => by,
         }

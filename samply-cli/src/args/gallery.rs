@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use ::server::Port;
 use clap::Args;
 
 use super::bucket::BucketArgs;
 use super::input::VerboseArgs;
-use super::value::{self, Port};
+use super::value;
 
 #[derive(Args, Clone, Debug)]
 #[command(before_help = "\

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use clap::{Args, ValueEnum};
 use symbolicator::{PathMap, SymbolOptions};
 
-use crate::term::Verbosity;
+use crate::terminal::Verbosity;
 
 /// Where names are looked up.
 #[allow(rustdoc::bare_urls, reason = "help texts are printed as they are")]

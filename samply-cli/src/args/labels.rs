@@ -1,6 +1,7 @@
 //! What ran, in the user's words: for servers that keep profiles, and for rows of databases.
 
 use clap::Args;
+use share::push::Given;
 
 /// What ran.
 #[derive(Args, Clone, Debug)]
@@ -28,6 +29,17 @@ impl LabelArgs {
     pub(crate) fn is_given(&self) -> bool {
         let options = [&self.service, &self.service_version, &self.commit];
         options.into_iter().any(Option::is_some) || !self.label.is_empty()
+    }
+}
+
+impl<'a> From<&'a LabelArgs> for Given<'a> {
+    fn from(args: &'a LabelArgs) -> Given<'a> {
+        Given {
+            service: args.service.as_deref(),
+            version: args.service_version.as_deref(),
+            commit: args.commit.as_deref(),
+            labels: &args.label,
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! (is the port free, is there a terminal) is decided later, in [`crate::command`].
 
 mod annotate;
+pub(crate) mod argument_kind;
 mod bucket;
 pub(crate) mod cargo;
 mod check;
@@ -12,11 +13,11 @@ mod diff;
 mod doctor;
 mod export;
 mod gallery;
-mod habits;
 mod input;
 mod labels;
 mod load;
 mod merge;
+mod other_tools;
 mod push;
 mod record;
 mod report;
@@ -28,14 +29,12 @@ pub(crate) mod value;
 
 pub(crate) use self::complete::{Expected, Place, expected};
 pub(crate) use annotate::{AnnotateArgs, AnnotateFormat};
-pub(crate) use bucket::{BucketArgs, BucketStyle};
 pub(crate) use check::{CheckArgs, CheckFormat, increase, points};
-pub(crate) use diff::{By, DiffArgs, DiffFormat, LimitArgs};
+pub(crate) use diff::{By, DiffArgs, DiffFormat};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, ExportFormat, FlamegraphArgs, PickArgs, SvgArgs};
 pub(crate) use gallery::GalleryArgs;
 pub(crate) use input::{SymbolArgs, cache};
-pub(crate) use labels::LabelArgs;
 pub(crate) use load::LoadArgs;
 pub(crate) use merge::{AlignBy, MergeArgs};
 pub(crate) use push::PushArgs;
@@ -57,8 +56,8 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use profile::text::one_line;
 
+use crate::args::argument_kind::Named;
 use crate::exit::Failure;
-use crate::named::Named;
 
 /// Record where a program spends its time, and look at it in the Firefox Profiler or the terminal.
 #[derive(Debug, Parser)]
@@ -193,8 +192,8 @@ impl Command {
 /// Reads the process's arguments; `look` says what a word names. The error is a usage error, a request for help or one
 /// for the version.
 pub(crate) fn parse(color: clap::ColorChoice, look: impl Fn(&OsStr) -> Named) -> Result<Cli, clap::Error> {
-    let line = habits::understood(std::env::args_os().collect(), &definition(), &look);
-    parsed(&line, color).map_err(|error| habits::advised(error, &line, &look))
+    let line = other_tools::understood(std::env::args_os().collect(), &definition(), &look);
+    parsed(&line, color).map_err(|error| other_tools::advised(error, &line, &look))
 }
 
 /// The command line of these words.
@@ -313,7 +312,7 @@ mod tests {
         assert_eq!(args.stack_size, None);
         assert_eq!(
             shown("sprof record ls").serve.port,
-            value::Port {
+            ::server::Port {
                 first: 3000,
                 or_next: true
             }
@@ -491,7 +490,7 @@ mod tests {
                             true => Named::Program,
                             false => Named::Nothing,
                         };
-                        let line = habits::understood(words.iter().map(Into::into).collect(), &definition, look);
+                        let line = other_tools::understood(words.iter().map(Into::into).collect(), &definition, look);
                         parsed(&line, clap::ColorChoice::Never).map(|_| ())
                     }
                 };

@@ -1,6 +1,8 @@
 //! Flags that select samples of a profile, and say where its symbols are.
 
 use clap::Args;
+use profile::view::diff::Renamed;
+use profile::view::diff::describe::renamed_libs;
 use profile::view::select::Filter;
 
 use super::input::{EventArgs, SymbolArgs, VerboseArgs};
@@ -109,6 +111,12 @@ impl PartArgs {
             hide: self.hide.clone(),
             ..Filter::default()
         }
+    }
+
+    /// Lines on the selected samples, and on libraries whose names differ between the sides of a comparison.
+    pub(crate) fn about(&self, renamed: &[Renamed]) -> Vec<String> {
+        let only = (!self.is_all()).then(|| format!("only {}", self.describe().join(", ")));
+        only.into_iter().chain(renamed_libs(renamed)).collect()
     }
 
     /// The conditions in words, a phrase each.

@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use ::server::{ListenOptions, Port, UiSource};
 use clap::Args;
 
 use super::input::InputArgs;
-use super::value::{self, Port};
+use super::value;
 
 /// How to serve a profile to the browser.
 #[derive(Args, Clone, Debug)]
@@ -47,4 +48,23 @@ pub(crate) struct ServeArgs {
 
     #[command(flatten)]
     pub(crate) input: InputArgs,
+}
+
+impl ServeArgs {
+    /// Where the server listens, and the UI of its links.
+    ///
+    /// # Errors
+    ///
+    /// `PROFILER_URL` is no address of a UI.
+    pub(crate) fn listen_options(&self) -> Result<ListenOptions, String> {
+        Ok(ListenOptions {
+            address: self.address,
+            port: self.port,
+            ui: match &self.ui_dir {
+                Some(folder) => UiSource::Folder(folder.clone()),
+                None => UiSource::Url(value::ui_or_public(self.ui_url.as_deref())?),
+            },
+            opens_viewer: self.viewer,
+        })
+    }
 }

@@ -3,13 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Port {
-    /// The first port to try; 0 lets the system choose.
-    pub(crate) first: u16,
-    /// `3000+`: if the port is taken, try the next ones.
-    pub(crate) or_next: bool,
-}
+use server::Port;
 
 pub(crate) fn pid(text: &str) -> Result<i32, String> {
     match text.trim().parse() {
@@ -162,6 +156,15 @@ pub(crate) fn named_ui(given: Option<&str>) -> Result<Option<String>, String> {
     let named = std::env::var("PROFILER_URL").ok().filter(|url| !url.is_empty());
     let named = named.map(|url| ui_url(&url).map_err(|reason| format!("PROFILER_URL: {reason}")));
     named.transpose()
+}
+
+/// The UI that was given, or that `PROFILER_URL` names, or the public one.
+///
+/// # Errors
+///
+/// `PROFILER_URL` is no address of a UI.
+pub(crate) fn ui_or_public(given: Option<&str>) -> Result<String, String> {
+    Ok(named_ui(given)?.unwrap_or_else(|| PUBLIC_UI.to_owned()))
 }
 
 /// A part of the recording, in seconds since its start.

@@ -25,6 +25,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
+use profile::text::numbers::count;
 use profile::{Profile, harness};
 use recording::info::RecordingInfo;
 use recording::session::{Held, ProgramExit, RecordOptions, RecordTarget, Session};
@@ -32,9 +33,8 @@ use recording::sink::EventSink;
 
 use crate::args::RecordingArgs;
 use crate::exit::{Failure, Status};
-use crate::numbers::count;
 use crate::recorder::Recording;
-use crate::term::Term;
+use crate::terminal::Term;
 use config::Config;
 use filter::Programs;
 use names::Names;

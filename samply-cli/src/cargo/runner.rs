@@ -157,7 +157,7 @@ fn leave_note(folder: &Path, program: &OsStr, args: &[OsString]) {
 }
 
 fn failed(reason: &str, program: &OsStr) -> ExitCode {
-    let term = crate::term::Term::stderr(crate::term::Verbosity::Normal);
+    let term = crate::terminal::Term::stderr(crate::terminal::Verbosity::Normal);
     term.error(format_args!("cannot run {}: {reason}", program.display()));
     ExitCode::from(126)
 }

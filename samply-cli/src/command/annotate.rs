@@ -12,6 +12,7 @@ use std::ops::RangeInclusive;
 use profile::data::Calls;
 use profile::view::annotate::{FileLines, are_jit, lines_of};
 use profile::view::cost::Cost;
+use profile::view::cost_scale::CostScale;
 use profile::view::functions::{FunctionRow, functions, total_of};
 use profile::view::select::{Selection, select};
 use symbolicator::Symbolicator;
@@ -21,12 +22,12 @@ use self::text::Page;
 use super::target::Target;
 use crate::args::{AnnotateArgs, AnnotateFormat};
 use crate::exit::{Failure, Outcome};
-use crate::file_kind::FileKind;
 use crate::input;
-use crate::library::module;
-use crate::report::{Measure, calls};
-use crate::style;
-use crate::term::Term;
+use crate::output::file_kind::FileKind;
+use crate::report::calls;
+use crate::symbols::library::module;
+use crate::terminal::Term;
+use crate::terminal::style;
 
 pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
     let term = Term::stderr(args.select.messages.verbosity());
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
         args,
         selection: &selection,
         symbolicator: &input.symbolicator,
-        measure: Measure::of(&input.data, selection.total),
+        measure: CostScale::new(&input.data, selection.total),
     };
     let annotated = annotation.function(&found);
     let page = match &target {
@@ -91,7 +92,7 @@ struct Annotation<'a> {
     args: &'a AnnotateArgs,
     selection: &'a Selection<'a>,
     symbolicator: &'a Symbolicator,
-    measure: Measure,
+    measure: CostScale,
 }
 
 /// The functions of one name, with their lines and instructions.

@@ -7,8 +7,8 @@ use crate::args::cargo::UnitTarget;
 use crate::args::{self, Command};
 use crate::cargo::{all_unit_tests, unit_tests};
 use crate::exit::Outcome;
-use crate::style;
-use crate::term::Term;
+use crate::terminal::Term;
+use crate::terminal::style;
 
 /// Runs the command with the words after `cargo sprof`.
 pub(crate) fn run(words: &[OsString]) -> Outcome {

@@ -5,18 +5,19 @@ mod outcome;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use profile::view::diff::describe::basis;
 use profile::view::diff::rules::{IncreaseRule, LimitedMeasure, Verdict, check};
+use profile::view::diff::sides::{ReadSides, check_sides};
 use recording::command::own;
 use serde::Deserialize;
 
 use super::target::Target;
 use crate::args::{self, CheckArgs, CheckFormat};
-use crate::diff::read::{Read, Reading, check_sides};
-use crate::diff::words::{about, basis};
+use crate::diff::read::Reading;
 use crate::exit::{Failure, Outcome, Status};
-use crate::file_kind::FileKind;
-use crate::json;
-use crate::term::Term;
+use crate::output::file_kind::FileKind;
+use crate::output::json;
+use crate::terminal::Term;
 use outcome::Outcomes;
 
 const CONFIG: &str = "sprof.toml";
@@ -58,13 +59,13 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
         adds_up: false,
         term: &term,
     };
-    let Read { base, new, renamed } = reading.sides(base, new)?;
+    let ReadSides { base, new, renamed } = reading.sides(base, new)?;
     let by = args.by.resolve(&base, &new);
     let (sides, checked) = check(&base, &new, by.into(), &rules, args.limits.into());
     check_sides(&sides)?;
     let outcomes = Outcomes {
         sides: &sides,
-        notes: [about(&args.part, &renamed), basis(&sides)].concat(),
+        notes: [args.part.about(&renamed), basis(&sides)].concat(),
         rules: rules.iter().zip(&checked).collect(),
     };
     target.write(&term, |out| match args.format() {

@@ -8,18 +8,18 @@ use std::sync::Arc;
 use profile::data::{Data, Thread};
 use profile::export::firefox;
 use profile::read::{self, ReadLimits};
+use server::{ComparedProfile, Listener};
 use symbolicator::Symbolicator;
 
 use super::convert;
 use super::show::{Base, Shown};
 use crate::args::ServeArgs;
 use crate::exit::{Failure, Outcome};
-use crate::import::{self, Imported};
+use crate::input::perf_data::{self, Imported};
 use crate::interrupt::Interrupt;
-use crate::library::module;
-use crate::names::{LookUps, interrupt_of, options};
-use crate::serve::{Compared, Listener};
-use crate::term::Term;
+use crate::symbols::library::module;
+use crate::symbols::look_ups::{LookUps, interrupt_of, options};
+use crate::terminal::Term;
 
 /// Serves the files until a signal, and `comparison` for the viewer. `data` was read from them.
 pub(super) fn serve(
@@ -59,7 +59,7 @@ pub(super) fn serve(
     if !args.viewer {
         say_threads();
     }
-    let compared = |name, thread| Compared { name, thread };
+    let compared = |name, thread| ComparedProfile { name, thread };
     let links = listener.compare_links(compared(&base_name, base_thread), compared(&new_name, new_thread));
     let shown = Shown {
         profile,
@@ -76,8 +76,8 @@ pub(super) fn serve(
 /// The file for the UI: a saved profile, unchanged unless more names are available now; a file of perf converted.
 pub(super) fn file((path, data): (&Path, &Data), symbolicator: &Symbolicator, term: &Term) -> Result<File, Failure> {
     let failed = |error: io::Error| Failure::failed(format_args!("reading {} again failed: {error}", path.display()));
-    if import::is_perf_data(path) {
-        let Imported { mut profile, .. } = import::read(path, None, symbolicator)?;
+    if perf_data::is_perf_data(path) {
+        let Imported { mut profile, .. } = perf_data::read(path, None, symbolicator)?;
         let mut look_ups = LookUps::new(symbolicator, term);
         look_ups.name(&mut profile, &Interrupt::default());
         profile

@@ -14,9 +14,9 @@ use profile::view::names;
 
 use crate::args::{self, Expected, Place};
 use crate::exit::Outcome;
-use crate::import;
+use crate::input::perf_data;
+use crate::output::screen;
 use crate::recorder;
-use crate::screen;
 
 /// The variable that asks for completions: `bash`, `zsh` or `fish`.
 pub(crate) const SHELL: &str = "SPROF_COMPLETE";
@@ -199,7 +199,7 @@ fn file(words: &[String]) -> Option<Data> {
     let path = named.unwrap_or(Path::new(args::SAVED));
     let limits = ReadLimits::default();
     let mut data = match read::kind(path) {
-        _ if import::is_perf_data(path) => return None,
+        _ if perf_data::is_perf_data(path) => return None,
         Some(kind) => read::foreign(path, kind, None, limits).ok()?.data,
         None => read::whole(path, limits).ok()?,
     };

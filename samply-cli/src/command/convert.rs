@@ -8,6 +8,7 @@ use profile::data::{Data, WeightUnit};
 use profile::enrich::Enriched;
 use profile::export::firefox;
 use profile::read::SavedProfile;
+use profile::text::numbers::count;
 use profile::view::NamedAddresses;
 use profile::{Profile, Tracks};
 use recording::session::StopReason;
@@ -18,16 +19,15 @@ use super::merge;
 use super::show::{self, Shown};
 use crate::args::{LoadArgs, SymbolArgs};
 use crate::exit::{Failure, Outcome, Status};
-use crate::file_kind::FileKind;
-use crate::import;
 use crate::input;
+use crate::input::perf_data;
 use crate::interrupt::Interrupt;
-use crate::names::{LookUps, may_name, symbolicator_of};
-use crate::numbers::count;
+use crate::output::file_kind::FileKind;
 use crate::output::{Earlier, Output, Saved};
-use crate::style::Style;
 use crate::summary::{Highlights, Summary};
-use crate::term::Term;
+use crate::symbols::look_ups::{LookUps, may_name, symbolicator_of};
+use crate::terminal::Term;
+use crate::terminal::style::Style;
 
 /// Runs the command on a file of perf.
 pub(super) fn run(args: &LoadArgs, term: &Term) -> Outcome {
@@ -46,7 +46,7 @@ pub(super) fn run(args: &LoadArgs, term: &Term) -> Outcome {
     };
     if args.save_only {
         let output = Output::prepare(&args.output, FileKind::Profile, Earlier::Kept)?;
-        let (profile, enriched) = import::read_named(&args.file, event, &mut look_ups, &interrupt, term)?;
+        let (profile, enriched) = perf_data::read_named(&args.file, event, &mut look_ups, &interrupt, term)?;
         let saved = output.save(term, |out| firefox::write_gz(&profile, out))?;
         let path = saved.path.clone();
         let summary = summary(&profile, &look_ups, enriched);
@@ -54,7 +54,7 @@ pub(super) fn run(args: &LoadArgs, term: &Term) -> Outcome {
         return say_saved(saved, term);
     }
     let listener = show::listen(&args.serve, term)?;
-    let (profile, enriched) = import::read_named(&args.file, event, &mut look_ups, &interrupt, term)?;
+    let (profile, enriched) = perf_data::read_named(&args.file, event, &mut look_ups, &interrupt, term)?;
     let file = unnamed_file(&args.file, |out| firefox::write_gz(&profile, out))?;
     profile
         .libs()

@@ -6,25 +6,26 @@ use std::path::{Path, PathBuf};
 use profile::data::Calls;
 use profile::export::PickedTime;
 use profile::export::html::{self, DiffOptions};
+use profile::text::numbers::count;
 use profile::text::one_line;
-use profile::view::diff::{Change, Comparison, DiffLimits, KeyAmount, Renamed, SideTotal, Sides, diff};
+use profile::view::diff::describe::{basis, describe, describe_increase, finite, unit, which};
+use profile::view::diff::list::{ChangeList, ListOptions};
+use profile::view::diff::sides::{ReadSides, check_sides};
+use profile::view::diff::{Change, Compared, Comparison, DiffLimits, KeyAmount, Renamed, SideTotal, Sides, diff};
 use recording::command::own;
 use serde_json::{Value, json};
+use server::Listener;
 
 use super::check::new_and_base;
 use super::target::Target;
 use super::{compare, differential, export, show};
 use crate::args::{self, By, DiffArgs, DiffFormat};
 use crate::diff::asked::{self, Files};
-use crate::diff::list::{List, Listed};
-use crate::diff::read::{Read, Reading, check_sides};
-use crate::diff::words::{about, basis, describe, describe_increase, finite, unit, which};
+use crate::diff::read::Reading;
 use crate::exit::{Failure, Outcome, Status};
-use crate::file_kind::FileKind;
-use crate::json;
-use crate::numbers::count;
-use crate::serve::Listener;
-use crate::term::Term;
+use crate::output::file_kind::FileKind;
+use crate::output::json;
+use crate::terminal::Term;
 
 /// Version of the JSON form. A changed field increases it, a new field does not.
 const SCHEMA_VERSION: u32 = 1;
@@ -75,20 +76,21 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     }
     let by = args.by.resolve(base, new);
     let compared = compared(&read, by, limits)?;
-    let mut notes = about(&args.part, &read.renamed);
+    let mut notes = args.part.about(&read.renamed);
     notes.extend(scaled.clone());
     notes.extend(basis(&compared.sides));
     let (base_files, new_files) = (&base_files.paths, &new_files.paths);
-    let listed = Listed {
-        by,
-        limits: args.limits,
+    let options = ListOptions {
+        what: by.into(),
+        false_discoveries_percent: args.limits.false_discoveries,
+        min_change_percent: args.limits.min_change,
         limit: args.limit,
         names_options: true,
     };
-    let for_page = List {
-        listed: Listed {
+    let for_page = ChangeList {
+        options: ListOptions {
             names_options: false,
-            ..listed
+            ..options
         },
         compared: &compared,
     };
@@ -100,8 +102,8 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
             return Ok(status);
         }
     }
-    let list = List {
-        listed,
+    let list = ChangeList {
+        options,
         compared: &compared,
     };
     let knows_calls = base.iter().all(|data| data.calls != Calls::Unknown);
@@ -113,19 +115,19 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     };
     list_target.write(&term, |out| match args.format() {
         DiffFormat::Text => {
-            let mut text = head(&compared.sides, &notes) + &list.text(which(by));
+            let mut text = head(&compared.sides, &notes) + &list.text(which(by.into()));
             if let Some(compared) = &totals {
-                let listed = Listed {
-                    by: By::Total,
-                    ..listed
+                let options = ListOptions {
+                    what: Compared::Total,
+                    ..options
                 };
-                text += &List { listed, compared }.text(which(By::Total));
+                text += &ChangeList { options, compared }.text(which(Compared::Total));
             }
             out.write_all(text.as_bytes())
         }
         DiffFormat::Md => out.write_all(list.markdown(&notes).as_bytes()),
         DiffFormat::Json => {
-            let fields = as_json(args, &list, &read.renamed, scaled.as_deref());
+            let fields = as_json(args, by, &list, &read.renamed, scaled.as_deref());
             json::write("sprof-diff", SCHEMA_VERSION, fields, out)
         }
     })?;
@@ -216,7 +218,7 @@ fn check_svg(args: &DiffArgs) -> Result<(), Failure> {
 }
 
 /// Compares both sides.
-fn compared(read: &Read, by: By, limits: DiffLimits) -> Result<Comparison, Failure> {
+fn compared(read: &ReadSides, by: By, limits: DiffLimits) -> Result<Comparison, Failure> {
     let compared = diff(&read.base, &read.new, by.into(), limits);
     check_sides(&compared.sides)?;
     Ok(compared)
@@ -261,7 +263,7 @@ fn head(sides: &Sides, notes: &[String]) -> String {
     out
 }
 
-fn as_json(args: &DiffArgs, list: &List<'_>, renamed: &[Renamed], scaled: Option<&str>) -> Value {
+fn as_json(args: &DiffArgs, by: By, list: &ChangeList<'_>, renamed: &[Renamed], scaled: Option<&str>) -> Value {
     let compared = list.compared;
     let sides = &compared.sides;
     // Counted figures have no samples, and no chance.
@@ -284,7 +286,7 @@ fn as_json(args: &DiffArgs, list: &List<'_>, renamed: &[Renamed], scaled: Option
     };
     let changes: Vec<Value> = list.shown().map(json_of).collect();
     json!({
-        "by": list.listed.by.word(),
+        "by": by.word(),
         "base": total(&sides.base),
         "new": total(&sides.new),
         "increase": finite(sides.increase.by),

@@ -4,11 +4,11 @@ use profile::data::Data;
 use profile::export::svg::{SvgOptions, differential};
 use profile::export::{Picked, PickedTime};
 use profile::view::diff::DiffLimits;
+use profile::view::diff::sides::nothing_in;
 
 use super::target::Target;
-use crate::diff::read::nothing_in;
 use crate::exit::Outcome;
-use crate::term::Term;
+use crate::terminal::Term;
 
 pub(super) fn write(
     target: Target<'_>,
@@ -22,7 +22,7 @@ pub(super) fn write(
     let (base, new) = (pick(base, time), pick(new, time));
     for (side, name) in [(&base, "before"), (&new, "after")] {
         if side.iter().all(|picked| picked.totals().weight == 0) {
-            return Err(nothing_in(name, "samples of the kind to draw"));
+            return Err(nothing_in(name, "samples of the kind to draw").into());
         }
     }
     target.write(term, |out| differential::write(&base, &new, options, limits, out))

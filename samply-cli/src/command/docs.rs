@@ -6,7 +6,7 @@ use clap_mangen::roff::Roff;
 
 use crate::args::{self, ENVIRONMENT, EXIT_STATUS};
 use crate::exit::Outcome;
-use crate::screen;
+use crate::output::screen;
 
 /// Prints a man page.
 pub(crate) fn man(command: Option<&str>) -> Outcome {

@@ -12,9 +12,9 @@ use symbolicator::{SymbolOptions, Symbolicator};
 use super::self_test;
 use crate::args::DoctorArgs;
 use crate::exit::{Outcome, Status};
-use crate::fit::wrapped;
+use crate::output::screen;
 use crate::recorder;
-use crate::screen;
+use crate::terminal::columns::wrapped;
 
 /// Version of the JSON form. A removed or changed field increases it, a new field does not.
 const SCHEMA_VERSION: u32 = 1;

@@ -5,9 +5,9 @@ use recording::probe::Probe;
 
 use crate::args::{self, RecordingArgs, SymbolArgs};
 use crate::exit::{Failure, Outcome};
-use crate::probes;
+use crate::output::screen;
+use crate::pipeline::probes;
 use crate::recorder;
-use crate::screen;
 
 /// The word for the list of all events.
 const LIST: &str = "list";

@@ -12,19 +12,19 @@ use profile::export::svg::{SvgOptions, TreeShape};
 use profile::export::{
     ExportUnit, Picked, PickedTime, callgrind, folded, otlp, parquet, perf_script, pprof, speedscope, svg,
 };
+use profile::text::numbers::count;
 use profile::view::select::{KeptKinds, keep};
 use recording::command::own;
+use share::push::{Given, Labels, variable};
 use symbolicator::LocalSources;
 
 use super::target::Target;
 use crate::args::{self, ExportArgs, ExportFormat, PartArgs, PickArgs, SvgArgs};
 use crate::exit::{Failure, Outcome};
-use crate::file_kind::FileKind;
 use crate::input;
-use crate::numbers::count;
-use crate::push::{Given, Labels, variable};
+use crate::output::file_kind::FileKind;
 use crate::report::calls;
-use crate::term::Term;
+use crate::terminal::Term;
 
 pub(crate) fn run(args: &ExportArgs) -> Outcome {
     let term = Term::stderr(args.input.verbosity());

@@ -16,15 +16,15 @@ use super::target::Target;
 use super::{differential, export, record};
 use crate::args::{self, FlamegraphArgs, RecordingArgs};
 use crate::exit::{Failure, Outcome, Status};
-use crate::file_kind::FileKind;
 use crate::input;
 use crate::interrupt::Interrupt;
-use crate::names::{self, LookUps};
+use crate::output::file_kind::FileKind;
 use crate::pipeline;
-use crate::spool::Spool;
-use crate::style::Style;
+use crate::pipeline::spool::Spool;
 use crate::summary::{Highlights, Summary};
-use crate::term::Term;
+use crate::symbols::look_ups::{self, LookUps};
+use crate::terminal::Term;
+use crate::terminal::style::Style;
 
 pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     let term = Term::stderr(args.input.verbosity());
@@ -66,7 +66,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     let mut plan = record::plan(&recording, &args.input.symbols, "flamegraph", &term)?;
     let output = record::output(&args.output, FileKind::FlameGraph)?;
     let interrupt = Interrupt::watch()?;
-    let symbols = names::options(&args.input.symbols, None, &interrupt, &term)?;
+    let symbols = look_ups::options(&args.input.symbols, None, &interrupt, &term)?;
     let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
     let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();

@@ -11,17 +11,17 @@ use super::merge;
 use super::show::{self, Shown};
 use crate::args::{self, LoadArgs};
 use crate::exit::Outcome;
-use crate::file_kind::FileKind;
-use crate::import;
-use crate::library::module;
-use crate::names::{interrupt_of, symbolicator_of};
+use crate::input::perf_data;
+use crate::output::file_kind::FileKind;
 use crate::output::{Earlier, Output};
-use crate::term::Term;
+use crate::symbols::library::module;
+use crate::symbols::look_ups::{interrupt_of, symbolicator_of};
+use crate::terminal::Term;
 
 pub(crate) fn run(args: &LoadArgs) -> Outcome {
     let term = Term::stderr(args.serve.input.verbosity());
     let (event, symbols) = (args.event.name(), &args.serve.input.symbols);
-    if import::is_perf_data(&args.file) {
+    if perf_data::is_perf_data(&args.file) {
         return convert::run(args, &term);
     }
     term.progress(false, format_args!("reading {}", args.file.display()));

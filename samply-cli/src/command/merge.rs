@@ -6,20 +6,20 @@ use profile::data::SavedData;
 use profile::export::firefox;
 use profile::merge::{MergeInput, TimeAlignment, merge, usual_align};
 use profile::read::{self, ReadLimits};
+use profile::text::numbers::count;
 use profile::view::NamedAddresses;
 use symbolicator::Symbolicator;
 
 use super::convert::say_saved;
 use crate::args::{self, AlignBy, MergeArgs, SymbolArgs};
 use crate::exit::{Failure, Outcome};
-use crate::file_kind::FileKind;
-use crate::import;
 use crate::input;
+use crate::input::perf_data;
 use crate::interrupt::Interrupt;
-use crate::names::{INTERRUPTED, LookUps, interrupt_of, symbolicator_of};
-use crate::numbers::count;
+use crate::output::file_kind::FileKind;
 use crate::output::{Earlier, Output};
-use crate::term::Term;
+use crate::symbols::look_ups::{INTERRUPTED, LookUps, interrupt_of, symbolicator_of};
+use crate::terminal::Term;
 
 pub(crate) fn run(args: &MergeArgs) -> Outcome {
     let term = Term::stderr(args.input.verbosity());
@@ -121,11 +121,11 @@ pub(super) fn converted(
         let input = input::open_and_warn(path, event, symbols, term)?;
         return Ok(Some(input.data.into_saved()));
     }
-    if !import::is_perf_data(path) {
+    if !perf_data::is_perf_data(path) {
         return Ok(None);
     }
     let symbolicator = symbolicator_of(path, symbols, interrupt, term)?;
     let mut look_ups = LookUps::new(&symbolicator, term);
-    let (profile, _) = import::read_named(path, event, &mut look_ups, interrupt, term)?;
+    let (profile, _) = perf_data::read_named(path, event, &mut look_ups, interrupt, term)?;
     Ok(Some(SavedData::from(&profile)))
 }

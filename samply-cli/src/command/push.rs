@@ -6,18 +6,18 @@ use std::path::Path;
 use profile::data::{Data, SavedData};
 use profile::export::{Picked, PickedTime};
 use profile::sanitize::{KeptPrivate, sanitize};
+use profile::text::numbers::{bytes, count};
+use share::http::{Error, Reason};
+use share::private;
+use share::push::{Destination, Given, Headers, Labels, PushError, Shipment, variable};
 
 use super::export::{keep_part, say_what_is_missing, time};
 use crate::args::{self, Private, PushArgs};
 use crate::exit::{Failure, Outcome, Status};
-use crate::http::{Error, Reason};
 use crate::input;
 use crate::interrupt::Interrupt;
-use crate::numbers::{bytes, count};
-use crate::push::{Destination, Given, Headers, Labels, PushError, Shipment, variable};
-use crate::share::private;
-use crate::style::Style;
-use crate::term::Term;
+use crate::terminal::Term;
+use crate::terminal::style::Style;
 
 pub(crate) fn run(args: &PushArgs) -> Outcome {
     let term = Term::stderr(args.input.verbosity());

@@ -12,10 +12,13 @@ use profile::builder::BuildOptions;
 use profile::data::Data;
 use profile::enrich::Enriched;
 use profile::export::firefox;
+use profile::text::numbers::bytes;
 use profile::{Profile, Tracks};
 use recording::command::{on_file, own};
 use recording::event::Pid;
 use recording::session::{ProgramExit, RecordOptions, RecordTarget, StopReason, USUAL_STACK_BYTES};
+use server::Listener;
+use share::commit;
 use symbolicator::{SymbolOptions, Symbolicator};
 use unwind::UnwindEngine;
 
@@ -24,24 +27,21 @@ use super::push::{self, Servers};
 use super::share::{STEP, Sharing, What};
 use super::show::{self, Shown};
 use crate::args::{self, CallGraph, Program, RecordArgs, RecordingArgs, SymbolArgs, UnwinderName};
-use crate::build_ids;
 use crate::cargo;
-use crate::commit;
 use crate::exit::{Failure, Outcome, Status};
-use crate::file_kind::FileKind;
 use crate::interrupt::Interrupt;
-use crate::names::{self, LookUps};
-use crate::numbers::bytes;
+use crate::output::file_kind::FileKind;
+use crate::output::screen;
 use crate::output::{Earlier, Output, Saved};
 use crate::page;
+use crate::pipeline::spool::Spool;
 use crate::pipeline::{self, Plan, Recorded};
-use crate::screen;
-use crate::serve::Listener;
-use crate::sources;
-use crate::spool::Spool;
-use crate::style::Style;
 use crate::summary::{Highlights, Summary, rate_limit_hz};
-use crate::term::Term;
+use crate::symbols::build_ids;
+use crate::symbols::look_ups::{self, LookUps};
+use crate::symbols::sources;
+use crate::terminal::Term;
+use crate::terminal::style::Style;
 
 pub(crate) fn run(args: RecordArgs) -> Outcome {
     if let Some(pattern) = events::asked_for_list(&args.recording) {
@@ -68,7 +68,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
         None => None,
     };
     let interrupt = Interrupt::watch()?;
-    let symbols = names::options(&args.serve.input.symbols, None, &interrupt, &term)?;
+    let symbols = look_ups::options(&args.serve.input.symbols, None, &interrupt, &term)?;
 
     let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
     let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;

@@ -2,26 +2,27 @@
 
 use std::io::{self, Write};
 
+use profile::text::numbers::time;
 use profile::view::arcs;
+use profile::view::cost_scale::CostScale;
 use profile::view::select::{Selection, select};
 use profile::view::shortfalls::shortfalls;
 use recording::command::own;
 use symbolicator::Symbolicator;
 
 use super::target::Target;
-use crate::advice::{What, advise, distorted, few_samples};
 use crate::args::{Format, ReportArgs, View};
 use crate::exit::{Failure, Outcome};
-use crate::file_kind::FileKind;
 use crate::input;
-use crate::numbers::time;
+use crate::output::file_kind::FileKind;
 use crate::report::about::About;
 use crate::report::build::{Extent, tables};
 use crate::report::calls;
 use crate::report::text::Page;
-use crate::report::{Measure, Report, json, markdown, markers, text};
-use crate::style;
-use crate::term::Term;
+use crate::report::{Report, json, markdown, markers, text};
+use crate::symbols::advice::{What, advise, distorted, few_samples};
+use crate::terminal::Term;
+use crate::terminal::style;
 
 /// Rows of each table of the summary.
 const SUMMARY_ROWS: usize = 10;
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
             "{in_circles} functions call each other in circles; their totals may be smaller than shown, because the file has calls and no call paths"
         ));
     }
-    let measure = Measure::of(&input.data, selection.total);
+    let measure = CostScale::new(&input.data, selection.total);
     notes.extend(distorted(&selection, measure.time_ms(selection.total)));
     if views.contains(&View::Markers) {
         notes.extend(markers::missing(&selection));

@@ -15,7 +15,7 @@ use recording::command::own;
 use serde_json::Value;
 
 use crate::exit::{Failure, Outcome, Status};
-use crate::screen;
+use crate::output::screen;
 
 /// The word that makes sprof the program of the test.
 const WORD: &str = "self-test-program";

@@ -5,25 +5,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::server::{Gallery, GalleryOptions, GalleryPlace, ProfileReader, ReadProfile};
 use profile::export::firefox;
+use profile::read::{self, ReadLimits};
+use profile::text::numbers::count;
+use share::s3::{Bucket, Options, is_address};
 
 use super::{compare, convert};
 use crate::args::{GalleryArgs, SymbolArgs, value};
 use crate::exit::{Failure, Outcome, Status};
-use crate::import;
-use crate::input;
-use crate::numbers::count;
-use crate::s3::{Bucket, Options, is_address};
-use crate::serve::{Gallery, GalleryOptions, GalleryPlace};
-use crate::style::Style;
-use crate::term::{Term, Verbosity};
+use crate::input::perf_data;
+use crate::input::{self, Extent, Input};
+use crate::terminal::style::Style;
+use crate::terminal::{Term, Verbosity};
 
 /// So long a request to a bucket waits for each step.
 const STEP: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &GalleryArgs) -> Outcome {
     let term = Term::stderr(args.messages.verbosity());
-    let ui = value::named_ui(args.ui_url.as_deref())?;
     let gallery = Gallery::start(GalleryOptions {
         place: place(args)?,
         address: args.address,
@@ -32,8 +32,8 @@ pub(crate) fn run(args: &GalleryArgs) -> Outcome {
         tls: args.tls_cert.clone().zip(args.tls_key.clone()),
         token_file: args.token_file.clone(),
         max_bytes: args.max_size,
-        ui: ui.unwrap_or_else(|| value::PUBLIC_UI.to_owned()),
-        convert: Arc::new(|path| converted(path).map_err(|failure| message(&failure))),
+        ui: value::ui_or_public(args.ui_url.as_deref())?,
+        reader: Arc::new(Reader),
     })?;
     term.line(format_args!(
         "{}: {}",
@@ -65,20 +65,52 @@ fn place(args: &GalleryArgs) -> Result<GalleryPlace, Failure> {
     Ok(GalleryPlace::Bucket(bucket.into()))
 }
 
+/// Reads files as `sprof report` and `sprof load` do.
+struct Reader;
+
+impl ProfileReader for Reader {
+    fn read(&self, path: &Path, limits: ReadLimits) -> Result<ReadProfile, String> {
+        read(path, Extent::OneEvent, limits)
+    }
+
+    fn read_for_viewer(&self, path: &Path, limits: ReadLimits) -> Result<ReadProfile, String> {
+        read(path, Extent::Page, limits)
+    }
+
+    fn needs_conversion(&self, path: &Path) -> bool {
+        perf_data::is_perf_data(path) || read::kind(path).is_some()
+    }
+
+    fn convert(&self, path: &Path) -> Result<File, String> {
+        converted(path).map_err(|failure| message(&failure, "the file cannot be converted"))
+    }
+}
+
+fn read(path: &Path, extent: Extent, limits: ReadLimits) -> Result<ReadProfile, String> {
+    let input = input::open_within(path, extent, limits, &Term::stderr(Verbosity::Quiet));
+    let Input {
+        data, notes, zero_ms, ..
+    } = input.map_err(|failure| {
+        // The path leads to an open file, and says nothing.
+        message(&failure, "it cannot be read").replace(&path.display().to_string(), "the file")
+    })?;
+    Ok(ReadProfile { data, notes, zero_ms })
+}
+
 /// A file of another profiler as a profile for the UI, as `sprof load` makes it.
 fn converted(path: &Path) -> Result<File, Failure> {
     let term = Term::stderr(Verbosity::Quiet);
     let input = input::open(path, None, &SymbolArgs::default(), &term)?;
-    if import::is_perf_data(path) {
+    if perf_data::is_perf_data(path) {
         return compare::file((path, &input.data), &input.symbolicator, &term);
     }
     let data = input.data.into_saved();
     convert::unnamed_file(path, |out| firefox::write_data_gz(&data, out))
 }
 
-fn message(failure: &Failure) -> String {
+fn message(failure: &Failure, otherwise: &str) -> String {
     match failure {
         Failure::Failed { message, .. } | Failure::NothingRan { message, .. } => message.clone(),
-        Failure::Usage(_) | Failure::BrokenPipe => "the file cannot be converted".to_owned(),
+        Failure::Usage(_) | Failure::BrokenPipe => otherwise.to_owned(),
     }
 }

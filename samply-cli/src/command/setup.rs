@@ -2,8 +2,8 @@
 
 use crate::args::SetupArgs;
 use crate::exit::{Outcome, Status};
+use crate::output::screen;
 use crate::recorder;
-use crate::screen;
 
 pub(crate) fn run(_args: &SetupArgs) -> Outcome {
     let done = recorder::set_up()?;

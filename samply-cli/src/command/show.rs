@@ -5,19 +5,19 @@ use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use server::{Content, End, IDLE_TIME, Links, Listener, Notice, Server};
 use symbolicator::{Symbolicator, api};
 
 use crate::args::ServeArgs;
 use crate::exit::{Failure, Outcome, Status};
 use crate::page;
-use crate::serve::browser::{self, Desk};
-use crate::serve::{Content, End, IDLE_TIME, Links, Listener, Notice, Server};
-use crate::style::Style;
-use crate::term::Term;
+use crate::terminal::Term;
+use crate::terminal::browser::{self, Desk};
+use crate::terminal::style::Style;
 
 /// Takes the port. Warns of an address that others can reach, before anything can be read there.
 pub(super) fn listen(args: &ServeArgs, term: &Term) -> Result<Listener, Failure> {
-    let listener = Listener::bind(args)?;
+    let listener = Listener::bind(args.listen_options()?)?;
     if !args.address.is_loopback() {
         term.warning(format_args!(
             "--address {}: everyone who can reach it and learns the link can read the profile and the sources in it",

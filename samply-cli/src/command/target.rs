@@ -5,11 +5,11 @@ use std::path::Path;
 
 use crate::args;
 use crate::exit::{Failure, Outcome, Status};
-use crate::file_kind::FileKind;
+use crate::output::file_kind::FileKind;
+use crate::output::screen;
 use crate::output::{Earlier, Output};
-use crate::screen;
-use crate::style::Style;
-use crate::term::Term;
+use crate::terminal::Term;
+use crate::terminal::style::Style;
 
 /// Where a result goes, known to be writable before anything is read.
 pub(super) enum Target<'a> {

@@ -7,16 +7,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use profile::data::{Data, WeightUnit};
 use profile::read::{self, ForeignFormat};
+use profile::text::numbers::{bytes, counts, time};
 use profile::text::one_line;
+use share::http::Reason;
+use share::push::{PushError, Query};
 use tempfile::TempDir;
 
 use crate::args;
 use crate::exit::Failure;
-use crate::http::Reason;
 use crate::interrupt::Interrupt;
-use crate::numbers::{bytes, counts, time};
-use crate::push::{PushError, Query};
-use crate::term::Term;
+use crate::terminal::Term;
 
 /// The files of one side, some of them from servers.
 pub(crate) struct Files {

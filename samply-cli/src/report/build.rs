@@ -2,6 +2,7 @@
 
 use names::source_path::SourcePath;
 use profile::data::{Calls, NONE};
+use profile::text::numbers::grouped;
 use profile::view;
 use profile::view::arcs::{self, ArcRow};
 use profile::view::breakdown::{self, PartRow};
@@ -16,7 +17,6 @@ use serde_json::{Value, json};
 
 use super::{Row, Table, markers};
 use crate::args::{Sort, View};
-use crate::numbers::grouped;
 
 /// The extent of a table.
 #[derive(Clone, Copy, Debug)]

@@ -2,12 +2,13 @@
 
 use std::io::{self, Write};
 
+use profile::text::numbers::number_json;
 use profile::view::cost::Cost;
+use profile::view::cost_scale::CostScale;
 use serde_json::{Map, Value, json};
 
-use super::{Measure, Report};
-use crate::json;
-use crate::numbers::number_json;
+use super::Report;
+use crate::output::json;
 
 /// A removed or changed field increases it, a new field does not.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
@@ -39,7 +40,7 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     json::write("sprof-report", SCHEMA_VERSION, fields, out)
 }
 
-pub(crate) fn cost_json(cost: Cost, measure: &Measure) -> Value {
+pub(crate) fn cost_json(cost: Cost, measure: &CostScale) -> Value {
     json!({
         "samples": measure.has_samples.then_some(cost.samples),
         "weight": number_json(cost.weight),

@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
+use profile::text::numbers::grouped;
 use profile::view::cost::Cost;
+use profile::view::cost_scale::CostScale;
 
-use super::{Measure, Report, Row, Table};
-use crate::numbers::grouped;
+use super::{Report, Row, Table};
 
 pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let about = &report.about;
@@ -21,7 +22,7 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     (report.tables.iter()).try_for_each(|table| write_table(table, &report.measure, out))
 }
 
-fn write_table(table: &Table, measure: &Measure, out: &mut dyn Write) -> io::Result<()> {
+fn write_table(table: &Table, measure: &CostScale, out: &mut dyn Write) -> io::Result<()> {
     let rows = &table.rows;
     let mut columns: Vec<(String, Vec<String>)> = Vec::new();
     let mut column =

@@ -1,12 +1,12 @@
 //! The table of markers.
 
+use profile::text::numbers::{bytes, counts, grouped, number_json, time};
 use profile::view::markers::{MarkerField, MarkerRow, MarkerSpans, Markers};
 use profile::view::select::Selection;
 use serde_json::{Value, json};
 
 use super::{Row, Table};
 use crate::args::Sort;
-use crate::numbers::{bytes, counts, grouped, number_json, time};
 
 /// Most frequent values of a field in text and Markdown.
 const FREQUENT: usize = 3;

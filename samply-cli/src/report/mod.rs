@@ -9,18 +9,17 @@ pub(crate) mod calls;
 pub(crate) mod json;
 pub(crate) mod markdown;
 pub(crate) mod markers;
-mod measure;
 pub(crate) mod text;
 
 use profile::view::cost::Cost;
+use profile::view::cost_scale::CostScale;
 
 use about::About;
-pub(crate) use measure::Measure;
 
 pub(crate) struct Report {
     pub(crate) about: About,
     pub(crate) tables: Vec<Table>,
-    pub(crate) measure: Measure,
+    pub(crate) measure: CostScale,
 }
 
 pub(crate) struct Table {

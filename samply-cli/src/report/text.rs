@@ -2,13 +2,14 @@
 
 use std::io::{self, Write};
 
+use profile::text::numbers::grouped;
 use profile::text::one_line;
 use profile::view::cost::Cost;
+use profile::view::cost_scale::CostScale;
 
-use super::{Measure, Report, Row, Table};
-use crate::fit::{cut, cut_start, function, wrapped};
-use crate::numbers::grouped;
-use crate::style::{Style, Styled};
+use super::{Report, Row, Table};
+use crate::terminal::columns::{cut, cut_start, function, wrapped};
+use crate::terminal::style::{Style, Styled};
 
 /// The terminal or pipe that the text goes to.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +77,7 @@ impl Column {
     }
 }
 
-fn columns(table: &Table, measure: &Measure) -> Vec<Column> {
+fn columns(table: &Table, measure: &CostScale) -> Vec<Column> {
     let column = |rank: u8, head: &str, cell: &dyn Fn(&Row) -> String| Column {
         head: head.to_owned(),
         cells: table.rows.iter().map(cell).collect(),
@@ -127,7 +128,7 @@ fn percent(percent: f64) -> String {
     }
 }
 
-fn write_table(table: &Table, measure: &Measure, page: Page, out: &mut dyn Write) -> io::Result<()> {
+fn write_table(table: &Table, measure: &CostScale, page: Page, out: &mut dyn Write) -> io::Result<()> {
     let mut columns = columns(table, measure);
     let numbers = |columns: &[Column]| columns.iter().map(|column| column.width() + 2).sum::<usize>();
     if let Some(width) = page.columns {

@@ -1,14 +1,14 @@
 //! The summary's lines about the events that the user named: their counts, and the share that the profile holds.
 
 use profile::Profile;
+use profile::text::numbers::grouped;
 use recording::event::Role;
 use recording::info::{EventInfo, PeriodUnit, SampleBy};
 use recording::quality::Quality;
 use serde_json::{Value, json};
 
-use crate::numbers::grouped;
-use crate::style::Style;
-use crate::term::Term;
+use crate::terminal::Term;
+use crate::terminal::style::Style;
 
 /// Usual share without samples: a sample stands for the events before it, so events after a thread's last sample are in
 /// none.

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use profile::Profile;
+use profile::text::numbers::count;
 use profile::view::breakdown::processes;
 use profile::view::buckets::{BucketRow, buckets};
 use profile::view::cost::FEW_SAMPLES;
@@ -16,12 +17,11 @@ use recording::info::PeriodUnit;
 use recording::session::{RecordOptions, RecordTarget};
 use serde_json::{Value, json};
 
-use crate::advice::{Advice, What, advise, distorted};
-use crate::fit;
-use crate::names::LookUps;
-use crate::numbers::count;
-use crate::style::Style;
-use crate::term::Term;
+use crate::symbols::advice::{Advice, What, advise, distorted};
+use crate::symbols::look_ups::LookUps;
+use crate::terminal::Term;
+use crate::terminal::columns;
+use crate::terminal::style::Style;
 
 /// Rows of each table.
 const ROWS: usize = 5;
@@ -167,7 +167,7 @@ impl Highlights {
             };
             let start = format!("{largest}: {}, {most} ", bucket.words());
             let left = columns(term).saturating_sub(start.chars().count()).max(20);
-            term.detail(format_args!("{start}{}", fit::function(&bucket.function, left)));
+            term.detail(format_args!("{start}{}", columns::function(&bucket.function, left)));
         }
     }
 
@@ -300,15 +300,15 @@ fn print(term: &Term, heads: &[&str], title: &str, rows: &[Row]) {
         0 => space,
         place => space - place - 2,
     };
-    let names: Vec<String> = rows.iter().map(|row| fit::function(&row.name, for_name)).collect();
+    let names: Vec<String> = rows.iter().map(|row| columns::function(&row.name, for_name)).collect();
     let widest = names.iter().map(|name| len(name)).max().unwrap_or(0);
     let heads: String = heads.iter().map(|head| format!("{head:>7}  ")).collect();
-    term.detail(term.style(Style::Dim, fit::cut(&format!("{heads}{title}"), columns(term))));
+    term.detail(term.style(Style::Dim, columns::cut(&format!("{heads}{title}"), columns(term))));
     for (row, name) in rows.iter().zip(&names) {
         let numbers: String = row.numbers.iter().map(|number| format!("{number}  ")).collect();
         let place = match place {
             0 => String::new(),
-            columns => fit::cut(&fit::clean(&row.place), columns),
+            columns => columns::cut(&columns::clean(&row.place), columns),
         };
         match place.is_empty() {
             true => term.detail(format_args!("{numbers}{name}")),

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use profile::enrich::Enriched;
+use profile::text::numbers::{count, grouped, with_share};
 use profile::{BuildCounts, NoSamples, Profile, WaitTotals};
 use recording::command::own;
 use recording::cpu_account::MachineTime;
@@ -21,10 +22,8 @@ use recording::session::{ProgramExit, RecordOptions, StopReason};
 use recording::sink::ModuleMiss;
 use serde_json::{Value, json};
 
-use crate::numbers::{count, grouped, with_share};
-use crate::style::Style;
-use crate::term::Term;
-
+use crate::terminal::Term;
+use crate::terminal::style::Style;
 use events::NamedEvent;
 pub(crate) use highlights::Highlights;
 pub(crate) use more::rate_limit_hz;

@@ -1,11 +1,11 @@
 //! How to get more samples where a recording has too few to say where time goes.
 
+use profile::text::numbers::{count, time};
 use profile::view::cost::FEW_SAMPLES;
 use recording::info::PeriodUnit;
 use recording::session::{RecordOptions, RecordTarget};
 
 use super::Summary;
-use crate::numbers::{count, time};
 
 /// Samples that are enough for shares: one half is then known to 3 points.
 const ENOUGH_SAMPLES: u64 = 1000;

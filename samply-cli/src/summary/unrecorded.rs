@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use profile::text::numbers::{count, grouped, seconds};
 use recording::command::own;
 use recording::cpu_account::{CpuAccount, ProcessTime, UnrecordedCause};
 use serde_json::{Value, json};
-
-use crate::numbers::{count, grouped, seconds};
 
 /// Processes in a line at most.
 const NAMED: usize = 5;

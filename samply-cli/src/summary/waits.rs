@@ -2,14 +2,14 @@
 //! are of samples on a CPU. The two are never mixed.
 
 use profile::WaitTotals;
+use profile::text::numbers::{count, grouped, seconds};
 use profile::view::WaitPlace;
 use recording::wait::{WaitGuess, WaitReason};
 use serde_json::{Value, json};
 
-use crate::fit;
-use crate::numbers::{count, grouped, seconds};
-use crate::style::Style;
-use crate::term::Term;
+use crate::terminal::Term;
+use crate::terminal::columns;
+use crate::terminal::style::Style;
 
 /// Share of the time in waits with a stack of another wait, from which on the summary warns.
 const GUESSED_PERCENT: f64 = 1.0;
@@ -38,7 +38,7 @@ pub(crate) fn print(waits: &WaitTotals, places: &[WaitPlace], term: &Term) {
         format!(
             "{}: {}{guess}",
             place.reason.name(),
-            fit::function(function, NAME_COLUMNS)
+            columns::function(function, NAME_COLUMNS)
         )
     };
     let names: Vec<String> = places.iter().map(place_name).collect();

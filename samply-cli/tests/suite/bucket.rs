@@ -18,7 +18,7 @@ use crate::support::bucket::{KEY_ID, S3rver, SECRET_KEY, TOKEN, decoded, get, s3
 use crate::support::client::Client;
 use crate::support::skip::perf_events;
 use crate::support::store::{Behaviour, StandIn, UI};
-use crate::support::{copy_program, program, temp_dir, tests_dir};
+use crate::support::{copy_program, program, temp_dir, tls_dir};
 
 const VARIABLES: [&str; 12] = [
     "AWS_ACCESS_KEY_ID",
@@ -287,7 +287,7 @@ fn credentials_of_a_profile_serve_too_and_a_certificate_is_checked() {
         &["certificate is not valid", "SSL_CERT_FILE", "Nothing was shared"],
     );
     assert!(server.calls().is_empty());
-    let link = shared(&user, share().env("SSL_CERT_FILE", tests_dir().join("tls/ca.pem")));
+    let link = shared(&user, share().env("SSL_CERT_FILE", tls_dir().join("ca.pem")));
     assert!(!signed_address(&link).contains("X-Amz-Security-Token"));
     assert_eq!(methods(&server), ["PUT", "GET"]);
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::server::{Reply, Served, assert_endless_bodies_end, assert_idle_clients_make_room};
 use crate::support::run::output;
-use crate::support::{sprof, temp_dir, tests_dir};
+use crate::support::{sprof, temp_dir, tls_dir};
 
 const DAY_MS: f64 = 86_400_000.0;
 
@@ -390,7 +390,7 @@ fn other_addresses_need_tls() {
     let file = dir.path().join("ci/1.json");
     let error = refused(&[], &file);
     assert!(error.contains(&format!("load {}", file.display())), "{error}");
-    let (certificate, key) = (tests_dir().join("tls/server.pem"), tests_dir().join("tls/server.key"));
+    let (certificate, key) = (tls_dir().join("server.pem"), tls_dir().join("server.key"));
     let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
     let error = refused(&["--tls-cert", key, "--tls-key", certificate], dir.path());
     assert!(error.contains("PEM"), "{error}");
@@ -416,7 +416,7 @@ fn other_addresses_need_tls() {
     );
     let mut roots = rustls::RootCertStore::empty();
     roots
-        .add(CertificateDer::from_pem_file(tests_dir().join("tls/ca.pem")).unwrap())
+        .add(CertificateDer::from_pem_file(tls_dir().join("ca.pem")).unwrap())
         .unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::support::skip::perf_events;
 use crate::support::store::{Behaviour, StandIn, UI, jwt};
-use crate::support::{copy_program, program, sprof, temp_dir, tests_dir};
+use crate::support::{copy_program, program, sprof, temp_dir, tls_dir};
 
 /// What must not leave the machine.
 pub(crate) const SECRETS: [&str; 4] = ["annaplant", "plantbox", "argumentplant", "environmentplant"];
@@ -512,10 +512,7 @@ fn certificates_are_checked_and_may_be_named() {
         &["certificate is not valid", "SSL_CERT_FILE", "Nothing was shared"],
     );
     assert!(store.calls().is_empty());
-    let output = share()
-        .env("SSL_CERT_FILE", tests_dir().join("tls/ca.pem"))
-        .output()
-        .unwrap();
+    let output = share().env("SSL_CERT_FILE", tls_dir().join("ca.pem")).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(store.stored().len(), 1);
 }

@@ -6,6 +6,9 @@
 //! 4. `estimate`: a side's mean and its error; `increase`: the difference of two sides.
 //! 5. `test`: changed, no change beyond a limit, or neither; `rules`: limits on increases.
 //!
+//! [`sides`] are the files of both sides, [`list`] what changed as text and Markdown, [`describe`] sides, amounts and
+//! changes in words.
+//!
 //! `exact` compares other profilers' counts, which have no statistics. `nodes` compares frames of a flame graph,
 //! `paths` those of the viewer.
 //!
@@ -15,21 +18,24 @@
 //! the accepted share of cases.
 
 mod amounts;
+pub mod describe;
 mod estimate;
 mod exact;
 mod increase;
 mod keys;
 mod libs;
+pub mod list;
 pub(crate) mod nodes;
 pub(crate) mod paths;
 pub mod rules;
 pub(crate) mod samples;
+pub mod sides;
 mod test;
 mod tree;
 
 use std::cmp::Ordering;
 
-use crate::data::{Data, WeightUnit};
+use crate::data::{Data, Frame, WeightUnit};
 use amounts::Side;
 use keys::ComparedKeys;
 use test::Tested;
@@ -52,6 +58,18 @@ pub enum Compared {
     Lines,
     /// Call paths by self time of their last function.
     Paths,
+}
+
+impl Compared {
+    /// Functions by self time: each inlined function separately, if all files of both sides have some. Where one side
+    /// lacks debug info, the other one's inlined functions would all be new.
+    pub fn functions_of(base: &[Data], new: &[Data]) -> Compared {
+        let has_inlined = |side: &[Data]| side.iter().all(|data| data.frames.iter().any(Frame::is_inlined));
+        match has_inlined(base) && has_inlined(new) {
+            true => Compared::Inlined,
+            false => Compared::Own,
+        }
+    }
 }
 
 /// The result of a comparison.

@@ -9,7 +9,7 @@ use symbolicator::{Assembly, FunctionSymbol};
 
 use super::interleaved::Interleaved;
 use super::{Annotation, around};
-use crate::library::module;
+use crate::symbols::library::module;
 
 /// Machine code, or why there is none.
 pub(super) enum Code {

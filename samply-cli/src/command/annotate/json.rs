@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::assembly::{Code, FunctionCode, Instruction};
 use super::{Annotated, Annotation, Line, Source};
-use crate::json;
+use crate::output::json;
 use crate::report::json::cost_json;
 
 /// Version of the JSON form. A changed field increases it, a new field does not.

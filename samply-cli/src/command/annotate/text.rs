@@ -3,14 +3,14 @@
 use std::io::{self, Write};
 
 use names::source_path::SourcePath;
+use profile::text::numbers::count;
 use profile::text::one_line;
 use profile::view::cost::Cost;
+use profile::view::cost_scale::CostScale;
 
 use super::assembly::{Code, FunctionCode};
 use super::{Annotated, Annotation, Source};
-use crate::numbers::count;
-use crate::report::Measure;
-use crate::style::{Style, Styled};
+use crate::terminal::style::{Style, Styled};
 
 /// Other functions that are named.
 const OTHERS: usize = 8;
@@ -61,7 +61,7 @@ pub(super) fn write(
 }
 
 struct Text<'a> {
-    measure: &'a Measure,
+    measure: &'a CostScale,
     page: Page,
 }
 

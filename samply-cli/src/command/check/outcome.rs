@@ -2,15 +2,14 @@
 
 use std::fmt::Write as _;
 
+use profile::text::numbers::count;
+use profile::view::diff::describe::{amount, describe, describe_increase, finite, range, signed_percent, unit};
 use profile::view::diff::rules::{
     CheckedRule, FEWEST_SAMPLES, FoundIncrease, IncreaseRule, LimitedMeasure, UnknownReason, Verdict,
 };
 use profile::view::diff::{Increase, Sides};
 use recording::command::own;
 use serde_json::{Value, json};
-
-use crate::diff::words::{amount, describe, describe_increase, finite, range, signed_percent, unit};
-use crate::numbers::count;
 
 /// Version of the JSON form. A changed field increases it, a new field does not.
 pub(super) const SCHEMA_VERSION: u32 = 1;

@@ -8,8 +8,8 @@ use crate::exit::Outcome;
 use crate::input;
 use crate::interrupt::Interrupt;
 use crate::page;
-use crate::sources;
-use crate::term::Term;
+use crate::symbols::sources;
+use crate::terminal::Term;
 
 pub(super) fn export(args: &ExportArgs, target: Target<'_>, term: &Term) -> Outcome {
     if args.off_cpu || args.pick.wall || args.pick.threads {

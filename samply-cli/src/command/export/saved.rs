@@ -18,14 +18,14 @@ use super::super::target::Target;
 use super::super::{convert, merge};
 use crate::args::{self, ExportArgs, ExportFormat};
 use crate::exit::{Failure, Outcome};
-use crate::import;
+use crate::input::perf_data;
 use crate::interrupt::Interrupt;
-use crate::names::{may_name, symbolicator_of};
-use crate::term::Term;
+use crate::symbols::look_ups::{may_name, symbolicator_of};
+use crate::terminal::Term;
 
 pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>, term: &Term) -> Outcome {
     let path = &args.file;
-    let is_converted = import::is_perf_data(path) || read::kind(path).is_some();
+    let is_converted = perf_data::is_perf_data(path) || read::kind(path).is_some();
     if args.off_cpu || args.pick.wall || args.pick.threads || (args.event.name().is_some() && !is_converted) {
         return args::refuse(
             "export",
@@ -43,14 +43,14 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
     };
     let (event, symbols) = (args.event.name(), &args.input.symbols);
     // Ctrl-C ends the look-up of names.
-    let interrupt = match import::is_perf_data(path) {
+    let interrupt = match perf_data::is_perf_data(path) {
         true => Interrupt::watch()?,
         false => Interrupt::default(),
     };
     let (mut data, is_gzip) = match merge::converted(path, event, symbols, &interrupt, term)? {
         Some(data) => {
             convert::say_what_is_counted(path, &data, term);
-            (data, !import::is_perf_data(path))
+            (data, !perf_data::is_perf_data(path))
         }
         None => {
             let symbolicator = symbolicator_of(path, symbols, &interrupt, term)?;

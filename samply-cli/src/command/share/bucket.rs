@@ -6,20 +6,19 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use profile::text::date::utc;
+use profile::text::numbers::{bytes, count};
 use recording::command::{own, quoted};
 use sha2::{Digest, Sha256};
+use share::s3::{Bucket, Link, MAX_BYTES};
+use share::{Kept, Object, Shared};
 
 use super::done::Done;
 use super::shown::{MORE_TIME, Shown, now_ms, show_progress};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::numbers::{bytes, count};
-use crate::report::about::utc;
-use crate::s3::{Bucket, Link, MAX_BYTES};
-use crate::serve;
-use crate::share::{Kept, Object, Shared};
-use crate::style::Style;
-use crate::term::Term;
+use crate::terminal::Term;
+use crate::terminal::style::Style;
 
 /// Letters of a program's name that are in the name of its file.
 const PROGRAM: usize = 60;
@@ -84,7 +83,7 @@ impl ToBucket {
         let opens = link.as_ref().is_none_or(|link| self.opens(link, shown.bytes, term));
         let url = link
             .as_ref()
-            .map(|link| format!("{}/from-url/{}/", self.ui, serve::encode(&link.url)));
+            .map(|link| format!("{}/from-url/{}/", self.ui, server::encode(&link.url)));
         Ok(Done {
             link: url.unwrap_or_else(|| object.clone()),
             delete,
@@ -186,7 +185,7 @@ impl ToBucket {
             "the link works until {}{session}; 7 days are the most that signed links have (--expires)",
             utc(link.expires_ms as f64)
         ));
-        let Some(origin) = serve::origin_of(&self.ui) else {
+        let Some(origin) = server::origin_of(&self.ui) else {
             return true;
         };
         let probe = match self.bucket.probe(link, &origin, size) {

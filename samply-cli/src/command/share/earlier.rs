@@ -4,19 +4,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use profile::text::date::utc;
+use profile::text::numbers::bytes;
 use recording::command::own;
+use share::http::Secret;
+use share::s3::{Bucket, Options};
+use share::{Everything, Kept, Object, Shared, Store, deleted, named_in, unsigned};
 
 use super::done::SCHEMA_VERSION;
 use super::shown::{MORE_TIME, now_ms};
 use crate::args::ShareArgs;
 use crate::exit::{Failure, Outcome, Status};
-use crate::http::Secret;
-use crate::numbers::bytes;
-use crate::report::about::utc;
-use crate::s3::{Bucket, Options};
-use crate::screen;
-use crate::share::{Everything, Kept, Object, Shared, Store, deleted, named_in, unsigned};
-use crate::term::Term;
+use crate::output::screen;
+use crate::terminal::Term;
 
 pub(super) fn list(args: &ShareArgs, term: &Term) -> Outcome {
     let kept = Kept::of_user()?;

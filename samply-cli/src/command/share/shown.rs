@@ -5,12 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use profile::data::SavedData;
 use profile::sanitize::{KeptPrivate, RemovedCounts};
+use profile::text::numbers::{bytes, count, time};
 use profile::text::one_line;
+use share::http::Progress;
 
-use crate::http::Progress;
-use crate::numbers::{bytes, count, time};
-use crate::style::Style;
-use crate::term::Term;
+use crate::terminal::Term;
+use crate::terminal::style::Style;
 
 /// Said where a request took too long, by the command that has the option.
 pub(super) const MORE_TIME: &str = "--timeout allows more time";

@@ -4,14 +4,14 @@ use std::fs::File;
 use std::ops::ControlFlow;
 
 use recording::command::{own, quoted};
+use share::{Kept, PUBLIC_MAX_BYTES, Shared, Store, Uploaded, deleted};
 
 use super::done::Done;
 use super::shown::{MORE_TIME, Shown, now_ms, show_progress};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::share::{Kept, PUBLIC_MAX_BYTES, Shared, Store, Uploaded, deleted};
-use crate::style::Style;
-use crate::term::Term;
+use crate::terminal::Term;
+use crate::terminal::style::Style;
 
 pub(super) struct ToStore {
     pub(super) store: Store,

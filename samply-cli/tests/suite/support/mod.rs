@@ -36,6 +36,11 @@ pub(crate) fn tests_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
 }
 
+/// The certificates of the tests: its README says how they were made.
+pub(crate) fn tls_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../share/tests/tls")
+}
+
 /// A fresh directory that is removed when the test ends.
 pub(crate) fn temp_dir() -> tempfile::TempDir {
     machine::share();

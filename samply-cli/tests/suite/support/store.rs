@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 
-use super::{tests_dir, wait_until};
+use super::{tls_dir, wait_until};
 
 const ACCEPT: &str = "application/vnd.firefox-profiler+json;version=1.0";
 /// The UI of the links.
@@ -95,13 +95,13 @@ impl StandIn {
         StandIn::serve(move |stream, state| conversation(stream, behaviour, contract, state))
     }
 
-    /// The same behind TLS, with the certificate of `tests/tls`.
+    /// The same behind TLS, with the certificate of `share/tests/tls`.
     pub(crate) fn start_tls() -> StandIn {
         StandIn::start_tls_as(honest)
     }
 
     pub(crate) fn start_tls_as(contract: Contract) -> StandIn {
-        let tls = tests_dir().join("tls");
+        let tls = tls_dir();
         let chain = vec![CertificateDer::from_pem_file(tls.join("server.pem")).unwrap()];
         let key = PrivateKeyDer::from_pem_file(tls.join("server.key")).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -1,0 +1,223 @@
+//! A file that is to be looked at without a browser: a saved profile, a perf.data file, what is left of a recording,
+//! folded stacks, or what another profiler wrote. All become the same data, with names where these are known.
+//!
+//! [`perf_data`]: files of perf record. [`stdin`]: stdin as a file.
+
+pub(crate) mod perf_data;
+pub(crate) mod stdin;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use profile::data::Data;
+use profile::read::{self, ForeignFormat, ReadError, ReadLimits};
+use symbolicator::Symbolicator;
+
+use crate::args::SymbolArgs;
+use crate::exit::Failure;
+use crate::symbols::library::module;
+use crate::symbols::look_ups::{INTERRUPTED, LookUps, interrupt_of, say_nameless, symbolicator_of};
+use crate::terminal::Term;
+use perf_data::Imported;
+
+pub(crate) struct Input {
+    /// Its samples, named as far as possible.
+    pub(crate) data: Data,
+    /// What answers for its libraries.
+    pub(crate) symbolicator: Arc<Symbolicator>,
+    /// What limits the data, a line each: addresses without names, what the file lacked.
+    pub(crate) notes: Vec<String>,
+    /// The recording's start in the times of counters, ms.
+    pub(crate) zero_ms: f64,
+}
+
+/// What is read of a file.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Extent {
+    /// The samples of one event.
+    OneEvent,
+    /// The same, and the fields of markers.
+    WithMarkers,
+    /// The samples of all events, and counters: for the viewer's page.
+    Page,
+}
+
+/// Reads a file of any kind that is known. Of a file that counts several things, the named event, or its own choice.
+/// `symbols` are further folders of debug files.
+pub(crate) fn open(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
+    open_extent(path, event, Extent::OneEvent, symbols, term)
+}
+
+/// The same, with the fields of markers.
+pub(crate) fn open_with_markers(
+    path: &Path,
+    event: Option<&str>,
+    symbols: &SymbolArgs,
+    term: &Term,
+) -> Result<Input, Failure> {
+    open_extent(path, event, Extent::WithMarkers, symbols, term)
+}
+
+/// The same, with counters, and with the samples of all events, if none is named.
+pub(crate) fn open_page(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
+    open_extent(path, event, Extent::Page, symbols, term)
+}
+
+fn open_extent(
+    path: &Path,
+    event: Option<&str>,
+    extent: Extent,
+    symbols: &SymbolArgs,
+    term: &Term,
+) -> Result<Input, Failure> {
+    term.progress(false, format_args!("reading {}", path.display()));
+    let input = read(path, event, extent, ReadLimits::default(), Some(symbols), term);
+    term.erase_progress();
+    input
+}
+
+/// The same of a file that nobody here chose, within these limits, where no option names other folders of debug files.
+pub(crate) fn open_within(path: &Path, extent: Extent, limits: ReadLimits, term: &Term) -> Result<Input, Failure> {
+    read(path, None, extent, limits, None, term)
+}
+
+/// The same, with its notes as warnings.
+pub(crate) fn open_and_warn(
+    path: &Path,
+    event: Option<&str>,
+    symbols: &SymbolArgs,
+    term: &Term,
+) -> Result<Input, Failure> {
+    let input = open(path, event, symbols, term)?;
+    term.warnings(path, &input.notes);
+    Ok(input)
+}
+
+fn read(
+    path: &Path,
+    event: Option<&str>,
+    extent: Extent,
+    limits: ReadLimits,
+    given: Option<&SymbolArgs>,
+    term: &Term,
+) -> Result<Input, Failure> {
+    let symbols = &given.cloned().unwrap_or_default();
+    let interrupt = interrupt_of(symbols)?;
+    let symbolicator = symbolicator_of(path, symbols, &interrupt, term)?;
+    let mut notes = Vec::new();
+    let mut zero_ms = 0.0;
+    let has_all_events = extent == Extent::Page && event.is_none();
+    let mut data = if perf_data::is_perf_data(path) {
+        let Imported { profile, notes: lacks } = perf_data::read(path, event, &symbolicator)?;
+        notes.extend(lacks);
+        profile
+            .libs()
+            .iter()
+            .for_each(|lib| symbolicator.add_module(&lib.module));
+        let mut data = match extent {
+            Extent::WithMarkers => profile::for_page(&profile).0,
+            Extent::OneEvent | Extent::Page => Data::from(&profile),
+        };
+        if !has_all_events {
+            data.keep_event(None).map_err(Failure::failed)?;
+        }
+        data
+    } else if let Some(kind) = read::kind(path) {
+        if kind == ForeignFormat::Folded && event.is_some() {
+            return Err(Failure::failed(format_args!(
+                "{} has folded stacks, which do not say what they count: leave --event away",
+                path.display()
+            )));
+        }
+        let read::Foreign { mut data, notes: lacks } = read::foreign(path, kind, event, limits)?;
+        data.rename_functions(|name| Some(symbolicator::demangle(name)).filter(|new| new != name));
+        notes.extend(lacks);
+        data
+    } else {
+        let read = match extent {
+            Extent::OneEvent => read::whole(path, limits).map(|data| (data, 0.0)),
+            Extent::Page | Extent::WithMarkers => read::for_page(path, limits),
+        };
+        let mut data;
+        (data, zero_ms) = read.map_err(|error| failure(&error))?;
+        let others = match has_all_events {
+            true => Vec::new(),
+            false => kept(&mut data, path, event)?,
+        };
+        if !others.is_empty() {
+            notes.push(format!(
+                "the file counts {}, too: --event NAME shows that",
+                some_of(&others)
+            ));
+        }
+        data
+    };
+    let came_with_names = data.symbolicated;
+    let mut look_ups = LookUps::new(&symbolicator, term);
+    let named = look_ups.name_read(&mut data, &interrupt);
+    if came_with_names && term.is_verbose() {
+        say_nameless(&data, term);
+    }
+    if interrupt.is_seen() {
+        return Err(Failure::failed(INTERRUPTED));
+    }
+    notes.extend(
+        look_ups
+            .damage()
+            .iter()
+            .map(|damage| format!("symbols were not read: {damage}")),
+    );
+    if named.addresses_without_name > 0 && !came_with_names {
+        let next = match given {
+            Some(_) => "; --verbose says why, --symbol-dir names a folder with symbols",
+            None => "",
+        };
+        notes.push(format!(
+            "{} of {} addresses have no name, and are shown as addresses or as fun_ADDRESS of their function{next}",
+            named.addresses_without_name, named.addresses
+        ));
+    } else if !data.symbolicated && named.addresses == 0 && !data.stacks.is_empty() {
+        notes.push("the profile has no function names and no libraries to look them up in".to_owned());
+    }
+    let modules = data.libs.iter().filter_map(module);
+    modules.for_each(|module| symbolicator.add_module(&module));
+    data.make_printable();
+    Ok(Input {
+        data,
+        symbolicator,
+        notes,
+        zero_ms,
+    })
+}
+
+/// Keeps one event; returns the names of the others.
+fn kept(data: &mut Data, path: &Path, event: Option<&str>) -> Result<Vec<String>, Failure> {
+    data.keep_event(event).map_err(|error| {
+        Failure::failed(format_args!(
+            "cannot show {}: {error}; name one of these, or leave --event away",
+            path.display()
+        ))
+    })
+}
+
+/// `syscalls:*` are 700.
+fn some_of(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    match names.len().saturating_sub(SHOWN) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names[..SHOWN].join(", ")),
+    }
+}
+
+/// A file that is no profile may have been meant as any of the others.
+fn failure(error: &ReadError) -> Failure {
+    Failure::failed(match error {
+        ReadError::NotAProfile { path, found } => format!(
+            "{} is {found}; expected a Firefox profile (JSON, or JSON in gzip), a file of perf record, a .partial file, text of \
+             perf script, folded stacks (lines like `main;work;leaf 12`), or a file of pprof, callgrind, cachegrind, DHAT, \
+             speedscope or gperftools, or a .cpuprofile",
+            path.display()
+        ),
+        error => error.to_string(),
+    })
+}

@@ -1,0 +1,339 @@
+//! The journey through the libraries: recorder -> unwinder -> profile -> symbols.
+//!
+//! [`probes`]: from names of functions to file offsets. [`jit`] finds the files of JIT compilers, [`crates`] names the
+//! crate of what is sampled, [`spool`] keeps the recording so far.
+
+mod crates;
+mod jit;
+pub(crate) mod probes;
+pub(crate) mod spool;
+
+use std::sync::Arc;
+
+use perf_data::spool::SpoolSink;
+use profile::Profile;
+use profile::builder::{BuildOptions, Builder};
+use recording::cpu_account::CpuAccount;
+use recording::info::RecordingInfo;
+use recording::module::Module;
+use recording::session::{Finished, ProgramExit, RecordOptions, RecordTarget, Session, StopReason, Target as _};
+use recording::sink::KeptFile;
+use unwind::{UnwindEngine, UnwindOptions, Unwinder};
+
+use crate::cargo::{self, CargoRun};
+use crate::exit::{FAILED, Failure};
+use crate::interrupt::Interrupt;
+use crate::pipeline::crates::CrateNames;
+use crate::pipeline::jit::{JitModules, JitWatch};
+use crate::pipeline::spool::Spool;
+use crate::recorder::{self, Target};
+use crate::symbols::kernel;
+use crate::terminal::Term;
+
+/// What to record: the options of the recorder, and the rest.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) recorder: RecordOptions,
+    pub(crate) build: BuildOptions,
+    /// Runs of the program, into one profile.
+    pub(crate) iterations: u32,
+    /// Continue after a failed run.
+    pub(crate) ignore_exit_code: bool,
+    /// Arguments that go into the profile at most.
+    pub(crate) max_args: usize,
+    pub(crate) engine: UnwindEngine,
+    pub(crate) profile_name: Option<String>,
+    /// The commit that the program was built from, if known.
+    pub(crate) commit: Option<String>,
+    /// Record the programs that cargo runs.
+    pub(crate) cargo: Option<CargoRun>,
+}
+
+/// A recording that has ended; the program of the last run may still run.
+pub(crate) struct Recorded {
+    pub(crate) profile: Profile,
+    /// Open files of the sampled modules: their paths may be gone when symbols are looked up.
+    pub(crate) kept_files: Vec<(Arc<Module>, KeptFile)>,
+    /// Symbols of the JIT code with samples.
+    pub(crate) jit_symbols: JitModules,
+    pub(crate) stop: StopReason,
+    pub(crate) program: Program,
+    pub(crate) iterations: u32,
+    /// The failure of a further run.
+    pub(crate) failure: Option<Failure>,
+    /// The copy on disk, until the profile is saved.
+    pub(crate) spool: Option<Spool>,
+}
+
+/// The program after its (last) run.
+pub(crate) enum Program {
+    /// The program may still run for up to 5 s.
+    Ending(Option<Target>),
+    Ended(ProgramExit),
+}
+
+impl Program {
+    /// False if the program has ended, or none was launched.
+    pub(crate) fn may_be_running(&self) -> bool {
+        matches!(self, Program::Ending(Some(_)))
+    }
+
+    /// Waits for the program; returns how it ended.
+    pub(crate) fn wait(&mut self) -> ProgramExit {
+        match self {
+            Program::Ending(target) => {
+                let exit = target.take().map_or(ProgramExit::StillRunning, Target::wait);
+                *self = Program::Ended(exit);
+                exit
+            }
+            Program::Ended(exit) => *exit,
+        }
+    }
+}
+
+/// Runs and records the program. The spool holds the recording so far.
+pub(crate) fn record(
+    plan: &mut Plan,
+    term: &Term,
+    interrupt: &Interrupt,
+    mut spool: Option<Spool>,
+) -> Result<Recorded, Failure> {
+    // Nothing may come between attaching and recording, or threads that start meanwhile are found late. So whatever
+    // takes time comes before.
+    let kernel = kernel::running();
+    let wait_reasons = plan.recorder.off_cpu.then(kernel::wait_reasons);
+    let before_opening = recorder::clock_reference();
+    // With cargo, this returns after the build.
+    let first = open(plan, 1, term).map_err(|error| with_rest(error, spool.take()))?;
+    // A launched program starts later; the builder moves time zero to its start.
+    let zero = first.began().unwrap_or_else(|| recorder::clock_reference().timestamp);
+    let clock = before_opening.later(zero);
+    let mut first = Some(first);
+    let mut builder = Builder::new(clock, plan.build);
+    if let Some(image) = kernel.clone() {
+        builder.set_kernel(image);
+    }
+    if let Some(wait_reasons) = wait_reasons {
+        builder.set_wait_reasons(wait_reasons);
+    }
+    // Not for several runs: the program of the next one must be forked from a process with one thread.
+    if let Some(spool) = spool.as_ref().filter(|_| plan.iterations == 1) {
+        match spool.unnamed_file() {
+            Ok(file) => builder.spill_to(file),
+            Err(error) => term.verbose(format_args!(
+                "samples stay in memory: no file beside the output: {error}"
+            )),
+        }
+    }
+    let (memory, files) = (recorder::Memory::default(), recorder::Files::default());
+    let sink = SpoolSink::new(JitWatch::new(builder));
+    let options = UnwindOptions {
+        engine: plan.engine,
+        ..UnwindOptions::default()
+    };
+    let mut unwinder = Unwinder::new(sink, memory, files, options);
+
+    let mut runs = Runs::default();
+    let mut failure = None;
+    let (mut run_starts, mut whole_runs) = (Vec::new(), plan.recorder.target == RecordTarget::Command);
+    for iteration in 1..=plan.iterations {
+        let opened = first.take().map_or_else(|| open(plan, iteration, term), Ok);
+        let start = recorder::clock_reference().timestamp;
+        let launched = opened.and_then(|recording| {
+            if let Some(spool) = &mut spool {
+                let mut info = recording.info_so_far(clock);
+                complete(&mut info, plan);
+                spool.start(
+                    unwinder.next_mut(),
+                    start,
+                    &info,
+                    plan.recorder.off_cpu,
+                    kernel.as_ref(),
+                    term,
+                );
+            }
+            let mut named = CrateNames::new(&mut unwinder);
+            let finished = match &mut plan.cargo {
+                Some(cargo) => cargo.record(&mut named, |sink| recording.run(clock, sink)),
+                None => recording.run(clock, &mut named),
+            };
+            // The program of the next run must be forked from a process with one thread.
+            unwinder.next_mut().stop();
+            Ok(finished?)
+        });
+        match launched {
+            Ok(finished) => {
+                failure = finished.problem.as_deref().map(Failure::failed);
+                runs.add(finished);
+                run_starts.push(start);
+            }
+            Err(error) if runs.count == 0 => return Err(with_rest(error, spool)),
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        }
+        let is_ended = runs.stop.is_some_and(StopReason::is_end_of_program);
+        let exit = runs.program.as_mut().filter(|_| is_ended).map(Program::wait);
+        whole_runs &= runs.stop == Some(StopReason::ProgramEnded) && exit.is_some_and(is_own_end);
+        if iteration == plan.iterations || !is_ended || interrupt.is_seen() {
+            break;
+        }
+        if exit != Some(ProgramExit::Code(0)) && !plan.ignore_exit_code {
+            term.warning(format_args!(
+                "run {iteration} failed, and the next runs are left out; -i continues with them"
+            ));
+            break;
+        }
+    }
+    if let (Some(cargo), Some(program)) = (&plan.cargo, &mut runs.program)
+        && !cargo.has_content()
+    {
+        spool.take().into_iter().for_each(Spool::remove);
+        return Err(cargo::ran_nothing(program.wait()));
+    }
+
+    let kept_files = unwinder.take_kept_files();
+    let (spool_sink, mut quality) = unwinder.finish();
+    let (watched, is_whole) = spool_sink.finish();
+    if let (Some(spool), false) = (&mut spool, is_whole) {
+        spool.set_cut();
+    }
+    let (mut builder, jit_code) = watched.finish();
+    if let Err(error) = builder.read_back() {
+        let message = format_args!("reading the samples of this recording back failed: {error}");
+        return Err(with_rest(Failure::failed(message), spool));
+    }
+    quality.asked_rate_hz = runs.asked_rate_hz;
+    quality.achieved_rate_hz = runs.achieved_rate_hz();
+    quality.cpu_time_ns = runs.cpu_time_ns;
+    quality.cpu_account = runs.cpu_account;
+    let (Some(mut info), Some(stop), Some(program)) = (runs.info, runs.stop, runs.program) else {
+        return Err(Failure::failed("nothing was recorded"));
+    };
+    complete(&mut info, plan);
+    info.whole_runs = Some(whole_runs && failure.is_none());
+    if run_starts.len() > 1 {
+        info.run_starts = run_starts;
+    }
+    if let Some(cargo) = &plan.cargo {
+        cargo.add_notes(&mut info);
+    }
+    let (mut profile, jit_symbols) = jit_code.finish(builder, info, quality, |note| term.verbose(note));
+    profile.set_commit(plan.commit.take());
+    profile.set_stack_bytes(plan.recorder.stack_bytes.into());
+    if plan.engine == UnwindEngine::Framehop {
+        profile.set_unwinder("framehop");
+    }
+    Ok(Recorded {
+        profile,
+        kept_files,
+        jit_symbols,
+        stop,
+        program,
+        iterations: runs.count,
+        failure,
+        spool,
+    })
+}
+
+/// False if a signal ended the program, or one that the program has waited for: shells add 128 to its number.
+fn is_own_end(exit: ProgramExit) -> bool {
+    matches!(exit, ProgramExit::Code(code) if !(129..160).contains(&code))
+}
+
+/// A failure in the middle of a recording, with the path of the part on disk.
+fn with_rest(error: Failure, spool: Option<Spool>) -> Failure {
+    match (error, spool) {
+        (
+            Failure::Failed {
+                message,
+                status: FAILED,
+            },
+            Some(spool),
+        ) if spool.is_started() => Failure::failed(format_args!("{message}; {}", spool.left())),
+        // The program did not run.
+        (error, spool) => {
+            spool.into_iter().for_each(Spool::remove);
+            error
+        }
+    }
+}
+
+/// Opens the events of one run. Returns when the recording can start; with cargo, after the build.
+fn open(plan: &mut Plan, iteration: u32, term: &Term) -> Result<recorder::Recording, Failure> {
+    let recording = recorder::Recording::open(&plan.recorder)?;
+    if iteration == 1 {
+        recording.remark().iter().for_each(|line| term.verbose(line));
+        recording.announcements().iter().for_each(|line| term.line(line));
+    }
+    if plan.iterations > 1 {
+        term.line(format_args!("run {iteration} of {}", plan.iterations));
+    }
+    match &mut plan.cargo {
+        Some(cargo) => cargo.hold(recording),
+        None => Ok(recording),
+    }
+}
+
+/// Adds the user's options to the facts of the recording.
+fn complete(info: &mut RecordingInfo, plan: &Plan) {
+    if let Some(args) = &mut info.args {
+        args.truncate(plan.max_args);
+    }
+    if let Some(name) = &plan.profile_name {
+        info.program = name.clone();
+    }
+}
+
+/// Sums over the runs so far.
+#[derive(Default)]
+struct Runs {
+    count: u32,
+    info: Option<RecordingInfo>,
+    stop: Option<StopReason>,
+    program: Option<Program>,
+    asked_rate_hz: f64,
+    cpu_time_ns: Option<u64>,
+    cpu_account: CpuAccount,
+    /// Delivered samples, if the event counts time.
+    delivered: Option<f64>,
+}
+
+impl Runs {
+    fn add(&mut self, run: Finished<Target>) {
+        self.count += 1;
+        self.stop = Some(run.stop);
+        self.asked_rate_hz = run.asked_rate_hz;
+        self.program = Some(match run.target {
+            Some(target) => Program::Ending(Some(target)),
+            None => Program::Ended(ProgramExit::NotOurs),
+        });
+        let delivered = (run.achieved_rate_hz.zip(run.cpu_time_ns)).map(|(rate, ns)| rate * ns as f64 / 1e9);
+        if self.count == 1 {
+            self.cpu_time_ns = run.cpu_time_ns;
+            self.cpu_account = run.cpu_account;
+            self.delivered = delivered;
+        } else {
+            self.cpu_time_ns = (self.cpu_time_ns.zip(run.cpu_time_ns)).map(|(sum, ns)| sum.saturating_add(ns));
+            self.cpu_account = std::mem::take(&mut self.cpu_account).plus(run.cpu_account);
+            self.delivered = (self.delivered.zip(delivered)).map(|(sum, more)| sum + more);
+        }
+        let mut info = run.info;
+        if let Some(earlier) = self.info.take() {
+            for (event, earlier) in info.events.iter_mut().zip(earlier.events) {
+                event.counts = event.counts.zip(earlier.counts).map(|(counts, more)| counts.plus(more));
+            }
+            let mut notes = earlier.notes;
+            info.notes.retain(|note| !notes.contains(note));
+            notes.append(&mut info.notes);
+            info.notes = notes;
+        }
+        self.info = Some(info);
+    }
+
+    fn achieved_rate_hz(&self) -> Option<f64> {
+        let (delivered, cpu_time_ns) = self.delivered.zip(self.cpu_time_ns)?;
+        (cpu_time_ns > 0).then(|| delivered * 1e9 / cpu_time_ns as f64)
+    }
+}

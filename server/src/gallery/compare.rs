@@ -1,0 +1,194 @@
+//! The page of two profiles: what changed, as `sprof diff` finds it.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use profile::data::{Calls, Data};
+use profile::export::svg::{SvgOptions, differential};
+use profile::export::{Picked, PickedTime};
+use profile::text::date::utc;
+use profile::view::diff::describe::{basis, describe, describe_increase, name, renamed_libs, which};
+use profile::view::diff::list::{ChangeList, ListOptions};
+use profile::view::diff::sides::{ReadSides, check_sides};
+use profile::view::diff::{Compared, DiffLimits, Sides, diff};
+use profile::view::select::{Filter, KeptKinds, keep};
+
+use super::html::{Text, page};
+use super::list::commit;
+use super::shelf::{Item, Shelf};
+use super::summary::{guarded, gzip};
+
+/// The defaults of `sprof diff`.
+const FALSE_DISCOVERIES_PERCENT: f64 = 1.0;
+const MIN_CHANGE_PERCENT: f64 = 0.5;
+const LIMITS: DiffLimits = DiffLimits {
+    false_discoveries: FALSE_DISCOVERIES_PERCENT / 100.0,
+    least_change: MIN_CHANGE_PERCENT / 100.0,
+};
+
+/// Changes of a list.
+const CHANGES: usize = 100;
+
+/// Narrowest frame of the flame graph, pixels.
+const MIN_WIDTH: f64 = 0.5;
+
+/// A comparison, made once for page and picture.
+pub(super) struct ComparisonPage {
+    pub(super) page: Vec<u8>,
+    /// SVG, gzip; `None` if there is nothing to draw.
+    pub(super) picture: Option<Vec<u8>>,
+}
+
+/// Reads and compares two files. A comparison that is refused is a page that says why.
+pub(super) fn compare(shelf: &Shelf, before: &Item, after: &Item) -> ComparisonPage {
+    let mut body = head(before, after);
+    let compared = guarded(|| {
+        let read = both(shelf, before, after)?;
+        let (words, picture) = (tables(&read)?, picture(&read));
+        Ok((words, picture))
+    });
+    let picture = match compared {
+        Ok((words, picture)) => {
+            body.push_str(&words);
+            match &picture {
+                Ok(_) => {
+                    let (before, after) = (&before.found.id, &after.found.id);
+                    let address = format!("diff.svg?before={before}&amp;after={after}");
+                    let _ = write!(
+                        body,
+                        "<h2>Flame graph of after: red grew, blue shrank</h2>\n<p class=\"act\"><a href=\"{address}\">\
+                         <img class=\"large\" alt=\"differential flame graph\" src=\"{address}\"></a></p>\n"
+                    );
+                }
+                Err(why) => {
+                    let _ = writeln!(body, "<p class=\"soft act\">No flame graph: {}.</p>", Text(why));
+                }
+            }
+            picture.ok()
+        }
+        Err(why) => {
+            let _ = writeln!(body, "<p class=\"warn\">{}</p>", Text(&why));
+            None
+        }
+    };
+    ComparisonPage {
+        page: page("What changed", "", "", &body),
+        picture,
+    }
+}
+
+fn head(before: &Item, after: &Item) -> String {
+    let (before_id, after_id) = (&before.found.id, &after.found.id);
+    let mut body = format!(
+        "<header><p><a href=\"./\">all profiles</a> <a href=\"diff?before={after_id}&amp;after={before_id}\">the other way round</a></p>\n\
+         <h1>What changed</h1>\n<dl>"
+    );
+    for (side, item) in [("Before", before), ("After", after)] {
+        let _ = write!(
+            body,
+            "<div><dt>{side}</dt><dd><a href=\"p/{}/\">{}</a>, {} {}</dd></div>",
+            item.found.id,
+            Text(&item.name()),
+            utc(item.time_ms()),
+            item.summary().map(commit).unwrap_or_default()
+        );
+    }
+    body.push_str("</dl>\n</header>\n");
+    body
+}
+
+/// Both files, as `sprof diff` has them.
+fn both(shelf: &Shelf, before: &Item, after: &Item) -> Result<ReadSides, String> {
+    let data = |item: &Item| {
+        let of_file = |why: String| format!("{}: {why}", item.name());
+        let opened = shelf.open(item).map_err(of_file)?;
+        let mut data = shelf.reader().read(&opened.path, shelf.limits()).map_err(of_file)?.data;
+        keep(&mut data, &Filter::default(), KeptKinds::One).map_err(|error| of_file(error.to_string()))?;
+        Ok::<_, String>(data)
+    };
+    let (base, new) = (vec![data(before)?], vec![data(after)?]);
+    let (base_file, new_file) = (PathBuf::from(before.name()), PathBuf::from(after.name()));
+    ReadSides::new((&[base_file], base), (&[new_file], new), false)
+}
+
+fn tables(read: &ReadSides) -> Result<String, String> {
+    let what = Compared::functions_of(&read.base, &read.new);
+    let compared = diff(&read.base, &read.new, what, LIMITS);
+    check_sides(&compared.sides)?;
+    let mut body = sides(&compared.sides);
+    for line in renamed_libs(&read.renamed).chain(basis(&compared.sides)) {
+        let _ = writeln!(body, "<p class=\"soft act\">{}</p>", Text(&line));
+    }
+    let options = |what: Compared| ListOptions {
+        what,
+        false_discoveries_percent: FALSE_DISCOVERIES_PERCENT,
+        min_change_percent: MIN_CHANGE_PERCENT,
+        limit: CHANGES,
+        names_options: false,
+    };
+    let list = ChangeList {
+        options: options(what),
+        compared: &compared,
+    };
+    table(&mut body, &format!("Functions{}", which(what)), &list);
+    if read.base.iter().all(|data| data.calls != Calls::Unknown) {
+        let compared = &diff(&read.base, &read.new, Compared::Total, LIMITS);
+        let list = ChangeList {
+            options: options(Compared::Total),
+            compared,
+        };
+        table(&mut body, &format!("Functions{}", which(Compared::Total)), &list);
+    }
+    Ok(body)
+}
+
+fn sides(sides: &Sides) -> String {
+    let mut body = "<dl>".to_owned();
+    for (name, value) in [
+        ("Before", describe(sides, &sides.base)),
+        ("After", describe(sides, &sides.new)),
+        ("Total", describe_increase(sides, &sides.increase)),
+    ] {
+        let _ = write!(body, "<div><dt>{name}</dt><dd>{}</dd></div>", Text(&value));
+    }
+    body + "</dl>\n"
+}
+
+fn table(body: &mut String, title: &str, list: &ChangeList<'_>) {
+    let _ = writeln!(body, "<h2>{title}</h2>");
+    if !list.compared.changes.is_empty() {
+        body.push_str("<div class=\"wide\"><table><thead><tr>");
+        for (head, _) in list.columns() {
+            let _ = write!(body, "<th class=\"n\">{}</th>", Text(head.trim()));
+        }
+        body.push_str("<th>Function</th></tr></thead><tbody>\n");
+        for change in list.shown() {
+            let class = match list.compared.delta(change) > 0.0 {
+                true => "more",
+                false => "less",
+            };
+            let _ = write!(body, "<tr class=\"{class}\">");
+            for cell in list.cells(change) {
+                let _ = write!(body, "<td class=\"n\">{}</td>", Text(cell.trim()));
+            }
+            let _ = writeln!(body, "<td class=\"name\">{}</td></tr>", Text(&name(change)));
+        }
+        body.push_str("</tbody></table></div>\n");
+    }
+    let _ = writeln!(body, "<p class=\"soft act\">{}</p>", Text(&list.conclusion()));
+}
+
+fn picture(read: &ReadSides) -> Result<Vec<u8>, String> {
+    let (base, new) = (pick(&read.base), pick(&read.new));
+    let options = SvgOptions {
+        min_width: MIN_WIDTH,
+        ..SvgOptions::default()
+    };
+    let mut svg = Vec::new();
+    let drawn = differential::write(&base, &new, &options, LIMITS, &mut svg);
+    drawn.and_then(|()| gzip(&svg)).map_err(|error| error.to_string())
+}
+
+fn pick(side: &[Data]) -> Vec<Picked<'_>> {
+    side.iter().map(|data| Picked::new(data, PickedTime::Cpu)).collect()
+}
