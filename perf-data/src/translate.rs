@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::event::{BpfProgram, Event, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample};
-use recording::event::{Thread, ThreadEvent, Value};
+use recording::event::{EventValue, Thread, ThreadEvent};
 use recording::sink::EventSink;
 use recording::stack::{Frame, FurtherRegisters, MissingStack, Registers, Snapshot, Stack, StackCopy, StackMark};
 
@@ -110,7 +110,7 @@ pub(crate) struct SampleEvent<'a> {
     /// Index into [`RecordingInfo::events`](recording::info::RecordingInfo::events).
     pub event: u32,
     /// The values of a point event.
-    pub values: &'a [Value<'a>],
+    pub values: &'a [EventValue<'a>],
     /// Where the kernel's function at the sample's address, which has only begun, returns to.
     pub return_address: Option<u64>,
     /// The copy of the sample that follows in the same ring.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use recording::command::own;
-use recording::doctor::{Examination, Finding, State};
+use recording::doctor::{CheckState, Examination, Finding};
 use recording::session::USUAL_STACK_BYTES;
 
 use crate::machine::refusal::{self, PtraceRefusal};
@@ -63,7 +63,7 @@ fn with_kernel(opened: &Tried) -> Finding {
             "this user may not sample the kernel{}",
             refusal::paranoid().map_or_else(String::new, |level| format!(": kernel.perf_event_paranoid is {level}"))
         ))
-        .in_state(State::Fails)
+        .in_state(CheckState::Fails)
         .fixed_by([
             "sudo sysctl kernel.perf_event_paranoid=1".to_owned(),
             refusal::may_always(),
@@ -78,14 +78,14 @@ fn user_only(opened: &Tried, own_pid: i32) -> Finding {
     match opened {
         Ok(opened) => match open::try_without_kernel(opened, own_pid) {
             Ok(()) => finding,
-            Err(error) => finding.because(State::Fails, error),
+            Err(error) => finding.because(CheckState::Fails, error),
         },
         Err(error) => refused(finding, error),
     }
 }
 
 fn refused(finding: Finding, error: &OpenError) -> Finding {
-    let finding = finding.because(State::Fails, error);
+    let finding = finding.because(CheckState::Fails, error);
     match error {
         OpenError::NoPerfEvents(refusal) => finding.fixed_by(refusal.commands()),
         _ => finding,
@@ -99,7 +99,7 @@ fn traced() -> Finding {
         "stops a thread for each sample; no kernel functions",
     );
     let failed =
-        |refusal: PtraceRefusal| (finding.clone().because(State::Fails, &refusal)).fixed_by([refusal.command()]);
+        |refusal: PtraceRefusal| (finding.clone().because(CheckState::Fails, &refusal)).fixed_by([refusal.command()]);
     match Signals::block() {
         Ok(signals) => match ptrace::try_out(&signals) {
             Ok(()) => finding,
@@ -126,7 +126,7 @@ fn paranoid(opened: &Tried) -> Finding {
     let (title, (state, reason)) = match refusal::paranoid() {
         None => (
             "no kernel.perf_event_paranoid".to_owned(),
-            (State::Fails, "this kernel has no perf_event"),
+            (CheckState::Fails, "this kernel has no perf_event"),
         ),
         Some(level) => (format!("kernel.perf_event_paranoid = {level}"), at_level(level, may)),
     };
@@ -135,27 +135,27 @@ fn paranoid(opened: &Tried) -> Finding {
 
 /// What the level means. Above 2 that depends on the kernel: Debian's, Ubuntu's and Android's refuse ordinary users,
 /// the others know no such level (kernel/events/core.c compares with 1 and with 2 only).
-fn at_level(level: i32, may: May) -> (State, &'static str) {
+fn at_level(level: i32, may: May) -> (CheckState, &'static str) {
     match (level, may) {
-        (..=0, _) => (State::Works, "everybody may sample everything"),
+        (..=0, _) => (CheckState::Works, "everybody may sample everything"),
         (1, _) => (
-            State::Works,
+            CheckState::Works,
             "ordinary users may sample their programs, and the kernel in them",
         ),
         (2, _) => (
-            State::Limited,
+            CheckState::Limited,
             "ordinary users may sample the user code of their programs",
         ),
         (_, May::SampleKernel) => (
-            State::Works,
+            CheckState::Works,
             "no limit for this user; ordinary users are refused by kernels of Debian, Ubuntu and Android, and may sample the user code \
              of their programs on others",
         ),
         (_, May::SampleUserCode) => (
-            State::Limited,
+            CheckState::Limited,
             "this kernel takes it as 2: ordinary users may sample the user code of their programs",
         ),
-        (_, May::Nothing) => (State::Limited, "perf_event is refused to this user"),
+        (_, May::Nothing) => (CheckState::Limited, "perf_event is refused to this user"),
     }
 }
 
@@ -169,10 +169,9 @@ fn counters(opened: &Tried) -> Finding {
             "no hardware counters (PMU)",
             "the CPU clock samples instead, which is as good for time; usual in virtual machines",
         )
-        .in_state(State::Limited),
-        Err(_) => {
-            Finding::works("pmu", "hardware counters (PMU)", "not known without perf_event").in_state(State::Limited)
-        }
+        .in_state(CheckState::Limited),
+        Err(_) => Finding::works("pmu", "hardware counters (PMU)", "not known without perf_event")
+            .in_state(CheckState::Limited),
     }
 }
 
@@ -192,7 +191,7 @@ fn rings(opened: &Tried) -> Option<Finding> {
         match opened.announcements.iter().any(|line| line.starts_with("rings of")) {
             false => finding,
             true => finding
-                .in_state(State::Limited)
+                .in_state(CheckState::Limited)
                 .fixed_by(["ulimit -l unlimited", "sudo sysctl kernel.perf_event_mlock_kb=8192"]),
         },
     )
@@ -217,19 +216,22 @@ fn hidden_addresses() -> Finding {
         format!("kernel.kptr_restrict = {level}")
     });
     let (state, reason) = match level {
-        None | Some(..=0) => (State::Works, "kernel addresses are shown to who may sample the kernel"),
+        None | Some(..=0) => (
+            CheckState::Works,
+            "kernel addresses are shown to who may sample the kernel",
+        ),
         Some(1) => (
-            State::Works,
+            CheckState::Works,
             "kernel addresses are shown to root and who has CAP_SYSLOG",
         ),
         Some(_) => (
-            State::Limited,
+            CheckState::Limited,
             "kernel addresses are shown to nobody: kernel functions have no names",
         ),
     };
     let finding = Finding::works("kptr-restrict", title, reason).in_state(state);
     match state {
-        State::Works => finding,
+        CheckState::Works => finding,
         _ => finding.fixed_by(["sudo sysctl kernel.kptr_restrict=1"]),
     }
 }
@@ -242,12 +244,12 @@ mod tests {
     fn no_level_contradicts_what_was_tried() {
         for level in 3..=4 {
             let (state, reason) = at_level(level, May::SampleUserCode);
-            assert_eq!(state, State::Limited);
+            assert_eq!(state, CheckState::Limited);
             assert!(reason.contains("may sample the user code"), "{reason}");
-            assert_eq!(at_level(level, May::SampleKernel).0, State::Works);
+            assert_eq!(at_level(level, May::SampleKernel).0, CheckState::Works);
             assert!(at_level(level, May::Nothing).1.contains("refused"));
         }
-        assert_eq!(at_level(2, May::SampleUserCode).0, State::Limited);
-        assert_eq!(at_level(1, May::SampleKernel).0, State::Works);
+        assert_eq!(at_level(2, May::SampleUserCode).0, CheckState::Limited);
+        assert_eq!(at_level(1, May::SampleKernel).0, CheckState::Works);
     }
 }

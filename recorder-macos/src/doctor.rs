@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use recording::command::own;
-use recording::doctor::{Examination, Finding, State};
+use recording::doctor::{CheckState, Examination, Finding};
 
 use crate::kernel::{Mach, MachError};
 use crate::processes::host::Host;
@@ -19,11 +19,14 @@ pub fn examine(host: &impl Host) -> Examination {
     let kernel = match own_rights(host) {
         Rights::Root => kernel,
         Rights::Entitled => kernel.because(
-            State::Works,
+            CheckState::Works,
             "sprof is signed for it; macOS may ask an administrator for the password once a login",
         ),
         Rights::None => kernel
-            .because(State::Fails, "sprof is not signed to have access to other processes")
+            .because(
+                CheckState::Fails,
+                "sprof is not signed to have access to other processes",
+            )
             .fixed_by([format!("{} setup", own()), format!("sudo {} record ...", own())]),
     };
     let library = Finding::works(
@@ -45,7 +48,7 @@ pub fn examine(host: &impl Host) -> Examination {
                 "hardened programs",
                 "programs without the entitlement get-task-allow give no access, not even to root",
             )
-            .in_state(State::Limited),
+            .in_state(CheckState::Limited),
         ],
     }
 }
@@ -59,12 +62,12 @@ fn integrity_protection() -> Finding {
     );
     let finding = Finding::works("integrity-protection", "System Integrity Protection", "");
     match text.as_str() {
-        "" => finding.because(State::Limited, "unknown: csrutil printed nothing"),
+        "" => finding.because(CheckState::Limited, "unknown: csrutil printed nothing"),
         text if text.contains("enabled") => finding.because(
-            State::Limited,
+            CheckState::Limited,
             "enabled: programs of macOS in /bin, /usr and /System are not recorded; what they start is",
         ),
-        text => finding.because(State::Works, text),
+        text => finding.because(CheckState::Works, text),
     }
 }
 

@@ -17,7 +17,7 @@ pub struct Finding {
     /// The thing, in a few words.
     pub title: String,
     /// Its state.
-    pub state: State,
+    pub state: CheckState,
     /// Why, or what it means; may be empty.
     pub reason: String,
     /// Commands and options that fix it, each by itself. Empty if nothing is wrong, or nothing helps.
@@ -26,7 +26,7 @@ pub struct Finding {
 
 /// The state of a thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum CheckState {
     /// As good as possible.
     Works,
     /// Not there, or refused.
@@ -41,19 +41,19 @@ impl Finding {
         Finding {
             id,
             title: title.into(),
-            state: State::Works,
+            state: CheckState::Works,
             reason: reason.into(),
             fixes: Vec::new(),
         }
     }
 
     /// The same, in another state.
-    pub fn in_state(self, state: State) -> Finding {
+    pub fn in_state(self, state: CheckState) -> Finding {
         Finding { state, ..self }
     }
 
     /// The same, in another state for this reason.
-    pub fn because(self, state: State, reason: impl ToString) -> Finding {
+    pub fn because(self, state: CheckState, reason: impl ToString) -> Finding {
         let reason = reason.to_string();
         Finding { state, reason, ..self }
     }

@@ -308,7 +308,7 @@ pub struct Sample<'a> {
     pub same: Option<SameFrames<'a>>,
     /// Of [`Role::Point`]: the values, in the order of [`EventInfo::fields`](crate::info::EventInfo::fields); empty if
     /// they are not known.
-    pub values: &'a [Value<'a>],
+    pub values: &'a [EventValue<'a>],
 }
 
 impl<'a> Sample<'a> {
@@ -328,7 +328,7 @@ impl<'a> Sample<'a> {
 
 /// One value of a point event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value<'a> {
+pub enum EventValue<'a> {
     /// A number.
     Unsigned(u64),
     /// A number.

@@ -5,7 +5,7 @@
 
 /// What the scheduler has counted for one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct ThreadReading {
     /// Time on a CPU, ns. It is exact for a thread that is not on one. Of a running thread it is as of the last timer
     /// tick (Linux, 4 ms at CONFIG_HZ=250), or as of its last entry into the kernel (macOS).
     pub cpu_ns: u64,
@@ -19,16 +19,16 @@ pub struct Reading {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Account {
     /// When the account was opened.
-    opened: Reading,
+    opened: ThreadReading,
     /// CPU time at the last sample, ns.
     sampled_ns: u64,
     /// The last reading.
-    seen: Reading,
+    seen: ThreadReading,
 }
 
 impl Account {
     /// An account that starts with this reading.
-    pub fn open(reading: Reading) -> Account {
+    pub fn open(reading: ThreadReading) -> Account {
         Account {
             opened: reading,
             sampled_ns: reading.cpu_ns,
@@ -38,24 +38,24 @@ impl Account {
 
     /// True if the thread was on a CPU since the last reading. If not, it is not on one now: getting a CPU counts as
     /// a slice at once, and keeping it as CPU time soon.
-    pub fn has_run(&mut self, reading: Reading) -> bool {
+    pub fn has_run(&mut self, reading: ThreadReading) -> bool {
         let has_run = self.would_have_run(reading);
         self.see(reading);
         has_run
     }
 
     /// The same, without noting the reading.
-    pub fn would_have_run(&self, reading: Reading) -> bool {
+    pub fn would_have_run(&self, reading: ThreadReading) -> bool {
         reading.cpu_ns > self.seen.cpu_ns || reading.slices != self.seen.slices
     }
 
     /// True if the thread has used so much CPU time without a sample.
-    pub fn is_owed(&self, reading: Reading, patience_ns: u64) -> bool {
+    pub fn is_owed(&self, reading: ThreadReading, patience_ns: u64) -> bool {
         reading.cpu_ns.saturating_sub(self.sampled_ns) >= patience_ns
     }
 
     /// Notes a sample. Returns what the sample stands for: the CPU time since the last one, ns.
-    pub fn sample(&mut self, reading: Reading) -> u64 {
+    pub fn sample(&mut self, reading: ThreadReading) -> u64 {
         self.see(reading);
         let since_ns = self.seen.cpu_ns - self.sampled_ns;
         self.sampled_ns = self.seen.cpu_ns;
@@ -63,10 +63,10 @@ impl Account {
     }
 
     /// Notes a later reading.
-    pub fn see(&mut self, reading: Reading) {
+    pub fn see(&mut self, reading: ThreadReading) {
         // Two sources of different precision may seem to go back.
         let cpu_ns = self.seen.cpu_ns.max(reading.cpu_ns);
-        self.seen = Reading { cpu_ns, ..reading };
+        self.seen = ThreadReading { cpu_ns, ..reading };
     }
 
     /// CPU time since the last sample, ns.
@@ -156,8 +156,8 @@ mod tests {
 
     const INTERVAL: u64 = 10_000_000;
 
-    fn reading(cpu_ns: u64, waited_ns: u64, slices: u64) -> Reading {
-        Reading {
+    fn reading(cpu_ns: u64, waited_ns: u64, slices: u64) -> ThreadReading {
+        ThreadReading {
             cpu_ns,
             waited_ns,
             slices,

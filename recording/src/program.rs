@@ -10,7 +10,7 @@ use crate::session::{RecordError, RecordOptions};
 
 /// A program with its arguments and environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
+pub struct ProgramImage {
     /// The file.
     pub path: CString,
     /// Arguments, the first of which is the program as the user typed it.
@@ -23,7 +23,7 @@ pub struct Image {
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// Finds the program and prepares its arguments and environment.
-pub fn resolve(options: &RecordOptions) -> Result<Image, RecordError> {
+pub fn resolve(options: &RecordOptions) -> Result<ProgramImage, RecordError> {
     let Some(program) = options.command.first() else {
         return Err(RecordError::NotFound(String::new()));
     };
@@ -42,7 +42,7 @@ pub fn resolve(options: &RecordOptions) -> Result<Image, RecordError> {
         name.push(value);
         name
     });
-    Ok(Image {
+    Ok(ProgramImage {
         path: c_string(program, path.into_os_string())?,
         args: options
             .command
@@ -61,9 +61,9 @@ fn find(program: &OsStr, search: &OsStr) -> Result<PathBuf, RecordError> {
     };
     if program.as_bytes().contains(&b'/') {
         return match check(Path::new(program)) {
-            Found::Executable => Ok(program.into()),
-            Found::Missing => Err(RecordError::NotFound(display())),
-            Found::Unusable(reason) => Err(not_executable(reason)),
+            FoundProgram::Executable => Ok(program.into()),
+            FoundProgram::Missing => Err(RecordError::NotFound(display())),
+            FoundProgram::Unusable(reason) => Err(not_executable(reason)),
         };
     }
     let mut unusable = None;
@@ -75,9 +75,9 @@ fn find(program: &OsStr, search: &OsStr) -> Result<PathBuf, RecordError> {
             folder.join(program)
         };
         match check(&path) {
-            Found::Executable => return Ok(path),
-            Found::Missing => {}
-            Found::Unusable(reason) => unusable = Some(reason),
+            FoundProgram::Executable => return Ok(path),
+            FoundProgram::Missing => {}
+            FoundProgram::Unusable(reason) => unusable = Some(reason),
         }
     }
     match unusable {
@@ -87,23 +87,23 @@ fn find(program: &OsStr, search: &OsStr) -> Result<PathBuf, RecordError> {
     }
 }
 
-enum Found {
+enum FoundProgram {
     Executable,
     Missing,
     Unusable(&'static str),
 }
 
-fn check(path: &Path) -> Found {
+fn check(path: &Path) -> FoundProgram {
     match std::fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => Found::Unusable("it is a folder; give the program in it"),
+        Ok(metadata) if metadata.is_dir() => FoundProgram::Unusable("it is a folder; give the program in it"),
         Ok(metadata) if metadata.permissions().mode() & 0o111 == 0 => {
-            Found::Unusable("permission denied: it is not marked executable; `chmod +x` it if it is a program")
+            FoundProgram::Unusable("permission denied: it is not marked executable; `chmod +x` it if it is a program")
         }
-        Ok(_) => Found::Executable,
+        Ok(_) => FoundProgram::Executable,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Found::Unusable("permission denied: a folder on the way to it may not be entered")
+            FoundProgram::Unusable("permission denied: a folder on the way to it may not be entered")
         }
-        Err(_) => Found::Missing,
+        Err(_) => FoundProgram::Missing,
     }
 }
 

@@ -140,7 +140,7 @@ pub struct Finished<T> {
 
 /// The end of [`Session::hold_until`].
 #[derive(Debug)]
-pub enum Held<S> {
+pub enum HoldOutcome<S> {
     /// Recording can begin.
     Begins(Box<S>),
     /// The program ended before.
@@ -177,7 +177,7 @@ pub trait Session: Sized {
     ///
     /// The writer of `begin` waits until [`Session::run`] is about to be called, and misses nothing.
     #[cfg(unix)]
-    fn hold_until(self, begin: std::os::fd::BorrowedFd<'_>) -> Result<Held<Self>, RecordError>;
+    fn hold_until(self, begin: std::os::fd::BorrowedFd<'_>) -> Result<HoldOutcome<Self>, RecordError>;
 
     /// When the first event began to count, where that was before [`Session::run`]: of processes that ran before.
     fn began(&self) -> Option<Timestamp>;

@@ -1,11 +1,10 @@
 //! The local server: serves the profile and its symbols to the profiler UI in the user's browser, and to nobody else.
 //!
-//! The caller gives a listener that was bound before the program ran ([`Listener`]), the file of the profile and a
-//! function that answers symbol requests, and one that makes the viewer's data ([`Content`]), and gets links, and a
-//! thread that serves until a signal.
+//! The caller binds a [`Listener`] before the program runs. With the profile's file, a function that answers symbol
+//! requests and one that makes the viewer's data ([`Content`]) it gets links, and a thread that serves until a signal.
 //!
-//! [`Gallery`] is another server: a page of all profiles in a folder or in a bucket. The caller gives it what reads them
-//! ([`ProfileReader`]). No function prints, and none ends the process.
+//! [`Gallery`] is another server: a page of all profiles in a folder or in a bucket. The caller gives it a
+//! [`ProfileReader`]. No function prints, and none ends the process.
 //!
 //! The way of a request: `server` (connections, limits) -> `routes` (access) -> `file`, `ui`, `viewer` or the symbol
 //! function. A browser comes through `one_time_link`; to a UI elsewhere it goes through a page that tests whether it
@@ -17,7 +16,7 @@ mod file;
 mod gallery;
 mod guard;
 mod listener;
-mod once;
+mod one_time_link;
 mod reply;
 mod routes;
 mod server;
@@ -34,6 +33,6 @@ pub use gallery::{Gallery, GalleryOptions, GalleryPlace, ProfileReader, ReadProf
 pub use guard::origin_of;
 pub use listener::{Links, ListenOptions, Listener, Port, UiSource, encode};
 pub use routes::{AnswerSymbols, Content};
-pub use server::{End, Server};
+pub use server::{Server, ServerEnd};
 pub use viewer::MakeData;
-pub use watch::{IDLE_TIME, Notice};
+pub use watch::{BrowserNotice, IDLE_TIME};

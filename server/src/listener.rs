@@ -9,7 +9,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use profile::Tracks;
 use recording::command::own;
 
-use super::once::Once;
+use super::one_time_link::OneTimeLink;
 use super::token;
 use super::ui::UiDir;
 use super::view;
@@ -62,7 +62,7 @@ pub struct Listener {
     pub(super) address: SocketAddr,
     pub(super) ui: Ui,
     pub(super) token: String,
-    pub(super) once: Arc<Once>,
+    pub(super) once: Arc<OneTimeLink>,
     /// The link opens the built-in viewer.
     pub(super) opens_viewer: bool,
 }
@@ -85,7 +85,7 @@ impl Listener {
             address,
             ui,
             token,
-            once: Arc::new(Once::new(token::random()?)),
+            once: Arc::new(OneTimeLink::new(token::random()?)),
             opens_viewer: options.opens_viewer,
         })
     }

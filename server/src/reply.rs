@@ -6,16 +6,16 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Request, Response, StatusCode};
 
 use super::file::FileBody;
-use super::once::Ends;
+use super::one_time_link::ConnectionEnds;
 
 /// A response: bytes or a file.
 pub(super) type Reply = Response<Payload>;
 type Payload = Either<Full<Bytes>, FileBody>;
 
 /// What a server answers.
-pub(super) trait Answers: Send + Sync + 'static {
+pub(super) trait RequestHandler: Send + Sync + 'static {
     /// The answer to a request; `ends` are the ends of its connection.
-    fn answer(&self, request: Request<Incoming>, ends: Option<Ends>) -> impl Future<Output = Reply> + Send;
+    fn answer(&self, request: Request<Incoming>, ends: Option<ConnectionEnds>) -> impl Future<Output = Reply> + Send;
 }
 
 pub(super) fn bytes(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Reply {

@@ -27,8 +27,8 @@ use tokio::sync::Semaphore;
 use super::file::FileBody;
 use super::guard;
 use super::listener::{Listener, Ui, viewer_of};
-use super::once::{Ends, Followed, Once};
-use super::reply::{self, Answers, JSON, Reply};
+use super::one_time_link::{ConnectionEnds, LinkOutcome, OneTimeLink};
+use super::reply::{self, JSON, Reply, RequestHandler};
 use super::ui::UiDir;
 use super::viewer::{MakeData, Viewer};
 use super::watch::Watch;
@@ -69,7 +69,7 @@ pub struct Content {
 pub(super) struct Site {
     listening_on: IpAddr,
     token: String,
-    once: Arc<Once>,
+    once: Arc<OneTimeLink>,
     /// `None`: this server serves the UI, and no other origin needs access.
     ui_origin: Option<String>,
     ui: Option<UiDir>,
@@ -78,12 +78,12 @@ pub(super) struct Site {
     symbols: Arc<AnswerSymbols>,
     symbol_permits: Arc<Semaphore>,
     viewer: Arc<Viewer>,
-    outside: Option<Outside>,
+    outside: Option<ExternalUi>,
     pub(super) watch: Watch,
 }
 
 /// A UI that the browser may not reach.
-struct Outside {
+struct ExternalUi {
     ui: String,
     /// Address of the viewer, to open instead.
     viewer: String,
@@ -92,8 +92,8 @@ struct Outside {
 /// The query of the viewer's address where it is opened instead of a UI elsewhere.
 const INSTEAD: &str = "instead";
 
-impl Answers for Site {
-    async fn answer(&self, request: Request<Incoming>, ends: Option<Ends>) -> Reply {
+impl RequestHandler for Site {
+    async fn answer(&self, request: Request<Incoming>, ends: Option<ConnectionEnds>) -> Reply {
         self.routed(request, ends).await
     }
 }
@@ -117,7 +117,7 @@ impl Site {
             Ui::Local(dir) => (None, Some(dir.clone())),
         };
         let outside = match &listener.ui {
-            Ui::Remote(url) if !listener.opens_viewer => Some(Outside {
+            Ui::Remote(url) if !listener.opens_viewer => Some(ExternalUi {
                 ui: url.clone(),
                 viewer: format!("{}?{INSTEAD}", viewer_of(&listener.link_parts().ours)),
             }),
@@ -144,7 +144,7 @@ impl Site {
         Viewer::data(&self.viewer, &self.profile).await;
     }
 
-    async fn routed(&self, request: Request<Incoming>, ends: Option<Ends>) -> Reply {
+    async fn routed(&self, request: Request<Incoming>, ends: Option<ConnectionEnds>) -> Reply {
         self.watch.request();
         let (parts, body) = request.into_parts();
         if !guard::is_our_host(&parts, self.listening_on, &[]) {
@@ -220,12 +220,12 @@ impl Site {
     }
 
     /// `wants_page`: the client can show a page.
-    async fn once(&self, ends: Option<Ends>, wants_page: bool) -> Reply {
+    async fn once(&self, ends: Option<ConnectionEnds>, wants_page: bool) -> Reply {
         let once = self.once.clone();
         let followed = tokio::task::spawn_blocking(move || match once.follow(ends) {
-            Followed::To(link) => Ok(link.to_owned()),
-            Followed::Stranger => Err((StatusCode::FORBIDDEN, "this link is for another user of this machine")),
-            Followed::Used => Err((
+            LinkOutcome::To(link) => Ok(link.to_owned()),
+            LinkOutcome::Stranger => Err((StatusCode::FORBIDDEN, "this link is for another user of this machine")),
+            LinkOutcome::Used => Err((
                 StatusCode::GONE,
                 "this link works once; open the one that sprof printed",
             )),
@@ -269,7 +269,7 @@ impl Site {
     }
 }
 
-impl Outside {
+impl ExternalUi {
     /// A page that goes to `link` in the UI, or to the viewer.
     fn start(&self, link: &str) -> Option<Reply> {
         let (page, policy) = html::start_page(&StartLinks {

@@ -22,10 +22,10 @@ use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 
 use super::listener::Listener;
-use super::once::Ends;
-use super::reply::{self, Answers};
+use super::one_time_link::ConnectionEnds;
+use super::reply::{self, RequestHandler};
 use super::routes::{Content, Site};
-use super::watch::{Notice, PROFILE_TIME};
+use super::watch::{BrowserNotice, PROFILE_TIME};
 use super::write_timeout::WriteTimeout;
 
 /// Open connections at most. For one more, the oldest that has asked nothing yet is closed; if all have, it waits.
@@ -45,12 +45,12 @@ const BLOCKING_THREADS: usize = 16;
 
 /// The server, on a thread of its own.
 pub struct Server {
-    thread: JoinHandle<End>,
+    thread: JoinHandle<ServerEnd>,
 }
 
 /// Why the server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ServerEnd {
     /// A signal ended the server.
     Signal,
     /// Nobody asked for anything for the time that was given.
@@ -64,7 +64,7 @@ impl Server {
         listener: Listener,
         content: Content,
         idle: Option<Duration>,
-        noticed: impl FnOnce(Notice) + Send + 'static,
+        noticed: impl FnOnce(BrowserNotice) + Send + 'static,
     ) -> Result<Server, String> {
         let site = Arc::new(Site::new(&listener, content));
         let watched = site.clone();
@@ -77,7 +77,7 @@ impl Server {
                 std::future::pending().await
             };
             tokio::select! {
-                () = watched.watch.is_idle(idle) => End::Idle,
+                () = watched.watch.is_idle(idle) => ServerEnd::Idle,
                 end = noticing => end,
             }
         };
@@ -85,11 +85,11 @@ impl Server {
     }
 
     /// Serves a site on a thread, until a signal or until `end`.
-    pub(super) fn run<S: Answers>(
+    pub(super) fn run<S: RequestHandler>(
         socket: StdListener,
         tls: Option<TlsAcceptor>,
         site: Arc<S>,
-        end: impl AsyncFnOnce() -> End + Send + 'static,
+        end: impl AsyncFnOnce() -> ServerEnd + Send + 'static,
     ) -> Result<Server, String> {
         let start = |error: io::Error| format!("cannot start the server: {error}");
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -109,10 +109,10 @@ impl Server {
         let thread = std::thread::Builder::new().name("server".into()).spawn(move || {
             let end = runtime.block_on(async {
                 tokio::select! {
-                    () = accept(socket, tls, site) => End::Signal,
-                    _ = interrupt.recv() => End::Signal,
-                    _ = terminate.recv() => End::Signal,
-                    _ = hangup.recv() => End::Signal,
+                    () = accept(socket, tls, site) => ServerEnd::Signal,
+                    _ = interrupt.recv() => ServerEnd::Signal,
+                    _ = terminate.recv() => ServerEnd::Signal,
+                    _ = hangup.recv() => ServerEnd::Signal,
                     end = end() => end,
                 }
             });
@@ -126,13 +126,13 @@ impl Server {
     }
 
     /// Waits until a signal ends the server, or until nobody asks any more.
-    pub fn wait(self) -> End {
+    pub fn wait(self) -> ServerEnd {
         // Only a panic fails here, and it has printed its message.
-        self.thread.join().unwrap_or(End::Signal)
+        self.thread.join().unwrap_or(ServerEnd::Signal)
     }
 }
 
-async fn accept<S: Answers>(socket: StdListener, tls: Option<TlsAcceptor>, site: Arc<S>) {
+async fn accept<S: RequestHandler>(socket: StdListener, tls: Option<TlsAcceptor>, site: Arc<S>) {
     let Ok(socket) = TcpListener::from_std(socket) else {
         return;
     };
@@ -165,8 +165,8 @@ async fn accept<S: Answers>(socket: StdListener, tls: Option<TlsAcceptor>, site:
     }
 }
 
-async fn connection<S: Answers>(stream: TcpStream, tls: Option<TlsAcceptor>, site: &S, asked: Arc<AtomicBool>) {
-    let ends = (stream.peer_addr().ok().zip(stream.local_addr().ok())).map(|(peer, own)| Ends { peer, own });
+async fn connection<S: RequestHandler>(stream: TcpStream, tls: Option<TlsAcceptor>, site: &S, asked: Arc<AtomicBool>) {
+    let ends = (stream.peer_addr().ok().zip(stream.local_addr().ok())).map(|(peer, own)| ConnectionEnds { peer, own });
     let stream = WriteTimeout::new(stream, WRITE_TIMEOUT);
     let Some(tls) = tls else {
         return requests(stream, ends, site, asked).await;
@@ -178,10 +178,10 @@ async fn connection<S: Answers>(stream: TcpStream, tls: Option<TlsAcceptor>, sit
 }
 
 /// Answers the request of a connection; `asked` becomes true once its head was read.
-async fn requests<T, S>(stream: T, ends: Option<Ends>, site: &S, asked: Arc<AtomicBool>)
+async fn requests<T, S>(stream: T, ends: Option<ConnectionEnds>, site: &S, asked: Arc<AtomicBool>)
 where
     T: AsyncRead + AsyncWrite + Unpin,
-    S: Answers,
+    S: RequestHandler,
 {
     let stream = ExplainedErrors {
         stream,

@@ -17,15 +17,15 @@ pub type MakeData = dyn Fn(&File) -> Result<Vec<u8>, String> + Send + Sync;
 
 /// The page, which takes the data from the address beside its own.
 #[derive(Default)]
-pub(super) struct Page(OnceLock<Option<Bytes>>);
+pub(super) struct ViewerPage(OnceLock<Option<Bytes>>);
 
 pub(super) struct Viewer {
     make: Arc<MakeData>,
     made: OnceLock<Result<Bytes, String>>,
-    page: Page,
+    page: ViewerPage,
 }
 
-impl Page {
+impl ViewerPage {
     /// The page.
     pub(super) fn page(&self) -> Reply {
         let page = self.0.get_or_init(|| html::served_page().ok().map(Bytes::from));
@@ -44,7 +44,7 @@ impl Viewer {
         Viewer {
             make,
             made: OnceLock::new(),
-            page: Page::default(),
+            page: ViewerPage::default(),
         }
     }
 

@@ -15,7 +15,7 @@ pub const IDLE_TIME: Duration = Duration::from_secs(8 * 60 * 60);
 
 /// What the server notices of a browser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum BrowserNotice {
     /// It was led to the UI, and does not ask for the profile.
     Blocked,
     /// It does not reach the UI, and shows the viewer.
@@ -23,7 +23,7 @@ pub enum Notice {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct WatchState {
     has_followed_link: bool,
     has_asked_for_profile: bool,
     has_fallen_back: bool,
@@ -32,11 +32,11 @@ struct Seen {
 
 /// Written by requests, read by the server.
 #[derive(Debug)]
-pub(super) struct Watch(watch::Sender<Seen>);
+pub(super) struct Watch(watch::Sender<WatchState>);
 
 impl Watch {
     pub(super) fn new() -> Watch {
-        Watch(watch::Sender::new(Seen {
+        Watch(watch::Sender::new(WatchState {
             has_followed_link: false,
             has_asked_for_profile: false,
             has_fallen_back: false,
@@ -65,10 +65,10 @@ impl Watch {
     }
 
     /// Ends with what the user should know of the browser; else never.
-    pub(super) async fn notice(&self, time: Duration) -> Notice {
+    pub(super) async fn notice(&self, time: Duration) -> BrowserNotice {
         tokio::select! {
-            () = self.is_blocked(time) => Notice::Blocked,
-            () = self.has_fallen_back() => Notice::Unreachable,
+            () = self.is_blocked(time) => BrowserNotice::Blocked,
+            () = self.has_fallen_back() => BrowserNotice::Unreachable,
         }
     }
 
@@ -137,7 +137,7 @@ mod tests {
             watch.link();
             assert!(timeout(SHORT, watch.notice(LONG)).await.is_err(), "it has time");
             watch.fallback();
-            assert_eq!(watch.notice(LONG).await, Notice::Unreachable);
+            assert_eq!(watch.notice(LONG).await, BrowserNotice::Unreachable);
         });
     }
 

@@ -6,9 +6,9 @@
 //! ([`profile::sanitize`]), questions to the user, and messages.
 //!
 //! 1. [`http`]: the HTTP client, the only place that opens connections to other machines.
-//! 2. [`Store`]: the store of the Firefox Profiler. [`s3`]: buckets. [`push`]: sends profiles to servers that keep them,
-//!    and asks for one. [`commit`]: the commit that labels name.
-//! 3. [`Kept`]: what was shared, and the keys to delete it, in the user's data folder.
+//! 2. [`Store`]: the store of the Firefox Profiler. [`s3`]: buckets. [`push`]: servers that keep profiles.
+//!    [`commit`]: the commit that labels name.
+//! 3. [`SharedFolder`]: what was shared, and the keys to delete it, in the user's data folder.
 //! 4. [`private()`]: what is private on this machine.
 //! 5. [`files`]: files that only their user may read. They are here because keys are such files; the command line
 //!    writes all others in the same way.
@@ -16,12 +16,12 @@
 pub mod commit;
 pub mod files;
 pub mod http;
-mod kept;
 mod private;
 pub mod push;
 pub mod s3;
+mod shared_folder;
 mod store;
 
-pub use kept::{Everything, Kept, Object, Shared, named_in, unsigned};
 pub use private::private;
+pub use shared_folder::{SharedFolder, SharedObject, SharedProfile, SharedProfiles, named_in, unsigned};
 pub use store::{PUBLIC_MAX_BYTES, Store, Uploaded, deleted};

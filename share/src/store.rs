@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::Deserialize;
 
-use crate::http::{self, Address, Body, Error, Limits, Method, Progress, Reason, Request, Secret};
+use crate::http::{self, Address, Body, FailureReason, HttpError, Method, Progress, Request, RequestLimits, Secret};
 
 const PUBLIC_API: &str = "https://api.profiler.firefox.com";
 /// The largest body that the public store takes.
@@ -45,7 +45,7 @@ pub struct Uploaded {
 #[derive(Debug)]
 pub enum UploadError {
     /// The request failed.
-    Http(Error),
+    Http(HttpError),
     /// The reply to the whole profile is no token. Holds the host and what it is instead.
     NoToken(String, &'static str),
     /// The profile's file can't be read again.
@@ -53,7 +53,7 @@ pub enum UploadError {
 }
 
 impl Store {
-    /// The public store, or another one. `step`: see [`Limits`].
+    /// The public store, or another one. `step`: see [`RequestLimits`].
     ///
     /// # Errors
     ///
@@ -77,8 +77,8 @@ impl Store {
         &self.url
     }
 
-    fn limits(&self) -> Limits {
-        Limits {
+    fn limits(&self) -> RequestLimits {
+        RequestLimits {
             step: self.step,
             whole: None,
             reply_bytes: MAX_REPLY_BYTES,
@@ -118,10 +118,10 @@ impl Store {
     }
 
     /// Deletes a profile.
-    pub fn delete(&self, name: &str, key: &Secret) -> Result<(), Error> {
+    pub fn delete(&self, name: &str, key: &Secret) -> Result<(), HttpError> {
         let purpose = "delete the profile";
         let address = self.api.below(&["profile", name]);
-        let address = address.map_err(|why| Error::unmade(purpose, self.api.host(), why))?;
+        let address = address.map_err(|why| HttpError::unmade(purpose, self.api.host(), why))?;
         let request = Request {
             purpose,
             method: Method::DELETE,
@@ -137,10 +137,10 @@ impl Store {
 
 /// Whether the store has deleted the profile. `Ok(false)`: status 404, by a store that has no such profile, or by
 /// whatever else is at its address.
-pub fn deleted(result: Result<(), Error>) -> Result<bool, Error> {
+pub fn deleted(result: Result<(), HttpError>) -> Result<bool, HttpError> {
     match result {
         Ok(()) => Ok(true),
-        Err(error) if matches!(error.reason, Reason::Status(404, _)) => Ok(false),
+        Err(error) if matches!(error.reason, FailureReason::Status(404, _)) => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use recording::event::Value;
+use recording::event::EventValue;
 use recording::stack::StackCopy;
 
 use super::arguments::ArgumentMeaning;
@@ -99,7 +99,7 @@ impl EventFormat {
     /// Where the function returns to that has begun, if the event wrote it.
     pub(crate) fn return_address(&self, raw: &[u8]) -> Option<u64> {
         match self.return_address.as_ref()?.value(raw, StackCopy::default())? {
-            Value::Unsigned(address) | Value::Address(address) => Some(address),
+            EventValue::Unsigned(address) | EventValue::Address(address) => Some(address),
             _ => None,
         }
     }
@@ -111,10 +111,14 @@ impl EventFormat {
 
     /// Takes apart what an event wrote, with the stack of that moment. There is a value for each name; where the bytes
     /// end too early it is an empty text.
-    pub(crate) fn values<'a>(&self, raw: &'a [u8], stack: StackCopy<'a>) -> Vec<Value<'a>> {
+    pub(crate) fn values<'a>(&self, raw: &'a [u8], stack: StackCopy<'a>) -> Vec<EventValue<'a>> {
         self.fields
             .iter()
-            .map(|field| field.named_value(raw, stack).unwrap_or(Value::Text(Cow::Borrowed(""))))
+            .map(|field| {
+                field
+                    .named_value(raw, stack)
+                    .unwrap_or(EventValue::Text(Cow::Borrowed("")))
+            })
             .collect()
     }
 }
@@ -197,32 +201,34 @@ fn element_bytes(kind: &str, is_pointer: bool, size: usize) -> usize {
 
 impl FormatField {
     /// The value, or the name that its number has.
-    fn named_value<'a>(&self, raw: &'a [u8], stack: StackCopy<'a>) -> Option<Value<'a>> {
+    fn named_value<'a>(&self, raw: &'a [u8], stack: StackCopy<'a>) -> Option<EventValue<'a>> {
         let value = self.value(raw, stack)?;
         let number = match value {
-            Value::Unsigned(number) | Value::Address(number) => number,
-            Value::Signed(number) => number.cast_unsigned(),
+            EventValue::Unsigned(number) | EventValue::Address(number) => number,
+            EventValue::Signed(number) => number.cast_unsigned(),
             _ => return Some(value),
         };
         let name = self.meaning.and_then(|meaning| meaning.text(number));
-        Some(name.map_or(value, |name| Value::Text(name.into())))
+        Some(name.map_or(value, |name| EventValue::Text(name.into())))
     }
 
-    fn value<'a>(&self, raw: &'a [u8], stack: StackCopy<'a>) -> Option<Value<'a>> {
+    fn value<'a>(&self, raw: &'a [u8], stack: StackCopy<'a>) -> Option<EventValue<'a>> {
         let bytes = raw.get(self.offset..self.offset.checked_add(self.size)?)?;
         let end = self.offset + self.size;
         Some(match self.kind {
             FieldKind::Number(number) => number.value(bytes)?,
-            FieldKind::Text => Value::Text(text(bytes)),
+            FieldKind::Text => EventValue::Text(text(bytes)),
             FieldKind::TextAt => {
                 let address = u64::from_ne_bytes(*bytes.first_chunk()?);
-                text_at(address, stack).map_or(Value::Address(address), Value::Text)
+                text_at(address, stack).map_or(EventValue::Address(address), EventValue::Text)
             }
-            FieldKind::Numbers(each, number) => Value::Text(numbers(bytes, each, number).into()),
-            FieldKind::FarText => Value::Text(text(elsewhere(raw, bytes, 0)?)),
-            FieldKind::NearText => Value::Text(text(elsewhere(raw, bytes, end)?)),
-            FieldKind::FarBytes => Value::Text(numbers(elsewhere(raw, bytes, 0)?, 1, NumberField::Address).into()),
-            FieldKind::NearBytes => Value::Text(numbers(elsewhere(raw, bytes, end)?, 1, NumberField::Address).into()),
+            FieldKind::Numbers(each, number) => EventValue::Text(numbers(bytes, each, number).into()),
+            FieldKind::FarText => EventValue::Text(text(elsewhere(raw, bytes, 0)?)),
+            FieldKind::NearText => EventValue::Text(text(elsewhere(raw, bytes, end)?)),
+            FieldKind::FarBytes => EventValue::Text(numbers(elsewhere(raw, bytes, 0)?, 1, NumberField::Address).into()),
+            FieldKind::NearBytes => {
+                EventValue::Text(numbers(elsewhere(raw, bytes, end)?, 1, NumberField::Address).into())
+            }
         })
     }
 }
@@ -261,9 +267,9 @@ fn numbers(bytes: &[u8], each: usize, number: NumberField) -> String {
         }
         // Writing to a string does not fail.
         let _ = match number.value(element) {
-            Some(Value::Signed(value)) => write!(out, "{value}"),
-            Some(Value::Unsigned(value)) => write!(out, "{value}"),
-            Some(Value::Address(value)) => write!(out, "{value:#x}"),
+            Some(EventValue::Signed(value)) => write!(out, "{value}"),
+            Some(EventValue::Unsigned(value)) => write!(out, "{value}"),
+            Some(EventValue::Address(value)) => write!(out, "{value:#x}"),
             _ => Ok(()),
         };
     }
@@ -271,7 +277,7 @@ fn numbers(bytes: &[u8], each: usize, number: NumberField) -> String {
 }
 
 impl NumberField {
-    fn value(self, bytes: &[u8]) -> Option<Value<'static>> {
+    fn value(self, bytes: &[u8]) -> Option<EventValue<'static>> {
         let (unsigned, signed) = match *bytes {
             [a] => (u64::from(a), i64::from(a as i8)),
             [a, b] => (u16::from_ne_bytes([a, b]).into(), i16::from_ne_bytes([a, b]).into()),
@@ -284,13 +290,13 @@ impl NumberField {
                 (word, word as i64)
             }
             // A structure, passed by value.
-            _ => return Some(Value::Text(numbers(bytes, 1, NumberField::Address).into())),
+            _ => return Some(EventValue::Text(numbers(bytes, 1, NumberField::Address).into())),
         };
         Some(match self {
-            NumberField::Unsigned => Value::Unsigned(unsigned),
-            NumberField::Signed => Value::Signed(signed),
-            NumberField::Address => Value::Address(unsigned),
-            NumberField::Int => Value::Signed(i64::from(unsigned as i32)),
+            NumberField::Unsigned => EventValue::Unsigned(unsigned),
+            NumberField::Signed => EventValue::Signed(signed),
+            NumberField::Address => EventValue::Address(unsigned),
+            NumberField::Int => EventValue::Signed(i64::from(unsigned as i32)),
         })
     }
 }
@@ -299,7 +305,7 @@ impl NumberField {
 mod tests {
     use super::*;
 
-    fn values<'a>(format: &EventFormat, raw: &'a [u8]) -> Vec<Value<'a>> {
+    fn values<'a>(format: &EventFormat, raw: &'a [u8]) -> Vec<EventValue<'a>> {
         format.values(raw, StackCopy::default())
     }
 
@@ -325,9 +331,13 @@ mod tests {
         raw[32..40].copy_from_slice(&256i64.to_ne_bytes());
         assert_eq!(
             values(&format, &raw),
-            [Value::Text("bash".into()), Value::Signed(-7), Value::Signed(256)]
+            [
+                EventValue::Text("bash".into()),
+                EventValue::Signed(-7),
+                EventValue::Signed(256)
+            ]
         );
-        assert_eq!(values(&format, &raw[..30])[2], Value::Text("".into()), "cut off");
+        assert_eq!(values(&format, &raw[..30])[2], EventValue::Text("".into()), "cut off");
     }
 
     #[test]
@@ -347,14 +357,14 @@ mod tests {
         raw.extend((3u32 << 16 | (36 - 32)).to_ne_bytes());
         raw.extend([1, 2, 255, 0]);
         raw.extend(b"hi\0");
-        let texts: Vec<Value<'_>> = ["1 2", "hi", "hi", "1 2 255"]
-            .map(|text| Value::Text(text.into()))
+        let texts: Vec<EventValue<'_>> = ["1 2", "hi", "hi", "1 2 255"]
+            .map(|text| EventValue::Text(text.into()))
             .into();
-        assert_eq!(values(&format, &raw)[0], Value::Address(0x7fff));
+        assert_eq!(values(&format, &raw)[0], EventValue::Address(0x7fff));
         assert_eq!(values(&format, &raw)[1..], texts);
         // A location beyond the end.
         raw[26] = 0xff;
-        assert_eq!(values(&format, &raw)[2], Value::Text("".into()));
+        assert_eq!(values(&format, &raw)[2], EventValue::Text("".into()));
     }
 
     #[test]
@@ -372,9 +382,12 @@ mod tests {
             let raw = address.to_ne_bytes();
             let values = format.values(&raw, stack);
             // Bytes with a length, and what the kernel will write.
-            assert_eq!(values[1..], [Value::Address(address), Value::Address(address)]);
+            assert_eq!(
+                values[1..],
+                [EventValue::Address(address), EventValue::Address(address)]
+            );
             match &values[0] {
-                Value::Text(text) => Ok(text.clone().into_owned()),
+                EventValue::Text(text) => Ok(text.clone().into_owned()),
                 _ => Err(()),
             }
         };
@@ -407,7 +420,7 @@ mod tests {
         let format = EventFormat::parse("\tfield:int dfd;\toffset:0;\tsize:8;\tsigned:0;\n");
         assert_eq!(
             values(&format, &(-100i32 as u32 as u64).to_ne_bytes()),
-            [Value::Signed(-100)]
+            [EventValue::Signed(-100)]
         );
     }
 
@@ -430,8 +443,11 @@ mod tests {
             .flat_map(u64::to_ne_bytes)
             .collect();
         let texts = ["AT_FDCWD", "O_WRONLY|O_CREAT|O_CLOEXEC", "0600"];
-        assert_eq!(values(&format, &raw)[..3], texts.map(|text| Value::Text(text.into())));
-        assert_eq!(values(&format, &raw)[3], Value::Signed(257));
+        assert_eq!(
+            values(&format, &raw)[..3],
+            texts.map(|text| EventValue::Text(text.into()))
+        );
+        assert_eq!(values(&format, &raw)[3], EventValue::Signed(257));
     }
 
     #[test]
@@ -439,7 +455,7 @@ mod tests {
         let format = EventFormat::parse("\tfield:__data_loc char[] name;\toffset:0;\tsize:4;\tsigned:0;\n");
         let mut raw = (1000u32 << 16 | 4).to_ne_bytes().to_vec();
         raw.extend([b'x'; 1000]);
-        let Value::Text(text) = &values(&format, &raw)[0] else {
+        let EventValue::Text(text) = &values(&format, &raw)[0] else {
             panic!()
         };
         assert_eq!(text.len(), MAX_TEXT_BYTES + 3);

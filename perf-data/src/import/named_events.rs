@@ -1,7 +1,7 @@
 //! The events beside the first one that a spool holds: those that the user named.
 
+use recording::event::EventValue;
 use recording::event::Role;
-use recording::event::Value;
 use recording::info::{EventInfo, PeriodUnit, SampleBy};
 
 use super::attr::Attr;
@@ -58,7 +58,7 @@ impl NamedEvents {
     }
 
     /// The values of a sample; the first sample of each point event has their names.
-    pub(super) fn values<'a>(&mut self, role: Role, index: u32, raw: &'a [u8]) -> Vec<Value<'a>> {
+    pub(super) fn values<'a>(&mut self, role: Role, index: u32, raw: &'a [u8]) -> Vec<EventValue<'a>> {
         if role != Role::Point {
             return Vec::new();
         }
@@ -71,7 +71,7 @@ impl NamedEvents {
             .map(|text| {
                 let equals = text.iter().position(|byte| *byte == b'=').unwrap_or(text.len());
                 let value = text.get(equals + 1..).unwrap_or_default();
-                (&text[..equals], Value::Text(String::from_utf8_lossy(value)))
+                (&text[..equals], EventValue::Text(String::from_utf8_lossy(value)))
             })
             .unzip();
         if info.fields.is_empty() {

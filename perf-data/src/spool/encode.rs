@@ -1,7 +1,7 @@
 //! Events to perf's records, and samples to own ones.
 
 use recording::event::{BpfProgram, Event, EventKind, LostCause, ProcessEvent, RecordingEvent, Role, Sample};
-use recording::event::{Thread, ThreadEvent, Value};
+use recording::event::{EventValue, Thread, ThreadEvent};
 use recording::info::EventInfo;
 use recording::module::BuildId;
 use recording::outbox::OwnedMapping;
@@ -206,14 +206,14 @@ fn put_switch_out(out: &mut Vec<u8>, ids: [i32; 2], time: u64, preempted: bool) 
 const MAX_RAW: usize = 8 << 10;
 
 /// The values of a point event as text, `name=value` each, with a NUL after it; of a length that needs no padding.
-fn raw(names: &[String], values: &[Value<'_>]) -> Vec<u8> {
+fn raw(names: &[String], values: &[EventValue<'_>]) -> Vec<u8> {
     let mut raw = Vec::new();
     for (name, value) in names.iter().zip(values) {
         let value = match value {
-            Value::Unsigned(value) => value.to_string(),
-            Value::Signed(value) => value.to_string(),
-            Value::Address(value) => format!("{value:#x}"),
-            Value::Text(text) => text.replace('\0', ""),
+            EventValue::Unsigned(value) => value.to_string(),
+            EventValue::Signed(value) => value.to_string(),
+            EventValue::Address(value) => format!("{value:#x}"),
+            EventValue::Text(text) => text.replace('\0', ""),
         };
         if raw.len() + name.len() + value.len() > MAX_RAW {
             break;

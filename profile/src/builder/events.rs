@@ -2,7 +2,7 @@
 //!
 //! A track stands beside its thread, as a thread of the same process, so that the front end shows its call tree.
 
-use recording::event::{Sample, Thread, Value};
+use recording::event::{EventValue, Sample, Thread};
 use recording::stack::Frame;
 
 use super::Builder;
@@ -76,10 +76,10 @@ impl Builder {
         let stack = self.stack(at, thread, frames, sample.same);
         let values = (sample.values.iter())
             .map(|value| match value {
-                Value::Unsigned(value) => PointValue::Unsigned(*value),
-                Value::Signed(value) => PointValue::Signed(*value),
-                Value::Address(value) => PointValue::Address(*value),
-                Value::Text(text) => PointValue::Text(self.strings.intern(text)),
+                EventValue::Unsigned(value) => PointValue::Unsigned(*value),
+                EventValue::Signed(value) => PointValue::Signed(*value),
+                EventValue::Address(value) => PointValue::Address(*value),
+                EventValue::Text(text) => PointValue::Text(self.strings.intern(text)),
             })
             .collect();
         let live = &mut self.processes.threads[index];

@@ -1,6 +1,6 @@
 //! The findings of `sprof doctor` on probes.
 
-use recording::doctor::{Finding, State};
+use recording::doctor::{CheckState, Finding};
 
 use super::error::ProbeError;
 use super::leftovers::{Leftovers, leftovers};
@@ -17,7 +17,7 @@ fn describe(list: ProbeList, found: Result<Leftovers, ProbeError>) -> Finding {
         ProbeList::Kprobes => Finding::works("kprobes", "probes in the kernel (-e kprobe:...)", ""),
     };
     let limited = |reason: String, fixes: &[&str]| {
-        (finding.clone().because(State::Limited, reason)).fixed_by(fixes.iter().copied())
+        (finding.clone().because(CheckState::Limited, reason)).fixed_by(fixes.iter().copied())
     };
     match found {
         Ok(left) if left.places.is_empty() => finding,
@@ -58,7 +58,7 @@ mod tests {
             };
             describe(ProbeList::Uprobes, Ok(left))
         };
-        assert_eq!(left(&[], &[]).state, State::Works);
+        assert_eq!(left(&[], &[]).state, CheckState::Works);
         let one = left(&["/a:0x10"], &[7]);
         assert_eq!(one.fixes, ["sudo sh -c ..."]);
         assert_eq!(

@@ -2,14 +2,14 @@
 
 use std::io;
 
-use recording::program::Image;
+use recording::program::ProgramImage;
 use recording::session::{RecordError, RecordOptions};
 
 use crate::sys::process::{self, Stopped};
 use crate::sys::signals::Signals;
 
 /// Forks the program, stopped before its exec. Call it while the signals of [`Signals`] are blocked in all threads.
-pub(crate) fn fork(image: &Image, signals: &Signals) -> Result<Stopped, RecordError> {
+pub(crate) fn fork(image: &ProgramImage, signals: &Signals) -> Result<Stopped, RecordError> {
     process::fork_stopped(image, signals)
         .map_err(|error| RecordError::Failed(format!("cannot fork the program: {error}")))
 }

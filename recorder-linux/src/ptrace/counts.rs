@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use recording::pace::Reading;
+use recording::pace::ThreadReading;
 
 use crate::processes::procfs::stat;
 
@@ -29,7 +29,7 @@ impl SchedulerCounts {
     }
 
     /// The counts now; `None` if the thread is gone.
-    pub(super) fn read(&self) -> Option<Reading> {
+    pub(super) fn read(&self) -> Option<ThreadReading> {
         // The file is missing without CONFIG_SCHED_INFO, and has `0 0 0` where schedstats are switched off.
         let from_schedstat = self.schedstat.as_ref().and_then(|file| {
             let mut text = [0u8; 64];
@@ -38,18 +38,18 @@ impl SchedulerCounts {
         });
         from_schedstat.or_else(|| {
             let stat = stat(self.pid, self.tid)?;
-            Some(Reading {
+            Some(ThreadReading {
                 cpu_ns: stat.cpu_ticks.saturating_mul(NS_PER_TICK),
-                ..Reading::default()
+                ..ThreadReading::default()
             })
         })
     }
 }
 
 /// `cpu_ns waited_ns slices`, Documentation/scheduler/sched-stats.rst.
-fn parse_schedstat(text: &str) -> Option<Reading> {
+fn parse_schedstat(text: &str) -> Option<ThreadReading> {
     let mut fields = text.split_ascii_whitespace().map(|field| field.parse().ok());
-    let reading = Reading {
+    let reading = ThreadReading {
         cpu_ns: fields.next()??,
         waited_ns: fields.next()??,
         slices: fields.next()??,
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn counts_of_the_scheduler() {
-        let reading = Reading {
+        let reading = ThreadReading {
             cpu_ns: 12,
             waited_ns: 3,
             slices: 4,

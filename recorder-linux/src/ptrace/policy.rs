@@ -25,7 +25,7 @@
 //! Sleeping threads are not stopped. A stop costs time, and ends some system calls with EINTR (epoll_wait(2) and
 //! the others in signal(7), "Interruption of system calls and library functions by stop signals").
 
-use recording::pace::Reading;
+use recording::pace::ThreadReading;
 
 /// From when a thread leaves its CPU to sprof until sprof reads the clock, at most: a switch of tasks.
 pub(super) const WAKE_UP_NS: u64 = 50_000;
@@ -43,7 +43,7 @@ pub(super) enum PlaceAtTick {
 
 impl PlaceAtTick {
     /// Decides by the counts when the thread was asked to stop and when it had stopped, `since_tick_ns` after the tick.
-    pub(super) fn of(asked: Reading, stopped: Reading, since_tick_ns: u64) -> PlaceAtTick {
+    pub(super) fn of(asked: ThreadReading, stopped: ThreadReading, since_tick_ns: u64) -> PlaceAtTick {
         if stopped.slices == asked.slices {
             PlaceAtTick::OnCpu
         } else if stopped.waited_ns.saturating_sub(asked.waited_ns) <= since_tick_ns {
@@ -63,8 +63,8 @@ pub(super) fn patience_ns(interval_ns: u64, we_are_late: bool) -> u64 {
 mod tests {
     use super::*;
 
-    fn reading(cpu_ns: u64, waited_ns: u64, slices: u64) -> Reading {
-        Reading {
+    fn reading(cpu_ns: u64, waited_ns: u64, slices: u64) -> ThreadReading {
+        ThreadReading {
             cpu_ns,
             waited_ns,
             slices,

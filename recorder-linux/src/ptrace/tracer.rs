@@ -8,7 +8,7 @@ use std::io;
 use recording::clock::Timestamp;
 use recording::event::{Pid, ProcessEvent, ThreadEvent};
 use recording::outbox::{Message, Outbox, OwnedSample};
-use recording::pace::{Account, Reading, Ticks};
+use recording::pace::{Account, ThreadReading, Ticks};
 
 use super::counts::SchedulerCounts;
 use super::maps::KnownCode;
@@ -80,7 +80,7 @@ struct StopRequest {
     is_second_try: bool,
     /// The CPU that the thread ran on.
     cpu: u32,
-    counts: Reading,
+    counts: ThreadReading,
 }
 
 #[derive(Default)]

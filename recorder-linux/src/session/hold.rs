@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use recording::session::{Held, RecordError, StopReason, Target as _};
+use recording::session::{HoldOutcome, RecordError, StopReason, Target as _};
 
 use super::attach;
 use super::perf::{Begin, PerfSession};
@@ -23,9 +23,9 @@ const ENDING: Duration = Duration::from_secs(1);
 /// as if sprof attached. A session of what runs begins at once.
 ///
 /// Whoever makes `begin` readable waits until the session is about to run, and misses nothing.
-pub(super) fn until(session: PerfSession, begin: BorrowedFd<'_>) -> Result<Held<PerfSession>, RecordError> {
+pub(super) fn until(session: PerfSession, begin: BorrowedFd<'_>) -> Result<HoldOutcome<PerfSession>, RecordError> {
     let Begin::Launch(stopped) = session.begin else {
-        return Ok(Held::Begins(Box::new(session)));
+        return Ok(HoldOutcome::Begins(Box::new(session)));
     };
     let (common, events, probes) = (session.common, session.events, session.probes);
     // The events for the program's exec showed that they are allowed. Other events take their place.
@@ -36,13 +36,13 @@ pub(super) fn until(session: PerfSession, begin: BorrowedFd<'_>) -> Result<Held<
         .start()
         .map_err(|error| launch::exec_error(&common.options, &error))?;
     if let Some(stop) = wait_for(begin, &child, &common.signals)? {
-        return Ok(Held::Ended(Target::after(child, stop, false, [].into()).wait()));
+        return Ok(HoldOutcome::Ended(Target::after(child, stop, false, [].into()).wait()));
     }
     match attach::to_processes(&[child.pid()], &WantedEvents::of(&common.options, &events)) {
         Ok((mut opened, running)) => {
             // The announcements for attached processes are not for a launched one.
             opened.announcements = announcements;
-            Ok(Held::Begins(Box::new(PerfSession {
+            Ok(HoldOutcome::Begins(Box::new(PerfSession {
                 opened,
                 probes,
                 events,
@@ -53,7 +53,7 @@ pub(super) fn until(session: PerfSession, begin: BorrowedFd<'_>) -> Result<Held<
         Err(message) => {
             let ended = signals::wait_readable([child.pidfd().as_fd()], ENDING);
             match ended.is_ok_and(|[ended]| ended) {
-                true => Ok(Held::Ended(
+                true => Ok(HoldOutcome::Ended(
                     Target::after(child, StopReason::ProgramEnded, false, [].into()).wait(),
                 )),
                 false => {

@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use recording::clock::{ClockReference, Timestamp};
 use recording::info::RecordingInfo;
 use recording::program;
-use recording::session::{Finished, Held, RecordError, RecordOptions, RecordTarget, Session};
+use recording::session::{Finished, HoldOutcome, RecordError, RecordOptions, RecordTarget, Session};
 use recording::sink::EventSink;
 
 use crate::open::events::Events;
@@ -121,15 +121,15 @@ impl Session for Recording {
         Ok(finished)
     }
 
-    fn hold_until(self, begin: BorrowedFd<'_>) -> Result<Held<Recording>, RecordError> {
+    fn hold_until(self, begin: BorrowedFd<'_>) -> Result<HoldOutcome<Recording>, RecordError> {
         let held = match self.0 {
             Backend::Perf(session) => hold::until(*session, begin)?,
             // ptrace can only record a program from its start.
-            Backend::Ptrace(_) => return Ok(Held::Begins(Box::new(self))),
+            Backend::Ptrace(_) => return Ok(HoldOutcome::Begins(Box::new(self))),
         };
         Ok(match held {
-            Held::Begins(session) => Held::Begins(Box::new(Recording(Backend::Perf(session)))),
-            Held::Ended(exit) => Held::Ended(exit),
+            HoldOutcome::Begins(session) => HoldOutcome::Begins(Box::new(Recording(Backend::Perf(session)))),
+            HoldOutcome::Ended(exit) => HoldOutcome::Ended(exit),
         })
     }
 }

@@ -13,7 +13,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 pub(crate) use rustix::process::Signal;
 use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open};
 
-use recording::program::Image;
+use recording::program::ProgramImage;
 
 use super::signals::Signals;
 use super::{last_error, retry};
@@ -71,7 +71,7 @@ pub(crate) struct CpuTime {
 
 /// Forks a child that blocks until [`Stopped::start`], then executes `image`, which was built before because the child
 /// may not allocate, with the signal mask from before `signals`.
-pub(crate) fn fork_stopped(image: &Image, signals: &Signals) -> io::Result<Stopped> {
+pub(crate) fn fork_stopped(image: &ProgramImage, signals: &Signals) -> io::Result<Stopped> {
     let (go_read, go_write) = pipe_with(PipeFlags::CLOEXEC)?;
     let (error_read, error_write) = pipe_with(PipeFlags::CLOEXEC)?;
     let args = pointers(&image.args);

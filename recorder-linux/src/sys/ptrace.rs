@@ -9,7 +9,7 @@ use rustix::process::{Pid, WaitOptions};
 
 use recording::stack::Registers;
 
-use recording::program::Image;
+use recording::program::ProgramImage;
 
 use super::process::{WaitStatus, fork_stopped};
 use super::signals::Signals;
@@ -189,7 +189,7 @@ impl Waited {
 /// Tries all that a ptrace recording needs on a child of our own: to seize it, to stop it, to read its registers and
 /// its stack. Says what was refused.
 pub(crate) fn try_out(signals: &Signals) -> Result<(), (&'static str, io::Error)> {
-    let nothing = Image {
+    let nothing = ProgramImage {
         path: CString::default(),
         args: Vec::new(),
         env: Vec::new(),

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
 use recording::info;
-use recording::program::Image;
+use recording::program::ProgramImage;
 
 use crate::kernel::{Mach, MachError};
 
@@ -19,7 +19,7 @@ pub trait Host: Mach {
 
     /// Starts a program that does not run before [`Signal::Continue`](crate::kernel::Signal::Continue). An
     /// error has errno.
-    fn spawn(&self, image: &Image) -> Result<i32, i32>;
+    fn spawn(&self, image: &ProgramImage) -> Result<i32, i32>;
 
     /// Opens a port to which programs announce themselves ([`Mach::messages`]): those that are started from now on, and
     /// all below them. Returns its name for launchd. An error if a port is open, or the kernel makes none.

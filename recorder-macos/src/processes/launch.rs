@@ -1,6 +1,6 @@
 //! Starts the program, and reports why it can't be executed.
 
-use recording::program::Image;
+use recording::program::ProgramImage;
 use recording::session::{RecordError, RecordOptions};
 
 use super::host::{Host, ProcessEnd};
@@ -24,7 +24,11 @@ pub(crate) struct StartedProgram<M: Host> {
 
 impl<M: Host + Clone> StartedProgram<M> {
     /// Starts a program.
-    pub(crate) fn start(host: &M, image: &Image, options: &RecordOptions) -> Result<StartedProgram<M>, RecordError> {
+    pub(crate) fn start(
+        host: &M,
+        image: &ProgramImage,
+        options: &RecordOptions,
+    ) -> Result<StartedProgram<M>, RecordError> {
         let started = host.spawn(image).or_else(|errno| match errno {
             NO_FORMAT => host.spawn(&by_shell(image)).map_err(|_| errno),
             _ => Err(errno),
@@ -70,9 +74,9 @@ fn end(host: &impl Host, pid: i32) {
     }
 }
 
-fn by_shell(image: &Image) -> Image {
+fn by_shell(image: &ProgramImage) -> ProgramImage {
     let words = [c"/bin/sh".to_owned(), image.path.clone()];
-    Image {
+    ProgramImage {
         path: c"/bin/sh".to_owned(),
         args: words.into_iter().chain(image.args.iter().skip(1).cloned()).collect(),
         env: image.env.clone(),

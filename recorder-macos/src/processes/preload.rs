@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use recording::command::own;
-use recording::program::Image;
+use recording::program::ProgramImage;
 use recording::session::RecordError;
 
 use super::host::Host;
@@ -34,7 +34,7 @@ impl<M: Host> Drop for Preload<M> {
 
 impl<M: Host + Clone> Preload<M> {
     /// Opens the port, and returns the program with an environment that makes it announce itself.
-    pub(crate) fn open(host: &M, image: &Image) -> Result<(Preload<M>, Image), RecordError> {
+    pub(crate) fn open(host: &M, image: &ProgramImage) -> Result<(Preload<M>, ProgramImage), RecordError> {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             RecordError::Failed(format!(
                 "cannot record: {what}: {error}; after `{} setup` that is not needed",
@@ -87,7 +87,7 @@ pub fn place(folder: &Path) -> io::Result<PathBuf> {
 }
 
 /// The program with what the library needs in its environment.
-fn with_environment(image: &Image, library: &Path, port: &str) -> Image {
+fn with_environment(image: &ProgramImage, library: &Path, port: &str) -> ProgramImage {
     let names = [wire::INSERT, wire::LIBRARY, wire::NAME];
     let name_of = |entry: &CString| {
         entry
@@ -110,7 +110,7 @@ fn with_environment(image: &Image, library: &Path, port: &str) -> Image {
         let entry = [name.as_bytes(), b"=", value.as_bytes()].concat();
         CString::new(entry).ok()
     }));
-    Image { env, ..image.clone() }
+    ProgramImage { env, ..image.clone() }
 }
 
 /// The libraries to insert: sprof's first, and those that the user has.

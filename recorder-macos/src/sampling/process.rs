@@ -7,7 +7,7 @@ use recording::clock::Timestamp;
 use recording::cpu_account::MOST_PROCESSES;
 use recording::event::{Pid, ProcessEvent, ThreadEvent};
 use recording::outbox::Message;
-use recording::pace::Reading;
+use recording::pace::ThreadReading;
 
 use super::code::ProcessCode;
 use super::sample::sample;
@@ -222,7 +222,7 @@ impl<M: Mach> RecordedProcess<M> {
                 continue;
             };
             let from = match self.since {
-                CpuTimeSince::Start => Reading::default(),
+                CpuTimeSince::Start => ThreadReading::default(),
                 CpuTimeSince::FirstLook => match tick.mach.thread_state(&right) {
                     Ok(state) => reading(&state),
                     Err(_) => continue,
@@ -286,7 +286,8 @@ impl<M: Mach> RecordedProcess<M> {
             Some(right) => {
                 self.tids.insert(self.pid);
                 self.has_main = true;
-                self.threads.push(KnownThread::new(right, self.pid, Reading::default()));
+                self.threads
+                    .push(KnownThread::new(right, self.pid, ThreadReading::default()));
             }
             None => tick
                 .out

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use recording::outbox::OwnedSample;
-use recording::pace::{Account, Reading};
+use recording::pace::{Account, ThreadReading};
 use recording::stack::Registers;
 
 use super::code::ProcessCode;
@@ -63,7 +63,7 @@ pub(super) fn sample<M: Mach>(
 /// What was read while a thread was suspended.
 struct SampleReading {
     time: u64,
-    reading: Reading,
+    reading: ThreadReading,
     registers: Registers,
     stack_bytes: usize,
     place: CpuPlace,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use recording::pace::{Account, Reading};
+use recording::pace::{Account, ThreadReading};
 
 use crate::kernel::{Mach, ThreadState};
 
@@ -21,7 +21,7 @@ pub(super) struct KnownThread<M: Mach> {
 
 impl<M: Mach> KnownThread<M> {
     /// A thread whose CPU time counts from this reading on.
-    pub(super) fn new(right: M::Thread, tid: i32, from: Reading) -> KnownThread<M> {
+    pub(super) fn new(right: M::Thread, tid: i32, from: ThreadReading) -> KnownThread<M> {
         KnownThread {
             right,
             tid,
@@ -43,10 +43,10 @@ impl<M: Mach> KnownThread<M> {
 }
 
 /// A reading of a kernel that counts CPU time alone.
-pub(super) fn reading(state: &ThreadState) -> Reading {
-    Reading {
+pub(super) fn reading(state: &ThreadState) -> ThreadReading {
+    ThreadReading {
         cpu_ns: state.cpu_ns,
-        ..Reading::default()
+        ..ThreadReading::default()
     }
 }
 

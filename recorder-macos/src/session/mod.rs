@@ -16,8 +16,10 @@ use recording::clock::{ClockReference, Timestamp};
 use recording::command::own;
 use recording::cpu_account::CpuAccount;
 use recording::info::RecordingInfo;
-use recording::program::{self, Image};
-use recording::session::{Finished, Held, RecordError, RecordOptions, RecordTarget, Session, StopReason, Target as _};
+use recording::program::{self, ProgramImage};
+use recording::session::{
+    Finished, HoldOutcome, RecordError, RecordOptions, RecordTarget, Session, StopReason, Target as _,
+};
 use recording::sink::EventSink;
 
 use crate::access::{AccessMethod, BarredProgram, OWN_CPU, barred_programs};
@@ -200,23 +202,23 @@ where
         })
     }
 
-    fn hold_until(mut self, begin: BorrowedFd<'_>) -> Result<Held<MachRecording<M>>, RecordError> {
+    fn hold_until(mut self, begin: BorrowedFd<'_>) -> Result<HoldOutcome<MachRecording<M>>, RecordError> {
         let started = match self.begin {
             RecordingStart::Launch(started) => started,
             begin => {
                 self.begin = begin;
-                return Ok(Held::Begins(Box::new(self)));
+                return Ok(HoldOutcome::Begins(Box::new(self)));
             }
         };
         if let Some(stop) = run_until(&self.host, started.pid(), begin) {
             self.host.forget_signals();
             drop(self.preload);
             let target = MachTarget::after(self.host, started.release(), stop, false, &[]);
-            return Ok(Held::Ended(target.wait()));
+            return Ok(HoldOutcome::Ended(target.wait()));
         }
         self.began = Some(Timestamp(self.host.now_ns()));
         self.begin = RecordingStart::Held(started);
-        Ok(Held::Begins(Box::new(self)))
+        Ok(HoldOutcome::Begins(Box::new(self)))
     }
 }
 
@@ -250,7 +252,7 @@ fn run_until(host: &impl Host, pid: i32, begin: BorrowedFd<'_>) -> Option<StopRe
 fn launch<M: Host + SharedMach>(
     host: &M,
     options: &RecordOptions,
-    image: Option<&Image>,
+    image: Option<&ProgramImage>,
     rights: Rights,
     announcements: &mut Vec<String>,
 ) -> Result<RecordingStart<M>, RecordError>
@@ -280,7 +282,7 @@ where
 fn launch_with_library<M: Host + SharedMach>(
     host: &M,
     options: &RecordOptions,
-    image: Option<&Image>,
+    image: Option<&ProgramImage>,
     announcements: &mut Vec<String>,
 ) -> Result<(RecordingStart<M>, Option<Preload<M>>), RecordError> {
     let image = image.ok_or_else(|| RecordError::NotFound(String::new()))?;
@@ -317,7 +319,7 @@ fn say_barred(barred: &BarredProgram) -> String {
 }
 
 /// `PATH` in the program's environment.
-fn search_path(image: &Image) -> std::ffi::OsString {
+fn search_path(image: &ProgramImage) -> std::ffi::OsString {
     let entries = image.env.iter().map(|entry| entry.to_bytes());
     let path = entries.filter_map(|entry| entry.strip_prefix(b"PATH=")).next();
     OsStr::from_bytes(path.unwrap_or_default()).to_owned()
@@ -328,7 +330,7 @@ fn attach<M: Host + SharedMach>(
     host: &M,
     options: &RecordOptions,
     pids: &[i32],
-    timer: Option<&Image>,
+    timer: Option<&ProgramImage>,
     rights: Rights,
     announcements: &mut Vec<String>,
 ) -> Result<RecordingStart<M>, RecordError>

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 
 use mach2::port::{MACH_PORT_NULL, mach_port_name_t};
-use recording::program::Image;
+use recording::program::ProgramImage;
 
 use crate::processes::wire;
 
@@ -57,7 +57,7 @@ impl Drop for SpawnAttributes {
 }
 
 /// Starts a program, which runs at its first SIGCONT. An error has errno.
-pub(super) fn suspended(image: &Image, port: Option<mach_port_name_t>) -> Result<i32, i32> {
+pub(super) fn suspended(image: &ProgramImage, port: Option<mach_port_name_t>) -> Result<i32, i32> {
     let mut attributes = SpawnAttributes::new()?.for_recording()?;
     if let Some(port) = port {
         attributes = attributes.with_port(port)?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use recording::info;
-use recording::program::Image;
+use recording::program::ProgramImage;
 use recording::stack::Registers;
 
 use super::kqueue::EventQueue;
@@ -213,7 +213,7 @@ impl Host for Xnu {
         *self.signals() = None;
     }
 
-    fn spawn(&self, image: &Image) -> Result<i32, i32> {
+    fn spawn(&self, image: &ProgramImage) -> Result<i32, i32> {
         let port = port_messages::port();
         match &*self.signals() {
             Some(signals) => signals.ignoring(|| spawn::suspended(image, port)),

@@ -14,9 +14,9 @@ use recorder_macos::processes::preload::{lost_variable, place};
 use recorder_macos::processes::wire::{Hello, INSERT, LIBRARY};
 use recorder_macos::session::MachRecording;
 use recorder_macos::session::task_access::Rights;
-use recording::doctor::State as Found;
+use recording::doctor::CheckState as Found;
 use recording::session::{
-    Finished, Held, ProgramExit, RecordError, RecordOptions, RecordTarget, Session, StopReason, Target as _,
+    Finished, HoldOutcome, ProgramExit, RecordError, RecordOptions, RecordTarget, Session, StopReason, Target as _,
 };
 use recording::sink::InMemory;
 
@@ -281,7 +281,7 @@ fn a_held_program_does_not_wait_for_the_recording_to_begin() {
     let (begin, mut write) = std::io::pipe().unwrap();
     after(&xnu, 500, move |_| std::io::Write::write_all(&mut write, b"x").unwrap());
     let held = recording.hold_until(std::os::fd::AsFd::as_fd(&begin)).unwrap();
-    let Held::Begins(recording) = held else {
+    let HoldOutcome::Begins(recording) = held else {
         panic!("it runs")
     };
     let unrecorded = xnu.lock().machine.threads[PROGRAM].cpu_ns;

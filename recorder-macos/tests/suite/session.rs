@@ -10,7 +10,7 @@ use recorder_macos::session::task_access::Rights;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::Pid;
 use recording::session::{
-    Finished, Held, ProgramExit, RecordError, RecordOptions, RecordTarget, Session, StopReason, Target as _,
+    Finished, HoldOutcome, ProgramExit, RecordError, RecordOptions, RecordTarget, Session, StopReason, Target as _,
 };
 
 use crate::events::{Checked, MS};
@@ -348,7 +348,7 @@ fn a_held_program_runs_unrecorded_until_it_is_to_be_recorded() {
     let recording = MachRecording::prepare(xnu.clone(), &launched(Some(100)), Rights::Root).unwrap();
     let (begin, mut write) = std::io::pipe().unwrap();
     after(&xnu, 500, move |_| std::io::Write::write_all(&mut write, b"x").unwrap());
-    let Held::Begins(recording) = recording.hold_until(begin.as_fd()).unwrap() else {
+    let HoldOutcome::Begins(recording) = recording.hold_until(begin.as_fd()).unwrap() else {
         panic!("it runs")
     };
     assert!(recording.began().unwrap().0 > 500 * MS);
@@ -368,7 +368,7 @@ fn a_held_program_runs_unrecorded_until_it_is_to_be_recorded() {
     });
     let (never, _write) = std::io::pipe().unwrap();
     let held = recording.hold_until(never.as_fd()).unwrap();
-    assert!(matches!(held, Held::Ended(ProgramExit::Code(0))), "{held:?}");
+    assert!(matches!(held, HoldOutcome::Ended(ProgramExit::Code(0))), "{held:?}");
 }
 
 #[test]

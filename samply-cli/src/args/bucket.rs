@@ -1,7 +1,7 @@
 //! Flags of all commands that use a bucket.
 
 use clap::{Args, ValueEnum};
-use share::s3::{Options, Style};
+use share::s3::{AddressStyle, BucketOptions};
 
 /// Where a bucket is.
 #[allow(rustdoc::bare_urls, reason = "help texts are printed as they are")]
@@ -30,14 +30,14 @@ pub(crate) enum BucketStyle {
     Host,
 }
 
-impl From<&BucketArgs> for Options {
-    fn from(args: &BucketArgs) -> Options {
-        Options {
+impl From<&BucketArgs> for BucketOptions {
+    fn from(args: &BucketArgs) -> BucketOptions {
+        BucketOptions {
             endpoint: args.s3_endpoint.clone(),
             region: args.s3_region.clone(),
             style: args.s3_style.map(|style| match style {
-                BucketStyle::Path => Style::Path,
-                BucketStyle::Host => Style::VirtualHost,
+                BucketStyle::Path => AddressStyle::Path,
+                BucketStyle::Host => AddressStyle::VirtualHost,
             }),
         }
     }

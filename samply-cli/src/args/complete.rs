@@ -16,11 +16,11 @@ pub(crate) struct Expected {
     pub(crate) before: String,
     /// What was typed of the rest.
     pub(crate) typed: String,
-    pub(crate) place: Place,
+    pub(crate) place: ExpectedWord,
 }
 
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum ExpectedWord {
     /// One of these words, each with its description.
     Word(Vec<(String, String)>),
     /// A value of this argument.
@@ -61,9 +61,9 @@ pub(crate) fn expected(words: &[String]) -> Option<Expected> {
         place,
     };
     let before = match walk(words, command) {
-        Before::Program => return Some(expected("", Place::Program)),
+        Before::Program => return Some(expected("", ExpectedWord::Program)),
         Before::Option(arg) if !(begins_with_dash(current.as_ref()) && takes_several(arg)) => {
-            return Some(expected("", Place::Value(Box::new(arg.clone()))));
+            return Some(expected("", ExpectedWord::Value(Box::new(arg.clone()))));
         }
         Before::Option(_) => 0,
         Before::Positionals(number) => number,
@@ -72,22 +72,22 @@ pub(crate) fn expected(words: &[String]) -> Option<Expected> {
         return Some(match option_with_value(current, command) {
             Some((arg, Some(value))) => {
                 let stays = &current[..current.len() - value.len()];
-                expected(stays, Place::Value(Box::new(arg.clone())))
+                expected(stays, ExpectedWord::Value(Box::new(arg.clone())))
             }
-            _ => expected("", Place::Word(options(command))),
+            _ => expected("", ExpectedWord::Word(options(command))),
         });
     }
     if command.has_subcommands() {
-        return Some(expected("", Place::Word(subcommands(command))));
+        return Some(expected("", ExpectedWord::Word(subcommands(command))));
     }
     let mut positionals = command.get_positionals();
     let arg = positionals
         .nth(before)
         .or_else(|| command.get_positionals().last().filter(|arg| takes_several(arg)));
     Some(match arg {
-        Some(arg) if arg.is_last_set() || arg.is_trailing_var_arg_set() => expected("", Place::Program),
-        Some(arg) => expected("", Place::Value(Box::new(arg.clone()))),
-        None => expected("", Place::Word(options(command))),
+        Some(arg) if arg.is_last_set() || arg.is_trailing_var_arg_set() => expected("", ExpectedWord::Program),
+        Some(arg) => expected("", ExpectedWord::Value(Box::new(arg.clone()))),
+        None => expected("", ExpectedWord::Word(options(command))),
     })
 }
 
@@ -170,9 +170,9 @@ mod tests {
             Some(Expected {
                 before, typed, place, ..
             }) => match place {
-                Place::Program => "program".to_owned(),
-                Place::Value(arg) => format!("{} {before}|{typed}", arg.get_id()),
-                Place::Word(words) => format!("{} words|{typed}", if words.len() > 3 { "many" } else { "few" }),
+                ExpectedWord::Program => "program".to_owned(),
+                ExpectedWord::Value(arg) => format!("{} {before}|{typed}", arg.get_id()),
+                ExpectedWord::Word(words) => format!("{} words|{typed}", if words.len() > 3 { "many" } else { "few" }),
             },
         }
     }

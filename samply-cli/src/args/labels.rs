@@ -1,7 +1,7 @@
 //! What ran, in the user's words: for servers that keep profiles, and for rows of databases.
 
 use clap::Args;
-use share::push::Given;
+use share::push::GivenLabels;
 
 /// What ran.
 #[derive(Args, Clone, Debug)]
@@ -32,9 +32,9 @@ impl LabelArgs {
     }
 }
 
-impl<'a> From<&'a LabelArgs> for Given<'a> {
-    fn from(args: &'a LabelArgs) -> Given<'a> {
-        Given {
+impl<'a> From<&'a LabelArgs> for GivenLabels<'a> {
+    fn from(args: &'a LabelArgs) -> GivenLabels<'a> {
+        GivenLabels {
             service: args.service.as_deref(),
             version: args.service_version.as_deref(),
             commit: args.commit.as_deref(),

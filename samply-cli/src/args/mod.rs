@@ -27,7 +27,7 @@ mod setup;
 mod share;
 pub(crate) mod value;
 
-pub(crate) use self::complete::{Expected, Place, expected};
+pub(crate) use self::complete::{Expected, ExpectedWord, expected};
 pub(crate) use annotate::{AnnotateArgs, AnnotateFormat};
 pub(crate) use check::{CheckArgs, CheckFormat, increase, points};
 pub(crate) use diff::{By, DiffArgs, DiffFormat};
@@ -39,7 +39,7 @@ pub(crate) use load::LoadArgs;
 pub(crate) use merge::{AlignBy, MergeArgs};
 pub(crate) use push::PushArgs;
 pub(crate) use record::{
-    CallGraph, ENVIRONMENT, EXIT_STATUS, Program, RecordArgs, RecordingArgs, UnwinderName, split_environment,
+    CallGraph, ENVIRONMENT, EXIT_STATUS, ProgramWords, RecordArgs, RecordingArgs, UnwinderName, split_environment,
 };
 pub(crate) use report::{Format, ReportArgs, Sort, View};
 pub(crate) use select::PartArgs;
@@ -56,7 +56,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use profile::text::one_line;
 
-use crate::args::argument_kind::Named;
+use crate::args::argument_kind::ArgumentKind;
 use crate::exit::Failure;
 
 /// Record where a program spends its time, and look at it in the Firefox Profiler or the terminal.
@@ -191,7 +191,7 @@ impl Command {
 
 /// Reads the process's arguments; `look` says what a word names. The error is a usage error, a request for help or one
 /// for the version.
-pub(crate) fn parse(color: clap::ColorChoice, look: impl Fn(&OsStr) -> Named) -> Result<Cli, clap::Error> {
+pub(crate) fn parse(color: clap::ColorChoice, look: impl Fn(&OsStr) -> ArgumentKind) -> Result<Cli, clap::Error> {
     let line = other_tools::understood(std::env::args_os().collect(), &definition(), &look);
     parsed(&line, color).map_err(|error| other_tools::advised(error, &line, &look))
 }
@@ -487,8 +487,8 @@ mod tests {
                     }
                     _ => {
                         let look = |word: &OsStr| match word == "./app" {
-                            true => Named::Program,
-                            false => Named::Nothing,
+                            true => ArgumentKind::Program,
+                            false => ArgumentKind::Nothing,
                         };
                         let line = other_tools::understood(words.iter().map(Into::into).collect(), &definition, look);
                         parsed(&line, clap::ColorChoice::Never).map(|_| ())

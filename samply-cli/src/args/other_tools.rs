@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use recording::command::own;
 
-use crate::args::argument_kind::Named;
+use crate::args::argument_kind::ArgumentKind;
 
 /// Options of `cargo flamegraph` that name a target of cargo.
 const CARGO_TARGETS: [&str; 6] = ["--bin", "--bench", "--example", "--test", "--unit-test", "--unit-bench"];
@@ -18,7 +18,7 @@ const CARGO_TARGETS: [&str; 6] = ["--bin", "--bench", "--example", "--test", "--
 pub(super) fn understood(
     line: Vec<OsString>,
     definition: &clap::Command,
-    look: impl Fn(&OsStr) -> Named,
+    look: impl Fn(&OsStr) -> ArgumentKind,
 ) -> Vec<OsString> {
     let Some(first) = line.get(1) else { return line };
     if first == "flamegraph" {
@@ -35,14 +35,14 @@ pub(super) fn understood(
     }
     // `sprof ./app` works like `time ./app`. A bare name may be a mistyped command.
     let command = match look(first) {
-        Named::Program if has_slash(first) => "record",
-        Named::File => "load",
-        Named::Program | Named::Nothing => return line,
+        ArgumentKind::Program if has_slash(first) => "record",
+        ArgumentKind::File => "load",
+        ArgumentKind::Program | ArgumentKind::Nothing => return line,
     };
     with(line, 1, command)
 }
 
-fn flamegraph(line: Vec<OsString>, definition: &clap::Command, look: impl Fn(&OsStr) -> Named) -> Vec<OsString> {
+fn flamegraph(line: Vec<OsString>, definition: &clap::Command, look: impl Fn(&OsStr) -> ArgumentKind) -> Vec<OsString> {
     let ours = line.iter().position(|word| word == "--").unwrap_or(line.len());
     let names_target = |word: &OsString| {
         let word = word.to_string_lossy();
@@ -56,7 +56,7 @@ fn flamegraph(line: Vec<OsString>, definition: &clap::Command, look: impl Fn(&Os
     let program = first_positional(&line[..ours], 2, definition);
     match (target, program) {
         (Some(target), program) if program.is_none_or(|program| target < program) => with(line, 1, "cargo"),
-        (_, Some(program)) if look(&line[program]) == Named::Program => with(line, program, "--"),
+        (_, Some(program)) if look(&line[program]) == ArgumentKind::Program => with(line, program, "--"),
         _ => line,
     }
 }
@@ -69,7 +69,7 @@ fn perf_report(line: Vec<OsString>) -> Vec<OsString> {
 }
 
 /// `sprof annotate FUNCTION` is of the profile that `sprof record` saves.
-fn annotate(line: Vec<OsString>, definition: &clap::Command, look: impl Fn(&OsStr) -> Named) -> Vec<OsString> {
+fn annotate(line: Vec<OsString>, definition: &clap::Command, look: impl Fn(&OsStr) -> ArgumentKind) -> Vec<OsString> {
     let Some(definition) = definition.find_subcommand("annotate") else {
         return line;
     };
@@ -77,7 +77,7 @@ fn annotate(line: Vec<OsString>, definition: &clap::Command, look: impl Fn(&OsSt
         return line;
     };
     match first_positional(&line, first + 1, definition) {
-        None if look(&line[first]) != Named::File => with(line, first, super::SAVED),
+        None if look(&line[first]) != ArgumentKind::File => with(line, first, super::SAVED),
         _ => line,
     }
 }
@@ -257,7 +257,7 @@ const OTHER_COMMANDS: [(&str, &str); 6] = [
 ];
 
 /// The error of a line, with the line to type instead, if that is known.
-pub(super) fn advised(mut error: clap::Error, line: &[OsString], look: impl Fn(&OsStr) -> Named) -> clap::Error {
+pub(super) fn advised(mut error: clap::Error, line: &[OsString], look: impl Fn(&OsStr) -> ArgumentKind) -> clap::Error {
     let Some(first) = line.get(1) else { return error };
     let invalid = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -292,7 +292,8 @@ pub(super) fn advised(mut error: clap::Error, line: &[OsString], look: impl Fn(&
             let ours = OTHER_COMMANDS.iter().find(|(name, _)| first == name);
             let ours = ours.map(|(_, ours)| format!("to do what it does: {} {ours}", own()));
             ours.or_else(|| {
-                (look(first) == Named::Program).then(|| format!("to record a program: {} record {}", own(), rest()))
+                (look(first) == ArgumentKind::Program)
+                    .then(|| format!("to record a program: {} record {}", own(), rest()))
             })
         }
         _ => None,
@@ -316,11 +317,11 @@ mod tests {
     use clap::Parser as _;
 
     /// What is where in these tests.
-    fn look(word: &OsStr) -> Named {
+    fn look(word: &OsStr) -> ArgumentKind {
         match word.to_str() {
-            Some("./app" | "app" | "/bin/ls") => Named::Program,
-            Some("app.json.gz" | "./old.json.gz") => Named::File,
-            _ => Named::Nothing,
+            Some("./app" | "app" | "/bin/ls") => ArgumentKind::Program,
+            Some("app.json.gz" | "./old.json.gz") => ArgumentKind::File,
+            _ => ArgumentKind::Nothing,
         }
     }
 

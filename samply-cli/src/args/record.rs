@@ -282,7 +282,7 @@ impl RecordingArgs {
 
 /// The command line of the program to run.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Program {
+pub(crate) struct ProgramWords {
     /// `VAR=x` words.
     pub(crate) env: Vec<(OsString, OsString)>,
     /// Program and arguments; at least one.
@@ -290,13 +290,13 @@ pub(crate) struct Program {
 }
 
 /// Splits the leading `VAR=x` words from the command, as a shell does. `None` if no command follows.
-pub(crate) fn split_environment(words: &[OsString]) -> Option<Program> {
+pub(crate) fn split_environment(words: &[OsString]) -> Option<ProgramWords> {
     let mut env = Vec::new();
     for (at, word) in words.iter().enumerate() {
         match assignment(word) {
             Some(variable) => env.push(variable),
             None => {
-                return Some(Program {
+                return Some(ProgramWords {
                     env,
                     command: words[at..].to_vec(),
                 });

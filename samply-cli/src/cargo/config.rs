@@ -12,7 +12,7 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// Settings; an earlier layer overrides a later one.
 #[derive(Debug, Default)]
-pub(crate) struct Config {
+pub(crate) struct CargoConfig {
     layers: Vec<Layer>,
     env: Vec<(String, String)>,
 }
@@ -26,15 +26,15 @@ struct Layer {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum SettingOrigin {
     Environment(String),
     CommandLine,
     File,
 }
 
-impl Config {
+impl CargoConfig {
     /// Reads the `--config` words, and the files that cargo reads when it runs in `folder`.
-    pub(crate) fn read(words: &[String], folder: &Path, env: &[(OsString, OsString)]) -> Config {
+    pub(crate) fn read(words: &[String], folder: &Path, env: &[(OsString, OsString)]) -> CargoConfig {
         let text = |text: &OsString| text.to_str().map(str::to_owned);
         let env: Vec<(String, String)> = (env.iter())
             .filter_map(|(name, value)| Some((text(name)?, text(value)?)))
@@ -62,7 +62,7 @@ impl Config {
             }
             seen.push(place);
         }
-        Config { layers, env }
+        CargoConfig { layers, env }
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
@@ -71,19 +71,22 @@ impl Config {
 
     /// A setting by its path in the tables. The command line overrides the environment, the environment overrides
     /// files.
-    pub(crate) fn setting(&self, path: &[&str]) -> Option<(Value, Origin)> {
+    pub(crate) fn setting(&self, path: &[&str]) -> Option<(Value, SettingOrigin)> {
         let name = environment_name(path);
         let of_environment = || {
             let value = self.variable(&name)?;
-            Some((Value::String(value.to_owned()), Origin::Environment(name.clone())))
+            Some((
+                Value::String(value.to_owned()),
+                SettingOrigin::Environment(name.clone()),
+            ))
         };
         let found = |layer: &Layer, origin| Some((at(&layer.table, path)?.clone(), origin));
         let mut from_words = self.layers.iter().filter(|layer| layer.from_command_line);
         let mut from_files = self.layers.iter().filter(|layer| !layer.from_command_line);
         from_words
-            .find_map(|layer| found(layer, Origin::CommandLine))
+            .find_map(|layer| found(layer, SettingOrigin::CommandLine))
             .or_else(of_environment)
-            .or_else(|| from_files.find_map(|layer| found(layer, Origin::File)))
+            .or_else(|| from_files.find_map(|layer| found(layer, SettingOrigin::File)))
     }
 
     /// All tables at this path, each with the folder that paths in it start from.

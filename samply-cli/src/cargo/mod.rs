@@ -28,18 +28,18 @@ use std::path::{Path, PathBuf};
 use profile::text::numbers::count;
 use profile::{Profile, harness};
 use recording::info::RecordingInfo;
-use recording::session::{Held, ProgramExit, RecordOptions, RecordTarget, Session};
+use recording::session::{HoldOutcome, ProgramExit, RecordOptions, RecordTarget, Session};
 use recording::sink::EventSink;
 
 use crate::args::RecordingArgs;
 use crate::exit::{Failure, Status};
 use crate::recorder::Recording;
 use crate::terminal::Term;
-use config::Config;
+use config::CargoConfig;
 use filter::Programs;
 use names::Names;
-use profiles::Advice;
-use runner::{Desk, Orders};
+use profiles::ProfileAdvice;
+use runner::{Orders, RunnerSocket};
 use workspace::{Package, Workspace};
 
 /// A run of cargo that is recorded.
@@ -47,7 +47,7 @@ use workspace::{Package, Workspace};
 pub(crate) struct CargoRun {
     /// `cargo bench`
     pub(crate) command: String,
-    desk: Desk,
+    desk: RunnerSocket,
     names: Names,
     include_build: bool,
     /// Folder of Criterion's results.
@@ -67,7 +67,7 @@ pub(crate) fn prepare(
     }
     let env = environment(&options.env);
     let here = std::env::current_dir().unwrap_or_default();
-    let aliases = Config::read(&[], &here, &env);
+    let aliases = CargoConfig::read(&[], &here, &env);
     let alias = |name: &str| aliases.words(&["alias", name]).map(|(words, _)| words);
     let Some(command) = command::parse(&options.command, &alias) else {
         return Ok(None);
@@ -76,7 +76,7 @@ pub(crate) fn prepare(
         .folder
         .as_ref()
         .map_or_else(|| here.clone(), |folder| here.join(folder));
-    let config = Config::read(&command.config, &folder, &env);
+    let config = CargoConfig::read(&command.config, &folder, &env);
     let workspace = workspace::ask(&command, &folder, &env);
     let targets = targets(&command.targets, &config, || workspace::host(&command, &folder, &env));
 
@@ -113,7 +113,7 @@ pub(crate) fn prepare(
             })
             .collect(),
     };
-    let desk = Desk::open(&orders).map_err(|error| {
+    let desk = RunnerSocket::open(&orders).map_err(|error| {
         format!(
             "cannot create a folder for temporary files ({error}), which sprof needs to learn what cargo runs: free space, or set TMPDIR"
         )
@@ -138,7 +138,7 @@ pub(crate) fn prepare(
     }))
 }
 
-fn advice(profile: &str, workspace: Option<&Workspace>, config: &Config, targets: &[String]) -> Advice {
+fn advice(profile: &str, workspace: Option<&Workspace>, config: &CargoConfig, targets: &[String]) -> ProfileAdvice {
     let manifest = workspace.and_then(|workspace| config::read_table(&workspace.workspace_root.join("Cargo.toml")));
     profiles::advice(profile, &manifest.unwrap_or_default(), config, targets)
 }
@@ -187,7 +187,7 @@ pub(crate) fn all_unit_tests(packages: &[String], manifest_path: Option<&OsStr>)
 /// Cargo's options for the unit tests of a library or program; `None` if no target has this name.
 pub(crate) fn unit_tests(name: &str, manifest_path: Option<&OsStr>) -> Option<Vec<OsString>> {
     let workspace = workspace_of(manifest_path)?;
-    let has_name = |target: &&workspace::Target| target.name == name || target.name.replace('-', "_") == name;
+    let has_name = |target: &&workspace::CargoTarget| target.name == name || target.name.replace('-', "_") == name;
     for package in &workspace.packages {
         let mut targets = package.targets.iter().filter(has_name);
         let found = targets.find_map(|target| match target.kind.first()?.as_str() {
@@ -204,13 +204,13 @@ pub(crate) fn unit_tests(name: &str, manifest_path: Option<&OsStr>) -> Option<Ve
 }
 
 /// The folder where Criterion keeps its results.
-fn criterion_folder(config: &Config, workspace: Option<&Workspace>) -> Option<PathBuf> {
+fn criterion_folder(config: &CargoConfig, workspace: Option<&Workspace>) -> Option<PathBuf> {
     let home = config.variable("CRITERION_HOME").map(PathBuf::from);
     home.or_else(|| Some(workspace?.target_directory.join("criterion")))
 }
 
 /// The target machines, as in cargo's variables.
-fn targets(named: &[String], config: &Config, host: impl FnOnce() -> Option<String>) -> Vec<String> {
+fn targets(named: &[String], config: &CargoConfig, host: impl FnOnce() -> Option<String>) -> Vec<String> {
     let of_config = || config.words(&["build", "target"]).map(|(targets, _)| targets);
     let targets = match named {
         [] => of_config().unwrap_or_else(|| host().into_iter().collect()),
@@ -250,11 +250,11 @@ impl CargoRun {
             return Ok(recording);
         };
         match recording.hold_until(waiting)? {
-            Held::Begins(recording) => {
+            HoldOutcome::Begins(recording) => {
                 self.desk.begin();
                 Ok(*recording)
             }
-            Held::Ended(exit) => Err(ran_nothing(exit)),
+            HoldOutcome::Ended(exit) => Err(ran_nothing(exit)),
         }
     }
 

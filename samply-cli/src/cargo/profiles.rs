@@ -6,7 +6,7 @@
 
 use toml::{Table, Value};
 
-use super::config::{self, Config, Origin};
+use super::config::{self, CargoConfig, SettingOrigin};
 
 /// Profiles inherit from each other; cargo refuses circles.
 const MAX_CHAIN: usize = 16;
@@ -18,15 +18,15 @@ const LINES: &str = "limited";
 
 /// What to do about a profile.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Advice {
+pub(crate) struct ProfileAdvice {
     pub(crate) variables: Vec<(String, String)>,
     /// What will be missing because of the user's own settings, a sentence each.
     pub(crate) remarks: Vec<String>,
 }
 
 /// Advises on the profile of this name. `manifest` is the workspace's Cargo.toml.
-pub(crate) fn advice(profile: &str, manifest: &Table, config: &Config, targets: &[String]) -> Advice {
-    let mut advice = Advice::default();
+pub(crate) fn advice(profile: &str, manifest: &Table, config: &CargoConfig, targets: &[String]) -> ProfileAdvice {
+    let mut advice = ProfileAdvice::default();
     let chain = chain(profile, manifest, config);
     let debug = chain.iter().find_map(|name| setting(name, "debug", manifest, config));
     let has_lines = match &debug {
@@ -62,11 +62,18 @@ pub(crate) fn advice(profile: &str, manifest: &Table, config: &Config, targets: 
 }
 
 /// Advises on one setting. A setting that the user made for this run stays.
-fn advise(advice: &mut Advice, profile: &str, key: &str, wanted: &str, found: Option<(Value, Origin)>, loss: &str) {
+fn advise(
+    advice: &mut ProfileAdvice,
+    profile: &str,
+    key: &str,
+    wanted: &str,
+    found: Option<(Value, SettingOrigin)>,
+    loss: &str,
+) {
     let own = match found {
-        Some((value, Origin::Environment(name))) => Some(format!("{name}={}", plain(&value))),
-        Some((value, Origin::CommandLine)) => Some(format!("--config with {key} = {}", plain(&value))),
-        Some((_, Origin::File)) | None => None,
+        Some((value, SettingOrigin::Environment(name))) => Some(format!("{name}={}", plain(&value))),
+        Some((value, SettingOrigin::CommandLine)) => Some(format!("--config with {key} = {}", plain(&value))),
+        Some((_, SettingOrigin::File)) | None => None,
     };
     match own {
         Some(own) => advice.remarks.push(format!("{own} stays as it is: {loss}")),
@@ -78,7 +85,7 @@ fn advise(advice: &mut Advice, profile: &str, key: &str, wanted: &str, found: Op
 }
 
 /// The profile and the profiles that it inherits from.
-fn chain(profile: &str, manifest: &Table, config: &Config) -> Vec<String> {
+fn chain(profile: &str, manifest: &Table, config: &CargoConfig) -> Vec<String> {
     let mut chain = vec![profile.to_owned()];
     while let Some(last) = chain.last().filter(|_| chain.len() < MAX_CHAIN) {
         let next = match &**last {
@@ -95,9 +102,9 @@ fn chain(profile: &str, manifest: &Table, config: &Config) -> Vec<String> {
     chain
 }
 
-fn setting(profile: &str, key: &str, manifest: &Table, config: &Config) -> Option<(Value, Origin)> {
+fn setting(profile: &str, key: &str, manifest: &Table, config: &CargoConfig) -> Option<(Value, SettingOrigin)> {
     let path = ["profile", profile, key];
-    let in_manifest = || Some((config::at(manifest, &path)?.clone(), Origin::File));
+    let in_manifest = || Some((config::at(manifest, &path)?.clone(), SettingOrigin::File));
     config.setting(&path).or_else(in_manifest)
 }
 
@@ -120,7 +127,7 @@ fn takes_away(strip: &Value) -> bool {
 
 /// Packages with settings of their own. These override the profile, and are made on purpose: mostly to build
 /// dependencies faster.
-fn of_packages(profile: &str, manifest: &Table, config: &Config) -> Vec<String> {
+fn of_packages(profile: &str, manifest: &Table, config: &CargoConfig) -> Vec<String> {
     let path = ["profile", profile, "package"];
     let in_manifest = config::at(manifest, &path).and_then(Value::as_table);
     let tables = config.tables(&path).map(|(table, _)| table).chain(in_manifest);
@@ -138,7 +145,7 @@ fn of_packages(profile: &str, manifest: &Table, config: &Config) -> Vec<String> 
 }
 
 /// A remark on flags for rustc, which override the profile.
-fn of_flags(config: &Config, targets: &[String]) -> Option<String> {
+fn of_flags(config: &CargoConfig, targets: &[String]) -> Option<String> {
     let encoded = config.variable("CARGO_ENCODED_RUSTFLAGS");
     let encoded = encoded.map(|flags| {
         (
@@ -197,10 +204,10 @@ mod tests {
 
     use super::*;
 
-    fn advice_for(profile: &str, manifest: &str, words: &[&str], env: &[(&str, &str)]) -> Advice {
+    fn advice_for(profile: &str, manifest: &str, words: &[&str], env: &[(&str, &str)]) -> ProfileAdvice {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let env: Vec<_> = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        let config = Config::read(&words, Path::new("/nonexistent"), &env);
+        let config = CargoConfig::read(&words, Path::new("/nonexistent"), &env);
         advice(
             profile,
             &toml::from_str(manifest).unwrap(),

@@ -24,7 +24,7 @@ const ORDERS: &str = "orders.json";
 
 /// The folder through which sprof and its runners communicate.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct RunnerSocket {
     folder: tempfile::TempDir,
     listener: Option<UnixListener>,
 }
@@ -45,14 +45,14 @@ pub(crate) struct Note {
     pub(crate) args: Vec<Vec<u8>>,
 }
 
-impl Desk {
+impl RunnerSocket {
     /// Makes a new folder, which no other user may enter.
-    pub(crate) fn open(orders: &Orders) -> std::io::Result<Desk> {
+    pub(crate) fn open(orders: &Orders) -> std::io::Result<RunnerSocket> {
         let folder = tempfile::Builder::new().prefix("sprof-cargo-").tempdir_in(place())?;
         std::os::unix::fs::symlink(std::env::current_exe()?, folder.path().join(NAME))?;
         std::fs::write(folder.path().join(ORDERS), serde_json::to_vec(orders)?)?;
         let listener = UnixListener::bind(folder.path().join(SOCKET))?;
-        Ok(Desk {
+        Ok(RunnerSocket {
             folder,
             listener: Some(listener),
         })

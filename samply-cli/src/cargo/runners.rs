@@ -4,12 +4,12 @@
 
 use std::path::Path;
 
-use super::config::{self, Config};
+use super::config::{self, CargoConfig};
 
 /// The user's runner and its arguments; empty without one. `cfg` returns the lines of `rustc --print cfg` for a target.
 pub(crate) fn of_user(
     targets: &[String],
-    config: &Config,
+    config: &CargoConfig,
     folder: &Path,
     cfg: impl Fn(&str) -> Option<String>,
 ) -> Vec<String> {
@@ -116,7 +116,7 @@ mod tests {
         let word = "target = {'cfg(unix)' = {runner = 'nice'}, a-b = {runner = ['bin/qemu', '-x y']}}".to_owned();
         let of = |target: &str, env: &[(&str, &str)]| {
             let env: Vec<_> = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-            let config = Config::read(std::slice::from_ref(&word), Path::new("/nonexistent"), &env);
+            let config = CargoConfig::read(std::slice::from_ref(&word), Path::new("/nonexistent"), &env);
             of_user(&[target.to_owned()], &config, Path::new("/here"), |_| {
                 Some(FACTS.to_owned())
             })

@@ -20,11 +20,11 @@ pub(crate) struct Workspace {
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) manifest_path: PathBuf,
-    pub(crate) targets: Vec<Target>,
+    pub(crate) targets: Vec<CargoTarget>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Target {
+pub(crate) struct CargoTarget {
     pub(crate) name: String,
     pub(crate) kind: Vec<String>,
     pub(crate) src_path: PathBuf,

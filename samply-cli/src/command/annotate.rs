@@ -18,8 +18,8 @@ use profile::view::select::{Selection, select};
 use symbolicator::Symbolicator;
 
 use self::assembly::Code;
-use self::text::Page;
-use super::target::Target;
+use self::text::AnnotatedOutput;
+use super::target::ResultTarget;
 use crate::args::{AnnotateArgs, AnnotateFormat};
 use crate::exit::{Failure, Outcome};
 use crate::input;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
         AnnotateFormat::Text => FileKind::ReportText,
         AnnotateFormat::Json => FileKind::ReportJson,
     };
-    let target = Target::for_text(args.output.as_deref(), kind)?;
+    let target = ResultTarget::for_text(args.output.as_deref(), kind)?;
     let input = input::open_and_warn(&args.file, args.select.event.name(), &args.select.symbols, &term)?;
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
     calls::check_conditions(&args.file, &input.data, &args.select.filter())?;
@@ -55,11 +55,11 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
     };
     let annotated = annotation.function(&found);
     let page = match &target {
-        Target::Screen => Page {
+        ResultTarget::Screen => AnnotatedOutput {
             color: style::stdout_color(),
             columns: style::stdout_columns(),
         },
-        Target::Stdout | Target::File(..) => Page::default(),
+        ResultTarget::Stdout | ResultTarget::File(..) => AnnotatedOutput::default(),
     };
     target.write(&term, |out| match format {
         AnnotateFormat::Text => text::write(&annotation, annotated.as_ref(), page, out),
@@ -105,21 +105,21 @@ struct Annotated {
     /// Other functions that were meant as well, with their total cost.
     others: Vec<(String, Cost)>,
     /// `None` with `--asm`.
-    sources: Option<Vec<Source>>,
+    sources: Option<Vec<AnnotatedFile>>,
     /// `None` with `--source`.
     code: Option<Vec<Code>>,
 }
 
 /// A source file.
-struct Source {
+struct AnnotatedFile {
     path: String,
     /// Why its text is missing.
     unread: Option<String>,
     /// Lines without gaps.
-    runs: Vec<Vec<Line>>,
+    runs: Vec<Vec<AnnotatedLine>>,
 }
 
-struct Line {
+struct AnnotatedLine {
     number: usize,
     text: String,
     own: Cost,
@@ -154,12 +154,12 @@ impl Annotation<'_> {
         })
     }
 
-    fn sources(&self, funcs: &[u32]) -> Vec<Source> {
+    fn sources(&self, funcs: &[u32]) -> Vec<AnnotatedFile> {
         let files = lines_of(self.selection, funcs).into_iter();
         files.map(|file| self.source(&file)).collect()
     }
 
-    fn source(&self, file: &FileLines) -> Source {
+    fn source(&self, file: &FileLines) -> AnnotatedFile {
         let path = self.selection.data.text(file.file);
         let (text, unread) = match self.text_of(file, path) {
             Ok(text) => (text, None),
@@ -171,7 +171,7 @@ impl Annotation<'_> {
         let context = if text.is_empty() { 0 } else { self.args.context };
         let line = |number: usize| {
             let (own, total) = file.lines.get(&(number as u32)).copied().unwrap_or_default();
-            Line {
+            AnnotatedLine {
                 number,
                 text: text.get(number - 1).copied().unwrap_or_default().to_owned(),
                 own,
@@ -179,7 +179,7 @@ impl Annotation<'_> {
             }
         };
         let runs = around(wanted, 1, last, context).into_iter();
-        Source {
+        AnnotatedFile {
             path: path.to_owned(),
             unread,
             runs: runs.map(|run| run.map(line).collect()).collect(),

@@ -11,9 +11,9 @@ use profile::view::diff::sides::{ReadSides, check_sides};
 use recording::command::own;
 use serde::Deserialize;
 
-use super::target::Target;
+use super::target::ResultTarget;
 use crate::args::{self, CheckArgs, CheckFormat};
-use crate::diff::read::Reading;
+use crate::diff::read::ReadOptions;
 use crate::exit::{Failure, Outcome, Status};
 use crate::output::file_kind::FileKind;
 use crate::output::json;
@@ -50,8 +50,8 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
         CheckFormat::Junit => FileKind::ReportJunit,
         CheckFormat::Json => FileKind::ReportJson,
     };
-    let target = Target::for_text(args.output.as_deref(), kind)?;
-    let reading = Reading {
+    let target = ResultTarget::for_text(args.output.as_deref(), kind)?;
+    let reading = ReadOptions {
         event: args.event.name(),
         symbols: &args.input.symbols,
         filter: args.part.filter(),
@@ -109,7 +109,7 @@ pub(super) fn new_and_base<'a>(new: &'a [PathBuf], base: &'a [PathBuf]) -> Optio
 /// `sprof.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Config {
+struct CheckFile {
     #[serde(default)]
     check: CheckConfig,
 }
@@ -127,7 +127,7 @@ struct CheckConfig {
 fn read_rules(path: &Path) -> Result<Vec<IncreaseRule>, Failure> {
     let text =
         fs::read_to_string(path).map_err(|error| format!("cannot read the rules in {}: {error}", path.display()))?;
-    let config: Config =
+    let config: CheckFile =
         toml::from_str(&text).map_err(|error| format!("the rules in {} can't be used: {error}", path.display()))?;
     let rule = |function: Option<String>, measure: LimitedMeasure, limit: &toml::Value| {
         let parse = match measure {

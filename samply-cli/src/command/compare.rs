@@ -12,7 +12,7 @@ use server::{ComparedProfile, Listener};
 use symbolicator::Symbolicator;
 
 use super::convert;
-use super::show::{Base, Shown};
+use super::show::{Base, ServedProfile};
 use crate::args::ServeArgs;
 use crate::exit::{Failure, Outcome};
 use crate::input::perf_data::{self, Imported};
@@ -61,7 +61,7 @@ pub(super) fn serve(
     }
     let compared = |name, thread| ComparedProfile { name, thread };
     let links = listener.compare_links(compared(&base_name, base_thread), compared(&new_name, new_thread));
-    let shown = Shown {
+    let shown = ServedProfile {
         profile,
         base: Some(Base {
             profile: base_profile,

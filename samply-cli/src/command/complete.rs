@@ -12,7 +12,7 @@ use profile::data::Data;
 use profile::read::{self, ReadLimits};
 use profile::view::names;
 
-use crate::args::{self, Expected, Place};
+use crate::args::{self, Expected, ExpectedWord};
 use crate::exit::Outcome;
 use crate::input::perf_data;
 use crate::output::screen;
@@ -128,9 +128,9 @@ fn candidates(expected: Expected, words: &[String]) -> Vec<(String, String)> {
         place,
     } = expected;
     let all: Vec<(String, String)> = match place {
-        Place::Program => Vec::new(),
-        Place::Word(words) => words,
-        Place::Value(arg) => {
+        ExpectedWord::Program => Vec::new(),
+        ExpectedWord::Word(words) => words,
+        ExpectedWord::Value(arg) => {
             let plain = |values: BTreeSet<String>| values.into_iter().map(|value| (value, String::new())).collect();
             let of_file =
                 |values: fn(&Data) -> BTreeSet<String>| plain(file(words).as_ref().map(values).unwrap_or_default());

@@ -16,7 +16,7 @@ use symbolicator::Symbolicator;
 use tempfile::NamedTempFile;
 
 use super::merge;
-use super::show::{self, Shown};
+use super::show::{self, ServedProfile};
 use crate::args::{LoadArgs, SymbolArgs};
 use crate::exit::{Failure, Outcome, Status};
 use crate::input;
@@ -65,7 +65,7 @@ pub(super) fn run(args: &LoadArgs, term: &Term) -> Outcome {
     let summary = summary(&profile, &look_ups, enriched);
     Summary { link, ..summary }.print(term);
     drop(profile);
-    let shown = Shown {
+    let shown = ServedProfile {
         profile: file,
         base: None,
         symbolicator,

@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 use server::Listener;
 
 use super::check::new_and_base;
-use super::target::Target;
+use super::target::ResultTarget;
 use super::{compare, differential, export, show};
 use crate::args::{self, By, DiffArgs, DiffFormat};
-use crate::diff::asked::{self, Files};
-use crate::diff::read::Reading;
+use crate::diff::read::ReadOptions;
+use crate::diff::server_queries::{self, SideFiles};
 use crate::exit::{Failure, Outcome, Status};
 use crate::output::file_kind::FileKind;
 use crate::output::json;
@@ -37,22 +37,22 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     // Before anything is read: else a missing folder would be reported after minutes.
     let picture = args.flamegraph.as_deref();
     let target = picture
-        .map(|path| Target::prepare(Some(path), FileKind::FlameGraph))
+        .map(|path| ResultTarget::prepare(Some(path), FileKind::FlameGraph))
         .transpose()?;
     let html = args.html.as_deref();
     let page_target = html
-        .map(|path| Target::prepare(Some(path), FileKind::Page))
+        .map(|path| ResultTarget::prepare(Some(path), FileKind::Page))
         .transpose()?;
     let kind = match args.format() {
         DiffFormat::Text => FileKind::ReportText,
         DiffFormat::Md => FileKind::ReportMarkdown,
         DiffFormat::Json => FileKind::ReportJson,
     };
-    let list_target = Target::for_text(args.output.as_deref(), kind)?;
+    let list_target = ResultTarget::for_text(args.output.as_deref(), kind)?;
     let listener = listener(args, base_files, new_files, &term)?;
-    let files = |words| Files::of(words, args.plain_http, &term);
+    let files = |words| SideFiles::of(words, args.plain_http, &term);
     let (base_files, new_files) = (files(base_files)?, files(new_files)?);
-    let reading = Reading {
+    let reading = ReadOptions {
         event: args.event.name(),
         symbols: &args.serve.input.symbols,
         filter: args.part.filter(),
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
         term: &term,
     };
     let mut read = reading.sides(&base_files.paths, &new_files.paths)?;
-    let scaled = asked::scale(
+    let scaled = server_queries::scale(
         &mut read.base,
         &mut read.new,
         [base_files.are_asked, new_files.are_asked],
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
         compared: &compared,
     };
     let page_notes = [&notes[..], &[for_page.conclusion()]].concat();
-    let page = Page::of(args, base_files, new_files, &compared.sides, &page_notes);
+    let page = ViewerHeading::of(args, base_files, new_files, &compared.sides, &page_notes);
     if let Some(target) = page_target {
         let status = target.write(&term, |out| html::write_diff(base, new, limits, &page.options(), out))?;
         if html == Some(Path::new("-")) {
@@ -152,13 +152,13 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
 }
 
 /// What the viewer says of both sides.
-struct Page {
+struct ViewerHeading {
     title: String,
     notes: Vec<String>,
 }
 
-impl Page {
-    fn of(args: &DiffArgs, base: &[PathBuf], new: &[PathBuf], sides: &Sides, notes: &[String]) -> Page {
+impl ViewerHeading {
+    fn of(args: &DiffArgs, base: &[PathBuf], new: &[PathBuf], sides: &Sides, notes: &[String]) -> ViewerHeading {
         let name = |files: &[PathBuf]| match files {
             [file] => file.file_name().unwrap_or(file.as_os_str()).display().to_string(),
             files => count(files.len() as u64, "profile", "profiles"),
@@ -169,7 +169,7 @@ impl Page {
             format!("total: {}", describe_increase(sides, &sides.increase)),
         ];
         let event = args.event.name().map(|event| format!("event {event}"));
-        Page {
+        ViewerHeading {
             title: one_line(&format!("{} against {}", name(new), name(base))).to_string(),
             notes: own.into_iter().chain(event).chain(notes.iter().cloned()).collect(),
         }

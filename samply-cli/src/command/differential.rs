@@ -6,12 +6,12 @@ use profile::export::{Picked, PickedTime};
 use profile::view::diff::DiffLimits;
 use profile::view::diff::sides::nothing_in;
 
-use super::target::Target;
+use super::target::ResultTarget;
 use crate::exit::Outcome;
 use crate::terminal::Term;
 
 pub(super) fn write(
-    target: Target<'_>,
+    target: ResultTarget<'_>,
     base: &[Data],
     new: &[Data],
     time: PickedTime,

@@ -3,7 +3,7 @@
 use std::fs;
 
 use recording::command::own;
-use recording::doctor::{Examination, Finding, State};
+use recording::doctor::{CheckState, Examination, Finding};
 use recording::module::{Module, ModuleKind};
 use recording::proc::{self, MapsLine};
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
 
 /// The backend that `sprof record` uses here.
 fn used(examination: &Examination) -> Option<&Finding> {
-    examination.ways.iter().find(|way| way.state == State::Works)
+    examination.ways.iter().find(|way| way.state == CheckState::Works)
 }
 
 fn kernel_symbols() -> Finding {
@@ -54,7 +54,7 @@ fn kernel_symbols() -> Finding {
     match symbolicator::kernel_text_base() {
         Some(_) => finding,
         None => finding
-            .because(State::Limited, "/proc/kallsyms shows this user no addresses")
+            .because(CheckState::Limited, "/proc/kallsyms shows this user no addresses")
             .fixed_by([
                 "run sprof as root",
                 "sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
@@ -70,7 +70,7 @@ fn libc_symbols() -> Finding {
     let finding = Finding::works("libc-symbols", "names of functions in the C library", "");
     let Some((path, code)) = own_libc() else {
         let reason = "sprof itself was linked without a shared C library, so it cannot check one";
-        return finding.because(State::Works, reason);
+        return finding.because(CheckState::Works, reason);
     };
     let module = Module {
         kind: ModuleKind::File,
@@ -83,7 +83,7 @@ fn libc_symbols() -> Finding {
     let addresses: Vec<u64> = (0..PROBES).map(|probe| code.start + probe * step).collect();
     let infos = match Symbolicator::new(SymbolOptions::default()).lookup(&module, &addresses) {
         Ok(infos) => infos,
-        Err(error) => return finding.because(State::Limited, error),
+        Err(error) => return finding.because(CheckState::Limited, error),
     };
     let named = infos
         .iter()
@@ -94,16 +94,16 @@ fn libc_symbols() -> Finding {
         .any(|info| info.frames.iter().any(|frame| frame.line.is_some()));
     let percent = 100 * named / infos.len().max(1);
     let (state, what) = match (has_lines, percent) {
-        (true, _) => (State::Works, "inline functions and source lines are known, too"),
-        (false, 90..) => (State::Works, "without source lines"),
+        (true, _) => (CheckState::Works, "inline functions and source lines are known, too"),
+        (false, 90..) => (CheckState::Works, "without source lines"),
         (false, _) => (
-            State::Limited,
+            CheckState::Limited,
             "the others have none, and the callers above them may be guessed",
         ),
     };
     let finding = finding.because(state, format_args!("{percent} % of {path}: {what}"));
     match state {
-        State::Works => finding,
+        CheckState::Works => finding,
         _ => finding.fixed_by(["sudo apt install libc6-dbg  # Debian, Ubuntu"]),
     }
 }
@@ -142,10 +142,10 @@ fn to_text(examination: &Examination) -> String {
 
 fn push(out: &mut String, finding: &Finding, is_used: bool) {
     let word = match finding.state {
-        State::Works if is_used => "use",
-        State::Works => "ok",
-        State::Limited => "note",
-        State::Fails => "no",
+        CheckState::Works if is_used => "use",
+        CheckState::Works => "ok",
+        CheckState::Limited => "note",
+        CheckState::Fails => "no",
     };
     let text = match finding.reason.is_empty() {
         true => finding.title.clone(),
@@ -177,9 +177,9 @@ fn finding_to_json(finding: &Finding) -> Value {
         "id": finding.id,
         "title": finding.title,
         "state": match finding.state {
-            State::Works => "works",
-            State::Limited => "limited",
-            State::Fails => "fails",
+            CheckState::Works => "works",
+            CheckState::Limited => "limited",
+            CheckState::Fails => "fails",
         },
         "reason": finding.reason,
         "mends": finding.fixes,
@@ -194,7 +194,7 @@ mod tests {
     fn the_first_way_that_works_is_used() {
         let finding = |id| Finding::works(id, id, "");
         let mut examination = Examination {
-            ways: vec![finding("a").in_state(State::Fails), finding("b"), finding("c")],
+            ways: vec![finding("a").in_state(CheckState::Fails), finding("b"), finding("c")],
             limits: Vec::new(),
         };
         assert_eq!(used(&examination).map(|way| way.id), Some("b"));

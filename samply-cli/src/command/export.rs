@@ -15,10 +15,10 @@ use profile::export::{
 use profile::text::numbers::count;
 use profile::view::select::{KeptKinds, keep};
 use recording::command::own;
-use share::push::{Given, Labels, variable};
+use share::push::{GivenLabels, Labels, variable};
 use symbolicator::LocalSources;
 
-use super::target::Target;
+use super::target::ResultTarget;
 use crate::args::{self, ExportArgs, ExportFormat, PartArgs, PickArgs, SvgArgs};
 use crate::exit::{Failure, Outcome};
 use crate::input;
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
             "--service, --service-version, --commit and --label are columns of --format parquet, not of this format",
         );
     }
-    let target = Target::prepare(args.output.as_deref(), kind(format))?;
+    let target = ResultTarget::prepare(args.output.as_deref(), kind(format))?;
     if format == ExportFormat::Html {
         return page::export(args, target, &term);
     }
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
     let ran = match format {
         ExportFormat::Parquet => {
             let data = &input.data;
-            Labels::new(Given::from(&args.labels), &data.product, data.commit(), &variable)?.of_rows()
+            Labels::new(GivenLabels::from(&args.labels), &data.product, data.commit(), &variable)?.of_rows()
         }
         _ => parquet::RanColumns::default(),
     };

@@ -12,7 +12,7 @@ use recording::command::on_file;
 use recording::event::Role;
 use recording::info::RecordingInfo;
 
-use super::target::Target;
+use super::target::ResultTarget;
 use super::{differential, export, record};
 use crate::args::{self, FlamegraphArgs, RecordingArgs};
 use crate::exit::{Failure, Outcome, Status};
@@ -41,7 +41,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
                 ),
             );
         }
-        let target = Target::prepare(Some(&args.output), FileKind::FlameGraph)?;
+        let target = ResultTarget::prepare(Some(&args.output), FileKind::FlameGraph)?;
         let event = event(&args.recording.event)?;
         let read = |file: &PathBuf| {
             let mut data = input::open_and_warn(file, event, &args.input.symbols, &term)?.data;

@@ -8,7 +8,7 @@ use profile::read::{self, Form, ReadLimits, SavedProfile};
 
 use super::convert;
 use super::merge;
-use super::show::{self, Shown};
+use super::show::{self, ServedProfile};
 use crate::args::{self, LoadArgs};
 use crate::exit::Outcome;
 use crate::input::perf_data;
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &LoadArgs) -> Outcome {
             .into_file()
             .map_err(|error| format!("reading {} failed: {error}", args.file.display()))?,
     };
-    let shown = Shown {
+    let shown = ServedProfile {
         profile,
         base: None,
         symbolicator,

@@ -7,9 +7,9 @@ use profile::data::{Data, SavedData};
 use profile::export::{Picked, PickedTime};
 use profile::sanitize::{KeptPrivate, sanitize};
 use profile::text::numbers::{bytes, count};
-use share::http::{Error, Reason};
+use share::http::{FailureReason, HttpError};
 use share::private;
-use share::push::{Destination, Given, Headers, Labels, PushError, Shipment, variable};
+use share::push::{Destination, GivenLabels, Headers, Labels, PushError, Shipment, variable};
 
 use super::export::{keep_part, say_what_is_missing, time};
 use crate::args::{self, Private, PushArgs};
@@ -24,11 +24,11 @@ pub(crate) fn run(args: &PushArgs) -> Outcome {
     let servers = Servers::prepare("push", &args.to, args.plain_http)?;
     let mut input = input::open_and_warn(&args.file, args.event.name(), &args.input.symbols, &term)?;
     keep_part(&mut input.data, &args.part, &args.file)?;
-    let what = What {
+    let what = PushedPart {
         include: Private::include(&args.include),
         time: time(args.off_cpu, &args.pick),
         threads: args.pick.threads,
-        given: Given::from(&args.labels),
+        given: GivenLabels::from(&args.labels),
     };
     servers.send(&args.file, input.data, what, &term)?;
     Ok(Status::SUCCESS)
@@ -36,11 +36,11 @@ pub(crate) fn run(args: &PushArgs) -> Outcome {
 
 /// What of a file is sent, and what is said of it.
 #[derive(Default)]
-pub(super) struct What<'a> {
+pub(super) struct PushedPart<'a> {
     include: KeptPrivate,
     time: PickedTime,
     threads: bool,
-    given: Given<'a>,
+    given: GivenLabels<'a>,
 }
 
 /// Where a profile goes to: checked before anything else is done.
@@ -62,7 +62,7 @@ impl Servers {
     }
 
     /// Sends a profile to all servers. An error if one did not take it; each is named before.
-    pub(super) fn send(&self, file: &Path, data: Data, what: What<'_>, term: &Term) -> Result<(), Failure> {
+    pub(super) fn send(&self, file: &Path, data: Data, what: PushedPart<'_>, term: &Term) -> Result<(), Failure> {
         let mut data = SavedData(data);
         sanitize(&mut data, &private(), what.include);
         let picked = Picked::new(&data, what.time);
@@ -134,13 +134,13 @@ fn say(error: &PushError, name: &str, host: &str, term: &Term) {
     }
 }
 
-fn say_http(error: &Error, name: &str, term: &Term) {
+fn say_http(error: &HttpError, name: &str, term: &Term) {
     term.error(error);
     if error.is_outcome_unknown() {
         term.detail(format_args!(
             "{name} may have the profile: look there before you send it again"
         ));
-    } else if let Reason::Status(401 | 403, _) = error.reason {
+    } else if let FailureReason::Status(401 | 403, _) = error.reason {
         term.detail(
             "the variables SPROF_..._HEADERS hold what the server needs to let sprof in: see `sprof push --help`",
         );

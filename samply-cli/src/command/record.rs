@@ -24,9 +24,9 @@ use unwind::UnwindEngine;
 
 use super::events;
 use super::push::{self, Servers};
-use super::share::{STEP, Sharing, What};
-use super::show::{self, Shown};
-use crate::args::{self, CallGraph, Program, RecordArgs, RecordingArgs, SymbolArgs, UnwinderName};
+use super::share::{STEP, SharedPart, Sharing};
+use super::show::{self, ServedProfile};
+use crate::args::{self, CallGraph, ProgramWords, RecordArgs, RecordingArgs, SymbolArgs, UnwinderName};
 use crate::cargo;
 use crate::exit::{Failure, Outcome, Status};
 use crate::interrupt::Interrupt;
@@ -35,7 +35,7 @@ use crate::output::screen;
 use crate::output::{Earlier, Output, Saved};
 use crate::page;
 use crate::pipeline::spool::Spool;
-use crate::pipeline::{self, Plan, Recorded};
+use crate::pipeline::{self, Recorded, RecordingPlan};
 use crate::summary::{Highlights, Summary, rate_limit_hz};
 use crate::symbols::build_ids;
 use crate::symbols::look_ups::{self, LookUps};
@@ -55,10 +55,10 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     let then = match (args.share, shows(&args)) {
         (true, _) => {
             let ui = args.serve.ui_url.as_deref();
-            Then::Share(Box::new(Sharing::prepare("record", &args.upload, ui, STEP)?))
+            NextStep::Share(Box::new(Sharing::prepare("record", &args.upload, ui, STEP)?))
         }
-        (false, true) => Then::Show(show::listen(&args.serve, &term)?),
-        (false, false) => Then::End,
+        (false, true) => NextStep::Show(show::listen(&args.serve, &term)?),
+        (false, false) => NextStep::End,
     };
     let servers = Servers::prepare("record", &args.push, false)?;
     let form = form(&args);
@@ -90,7 +90,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     // A user who ended sprof with a signal wants no server, and nothing leaves the machine.
     let is_ended = recorded.stop == StopReason::Terminated || interrupt.is_seen();
     let then = match then {
-        Then::Show(_) if is_ended => Then::End,
+        NextStep::Show(_) if is_ended => NextStep::End,
         then => then,
     };
     let highlights = Highlights::of(&recorded.profile, &look_ups, Some(&plan.recorder));
@@ -103,7 +103,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
         recorded,
         output,
         (highlights, enriched, plan.recorder),
-        Follows {
+        AfterSave {
             servers,
             then,
             is_ended,
@@ -153,15 +153,15 @@ fn save_and_show(
     recorded: Recorded,
     output: Output,
     (highlights, enriched, asked): (Highlights, Option<Enriched>, RecordOptions),
-    follows: Follows,
+    follows: AfterSave,
     symbolicator: &Arc<Symbolicator>,
 ) -> Outcome {
     let (saved, mut recorded) = write(term, output, form(args), recorded)?;
     let is_ended = follows.is_ended;
     let (listener, sharing) = match follows.then {
-        Then::Show(listener) => (Some(listener), None),
-        Then::Share(sharing) => (None, Some(sharing)),
-        Then::End => (None, None),
+        NextStep::Show(listener) => (Some(listener), None),
+        NextStep::Share(sharing) => (None, Some(sharing)),
+        NextStep::End => (None, None),
     };
     // Opened before the program ends: the next recording may replace the file.
     let opened = (listener.as_ref()).map(|_| File::open(saved.path.as_deref().unwrap_or(Path::new("-"))));
@@ -211,7 +211,7 @@ fn save_and_show(
         return Ok(status);
     };
     let profile = opened.map_err(|error| format!("opening the saved profile failed: {error}"))?;
-    let shown = Shown {
+    let shown = ServedProfile {
         profile,
         base: None,
         symbolicator: Arc::clone(symbolicator),
@@ -236,7 +236,7 @@ pub(super) fn wait(term: &Term, recorded: &mut Recorded) -> ProgramExit {
 fn push(servers: &Servers, recorded: &Recorded, path: Option<&Path>, term: &Term) {
     let mut data = Data::from(&recorded.profile);
     let sent = match data.keep_event(None) {
-        Ok(_) => servers.send(path.unwrap_or(Path::new("-")), data, push::What::default(), term),
+        Ok(_) => servers.send(path.unwrap_or(Path::new("-")), data, push::PushedPart::default(), term),
         Err(why) => Err(Failure::failed(why)),
     };
     // There are no others of requests.
@@ -247,7 +247,7 @@ fn push(servers: &Servers, recorded: &Recorded, path: Option<&Path>, term: &Term
 
 /// Shares what was saved. A store that does not take it changes no exit status, either.
 fn share(sharing: &Sharing, path: &Path, args: &RecordArgs, term: &Term) -> Result<(), Failure> {
-    match sharing.share(path, &What::default(), &args.serve.input.symbols, term) {
+    match sharing.share(path, &SharedPart::default(), &args.serve.input.symbols, term) {
         Ok(None) => Ok(()),
         Ok(Some(done)) => screen::print("the link", |out| writeln!(out, "{}", done.link)).map(drop),
         Err(Failure::Failed { message, .. }) => {
@@ -265,15 +265,15 @@ fn say_kept_back(what: &str, command: &str, path: Option<&Path>, term: &Term) {
 }
 
 /// What is done with the saved profile.
-struct Follows {
+struct AfterSave {
     servers: Servers,
-    then: Then,
+    then: NextStep,
     /// By a signal: the profile is saved, and nothing more.
     is_ended: bool,
 }
 
 /// What follows when the profile is saved.
-enum Then {
+enum NextStep {
     End,
     Show(Listener),
     Share(Box<Sharing>),
@@ -331,7 +331,12 @@ fn check_stdout(args: &RecordArgs) -> Result<(), Failure> {
 }
 
 /// What to record, by the options and by what the machine permits; for cargo, with its programs. Reports what changes.
-pub(super) fn plan(args: &RecordingArgs, symbols: &SymbolArgs, command: &str, term: &Term) -> Result<Plan, Failure> {
+pub(super) fn plan(
+    args: &RecordingArgs,
+    symbols: &SymbolArgs,
+    command: &str,
+    term: &Term,
+) -> Result<RecordingPlan, Failure> {
     let usage = |message: String| args::usage_error(command, message);
     let target = if args.all {
         RecordTarget::WholeMachine
@@ -353,7 +358,7 @@ pub(super) fn plan(args: &RecordingArgs, symbols: &SymbolArgs, command: &str, te
         )));
     }
     let program = match args.command.is_empty() {
-        true => Program::default(),
+        true => ProgramWords::default(),
         false => args::split_environment(&args.command).ok_or_else(|| {
             usage(format!(
                 "there is no command after the variables; to see them all, run: {} record env",
@@ -397,7 +402,7 @@ pub(super) fn plan(args: &RecordingArgs, symbols: &SymbolArgs, command: &str, te
     let cargo_name = || cargo.as_ref().map(|cargo| cargo.command.clone());
     // Nothing here says what a process that runs already was built from.
     let is_launched = matches!(recorder.target, RecordTarget::Command);
-    Ok(Plan {
+    Ok(RecordingPlan {
         commit: is_launched.then(commit::of_surroundings).flatten(),
         recorder,
         build: BuildOptions {

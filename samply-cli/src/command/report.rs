@@ -10,17 +10,17 @@ use profile::view::shortfalls::shortfalls;
 use recording::command::own;
 use symbolicator::Symbolicator;
 
-use super::target::Target;
+use super::target::ResultTarget;
 use crate::args::{Format, ReportArgs, View};
 use crate::exit::{Failure, Outcome};
 use crate::input;
 use crate::output::file_kind::FileKind;
 use crate::report::about::About;
-use crate::report::build::{Extent, tables};
+use crate::report::build::{TableExtent, tables};
 use crate::report::calls;
-use crate::report::text::Page;
+use crate::report::text::TextWidth;
 use crate::report::{Report, json, markdown, markers, text};
-use crate::symbols::advice::{What, advise, distorted, few_samples};
+use crate::symbols::advice::{AdvisedSamples, advise, distorted, few_samples};
 use crate::terminal::Term;
 use crate::terminal::style;
 
@@ -31,7 +31,7 @@ const VIEW_ROWS: usize = 40;
 
 pub(crate) fn run(args: &ReportArgs) -> Outcome {
     let term = Term::stderr(args.select.messages.verbosity());
-    let target = Target::for_text(args.output.as_deref(), kind(args.format()))?;
+    let target = ResultTarget::for_text(args.output.as_deref(), kind(args.format()))?;
     let open = match args.view.contains(&View::Markers) {
         true => input::open_with_markers,
         false => input::open,
@@ -73,11 +73,11 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
         measure,
     };
     let page = match &target {
-        Target::Screen => Page {
+        ResultTarget::Screen => TextWidth {
             columns: style::stdout_columns(),
             color: style::stdout_color(),
         },
-        Target::Stdout | Target::File(..) => Page {
+        ResultTarget::Stdout | ResultTarget::File(..) => TextWidth {
             columns: None,
             color: false,
         },
@@ -92,8 +92,8 @@ fn about_samples(args: &ReportArgs, selection: &Selection<'_>, symbolicator: &Sy
         notes.push(why_empty(args, selection));
     }
     let what = match args.select.waits {
-        true => What::SavedWaits,
-        false => What::Saved,
+        true => AdvisedSamples::SavedWaits,
+        false => AdvisedSamples::Saved,
     };
     let advice = advise(&shortfalls(selection), selection, what, symbolicator);
     notes.extend(advice.into_iter().map(|advice| advice.line));
@@ -125,13 +125,13 @@ fn kind(format: Format) -> FileKind {
     }
 }
 
-fn extent(args: &ReportArgs, view: &View) -> Extent {
+fn extent(args: &ReportArgs, view: &View) -> TableExtent {
     let default = match (args.format(), view) {
         (Format::Json, _) => usize::MAX,
         (_, View::Summary) => SUMMARY_ROWS,
         _ => VIEW_ROWS,
     };
-    Extent {
+    TableExtent {
         rows: match args.limit {
             Some(0) => usize::MAX,
             Some(limit) => limit,
@@ -144,7 +144,7 @@ fn extent(args: &ReportArgs, view: &View) -> Extent {
     }
 }
 
-fn write(report: &Report, format: Format, page: Page, out: &mut dyn Write) -> io::Result<()> {
+fn write(report: &Report, format: Format, page: TextWidth, out: &mut dyn Write) -> io::Result<()> {
     match format {
         Format::Text => text::write(report, page, out),
         Format::Md => markdown::write(report, out),

@@ -9,13 +9,13 @@ use ::server::{Gallery, GalleryOptions, GalleryPlace, ProfileReader, ReadProfile
 use profile::export::firefox;
 use profile::read::{self, ReadLimits};
 use profile::text::numbers::count;
-use share::s3::{Bucket, Options, is_address};
+use share::s3::{Bucket, BucketOptions, is_address};
 
 use super::{compare, convert};
 use crate::args::{GalleryArgs, SymbolArgs, value};
 use crate::exit::{Failure, Outcome, Status};
 use crate::input::perf_data;
-use crate::input::{self, Extent, Input};
+use crate::input::{self, Input, ReadExtent};
 use crate::terminal::style::Style;
 use crate::terminal::{Term, Verbosity};
 
@@ -61,7 +61,7 @@ fn place(args: &GalleryArgs) -> Result<GalleryPlace, Failure> {
     let Some(address) = address else {
         return Ok(GalleryPlace::Folder(args.dir.clone()));
     };
-    let bucket = Bucket::open(address, &Options::from(&args.bucket), STEP)?;
+    let bucket = Bucket::open(address, &BucketOptions::from(&args.bucket), STEP)?;
     Ok(GalleryPlace::Bucket(bucket.into()))
 }
 
@@ -70,11 +70,11 @@ struct Reader;
 
 impl ProfileReader for Reader {
     fn read(&self, path: &Path, limits: ReadLimits) -> Result<ReadProfile, String> {
-        read(path, Extent::OneEvent, limits)
+        read(path, ReadExtent::OneEvent, limits)
     }
 
     fn read_for_viewer(&self, path: &Path, limits: ReadLimits) -> Result<ReadProfile, String> {
-        read(path, Extent::Page, limits)
+        read(path, ReadExtent::Page, limits)
     }
 
     fn needs_conversion(&self, path: &Path) -> bool {
@@ -86,7 +86,7 @@ impl ProfileReader for Reader {
     }
 }
 
-fn read(path: &Path, extent: Extent, limits: ReadLimits) -> Result<ReadProfile, String> {
+fn read(path: &Path, extent: ReadExtent, limits: ReadLimits) -> Result<ReadProfile, String> {
     let input = input::open_within(path, extent, limits, &Term::stderr(Verbosity::Quiet));
     let Input {
         data, notes, zero_ms, ..

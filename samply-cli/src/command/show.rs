@@ -5,14 +5,14 @@ use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use server::{Content, End, IDLE_TIME, Links, Listener, Notice, Server};
+use server::{BrowserNotice, Content, IDLE_TIME, Links, Listener, Server, ServerEnd};
 use symbolicator::{Symbolicator, api};
 
 use crate::args::ServeArgs;
 use crate::exit::{Failure, Outcome, Status};
 use crate::page;
 use crate::terminal::Term;
-use crate::terminal::browser::{self, Desk};
+use crate::terminal::browser::{self, DesktopInfo};
 use crate::terminal::style::Style;
 
 /// Takes the port. Warns of an address that others can reach, before anything can be read there.
@@ -42,7 +42,7 @@ pub(super) struct Base {
 }
 
 /// A profile to show.
-pub(super) struct Shown {
+pub(super) struct ServedProfile {
     pub(super) profile: File,
     /// What to compare with.
     pub(super) base: Option<Base>,
@@ -51,7 +51,7 @@ pub(super) struct Shown {
     pub(super) links: Links,
 }
 
-impl Shown {
+impl ServedProfile {
     /// Serves the profile until a signal.
     pub(super) fn serve(self, listener: Listener, args: &ServeArgs, term: &Term) -> Outcome {
         let address = listener.address();
@@ -76,9 +76,9 @@ impl Shown {
         let noticed = move |notice| {
             let term = Term::stderr(verbosity);
             match notice {
-                Notice::Blocked if is_ours => {}
-                Notice::Blocked => blocked(&term, &links),
-                Notice::Unreachable => term.warning(format_args!(
+                BrowserNotice::Blocked if is_ours => {}
+                BrowserNotice::Blocked => blocked(&term, &links),
+                BrowserNotice::Unreachable => term.warning(format_args!(
                     "the browser does not reach {}, so it shows the built-in viewer",
                     links.ui
                 )),
@@ -86,7 +86,7 @@ impl Shown {
         };
         let server = Server::start(listener, content, (!args.keep).then_some(IDLE_TIME), noticed)?;
         open(term, args, address, &self.links);
-        if server.wait() == End::Idle {
+        if server.wait() == ServerEnd::Idle {
             term.line("ended: nobody has asked for anything for 8 hours; --keep serves until Ctrl-C");
         }
         Ok(Status::SUCCESS)
@@ -118,18 +118,18 @@ fn open(term: &Term, args: &ServeArgs, address: SocketAddr, links: &Links) {
     let may_open = may_open() && !args.no_open;
     let link = term.style(Style::Link, &links.open);
     let desk = match browser::desk(address) {
-        Desk::OverSsh { tunnel } if args.address.is_loopback() => {
+        DesktopInfo::OverSsh { tunnel } if args.address.is_loopback() => {
             term.always("to see it, run this on your own machine:");
             term.always(format_args!("  {}", term.style(Style::Bold, &tunnel)));
             term.always(format_args!("and open {link}"));
             say_viewer(term, links);
             return term.line("serving until Ctrl-C");
         }
-        Desk::OverSsh { .. } => Desk::NoBrowser("this is an SSH session"),
+        DesktopInfo::OverSsh { .. } => DesktopInfo::NoBrowser("this is an SSH session"),
         desk => desk,
     };
     match desk {
-        Desk::Here if may_open => {
+        DesktopInfo::Here if may_open => {
             let (url, verbosity) = (links.open.clone(), args.input.verbosity());
             let failed = move |why: String| {
                 let term = Term::stderr(verbosity);
@@ -145,7 +145,7 @@ fn open(term: &Term, args: &ServeArgs, address: SocketAddr, links: &Links) {
                 }
             }
         }
-        Desk::NoBrowser(why) if may_open => term.always(format_args!("{why}: open {link}")),
+        DesktopInfo::NoBrowser(why) if may_open => term.always(format_args!("{why}: open {link}")),
         _ => term.always(format_args!("open {link}")),
     }
     say_viewer(term, links);

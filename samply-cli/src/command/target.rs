@@ -12,15 +12,15 @@ use crate::terminal::Term;
 use crate::terminal::style::Style;
 
 /// Where a result goes, known to be writable before anything is read.
-pub(super) enum Target<'a> {
+pub(super) enum ResultTarget<'a> {
     Stdout,
     /// Stdout, for text that is escaped.
     Screen,
     File(&'a Path, Output),
 }
 
-impl<'a> Target<'a> {
-    pub(super) fn prepare(path: Option<&'a Path>, kind: FileKind) -> Result<Target<'a>, Failure> {
+impl<'a> ResultTarget<'a> {
+    pub(super) fn prepare(path: Option<&'a Path>, kind: FileKind) -> Result<ResultTarget<'a>, Failure> {
         // What a terminal can't show.
         let is_binary = matches!(kind, FileKind::Pprof | FileKind::Parquet | FileKind::Profile);
         match path.filter(|path| *path != Path::new("-")) {
@@ -28,27 +28,30 @@ impl<'a> Target<'a> {
                 "export",
                 "this format cannot go to a terminal; redirect stdout, or name a file with -o",
             ),
-            None => Ok(Target::Stdout),
-            Some(path) => Ok(Target::File(path, Output::prepare(path, kind, Earlier::Replaced)?)),
+            None => Ok(ResultTarget::Stdout),
+            Some(path) => Ok(ResultTarget::File(
+                path,
+                Output::prepare(path, kind, Earlier::Replaced)?,
+            )),
         }
     }
 
     /// For text that people read.
-    pub(super) fn for_text(path: Option<&'a Path>, kind: FileKind) -> Result<Target<'a>, Failure> {
-        Ok(match Target::prepare(path, kind)? {
-            Target::Stdout => Target::Screen,
+    pub(super) fn for_text(path: Option<&'a Path>, kind: FileKind) -> Result<ResultTarget<'a>, Failure> {
+        Ok(match ResultTarget::prepare(path, kind)? {
+            ResultTarget::Stdout => ResultTarget::Screen,
             target => target,
         })
     }
 
     pub(super) fn write(self, term: &Term, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> Outcome {
         match self {
-            Target::Stdout => {
+            ResultTarget::Stdout => {
                 let mut out = io::stdout().lock();
                 screen::of_writing("the export", write(&mut out).and_then(|()| out.flush()))
             }
-            Target::Screen => screen::print("the result", write),
-            Target::File(path, output) => {
+            ResultTarget::Screen => screen::print("the result", write),
+            ResultTarget::File(path, output) => {
                 output.save(term, write)?;
                 term.line(format_args!("wrote {}", term.style(Style::Link, path.display())));
                 Ok(Status::SUCCESS)

@@ -1,8 +1,8 @@
 //! The comparison of two sides of recordings, for `sprof diff` and `sprof check`.
 //!
-//! [`read`](mod@read) reads the files of both sides, [`asked`] gets them from servers, [`sums`] makes recordings and
-//! sums comparable. What changed, and how it reads, is in [`profile::view::diff`].
+//! [`read`](mod@read) reads the files of both sides, [`server_queries`] gets them from servers, [`sums`] makes
+//! recordings and sums comparable. What changed, and how it reads, is in [`profile::view::diff`].
 
-pub(crate) mod asked;
 pub(crate) mod read;
+pub(crate) mod server_queries;
 mod sums;

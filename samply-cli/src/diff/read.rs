@@ -14,7 +14,7 @@ use crate::report::calls;
 use crate::terminal::Term;
 
 /// How to read each file.
-pub(crate) struct Reading<'a> {
+pub(crate) struct ReadOptions<'a> {
     pub(crate) event: Option<&'a str>,
     pub(crate) symbols: &'a SymbolArgs,
     pub(crate) filter: Filter,
@@ -24,7 +24,7 @@ pub(crate) struct Reading<'a> {
     pub(crate) term: &'a Term,
 }
 
-impl Reading<'_> {
+impl ReadOptions<'_> {
     /// Reads the files of both sides, and selects samples.
     pub(crate) fn sides(&self, base: &[PathBuf], new: &[PathBuf]) -> Result<ReadSides, Failure> {
         let read = |files: &[PathBuf]| files.iter().map(|file| self.read(file)).collect::<Result<Vec<_>, _>>();

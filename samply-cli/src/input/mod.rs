@@ -33,7 +33,7 @@ pub(crate) struct Input {
 
 /// What is read of a file.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Extent {
+pub(crate) enum ReadExtent {
     /// The samples of one event.
     OneEvent,
     /// The same, and the fields of markers.
@@ -45,7 +45,7 @@ pub(crate) enum Extent {
 /// Reads a file of any kind that is known. Of a file that counts several things, the named event, or its own choice.
 /// `symbols` are further folders of debug files.
 pub(crate) fn open(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
-    open_extent(path, event, Extent::OneEvent, symbols, term)
+    open_extent(path, event, ReadExtent::OneEvent, symbols, term)
 }
 
 /// The same, with the fields of markers.
@@ -55,18 +55,18 @@ pub(crate) fn open_with_markers(
     symbols: &SymbolArgs,
     term: &Term,
 ) -> Result<Input, Failure> {
-    open_extent(path, event, Extent::WithMarkers, symbols, term)
+    open_extent(path, event, ReadExtent::WithMarkers, symbols, term)
 }
 
 /// The same, with counters, and with the samples of all events, if none is named.
 pub(crate) fn open_page(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
-    open_extent(path, event, Extent::Page, symbols, term)
+    open_extent(path, event, ReadExtent::Page, symbols, term)
 }
 
 fn open_extent(
     path: &Path,
     event: Option<&str>,
-    extent: Extent,
+    extent: ReadExtent,
     symbols: &SymbolArgs,
     term: &Term,
 ) -> Result<Input, Failure> {
@@ -77,7 +77,7 @@ fn open_extent(
 }
 
 /// The same of a file that nobody here chose, within these limits, where no option names other folders of debug files.
-pub(crate) fn open_within(path: &Path, extent: Extent, limits: ReadLimits, term: &Term) -> Result<Input, Failure> {
+pub(crate) fn open_within(path: &Path, extent: ReadExtent, limits: ReadLimits, term: &Term) -> Result<Input, Failure> {
     read(path, None, extent, limits, None, term)
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn open_and_warn(
 fn read(
     path: &Path,
     event: Option<&str>,
-    extent: Extent,
+    extent: ReadExtent,
     limits: ReadLimits,
     given: Option<&SymbolArgs>,
     term: &Term,
@@ -106,7 +106,7 @@ fn read(
     let symbolicator = symbolicator_of(path, symbols, &interrupt, term)?;
     let mut notes = Vec::new();
     let mut zero_ms = 0.0;
-    let has_all_events = extent == Extent::Page && event.is_none();
+    let has_all_events = extent == ReadExtent::Page && event.is_none();
     let mut data = if perf_data::is_perf_data(path) {
         let Imported { profile, notes: lacks } = perf_data::read(path, event, &symbolicator)?;
         notes.extend(lacks);
@@ -115,8 +115,8 @@ fn read(
             .iter()
             .for_each(|lib| symbolicator.add_module(&lib.module));
         let mut data = match extent {
-            Extent::WithMarkers => profile::for_page(&profile).0,
-            Extent::OneEvent | Extent::Page => Data::from(&profile),
+            ReadExtent::WithMarkers => profile::for_page(&profile).0,
+            ReadExtent::OneEvent | ReadExtent::Page => Data::from(&profile),
         };
         if !has_all_events {
             data.keep_event(None).map_err(Failure::failed)?;
@@ -135,8 +135,8 @@ fn read(
         data
     } else {
         let read = match extent {
-            Extent::OneEvent => read::whole(path, limits).map(|data| (data, 0.0)),
-            Extent::Page | Extent::WithMarkers => read::for_page(path, limits),
+            ReadExtent::OneEvent => read::whole(path, limits).map(|data| (data, 0.0)),
+            ReadExtent::Page | ReadExtent::WithMarkers => read::for_page(path, limits),
         };
         let mut data;
         (data, zero_ms) = read.map_err(|error| failure(&error))?;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 #[derive(Serialize)]
-struct Output {
+struct JsonFile {
     schema: &'static str,
     schema_version: u32,
     sprof_version: &'static str,
@@ -16,7 +16,7 @@ struct Output {
 
 /// Writes an object with these fields, on one line.
 pub(crate) fn write(schema: &'static str, schema_version: u32, fields: Value, out: &mut dyn Write) -> io::Result<()> {
-    let output = Output {
+    let output = JsonFile {
         schema,
         schema_version,
         sprof_version: env!("CARGO_PKG_VERSION"),

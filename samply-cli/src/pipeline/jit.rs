@@ -169,7 +169,7 @@ pub(crate) struct JitCode {
 
 /// A file that was read, and its module.
 #[derive(Clone)]
-struct Source {
+struct JitFile {
     module: Arc<Module>,
     symbols: Arc<JitSymbols>,
 }
@@ -184,7 +184,7 @@ impl JitCode {
         quality: Quality,
         mut note: impl FnMut(String),
     ) -> (Profile, JitModules) {
-        let mut read: HashMap<usize, Vec<Source>> = HashMap::new();
+        let mut read: HashMap<usize, Vec<JitFile>> = HashMap::new();
         let profile = builder.finish_with_jit(info, quality, |lifetime, addresses| {
             let mut histories = vec![Vec::new(); addresses.len()];
             for (index, life) in self.lives.iter().enumerate() {
@@ -215,9 +215,9 @@ impl JitCode {
     fn sources(
         &self,
         life: usize,
-        read: &mut HashMap<usize, Vec<Source>>,
+        read: &mut HashMap<usize, Vec<JitFile>>,
         note: &mut impl FnMut(String),
-    ) -> Vec<Source> {
+    ) -> Vec<JitFile> {
         let mut sources = Vec::new();
         let mut next = Some(life);
         for _ in 0..MAX_ANCESTORS {
@@ -231,7 +231,7 @@ impl JitCode {
     }
 }
 
-impl Source {
+impl JitFile {
     /// The history of an address during a life.
     fn history(&self, timeline: &Timeline, life: &Life) -> Vec<CodeSince> {
         let time_is_known = self.symbols.has_times();
@@ -261,7 +261,7 @@ impl Life {
         self.pid == lifetime.pid && self.from < lifetime.until && self.until > lifetime.from
     }
 
-    fn read(&self, note: &mut impl FnMut(String)) -> Vec<Source> {
+    fn read(&self, note: &mut impl FnMut(String)) -> Vec<JitFile> {
         let dumps = self
             .dumps
             .iter()
@@ -274,7 +274,7 @@ impl Life {
         for (path, symbols) in dumps.chain(maps) {
             match symbols {
                 // What the file lacks is reported with the look-up of names.
-                Ok(symbols) => sources.push(Source {
+                Ok(symbols) => sources.push(JitFile {
                     module: Arc::new(module(path, &symbols)),
                     symbols: Arc::new(symbols),
                 }),

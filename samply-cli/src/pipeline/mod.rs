@@ -32,7 +32,7 @@ use crate::terminal::Term;
 
 /// What to record: the options of the recorder, and the rest.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct RecordingPlan {
     pub(crate) recorder: RecordOptions,
     pub(crate) build: BuildOptions,
     /// Runs of the program, into one profile.
@@ -57,7 +57,7 @@ pub(crate) struct Recorded {
     /// Symbols of the JIT code with samples.
     pub(crate) jit_symbols: JitModules,
     pub(crate) stop: StopReason,
-    pub(crate) program: Program,
+    pub(crate) program: ProgramState,
     pub(crate) iterations: u32,
     /// The failure of a further run.
     pub(crate) failure: Option<Failure>,
@@ -66,34 +66,34 @@ pub(crate) struct Recorded {
 }
 
 /// The program after its (last) run.
-pub(crate) enum Program {
+pub(crate) enum ProgramState {
     /// The program may still run for up to 5 s.
     Ending(Option<Target>),
     Ended(ProgramExit),
 }
 
-impl Program {
+impl ProgramState {
     /// False if the program has ended, or none was launched.
     pub(crate) fn may_be_running(&self) -> bool {
-        matches!(self, Program::Ending(Some(_)))
+        matches!(self, ProgramState::Ending(Some(_)))
     }
 
     /// Waits for the program; returns how it ended.
     pub(crate) fn wait(&mut self) -> ProgramExit {
         match self {
-            Program::Ending(target) => {
+            ProgramState::Ending(target) => {
                 let exit = target.take().map_or(ProgramExit::StillRunning, Target::wait);
-                *self = Program::Ended(exit);
+                *self = ProgramState::Ended(exit);
                 exit
             }
-            Program::Ended(exit) => *exit,
+            ProgramState::Ended(exit) => *exit,
         }
     }
 }
 
 /// Runs and records the program. The spool holds the recording so far.
 pub(crate) fn record(
-    plan: &mut Plan,
+    plan: &mut RecordingPlan,
     term: &Term,
     interrupt: &Interrupt,
     mut spool: Option<Spool>,
@@ -174,7 +174,7 @@ pub(crate) fn record(
             }
         }
         let is_ended = runs.stop.is_some_and(StopReason::is_end_of_program);
-        let exit = runs.program.as_mut().filter(|_| is_ended).map(Program::wait);
+        let exit = runs.program.as_mut().filter(|_| is_ended).map(ProgramState::wait);
         whole_runs &= runs.stop == Some(StopReason::ProgramEnded) && exit.is_some_and(is_own_end);
         if iteration == plan.iterations || !is_ended || interrupt.is_seen() {
             break;
@@ -261,7 +261,7 @@ fn with_rest(error: Failure, spool: Option<Spool>) -> Failure {
 }
 
 /// Opens the events of one run. Returns when the recording can start; with cargo, after the build.
-fn open(plan: &mut Plan, iteration: u32, term: &Term) -> Result<recorder::Recording, Failure> {
+fn open(plan: &mut RecordingPlan, iteration: u32, term: &Term) -> Result<recorder::Recording, Failure> {
     let recording = recorder::Recording::open(&plan.recorder)?;
     if iteration == 1 {
         recording.remark().iter().for_each(|line| term.verbose(line));
@@ -277,7 +277,7 @@ fn open(plan: &mut Plan, iteration: u32, term: &Term) -> Result<recorder::Record
 }
 
 /// Adds the user's options to the facts of the recording.
-fn complete(info: &mut RecordingInfo, plan: &Plan) {
+fn complete(info: &mut RecordingInfo, plan: &RecordingPlan) {
     if let Some(args) = &mut info.args {
         args.truncate(plan.max_args);
     }
@@ -292,7 +292,7 @@ struct Runs {
     count: u32,
     info: Option<RecordingInfo>,
     stop: Option<StopReason>,
-    program: Option<Program>,
+    program: Option<ProgramState>,
     asked_rate_hz: f64,
     cpu_time_ns: Option<u64>,
     cpu_account: CpuAccount,
@@ -306,8 +306,8 @@ impl Runs {
         self.stop = Some(run.stop);
         self.asked_rate_hz = run.asked_rate_hz;
         self.program = Some(match run.target {
-            Some(target) => Program::Ending(Some(target)),
-            None => Program::Ended(ProgramExit::NotOurs),
+            Some(target) => ProgramState::Ending(Some(target)),
+            None => ProgramState::Ended(ProgramExit::NotOurs),
         });
         let delivered = (run.achieved_rate_hz.zip(run.cpu_time_ns)).map(|(rate, ns)| rate * ns as f64 / 1e9);
         if self.count == 1 {

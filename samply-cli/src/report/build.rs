@@ -15,12 +15,12 @@ use profile::view::select::{NotFound, Selection};
 use profile::view::tree::{CallNode, CallTree, TreeLimits, bottom_up, callees, callers, top_down_where};
 use serde_json::{Value, json};
 
-use super::{Row, Table, markers};
+use super::{ReportRow, Table, markers};
 use crate::args::{Sort, View};
 
 /// The extent of a table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Extent {
+pub(crate) struct TableExtent {
     pub(crate) rows: usize,
     /// Rows below this share of the selected weight are left out.
     pub(crate) min_percent: Option<f64>,
@@ -31,7 +31,7 @@ pub(crate) struct Extent {
     pub(crate) of_event: bool,
 }
 
-/// Default of [`Extent::min_percent`] in trees.
+/// Default of [`TableExtent::min_percent`] in trees.
 const TREE_PERCENT: f64 = 1.0;
 /// Levels of a bottom-up tree at most: callers further up say little about a leaf.
 const DEPTH_UP: usize = 60;
@@ -42,7 +42,7 @@ const HOT_SHARE: f64 = 0.03;
 /// Functions with this share of all and no self time say nothing: `main`, `start_thread`, `catch_unwind`.
 const NEARLY_ALL: f64 = 0.98;
 
-pub(crate) fn tables(selection: &Selection<'_>, view: &View, extent: Extent) -> Result<Vec<Table>, NotFound> {
+pub(crate) fn tables(selection: &Selection<'_>, view: &View, extent: TableExtent) -> Result<Vec<Table>, NotFound> {
     let of = Build { selection, extent };
     Ok(match view {
         View::Summary => of.summary(),
@@ -72,7 +72,7 @@ pub(crate) fn tables(selection: &Selection<'_>, view: &View, extent: Extent) -> 
 
 struct Build<'a> {
     selection: &'a Selection<'a>,
-    extent: Extent,
+    extent: TableExtent,
 }
 
 impl Build<'_> {
@@ -102,7 +102,7 @@ impl Build<'_> {
     fn by_total(&self, found: Vec<FunctionRow>) -> Table {
         let all = Build {
             selection: self.selection,
-            extent: Extent {
+            extent: TableExtent {
                 rows: usize::MAX,
                 ..self.extent
             },
@@ -126,7 +126,7 @@ impl Build<'_> {
     }
 
     /// Keeps the rows that are shown and counts the others.
-    fn table(&self, id: &'static str, title: &str, rows: impl IntoIterator<Item = Row>) -> Table {
+    fn table(&self, id: &'static str, title: &str, rows: impl IntoIterator<Item = ReportRow>) -> Table {
         let mut rows = rows.into_iter();
         Table {
             id,
@@ -140,7 +140,7 @@ impl Build<'_> {
     }
 
     /// A table of parts that add up to the whole.
-    fn shares(&self, id: &'static str, title: &str, rows: impl IntoIterator<Item = Row>) -> Table {
+    fn shares(&self, id: &'static str, title: &str, rows: impl IntoIterator<Item = ReportRow>) -> Table {
         Table {
             own_label: "share",
             other_label: "waits",
@@ -148,12 +148,12 @@ impl Build<'_> {
         }
     }
 
-    fn function_row(&self, func: u32) -> Row {
+    fn function_row(&self, func: u32) -> ReportRow {
         let data = self.selection.data;
         let lib = data.lib_name(func).unwrap_or_default().to_owned();
         let name = self.selection.name(func).to_owned();
         let file = data.text(data.funcs[func as usize].file);
-        Row {
+        ReportRow {
             fields: vec![("function", json!(name)), ("library", text(&lib)), ("file", text(file))],
             name,
             is_function: true,
@@ -162,7 +162,7 @@ impl Build<'_> {
                 "" if data.weights.is_some() => SourcePath::parse(file).short().into_owned(),
                 _ => lib,
             },
-            ..Row::default()
+            ..ReportRow::default()
         }
     }
 
@@ -174,7 +174,7 @@ impl Build<'_> {
         }
         let by = |row: &FunctionRow| if sort == Sort::Own { row.own } else { row.total };
         found.retain(|row| self.is_enough(by(row), 0.0));
-        let rows = found.iter().map(|row| Row {
+        let rows = found.iter().map(|row| ReportRow {
             own: Some(row.own),
             total: Some(row.total),
             ..self.function_row(row.func)
@@ -207,13 +207,13 @@ impl Build<'_> {
                 CodeOrigin::Kernel | CodeOrigin::Jit | CodeOrigin::Mark => (row.name, ""),
                 CodeOrigin::Unknown => ("code of no file".to_owned(), ""),
             };
-            Row {
+            ReportRow {
                 name,
                 place: place.to_owned(),
                 own: Some(row.own),
                 total: row.total,
                 fields,
-                ..Row::default()
+                ..ReportRow::default()
             }
         });
         self.table("crates", "Crates and libraries", rows)
@@ -239,7 +239,7 @@ impl Build<'_> {
                 None => format!("{short} (no line known)"),
                 Some(line) => format!("{short}:{line}"),
             };
-            Row {
+            ReportRow {
                 name,
                 place: function.to_owned(),
                 own: Some(row.own),
@@ -249,7 +249,7 @@ impl Build<'_> {
                     ("line", json!(line)),
                     ("function", json!(function)),
                 ],
-                ..Row::default()
+                ..ReportRow::default()
             }
         });
         self.table("lines", "Lines", rows)
@@ -271,7 +271,7 @@ impl Build<'_> {
         }
         // The end of the path is more useful than its start.
         let left_out = path.len().saturating_sub(self.extent.rows.max(1));
-        let rows = path.iter().enumerate().skip(left_out).map(|(depth, node)| Row {
+        let rows = path.iter().enumerate().skip(left_out).map(|(depth, node)| ReportRow {
             depth,
             own: Some(node.own),
             total: Some(node.total),
@@ -316,7 +316,7 @@ impl Build<'_> {
                 children.len() == 1 && tree.nodes[children[0] as usize].total.weight >= node.total.weight * 0.98;
             let below = indent + usize::from(!is_chain);
             open.extend(children.into_iter().rev().map(|child| (child, depth + 1, below)));
-            Some(Row {
+            Some(ReportRow {
                 depth,
                 indent,
                 own: Some(node.own),
@@ -335,7 +335,7 @@ impl Build<'_> {
     fn arcs(&self, function: &str, funcs: &[u32], up: Vec<ArcRow>, down: Vec<ArcRow>) -> Vec<Table> {
         let found = functions(self.selection).into_iter();
         let found = found.filter(|row| funcs.contains(&row.func));
-        let itself = found.map(|row| Row {
+        let itself = found.map(|row| ReportRow {
             own: Some(row.own),
             total: Some(row.total),
             ..self.function_row(row.func)
@@ -373,9 +373,9 @@ impl Build<'_> {
             callees(self.selection, &funcs),
         );
         let itself = funcs.iter().map(|func| self.function_row(*func));
-        let mut itself: Vec<Row> = match funcs.as_slice() {
+        let mut itself: Vec<ReportRow> = match funcs.as_slice() {
             [_] => itself.collect(),
-            funcs => vec![Row {
+            funcs => vec![ReportRow {
                 name: format!("{} functions that match {function}", funcs.len()),
                 place: funcs
                     .iter()
@@ -384,7 +384,7 @@ impl Build<'_> {
                     .collect::<Vec<_>>()
                     .join(", "),
                 fields: vec![("function", json!(function))],
-                ..Row::default()
+                ..ReportRow::default()
             }],
         };
         for row in &mut itself {
@@ -430,13 +430,13 @@ impl Build<'_> {
                     format!("pid {}, {} {threads}", row.pid, row.threads)
                 }
             };
-            Row {
+            ReportRow {
                 name: row.name,
                 place,
                 own: Some(row.own),
                 other: has_other.then_some(row.other_kind),
                 fields,
-                ..Row::default()
+                ..ReportRow::default()
             }
         });
         self.shares(id, if are_cpus { "CPUs" } else { title }, rows)
@@ -452,7 +452,7 @@ impl Build<'_> {
             let shares: Vec<String> = enough
                 .map(|(name, cost)| format!("{name} {:.1} %", share(cost)))
                 .collect();
-            Row {
+            ReportRow {
                 fields: vec![("name", text(&row.name)), ("subcategories", json!(parts))],
                 name: if row.name.is_empty() {
                     "(none)".to_owned()
@@ -461,7 +461,7 @@ impl Build<'_> {
                 },
                 place: shares.join(", "),
                 own: Some(row.own),
-                ..Row::default()
+                ..ReportRow::default()
             }
         });
         self.shares("categories", "Categories", rows)
@@ -475,14 +475,14 @@ impl Build<'_> {
                 .map(|(func, cost)| json!({"function": self.selection.name(*func), "samples": cost.samples}))
                 .collect();
             let first = row.functions.first().map(|(func, _)| self.selection.name(*func));
-            Row {
+            ReportRow {
                 name: row.bucket.label().to_owned(),
                 place: first.map_or_else(String::new, |name| {
                     format!("most: {}", profile::view::names::short(name))
                 }),
                 own: Some(row.cost),
                 fields: vec![("bucket", json!(row.bucket.id())), ("functions", json!(named))],
-                ..Row::default()
+                ..ReportRow::default()
             }
         });
         let title = "Kinds of cost: functions with a known purpose, and what can only be their means";

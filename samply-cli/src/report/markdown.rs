@@ -6,7 +6,7 @@ use profile::text::numbers::grouped;
 use profile::view::cost::Cost;
 use profile::view::cost_scale::CostScale;
 
-use super::{Report, Row, Table};
+use super::{Report, ReportRow, Table};
 
 pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let about = &report.about;
@@ -26,10 +26,10 @@ fn write_table(table: &Table, measure: &CostScale, out: &mut dyn Write) -> io::R
     let rows = &table.rows;
     let mut columns: Vec<(String, Vec<String>)> = Vec::new();
     let mut column =
-        |head: String, cell: &dyn Fn(&Row) -> String| columns.push((head, rows.iter().map(cell).collect()));
-    let has = |cost: fn(&Row) -> Option<Cost>| rows.iter().any(|row| cost(row).is_some());
-    let own = |row: &Row| row.own.unwrap_or_default();
-    let total = |row: &Row| row.total.unwrap_or_default();
+        |head: String, cell: &dyn Fn(&ReportRow) -> String| columns.push((head, rows.iter().map(cell).collect()));
+    let has = |cost: fn(&ReportRow) -> Option<Cost>| rows.iter().any(|row| cost(row).is_some());
+    let own = |row: &ReportRow| row.own.unwrap_or_default();
+    let total = |row: &ReportRow| row.total.unwrap_or_default();
     let amount = escaped(measure.amount_label().unwrap_or("time"));
     for (at, heading) in table.headings.iter().enumerate() {
         column((*heading).to_owned(), &|row| row.cells[at].clone());
@@ -57,14 +57,14 @@ fn write_table(table: &Table, measure: &CostScale, out: &mut dyn Write) -> io::R
         });
     }
     let numbers = columns.len();
-    let mut text = |cell: &dyn Fn(&Row) -> String| columns.push((String::new(), rows.iter().map(cell).collect()));
+    let mut text = |cell: &dyn Fn(&ReportRow) -> String| columns.push((String::new(), rows.iter().map(cell).collect()));
     // Markdown drops spaces at the start of a cell.
     text(&|row| format!("{}{}", "&nbsp;".repeat(2 * row.indent), code(&row.name)));
     if rows.iter().any(|row| !row.place.is_empty()) {
         text(&|row| escaped(&row.place));
     }
     if rows.iter().any(|row| !row.details.is_empty()) {
-        let details = |row: &Row| row.details.iter().map(|line| escaped(line)).collect::<Vec<_>>();
+        let details = |row: &ReportRow| row.details.iter().map(|line| escaped(line)).collect::<Vec<_>>();
         text(&|row| details(row).join("<br>"));
     }
     let heads = columns

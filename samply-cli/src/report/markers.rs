@@ -5,7 +5,7 @@ use profile::view::markers::{MarkerField, MarkerRow, MarkerSpans, Markers};
 use profile::view::select::Selection;
 use serde_json::{Value, json};
 
-use super::{Row, Table};
+use super::{ReportRow, Table};
 use crate::args::Sort;
 
 /// Most frequent values of a field in text and Markdown.
@@ -45,7 +45,7 @@ pub(super) fn table(markers: Markers, sort: Sort, rows: usize) -> Table {
             has_spans.then(|| length(|spans| spans.total_ms)),
             has_spans.then(|| length(|spans| spans.longest_ms)),
         ];
-        Row {
+        ReportRow {
             cells: cells.into_iter().flatten().collect(),
             details: row.fields.iter().map(in_words).collect(),
             fields: vec![
@@ -59,7 +59,7 @@ pub(super) fn table(markers: Markers, sort: Sort, rows: usize) -> Table {
             ],
             place: row.kind.filter(|kind| *kind != row.name).unwrap_or_default(),
             name: row.name,
-            ..Row::default()
+            ..ReportRow::default()
         }
     });
     Table {

@@ -33,13 +33,13 @@ pub(crate) struct Table {
     pub(crate) other_label: &'static str,
     /// Headings of columns that are no costs. If there are some, rows have no costs.
     pub(crate) headings: Vec<&'static str>,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<ReportRow>,
     /// Number of rows that are not listed.
     pub(crate) left_out: usize,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Row {
+pub(crate) struct ReportRow {
     /// Level in a tree, from 0.
     pub(crate) depth: usize,
     /// Indent in text: only a row with siblings is indented further.

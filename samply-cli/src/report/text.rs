@@ -7,13 +7,13 @@ use profile::text::one_line;
 use profile::view::cost::Cost;
 use profile::view::cost_scale::CostScale;
 
-use super::{Report, Row, Table};
+use super::{Report, ReportRow, Table};
 use crate::terminal::columns::{cut, cut_start, function, wrapped};
 use crate::terminal::style::{Style, Styled};
 
 /// The terminal or pipe that the text goes to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Page {
+pub(crate) struct TextWidth {
     /// Columns of the terminal; `None` without a terminal.
     pub(crate) columns: Option<usize>,
     pub(crate) color: bool,
@@ -22,13 +22,13 @@ pub(crate) struct Page {
 /// Columns of numbers are dropped until a name has at least so many columns, or half of the terminal.
 const NAME_COLUMNS: usize = 44;
 
-impl Page {
+impl TextWidth {
     fn style<T>(self, style: Style, text: T) -> Styled<T> {
         Styled::new(self.color, style, text)
     }
 }
 
-pub(crate) fn write(report: &Report, page: Page, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(report: &Report, page: TextWidth, out: &mut dyn Write) -> io::Result<()> {
     let about = &report.about;
     let (quality, is_limited) = &about.quality;
     let bold = Some(Style::Bold);
@@ -78,7 +78,7 @@ impl Column {
 }
 
 fn columns(table: &Table, measure: &CostScale) -> Vec<Column> {
-    let column = |rank: u8, head: &str, cell: &dyn Fn(&Row) -> String| Column {
+    let column = |rank: u8, head: &str, cell: &dyn Fn(&ReportRow) -> String| Column {
         head: head.to_owned(),
         cells: table.rows.iter().map(cell).collect(),
         rank,
@@ -88,16 +88,17 @@ fn columns(table: &Table, measure: &CostScale) -> Vec<Column> {
         let columns = headings.map(|(at, head)| column(at as u8, head, &|row| row.cells[at].clone()));
         return columns.collect();
     }
-    let share =
-        |rank: u8, head: &str, cost: fn(&Row) -> Cost| column(rank, head, &|row| percent(measure.percent(cost(row))));
+    let share = |rank: u8, head: &str, cost: fn(&ReportRow) -> Cost| {
+        column(rank, head, &|row| percent(measure.percent(cost(row))))
+    };
     // In trees, and in tables ordered by total, the total comes first.
     let total_first = matches!(
         table.id,
         "tree" | "bottom_up" | "callers" | "callees" | "hot_path" | "functions_by_total"
     );
-    let own = |row: &Row| row.own.unwrap_or_default();
-    let total = |row: &Row| row.total.unwrap_or_default();
-    let (first, head): (fn(&Row) -> Cost, &str) = match total_first {
+    let own = |row: &ReportRow| row.own.unwrap_or_default();
+    let total = |row: &ReportRow| row.total.unwrap_or_default();
+    let (first, head): (fn(&ReportRow) -> Cost, &str) = match total_first {
         true => (total, "total"),
         false => (own, table.own_label),
     };
@@ -114,7 +115,7 @@ fn columns(table: &Table, measure: &CostScale) -> Vec<Column> {
         columns.push(share(1, "total", total));
     }
     if table.rows.iter().any(|row| row.other.is_some()) {
-        let other = |row: &Row| measure.amount(row.other.unwrap_or_default());
+        let other = |row: &ReportRow| measure.amount(row.other.unwrap_or_default());
         columns.push(column(1, table.other_label, &other));
     }
     columns
@@ -128,7 +129,7 @@ fn percent(percent: f64) -> String {
     }
 }
 
-fn write_table(table: &Table, measure: &CostScale, page: Page, out: &mut dyn Write) -> io::Result<()> {
+fn write_table(table: &Table, measure: &CostScale, page: TextWidth, out: &mut dyn Write) -> io::Result<()> {
     let mut columns = columns(table, measure);
     let numbers = |columns: &[Column]| columns.iter().map(|column| column.width() + 2).sum::<usize>();
     if let Some(width) = page.columns {
@@ -184,7 +185,7 @@ fn write_table(table: &Table, measure: &CostScale, page: Page, out: &mut dyn Wri
 }
 
 /// Fits name and place of a row into a number of columns.
-fn fit(row: &Row, columns: Option<usize>) -> (String, String) {
+fn fit(row: &ReportRow, columns: Option<usize>) -> (String, String) {
     let (name, place) = (row.name.clone(), row.place.clone());
     let Some(columns) = columns else {
         return (format!("{}{name}", "  ".repeat(row.indent)), place);

@@ -17,7 +17,7 @@ use recording::info::PeriodUnit;
 use recording::session::{RecordOptions, RecordTarget};
 use serde_json::{Value, json};
 
-use crate::symbols::advice::{Advice, What, advise, distorted};
+use crate::symbols::advice::{AdvisedSamples, ResultAdvice, advise, distorted};
 use crate::symbols::look_ups::LookUps;
 use crate::terminal::Term;
 use crate::terminal::columns;
@@ -59,7 +59,7 @@ pub(crate) struct Highlights {
     pub(crate) distorted: Option<String>,
     /// The event of which the shares are; `None` if they are of time.
     counted: Option<String>,
-    advice: Vec<Advice>,
+    advice: Vec<ResultAdvice>,
 }
 
 struct Bucket {
@@ -109,16 +109,21 @@ impl Highlights {
             counted: (profile.info().unit == PeriodUnit::Counts).then(|| profile.info().event.clone()),
             sampled_cpu_ns,
             distorted: distorted(&selection, sampled_cpu_ns.map(|ns| ns / 1e6)),
-            advice: advise(&shortfalls, &selection, What::Recorded(asked), look_ups.symbolicator),
+            advice: advise(
+                &shortfalls,
+                &selection,
+                AdvisedSamples::Recorded(asked),
+                look_ups.symbolicator,
+            ),
         }
     }
 
     /// Prints the tables and the largest kind of cost.
     pub(crate) fn print(&self, term: &Term) {
         let percent = |share: f64| format!("{:5.1} %", share * 100.0);
-        let functions = |functions: &[TopFunction], numbers: fn(&TopFunction) -> Vec<f64>| -> Vec<Row> {
+        let functions = |functions: &[TopFunction], numbers: fn(&TopFunction) -> Vec<f64>| -> Vec<HighlightRow> {
             let rows = functions.iter().filter(|function| function.total_share >= LEAST_ROW);
-            let rows = rows.map(|function| Row {
+            let rows = rows.map(|function| HighlightRow {
                 numbers: numbers(function).into_iter().map(percent).collect(),
                 name: function.name.clone(),
                 place: function.lib.clone().unwrap_or_default(),
@@ -139,8 +144,8 @@ impl Highlights {
         let own = functions(own, |function| vec![function.total_share, function.self_share]);
         let title = "the program's functions, with all that they call";
         print(term, &["total", "self"], title, &own);
-        let processes: Vec<Row> = (self.processes.iter())
-            .map(|(name, number, share)| Row {
+        let processes: Vec<HighlightRow> = (self.processes.iter())
+            .map(|(name, number, share)| HighlightRow {
                 numbers: vec![percent(*share)],
                 name: name.clone(),
                 place: match number {
@@ -275,7 +280,7 @@ fn by_name(profile: &Profile, selection: &Selection<'_>) -> Vec<(String, u64, f6
 }
 
 /// A line of a table: numbers, name and place.
-struct Row {
+struct HighlightRow {
     numbers: Vec<String>,
     name: String,
     place: String,
@@ -286,7 +291,7 @@ fn columns(term: &Term) -> usize {
     term.columns().unwrap_or(COLUMNS).saturating_sub(Term::INDENT)
 }
 
-fn print(term: &Term, heads: &[&str], title: &str, rows: &[Row]) {
+fn print(term: &Term, heads: &[&str], title: &str, rows: &[HighlightRow]) {
     let Some(first) = rows.first() else { return };
     let len = |text: &str| text.chars().count();
     let numbers: usize = first.numbers.iter().map(|number| len(number) + 2).sum();

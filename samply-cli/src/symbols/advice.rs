@@ -27,7 +27,7 @@ const PYTHON_WITH_PERF: (u32, u32) = (3, 12);
 
 /// What the samples are that advice is given on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum What<'a> {
+pub(crate) enum AdvisedSamples<'a> {
     /// Of a recording that was just made, if it was not read from a file.
     Recorded(Option<&'a RecordOptions>),
     /// Of a saved profile.
@@ -36,7 +36,7 @@ pub(crate) enum What<'a> {
     SavedWaits,
 }
 
-pub(crate) struct Advice {
+pub(crate) struct ResultAdvice {
     /// The line: how many samples are concerned, and what to do.
     pub(crate) line: String,
     /// The same as JSON, one object for each shortfall.
@@ -77,9 +77,9 @@ pub(crate) fn distorted(selection: &Selection<'_>, cpu_ms: Option<f64>) -> Optio
 pub(crate) fn advise(
     shortfalls: &[Shortfall],
     selection: &Selection<'_>,
-    what: What<'_>,
+    what: AdvisedSamples<'_>,
     symbolicator: &Symbolicator,
-) -> Vec<Advice> {
+) -> Vec<ResultAdvice> {
     let mut groups: Vec<Vec<&Shortfall>> = Vec::new();
     for shortfall in shortfalls {
         let cause = nameless_lib(shortfall, selection.data);
@@ -96,7 +96,7 @@ pub(crate) fn advise(
         let json = (group.iter())
             .map(|shortfall| json(shortfall, selection, &line))
             .collect();
-        Advice { line, json }
+        ResultAdvice { line, json }
     });
     advice.collect()
 }
@@ -116,13 +116,13 @@ fn line(
     shortfall: &Shortfall,
     likewise: &[&Shortfall],
     selection: &Selection<'_>,
-    what: What<'_>,
+    what: AdvisedSamples<'_>,
     symbolicator: &Symbolicator,
 ) -> String {
     let percent = 100.0 * shortfall.cost.share_of(selection.total);
     let of_samples = match what {
-        What::SavedWaits => format!("{percent:.0} % of the time of the waits"),
-        What::Recorded(_) | What::Saved => format!("{percent:.0} % of the samples"),
+        AdvisedSamples::SavedWaits => format!("{percent:.0} % of the time of the waits"),
+        AdvisedSamples::Recorded(_) | AdvisedSamples::Saved => format!("{percent:.0} % of the samples"),
     };
     let lib = |lib: u32| lib_name(selection.data, lib);
     match shortfall.lack {
@@ -150,9 +150,9 @@ fn line(
         ),
         MissingSamples::Names(CodeOwner::Lib(at, source)) => {
             let of = match (what, &selection.data.event) {
-                (What::Recorded(_) | What::Saved, None) => "time",
-                (What::Recorded(_) | What::Saved, Some(_)) => "samples",
-                (What::SavedWaits, _) => "time of the waits",
+                (AdvisedSamples::Recorded(_) | AdvisedSamples::Saved, None) => "time",
+                (AdvisedSamples::Recorded(_) | AdvisedSamples::Saved, Some(_)) => "samples",
+                (AdvisedSamples::SavedWaits, _) => "time of the waits",
             };
             format!(
                 "{} ({percent:.0} % of the {of}) has no names{}: {}; {}",
@@ -223,23 +223,23 @@ fn line(
 }
 
 /// Why stacks end where memory was not available, and what helps.
-fn why_cut(data: &Data, what: What<'_>) -> String {
+fn why_cut(data: &Data, what: AdvisedSamples<'_>) -> String {
     let given = data.recorded.as_ref().and_then(|recorded| recorded.stack_bytes);
     let deeper = match given {
         Some(MOST_STACK_BYTES) => format!("they are deeper than {MOST_STACK_BYTES} bytes, the most that is copied"),
         _ => format!("they are deeper than the copied bytes; --stack-size {MOST_STACK_BYTES} copies the most"),
     };
     match what {
-        What::SavedWaits => {
+        AdvisedSamples::SavedWaits => {
             format!("these waits began before the recording, when not all registers are known, or {deeper}")
         }
         // Other processes than one's children: ptrace(2), yama.
-        What::Recorded(Some(asked))
+        AdvisedSamples::Recorded(Some(asked))
             if asked.target != RecordTarget::Command && !rustix::process::geteuid().is_root() =>
         {
             format!("{deeper}; root can read the rest from the program's memory")
         }
-        What::Recorded(_) | What::Saved => deeper,
+        AdvisedSamples::Recorded(_) | AdvisedSamples::Saved => deeper,
     }
 }
 
@@ -392,7 +392,7 @@ mod tests {
             .collect();
         let advised = |options: SymbolOptions| {
             let symbolicator = Symbolicator::new(options);
-            advise(&shortfalls, &selection, What::Saved, &symbolicator)
+            advise(&shortfalls, &selection, AdvisedSamples::Saved, &symbolicator)
         };
         let [installed, built] = &advised(SymbolOptions::default())[..] else {
             panic!("the installed ones share a line");

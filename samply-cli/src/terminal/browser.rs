@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 /// Where the user sits.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Desk {
+pub(crate) enum DesktopInfo {
     /// At the screen of this machine.
     Here,
     /// At the other end of an SSH connection.
@@ -20,31 +20,31 @@ pub(crate) enum Desk {
 }
 
 /// Finds out where the user sits.
-pub(crate) fn desk(server: SocketAddr) -> Desk {
+pub(crate) fn desk(server: SocketAddr) -> DesktopInfo {
     desk_of(server, &|name| {
         std::env::var(name).ok().filter(|value| !value.is_empty())
     })
 }
 
-fn desk_of(server: SocketAddr, variable: &dyn Fn(&str) -> Option<String>) -> Desk {
+fn desk_of(server: SocketAddr, variable: &dyn Fn(&str) -> Option<String>) -> DesktopInfo {
     if let Some(connection) = variable("SSH_CONNECTION") {
         let user = variable("USER").or_else(|| variable("LOGNAME"));
-        return Desk::OverSsh {
+        return DesktopInfo::OverSsh {
             tunnel: tunnel(server, &connection, user.as_deref()),
         };
     }
     if variable("SUDO_USER").is_some() {
         // A browser that root starts refuses to run, or leaves root's files in the user's home.
-        return Desk::NoBrowser("sprof runs under sudo");
+        return DesktopInfo::NoBrowser("sprof runs under sudo");
     }
     let has_screen = cfg!(target_os = "macos")
         || ["DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME"]
             .iter()
             .any(|name| variable(name).is_some());
     if has_screen {
-        Desk::Here
+        DesktopInfo::Here
     } else {
-        Desk::NoBrowser("there is no display")
+        DesktopInfo::NoBrowser("there is no display")
     }
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn open(url: &str, failed: impl FnOnce(String) + Send + 'static) -> i
 mod tests {
     use super::*;
 
-    fn desk_with(variables: &[(&str, &str)]) -> Desk {
+    fn desk_with(variables: &[(&str, &str)]) -> DesktopInfo {
         desk_of(SocketAddr::from(([127, 0, 0, 1], 3001)), &|name| {
             variables
                 .iter()
@@ -108,20 +108,20 @@ mod tests {
             ("DISPLAY", ":10"),
         ]);
         let tunnel = "ssh -N -L 3001:127.0.0.1:3001 ada@10.1.2.3".to_owned();
-        assert_eq!(desk, Desk::OverSsh { tunnel });
+        assert_eq!(desk, DesktopInfo::OverSsh { tunnel });
         let desk = desk_with(&[("SSH_CONNECTION", "192.0.2.7 50000 10.1.2.3 2222")]);
         let tunnel = "ssh -N -L 3001:127.0.0.1:3001 -p 2222 10.1.2.3".to_owned();
-        assert_eq!(desk, Desk::OverSsh { tunnel });
+        assert_eq!(desk, DesktopInfo::OverSsh { tunnel });
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn no_browser_without_display_or_as_root() {
-        assert_eq!(desk_with(&[("WAYLAND_DISPLAY", "wayland-0")]), Desk::Here);
-        assert!(matches!(desk_with(&[]), Desk::NoBrowser(_)));
+        assert_eq!(desk_with(&[("WAYLAND_DISPLAY", "wayland-0")]), DesktopInfo::Here);
+        assert!(matches!(desk_with(&[]), DesktopInfo::NoBrowser(_)));
         assert!(matches!(
             desk_with(&[("DISPLAY", ":0"), ("SUDO_USER", "ada")]),
-            Desk::NoBrowser(_)
+            DesktopInfo::NoBrowser(_)
         ));
     }
 }

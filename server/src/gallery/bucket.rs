@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
-use share::s3::{self, Object, is_key};
+use share::s3::{self, BucketObject, is_key};
 use tempfile::NamedTempFile;
 
-use super::source::{ENTRIES, Found, Listing, Opened, Source, Unopened, Version, may_be_profile};
+use super::source::{ENTRIES, FileVersion, FoundFile, Listing, NotOpened, OpenedFile, ProfileSource, may_be_profile};
 
 /// A list that is younger is not made again: a request for each 1,000 objects costs time and money.
 const FRESH: Duration = Duration::from_secs(30);
@@ -21,25 +21,25 @@ const PIECE_BYTES: u64 = 4 << 20;
 /// A page with fewer objects counts as so many of [`ENTRIES`]: no list takes requests without end.
 const PAGE: usize = 100;
 
-pub(super) struct Bucket {
+pub(super) struct BucketSource {
     bucket: s3::Bucket,
     files: TemporaryFiles,
 }
 
-impl Bucket {
-    pub(super) fn new(bucket: s3::Bucket) -> Bucket {
-        Bucket {
+impl BucketSource {
+    pub(super) fn new(bucket: s3::Bucket) -> BucketSource {
+        BucketSource {
             bucket,
             files: TemporaryFiles::default(),
         }
     }
 
-    fn download(&self, key: &str, version: Version, mut file: &File) -> Result<(), Unopened> {
+    fn download(&self, key: &str, version: FileVersion, mut file: &File) -> Result<(), NotOpened> {
         let mut at = 0;
         while at < version.bytes {
             let end = version.bytes.min(at + PIECE_BYTES);
             let read = self.bucket.read(key, at..end, version.bytes);
-            let (piece, etag) = read.map_err(|error| Unopened {
+            let (piece, etag) = read.map_err(|error| NotOpened {
                 why: error.to_string(),
                 is_passing: error.may_be_repeated(),
             })?;
@@ -55,7 +55,7 @@ impl Bucket {
     }
 }
 
-impl Source for Bucket {
+impl ProfileSource for BucketSource {
     fn name(&self) -> String {
         self.bucket.for_people()
     }
@@ -81,7 +81,7 @@ impl Source for Bucket {
             }
         }
         // A key that comes twice is one object.
-        files.sort_by(|a: &Found, b| a.key.cmp(&b.key));
+        files.sort_by(|a: &FoundFile, b| a.key.cmp(&b.key));
         files.dedup_by(|a, b| a.key == b.key);
         let mut listing = Listing::of(files, &[(unusable, "objects have keys that can't be addresses")]);
         if next.is_some() {
@@ -92,7 +92,7 @@ impl Source for Bucket {
         Ok(listing)
     }
 
-    fn open(&self, found: &Found) -> Result<Opened, Unopened> {
+    fn open(&self, found: &FoundFile) -> Result<OpenedFile, NotOpened> {
         let opened = self.files.new_file()?;
         let key = found.key.to_str().ok_or_else(|| "the key is not UTF-8".to_owned())?;
         self.download(&self.bucket.key(key), found.version, &opened.file)?;
@@ -108,11 +108,11 @@ impl TemporaryFiles {
     /// Each file takes up to `--max-size` of the disk as long as a visitor reads it.
     const MOST: usize = 16;
 
-    fn new_file(&self) -> Result<Opened, Unopened> {
+    fn new_file(&self) -> Result<OpenedFile, NotOpened> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|file| file.strong_count() > 0);
         if all.len() >= Self::MOST {
-            return Err(Unopened {
+            return Err(NotOpened {
                 why: format!("{} files of the bucket are being read: try again later", Self::MOST),
                 is_passing: true,
             });
@@ -120,7 +120,7 @@ impl TemporaryFiles {
         let failed = |error| format!("making a temporary file failed: {error}; TMPDIR names another folder");
         let (file, path) = NamedTempFile::new().map_err(failed)?.into_parts();
         // Before it is filled: no name stays behind, whatever ends sprof.
-        let opened = Opened::temporary(file, path);
+        let opened = OpenedFile::temporary(file, path);
         all.push(Arc::downgrade(&opened.file));
         Ok(opened)
     }
@@ -130,7 +130,7 @@ impl TemporaryFiles {
 struct NoAddress;
 
 /// A file that may be a profile; `None` for others.
-fn found(bucket: &s3::Bucket, object: Object) -> Result<Option<Found>, NoAddress> {
+fn found(bucket: &s3::Bucket, object: BucketObject) -> Result<Option<FoundFile>, NoAddress> {
     let Some(key) = bucket.name_of(&object.key) else {
         return Ok(None);
     };
@@ -144,12 +144,12 @@ fn found(bucket: &s3::Bucket, object: Object) -> Result<Option<Found>, NoAddress
     if !is_key(key) {
         return Err(NoAddress);
     }
-    let version = Version {
+    let version = FileVersion {
         modified: object.modified.unwrap_or(SystemTime::UNIX_EPOCH),
         bytes: object.bytes,
         mark: mark(&object.etag),
     };
-    Ok(Some(Found::new(PathBuf::from(key), version)))
+    Ok(Some(FoundFile::new(PathBuf::from(key), version)))
 }
 
 /// The ETag, which is different for another content. Lists of some servers have it without the quotes of the header.
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn visitors_that_read_slowly_fill_no_disk() {
         let files = TemporaryFiles::default();
-        let mut open: Vec<Opened> = (0..TemporaryFiles::MOST).map(|_| files.new_file().unwrap()).collect();
+        let mut open: Vec<OpenedFile> = (0..TemporaryFiles::MOST).map(|_| files.new_file().unwrap()).collect();
         let refusal = files.new_file().err().unwrap();
         assert!(refusal.is_passing && refusal.why.contains("try again"), "{refusal:?}");
         open.pop();

@@ -13,9 +13,9 @@ use profile::view::diff::sides::{ReadSides, check_sides};
 use profile::view::diff::{Compared, DiffLimits, Sides, diff};
 use profile::view::select::{Filter, KeptKinds, keep};
 
-use super::html::{Text, page};
+use super::html::{EscapedText, page};
 use super::list::commit;
-use super::shelf::{Item, Shelf};
+use super::profile_index::{IndexedProfile, ProfileIndex};
 use super::summary::{guarded, gzip};
 
 /// The defaults of `sprof diff`.
@@ -40,7 +40,7 @@ pub(super) struct ComparisonPage {
 }
 
 /// Reads and compares two files. A comparison that is refused is a page that says why.
-pub(super) fn compare(shelf: &Shelf, before: &Item, after: &Item) -> ComparisonPage {
+pub(super) fn compare(shelf: &ProfileIndex, before: &IndexedProfile, after: &IndexedProfile) -> ComparisonPage {
     let mut body = head(before, after);
     let compared = guarded(|| {
         let read = both(shelf, before, after)?;
@@ -61,13 +61,13 @@ pub(super) fn compare(shelf: &Shelf, before: &Item, after: &Item) -> ComparisonP
                     );
                 }
                 Err(why) => {
-                    let _ = writeln!(body, "<p class=\"soft act\">No flame graph: {}.</p>", Text(why));
+                    let _ = writeln!(body, "<p class=\"soft act\">No flame graph: {}.</p>", EscapedText(why));
                 }
             }
             picture.ok()
         }
         Err(why) => {
-            let _ = writeln!(body, "<p class=\"warn\">{}</p>", Text(&why));
+            let _ = writeln!(body, "<p class=\"warn\">{}</p>", EscapedText(&why));
             None
         }
     };
@@ -77,7 +77,7 @@ pub(super) fn compare(shelf: &Shelf, before: &Item, after: &Item) -> ComparisonP
     }
 }
 
-fn head(before: &Item, after: &Item) -> String {
+fn head(before: &IndexedProfile, after: &IndexedProfile) -> String {
     let (before_id, after_id) = (&before.found.id, &after.found.id);
     let mut body = format!(
         "<header><p><a href=\"./\">all profiles</a> <a href=\"diff?before={after_id}&amp;after={before_id}\">the other way round</a></p>\n\
@@ -88,7 +88,7 @@ fn head(before: &Item, after: &Item) -> String {
             body,
             "<div><dt>{side}</dt><dd><a href=\"p/{}/\">{}</a>, {} {}</dd></div>",
             item.found.id,
-            Text(&item.name()),
+            EscapedText(&item.name()),
             utc(item.time_ms()),
             item.summary().map(commit).unwrap_or_default()
         );
@@ -98,8 +98,8 @@ fn head(before: &Item, after: &Item) -> String {
 }
 
 /// Both files, as `sprof diff` has them.
-fn both(shelf: &Shelf, before: &Item, after: &Item) -> Result<ReadSides, String> {
-    let data = |item: &Item| {
+fn both(shelf: &ProfileIndex, before: &IndexedProfile, after: &IndexedProfile) -> Result<ReadSides, String> {
+    let data = |item: &IndexedProfile| {
         let of_file = |why: String| format!("{}: {why}", item.name());
         let opened = shelf.open(item).map_err(of_file)?;
         let mut data = shelf.reader().read(&opened.path, shelf.limits()).map_err(of_file)?.data;
@@ -117,7 +117,7 @@ fn tables(read: &ReadSides) -> Result<String, String> {
     check_sides(&compared.sides)?;
     let mut body = sides(&compared.sides);
     for line in renamed_libs(&read.renamed).chain(basis(&compared.sides)) {
-        let _ = writeln!(body, "<p class=\"soft act\">{}</p>", Text(&line));
+        let _ = writeln!(body, "<p class=\"soft act\">{}</p>", EscapedText(&line));
     }
     let options = |what: Compared| ListOptions {
         what,
@@ -149,7 +149,7 @@ fn sides(sides: &Sides) -> String {
         ("After", describe(sides, &sides.new)),
         ("Total", describe_increase(sides, &sides.increase)),
     ] {
-        let _ = write!(body, "<div><dt>{name}</dt><dd>{}</dd></div>", Text(&value));
+        let _ = write!(body, "<div><dt>{name}</dt><dd>{}</dd></div>", EscapedText(&value));
     }
     body + "</dl>\n"
 }
@@ -159,7 +159,7 @@ fn table(body: &mut String, title: &str, list: &ChangeList<'_>) {
     if !list.compared.changes.is_empty() {
         body.push_str("<div class=\"wide\"><table><thead><tr>");
         for (head, _) in list.columns() {
-            let _ = write!(body, "<th class=\"n\">{}</th>", Text(head.trim()));
+            let _ = write!(body, "<th class=\"n\">{}</th>", EscapedText(head.trim()));
         }
         body.push_str("<th>Function</th></tr></thead><tbody>\n");
         for change in list.shown() {
@@ -169,13 +169,13 @@ fn table(body: &mut String, title: &str, list: &ChangeList<'_>) {
             };
             let _ = write!(body, "<tr class=\"{class}\">");
             for cell in list.cells(change) {
-                let _ = write!(body, "<td class=\"n\">{}</td>", Text(cell.trim()));
+                let _ = write!(body, "<td class=\"n\">{}</td>", EscapedText(cell.trim()));
             }
-            let _ = writeln!(body, "<td class=\"name\">{}</td></tr>", Text(&name(change)));
+            let _ = writeln!(body, "<td class=\"name\">{}</td></tr>", EscapedText(&name(change)));
         }
         body.push_str("</tbody></table></div>\n");
     }
-    let _ = writeln!(body, "<p class=\"soft act\">{}</p>", Text(&list.conclusion()));
+    let _ = writeln!(body, "<p class=\"soft act\">{}</p>", EscapedText(&list.conclusion()));
 }
 
 fn picture(read: &ReadSides) -> Result<Vec<u8>, String> {

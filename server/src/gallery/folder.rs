@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, openat, statat};
 
-use super::source::{ENTRIES, Found, Listing, Opened, Source, Unopened, Version, may_be_profile};
+use super::source::{ENTRIES, FileVersion, FoundFile, Listing, NotOpened, OpenedFile, ProfileSource, may_be_profile};
 
 /// Levels of folders below the named one.
 const DEPTH: usize = 12;
@@ -20,14 +20,14 @@ const FRESH: Duration = Duration::from_secs(2);
 
 /// A folder and all below it. No symbolic link is followed: a link of someone who may write there could lead to any
 /// file of the user who serves.
-pub(super) struct Folder {
+pub(super) struct FolderSource {
     path: PathBuf,
     root: OwnedFd,
 }
 
-impl Folder {
-    pub(super) fn open(path: &Path) -> io::Result<Folder> {
-        Ok(Folder {
+impl FolderSource {
+    pub(super) fn open(path: &Path) -> io::Result<FolderSource> {
+        Ok(FolderSource {
             path: path.to_owned(),
             root: open(path, FOLDER - OFlags::NOFOLLOW, Mode::empty())?,
         })
@@ -67,7 +67,7 @@ impl Folder {
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory if folder.components().count() < DEPTH => scan.open.push(key),
                 FileType::Directory => scan.too_deep += 1,
-                FileType::RegularFile if may_be_profile(name) => scan.files.push(Found::new(key, version(&stat))),
+                FileType::RegularFile if may_be_profile(name) => scan.files.push(FoundFile::new(key, version(&stat))),
                 _ => {}
             }
         }
@@ -90,13 +90,13 @@ const FILE: OFlags = OFlags::RDONLY
 #[derive(Default)]
 struct Scan {
     open: Vec<PathBuf>,
-    files: Vec<Found>,
+    files: Vec<FoundFile>,
     entries: usize,
     too_deep: usize,
     unreadable: usize,
 }
 
-impl Source for Folder {
+impl ProfileSource for FolderSource {
     fn name(&self) -> String {
         self.path.display().to_string()
     }
@@ -129,17 +129,17 @@ impl Source for Folder {
         Ok(listing)
     }
 
-    fn open(&self, found: &Found) -> Result<Opened, Unopened> {
+    fn open(&self, found: &FoundFile) -> Result<OpenedFile, NotOpened> {
         let fd = self.below(&found.key, FILE).map_err(|error| error.to_string())?;
         let stat = fstat(&fd).map_err(|error| error.to_string())?;
         if version(&stat) != found.version || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err("the file has changed: load the page again".to_owned().into());
         }
-        Ok(Opened::new(File::from(fd), self.path.join(&found.key)))
+        Ok(OpenedFile::new(File::from(fd), self.path.join(&found.key)))
     }
 }
 
-fn version(stat: &rustix::fs::Stat) -> Version {
+fn version(stat: &rustix::fs::Stat) -> FileVersion {
     #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
     let (seconds, nanos) = (stat.st_mtime as i64, stat.st_mtime_nsec as u32);
     let since = Duration::new(seconds.unsigned_abs(), nanos);
@@ -148,7 +148,7 @@ fn version(stat: &rustix::fs::Stat) -> Version {
         _ => SystemTime::UNIX_EPOCH.checked_sub(since),
     };
     #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
-    Version {
+    FileVersion {
         modified: modified.unwrap_or(SystemTime::UNIX_EPOCH),
         bytes: stat.st_size.max(0) as u64,
         mark: (stat.st_dev as u64, stat.st_ino as u64),
@@ -163,7 +163,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     /// A folder with these files; the first is the newest.
-    fn folder(names: &[&str]) -> (tempfile::TempDir, Folder) {
+    fn folder(names: &[&str]) -> (tempfile::TempDir, FolderSource) {
         let dir = tempfile::tempdir().unwrap();
         for (age, name) in (0..).zip(names) {
             let path = dir.path().join(name);
@@ -177,7 +177,7 @@ mod tests {
                 .set_modified(time)
                 .unwrap();
         }
-        let folder = Folder::open(dir.path()).unwrap();
+        let folder = FolderSource::open(dir.path()).unwrap();
         (dir, folder)
     }
 
@@ -218,7 +218,7 @@ mod tests {
             "two.json",
             "./a/../a/one.json",
         ] {
-            let found = Found {
+            let found = FoundFile {
                 key: key.into(),
                 ..found.clone()
             };

@@ -1,4 +1,4 @@
-//! Pages as text. Whatever comes from a file or a request goes through [`Text`].
+//! Pages as text. Whatever comes from a file or a request goes through [`EscapedText`].
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ pub(super) const POLICY: &str = "default-src 'none'; style-src 'self'; img-src '
                                  frame-ancestors 'none'";
 
 /// Text in HTML, also in attributes in quotes (<https://html.spec.whatwg.org/#escapingString>).
-pub(super) struct Text<'a>(pub(super) &'a str);
+pub(super) struct EscapedText<'a>(pub(super) &'a str);
 
-impl fmt::Display for Text<'_> {
+impl fmt::Display for EscapedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = String::with_capacity(self.0.len());
         for c in self.0.chars() {
@@ -35,17 +35,17 @@ pub(super) fn page(title: &str, up: &str, head: &str, body: &str) -> Vec<u8> {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{} - sprof</title>\n\
          <link rel=\"stylesheet\" href=\"{up}style.css\">\n{head}</head>\n<body>\n{body}</body>\n</html>\n",
-        Text(title)
+        EscapedText(title)
     )
     .into_bytes()
 }
 
 /// The form of a query in an address: names and values, decoded.
-pub(super) struct Query(Vec<(String, String)>);
+pub(super) struct PageQuery(Vec<(String, String)>);
 
-impl Query {
+impl PageQuery {
     /// Reads `a=1&b=2` (<https://url.spec.whatwg.org/#urlencoded-parsing>).
-    pub(super) fn parse(query: &str) -> Query {
+    pub(super) fn parse(query: &str) -> PageQuery {
         let decoded = |text: &str| {
             let spaces = text.replace('+', " ");
             let bytes = percent_encoding::percent_decode_str(&spaces);
@@ -53,7 +53,7 @@ impl Query {
         };
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        Query(pairs.map(|(name, value)| (decoded(name), decoded(value))).collect())
+        PageQuery(pairs.map(|(name, value)| (decoded(name), decoded(value))).collect())
     }
 
     /// The first value of this name that is not empty.
@@ -78,14 +78,14 @@ mod tests {
     #[test]
     fn text_is_no_markup() {
         assert_eq!(
-            Text("</td><b onclick='x' a=\"y\">&\u{1b}\u{202e}").to_string(),
+            EscapedText("</td><b onclick='x' a=\"y\">&\u{1b}\u{202e}").to_string(),
             "&lt;/td&gt;&lt;b onclick=&#39;x&#39; a=&quot;y&quot;&gt;&amp;\\u001b\\u202e"
         );
     }
 
     #[test]
     fn queries_are_read_as_browsers_write_them() {
-        let query = Query::parse("a=&a=x+y%26%3c&=z&b&c=1=2&%ff=1");
+        let query = PageQuery::parse("a=&a=x+y%26%3c&=z&b&c=1=2&%ff=1");
         assert_eq!(query.get("a"), Some("x y&<"));
         assert_eq!(
             (query.get("b"), query.get("c"), query.get("d")),

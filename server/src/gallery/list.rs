@@ -7,8 +7,8 @@ use profile::text::numbers::{bytes, count, grouped, time};
 use profile::view::names::short;
 
 use super::super::listener::encode;
-use super::html::{Query, Text, page, percent};
-use super::shelf::{Item, Shelf};
+use super::html::{EscapedText, PageQuery, page, percent};
+use super::profile_index::{IndexedProfile, ProfileIndex};
 use super::summary::{Function, Summary, counted};
 
 /// Profiles of a page.
@@ -23,20 +23,20 @@ const PROBLEMS: usize = 200;
 /// Seconds after which a page with missing summaries loads itself again.
 const AGAIN_S: u32 = 2;
 
-pub(super) fn list(shelf: &Shelf, query: &Query) -> Vec<u8> {
+pub(super) fn list(shelf: &ProfileIndex, query: &PageQuery) -> Vec<u8> {
     let shown = shelf.shown();
     let all = shown.items.iter().filter(|item| item.problem().is_none());
-    let summaries = || all.clone().filter_map(Item::summary);
+    let summaries = || all.clone().filter_map(IndexedProfile::summary);
     let programs = counted(summaries().map(|summary| &*summary.program));
     let machines = counted(summaries().map(|summary| &*summary.machine));
     let (program, machine) = (query.get("program"), query.get("machine"));
-    let is_asked = |item: &&&Item| {
+    let is_asked = |item: &&&IndexedProfile| {
         let is = |asked: Option<&str>, of: fn(&Summary) -> &str| {
             asked.is_none_or(|asked| item.summary().is_some_and(|summary| of(summary) == asked))
         };
         is(program, |summary| &summary.program) && is(machine, |summary| &summary.machine)
     };
-    let asked: Vec<&Item> = all.clone().filter(|item| is_asked(&item)).collect();
+    let asked: Vec<&IndexedProfile> = all.clone().filter(|item| is_asked(&item)).collect();
     let pages = asked.len().div_ceil(ROWS).max(1);
     let at = query
         .get("page")
@@ -46,7 +46,7 @@ pub(super) fn list(shelf: &Shelf, query: &Query) -> Vec<u8> {
     let rows = asked.iter().skip((at - 1) * ROWS).take(ROWS);
 
     let name = shelf.name();
-    let mut body = format!("<header><h1>{}</h1>\n<p class=\"soft\">", Text(&name));
+    let mut body = format!("<header><h1>{}</h1>\n<p class=\"soft\">", EscapedText(&name));
     let pending = all.clone().filter(|item| item.made.is_none()).count();
     let _ = write!(body, "{}", count(asked.len() as u64, "profile", "profiles"));
     if asked.len() != all.clone().count() {
@@ -57,7 +57,7 @@ pub(super) fn list(shelf: &Shelf, query: &Query) -> Vec<u8> {
     }
     let _ = write!(body, ". Files up to {} are read.", bytes(shelf.max_bytes() as f64));
     for note in &shown.notes {
-        let _ = write!(body, " {}.", Text(note));
+        let _ = write!(body, " {}.", EscapedText(note));
     }
     body.push_str("</p>\n<div class=\"forms\">\n<form method=\"get\" action=\"./\">\n");
     body.push_str(&select("program", "Program", &programs, program));
@@ -81,7 +81,7 @@ pub(super) fn list(shelf: &Shelf, query: &Query) -> Vec<u8> {
         );
     }
     pager(&mut body, at, pages, program, machine);
-    let problems: Vec<&Item> = shown.items.iter().filter(|item| item.problem().is_some()).collect();
+    let problems: Vec<&IndexedProfile> = shown.items.iter().filter(|item| item.problem().is_some()).collect();
     unreadable(&mut body, &problems);
     let has_gaps = asked
         .iter()
@@ -102,13 +102,13 @@ fn select(name: &str, label: &str, values: &std::collections::BTreeMap<&str, usi
         let _ = write!(
             out,
             "<option value=\"{0}\"{is_chosen}>{0} ({number})</option>",
-            Text(value)
+            EscapedText(value)
         );
     }
     out + "</select></label>\n"
 }
 
-fn row(body: &mut String, item: &Item) {
+fn row(body: &mut String, item: &IndexedProfile) {
     let id = &item.found.id;
     let file = item.name();
     let when = utc(item.time_ms());
@@ -117,7 +117,7 @@ fn row(body: &mut String, item: &Item) {
         let _ = writeln!(
             body,
             "<td><span class=\"file\">{}</span></td><td colspan=\"7\" class=\"soft\">not read yet, {}</td></tr>",
-            Text(&file),
+            EscapedText(&file),
             bytes(item.found.version.bytes as f64)
         );
         return;
@@ -130,9 +130,9 @@ fn row(body: &mut String, item: &Item) {
         body,
         "<td><a href=\"p/{id}/\">{}</a><br><span class=\"file\">{}</span><br><span class=\"file\">{}</span></td><td class=\"commit\">{}</td>\
          <td class=\"n\">{}</td><td class=\"n\">{}</td><td><ol class=\"hot\">",
-        Text(program),
-        Text(&file),
-        Text(&summary.machine),
+        EscapedText(program),
+        EscapedText(&file),
+        EscapedText(&summary.machine),
         commit(summary),
         summary.length_ms.map(time).unwrap_or_default(),
         samples(summary),
@@ -156,7 +156,7 @@ fn row(body: &mut String, item: &Item) {
     let pick = |name: &str| {
         format!(
             "<td class=\"pick {name}\"><input type=\"radio\" name=\"{name}\" value=\"{id}\" aria-label=\"{name}: {}\"></td>",
-            Text(&file)
+            EscapedText(&file)
         )
     };
     let _ = writeln!(body, "</td>{}{}</tr>", pick("before"), pick("after"));
@@ -168,14 +168,14 @@ pub(super) fn commit(summary: &Summary) -> String {
         return String::new();
     };
     let short = &commit[..commit.floor_char_boundary(12)];
-    format!("<code title=\"{}\">{}</code>", Text(commit), Text(short))
+    format!("<code title=\"{}\">{}</code>", EscapedText(commit), EscapedText(short))
 }
 
 /// The number of samples, or the amount where there are none.
 pub(super) fn samples(summary: &Summary) -> String {
     match summary.scale.has_samples {
         true => grouped(summary.scale.whole.samples),
-        false => Text(&summary.scale.amount(summary.scale.whole)).to_string(),
+        false => EscapedText(&summary.scale.amount(summary.scale.whole)).to_string(),
     }
 }
 
@@ -183,11 +183,11 @@ pub(super) fn samples(summary: &Summary) -> String {
 pub(super) fn trend_link(up: &str, summary: &Summary, function: &Function) -> String {
     format!(
         "<a class=\"name\" href=\"{up}trend?program={}&amp;function={}&amp;library={}\" title=\"{}\">{}</a>",
-        Text(&encode(&summary.program)),
-        Text(&encode(&function.name)),
-        Text(&encode(&function.lib)),
-        Text(&function.name),
-        Text(&short(&function.name))
+        EscapedText(&encode(&summary.program)),
+        EscapedText(&encode(&function.name)),
+        EscapedText(&encode(&function.lib)),
+        EscapedText(&function.name),
+        EscapedText(&short(&function.name))
     )
 }
 
@@ -196,7 +196,7 @@ fn pager(body: &mut String, at: usize, pages: usize, program: Option<&str>, mach
         return;
     }
     let link = |page: usize, text: &str| {
-        let value = |value: Option<&str>| Text(&encode(value.unwrap_or_default())).to_string();
+        let value = |value: Option<&str>| EscapedText(&encode(value.unwrap_or_default())).to_string();
         format!(
             "<a href=\"./?program={}&amp;machine={}&amp;page={page}\">{text}</a> ",
             value(program),
@@ -214,7 +214,7 @@ fn pager(body: &mut String, at: usize, pages: usize, program: Option<&str>, mach
     body.push_str("</nav>\n");
 }
 
-fn unreadable(body: &mut String, problems: &[&Item]) {
+fn unreadable(body: &mut String, problems: &[&IndexedProfile]) {
     if problems.is_empty() {
         return;
     }
@@ -227,8 +227,8 @@ fn unreadable(body: &mut String, problems: &[&Item]) {
         let _ = writeln!(
             body,
             "<tr><td class=\"file\">{}</td><td>{}</td></tr>",
-            Text(&item.name()),
-            Text(item.problem().unwrap_or_default())
+            EscapedText(&item.name()),
+            EscapedText(item.problem().unwrap_or_default())
         );
     }
     body.push_str("</tbody></table></details>\n");

@@ -1,7 +1,7 @@
 //! A page of all profiles in a folder or in a bucket, for a team's machine or for what CI keeps. It is read-only.
 //!
 //! [`reader`]: the caller's part, which reads files. [`source`]: the files, of a [`folder`] or of a [`bucket`].
-//! [`summary`]: what is kept of each. [`shelf`]: both, and the thread that reads. [`list`], [`one`],
+//! [`summary`]: what is kept of each. [`profile_index`]: both, and the thread that reads. [`list`], [`profile_page`],
 //! [`compare`](mod@compare) and [`trend`](mod@trend): the pages, made of [`html`]. [`routes`]: who gets what.
 
 mod bucket;
@@ -9,10 +9,10 @@ mod compare;
 mod folder;
 mod html;
 mod list;
-mod one;
+mod profile_index;
+mod profile_page;
 mod reader;
 mod routes;
-mod shelf;
 mod source;
 mod summary;
 mod trend;
@@ -24,15 +24,15 @@ use std::sync::{Arc, Mutex};
 use recording::command::own;
 
 use super::listener::{Port, bind_one, reachable};
-use super::server::{End, Server};
+use super::server::{Server, ServerEnd};
 use super::{tls, token};
-use bucket::Bucket;
-use folder::Folder;
+use bucket::BucketSource;
+use folder::FolderSource;
+use profile_index::ProfileIndex;
 pub use reader::{ProfileReader, ReadProfile};
-use routes::{GallerySite, Work};
+use routes::{GallerySite, WorkLimits};
 use share::s3;
-use shelf::Shelf;
-use source::Source;
+use source::ProfileSource;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -98,12 +98,12 @@ impl Gallery {
             Some(path) => token::of_file(path)?,
             None => token::random()?,
         };
-        let source: Box<dyn Source> = match options.place {
+        let source: Box<dyn ProfileSource> = match options.place {
             GalleryPlace::Folder(path) => Box::new(open_folder(&path)?),
-            GalleryPlace::Bucket(bucket) => Box::new(Bucket::new(*bucket)),
+            GalleryPlace::Bucket(bucket) => Box::new(BucketSource::new(*bucket)),
         };
         let (socket, address) = bind_one(options.address, options.port)?;
-        let shelf = Shelf::start(source, options.reader, options.max_bytes)?;
+        let shelf = ProfileIndex::start(source, options.reader, options.max_bytes)?;
         let files = shelf.shown().items.len();
         let scheme = if tls.is_some() { "https" } else { "http" };
         let host = match options.host_names.first() {
@@ -118,12 +118,12 @@ impl Gallery {
             scheme,
             ui: options.ui,
             shelf,
-            work: Work::default(),
+            work: WorkLimits::default(),
             compared: Mutex::default(),
             page: Default::default(),
         });
         let server = Server::run(socket, tls, Arc::new(gallery), async || {
-            std::future::pending::<End>().await
+            std::future::pending::<ServerEnd>().await
         })?;
         Ok(Gallery { server, link, files })
     }
@@ -134,8 +134,8 @@ impl Gallery {
     }
 }
 
-fn open_folder(path: &Path) -> Result<Folder, String> {
-    Folder::open(path).map_err(|error| {
+fn open_folder(path: &Path) -> Result<FolderSource, String> {
+    FolderSource::open(path).map_err(|error| {
         let (name, is_file) = (path.display(), path.is_file());
         match is_file {
             true => format!(

@@ -34,17 +34,17 @@ use tokio::sync::Semaphore;
 use super::super::file::FileBody;
 use super::super::guard;
 use super::super::listener::encode;
-use super::super::once::Ends;
-use super::super::reply::{self, Answers, Reply};
+use super::super::one_time_link::ConnectionEnds;
+use super::super::reply::{self, Reply, RequestHandler};
 use super::super::routes::{accepts_gzip, profile, wrong_method};
-use super::super::viewer::{Page, Viewer};
+use super::super::viewer::{Viewer, ViewerPage};
 use super::compare::{ComparisonPage, compare};
-use super::html::{POLICY, Query, Text};
+use super::html::{EscapedText, POLICY, PageQuery};
 use super::list::list;
-use super::one::one;
+use super::profile_index::{IndexedProfile, ProfileIndex};
+use super::profile_page::profile_page;
 use super::reader::ProfileReader;
-use super::shelf::{Item, Shelf};
-use super::source::{Opened, Version, path_of};
+use super::source::{FileVersion, OpenedFile, path_of};
 use super::summary::{guarded, gzip};
 use super::trend::trend;
 
@@ -71,26 +71,26 @@ pub(super) struct GallerySite {
     pub(super) scheme: &'static str,
     /// Address of the profiler UI.
     pub(super) ui: String,
-    pub(super) shelf: Arc<Shelf>,
-    pub(super) work: Work,
+    pub(super) shelf: Arc<ProfileIndex>,
+    pub(super) work: WorkLimits,
     pub(super) compared: Mutex<VecDeque<(ComparedKey, Arc<ComparisonPage>)>>,
     /// The page of the viewer, which is the same for all.
-    pub(super) page: Page,
+    pub(super) page: ViewerPage,
 }
 
-type ComparedKey = [(String, Version); 2];
+type ComparedKey = [(String, FileVersion); 2];
 
 /// Limits of requests that read whole profiles.
-pub(super) struct Work {
+pub(super) struct WorkLimits {
     places: Arc<Semaphore>,
     permits: Arc<Semaphore>,
     /// A file of a bucket takes its size on the disk.
     openings: Arc<Semaphore>,
 }
 
-impl Default for Work {
-    fn default() -> Work {
-        Work {
+impl Default for WorkLimits {
+    fn default() -> WorkLimits {
+        WorkLimits {
             places: Arc::new(Semaphore::new(WAITING)),
             permits: Arc::new(Semaphore::new(IN_WORK)),
             openings: Arc::new(Semaphore::new(IN_WORK)),
@@ -98,7 +98,7 @@ impl Default for Work {
     }
 }
 
-impl Work {
+impl WorkLimits {
     /// Does something that reads whole profiles. It goes on, and counts, also if the client leaves.
     async fn run<F>(&self, work: F) -> Reply
     where
@@ -122,8 +122,8 @@ impl Work {
     }
 }
 
-impl Answers for Arc<GallerySite> {
-    async fn answer(&self, request: Request<Incoming>, _: Option<Ends>) -> Reply {
+impl RequestHandler for Arc<GallerySite> {
+    async fn answer(&self, request: Request<Incoming>, _: Option<ConnectionEnds>) -> Reply {
         // No body is read.
         let (parts, _) = request.into_parts();
         let mut reply = match self.refusal(&parts) {
@@ -197,7 +197,7 @@ impl GallerySite {
     }
 
     async fn of_all(self: &Arc<Self>, rest: &str, query: String, parts: &Parts) -> Reply {
-        let (shelf, query) = (self.shelf.clone(), Query::parse(&query));
+        let (shelf, query) = (self.shelf.clone(), PageQuery::parse(&query));
         match rest {
             "" => blocking(move || page(list(&shelf, &query))).await,
             "trend" => blocking(move || page(trend(&shelf, &query))).await,
@@ -228,7 +228,7 @@ impl GallerySite {
     }
 
     /// The comparison, made or kept.
-    fn compared(&self, before: &Item, after: &Item) -> Arc<ComparisonPage> {
+    fn compared(&self, before: &IndexedProfile, after: &IndexedProfile) -> Arc<ComparisonPage> {
         let key = [before, after].map(|item| (item.found.id.clone(), item.found.version));
         let lock = || self.compared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, known)) = lock().iter().find(|(known, _)| *known == key) {
@@ -247,7 +247,7 @@ impl GallerySite {
         };
         let accepts = accepts_gzip(&parts.headers);
         match rest {
-            "" => page(one(&item, &self.in_ui(&item, parts))),
+            "" => page(profile_page(&item, &self.in_ui(&item, parts))),
             "small.svg" => match item.summary().and_then(|summary| summary.picture.as_deref()) {
                 Some(svg) => picture(svg, accepts),
                 None => nothing(),
@@ -275,7 +275,7 @@ impl GallerySite {
         }
     }
 
-    async fn opened(&self, item: &Item) -> Result<Opened, String> {
+    async fn opened(&self, item: &IndexedProfile) -> Result<OpenedFile, String> {
         let (shelf, item) = (self.shelf.clone(), item.clone());
         let permit = self.work.openings.clone().acquire_owned().await;
         let opened = tokio::task::spawn_blocking(move || {
@@ -285,7 +285,7 @@ impl GallerySite {
         opened.await.map_err(|error| error.to_string())?
     }
 
-    fn viewer(&self, item: &Item, opened: &Opened) -> Arc<Viewer> {
+    fn viewer(&self, item: &IndexedProfile, opened: &OpenedFile) -> Arc<Viewer> {
         let (named, reader, limits) = (opened.path.clone(), self.shelf.reader().clone(), self.shelf.limits());
         self.shelf.viewer(item, move |file| {
             viewer_data(&path_of(file).unwrap_or_else(|| named.clone()), &*reader, limits)
@@ -294,14 +294,14 @@ impl GallerySite {
 
     /// The address of a profile in the profiler UI. The client knows this server by the name in its request, which was
     /// checked.
-    fn in_ui(&self, item: &Item, parts: &Parts) -> String {
+    fn in_ui(&self, item: &IndexedProfile, parts: &Parts) -> String {
         let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let (scheme, host, token, id) = (self.scheme, host.unwrap_or_default(), &self.token, &item.found.id);
         let profile = format!("{scheme}://{host}/{token}/p/{id}/profile.json");
         format!("{}/from-url/{}/", self.ui, encode(&profile))
     }
 
-    async fn for_ui(self: &Arc<Self>, item: Item, parts: &Parts) -> Reply {
+    async fn for_ui(self: &Arc<Self>, item: IndexedProfile, parts: &Parts) -> Reply {
         let opened = match self.opened(&item).await {
             Ok(opened) => Arc::new(opened),
             Err(why) => return failed(&why),
@@ -333,7 +333,7 @@ fn viewer_data(path: &Path, reader: &dyn ProfileReader, limits: ReadLimits) -> R
     })
 }
 
-fn flame(shelf: &Shelf, item: &Item, accepts: bool) -> Reply {
+fn flame(shelf: &ProfileIndex, item: &IndexedProfile, accepts: bool) -> Reply {
     let drawn = guarded(|| {
         let opened = shelf.open(item)?;
         let data = shelf.reader().read(&opened.path, shelf.limits())?.data;
@@ -369,7 +369,7 @@ fn picture(gz: &[u8], accepts: bool) -> Reply {
     reply::with(reply, header::VARY, "Accept-Encoding")
 }
 
-fn download(item: &Item, file: Arc<File>) -> Reply {
+fn download(item: &IndexedProfile, file: Arc<File>) -> Reply {
     let Ok(body) = FileBody::new(file) else {
         return failed("the file cannot be read");
     };
@@ -399,7 +399,7 @@ fn page(html: Vec<u8>) -> Reply {
 fn plain(text: &str) -> Reply {
     let body = format!(
         "<header><p><a href=\"./\">all profiles</a></p></header>\n<p class=\"empty\">{}</p>\n",
-        Text(text)
+        EscapedText(text)
     );
     page(super::html::page("sprof", "", "", &body))
 }

@@ -1,6 +1,6 @@
 //! Where the files of a page are: in a [`Folder`](super::folder::Folder) or in a [`Bucket`](super::bucket::Bucket).
 //!
-//! [`Source`] is what the rest knows of it.
+//! [`ProfileSource`] is what the rest knows of it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -40,7 +40,7 @@ const ENDS: [&str; 13] = [
 const BEGINNINGS: [&str; 4] = ["perf.data", "callgrind.out", "cachegrind.out", "dhat.out"];
 
 /// A place with files.
-pub(super) trait Source: Send + Sync {
+pub(super) trait ProfileSource: Send + Sync {
     /// Its name for people.
     fn name(&self) -> String;
 
@@ -59,34 +59,34 @@ pub(super) trait Source: Send + Sync {
     /// # Errors
     ///
     /// The file is gone, can't be read, or is another one by now.
-    fn open(&self, found: &Found) -> Result<Opened, Unopened>;
+    fn open(&self, found: &FoundFile) -> Result<OpenedFile, NotOpened>;
 }
 
 /// Why a file could not be opened.
 #[derive(Debug)]
-pub(super) struct Unopened {
+pub(super) struct NotOpened {
     pub(super) why: String,
     /// It may have more luck later, and nothing is wrong with the file.
     pub(super) is_passing: bool,
 }
 
-impl From<String> for Unopened {
-    fn from(why: String) -> Unopened {
-        Unopened { why, is_passing: false }
+impl From<String> for NotOpened {
+    fn from(why: String) -> NotOpened {
+        NotOpened { why, is_passing: false }
     }
 }
 
 /// The files of a source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listing {
-    pub(super) files: Vec<Found>,
+    pub(super) files: Vec<FoundFile>,
     /// What is not in the list, a sentence each.
     pub(super) notes: Vec<String>,
 }
 
 impl Listing {
     /// The newest files, and a note for what is left out.
-    pub(super) fn of(mut files: Vec<Found>, left_out: &[(usize, &str)]) -> Listing {
+    pub(super) fn of(mut files: Vec<FoundFile>, left_out: &[(usize, &str)]) -> Listing {
         files.sort_by(|a, b| (b.version.modified, &a.key).cmp(&(a.version.modified, &b.key)));
         let older = (files.len().saturating_sub(FILES), "older files are not listed");
         files.truncate(FILES);
@@ -103,25 +103,25 @@ impl Listing {
 
 /// A file of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundFile {
     /// Its name in addresses, the same for the same path after a restart. No path comes from a request.
     pub(super) id: String,
     /// Its path below the source.
     pub(super) key: PathBuf,
-    pub(super) version: Version,
+    pub(super) version: FileVersion,
 }
 
-impl Found {
-    pub(super) fn new(key: PathBuf, version: Version) -> Found {
+impl FoundFile {
+    pub(super) fn new(key: PathBuf, version: FileVersion) -> FoundFile {
         let hash = Sha256::digest(key.as_os_str().as_encoded_bytes());
         let id = hash.iter().take(10).map(|byte| format!("{byte:02x}")).collect();
-        Found { id, key, version }
+        FoundFile { id, key, version }
     }
 }
 
 /// A file with another version has another content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Version {
+pub(super) struct FileVersion {
     pub(super) modified: SystemTime,
     pub(super) bytes: u64,
     /// Distinguishes files at one path: device and inode, or what the server says.
@@ -129,17 +129,17 @@ pub(super) struct Version {
 }
 
 /// An open file, and a path that leads to it as long as it is open.
-pub(super) struct Opened {
+pub(super) struct OpenedFile {
     pub(super) file: Arc<File>,
     pub(super) path: PathBuf,
     /// The file is removed with the last of these.
     _temporary: Option<TempPath>,
 }
 
-impl Opened {
-    pub(super) fn new(file: File, named: PathBuf) -> Opened {
+impl OpenedFile {
+    pub(super) fn new(file: File, named: PathBuf) -> OpenedFile {
         let path = path_of(&file).unwrap_or(named);
-        Opened {
+        OpenedFile {
             file: Arc::new(file),
             path,
             _temporary: None,
@@ -147,14 +147,14 @@ impl Opened {
     }
 
     /// A file that nobody else needs. It has no name where it is found without one.
-    pub(super) fn temporary(file: File, named: TempPath) -> Opened {
+    pub(super) fn temporary(file: File, named: TempPath) -> OpenedFile {
         match path_of(&file) {
-            Some(path) => Opened {
+            Some(path) => OpenedFile {
                 file: Arc::new(file),
                 path,
                 _temporary: None,
             },
-            None => Opened {
+            None => OpenedFile {
                 file: Arc::new(file),
                 path: named.to_path_buf(),
                 _temporary: Some(named),

@@ -65,9 +65,9 @@ pub(super) struct Function {
 
 /// Names that profiles share, kept once.
 #[derive(Default)]
-pub(super) struct Names(HashSet<Arc<str>>);
+pub(super) struct NameTable(HashSet<Arc<str>>);
 
-impl Names {
+impl NameTable {
     fn kept(&mut self, name: &str) -> Arc<str> {
         let name = &name[..name.floor_char_boundary(NAME_BYTES)];
         if let Some(known) = self.0.get(name) {
@@ -94,7 +94,7 @@ impl Summary {
         path: &Path,
         reader: &dyn ProfileReader,
         limits: ReadLimits,
-        names: &mut Names,
+        names: &mut NameTable,
     ) -> Result<Summary, String> {
         guarded(|| {
             let ReadProfile { data, notes, .. } = reader.read(path, limits)?;

@@ -8,9 +8,9 @@ use profile::text::numbers::count;
 use profile::view::cost::Cost;
 
 use super::super::listener::encode;
-use super::html::{Query, Text, page, percent};
+use super::html::{EscapedText, PageQuery, page, percent};
 use super::list::commit;
-use super::shelf::{Item, Shelf};
+use super::profile_index::{IndexedProfile, ProfileIndex};
 use super::summary::Summary;
 
 /// Profiles of the chart, the newest.
@@ -24,13 +24,13 @@ const EDGE: f64 = 14.0;
 
 /// A profile of the program.
 struct Point<'a> {
-    item: &'a Item,
+    item: &'a IndexedProfile,
     summary: &'a Summary,
     /// Self and total; `None` if the function is not among the hottest ones of this profile.
     cost: Option<(Cost, Cost)>,
 }
 
-pub(super) fn trend(shelf: &Shelf, query: &Query) -> Vec<u8> {
+pub(super) fn trend(shelf: &ProfileIndex, query: &PageQuery) -> Vec<u8> {
     let (function, program) = (query.get("function").unwrap_or_default(), query.get("program"));
     let lib = query.get("library");
     let shown = shelf.shown();
@@ -48,17 +48,17 @@ pub(super) fn trend(shelf: &Shelf, query: &Query) -> Vec<u8> {
     points.reverse();
     let mut body = format!(
         "<header><p><a href=\"./\">all profiles</a></p>\n<h1 class=\"name\">{}</h1>\n<p class=\"soft\">",
-        Text(function)
+        EscapedText(function)
     );
     if let Some(lib) = lib {
-        let _ = write!(body, "of {} ", Text(lib));
+        let _ = write!(body, "of {} ", EscapedText(lib));
     }
     let seen = points.iter().filter(|point| point.cost.is_some()).count();
     let _ = write!(
         body,
         "in {}{}",
         count(points.len() as u64, "profile", "profiles"),
-        program.map_or_else(String::new, |program| format!(" of {}", Text(program)))
+        program.map_or_else(String::new, |program| format!(" of {}", EscapedText(program)))
     );
     let pending = shown.items.iter().filter(|item| item.made.is_none()).count();
     if pending > 0 {
@@ -95,9 +95,9 @@ fn suggestions(body: &mut String, points: &[Point<'_>], function: &str, program:
         let _ = writeln!(
             body,
             "<li><a class=\"name\" href=\"trend?program={}&amp;function={}\">{}</a></li>",
-            Text(&program),
-            Text(&encode(name)),
-            Text(name)
+            EscapedText(&program),
+            EscapedText(&encode(name)),
+            EscapedText(name)
         );
     }
     body.push_str("</ul>\n");
@@ -156,7 +156,7 @@ fn chart(body: &mut String, points: &[Point<'_>]) {
                 percent(shares[kind]),
                 utc(point.item.time_ms()),
                 match &point.summary.commit {
-                    Some(commit) => format!(", commit {}", Text(commit)),
+                    Some(commit) => format!(", commit {}", EscapedText(commit)),
                     None => String::new(),
                 }
             );
@@ -196,7 +196,7 @@ fn table(body: &mut String, points: &[Point<'_>]) {
                         body,
                         "<td class=\"n\">{}</td><td class=\"n\">{}</td>",
                         percent(costs.percent(cost)),
-                        Text(&costs.amount(cost))
+                        EscapedText(&costs.amount(cost))
                     );
                 }
             }
@@ -206,8 +206,8 @@ fn table(body: &mut String, points: &[Point<'_>]) {
             body,
             "<td class=\"file\"><a href=\"p/{}/\">{}</a></td><td class=\"file\">{}</td></tr>",
             point.item.found.id,
-            Text(&point.item.name()),
-            Text(&point.summary.machine)
+            EscapedText(&point.item.name()),
+            EscapedText(&point.summary.machine)
         );
     }
     body.push_str("</tbody></table></div>\n");

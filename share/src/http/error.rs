@@ -8,30 +8,30 @@ use profile::text::numbers::bytes;
 use profile::text::one_line;
 use ureq::Timeout;
 
-use super::{Limits, Reply, Secret};
+use super::{Reply, RequestLimits, Secret};
 
 /// Characters of a server's own words in an error.
 const MAX_SAID: usize = 200;
 
 /// A request that got no reply, or a refusal. It holds no secret.
 #[derive(Debug)]
-pub struct Error {
+pub struct HttpError {
     pub(super) purpose: Box<str>,
     /// Scheme and host.
     pub(super) host: Box<str>,
     /// Host and port of the proxy on the way.
     pub(super) proxy: Option<Box<str>>,
     /// Why it failed.
-    pub reason: Reason,
+    pub reason: FailureReason,
     /// How much was sent.
-    pub sent: Sent,
+    pub sent: BodySent,
     /// The refusal, for who knows what the server's words mean.
     pub reply: Option<Box<Reply>>,
 }
 
 /// How much of a request's body was given to the connection. The server may have less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sent {
+pub enum BodySent {
     /// No byte: the server can't have acted on the request.
     Nothing,
     /// The server can't have the whole body.
@@ -47,7 +47,7 @@ pub enum Sent {
 
 /// What a request waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum RequestPhase {
     /// A connection.
     Connecting,
     /// The server took the body too slowly.
@@ -60,7 +60,7 @@ pub enum Phase {
 
 /// Why a request failed.
 #[derive(Debug)]
-pub enum Reason {
+pub enum FailureReason {
     /// The host has no address.
     NoSuchHost,
     /// The host refused the connection.
@@ -68,7 +68,7 @@ pub enum Reason {
     /// The host can't be reached.
     Unreachable(io::Error),
     /// The time for this phase was over.
-    TimedOut(Phase, Duration),
+    TimedOut(RequestPhase, Duration),
     /// The proxy did not connect; its words.
     Proxy(String),
     /// This variable names no HTTP proxy.
@@ -99,77 +99,77 @@ pub enum Reason {
     Ended,
 }
 
-impl Error {
+impl HttpError {
     /// A request that can't be made.
-    pub fn unmade(purpose: &str, host: String, why: String) -> Error {
-        Error {
+    pub fn unmade(purpose: &str, host: String, why: String) -> HttpError {
+        HttpError {
             purpose: purpose.into(),
             host: host.into(),
             proxy: None,
-            reason: Reason::Request(why),
-            sent: Sent::Nothing,
+            reason: FailureReason::Request(why),
+            sent: BodySent::Nothing,
             reply: None,
         }
     }
 
     /// True if the server can't have acted on the request, and the same request may have more luck soon.
     pub fn may_be_repeated(&self) -> bool {
-        self.sent == Sent::Nothing && matches!(self.reason, Reason::Refused | Reason::Unreachable(_))
+        self.sent == BodySent::Nothing && matches!(self.reason, FailureReason::Refused | FailureReason::Unreachable(_))
     }
 
     /// True if more time may help.
     pub fn is_time_out(&self) -> bool {
-        matches!(self.reason, Reason::TimedOut(..))
+        matches!(self.reason, FailureReason::TimedOut(..))
     }
 
     /// True if the server may have acted on the request although there is no reply that says so.
     pub fn is_outcome_unknown(&self) -> bool {
         let may_have_acted = match self.reason {
-            Reason::Early(_) => return true,
+            FailureReason::Early(_) => return true,
             // Servers in front of the real one reply these when they lose patience with it.
-            Reason::Status(status, _) => status >= 500,
-            Reason::Redirect(_) => false,
+            FailureReason::Status(status, _) => status >= 500,
+            FailureReason::Redirect(_) => false,
             _ => true,
         };
-        self.sent == Sent::All && may_have_acted
+        self.sent == BodySent::All && may_have_acted
     }
 }
 
-impl Reason {
+impl FailureReason {
     /// Why there is no reply at all.
-    pub(super) fn of(error: ureq::Error, sent: Sent, limits: &Limits) -> Reason {
+    pub(super) fn of(error: ureq::Error, sent: BodySent, limits: &RequestLimits) -> FailureReason {
         match error {
-            ureq::Error::HostNotFound => Reason::NoSuchHost,
+            ureq::Error::HostNotFound => FailureReason::NoSuchHost,
             ureq::Error::Timeout(what) => timed_out(what, limits),
-            ureq::Error::ConnectProxyFailed(said) => Reason::Proxy(one_line(&said).into_owned()),
+            ureq::Error::ConnectProxyFailed(said) => FailureReason::Proxy(one_line(&said).into_owned()),
             ureq::Error::Rustls(error) => of_tls(&error),
-            ureq::Error::Tls(said) => Reason::Tls(said.to_owned()),
+            ureq::Error::Tls(said) => FailureReason::Tls(said.to_owned()),
             ureq::Error::Io(error) => of_io(error, sent),
-            other => Reason::NotHttp(short(&other.to_string())),
+            other => FailureReason::NotHttp(short(&other.to_string())),
         }
     }
 
     /// Why the body of a reply could not be read.
-    pub(super) fn of_reply(error: ureq::Error, limits: &Limits) -> Reason {
+    pub(super) fn of_reply(error: ureq::Error, limits: &RequestLimits) -> FailureReason {
         match error {
-            ureq::Error::BodyExceedsLimit(_) => Reason::TooLarge(limits.reply_bytes),
-            other => Reason::of(other, Sent::All, limits),
+            ureq::Error::BodyExceedsLimit(_) => FailureReason::TooLarge(limits.reply_bytes),
+            other => FailureReason::of(other, BodySent::All, limits),
         }
     }
 }
 
-fn timed_out(what: Timeout, limits: &Limits) -> Reason {
+fn timed_out(what: Timeout, limits: &RequestLimits) -> FailureReason {
     let phase = match what {
-        Timeout::Resolve | Timeout::Connect => Phase::Connecting,
-        Timeout::SendRequest | Timeout::SendBody | Timeout::PerWrite => Phase::Sending,
-        Timeout::Global | Timeout::PerCall => Phase::Whole,
-        _ => Phase::Reply,
+        Timeout::Resolve | Timeout::Connect => RequestPhase::Connecting,
+        Timeout::SendRequest | Timeout::SendBody | Timeout::PerWrite => RequestPhase::Sending,
+        Timeout::Global | Timeout::PerCall => RequestPhase::Whole,
+        _ => RequestPhase::Reply,
     };
-    let whole = limits.whole.filter(|_| phase == Phase::Whole);
-    Reason::TimedOut(phase, whole.unwrap_or(limits.step))
+    let whole = limits.whole.filter(|_| phase == RequestPhase::Whole);
+    FailureReason::TimedOut(phase, whole.unwrap_or(limits.step))
 }
 
-fn of_io(error: io::Error, sent: Sent) -> Reason {
+fn of_io(error: io::Error, sent: BodySent) -> FailureReason {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     if let Some(error) = inner {
         return of_tls(error);
@@ -178,22 +178,24 @@ fn of_io(error: io::Error, sent: Sent) -> Reason {
     match error.kind() {
         // The standard library has no kind for it; this is its text (library/std/src/sys/net/connection/socket/unix.rs,
         // `cvt_gai`).
-        _ if text.starts_with("failed to lookup address information") => Reason::NoSuchHost,
-        io::ErrorKind::ConnectionRefused => Reason::Refused,
+        _ if text.starts_with("failed to lookup address information") => FailureReason::NoSuchHost,
+        io::ErrorKind::ConnectionRefused => FailureReason::Refused,
         io::ErrorKind::UnexpectedEof
         | io::ErrorKind::ConnectionReset
         | io::ErrorKind::ConnectionAborted
-        | io::ErrorKind::BrokenPipe => Reason::Closed,
-        _ if sent == Sent::Nothing => Reason::Unreachable(error),
-        _ => Reason::NotHttp(short(&text)),
+        | io::ErrorKind::BrokenPipe => FailureReason::Closed,
+        _ if sent == BodySent::Nothing => FailureReason::Unreachable(error),
+        _ => FailureReason::NotHttp(short(&text)),
     }
 }
 
-fn of_tls(error: &rustls::Error) -> Reason {
+fn of_tls(error: &rustls::Error) -> FailureReason {
     let text = short(&error.to_string());
     match error {
-        rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => Reason::Certificate(text),
-        _ => Reason::Tls(text),
+        rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
+            FailureReason::Certificate(text)
+        }
+        _ => FailureReason::Tls(text),
     }
 }
 
@@ -236,25 +238,27 @@ fn without_tokens(text: &str) -> String {
     out
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for HttpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot {}: {}", self.purpose, self.host)?;
         match &self.proxy {
             Some(proxy) => write!(f, " by the proxy {proxy}: ")?,
             None => write!(f, ": ")?,
         }
-        if let (Reason::Closed | Reason::TimedOut(..), Sent::Part { sent, size }) = (&self.reason, self.sent) {
+        if let (FailureReason::Closed | FailureReason::TimedOut(..), BodySent::Part { sent, size }) =
+            (&self.reason, self.sent)
+        {
             let (sent, size) = (bytes(sent as f64), bytes(size as f64));
             write!(f, "after {sent} of {size}, ")?;
         }
         match (&self.reason, &self.proxy) {
-            (Reason::NoSuchHost, None) => write!(f, "there is no such host; check the name and the network"),
-            (Reason::Refused, None) => write!(
+            (FailureReason::NoSuchHost, None) => write!(f, "there is no such host; check the name and the network"),
+            (FailureReason::Refused, None) => write!(
                 f,
                 "the connection was refused; check the address, and whether the server runs"
             ),
-            (Reason::NoSuchHost, Some(_)) => write!(f, "there is no such proxy; {PROXY}"),
-            (Reason::Refused, Some(_)) => write!(f, "the proxy refused the connection; {PROXY}"),
+            (FailureReason::NoSuchHost, Some(_)) => write!(f, "there is no such proxy; {PROXY}"),
+            (FailureReason::Refused, Some(_)) => write!(f, "the proxy refused the connection; {PROXY}"),
             (reason, _) => reason.fmt(f),
         }
     }
@@ -262,48 +266,50 @@ impl fmt::Display for Error {
 
 const PROXY: &str = "check HTTPS_PROXY, or name the host in NO_PROXY to connect directly";
 
-impl fmt::Display for Reason {
+impl fmt::Display for FailureReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::NoSuchHost => write!(f, "there is no such host"),
-            Reason::Refused => write!(f, "the connection was refused"),
-            Reason::Unreachable(error) => {
+            FailureReason::NoSuchHost => write!(f, "there is no such host"),
+            FailureReason::Refused => write!(f, "the connection was refused"),
+            FailureReason::Unreachable(error) => {
                 write!(f, "the connection failed: {error}; check the address and the network")
             }
-            Reason::TimedOut(phase, time) => {
+            FailureReason::TimedOut(phase, time) => {
                 let time = time.as_secs_f64();
                 match phase {
-                    Phase::Connecting => write!(f, "no connection within {time} s; check the address and the network"),
-                    Phase::Sending => write!(f, "the server took nothing for {time} s"),
-                    Phase::Reply => write!(f, "no whole reply within {time} s"),
-                    Phase::Whole => write!(f, "all together took more than {time} s"),
+                    RequestPhase::Connecting => {
+                        write!(f, "no connection within {time} s; check the address and the network")
+                    }
+                    RequestPhase::Sending => write!(f, "the server took nothing for {time} s"),
+                    RequestPhase::Reply => write!(f, "no whole reply within {time} s"),
+                    RequestPhase::Whole => write!(f, "all together took more than {time} s"),
                 }
             }
-            Reason::Proxy(said) => write!(f, "the proxy did not connect: {said}; {PROXY}"),
-            Reason::ProxyVariable(name) => write!(
+            FailureReason::Proxy(said) => write!(f, "the proxy did not connect: {said}; {PROXY}"),
+            FailureReason::ProxyVariable(name) => write!(
                 f,
                 "{name} names no HTTP proxy; its form is http://HOST:PORT, and SOCKS proxies are not supported"
             ),
-            Reason::Variable(name) => write!(f, "the variable {name} is not UTF-8"),
-            Reason::Certificate(why) => write!(
+            FailureReason::Variable(name) => write!(f, "the variable {name} is not UTF-8"),
+            FailureReason::Certificate(why) => write!(
                 f,
                 "its certificate is not valid here: {why}; if you trust the server, name a file with its authority's certificate in \
                  SSL_CERT_FILE"
             ),
-            Reason::Tls(why) => write!(
+            FailureReason::Tls(why) => write!(
                 f,
                 "no encrypted connection: {why}; check scheme and port of the address"
             ),
-            Reason::Closed => write!(f, "the connection was closed without a reply; try again later"),
-            Reason::Early(status) => write!(
+            FailureReason::Closed => write!(f, "the connection was closed without a reply; try again later"),
+            FailureReason::Early(status) => write!(
                 f,
                 "it replied (status {status}) before it had the whole profile; check the address, and what stands in front of the server"
             ),
-            Reason::Redirect(status) => write!(
+            FailureReason::Redirect(status) => write!(
                 f,
                 "the server sends to another address (status {status}), and nothing is sent there; name that address itself"
             ),
-            Reason::Status(status, said) => {
+            FailureReason::Status(status, said) => {
                 write!(f, "the server refused with status {status}")?;
                 if let Some(meaning) = ureq::http::StatusCode::from_u16(*status)
                     .ok()
@@ -322,17 +328,17 @@ impl fmt::Display for Reason {
                     _ => Ok(()),
                 }
             }
-            Reason::TooLarge(limit) => write!(
+            FailureReason::TooLarge(limit) => write!(
                 f,
                 "the reply is larger than {}, so this is another kind of server; check the address",
                 bytes(*limit as f64)
             ),
-            Reason::NotHttp(why) => write!(f, "the reply can't be read: {why}; check the address"),
-            Reason::Body(error) => write!(f, "reading what to send failed: {error}"),
-            Reason::Request(why) => write!(f, "{why}"),
-            Reason::Ended => write!(f, "ended by Ctrl-C or a signal"),
+            FailureReason::NotHttp(why) => write!(f, "the reply can't be read: {why}; check the address"),
+            FailureReason::Body(error) => write!(f, "reading what to send failed: {error}"),
+            FailureReason::Request(why) => write!(f, "{why}"),
+            FailureReason::Ended => write!(f, "ended by Ctrl-C or a signal"),
         }
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for HttpError {}

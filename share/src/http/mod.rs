@@ -1,7 +1,7 @@
 //! The HTTP client: the only place that opens connections to other machines by itself.
 //!
 //! The caller gives an [`Address`], a method, headers, perhaps a secret and a [`Body`], and gets the reply to one
-//! request, or an [`Error`] that says what failed and how much was sent. One call is one attempt: nothing is sent
+//! request, or an [`HttpError`] that says what failed and how much was sent. One call is one attempt: nothing is sent
 //! again, and no redirect is followed. No secret is in an error or in what `Debug` shows. Out of scope: when a request
 //! may be repeated, and what a reply means.
 //!
@@ -24,7 +24,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, SendBody, http};
 
 pub use address::Address;
-pub use error::{Error, Reason, Sent};
+pub use error::{BodySent, FailureReason, HttpError};
 pub use ureq::http::header::HeaderName;
 pub use ureq::http::{HeaderMap, Method};
 
@@ -106,7 +106,7 @@ impl fmt::Debug for Secret {
 
 /// What a request may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct RequestLimits {
     /// For connecting, for each write, for the first byte of the reply, and for the rest of the reply.
     pub step: Duration,
     /// For everything together.
@@ -161,11 +161,11 @@ pub struct Progress {
 /// ended the request.
 pub fn send(
     request: Request<'_>,
-    limits: &Limits,
+    limits: &RequestLimits,
     mut watch: impl FnMut(Progress) -> ControlFlow<()>,
-) -> Result<Reply, Error> {
+) -> Result<Reply, HttpError> {
     let proxy = proxy::of(request.address, &|name| std::env::var_os(name));
-    let state = Arc::new(State::default());
+    let state = Arc::new(SharedRequest::default());
     let size = request.body.as_ref().map_or(0, |body| body.size);
     let failed = Failed {
         purpose: request.purpose.into(),
@@ -177,12 +177,12 @@ pub fn send(
     };
     let proxy = match proxy {
         Ok(proxy) => proxy,
-        Err(reason) => return Err(failed.error(reason, Sent::Nothing)),
+        Err(reason) => return Err(failed.error(reason, BodySent::Nothing)),
     };
     let agent = agent(proxy, limits);
     let prepared = match prepare(request, &state) {
         Ok(prepared) => prepared,
-        Err(reason) => return Err(failed.error(reason, Sent::Nothing)),
+        Err(reason) => return Err(failed.error(reason, BodySent::Nothing)),
     };
     // Another thread: only a thread that does not wait for the network can be asked to end.
     let (results, result) = mpsc::sync_channel(1);
@@ -201,21 +201,21 @@ pub fn send(
         if watch(Progress { sent, size }).is_break() {
             state.is_ended.store(true, Ordering::Relaxed);
             agent.shutdown();
-            return Err(failed.error(Reason::Ended, failed.sent(&state)));
+            return Err(failed.error(FailureReason::Ended, failed.sent(&state)));
         }
     };
     let sent = failed.sent(&state);
     match outcome {
-        Ok(reply) if (200..300).contains(&reply.status) && sent == Sent::All => Ok(Reply {
+        Ok(reply) if (200..300).contains(&reply.status) && sent == BodySent::All => Ok(Reply {
             hidden: failed.hidden,
             ..reply
         }),
         // Seen: a gateway that replies 200 to the question whether it wants the body.
-        Ok(reply) if (200..300).contains(&reply.status) => Err(failed.error(Reason::Early(reply.status), sent)),
+        Ok(reply) if (200..300).contains(&reply.status) => Err(failed.error(FailureReason::Early(reply.status), sent)),
         Ok(reply) => {
             let reason = match reply.status {
-                status @ 300..400 => Reason::Redirect(status),
-                status => Reason::Status(status, error::said(&reply.body, &failed.hidden)),
+                status @ 300..400 => FailureReason::Redirect(status),
+                status => FailureReason::Status(status, error::said(&reply.body, &failed.hidden)),
             };
             let mut error = failed.error(reason, sent);
             error.reply = Some(Box::new(Reply {
@@ -227,7 +227,7 @@ pub fn send(
         Err(stop) => {
             let own = state.read_error.lock().ok().and_then(|mut error| error.take());
             let reason = match own {
-                Some(error) => Reason::Body(error),
+                Some(error) => FailureReason::Body(error),
                 None => failed.reason(stop, sent),
             };
             Err(failed.error(reason, sent))
@@ -264,15 +264,15 @@ struct Failed {
     purpose: Box<str>,
     host: Box<str>,
     proxy: Option<Box<str>>,
-    limits: Limits,
+    limits: RequestLimits,
     size: u64,
     /// What no error may repeat, the longest first.
     hidden: Vec<Secret>,
 }
 
 impl Failed {
-    fn error(&self, reason: Reason, sent: Sent) -> Error {
-        Error {
+    fn error(&self, reason: FailureReason, sent: BodySent) -> HttpError {
+        HttpError {
             purpose: self.purpose.clone(),
             host: self.host.clone(),
             proxy: self.proxy.clone(),
@@ -282,28 +282,28 @@ impl Failed {
         }
     }
 
-    fn sent(&self, state: &State) -> Sent {
+    fn sent(&self, state: &SharedRequest) -> BodySent {
         match state.sent.load(Ordering::Relaxed) {
-            0 if self.size > 0 => Sent::Nothing,
-            sent if sent < self.size => Sent::Part { sent, size: self.size },
-            _ => Sent::All,
+            0 if self.size > 0 => BodySent::Nothing,
+            sent if sent < self.size => BodySent::Part { sent, size: self.size },
+            _ => BodySent::All,
         }
     }
 
-    fn reason(&self, stop: Stop, sent: Sent) -> Reason {
+    fn reason(&self, stop: Stop, sent: BodySent) -> FailureReason {
         match stop {
-            Stop::Request(error) => Reason::of(error, sent, &self.limits),
+            Stop::Request(error) => FailureReason::of(error, sent, &self.limits),
             // A status alone, without a body that can be read, is a reply.
-            Stop::Reply(status, _) if !(200..300).contains(&status) => Reason::Status(status, String::new()),
-            Stop::Reply(status, _) if sent != Sent::All => Reason::Early(status),
-            Stop::Reply(_, error) => Reason::of_reply(error, &self.limits),
+            Stop::Reply(status, _) if !(200..300).contains(&status) => FailureReason::Status(status, String::new()),
+            Stop::Reply(status, _) if sent != BodySent::All => FailureReason::Early(status),
+            Stop::Reply(_, error) => FailureReason::of_reply(error, &self.limits),
         }
     }
 }
 
 /// What the thread of a request shares with its caller.
 #[derive(Default)]
-struct State {
+struct SharedRequest {
     sent: AtomicU64,
     is_ended: AtomicBool,
     read_error: Mutex<Option<io::Error>>,
@@ -312,7 +312,7 @@ struct State {
 /// Reads the body for the connection.
 struct Reader {
     body: Body,
-    state: Arc<State>,
+    state: Arc<SharedRequest>,
 }
 
 impl Read for Reader {
@@ -344,8 +344,8 @@ impl Read for Reader {
     }
 }
 
-fn prepare(request: Request<'_>, state: &Arc<State>) -> Result<http::Request<Option<Reader>>, Reason> {
-    let refused = || Reason::Request("a header has characters that headers can't have".into());
+fn prepare(request: Request<'_>, state: &Arc<SharedRequest>) -> Result<http::Request<Option<Reader>>, FailureReason> {
+    let refused = || FailureReason::Request("a header has characters that headers can't have".into());
     let mut made = http::Request::builder()
         .method(request.method)
         .uri(request.address.uri().clone())
@@ -376,7 +376,7 @@ fn prepare(request: Request<'_>, state: &Arc<State>) -> Result<http::Request<Opt
     made.body(body).map_err(|_| refused())
 }
 
-fn agent(proxy: Option<ureq::Proxy>, limits: &Limits) -> Agent {
+fn agent(proxy: Option<ureq::Proxy>, limits: &RequestLimits) -> Agent {
     let tls = TlsConfig::builder().root_certs(roots()).build();
     let step = Some(limits.step);
     let config = Agent::config_builder()

@@ -7,14 +7,14 @@ use std::ffi::OsString;
 use ureq::{Proxy, ProxyProtocol};
 
 use super::address::Address;
-use super::error::Reason;
+use super::error::FailureReason;
 
 /// The proxy for an address; `env` gives a variable.
 ///
 /// # Errors
 ///
 /// A variable names something that is no HTTP proxy. It is not ignored: the user wants no direct connection.
-pub(super) fn of(address: &Address, env: &dyn Fn(&str) -> Option<OsString>) -> Result<Option<Proxy>, Reason> {
+pub(super) fn of(address: &Address, env: &dyn Fn(&str) -> Option<OsString>) -> Result<Option<Proxy>, FailureReason> {
     if address.is_loopback() {
         return Ok(None);
     }
@@ -26,7 +26,7 @@ pub(super) fn of(address: &Address, env: &dyn Fn(&str) -> Option<OsString>) -> R
     let Some((variable, text)) = first(of_scheme, env)? else {
         return Ok(None);
     };
-    let wrong = || Reason::ProxyVariable(variable);
+    let wrong = || FailureReason::ProxyVariable(variable);
     let given = Proxy::new(&text).map_err(|_| wrong())?;
     if !matches!(given.protocol(), ProxyProtocol::Http | ProxyProtocol::Https) {
         return Err(wrong());
@@ -54,12 +54,12 @@ pub(super) fn of(address: &Address, env: &dyn Fn(&str) -> Option<OsString>) -> R
 fn first<'a>(
     mut names: impl Iterator<Item = &'a &'static str>,
     env: &dyn Fn(&str) -> Option<OsString>,
-) -> Result<Option<(&'static str, String)>, Reason> {
+) -> Result<Option<(&'static str, String)>, FailureReason> {
     let found = names.find_map(|name| Some((*name, env(name).filter(|value| !value.is_empty())?)));
     let Some((name, value)) = found else {
         return Ok(None);
     };
-    let value = value.into_string().map_err(|_| Reason::Variable(name))?;
+    let value = value.into_string().map_err(|_| FailureReason::Variable(name))?;
     Ok(Some((name, value)))
 }
 
@@ -72,7 +72,7 @@ pub(super) fn name(proxy: &Proxy) -> String {
 mod tests {
     use super::*;
 
-    fn proxy(address: &str, variables: &[(&str, &str)]) -> Result<Option<String>, Reason> {
+    fn proxy(address: &str, variables: &[(&str, &str)]) -> Result<Option<String>, FailureReason> {
         let address = Address::parse(address, true).unwrap();
         let env = |name: &str| {
             let mut found = variables.iter().filter(|(key, _)| *key == name);
@@ -120,7 +120,7 @@ mod tests {
     fn a_wrong_proxy_is_not_ignored_and_its_password_is_not_shown() {
         for wrong in ["socks5://a:1", "http://", "http://me:hunter2@"] {
             let error = proxy("https://example.org", &[("HTTPS_PROXY", wrong)]).unwrap_err();
-            assert!(matches!(error, Reason::ProxyVariable("HTTPS_PROXY")), "{wrong}");
+            assert!(matches!(error, FailureReason::ProxyVariable("HTTPS_PROXY")), "{wrong}");
         }
         let named = proxy("https://example.org", &[("HTTPS_PROXY", "http://me:hunter2@a:1")]);
         assert_eq!(named.unwrap().unwrap(), "a:1");
@@ -133,7 +133,10 @@ mod tests {
                 "ALL_PROXY" => Some("http://a:1".into()),
                 _ => None,
             });
-            assert!(matches!(error, Err(Reason::Variable(name)) if name == bad), "{bad}");
+            assert!(
+                matches!(error, Err(FailureReason::Variable(name)) if name == bad),
+                "{bad}"
+            );
         }
     }
 }

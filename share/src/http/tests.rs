@@ -7,13 +7,13 @@ use std::thread::JoinHandle;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::error::Phase;
+use super::error::RequestPhase;
 use super::*;
 
 const SECRET: &str = "Bearer eyJhbGciOiJIUzI1NiJ9.eyJwcm9maWxlVG9rZW4iOiJhYmMifQ.c2lnbmF0dXJl";
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> RequestLimits {
+    RequestLimits {
         step: Duration::from_secs(20),
         whole: None,
         reply_bytes: 1000,
@@ -40,7 +40,7 @@ fn head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-fn post(address: &Address, body: Vec<u8>, limits: &Limits) -> Result<Reply, Error> {
+fn post(address: &Address, body: Vec<u8>, limits: &RequestLimits) -> Result<Reply, HttpError> {
     let size = body.len() as u64;
     let secret = Secret::new(SECRET);
     let request = Request {
@@ -57,7 +57,7 @@ fn post(address: &Address, body: Vec<u8>, limits: &Limits) -> Result<Reply, Erro
 }
 
 /// The error of a request, which has no secret in any form.
-fn refused(address: &Address, body: Vec<u8>, limits: &Limits) -> Error {
+fn refused(address: &Address, body: Vec<u8>, limits: &RequestLimits) -> HttpError {
     let error = post(address, body, limits).unwrap_err();
     let shown = format!("{error} {error:?}");
     assert!(!shown.contains("eyJ"), "{shown}");
@@ -105,8 +105,8 @@ fn a_large_body_is_not_sent_to_a_server_that_refuses_it() {
         (head, rest.len())
     });
     let error = refused(&address, vec![0; 2 << 20], &limits());
-    assert_eq!(error.sent, Sent::Nothing);
-    assert!(matches!(error.reason, Reason::Status(413, _)), "{error:?}");
+    assert_eq!(error.sent, BodySent::Nothing);
+    assert!(matches!(error.reason, FailureReason::Status(413, _)), "{error:?}");
     assert!(!error.is_outcome_unknown());
     let text = error.to_string();
     assert!(text.contains("cannot upload the profile: http://127.0.0.1:"), "{text}");
@@ -140,7 +140,7 @@ fn a_redirect_is_not_followed() {
         stream.write_all(elsewhere.as_bytes()).unwrap();
     });
     let error = refused(&address, b"x".to_vec(), &limits());
-    assert!(matches!(error.reason, Reason::Redirect(307)), "{error:?}");
+    assert!(matches!(error.reason, FailureReason::Redirect(307)), "{error:?}");
     thread.join().unwrap();
 }
 
@@ -182,7 +182,7 @@ fn short_secrets_that_a_server_repeats_are_not_shown() {
     let error = send(request, &limits(), |_| ControlFlow::Continue(())).unwrap_err();
     let said = "dX: bad Bearer [...] of [...] in application/x, use [...] [...]";
     assert!(
-        matches!(&error.reason, Reason::Status(400, text) if text == said),
+        matches!(&error.reason, FailureReason::Status(400, text) if text == said),
         "{error:?}"
     );
     thread.join().unwrap();
@@ -203,9 +203,9 @@ fn a_success_before_the_body_is_none() {
             rest.len()
         });
         let error = refused(&address, vec![0; 2 << 20], &limits());
-        assert!(matches!(error.reason, Reason::Early(200)), "{error:?}");
+        assert!(matches!(error.reason, FailureReason::Early(200)), "{error:?}");
         assert!(error.is_outcome_unknown() && !error.may_be_repeated());
-        assert_eq!((error.sent, thread.join().unwrap()), (Sent::Nothing, 0));
+        assert_eq!((error.sent, thread.join().unwrap()), (BodySent::Nothing, 0));
     }
 }
 
@@ -217,7 +217,7 @@ fn an_endless_reply_ends_at_the_limit() {
         while stream.write_all(&[b'x'; 4096]).is_ok() {}
     });
     let error = refused(&address, b"x".to_vec(), &limits());
-    assert!(matches!(error.reason, Reason::TooLarge(1000)), "{error:?}");
+    assert!(matches!(error.reason, FailureReason::TooLarge(1000)), "{error:?}");
     assert!(error.is_outcome_unknown());
     thread.join().unwrap();
 }
@@ -230,9 +230,9 @@ fn a_connection_that_ends_early_is_known_by_what_was_sent() {
         stream.read_exact(&mut vec![0; 1 << 20]).unwrap();
     });
     let error = refused(&address, vec![0; 64 << 20], &limits());
-    assert!(matches!(error.reason, Reason::Closed), "{error:?}");
+    assert!(matches!(error.reason, FailureReason::Closed), "{error:?}");
     assert!(
-        matches!(error.sent, Sent::Part { sent, size: 67_108_864 } if sent >= 1 << 20),
+        matches!(error.sent, BodySent::Part { sent, size: 67_108_864 } if sent >= 1 << 20),
         "{error:?}"
     );
     assert!(!error.is_outcome_unknown());
@@ -244,37 +244,46 @@ fn a_connection_that_ends_early_is_known_by_what_was_sent() {
         stream.shutdown(Shutdown::Both).unwrap();
     });
     let error = refused(&address, b"hello".to_vec(), &limits());
-    assert!(matches!(error.reason, Reason::Closed), "{error:?}");
-    assert_eq!(error.sent, Sent::All);
+    assert!(matches!(error.reason, FailureReason::Closed), "{error:?}");
+    assert_eq!(error.sent, BodySent::All);
     assert!(error.is_outcome_unknown() && !error.may_be_repeated());
     thread.join().unwrap();
 }
 
 #[test]
 fn a_silent_server_is_a_time_out_that_names_the_wait() {
-    let short = Limits {
+    let short = RequestLimits {
         step: Duration::from_millis(200),
         ..limits()
     };
     let (address, thread) = server(|stream| stream);
     let error = refused(&address, b"hello".to_vec(), &short);
-    assert!(matches!(error.reason, Reason::TimedOut(Phase::Reply, _)), "{error:?}");
+    assert!(
+        matches!(error.reason, FailureReason::TiRequestPhaset(Phase::Reply, _)),
+        "{error:?}"
+    );
     assert!(error.to_string().contains("within 0.2 s"), "{error}");
     drop(thread.join().unwrap());
 
     let (address, thread) = server(|stream| stream);
     let error = refused(&address, vec![0; 64 << 20], &short);
-    assert!(matches!(error.reason, Reason::TimedOut(Phase::Sending, _)), "{error:?}");
-    assert!(matches!(error.sent, Sent::Part { .. }), "{error:?}");
+    assert!(
+        matches!(error.reason, FailureReason::TiRequestPhaset(Phase::Sending, _)),
+        "{error:?}"
+    );
+    assert!(matches!(error.sent, BodySent::Part { .. }), "{error:?}");
     drop(thread.join().unwrap());
 
-    let whole = Limits {
+    let whole = RequestLimits {
         whole: Some(Duration::from_millis(200)),
         ..limits()
     };
     let (address, thread) = server(|stream| stream);
     let error = refused(&address, b"hello".to_vec(), &whole);
-    assert!(matches!(error.reason, Reason::TimedOut(Phase::Whole, _)), "{error:?}");
+    assert!(
+        matches!(error.reason, FailureReason::TiRequestPhaset(Phase::Whole, _)),
+        "{error:?}"
+    );
     drop(thread.join().unwrap());
 }
 
@@ -283,7 +292,7 @@ fn nothing_is_sent_where_nobody_listens() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = Address::parse(&format!("http://127.0.0.1:{port}"), false).unwrap();
     let error = refused(&address, b"hello".to_vec(), &limits());
-    assert!(matches!(error.reason, Reason::Refused), "{error:?}");
+    assert!(matches!(error.reason, FailureReason::Refused), "{error:?}");
     assert!(error.may_be_repeated() && !error.is_outcome_unknown());
 }
 
@@ -313,8 +322,8 @@ fn the_caller_ends_a_request() {
         }
     });
     let error = error.unwrap_err();
-    assert!(matches!(error.reason, Reason::Ended), "{error:?}");
-    assert!(matches!(error.sent, Sent::Part { .. }), "{error:?}");
+    assert!(matches!(error.reason, FailureReason::Ended), "{error:?}");
+    assert!(matches!(error.sent, BodySent::Part { .. }), "{error:?}");
     assert!(calls.get() > 1, "asked only once");
     // The connection was closed, or this would wait for ever.
     assert!(thread.join().unwrap() > 0);
@@ -337,7 +346,7 @@ fn a_body_that_became_shorter_is_not_sent_as_a_whole_one() {
         body: Some(Body::new(Cursor::new(b"hello"), 10)),
     };
     let error = send(request, &limits(), |_| ControlFlow::Continue(())).unwrap_err();
-    assert!(matches!(error.reason, Reason::Body(_)), "{error:?}");
+    assert!(matches!(error.reason, FailureReason::Body(_)), "{error:?}");
     thread.join().unwrap();
 }
 
@@ -359,8 +368,8 @@ fn a_server_with_an_unknown_certificate_gets_nothing() {
     let port = address.host().rsplit_once(':').unwrap().1.to_owned();
     let address = Address::parse(&format!("https://localhost:{port}"), false).unwrap();
     let error = refused(&address, b"hello".to_vec(), &limits());
-    assert!(matches!(error.reason, Reason::Certificate(_)), "{error:?}");
-    assert_eq!(error.sent, Sent::Nothing);
+    assert!(matches!(error.reason, FailureReason::Certificate(_)), "{error:?}");
+    assert_eq!(error.sent, BodySent::Nothing);
     assert!(error.to_string().contains("SSL_CERT_FILE"), "{error}");
     assert!(thread.join().unwrap_or(true), "the handshake failed");
 }
@@ -373,6 +382,6 @@ fn a_server_without_encryption_is_named_as_such() {
     });
     let plain = address.host().replace("http:", "https:");
     let error = refused(&Address::parse(&plain, false).unwrap(), b"hello".to_vec(), &limits());
-    assert!(matches!(error.reason, Reason::Tls(_)), "{error:?}");
+    assert!(matches!(error.reason, FailureReason::Tls(_)), "{error:?}");
     thread.join().unwrap();
 }

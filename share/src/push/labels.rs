@@ -31,7 +31,7 @@ pub struct Labels(BTreeMap<String, String>);
 
 /// What the user says of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Given<'a> {
+pub struct GivenLabels<'a> {
     /// What ran.
     pub service: Option<&'a str>,
     /// Its version.
@@ -49,7 +49,7 @@ impl Labels {
     ///
     /// A variable can't be read.
     pub fn new(
-        given: Given<'_>,
+        given: GivenLabels<'_>,
         program: &str,
         recorded_commit: Option<&str>,
         variable: &dyn Fn(&str) -> Result<Option<String>, String>,
@@ -196,19 +196,19 @@ mod tests {
 
     #[test]
     fn options_count_before_the_environment() {
-        let labels = Labels::new(Given::default(), "words", None, &|_| Ok(None)).unwrap();
-        let error = Labels::new(Given::default(), "words", None, &|name| Err(name.to_owned()));
+        let labels = Labels::new(GivenLabels::default(), "words", None, &|_| Ok(None)).unwrap();
+        let error = Labels::new(GivenLabels::default(), "words", None, &|name| Err(name.to_owned()));
         assert_eq!(error.unwrap_err(), "GITHUB_SHA");
         assert_eq!(labels.service(), "words");
-        let labels = Labels::new(Given::default(), "words", None, &environment).unwrap();
+        let labels = Labels::new(GivenLabels::default(), "words", None, &environment).unwrap();
         assert_eq!(labels.service(), "other");
         let region = [("region".to_owned(), "eu".to_owned())];
-        let given = Given {
+        let given = GivenLabels {
             service: Some("shop"),
             labels: &region,
-            ..Given::default()
+            ..GivenLabels::default()
         };
-        let of_recording = Labels::new(Given::default(), "words", Some("77aa"), &environment).unwrap();
+        let of_recording = Labels::new(GivenLabels::default(), "words", Some("77aa"), &environment).unwrap();
         assert_eq!(of_recording.of_rows().commit.as_deref(), Some("77aa"));
         let labels = Labels::new(given, "words", None, &environment).unwrap();
         let expected = [

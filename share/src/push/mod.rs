@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use profile::export::Picked;
 
-use crate::http::{self, Address, Body, Limits, Method, Progress, Request};
+use crate::http::{self, Address, Body, Method, Progress, Request, RequestLimits};
 
-pub use labels::{Given, Headers, Labels};
+pub use labels::{GivenLabels, Headers, Labels};
 pub use query::Query;
 
-const LIMITS: Limits = Limits {
+const LIMITS: RequestLimits = RequestLimits {
     step: Duration::from_secs(30),
     whole: None,
     reply_bytes: 1 << 20,
@@ -28,7 +28,7 @@ const LIMITS: Limits = Limits {
 
 /// The protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ServerKind {
     /// Grafana Pyroscope.
     Pyroscope,
     /// Parca.
@@ -41,7 +41,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// Its protocol.
-    pub kind: Kind,
+    pub kind: ServerKind,
     /// Its address.
     pub address: Address,
 }
@@ -66,7 +66,7 @@ pub struct Accepted {
 #[derive(Debug)]
 pub enum PushError {
     /// The request failed.
-    Http(http::Error),
+    Http(http::HttpError),
     /// The server replied, and not as servers of this kind do.
     Reply(String),
     /// The server took a part of it.
@@ -76,7 +76,7 @@ pub enum PushError {
 }
 
 /// A request in the words of a protocol.
-struct Posted {
+struct PushRequest {
     /// Below the server's address.
     path: &'static [&'static str],
     headers: &'static [(&'static str, &'static str)],
@@ -85,7 +85,7 @@ struct Posted {
 
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
-struct Selected {
+struct QuerySelection {
     /// `process_cpu:cpu:nanoseconds:cpu:nanoseconds`; empty for CPU time.
     kind: String,
     /// `{service_name="shop"}`
@@ -96,32 +96,32 @@ struct Selected {
 }
 
 /// A question in the words of a protocol.
-struct Asked {
+struct QueryRequest {
     method: Method,
     address: Address,
     headers: &'static [(&'static str, &'static str)],
     body: Option<Vec<u8>>,
 }
 
-impl Kind {
+impl ServerKind {
     /// All protocols.
-    pub const ALL: [Kind; 3] = [Kind::Pyroscope, Kind::Parca, Kind::Otlp];
+    pub const ALL: [ServerKind; 3] = [ServerKind::Pyroscope, ServerKind::Parca, ServerKind::Otlp];
 
     /// As the user writes it.
     pub fn word(self) -> &'static str {
         match self {
-            Kind::Pyroscope => "pyroscope",
-            Kind::Parca => "parca",
-            Kind::Otlp => "otlp",
+            ServerKind::Pyroscope => "pyroscope",
+            ServerKind::Parca => "parca",
+            ServerKind::Otlp => "otlp",
         }
     }
 
     /// For people.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Pyroscope => "Pyroscope",
-            Kind::Parca => "Parca",
-            Kind::Otlp => "the OpenTelemetry collector",
+            ServerKind::Pyroscope => "Pyroscope",
+            ServerKind::Parca => "Parca",
+            ServerKind::Otlp => "the OpenTelemetry collector",
         }
     }
 
@@ -135,18 +135,18 @@ impl Kind {
         Headers::parse(&variable(&name)?.unwrap_or_default()).map_err(|why| format!("{name}: {why}"))
     }
 
-    fn post(self, shipment: &Shipment<'_>) -> io::Result<Posted> {
+    fn post(self, shipment: &Shipment<'_>) -> io::Result<PushRequest> {
         match self {
-            Kind::Pyroscope => pyroscope::post(shipment),
-            Kind::Parca => parca::post(shipment),
-            Kind::Otlp => otlp::post(shipment),
+            ServerKind::Pyroscope => pyroscope::post(shipment),
+            ServerKind::Parca => parca::post(shipment),
+            ServerKind::Otlp => otlp::post(shipment),
         }
     }
 
     fn check(self, reply: &[u8]) -> Result<(), PushError> {
         match self {
-            Kind::Pyroscope | Kind::Parca => json_object(reply),
-            Kind::Otlp => otlp::check(reply),
+            ServerKind::Pyroscope | ServerKind::Parca => json_object(reply),
+            ServerKind::Otlp => otlp::check(reply),
         }
     }
 }
@@ -166,7 +166,7 @@ impl Destination {
             return Err(format!("the address names no kind of server; write {kinds}"));
         };
         let url = &text[word.len() + 1..];
-        let kind = Kind::ALL.into_iter().find(|kind| kind.word() == word);
+        let kind = ServerKind::ALL.into_iter().find(|kind| kind.word() == word);
         let kind = kind.ok_or_else(|| format!("sprof knows no server of the kind '{word}'; write {kinds}"))?;
         match Address::parse(url, any_http) {
             Ok(address) => Ok(Destination { kind, address }),
@@ -184,7 +184,7 @@ impl Destination {
         headers: &Headers,
         watch: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Accepted, PushError> {
-        let Posted {
+        let PushRequest {
             path,
             headers: own,
             body,
@@ -231,8 +231,8 @@ mod tests {
     #[test]
     fn servers_are_named_by_kind_and_address() {
         let parse = |text| Destination::parse(text, false, "push");
-        assert_eq!(parse("parca=http://localhost:7070").unwrap().kind, Kind::Parca);
-        assert_eq!(parse("otlp=https://example.org/otlp").unwrap().kind, Kind::Otlp);
+        assert_eq!(parse("parca=http://localhost:7070").unwrap().kind, ServerKind::Parca);
+        assert_eq!(parse("otlp=https://example.org/otlp").unwrap().kind, ServerKind::Otlp);
         for (text, part) in [
             ("https://example.org", "pyroscope=URL"),
             ("jaeger=https://example.org", "'jaeger'"),

@@ -6,12 +6,12 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use profile::export::otlp;
 
-use super::{Posted, PushError, Shipment};
+use super::{PushError, PushRequest, Shipment};
 
-pub(super) fn post(shipment: &Shipment<'_>) -> io::Result<Posted> {
+pub(super) fn post(shipment: &Shipment<'_>) -> io::Result<PushRequest> {
     let mut body = GzEncoder::new(Vec::new(), Compression::default());
     otlp::write(shipment.picked, &shipment.labels.of_opentelemetry(), &mut body)?;
-    Ok(Posted {
+    Ok(PushRequest {
         path: &["v1development", "profiles"],
         headers: &[("Content-Type", "application/x-protobuf"), ("Content-Encoding", "gzip")],
         body: body.finish()?,

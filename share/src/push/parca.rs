@@ -10,20 +10,20 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::pyroscope::{metric, raw_profile};
-use super::{Asked, Posted, PushError, Selected, Shipment};
+use super::{PushError, PushRequest, QueryRequest, QuerySelection, Shipment};
 use crate::http::{Address, Method};
 
 /// The type of CPU profiles. `delta`: each has a duration, so they can be added up.
 const CPU_TIME: &str = "process_cpu:cpu:nanoseconds:cpu:nanoseconds:delta";
 
-pub(super) fn ask(server: &Address, selected: &Selected) -> Result<Asked, String> {
+pub(super) fn ask(server: &Address, selected: &QuerySelection) -> Result<QueryRequest, String> {
     let kind = Some(&*selected.kind).filter(|kind| !kind.is_empty());
     let query = format!("{}{}", kind.unwrap_or(CPU_TIME), selected.labels);
     // RFC 3339, as JSON has the times of protobuf.
     let time = |ms| utc(ms as f64).replacen(' ', "T", 1).replacen(" UTC", "Z", 1);
     let (from, until) = (time(selected.from_ms), time(selected.until_ms));
     let address = server.below(&["api", "profiles", "query"])?;
-    Ok(Asked {
+    Ok(QueryRequest {
         method: Method::GET,
         // Names of the fields with their messages, as gateways of gRPC have them in a query.
         address: address.with_query(&[
@@ -50,7 +50,7 @@ pub(super) fn pprof(reply: &[u8]) -> Result<Vec<u8>, PushError> {
     bytes.map_err(|_| PushError::Reply("the profile in the reply is not base64".to_owned()))
 }
 
-pub(super) fn post(shipment: &Shipment<'_>) -> io::Result<Posted> {
+pub(super) fn post(shipment: &Shipment<'_>) -> io::Result<PushRequest> {
     let mut labels = shipment.labels.of_prometheus("commit");
     labels.insert("__name__".to_owned(), metric(shipment));
     let labels = labels
@@ -60,7 +60,7 @@ pub(super) fn post(shipment: &Shipment<'_>) -> io::Result<Posted> {
         "labels": { "labels": labels.collect::<Vec<_>>() },
         "samples": [{ "rawProfile": raw_profile(shipment)? }],
     });
-    Ok(Posted {
+    Ok(PushRequest {
         path: &["api", "profiles", "writeraw"],
         headers: &[("Content-Type", "application/json")],
         // The addresses are offsets in the files, and names stand beside them.

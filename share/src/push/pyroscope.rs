@@ -11,7 +11,7 @@ use prost::Message as _;
 use serde_json::json;
 
 use super::labels::prometheus_name;
-use super::{Asked, Posted, Selected, Shipment};
+use super::{PushRequest, QueryRequest, QuerySelection, Shipment};
 use crate::http::{Address, Method};
 
 /// The type of CPU profiles: of sprof's, and of most agents'. Its parts are the metric, what a sample counts, and the
@@ -32,7 +32,7 @@ struct SelectMergeProfileRequest {
     end: i64,
 }
 
-pub(super) fn ask(server: &Address, selected: &Selected) -> Result<Asked, String> {
+pub(super) fn ask(server: &Address, selected: &QuerySelection) -> Result<QueryRequest, String> {
     let time = |ms| i64::try_from(ms).unwrap_or(i64::MAX);
     let kind = Some(&*selected.kind).filter(|kind| !kind.is_empty());
     let request = SelectMergeProfileRequest {
@@ -41,7 +41,7 @@ pub(super) fn ask(server: &Address, selected: &Selected) -> Result<Asked, String
         start: time(selected.from_ms),
         end: time(selected.until_ms),
     };
-    Ok(Asked {
+    Ok(QueryRequest {
         method: Method::POST,
         address: server.below(&["querier.v1.QuerierService", "SelectMergeProfile"])?,
         headers: &[("Content-Type", "application/proto"), ("Connect-Protocol-Version", "1")],
@@ -49,7 +49,7 @@ pub(super) fn ask(server: &Address, selected: &Selected) -> Result<Asked, String
     })
 }
 
-pub(super) fn post(shipment: &Shipment<'_>) -> io::Result<Posted> {
+pub(super) fn post(shipment: &Shipment<'_>) -> io::Result<PushRequest> {
     // The name of commits in Pyroscope's links to sources.
     let mut labels = shipment.labels.of_prometheus("service_git_ref");
     labels.insert("__name__".to_owned(), metric(shipment));
@@ -60,7 +60,7 @@ pub(super) fn post(shipment: &Shipment<'_>) -> io::Result<Posted> {
         "labels": labels.collect::<Vec<_>>(),
         "samples": [{ "rawProfile": raw_profile(shipment)? }],
     });
-    Ok(Posted {
+    Ok(PushRequest {
         path: &["push.v1.PusherService", "Push"],
         headers: &[("Content-Type", "application/json"), ("Connect-Protocol-Version", "1")],
         body: serde_json::to_vec(&json!({ "series": [series] }))?,

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
-use super::{Destination, Headers, Kind, PushError, Selected, parca, pyroscope};
-use crate::http::{self, Body, Limits, Progress, Request};
+use super::{Destination, Headers, PushError, QuerySelection, ServerKind, parca, pyroscope};
+use crate::http::{self, Body, Progress, Request, RequestLimits};
 
 /// A profile of a day of a large service has some 10 MB.
-const LIMITS: Limits = Limits {
+const LIMITS: RequestLimits = RequestLimits {
     step: Duration::from_secs(60),
     whole: None,
     reply_bytes: 256 << 20,
@@ -26,7 +26,7 @@ const LAST_HOUR: &str = "now-1h";
 pub struct Query {
     /// The server that is asked.
     pub server: Destination,
-    selected: Selected,
+    selected: QuerySelection,
 }
 
 impl Query {
@@ -34,7 +34,7 @@ impl Query {
     pub fn text(word: &Path) -> Option<&str> {
         let text = word.to_str()?;
         let (kind, _) = text.split_once('=')?;
-        Kind::ALL.iter().any(|known| known.word() == kind).then_some(text)
+        ServerKind::ALL.iter().any(|known| known.word() == kind).then_some(text)
     }
 
     /// Reads a query. Unencrypted connections are for this machine only, unless `any_http`. `now_ms` is since 1970.
@@ -45,7 +45,7 @@ impl Query {
     pub fn parse(text: &str, any_http: bool, now_ms: u64) -> Result<Query, String> {
         let (server, query) = text.split_once('?').unwrap_or((text, ""));
         let server = Destination::parse(server, any_http, "diff")?;
-        if server.kind == Kind::Otlp {
+        if server.kind == ServerKind::Otlp {
             return Err(
                 "collectors of OpenTelemetry pass profiles on and give none back; ask pyroscope=URL?query=... or parca=URL?query=..."
                     .to_owned(),
@@ -75,7 +75,7 @@ impl Query {
             Some(at) => selector.split_at(at),
             None => (&*selector, "{}"),
         };
-        let selected = Selected {
+        let selected = QuerySelection {
             kind: kind.to_owned(),
             labels: labels.to_owned(),
             from_ms: moment(&from, now_ms)?,
@@ -96,8 +96,8 @@ impl Query {
     pub fn ask(&self, headers: &Headers, watch: impl FnMut(Progress) -> ControlFlow<()>) -> Result<Vec<u8>, PushError> {
         let Destination { kind, address } = &self.server;
         let asked = match kind {
-            Kind::Parca => parca::ask(address, &self.selected),
-            Kind::Pyroscope | Kind::Otlp => pyroscope::ask(address, &self.selected),
+            ServerKind::Parca => parca::ask(address, &self.selected),
+            ServerKind::Pyroscope | ServerKind::Otlp => pyroscope::ask(address, &self.selected),
         };
         let asked = asked.map_err(PushError::Reply)?;
         let request = Request {
@@ -114,8 +114,8 @@ impl Query {
         };
         let reply = http::send(request, &LIMITS, watch).map_err(PushError::Http)?;
         match kind {
-            Kind::Parca => parca::pprof(&reply.body),
-            Kind::Pyroscope | Kind::Otlp => Ok(reply.body),
+            ServerKind::Parca => parca::pprof(&reply.body),
+            ServerKind::Pyroscope | ServerKind::Otlp => Ok(reply.body),
         }
     }
 }
@@ -160,8 +160,8 @@ mod tests {
             "pyroscope=http://localhost:4040/base?query=process_cpu:cpu:nanoseconds:cpu:nanoseconds{service_name=%22a%26b%22}&from=now-2d&until=1789999999",
         );
         let query = query.unwrap();
-        assert_eq!(query.server.kind, Kind::Pyroscope);
-        let expected = Selected {
+        assert_eq!(query.server.kind, ServerKind::Pyroscope);
+        let expected = QuerySelection {
             kind: "process_cpu:cpu:nanoseconds:cpu:nanoseconds".to_owned(),
             labels: "{service_name=\"a&b\"}".to_owned(),
             from_ms: NOW - 2 * 86_400_000,

@@ -9,11 +9,11 @@ use std::time::{Duration, SystemTime};
 use rusty_s3::actions::{DeleteObject, GetObject, PutObject, S3Action};
 use rusty_s3::{Credentials, UrlStyle};
 
-use super::config::{self, Options, Style};
-use super::error::{Error, Place};
+use super::config::{self, AddressStyle, BucketOptions};
+use super::error::{BucketAccess, BucketError};
 use super::location::{Location, is_key};
-use super::xml::{self, Object};
-use crate::http::{self, Address, Body, Limits, Method, Progress, Reply, Request};
+use super::xml::{self, BucketObject};
+use crate::http::{self, Address, Body, Method, Progress, Reply, Request, RequestLimits};
 
 /// A signed link works for seven days at most (AWS: Signature Version 4, X-Amz-Expires).
 pub const MAX_EXPIRES: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -32,7 +32,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_millis
 pub struct Bucket {
     location: Location,
     endpoint: String,
-    style: Style,
+    style: AddressStyle,
     signer: rusty_s3::Bucket,
     credentials: Credentials,
     /// Where the credentials are from, for people.
@@ -56,7 +56,7 @@ pub struct Link {
 /// A page of a list.
 pub struct Page {
     /// The objects of the page.
-    pub objects: Vec<Object>,
+    pub objects: Vec<BucketObject>,
     /// Where the next page begins.
     pub next: Option<String>,
 }
@@ -70,17 +70,22 @@ pub struct Probe {
 }
 
 impl Bucket {
-    /// Reads `s3://bucket/prefix`, and finds the rest. `step`: see [`Limits`].
+    /// Reads `s3://bucket/prefix`, and finds the rest. `step`: see [`RequestLimits`].
     ///
     /// # Errors
     ///
     /// What is wrong or missing, with the next step.
-    pub fn open(address: &str, options: &Options, step: Duration) -> Result<Bucket, String> {
+    pub fn open(address: &str, options: &BucketOptions, step: Duration) -> Result<Bucket, String> {
         let found = config::find(options, &|name| std::env::var_os(name), &read_text)?;
         Bucket::with(address, options.style, found, step)
     }
 
-    fn with(address: &str, style: Option<Style>, found: config::Found, step: Duration) -> Result<Bucket, String> {
+    fn with(
+        address: &str,
+        style: Option<AddressStyle>,
+        found: config::SigningConfig,
+        step: Duration,
+    ) -> Result<Bucket, String> {
         let location = Location::parse(address)?;
         let name = &location.name;
         let endpoint = match &found.endpoint {
@@ -94,14 +99,14 @@ impl Bucket {
         })?;
         // A certificate for *.s3.REGION.amazonaws.com is for names without dots (AWS: bucket naming rules).
         let style = style.unwrap_or(match found.endpoint.is_some() || name.contains('.') {
-            true => Style::Path,
-            false => Style::VirtualHost,
+            true => AddressStyle::Path,
+            false => AddressStyle::VirtualHost,
         });
         let wrong = |why: String| format!("the endpoint {endpoint}, or the bucket {name}: {why}");
         let parsed = endpoint.parse().map_err(|_| wrong("it is no URL".into()))?;
         let url_style = match style {
-            Style::Path => UrlStyle::Path,
-            Style::VirtualHost => UrlStyle::VirtualHost,
+            AddressStyle::Path => UrlStyle::Path,
+            AddressStyle::VirtualHost => UrlStyle::VirtualHost,
         };
         let signer = rusty_s3::Bucket::new(parsed, url_style, name.clone(), found.region);
         let signer = signer.map_err(|error| wrong(error.to_string()))?;
@@ -124,7 +129,7 @@ impl Bucket {
     }
 
     /// The server, its region and the form of its addresses, for a later call.
-    pub fn place(&self) -> (&str, &str, Style) {
+    pub fn place(&self) -> (&str, &str, AddressStyle) {
         (&self.endpoint, self.signer.region(), self.style)
     }
 
@@ -154,37 +159,39 @@ impl Bucket {
         key: &str,
         (file, kind): (&File, &str),
         watch: impl FnMut(Progress) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), BucketError> {
         let mut action = PutObject::new(&self.signer, Some(&self.credentials), key);
         action.headers_mut().insert("content-type", kind);
-        let ask = Ask {
+        let ask = BucketRequest {
             purpose: &format!("upload to s3://{}/{key}", self.location.name),
             permission: "s3:PutObject",
             headers: &[("Content-Type", kind)],
             body: Some(file),
-            ..Ask::default()
+            ..BucketRequest::default()
         };
         self.act(&action, &ask, watch).map(drop)
     }
 
     /// Deletes an object. True if the bucket keeps its content as an older version.
-    pub fn delete(&self, key: &str) -> Result<bool, Error> {
+    pub fn delete(&self, key: &str) -> Result<bool, BucketError> {
         // The address of another object, or of the bucket itself.
         if !is_key(key) {
-            return Err(Error::other(format!("cannot delete '{key}': no object has this key")));
+            return Err(BucketError::other(format!(
+                "cannot delete '{key}': no object has this key"
+            )));
         }
         let action = DeleteObject::new(&self.signer, Some(&self.credentials), key);
-        let ask = Ask {
+        let ask = BucketRequest {
             purpose: &format!("delete s3://{}/{key}", self.location.name),
             permission: "s3:DeleteObject",
-            ..Ask::default()
+            ..BucketRequest::default()
         };
         let reply = self.act(&action, &ask, |_| ControlFlow::Continue(()))?;
         Ok(reply.header("x-amz-delete-marker") == Some("true"))
     }
 
     /// A page of the objects below the prefix, by key.
-    pub fn list(&self, from: Option<&str>) -> Result<Page, Error> {
+    pub fn list(&self, from: Option<&str>) -> Result<Page, BucketError> {
         // The address of the empty key is the bucket's.
         let mut action = GetObject::new(&self.signer, Some(&self.credentials), "");
         let query = action.query_mut();
@@ -196,15 +203,15 @@ impl Bucket {
         if let Some(token) = from {
             query.insert("continuation-token", token);
         }
-        let ask = Ask {
+        let ask = BucketRequest {
             purpose: &format!("list {}", self.address()),
             permission: "s3:ListBucket",
             reply_bytes: LIST_BYTES,
-            ..Ask::default()
+            ..BucketRequest::default()
         };
         let reply = self.act(&action, &ask, |_| ControlFlow::Continue(()))?;
         let lies = |why: &str| {
-            Error::other(format!(
+            BucketError::other(format!(
                 "cannot {}: the reply is no list of a bucket: {why}",
                 ask.purpose
             ))
@@ -218,18 +225,18 @@ impl Bucket {
     }
 
     /// Reads a part of an object of this size, and its ETag.
-    pub fn read(&self, key: &str, part: Range<u64>, whole: u64) -> Result<(Vec<u8>, String), Error> {
+    pub fn read(&self, key: &str, part: Range<u64>, whole: u64) -> Result<(Vec<u8>, String), BucketError> {
         let action = GetObject::new(&self.signer, Some(&self.credentials), key);
         let last = part.end.saturating_sub(1);
-        let ask = Ask {
+        let ask = BucketRequest {
             purpose: &format!("read s3://{}/{key}", self.location.name),
             permission: "s3:GetObject",
             headers: &[("Range", &format!("bytes={}-{last}", part.start))],
             reply_bytes: part.end - part.start,
-            ..Ask::default()
+            ..BucketRequest::default()
         };
         let reply = self.act(&action, &ask, |_| ControlFlow::Continue(()))?;
-        let lies = |why: &str| Error::other(format!("cannot {}: {why}", ask.purpose));
+        let lies = |why: &str| BucketError::other(format!("cannot {}: {why}", ask.purpose));
         let range = reply.header("content-range").unwrap_or_default();
         let is_part = match reply.status {
             206 => range == format!("bytes {}-{last}/{whole}", part.start),
@@ -261,15 +268,15 @@ impl Bucket {
     }
 
     /// Follows a link to an object of this size as the browser does for a page of this origin.
-    pub fn probe(&self, link: &Link, origin: &str, size: u64) -> Result<Probe, Error> {
-        let ask = Ask {
+    pub fn probe(&self, link: &Link, origin: &str, size: u64) -> Result<Probe, BucketError> {
+        let ask = BucketRequest {
             purpose: "read the profile by its link",
             permission: "s3:GetObject",
             // As the browser, but not all of it.
             headers: &[("Origin", origin), ("Range", "bytes=0-1")],
             // Of a server that knows no ranges.
             reply_bytes: size.saturating_add(REPLY_BYTES),
-            ..Ask::default()
+            ..BucketRequest::default()
         };
         let address = || Address::signed(&link.url);
         let reply = self.send(&ask, Method::GET, address, |_| ControlFlow::Continue(()))?;
@@ -286,9 +293,9 @@ impl Bucket {
     fn act<'a, A: S3Action<'a>>(
         &self,
         action: &A,
-        ask: &Ask<'_>,
+        ask: &BucketRequest<'_>,
         watch: impl FnMut(Progress) -> ControlFlow<()>,
-    ) -> Result<Reply, Error> {
+    ) -> Result<Reply, BucketError> {
         let method = match A::METHOD {
             rusty_s3::Method::Put => Method::PUT,
             rusty_s3::Method::Delete => Method::DELETE,
@@ -301,17 +308,17 @@ impl Bucket {
 
     fn send(
         &self,
-        ask: &Ask<'_>,
+        ask: &BucketRequest<'_>,
         method: Method,
         address: impl Fn() -> Result<Address, String>,
         mut watch: impl FnMut(Progress) -> ControlFlow<()>,
-    ) -> Result<Reply, Error> {
-        let limits = Limits {
+    ) -> Result<Reply, BucketError> {
+        let limits = RequestLimits {
             step: self.step,
             whole: None,
             reply_bytes: ask.reply_bytes,
         };
-        let place = Place {
+        let place = BucketAccess {
             bucket: &self.location.name,
             endpoint: &self.endpoint,
             region: self.signer.region(),
@@ -321,7 +328,7 @@ impl Bucket {
         let (mut pauses, mut is_outcome_unknown) = (PAUSES.into_iter(), false);
         loop {
             let failed = |why: &dyn fmt::Display| {
-                Error::other(format!("cannot {}: {why}", ask.purpose)).after(is_outcome_unknown)
+                BucketError::other(format!("cannot {}: {why}", ask.purpose)).after(is_outcome_unknown)
             };
             let address = address().map_err(|why| failed(&why))?;
             let request = Request {
@@ -335,7 +342,7 @@ impl Bucket {
             };
             let error = match http::send(request, &limits, &mut watch) {
                 Ok(reply) => return Ok(reply),
-                Err(error) => Error::of(error, &place).after(is_outcome_unknown),
+                Err(error) => BucketError::of(error, &place).after(is_outcome_unknown),
             };
             is_outcome_unknown = error.is_outcome_unknown();
             match pauses.next().filter(|_| error.may_be_repeated()) {
@@ -353,7 +360,7 @@ impl fmt::Debug for Bucket {
 }
 
 /// What is asked of the server.
-struct Ask<'a> {
+struct BucketRequest<'a> {
     /// See [`Request`].
     purpose: &'a str,
     /// What the credentials must permit.
@@ -363,9 +370,9 @@ struct Ask<'a> {
     reply_bytes: u64,
 }
 
-impl Default for Ask<'_> {
+impl Default for BucketRequest<'_> {
     fn default() -> Self {
-        Ask {
+        BucketRequest {
             purpose: "",
             permission: "",
             headers: &[],
@@ -394,8 +401,8 @@ fn read_text(path: &std::path::Path) -> io::Result<String> {
 mod tests {
     use super::*;
 
-    fn bucket(address: &str, endpoint: Option<&str>, style: Option<Style>) -> Result<Bucket, String> {
-        let found = config::Found {
+    fn bucket(address: &str, endpoint: Option<&str>, style: Option<AddressStyle>) -> Result<Bucket, String> {
+        let found = config::SigningConfig {
             credentials: Credentials::new_with_token("AKIAPLANT", "secretplant", "tokenplant"),
             source: "a test".into(),
             ends: None,
@@ -429,13 +436,13 @@ mod tests {
             (
                 "s3://shop/x",
                 here,
-                Some(Style::VirtualHost),
+                Some(AddressStyle::VirtualHost),
                 "http://shop.localhost:9000/x/a%20b%2B.json",
             ),
             (
                 "s3://shop",
                 None,
-                Some(Style::Path),
+                Some(AddressStyle::Path),
                 "https://s3.eu-central-1.amazonaws.com/shop/a%20b%2B.json",
             ),
             (

@@ -26,19 +26,19 @@ const ANY_REGION: &str = "us-east-1";
 
 /// Where a bucket is, as far as options say it.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct BucketOptions {
     /// Address of the server; `None` is the environment's, or Amazon's.
     pub endpoint: Option<String>,
     /// The bucket's region; `None` is the environment's.
     pub region: Option<String>,
     /// Where the bucket's name stands; `None`: as the server expects it.
-    pub style: Option<Style>,
+    pub style: Option<AddressStyle>,
 }
 
 /// Where the name of the bucket stands in addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Style {
+pub enum AddressStyle {
     /// `https://endpoint/bucket/key`
     Path,
     /// `https://bucket.endpoint/key`
@@ -46,7 +46,7 @@ pub enum Style {
 }
 
 /// What was found.
-pub(super) struct Found {
+pub(super) struct SigningConfig {
     pub(super) credentials: Credentials,
     /// Where the credentials are from, for people.
     pub(super) source: String,
@@ -66,10 +66,10 @@ type Section = HashMap<String, String>;
 ///
 /// What is missing or can't be read, with the next step.
 pub(super) fn find(
-    options: &Options,
+    options: &BucketOptions,
     env: &dyn Fn(&str) -> Option<OsString>,
     read: &dyn Fn(&Path) -> io::Result<String>,
-) -> Result<Found, String> {
+) -> Result<SigningConfig, String> {
     let variable = |name: &str| match env(name).map(OsString::into_string) {
         Some(Ok(text)) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
         Some(Err(_)) => Err(format!("the variable {name} is not UTF-8")),
@@ -81,7 +81,7 @@ pub(super) fn find(
             .collect::<Result<Vec<_>, _>>()
             .map(|values| values.into_iter().flatten().next())
     };
-    let profile = Profile::read(first(&["AWS_PROFILE", "AWS_DEFAULT_PROFILE"])?, env, read)?;
+    let profile = AwsProfile::read(first(&["AWS_PROFILE", "AWS_DEFAULT_PROFILE"])?, env, read)?;
     let endpoint = match &options.endpoint {
         Some(endpoint) => Some(endpoint.clone()),
         None => first(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"])?.or_else(|| profile.get("endpoint_url")),
@@ -111,7 +111,7 @@ pub(super) fn find(
         "AWS_ACCESS_KEY_ID" => variable("AWS_CREDENTIAL_EXPIRATION")?.and_then(|text| text.parse::<Timestamp>().ok()),
         _ => None,
     };
-    Ok(Found {
+    Ok(SigningConfig {
         credentials,
         source,
         ends: ends.map(SystemTime::from),
@@ -128,18 +128,18 @@ fn credentials(id: String, secret: String, token: Option<String>) -> Credentials
 }
 
 /// A profile of the user's files.
-struct Profile {
+struct AwsProfile {
     name: String,
     /// From the file of credentials, then from that of settings.
     sections: [Section; 2],
 }
 
-impl Profile {
+impl AwsProfile {
     fn read(
         named: Option<String>,
         env: &dyn Fn(&str) -> Option<OsString>,
         read: &dyn Fn(&Path) -> io::Result<String>,
-    ) -> Result<Profile, String> {
+    ) -> Result<AwsProfile, String> {
         let name = named.clone().unwrap_or_else(|| "default".to_owned());
         let path = |variable: &str, file: &str| {
             let named = env(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -167,7 +167,7 @@ impl Profile {
                 "there is no profile {name} in the files of AWS: check AWS_PROFILE"
             ));
         }
-        Ok(Profile {
+        Ok(AwsProfile {
             name,
             sections: [secret.unwrap_or_default(), settings.unwrap_or_default()],
         })
@@ -260,7 +260,7 @@ role_arn = arn:aws:iam::1:role/x
 region = wrong
 ";
 
-    fn found(options: &Options, variables: &[(&str, &str)]) -> Result<Found, String> {
+    fn found(options: &BucketOptions, variables: &[(&str, &str)]) -> Result<SigningConfig, String> {
         let env = |name: &str| match name {
             "HOME" => Some(OsString::from("/home/u")),
             _ => variables
@@ -276,14 +276,14 @@ region = wrong
         })
     }
 
-    fn keys(found: &Found) -> (&str, &str, Option<&str>) {
+    fn keys(found: &SigningConfig) -> (&str, &str, Option<&str>) {
         let credentials = &found.credentials;
         (credentials.key(), credentials.secret(), credentials.token())
     }
 
     #[test]
     fn options_count_before_variables_and_variables_before_the_profile() {
-        let none = Options::default();
+        let none = BucketOptions::default();
         let default = found(&none, &[]).unwrap();
         assert_eq!(keys(&default), ("AKIADEFAULT", "hidden1", None));
         assert_eq!((default.region.as_str(), &default.endpoint), ("eu-central-1", &None));
@@ -306,7 +306,7 @@ region = wrong
         assert_eq!(of_env.region, "us-west-2");
         assert_eq!(of_env.endpoint.as_deref(), Some("https://objects.example.org"));
         assert!(of_env.ends.is_some() && default.ends.is_none());
-        let options = Options {
+        let options = BucketOptions {
             endpoint: Some("http://localhost:9000".into()),
             region: Some("here".into()),
             style: None,
@@ -326,7 +326,7 @@ region = wrong
 
     #[test]
     fn what_is_missing_is_said_without_a_secret() {
-        let none = Options::default();
+        let none = BucketOptions::default();
         for (variables, words) in [
             (&[("AWS_PROFILE", "other")][..], "no profile other"),
             (&[("AWS_PROFILE", "role"), ("AWS_REGION", "x")], "export-credentials"),

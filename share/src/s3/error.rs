@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use jiff::fmt::rfc2822::DateTimeParser;
 
 use super::xml;
-use crate::http::{self, Reason, Reply};
+use crate::http::{self, FailureReason, Reply};
 
 /// A clock that differs by less is right enough (Amazon refuses from 15 minutes on).
 const CLOCK: Duration = Duration::from_secs(5 * 60);
@@ -15,7 +15,7 @@ const MAX_CODE: usize = 48;
 
 /// Why something was not done. It holds no secret.
 #[derive(Debug)]
-pub struct Error {
+pub struct BucketError {
     cause: Cause,
     /// The server may have done what it was asked for, at this attempt or at an earlier one.
     is_outcome_unknown: bool,
@@ -24,7 +24,7 @@ pub struct Error {
 #[derive(Debug)]
 enum Cause {
     Http {
-        error: Box<http::Error>,
+        error: Box<http::HttpError>,
         /// What helps.
         hint: Option<Box<str>>,
     },
@@ -33,7 +33,7 @@ enum Cause {
 }
 
 /// What a request is about.
-pub(super) struct Place<'a> {
+pub(super) struct BucketAccess<'a> {
     pub(super) bucket: &'a str,
     pub(super) endpoint: &'a str,
     pub(super) region: &'a str,
@@ -43,11 +43,11 @@ pub(super) struct Place<'a> {
     pub(super) permission: &'a str,
 }
 
-impl Error {
-    pub(super) fn of(mut error: http::Error, place: &Place<'_>) -> Error {
+impl BucketError {
+    pub(super) fn of(mut error: http::HttpError, place: &BucketAccess<'_>) -> BucketError {
         let is_outcome_unknown = error.is_outcome_unknown();
         let Some(reply) = error.reply.take() else {
-            return Error {
+            return BucketError {
                 cause: Cause::Http {
                     error: error.into(),
                     hint: None,
@@ -60,14 +60,14 @@ impl Error {
         // Nothing that could be a secret: codes are letters.
         let code = Some(refusal.code.as_str())
             .filter(|code| (1..=MAX_CODE).contains(&code.len()) && code.bytes().all(|byte| byte.is_ascii_alphabetic()));
-        if let (Some(code), Reason::Status(status, _)) = (code, &error.reason) {
+        if let (Some(code), FailureReason::Status(status, _)) = (code, &error.reason) {
             let said = reply.said(&refusal.message);
-            error.reason = Reason::Status(*status, format!("{code}: {said}"));
+            error.reason = FailureReason::Status(*status, format!("{code}: {said}"));
         }
         let region = reply.header("x-amz-bucket-region").unwrap_or(&refusal.region);
         let hint = hint(code.unwrap_or_default(), &reply, region, place);
         let hint = hint.map(Into::into);
-        Error {
+        BucketError {
             cause: Cause::Http {
                 error: error.into(),
                 hint,
@@ -77,16 +77,16 @@ impl Error {
     }
 
     /// Nothing was sent, or the reply is not as it should be. `why` is a whole sentence.
-    pub(super) fn other(why: String) -> Error {
-        Error {
+    pub(super) fn other(why: String) -> BucketError {
+        BucketError {
             cause: Cause::Other(why),
             is_outcome_unknown: false,
         }
     }
 
     /// The same, after attempts of which one may have been successful.
-    pub(super) fn after(self, is_outcome_unknown: bool) -> Error {
-        Error {
+    pub(super) fn after(self, is_outcome_unknown: bool) -> BucketError {
+        BucketError {
             is_outcome_unknown: self.is_outcome_unknown || is_outcome_unknown,
             ..self
         }
@@ -98,8 +98,11 @@ impl Error {
             return false;
         };
         match error.reason {
-            Reason::Refused | Reason::Unreachable(_) | Reason::Closed | Reason::TimedOut(..) => true,
-            Reason::Status(status, _) => matches!(status, 408 | 429 | 500..),
+            FailureReason::Refused
+            | FailureReason::Unreachable(_)
+            | FailureReason::Closed
+            | FailureReason::TimedOut(..) => true,
+            FailureReason::Status(status, _) => matches!(status, 408 | 429 | 500..),
             _ => false,
         }
     }
@@ -116,7 +119,7 @@ impl Error {
 }
 
 /// The next step, by the server's code and by its clock.
-fn hint(code: &str, reply: &Reply, region: &str, place: &Place<'_>) -> Option<String> {
+fn hint(code: &str, reply: &Reply, region: &str, place: &BucketAccess<'_>) -> Option<String> {
     let source = place.source;
     if let Some(hint) = (400..=403).contains(&reply.status).then(|| of_clocks(reply)).flatten() {
         return Some(hint);
@@ -164,7 +167,7 @@ fn of_clocks(reply: &Reply) -> Option<String> {
     (off > CLOCK).then(|| format!("This machine's clock is {minutes} minutes {word} the server's: set it"))
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for BucketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
             Cause::Http { error, hint } => {
@@ -176,4 +179,4 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for BucketError {}

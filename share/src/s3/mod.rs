@@ -13,6 +13,6 @@ mod location;
 mod xml;
 
 pub use bucket::{Bucket, Link, MAX_BYTES, MAX_EXPIRES};
-pub use config::{Options, Style};
+pub use config::{AddressStyle, BucketOptions};
 pub use location::{is_address, is_key};
-pub use xml::Object;
+pub use xml::BucketObject;

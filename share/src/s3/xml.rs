@@ -12,7 +12,7 @@ const DEPTH: usize = 16;
 
 /// An object of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Object {
+pub struct BucketObject {
     /// Its key, with the prefix.
     pub key: String,
     /// Its size.
@@ -25,7 +25,7 @@ pub struct Object {
 
 /// A refusal, in the server's words.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct RefusalReply {
     pub(super) code: String,
     pub(super) message: String,
     /// Where the bucket is.
@@ -33,8 +33,8 @@ pub(super) struct Refusal {
 }
 
 /// The objects of a page, and the token of the next one (AWS: ListObjectsV2).
-pub(super) fn page(text: &str) -> Result<(Vec<Object>, Option<String>), String> {
-    let (mut objects, mut object) = (Vec::new(), Object::default());
+pub(super) fn page(text: &str) -> Result<(Vec<BucketObject>, Option<String>), String> {
+    let (mut objects, mut object) = (Vec::new(), BucketObject::default());
     let (mut next, mut is_encoded, mut is_list, mut is_more) = (None, false, false, false);
     elements(text, |path, text| {
         match path {
@@ -72,8 +72,8 @@ pub(super) fn page(text: &str) -> Result<(Vec<Object>, Option<String>), String> 
 }
 
 /// A refusal; `None` if the text is something else.
-pub(super) fn refusal(text: &str) -> Option<Refusal> {
-    let mut refusal = Refusal::default();
+pub(super) fn refusal(text: &str) -> Option<RefusalReply> {
+    let mut refusal = RefusalReply::default();
     let read = elements(text, |path, text| {
         match path {
             ["Error", "Code"] => refusal.code = text,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use recorder_macos::kernel::MachError;
 use recorder_macos::processes::host::{Host, ProcessEnd};
 use recording::info;
-use recording::program::Image;
+use recording::program::ProgramImage;
 
 use super::Xnu;
 use super::calls::Kernel;
@@ -63,7 +63,7 @@ impl Host for Xnu {
         self.lock().hears_signals = false;
     }
 
-    fn spawn(&self, image: &Image) -> Result<i32, i32> {
+    fn spawn(&self, image: &ProgramImage) -> Result<i32, i32> {
         let mut kernel = self.lock();
         kernel.call(None, None).map_err(|_| 35)?;
         let name = image.args[0].to_string_lossy();

@@ -11,38 +11,38 @@ use symbolicator::Symbolicator;
 /// The source of some instructions: the line of the function, and that of the innermost function that is inlined there.
 #[derive(Default)]
 pub(super) struct Interleaved {
-    origins: BTreeMap<u64, Origin>,
+    origins: BTreeMap<u64, InstructionOrigin>,
     /// The lines of each file, or why it was not read.
     files: BTreeMap<String, Result<Vec<String>, String>>,
-    last: Origin,
+    last: InstructionOrigin,
     repeat: bool,
 }
 
 /// What an instruction is made of.
 #[derive(Default)]
-struct Origin {
+struct InstructionOrigin {
     /// `None` without debug info.
-    outer: Option<Place>,
-    inlined: Option<Place>,
+    outer: Option<SourcePlace>,
+    inlined: Option<SourcePlace>,
 }
 
 #[derive(PartialEq, Eq)]
-struct Place {
+struct SourcePlace {
     function: Option<String>,
     file: Option<String>,
     /// `None`: the compiler made the instruction for no line.
     line: Option<u32>,
 }
 
-impl Origin {
-    fn of(info: AddressInfo) -> Origin {
-        let place = |frame: SourceFrame| Place {
+impl InstructionOrigin {
+    fn of(info: AddressInfo) -> InstructionOrigin {
+        let place = |frame: SourceFrame| SourcePlace {
             function: frame.function,
             file: frame.file,
             line: frame.line,
         };
         let mut frames = info.frames.into_iter();
-        Origin {
+        InstructionOrigin {
             outer: frames.next_back().map(place),
             inlined: frames.next().map(place),
         }
@@ -56,7 +56,7 @@ impl Interleaved {
         let infos = symbolicator.lookup(module, addresses).unwrap_or_default();
         let mut interleaved = Interleaved::default();
         for (address, info) in addresses.iter().zip(infos) {
-            let origin = Origin::of(info);
+            let origin = InstructionOrigin::of(info);
             for file in [&origin.outer, &origin.inlined]
                 .into_iter()
                 .flatten()
@@ -107,7 +107,7 @@ impl Interleaved {
     }
 
     /// Appends a line of the source, behind a line with its function and file where these are not those of `last`.
-    fn push(&self, indent: &str, place: &Place, how: &str, last: Option<&Place>, lines: &mut Vec<String>) {
+    fn push(&self, indent: &str, place: &SourcePlace, how: &str, last: Option<&SourcePlace>, lines: &mut Vec<String>) {
         let path = place.file.as_deref();
         let text = path.and_then(|path| self.files.get(path)?.as_ref().ok());
         let function = place.function.as_deref().unwrap_or("unknown function");

@@ -6,7 +6,7 @@ use profile::view::cost::Cost;
 use serde_json::{Value, json};
 
 use super::assembly::{Code, FunctionCode, Instruction};
-use super::{Annotated, Annotation, Line, Source};
+use super::{Annotated, AnnotatedFile, AnnotatedLine, Annotation};
 use crate::output::json;
 use crate::report::json::cost_json;
 
@@ -40,8 +40,8 @@ pub(super) fn write(annotation: &Annotation<'_>, annotated: Option<&Annotated>, 
     json::write("sprof-annotate", SCHEMA_VERSION, fields, out)
 }
 
-fn source_json(source: &Source, cost: &dyn Fn(Cost) -> Value) -> Value {
-    let line = |line: &Line| json!({"line": line.number, "text": line.text, "self": cost(line.own), "total": cost(line.total)});
+fn source_json(source: &AnnotatedFile, cost: &dyn Fn(Cost) -> Value) -> Value {
+    let line = |line: &AnnotatedLine| json!({"line": line.number, "text": line.text, "self": cost(line.own), "total": cost(line.total)});
     json!({
         "file": source.path,
         "unread": source.unread,

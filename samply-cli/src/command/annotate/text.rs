@@ -9,7 +9,7 @@ use profile::view::cost::Cost;
 use profile::view::cost_scale::CostScale;
 
 use super::assembly::{Code, FunctionCode};
-use super::{Annotated, Annotation, Source};
+use super::{Annotated, AnnotatedFile, Annotation};
 use crate::terminal::style::{Style, Styled};
 
 /// Other functions that are named.
@@ -17,7 +17,7 @@ const OTHERS: usize = 8;
 
 /// The terminal, pipe or file that the text goes to.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Page {
+pub(super) struct AnnotatedOutput {
     pub(super) color: bool,
     /// Columns of the terminal; `None` without a terminal.
     pub(super) columns: Option<usize>,
@@ -26,7 +26,7 @@ pub(super) struct Page {
 pub(super) fn write(
     annotation: &Annotation<'_>,
     annotated: Option<&Annotated>,
-    page: Page,
+    page: AnnotatedOutput,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let asked = &annotation.args.function;
@@ -62,11 +62,11 @@ pub(super) fn write(
 
 struct Text<'a> {
     measure: &'a CostScale,
-    page: Page,
+    page: AnnotatedOutput,
 }
 
 impl Text<'_> {
-    fn write_sources(&self, sources: &[Source], is_jit: bool, out: &mut dyn Write) -> io::Result<()> {
+    fn write_sources(&self, sources: &[AnnotatedFile], is_jit: bool, out: &mut dyn Write) -> io::Result<()> {
         if sources.is_empty() {
             let step = match is_jit {
                 true => "the program that compiled it as it ran reported none; Node.js does with --perf-prof",

@@ -2,7 +2,7 @@
 
 use profile::export::html;
 
-use super::super::target::Target;
+use super::super::target::ResultTarget;
 use crate::args::{self, ExportArgs};
 use crate::exit::Outcome;
 use crate::input;
@@ -11,7 +11,7 @@ use crate::page;
 use crate::symbols::sources;
 use crate::terminal::Term;
 
-pub(super) fn export(args: &ExportArgs, target: Target<'_>, term: &Term) -> Outcome {
+pub(super) fn export(args: &ExportArgs, target: ResultTarget<'_>, term: &Term) -> Outcome {
     if args.off_cpu || args.pick.wall || args.pick.threads {
         return args::refuse(
             "export",

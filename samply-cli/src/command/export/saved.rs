@@ -14,7 +14,7 @@ use profile::read::{self, Form, ReadLimits};
 use profile::trim::{ProfilePart, trim};
 use symbolicator::Symbolicator;
 
-use super::super::target::Target;
+use super::super::target::ResultTarget;
 use super::super::{convert, merge};
 use crate::args::{self, ExportArgs, ExportFormat};
 use crate::exit::{Failure, Outcome};
@@ -23,7 +23,7 @@ use crate::interrupt::Interrupt;
 use crate::symbols::look_ups::{may_name, symbolicator_of};
 use crate::terminal::Term;
 
-pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>, term: &Term) -> Outcome {
+pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: ResultTarget<'_>, term: &Term) -> Outcome {
     let path = &args.file;
     let is_converted = perf_data::is_perf_data(path) || read::kind(path).is_some();
     if args.off_cpu || args.pick.wall || args.pick.threads || (args.event.name().is_some() && !is_converted) {
@@ -102,7 +102,7 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
 }
 
 /// A profile in a file.
-struct Source {
+struct SavedFile {
     file: File,
     is_gzip: bool,
     version: u32,
@@ -110,14 +110,14 @@ struct Source {
 }
 
 /// A saved profile, read once from end to end: within the limits, and JSON.
-fn saved(path: &Path, symbolicator: &Symbolicator) -> Result<Source, Failure> {
+fn saved(path: &Path, symbolicator: &Symbolicator) -> Result<SavedFile, Failure> {
     let saved = read::open(path, ReadLimits::default()).map_err(Failure::failed)?;
     let version = match saved.form {
         Form::Processed { version } => version,
         // A form of its own, which older front ends read, too.
         Form::Gecko { .. } => 0,
     };
-    Ok(Source {
+    Ok(SavedFile {
         is_gzip: saved.is_gzip,
         version,
         may_get_names: may_name(&saved, symbolicator),

@@ -11,10 +11,10 @@ use profile::text::numbers::{bytes, count};
 use recording::command::{own, quoted};
 use sha2::{Digest, Sha256};
 use share::s3::{Bucket, Link, MAX_BYTES};
-use share::{Kept, Object, Shared};
+use share::{SharedFolder, SharedObject, SharedProfile};
 
-use super::done::Done;
-use super::shown::{MORE_TIME, Shown, now_ms, show_progress};
+use super::done::ShareOutcome;
+use super::shown::{MORE_TIME, ReadyUpload, now_ms, show_progress};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal::Term;
@@ -51,11 +51,11 @@ impl ToBucket {
     pub(super) fn share(
         &self,
         file: &File,
-        (shown, start_ms): (Shown, f64),
-        kept: &Kept,
+        (shown, start_ms): (ReadyUpload, f64),
+        kept: &SharedFolder,
         interrupt: &Interrupt,
         term: &Term,
-    ) -> Result<Done, Failure> {
+    ) -> Result<ShareOutcome, Failure> {
         let name = self.name(file, &shown.program, start_ms);
         let name = name.map_err(|error| Failure::failed(format_args!("reading what to upload failed: {error}")))?;
         let key = self.bucket.key(&name);
@@ -84,7 +84,7 @@ impl ToBucket {
         let url = link
             .as_ref()
             .map(|link| format!("{}/from-url/{}/", self.ui, server::encode(&link.url)));
-        Ok(Done {
+        Ok(ShareOutcome {
             link: url.unwrap_or_else(|| object.clone()),
             delete,
             server: self.bucket.place().0.to_owned(),
@@ -125,20 +125,20 @@ impl ToBucket {
         Ok(format!("{}.{ending}", parts.join("-")))
     }
 
-    fn shared(&self, key: &str, object: &str, link: Option<&Link>, shown: &Shown) -> Shared {
+    fn shared(&self, key: &str, object: &str, link: Option<&Link>, shown: &ReadyUpload) -> SharedProfile {
         let (endpoint, region, style) = self.bucket.place();
-        Shared {
+        SharedProfile {
             program: shown.program.clone(),
             bytes: shown.bytes,
             shared_ms: now_ms(),
-            object: Some(Object {
+            object: Some(SharedObject {
                 url: self.bucket.object_url(key),
                 endpoint: endpoint.to_owned(),
                 region: region.to_owned(),
                 style,
                 expires_ms: link.map(|link| link.expires_ms),
             }),
-            ..Shared::new(object, &self.bucket.address(), key, "")
+            ..SharedProfile::new(object, &self.bucket.address(), key, "")
         }
     }
 

@@ -1,12 +1,12 @@
 //! What was shared, for the user and for scripts.
 
-use super::shown::Shown;
+use super::shown::ReadyUpload;
 
 /// Increases when a field of the JSON changes its meaning.
 pub(super) const SCHEMA_VERSION: u32 = 1;
 
 /// A shared profile.
-pub(crate) struct Done {
+pub(crate) struct ShareOutcome {
     /// What others open. Of rows it is their address in the bucket.
     pub(crate) link: String,
     /// The command that deletes it.
@@ -18,10 +18,10 @@ pub(crate) struct Done {
     pub(super) expires_ms: Option<u64>,
     /// The link was tried, and others can open it.
     pub(super) opens: bool,
-    pub(super) shown: Shown,
+    pub(super) shown: ReadyUpload,
 }
 
-impl Done {
+impl ShareOutcome {
     pub(super) fn json(&self) -> serde_json::Value {
         serde_json::json!({
             "schema": "sprof-share",

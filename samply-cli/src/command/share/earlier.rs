@@ -8,8 +8,8 @@ use profile::text::date::utc;
 use profile::text::numbers::bytes;
 use recording::command::own;
 use share::http::Secret;
-use share::s3::{Bucket, Options};
-use share::{Everything, Kept, Object, Shared, Store, deleted, named_in, unsigned};
+use share::s3::{Bucket, BucketOptions};
+use share::{SharedFolder, SharedObject, SharedProfile, SharedProfiles, Store, deleted, named_in, unsigned};
 
 use super::done::SCHEMA_VERSION;
 use super::shown::{MORE_TIME, now_ms};
@@ -19,8 +19,8 @@ use crate::output::screen;
 use crate::terminal::Term;
 
 pub(super) fn list(args: &ShareArgs, term: &Term) -> Outcome {
-    let kept = Kept::of_user()?;
-    let Everything { all, unread } = everything(&kept)?;
+    let kept = SharedFolder::of_user()?;
+    let SharedProfiles { all, unread } = everything(&kept)?;
     for path in unread {
         term.warning(format_args!(
             "{} is no key of a shared profile of this sprof",
@@ -61,7 +61,7 @@ pub(super) fn list(args: &ShareArgs, term: &Term) -> Outcome {
 }
 
 /// The server of a bucket, and how long the link works.
-fn place(object: &Object) -> String {
+fn place(object: &SharedObject) -> String {
     let link = match object.expires_ms {
         Some(expires) if expires <= now_ms() => ", its link has ended".to_owned(),
         Some(expires) => format!(", its link works until {}", utc(expires as f64)),
@@ -70,13 +70,13 @@ fn place(object: &Object) -> String {
     format!("{}{link}", object.endpoint)
 }
 
-fn everything(kept: &Kept) -> Result<Everything, Failure> {
+fn everything(kept: &SharedFolder) -> Result<SharedProfiles, Failure> {
     let unreadable = |error: io::Error| format!("reading {} failed: {error}", kept.folder().display());
     Ok(kept.all().map_err(unreadable)?)
 }
 
 pub(super) fn delete(link: &str, args: &ShareArgs, term: &Term) -> Outcome {
-    let kept = Kept::of_user()?;
+    let kept = SharedFolder::of_user()?;
     let all = everything(&kept)?.all;
     let matching: Vec<_> = all.iter().filter(|(_, shared)| named_in(shared, link)).collect();
     let Some((path, shared)) = matching.first() else {
@@ -124,8 +124,8 @@ fn with_more_time(is_time_out: bool, error: &dyn std::fmt::Display) -> Failure {
     }
 }
 
-fn of_bucket(shared: &Shared, object: &Object, step: Duration, term: &Term) -> Result<(), Failure> {
-    let options = Options {
+fn of_bucket(shared: &SharedProfile, object: &SharedObject, step: Duration, term: &Term) -> Result<(), Failure> {
+    let options = BucketOptions {
         endpoint: Some(object.endpoint.clone()),
         region: Some(object.region.clone()),
         style: Some(object.style),
@@ -141,14 +141,14 @@ fn of_bucket(shared: &Shared, object: &Object, step: Duration, term: &Term) -> R
     Ok(())
 }
 
-fn of_store(shared: &Shared, path: &Path, step: Duration) -> Result<(), Failure> {
+fn of_store(shared: &SharedProfile, path: &Path, step: Duration) -> Result<(), Failure> {
     let store = Store::new(Some(&shared.server), step)
         .map_err(|why| format!("the address of the store in {} is wrong: {why}", path.display()))?;
     let was_there = deleted(store.delete(&shared.name, &Secret::new(shared.key.clone())));
     if was_there.map_err(|error| with_more_time(error.is_time_out(), &error))? {
         return Ok(());
     }
-    let aside = Kept::set_aside(path).unwrap_or_else(|_| path.to_owned());
+    let aside = SharedFolder::set_aside(path).unwrap_or_else(|_| path.to_owned());
     Err(Failure::failed(format_args!(
         "{} knows no such profile as {} at this address: it was deleted before, or the address is that of something else. The key is kept in {}; \
          to try again, rename it to {}",

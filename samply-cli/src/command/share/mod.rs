@@ -23,9 +23,9 @@ use profile::trim::{ProfilePart, trim};
 use recording::command::own;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use share::push::{Given, Labels, variable};
-use share::s3::{Bucket, MAX_EXPIRES, Options, is_address};
-use share::{Kept, Store, private};
+use share::push::{GivenLabels, Labels, variable};
+use share::s3::{Bucket, BucketOptions, MAX_EXPIRES, is_address};
+use share::{SharedFolder, Store, private};
 
 use super::export::say_what_is_missing;
 use super::{convert, merge};
@@ -35,8 +35,8 @@ use crate::interrupt::Interrupt;
 use crate::output::screen;
 use crate::terminal::Term;
 use bucket::ToBucket;
-use done::Done;
-use shown::Shown;
+use done::ShareOutcome;
+use shown::ReadyUpload;
 use store::ToStore;
 
 /// The default of `--timeout`.
@@ -66,14 +66,14 @@ pub(crate) fn run(args: &ShareArgs) -> Outcome {
     }
     let include = Private::include(&args.include);
     let sharing = Sharing::prepare("share", &args.upload, args.ui_url.as_deref(), args.timeout)?;
-    let what = What {
+    let what = SharedPart {
         event: args.event.name(),
         part: ProfilePart {
             filter: args.part.filter(),
             min_samples: args.drop_thin,
         },
         include,
-        given: Given::from(&args.labels),
+        given: GivenLabels::from(&args.labels),
     };
     let done = sharing.share(file, &what, &args.input.symbols, &term)?;
     let Some(done) = done else {
@@ -88,23 +88,23 @@ pub(crate) fn run(args: &ShareArgs) -> Outcome {
 
 /// What of a file is shared.
 #[derive(Default)]
-pub(crate) struct What<'a> {
+pub(crate) struct SharedPart<'a> {
     /// Of a file of another profiler.
     event: Option<&'a str>,
     part: ProfilePart,
     include: KeptPrivate,
     /// For rows.
-    given: Given<'a>,
+    given: GivenLabels<'a>,
 }
 
 /// Where a profile goes to: checked before anything else is done.
 pub(crate) struct Sharing {
-    place: Place,
-    kept: Kept,
+    place: SharePlace,
+    kept: SharedFolder,
     yes: bool,
 }
 
-enum Place {
+enum SharePlace {
     Store(ToStore),
     Bucket(Box<ToBucket>),
 }
@@ -119,8 +119,8 @@ impl Sharing {
     ) -> Result<Sharing, Failure> {
         let ui = value::named_ui(ui_url).map_err(|why| args::usage_error(command, why))?;
         let place = match &upload.to {
-            Some(to) => Place::Bucket(to_bucket(command, to, upload, ui, step)?.into()),
-            None => Place::Store(to_store(command, upload, ui, step)?),
+            Some(to) => SharePlace::Bucket(to_bucket(command, to, upload, ui, step)?.into()),
+            None => SharePlace::Store(to_store(command, upload, ui, step)?),
         };
         let may_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
         if !(upload.yes || may_ask) {
@@ -128,7 +128,7 @@ impl Sharing {
                 "there is no terminal to ask whether the profile may be uploaded; --yes uploads it without asking";
             return args::refuse(command, message);
         }
-        let kept = Kept::of_user()?;
+        let kept = SharedFolder::of_user()?;
         kept.prepare().map_err(|error| {
             let folder = kept.folder().display();
             format!(
@@ -146,17 +146,17 @@ impl Sharing {
     pub(crate) fn share(
         &self,
         path: &Path,
-        what: &What<'_>,
+        what: &SharedPart<'_>,
         symbols: &SymbolArgs,
         term: &Term,
-    ) -> Result<Option<Done>, Failure> {
+    ) -> Result<Option<ShareOutcome>, Failure> {
         term.progress(false, format_args!("reading {}", path.display()));
         let data = merge::whole(path, what.event, symbols, term);
         term.erase_progress();
         let mut data = data?;
         trim(&mut data, &what.part).map_err(|error| format!("{}: {error}", path.display()))?;
         let removed = sanitize(&mut data, &private(), what.include);
-        let is_rows = matches!(&self.place, Place::Bucket(to) if to.is_rows);
+        let is_rows = matches!(&self.place, SharePlace::Bucket(to) if to.is_rows);
         term.progress(false, "writing the profile");
         let file = match is_rows {
             true => rows(path, &mut data, what, term),
@@ -164,7 +164,7 @@ impl Sharing {
         };
         term.erase_progress();
         let (file, ran) = file?;
-        let mut shown = Shown::of(&data, removed, what.include);
+        let mut shown = ReadyUpload::of(&data, removed, what.include);
         shown.ran = ran;
         shown.bytes = file
             .metadata()
@@ -172,8 +172,8 @@ impl Sharing {
             .len();
         check_size(&self.place, path, shown.bytes)?;
         let (server, readers) = match &self.place {
-            Place::Store(to) => (to.store.url().to_owned(), "who has the link can read it".to_owned()),
-            Place::Bucket(to) => (to.bucket.for_people(), to.readers()),
+            SharePlace::Store(to) => (to.store.url().to_owned(), "who has the link can read it".to_owned()),
+            SharePlace::Bucket(to) => (to.bucket.for_people(), to.readers()),
         };
         shown.print(&server, &readers, term);
         let interrupt = Interrupt::default().or_watch()?;
@@ -182,22 +182,22 @@ impl Sharing {
             return Ok(None);
         }
         let done = match &self.place {
-            Place::Store(to) => to.share(&file, shown, &self.kept, &interrupt, term)?,
-            Place::Bucket(to) => to.share(&file, (shown, data.start_ms), &self.kept, &interrupt, term)?,
+            SharePlace::Store(to) => to.share(&file, shown, &self.kept, &interrupt, term)?,
+            SharePlace::Bucket(to) => to.share(&file, (shown, data.start_ms), &self.kept, &interrupt, term)?,
         };
         Ok(Some(done))
     }
 }
 
 /// Refuses what the store or the bucket would refuse after minutes.
-fn check_size(place: &Place, path: &Path, size: u64) -> Result<(), Failure> {
+fn check_size(place: &SharePlace, path: &Path, size: u64) -> Result<(), Failure> {
     let (limit, whose, elsewhere) = match place {
-        Place::Store(to) => (
+        SharePlace::Store(to) => (
             to.max_bytes(),
             "the public store takes",
             ". A store of your own (--server URL) may take more",
         ),
-        Place::Bucket(to) => (Some(to.max_bytes()), "a bucket takes in one request", ""),
+        SharePlace::Bucket(to) => (Some(to.max_bytes()), "a bucket takes in one request", ""),
     };
     let Some(limit) = limit.filter(|limit| size > *limit) else {
         return Ok(());
@@ -258,7 +258,7 @@ fn to_bucket(
             "--to names a bucket, s3://BUCKET/FOLDER; `sprof push --to` sends to Pyroscope, Parca and OpenTelemetry",
         );
     }
-    let bucket = Bucket::open(to, &Options::from(&upload.bucket), step);
+    let bucket = Bucket::open(to, &BucketOptions::from(&upload.bucket), step);
     Ok(ToBucket {
         bucket: bucket.map_err(|why| args::usage_error(command, format!("--to: {why}")))?,
         ui: ui.unwrap_or_else(|| value::PUBLIC_UI.to_owned()),
@@ -272,7 +272,7 @@ fn to_bucket(
 fn rows(
     path: &Path,
     data: &mut SavedData,
-    what: &What<'_>,
+    what: &SharedPart<'_>,
     term: &Term,
 ) -> Result<(File, Vec<(String, String)>), Failure> {
     let others = data
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn what_the_public_store_refuses_is_not_sent_and_parts_are_offered() {
         let check = |url, size| {
-            let place = Place::Store(ToStore {
+            let place = SharePlace::Store(ToStore {
                 store: Store::new(url, Duration::from_secs(1)).unwrap(),
                 ui: String::new(),
                 command: "share",

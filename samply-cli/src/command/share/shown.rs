@@ -16,7 +16,7 @@ use crate::terminal::style::Style;
 pub(super) const MORE_TIME: &str = "--timeout allows more time";
 
 /// A profile that is ready to leave.
-pub(super) struct Shown {
+pub(super) struct ReadyUpload {
     pub(super) program: String,
     /// Size of the upload.
     pub(super) bytes: u64,
@@ -30,10 +30,10 @@ pub(super) struct Shown {
     pub(super) ran: Vec<(String, String)>,
 }
 
-impl Shown {
-    pub(super) fn of(data: &SavedData, removed: RemovedCounts, include: KeptPrivate) -> Shown {
+impl ReadyUpload {
+    pub(super) fn of(data: &SavedData, removed: RemovedCounts, include: KeptPrivate) -> ReadyUpload {
         let processes: HashSet<&str> = data.threads.iter().map(|thread| thread.pid.as_str()).collect();
-        Shown {
+        ReadyUpload {
             program: data.product.clone(),
             bytes: 0,
             processes: processes.len() as u64,

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::ops::ControlFlow;
 
 use recording::command::{own, quoted};
-use share::{Kept, PUBLIC_MAX_BYTES, Shared, Store, Uploaded, deleted};
+use share::{PUBLIC_MAX_BYTES, SharedFolder, SharedProfile, Store, Uploaded, deleted};
 
-use super::done::Done;
-use super::shown::{MORE_TIME, Shown, now_ms, show_progress};
+use super::done::ShareOutcome;
+use super::shown::{MORE_TIME, ReadyUpload, now_ms, show_progress};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal::Term;
@@ -29,11 +29,11 @@ impl ToStore {
     pub(super) fn share(
         &self,
         file: &File,
-        shown: Shown,
-        kept: &Kept,
+        shown: ReadyUpload,
+        kept: &SharedFolder,
         interrupt: &Interrupt,
         term: &Term,
-    ) -> Result<Done, Failure> {
+    ) -> Result<ShareOutcome, Failure> {
         let uploaded = self.upload(file, shown.bytes, interrupt, term)?;
         self.keep(&uploaded, shown, kept, term)
     }
@@ -61,18 +61,24 @@ impl ToStore {
     }
 
     /// Keeps the key before anybody sees the link. Where that is impossible, the profile is deleted again.
-    fn keep(&self, uploaded: &Uploaded, shown: Shown, kept: &Kept, term: &Term) -> Result<Done, Failure> {
+    fn keep(
+        &self,
+        uploaded: &Uploaded,
+        shown: ReadyUpload,
+        kept: &SharedFolder,
+        term: &Term,
+    ) -> Result<ShareOutcome, Failure> {
         let Uploaded { name, key } = uploaded;
         let link = format!("{}/public/{name}", self.ui);
-        let shared = Shared {
+        let shared = SharedProfile {
             program: shown.program.clone(),
             bytes: shown.bytes,
             shared_ms: now_ms(),
-            ..Shared::new(&link, self.store.url(), name, key.expose())
+            ..SharedProfile::new(&link, self.store.url(), name, key.expose())
         };
         if let Err(error) = kept.add(&shared) {
             let folder = kept.folder().display();
-            match Kept::write(&std::env::temp_dir(), &shared) {
+            match SharedFolder::write(&std::env::temp_dir(), &shared) {
                 Ok(path) => term.error(format_args!(
                     "the key to delete the profile could not be kept in {folder} ({error}); it is in {}: move it there",
                     path.display()
@@ -85,7 +91,7 @@ impl ToStore {
             "shared; to delete it: {}",
             term.style(Style::Bold, &delete)
         ));
-        Ok(Done {
+        Ok(ShareOutcome {
             link,
             delete,
             server: self.store.url().to_owned(),

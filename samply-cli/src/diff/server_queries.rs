@@ -9,7 +9,7 @@ use profile::data::{Data, WeightUnit};
 use profile::read::{self, ForeignFormat};
 use profile::text::numbers::{bytes, counts, time};
 use profile::text::one_line;
-use share::http::Reason;
+use share::http::FailureReason;
 use share::push::{PushError, Query};
 use tempfile::TempDir;
 
@@ -19,7 +19,7 @@ use crate::interrupt::Interrupt;
 use crate::terminal::Term;
 
 /// The files of one side, some of them from servers.
-pub(crate) struct Files {
+pub(crate) struct SideFiles {
     pub(crate) paths: Vec<PathBuf>,
     /// True if a server was asked for one of them.
     pub(crate) are_asked: bool,
@@ -27,9 +27,9 @@ pub(crate) struct Files {
     _folder: Option<TempDir>,
 }
 
-impl Files {
+impl SideFiles {
     /// Asks for each word that is a query; other words are files.
-    pub(crate) fn of(words: &[PathBuf], any_http: bool, term: &Term) -> Result<Files, Failure> {
+    pub(crate) fn of(words: &[PathBuf], any_http: bool, term: &Term) -> Result<SideFiles, Failure> {
         let queries = words
             .iter()
             .map(|word| query(word, any_http))
@@ -37,7 +37,7 @@ impl Files {
         let are_asked = queries.iter().any(Option::is_some);
         if !are_asked {
             let paths = words.to_vec();
-            return Ok(Files {
+            return Ok(SideFiles {
                 paths,
                 are_asked,
                 _folder: None,
@@ -70,7 +70,7 @@ impl Files {
                 ));
             }
         }
-        Ok(Files {
+        Ok(SideFiles {
             paths,
             are_asked,
             _folder: Some(folder),
@@ -100,7 +100,7 @@ fn ask(query: &Query, interrupt: &Interrupt, term: &Term) -> Result<Vec<u8>, Fai
     });
     term.erase_progress();
     let profile = asked.map_err(|error| match error {
-        PushError::Http(error) if matches!(error.reason, Reason::Status(401 | 403, _)) => Failure::failed(format_args!(
+        PushError::Http(error) if matches!(error.reason, FailureReason::Status(401 | 403, _)) => Failure::failed(format_args!(
             "{error}. The variable SPROF_{}_HEADERS holds what the server needs to let sprof in: see `sprof push --help`",
             query.server.kind.word().to_uppercase()
         )),

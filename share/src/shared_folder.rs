@@ -9,14 +9,14 @@ use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 
 use crate::files::{free_name, take_name, write_private};
-use crate::s3::Style;
+use crate::s3::AddressStyle;
 
 /// Increases when a field changes its meaning.
 const VERSION: u32 = 1;
 
 /// A shared profile. Its `Debug` has no key.
 #[derive(Clone, Deserialize, Serialize)]
-pub struct Shared {
+pub struct SharedProfile {
     /// Version of the file.
     pub version: u32,
     /// Where people see the profile.
@@ -35,12 +35,12 @@ pub struct Shared {
     pub bytes: u64,
     /// The object, if the profile is in a bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub object: Option<Object>,
+    pub object: Option<SharedObject>,
 }
 
 /// An object of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Object {
+pub struct SharedObject {
     /// Its address without a signature.
     pub url: String,
     /// Address of the bucket's server.
@@ -48,15 +48,15 @@ pub struct Object {
     /// The bucket's region.
     pub region: String,
     /// Where the bucket's name stands in addresses.
-    pub style: Style,
+    pub style: AddressStyle,
     /// Unix time, ms, at which the link ends; `None` if there is no link.
     pub expires_ms: Option<u64>,
 }
 
-impl Shared {
+impl SharedProfile {
     /// A profile that was shared now, without what is known of it later.
-    pub fn new(link: &str, server: &str, name: &str, key: &str) -> Shared {
-        Shared {
+    pub fn new(link: &str, server: &str, name: &str, key: &str) -> SharedProfile {
+        SharedProfile {
             version: VERSION,
             link: link.to_owned(),
             server: server.to_owned(),
@@ -70,7 +70,7 @@ impl Shared {
     }
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for SharedProfile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Shared({})", self.link)
     }
@@ -78,26 +78,26 @@ impl std::fmt::Debug for Shared {
 
 /// What the folder of the keys holds.
 #[derive(Debug, Default)]
-pub struct Everything {
+pub struct SharedProfiles {
     /// Shared profiles with the files of their keys, oldest first.
-    pub all: Vec<(PathBuf, Shared)>,
+    pub all: Vec<(PathBuf, SharedProfile)>,
     /// Files that are no keys of this version.
     pub unread: Vec<PathBuf>,
 }
 
 /// The folder of the keys.
 #[derive(Debug)]
-pub struct Kept {
+pub struct SharedFolder {
     folder: PathBuf,
 }
 
-impl Kept {
+impl SharedFolder {
     /// `$XDG_DATA_HOME/sprof/shared`, else `~/.local/share/sprof/shared` (XDG Base Directory Specification).
-    pub fn of_user() -> Result<Kept, String> {
+    pub fn of_user() -> Result<SharedFolder, String> {
         let folder = |name: &str| Some(PathBuf::from(std::env::var_os(name)?)).filter(|folder| folder.is_absolute());
         let data = folder("XDG_DATA_HOME").or_else(|| Some(folder("HOME")?.join(".local/share")));
         let data = data.ok_or("there is no folder for the key to delete it again: set XDG_DATA_HOME or HOME")?;
-        Ok(Kept {
+        Ok(SharedFolder {
             folder: data.join("sprof/shared"),
         })
     }
@@ -117,12 +117,12 @@ impl Kept {
     }
 
     /// Keeps the key of a profile, or where it is. Gives the path of the file.
-    pub fn add(&self, shared: &Shared) -> io::Result<PathBuf> {
-        Kept::write(&self.folder, shared)
+    pub fn add(&self, shared: &SharedProfile) -> io::Result<PathBuf> {
+        SharedFolder::write(&self.folder, shared)
     }
 
     /// Writes the key into another folder, where no list finds it.
-    pub fn write(folder: &Path, shared: &Shared) -> io::Result<PathBuf> {
+    pub fn write(folder: &Path, shared: &SharedProfile) -> io::Result<PathBuf> {
         let bytes = serde_json::to_vec(shared)?;
         let name = shared.name.rsplit('/').next().unwrap_or_default();
         write_private(folder, &format!("sprof-shared-{name}"), &bytes)
@@ -143,8 +143,8 @@ impl Kept {
     }
 
     /// All that is in the folder.
-    pub fn all(&self) -> io::Result<Everything> {
-        let mut found = Everything::default();
+    pub fn all(&self) -> io::Result<SharedProfiles> {
+        let mut found = SharedProfiles::default();
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
             entries => entries?,
@@ -156,13 +156,13 @@ impl Kept {
             }
             let shared = fs::read(&path)
                 .ok()
-                .and_then(|bytes| serde_json::from_slice::<Shared>(&bytes).ok());
+                .and_then(|bytes| serde_json::from_slice::<SharedProfile>(&bytes).ok());
             match shared.filter(|shared| shared.version == VERSION) {
                 Some(shared) => found.all.push((path, shared)),
                 None => found.unread.push(path),
             }
         }
-        let order = |shared: &Shared| (shared.shared_ms, shared.link.clone());
+        let order = |shared: &SharedProfile| (shared.shared_ms, shared.link.clone());
         found.all.sort_by_cached_key(|(_, shared)| order(shared));
         Ok(found)
     }
@@ -170,7 +170,7 @@ impl Kept {
 
 /// True if a link is that of a shared profile. A link from a browser has the state of the UI after the name. The link
 /// to an object of a bucket has the object's address and a signature in it.
-pub fn named_in(shared: &Shared, link: &str) -> bool {
+pub fn named_in(shared: &SharedProfile, link: &str) -> bool {
     if let Some(object) = &shared.object {
         let of_ui = link
             .split_once("/from-url/")
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_link_from_the_browser_is_that_of_the_profile() {
-        let shared = Shared::new(
+        let shared = SharedProfile::new(
             "https://ui.example.org/public/abc",
             "https://api.example.org",
             "abc",
@@ -225,15 +225,15 @@ mod tests {
     #[test]
     fn a_signed_link_is_that_of_its_object() {
         let url = "https://b.s3.eu-west-1.amazonaws.com/x/a%20b.json.gz";
-        let shared = Shared {
-            object: Some(Object {
+        let shared = SharedProfile {
+            object: Some(SharedObject {
                 url: url.into(),
                 endpoint: "https://s3.eu-west-1.amazonaws.com".into(),
                 region: "eu-west-1".into(),
-                style: Style::VirtualHost,
+                style: AddressStyle::VirtualHost,
                 expires_ms: Some(1),
             }),
-            ..Shared::new("s3://b/x/a b.json.gz", "s3://b", "x/a b.json.gz", "")
+            ..SharedProfile::new("s3://b/x/a b.json.gz", "s3://b", "x/a b.json.gz", "")
         };
         let encoded = "https%3A%2F%2Fb.s3.eu-west-1.amazonaws.com%2Fx%2Fa%2520b.json.gz%3FX-Amz-Signature%3Dabc";
         for link in [
@@ -265,28 +265,31 @@ mod tests {
             assert!(!named_in(&shared, other), "{other}");
         }
         let kept = serde_json::to_string(&shared).unwrap();
-        assert_eq!(serde_json::from_str::<Shared>(&kept).unwrap().object, shared.object);
+        assert_eq!(
+            serde_json::from_str::<SharedProfile>(&kept).unwrap().object,
+            shared.object
+        );
     }
 
     #[test]
     fn keys_are_for_their_user_and_come_back_in_order() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept {
+        let kept = SharedFolder {
             folder: folder.path().join("sprof/shared"),
         };
         assert!(kept.all().unwrap().all.is_empty());
         kept.prepare().unwrap();
         for (name, shared_ms) in [("b", 2), ("a", 1), ("b", 3)] {
-            let shared = Shared {
+            let shared = SharedProfile {
                 shared_ms,
-                ..Shared::new("https://u/public/x", "https://a", name, "key")
+                ..SharedProfile::new("https://u/public/x", "https://a", name, "key")
             };
             assert!(!format!("{shared:?}").contains("key"));
             kept.add(&shared).unwrap();
         }
         fs::write(kept.folder().join("cut.json"), "{").unwrap();
-        let Everything { all, unread } = kept.all().unwrap();
+        let SharedProfiles { all, unread } = kept.all().unwrap();
         let times: Vec<u64> = all.iter().map(|(_, shared)| shared.shared_ms).collect();
         assert_eq!((times, unread.len()), (vec![1, 2, 3], 1));
         for (path, _) in &all {

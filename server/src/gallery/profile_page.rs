@@ -5,16 +5,16 @@ use std::fmt::Write as _;
 use profile::text::date::utc;
 use profile::text::numbers::{bytes, time};
 
-use super::html::{Text, page, percent};
+use super::html::{EscapedText, page, percent};
 use super::list::{commit, samples, trend_link};
-use super::shelf::Item;
+use super::profile_index::IndexedProfile;
 use super::summary::{Function, Summary};
 
 /// Rows of each list of functions.
 const ROWS: usize = 25;
 
 /// `ui` is the address of the profile in the profiler UI.
-pub(super) fn one(item: &Item, ui: &str) -> Vec<u8> {
+pub(super) fn profile_page(item: &IndexedProfile, ui: &str) -> Vec<u8> {
     let file = item.name();
     let title = match item.summary() {
         Some(summary) if !summary.program.is_empty() => summary.program.to_string(),
@@ -22,8 +22,8 @@ pub(super) fn one(item: &Item, ui: &str) -> Vec<u8> {
     };
     let mut body = format!(
         "<header><p><a href=\"../../\">all profiles</a></p>\n<h1>{}</h1>\n<p class=\"file\">{}, {}</p>\n",
-        Text(&title),
-        Text(&file),
+        EscapedText(&title),
+        EscapedText(&file),
         bytes(item.found.version.bytes as f64)
     );
     match item.summary() {
@@ -33,25 +33,25 @@ pub(super) fn one(item: &Item, ui: &str) -> Vec<u8> {
             let _ = write!(
                 body,
                 "</header>\n<p class=\"warn\">{}</p>\n<p class=\"act\"><a href=\"file\">Download the file</a></p>\n",
-                Text(why)
+                EscapedText(why)
             );
         }
     }
     page(&title, "../../", "", &body)
 }
 
-fn with_summary(body: &mut String, item: &Item, summary: &Summary, ui: &str) {
+fn with_summary(body: &mut String, item: &IndexedProfile, summary: &Summary, ui: &str) {
     let _ = write!(
         body,
         "<p class=\"links\"><a href=\"view/\">Open in the viewer</a> <a href=\"{}\">Open in the Firefox Profiler</a> \
          <a href=\"flame.svg\">Flame graph</a> <a href=\"file\">Download the file</a></p></header>\n<dl>",
-        Text(ui)
+        EscapedText(ui)
     );
     let rows = [
-        ("Recorded", Text(&utc(item.time_ms())).to_string()),
+        ("Recorded", EscapedText(&utc(item.time_ms())).to_string()),
         ("Commit", commit(summary)),
-        ("Machine", Text(&summary.machine).to_string()),
-        ("Recorder", Text(&summary.recorded_by).to_string()),
+        ("Machine", EscapedText(&summary.machine).to_string()),
+        ("Recorder", EscapedText(&summary.recorded_by).to_string()),
         ("Length", summary.length_ms.map(time).unwrap_or_default()),
         ("Samples", samples(summary)),
     ];
@@ -60,7 +60,7 @@ fn with_summary(body: &mut String, item: &Item, summary: &Summary, ui: &str) {
     }
     body.push_str("</dl>\n");
     for note in &summary.notes {
-        let _ = writeln!(body, "<p class=\"warn\">{}</p>", Text(note));
+        let _ = writeln!(body, "<p class=\"warn\">{}</p>", EscapedText(note));
     }
     if summary.picture.is_some() {
         body.push_str("<p class=\"act\"><a href=\"flame.svg\"><img class=\"large\" alt=\"flame graph\" src=\"small.svg\"></a></p>\n");
@@ -80,7 +80,7 @@ fn functions(body: &mut String, title: &str, summary: &Summary, rows: &[&Functio
         body,
         "<h2>{title}</h2>\n<div class=\"wide\"><table><thead><tr><th class=\"n\">Self</th>"
     );
-    let label = costs.amount_label().map(|label| Text(label).to_string());
+    let label = costs.amount_label().map(|label| EscapedText(label).to_string());
     let heads = |kind: &str| match &label {
         Some(label) => format!("<th class=\"n\">{kind}{label}</th>"),
         None => String::new(),
@@ -93,7 +93,7 @@ fn functions(body: &mut String, title: &str, summary: &Summary, rows: &[&Functio
     );
     for function in rows.iter().take(ROWS) {
         let amount = |cost| match &label {
-            Some(_) => format!("<td class=\"n\">{}</td>", Text(&costs.amount(cost))),
+            Some(_) => format!("<td class=\"n\">{}</td>", EscapedText(&costs.amount(cost))),
             None => String::new(),
         };
         let _ = writeln!(
@@ -104,7 +104,7 @@ fn functions(body: &mut String, title: &str, summary: &Summary, rows: &[&Functio
             percent(costs.percent(function.total)),
             amount(function.total),
             trend_link("../../", summary, function),
-            Text(&function.lib)
+            EscapedText(&function.lib)
         );
     }
     body.push_str("</tbody></table></div>\n");

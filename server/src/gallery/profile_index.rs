@@ -11,8 +11,8 @@ use profile::text::numbers::bytes;
 
 use super::super::viewer::Viewer;
 use super::reader::ProfileReader;
-use super::source::{Found, Listing, Opened, Source, Unopened, Version};
-use super::summary::{Names, Summary, guarded};
+use super::source::{FileVersion, FoundFile, Listing, NotOpened, OpenedFile, ProfileSource};
+use super::summary::{NameTable, Summary, guarded};
 
 /// Clocks of machines may differ by this.
 const DAY_MS: f64 = 86_400_000.0;
@@ -29,44 +29,44 @@ const MIN_VALUES: u64 = 1_000_000;
 /// Pages of the viewer whose data are kept.
 const VIEWERS: usize = 3;
 
-pub(super) struct Shelf {
-    source: Box<dyn Source>,
+pub(super) struct ProfileIndex {
+    source: Box<dyn ProfileSource>,
     reader: Arc<dyn ProfileReader>,
     max_bytes: u64,
-    state: Mutex<State>,
+    state: Mutex<IndexState>,
     changed: Condvar,
     /// The latest ones.
-    viewers: Mutex<VecDeque<(String, Version, Arc<Viewer>)>>,
+    viewers: Mutex<VecDeque<(String, FileVersion, Arc<Viewer>)>>,
 }
 
-struct State {
+struct IndexState {
     listing: Listing,
     listed: Instant,
     is_listing: bool,
-    made: HashMap<String, (Version, Made)>,
+    made: HashMap<String, (FileVersion, MadeSummary)>,
     /// Files that could not be opened for now: the next list has them again.
     passing: HashSet<String>,
 }
 
 /// The summary of a file, or why there is none.
-pub(super) type Made = Arc<Result<Summary, String>>;
+pub(super) type MadeSummary = Arc<Result<Summary, String>>;
 
 /// A file of the list.
 #[derive(Clone)]
-pub(super) struct Item {
-    pub(super) found: Found,
+pub(super) struct IndexedProfile {
+    pub(super) found: FoundFile,
     /// `None` until the summary is made.
-    pub(super) made: Option<Made>,
+    pub(super) made: Option<MadeSummary>,
 }
 
 /// The list at one time.
-pub(super) struct Shown {
+pub(super) struct IndexSnapshot {
     /// The newest first.
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<IndexedProfile>,
     pub(super) notes: Vec<String>,
 }
 
-impl Item {
+impl IndexedProfile {
     /// Path below the source.
     pub(super) fn name(&self) -> String {
         self.found.key.display().to_string()
@@ -91,19 +91,19 @@ impl Item {
     }
 }
 
-impl Shelf {
+impl ProfileIndex {
     /// Lists the files, and starts the thread.
     pub(super) fn start(
-        source: Box<dyn Source>,
+        source: Box<dyn ProfileSource>,
         reader: Arc<dyn ProfileReader>,
         max_bytes: u64,
-    ) -> Result<Arc<Shelf>, String> {
+    ) -> Result<Arc<ProfileIndex>, String> {
         let listing = source.list()?;
-        let shelf = Arc::new(Shelf {
+        let shelf = Arc::new(ProfileIndex {
             source,
             reader,
             max_bytes,
-            state: Mutex::new(State {
+            state: Mutex::new(IndexState {
                 listing,
                 listed: Instant::now(),
                 is_listing: false,
@@ -144,30 +144,30 @@ impl Shelf {
     }
 
     /// The files as they are now.
-    pub(super) fn shown(&self) -> Shown {
+    pub(super) fn shown(&self) -> IndexSnapshot {
         self.refresh();
         let state = self.state();
-        let mut items: Vec<Item> = state.listing.files.iter().map(|found| item(&state, found)).collect();
+        let mut items: Vec<IndexedProfile> = state.listing.files.iter().map(|found| item(&state, found)).collect();
         items.sort_by(|a, b| b.time_ms().total_cmp(&a.time_ms()));
-        Shown {
+        IndexSnapshot {
             items,
             notes: state.listing.notes.clone(),
         }
     }
 
     /// The file with this id.
-    pub(super) fn find(&self, id: &str) -> Option<Item> {
+    pub(super) fn find(&self, id: &str) -> Option<IndexedProfile> {
         let state = self.state();
         let found = state.listing.files.iter().find(|found| found.id == id)?;
         Some(item(&state, found))
     }
 
     /// Opens a file in the version of the list.
-    pub(super) fn open(&self, item: &Item) -> Result<Opened, String> {
+    pub(super) fn open(&self, item: &IndexedProfile) -> Result<OpenedFile, String> {
         self.opened(item).map_err(|unopened| unopened.why)
     }
 
-    fn opened(&self, item: &Item) -> Result<Opened, Unopened> {
+    fn opened(&self, item: &IndexedProfile) -> Result<OpenedFile, NotOpened> {
         if item.found.version.bytes > self.max_bytes {
             let limit = bytes(self.max_bytes as f64);
             return Err(format!("the file is larger than {limit} (--max-size)").into());
@@ -178,11 +178,12 @@ impl Shelf {
     /// The viewer of a file; `make` makes its data.
     pub(super) fn viewer(
         &self,
-        item: &Item,
+        item: &IndexedProfile,
         make: impl Fn(&File) -> Result<Vec<u8>, String> + Send + Sync + 'static,
     ) -> Arc<Viewer> {
         let mut viewers = self.viewers.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |(id, version, _): &(String, Version, _)| *id == item.found.id && *version == item.found.version;
+        let is_it =
+            |(id, version, _): &(String, FileVersion, _)| *id == item.found.id && *version == item.found.version;
         if let Some((_, _, viewer)) = viewers.iter().find(|viewer| is_it(viewer)) {
             return viewer.clone();
         }
@@ -208,7 +209,7 @@ impl Shelf {
         match listed {
             Ok(listing) => {
                 let listed = listing.files.iter().map(|found| (found.id.as_str(), found.version));
-                let listed: HashMap<&str, Version> = listed.collect();
+                let listed: HashMap<&str, FileVersion> = listed.collect();
                 let passing = std::mem::take(&mut state.passing);
                 (state.made)
                     .retain(|id, (version, _)| listed.get(id.as_str()) == Some(version) && !passing.contains(id));
@@ -220,7 +221,7 @@ impl Shelf {
     }
 
     fn make_summaries(&self) {
-        let mut names = Names::default();
+        let mut names = NameTable::default();
         loop {
             let item = self.next();
             let opened = self.opened(&item);
@@ -239,7 +240,7 @@ impl Shelf {
     }
 
     /// Waits for a file without a summary.
-    fn next(&self) -> Item {
+    fn next(&self) -> IndexedProfile {
         let mut state = self.state();
         loop {
             let items = state.listing.files.iter().map(|found| item(&state, found));
@@ -250,17 +251,17 @@ impl Shelf {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, IndexState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn item(state: &State, found: &Found) -> Item {
+fn item(state: &IndexState, found: &FoundFile) -> IndexedProfile {
     let made = state
         .made
         .get(&found.id)
         .filter(|(version, _)| *version == found.version);
-    Item {
+    IndexedProfile {
         made: made.map(|(_, made)| made.clone()),
         found: found.clone(),
     }
@@ -309,7 +310,7 @@ mod tests {
     /// A source that is away for the first two files.
     struct Away(AtomicUsize);
 
-    impl Source for Away {
+    impl ProfileSource for Away {
         fn name(&self) -> String {
             "away".into()
         }
@@ -319,18 +320,18 @@ mod tests {
         }
 
         fn list(&self) -> Result<Listing, String> {
-            let version = Version {
+            let version = FileVersion {
                 modified: SystemTime::UNIX_EPOCH,
                 bytes: 1,
                 mark: (0, 0),
             };
-            let file = |name: &str| Found::new(PathBuf::from(name), version);
+            let file = |name: &str| FoundFile::new(PathBuf::from(name), version);
             Ok(Listing::of(vec![file("a.folded"), file("b.folded")], &[]))
         }
 
-        fn open(&self, _: &Found) -> Result<Opened, Unopened> {
+        fn open(&self, _: &FoundFile) -> Result<OpenedFile, NotOpened> {
             if self.0.fetch_add(1, Ordering::Relaxed) < 2 {
-                return Err(Unopened {
+                return Err(NotOpened {
                     why: "away".into(),
                     is_passing: true,
                 });
@@ -338,7 +339,7 @@ mod tests {
             let mut file = tempfile::NamedTempFile::new().unwrap();
             file.write_all(b"main;work 3\n").unwrap();
             let (file, path) = file.into_parts();
-            Ok(Opened::temporary(file, path))
+            Ok(OpenedFile::temporary(file, path))
         }
     }
 
@@ -348,7 +349,7 @@ mod tests {
         end: Mutex<mpsc::Receiver<()>>,
     }
 
-    impl Source for Slow {
+    impl ProfileSource for Slow {
         fn name(&self) -> String {
             "slow".into()
         }
@@ -364,7 +365,7 @@ mod tests {
             Ok(Listing::default())
         }
 
-        fn open(&self, _: &Found) -> Result<Opened, Unopened> {
+        fn open(&self, _: &FoundFile) -> Result<OpenedFile, NotOpened> {
             Err("there is none".to_owned().into())
         }
     }
@@ -377,7 +378,7 @@ mod tests {
             lists: lists.clone(),
             end: end.into(),
         };
-        let shelf = Shelf::start(Box::new(source), Arc::new(FoldedStacks), 1000).unwrap();
+        let shelf = ProfileIndex::start(Box::new(source), Arc::new(FoldedStacks), 1000).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| shelf.shown());
             while lists.load(Ordering::Relaxed) < 2 {
@@ -395,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_file_that_could_not_be_opened_for_a_moment_is_opened_again() {
-        let shelf = Shelf::start(Box::new(Away(AtomicUsize::new(0))), Arc::new(FoldedStacks), 1000).unwrap();
+        let shelf = ProfileIndex::start(Box::new(Away(AtomicUsize::new(0))), Arc::new(FoldedStacks), 1000).unwrap();
         let start = Instant::now();
         while shelf.shown().items.iter().any(|item| item.summary().is_none()) {
             assert!(start.elapsed() < Duration::from_secs(60), "not opened again");

@@ -12,7 +12,7 @@ use share::files::owner::is_trusted;
 
 /// A link that works once.
 #[derive(Debug)]
-pub(super) struct Once {
+pub(super) struct OneTimeLink {
     key: String,
     leads_to: OnceLock<String>,
     is_used: AtomicBool,
@@ -20,14 +20,14 @@ pub(super) struct Once {
 
 /// The two ends of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ends {
+pub(super) struct ConnectionEnds {
     pub(super) peer: SocketAddr,
     pub(super) own: SocketAddr,
 }
 
 /// The outcome of following the link.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Followed<'a> {
+pub(super) enum LinkOutcome<'a> {
     /// Redirect to this link.
     To(&'a str),
     /// The connection is another user's.
@@ -36,10 +36,10 @@ pub(super) enum Followed<'a> {
     Used,
 }
 
-impl Once {
+impl OneTimeLink {
     /// `key` must be hard to guess.
-    pub(super) fn new(key: String) -> Once {
-        Once {
+    pub(super) fn new(key: String) -> OneTimeLink {
+        OneTimeLink {
             key,
             leads_to: OnceLock::new(),
             is_used: AtomicBool::new(false),
@@ -61,20 +61,20 @@ impl Once {
     }
 
     /// Follows the link on this connection; `ends` are its ends, if known.
-    pub(super) fn follow(&self, ends: Option<Ends>) -> Followed<'_> {
+    pub(super) fn follow(&self, ends: Option<ConnectionEnds>) -> LinkOutcome<'_> {
         // If the owner of a connection is unknown, the link still works only once.
         if ends.and_then(owner_of).is_some_and(|owner| !is_trusted(owner)) {
-            return Followed::Stranger;
+            return LinkOutcome::Stranger;
         }
         match (self.leads_to.get(), self.is_used.swap(true, Ordering::AcqRel)) {
-            (Some(link), false) => Followed::To(link),
-            _ => Followed::Used,
+            (Some(link), false) => LinkOutcome::To(link),
+            _ => LinkOutcome::Used,
         }
     }
 }
 
 /// The user at the other end of a connection on this machine, if the system reports it.
-fn owner_of(ends: Ends) -> Option<u32> {
+fn owner_of(ends: ConnectionEnds) -> Option<u32> {
     // An IPv6 socket may be an end of an IPv4 connection.
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(std::fs::read_to_string);
     tables
@@ -139,17 +139,17 @@ mod tests {
 
     #[test]
     fn it_leads_there_once() {
-        let once = Once::new("key".into());
+        let once = OneTimeLink::new("key".into());
         assert_eq!(once.path_to("http://there"), "/key/open");
         assert!(once.is_at("/key/open") && !once.is_at("/kex/open") && !once.is_at("/key"));
         // A connection that does not exist has no owner.
         let nobody = SocketAddr::from(([192, 0, 2, 1], 9));
-        let ends = Some(Ends {
+        let ends = Some(ConnectionEnds {
             peer: nobody,
             own: nobody,
         });
-        assert_eq!(once.follow(ends), Followed::To("http://there"));
-        assert_eq!(once.follow(ends), Followed::Used);
+        assert_eq!(once.follow(ends), LinkOutcome::To("http://there"));
+        assert_eq!(once.follow(ends), LinkOutcome::Used);
     }
 
     #[cfg(target_os = "linux")]
@@ -157,7 +157,7 @@ mod tests {
     fn the_system_tells_whose_a_connection_is() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let owner = owner_of(Ends {
+        let owner = owner_of(ConnectionEnds {
             peer: client.local_addr().unwrap(),
             own: client.peer_addr().unwrap(),
         });
