@@ -12,7 +12,7 @@ pub(crate) struct CrateSources<'a>(FxHashMap<&'a str, Option<&'a str>>);
 
 impl<'a> CrateSources<'a> {
     /// Of the functions of one library.
-    pub(crate) fn of(infos: impl Iterator<Item = &'a AddressInfo>) -> CrateSources<'a> {
+    pub(crate) fn new(infos: impl Iterator<Item = &'a AddressInfo>) -> CrateSources<'a> {
         let mut known: FxHashMap<&str, Option<&str>> = FxHashMap::default();
         for info in infos {
             for (at, source) in info.frames.iter().rev().enumerate() {
@@ -90,7 +90,7 @@ mod tests {
             ),
             info("/home/me/app/src/work.c", Some("app")),
         ];
-        let sources = CrateSources::of(infos.iter());
+        let sources = CrateSources::new(infos.iter());
         for (file, expected) in [
             ("/home/me/app/src/main.rs", Some("app")),
             ("/home/me/app/src/deep/inlined.rs", Some("app")),

@@ -55,8 +55,8 @@ pub fn enrich(profile: &mut Profile, mut resolve: impl FnMut(&Module, &[u64]) ->
         let unknown = AddressInfo::default();
         let file = lib.module.name();
         new.installed = installed(&file, infos.iter().flatten());
-        let crates = CrateSources::of(infos.iter().flatten());
-        let files = FunctionFiles::of(infos.iter().flatten());
+        let crates = CrateSources::new(infos.iter().flatten());
+        let files = FunctionFiles::new(infos.iter().flatten());
         for frame in new.frames_of(LibId(index as u32)) {
             let address = profile.tables.frame(frame).address.unwrap_or_default();
             let known = lib.addresses.binary_search(&address).ok();

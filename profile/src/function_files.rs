@@ -13,7 +13,7 @@ pub(crate) struct FunctionFiles<'a>(FxHashMap<(u64, &'a str), &'a str>);
 
 impl<'a> FunctionFiles<'a> {
     /// Of the functions of one library, in the order of their addresses.
-    pub(crate) fn of(infos: impl Iterator<Item = &'a AddressInfo>) -> FunctionFiles<'a> {
+    pub(crate) fn new(infos: impl Iterator<Item = &'a AddressInfo>) -> FunctionFiles<'a> {
         let mut files = FxHashMap::default();
         for info in infos {
             let outer = info.frames.last();

@@ -82,7 +82,7 @@ impl Data {
         used.extend(self.symbols.iter().map(|symbol| symbol.name));
         let origins = self.scripts.iter().filter_map(|script| script.resource.as_ref());
         used.extend(origins.flat_map(|origin| [origin.name, origin.host]));
-        let fields_of = TextFields::of(&self.schemas);
+        let fields_of = TextFields::from_schemas(&self.schemas);
         for marker in self.threads.iter_mut().flat_map(|thread| &mut thread.markers) {
             used.insert(marker.name);
             if let Some(fields) = &mut marker.fields {

@@ -29,7 +29,7 @@ type Ones = &'static [(i32, &'static str)];
 
 impl ArgumentMeaning {
     /// Of a field of a tracepoint: of the arguments and the result of a system call.
-    pub(super) fn of(event: &str, field: &str, registers: RegisterSet) -> Option<ArgumentMeaning> {
+    pub(super) fn find(event: &str, field: &str, registers: RegisterSet) -> Option<ArgumentMeaning> {
         if event.starts_with("sys_exit_") {
             return (field == "ret").then_some(ArgumentMeaning::Result);
         }
@@ -411,7 +411,7 @@ mod tests {
     use super::*;
 
     fn shown(event: &str, field: &str, value: i64) -> Option<String> {
-        ArgumentMeaning::of(event, field, RegisterSet::X86_64)?.text(value.cast_unsigned())
+        ArgumentMeaning::find(event, field, RegisterSet::X86_64)?.text(value.cast_unsigned())
     }
 
     #[test]

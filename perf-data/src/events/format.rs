@@ -88,7 +88,7 @@ impl EventFormat {
         values.sort_by_key(|field| field.name == CALL_NUMBER);
         let event = text.lines().find_map(|line| line.strip_prefix("name: "));
         for field in &mut values {
-            field.meaning = ArgumentMeaning::of(event.unwrap_or_default().trim(), &field.name, RegisterSet::NATIVE);
+            field.meaning = ArgumentMeaning::find(event.unwrap_or_default().trim(), &field.name, RegisterSet::NATIVE);
         }
         EventFormat {
             fields: values,

@@ -86,7 +86,7 @@ pub enum ProbeKind {
 
 impl ProbeKind {
     /// What it is and the rest, if the text names one.
-    fn of(text: &str) -> Option<(ProbeKind, &str)> {
+    fn parse_prefix(text: &str) -> Option<(ProbeKind, &str)> {
         let (word, place) = text.split_once(':')?;
         let kind = match word {
             "uprobe" => ProbeKind::Uprobe,
@@ -134,7 +134,7 @@ fn split(list: &str) -> Vec<&str> {
     let (mut start, mut in_terms, mut in_arguments) = (0, false, 0usize);
     for (at, byte) in list.bytes().enumerate() {
         // Slashes are those of a path, and `function(int, int)` has commas of its own.
-        let is_probe = || ProbeKind::of(list[start..].trim_start()).is_some();
+        let is_probe = || ProbeKind::parse_prefix(list[start..].trim_start()).is_some();
         match byte {
             b'/' if !is_probe() => in_terms = !in_terms,
             b'(' | b'<' if is_probe() => in_arguments += 1,
@@ -158,7 +158,7 @@ fn one(text: &str) -> Result<EventSpec, ParseError> {
             own()
         ));
     }
-    if let Some((kind, place)) = ProbeKind::of(text) {
+    if let Some((kind, place)) = ProbeKind::parse_prefix(text) {
         let (place, terms) = split_terms(place);
         return Ok(EventSpec {
             text: text.to_owned(),

@@ -30,7 +30,7 @@ pub(super) struct EventChoice {
 impl EventChoice {
     /// The event of this name, or the first that has samples of running threads. Waits stand beside it if it measures
     /// time as well: counts and durations are not added up.
-    pub(super) fn of(attrs: &[Attr], asked: Option<&str>) -> Result<EventChoice, ImportError> {
+    pub(super) fn new(attrs: &[Attr], asked: Option<&str>) -> Result<EventChoice, ImportError> {
         let event = match asked {
             None => first(attrs),
             Some(asked) => named(attrs, asked)?,

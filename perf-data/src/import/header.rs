@@ -227,7 +227,7 @@ pub(super) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<HeaderCon
     let (attr_bytes, attr_section, data) = (word(16), section(24), section(40));
     let feature_bits: [u64; 4] = std::array::from_fn(|index| word(72 + 8 * index));
 
-    let mut sections = SectionReader::of(file)?;
+    let mut sections = SectionReader::new(file)?;
     let mut attrs = FileAttrs::default();
     // Each entry is an attr and the section of its ids.
     let entry_bytes = attr_bytes.clamp(16, 4096);
@@ -280,7 +280,7 @@ struct SectionReader<'a, R> {
 }
 
 impl<'a, R: Read + Seek> SectionReader<'a, R> {
-    fn of(file: &'a mut R) -> io::Result<SectionReader<'a, R>> {
+    fn new(file: &'a mut R) -> io::Result<SectionReader<'a, R>> {
         let left = file.seek(SeekFrom::End(0))?;
         Ok(SectionReader { file, left })
     }

@@ -122,7 +122,7 @@ impl<R: Read + Seek> Import<R> {
         if attrs.list.is_empty() {
             return Err(ImportError::NoEvents);
         }
-        let choice = EventChoice::of(&attrs.list, event)?;
+        let choice = EventChoice::new(&attrs.list, event)?;
         let registers = match contents.features.arch.as_deref() {
             Some("aarch64" | "arm64") => Some(RegisterSet::Aarch64),
             Some("x86_64" | "i386" | "i686") => Some(RegisterSet::X86_64),

@@ -153,7 +153,7 @@ impl Builder {
         let recorded_waits = self.waits.as_ref().is_some_and(|waits| waits.all().count > 0);
         if self.counts.samples == 0 && !recorded_waits {
             let what = MarkerKind::NoSamples {
-                why: NoSamples::of(&self.counts, &quality, &info),
+                why: NoSamples::from_counts(&self.counts, &quality, &info),
             };
             kept[0].markers.push(RecordedMarker {
                 start: 0,

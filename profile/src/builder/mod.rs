@@ -508,7 +508,7 @@ impl EventSink for Builder {
                 return;
             }
             _ if self.queue.is_empty() => {}
-            kind => match OwnedEvent::of(&kind) {
+            kind => match OwnedEvent::from_event(&kind) {
                 Some(event) => return self.queue.push(at, event),
                 None => self.build_waiting(),
             },

@@ -31,7 +31,7 @@ pub struct AboutRow {
 }
 
 impl AboutRow {
-    fn of(label: impl Into<String>, format: &str, value: RowValue) -> AboutRow {
+    fn new(label: impl Into<String>, format: &str, value: RowValue) -> AboutRow {
         AboutRow {
             label: label.into(),
             format: format.to_owned(),
@@ -41,18 +41,18 @@ impl AboutRow {
 
     /// A row with a text.
     pub(crate) fn text(label: impl Into<String>, value: impl Into<String>) -> AboutRow {
-        AboutRow::of(label, "string", RowValue::Text(value.into()))
+        AboutRow::new(label, "string", RowValue::Text(value.into()))
     }
 
     /// A row with a count.
     pub(crate) fn count(label: impl Into<String>, value: u64) -> AboutRow {
-        AboutRow::of(label, "integer", RowValue::Number(value.into()))
+        AboutRow::new(label, "integer", RowValue::Number(value.into()))
     }
 
     /// A row with a time. The front end takes ms.
     pub(crate) fn duration(label: impl Into<String>, ns: u64) -> AboutRow {
         let ms = Number::from_f64(ns as f64 / 1e6);
-        AboutRow::of(label, "duration", ms.map_or(RowValue::None, RowValue::Number))
+        AboutRow::new(label, "duration", ms.map_or(RowValue::None, RowValue::Number))
     }
 }
 
@@ -249,7 +249,7 @@ impl SavedLib {
 
     /// The module's names in a profile of sprof. Readers of profiles take a code id of 32 digits for the UUID of a
     /// Mach-O file.
-    pub(crate) fn of(module: &Module, is_macos: bool) -> SavedLib {
+    pub(crate) fn from_module(module: &Module, is_macos: bool) -> SavedLib {
         let is_mach_o = is_macos && module.kind == ModuleKind::File;
         let code_id = |id: &BuildId| match is_mach_o {
             true => id.to_uuid(),

@@ -67,7 +67,7 @@ pub struct Script {
 
 impl Script {
     /// Of a function of JavaScript that starts here.
-    pub(crate) fn of(start: Start) -> Script {
+    pub(crate) fn from_start(start: Start) -> Script {
         Script {
             is_js: true,
             relevant_for_js: false,

@@ -223,7 +223,7 @@ pub(crate) struct TextFields(FxHashMap<String, Vec<String>>);
 
 impl TextFields {
     /// Reads types in the front end's form, as in [`Data::schemas`](super::Data::schemas).
-    pub(crate) fn of(schemas: &[Value]) -> TextFields {
+    pub(crate) fn from_schemas(schemas: &[Value]) -> TextFields {
         let fields = |schema: &Value| {
             let lists = ["fields", "data"].into_iter();
             let lists = lists.filter_map(|key| schema.get(key)?.as_array());

@@ -20,7 +20,7 @@ pub(crate) fn readable_names(data: &mut Data) {
             let of_lines = data.text(data.funcs[frame.func as usize].file);
             found
                 .entry(frame.func)
-                .or_insert_with(|| V8Function::of(&named, of_lines));
+                .or_insert_with(|| V8Function::new(&named, of_lines));
         }
     }
     if found.is_empty() || data.calls != Calls::Paths {
@@ -40,7 +40,7 @@ pub(crate) fn readable_names(data: &mut Data) {
         let func = Func {
             name: texts.index_of(&*found.name),
             file: file.map_or(old.file, |file| texts.index_of(file)),
-            script: start.map_or(old.script, |start| scripts.index(Script::of(start))),
+            script: start.map_or(old.script, |start| scripts.index(Script::from_start(start))),
             ..*old
         };
         new.push((funcs.index(func), found.code.tier, found.has_lines));
@@ -68,7 +68,7 @@ struct V8Function {
 }
 
 impl V8Function {
-    fn of(named: &Named<'_>, of_lines: &str) -> V8Function {
+    fn new(named: &Named<'_>, of_lines: &str) -> V8Function {
         let file = named.file().map(|file| file.into_owned());
         V8Function {
             name: named.name.clone().into_owned(),

@@ -25,7 +25,7 @@ use crate::view::callees::Callees;
 ///
 /// `out` could not be written to.
 pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
-    let costs = Costs::of(picked);
+    let costs = Costs::new(picked);
     let data = picked.data;
     let mut out = BufWriter::with_capacity(1 << 16, out);
     let event = match (picked.named(), picked.counted(), picked.time()) {
@@ -104,7 +104,7 @@ impl StackSums {
 
 impl Costs {
     /// Takes time in proportion to the number of stacks, however deep they are.
-    fn of(picked: &Picked<'_>) -> Costs {
+    fn new(picked: &Picked<'_>) -> Costs {
         let data = picked.data;
         let mut costs = Costs::default();
         let mut sums: Vec<StackSums> = vec![StackSums::default(); data.stacks.len()];
@@ -162,7 +162,7 @@ fn prefix(data: &Data, stack: u32) -> Option<u32> {
 
 /// For each stack, the samples in which the function of its caller is called once more, further in.
 fn repeated(data: &Data, sums: &[StackSums]) -> Vec<StackSums> {
-    let callees = Callees::of(&data.stacks);
+    let callees = Callees::new(&data.stacks);
     let mut repeated = vec![StackSums::default(); sums.len()];
     // The innermost call of each function on the way to the stack that is visited.
     let mut innermost: Vec<u32> = vec![NONE; data.funcs.len()];

@@ -54,7 +54,7 @@ pub fn write(data: &SavedData, out: impl Write) -> io::Result<()> {
     }
     out.write_all(b"\"threads\":[")?;
     let functions = functions(data);
-    let text_fields = TextFields::of(&data.schemas);
+    let text_fields = TextFields::from_schemas(&data.schemas);
     for (index, of) in data.threads.iter().enumerate() {
         out.write_all(if index > 0 { b",\n" } else { b"" })?;
         serde_json::to_writer(&mut out, &thread(data, of, &functions, &text_fields)?)?;

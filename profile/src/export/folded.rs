@@ -21,7 +21,7 @@ pub struct FoldedOptions {
 ///
 /// `out` could not be written to.
 pub fn write(picked: &Picked<'_>, options: FoldedOptions, out: impl Write) -> io::Result<()> {
-    let tree = CallPathTree::of(picked, TreeShape::Merged, options.threads)?;
+    let tree = CallPathTree::from_picked(picked, TreeShape::Merged, options.threads)?;
     let mut out = BufWriter::with_capacity(1 << 16, out);
     // The path to the current node, and the length of the path to each of its ancestors.
     let mut line: Vec<u8> = Vec::new();

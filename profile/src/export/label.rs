@@ -108,7 +108,7 @@ impl FrameColor {
 pub(super) struct FrameColors(Vec<Option<FrameColor>>);
 
 impl FrameColors {
-    pub(super) fn of(data: &Data) -> FrameColors {
+    pub(super) fn new(data: &Data) -> FrameColors {
         FrameColors(data.categories.iter().map(FrameColor::of_category).collect())
     }
 

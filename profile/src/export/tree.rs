@@ -52,7 +52,7 @@ pub(super) struct CallPathNode {
 
 impl CallPathTree {
     /// Sums the samples below their process, and with `threads` below their thread.
-    pub(super) fn of(picked: &Picked<'_>, shape: TreeShape, threads: bool) -> io::Result<CallPathTree> {
+    pub(super) fn from_picked(picked: &Picked<'_>, shape: TreeShape, threads: bool) -> io::Result<CallPathTree> {
         let mut growing = GrowingTree::default();
         let places = ThreadPlaces {
             threads: threads.then_some(label::thread),
@@ -165,7 +165,7 @@ impl GrowingTree {
         let mut building = TreeBuilder {
             picked,
             data: picked.data,
-            kinds: FrameColors::of(picked.data),
+            kinds: FrameColors::new(picked.data),
             places,
             growing: self,
             func_labels: vec![NONE; picked.data.funcs.len()],

@@ -114,7 +114,7 @@ impl MergedTables {
             stacks.push(self.stacks.index(Stack { prefix, frame }));
         }
         data.map_stacks(|stack| of(&stacks, stack));
-        let text_fields = TextFields::of(&data.schemas);
+        let text_fields = TextFields::from_schemas(&data.schemas);
         for marker in data.threads.iter_mut().flat_map(|thread| &mut thread.markers) {
             marker.name = of(&texts, marker.name);
             marker.category = categories

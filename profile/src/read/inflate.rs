@@ -20,7 +20,7 @@ pub(super) fn with_blocks<T>(file: &File, is_gzip: bool, work: impl FnOnce(&mut 
     let counted = || CountedFile { file, bytes: &bytes };
     let inflated = || MultiGzDecoder::new(BufReader::with_capacity(64 << 10, counted()));
     let done = match is_gzip {
-        false => work(&mut InlineBlocks::of(counted())),
+        false => work(&mut InlineBlocks::new(counted())),
         true => thread::scope(|scope| {
             // The receiver is dropped before the scope joins the thread. The thread ends when its receiver is gone.
             let (filled, from_thread) = sync_channel(BLOCKS_AHEAD);
@@ -29,7 +29,7 @@ pub(super) fn with_blocks<T>(file: &File, is_gzip: bool, work: impl FnOnce(&mut 
             match thread.spawn_scoped(scope, move || inflate(inflated(), &used, &filled)) {
                 Ok(_) => work(&mut ThreadedBlocks { from_thread, to_thread }),
                 // No more threads are allowed, so one thread inflates and parses.
-                Err(_) => work(&mut InlineBlocks::of(inflated())),
+                Err(_) => work(&mut InlineBlocks::new(inflated())),
             }
         }),
     };
@@ -43,7 +43,7 @@ struct InlineBlocks<R> {
 }
 
 impl<R> InlineBlocks<R> {
-    fn of(from: R) -> Self {
+    fn new(from: R) -> Self {
         InlineBlocks { from, failed: None }
     }
 }

@@ -173,7 +173,7 @@ pub fn for_page(path: &Path, limits: ReadLimits) -> Result<(Data, f64), ReadErro
 
 /// The same of an open file, whatever its path names now; `path` is for errors.
 pub fn file_for_page(file: File, path: &Path, limits: ReadLimits) -> Result<(Data, f64), ReadError> {
-    let (raw, _) = Opened::of(file, path)?.parse(path, limits, whole::parse::<AllFields>)?;
+    let (raw, _) = Opened::from_file(file, path)?.parse(path, limits, whole::parse::<AllFields>)?;
     Ok(with_zero(whole::to_data(raw).map_err(|error| error.of(path))?))
 }
 
@@ -227,7 +227,7 @@ struct Opened {
 impl Opened {
     fn open(path: &Path) -> Result<Opened, ReadError> {
         match open_regular(path) {
-            Ok(file) => Opened::of(file, path),
+            Ok(file) => Opened::from_file(file, path),
             Err(error) => Err(foreign::other_kind(path).map_or(error, |kind| ReadError::OtherKind {
                 path: PathBuf::from(path),
                 kind,
@@ -236,7 +236,7 @@ impl Opened {
     }
 
     /// A regular file, from its first byte.
-    fn of(mut file: File, path: &Path) -> Result<Opened, ReadError> {
+    fn from_file(mut file: File, path: &Path) -> Result<Opened, ReadError> {
         let path_buf = || PathBuf::from(path);
         let unreadable = |source| ReadError::Open {
             path: path_buf(),

@@ -35,7 +35,7 @@ pub enum NoSamples {
 
 impl NoSamples {
     /// The reason for a recording without samples.
-    pub fn of(counts: &BuildCounts, quality: &Quality, info: &RecordingInfo) -> NoSamples {
+    pub fn from_counts(counts: &BuildCounts, quality: &Quality, info: &RecordingInfo) -> NoSamples {
         // A few intervals may pass without a sample, because each CPU counts separately.
         const MANY: f64 = 10.0;
         let in_intervals = |ns: u64| ns as f64 / 1e9 * quality.asked_rate_hz;

@@ -296,7 +296,7 @@ fn clean_tables(data: &mut Data, cleaner: &mut Cleaner) {
         origin.name = cleaned(origin.name, TextKind::Text);
         origin.host = cleaned(origin.host, TextKind::Text);
     }
-    let text_fields = TextFields::of(&data.schemas);
+    let text_fields = TextFields::from_schemas(&data.schemas);
     for marker in data.threads.iter_mut().flat_map(|thread| &mut thread.markers) {
         marker.name = cleaned(marker.name, TextKind::Text);
         if let Some(fields) = &mut marker.fields {

@@ -17,7 +17,7 @@ const LEAST_STEP_NS: i64 = 1_000_000;
 const COLORS: [&str; 6] = ["blue", "orange", "green", "purple", "teal", "magenta"];
 
 pub(super) fn of_events(profile: &Profile) -> Vec<Counter> {
-    let events = InitialTracks::of(profile).lines;
+    let events = InitialTracks::new(profile).lines;
     let counters = events
         .iter()
         .enumerate()

@@ -27,7 +27,7 @@ pub(crate) enum CpuDelta {
 }
 
 impl CpuDelta {
-    pub(crate) fn of(profile: &Profile) -> Self {
+    pub(crate) fn new(profile: &Profile) -> Self {
         let cycles: f64 = profile
             .main_threads()
             .map(|thread| thread.samples.period_sum() as f64)

@@ -62,7 +62,7 @@ fn recording(profile: &Profile) -> Vec<AboutRow> {
             periods,
         )),
     }
-    if let CpuDelta::ScaledCycles { ns_per_cycle } = CpuDelta::of(profile) {
+    if let CpuDelta::ScaledCycles { ns_per_cycle } = CpuDelta::new(profile) {
         let how = format!("cycles times {ns_per_cycle:.4} ns, so that they sum up to the time counted by the kernel");
         rows.push(AboutRow::text("CPU time of each sample", how));
     }

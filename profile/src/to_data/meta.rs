@@ -35,7 +35,7 @@ pub(super) fn meta(profile: &Profile) -> Fields {
     let info = &profile.info;
     let host = &info.host;
     let (start_ms, duration_ms) = (start_ms(profile), duration_ms(profile));
-    let shown = InitialTracks::of(profile);
+    let shown = InitialTracks::new(profile);
     let meta = json!({
         "version": GECKO_VERSION,
         "interval": json_ms(i64::try_from(info.interval_ns).unwrap_or(i64::MAX)),
@@ -57,7 +57,7 @@ pub(super) fn meta(profile: &Profile) -> Fields {
         "mainMemory": host.memory_bytes,
         "processType": 0,
         "stackwalk": 1,
-        "sampleUnits": json!({"time": "ms", "eventDelay": "ms", "threadCPUDelta": CpuDelta::of(profile).unit()}),
+        "sampleUnits": json!({"time": "ms", "eventDelay": "ms", "threadCPUDelta": CpuDelta::new(profile).unit()}),
         "usesOnlyOneStackType": !has_scripts(profile),
         "sourceCodeIsNotOnSearchfox": true,
         "initialVisibleThreads": shown.threads,

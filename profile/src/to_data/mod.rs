@@ -73,7 +73,7 @@ impl<'a> ProfileData<'a> {
         ProfileData {
             profile,
             detail,
-            cpu: CpuDelta::of(profile),
+            cpu: CpuDelta::new(profile),
         }
     }
 
@@ -108,7 +108,9 @@ impl<'a> ProfileData<'a> {
             let func = tables.func(frame.func);
             let lib = frame.lib.map_or(NONE, |lib| lib.0);
             let func = Func {
-                script: func.start.map_or(NONE, |start| scripts.index(Script::of(start))),
+                script: func
+                    .start
+                    .map_or(NONE, |start| scripts.index(Script::from_start(start))),
                 krate: func.krate.map_or(NONE, |krate| krate.0),
                 ..Func::native(func.name.0, lib, func.source.map_or(NONE, |source| source.0))
             };
@@ -137,7 +139,7 @@ impl<'a> ProfileData<'a> {
         let is_macos = info.host.is_macos();
         let libs = tables.libs.iter().map(|lib| SavedLib {
             symbol_source: lib.symbol_source,
-            ..SavedLib::of(&lib.module, is_macos)
+            ..SavedLib::from_module(&lib.module, is_macos)
         });
         let (meta, schemas, counters) = match self.detail {
             Detail::ForViews => Default::default(),

@@ -23,7 +23,7 @@ pub(crate) struct InitialTracks {
 }
 
 impl InitialTracks {
-    pub(crate) fn of(profile: &Profile) -> InitialTracks {
+    pub(crate) fn new(profile: &Profile) -> InitialTracks {
         // Further events have other units; their tracks are shown with their thread.
         let cpu: Vec<u64> = (profile.threads.iter())
             .map(|thread| match thread.event {
@@ -65,14 +65,14 @@ impl InitialTracks {
 
 impl Tracks {
     /// The tracks of a profile of sprof.
-    pub fn of(profile: &Profile) -> Tracks {
+    pub fn from_profile(profile: &Profile) -> Tracks {
         let threads = profile.threads.iter().map(|thread| Track {
             pid: profile.processes[thread.process.0].id.clone(),
             is_main: thread.is_main,
         });
         Tracks {
             threads: threads.collect(),
-            visible: InitialTracks::of(profile).threads,
+            visible: InitialTracks::new(profile).threads,
         }
     }
 }

@@ -10,7 +10,7 @@ pub(crate) struct Callees {
 }
 
 impl Callees {
-    pub(crate) fn of(stacks: &[Stack]) -> Callees {
+    pub(crate) fn new(stacks: &[Stack]) -> Callees {
         let mut callees = Callees {
             first_root: NONE,
             first: vec![NONE; stacks.len()],

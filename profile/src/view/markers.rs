@@ -73,7 +73,7 @@ pub struct MarkerField {
 /// event has markers.
 pub fn markers(selection: &Selection<'_>, of_event: bool) -> Markers {
     let data = selection.data;
-    let types = MarkerTypes::of(data);
+    let types = MarkerTypes::new(data);
     let shown: Vec<&str> = match of_event {
         true => (data.threads.iter())
             .filter_map(|thread| thread.event.as_deref())
@@ -165,7 +165,7 @@ struct Type<'a> {
 struct MarkerTypes<'a>(FxHashMap<&'a str, Type<'a>>);
 
 impl<'a> MarkerTypes<'a> {
-    fn of(data: &'a Data) -> MarkerTypes<'a> {
+    fn new(data: &'a Data) -> MarkerTypes<'a> {
         let types = data.schemas.iter().filter_map(|schema| {
             let lists = ["fields", "data"].into_iter();
             let fields = lists.filter_map(|key| schema.get(key)?.as_array()).flatten();

@@ -39,7 +39,11 @@ const NOBODYS: &[&str] = &[
 pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
     let data = selection.data;
     let own_categories: Vec<bool> = data.categories.iter().map(|category| is_own(&category.name)).collect();
-    let runtimes: Vec<bool> = data.libs.iter().map(|lib| LanguageRuntime::of(lib).is_some()).collect();
+    let runtimes: Vec<bool> = data
+        .libs
+        .iter()
+        .map(|lib| LanguageRuntime::from_lib(lib).is_some())
+        .collect();
     let (program, of_program) = match busiest_program(selection) {
         Some((lib, weight)) => (Some(lib), weight),
         None => (None, selection.total.weight),

@@ -153,7 +153,7 @@ impl Selection<'_> {
 ///
 /// The profile has none of the threads, processes, categories, markers or functions with a name of the filter.
 pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotFound> {
-    let conditions = ResolvedFilter::of(data, filter)?;
+    let conditions = ResolvedFilter::new(data, filter)?;
     // The last entry is for samples without a stack.
     let mut own = vec![Cost::default(); conditions.seen.len()];
     let no_stack = data.stacks.len();
@@ -232,7 +232,7 @@ pub enum KeptKinds {
 ///
 /// Nothing has a name that the filter asks for.
 pub fn keep(data: &mut Data, filter: &Filter, kinds: KeptKinds) -> Result<(), NotFound> {
-    let conditions = ResolvedFilter::of(data, filter)?;
+    let conditions = ResolvedFilter::new(data, filter)?;
     let is_hidden = marked(data, &filter.hide)?;
     let no_stack = data.stacks.len();
     let points = data.names_of_points();
@@ -308,7 +308,7 @@ pub(super) struct ResolvedFilter<'a> {
 }
 
 impl<'a> ResolvedFilter<'a> {
-    fn of(data: &'a Data, filter: &Filter) -> Result<ResolvedFilter<'a>, NotFound> {
+    fn new(data: &'a Data, filter: &Filter) -> Result<ResolvedFilter<'a>, NotFound> {
         let wanted_threads = wanted_threads(data, filter)?;
         let wanted_categories = wanted_categories(data, filter)?;
         let spans = filter.marker.as_deref().map(|name| spans(data, name)).transpose()?;

@@ -77,7 +77,7 @@ pub enum LanguageRuntime {
 
 impl LanguageRuntime {
     /// The runtime with this library name.
-    pub(super) fn of(lib: &SavedLib) -> Option<LanguageRuntime> {
+    pub(super) fn from_lib(lib: &SavedLib) -> Option<LanguageRuntime> {
         let name = lib.name.as_deref().or(lib.debug_name.as_deref())?;
         let is_version = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || c == '.');
         if matches!(name, "node" | "nodejs") || name.starts_with("libnode.so") {
@@ -148,7 +148,7 @@ pub fn cost_of_probes(selection: &Selection<'_>) -> Cost {
 /// Every lack of at least a tenth of the samples, largest first.
 pub fn shortfalls(selection: &Selection<'_>) -> Vec<Shortfall> {
     let mut found: FxHashMap<MissingSamples, Cost> = FxHashMap::default();
-    let facts = DataFacts::of(selection.data);
+    let facts = DataFacts::new(selection.data);
     let seen = facts.of_stacks(selection);
     let owners = owners_of_jit_code(selection, &seen);
     let unwound = facts.unwound_libs(selection);
@@ -261,7 +261,7 @@ struct StackFacts {
 }
 
 impl<'a> DataFacts<'a> {
-    fn of(data: &'a Data) -> DataFacts<'a> {
+    fn new(data: &'a Data) -> DataFacts<'a> {
         let category = |kind: CodeKind| {
             let name = CATEGORIES[kind.category(false).0].name;
             let found = data.categories.iter().position(|known| known.name == *name);
@@ -278,7 +278,7 @@ impl<'a> DataFacts<'a> {
             program: category(CodeKind::Program),
             jit: category(CodeKind::Jit),
             kernel: category(CodeKind::Kernel),
-            runtimes: data.libs.iter().map(LanguageRuntime::of).collect(),
+            runtimes: data.libs.iter().map(LanguageRuntime::from_lib).collect(),
             has_lines,
             is_limited: data
                 .recorded

@@ -19,7 +19,7 @@ pub(super) fn by_key(selection: &Selection<'_>, keys: usize, key: &[u32]) -> (Ve
     }
     let totals = selection.totals();
 
-    let callees = Callees::of(stacks);
+    let callees = Callees::new(stacks);
     // A depth-first walk counts each key on the path. Only the first occurrence adds to the total.
     let mut on_path = vec![0u32; keys];
     let mut path: Vec<u32> = Vec::new();

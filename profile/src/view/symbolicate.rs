@@ -216,13 +216,13 @@ impl<'a> NamedTables<'a> {
         let files_of = |known: &'a FxHashMap<u64, AddressInfo>| {
             let mut in_order: Vec<(&u64, &AddressInfo)> = known.iter().collect();
             in_order.sort_unstable_by_key(|(address, _)| **address);
-            FunctionFiles::of(in_order.into_iter().map(|(_, info)| info))
+            FunctionFiles::new(in_order.into_iter().map(|(_, info)| info))
         };
         NamedTables {
             files: known.iter().map(files_of).collect(),
             categories: [CodeKind::Program, CodeKind::RustStd, CodeKind::Dependency].map(category),
             installed: data.libs.iter().zip(known).map(of_lib).collect(),
-            crates: known.iter().map(|known| CrateSources::of(known.values())).collect(),
+            crates: known.iter().map(|known| CrateSources::new(known.values())).collect(),
             texts: std::mem::take(&mut data.texts).into(),
             sources: PathIndex::default(),
             symbols: std::mem::take(&mut data.symbols).into(),
@@ -341,7 +341,7 @@ impl<'a> NamedTables<'a> {
                 _ => (NONE, NONE),
             };
             let func = Func {
-                script: start.map_or(old_func.script, |start| self.scripts.index(Script::of(start))),
+                script: start.map_or(old_func.script, |start| self.scripts.index(Script::from_start(start))),
                 name,
                 file: func_file.unwrap_or(old_file),
                 krate: krate.map_or(old_krate, |krate| self.texts.index_of(krate)),

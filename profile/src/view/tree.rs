@@ -58,7 +58,7 @@ pub fn top_down(selection: &Selection<'_>) -> CallTree {
 /// Like [`top_down`], without the subtrees whose total fails `matters`: most of a large profile's tree.
 pub fn top_down_where(selection: &Selection<'_>, matters: impl Fn(Cost) -> bool) -> CallTree {
     let totals = selection.totals();
-    let callees = Callees::of(&selection.stacks);
+    let callees = Callees::new(&selection.stacks);
     let mut nodes = vec![CallNode::new(NONE)];
     nodes[0].own = selection.without_stack;
     // Nodes to visit, with the first stack of each list of their callees.

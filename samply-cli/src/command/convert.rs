@@ -60,7 +60,7 @@ pub(super) fn run(args: &LoadArgs, term: &Term) -> Outcome {
         .libs()
         .iter()
         .for_each(|lib| symbolicator.add_module(&lib.module));
-    let links = listener.links(Some(&Tracks::of(&profile)));
+    let links = listener.links(Some(&Tracks::from_profile(&profile)));
     let link = Some(links.open.clone());
     let summary = summary(&profile, &look_ups, enriched);
     Summary { link, ..summary }.print(term);

@@ -165,7 +165,7 @@ fn save_and_show(
     };
     // Opened before the program ends: the next recording may replace the file.
     let opened = (listener.as_ref()).map(|_| File::open(saved.path.as_deref().unwrap_or(Path::new("-"))));
-    let links = (listener.as_ref()).map(|listener| listener.links(Some(&Tracks::of(&recorded.profile))));
+    let links = (listener.as_ref()).map(|listener| listener.links(Some(&Tracks::from_profile(&recorded.profile))));
     let summary = Summary {
         iterations: recorded.iterations,
         asked: Some(asked),

@@ -114,7 +114,7 @@ impl Summary {
         }
         events::print(&self.events, &self.quality, term);
         if counts.samples == 0 {
-            let why = NoSamples::of(counts, &self.quality, &self.info);
+            let why = NoSamples::from_counts(counts, &self.quality, &self.info);
             let next = match why {
                 NoSamples::ShortTasks | NoSamples::TooShort => self.way_to_more(),
                 NoSamples::EventIsRare => "; /period=N/ sets after how many there is one".to_owned(),

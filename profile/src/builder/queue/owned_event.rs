@@ -20,7 +20,7 @@ pub(in super::super) enum OwnedEvent {
 
 impl OwnedEvent {
     /// `None`: an event that can't wait.
-    pub(in super::super) fn of(event: &EventKind<'_>) -> Option<OwnedEvent> {
+    pub(in super::super) fn from_event(event: &EventKind<'_>) -> Option<OwnedEvent> {
         Some(match *event {
             EventKind::Process(pid, what) => match what {
                 ProcessEvent::Start { parent } => OwnedEvent::Start(pid, parent?),

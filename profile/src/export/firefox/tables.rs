@@ -29,13 +29,13 @@ fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: 
     })?;
     json.key("frameTable")?;
     // Lines of other files than the function's.
-    let locations: Unique<LineLocation> = data.frames.iter().filter_map(LineLocation::of).collect();
+    let locations: Unique<LineLocation> = data.frames.iter().filter_map(LineLocation::from_frame).collect();
     json.object(|json| frames(data, &locations, json))?;
     let files: Unique<u32> = (data.funcs.iter().map(|func| func.file))
         .chain(locations.all.iter().map(|location| location.file))
         .filter(|file| *file != NONE)
         .collect();
-    let names = LibNames::of(data);
+    let names = LibNames::new(data);
     // The origins of scripts, in the order of the functions. Reading the file finds them in the same order.
     let resources: Unique<&ScriptOrigin> = (data.funcs.iter())
         .filter_map(|func| data.scripts.get(func.script as usize)?.resource.as_ref())
@@ -158,7 +158,7 @@ struct LibNames<'a> {
 }
 
 impl<'a> LibNames<'a> {
-    fn of(data: &'a Data) -> LibNames<'a> {
+    fn new(data: &'a Data) -> LibNames<'a> {
         let names = data.libs.iter().map(|lib| lib.name.as_deref().unwrap_or_default());
         let mut known: FxHashMap<&str, Option<u64>> = names.clone().map(|name| (name, None)).collect();
         for (index, text) in (0..).zip(&data.texts) {
@@ -190,7 +190,7 @@ struct LineLocation {
 }
 
 impl LineLocation {
-    fn of(frame: &Frame) -> Option<LineLocation> {
+    fn from_frame(frame: &Frame) -> Option<LineLocation> {
         (frame.line_file != NONE).then_some(LineLocation {
             file: frame.line_file,
             line: frame.line,
@@ -231,7 +231,7 @@ fn frames(data: &Data, locations: &Unique<LineLocation>, json: &mut Json) -> io:
         put_optional(buf, own(frame, frame.column))
     })?;
     json.column("originalLocation", frames.iter(), |buf, frame| {
-        let location = LineLocation::of(frame).and_then(|location| locations.get(&location));
+        let location = LineLocation::from_frame(frame).and_then(|location| locations.get(&location));
         put_optional(buf, location.map(u64::from));
     })?;
     json.entry("length", &count)

@@ -48,7 +48,7 @@ pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>,
             *used = true;
         }
     }
-    let stacks = PageStacks::of(&selection, used, options.is_served);
+    let stacks = PageStacks::new(&selection, used, options.is_served);
     put("stacks", stacks.write(&mut columns));
     functions(&selection, &stacks, options, &mut columns, &mut put);
     drop(selection);
@@ -158,7 +158,7 @@ fn functions(
         }
     }
     let frame = |func: u32| data.frames.get(frame_of[func as usize] as usize);
-    let kinds_of_code = FrameColors::of(data);
+    let kinds_of_code = FrameColors::new(data);
     let (mut known, mut names_of_code) = (Vec::new(), Vec::new());
     let code = funcs.iter().map(|func| {
         let kind = frame(*func).map_or(super::super::label::FrameColor::Other, |frame| {

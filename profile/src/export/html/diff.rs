@@ -42,7 +42,7 @@ pub(super) fn data(base: &[Data], new: &[Data], limits: DiffLimits, options: &Di
         .map(|(name, side)| kind(name, &paths, side, &order, &all, &mut columns))
         .collect();
     let (mut libs, mut codes): (Vec<&str>, Vec<FrameColor>) = (Vec::new(), Vec::new());
-    let kinds_of: Vec<FrameColors> = all.iter().map(|data| FrameColors::of(data)).collect();
+    let kinds_of: Vec<FrameColors> = all.iter().map(|data| FrameColors::new(data)).collect();
     let code = paths.frame_of.iter().map(|(recording, frame)| {
         let data = all[*recording];
         number(

@@ -36,7 +36,7 @@ pub(super) fn markers(data: &Data, rows: &ThreadRows, columns: &mut PageColumns)
     let name: Vec<u64> = (found.iter())
         .map(|(_, marker)| names.number(data.text(marker.name).to_owned()))
         .collect();
-    let types = VisibleFields::of(data);
+    let types = VisibleFields::new(data);
     let mut texts = PageTexts::default();
     let text: Vec<u64> = (found.iter())
         .map(|(_, marker)| match &marker.fields {
@@ -97,7 +97,7 @@ struct VisibleField<'a> {
 struct VisibleFields<'a>(FxHashMap<&'a str, Vec<VisibleField<'a>>>);
 
 impl<'a> VisibleFields<'a> {
-    fn of(data: &'a Data) -> VisibleFields<'a> {
+    fn new(data: &'a Data) -> VisibleFields<'a> {
         let fields = |schema: &'a Value| {
             // Format versions before 50 call the list `data`.
             let lists = ["fields", "data"].into_iter();
@@ -177,7 +177,7 @@ mod tests {
             ]})],
             ..Data::default()
         };
-        let types = VisibleFields::of(&data);
+        let types = VisibleFields::new(&data);
         let fields = |value: Value| value.as_object().unwrap().clone();
         let text = |value: Value| types.text(&data, &fields(value));
         assert_eq!(

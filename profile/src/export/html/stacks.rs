@@ -66,7 +66,7 @@ struct GrowingStack {
 impl PageStacks {
     /// The tree of the stacks that are `used` by samples, and of their callers; `with_places` keeps samples of
     /// different instructions apart.
-    pub(super) fn of(selection: &Selection<'_>, mut used: Vec<bool>, with_places: bool) -> PageStacks {
+    pub(super) fn new(selection: &Selection<'_>, mut used: Vec<bool>, with_places: bool) -> PageStacks {
         let data = selection.data;
         let sampled = if with_places { used.clone() } else { Vec::new() };
         // A caller comes before its callees.

@@ -101,7 +101,7 @@ fn write_groups(
     group_frames: usize,
     max_frames: usize,
 ) -> io::Result<()> {
-    let rows = ParquetRows::of(picked, max_frames)?;
+    let rows = ParquetRows::new(picked, max_frames)?;
     let file = file(picked, ran, &rows, group_frames).map_err(io::Error::other)?;
     out.write_all(&file)?;
     out.flush()

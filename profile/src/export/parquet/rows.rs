@@ -48,7 +48,7 @@ impl ParquetRows {
     /// # Errors
     ///
     /// The paths of all rows have more frames than `max_frames`.
-    pub(super) fn of(picked: &Picked<'_>, max_frames: usize) -> io::Result<ParquetRows> {
+    pub(super) fn new(picked: &Picked<'_>, max_frames: usize) -> io::Result<ParquetRows> {
         let data = picked.data;
         // For the functions that `sprof report` shows as one. An empty filter names nothing that could be missing.
         let selection = select(data, &Filter::default()).map_err(io::Error::other)?;

@@ -36,8 +36,8 @@ pub fn write(
         return Err(io::Error::other("two recordings can't be compared in time order"));
     }
     check(base, new)?;
-    let both = BothSides::of(base, new, options, limits)?;
-    let layout = Layout::of(&both.tree, options);
+    let both = BothSides::new(base, new, options, limits)?;
+    let layout = Layout::new(&both.tree, options);
     let lines = both.lines(base, new, options, &layout);
     let picture = Picture {
         tree: &both.tree,
@@ -94,7 +94,7 @@ struct BothSides {
 }
 
 impl BothSides {
-    fn of(base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions, limits: DiffLimits) -> io::Result<BothSides> {
+    fn new(base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions, limits: DiffLimits) -> io::Result<BothSides> {
         let process = only_process(base).and(only_process(new));
         let places = ThreadPlaces {
             process,

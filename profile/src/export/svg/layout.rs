@@ -26,7 +26,7 @@ pub(super) struct FrameBox {
 }
 
 impl Layout {
-    pub(super) fn of(tree: &CallPathTree, options: &SvgOptions) -> Layout {
+    pub(super) fn new(tree: &CallPathTree, options: &SvgOptions) -> Layout {
         let inner_width = f64::from(options.width.max(200)) - 2.0 * MARGIN as f64;
         let mut layout = Layout {
             frames: Vec::new(),

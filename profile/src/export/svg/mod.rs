@@ -67,8 +67,8 @@ impl Default for SvgOptions {
 /// `out` could not be written to.
 pub fn write(picked: &Picked<'_>, options: &SvgOptions, out: impl Write) -> io::Result<()> {
     let threads = options.threads || options.shape == TreeShape::TimeOrder;
-    let tree = CallPathTree::of(picked, options.shape, threads)?;
-    let layout = Layout::of(&tree, options);
+    let tree = CallPathTree::from_picked(picked, options.shape, threads)?;
+    let layout = Layout::new(&tree, options);
     let total = tree.nodes[0].total;
     let picture = Picture {
         tree: &tree,

@@ -82,7 +82,7 @@ pub(super) fn read(source: &mut ForeignFile) -> Result<Foreign, ReadError> {
             "expected {count} timeDeltas, one for each sample, found {deltas}"
         )));
     }
-    let stacks = NodeStacks::of(&file.nodes.0, source)?;
+    let stacks = NodeStacks::new(&file.nodes.0, source)?;
     let mut time_us = file.start_us;
     let mut samples: Vec<(f64, u32)> = Vec::with_capacity(count);
     for (at, (id, delta)) in file.samples.0.iter().zip(&file.deltas_us.0).enumerate() {
@@ -158,7 +158,7 @@ struct NodeStacks {
 
 impl NodeStacks {
     /// Nodes refer to their callees, in any order.
-    fn of(nodes: &[CpuProfileNode], source: &ForeignFile) -> Result<NodeStacks, ReadError> {
+    fn new(nodes: &[CpuProfileNode], source: &ForeignFile) -> Result<NodeStacks, ReadError> {
         let mut stacks = NodeStacks {
             tables: ForeignTables::default(),
             scripts: Unique::default(),
@@ -206,7 +206,7 @@ impl NodeStacks {
             });
         let (name, file) = (self.tables.text(name), self.tables.text(file));
         let func = self.tables.func_row(Func {
-            script: start.map_or(NONE, |start| self.scripts.index(Script::of(start))),
+            script: start.map_or(NONE, |start| self.scripts.index(Script::from_start(start))),
             ..Func::native(name, NONE, file)
         });
         let frame = self.tables.frame(func, 0, NONE, None, false);

@@ -88,7 +88,7 @@ impl Encoding {
     };
 
     /// The encoding of a file that begins with these bytes.
-    pub(super) fn of(start: &[u8]) -> Encoding {
+    pub(super) fn detect(start: &[u8]) -> Encoding {
         let (units, mark) = CodeUnits::of_mark(start).unwrap_or_else(|| {
             let wide = CodeUnits::WITHOUT_MARK.into_iter().find(|units| units.fit(start));
             (wide.unwrap_or(CodeUnits::Bytes), 0)
@@ -282,7 +282,7 @@ mod tests {
 
     fn read(bytes: &[u8]) -> String {
         let mut out = String::new();
-        Encoding::of(bytes).utf8(bytes).read_to_string(&mut out).unwrap();
+        Encoding::detect(bytes).utf8(bytes).read_to_string(&mut out).unwrap();
         out
     }
 
@@ -335,7 +335,7 @@ mod tests {
             .flat_map(|word| word.to_le_bytes())
             .collect();
         for bytes in [&words[..], b"\x0a\x04\x08\x01\x10\x0d", b"\x12\x0d\x08\x01"] {
-            assert_eq!(Encoding::of(bytes), Encoding::PLAIN, "{bytes:?}");
+            assert_eq!(Encoding::detect(bytes), Encoding::PLAIN, "{bytes:?}");
         }
     }
 

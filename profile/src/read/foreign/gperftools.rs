@@ -39,7 +39,7 @@ impl WordFormat {
     }
 
     /// The words of a file that begins with a header: 0, 3, version 0, a period, 0.
-    fn of(start: &[u8]) -> Option<WordFormat> {
+    fn detect(start: &[u8]) -> Option<WordFormat> {
         let all = [(8, false), (8, true), (4, false), (4, true)];
         let all = all.map(|(bytes, is_big_endian)| WordFormat { bytes, is_big_endian });
         all.into_iter().find(|words| {
@@ -56,13 +56,13 @@ impl WordFormat {
 
 /// True if these bytes begin such a file.
 pub(super) fn is_cpu_profile(start: &[u8]) -> bool {
-    WordFormat::of(start).is_some()
+    WordFormat::detect(start).is_some()
 }
 
 /// Reads one thread: the format has no threads and no times.
 pub(super) fn read(source: &mut ForeignFile) -> Result<Foreign, ReadError> {
     let start = source.start(64).unwrap_or_default();
-    let Some(words) = WordFormat::of(&start) else {
+    let Some(words) = WordFormat::detect(&start) else {
         return Err(source
             .read()?
             .wrong_at(0, "expected the header of a CPU profile of gperftools"));
@@ -77,7 +77,7 @@ pub(super) fn read(source: &mut ForeignFile) -> Result<Foreign, ReadError> {
     }
     drop(reader);
     let mut tables = ForeignTables::default();
-    let places = MappedRanges::of(&maps, &mut tables.data.libs);
+    let places = MappedRanges::new(&maps, &mut tables.data.libs);
     source.keeps(40 * tables.data.libs.len() as u64 + maps.len() as u64 / 4)?;
     let mut samples = Samples::default();
     let (mut weights, mut counts) = (Vec::new(), Vec::new());
@@ -187,7 +187,7 @@ struct MappedRanges {
 }
 
 impl MappedRanges {
-    fn of(maps: &[u8], libs: &mut Vec<SavedLib>) -> MappedRanges {
+    fn new(maps: &[u8], libs: &mut Vec<SavedLib>) -> MappedRanges {
         let mut lib_of: FxHashMap<Vec<u8>, (u32, Option<u64>)> = FxHashMap::default();
         let mut ranges = Vec::new();
         let mut program = String::new();

@@ -49,7 +49,7 @@ impl ForeignFile {
         };
         source.encoding = source
             .start(ENCODING_BYTES)
-            .map_or(Encoding::PLAIN, |start| Encoding::of(&start));
+            .map_or(Encoding::PLAIN, |start| Encoding::detect(&start));
         Ok(source)
     }
 

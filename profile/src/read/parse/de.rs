@@ -44,8 +44,8 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
                 self.keep(bytes)?;
                 value
             }
-            b'[' => self.nested(b']', |parser| visitor.visit_seq(Items::of(parser))),
-            b'{' => self.nested(b'}', |parser| visitor.visit_map(Items::of(parser))),
+            b'[' => self.nested(b']', |parser| visitor.visit_seq(Items::new(parser))),
+            b'{' => self.nested(b'}', |parser| visitor.visit_map(Items::new(parser))),
             _ => return Err(self.wrong("expected value")),
         };
         // A visitor's error has no place.
@@ -161,7 +161,7 @@ struct Items<'p, 'a> {
 }
 
 impl<'p, 'a> Items<'p, 'a> {
-    fn of(parser: &'p mut Parser<'a>) -> Self {
+    fn new(parser: &'p mut Parser<'a>) -> Self {
         Items { parser, is_first: true }
     }
 

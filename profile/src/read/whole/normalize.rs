@@ -47,7 +47,7 @@ pub(super) fn normalize<E: FieldChoice>(
     };
     let mut normal = Normalizer {
         version,
-        text_fields: TextFields::of(&all_schemas),
+        text_fields: TextFields::from_schemas(&all_schemas),
         data: Data {
             product: known.product.unwrap_or_default(),
             imported_from: known.imported_from.unwrap_or_default(),

@@ -52,11 +52,11 @@ enum OfCategory {
 }
 
 impl CodeTable {
-    pub(super) fn of(data: &Data) -> CodeTable {
+    pub(super) fn new(data: &Data) -> CodeTable {
         let is = |name: &str, kind: CodeKind| name == CATEGORIES[kind.category(false).0].name;
         CodeTable {
             of_func: (0..data.funcs.len() as u32)
-                .map(|func| OfName::of(data.func_name(func)))
+                .map(|func| OfName::new(data.func_name(func)))
                 .collect(),
             of_category: (data.categories.iter())
                 .map(|category| match category.name.as_str() {
@@ -94,7 +94,7 @@ impl CodeTable {
 }
 
 impl OfName {
-    fn of(name: &str) -> OfName {
+    fn new(name: &str) -> OfName {
         let bare = bare(name);
         let is_c = !bare.contains(':') && !bare.contains([' ', '.']);
         let is_call_through = || CALL_THROUGH.iter().any(|start| path(&bare).starts_with(start));

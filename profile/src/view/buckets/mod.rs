@@ -163,7 +163,13 @@ struct BucketChain {
 
 impl BucketChain {
     /// The chain of a stack whose caller has the chain `caller`, and whose function is `func`, with this name and code.
-    fn of(caller: Option<BucketChain>, code: CalledCode, func: u32, name: &str, same_lib: bool) -> Option<BucketChain> {
+    fn from_caller(
+        caller: Option<BucketChain>,
+        code: CalledCode,
+        func: u32,
+        name: &str,
+        same_lib: bool,
+    ) -> Option<BucketChain> {
         if let CalledCode::Ruled { bucket, of_library } = code {
             let means = caller
                 .filter(|caller| caller.bucket != bucket && caller.innermost.has_means(bucket, caller.of_library));
@@ -221,7 +227,7 @@ pub struct BucketRow {
 /// Buckets with samples, largest first.
 pub fn buckets(selection: &Selection<'_>) -> Vec<BucketRow> {
     let data = selection.data;
-    let codes = CodeTable::of(data);
+    let codes = CodeTable::new(data);
     let mut chains: Vec<Option<BucketChain>> = Vec::with_capacity(selection.stacks.len());
     for (index, stack) in (0..).zip(selection.stacks.iter()) {
         let frame = data.frames[stack.frame as usize];
@@ -230,7 +236,13 @@ pub fn buckets(selection: &Selection<'_>) -> Vec<BucketRow> {
         let same_lib = (selection.stacks.get(stack.prefix as usize))
             .is_some_and(|caller| data.frames[caller.frame as usize].lib == frame.lib);
         let name = data.func_name(frame.func);
-        chains.push(BucketChain::of(caller, code, selection.func(index), name, same_lib));
+        chains.push(BucketChain::from_caller(
+            caller,
+            code,
+            selection.func(index),
+            name,
+            same_lib,
+        ));
     }
     let mut sums: FxHashMap<Bucket, FxHashMap<u32, Cost>> = FxHashMap::default();
     for (chain, cost) in chains.into_iter().zip(&selection.own) {

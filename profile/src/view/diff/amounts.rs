@@ -65,7 +65,7 @@ pub(super) struct RunAmount {
 }
 
 impl Side {
-    pub(super) fn of(recordings: &[Data], what: Compared, keys: &mut ComparedKeys) -> Side {
+    pub(super) fn new(recordings: &[Data], what: Compared, keys: &mut ComparedKeys) -> Side {
         let of_frames = recordings
             .iter()
             .map(|data| keys::of_frames(data, what, keys))
@@ -97,7 +97,7 @@ impl Side {
                 true => self.empty_runs += 1,
                 false => self.runs.push(Run {
                     recording: self.recordings,
-                    ..Run::of(recording, samples, &mut sums)
+                    ..Run::new(recording, samples, &mut sums)
                 }),
             }
         }
@@ -146,7 +146,7 @@ impl Run {
         self.amounts.get(&(key as u32))
     }
 
-    fn of(recording: &RecordingSamples, samples: &[ComparedSample], sums: &mut PlaceSums<'_>) -> Run {
+    fn new(recording: &RecordingSamples, samples: &[ComparedSample], sums: &mut PlaceSums<'_>) -> Run {
         let is_summed = recording.is_summed;
         // Each line of a file of sums is many samples, without times.
         let most_blocks = if recording.is_window() && !is_summed { BLOCKS } else { 1 };

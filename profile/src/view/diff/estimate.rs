@@ -53,7 +53,7 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    pub(super) fn of(side: &Side, key: Option<usize>, measure: LimitedMeasure) -> Estimate {
+    pub(super) fn new(side: &Side, key: Option<usize>, measure: LimitedMeasure) -> Estimate {
         let share = smoothed_share(side, key);
         let recordings = side.runs.chunk_by(|a, b| a.recording == b.recording);
         let number = (recordings.clone().count() as f64).max(1.0);
@@ -63,7 +63,7 @@ impl Estimate {
             // A run's part in the mean.
             let part = 1.0 / (runs.len() as f64 * number);
             for run in runs {
-                let Sampling { variance, block_pairs } = Sampling::of(run, key, measure, share);
+                let Sampling { variance, block_pairs } = Sampling::new(run, key, measure, share);
                 let variance = variance * part * part;
                 sampling += variance;
                 of_blocks += if block_pairs > 0.0 {
@@ -73,7 +73,7 @@ impl Estimate {
                 };
                 assumed += (varying(run, key, measure, share) * part).powi(2);
             }
-            let trimmed = Trimmed::of(runs.iter().map(|run| value(run, key, measure)).collect());
+            let trimmed = Trimmed::new(runs.iter().map(|run| value(run, key, measure)).collect());
             means.push(trimmed.mean);
             seen += trimmed.variance / (number * number);
             free += trimmed.degrees_of_freedom;
@@ -86,7 +86,7 @@ impl Estimate {
             .map(|run| missed_variance(run, measure, share))
             .sum::<f64>();
         let missed = missed / (side.runs.len() as f64).max(1.0);
-        let of_means = Trimmed::of(means);
+        let of_means = Trimmed::new(means);
         let of_machine = match measure {
             LimitedMeasure::Time => (of_means.mean * VARYING).powi(2) / number,
             LimitedMeasure::Share => 0.0,
@@ -147,7 +147,7 @@ struct Trimmed {
 }
 
 impl Trimmed {
-    fn of(mut values: Vec<f64>) -> Trimmed {
+    fn new(mut values: Vec<f64>) -> Trimmed {
         values.sort_by(f64::total_cmp);
         let trimmed = (values.len() as f64 * TRIMMED) as usize;
         let kept = &values[trimmed..values.len() - trimmed];
@@ -226,7 +226,7 @@ struct Sampling {
 }
 
 impl Sampling {
-    fn of(run: &Run, key: Option<usize>, measure: LimitedMeasure, share: f64) -> Sampling {
+    fn new(run: &Run, key: Option<usize>, measure: LimitedMeasure, share: f64) -> Sampling {
         let Some(key) = key else {
             return Sampling {
                 variance: 0.0,

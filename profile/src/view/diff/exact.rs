@@ -17,8 +17,8 @@ pub(super) struct ExactCosts {
 }
 
 impl ExactCosts {
-    pub(super) fn of(files: &[Data], what: Compared, keys: &mut ComparedKeys) -> ExactCosts {
-        let side = Side::of(files, what, keys);
+    pub(super) fn new(files: &[Data], what: Compared, keys: &mut ComparedKeys) -> ExactCosts {
+        let side = Side::new(files, what, keys);
         let mut figures = ExactCosts {
             of_key: FxHashMap::default(),
             total: SideTotal {
@@ -79,8 +79,8 @@ pub(super) fn diff(base: &[Data], new: &[Data], what: Compared, limits: DiffLimi
     let mut keys = ComparedKeys::default();
     let files = base;
     let (base, new) = (
-        ExactCosts::of(base, what, &mut keys),
-        ExactCosts::of(new, what, &mut keys),
+        ExactCosts::new(base, what, &mut keys),
+        ExactCosts::new(new, what, &mut keys),
     );
     let whole = base.total.per_run.max(new.total.per_run);
     let all = (0..keys.len()).filter(|key| base.of_key.contains_key(key) || new.of_key.contains_key(key));

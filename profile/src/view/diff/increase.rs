@@ -55,8 +55,8 @@ pub(super) struct EstimatePair {
 }
 
 impl EstimatePair {
-    pub(super) fn of(base: &Side, new: &Side, key: Option<usize>, measure: LimitedMeasure) -> EstimatePair {
-        let [base, new] = [base, new].map(|side| Estimate::of(side, key, measure));
+    pub(super) fn new(base: &Side, new: &Side, key: Option<usize>, measure: LimitedMeasure) -> EstimatePair {
+        let [base, new] = [base, new].map(|side| Estimate::new(side, key, measure));
         let part = |estimate: &Estimate| estimate.variance * estimate.variance / estimate.degrees_of_freedom;
         let variance = base.variance + new.variance;
         // Welch and Satterthwaite.
@@ -179,5 +179,5 @@ struct Difference {
 
 /// The increase of the whole time, without a test of parts.
 pub(super) fn of_all(base: &Side, new: &Side, confidence: f64) -> Increase {
-    EstimatePair::of(base, new, None, LimitedMeasure::Time).increase((1.0 - confidence) / 2.0)
+    EstimatePair::new(base, new, None, LimitedMeasure::Time).increase((1.0 - confidence) / 2.0)
 }

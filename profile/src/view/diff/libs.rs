@@ -26,7 +26,7 @@ pub struct Renamed {
 /// 2. Libraries whose names differ only by versions and hashes.
 /// 3. Libraries that share most functions of one of them.
 pub fn match_libs(base: &mut [Data], new: &[Data]) -> Vec<Renamed> {
-    let (mut before, mut after) = (SideLibs::of(base), SideLibs::of(new));
+    let (mut before, mut after) = (SideLibs::new(base), SideLibs::new(new));
     let both: Vec<String> = (before.functions.keys())
         .filter(|name| after.functions.contains_key(*name))
         .cloned()
@@ -95,7 +95,7 @@ struct SideLibs {
 }
 
 impl SideLibs {
-    fn of(side: &[Data]) -> SideLibs {
+    fn new(side: &[Data]) -> SideLibs {
         let mut functions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for data in side {
             for func in 0..data.funcs.len() as u32 {

@@ -170,7 +170,7 @@ pub struct KeyAmount {
 }
 
 impl Sides {
-    fn of(base: &Side, new: &Side, recorded: &[Data], confidence: f64) -> Sides {
+    fn new(base: &Side, new: &Side, recorded: &[Data], confidence: f64) -> Sides {
         let first = recorded.first();
         Sides {
             unit: match first {
@@ -300,11 +300,11 @@ impl Verdicts {
 pub(crate) fn verdicts(base: &[Data], new: &[Data], what: Compared, limits: DiffLimits) -> Verdicts {
     let mut keys = ComparedKeys::default();
     let recorded = base;
-    let base = Side::of(base, what, &mut keys);
-    let new = Side::of(new, what, &mut keys);
+    let base = Side::new(base, what, &mut keys);
+    let new = Side::new(new, what, &mut keys);
     let item = |key: usize| {
         let [before, after] = [&base, &new].map(|side| side.amount(key));
-        let tested = (before.samples + after.samples > 0).then(|| Tested::of(&base, &new, key));
+        let tested = (before.samples + after.samples > 0).then(|| Tested::new(&base, &new, key));
         tested.flatten().map(|tested| KeyVerdict {
             key,
             base: before,
@@ -326,7 +326,7 @@ pub(crate) fn verdicts(base: &[Data], new: &[Data], what: Compared, limits: Diff
         }
     }
     Verdicts {
-        sides: Sides::of(&base, &new, recorded, test::CONFIDENCE),
+        sides: Sides::new(&base, &new, recorded, test::CONFIDENCE),
         keys,
         items,
     }

@@ -182,7 +182,7 @@ pub fn check(
     let checked = checked.collect();
     // Each end of a range has the error rate at which a kept rule may be called broken.
     let confidence = 1.0 - 2.0 * limits.false_discoveries;
-    (Sides::of(&sides.base, &sides.new, base, confidence), checked)
+    (Sides::new(&sides.base, &sides.new, base, confidence), checked)
 }
 
 struct SampledSides {
@@ -229,7 +229,7 @@ impl SampledSides {
     }
 
     fn check_one(&self, rule: &IncreaseRule, key: Option<usize>, name: Option<&str>, functions: usize) -> CheckedRule {
-        let pair = EstimatePair::of(&self.base, &self.new, key, rule.measure);
+        let pair = EstimatePair::new(&self.base, &self.new, key, rule.measure);
         let found = self.found(key, name.map(str::to_owned), functions, &pair);
         let p = self.limits.false_discoveries;
         let (base, new) = found.samples;
@@ -253,7 +253,7 @@ impl SampledSides {
     fn check_each(&self, rule: &IncreaseRule) -> CheckedRule {
         let whole = match rule.measure {
             LimitedMeasure::Time => {
-                EstimatePair::of(&self.base, &self.new, None, LimitedMeasure::Time)
+                EstimatePair::new(&self.base, &self.new, None, LimitedMeasure::Time)
                     .means()
                     .0
             }
@@ -267,7 +267,7 @@ impl SampledSides {
             let samples = [&self.base, &self.new].map(|side| side.amount(key).samples);
             seen += usize::from(samples[1] > 0);
             gone += usize::from(samples[1] == 0 && samples[0] > 0);
-            let pair = EstimatePair::of(&self.base, &self.new, Some(key), rule.measure);
+            let pair = EstimatePair::new(&self.base, &self.new, Some(key), rule.measure);
             if samples[1] == 0 || pair.means().1 < least {
                 continue;
             }
@@ -373,8 +373,8 @@ fn check_figures(
     let mut keys = ComparedKeys::default();
     let files = base;
     let (base, new) = (
-        ExactCosts::of(base, what, &mut keys),
-        ExactCosts::of(new, what, &mut keys),
+        ExactCosts::new(base, what, &mut keys),
+        ExactCosts::new(new, what, &mut keys),
     );
     let names = || (0..keys.len()).map(|key| keys.function(key));
     let whole = base.total.per_run.max(new.total.per_run);

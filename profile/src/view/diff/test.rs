@@ -24,13 +24,13 @@ pub(super) struct Tested {
 
 impl Tested {
     /// `None`: a side has no samples.
-    pub(super) fn of(base: &Side, new: &Side, key: usize) -> Option<Tested> {
+    pub(super) fn new(base: &Side, new: &Side, key: usize) -> Option<Tested> {
         let whole = base.total().per_run;
         if whole <= 0.0 || new.total().per_run <= 0.0 {
             return None;
         }
         let [share, time] = [LimitedMeasure::Share, LimitedMeasure::Time]
-            .map(|measure| EstimatePair::of(base, new, Some(key), measure));
+            .map(|measure| EstimatePair::new(base, new, Some(key), measure));
         let is_tested = base.amount(key).samples + new.amount(key).samples >= FEWEST_SAMPLES;
         let delta = |pair: &EstimatePair| pair.means().1 - pair.means().0;
         let p_of_share = share.p_of_difference();

@@ -35,7 +35,7 @@ pub(super) enum NameKind {
 }
 
 impl NameKind {
-    fn of(key: &str) -> Option<NameKind> {
+    fn from_key(key: &str) -> Option<NameKind> {
         Some(match key {
             "ob" => NameKind::Object,
             "fl" => NameKind::File,
@@ -133,7 +133,7 @@ pub(super) fn parse(line: &str, columns: PositionColumns) -> Result<CallgrindLin
             }
         }
         "jump" | "jcnd" => Ok(CallgrindLine::Jump),
-        _ => match NameKind::of(key) {
+        _ => match NameKind::from_key(key) {
             Some(kind) => Ok(CallgrindLine::Name(kind, name(value))),
             None => Err(unknown(line)),
         },

@@ -131,7 +131,7 @@ pub(super) fn read(source: &mut ForeignFile, event: Option<&str>) -> Result<Fore
     let default = header.default_event(&names);
     let chosen = choose(&path, event, &names, default)?;
     let measure = header.measure(chosen);
-    let (pruned, mut notes) = PrunedLocations::of(&header);
+    let (pruned, mut notes) = PrunedLocations::new(&header);
     let mut building = PprofReader {
         pruned,
         measure,

@@ -25,7 +25,7 @@ pub(super) struct PrunedLocations {
 
 impl PrunedLocations {
     /// The dropped locations, and notes on expressions that cannot be used.
-    pub(super) fn of(header: &PprofHeader) -> (PrunedLocations, Vec<String>) {
+    pub(super) fn new(header: &PprofHeader) -> (PrunedLocations, Vec<String>) {
         let (drop, keep) = (header.text(header.drop_frames), header.text(header.keep_frames));
         if drop.is_empty() {
             return Default::default();
