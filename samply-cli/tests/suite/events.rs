@@ -374,7 +374,7 @@ fn what_cannot_be_recorded_is_said_before_the_program_runs() {
         2,
         &["no event `page-fault`", "did you mean page-faults", "-e list"],
     );
-    refused("page-faults:x", 2, &["the `x` is not a modifier"]);
+    refused("page-faults:x", 2, &["`x` is not a modifier"]);
     refused("page-faults/period=0/", 2, &["1 or more"]);
     refused(
         "sched:sched_swich",
