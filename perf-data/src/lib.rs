@@ -2,7 +2,7 @@
 //!
 //! The caller gives bytes (of a ring buffer, or of a file of `perf record`, `simpleperf record` or sprof itself) and an
 //! [`EventSink`](recording::sink::EventSink); the sink gets events in time order. Out of scope: system calls,
-//! unwinding, symbols. Everything here compiles and is tested on every system.
+//! unwinding, symbols. Everything here compiles on Linux and macOS.
 //!
 //! The journey, in reading order:
 //!
