@@ -15,7 +15,7 @@ use recording::session::StopReason;
 use symbolicator::Symbolicator;
 use tempfile::NamedTempFile;
 
-use super::merge;
+use super::saved_data;
 use super::show::{self, ServedProfile};
 use crate::args::{LoadArgs, SymbolArgs};
 use crate::exit::{Failure, Outcome, Status};
@@ -130,7 +130,7 @@ pub(super) fn named_again(
     if saved.symbolicated == Some(false) || !may_name(saved, symbolicator) {
         return Ok(None);
     }
-    let (data, named) = merge::named(path, symbolicator, interrupt, term)?;
+    let (data, named) = saved_data::named(path, symbolicator, interrupt, term)?;
     if !named.is_changed {
         return Ok(None);
     }

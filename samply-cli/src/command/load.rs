@@ -7,7 +7,7 @@ use profile::export::firefox;
 use profile::read::{self, Form, ReadLimits, SavedProfile};
 
 use super::convert;
-use super::merge;
+use super::saved_data;
 use super::show::{self, ServedProfile};
 use crate::args::{self, LoadArgs};
 use crate::exit::Outcome;
@@ -83,7 +83,7 @@ fn save(args: &LoadArgs, is_foreign: bool, term: &Term) -> Outcome {
         false => {
             let interrupt = interrupt_of(symbols)?;
             let symbolicator = symbolicator_of(&args.file, symbols, &interrupt, term)?;
-            let (data, named) = merge::named(&args.file, &symbolicator, &interrupt, term)?;
+            let (data, named) = saved_data::named(&args.file, &symbolicator, &interrupt, term)?;
             term.line(convert::describe_named(named));
             output.save(term, |out| firefox::write_data_gz(&data, out))
         }

@@ -18,6 +18,7 @@ pub(crate) mod merge;
 pub(crate) mod push;
 pub(crate) mod record;
 pub(crate) mod report;
+mod saved_data;
 pub(crate) mod self_test;
 pub(crate) mod serve;
 pub(crate) mod setup;

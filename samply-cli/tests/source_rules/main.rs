@@ -68,24 +68,15 @@ fn assert_none(what: &str, found: &[String]) {
     assert!(found.is_empty(), "{what}:\n{}", found.join("\n"));
 }
 
-/// The imports that are still to go: crate, importing files, imported files. Nothing is added here.
-const IMPORTS_TO_REMOVE: &[(&str, &str, &str)] = &[("samply-cli", "command/convert.rs", "command/merge.rs")];
-
-fn imports(name: &str) -> Vec<Import> {
-    let is_left = |import: &Import| {
-        IMPORTS_TO_REMOVE
-            .iter()
-            .any(|(left, from, to)| *left == name && import.from.starts_with(from) && import.to.starts_with(to))
-    };
-    let imports = MODULES[name].imports().into_iter();
-    imports.filter(|import| !is_left(import)).collect()
-}
-
 /// What a rule finds in all crates, each with the name of its crate.
 fn in_all_crates(find: impl Fn(&[Import]) -> Vec<String>) -> Vec<String> {
     let mut found = Vec::new();
-    for name in MODULES.keys() {
-        found.extend(find(&imports(name)).iter().map(|circle| format!("{name}: {circle}")));
+    for (name, modules) in &*MODULES {
+        found.extend(
+            find(&modules.imports())
+                .iter()
+                .map(|circle| format!("{name}: {circle}")),
+        );
     }
     found
 }
@@ -102,7 +93,7 @@ fn no_folders_import_each_other_in_a_circle() {
 
 #[test]
 fn imports_of_the_command_line_go_down() {
-    let up = imports::imports_up(&imports("samply-cli"), COMMAND_LINE_LEVELS);
+    let up = imports::imports_up(&MODULES["samply-cli"].imports(), COMMAND_LINE_LEVELS);
     assert_none("imports go up a level of samply-cli/src", &up);
 }
 
@@ -165,9 +156,6 @@ fn dependencies(name: &str, crates: &[String]) -> BTreeSet<String> {
     names.filter(|name| crates.contains(name)).cloned().collect()
 }
 
-/// How many names are still to be changed. Nothing is raised here.
-const TYPE_NAMES_TO_CHANGE: &[(&str, usize)] = &[("unwind", 1), ("recorder-linux", 6)];
-
 /// Modules of one path that `#[cfg]` chooses among have the same names.
 #[test]
 fn a_type_name_stands_once_in_a_crate() {
@@ -186,16 +174,7 @@ fn a_type_name_stands_once_in_a_crate() {
                 )
             })
             .collect();
-        let left = TYPE_NAMES_TO_CHANGE
-            .iter()
-            .find(|(left, _)| left == name)
-            .map_or(0, |(_, count)| *count);
-        assert!(
-            repeated.len() <= left,
-            "{name}/src: {} type names stand twice or more:\n{}",
-            repeated.len(),
-            repeated.join("\n")
-        );
+        assert_none(&format!("{name}/src: type names that stand twice or more"), &repeated);
     }
 }
 

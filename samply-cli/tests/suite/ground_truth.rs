@@ -82,7 +82,7 @@ fn both_unwinders_find_the_same_split() {
     for engine in ["sprof", "framehop"] {
         undisturbed_or_right(|| {
             let options = ["--rate", "20000", "--unwinder", engine];
-            let (_, profile) = record().options(&options).profile(program("split").unwrap(), &["750"]);
+            let (_, profile) = record().options(&options).profile(program("split").unwrap(), &["800"]);
             assert_split(&profile, "");
             assert_split_rooted(&profile, "main");
             let named = profile.json["meta"]["sprof"]["recorded"]["unwinder"].as_str();

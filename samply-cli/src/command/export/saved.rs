@@ -15,7 +15,7 @@ use profile::trim::{ProfilePart, trim};
 use symbolicator::Symbolicator;
 
 use super::super::target::ResultTarget;
-use super::super::{convert, merge};
+use super::super::{convert, saved_data};
 use crate::args::{self, ExportArgs, ExportFormat};
 use crate::exit::{Failure, Outcome};
 use crate::input::perf_data;
@@ -47,7 +47,7 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: ResultTarg
         true => Interrupt::watch()?,
         false => Interrupt::default(),
     };
-    let (mut data, is_gzip) = match merge::converted(path, event, symbols, &interrupt, term)? {
+    let (mut data, is_gzip) = match saved_data::converted(path, event, symbols, &interrupt, term)? {
         Some(data) => {
             convert::say_what_is_counted(path, &data, term);
             (data, !perf_data::is_perf_data(path))
@@ -59,7 +59,7 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: ResultTarg
                 args.part.is_all() && (format == ExportFormat::Firefox || source.version <= firefox_v55::VERSION);
             let named = match is_as_asked && !source.may_get_names {
                 true => None,
-                false => Some(merge::named(path, &symbolicator, &interrupt, term)?),
+                false => Some(saved_data::named(path, &symbolicator, &interrupt, term)?),
             };
             match named.filter(|(_, named)| !is_as_asked || named.is_changed) {
                 Some((data, _)) => (data, source.is_gzip),

@@ -28,7 +28,7 @@ use share::s3::{Bucket, BucketOptions, MAX_EXPIRES, is_address};
 use share::{SharedFolder, Store, private};
 
 use super::export::say_what_is_missing;
-use super::{convert, merge};
+use super::{convert, saved_data};
 use crate::args::{self, Private, ShareArgs, SymbolArgs, UploadArgs, value};
 use crate::exit::{Failure, Outcome, Status};
 use crate::interrupt::Interrupt;
@@ -151,7 +151,7 @@ impl Sharing {
         term: &Term,
     ) -> Result<Option<ShareOutcome>, Failure> {
         term.progress(false, format_args!("reading {}", path.display()));
-        let data = merge::whole(path, what.event, symbols, term);
+        let data = saved_data::whole(path, what.event, symbols, term);
         term.erase_progress();
         let mut data = data?;
         trim(&mut data, &what.part).map_err(|error| format!("{}: {error}", path.display()))?;
