@@ -259,7 +259,7 @@ fn a_silent_server_is_a_time_out_that_names_the_wait() {
     let (address, thread) = server(|stream| stream);
     let error = refused(&address, b"hello".to_vec(), &short);
     assert!(
-        matches!(error.reason, FailureReason::TiRequestPhaset(Phase::Reply, _)),
+        matches!(error.reason, FailureReason::TimedOut(RequestPhase::Reply, _)),
         "{error:?}"
     );
     assert!(error.to_string().contains("within 0.2 s"), "{error}");
@@ -268,7 +268,7 @@ fn a_silent_server_is_a_time_out_that_names_the_wait() {
     let (address, thread) = server(|stream| stream);
     let error = refused(&address, vec![0; 64 << 20], &short);
     assert!(
-        matches!(error.reason, FailureReason::TiRequestPhaset(Phase::Sending, _)),
+        matches!(error.reason, FailureReason::TimedOut(RequestPhase::Sending, _)),
         "{error:?}"
     );
     assert!(matches!(error.sent, BodySent::Part { .. }), "{error:?}");
@@ -281,7 +281,7 @@ fn a_silent_server_is_a_time_out_that_names_the_wait() {
     let (address, thread) = server(|stream| stream);
     let error = refused(&address, b"hello".to_vec(), &whole);
     assert!(
-        matches!(error.reason, FailureReason::TiRequestPhaset(Phase::Whole, _)),
+        matches!(error.reason, FailureReason::TimedOut(RequestPhase::Whole, _)),
         "{error:?}"
     );
     drop(thread.join().unwrap());
