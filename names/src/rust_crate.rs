@@ -10,7 +10,7 @@ use crate::source_path::SourcePath;
 /// missing: only tests have it, and many programs are called so.
 const LIBRARY: &[&str] = &["core", "alloc", "std", "proc_macro"];
 
-/// Crates that programs have of Rust's library, too.
+/// Further crates of Rust's library that programs contain.
 const RUNTIME: &[&str] = &["compiler_builtins", "panic_abort", "panic_unwind", "std_detect"];
 
 /// True for a crate of Rust's library.
@@ -38,7 +38,7 @@ pub fn of_function(mangled: &str, demangled: &str, source: Option<&str>) -> Opti
 /// What a mangled name begins with.
 enum Root<'a> {
     Crate(&'a str),
-    /// A type, of which the function is a method that its trait provides. It is of the trait's crate.
+    /// A type whose trait provides the method: the function belongs to the trait's crate.
     Trait,
 }
 

@@ -13,7 +13,7 @@
 //! | `~/.cargo/git/checkouts/serde-<hash>/59807616/src/de.rs` | `git/checkouts/serde-<hash>/59807616/src/de.rs` |
 //! | `~/.rustup/toolchains/<name>/lib/rustlib/src/rust/library/core/src/a.rs` | `lib/rustlib/src/rust/library/core/src/a.rs` |
 //!
-//! All other paths stay as they are: those of the program's own sources, too.
+//! All other paths stay as they are, also the paths of the program's own sources.
 //!
 //! The last three stay local. rustc writes the path of an installed rust-src into what it inlines from there, without
 //! the commit. For any `cargo:` path the front end asks crates.io, whatever the registry: the name of a private package
@@ -256,7 +256,7 @@ fn known(text: &str) -> Option<SourcePath<'_>> {
         let is_library = path.starts_with("library/");
         return is_library.then_some(SourcePath::InstalledRustLibrary { path });
     }
-    // A repository may have folders of these names, too, but not with cargo's hash.
+    // A repository may have folders of the same names, but not with cargo's hash.
     let below = |folder: &str| {
         let places = text.match_indices(folder);
         let mut places = places.filter(|(at, _)| *at == 0 || text.as_bytes()[at - 1] == b'/');

@@ -64,7 +64,7 @@ impl FunctionSymbol {
         }
     }
 
-    /// A function of which only these relative addresses are known.
+    /// A function whose relative addresses are known, and nothing else.
     pub fn unnamed(addresses: &Range<u64>) -> FunctionSymbol {
         FunctionSymbol {
             name: format!("fun_{:x}", addresses.start),
@@ -111,7 +111,7 @@ pub enum SymbolSource {
     NotAsked,
     /// The module's files, and what these have.
     Files {
-        /// A full symbol table, not only that of what other modules may call.
+        /// A full symbol table, not only the functions that other modules may call.
         symbol_table: bool,
         /// DWARF.
         debug_info: bool,

@@ -81,7 +81,7 @@ pub struct Named<'a> {
 }
 
 impl Named<'_> {
-    /// Path of the script's file, or the name of what is no file. `None` if the script has no name.
+    /// Path of the script's file, or a name such as `node:fs`. `None` if the script has no name.
     pub fn file(&self) -> Option<Cow<'_, str>> {
         (!self.script.is_empty()).then(|| path_of(self.script))
     }
@@ -133,7 +133,7 @@ fn javascript(rest: &str) -> Option<Named<'_>> {
         ('*', Tier::TurboFan),
     ];
     let (rest, tier) = marks.into_iter().find_map(mark).unwrap_or((rest, None));
-    // V8 14 writes `+'` and `*'`, too.
+    // V8 14 also writes `+'` and `*'`.
     let rest = match tier {
         Some(Tier::Maglev | Tier::TurboFan) => rest.strip_prefix('\'').unwrap_or(rest),
         _ => rest,

@@ -210,7 +210,7 @@ pub enum Counter {
 pub enum Role {
     /// CPU time of a running thread, or what the event counts that the user chose instead.
     Running,
-    /// Switches of threads from and to CPUs. There are no samples with this role.
+    /// Switches of threads from and to CPUs. No sample has this role.
     Switch,
     /// The stack with which a thread leaves its CPU, right before its [`ThreadEvent::SwitchOut`]; or, of a thread that
     /// is waiting, the stack with which it waits. The period has no meaning. A recorder that looks at threads from time

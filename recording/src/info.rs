@@ -17,9 +17,9 @@ pub enum PeriodUnit {
 /// When an event samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleBy {
-    /// Each time after so many.
+    /// One sample after this number of events.
     Period(u64),
-    /// So often a second; the kernel looks for the period that gives it.
+    /// Samples a second; the kernel adjusts the period.
     Frequency(u64),
 }
 

@@ -84,7 +84,7 @@ pub fn path_of(path: &[u8]) -> PathBuf {
     String::from_utf8_lossy(path).into_owned().into()
 }
 
-/// Device and inode: tells a file from every other one, also from those that claim the same build id.
+/// Device and inode: differs for every other file, also for one with the same build id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
     /// `st_dev` (stat(2)).

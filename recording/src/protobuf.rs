@@ -94,7 +94,7 @@ pub struct MessageFields<'a> {
 }
 
 impl<'a> MessageFields<'a> {
-    /// The fields of this message. After a fault there are no more.
+    /// The fields of this message. A fault ends them.
     pub fn new(bytes: &'a [u8]) -> MessageFields<'a> {
         MessageFields { bytes, at: 0 }
     }

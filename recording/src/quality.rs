@@ -7,7 +7,7 @@ use crate::event::{LostCause, Role};
 use crate::sink::ModuleMiss;
 use crate::stack::{MissingStack, StackMark};
 
-/// Counts of stacks that are no samples of running threads: those of waits and of point events.
+/// Counts of the stacks of waits and of point events, which are not samples of running threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StacksBeside {
     /// All of them.

@@ -23,7 +23,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// As of [`open`], but other things than files are no error.
+/// The errors of [`open`], but a folder or a device is not an error.
 pub fn metadata(path: &Path) -> io::Result<Metadata> {
     system::metadata(path)
 }
@@ -86,7 +86,7 @@ mod system {
         std::fs::read_link(own_path(file))
     }
 
-    /// Opens a regular file that this user owns. Where its name is a link, the user owns the link, too.
+    /// Opens a regular file that this user owns. Where its name is a link, the user also owns the link.
     ///
     /// # Errors
     ///

@@ -45,7 +45,7 @@ pub struct RecordOptions {
     pub stack_bytes: u32,
     /// Copy more of them once many stacks are deeper, as far as rings have room for that.
     pub larger_stacks: bool,
-    /// Record when threads are not on a CPU, too, and what they wait for.
+    /// Also record when threads are not on a CPU, and what they wait for.
     pub off_cpu: bool,
     /// Events to record beside CPU time, or instead of it: what the first one that counts replaces.
     /// As the user wrote them, one or several each.
@@ -166,7 +166,7 @@ pub trait Session: Sized {
     /// not recorded and why.
     fn announcements(&self) -> &[String];
 
-    /// The same for those who ask for more: what holds for every recording on this machine, and is no loss.
+    /// The same for `--verbose`: what holds for every recording on this machine, and loses nothing.
     fn remark(&self) -> Option<&'static str>;
 
     /// What is known of the recording before it has begun; it ends at its own start.

@@ -14,7 +14,7 @@ pub enum Stack<'a> {
     Missing {
         /// Kernel call chain, leaf first; often empty.
         kernel: &'a [Frame],
-        /// Why there is no user stack.
+        /// Why the user stack is missing.
         reason: MissingStack,
     },
 }

@@ -21,7 +21,7 @@ pub enum WaitReason {
     Child,
     /// For a signal; or stopped by one, by a debugger or by a freezer.
     Signal,
-    /// For something in the kernel that is none of these.
+    /// For something else in the kernel.
     Other,
     /// Not known: its kernel stack was not recorded, or its functions have no names.
     Unknown,
@@ -81,7 +81,7 @@ impl WaitReason {
 /// Where the stack of a wait comes from, if it was not sampled as the wait began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WaitGuess {
-    /// It is that of another wait of the same thread, the last one that was sampled.
+    /// The stack of the thread's last sampled wait, not of this one.
     OtherWait,
     /// It is the last one that the thread was seen with on a CPU.
     LastOnCpu,

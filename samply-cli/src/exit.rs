@@ -22,7 +22,7 @@ use crate::terminal::{Term, Verbosity};
 pub(crate) const FAILED: u8 = 125;
 /// The program cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
-/// There is no such program.
+/// The program was not found.
 const NOT_FOUND: u8 = 127;
 
 /// Why a command failed. The message has what was attempted, on what, and the next step.

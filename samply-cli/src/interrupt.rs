@@ -53,7 +53,7 @@ impl Interrupt {
         })
     }
 
-    /// True after one of these signals.
+    /// True after a signal that ends sprof.
     pub(crate) fn is_seen(&self) -> bool {
         self.seen.load(Ordering::Relaxed)
     }

@@ -81,7 +81,7 @@ impl std::fmt::Debug for SharedProfile {
 pub struct SharedProfiles {
     /// Shared profiles with the files of their keys, oldest first.
     pub all: Vec<(PathBuf, SharedProfile)>,
-    /// Files that are no keys of this version.
+    /// Files that do not hold a key of this version.
     pub unread: Vec<PathBuf>,
 }
 
@@ -107,7 +107,7 @@ impl SharedFolder {
         &self.folder
     }
 
-    /// Checks that a key can be kept, by keeping something. Before a profile leaves: a key that is lost can't be had
+    /// Checks that a key can be kept, by keeping something. Before a profile leaves: a lost key can't be made
     /// again.
     pub fn prepare(&self) -> io::Result<()> {
         use std::os::unix::fs::DirBuilderExt as _;

@@ -46,7 +46,7 @@ pub struct Uploaded {
 pub enum UploadError {
     /// The request failed.
     Http(HttpError),
-    /// The reply to the whole profile is no token. Holds the host and what it is instead.
+    /// The reply to the whole profile is not a token. Holds the host and what came instead.
     NoToken(String, &'static str),
     /// The profile's file can't be read again.
     File(std::io::Error),
@@ -57,7 +57,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Why the address can't be that of a store, with the next step.
+    /// Why no store can have the address, with the next step.
     pub fn new(url: Option<&str>, step: Duration) -> Result<Store, String> {
         let url = url.unwrap_or(PUBLIC_API).trim_end_matches('/');
         Ok(Store {

@@ -93,7 +93,7 @@ pub(crate) fn expected(words: &[String]) -> Option<Expected> {
 
 /// What the words before the last one are.
 enum Before<'a> {
-    /// All are complete, and so many of them are no options.
+    /// All are complete; the number of those that are not options.
     Positionals(usize),
     /// This option wants a value, or another one.
     Option(&'a Arg),

@@ -38,7 +38,7 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) new: Vec<PathBuf>,
 
-    /// Ask servers on other machines without encryption, too: everyone on the way can read the profile and the headers.
+    /// Also ask other machines without encryption: everyone on the way can read the profile and the headers.
     #[arg(long)]
     pub(crate) plain_http: bool,
 

@@ -12,7 +12,7 @@ use crate::terminal::Verbosity;
 #[allow(rustdoc::bare_urls, reason = "help texts are printed as they are")]
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SymbolArgs {
-    /// Look for debug files in this folder, too. May be given several times.
+    /// Also look for debug files in this folder. May be given several times.
     #[arg(long, value_name = "DIR", value_delimiter = ':')]
     symbol_dir: Vec<PathBuf>,
 

@@ -149,7 +149,7 @@ For `cargo sprof` in bash, ~/.bashrc must read the script: source <(sprof comple
         #[arg(value_name = "SHELL")]
         shell: clap_complete::Shell,
     },
-    /// Print the man page, or that of one command.
+    /// Print the man page of sprof, or of one command.
     #[command(before_help = "\
 Examples:
   sprof man | man -l -
@@ -196,7 +196,7 @@ pub(crate) fn parse(color: clap::ColorChoice, look: impl Fn(&OsStr) -> ArgumentK
     parsed(&line, color).map_err(|error| other_tools::advised(error, &line, &look))
 }
 
-/// The command line of these words.
+/// Parses the words of a command line.
 fn parsed(words: &[OsString], color: clap::ColorChoice) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&definition().color(color).try_get_matches_from(words)?)
 }

@@ -57,7 +57,7 @@ pub(crate) struct PushArgs {
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub(crate) include: Vec<Private>,
 
-    /// Send unencrypted to other machines, too: everyone on the way can read the profile and the headers.
+    /// Also send to other machines without encryption: everyone on the way can read the profile and the headers.
     #[arg(long)]
     pub(crate) plain_http: bool,
 

@@ -97,7 +97,7 @@ pub(crate) struct RecordingArgs {
     #[arg(long, help_heading = "Cargo")]
     pub(crate) no_cargo_env: bool,
 
-    /// Record the waits of threads, too: how long, with which stack, and for what.
+    /// Also record the waits of threads: how long, with which stack, and for what.
     #[arg(long, alias = "waits", help_heading = "What to sample")]
     pub(crate) off_cpu: bool,
 

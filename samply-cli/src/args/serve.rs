@@ -55,7 +55,7 @@ impl ServeArgs {
     ///
     /// # Errors
     ///
-    /// `PROFILER_URL` is no address of a UI.
+    /// `PROFILER_URL` is not the address of a UI.
     pub(crate) fn listen_options(&self) -> Result<ListenOptions, String> {
         Ok(ListenOptions {
             address: self.address,

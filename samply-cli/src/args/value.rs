@@ -162,7 +162,7 @@ pub(crate) fn named_ui(given: Option<&str>) -> Result<Option<String>, String> {
 ///
 /// # Errors
 ///
-/// `PROFILER_URL` is no address of a UI.
+/// `PROFILER_URL` is not the address of a UI.
 pub(crate) fn ui_or_public(given: Option<&str>) -> Result<String, String> {
     Ok(named_ui(given)?.unwrap_or_else(|| PUBLIC_UI.to_owned()))
 }

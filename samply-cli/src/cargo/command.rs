@@ -136,7 +136,7 @@ struct Options {
 }
 
 impl Options {
-    /// Reads options up to `--`; with `until_positional`, up to the first word that is no option.
+    /// Reads options up to `--`; with `until_positional`, up to the first positional word.
     fn read(&mut self, command: &mut CargoCommand, words: &[OsString], until_positional: bool) {
         let mut words = words.iter();
         while let Some(word) = words.next() {

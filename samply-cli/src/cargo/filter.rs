@@ -19,7 +19,7 @@ pub(crate) struct Programs<'a, N> {
     next: &'a mut N,
     folder: &'a Path,
     names: &'a Names,
-    /// Pass on the events of all other processes, too.
+    /// Also pass on the events of all other processes.
     all: bool,
     /// Recorded processes, with the note of those that cargo started itself.
     programs: HashMap<Pid, Option<Note>>,

@@ -174,7 +174,7 @@ pub(crate) fn all_unit_tests(packages: &[String], manifest_path: Option<&OsStr>)
         let mut targets = all.iter().filter(is_meant).flat_map(|package| &package.targets);
         let is_no_library =
             |kind: &String| ["bin", "test", "bench", "example", "custom-build"].contains(&kind.as_str());
-        // Cargo judges a specification that is no name.
+        // A specification that is not a name is left to cargo.
         targets.any(|target| !target.kind.iter().any(is_no_library))
             || packages
                 .iter()

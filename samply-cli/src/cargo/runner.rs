@@ -121,7 +121,7 @@ pub(crate) fn run(folder: &Path) -> ExitCode {
     let Some((program, args)) = words.split_first() else {
         return failed("cargo named no program to run", OsStr::new(NAME));
     };
-    // nextest first lists the tests of each program. That is no run.
+    // nextest first lists the tests of each program. Listing is not a run.
     if !args.iter().any(|arg| arg == "--list") {
         leave_note(folder, program, args);
         // An error means that no recording waits for this runner.

@@ -1,4 +1,4 @@
-//! `sprof load` of files that are no Firefox profile: convert, then serve or save.
+//! `sprof load` of files that are not Firefox profiles: convert, then serve or save.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

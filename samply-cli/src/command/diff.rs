@@ -133,7 +133,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     })?;
     match listener {
         Some(listener) => {
-            // The UI shows counts of other profilers, too.
+            // The UI also shows counts of other profilers.
             let comparison = match html::diff_data(base, new, limits, &page.options()) {
                 Err(error) if args.serve.viewer => return Err(Failure::failed(error)),
                 comparison => comparison.ok(),

@@ -153,7 +153,7 @@ fn compare(program: &Path, folder: &Path, file: &Path, block: &mut Block) -> Res
     };
     let truth = TIMES as f64 / (TIMES + 1) as f64;
     let found = more / (more + less).max(f64::MIN_POSITIVE);
-    // Five standard deviations of so many samples by chance.
+    // Five standard deviations of the number of samples, by chance.
     let most = 5.0 * (truth * (1.0 - truth) / samples.max(1.0)).sqrt();
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
     block.check(

@@ -110,7 +110,7 @@ impl Output {
         let name = target.file_name().ok_or_else(|| unusable("it names no file".into()))?;
         let probed = partial_in(folder, &name.to_string_lossy());
         probed.map_err(|error| match error.kind() {
-            // The kernel says so of new files in /proc, too.
+            // The kernel reports the same for new files in /proc.
             io::ErrorKind::NotFound if folder.exists() => unusable(format!("{} takes no new files", folder.display())),
             io::ErrorKind::NotFound => unusable(format!("there is no folder {}; create it first", folder.display())),
             io::ErrorKind::NotADirectory => unusable(format!("{} is no folder", folder.display())),

@@ -31,7 +31,7 @@ pub(crate) struct Table {
     pub(crate) own_label: &'static str,
     /// Heading of the third cost, if rows have one.
     pub(crate) other_label: &'static str,
-    /// Headings of columns that are no costs. If there are some, rows have no costs.
+    /// Headings of columns of text. A table with such columns has no costs.
     pub(crate) headings: Vec<&'static str>,
     pub(crate) rows: Vec<ReportRow>,
     /// Number of rows that are not listed.
@@ -45,7 +45,7 @@ pub(crate) struct ReportRow {
     /// Indent in text: only a row with siblings is indented further.
     pub(crate) indent: usize,
     pub(crate) name: String,
-    /// False if the name is no function, and must not be shortened like one.
+    /// True if the name is a function's; other names must not be shortened like one.
     pub(crate) is_function: bool,
     /// Library or process.
     pub(crate) place: String,

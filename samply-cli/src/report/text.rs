@@ -19,7 +19,7 @@ pub(crate) struct TextWidth {
     pub(crate) color: bool,
 }
 
-/// Columns of numbers are dropped until a name has at least so many columns, or half of the terminal.
+/// Fewest columns of a name, or half of the terminal: columns of numbers are dropped until a name has them.
 const NAME_COLUMNS: usize = 44;
 
 impl TextWidth {

@@ -57,7 +57,7 @@ pub(crate) struct Highlights {
     pub(crate) sampled_cpu_ns: Option<f64>,
     /// What probes took, if it changes the shares of other code.
     pub(crate) distorted: Option<String>,
-    /// The event of which the shares are; `None` if they are of time.
+    /// The event whose shares are shown; `None` for shares of time.
     counted: Option<String>,
     advice: Vec<ResultAdvice>,
 }

@@ -1,4 +1,4 @@
-//! Files that claim the same build id. A build id can be forged; it is no proof that two files are one.
+//! Files that claim the same build id. A build id can be forged: it does not prove that two files are one.
 
 use std::sync::Arc;
 

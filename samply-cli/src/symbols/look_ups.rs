@@ -27,7 +27,7 @@ use crate::terminal::columns::clean;
 /// The failure of a command whose look-ups a signal ended.
 pub(crate) const INTERRUPTED: &str = "interrupted while names were looked up";
 
-/// Looks up names for a file's addresses; binaries that are newer than the file are no build of then.
+/// Looks up names for a file's addresses; a binary that is newer than the file is another build.
 pub(crate) fn symbolicator_of(
     file: &Path,
     symbols: &SymbolArgs,

@@ -16,7 +16,7 @@ use crate::terminal::Term;
 /// Source files in a profile at most: the front end reads all of them when it opens the profile.
 const MAX_FILES: usize = 200;
 
-/// No further file is read once there are so many bytes.
+/// Bytes of all files, at most: no further file is read after that.
 const MAX_BYTES: usize = 16 << 20;
 
 /// Puts the source files of most samples into the profile.

@@ -44,7 +44,7 @@ pub(crate) fn cut_start(text: &str, columns: usize) -> String {
     }
 }
 
-/// Breaks a text at blanks into lines of at most so many columns. `start` begins the first line, `indent` the others.
+/// Breaks a text at blanks into lines of at most `columns` columns. `start` begins the first line, `indent` the others.
 pub(crate) fn wrapped(start: &str, text: &str, indent: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut line, mut used, mut is_fresh) = (start.to_owned(), start.chars().count(), true);

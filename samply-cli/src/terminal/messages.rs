@@ -135,7 +135,7 @@ impl Term {
 
     pub(crate) fn erase_progress(&self) {
         if self.progress_shown.swap(false, Ordering::Relaxed) {
-            // CR, then ED 0: a progress line may have wrapped, so everything below is erased, too.
+            // CR, then ED 0: a progress line may have wrapped, so everything below is erased as well.
             self.write("\r\x1b[J");
         }
     }

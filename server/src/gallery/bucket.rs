@@ -18,7 +18,7 @@ const FRESH: Duration = Duration::from_secs(30);
 /// Bytes of a request. Each has to come within the limit of one wait.
 const PIECE_BYTES: u64 = 4 << 20;
 
-/// A page with fewer objects counts as so many of [`ENTRIES`]: no list takes requests without end.
+/// A page counts as this number of [`ENTRIES`] at least: a list never takes requests without end.
 const PAGE: usize = 100;
 
 pub(super) struct BucketSource {

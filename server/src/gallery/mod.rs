@@ -80,7 +80,7 @@ impl Gallery {
     ///
     /// # Errors
     ///
-    /// Others could read what they should not; or the source, the port, the certificate or the token can't be had.
+    /// Others could read what they should not; or the source, the port, the certificate or the token can't be used.
     pub fn start(options: GalleryOptions<'_>) -> Result<Gallery, String> {
         if !options.address.is_loopback() && options.tls.is_none() {
             return Err(format!(

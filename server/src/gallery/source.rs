@@ -54,7 +54,7 @@ pub(super) trait ProfileSource: Send + Sync {
     /// Nothing of it can be read.
     fn list(&self) -> Result<Listing, String>;
 
-    /// Opens a listed file, if its version is still that of the list.
+    /// Opens a listed file, if it has not changed since it was listed.
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ pub(super) struct FileVersion {
 pub(super) struct OpenedFile {
     pub(super) file: Arc<File>,
     pub(super) path: PathBuf,
-    /// The file is removed with the last of these.
+    /// The file is removed when the last copy is dropped.
     _temporary: Option<TempPath>,
 }
 

@@ -19,7 +19,7 @@ use profile::view::select::{Filter, select};
 
 use super::reader::{ProfileReader, ReadProfile};
 
-/// Functions that are kept of a profile: so many by self cost, and so many by total cost.
+/// Functions of a profile that are kept by self cost, and as many by total cost.
 const FUNCTIONS: usize = 100;
 
 /// Bytes of a name that are kept. Names of C++ templates reach kilobytes.

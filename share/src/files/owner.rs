@@ -21,7 +21,7 @@ pub fn end_of_links(path: &Path) -> Result<PathBuf, String> {
                 meta.uid()
             ));
         }
-        // The link of a descriptor in /proc to a pipe is no path that can be opened.
+        // The link of a descriptor in /proc to a pipe is not a path that can be opened.
         let leads_to_file = fs::metadata(&path).map_or(true, |end| end.is_file() || end.is_dir());
         if !meta.is_symlink() || !leads_to_file {
             return Ok(path);

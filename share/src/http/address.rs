@@ -9,7 +9,7 @@ use ureq::http::Uri;
 /// What stays as it is in a part of a path (RFC 3986, 2.3: unreserved characters).
 const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Shorter values of a query stand in many texts, and are no secrets.
+/// Shorter values of a query stand in many texts: they are not secrets.
 const MIN_SECRET: usize = 16;
 
 /// An `https://` address, or an `http://` address of this machine. Its `Debug` has scheme and host alone: a path may
@@ -89,7 +89,7 @@ impl Address {
         self.with_path(&path)
     }
 
-    /// This address with a query of these names and values, whatever characters they have.
+    /// This address with a query of names and values, whatever characters they have.
     pub fn with_query(&self, pairs: &[(&str, &str)]) -> Result<Address, String> {
         let encoded = |text| utf8_percent_encode(text, PART);
         let pairs = pairs

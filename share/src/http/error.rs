@@ -122,7 +122,7 @@ impl HttpError {
         matches!(self.reason, FailureReason::TimedOut(..))
     }
 
-    /// True if the server may have acted on the request although there is no reply that says so.
+    /// True if the server may have acted on the request without a reply that says so.
     pub fn is_outcome_unknown(&self) -> bool {
         let may_have_acted = match self.reason {
             FailureReason::Early(_) => return true,
@@ -136,7 +136,7 @@ impl HttpError {
 }
 
 impl FailureReason {
-    /// Why there is no reply at all.
+    /// Why no reply came.
     pub(super) fn of(error: ureq::Error, sent: BodySent, limits: &RequestLimits) -> FailureReason {
         match error {
             ureq::Error::HostNotFound => FailureReason::NoSuchHost,

@@ -13,7 +13,7 @@ use super::error::FailureReason;
 ///
 /// # Errors
 ///
-/// A variable names something that is no HTTP proxy. It is not ignored: the user wants no direct connection.
+/// A variable names something else than an HTTP proxy. It is not ignored: the user wants no direct connection.
 pub(super) fn of(address: &Address, env: &dyn Fn(&str) -> Option<OsString>) -> Result<Option<Proxy>, FailureReason> {
     if address.is_loopback() {
         return Ok(None);

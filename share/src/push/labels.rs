@@ -124,7 +124,7 @@ pub(super) fn prometheus_name(name: &str) -> String {
 #[derive(Clone, Debug, Default)]
 pub struct Headers {
     authorization: Option<Secret>,
-    /// Their values may be secrets, too.
+    /// Headers whose values may also be secrets.
     others: Vec<(String, Secret)>,
 }
 

@@ -21,7 +21,7 @@ pub const MAX_EXPIRES: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 pub const MAX_BYTES: u64 = 5_000_000_000;
 /// So long a request may be on its way.
 const SIGNED_FOR: Duration = Duration::from_secs(15 * 60);
-/// A page of a list has up to 1,000 keys of 1,024 bytes, each of which may be three characters.
+/// A page of a list has up to 1,000 keys of 1,024 bytes; a byte may take three characters.
 const LIST_BYTES: u64 = 8 << 20;
 /// Replies of other requests are short.
 const REPLY_BYTES: u64 = 64 << 10;

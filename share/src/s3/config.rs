@@ -130,7 +130,7 @@ fn credentials(id: String, secret: String, token: Option<String>) -> Credentials
 /// A profile of the user's files.
 struct AwsProfile {
     name: String,
-    /// From the file of credentials, then from that of settings.
+    /// From the file of credentials, then from the file of settings.
     sections: [Section; 2],
 }
 
@@ -199,7 +199,7 @@ impl AwsProfile {
     }
 }
 
-/// A section with one of these heads: lines of `key = value`. `None` if there is none.
+/// A section with one of the heads: lines of `key = value`. `None` if the file has no such section.
 fn section(text: &str, heads: &[String]) -> Option<Section> {
     let (mut found, mut is_it) = (None, false);
     for line in text.lines() {

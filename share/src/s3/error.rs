@@ -17,7 +17,7 @@ const MAX_CODE: usize = 48;
 #[derive(Debug)]
 pub struct BucketError {
     cause: Cause,
-    /// The server may have done what it was asked for, at this attempt or at an earlier one.
+    /// The server may have acted on this attempt or on an earlier one.
     is_outcome_unknown: bool,
 }
 
@@ -84,7 +84,7 @@ impl BucketError {
         }
     }
 
-    /// The same, after attempts of which one may have been successful.
+    /// The same, after attempts; one of them may have succeeded.
     pub(super) fn after(self, is_outcome_unknown: bool) -> BucketError {
         BucketError {
             is_outcome_unknown: self.is_outcome_unknown || is_outcome_unknown,
@@ -112,7 +112,7 @@ impl BucketError {
         matches!(&self.cause, Cause::Http { error, .. } if error.is_time_out())
     }
 
-    /// True if the server may have done what it was asked for.
+    /// True if the server may have acted on the request.
     pub fn is_outcome_unknown(&self) -> bool {
         self.is_outcome_unknown
     }

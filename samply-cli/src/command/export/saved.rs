@@ -114,7 +114,7 @@ fn saved(path: &Path, symbolicator: &Symbolicator) -> Result<SavedFile, Failure>
     let saved = read::open(path, ReadLimits::default()).map_err(Failure::failed)?;
     let version = match saved.form {
         Form::Processed { version } => version,
-        // A form of its own, which older front ends read, too.
+        // A form of its own, which older front ends also read.
         Form::Gecko { .. } => 0,
     };
     Ok(SavedFile {

@@ -306,7 +306,7 @@ fn asked(interrupt: &Interrupt, term: &Term) -> bool {
         }
         match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&ASKS_AGAIN)) {
             Ok(0) | Err(Errno::INTR) => {}
-            // An error here is one of the read, too.
+            // An error here may also come from reading.
             _ => break,
         }
     }
