@@ -62,7 +62,7 @@ const OTHER_NAMESPACES: &str = "(outside of this PID namespace)";
 /// record.extend(20u64.to_ne_bytes());
 /// record.extend([7u32, 7].iter().flat_map(|id| id.to_ne_bytes()));
 /// record.extend([20u64, 0, 1].iter().flat_map(|word| word.to_ne_bytes()));
-/// translator.record(20, &record, Role::Running, &mut sink);
+/// translator.record(20, &record, &[], Role::Running, &mut sink);
 /// assert_eq!(sink.0, [Pid(7)]);
 /// ```
 #[derive(Debug, Default)]
