@@ -151,8 +151,9 @@ impl ThreadStacks {
         }
     }
 
-    /// The last time before a sample that the thread's stack was read, also by a sample that had it whole: to the root,
-    /// or to where this one ended, too. A sample in code without rules says nothing about the callers.
+    /// The last time before a sample that the thread's stack was read. A sample that had the stack whole counts as
+    /// well: to the root, or to where this stack ended. `None`: the stack was not read before. A sample in code without
+    /// rules says nothing about the callers.
     fn last_reading(&self, sampled: Timestamp, live: &[FramePoint], end: WalkEnd) -> Option<MemoryReading> {
         let is_whole = self.whole.end == Some(WalkEnd::Root) || self.whole.is(live, end);
         let own = { self.whole.readings.iter().flatten() }
@@ -164,7 +165,7 @@ impl ThreadStacks {
     }
 
     /// Whether a return address of 0 that was read after the sample is the end of the stack. Memory that was cleared
-    /// since the sample reads as 0, too, and may do so twice (seen in rustc, whose frames of several KiB lie across the
+    /// since the sample also reads as 0, and may do so twice (seen in rustc, whose frames of several KiB lie across the
     /// end of the dump). So the stack ends there only if another stack of the thread did, by the rules or by its
     /// sample's own bytes.
     fn end_at(&self, last: Option<&FramePoint>) -> WalkEnd {
@@ -382,7 +383,7 @@ mod tests {
         judge(&mut thread, &[9, 8, 7, 3, 2, 1], Some(1));
         // The frame at the live boundary and its place are the same; a caller further out is not.
         assert_eq!(judge(&mut thread, &[9, 8, 7, 30, 2, 1], Some(1)), Verdict::Unverified);
-        // Nor is the first path by now what it was when it was seen.
+        // The first path has changed since it was read.
         assert_eq!(judge(&mut thread, &[9, 8, 7, 3, 2, 1], Some(1)), Verdict::Unverified);
         let again = (0..20).map(|_| judge(&mut thread, &[9, 8, 7, 3, 2, 1], Some(1)));
         assert_eq!(again.last(), Some(Verdict::Agrees));

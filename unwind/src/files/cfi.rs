@@ -375,7 +375,7 @@ impl Cfi {
                 _ => None,
             })
         };
-        // A frame pointer that is lost stays what it was: no rule may need it any more.
+        // A lost frame pointer keeps its last value: no later rule needs it.
         let fp = restore(&row.fp, self.columns.fp)?.or_else(|| register(self.columns.fp));
         let ra = restore(&row.ra, self.columns.ra)?;
         Ok(fp.zip(ra).map(|(fp, ra)| (cfa, fp, ra)))

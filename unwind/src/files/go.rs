@@ -68,7 +68,7 @@ fn special_functions(table: &[u8]) -> Option<Vec<(Range<u64>, GoSpecial)>> {
         _ => return None,
     };
     // 8 bytes: magic, padding, instruction size, pointer size. Then words: number of functions, of files, address of
-    // the code, offsets of five tables, the last that of the functions.
+    // the code, offsets of five tables, the function table last.
     let field = |index: usize| u64_at(table, 8 + index * 8);
     // In a position-independent program the loader fills it in.
     let code = field(2).filter(|code| *code != 0)?;

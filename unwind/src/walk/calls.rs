@@ -79,7 +79,7 @@ impl CallChecks {
         })
     }
 
-    /// Whether the call before `return_address` can have led to the function that holds `callee`; `None`: the code does
+    /// True if the call before `return_address` can have led to the function that holds `callee`; `None`: the code does
     /// not say.
     pub(crate) fn has_led_to<A: Arch>(
         &mut self,

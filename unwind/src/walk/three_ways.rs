@@ -197,7 +197,7 @@ struct Call {
 /// What happens between two samples of the thread.
 #[derive(Clone, Debug)]
 struct Change {
-    /// So many calls return.
+    /// Number of calls that return.
     returns: usize,
     calls: Vec<Call>,
     /// A word of the stack that gets another value.
@@ -417,7 +417,7 @@ proptest! {
     }
 }
 
-/// The property would hold, too, if nothing were ever reused and every stack ended at its leaf.
+/// The property would also hold if nothing were ever reused and every stack ended at its leaf.
 #[test]
 fn the_same_stack_is_taken_over_whole() {
     let functions = [

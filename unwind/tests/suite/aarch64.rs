@@ -343,7 +343,7 @@ const CUT: Frame = Frame::Mark(StackMark::TruncatedNoRule);
 
 #[test]
 fn a_frame_pointer_does_not_tell_where_the_callers_stack_is() {
-    // The caller has a frame record at its end: there the frame pointer tells. It was called by `blr`, or by name.
+    // The caller has a frame record at its end: there the frame pointer decides. It was called by `blr`, or by name.
     for from in [START, CALLED_PLAIN] {
         for words in [0, 2, 4, 40] {
             let frames = called_from_generated_code(&[PLAIN, SP + 1000, from, 0, 0], words, None);

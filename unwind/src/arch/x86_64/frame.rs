@@ -249,7 +249,7 @@ mod tests {
         // 0 push %rbx; 1 jmp 5; 3 nop; 4 nop; 5 jne 3; 7 pop %rbx; 8 ret
         let code = [0x53, 0xeb, 0x02, 0x90, 0x90, 0x75, 0xfc, 0x5b, 0xc3];
         assert_eq!(cfas(&code), [(0, sp(8)), (1, sp(16)), (8, sp(8))]);
-        // 0 push %rbp; 1 mov %rsp, %rbp; 4 pop %rbp; 5 jmp *%rax; 7 a landing pad, of which the code says nothing
+        // 0 push %rbp; 1 mov %rsp, %rbp; 4 pop %rbp; 5 jmp *%rax; 7 a landing pad, which no code leads to
         let code = [0x55, 0x48, 0x89, 0xe5, 0x5d, 0xff, 0xe0, 0x90];
         assert_eq!(cfas(&code), [(0, sp(8)), (1, sp(16)), (4, fp), (5, sp(8)), (7, None)]);
         // 0 push %rbp; 1 mov %rsp, %rbp; 4 nop; 5 sub $4096, %rsp; 12 cmp %r11, %rsp; 15 jne 5; 17 nop; 18 pop %rbp; 19
