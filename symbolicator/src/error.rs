@@ -8,7 +8,7 @@ use names::symbol::SymbolSource;
 macro_rules! build_with {
     ($feature:literal) => {
         concat!(
-            "build sprof with `cargo install --locked --path samply-cli --features ",
+            "build sprof with `cargo install --locked --path sprof --features ",
             $feature,
             "`"
         )

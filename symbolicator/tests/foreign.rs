@@ -63,7 +63,7 @@ fn without_the_reader_the_error_names_the_feature_and_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let other = tempfile::tempdir().unwrap();
     let symbolicator = common::symbolicator(&[dir.path(), other.path()]);
-    let build = "cargo install --locked --path samply-cli --features foreign-symbols";
+    let build = "cargo install --locked --path sprof --features foreign-symbols";
     let ask = |module: &Module| {
         let error = symbolicator.lookup(module, &[0x1000]).unwrap_err();
         (error.source(), error.to_string())

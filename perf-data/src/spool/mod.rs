@@ -8,7 +8,7 @@
 //! perf refuses such a file ("failed to process type: 21331"): its form of a sample has the whole stack. To write and
 //! compress these took a quarter of the recorder's time where stacks hardly change. To compress what is left took a
 //! tenth, for half of the 50 bytes that a sample of rustc has. An hour at 1 kHz with 200,000 distinct stacks of 30
-//! frames is a file of 173 MB, and 44 MB in memory (`samply-cli/tests/suite/memory.rs`).
+//! frames is a file of 173 MB, and 44 MB in memory (`sprof/tests/suite/memory.rs`).
 //!
 //! What a spool can't hold: what is known at the end alone (the kernel's counts of CPU time and of events), and more
 //! than [`MAX_CHAIN`] frames of one stack.

@@ -410,6 +410,6 @@ fn a_pdb_file_comes_from_a_server() {
 }
 
 #[cfg(feature = "symbol-servers")]
-#[path = "../../../samply-cli/tests/suite/support/scripted.rs"]
+#[path = "../../../sprof/tests/suite/support/scripted.rs"]
 #[allow(dead_code, reason = "each test file uses its part")]
 mod scripted;

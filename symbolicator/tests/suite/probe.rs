@@ -140,7 +140,7 @@ fn offsets_are_checked_against_the_instructions() {
 
 /// Marks as systemtap's sys/sdt.h makes them.
 fn marks() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../samply-cli/tests/programs/probes.c")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../sprof/tests/programs/probes.c")
 }
 
 #[test]

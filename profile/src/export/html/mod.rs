@@ -7,7 +7,7 @@
 //! 1. `data`: what the page needs of a profile. `stacks`: call chains; `kinds`: samples; `threads`: rows of the
 //!    timeline; `markers`; `about`: the head; `columns`: their numbers; `diff`: two sides.
 //! 2. `js/`: the page. The files are one script in this order, so a function may be used in files before its own; `tsc`
-//!    checks them (`samply-cli/tests/suite/viewer/`).
+//!    checks them (`sprof/tests/suite/viewer/`).
 //!
 //! The page's code and data are gzip in base64, which `boot.js` unpacks. The policy (CSP) permits these two scripts and
 //! this style alone, by their hashes: a name from a profile that the page took for code would still do nothing.

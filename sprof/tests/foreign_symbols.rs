@@ -75,7 +75,7 @@ fn run(command: &mut Command) -> (String, String) {
 fn a_report_without_the_reader_names_the_feature() {
     let dir = temp_dir();
     let (file, symbols) = (recorded_on_windows(dir.path()), symbols(dir.path()));
-    let build = "cargo install --locked --path samply-cli --features foreign-symbols";
+    let build = "cargo install --locked --path sprof --features foreign-symbols";
     let (shown, said) = run(sprof().arg("report").arg(file).args(["--symbol-dir", &symbols, "-v"]));
     let named = |text: &str| text.lines().filter(|line| line.contains(build)).count();
     assert_eq!((named(&shown), named(&said)), (1, 1), "{shown}\n{said}");
@@ -97,7 +97,7 @@ fn servers_need_their_feature() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success(), "{said}");
     assert!(
-        said.contains("cargo install --locked --path samply-cli --features symbol-servers"),
+        said.contains("cargo install --locked --path sprof --features symbol-servers"),
         "{said}"
     );
 }

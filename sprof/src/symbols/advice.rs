@@ -317,7 +317,7 @@ fn remedy(source: SymbolSource, libs: &[&SavedLib], symbolicator: &Symbolicator)
         }
         SymbolSource::NoFile | SymbolSource::OtherBuild => format!("{}, or record again", folder("such a file")),
         SymbolSource::NotBuilt => format!(
-            "build sprof with `cargo install --locked --path samply-cli --features foreign-symbols`, and {}",
+            "build sprof with `cargo install --locked --path sprof --features foreign-symbols`, and {}",
             folder("its PDB or Breakpad file")
         ),
     }

@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 use crate_modules::{CrateFiles, CrateModules, Import};
 use source::ModuleSource;
 
-/// The levels of `samply-cli/src`: `main` picks a command, commands call the pipeline, and all of them use parts.
+/// The levels of `sprof/src`: `main` picks a command, commands call the pipeline, and all of them use parts.
 const COMMAND_LINE_LEVELS: &[&[&str]] = &[&["main"], &["command"], &["pipeline"]];
 
 fn workspace() -> &'static Path {
@@ -93,8 +93,8 @@ fn no_folders_import_each_other_in_a_circle() {
 
 #[test]
 fn imports_of_the_command_line_go_down() {
-    let up = imports::imports_up(&MODULES["samply-cli"].imports(), COMMAND_LINE_LEVELS);
-    assert_none("imports go up a level of samply-cli/src", &up);
+    let up = imports::imports_up(&MODULES["sprof"].imports(), COMMAND_LINE_LEVELS);
+    assert_none("imports go up a level of sprof/src", &up);
 }
 
 /// `crate` | holds | depends on
