@@ -84,8 +84,8 @@ pub struct RanColumns {
     pub labels: Vec<(String, String)>,
 }
 
-/// Writes one row for each thread, kind of measure and call path. With [`Time::All`](super::Time::All) CPU time and
-/// waits are different rows.
+/// Writes one row for each thread, kind of measure and call path. With [`PickedTime::All`](super::PickedTime::All) CPU
+/// time and waits are different rows.
 ///
 /// # Errors
 ///
