@@ -21,12 +21,15 @@ fn annotate(file: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// How a source line begins, which may be Rust with a ` -> ` of its own.
+const SOURCE_LINE: &str = "                   ; ";
+
 /// The origin of each instruction, by address, and the text of each line that is shown, by (file, line).
 fn origins(text: &str) -> (BTreeMap<u64, Origin>, BTreeMap<(String, u32), String>) {
     let (mut origins, mut sources) = (BTreeMap::new(), BTreeMap::new());
     let (mut outer, mut inlined): (Place, Option<Place>) = (("?".to_owned(), "?".to_owned(), None), None);
     for line in text.lines().skip_while(|line| !line.contains("self  address")).skip(1) {
-        let Some(comment) = line.strip_prefix(&format!("{:19}; ", "")) else {
+        let Some(comment) = line.strip_prefix(SOURCE_LINE) else {
             let address = line.get(9..17).map(str::trim_start);
             if let Some(Ok(address)) = address.map(|address| u64::from_str_radix(address, 16)) {
                 origins.insert(address, (outer.clone(), inlined.clone()));
@@ -131,9 +134,10 @@ fn source_lines_between_the_instructions_are_those_of_addr2line() {
         assert!(with_text >= 2, "{text}");
         // A jump of the loop goes back to its label.
         let labels: Vec<&str> = text
-            .split(" -> ")
-            .skip(1)
-            .map(|rest| rest.lines().next().unwrap())
+            .lines()
+            .filter(|line| !line.starts_with(SOURCE_LINE))
+            .filter_map(|line| line.split_once(" -> "))
+            .map(|(_, label)| label)
             .collect();
         assert!(!labels.is_empty(), "{text}");
         assert!(
