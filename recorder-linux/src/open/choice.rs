@@ -114,7 +114,7 @@ impl EventChoice {
                 | flag::WATERMARK
                 | flag::SAMPLE_ID_ALL
                 | flag::USE_CLOCKID,
-            // Never wake the reader: it wakes up by itself, every 3 to 400 ms (`rounds`). A wake-up per sample costs
+            // Never wake the reader: it wakes up by itself, every 1 to 400 ms (`rounds`). A wake-up per sample costs
             // the program 2 us. The kernel cuts this number to the ring's size.
             wakeup_watermark: u32::MAX,
             sample_regs_user: RegisterSet::NATIVE.mask(),

@@ -70,6 +70,7 @@ pub(crate) struct RoundLoop<'a> {
 /// What a round took from the rings.
 #[derive(Clone, Copy, Default)]
 struct Drained {
+    has_records: bool,
     /// A record came for which a file may have to be opened.
     opens_file: bool,
     /// Samples of the event that samples.
@@ -84,7 +85,8 @@ impl RoundLoop<'_> {
     /// recording. Then stops the events and takes what is left. Returns why and when the recording ended. An error:
     /// poll(2), or an ioctl of an event, failed.
     pub(crate) fn run(mut self) -> io::Result<(StopReason, Timestamp)> {
-        let mut rule = RoundRule::new(self.opened.samples.usual, self.rate_hz, self.opened.choice.unit());
+        let (unit, cpus) = (self.opened.choice.unit(), self.opened.events.cpus().len());
+        let mut rule = RoundRule::new(self.opened.samples.usual, self.rate_hz, unit, cpus);
         let mut jitter = Jitter(1);
         let mut sample_dumps = DumpSize::new(Role::Running);
         let mut wait_dumps = DumpSize::new(Role::WaitStack);
@@ -132,6 +134,7 @@ impl RoundLoop<'_> {
             );
             let worked = Duration::from_nanos(monotonic_ns().saturating_sub(woken));
             let found = RoundFindings {
+                has_records: drained.has_records,
                 opens_file: drained.opens_file,
                 deep: completion.samples.beyond_sample,
                 unverified: completion.samples.unverified,
@@ -198,7 +201,7 @@ impl RoundLoop<'_> {
             ring.refresh();
             drained.fill = drained.fill.max(ring.fill());
         }
-        merge::drain(rings, until_ns, queue, &mut |ring, due| {
+        let records = merge::drain(rings, until_ns, queue, &mut |ring, due| {
             let DueRecord { time, record, after } = due;
             let role = roles[ring];
             if decode::is_sample(record) {
@@ -226,6 +229,7 @@ impl RoundLoop<'_> {
             }
         });
         points.report(translator, *sink);
+        drained.has_records = records > 0;
         drained
     }
 

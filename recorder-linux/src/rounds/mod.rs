@@ -4,8 +4,9 @@
 //! recorder works in rounds instead:
 //!
 //! 1. It sleeps, as long as [`RoundRule`] says, or until a process ends or a signal comes.
-//! 2. It takes all records from all rings, in time order, and sends their events to the sink ([`drain`]). The unwinder
-//!    completes a stack that is deeper than its sample's copy from the program's memory as that is now (live memory).
+//! 2. It takes all records up to half a millisecond ago from all rings, in time order, and sends their events to the
+//!    sink ([`drain`]). The unwinder completes a stack that is deeper than its sample's copy from the program's memory
+//!    as that is now (live memory).
 //! 3. It calls [`EventSink::end_round`](recording::sink::EventSink::end_round). The stages pass on what they collected,
 //!    and return how many stacks the copies did not hold, and how many could not be verified.
 //! 4. It has the kernel copy more of each stack where many stacks are deeper than their copies ([`dump_size`]).
@@ -20,20 +21,22 @@
 //!   returns from callers, or takes another path, between two readings makes its samples unverified. So *a round is no
 //!   longer than an eighth of the time since callers of deep stacks last changed*: callers that stayed the same for
 //!   half a second are likely to stay for 64 ms more. At least 3 ms, at most 64 ms.
-//! - **Mapped files**, which may be deleted: 16 ms after a record that maps one, or starts a program.
-//! - **Full rings**: half of each is kept free for the time in which the recorder waits for a CPU.
+//! - **Mapped files**, which may be deleted: at most 16 ms, for some rounds after one with a record that maps a file or
+//!   starts a program.
+//! - **Full rings**: at the end of a round they have room for 190 ms more, or are a quarter full, because the recorder
+//!   may have to wait for a CPU.
 //!
 //! While all stacks are whole, rounds grow to 0.4 s, but to no more than an eighth of the recording: the last reading
-//! of a short program should be near its end. The recorder never works for more than half of the time.
+//! of a short program should be near its end. After much work the recorder sleeps for about as long as it worked.
 //!
 //! # Many CPUs
 //!
-//! With 64 busy CPUs some thread changes its callers in each round, and rounds would stay at 3 ms. So callers count as
-//! changed once more than [`UNVERIFIED_SHARE`] of the round's deep stacks is unverified. With fewer than 50 busy
-//! threads one thread that changes is more than that, and nothing is different. `simulation` drives the rule with
-//! threads that change their callers by chance (each has 0.05 changes a second for 2 s, then 20 a second for 50 ms;
-//! 1 kHz; a wake-up at 300 us). The first figure of each pair is with any unverified stack as the limit, the second one
-//! with the share:
+//! With 64 busy CPUs some thread changes its callers in each round, and rounds would stay at 3 ms. So from
+//! [`MANY_CPUS`] on, callers count as changed once more than [`UNVERIFIED_SHARE`] of the round's deep stacks is
+//! unverified. With fewer CPUs any unverified stack counts: with the share, rustc on 2 CPUs at 4 kHz had half as many
+//! unverified stacks again. `simulation` drives the rule with threads that change their callers by chance (each has
+//! 0.05 changes a second for 2 s, then 20 a second for 50 ms; 1 kHz; a wake-up at 300 us). The first figure of each
+//! pair is with any unverified stack as the limit, the second one with the rule:
 //!
 //! | CPUs | rounds a second | wake-ups, part of a CPU | unverified |
 //! |---|---|---|---|
@@ -42,8 +45,8 @@
 //! | 64 | 281.25, 112.35 | 8.44, 3.37 % | 0.25, 0.83 % |
 //! | 256 | 372.50, 81.40 | 11.17, 2.44 % | 0.14, 1.04 % |
 //!
-//! A share of 1/100 changes nothing up to 100 CPUs; with 1/25, 256 CPUs have more unverified stacks than two. The share
-//! is that of deep stacks and not of all: where few threads are deep, each of their changes counts.
+//! With a share of 1/25, 256 CPUs have more unverified stacks than two. The share is that of deep stacks and not of
+//! all: where few threads are deep, each of their changes counts.
 //!
 //! # Constants
 //!
@@ -78,15 +81,20 @@ const LONGEST: Duration = Duration::from_millis(400);
 const PART: u32 = 8;
 /// Deep stacks and mapped files count for this number of rounds.
 const ROUNDS_LATER: u32 = 8;
-/// The part of a ring that may be full at the end of a round. An ordinary user's recorder was seen to wait 160 ms for a
-/// CPU, with 200 busy threads on 2 CPUs; rings hold a second where memory allows. A quarter cost 8 wake-ups a second.
-const MOST_FILL: f64 = 1.0 / 2.0;
-/// The share of unverified stacks among deep ones from which on callers count as changed. See "Many CPUs" above.
+/// The time for which rings have room at the end of a round; three quarters of a ring are enough. An ordinary user's
+/// recorder was seen to wait 160 ms for a CPU, with 200 busy threads on 2 CPUs. With half of each ring kept free, 40
+/// small frames at 4 kHz cost a fifth more: rings hold 0.5 s there.
+const ROOM: Duration = Duration::from_millis(190);
+/// The number of CPUs from which on some deep stacks may be unverified and callers still count as unchanged, and their
+/// share. See "Many CPUs" above.
+const MANY_CPUS: usize = 50;
 const UNVERIFIED_SHARE: f64 = 1.0 / 50.0;
 
 /// What one round found.
 #[derive(Clone, Copy, Debug, Default)]
 struct RoundFindings {
+    /// A record came.
+    has_records: bool,
     /// A record for which a file may have to be opened.
     opens_file: bool,
     /// Stacks that needed more bytes than their samples have.
@@ -100,11 +108,15 @@ struct RoundFindings {
 /// The length of the rounds of one recording: see the module's documentation. Lengths are planned ones.
 #[derive(Clone, Copy, Debug)]
 struct RoundRule {
-    /// How long a busy CPU needs to fill [`MOST_FILL`] of its ring. It fills the ring at one pace: a record has the
-    /// size of the largest copy, however much is copied (perf_sample_ustack_size in kernel/events/core.c).
+    /// The part of a ring that may be full at the end of a round.
+    most_fill: f64,
+    /// How long a busy CPU needs to fill that part. It fills the ring at one pace: a record has the size of the largest
+    /// copy, however much is copied (perf_sample_ustack_size in kernel/events/core.c).
     time_to_fill: Duration,
     /// The longest round while all stacks are whole.
     longest: Duration,
+    /// Callers count as changed once more than this share of deep stacks is unverified.
+    unverified_share: f64,
     /// The present round.
     round: Duration,
     /// All rounds before the present one.
@@ -118,14 +130,16 @@ struct RoundRule {
 
 impl RoundRule {
     /// The first round is short: the samples of a thread's first round have no earlier reading to agree with.
-    fn new(bytes: RingBytes, rate_hz: f64, unit: PeriodUnit) -> RoundRule {
+    fn new(bytes: RingBytes, rate_hz: f64, unit: PeriodUnit, cpus: usize) -> RoundRule {
         let longest = match unit {
             PeriodUnit::CpuNanoseconds => LONGEST,
             _ => USUAL,
         };
         let rule = RoundRule {
+            most_fill: 0.0,
             time_to_fill: Duration::ZERO,
             longest,
+            unverified_share: if cpus < MANY_CPUS { 0.0 } else { UNVERIFIED_SHARE },
             round: AFTER_CHANGED_CALLERS,
             recorded: Duration::ZERO,
             changed: Duration::ZERO,
@@ -137,8 +151,11 @@ impl RoundRule {
 
     /// The rule for other rings and copies. What was found before was of the earlier ones.
     fn with_rings(self, bytes: RingBytes, rate_hz: f64) -> RoundRule {
+        let ring_seconds = bytes.seconds(rate_hz);
+        let most_fill = (1.0 - ROOM.as_secs_f64() / ring_seconds).max(1.0 / 4.0);
         let rule = RoundRule {
-            time_to_fill: Duration::from_secs_f64(bytes.seconds(rate_hz) * MOST_FILL).max(SHORTEST),
+            most_fill,
+            time_to_fill: Duration::from_secs_f64(ring_seconds * most_fill).max(SHORTEST),
             since_deep: 0,
             since_file: 0,
             ..self
@@ -149,7 +166,7 @@ impl RoundRule {
     /// The rule after a round with these findings, for which the recorder worked for `worked`.
     fn after(self, found: RoundFindings, worked: Duration) -> RoundRule {
         let recorded = self.recorded + self.round;
-        let are_changed = found.unverified as f64 > found.deep as f64 * UNVERIFIED_SHARE;
+        let are_changed = found.unverified as f64 > found.deep as f64 * self.unverified_share;
         let rule = RoundRule {
             recorded,
             changed: if are_changed { recorded } else { self.changed },
@@ -171,9 +188,13 @@ impl RoundRule {
             (USUAL, LONGEST, Duration::ZERO)
         };
         let longest = if rule.since_file < ROUNDS_LATER { USUAL } else { longest };
-        let longest = longest.min(rule.longest).min((recorded - since) / PART);
-        // At most twice the present round. Rings of waits and points fill at any pace.
-        let by_fill = rule.round.mul_f64(MOST_FILL / found.fill.max(MOST_FILL / 2.0));
+        // Without records none can be missing, and an idle program costs nothing.
+        let by_unit = if found.has_records { rule.longest } else { LONGEST };
+        let longest = longest.min(by_unit).min((recorded - since) / PART);
+        // At most twice the present round, or the shortest one. Rings of waits and points fill at any pace.
+        let by_fill = rule
+            .round
+            .mul_f64(rule.most_fill / found.fill.max(rule.most_fill / 2.0));
         rule.with_round(by_fill.min(longest).max(shortest).min(rule.time_to_fill), worked)
     }
 
@@ -182,7 +203,7 @@ impl RoundRule {
         self.with_round(self.round.min(longest), worked)
     }
 
-    /// Never more than half of a CPU: records that find no room are lost and counted, and the program goes on. A
+    /// About half of a CPU at most: records that find no room are lost and counted, and the program goes on. A
     /// recorder that was stopped in a round (SIGSTOP for 2.5 s) did not work as long.
     fn with_round(self, round: Duration, worked: Duration) -> RoundRule {
         RoundRule {
@@ -225,6 +246,7 @@ mod tests {
     use super::*;
 
     const CALM: RoundFindings = RoundFindings {
+        has_records: true,
         opens_file: false,
         deep: 0,
         unverified: 0,
@@ -235,8 +257,7 @@ mod tests {
         ..CALM
     };
     const DEEP: RoundFindings = RoundFindings { deep: 100, ..CALM };
-    const CHANGED: RoundFindings = RoundFindings { unverified: 3, ..DEEP };
-    const FEW_CHANGED: RoundFindings = RoundFindings { unverified: 2, ..DEEP };
+    const CHANGED: RoundFindings = RoundFindings { unverified: 1, ..DEEP };
     const FULL: RoundFindings = RoundFindings { fill: 1.0, ..CALM };
 
     /// Findings, and the number of rounds in a row that have them.
@@ -248,7 +269,7 @@ mod tests {
             ring_bytes: ring_kib << 10,
             stack_bytes: 16 << 10,
         };
-        RoundRule::new(bytes, 1000.0, unit)
+        RoundRule::new(bytes, 1000.0, unit, 2)
     }
 
     fn after(rule: RoundRule, rounds: &[(RoundFindings, usize)]) -> RoundRule {
@@ -261,7 +282,7 @@ mod tests {
     #[test]
     fn rounds_are_as_long_as_what_was_found_allows() {
         // The size of a ring in KiB, what the rounds found, the length of the next round in ms.
-        let table: [(usize, Rounds, u128); 18] = [
+        let table: [(usize, Rounds, u128); 17] = [
             (16 << 10, &[], 3),
             (16 << 10, &[(CALM, 8)], 16),
             (16 << 10, &[(CALM, 30)], 99),
@@ -272,14 +293,13 @@ mod tests {
             (16 << 10, &[(CALM, 100), (DEEP, 1)], 64),
             (16 << 10, &[(CALM, 100), (DEEP, 1), (CALM, 8)], 128),
             (16 << 10, &[(CALM, 100), (CHANGED, 1)], 3),
-            (16 << 10, &[(CALM, 100), (FEW_CHANGED, 1)], 64),
             (16 << 10, &[(CALM, 100), (CHANGED, 1), (DEEP, 8)], 3),
             (16 << 10, &[(CALM, 100), (CHANGED, 1), (DEEP, 60)], 64),
-            (16 << 10, &[(CALM, 100), (FULL, 1)], 200),
+            (16 << 10, &[(CALM, 100), (FULL, 1)], 325),
             (16 << 10, &[(CALM, 100), (FULL, 100)], 16),
             // Rings that a busy CPU fills in 256, 4 and 1 ms.
-            (4096, &[(CALM, 100)], 128),
-            (64, &[(CALM, 100)], 2),
+            (4096, &[(CALM, 100)], 66),
+            (64, &[(CALM, 100)], 1),
             (16, &[(CHANGED, 100)], 1),
         ];
         for (ring_kib, rounds, expected) in table {
@@ -289,9 +309,29 @@ mod tests {
     }
 
     #[test]
+    fn with_many_cpus_some_stacks_may_be_unverified() {
+        let few = RoundFindings { unverified: 2, ..DEEP };
+        let many = RoundFindings { unverified: 3, ..DEEP };
+        let bytes = RingBytes {
+            ring_bytes: 16 << 20,
+            stack_bytes: 16 << 10,
+        };
+        let rounds = [(49, few), (50, few), (50, many)].map(|(cpus, found)| {
+            let rule = RoundRule::new(bytes, 1000.0, PeriodUnit::CpuNanoseconds, cpus);
+            after(rule, &[(CALM, 100), (found, 1)]).round.as_millis()
+        });
+        assert_eq!(rounds, [3, 64, 3]);
+    }
+
+    #[test]
     fn rounds_stay_short_where_no_clock_samples() {
         let rule = after(rule(16 << 10, PeriodUnit::Cycles), &[(CALM, 100)]);
         assert_eq!(rule.round, USUAL);
+        let idle = RoundFindings {
+            has_records: false,
+            ..CALM
+        };
+        assert_eq!(after(rule, &[(idle, 100)]).round, LONGEST);
     }
 
     #[test]

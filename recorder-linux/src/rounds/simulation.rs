@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use recording::info::PeriodUnit;
 
-use super::{Jitter, RoundFindings, RoundRule};
+use super::{Jitter, MANY_CPUS, RoundFindings, RoundRule};
 use crate::open::RingBytes;
 
 const RATE_HZ: f64 = 1000.0;
@@ -72,22 +72,14 @@ impl SimulatedThread {
     }
 }
 
-/// When callers count as changed.
-#[derive(Clone, Copy, Debug)]
-enum Limit {
-    /// Once any stack is unverified.
-    Any,
-    /// As the rule has it.
-    Share,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Simulated {
     rounds_a_second: f64,
     unverified_percent: f64,
 }
 
-fn simulate(cpus: u32, limit: Limit) -> Simulated {
+/// `rule_cpus`: the number of CPUs that the rule knows of.
+fn simulate(cpus: u32, rule_cpus: usize) -> Simulated {
     let mut chance = Chance(Jitter(u64::from(cpus)));
     let mut jitter = Jitter(1);
     let mut threads: Vec<SimulatedThread> = (0..cpus).map(|_| SimulatedThread::new(&mut chance)).collect();
@@ -95,7 +87,7 @@ fn simulate(cpus: u32, limit: Limit) -> Simulated {
         ring_bytes: 16 << 20,
         stack_bytes: 16 << 10,
     };
-    let mut rule = RoundRule::new(bytes, RATE_HZ, PeriodUnit::CpuNanoseconds);
+    let mut rule = RoundRule::new(bytes, RATE_HZ, PeriodUnit::CpuNanoseconds, rule_cpus);
     let (mut now, mut rounds, mut all, mut unverified) = (0.0, 0.0, 0.0, 0.0);
     while now < SECONDS {
         let round = rule.sleep(&mut jitter).as_secs_f64();
@@ -106,6 +98,7 @@ fn simulate(cpus: u32, limit: Limit) -> Simulated {
             .count();
         let of_thread = (round * RATE_HZ).round().max(1.0) as u64;
         let found = RoundFindings {
+            has_records: true,
             opens_file: false,
             deep: of_thread * u64::from(cpus),
             unverified: of_thread * changed as u64,
@@ -114,14 +107,7 @@ fn simulate(cpus: u32, limit: Limit) -> Simulated {
         rounds += 1.0;
         all += found.deep as f64;
         unverified += found.unverified as f64;
-        let seen = match limit {
-            Limit::Any if changed > 0 => RoundFindings {
-                unverified: found.deep,
-                ..found
-            },
-            Limit::Any | Limit::Share => found,
-        };
-        rule = rule.after(seen, Duration::ZERO);
+        rule = rule.after(found, Duration::ZERO);
     }
     Simulated {
         rounds_a_second: rounds / SECONDS,
@@ -131,9 +117,9 @@ fn simulate(cpus: u32, limit: Limit) -> Simulated {
 
 #[test]
 fn many_cpus_have_fewer_rounds_and_no_more_unverified_stacks_than_two() {
-    let at_two = simulate(2, Limit::Share);
+    let at_two = simulate(2, 2);
     for cpus in (0..=8).map(|power| 1 << power) {
-        let [any, share] = [Limit::Any, Limit::Share].map(|limit| simulate(cpus, limit));
+        let [any, share] = [1, cpus].map(|rule_cpus| simulate(cpus, rule_cpus as usize));
         let cell = |of: fn(&Simulated) -> f64| format!("{:.2}, {:.2}", of(&any), of(&share));
         println!(
             "//! | {cpus} | {} | {} % | {} % |",
@@ -141,7 +127,7 @@ fn many_cpus_have_fewer_rounds_and_no_more_unverified_stacks_than_two() {
             cell(|simulated| 100.0 * WAKE_UP_SECONDS * simulated.rounds_a_second),
             cell(|simulated| simulated.unverified_percent),
         );
-        if cpus < 50 {
+        if (cpus as usize) < MANY_CPUS {
             assert_eq!(any, share, "{cpus} CPUs");
         } else {
             assert!(share.rounds_a_second < any.rounds_a_second / 2.0, "{cpus} CPUs");

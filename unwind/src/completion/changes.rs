@@ -6,8 +6,8 @@
 
 use recording::clock::Timestamp;
 
-/// Window of the moving share, in readings. With a window of 16, so few readings differed now and then by chance in a
-/// program where every second one does that 2 % of its samples were verified and wrong.
+/// Window of the moving share, in readings. In a program in which every second reading differs, a window of 16
+/// held too few of these by chance now and then: 2 % of the samples were verified and wrong.
 const READINGS: f32 = 64.0;
 /// Share of differing readings from which two equal readings may be equal by chance. If a thread leaves its path at
 /// random times, so that this share of the readings differs, it has taken another path and come back between 2 % of the
@@ -18,7 +18,7 @@ const FREQUENT: f32 = 1.0 / 6.0;
 const AT_FIRST: f32 = 16.0;
 
 /// Time between two readings that is taken as usual for a new thread.
-const GAP_AT_FIRST_NS: f32 = 16e6;
+const GAP_AT_FIRST_NS: f32 = 8e6;
 /// Window of the moving average of the time between two readings, in readings.
 const GAPS: f32 = 8.0;
 
