@@ -14,8 +14,8 @@ pub(crate) struct StackReading {
     pub(crate) frames: usize,
 }
 
-/// The last three, the last one first: the present one; the one before the round, for its samples; and one more, for a
-/// sample that was still in the ring when a reading was made.
+/// The latest three readings, newest first. Samples of a round are compared with the reading before the round; a sample
+/// that was still in the ring when that reading was made, with the one before.
 pub(crate) type LatestThree<T> = [Option<T>; 3];
 
 pub(crate) fn push<T>(latest: &mut LatestThree<T>, new: T) {

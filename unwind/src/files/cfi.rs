@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gimli::{
-    BaseAddresses, CfaRule, DebugFrame, EhFrame, Encoding, EndianSlice, Evaluation, EvaluationResult, LittleEndian,
-    Location, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, Value, Vendor,
+    BaseAddresses, CfaRule, DebugFrame, EhFrame, Encoding, EndianSlice, Evaluation, EvaluationResult, Expression,
+    LittleEndian, Location, Operation, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection,
+    UnwindTableRow, Value, Vendor,
 };
 
 use crate::files::cfi_entries::signal_frame_entries;
@@ -379,6 +380,32 @@ impl Cfi {
         let fp = restore(&row.fp, self.columns.fp)?.or_else(|| register(self.columns.fp));
         let ra = restore(&row.ra, self.columns.ra)?;
         Ok(fp.zip(ra).map(|(fp, ra)| (cfa, fp, ra)))
+    }
+
+    /// True if an expression of a row jumps, or can't be read. A jump backwards may never end.
+    pub(crate) fn jumps(&self, row: &CfiRow) -> bool {
+        let cfa = match &row.cfa {
+            CfaRule::Expression(expression) => Some(expression),
+            CfaRule::RegisterAndOffset { .. } => None,
+        };
+        let registers = [&row.fp, &row.ra].into_iter().filter_map(|rule| match rule {
+            Some(RegisterRule::Expression(expression) | RegisterRule::ValExpression(expression)) => Some(expression),
+            _ => None,
+        });
+        cfa.into_iter().chain(registers).any(|expression| {
+            let end = expression.offset.saturating_add(expression.length);
+            let Some(bytes) = self.section.get(expression.offset..end) else {
+                return true;
+            };
+            let mut operations = Expression(Reader::new(bytes, LittleEndian)).operations(row.encoding);
+            loop {
+                match operations.next() {
+                    Ok(None) => return false,
+                    Ok(Some(Operation::Skip { .. } | Operation::Bra { .. })) | Err(_) => return true,
+                    Ok(Some(_)) => {}
+                }
+            }
+        })
     }
 
     fn evaluate<E>(

@@ -18,7 +18,7 @@ use crate::arch::Arch;
 use crate::arch::aarch64::Aarch64;
 use crate::arch::x86_64::X86_64;
 use crate::completion::callers::CallerWords;
-use crate::completion::live_boundary::{SampleTimes, ThreadStacks, Verdict};
+use crate::completion::verify::{SampleTimes, ThreadStacks, Verdict};
 use crate::tables::mappings::{ANONYMOUS, Mappings, ModuleIndex, Region};
 use crate::tables::modules::Modules;
 use crate::walk::calls::ProcessCode;

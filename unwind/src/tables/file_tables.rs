@@ -223,6 +223,17 @@ impl FileTables {
         }
     }
 
+    /// True if the row that holds at a relative address has an expression that jumps: see [`Cfi::jumps`].
+    pub(crate) fn row_jumps(&mut self, relative_lookup: u64) -> bool {
+        match self.cfi.row(self.base_svma.wrapping_add(relative_lookup)) {
+            Some(row) => self.cfi.jumps(&row),
+            None => {
+                let debug_frame = self.debug_frame.as_mut();
+                debug_frame.is_some_and(|tables| tables.row_jumps(relative_lookup))
+            }
+        }
+    }
+
     /// One step from an address of this file, relative to its base.
     pub(crate) fn step<A: Arch>(
         &mut self,

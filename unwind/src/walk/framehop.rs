@@ -52,8 +52,19 @@ struct Process<U> {
     unwinder: U,
     /// By their first addresses.
     added: FxHashMap<u64, Region>,
-    /// The version of the process's mappings that `added` agrees with.
+    /// By the address of an instruction.
+    rows: FxHashMap<u64, RowState>,
+    /// The version of the process's mappings that `added` and `rows` agree with.
     version: u64,
+}
+
+/// The row of a table that describes an instruction.
+#[derive(Clone, Copy)]
+enum RowState {
+    None,
+    Usable,
+    /// It has an expression with a jump. framehop evaluates expressions without a limit.
+    Jumps,
 }
 
 /// A section of a file, shared with sprof's own tables.
@@ -97,7 +108,7 @@ where
         mut regs: U::UnwindRegs,
         sp: impl Fn(&U::UnwindRegs) -> u64,
     ) -> WalkOutcome {
-        if self.processes.len() >= MAX_PROCESSES {
+        if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&walk.stack.pid) {
             self.processes.clear();
         }
         let process = self.processes.entry(walk.stack.pid).or_default();
@@ -121,10 +132,24 @@ where
                 outcome.end = WalkEnd::Depth;
                 return outcome;
             }
-            outcome.guessed |= !process.add_module_at(walk, address.address_for_lookup());
+            let has_rule = match process.prepare(walk, address.address_for_lookup()) {
+                RowState::Jumps => {
+                    outcome.end = WalkEnd::NoRule;
+                    return outcome;
+                }
+                RowState::None => false,
+                RowState::Usable => true,
+            };
             walk.stack.floor = sp(&regs);
             let stack = &mut walk.stack;
-            let mut read = |address| stack.read(address).map_err(|_| ());
+            // Memory that was read after the sample may have been cleared meanwhile.
+            let mut is_cleared = false;
+            let mut read = |address| {
+                let is_copied = stack.copy.word(address).is_some();
+                let word = stack.read(address).map_err(|_| ())?;
+                is_cleared |= word == 0 && !is_copied;
+                Ok(word)
+            };
             let caller = process
                 .unwinder
                 .unwind_frame(address, &mut regs, &mut self.cache, &mut read);
@@ -132,8 +157,16 @@ where
                 outcome.live_boundary = Some(walk.points.len() - 1);
             }
             match caller.map(|caller| caller.and_then(FrameAddress::from_return_address)) {
-                Ok(Some(caller)) => address = caller,
-                Ok(None) => return outcome,
+                Ok(Some(caller)) => {
+                    address = caller;
+                    outcome.guessed |= !has_rule;
+                }
+                Ok(None) => {
+                    if is_cleared {
+                        outcome.end = WalkEnd::NoReturnAddress;
+                    }
+                    return outcome;
+                }
                 Err(error) => {
                     outcome.end = match error {
                         Error::CouldNotReadStack(_) => WalkEnd::NoMemory,
@@ -153,6 +186,7 @@ impl<U: Unwinder<Module = Module<SectionBytes>>> Process<U> {
             return;
         }
         self.version = version;
+        self.rows.clear();
         let Process { unwinder, added, .. } = self;
         added.retain(|start, region| {
             let is_mapped = walk.space.find(Avma(*start)) == Some(&*region);
@@ -163,19 +197,31 @@ impl<U: Unwinder<Module = Module<SectionBytes>>> Process<U> {
         });
     }
 
-    /// Adds the module at an address, if it is new. False if no table of it describes the address.
-    fn add_module_at(&mut self, walk: &mut StackWalk<'_, '_>, address: u64) -> bool {
-        let Some(region) = walk.find(address).filter(|region| region.module != ANONYMOUS) else {
-            return false;
-        };
-        let Some(tables) = walk.modules.tables(region.module, walk.quality) else {
-            return false;
-        };
+    /// Adds the module at an address, if it is new, and returns the state of the row for this address.
+    fn prepare(&mut self, walk: &mut StackWalk<'_, '_>, address: u64) -> RowState {
+        if let Some(row) = self.rows.get(&address) {
+            return *row;
+        }
+        let row = self.look_up(walk, address).unwrap_or(RowState::None);
+        self.rows.insert(address, row);
+        row
+    }
+
+    /// `None`: there is no module, or it has no table.
+    fn look_up(&mut self, walk: &mut StackWalk<'_, '_>, address: u64) -> Option<RowState> {
+        let region = walk.find(address).filter(|region| region.module != ANONYMOUS)?;
+        let tables = walk.modules.tables(region.module, walk.quality)?;
         if self.added.insert(region.start, region).is_none() {
             let module = Module::new(String::new(), region.start..region.end, region.base, sections(tables));
             self.unwinder.add_module(module);
         }
-        tables.function(address.wrapping_sub(region.base)).is_some()
+        let relative = address.wrapping_sub(region.base);
+        tables.function(relative)?;
+        Some(if tables.row_jumps(relative) {
+            RowState::Jumps
+        } else {
+            RowState::Usable
+        })
     }
 }
 

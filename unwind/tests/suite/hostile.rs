@@ -12,7 +12,7 @@ use recording::clock::Timestamp;
 use recording::event::{Event, Mapping, Pid, ProcessEvent};
 use recording::sink::{EventSink, InMemory, ModuleFile, ModuleFiles, ModuleMiss, NoMemory, ReadAt};
 use recording::stack::Registers;
-use unwind::{UnwindOptions, Unwinder};
+use unwind::{UnwindEngine, UnwindOptions, Unwinder};
 
 /// This program's file.
 static OWN: LazyLock<Arc<Vec<u8>>> = LazyLock::new(|| Arc::new(std::fs::read("/proc/self/exe").expect("own file")));
@@ -65,18 +65,27 @@ impl ModuleFiles for OneFile {
     }
 }
 
-/// Samples of this process, unwound with another file in the place of its own.
+/// Samples of this process, unwound by both engines with another file in the place of its own.
 fn unwind_with(file: impl ReadAt + Send + Sync + 'static, samples: &[Captured]) {
-    let files = OneFile(ModuleFile {
-        readable_path: None,
-        bytes: Arc::new(file),
-    });
+    let bytes = Arc::new(file);
+    for engine in [UnwindEngine::Sprof, UnwindEngine::Framehop] {
+        let file = ModuleFile {
+            readable_path: None,
+            bytes: bytes.clone(),
+        };
+        unwind_by(engine, file, samples);
+    }
+}
+
+fn unwind_by(engine: UnwindEngine, file: ModuleFile, samples: &[Captured]) {
+    let files = OneFile(file);
     let mut unwinder = Unwinder::new(
         Collector::default(),
         NoMemory,
         files,
         UnwindOptions {
             max_frames: 1000,
+            engine,
             ..UnwindOptions::default()
         },
     );

@@ -33,7 +33,8 @@ use crate::walk::outcome::{FramePoint, WalkEnd, WalkOutcome};
 use crate::walk::reading::MemoryReading;
 
 /// Stacks completed live that are kept for each thread: the samples of a round have different depths, and each needs
-/// the one that the last reading found there. Where memory is gone, they have the callers of more stacks.
+/// the one that the last reading found there. Where memory is gone, a sample can take its callers
+/// from any of them.
 const KEPT: usize = 8;
 
 /// Which bytes a stack was found with, and whether another stack confirms it.
