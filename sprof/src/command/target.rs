@@ -22,7 +22,10 @@ pub(super) enum ResultTarget<'a> {
 impl<'a> ResultTarget<'a> {
     pub(super) fn prepare(path: Option<&'a Path>, kind: FileKind) -> Result<ResultTarget<'a>, Failure> {
         // What a terminal can't show.
-        let is_binary = matches!(kind, FileKind::Pprof | FileKind::Parquet | FileKind::Profile);
+        let is_binary = matches!(
+            kind,
+            FileKind::Pprof | FileKind::Otlp | FileKind::Parquet | FileKind::Profile
+        );
         match path.filter(|path| *path != Path::new("-")) {
             None if is_binary && io::stdout().is_terminal() => args::refuse(
                 "export",

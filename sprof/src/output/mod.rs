@@ -32,8 +32,8 @@ pub(crate) enum Earlier {
 pub(crate) struct Output {
     path: PathBuf,
     destination: Destination,
-    /// The content is a recording.
-    has_fallback: bool,
+    /// How the name of a file elsewhere ends, if the content can't be made again.
+    fallback_ending: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -68,7 +68,10 @@ impl Output {
             Ok(Output {
                 path: path.to_owned(),
                 destination,
-                has_fallback: kind == FileKind::Profile && earlier == Earlier::Kept,
+                fallback_ending: (earlier == Earlier::Kept).then_some(match kind {
+                    FileKind::Page => ".html",
+                    _ => ".json.gz",
+                }),
             })
         };
         let target = end_of_links(path).map_err(unusable)?;
@@ -124,7 +127,7 @@ impl Output {
         Output {
             path: "(stdout)".into(),
             destination: Destination::Stdout(stdout),
-            has_fallback: kind == FileKind::Profile,
+            fallback_ending: (kind == FileKind::Profile).then_some(".json.gz"),
         }
     }
 
@@ -144,7 +147,7 @@ impl Output {
         let Output {
             path,
             destination,
-            has_fallback,
+            fallback_ending,
         } = self;
         let is_stdout = matches!(destination, Destination::Stdout(_));
         let written = match destination {
@@ -155,8 +158,10 @@ impl Output {
             Ok(()) => {}
             // The reader of stdout has closed it, and does not want the rest.
             Err(error) if is_stdout && error.kind() == io::ErrorKind::BrokenPipe => {}
-            Err(error) if has_fallback => return save_elsewhere(&path, &error, &write),
             Err(error) => {
+                if let Some(ending) = fallback_ending {
+                    return save_elsewhere(&path, ending, &error, &write);
+                }
                 let path = path.display();
                 return Err(format!(
                     "writing {path} failed: {error}; free space, or name another file with -o"
@@ -228,6 +233,7 @@ fn keep(path: &Path) -> io::Result<PathBuf> {
 
 fn save_elsewhere(
     path: &Path,
+    ending: &str,
     error: &io::Error,
     write: &impl Fn(&mut dyn Write) -> io::Result<()>,
 ) -> Result<Saved, String> {
@@ -236,7 +242,7 @@ fn save_elsewhere(
     for folder in [std::env::temp_dir(), PathBuf::from("/dev/shm")] {
         let attempt = tempfile::Builder::new()
             .prefix("sprof-")
-            .suffix(".json.gz")
+            .suffix(ending)
             .tempfile_in(&folder)
             .and_then(|file| {
                 give_to_sudo_caller(file.as_file());

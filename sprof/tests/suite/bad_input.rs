@@ -133,17 +133,28 @@ fn a_full_disk_is_said_and_the_earlier_profile_stays() {
     std::fs::write(&path, earlier).unwrap();
     let fill = std::fs::write(dir.path().join("filler"), vec![1u8; 200 << 10]);
     assert!(fill.is_err(), "the disk is full");
-    let mut command = sprof();
-    command
-        .args(["record", "--save-only", "--rate", "4000", "-o"])
-        .arg(&path)
-        .arg("--");
-    let output = output(command.arg(program("split").unwrap()).arg("500"));
+    let [profile, page] = [path.clone(), dir.path().join("p.html")].map(|path| {
+        let mut command = sprof();
+        command
+            .args(["record", "--save-only", "--rate", "4000", "-o"])
+            .arg(path)
+            .arg("--");
+        output(command.arg(program("split").unwrap()).arg("500"))
+    });
     let kept = std::fs::read(&path);
     let unmount = Command::new("umount").arg("-l").arg(dir.path()).status().unwrap();
     assert!(unmount.success());
-    assert_error(&output, &[125], "p.json.gz");
+    assert_error(&profile, &[125], "p.json.gz");
     assert_eq!(kept.unwrap(), earlier.as_bytes());
+    assert_error(&page, &[125], "p.html");
+    for (output, ending, start) in [(profile, ".json.gz", &b"\x1f\x8b"[..]), (page, ".html", b"<!")] {
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let (_, rest) = stderr.split_once("saved as ").unwrap();
+        let (elsewhere, _) = rest.split_once(" instead").unwrap();
+        assert!(elsewhere.ends_with(ending), "{stderr}");
+        assert!(std::fs::read(elsewhere).unwrap().starts_with(start), "{stderr}");
+        std::fs::remove_file(elsewhere).unwrap();
+    }
 }
 
 #[test]
