@@ -38,8 +38,8 @@ pub struct RecordOptions {
     pub env: Vec<(OsString, OsString)>,
     /// Samples a second of CPU time.
     pub rate_hz: f64,
-    /// The same where perf_event is refused and ptrace takes over, which stops the program for each sample. At most
-    /// 1000.
+    /// The same where perf_event is refused and ptrace takes over, which stops the program for each sample. The
+    /// recorder takes 1000 at most.
     pub ptrace_rate_hz: f64,
     /// Stack bytes copied with each sample; a multiple of 8, at most 65528.
     pub stack_bytes: u32,

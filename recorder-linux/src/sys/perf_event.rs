@@ -8,7 +8,8 @@ use rustix::io::retry_on_intr;
 
 use super::{last_error, retry};
 
-/// `struct perf_event_attr` up to `PERF_ATTR_SIZE_VER5` (Linux 4.8): the last version with a field we set.
+/// `struct perf_event_attr` up to `PERF_ATTR_SIZE_VER5` (Linux 4.8). Older kernels accept it as long as the fields that
+/// they lack are zero (`perf_copy_attr` in kernel/events/core.c).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Attr {

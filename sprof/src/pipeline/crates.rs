@@ -40,7 +40,8 @@ impl EventSink for CrateNames<'_> {
     }
 }
 
-/// The crate of a running process. Its record is some milliseconds old, and rustc runs longer.
+/// The crate of a running process. `None` if the process has ended: its record is up to 0.4 s old, and rustc mostly
+/// runs longer.
 fn crate_of(pid: Pid) -> Option<String> {
     let mut line = Vec::new();
     let file = File::open(format!("/proc/{}/cmdline", pid.0)).ok()?;

@@ -333,7 +333,7 @@ fn a_file_that_may_not_be_read_is_said() {
     }
 }
 
-/// A file of each kind that sprof reads, by the name that it usually has; then two that it only writes.
+/// A file of each kind that sprof reads, by the name that it usually has; then those that it only writes.
 fn files_of_all_kinds(dir: &Path) -> Option<Vec<(&'static str, Vec<u8>)>> {
     perf()?;
     let (recording, _) = support::record().profile(program("split").unwrap(), &["100"]);

@@ -191,7 +191,7 @@ const SOFTWARE_PERIOD: u64 = 16;
 /// With a period of 16 the first function gets 25.0 % each time.
 fn usual(selector: &EventSelector, rate_hz: f64) -> SampleBy {
     match selector {
-        // By the timer, as for CPU time: see `Choice::attr`.
+        // By the timer, as for CPU time: see `EventChoice::attr`.
         EventSelector::Generic(generic) if generic.counts_cpu_time() => {
             SampleBy::Period((1e9 / rate_hz).round().max(1.0) as u64)
         }
