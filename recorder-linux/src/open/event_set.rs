@@ -10,9 +10,9 @@ use std::io;
 use recording::event::Role;
 use recording::info::EventCounts;
 
-use super::choice::{SharedSettings, core_type};
-use super::choose::open_failed;
+use super::attempts::open_failed;
 use super::further;
+use super::sampling_event::{SharedSettings, core_type};
 use super::scope::OpenError;
 use super::trouble;
 use super::waits;

@@ -2,7 +2,7 @@
 
 use recording::info::SampleBy;
 
-use super::choice::{SharedSettings, core_type};
+use super::sampling_event::{SharedSettings, core_type};
 use super::scope::FLOOD_STACK_BYTES;
 use crate::open::events::{Counter, Point};
 use crate::sys::perf_event::{Attr, flag};

@@ -1,24 +1,24 @@
 //! Opens the best event and the largest rings that this machine and this user may have. Announces every step down.
 
-mod choice;
-mod choose;
+mod attempts;
 mod event_set;
 pub(crate) mod events;
 mod further;
 mod rings;
+mod sampling_event;
 mod scope;
 mod trouble;
 mod waits;
 
 use std::path::Path;
 
-pub(crate) use choice::{EventChoice, NoCycles};
-use choice::{SharedSettings, core_type};
-use choose::{choose, open_failed};
+use attempts::{choose, open_failed};
 use event_set::EventSet;
 pub(crate) use rings::RingBytes;
 pub(crate) use rings::StackCopies;
 use rings::{larger_stack_bytes, largest_ring_bytes, map_rings, wanted_ring_bytes};
+pub(crate) use sampling_event::{EventChoice, NoCycles};
+use sampling_event::{SharedSettings, core_type};
 pub(crate) use scope::{OpenError, Scope, WantedEvents};
 pub(crate) use trouble::has_hardware;
 pub(crate) use waits::StackLimit;

@@ -5,7 +5,7 @@ use std::io;
 use recording::command::own;
 use recording::info::SampleBy;
 
-use super::choice::{SharedSettings, may_record_ourselves};
+use super::sampling_event::{SharedSettings, may_record_ourselves};
 use super::scope::{OpenError, Scope};
 use crate::machine::refusal::paranoid;
 use crate::open::events::Counter;

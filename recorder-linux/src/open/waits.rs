@@ -21,8 +21,8 @@
 use std::io;
 use std::time::Duration;
 
-use super::choice::SharedSettings;
 use super::rings::larger_stack_bytes;
+use super::sampling_event::SharedSettings;
 use super::scope::WantedEvents;
 use crate::sys::perf_event::{Attr, SW_CONTEXT_SWITCHES, SW_DUMMY, TYPE_SOFTWARE, flag};
 use perf_data::decode::SAMPLE_CALLCHAIN;

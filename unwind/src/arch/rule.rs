@@ -14,7 +14,7 @@ pub(crate) enum AddressRule {
     /// Offsets from the stack pointer or the frame pointer.
     Usual(Rule),
     /// Like `Usual`, at the last byte of a function. A return address behind that byte may be another function's first:
-    /// see [`Walk`](crate::walk::stack_walk::Walk).
+    /// see [`StackWalk`](crate::walk::stack_walk::StackWalk).
     Last(Rule),
     /// A row that [`Cfi::step`](crate::files::cfi::Cfi::step) follows: expressions, unusual registers.
     Unusual,

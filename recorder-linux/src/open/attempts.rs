@@ -4,7 +4,7 @@ use std::io;
 
 use recording::command::own;
 
-use super::choice::{EventChoice, NoCycles, SharedSettings, core_type, may_record_ourselves};
+use super::sampling_event::{EventChoice, NoCycles, SharedSettings, core_type, may_record_ourselves};
 use super::scope::{OpenError, Scope, WantedEvents};
 use super::trouble;
 use crate::machine::refusal::{PerfEventRefusal, paranoid};
