@@ -1,4 +1,5 @@
-//! Where the files of a page are: in a [`Folder`](super::folder::Folder) or in a [`Bucket`](super::bucket::Bucket).
+//! Where the files of a page are: in a folder ([`FolderSource`](super::folder::FolderSource)) or in a bucket
+//! ([`BucketSource`](super::bucket::BucketSource)).
 //!
 //! [`ProfileSource`] is what the rest knows of it.
 

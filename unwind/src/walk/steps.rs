@@ -21,7 +21,7 @@ const MAX_FURTHER: usize = 4;
 /// How far the beginning of a function is looked for. 4 of V8's 2,182 builtins are larger.
 const MAX_FUNCTION_BYTES: u64 = 16 << 10;
 
-/// Addresses in each map of a [`CodeCache`].
+/// Addresses in each map of a [`CodeCache`](crate::walk::code_cache::CodeCache).
 const MAX_CODE_BYTES: usize = 1 << 14;
 
 /// How a step was made.

@@ -38,7 +38,7 @@ pub(crate) struct RecordingSamples {
     /// See [`Data::is_summed`].
     pub(super) is_summed: bool,
     pub(super) extent: RunExtent,
-    /// Converts weights to [`Total::per_run`](super::Total::per_run).
+    /// Converts weights to [`SideTotal::per_run`](super::SideTotal::per_run).
     pub(super) factor: f64,
 }
 
