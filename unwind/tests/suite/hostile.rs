@@ -86,7 +86,6 @@ fn unwind_by(engine: UnwindEngine, file: ModuleFile, samples: &[Captured]) {
         UnwindOptions {
             max_frames: 1000,
             engine,
-            ..UnwindOptions::default()
         },
     );
     for (start, len, file_offset, path) in own_mappings() {
