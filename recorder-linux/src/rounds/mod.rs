@@ -334,6 +334,33 @@ mod tests {
         assert_eq!(after(rule, &[(idle, 100)]).round, LONGEST);
     }
 
+    /// A rule before this one came to rounds of a negative length, with rustc at 10 kHz.
+    #[test]
+    fn rounds_have_a_length_whatever_is_found() {
+        let mut jitter = Jitter(1);
+        let mut below = |end: f64| (jitter.next_factor() - 0.75) * 4.0 * end;
+        for _ in 0..200 {
+            let bytes = RingBytes {
+                ring_bytes: 1 << (12.0 + below(16.0)) as u32,
+                stack_bytes: below(65_528.0) as u32,
+            };
+            let cpus = below(256.0) as usize;
+            let mut rule = RoundRule::new(bytes, 0.1 + below(20_000.0), PeriodUnit::CpuNanoseconds, cpus);
+            for _ in 0..200 {
+                let deep = below(3.0).powi(8) as u64;
+                let found = RoundFindings {
+                    has_records: below(1.0) < 0.9,
+                    opens_file: below(1.0) < 0.1,
+                    deep,
+                    unverified: below(deep as f64) as u64,
+                    fill: below(1.1),
+                };
+                rule = rule.after(found, Duration::from_secs_f64(below(0.1).powi(2) * 100.0));
+                assert!((SHORTEST..=LONGEST).contains(&rule.round), "{rule:?}");
+            }
+        }
+    }
+
     #[test]
     fn the_recorder_takes_half_of_a_cpu_at_most() {
         let ms = Duration::from_millis;

@@ -143,17 +143,10 @@ fn in_a_pid_namespace_all_that_is_outside_is_one_process_without_user_stacks() {
     }
     let split = program("split").unwrap();
     let _outside = Target::start(&split, &["60000"]);
+    // Beside the program that sprof starts, one that runs in the namespace already.
+    let script = format!("{} 60000 & \"$@\"; status=$?; kill $!; exit $status", split.display());
     let (recording, profile) = record()
-        .under(&[
-            "unshare",
-            "-p",
-            "-f",
-            "--mount-proc",
-            "sh",
-            "-c",
-            "\"$@\"; exit $?",
-            "sh",
-        ])
+        .under(&["unshare", "-p", "-f", "--mount-proc", "sh", "-c", &script, "sh"])
         .options(&["-a", "-r", "4000"])
         .profile(&split, &["1000"]);
     assert!(recording.stderr.contains("PID namespace"), "{}", recording.stderr);
@@ -164,6 +157,13 @@ fn in_a_pid_namespace_all_that_is_outside_is_one_process_without_user_stacks() {
     assert!(stacks().count() > 300, "{}", profile.summary());
     assert!(stacks().all(|stack| profile.names(stack).any(|name| name == mark)));
     // Inside all is as ever.
+    let inside = profile.threads.iter().filter(|thread| thread.pid != "0");
+    let with_split = inside.filter(|thread| {
+        let mut stacks = thread.samples.iter().filter_map(|sample| sample.stack);
+        stacks.any(|stack| profile.names(stack).any(|name| name == "run_split"))
+    });
+    let processes: std::collections::HashSet<&str> = with_split.map(|thread| thread.pid.as_str()).collect();
+    assert!(processes.len() >= 2, "{processes:?}\n{}", profile.summary());
     let sixty = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&"sixty"));
     assert!(sixty.of > 3000, "{sixty:?}\n{}", profile.summary());
     sixty.assert_is(60.0, 8.0, "sixty", &profile);

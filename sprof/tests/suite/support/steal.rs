@@ -41,12 +41,13 @@ pub(crate) fn undisturbed_or_right(measure_and_assert: impl Fn()) {
     measure_and_assert();
 }
 
-/// Measures. Beside the result: milliseconds of CPU time that the host took away meanwhile, which are in no sample.
-pub(crate) fn with_stolen_ms<T>(measure: impl FnOnce() -> T) -> (T, f64) {
-    assert!(machine::is_measuring(), "other tests would be measured");
-    let before = CpuTicks::now();
-    let measured = measure();
-    (measured, before.since().stolen as f64 * TICK_MS)
+/// [`undisturbed`]. Beside the result: milliseconds of CPU time that the host took away meanwhile.
+pub(crate) fn with_stolen_ms<T>(mut measure: impl FnMut() -> T) -> (T, f64) {
+    undisturbed(|| {
+        let before = CpuTicks::now();
+        let measured = measure();
+        (measured, before.since().stolen as f64 * TICK_MS)
+    })
 }
 
 /// USER_HZ is 100 on every processor (proc_stat(5)).

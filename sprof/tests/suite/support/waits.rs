@@ -32,8 +32,13 @@ pub(crate) fn assert_quarters(profile: &Profile, thread: &Thread, printed: impl 
             })
         };
         let (ms, true_ms) = (spent(&|_| true), printed(label) / 1e6);
+        // The clock of samples may stand still while the host has the CPU. Waits have the times of their switches.
+        let unseen_ms = match reason {
+            None => stolen_ms.min(0.05 * true_ms),
+            Some(_) => 0.0,
+        };
         assert!(
-            (ms - true_ms).abs() <= 0.03 * true_ms + stolen_ms,
+            (0.97 * true_ms - unseen_ms..=1.03 * true_ms).contains(&ms),
             "{function}: {ms} ms, not {true_ms} ms; the host took {stolen_ms} ms\n{}",
             profile.summary()
         );
@@ -48,7 +53,7 @@ pub(crate) fn assert_quarters(profile: &Profile, thread: &Thread, printed: impl 
             // Others may use the CPU when the wait has ended.
             let until_woken_ms = ms - spent(&|leaf| leaf == "[waiting for a CPU]");
             assert!(
-                for_reason >= 0.95 * until_woken_ms,
+                until_woken_ms >= 0.5 * ms && for_reason >= 0.95 * until_woken_ms,
                 "{function}: {for_reason} of {until_woken_ms} ms\n{}",
                 profile.summary()
             );
