@@ -23,8 +23,8 @@
 //!   half a second are likely to stay for 64 ms more. At least 3 ms, at most 64 ms.
 //! - **Mapped files**, which may be deleted: at most 16 ms, for some rounds after one with a record that maps a file or
 //!   starts a program.
-//! - **Full rings**: at the end of a round they have room for 190 ms more, or are a quarter full, because the recorder
-//!   may have to wait for a CPU.
+//! - **Full rings**: at the end of a round they have room for 190 ms more, or are half full, because the recorder may
+//!   have to wait for a CPU.
 //!
 //! While all stacks are whole, rounds grow to 0.4 s, but to no more than an eighth of the recording: the last reading
 //! of a short program should be near its end. After much work the recorder sleeps for about as long as it worked.
@@ -81,9 +81,10 @@ const LONGEST: Duration = Duration::from_millis(400);
 const PART: u32 = 8;
 /// Deep stacks and mapped files count for this number of rounds.
 const ROUNDS_LATER: u32 = 8;
-/// The time for which rings have room at the end of a round; three quarters of a ring are enough. An ordinary user's
-/// recorder was seen to wait 160 ms for a CPU, with 200 busy threads on 2 CPUs. With half of each ring kept free, 40
-/// small frames at 4 kHz cost a fifth more: rings hold 0.5 s there.
+/// The time for which rings have room at the end of a round; half of a ring is enough where that is less. An ordinary
+/// user's recorder was seen to wait 160 ms for a CPU, with 200 busy threads on 2 CPUs. With half of each ring kept free,
+/// 40 small frames at 4 kHz cost a fifth more (rings hold 0.5 s there); with three quarters of small rings kept free, 40
+/// frames of 1 KiB cost a third more (rings for larger copies hold 0.25 s).
 const ROOM: Duration = Duration::from_millis(190);
 /// The number of CPUs from which on some deep stacks may be unverified and callers still count as unchanged, and their
 /// share. See "Many CPUs" above.
@@ -152,7 +153,7 @@ impl RoundRule {
     /// The rule for other rings and copies. What was found before was of the earlier ones.
     fn with_rings(self, bytes: RingBytes, rate_hz: f64) -> RoundRule {
         let ring_seconds = bytes.seconds(rate_hz);
-        let most_fill = (1.0 - ROOM.as_secs_f64() / ring_seconds).max(1.0 / 4.0);
+        let most_fill = (1.0 - ROOM.as_secs_f64() / ring_seconds).max(1.0 / 2.0);
         let rule = RoundRule {
             most_fill,
             time_to_fill: Duration::from_secs_f64(ring_seconds * most_fill).max(SHORTEST),
@@ -298,8 +299,8 @@ mod tests {
             (16 << 10, &[(CALM, 100), (FULL, 1)], 325),
             (16 << 10, &[(CALM, 100), (FULL, 100)], 16),
             // Rings that a busy CPU fills in 256, 4 and 1 ms.
-            (4096, &[(CALM, 100)], 66),
-            (64, &[(CALM, 100)], 1),
+            (4096, &[(CALM, 100)], 128),
+            (64, &[(CALM, 100)], 2),
             (16, &[(CHANGED, 100)], 1),
         ];
         for (ring_kib, rounds, expected) in table {
