@@ -70,11 +70,16 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(pid, tid, frames)| Step::WaitStack(pid, tid, frames)),
         2 => (id(), id(), any::<u64>(), prop::collection::vec(frame(), 0..6))
             .prop_map(|(pid, tid, period, frames)| Step::Waited(pid, tid, period, frames)),
-        2 => (id(), id(), any::<[u64; 2]>(), any::<bool>(), prop::option::of(prop::collection::vec(frame(), 0..6)))
+        2 => (id(), id(), [time(), time()], any::<bool>(), prop::option::of(prop::collection::vec(frame(), 0..6)))
             .prop_map(|(pid, tid, times, waits, frames)| Step::Found(pid, tid, times, waits, frames)),
         1 => any::<u64>().prop_map(Step::Lost),
         1 => Just(Step::Throttled),
     ]
+}
+
+/// Files have milliseconds as f64. Sums of them are right to the nanosecond within some days: three here.
+fn time() -> impl Strategy<Value = u64> {
+    0..1u64 << 48
 }
 
 /// The last stack of each thread, by its number.

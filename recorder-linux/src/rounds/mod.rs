@@ -82,9 +82,9 @@ const PART: u32 = 8;
 /// Deep stacks and mapped files count for this number of rounds.
 const ROUNDS_LATER: u32 = 8;
 /// The time for which rings have room at the end of a round; half of a ring is enough where that is less. An ordinary
-/// user's recorder was seen to wait 160 ms for a CPU, with 200 busy threads on 2 CPUs. With half of each ring kept free,
-/// 40 small frames at 4 kHz cost a fifth more (rings hold 0.5 s there); with three quarters of small rings kept free, 40
-/// frames of 1 KiB cost a third more (rings for larger copies hold 0.25 s).
+/// user's recorder was seen to wait 160 ms for a CPU, with 200 busy threads on 2 CPUs. With half of each ring kept
+/// free, 40 small frames at 4 kHz cost a fifth more (rings hold 0.5 s there); with three quarters of small rings kept
+/// free, 40 frames of 1 KiB cost a third more (rings for larger copies hold 0.25 s).
 const ROOM: Duration = Duration::from_millis(190);
 /// The number of CPUs from which on some deep stacks may be unverified and callers still count as unchanged, and their
 /// share. See "Many CPUs" above.
