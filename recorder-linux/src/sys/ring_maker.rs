@@ -12,10 +12,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read, retry_on_intr, write};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::last_error;
 use super::perf_event::EventFd;
@@ -77,9 +76,10 @@ impl RingMaker {
 
 impl Drop for RingMaker {
     fn drop(&mut self) {
-        self.keep = None;
-        // A child that is within mmap(2) ends after it: that takes as long as one ring, and only if the recording ends
-        // in the half second after larger copies came into use.
+        // Closing `keep` is not enough: a process that was forked meanwhile may have it, too. The child is not reaped yet,
+        // so that its number is no other process's. Within mmap(2) it ends after that call, which takes as long as one
+        // ring, and only if the recording ends in the half second after larger copies came into use.
+        let _ = kill_process(self.child, Signal::KILL);
         let _ = retry_on_intr(|| waitpid(Some(self.child), WaitOptions::empty()));
     }
 }
@@ -91,13 +91,7 @@ fn make(events: &[&EventFd], data_bytes: usize, tell: &OwnedFd, until: &OwnedFd,
     let param = libc::sched_param { sched_priority: 0 };
     // SAFETY: `param` is live; pid 0 is this thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const param) };
-    let is_wanted = || {
-        let mut until = [PollFd::new(until, PollFlags::IN)];
-        // Readable once its other end is closed.
-        poll(&mut until, Some(&Timespec::default())).is_ok_and(|closed| closed == 0)
-    };
-    let are_made =
-        { events.iter() }.all(|event| is_wanted() && Mapped::new(event, data_bytes).map(std::mem::forget).is_ok());
+    let are_made = { events.iter() }.all(|event| Mapped::new(event, data_bytes).map(std::mem::forget).is_ok());
     if are_made {
         let _ = write(tell, &[1]);
         let _ = retry_on_intr(|| read(until, &mut [0u8]));
