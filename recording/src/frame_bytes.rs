@@ -44,7 +44,7 @@ pub fn put_frames(out: &mut Vec<u8>, frames: &[Frame], mut mark: impl FnMut(Stac
     }
 }
 
-/// Appends the frames of a stack, leaf first, but for so many rootmost ones: the bytes that came with it where these
+/// Appends the frames of a stack, leaf first, without its shared rootmost ones: the bytes that came with it where these
 /// are of the same frames.
 pub fn put_others(
     out: &mut Vec<u8>,

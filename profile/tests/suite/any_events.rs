@@ -77,8 +77,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Any time, but for waits of some years: files have milliseconds as f64, whose sums are not right to the nanosecond then,
-/// and what is read and written again has other last digits.
+/// Any time, but for waits of some years: files have milliseconds as f64, whose sums are not right to the nanosecond
+/// then, and what is read and written again has other last digits.
 fn time() -> impl Strategy<Value = u64> {
     1u64 << 60..=u64::MAX
 }

@@ -6,7 +6,7 @@
 //! may be repeated, and what a reply means.
 //!
 //! Certificates are those of the system (`SSL_CERT_FILE` and `SSL_CERT_DIR` replace them), or Mozilla's where the
-//! system has none. A proxy is that of the environment (`proxy`).
+//! system has none. A proxy is read from the environment (`proxy`).
 
 mod address;
 mod error;
