@@ -66,6 +66,13 @@ fn the_page_has_no_serious_problem_of_accessibility_and_fits_a_screen_at_400_per
     share_again();
     let page = page(&recording.output, &["--embed-sources"]);
     let compared = comparison([&recording.output, &recording.output]);
+    // Names and paths without a place to break a line: a checkout in `/check/work/main` was wider than the screen.
+    let folder = temp_dir();
+    let long = folder.path().join("long.callgrind");
+    let (path, name) = ("/folder".repeat(20), "a_long_name".repeat(20));
+    let text = format!("cmd: {name}\nevents: Ir\nfl={path}/a.c\nfn={name}\n3 10\nfn=work\n9 70\n");
+    std::fs::write(&long, text).unwrap();
+    let long = self::page(&long, &[]);
     let every = [
         "functions",
         "flame",
@@ -91,7 +98,7 @@ fn the_page_has_no_serious_problem_of_accessibility_and_fits_a_screen_at_400_per
     let mut tasks = Vec::new();
     // Colours do not depend on the size, nor the layout on the colours.
     for (width, height, dark) in [(1300, 900, false), (320, 256, true)] {
-        for (page, tabs) in [(&page, &every[..]), (&compared, &every[..5])] {
+        for (page, tabs) in [(&page, &every[..]), (&compared, &every[..5]), (&long, &every[..6])] {
             tasks.push(
                 json!({ "url": url(page), "width": width, "height": height, "dark": dark, "steps": tested(tabs) }),
             );
