@@ -1,6 +1,6 @@
 //! Makes a large profile to read: ten threads, 24 million samples of about 30 frames, 400,000 distinct stacks.
 //!
-//! `cargo run --release -p profile --example large -- ours|samply OUT.json.gz [MILLION-SAMPLES]`
+//! `cargo run --release -p sprof-profile --example large -- ours|samply OUT.json.gz [MILLION-SAMPLES]`
 //!
 //! `ours` is as sprof saves it, with symbols; `samply` is as samply saves it without, by its own writer. Each is more
 //! than 500 MB of JSON. What reading one costs, the example `whole` measures.

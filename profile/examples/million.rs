@@ -1,7 +1,7 @@
 //! Measures building, symbols, writing and reading: one million samples of about 30 frames, 200,000 distinct stacks, 8
 //! threads.
 //!
-//! `cargo run --release -p profile --example million -- [OUT.json.gz]`
+//! `cargo run --release -p sprof-profile --example million -- [OUT.json.gz]`
 
 mod synthetic;
 

@@ -1,7 +1,7 @@
 //! What a report of a profile costs, beside gunzip and a plain JSON scan of the same file: time, and memory beside that
 //! of the columns that are read.
 //!
-//! `cargo run --release -p profile --example whole -- PROFILE`
+//! `cargo run --release -p sprof-profile --example whole -- PROFILE`
 //!
 //! A profile that is large enough makes the example `large`. The scan is serde_json's, which keeps nothing: as a
 //! stream, and of all the JSON in memory, which is faster and takes as much memory as the file inflates to. It, too, is

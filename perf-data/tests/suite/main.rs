@@ -1,5 +1,5 @@
 //! perf's files, read and written. A module is a topic, and one binary compiles and links what they share once:
-//! `cargo test -p perf-data --test suite spool::`.
+//! `cargo test -p sprof-perf-data --test suite spool::`.
 
 #![allow(
     clippy::unwrap_used,

@@ -70,7 +70,7 @@ proptest! {
     }
 }
 
-/// Small files as they were found to be right. `SPROF_BLESS=1 cargo test -p profile exports::` accepts new ones.
+/// Small files as they were found to be right. `SPROF_BLESS=1 cargo test -p sprof-profile exports::` accepts new ones.
 #[test]
 fn the_files_are_those_that_were_blessed() {
     let data = example();

@@ -1,5 +1,5 @@
 //! The model from events to every export, and back from files. A module is a topic, and one binary compiles and links
-//! what they share once: `cargo test -p profile --test suite diff::`.
+//! what they share once: `cargo test -p sprof-profile --test suite diff::`.
 
 #![allow(
     clippy::unwrap_used,

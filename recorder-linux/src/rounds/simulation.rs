@@ -1,7 +1,7 @@
 //! Drives [`RoundRule`] with busy threads whose callers change by chance, one thread for each of 1 to 256 CPUs.
 //!
 //! The table in the module's documentation is printed by
-//! `cargo test -p recorder-linux rounds::simulation -- --nocapture`.
+//! `cargo test -p sprof-recorder-linux rounds::simulation -- --nocapture`.
 
 use std::time::Duration;
 

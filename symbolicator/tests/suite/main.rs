@@ -1,5 +1,5 @@
 //! Names, lines and machine code, against other readers of the same files. A module is a topic, and one binary compiles
-//! and links what they share once: `cargo test -p symbolicator --test suite matrix::`.
+//! and links what they share once: `cargo test -p sprof-symbolicator --test suite matrix::`.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail and talk")]
 

@@ -1,5 +1,5 @@
 //! Stacks whose answer is known: of this process, and made by hand. A module is a topic, and one binary compiles and
-//! links what they share once: `cargo test -p unwind --test suite hostile::`.
+//! links what they share once: `cargo test -p sprof-unwind --test suite hostile::`.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 

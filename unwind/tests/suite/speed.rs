@@ -1,5 +1,5 @@
 //! What unwinding costs: prints nanoseconds a frame and a sample, asserts none of them.
-//! `cargo test --release -p unwind --test suite -- speed:: --nocapture`
+//! `cargo test --release -p sprof-unwind --test suite -- speed:: --nocapture`
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #![allow(clippy::print_stdout, reason = "the figures are what it is for")]

@@ -34,7 +34,7 @@ pub(super) use threads::{weight_type, with_cause};
 pub const FORMAT_VERSION: u32 = 70;
 
 /// Level 1 compresses a profile of one million samples to about a fifth, at 4 times the speed of level 6. Level 6 gains
-/// another eighth. Measure with `cargo run --release -p profile --example million`.
+/// another eighth. Measure with `cargo run --release -p sprof-profile --example million`.
 const GZIP_LEVEL: u32 = 1;
 
 /// Writes a built profile as JSON. Equal profiles give equal bytes.
