@@ -32,6 +32,7 @@ mod functions;
 mod ground_truth;
 mod hostile;
 mod import_reports;
+mod install;
 mod jit;
 mod ladder;
 mod larger_stacks;

@@ -334,7 +334,7 @@ impl Recording {
     }
 }
 
-fn kill(signal: &str, target: &str) {
+pub(crate) fn kill(signal: &str, target: &str) {
     let status = Command::new("kill")
         .args(["-s", signal, "--", target])
         .status()

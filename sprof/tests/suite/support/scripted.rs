@@ -10,8 +10,10 @@ pub(crate) enum Answer {
     NotFound,
     /// Nothing, for as long as the client waits.
     Silence,
-    /// The beginning of a file of this size.
+    /// The beginning of a file of this size. The client waits for the rest.
     Size(u64),
+    /// A file, without the byte that should follow: the server closes the connection.
+    CutShort(Vec<u8>),
 }
 
 /// A server that gives the answers of the test, and knows what it was asked for.
@@ -48,9 +50,14 @@ fn reply(mut stream: TcpStream, log: &Mutex<Vec<String>>, answer: &dyn Fn(&str) 
     lines.take_while(|line| !line.is_empty()).for_each(drop);
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
     log.lock().unwrap().push(path.clone());
+    let mut is_cut_short = false;
     let (status, size, body) = match answer(&path) {
         Answer::File(bytes) => ("200 OK", bytes.len() as u64, bytes),
         Answer::NotFound => ("404 Not Found", 0, Vec::new()),
+        Answer::CutShort(bytes) => {
+            is_cut_short = true;
+            ("200 OK", bytes.len() as u64 + 1, bytes)
+        }
         Answer::Size(size) => ("200 OK", size, vec![0; 100_000]),
         Answer::Silence => {
             // Until the client closes.
@@ -60,7 +67,7 @@ fn reply(mut stream: TcpStream, log: &Mutex<Vec<String>>, answer: &dyn Fn(&str) 
     };
     let head = format!("HTTP/1.1 {status}\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n");
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
-    if size > body.len() as u64 {
+    if size > body.len() as u64 && !is_cut_short {
         let _ = stream.read(&mut [0; 100]);
     }
 }

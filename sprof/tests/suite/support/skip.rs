@@ -43,6 +43,7 @@ pub(crate) enum Need {
     Clickhouse,
     Opentelemetry,
     Dpkg,
+    Shells,
 }
 
 impl Need {
@@ -50,6 +51,7 @@ impl Need {
         match self {
             Need::Root => "root",
             Need::Dpkg => "dpkg",
+            Need::Shells => "shells",
             Need::KernelSamples => "kernel-samples",
             Need::PerfEvents => "perf-events",
             Need::TwoCpus => "two-cpus",
