@@ -65,11 +65,14 @@ pub(crate) fn tests(page: &str) -> BTreeSet<(&str, &str)> {
         .collect()
 }
 
-/// The links of a page to other pages: the path, and the heading or nothing.
+/// The links of a page to other pages and to pictures: the path, and the heading or nothing.
 pub(crate) fn links(page: &str) -> Vec<(&str, &str)> {
-    page.split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split_once(')'))
+    let links = page.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    // `<img src="...">`, `<source srcset="...">`
+    let pictures = page.split("src").skip(1);
+    let pictures = pictures.filter_map(|rest| rest.trim_start_matches("set").strip_prefix("=\"")?.split_once('"'));
+    links
+        .chain(pictures)
         .map(|(link, _)| link.split_once('#').unwrap_or((link, "")))
         .filter(|(path, _)| !path.contains(':'))
         .collect()
@@ -92,7 +95,7 @@ pub(crate) fn anchors(page: &str) -> BTreeSet<String> {
 #[test]
 fn what_a_page_names_is_found() {
     let page = "# Two words, `code`\n`a/{b,c}.rs` and `cargo test d::e_f`, `d::`, `d::g::h`, `x/y`, `a/*.rs`, `A::b`\n\n    one  a/g/\n\n```\na/h\n```\n\
-        [i](j.md#k-l) [m](https://n)\n";
+        [i](j.md#k-l) [m](https://n)\n<source srcset=\"o.png\"><img src=\"p.png\"> src\n";
     let folders = BTreeSet::from(["a".to_owned()]);
     assert_eq!(
         paths(page, &folders).iter().collect::<Vec<_>>(),
@@ -102,6 +105,6 @@ fn what_a_page_names_is_found() {
         tests(page).into_iter().collect::<Vec<_>>(),
         [("d", ""), ("d", "e_f"), ("g", "h")]
     );
-    assert_eq!(links(page), [("j.md", "k-l")]);
+    assert_eq!(links(page), [("j.md", "k-l"), ("o.png", ""), ("p.png", "")]);
     assert_eq!(anchors(page).iter().collect::<Vec<_>>(), ["two-words-code"]);
 }

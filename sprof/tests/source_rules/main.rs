@@ -240,8 +240,8 @@ fn the_files_tests_and_headings_that_pages_name_are_there() {
         let paths = documents::paths(&text, &folders).into_iter();
         let paths = paths.filter(|path| !workspace().join(path).exists());
         missing.extend(paths.map(|path| format!("{page}: {path}")));
-        // Pages for users name functions of programs in the same way.
-        let names_tests = page == "ARCHITECTURE.md" || page.starts_with("docs/decisions/");
+        // Other pages name functions of programs in the same way.
+        let names_tests = ["ARCHITECTURE.md", "README.md"].contains(&&*page) || page.starts_with("docs/decisions/");
         let tests = documents::tests(&text).into_iter();
         let tests = tests.filter(|(file, name)| names_tests && !has_test(file, name));
         missing.extend(tests.map(|(file, name)| format!("{page}: {file}::{name}")));
@@ -258,4 +258,29 @@ fn the_files_tests_and_headings_that_pages_name_are_there() {
         }
     }
     assert_none("named by a page, and not there", &missing);
+}
+
+/// mdBook makes no page of a file that its summary does not name, and has nothing outside of its folder.
+#[test]
+fn the_book_has_all_pages_and_its_links_stay_in_it() {
+    let pages = pages();
+    let of_book = || {
+        pages
+            .iter()
+            .filter_map(|(page, text)| Some((page.strip_prefix("docs/")?, text)))
+    };
+    let summary = of_book().find(|(page, _)| *page == "SUMMARY.md").unwrap().1;
+    let listed: Vec<&str> = documents::links(summary).into_iter().map(|(path, _)| path).collect();
+    let mut wrong = Vec::new();
+    for (page, text) in of_book().filter(|(page, _)| *page != "SUMMARY.md") {
+        let times = listed.iter().filter(|path| **path == page).count();
+        if times != 1 {
+            wrong.push(format!("{page} stands {times} times in docs/SUMMARY.md"));
+        }
+        let folders = page.matches('/').count();
+        let links = documents::links(text).into_iter();
+        let out = links.filter(|(path, _)| path.matches("../").count() > folders);
+        wrong.extend(out.map(|(path, _)| format!("{page} links out of docs/: {path}")));
+    }
+    assert_none("not in the book", &wrong);
 }
