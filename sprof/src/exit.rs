@@ -88,7 +88,7 @@ pub(crate) struct Status(u8);
 
 impl Status {
     pub(crate) const SUCCESS: Status = Status(0);
-    /// 125: the command continued after a failure that it reported.
+    /// 125: the command reported a failure and continued.
     pub(crate) const PARTIAL: Status = Status(FAILED);
 
     /// The status of the recorded program: `exit(code)` keeps 8 bits.

@@ -24,7 +24,7 @@ impl Interrupt {
         Interrupt::register(false)
     }
 
-    /// This one, or one that watches from here on, and whose second signal ends the process.
+    /// This one if it watches, else one that watches from here on, where a second signal ends the process.
     pub(crate) fn or_watch(&self) -> Result<Interrupt, Failure> {
         match self.is_watching {
             true => Ok(self.clone()),

@@ -12,14 +12,14 @@ use symbolicator::Symbolicator;
 
 use crate::symbols::library::module;
 
-/// The page of this profile.
+/// The viewer's page with this data, as HTML.
 pub(crate) fn of(data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     html::write(data, options, &mut bytes).map_err(|error| failed(&error))?;
     Ok(bytes)
 }
 
-/// The page of a recording.
+/// The viewer's page of a recording, as HTML.
 pub(crate) fn of_recording(profile: &Profile) -> Result<Vec<u8>, String> {
     let (mut data, zero_ms) = profile::for_page(profile);
     data.make_printable();
@@ -30,7 +30,7 @@ pub(crate) fn of_recording(profile: &Profile) -> Result<Vec<u8>, String> {
     of(data, &options)
 }
 
-/// The data of a served profile, with the names that its addresses have; gzip.
+/// The data of a served profile with all names that can be looked up; gzip.
 pub(crate) fn served(file: &File, symbolicator: &Symbolicator) -> Result<Vec<u8>, String> {
     let file = file.try_clone().map_err(|error| failed(&error))?;
     let read = read::file_for_page(file, Path::new("the served profile"), ReadLimits::default());

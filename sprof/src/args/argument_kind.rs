@@ -1,4 +1,4 @@
-//! What a word of the command line names.
+//! What a word of the command line names: a program, a file, or neither.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use recording::regular_file;
 
-/// What a word names.
+/// What a word of the command line names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArgumentKind {
     /// A program or a script, by path or by name in PATH.

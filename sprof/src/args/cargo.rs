@@ -67,9 +67,10 @@ impl Goal {
 /// A target that cargo has no option for: the unit tests of a library or program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum UnitTarget {
-    /// Of the library or program with this name.
+    /// The unit tests of the library or program with this name.
     Named(String),
-    /// Of all libraries and programs of these packages; without packages, of those that cargo chooses.
+    /// The unit tests of all libraries and programs of the named packages. An empty list: of the packages that cargo
+    /// chooses.
     All { packages: Vec<String> },
 }
 
@@ -96,7 +97,7 @@ pub(crate) fn definition() -> Command {
     definition_of(Goal::Profile)
 }
 
-/// The same of `cargo sprof flamegraph`.
+/// The definition of `cargo sprof flamegraph`.
 pub(super) fn flamegraph_definition() -> Command {
     definition_of(Goal::FlameGraph)
 }
@@ -296,7 +297,11 @@ impl CargoSprof {
         line
     }
 
-    /// The same as a command line of `sprof record` or `sprof flamegraph`.
+    /// Parses a command line of `sprof record` or `sprof flamegraph` that has the typed options, and runs `command`.
+    ///
+    /// # Errors
+    ///
+    /// clap's usage error, where sprof's options exclude each other.
     pub(crate) fn of_sprof(&self, command: Vec<OsString>) -> Result<super::Command, clap::Error> {
         let mut line: Vec<OsString> = vec!["sprof".into(), self.goal.command().into()];
         line.extend(self.options.iter().cloned());
@@ -323,7 +328,7 @@ fn with_value(long: &str, value: &std::ffi::OsStr) -> OsString {
     word
 }
 
-/// The options of sprof's command that were typed; those from the environment it reads itself.
+/// The options of sprof's command that were typed. sprof's command reads options from the environment itself.
 fn options_given(goal: Goal, matches: &ArgMatches) -> Vec<OsString> {
     let mut words = Vec::new();
     for arg in options_of(goal) {

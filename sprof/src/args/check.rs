@@ -43,22 +43,22 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
     pub(crate) base: Vec<PathBuf>,
 
-    /// A rule: each run may spend at most so much more time in the function with this name, or this last part of its
-    /// name. `*` stands for any text; the rule is then on each such function: 'parse*=2%', '*=10%'. May be given
-    /// several times.
+    /// Rule for one function: each run may spend at most PERCENT more time in it than before. FUNCTION is the whole
+    /// name or its last part. With `*`, which stands for any text, the rule applies to each such function: 'parse*=2%',
+    /// '*=10%'. May be given several times.
     #[arg(long, value_name = "FUNCTION=PERCENT", value_parser = rule_of_time)]
     pub(crate) max_increase: Vec<IncreaseRule>,
 
-    /// A rule: each run of the whole program may take at most so much more time.
+    /// Rule for the whole program: each run may take at most PERCENT more time than before.
     #[arg(long, value_name = "PERCENT", value_parser = total)]
     pub(crate) max_total_increase: Option<IncreaseRule>,
 
-    /// A rule: the function's share of the program's time may grow by at most so many points: FUNCTION=2 allows 20 % to
-    /// become 22 %. The rule does not see that the whole program gets slower. May be given several times.
+    /// Rule for one function: its share of the program's time may grow by at most POINTS points. FUNCTION=2 allows 20 %
+    /// to become 22 %. The rule does not see that the whole program gets slower. May be given several times.
     #[arg(long, value_name = "FUNCTION=POINTS", value_parser = rule_of_share)]
     pub(crate) max_share_increase: Vec<IncreaseRule>,
 
-    /// End with status 0 and not 3 if no rule is broken and sprof cannot tell for some.
+    /// End with status 0, not 3, if no rule is broken and the outcome of some is "cannot tell".
     #[arg(long)]
     pub(crate) allow_unknown: bool,
 
@@ -69,7 +69,7 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) event: EventArgs,
 
-    /// What the rules are on.
+    /// What the rules compare.
     #[arg(long, value_name = "WHAT", default_value = "total")]
     pub(crate) by: By,
 
@@ -136,7 +136,7 @@ fn total(text: &str) -> Result<IncreaseRule, String> {
     })
 }
 
-/// `FUNCTION=LIMIT`. The last `=` counts: names of functions may hold some (`operator==`).
+/// Parses `FUNCTION=LIMIT`. The last `=` separates them: names of functions may have some (`operator==`).
 fn rule(
     text: &str,
     measure: LimitedMeasure,
@@ -155,13 +155,14 @@ fn rule(
     }
 }
 
-/// `2%`, `2`.
+/// Parses a limit in percent: `2%` and `2` are 2. `None` for other text, and for numbers below 0 or from 1,000,000 on.
 pub(crate) fn increase(text: &str) -> Option<f64> {
     let number = text.trim().trim_end_matches('%').trim_end().parse().ok()?;
     (0.0..1e6).contains(&number).then_some(number)
 }
 
-/// `2`, `2%` of all.
+/// Parses a limit in points, percent of the whole: `2` and `2%` are 2. `None` for other text, and for numbers outside
+/// of 0 to 100.
 pub(crate) fn points(text: &str) -> Option<f64> {
     increase(text).filter(|points| *points <= 100.0)
 }

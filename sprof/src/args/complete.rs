@@ -1,4 +1,4 @@
-//! What the last word of a command line may be, by the definition.
+//! Finds out from the definition which words may be the last one of a command line.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -7,21 +7,21 @@ use clap::{Arg, ArgAction, Command};
 
 use super::other_tools::{begins_with_dash, option_with_value};
 
-/// What the last word of a line may be.
+/// What the last word of a command line may be.
 #[derive(Debug)]
 pub(crate) struct Expected {
     /// The name of the command: `record`.
     pub(crate) command: String,
-    /// The beginning of the word that stays: `--view=`.
+    /// The part of the word that stays: `--view=`.
     pub(crate) before: String,
-    /// What was typed of the rest.
+    /// What was typed behind that part.
     pub(crate) typed: String,
     pub(crate) place: ExpectedWord,
 }
 
 #[derive(Debug)]
 pub(crate) enum ExpectedWord {
-    /// One of these words, each with its description.
+    /// One of the listed words, each with its description.
     Word(Vec<(String, String)>),
     /// A value of this argument.
     Value(Box<Arg>),
@@ -29,8 +29,8 @@ pub(crate) enum ExpectedWord {
     Program,
 }
 
-/// What the last one of these words may be. The first one is the name of sprof or `cargo`. `None` for a line that is
-/// not of sprof.
+/// What the last word of a command line may be. The first word is the name of sprof, or `cargo`. `None` if the command
+/// line is not one of sprof.
 pub(crate) fn expected(words: &[String]) -> Option<Expected> {
     let (current, words) = words.split_last()?;
     let (first, words) = words.split_first()?;
@@ -95,7 +95,7 @@ pub(crate) fn expected(words: &[String]) -> Option<Expected> {
 enum Before<'a> {
     /// All are complete; the number of those that are not options.
     Positionals(usize),
-    /// This option wants a value, or another one.
+    /// The next word is a value of this option: the first one, or a further one.
     Option(&'a Arg),
     /// The program to record is among them.
     Program,

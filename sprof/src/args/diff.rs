@@ -68,18 +68,18 @@ pub(crate) struct DiffArgs {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Draw a flame graph of the second side into this file, too, coloured by change: red grew, blue shrank, grey did
+    /// Also draw a flame graph of the second side into this file, coloured by change: red grew, blue shrank, grey did
     /// not change, yellow where the recordings cannot tell. `-` is stdout, without the list.
     #[arg(long, value_name = "FILE")]
     pub(crate) flamegraph: Option<PathBuf>,
 
-    /// Write the comparison and the built-in viewer into this file, too: functions, flame graph and call tree, coloured
+    /// Also write the comparison and the built-in viewer into this file: functions, flame graph and call tree, coloured
     /// by change. `-` is stdout, without the list.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 
-    /// Open both profiles in the compare view of the profiler UI, too: the busiest thread of each. With --viewer, the
-    /// comparison in the built-in viewer.
+    /// Also open both profiles in the compare view of the profiler UI: the busiest thread of each. With --viewer, open
+    /// the comparison in the built-in viewer.
     #[arg(long)]
     pub(crate) open: bool,
 
@@ -112,7 +112,7 @@ pub(crate) enum By {
 /// What counts as a change: the same for `sprof diff` and `sprof check`.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct LimitArgs {
-    /// At most so many of 100 listed changes may be chance, and at most so many of 100 rules that hold may be called
+    /// Of 100 listed changes, at most PERCENT may be chance. Of 100 rules that hold, at most PERCENT may be called
     /// broken.
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = value::percentage)]
     pub(crate) false_discoveries: f64,
@@ -132,7 +132,8 @@ impl From<LimitArgs> for DiffLimits {
 }
 
 impl By {
-    /// What [`By::Functions`] means for these sides.
+    /// `By::Functions` resolved for two sides: inlined functions each on their own if both sides have some, else
+    /// functions as compiled. Other values stay.
     pub(crate) fn resolve(self, base: &[Data], new: &[Data]) -> By {
         match self {
             By::Functions if Compared::functions_of(base, new) == Compared::Inlined => By::Inlined,
@@ -141,7 +142,7 @@ impl By {
         }
     }
 
-    /// As it is typed.
+    /// The value as the user types it.
     pub(crate) fn word(self) -> &'static str {
         match self {
             By::Functions => "functions",

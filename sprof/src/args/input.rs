@@ -17,7 +17,7 @@ pub(crate) struct SymbolArgs {
     symbol_dir: Vec<PathBuf>,
 
     /// Read sources from TO where the debug info says FROM, for example /build/app=$HOME/app. May be given several
-    /// times. With one file on both sides, that file is shown even if its name is not that of a source.
+    /// times. If FROM and TO are one file, that file is shown even if its name is not the name of a source.
     #[arg(long, value_name = "FROM=TO", value_parser = path_map)]
     path_map: Vec<PathMap>,
 
@@ -26,14 +26,15 @@ pub(crate) struct SymbolArgs {
     #[arg(long)]
     pub(crate) debuginfod: bool,
 
-    /// Download symbols (Breakpad files; PDB files where the name ends in .pdb) of files of which this machine has none
-    /// from this server, for example https://symbols.mozilla.org or https://msdl.microsoft.com/download/symbols. May be
-    /// given several times. Needs a sprof that was built with --features symbol-servers.
+    /// Download symbols from this server for files without any on this machine, for example https://symbols.mozilla.org
+    /// or https://msdl.microsoft.com/download/symbols: Breakpad files, and PDB files where the name ends in .pdb. May
+    /// be given several times. Needs a sprof that was built with --features symbol-servers.
     #[arg(long, value_name = "URL", value_delimiter = ' ')]
     symbol_server: Vec<String>,
 }
 
-/// The folder for what the next start need not find out again; `SPROF_CACHE` names another one, or is `off`.
+/// The folder of what sprof need not find out again at its next start. `SPROF_CACHE` names another folder. `None` if it
+/// is `off`, or if neither XDG_CACHE_HOME nor HOME names a folder.
 pub(crate) fn cache() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from);
     if let Some(named) = folder("SPROF_CACHE").filter(|named| !named.as_os_str().is_empty()) {
@@ -63,7 +64,7 @@ pub(crate) struct JsonArgs {
     #[arg(long)]
     json: bool,
 
-    /// The same under the name that commands with several formats have for it.
+    /// `--format`: the same for scripts that use the option of commands with several formats.
     #[arg(short, long, hide = true, value_name = "FORMAT", conflicts_with = "json")]
     format: Option<TextOrJson>,
 }
@@ -102,7 +103,7 @@ pub(crate) struct InputArgs {
     verbose: VerboseArgs,
 }
 
-/// Which of the events of a file.
+/// The event of a file to show.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct EventArgs {
     /// Show this event, if the file has several (from -e, perf record, pprof, callgrind, cachegrind or DHAT) [default:
@@ -117,13 +118,14 @@ impl SymbolArgs {
         self.debuginfod || !self.symbol_servers().is_empty()
     }
 
-    /// The URLs. `SPROF_SYMBOL_SERVER` may have several spaces between two.
+    /// URLs of the symbol servers. `SPROF_SYMBOL_SERVER` may have several spaces between two of them.
     pub(crate) fn symbol_servers(&self) -> Vec<String> {
         let urls = self.symbol_server.iter();
         urls.filter(|url| !url.is_empty()).cloned().collect()
     }
 
-    /// For a recording that ended then, if that is known. Without servers.
+    /// Options of a symbolicator for a recording that ended at `recorded_at`, if that time is known. The options name
+    /// no servers.
     pub(crate) fn options(&self, recorded_at: Option<SystemTime>) -> SymbolOptions {
         SymbolOptions {
             symbol_dirs: self.symbol_dir.clone(),
@@ -149,7 +151,7 @@ impl InputArgs {
 }
 
 impl EventArgs {
-    /// The event; `None` for the file's own choice.
+    /// Name of the event; `None` leaves the choice to the file.
     pub(crate) fn name(&self) -> Option<&str> {
         self.event.as_deref()
     }

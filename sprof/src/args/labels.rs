@@ -1,25 +1,26 @@
-//! What ran, in the user's words: for servers that keep profiles, and for rows of databases.
+//! `--service`, `--label` and others: labels that say what ran, for servers that keep profiles and for rows of
+//! databases.
 
 use clap::Args;
 use share::push::GivenLabels;
 
-/// What ran.
+/// Labels that say what ran.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabelArgs {
-    /// What ran [default: OTEL_SERVICE_NAME, or the program's name].
+    /// Name of what ran [default: OTEL_SERVICE_NAME, or the program's name].
     #[arg(long, value_name = "NAME")]
     pub(crate) service: Option<String>,
 
-    /// Its version [default: service.version in OTEL_RESOURCE_ATTRIBUTES].
+    /// Version of what ran [default: service.version in OTEL_RESOURCE_ATTRIBUTES].
     #[arg(long, value_name = "VERSION")]
     pub(crate) service_version: Option<String>,
 
-    /// The commit it was built from [default: that of the recording, GITHUB_SHA, CI_COMMIT_SHA, BUILDKITE_COMMIT or
-    /// GIT_COMMIT].
+    /// Commit that the program was built from [default: the recording's commit, GITHUB_SHA, CI_COMMIT_SHA,
+    /// BUILDKITE_COMMIT or GIT_COMMIT].
     #[arg(long, value_name = "COMMIT")]
     pub(crate) commit: Option<String>,
 
-    /// A further label. May be given several times [default: what OTEL_RESOURCE_ATTRIBUTES says].
+    /// A further label. May be given several times [default: the labels in OTEL_RESOURCE_ATTRIBUTES].
     #[arg(long, value_name = "NAME=VALUE", value_parser = label)]
     pub(crate) label: Vec<(String, String)>,
 }

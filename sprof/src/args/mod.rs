@@ -115,8 +115,8 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Print where the time of a profile went: functions, lines, call trees, threads, kinds of cost.
     Report(Box<ReportArgs>),
-    /// Fail where a program got slower than your rules allow: exit status 1 if a rule is broken, 3 if sprof cannot
-    /// tell.
+    /// Fail where a program got slower than your rules allow: exit status 1 if a rule is broken, 3 if there is too
+    /// little to decide.
     Check(CheckArgs),
     /// Print the source and the machine code of a function, with the samples of each line and instruction.
     Annotate(Box<AnnotateArgs>),
@@ -130,7 +130,7 @@ pub(crate) enum Command {
     Push(Box<PushArgs>),
     /// Show what this machine permits, what it refuses, and the command that helps.
     Doctor(DoctorArgs),
-    /// Sign sprof so that macOS lets it record running programs, too; elsewhere there is nothing to set up.
+    /// Sign sprof so that macOS also lets it record running programs; elsewhere there is nothing to set up.
     #[cfg_attr(not(target_os = "macos"), command(hide = true))]
     Setup(SetupArgs),
     /// Print shell completions, also of `cargo sprof`.
@@ -218,7 +218,7 @@ fn with_variable(arg: Arg) -> Arg {
     }
 }
 
-/// A usage error that no command is the reason of.
+/// A usage error that belongs to no command.
 pub(crate) fn general_usage_error(message: impl Display) -> Failure {
     definition().error(ErrorKind::ValueValidation, message).into()
 }
@@ -347,7 +347,7 @@ mod tests {
         }
     }
 
-    /// Of `sprof` itself; `cargo sprof` has cargo's letters.
+    /// Letters of `sprof` itself. `cargo sprof` has cargo's letters.
     #[test]
     fn a_letter_means_the_same_in_all_commands() {
         let mut meanings: std::collections::BTreeMap<char, (String, String)> = std::collections::BTreeMap::new();
@@ -361,7 +361,7 @@ mod tests {
                     assert_eq!(known, long, "-{letter} in {of} and in {}", command.get_name());
                 }
             }
-            // Who knows a letter from one command finds it in the others.
+            // A user who knows a letter from one command finds it in the others.
             for (long, letter) in [
                 ("event", 'e'),
                 ("format", 'f'),
@@ -393,7 +393,7 @@ mod tests {
                 assert!(find(command(name), long).is_some(), "{name} --{long}");
             }
         };
-        // Every command that shows samples of a file.
+        // All commands that show samples of a file.
         for name in [
             "report",
             "annotate",
@@ -410,7 +410,7 @@ mod tests {
             );
             takes(name, &["event", "symbol-dir", "path-map", "debuginfod", "verbose"]);
         }
-        // Every command with a result that can be kept.
+        // All commands with a result that can be saved.
         for name in [
             "record",
             "load",
@@ -441,7 +441,7 @@ mod tests {
                 (None, Some(format)) => assert!(!has_json(&format), "{name} --format json without --json"),
                 (None, None) => {}
             }
-            // What is recorded with one name is shown with the other; each command takes both.
+            // The option of `record` and the option of `report` have two names. Each command takes both.
             for (one, other) in [("waits", "off-cpu"), ("rate", "freq")] {
                 assert_eq!(
                     find(command, one).map(|arg| arg.get_id().clone()),
@@ -478,7 +478,7 @@ mod tests {
                 let shown = line.split("  ").next().unwrap_or_default();
                 let own = shown.split([';', '|', '>']).next().unwrap_or_default().trim();
                 let own = own.strip_prefix("sudo ").unwrap_or(own);
-                // Quoted words of these examples hold no spaces.
+                // Quoted words in the examples hold no spaces.
                 let words: Vec<String> = own.split(' ').map(|word| word.replace('\'', "")).collect();
                 let taken = match words[0].as_str() {
                     "cargo" => {

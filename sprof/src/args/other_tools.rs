@@ -1,8 +1,8 @@
 //! Translates command lines of perf, samply and cargo flamegraph into lines of sprof.
 //!
-//! The caller gives the words as typed, and a function that looks at files, and gets the words to parse. Unclear lines
-//! become errors of the definition; [`advised`] adds the line to type. Out of scope: options with the same meaning
-//! here, which are defined as options.
+//! Input: the words as typed, and a function that looks at files. Output: the words to parse. Unclear lines become
+//! errors of the definition; [`advised`] adds the line to type. Out of scope: options with the same meaning here, which
+//! are defined as options.
 
 use std::ffi::{OsStr, OsString};
 
@@ -61,14 +61,15 @@ fn flamegraph(line: Vec<OsString>, definition: &clap::Command, look: impl Fn(&Os
     }
 }
 
-/// `perf report -i FILE --stdio`: the file has no option here, and text is what is printed.
+/// Removes `-i` and `--stdio` from `perf report -i FILE --stdio`: sprof names the file without an option, and prints
+/// text by default.
 fn perf_report(line: Vec<OsString>) -> Vec<OsString> {
     line.into_iter()
         .filter(|word| word != "-i" && word != "--input" && word != "--stdio")
         .collect()
 }
 
-/// `sprof annotate FUNCTION` is of the profile that `sprof record` saves.
+/// `sprof annotate FUNCTION` reads the profile that `sprof record` saves.
 fn annotate(line: Vec<OsString>, definition: &clap::Command, look: impl Fn(&OsStr) -> ArgumentKind) -> Vec<OsString> {
     let Some(definition) = definition.find_subcommand("annotate") else {
         return line;
@@ -198,7 +199,7 @@ const OTHER_OPTIONS: [(&[&str], &str); 14] = [
     ),
     (
         &["--palette", "--colors"],
-        "leave it out: colours tell kinds of code apart (kernel, program, libraries), and there is one set of them",
+        "leave it out: colours show the kind of code (kernel, program, libraries), and there is one set of them",
     ),
     (&["--deterministic"], "leave it out: equal profiles have equal pictures"),
     (
@@ -231,7 +232,7 @@ const OTHER_OPTIONS: [(&[&str], &str); 14] = [
     ),
     (
         &["-C", "--cpu"],
-        "to tell CPUs apart: sprof record -a --per-cpu-threads, then sprof report FILE --thread 'CPU 0'",
+        "to see each CPU: sprof record -a --per-cpu-threads, then sprof report FILE --thread 'CPU 0'",
     ),
     (
         &["--filter"],
@@ -316,7 +317,7 @@ mod tests {
     use super::*;
     use clap::Parser as _;
 
-    /// What is where in these tests.
+    /// The files that the tests pretend to have.
     fn look(word: &OsStr) -> ArgumentKind {
         match word.to_str() {
             Some("./app" | "app" | "/bin/ls") => ArgumentKind::Program,

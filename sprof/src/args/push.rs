@@ -26,7 +26,7 @@ environment, names of users and hosts.
 Nothing is sent twice: where it is unknown whether a profile arrived, sprof says so and ends.",
     mut_arg("event", |arg| arg.help("Send this event, if the file has several [default: the file's choice, or the first event]")),
     mut_arg("wall", |arg| arg.help("Send CPU time and waits together: the whole time of the threads")),
-    mut_arg("threads", |arg| arg.help("Tell the threads of a process apart, also in Pyroscope and Parca")),
+    mut_arg("threads", |arg| arg.help("Send each thread of a process on its own, also to Pyroscope and Parca")),
 )]
 pub(crate) struct PushArgs {
     /// A file of any kind that `sprof load` opens. `-` is stdin.

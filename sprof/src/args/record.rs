@@ -87,7 +87,7 @@ pub(crate) struct RecordingArgs {
     #[arg(short, long, help_heading = "How long")]
     pub(crate) ignore_exit_code: bool,
 
-    /// With `cargo bench|test|run|nextest run`: record cargo and rustc, too. Without this option the recording starts
+    /// With `cargo bench|test|run|nextest run`: also record cargo and rustc. Without this option the recording starts
     /// with the first program that cargo runs.
     #[arg(long, help_heading = "Cargo")]
     pub(crate) include_build: bool,
@@ -97,7 +97,7 @@ pub(crate) struct RecordingArgs {
     #[arg(long, help_heading = "Cargo")]
     pub(crate) no_cargo_env: bool,
 
-    /// Also record the waits of threads: how long, with which stack, and for what.
+    /// Also record the waits of threads: how long each was, its stack, and what the thread waited for.
     #[arg(long, alias = "waits", help_heading = "What to sample")]
     pub(crate) off_cpu: bool,
 
@@ -159,9 +159,9 @@ and TERM=dumb are honoured.";
                       sprof record [OPTIONS] -a [[--] COMMAND [ARGS]...]",
     before_help = EXAMPLES,
     after_help = format!("{EXIT_STATUS}\n\n{ENVIRONMENT}"),
-    // Not `requires("share")`: SPROF_YES and SPROF_SERVER are for `sprof share`, too.
+    // Not `requires("share")`: SPROF_YES and SPROF_SERVER are also for `sprof share`.
     mut_arg("yes", |arg| arg.help_heading("Sharing").help("With --share: upload without asking. Needed where there is no terminal")),
-    mut_arg("server", |arg| arg.help_heading("Sharing").help("With --share: API of your own store [default: that of the Firefox Profiler]. \
+    mut_arg("server", |arg| arg.help_heading("Sharing").help("With --share: API of your own store [default: the store of the Firefox Profiler]. \
                                                              Needs --ui-url")),
     mut_arg("to", |arg| arg.help_heading("Sharing").help("With --share: upload into a bucket, s3://BUCKET/FOLDER, and print a signed link")),
     mut_arg("json", |arg| arg.help("Print a summary as one line of JSON to stdout when the program has ended")),
@@ -184,7 +184,7 @@ pub(crate) struct RecordArgs {
     )]
     pub(crate) output: PathBuf,
 
-    /// Write the profile with a viewer as one HTML file, too, to mail or to attach to a CI run. It replaces an earlier
+    /// Also write the profile with a viewer as one HTML file, to mail or to attach to a CI run. It replaces an earlier
     /// page. With -o app.html the page is all that is saved.
     #[arg(long, value_name = "FILE", help_heading = "The profile")]
     pub(crate) html: Option<PathBuf>,
@@ -204,12 +204,12 @@ pub(crate) struct RecordArgs {
     #[command(flatten, next_help_heading = "The profile")]
     pub(crate) json: JsonArgs,
 
-    /// Upload the saved profile without what is private in it, after a question, and print a link that others can open,
-    /// instead of serving it: see `sprof share --help`.
+    /// Upload the saved profile instead of serving it: sprof removes what is private, asks, and prints a link that
+    /// others can open. See `sprof share --help`.
     #[arg(long, help_heading = "Sharing", conflicts_with_all = ["json", "format"])]
     pub(crate) share: bool,
 
-    /// Send the saved profile, too, to a server that keeps profiles: pyroscope=URL, parca=URL or otlp=URL. May be given
+    /// Also send the saved profile to a server that keeps profiles: pyroscope=URL, parca=URL or otlp=URL. May be given
     /// several times; see `sprof push --help`.
     #[arg(long, value_name = "KIND=URL", value_delimiter = ' ', help_heading = "Sharing")]
     pub(crate) push: Vec<String>,
@@ -252,7 +252,7 @@ fn call_graph(text: &str) -> Result<CallGraph, String> {
 }
 
 impl RecordingArgs {
-    /// Stack bytes copied with each sample, if the user chose.
+    /// Stack bytes to copy with each sample; `None` if the user gave none.
     pub(crate) fn stack_bytes(&self) -> Option<u32> {
         match self.call_graph {
             Some(CallGraph::Dwarf(Some(bytes))) => Some(bytes),
@@ -260,12 +260,12 @@ impl RecordingArgs {
         }
     }
 
-    /// Samples a second of CPU time.
+    /// Samples per second of CPU time.
     pub(crate) fn rate_hz(&self) -> f64 {
         self.rate.unwrap_or(1000.0)
     }
 
-    /// When counters are sampled, if the user gave `-c` or `-r`.
+    /// How counters are sampled; `None` if the user gave neither `-c` nor `-r`.
     pub(crate) fn event_sampling(&self) -> Option<SampleBy> {
         let by_rate = self
             .rate
@@ -273,8 +273,8 @@ impl RecordingArgs {
         self.count.map(SampleBy::Period).or(by_rate)
     }
 
-    /// Samples a second of CPU time with ptrace. At 100 Hz it takes up to 1 % of the program's time, at 1000 Hz up to
-    /// 10 %: see `cargo bench -p sprof --bench recording -- ptrace`.
+    /// Samples per second of CPU time with ptrace. At 100 Hz ptrace takes up to 1 % of the program's time, at 1000 Hz
+    /// up to 10 %: see `cargo bench -p sprof --bench recording -- ptrace`.
     pub(crate) fn ptrace_rate_hz(&self) -> f64 {
         self.rate.unwrap_or(100.0)
     }

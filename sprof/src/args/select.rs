@@ -1,4 +1,4 @@
-//! Flags that select samples of a profile, and say where its symbols are.
+//! Options that select samples of a profile, and name the places of its symbols.
 
 use clap::Args;
 use profile::view::diff::Renamed;
@@ -8,7 +8,7 @@ use profile::view::select::Filter;
 use super::input::{EventArgs, SymbolArgs, VerboseArgs};
 use super::value;
 
-/// Which samples: the flags of all commands that read a profile.
+/// Selected samples: the options of all commands that read a profile.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Which samples")]
 pub(crate) struct PartArgs {
@@ -43,7 +43,7 @@ pub(crate) struct PartArgs {
     pub(crate) hide: Vec<String>,
 }
 
-/// Which samples, and how their stacks are shown.
+/// Selected samples, and how their stacks are shown.
 #[derive(Args, Clone, Debug, Default)]
 #[command(
     next_help_heading = "Which samples",
@@ -72,7 +72,7 @@ pub(crate) struct SelectArgs {
 }
 
 impl SelectArgs {
-    /// Which of its samples.
+    /// The filter for the samples of a profile.
     pub(crate) fn filter(&self) -> Filter {
         Filter {
             waits: self.waits,
@@ -81,7 +81,7 @@ impl SelectArgs {
         }
     }
 
-    /// The conditions in words, a phrase each.
+    /// The conditions, a phrase each.
     pub(crate) fn describe(&self) -> Vec<String> {
         let mut words = self.part.describe();
         if self.merge_generics {
@@ -92,12 +92,12 @@ impl SelectArgs {
 }
 
 impl PartArgs {
-    /// True if these are all samples.
+    /// True if all samples are selected.
     pub(crate) fn is_all(&self) -> bool {
         self.describe().is_empty()
     }
 
-    /// Which samples of a file, of running threads.
+    /// The filter for the samples of running threads in a file.
     pub(crate) fn filter(&self) -> Filter {
         let ms = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1000.0);
         Filter {
@@ -113,13 +113,13 @@ impl PartArgs {
         }
     }
 
-    /// Lines on the selected samples, and on libraries whose names differ between the sides of a comparison.
+    /// Lines about the selection, and about libraries whose names differ between the sides of a comparison.
     pub(crate) fn about(&self, renamed: &[Renamed]) -> Vec<String> {
         let only = (!self.is_all()).then(|| format!("only {}", self.describe().join(", ")));
         only.into_iter().chain(renamed_libs(renamed)).collect()
     }
 
-    /// The conditions in words, a phrase each.
+    /// The conditions, a phrase each.
     pub(crate) fn describe(&self) -> Vec<String> {
         let mut words = Vec::new();
         let mut list = |what: &str, values: &[String]| {

@@ -72,7 +72,7 @@ pub(crate) struct ShareArgs {
     #[command(flatten)]
     pub(crate) json: JsonArgs,
 
-    /// List what was shared from here.
+    /// List the profiles that were shared from here.
     #[arg(long, help_heading = KEPT, conflicts_with_all = ["file", "delete"])]
     pub(crate) list: bool,
 
@@ -92,7 +92,7 @@ pub(crate) struct UploadArgs {
     #[arg(short, long, help_heading = "Where to")]
     pub(crate) yes: bool,
 
-    /// API of your own store, for example https://profiles.example.org/api [default: that of the Firefox Profiler,
+    /// API of your own store, for example https://profiles.example.org/api [default: the store of the Firefox Profiler,
     /// where everybody with the link can read the profile]. Needs --ui-url.
     #[arg(long, value_name = "URL", help_heading = "Where to")]
     pub(crate) server: Option<String>,
@@ -102,7 +102,7 @@ pub(crate) struct UploadArgs {
     #[arg(long, value_name = "s3://BUCKET", help_heading = "Where to")]
     pub(crate) to: Option<String>,
 
-    /// With --to: the link works so long, 7 days at most, for example 12h [default: 7d].
+    /// With --to: time until the link ends, at most 7 days, for example 12h [default: 7d].
     #[arg(long, value_name = "TIME", value_parser = value::expiry, help_heading = "Where to")]
     pub(crate) expires: Option<Duration>,
 
@@ -129,7 +129,7 @@ pub(crate) enum Private {
 }
 
 impl Private {
-    /// What the user wants to stay in what leaves this machine.
+    /// The private data that stays in a profile which leaves this machine.
     pub(crate) fn include(named: &[Private]) -> KeptPrivate {
         let has = |what: Private| named.contains(&what);
         KeptPrivate {

@@ -47,7 +47,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How long a signed link works: `30m`, `12h`, `7d`, or seconds.
+/// Parses the time until a signed link ends: `30m`, `12h`, `7d`, or seconds.
 pub(crate) fn expiry(text: &str) -> Result<Duration, String> {
     const DAY_S: u64 = 24 * 3600;
     let units = [("s", 1), ("m", 60), ("h", 3600), ("d", DAY_S)];
@@ -60,7 +60,7 @@ pub(crate) fn expiry(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// `3000`, or `3000+` for the next free one.
+/// Parses a port: `3000`, or `3000+` for the next free one.
 pub(crate) fn port(text: &str) -> Result<Port, String> {
     let (digits, or_next) = match text.strip_suffix('+') {
         Some(digits) => (digits, true),
@@ -97,7 +97,7 @@ pub(crate) fn stack_size(text: &str) -> Result<u32, String> {
     }
 }
 
-/// A size of files in bytes: `500M`, `2G`; units are those of decimal numbers.
+/// Parses a size of files in bytes: `500M`, `2G`. The units are decimal.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let units = [("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
     let unit = units.into_iter().find(|(unit, _)| text.ends_with(unit));
@@ -121,7 +121,7 @@ pub(crate) fn host_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// A width in pixels, may be below 1.
+/// Parses a width in pixels. It may be below 1.
 pub(crate) fn pixels(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(pixels) if pixels.is_finite() && pixels >= 0.0 => Ok(pixels),
@@ -149,6 +149,10 @@ pub(crate) fn ui_url(text: &str) -> Result<String, String> {
 pub(crate) const PUBLIC_UI: &str = "https://profiler.firefox.com";
 
 /// The UI that was given, or that `PROFILER_URL` names; `None` for the public one.
+///
+/// # Errors
+///
+/// `PROFILER_URL` is not the address of a UI.
 pub(crate) fn named_ui(given: Option<&str>) -> Result<Option<String>, String> {
     if let Some(given) = given {
         return Ok(Some(given.to_owned()));
@@ -185,7 +189,7 @@ impl std::fmt::Display for TimeRange {
     }
 }
 
-/// `1.5..3`, `2..`, `..0.5`.
+/// Parses a time range in seconds: `1.5..3`, `2..`, `..0.5`.
 pub(crate) fn time_range(text: &str) -> Result<TimeRange, String> {
     let expected = || "expected FROM..TO in seconds, for example 1.5..3, 2.. or ..0.5".to_owned();
     let (from, to) = text.split_once("..").ok_or_else(expected)?;
@@ -207,7 +211,7 @@ pub(crate) fn time_range(text: &str) -> Result<TimeRange, String> {
     }
 }
 
-/// 0 to 100.
+/// Parses a percentage from 0 to 100.
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').trim().parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),

@@ -4,8 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-/// Options of cargo and cargo-nextest whose value is the next word. The list must be complete for `cargo run`, where
-/// the first word that is no option ends cargo's options.
+/// Options of cargo and cargo-nextest whose value is the next word. The list must be complete for `cargo run`: there
+/// the first word that is not an option ends cargo's options.
 const WITH_VALUE: &[&str] = &[
     "--bench",
     "--bin",
@@ -167,7 +167,7 @@ impl Options {
         }
     }
 
-    /// The build profile, by these options.
+    /// The build profile that the options name.
     fn profile(self, subcommand: Subcommand) -> String {
         // `--profile` of nextest is a profile of nextest, not of cargo.
         let named = match subcommand {

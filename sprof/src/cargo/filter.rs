@@ -53,8 +53,8 @@ impl<'a, N: EventSink> Programs<'a, N> {
         self.all || self.programs.contains_key(&pid)
     }
 
-    /// A process executes a program. The program of a runner is reported as a process that starts now, because the
-    /// runner before it is no part of the program.
+    /// Handles an exec. The program of a runner is passed on as a process that starts now: the runner before it is not
+    /// part of the program.
     fn on_exec(&mut self, time: Timestamp, pid: Pid, name: &str) {
         if name != runner::NAME
             && let Some(note) = runner::take_note(self.folder, pid.0)
@@ -68,7 +68,7 @@ impl<'a, N: EventSink> Programs<'a, N> {
             }
             self.programs.insert(pid, Some(note));
         }
-        // Criterion runs `cargo metadata`, trybuild compiles: that is cargo's work again.
+        // Criterion runs `cargo metadata`, trybuild runs compilers: that work belongs to cargo.
         if !self.all && matches!(self.programs.get(&pid), Some(None)) && BUILDERS.contains(&name) {
             self.programs.remove(&pid);
             self.next.on_event(&Event::process(time, pid, ProcessEvent::End));
@@ -77,7 +77,7 @@ impl<'a, N: EventSink> Programs<'a, N> {
             return;
         }
         let own_name = match self.programs.get(&pid) {
-            // The user's own runner has the name of the program that it runs.
+            // The user's own runner is named after the program that it runs.
             Some(Some(note)) => self.names.of(note, name),
             _ => name.to_owned(),
         };

@@ -1,6 +1,6 @@
 //! Records the programs that cargo builds: `sprof record cargo bench`.
 //!
-//! The caller gives a command line. If it is one of cargo that runs programs, these programs are recorded, with names
+//! Input: a command line. If it is a command line of cargo that runs programs, those programs are recorded, with names
 //! and lines. Out of scope: cargo's own work (`cargo build`), which is recorded like any other program.
 //!
 //! 1. [`command`]: parses the command line.
@@ -174,7 +174,7 @@ pub(crate) fn all_unit_tests(packages: &[String], manifest_path: Option<&OsStr>)
         let mut targets = all.iter().filter(is_meant).flat_map(|package| &package.targets);
         let is_no_library =
             |kind: &String| ["bin", "test", "bench", "example", "custom-build"].contains(&kind.as_str());
-        // A specification that is not a name is left to cargo.
+        // A package specification that is more than a name is left to cargo.
         targets.any(|target| !target.kind.iter().any(is_no_library))
             || packages
                 .iter()
@@ -272,8 +272,8 @@ impl CargoRun {
         self.include_build || self.programs > 0
     }
 
-    /// Adds markers for benchmarks and tests; the profile must have names. Of several runs, Criterion's files have the
-    /// last one only.
+    /// Adds markers for benchmarks and tests. The profile must have names. After several runs, Criterion's files
+    /// describe only the last one.
     pub(crate) fn mark_benchmarks(&self, profile: &mut Profile, runs: u32) {
         let folder = self.criterion.as_ref().filter(|_| runs == 1);
         let results = folder.map(|folder| criterion::results(folder, profile.info().clock.wall));

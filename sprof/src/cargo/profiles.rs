@@ -125,7 +125,7 @@ fn takes_away(strip: &Value) -> bool {
     }
 }
 
-/// Packages with settings of their own. These override the profile, and are made on purpose: mostly to build
+/// Remarks on packages with settings of their own. Such settings override the profile. Users mostly make them to build
 /// dependencies faster.
 fn of_packages(profile: &str, manifest: &Table, config: &CargoConfig) -> Vec<String> {
     let path = ["profile", profile, "package"];

@@ -42,8 +42,8 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
     calls::check_conditions(&args.file, &input.data, &args.select.filter())?;
     let selection = select(&input.data, &args.select.filter()).map_err(|error| failed(&error))?;
     let mut found = selection.find(&args.function).map_err(|error| failed(&error))?;
-    // Of a part of a name, all functions with it: `parse` is a method of `str`, and `parse_line`, which takes the time,
-    // was meant.
+    // If the user typed a part of a name, takes all functions with it. `parse` is a method of `str`; the user may mean
+    // `parse_line`, where the time goes.
     if !found.iter().any(|func| selection.name(*func) == args.function) {
         found.extend(selection.containing(&args.function));
     }
@@ -100,9 +100,9 @@ struct Annotated {
     name: String,
     own: Cost,
     total: Cost,
-    /// It was compiled as the program ran.
+    /// True if the functions were compiled while the program ran.
     is_jit: bool,
-    /// Other functions that were meant as well, with their total cost.
+    /// Other functions whose names match, with their total cost.
     others: Vec<(String, Cost)>,
     /// `None` with `--asm`.
     sources: Option<Vec<AnnotatedFile>>,
@@ -127,7 +127,8 @@ struct AnnotatedLine {
 }
 
 impl Annotation<'_> {
-    /// `None` if no selected sample is in any of these functions.
+    /// The annotation of the found function with the largest total, and all functions of the same name. `None` if no
+    /// selected sample is in a found function.
     fn function(&self, found: &[u32]) -> Option<Annotated> {
         let rows = functions(self.selection).into_iter();
         let mut rows: Vec<_> = rows.filter(|row| found.contains(&row.func)).collect();
@@ -193,7 +194,7 @@ impl Annotation<'_> {
         }
         let frame = data.frames.get(file.frame as usize);
         let place = frame.and_then(|frame| Some((data.libs.get(frame.lib as usize)?, frame.address?)));
-        // Files of other profilers have the path alone, and no address to find and check the source by.
+        // Files of other profilers have only the path, and no address to find and verify the source by.
         if data.weights.is_some() && place.is_none() {
             return (self.symbolicator).source_at(path).map_err(|error| error.to_string());
         }

@@ -21,7 +21,7 @@ use crate::symbols::library::module;
 use crate::symbols::look_ups::{LookUps, interrupt_of, options};
 use crate::terminal::Term;
 
-/// Serves the files until a signal, and `comparison` for the viewer. `data` was read from them.
+/// Serves both files until a signal, and `comparison` for the viewer. `data` was read from the files.
 pub(super) fn serve(
     listener: Listener,
     args: &ServeArgs,

@@ -1,8 +1,5 @@
-//! Shell completions: scripts that ask sprof, and sprof's answers, which know the file that a line names and the events
-//! of this machine.
-//!
-//! A script runs sprof with the variable [`SHELL`] and the words up to the cursor. An answer has a line for each
-//! candidate, with its description behind a tab. No line: the shell completes names of files.
+//! Shell completions: the scripts, which ask sprof, and sprof's answers. sprof knows the file that a command line
+//! names, and the events of this machine.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -79,7 +76,7 @@ complete --command cargo-sprof --no-files --arguments '(__sprof_complete)'
 complete --command cargo --condition '__fish_seen_subcommand_from sprof' --no-files --arguments '(__sprof_complete)'
 "#;
 
-/// Prints the script for a shell. Shells without one of sprof's own have options and fixed values alone.
+/// Prints the script for a shell. A shell without a script of sprof's gets clap's: options and fixed values.
 pub(crate) fn script(shell: clap_complete::Shell) -> Outcome {
     let mut text = Vec::new();
     match shell {
@@ -119,7 +116,7 @@ pub(crate) fn answer(shell: &str) -> Outcome {
     })
 }
 
-/// The words that the last one may be, with their descriptions.
+/// Candidates for the last word, with their descriptions.
 fn candidates(expected: Expected, words: &[String]) -> Vec<(String, String)> {
     let Expected {
         command,
@@ -243,12 +240,12 @@ fn split(line: &str) -> (Vec<String>, &str, Option<char>) {
     (words, &line[start..], quote)
 }
 
-/// Without the quotes of bash.
+/// Removes the quotes of bash.
 fn unescaped(word: &str) -> String {
     split(word).0.concat()
 }
 
-/// With backslashes before what bash would take for more than itself.
+/// Puts backslashes before characters with a meaning in bash.
 fn escaped(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_-+=:,./@%".contains(c);
     word.chars()

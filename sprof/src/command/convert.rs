@@ -88,7 +88,7 @@ pub(super) fn say_saved(saved: Saved, term: &Term) -> Outcome {
     }
 }
 
-/// Another profiler's file as a profile, in a file that is gone when sprof ends.
+/// Another profiler's file as a profile, in a temporary file that sprof deletes when it ends.
 pub(super) fn foreign(
     path: &Path,
     event: Option<&str>,
@@ -99,7 +99,7 @@ pub(super) fn foreign(
     foreign_data(path, input.data, term)
 }
 
-/// Warns of a file whose samples are none.
+/// Warns of a file whose values are counts, which the UI calls samples.
 pub(super) fn say_what_is_counted(path: &Path, data: &Data, term: &Term) {
     if let Some(weights) = data.weights.as_ref().filter(|_| data.unit == WeightUnit::Counts) {
         let (path, name) = (path.display(), &weights.name);
@@ -107,7 +107,7 @@ pub(super) fn say_what_is_counted(path: &Path, data: &Data, term: &Term) {
     }
 }
 
-/// The same of a file that was read already.
+/// Another profiler's data as a profile, in a temporary file that sprof deletes when it ends.
 pub(super) fn foreign_data(path: &Path, data: Data, term: &Term) -> Result<NamedTempFile, Failure> {
     say_what_is_counted(path, &data, term);
     let data = data.into_saved();
@@ -118,8 +118,8 @@ pub(super) fn foreign_data(path: &Path, data: Data, term: &Term) -> Result<Named
     written.map_err(|error| failed(path, &error))
 }
 
-/// A saved profile with names that it lacks and that are available now, in a file without a name. `None` if there are
-/// none, or if the profile has no names at all: those the UI asks for, when it needs them.
+/// A saved profile with more names, in a file without a name. `None` if no more names are available, or if the profile
+/// has no names at all: then the UI asks for names when it needs them.
 pub(super) fn named_again(
     path: &Path,
     saved: &SavedProfile,

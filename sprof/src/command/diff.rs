@@ -34,7 +34,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     let term = Term::stderr(args.serve.input.verbosity());
     let (base_files, new_files) = sides(args)?;
     check_svg(args)?;
-    // Before anything is read: else a missing folder would be reported after minutes.
+    // Checked before anything is read, so that a missing folder is not reported after minutes.
     let picture = args.flamegraph.as_deref();
     let target = picture
         .map(|path| ResultTarget::prepare(Some(path), FileKind::FlameGraph))
@@ -151,7 +151,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     }
 }
 
-/// What the viewer says of both sides.
+/// Heading of the viewer: both sides.
 struct ViewerHeading {
     title: String,
     notes: Vec<String>,
@@ -210,7 +210,7 @@ fn listener(args: &DiffArgs, base: &[PathBuf], new: &[PathBuf], term: &Term) -> 
 /// Refuses options of flame graphs that a comparison does not support.
 fn check_svg(args: &DiffArgs) -> Result<(), Failure> {
     let problem = match (export::svg_option(&args.svg), &args.flamegraph) {
-        (Some(option), None) => format!("{option} is for the flame graph: give --flamegraph FILE, too"),
+        (Some(option), None) => format!("{option} is for the flame graph: also give --flamegraph FILE"),
         _ if args.svg.flame_chart => "two recordings cannot be compared in time order: leave --flame-chart away".into(),
         _ => return Ok(()),
     };
@@ -266,7 +266,7 @@ fn head(sides: &Sides, notes: &[String]) -> String {
 fn as_json(args: &DiffArgs, by: By, list: &ChangeList<'_>, renamed: &[Renamed], scaled: Option<&str>) -> Value {
     let compared = list.compared;
     let sides = &compared.sides;
-    // Counted figures have no samples, and no chance.
+    // Counted figures have no samples, so chance plays no part.
     let sampled = |value: Value| if sides.weights.is_none() { value } else { Value::Null };
     let total = |total: &SideTotal| json!({"recordings": total.recordings, "runs": total.runs, "windows": total.windows, "empty_runs": total.empty_runs, "samples": sampled(total.samples.into()), "per_run": total.per_run});
     let amount = |amount: &KeyAmount| json!({"samples": sampled(amount.samples.into()), "share": amount.share, "per_run": amount.per_run});

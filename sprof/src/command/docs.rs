@@ -44,7 +44,7 @@ fn write_page(page: clap::Command, out: &mut dyn Write) -> io::Result<()> {
         man.render_subcommands_section(out)?;
     }
     let mut roff = Roff::default();
-    // Lines of examples, of lists and of tables stay lines.
+    // Examples, lists and tables keep their line breaks.
     let mut section = |title: &str, text: &str| {
         roff.control("SH", [title]).control("nf", []);
         for line in text.lines() {

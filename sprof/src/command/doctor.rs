@@ -18,7 +18,7 @@ use crate::terminal::columns::wrapped;
 
 /// Version of the JSON form. A removed or changed field increases it, a new field does not.
 const SCHEMA_VERSION: u32 = 1;
-/// Columns of a line at most.
+/// Most columns of a line.
 const WIDTH: usize = 80;
 
 /// Runs the command. Status 125 if nothing can be recorded.
@@ -94,7 +94,7 @@ fn libc_symbols() -> Finding {
         .any(|info| info.frames.iter().any(|frame| frame.line.is_some()));
     let percent = 100 * named / infos.len().max(1);
     let (state, what) = match (has_lines, percent) {
-        (true, _) => (CheckState::Works, "inline functions and source lines are known, too"),
+        (true, _) => (CheckState::Works, "inline functions and source lines are also known"),
         (false, 90..) => (CheckState::Works, "without source lines"),
         (false, _) => (
             CheckState::Limited,

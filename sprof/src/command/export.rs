@@ -56,8 +56,8 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
     }
     let mut input = input::open_and_warn(&args.file, args.event.name(), &args.input.symbols, &term)?;
     keep_part(&mut input.data, &args.part, &args.file)?;
-    // Other tools open source files by these paths: `pprof -list`, callgrind_annotate, editors that show speedscope
-    // files. Rows of several machines have one path for one file.
+    // Other tools open source files by their paths: `pprof -list`, callgrind_annotate, editors that show speedscope
+    // files. Rows of several machines need one path for one file.
     if format != ExportFormat::Parquet {
         let mut local = LocalSources::of_user();
         input.data.map_source_paths(|path| local.local_path(path));
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
     })
 }
 
-/// Drops the samples that are not wanted, of running threads and of waits.
+/// Drops the samples of running threads and of waits that the options do not select.
 pub(super) fn keep_part(data: &mut Data, part: &PartArgs, file: &Path) -> Result<(), Failure> {
     if part.is_all() {
         return Ok(());
@@ -169,7 +169,7 @@ pub(super) fn svg_option(args: &SvgArgs) -> Option<&'static str> {
     given.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
 }
 
-/// Nothing is left out silently; and an export of nothing is an error, not an empty file.
+/// Reports what is left out. An export without samples is an error, not an empty file.
 pub(super) fn say_what_is_missing(picked: &Picked<'_>, file: &Path, term: &Term) -> Result<(), Failure> {
     let totals = picked.totals();
     let file = file.display();

@@ -109,7 +109,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     let wrote = term.style(Style::Link, args.output.display());
     match status == Status::SUCCESS {
         true => term.line(format_args!("wrote {wrote}")),
-        // Of `cargo bench` with arguments that it refuses, it was a picture of two samples.
+        // `cargo bench` with arguments that it refused gave a picture of two samples.
         false => term.warning(format_args!(
             "wrote {wrote}, of the time until {} failed",
             recorded.profile.info().program
@@ -118,7 +118,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     failure.map_or(Ok(status), Err)
 }
 
-/// The event to draw, if it is not the event of the sample weights: the first named event that happened.
+/// The event to draw if the sample weights do not count it: the first named event that happened.
 fn drawn_event<'a>(info: &'a RecordingInfo, profile: &Profile) -> Option<&'a str> {
     let events = || info.events.iter().enumerate();
     if events().any(|(_, event)| event.role == Role::Running) {

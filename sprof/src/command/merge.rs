@@ -50,7 +50,7 @@ pub(crate) fn run(args: &MergeArgs) -> Outcome {
     say_saved(saved, &term)
 }
 
-/// What a file is called beside others.
+/// Name of a file among others.
 fn name(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     let endings = [".json.gz", ".json", ".pb.gz", ".folded"];

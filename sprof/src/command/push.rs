@@ -34,7 +34,7 @@ pub(crate) fn run(args: &PushArgs) -> Outcome {
     Ok(Status::SUCCESS)
 }
 
-/// What of a file is sent, and what is said of it.
+/// The part of a file to send, and its labels.
 #[derive(Default)]
 pub(super) struct PushedPart<'a> {
     include: KeptPrivate,
@@ -43,11 +43,11 @@ pub(super) struct PushedPart<'a> {
     given: GivenLabels<'a>,
 }
 
-/// Where a profile goes to: checked before anything else is done.
+/// Servers that a profile goes to. Their addresses are checked before anything else is done.
 pub(super) struct Servers(Vec<(Destination, Headers)>);
 
 impl Servers {
-    /// Reads the addresses, and what the servers need to let sprof in.
+    /// Reads the addresses, and the headers that the servers ask for.
     pub(super) fn prepare(command: &str, to: &[String], any_http: bool) -> Result<Servers, Failure> {
         let servers = to.iter().filter(|text| !text.is_empty()).map(|text| {
             let server = Destination::parse(text, any_http, "push").map_err(|why| args::usage_error(command, why))?;
@@ -61,7 +61,7 @@ impl Servers {
         self.0.is_empty()
     }
 
-    /// Sends a profile to all servers. An error if one did not take it; each is named before.
+    /// Sends a profile to all servers. Names each server that refuses it, and fails if one did.
     pub(super) fn send(&self, file: &Path, data: Data, what: PushedPart<'_>, term: &Term) -> Result<(), Failure> {
         let mut data = SavedData(data);
         sanitize(&mut data, &private(), what.include);

@@ -146,7 +146,7 @@ pub(super) fn symbolicator(recorded: &mut Recorded, symbols: SymbolOptions, term
     symbolicator
 }
 
-/// Writes the profile and waits for the program; with a listener, serves the profile.
+/// Writes the profile and waits for the program. With a listener, serves the profile.
 fn save_and_show(
     args: &RecordArgs,
     term: &Term,
@@ -231,21 +231,20 @@ pub(super) fn wait(term: &Term, recorded: &mut Recorded) -> ProgramExit {
     exit
 }
 
-/// Sends what was recorded to the servers. The profile is saved, so a server that does not take it changes no exit
-/// status.
+/// Sends the recording to the servers. A server that refuses it does not change the exit status: the profile is saved.
 fn push(servers: &Servers, recorded: &Recorded, path: Option<&Path>, term: &Term) {
     let mut data = Data::from(&recorded.profile);
     let sent = match data.keep_event(None) {
         Ok(_) => servers.send(path.unwrap_or(Path::new("-")), data, push::PushedPart::default(), term),
         Err(why) => Err(Failure::failed(why)),
     };
-    // There are no others of requests.
+    // Requests have no other kind of failure.
     if let Err(Failure::Failed { message, .. }) = sent {
         term.warning(message);
     }
 }
 
-/// Shares what was saved. A store that does not take it changes no exit status, either.
+/// Shares the saved profile. A store that refuses it does not change the exit status.
 fn share(sharing: &Sharing, path: &Path, args: &RecordArgs, term: &Term) -> Result<(), Failure> {
     match sharing.share(path, &SharedPart::default(), &args.serve.input.symbols, term) {
         Ok(None) => Ok(()),
@@ -258,21 +257,21 @@ fn share(sharing: &Sharing, path: &Path, args: &RecordArgs, term: &Term) -> Resu
     }
 }
 
-/// Says that nothing left the machine, and the command that does it.
+/// Reports that nothing left the machine, and names the command for it.
 fn say_kept_back(what: &str, command: &str, path: Option<&Path>, term: &Term) {
     let later = path.map_or_else(String::new, |path| format!("; `{}` does it", on_file(command, path)));
     term.warning(format_args!("not {what}: sprof was ended by a signal{later}"));
 }
 
-/// What is done with the saved profile.
+/// Steps after the profile is saved.
 struct AfterSave {
     servers: Servers,
     then: NextStep,
-    /// By a signal: the profile is saved, and nothing more.
+    /// True if a signal ended the recording: then saving is the last step.
     is_ended: bool,
 }
 
-/// What follows when the profile is saved.
+/// The step after the profile is saved.
 enum NextStep {
     End,
     Show(Listener),
@@ -284,7 +283,7 @@ fn shows(args: &RecordArgs) -> bool {
     !args.save_only && !to_stdout(args) && form(args) == FileKind::Profile && show::may_open()
 }
 
-/// What is saved: a page if the output's name says so, else a profile.
+/// Kind of file to save: a page if the output's name says so, else a profile.
 fn form(args: &RecordArgs) -> FileKind {
     match FileKind::promised(&args.output).first() {
         Some(FileKind::Page) => FileKind::Page,
@@ -292,7 +291,7 @@ fn form(args: &RecordArgs) -> FileKind {
     }
 }
 
-/// Writes the page beside the profile, which is saved even if the page can't be.
+/// Writes the page beside the profile. The profile is saved even if the page can't be.
 fn write_page(profile: &Profile, path: &Path, output: Output, term: &Term) {
     term.progress(false, "writing the page");
     let written = page::of_recording(profile);
@@ -400,7 +399,7 @@ pub(super) fn plan(
     let cargo = cargo::prepare(&mut recorder, args, term)?;
     say_changes(rate_hz, args, term);
     let cargo_name = || cargo.as_ref().map(|cargo| cargo.command.clone());
-    // Nothing here says what a process that runs already was built from.
+    // sprof cannot know the commit of a process that was started by others.
     let is_launched = matches!(recorder.target, RecordTarget::Command);
     Ok(RecordingPlan {
         commit: is_launched.then(commit::of_surroundings).flatten(),

@@ -85,7 +85,7 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     target.write(&term, |out| write(&report, args.format(), page, out))
 }
 
-/// What limits views of samples.
+/// Notes on what limits views of samples.
 fn about_samples(args: &ReportArgs, selection: &Selection<'_>, symbolicator: &Symbolicator) -> Vec<String> {
     let mut notes = Vec::from_iter(few_samples(selection, args.select.waits));
     if selection.total.samples == 0 && selection.data.has_samples() {
@@ -100,7 +100,7 @@ fn about_samples(args: &ReportArgs, selection: &Selection<'_>, symbolicator: &Sy
     notes
 }
 
-/// Why nothing is selected of a profile with samples.
+/// Why the selection of a profile with samples is empty.
 fn why_empty(args: &ReportArgs, selection: &Selection<'_>) -> String {
     let length_ms = selection.data.length_ms().unwrap_or(f64::INFINITY);
     let filter = args.select.filter();

@@ -26,7 +26,7 @@ pub(super) fn whole(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term
     Ok(data)
 }
 
-/// A Firefox profile, with the names that are available now. Warns of what it loses when it is written again.
+/// A Firefox profile with all names that are available now. Warns of parts that sprof does not write again.
 pub(super) fn named(
     path: &Path,
     symbolicator: &Symbolicator,
@@ -59,7 +59,7 @@ pub(super) fn named(
     Ok((data, named))
 }
 
-/// A file that is no Firefox profile, as one; `None` for a Firefox profile and for a file of no known kind.
+/// A file of perf or of another profiler as a Firefox profile. `None` if it is a Firefox profile, or of no known kind.
 pub(super) fn converted(
     path: &Path,
     event: Option<&str>,

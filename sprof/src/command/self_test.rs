@@ -1,7 +1,7 @@
-//! `sprof doctor --self-test`: records a program whose shares are known, and compares.
+//! `sprof doctor --self-test`: records a program whose shares are known, and compares them with the recorded shares.
 //!
-//! The program is sprof itself, started with a word of its own. Two threads of it run two functions in turns, of which
-//! one does twice the work of the other. Recording and reading are done by sprof as a user starts it.
+//! The program is sprof itself, started with the word `self-test-program`. Two threads of it run two functions in turn,
+//! one with twice the work of the other. sprof records and reads as for a user.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -19,18 +19,18 @@ use crate::output::screen;
 
 /// The word that makes sprof the program of the test.
 const WORD: &str = "self-test-program";
-/// For so long the program runs.
+/// Run time of the program.
 const LENGTH: Duration = Duration::from_millis(1500);
-/// A recording that takes longer hangs: something stayed suspended.
+/// A recording that takes longer hangs: a thread stayed suspended.
 const LIMIT: Duration = Duration::from_secs(60);
 /// What the program prints at its end.
 const DONE: &str = "self-test-program is done";
 /// Iterations of the function with less work: about half a millisecond.
 const WORK: u64 = 500_000;
-/// Work of the other function.
+/// The other function does this many times the work.
 const TIMES: u64 = 2;
 
-/// True if this process is to be the program of the test.
+/// True if this process was started as the program of the test.
 pub(crate) fn asked() -> bool {
     let mut words = std::env::args_os().skip(1);
     words.next().as_deref() == Some(OsStr::new(WORD)) && words.next().is_none()
@@ -138,7 +138,7 @@ fn compare(program: &Path, folder: &Path, file: &Path, block: &mut Block) -> Res
         .and_then(|view| view["rows"].as_array());
     let rows = rows.map_or(&[][..], Vec::as_slice);
     let share = |name: &str| {
-        // Not the closure in it, whose name is longer.
+        // Excludes the closure in the function, whose name is longer.
         let is_it = |row: &&Value| {
             row["function"]
                 .as_str()
@@ -153,7 +153,7 @@ fn compare(program: &Path, folder: &Path, file: &Path, block: &mut Block) -> Res
     };
     let truth = TIMES as f64 / (TIMES + 1) as f64;
     let found = more / (more + less).max(f64::MIN_POSITIVE);
-    // Five standard deviations of the number of samples, by chance.
+    // Chance explains differences up to five standard deviations of the number of samples.
     let most = 5.0 * (truth * (1.0 - truth) / samples.max(1.0)).sqrt();
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
     block.check(
@@ -182,14 +182,15 @@ fn compare(program: &Path, folder: &Path, file: &Path, block: &mut Block) -> Res
     Ok(())
 }
 
-/// Runs sprof in a folder of nobody, without the user's variables for it. `None`: it took too long, and was killed.
+/// Runs sprof in an empty folder, without the user's variables for sprof. `None` if it took longer than [`LIMIT`] and
+/// was killed.
 fn run_own<'a>(
     program: &Path,
     folder: &Path,
     words: impl IntoIterator<Item = &'a OsStr>,
 ) -> Result<Option<Output>, Failure> {
     let failed = |error: std::io::Error| Failure::failed(format_args!("cannot run {}: {error}", own()));
-    // Not pipes: a report has about as many bytes as a pipe takes, and nobody reads before the end.
+    // Files, not pipes: a report can be larger than the buffer of a pipe, and nobody reads before the end.
     let (stdout, stderr) = (folder.join("stdout"), folder.join("stderr"));
     let mut command = Command::new(program);
     command

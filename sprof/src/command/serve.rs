@@ -19,7 +19,7 @@ use crate::input::{self, Input, ReadExtent};
 use crate::terminal::style::Style;
 use crate::terminal::{Term, Verbosity};
 
-/// So long a request to a bucket waits for each step.
+/// Longest time that a request to a bucket waits for each step.
 const STEP: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &GalleryArgs) -> Outcome {
@@ -91,7 +91,7 @@ fn read(path: &Path, extent: ReadExtent, limits: ReadLimits) -> Result<ReadProfi
     let Input {
         data, notes, zero_ms, ..
     } = input.map_err(|failure| {
-        // The path leads to an open file, and says nothing.
+        // The path is that of an open file descriptor, which means nothing to the user.
         message(&failure, "it cannot be read").replace(&path.display().to_string(), "the file")
     })?;
     Ok(ReadProfile { data, notes, zero_ms })

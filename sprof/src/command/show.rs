@@ -27,8 +27,8 @@ pub(super) fn listen(args: &ServeArgs, term: &Term) -> Result<Listener, Failure>
     Ok(listener)
 }
 
-/// True if a user at a terminal can read the link and end the server; not on a build server. Some set `CI=false`
-/// elsewhere.
+/// True if a user at a terminal can read the link and end the server. False on a build server: CI is set, and not to
+/// `false`, which some users set elsewhere.
 pub(super) fn may_open() -> bool {
     let in_ci = std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"));
     io::stderr().is_terminal() && !in_ci
@@ -71,7 +71,7 @@ impl ServedProfile {
             }),
         };
         let (links, verbosity) = (self.links.clone(), args.input.verbosity());
-        // The causes are those of a page from elsewhere.
+        // The listed causes are those of a page from another origin.
         let is_ours = links.ui == links.origin;
         let noticed = move |notice| {
             let term = Term::stderr(verbosity);

@@ -21,7 +21,7 @@ pub(super) enum ResultTarget<'a> {
 
 impl<'a> ResultTarget<'a> {
     pub(super) fn prepare(path: Option<&'a Path>, kind: FileKind) -> Result<ResultTarget<'a>, Failure> {
-        // What a terminal can't show.
+        // Binary files, which a terminal can't show.
         let is_binary = matches!(
             kind,
             FileKind::Pprof | FileKind::Otlp | FileKind::Parquet | FileKind::Profile

@@ -19,7 +19,8 @@ pub(crate) struct ReadOptions<'a> {
     pub(crate) symbols: &'a SymbolArgs,
     pub(crate) filter: Filter,
     pub(crate) by: By,
-    /// Recordings become sums where the other files hold nothing else. Sums have no chance, which a gate must know.
+    /// True if recordings become sums where the other files are sums. A sum does not show chance, and a gate must know
+    /// about chance.
     pub(crate) adds_up: bool,
     pub(crate) term: &'a Term,
 }

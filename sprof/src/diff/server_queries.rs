@@ -1,4 +1,4 @@
-//! Profiles that are asked from servers, as files, and scaled to what they are compared with.
+//! Gets profiles from servers, as files, and scales them to the other side.
 
 use std::io::Write as _;
 use std::ops::ControlFlow;
@@ -21,14 +21,14 @@ use crate::terminal::Term;
 /// The files of one side, some of them from servers.
 pub(crate) struct SideFiles {
     pub(crate) paths: Vec<PathBuf>,
-    /// True if a server was asked for one of them.
+    /// True if at least one file came from a server.
     pub(crate) are_asked: bool,
-    /// The folder of those that came; it goes with this.
+    /// Folder of the files from servers; deleted with this value.
     _folder: Option<TempDir>,
 }
 
 impl SideFiles {
-    /// Asks for each word that is a query; other words are files.
+    /// Asks a server for each word that is a query. Other words are files.
     pub(crate) fn of(words: &[PathBuf], any_http: bool, term: &Term) -> Result<SideFiles, Failure> {
         let queries = words
             .iter()
@@ -50,7 +50,7 @@ impl SideFiles {
         for (at, (path, query)) in paths.iter_mut().zip(&queries).enumerate() {
             let Some(query) = query else { continue };
             let profile = ask(query, &interrupt, term)?;
-            // Its name stands in messages and in the viewer.
+            // The host is part of the file name, which messages and the viewer show.
             let host = query.server.address.host();
             let host = host
                 .split_once("://")
@@ -127,8 +127,8 @@ fn nothing(query: &Query, why: &str) -> Failure {
     Failure::failed(format_args!("cannot read a profile from {name} at {host}: {why}"))
 }
 
-/// Scales the time of the asked side to that of the other: a server adds up all processes of hours, so only shares
-/// compare. Returns what to say of it.
+/// Scales the time of the side from a server to the time of the other side: a server adds up all processes over hours,
+/// so only shares compare. Returns a note about it. `None` if nothing was scaled.
 pub(crate) fn scale(base: &mut [Data], new: &mut [Data], are_asked: [bool; 2]) -> Option<String> {
     let (asked, other, name) = match are_asked {
         [false, false] => return None,
@@ -158,7 +158,7 @@ pub(crate) fn scale(base: &mut [Data], new: &mut [Data], are_asked: [bool; 2]) -
     ))
 }
 
-/// The weight of a file.
+/// Mean of the total weights of the files.
 fn mean(files: &[Data]) -> f64 {
     let weights = files
         .iter()

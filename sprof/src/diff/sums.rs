@@ -6,7 +6,7 @@ use profile::read::{self, ForeignFormat, ReadLimits};
 
 use crate::exit::Failure;
 
-/// The CPU time of recordings, as sums, if the other files hold nothing but sums of CPU time: pprof files, and those of
+/// Turns the CPU time of recordings into sums, if the other files are sums of CPU time: pprof files, and files from
 /// servers.
 pub(crate) fn as_sums(base: Vec<Data>, new: Vec<Data>) -> Result<[Vec<Data>; 2], Failure> {
     let is_sum = |data: &Data| {
@@ -30,7 +30,7 @@ pub(crate) fn as_sums(base: Vec<Data>, new: Vec<Data>) -> Result<[Vec<Data>; 2],
     Ok([summed(base)?, summed(new)?])
 }
 
-/// The same as a pprof file holds it.
+/// The sums as a pprof file holds them.
 fn sum(data: &Data) -> Result<Data, Failure> {
     let failed = |error: &dyn std::fmt::Display| {
         Failure::failed(format_args!("cannot add up the samples of {}: {error}", data.product))

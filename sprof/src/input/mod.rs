@@ -1,5 +1,5 @@
-//! A file that is to be looked at without a browser: a saved profile, a perf.data file, what is left of a recording,
-//! folded stacks, or what another profiler wrote. All become the same data, with names where these are known.
+//! Reads a file of any kind without a browser: a saved profile, a perf.data file, the `.partial` file of a recording,
+//! folded stacks, or a file of another profiler. All become the same data, with names where they are known.
 //!
 //! [`perf_data`]: files of perf record. [`stdin`]: stdin as a file.
 
@@ -21,34 +21,34 @@ use crate::terminal::Term;
 use perf_data::Imported;
 
 pub(crate) struct Input {
-    /// Its samples, named as far as possible.
+    /// Samples, with all names that were found.
     pub(crate) data: Data,
-    /// What answers for its libraries.
+    /// Looks up names, source and assembly in the libraries of the samples.
     pub(crate) symbolicator: Arc<Symbolicator>,
-    /// What limits the data, a line each: addresses without names, what the file lacked.
+    /// Limits of the data, a line each: addresses without names, what the file lacked.
     pub(crate) notes: Vec<String>,
-    /// The recording's start in the times of counters, ms.
+    /// The recording's start on the clock of counters, ms.
     pub(crate) zero_ms: f64,
 }
 
-/// What is read of a file.
+/// How much of a file to read.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum ReadExtent {
     /// The samples of one event.
     OneEvent,
-    /// The same, and the fields of markers.
+    /// The samples of one event, and the fields of markers.
     WithMarkers,
     /// The samples of all events, and counters: for the viewer's page.
     Page,
 }
 
-/// Reads a file of any kind that is known. Of a file that counts several things, the named event, or its own choice.
-/// `symbols` are further folders of debug files.
+/// Reads a file of any known kind, with the samples of one event: the named event, or the file's own choice. `symbols`
+/// adds folders of debug files.
 pub(crate) fn open(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
     open_extent(path, event, ReadExtent::OneEvent, symbols, term)
 }
 
-/// The same, with the fields of markers.
+/// Reads a file as [`open`] does, with the fields of markers.
 pub(crate) fn open_with_markers(
     path: &Path,
     event: Option<&str>,
@@ -58,7 +58,7 @@ pub(crate) fn open_with_markers(
     open_extent(path, event, ReadExtent::WithMarkers, symbols, term)
 }
 
-/// The same, with counters, and with the samples of all events, if none is named.
+/// Reads a file as [`open`] does, with counters, and with the samples of all events if none is named.
 pub(crate) fn open_page(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
     open_extent(path, event, ReadExtent::Page, symbols, term)
 }
@@ -76,12 +76,13 @@ fn open_extent(
     input
 }
 
-/// The same of a file that nobody here chose, within these limits, where no option names other folders of debug files.
+/// Reads a file that the user did not choose, such as one of a folder: within `limits`, and without further folders of
+/// debug files.
 pub(crate) fn open_within(path: &Path, extent: ReadExtent, limits: ReadLimits, term: &Term) -> Result<Input, Failure> {
     read(path, None, extent, limits, None, term)
 }
 
-/// The same, with its notes as warnings.
+/// Reads a file as [`open`] does, and prints its notes as warnings.
 pub(crate) fn open_and_warn(
     path: &Path,
     event: Option<&str>,
@@ -125,7 +126,7 @@ fn read(
     } else if let Some(kind) = read::kind(path) {
         if kind == ForeignFormat::Folded && event.is_some() {
             return Err(Failure::failed(format_args!(
-                "{} has folded stacks, which do not say what they count: leave --event away",
+                "{} has folded stacks, which do not say what they count: leave out --event",
                 path.display()
             )));
         }
@@ -146,7 +147,7 @@ fn read(
         };
         if !others.is_empty() {
             notes.push(format!(
-                "the file counts {}, too: --event NAME shows that",
+                "the file also counts {}: --event NAME shows it",
                 some_of(&others)
             ));
         }
@@ -194,13 +195,13 @@ fn read(
 fn kept(data: &mut Data, path: &Path, event: Option<&str>) -> Result<Vec<String>, Failure> {
     data.keep_event(event).map_err(|error| {
         Failure::failed(format_args!(
-            "cannot show {}: {error}; name one of these, or leave --event away",
+            "cannot show {}: {error}; name one of these events, or leave out --event",
             path.display()
         ))
     })
 }
 
-/// `syscalls:*` are 700.
+/// The first few names: `syscalls:*` has 700.
 fn some_of(names: &[String]) -> String {
     const SHOWN: usize = 8;
     match names.len().saturating_sub(SHOWN) {
@@ -209,7 +210,7 @@ fn some_of(names: &[String]) -> String {
     }
 }
 
-/// A file that is no profile may have been meant as any of the others.
+/// The error for a file that could not be read as any known kind.
 fn failure(error: &ReadError) -> Failure {
     Failure::failed(match error {
         ReadError::NotAProfile { path, found } => format!(

@@ -65,7 +65,7 @@ fn unpacked(mut file: File) -> std::io::Result<File> {
     }
     let mut plain = tempfile::tempfile()?;
     let mut unpacked = MultiGzDecoder::new(BufReader::new(file)).take(MAX_UNPACKED_BYTES + 1);
-    // What is before damage in the stream is shown, as of a file that is cut off.
+    // A damaged stream gives the data before the damage, like a file that is cut off.
     let copied = std::io::copy(&mut unpacked, &mut plain);
     if copied.as_ref().is_ok_and(|bytes| *bytes > MAX_UNPACKED_BYTES) {
         return Err(std::io::Error::other(format!(
@@ -95,7 +95,7 @@ pub(crate) fn read(path: &Path, event: Option<&str>, symbolicator: &Symbolicator
     }
 }
 
-/// The same, and the first event that has samples if this one has none.
+/// Reads the samples of one event. If it has none, also returns the first event that has samples.
 fn read_event(
     path: &Path,
     event: Option<&str>,
@@ -136,7 +136,7 @@ fn read_event(
     Ok((Imported { profile, notes }, imported.instead))
 }
 
-/// The same with names. Warns of what the file lacks.
+/// Reads a perf.data file and looks up names. Warns of what the file lacks.
 pub(crate) fn read_named(
     path: &Path,
     event: Option<&str>,
@@ -153,7 +153,7 @@ pub(crate) fn read_named(
     Ok((profile, enriched))
 }
 
-/// The names that came with a file of the recorded system, with the path of that file.
+/// The names that a perf.data file has for a file of the recorded system, with the path of that file.
 fn recorded_symbols(file: RecordedFile, kernel: Option<&Kernel>) -> (PathBuf, RecordedSymbols) {
     let base = kernel.filter(|_| file.is_kernel).map_or(0, |kernel| kernel.base);
     let functions = file.functions.into_iter();
@@ -171,7 +171,7 @@ fn recorded_symbols(file: RecordedFile, kernel: Option<&Kernel>) -> (PathBuf, Re
 struct Kernel {
     base: u64,
     build_id: Option<BuildId>,
-    /// The recorded kernel runs now.
+    /// True if the recorded kernel runs now.
     is_running: bool,
 }
 

@@ -12,7 +12,7 @@ use crate::exit::Failure;
 
 const STDIN: &str = "/dev/stdin";
 
-/// Bytes that are copied at most: an endless pipe must not fill the disk.
+/// Most bytes to copy: an endless pipe must not fill the disk.
 const MAX_BYTES: u64 = 16 << 30;
 
 /// Replaces each `-` with the path of stdin.

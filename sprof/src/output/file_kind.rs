@@ -107,11 +107,11 @@ impl FileKind {
             Callgrind => read::kind(path) == Some(read::ForeignFormat::Callgrind),
             Speedscope => text(&start).contains("www.speedscope.app/file-format-schema.json"),
             PerfScript => read::kind(path) == Some(read::ForeignFormat::PerfScript),
-            // A message that begins with a message; the scope's name stands at its beginning.
+            // A protobuf message that begins with a message. The name of the instrumentation scope is near the start.
             Otlp => start[0] == 0x0a && start.windows(5).any(|bytes| bytes == b"sprof"),
             // The first bytes of every file of the format.
             Parquet => start.starts_with(b"PAR1"),
-            // Of report, diff, check and annotate, each.
+            // First words of report, diff, check and annotate.
             ReportText => text(&start).lines().any(|line| {
                 let starts = ["quality: ", " before: ", "       base: "];
                 starts.iter().any(|start| line.starts_with(start))

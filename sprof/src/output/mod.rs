@@ -32,7 +32,7 @@ pub(crate) enum Earlier {
 pub(crate) struct Output {
     path: PathBuf,
     destination: Destination,
-    /// How the name of a file elsewhere ends, if the content can't be made again.
+    /// Ending of the file's name at another place, if the content can't be made again.
     fallback_ending: Option<&'static str>,
 }
 
@@ -116,7 +116,7 @@ impl Output {
             // The kernel reports the same for new files in /proc.
             io::ErrorKind::NotFound if folder.exists() => unusable(format!("{} takes no new files", folder.display())),
             io::ErrorKind::NotFound => unusable(format!("there is no folder {}; create it first", folder.display())),
-            io::ErrorKind::NotADirectory => unusable(format!("{} is no folder", folder.display())),
+            io::ErrorKind::NotADirectory => unusable(format!("{} is not a folder", folder.display())),
             _ => unusable(format!("in the folder {}: {}", folder.display(), next_step(&error))),
         })?;
         done(Destination::Beside { target, earlier })
@@ -142,7 +142,7 @@ impl Output {
     }
 
     /// Calls `write` with the open file, and renames the file to its path. If a recording cannot be written there,
-    /// calls `write` again for a file elsewhere, so that a full disk loses nothing that cannot be made again.
+    /// calls `write` again for a file at another place: a full disk must not lose a recording.
     pub(crate) fn save(self, term: &Term, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> Result<Saved, String> {
         let Output {
             path,
@@ -260,7 +260,7 @@ fn save_elsewhere(
                     problem: Some(problem),
                 });
             }
-            Err(error) => others.push(format!("saving to {} failed, too: {error}", folder.display())),
+            Err(error) => others.push(format!("saving to {} also failed: {error}", folder.display())),
         }
     }
     Err(format!(
@@ -350,7 +350,7 @@ mod tests {
     fn an_output_that_is_not_used_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let output = prepare(&folder.path().join("p.json")).unwrap();
-        // Not even while it may be: a kill leaves nothing then.
+        // No file is there before the output is saved: a kill leaves nothing.
         assert!(names(folder.path()).is_empty());
         drop(output);
         assert!(names(folder.path()).is_empty());

@@ -7,8 +7,7 @@ use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Pid, ProcessEvent};
 use recording::sink::{Completion, EventSink};
 
-/// Bytes of a command line that are read. cargo puts the crate's name first: `rustc --crate-name serde --edition=2021
-/// ...`.
+/// Bytes of a command line to read. cargo writes the crate's name first: `rustc --crate-name serde --edition=2021 ...`.
 const COMMAND_LINE_BYTES: u64 = 4096;
 
 /// The sink, in front of the next one.

@@ -21,16 +21,15 @@ use symbolicator::jit::{CodeAt, JitSymbols, Timeline};
 
 use crate::recorder;
 
-/// Time between two looks for a perf map. It appears when the first function is compiled, without an event, so it is
-/// looked for while samples fall into a process that may have one.
+/// Time between two searches for a perf map. The compiler creates the file with its first function, without an event.
+/// So sprof searches while samples fall into a process that may have one.
 const LOOK_AGAIN_NS: u64 = 50_000_000;
-/// Files that are kept open at most, over all processes: the modules need the most of the 1024 that a user may have
-/// open.
+/// Most files that are kept open, over all processes. Modules need most of the 1024 files that a user may have open.
 const MAX_FILES: usize = 128;
-/// Generations of parents that are searched: a process that forked without exec has its parent's code.
+/// Generations of parents to search: a process that forked without exec has its parent's code.
 const MAX_ANCESTORS: usize = 16;
 
-/// A sink that looks for the files of JIT compilers, and owns the next one.
+/// A sink that finds the files of JIT compilers, and owns the next sink.
 pub(crate) struct JitWatch<N> {
     next: N,
     files: recorder::Files,
@@ -40,7 +39,7 @@ pub(crate) struct JitWatch<N> {
     opened: usize,
 }
 
-/// A process from its start or exec to its end or exec, if it has code of no file.
+/// A process from its start or exec to its end or exec, if it has code without a file.
 struct Life {
     pid: Pid,
     from: Timestamp,
@@ -175,7 +174,7 @@ struct JitFile {
 }
 
 impl JitCode {
-    /// Ends the build: frames in JIT code get addresses in the modules of these files. Returns the profile and these
+    /// Ends the build: frames in JIT code get addresses in the modules of the files. Returns the profile, and those
     /// modules. Files without samples are not read.
     pub(crate) fn finish(
         &self,

@@ -1,7 +1,7 @@
 //! The journey through the libraries: recorder -> unwinder -> profile -> symbols.
 //!
-//! [`probes`]: from names of functions to file offsets. [`jit`] finds the files of JIT compilers, [`crates`] names the
-//! crate of what is sampled, [`spool`] keeps the recording so far.
+//! [`probes`]: from names of functions to file offsets. [`jit`] finds the files of JIT compilers. [`crates`] names
+//! rustc processes by their crate. [`spool`] keeps the recording so far.
 
 mod crates;
 mod jit;
@@ -30,7 +30,7 @@ use crate::recorder::{self, Target};
 use crate::symbols::kernel;
 use crate::terminal::Term;
 
-/// What to record: the options of the recorder, and the rest.
+/// What to record: the options of the recorder, and options of sprof.
 #[derive(Debug)]
 pub(crate) struct RecordingPlan {
     pub(crate) recorder: RecordOptions,
@@ -39,7 +39,7 @@ pub(crate) struct RecordingPlan {
     pub(crate) iterations: u32,
     /// Continue after a failed run.
     pub(crate) ignore_exit_code: bool,
-    /// Arguments that go into the profile at most.
+    /// Most arguments that go into the profile.
     pub(crate) max_args: usize,
     pub(crate) engine: UnwindEngine,
     pub(crate) profile_name: Option<String>,
@@ -98,8 +98,8 @@ pub(crate) fn record(
     interrupt: &Interrupt,
     mut spool: Option<Spool>,
 ) -> Result<Recorded, Failure> {
-    // Nothing may come between attaching and recording, or threads that start meanwhile are found late. So whatever
-    // takes time comes before.
+    // No work may come between attaching and recording, or threads that start meanwhile are found late. So slow steps
+    // come before.
     let kernel = kernel::running();
     let wait_reasons = plan.recorder.off_cpu.then(kernel::wait_reasons);
     let before_opening = recorder::clock_reference();
@@ -237,7 +237,7 @@ pub(crate) fn record(
     })
 }
 
-/// False if a signal ended the program, or one that the program has waited for: shells add 128 to its number.
+/// False if a signal ended the program, or a child that the program waited for: shells add 128 to the signal's number.
 fn is_own_end(exit: ProgramExit) -> bool {
     matches!(exit, ProgramExit::Code(code) if !(129..160).contains(&code))
 }

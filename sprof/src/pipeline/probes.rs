@@ -12,7 +12,7 @@ use recording::regular_file;
 use symbolicator::SymbolOptions;
 use symbolicator::probe::{AtOffset, FoundFunctions, StaticProbe, find_functions, place_at, static_probes};
 
-/// Names in a message at most.
+/// Most names in a message.
 const MAX_LISTED: usize = 5;
 /// Default folders of dynamic linkers (ld.so(8)), with Debian's multiarch folders.
 const LIBRARY_FOLDERS: [&str; 9] = [
@@ -100,7 +100,7 @@ fn kprobe(place: &str) -> Result<Probe, String> {
     Ok(probe(format!("kprobe:{place}"), places, Vec::new()))
 }
 
-/// Splits `function+OFFSET`. `operator+` has no number behind it.
+/// Splits `function+OFFSET`. The `+` of `operator+` has no number behind it.
 fn function_and_offset(place: &str) -> (&str, u64) {
     match place.rsplit_once('+').map(|(name, offset)| (name, number(offset))) {
         Some((name, Some(offset))) if !name.is_empty() => (name, offset),
@@ -246,7 +246,7 @@ fn usdt(path: &Path, name: &str) -> Result<Probe, String> {
         (Some(_), _) => {
             let names = list(names.iter());
             return Err(format!(
-                "{file} has several USDT probes {name}: {names}; name the provider, too"
+                "{file} has several USDT probes {name}: {names}; also name the provider"
             ));
         }
         (None, _) if all.is_empty() => return Err(format!("{file} has no USDT probes")),

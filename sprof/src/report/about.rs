@@ -134,7 +134,7 @@ fn counted(data: &Data) -> Option<String> {
     }
     if !weights.others.is_empty() {
         text.push_str(&format!(
-            "; the file counts {}, too: --event NAME",
+            "; the file also counts {}: --event NAME",
             weights.others.join(", ")
         ));
     }

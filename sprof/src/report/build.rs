@@ -27,7 +27,7 @@ pub(crate) struct TableExtent {
     /// Leave out of the summary the functions that are on nearly every stack and ran nothing themselves.
     pub(crate) no_frame_of_all: bool,
     pub(crate) sort: Sort,
-    /// Of markers, those of the selected event alone.
+    /// List only markers of the selected event.
     pub(crate) of_event: bool,
 }
 
@@ -139,7 +139,7 @@ impl Build<'_> {
         }
     }
 
-    /// A table of parts that add up to the whole.
+    /// A table whose rows add up to the whole.
     fn shares(&self, id: &'static str, title: &str, rows: impl IntoIterator<Item = ReportRow>) -> Table {
         Table {
             own_label: "share",
@@ -331,7 +331,7 @@ impl Build<'_> {
         table
     }
 
-    /// Tables of files that have arcs and no call paths: one step up and one down.
+    /// Tables for files that have arcs and no call paths: the callers and the callees of a function.
     fn arcs(&self, function: &str, funcs: &[u32], up: Vec<ArcRow>, down: Vec<ArcRow>) -> Vec<Table> {
         let found = functions(self.selection).into_iter();
         let found = found.filter(|row| funcs.contains(&row.func));

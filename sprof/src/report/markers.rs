@@ -93,7 +93,7 @@ pub(crate) fn missing(selection: &Selection<'_>) -> Vec<String> {
     lines.collect()
 }
 
-/// `1,234`; `0.25` of what is rare.
+/// `1,234`; with decimals for a rare marker: `0.25`.
 fn rate(a_second: f64) -> String {
     match a_second {
         rate if rate >= 100.0 => counts(rate),
@@ -109,7 +109,7 @@ fn in_words(field: &MarkerField) -> String {
         return format!("{}: always {}", field.label, shown(value));
     }
     let mut parts = Vec::new();
-    // Few values say all.
+    // A short list of values shows the whole range.
     if let (Some([least, median, most]), true) = (&field.range, field.distinct > FREQUENT as u64) {
         let [least, median, most] = [least, median, most].map(|number| shown(&Value::Number(number.clone())));
         parts.push(format!("{least} to {most}, median {median}"));
@@ -136,7 +136,7 @@ fn in_words(field: &MarkerField) -> String {
     format!("{}: {}", field.label, parts.join("; "))
 }
 
-/// By the front end's formats.
+/// The value in the format that the front end shows.
 fn shown(value: &Value, format: &str) -> String {
     match (value, value.as_f64(), format) {
         (_, Some(size), "bytes") => bytes(size),

@@ -1,7 +1,7 @@
 //! Reports: the same tables as text, Markdown and JSON.
 //!
-//! [`calls`] refuses views that a file has no data for. [`build`] makes tables of views, [`markers`] that of markers.
-//! [`about`] is the head. [`text`], [`markdown`] and [`json`] write them.
+//! [`calls`] refuses views that a file has no data for. [`build`] makes tables of views, [`markers`] the table of
+//! markers. [`about`] is the head. [`text`], [`markdown`] and [`json`] write them.
 
 pub(crate) mod about;
 pub(crate) mod build;

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::terminal::Term;
 use crate::terminal::style::Style;
 
-/// Usual share without samples: a sample stands for the events before it, so events after a thread's last sample are in
-/// none.
+/// Usual share of events without a sample. A sample stands for the events before it, so no sample has the events after
+/// a thread's last sample.
 const USUAL_REST: f64 = 0.02;
 /// Each CPU of a thread may have events after its last sample; on this many CPUs that is usual.
 const FEW_CPUS: u64 = 8;
@@ -146,7 +146,7 @@ impl NamedEvent {
     }
 }
 
-/// The same as JSON.
+/// The events as JSON.
 pub(crate) fn to_json(events: &[NamedEvent]) -> Vec<Value> {
     events.iter().map(NamedEvent::json).collect()
 }

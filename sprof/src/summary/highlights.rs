@@ -1,5 +1,5 @@
 //! Where the time of a recording went, in a few lines: the hottest functions, the program's own functions, the
-//! processes, the largest kind of cost, and what the result lacks.
+//! processes, the largest kind of cost, and advice where the result lacks something.
 
 use std::collections::HashMap;
 
@@ -41,13 +41,13 @@ const WIDE: f64 = 0.05;
 /// The lines of the summary about time.
 #[derive(Default)]
 pub(crate) struct Highlights {
-    /// Largest self first.
+    /// Hottest functions, largest self first.
     hottest: Vec<TopFunction>,
-    /// Functions of the program, largest total first; none where other people's programs were recorded, too.
+    /// Functions of the program, largest total first. Empty where programs of others were also recorded.
     own: Vec<TopFunction>,
-    /// If there are several: (name, number of processes, share of all samples), busiest first.
+    /// Processes, busiest first: (name, number of processes, share of all samples). Empty if there is one.
     processes: Vec<(String, u64, f64)>,
-    /// These are CPUs.
+    /// True if `processes` are CPUs.
     are_cpus: bool,
     /// The largest kind of cost; two if chance decides which is larger.
     buckets: Vec<Bucket>,
@@ -55,7 +55,7 @@ pub(crate) struct Highlights {
     pub(crate) wait_places: Vec<WaitPlace>,
     /// CPU time of the samples, ns, if their event counts CPU time.
     pub(crate) sampled_cpu_ns: Option<f64>,
-    /// What probes took, if it changes the shares of other code.
+    /// A line about the CPU time of probes, if it changes the shares of other code.
     pub(crate) distorted: Option<String>,
     /// The event whose shares are shown; `None` for shares of time.
     counted: Option<String>,
@@ -68,9 +68,9 @@ struct Bucket {
     share: f64,
     /// The 95 % interval of the share.
     range: (f64, f64),
-    /// The function with the most samples of this kind.
+    /// The function with the most samples in this kind of cost.
     function: String,
-    /// Its part of this kind.
+    /// Share of that function in this kind of cost.
     part: f64,
 }
 
@@ -220,7 +220,7 @@ impl Highlights {
 }
 
 impl Bucket {
-    /// The largest of these rows, largest first, and the next one where chance decides. Empty if there are too few
+    /// The largest kind of cost, and the second one if chance decides which is larger. Empty if there are too few
     /// samples.
     fn largest(rows: &[BucketRow], selection: &Selection<'_>) -> Vec<Bucket> {
         let whole = selection.total;
@@ -264,7 +264,7 @@ fn by_name(profile: &Profile, selection: &Selection<'_>) -> Vec<(String, u64, f6
     if sums.len() < 2 {
         return Vec::new();
     }
-    // Also processes that were too short for a sample: of 286 that a script ran, 127 had one.
+    // Includes processes that were too short for a sample: of 286 processes that a script ran, 127 had one.
     let mut numbers: HashMap<&str, u64> = HashMap::new();
     for name in profile.process_names() {
         *numbers.entry(name).or_default() += 1;

@@ -31,7 +31,7 @@ pub(crate) use more::rate_limit_hz;
 /// Version of the JSON form. A removed or changed field increases it, a new field does not.
 const SCHEMA_VERSION: u32 = 1;
 
-/// A smaller share of the CPU time that the host took is said with -v only: busy hosts take 1 or 2 % at any time.
+/// Smaller shares of CPU time that the host took are reported with -v only: busy hosts take 1 or 2 % at any time.
 const STOLEN_SHARE: f64 = 0.05;
 
 pub(crate) struct Summary {
@@ -40,7 +40,7 @@ pub(crate) struct Summary {
     pub(crate) counts: BuildCounts,
     pub(crate) stop: StopReason,
     pub(crate) iterations: u32,
-    /// What was asked of the recorder; `None` if a file was read.
+    /// Options of the recorder; `None` if a file was read.
     pub(crate) asked: Option<RecordOptions>,
     pub(crate) highlights: Highlights,
     /// `None` if waits were not recorded.
@@ -151,7 +151,7 @@ impl Summary {
         }
     }
 
-    /// The CPU time that the kernel counted for the recorded tasks, or that of the samples; with a comma.
+    /// CPU time that the kernel counted for the recorded tasks, else the CPU time of the samples; ends with a comma.
     fn cpu_time(&self) -> String {
         match (self.quality.cpu_time_ns, self.highlights.sampled_cpu_ns) {
             (Some(ns), _) => format!("{:.2} s of CPU time, ", ns as f64 / 1e9),
@@ -160,7 +160,8 @@ impl Summary {
         }
     }
 
-    /// Lost, throttled, truncated, unverified, without symbols: always all of them, so that a 0 is a statement.
+    /// Counts of samples that were lost, throttled, truncated, unverified, without symbols. All counts are always
+    /// there: a 0 is a statement.
     fn quality_line(&self, term: &Term) -> String {
         let quality = &self.quality;
         let of = |number: u64, whole: u64| with_share(number, whole + quality.lost_total());
@@ -204,7 +205,7 @@ impl Summary {
         format!("quality: {}", parts.join(", "))
     }
 
-    /// The same of stacks that are no samples; `None` if there are none.
+    /// The quality of stacks that are not samples; `None` if there are none.
     fn quality_beside(&self, term: &Term) -> Option<String> {
         let beside = self.quality.beside;
         let of = match (&self.waits, self.events.is_empty()) {
@@ -247,7 +248,7 @@ impl Summary {
         })
     }
 
-    /// What else is missing, a line each.
+    /// Lines about other limits of the recording.
     fn limits(&self, term: &Term) -> Vec<String> {
         let quality = &self.quality;
         let mut lines = Vec::new();
@@ -404,8 +405,8 @@ fn miss_name(miss: ModuleMiss) -> &'static str {
     }
 }
 
-/// The warning for a file that was not used. Anonymous code gets none: it is no file, and every program with a JIT has
-/// it.
+/// Warning for a file that was not used. `None` for anonymous code: it has no file, and every program with a JIT has
+/// such code.
 fn miss_text(miss: ModuleMiss) -> Option<&'static str> {
     match miss {
         ModuleMiss::Anonymous => None,

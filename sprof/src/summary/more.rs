@@ -1,4 +1,4 @@
-//! How to get more samples where a recording has too few to say where time goes.
+//! Ways to more samples, where a recording has too few to say where time goes.
 
 use profile::text::numbers::{count, time};
 use profile::view::cost::FEW_SAMPLES;
@@ -7,11 +7,11 @@ use recording::session::{RecordOptions, RecordTarget};
 
 use super::Summary;
 
-/// Samples that are enough for shares: one half is then known to 3 points.
+/// Number of samples that is enough for shares: a share of one half is then known to 3 points.
 const ENOUGH_SAMPLES: u64 = 1000;
 /// A higher rate slows the program down more than it helps.
 const HIGHEST_RATE_HZ: f64 = 20_000.0;
-/// A program that used less of the time was idle, and waits are what its time went to.
+/// A program that used less of the time was idle: its time went to waits.
 const IDLE_SHARE: f64 = 0.05;
 
 impl Summary {
@@ -59,7 +59,7 @@ impl Summary {
         }
     }
 
-    /// A rate at which there are `factor` times the samples, or the highest one that is useful.
+    /// A rate that gives `factor` times the samples, or the highest useful rate.
     fn higher_rate(&self, factor: u64) -> Option<f64> {
         let rate_hz = self.quality.asked_rate_hz;
         // Where perf_event is refused, ptrace takes over, at its own rate.

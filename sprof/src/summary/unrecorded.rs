@@ -7,7 +7,7 @@ use recording::command::own;
 use recording::cpu_account::{CpuAccount, ProcessTime, UnrecordedCause};
 use serde_json::{Value, json};
 
-/// Processes in a line at most.
+/// Most processes in a line.
 const NAMED: usize = 5;
 
 /// The lines; none if nothing is missing. `recorded_ns` is the CPU time with events.
@@ -90,7 +90,7 @@ fn names(processes: &[&ProcessTime], more: u64, at_least: &str) -> String {
     text
 }
 
-/// The same as JSON.
+/// The unrecorded CPU time as JSON.
 pub(crate) fn to_json(account: &CpuAccount) -> Value {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let list = |processes: &[ProcessTime]| -> Vec<Value> {

@@ -94,7 +94,7 @@ fn doubts(waits: &WaitTotals) -> Vec<String> {
     lines
 }
 
-/// The same as JSON.
+/// The waits as JSON.
 pub(crate) fn to_json(waits: &WaitTotals, places: &[WaitPlace]) -> Value {
     let sum = |sum: profile::WaitSum| json!({"waits": sum.count, "time_s": sum.ns as f64 / 1e9});
     let reasons: serde_json::Map<String, Value> = (WaitReason::ALL.into_iter())

@@ -25,25 +25,25 @@ const PROBES_DISTORT: f64 = 0.05;
 /// The first version with `-X perf`.
 const PYTHON_WITH_PERF: (u32, u32) = (3, 12);
 
-/// What the samples are that advice is given on.
+/// The samples that advice is about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AdvisedSamples<'a> {
-    /// Of a recording that was just made, if it was not read from a file.
+    /// A recording that was just made. `None`: the samples were read from a file.
     Recorded(Option<&'a RecordOptions>),
-    /// Of a saved profile.
+    /// The samples of a saved profile.
     Saved,
-    /// The same, waits.
+    /// The waits of a saved profile.
     SavedWaits,
 }
 
 pub(crate) struct ResultAdvice {
     /// The line: how many samples are concerned, and what to do.
     pub(crate) line: String,
-    /// The same as JSON, one object for each shortfall.
+    /// The advice as JSON, one object for each shortfall.
     pub(crate) json: Vec<Value>,
 }
 
-/// What views of few samples of running threads are worth; `None` if there are enough.
+/// A warning that few samples of running threads say little; `None` if there are enough.
 pub(crate) fn few_samples(selection: &Selection<'_>, waits: bool) -> Option<String> {
     let (data, samples) = (selection.data, selection.total.samples);
     let is_few = samples > 0 && samples < FEW_SAMPLES && data.has_samples() && data.weights.is_none() && !waits;
@@ -58,7 +58,7 @@ pub(crate) fn few_samples(selection: &Selection<'_>, waits: bool) -> Option<Stri
     })
 }
 
-/// Says what the probes of a recording took of its CPU time, if that changes the shares of other code.
+/// Says how much CPU time the probes of a recording took. `None` if that does not change the shares of other code.
 pub(crate) fn distorted(selection: &Selection<'_>, cpu_ms: Option<f64>) -> Option<String> {
     let (probes, whole) = (cost_of_probes(selection), selection.total);
     let (cpu_ms, (low, _)) = (cpu_ms?, probes.share_range(whole));
@@ -72,8 +72,8 @@ pub(crate) fn distorted(selection: &Selection<'_>, cpu_ms: Option<f64>) -> Optio
     })
 }
 
-/// Makes the advice; what the symbolicator has done already is not advised. Libraries without names for the same cause
-/// share a line: a shell script would have a line for each program of the system.
+/// Makes the advice, without what the symbolicator has tried. Libraries without names for the same cause share a line:
+/// a shell script would have a line for each program of the system.
 pub(crate) fn advise(
     shortfalls: &[Shortfall],
     selection: &Selection<'_>,
@@ -101,7 +101,7 @@ pub(crate) fn advise(
     advice.collect()
 }
 
-/// Why a library has no names, and whether it is installed (built by others).
+/// Cause of the missing names, and whether the library is installed (built by others). `None` for another shortfall.
 fn nameless_lib(shortfall: &Shortfall, data: &Data) -> Option<(SymbolSource, bool)> {
     match shortfall.lack {
         MissingSamples::Names(CodeOwner::Lib(lib, source)) => {
@@ -243,7 +243,7 @@ fn why_cut(data: &Data, what: AdvisedSamples<'_>) -> String {
     }
 }
 
-/// The libraries of these shortfalls, the one with the most samples first.
+/// The libraries of the shortfalls, in the order of the shortfalls.
 fn nameless_libs<'a>(shortfall: &Shortfall, likewise: &[&Shortfall], data: &'a Data) -> Vec<&'a SavedLib> {
     let all = std::iter::once(shortfall).chain(likewise.iter().copied());
     let libs = all.filter_map(|shortfall| match shortfall.lack {
@@ -268,12 +268,12 @@ fn of_others(likewise: &[&Shortfall], selection: &Selection<'_>) -> String {
     }
 }
 
-/// True if files can be known to be of the library's build.
+/// True if sprof can find out whether a file is of the library's build.
 fn has_id(lib: &SavedLib) -> bool {
     module(lib).is_some_and(|module| module.build_id.is_some())
 }
 
-/// How to say where such a file is.
+/// Advice to name the folder of a file.
 fn folder_of(file: &str, symbolicator: &Symbolicator) -> String {
     match symbolicator.has_symbol_dirs() {
         true => "name another folder with --symbol-dir".to_owned(),
@@ -281,7 +281,8 @@ fn folder_of(file: &str, symbolicator: &Symbolicator) -> String {
     }
 }
 
-/// What gives names to libraries that lack them for the same cause. All but a new recording helps a saved profile, too.
+/// What gives names to libraries that lack them for the same cause. All remedies but a new recording also help a saved
+/// profile.
 fn remedy(source: SymbolSource, libs: &[&SavedLib], symbolicator: &Symbolicator) -> String {
     let is_installed = libs.iter().all(|lib| is_installed(lib));
     let folder = |of: &str| folder_of(of, symbolicator);

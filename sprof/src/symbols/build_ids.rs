@@ -19,7 +19,8 @@ pub(crate) fn warn_of_recorded(files: &[(Arc<Module>, KeptFile)], term: &Term) {
     warn_of_pairs(modules, differ, "Each has its own names in this profile", term);
 }
 
-/// Warns of files of a saved profile that have the same build id, and are not all here to be told apart.
+/// Warns of files of a saved profile that have the same build id, where one of them is not on this machine: then they
+/// cannot be compared.
 pub(crate) fn warn_of_read(files: &[(Arc<Module>, Vec<u64>)], term: &Term) {
     let modules = files.iter().map(|(module, _)| &**module);
     let is_gone = |at: usize| !files[at].0.path.exists();

@@ -9,7 +9,7 @@ use recording::wait::WaitReason;
 /// The path of the kernel in profiles.
 pub(crate) const PATH: &str = "[kernel.kallsyms]";
 
-/// The kernel from this address on.
+/// The kernel as an image that begins at `base`.
 pub(crate) fn image(base: u64, build_id: Option<BuildId>, arch: Option<&'static str>) -> Image {
     Image {
         start: Avma(base),
@@ -37,7 +37,8 @@ pub(crate) fn running() -> Option<Image> {
     ))
 }
 
-/// The functions of the running kernel that wait: first address, end, reason. Reads all of /proc/kallsyms.
+/// The functions of the running kernel that wait: first address, end, reason. Reads all of /proc/kallsyms. Empty if the
+/// kernel hides its addresses.
 pub(crate) fn wait_reasons() -> Vec<(Avma, Avma, WaitReason)> {
     let functions = symbolicator::kernel_functions(perf_data::wait::reason_of_function).into_iter();
     functions

@@ -5,7 +5,7 @@ use recording::module::{BuildId, Module, ModuleKind};
 
 use crate::symbols::kernel;
 
-/// The module of a profile's library, as far as the profile has it.
+/// The module of a profile's library, from the ids in the profile. `None` if the library has no name.
 pub(crate) fn module(lib: &SavedLib) -> Option<Module> {
     let name = lib.debug_name.as_deref().or(lib.name.as_deref())?;
     // Symbol requests contain the file name, so the path must end with it.
@@ -25,7 +25,7 @@ pub(crate) fn module(lib: &SavedLib) -> Option<Module> {
     };
     let from_code_id = lib.code_id.as_deref().and_then(bytes_of_hex);
     let breakpad_id = lib.breakpad_id.as_deref();
-    // A code id that is not the one of the breakpad id would be asked for in vain.
+    // A code id that differs from the breakpad id would find no file.
     let build_id = from_code_id
         .map(BuildId)
         .filter(|id| breakpad_id.is_none_or(|breakpad| id.to_breakpad().eq_ignore_ascii_case(breakpad)))
@@ -61,7 +61,7 @@ fn build_id_of_breakpad(breakpad: &str) -> Option<BuildId> {
     Some(BuildId(guid))
 }
 
-/// What follows the GUID, for files of Windows. Other systems write 0.
+/// The age: the digits behind the GUID, for files of Windows. `None` if it is 0, as on other systems.
 fn age_of_breakpad(breakpad: &str) -> Option<u32> {
     let age = breakpad
         .get(32..)

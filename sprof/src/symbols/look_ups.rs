@@ -39,7 +39,7 @@ pub(crate) fn symbolicator_of(
     Ok(Arc::new(Symbolicator::new(options)))
 }
 
-/// Ctrl-C ends a download first, and then the command.
+/// Signals of a command that looks up names. With servers, the first Ctrl-C ends a download, and the second one sprof.
 pub(crate) fn interrupt_of(symbols: &SymbolArgs) -> Result<Interrupt, Failure> {
     match symbols.uses_network() {
         true => Interrupt::default().or_watch(),
@@ -47,7 +47,7 @@ pub(crate) fn interrupt_of(symbols: &SymbolArgs) -> Result<Interrupt, Failure> {
     }
 }
 
-/// Where names are looked up. Asks no server yet.
+/// Options of the symbolicator, with its servers. Asks no server yet.
 pub(crate) fn options(
     symbols: &SymbolArgs,
     recorded_at: Option<SystemTime>,
@@ -174,8 +174,8 @@ impl<'a> LookUps<'a> {
         enriched
     }
 
-    /// Gives names to data that was read: to all addresses of data without names, and where files that are here now
-    /// have more than the files of then. After an interrupt, the rest stays as it is.
+    /// Gives names to data that was read from a file: to all addresses if the data has no names, else where today's
+    /// files have more names than the files that named it. After an interrupt, the rest stays as it is.
     pub(crate) fn name_read(&mut self, data: &mut Data, interrupt: &Interrupt) -> NamedAddresses {
         let wanted = self.wanted(data, interrupt);
         let asked = data.libs.iter().zip(asked_addresses(data, &wanted));
@@ -201,7 +201,7 @@ impl<'a> LookUps<'a> {
         named
     }
 
-    /// What to look up of each library. A nameless one that was not looked up before gets to know why it has no names.
+    /// What to look up for each library. Also records why a library has no names, if it was not looked up before.
     fn wanted(&self, data: &mut Data, interrupt: &Interrupt) -> Vec<WantedNames> {
         if !data.symbolicated {
             return vec![WantedNames::Names; data.libs.len()];
@@ -231,7 +231,7 @@ impl<'a> LookUps<'a> {
         self.sources.get(&ModuleKey::from_module(module)).copied()
     }
 
-    /// Files that could not be read, or not wholly, a sentence each.
+    /// Files that could not be read, or only in part, a sentence each.
     pub(crate) fn damage(&self) -> &[String] {
         &self.damage
     }
@@ -242,9 +242,9 @@ impl<'a> LookUps<'a> {
     }
 }
 
-/// What to look up of a library with names from this source, and the source that is available: nothing, unless files
-/// of its build are here that have more. Where the user named folders or servers, debug info is read again: parts of it
-/// may have been elsewhere.
+/// What to look up for a library whose names came from `known`, and the source that is available. Nothing is looked up
+/// unless files of its build have more names. Where the user named folders or servers, debug info is read again: its
+/// parts may have been missing before.
 fn wanted_of(lib: &SavedLib, known: SymbolSource, symbolicator: &Symbolicator) -> (WantedNames, SymbolSource) {
     let looks_further = symbolicator.looks_further();
     let module = module(lib).filter(|_| looks_further || !known.has_debug_info());
@@ -262,7 +262,7 @@ fn wanted_of(lib: &SavedLib, known: SymbolSource, symbolicator: &Symbolicator) -
 
 /// True if the profile has no names, or if files that are available may have more.
 pub(crate) fn may_name(profile: &SavedProfile, symbolicator: &Symbolicator) -> bool {
-    // Only frames show what a profile of another program has: files are read again for debug info alone.
+    // In a profile of another program only the frames show what it has. So files are read again for debug info alone.
     let named = SymbolSource::Files {
         symbol_table: true,
         debug_info: false,

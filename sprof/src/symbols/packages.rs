@@ -12,14 +12,13 @@ use recording::sink::OnDisk;
 
 use crate::symbols::library::module;
 
-/// A database that answers later is not waited for: it only saves the user a look.
+/// Longest wait for a database. Its answer only saves the user a search.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Libraries that are asked for.
+/// Most libraries that the package manager is asked about.
 const MOST: usize = 3;
 
-/// The command that installs debug symbols of these libraries, `None` if no package manager knows their files. A
-/// library of another root, or of another build than this machine's file, is not asked for: its package is not this
-/// machine's.
+/// The command that installs debug symbols of the libraries; `None` if no package manager knows their files. A library
+/// of another root, or of another build than this machine's file, is left out: its package is not this machine's.
 pub(crate) fn install_command<'a>(libs: impl Iterator<Item = &'a SavedLib>) -> Option<String> {
     let until = Instant::now() + PATIENCE;
     let paths = libs.filter(|lib| is_of_this_machine(lib)).take(MOST);
@@ -36,7 +35,7 @@ pub(crate) fn install_command<'a>(libs: impl Iterator<Item = &'a SavedLib>) -> O
     debian.or_else(|| all(&|path| rpm(path, until)).map(|packages| format!("dnf debuginfo-install {packages}")))
 }
 
-/// True if the file that this machine has at the library's path is the recorded build.
+/// True if the file at the library's path on this machine is the recorded build.
 fn is_of_this_machine(lib: &SavedLib) -> bool {
     let (Some(path), Some(build_id)) = (lib.path.as_deref(), module(lib).and_then(|module| module.build_id)) else {
         return false;
@@ -47,7 +46,7 @@ fn is_of_this_machine(lib: &SavedLib) -> bool {
     file.and_then(|file| unwind::build_id_of(&OnDisk(file))) == Some(build_id)
 }
 
-/// The package of symbols of a Debian package: made by debhelper, but for the C library's.
+/// Name of the package with the debug symbols of a Debian package. debhelper makes it, except for the C library.
 fn debug_package(package: &str) -> String {
     match package {
         "libc6" => "libc6-dbg".to_owned(),
@@ -56,7 +55,7 @@ fn debug_package(package: &str) -> String {
 }
 
 fn dpkg(path: &str, until: Instant) -> Option<String> {
-    // The database has files at the paths of before /lib became a link to /usr/lib, and takes patterns.
+    // The database takes patterns. It lists some files under /lib, from before /lib became a link to /usr/lib.
     let before = path.strip_prefix("/usr").unwrap_or(path);
     let is_pattern = path.contains(['*', '?', '[', '\\']);
     let mut answers = [path, before].into_iter().filter(|_| !is_pattern);
@@ -78,7 +77,7 @@ fn rpm(path: &str, until: Instant) -> Option<String> {
     (!name.is_empty() && !name.contains(char::is_whitespace)).then(|| name.to_owned())
 }
 
-/// What a program prints, if it succeeds in time.
+/// The output of a program; `None` if it fails or takes too long.
 fn answer(program: &str, arguments: &[&str], until: Instant) -> Option<String> {
     if !Path::new(program).exists() || Instant::now() >= until {
         return None;
@@ -98,7 +97,7 @@ fn answer(program: &str, arguments: &[&str], until: Instant) -> Option<String> {
         }
     };
     if status.is_none() {
-        // It may have ended meanwhile.
+        // The program may have ended by now.
         drop(child.kill());
         drop(child.wait());
     }

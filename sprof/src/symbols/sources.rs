@@ -1,4 +1,4 @@
-//! `--embed-sources`: reads the source files that a recording needs where it is opened elsewhere.
+//! `--embed-sources`: puts source files into a profile, for machines that lack them.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const MAX_FILES: usize = 200;
 /// Bytes of all files, at most: no further file is read after that.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Puts the source files of most samples into the profile.
+/// Puts the source files with most samples into the profile.
 pub(crate) fn embed_hot(profile: &mut Profile, symbolicator: &Symbolicator, interrupt: &Interrupt, term: &Term) {
     let files = hot_sources(profile).into_iter();
     let files = files.map(|source| (source.path, Some((source.module, source.address))));
@@ -28,7 +28,7 @@ pub(crate) fn embed_hot(profile: &mut Profile, symbolicator: &Symbolicator, inte
     });
 }
 
-/// The same for data that were read.
+/// Puts the source files with most samples into data that was read from a file.
 pub(crate) fn embed_hot_of(data: &mut Data, symbolicator: &Symbolicator, interrupt: &Interrupt, term: &Term) {
     // A filter without names finds everything.
     let files = hot_files(data).unwrap_or_default();
@@ -42,8 +42,8 @@ pub(crate) fn embed_hot_of(data: &mut Data, symbolicator: &Symbolicator, interru
     });
 }
 
-/// Reads files at the places that their debug info is asked for, and puts them where `put` says. `before`: the sizes of
-/// those that the profile has.
+/// Reads source files and hands them to `put`. Each has a path, and an address whose debug info names that path.
+/// `before`: sizes of the sources that the profile has, in bytes.
 fn embed_files(
     mut sources: impl Iterator<Item = (String, Option<(Arc<Module>, u64)>)>,
     before: &[usize],
@@ -82,7 +82,7 @@ fn embed_files(
     }
     if missing > 0 {
         text.push_str(&format!(
-            ", {missing} could not be read or are no sources (-v says why)"
+            ", {missing} could not be read or are not sources (-v says why)"
         ));
     }
     let left_out = sources.count();

@@ -1,4 +1,4 @@
-//! Opens the link in the user's browser, or says how to open it.
+//! Opens the link in the user's browser, or prints how to open it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,12 +10,12 @@ use std::process::{Command, Stdio};
 pub(crate) enum DesktopInfo {
     /// At the screen of this machine.
     Here,
-    /// At the other end of an SSH connection.
+    /// The command to type on the user's own machine: it forwards the port to there.
     OverSsh {
         /// The command to type on the user's own machine; it makes the port reachable there.
         tunnel: String,
     },
-    /// No browser can be started from here, and why.
+    /// No browser can be started from here; the text is the reason.
     NoBrowser(&'static str),
 }
 

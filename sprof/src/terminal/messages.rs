@@ -30,7 +30,7 @@ impl Verbosity {
     }
 }
 
-/// The terminal, or the file or pipe instead.
+/// The stream for messages: a terminal, a file or a pipe.
 #[derive(Clone, Debug)]
 pub(crate) struct Term {
     verbosity: Verbosity,
@@ -97,18 +97,18 @@ impl Term {
         self.print(format_args!("{} {text}", self.style(Style::Dim, "sprof:")));
     }
 
-    /// A question; the answer stands in the same line.
+    /// A question. The answer is typed in the same line.
     pub(crate) fn ask(&self, question: &str) {
         self.erase_progress();
         self.write(&self.message(format_args!("{} {question}", self.style(Style::Dim, "sprof:"))));
     }
 
-    /// A limit of the result.
+    /// A warning: a limit of the result.
     pub(crate) fn warning(&self, text: impl fmt::Display) {
         self.always(format_args!("{} {text}", self.style(Style::Warning, "warning:")));
     }
 
-    /// What a file lacks, a line each.
+    /// Warnings about a file, a line each.
     pub(crate) fn warnings(&self, path: &Path, notes: &[String]) {
         for note in notes {
             self.warning(format_args!("{}: {note}", path.display()));

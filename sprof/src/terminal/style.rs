@@ -1,4 +1,4 @@
-//! The text that may go to a terminal: with the styles of sprof, and without control characters from outside.
+//! Text for a terminal: with the styles of sprof, and without control characters from outside.
 
 use std::fmt;
 use std::io::{self, IsTerminal};
@@ -93,12 +93,12 @@ pub(crate) fn printable(text: &str, styles: bool) -> String {
     out
 }
 
-/// True if this stream gets colour.
+/// True if text on this stream is coloured.
 pub(crate) fn has_color(stream: &impl IsTerminal) -> bool {
     wants_color(stream.is_terminal(), &|name| std::env::var(name).ok())
 }
 
-/// True if stdout gets colour.
+/// True if text on stdout is coloured.
 pub(crate) fn stdout_color() -> bool {
     has_color(&io::stdout())
 }

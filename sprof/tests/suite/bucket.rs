@@ -151,7 +151,7 @@ fn a_profile_in_a_bucket_has_a_link_that_works_until_it_is_deleted() {
     let object = format!("s3:/{path}");
     for words in [
         &format!("to be uploaded to s3://open/team/ci at {endpoint}: "),
-        "who has the link can read it for 7 days",
+        "everybody with the link can read it for 7 days",
         "taken out: ",
         "the link works until ",
         "session token",

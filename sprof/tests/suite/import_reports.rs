@@ -346,7 +346,7 @@ fn pprof_figures_of_go_are_those_of_go_tool_pprof() {
     );
     let text = run(&["report"], &heap, &[]);
     assert!(
-        text.contains("shown: inuse_space (bytes); the file counts alloc_objects, alloc_space, inuse_objects, too"),
+        text.contains("shown: inuse_space (bytes); the file also counts alloc_objects, alloc_space, inuse_objects"),
         "{text}"
     );
     assert!(text.contains("main.threeMegabytes") && !text.contains(" ms"), "{text}");

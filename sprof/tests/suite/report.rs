@@ -375,7 +375,7 @@ fn a_report_goes_to_a_file_and_what_is_not_found_is_said() {
         (&["--focus", "nowhere"][..], "no function \"nowhere\""),
         (&["--view", "callers=nowhere"], "no function \"nowhere\""),
         (&["--thread", "x"], "no thread \"x\" in this profile; it has main"),
-        (&["--event", "cycles"], "leave --event away"),
+        (&["--event", "cycles"], "leave out --event"),
     ] {
         let output = report(&file, options);
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -130,7 +130,7 @@ fn a_shared_profile_is_listed_and_deleted_by_its_link() {
     for words in [
         &format!("to be uploaded to {}: ", store.api()),
         "1 process, 1 thread",
-        "who has the link can read it",
+        "everybody with the link can read it",
         "taken out: ",
         "left in it: names of functions",
         &format!("share --delete {link}"),
@@ -372,7 +372,7 @@ fn a_key_is_forgotten_only_when_the_profile_is_gone() {
     // A page of a server that is no store has the same status.
     for aside in ["a.gone", "a.1.gone"] {
         shared(&store.api());
-        fails(&mut delete(), 125, &["knows no such profile", aside]);
+        fails(&mut delete(), 125, &["has no profile", aside]);
         let kept = std::fs::read_to_string(file.with_file_name(aside)).unwrap();
         assert!(kept.contains(&jwt("token1")) && !file.exists());
     }

@@ -13,9 +13,9 @@ use crate::symbols::library::module;
 
 /// Machine code, or why there is none.
 pub(super) enum Code {
-    /// The function has none with samples.
+    /// The function has no machine code with samples.
     None(String),
-    /// It could not be read.
+    /// The machine code could not be read.
     Unread(String),
     Function(FunctionCode),
 }
@@ -31,11 +31,11 @@ pub(super) struct FunctionCode {
     pub(super) size: u64,
     /// The symbol's size.
     pub(super) whole_size: Option<u64>,
-    /// Of all its instructions.
+    /// Cost of all instructions of the function.
     pub(super) cost: Cost,
-    /// Of the instructions behind the disassembled ones.
+    /// Cost of the instructions behind the disassembled ones.
     pub(super) behind: Cost,
-    /// Its parts at other addresses, a sentence each.
+    /// Parts of the function at other addresses, a sentence each.
     pub(super) other_parts: Vec<String>,
     /// Instructions without gaps.
     pub(super) runs: Vec<Vec<Instruction>>,
@@ -81,7 +81,7 @@ impl Annotation<'_> {
                     continue;
                 }
             };
-            // By the start of the function, which the symbols give for each address.
+            // Grouped by the start of the function, which the symbols give for each address.
             let mut by_start = ByStart::new();
             for ((address, cost), info) in addresses.into_iter().zip(infos) {
                 let start = info.function.map_or(address, |function| function.start);
@@ -110,7 +110,7 @@ impl Annotation<'_> {
             .map(|FunctionSymbol { name, start, size, .. }| {
                 let size = size.map_or(String::new(), |size| format!(", {size} bytes"));
                 let shown = match by_start.contains_key(start) {
-                    true => "shown, too",
+                    true => "also shown",
                     false => "no samples",
                 };
                 format!("the function has another part, {name} at {start:#x}{size}: {shown}")
@@ -134,7 +134,7 @@ impl Annotation<'_> {
         })
     }
 
-    /// Instructions with samples and those around them; the cost of what is behind; why sources are missing.
+    /// Instructions with samples and their neighbours; the cost behind the disassembled code; why sources are missing.
     fn instructions(
         &self,
         module: &Module,

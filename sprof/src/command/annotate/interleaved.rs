@@ -8,7 +8,7 @@ use profile::data::Data;
 use recording::module::Module;
 use symbolicator::Symbolicator;
 
-/// The source of some instructions: the line of the function, and that of the innermost function that is inlined there.
+/// Source of instructions: the line of the function, and the line of the innermost function that is inlined there.
 #[derive(Default)]
 pub(super) struct Interleaved {
     origins: BTreeMap<u64, InstructionOrigin>,
@@ -18,7 +18,7 @@ pub(super) struct Interleaved {
     repeat: bool,
 }
 
-/// What an instruction is made of.
+/// Source of an instruction.
 #[derive(Default)]
 struct InstructionOrigin {
     /// `None` without debug info.
@@ -50,9 +50,9 @@ impl InstructionOrigin {
 }
 
 impl Interleaved {
-    /// Looks up the instructions at these relative addresses, and reads their source files.
+    /// Looks up the instructions at the given relative addresses, and reads their source files.
     pub(super) fn new(symbolicator: &Symbolicator, data: &Data, module: &Module, addresses: &[u64]) -> Interleaved {
-        // The function was looked up before: an error has been shown.
+        // The function was looked up before, which reported any error.
         let infos = symbolicator.lookup(module, addresses).unwrap_or_default();
         let mut interleaved = Interleaved::default();
         for (address, info) in addresses.iter().zip(infos) {
@@ -74,7 +74,7 @@ impl Interleaved {
         interleaved
     }
 
-    /// The line of the next instruction is shown even if it is the last one that was.
+    /// Shows the line of the next instruction even if the last instruction had the same line.
     pub(super) fn repeat_line(&mut self) {
         self.repeat = true;
     }
@@ -106,7 +106,7 @@ impl Interleaved {
         lines
     }
 
-    /// Appends a line of the source, behind a line with its function and file where these are not those of `last`.
+    /// Appends a source line. A line with function and file comes before it, unless `last` has the same.
     fn push(&self, indent: &str, place: &SourcePlace, how: &str, last: Option<&SourcePlace>, lines: &mut Vec<String>) {
         let path = place.file.as_deref();
         let text = path.and_then(|path| self.files.get(path)?.as_ref().ok());
@@ -123,7 +123,7 @@ impl Interleaved {
         lines.push(format!("; {indent}{number:>5}  {}", text.map_or("", String::as_str)));
     }
 
-    /// A sentence if source files were not read.
+    /// A sentence if source files were not read; `None` if all were.
     pub(super) fn unread(&self) -> Option<String> {
         let mut reasons = self.files.values().filter_map(|text| text.as_ref().err());
         let first = reasons.next()?;

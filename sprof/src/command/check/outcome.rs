@@ -269,7 +269,8 @@ impl Outcomes<'_> {
     }
 }
 
-/// `parse` may have been meant as `parse_line`: a gate names what it is on, and picks no other function.
+/// A hint: `parse` may have been meant as `parse_line`. A rule applies to the name that it has, and never to a similar
+/// one.
 fn describe_alike(rule: &IncreaseRule, alike: &[(String, f64)]) -> String {
     let name = rule.function.as_deref().unwrap_or_default();
     let shown = alike.iter().take(SHOWN);

@@ -1,5 +1,5 @@
-//! Into a bucket: the file is put under a name that its content decides, so that the same again is no second one; then
-//! the signed link is tried as the browser will follow it.
+//! Shares a file through a bucket. A hash of the content is in the name, so a file that is shared again replaces
+//! itself. Then sprof follows the signed link as the browser will.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -20,30 +20,33 @@ use crate::interrupt::Interrupt;
 use crate::terminal::Term;
 use crate::terminal::style::Style;
 
-/// Letters of a program's name that are in the name of its file.
+/// Most letters of the program's name in the name of its file.
 const PROGRAM: usize = 60;
 
 pub(super) struct ToBucket {
     pub(super) bucket: Bucket,
     pub(super) ui: String,
     pub(super) expires: Duration,
-    /// Rows for databases are uploaded, and nothing that the UI opens.
+    /// True if rows for databases are uploaded, which the UI does not open.
     pub(super) is_rows: bool,
     pub(super) command: &'static str,
 }
 
 impl ToBucket {
-    /// The largest file that is uploaded.
+    /// Size of the largest file that is uploaded.
     pub(super) fn max_bytes(&self) -> u64 {
         MAX_BYTES
     }
 
-    /// Who will be able to read it.
+    /// Who will be able to read the file, for the user.
     pub(super) fn readers(&self) -> String {
-        let bucket = "who may read the bucket can read it as long as it is there";
+        let bucket = "everybody who may read the bucket can read it until it is deleted";
         match self.is_rows {
             true => bucket.to_owned(),
-            false => format!("who has the link can read it for {}; {bucket}", words(self.expires)),
+            false => format!(
+                "everybody with the link can read it for {}; {bucket}",
+                words(self.expires)
+            ),
         }
     }
 
@@ -61,14 +64,14 @@ impl ToBucket {
         let key = self.bucket.key(&name);
         let object = format!("{}/{key}", self.bucket.address());
         let link = (!self.is_rows).then(|| self.bucket.link(&key, self.expires));
-        // Before it leaves: whatever happens then, it can be found and deleted.
+        // Noted before the upload: even after a crash the user can find the file and delete it.
         let entry = kept.add(&self.shared(&key, &object, link.as_ref(), &shown));
         let entry = entry.map_err(|error| {
             let folder = kept.folder().display();
             format!("{object} could not be noted in {folder}: {error}. Nothing was shared")
         })?;
         if let Err(why) = self.put(&key, file, shown.bytes, interrupt, term) {
-            // It stays where nobody knows what the server has.
+            // The note stays if it is unknown whether the server has the file.
             if why.is_nothing_there {
                 let _ = std::fs::remove_file(entry);
             }
@@ -95,7 +98,7 @@ impl ToBucket {
         })
     }
 
-    /// `PROGRAM-DATE-HASH.json.gz`: names by program and day, and one name for one content.
+    /// `PROGRAM-DATE-HASH.json.gz`: sorts by program and day, and equal content has an equal name.
     fn name(&self, mut file: &File, program: &str, start_ms: f64) -> io::Result<String> {
         let (mut hash, mut piece) = (Sha256::new(), vec![0; 1 << 16]);
         file.seek(SeekFrom::Start(0))?;
@@ -175,7 +178,7 @@ impl ToBucket {
         })
     }
 
-    /// Follows the link as the browser will. Says why it does not open, and what helps.
+    /// Follows the link as the browser will. False if it does not open; then a warning has the reason and what helps.
     fn opens(&self, link: &Link, size: u64, term: &Term) -> bool {
         let session = match link.is_temporary {
             true => ", and no longer than the session token of the credentials",
@@ -227,10 +230,10 @@ impl ToBucket {
     }
 }
 
-/// Why a file was not put.
+/// Why a file was not uploaded.
 struct NotPut {
     message: String,
-    /// The server can't have it.
+    /// True if it is certain that the server does not have the file.
     is_nothing_there: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What was shared, for the user and for scripts.
+//! The result of `sprof share`, for the user and for scripts.
 
 use super::shown::ReadyUpload;
 
@@ -7,16 +7,16 @@ pub(super) const SCHEMA_VERSION: u32 = 1;
 
 /// A shared profile.
 pub(crate) struct ShareOutcome {
-    /// What others open. Of rows it is their address in the bucket.
+    /// Address that others open. For rows: their address in the bucket.
     pub(crate) link: String,
     /// The command that deletes it.
     pub(super) delete: String,
     pub(super) server: String,
-    /// Of an object in a bucket: `s3://BUCKET/KEY`.
+    /// `s3://BUCKET/KEY` of an object in a bucket.
     pub(super) object: Option<String>,
     /// Unix time, ms, at which the link ends.
     pub(super) expires_ms: Option<u64>,
-    /// The link was tried, and others can open it.
+    /// True if sprof followed the link, and it opens.
     pub(super) opens: bool,
     pub(super) shown: ReadyUpload,
 }

@@ -1,4 +1,4 @@
-//! `sprof share --list` and `--delete`: what was shared before.
+//! `sprof share --list` and `--delete`: profiles that were shared before.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(super) fn list(args: &ShareArgs, term: &Term) -> Outcome {
     let SharedProfiles { all, unread } = everything(&kept)?;
     for path in unread {
         term.warning(format_args!(
-            "{} is no key of a shared profile of this sprof",
+            "{} is not a key of a profile that this sprof shared",
             path.display()
         ));
     }
@@ -150,7 +150,7 @@ fn of_store(shared: &SharedProfile, path: &Path, step: Duration) -> Result<(), F
     }
     let aside = SharedFolder::set_aside(path).unwrap_or_else(|_| path.to_owned());
     Err(Failure::failed(format_args!(
-        "{} knows no such profile as {} at this address: it was deleted before, or the address is that of something else. The key is kept in {}; \
+        "{} has no profile {}: it was deleted before, or another server is at this address. The key is kept in {}; \
          to try again, rename it to {}",
         store.url(),
         shared.link,

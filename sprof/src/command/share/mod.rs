@@ -1,6 +1,6 @@
-//! `sprof share`: what is private is taken out, the user sees what will leave, and is asked; then the profile is
-//! uploaded, what deletes it is kept, and the link printed. [`store`] is the Firefox Profiler's way, [`bucket`] that of
-//! object storage.
+//! `sprof share`: removes what is private, shows the user what will leave the machine, and asks. Then it uploads the
+//! profile, keeps the key that deletes it, and prints the link. [`store`] uploads to a store of the Firefox Profiler,
+//! [`bucket`] to object storage.
 
 mod bucket;
 mod done;
@@ -41,7 +41,7 @@ use store::ToStore;
 
 /// The default of `--timeout`.
 pub(super) const STEP: Duration = Duration::from_secs(60);
-/// How often a question looks for a signal.
+/// Time between two checks for a signal while a question is open.
 const ASKS_AGAIN: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &ShareArgs) -> Outcome {
     if args.labels.is_given() && !args.upload.parquet {
         return args::refuse(
             "share",
-            "--service, --service-version, --commit and --label are columns of rows (--parquet), and no part of a profile",
+            "--service, --service-version, --commit and --label are columns of rows (--parquet), not parts of a profile",
         );
     }
     let include = Private::include(&args.include);
@@ -86,18 +86,18 @@ pub(crate) fn run(args: &ShareArgs) -> Outcome {
     Ok(if done.opens { printed } else { Status::PARTIAL })
 }
 
-/// What of a file is shared.
+/// The part of a file to share.
 #[derive(Default)]
 pub(crate) struct SharedPart<'a> {
-    /// Of a file of another profiler.
+    /// Event, for files of other profilers.
     event: Option<&'a str>,
     part: ProfilePart,
     include: KeptPrivate,
-    /// For rows.
+    /// Labels, for rows.
     given: GivenLabels<'a>,
 }
 
-/// Where a profile goes to: checked before anything else is done.
+/// Place that a profile goes to, checked before anything else is done.
 pub(crate) struct Sharing {
     place: SharePlace,
     kept: SharedFolder,
@@ -110,7 +110,7 @@ enum SharePlace {
 }
 
 impl Sharing {
-    /// Checks the addresses, that the key can be kept, and that somebody can be asked.
+    /// Checks the addresses, that the key can be kept, and that a user can be asked.
     pub(crate) fn prepare(
         command: &'static str,
         upload: &UploadArgs,
@@ -142,7 +142,7 @@ impl Sharing {
         })
     }
 
-    /// Shares a file. `None` if the user does not want it any longer.
+    /// Shares a file. `None` if the user says no.
     pub(crate) fn share(
         &self,
         path: &Path,
@@ -172,7 +172,10 @@ impl Sharing {
             .len();
         check_size(&self.place, path, shown.bytes)?;
         let (server, readers) = match &self.place {
-            SharePlace::Store(to) => (to.store.url().to_owned(), "who has the link can read it".to_owned()),
+            SharePlace::Store(to) => (
+                to.store.url().to_owned(),
+                "everybody with the link can read it".to_owned(),
+            ),
             SharePlace::Bucket(to) => (to.bucket.for_people(), to.readers()),
         };
         shown.print(&server, &readers, term);
@@ -189,7 +192,7 @@ impl Sharing {
     }
 }
 
-/// Refuses what the store or the bucket would refuse after minutes.
+/// Refuses a file that the store or the bucket would refuse after minutes of upload.
 fn check_size(place: &SharePlace, path: &Path, size: u64) -> Result<(), Failure> {
     let (limit, whose, elsewhere) = match place {
         SharePlace::Store(to) => (
@@ -268,7 +271,7 @@ fn to_bucket(
     })
 }
 
-/// Rows for databases: CPU time and waits, of one event; and the labels that they have.
+/// Rows for databases: CPU time and waits of one event. Also returns their labels.
 fn rows(
     path: &Path,
     data: &mut SavedData,
@@ -289,14 +292,16 @@ fn rows(
     Ok((file, labels.of_opentelemetry()))
 }
 
-/// Level 6: a quarter smaller than what is saved while a program waits, and the network is slower than that.
+/// Compresses at level 6: the file is a quarter smaller than at the level for saving, which must not keep a program
+/// waiting. The network takes longer than the compression.
 fn write_gz(data: &SavedData, out: &mut dyn Write) -> io::Result<()> {
     let mut gz = GzEncoder::new(out, Compression::default());
     firefox::write_data(data, &mut gz)?;
     gz.finish()?.flush()
 }
 
-/// Asks once; anything but yes is no, and so is a signal. read(2) alone begins again after one.
+/// Asks once. Yes needs `y` or `yes`; a signal means no. poll(2) is used because the standard library repeats a read(2)
+/// that a signal interrupts.
 fn asked(interrupt: &Interrupt, term: &Term) -> bool {
     term.ask("upload it? [y/N] ");
     let stdin = io::stdin();
@@ -306,7 +311,7 @@ fn asked(interrupt: &Interrupt, term: &Term) -> bool {
         }
         match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&ASKS_AGAIN)) {
             Ok(0) | Err(Errno::INTR) => {}
-            // An error here may also come from reading.
+            // An error of poll also ends the wait; reading reports it.
             _ => break,
         }
     }

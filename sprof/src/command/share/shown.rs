@@ -1,4 +1,4 @@
-//! What the user sees before a profile leaves, and while it does.
+//! What the user sees before and during an upload.
 
 use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,10 +12,10 @@ use share::http::Progress;
 use crate::terminal::Term;
 use crate::terminal::style::Style;
 
-/// Said where a request took too long, by the command that has the option.
+/// Advice where a request took too long, of the command that has the option.
 pub(super) const MORE_TIME: &str = "--timeout allows more time";
 
-/// A profile that is ready to leave.
+/// A profile that is ready to upload.
 pub(super) struct ReadyUpload {
     pub(super) program: String,
     /// Size of the upload.
@@ -140,7 +140,7 @@ pub(super) fn show_progress(progress: Progress, size: u64, term: &Term) {
     }
 }
 
-/// Unix time, ms.
+/// The current Unix time, ms.
 pub(super) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)

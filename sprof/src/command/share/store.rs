@@ -1,4 +1,5 @@
-//! Into a store of the Firefox Profiler: the profile is uploaded, its key is kept, and only then anybody sees the link.
+//! Shares a profile through a store of the Firefox Profiler. The key that deletes it is kept before anybody sees the
+//! link.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -20,7 +21,7 @@ pub(super) struct ToStore {
 }
 
 impl ToStore {
-    /// The largest profile that the store takes, if that is known.
+    /// Size of the largest profile that the store takes, if it is known.
     pub(super) fn max_bytes(&self) -> Option<u64> {
         self.store.is_public().then_some(PUBLIC_MAX_BYTES)
     }
@@ -60,7 +61,7 @@ impl ToStore {
         })
     }
 
-    /// Keeps the key before anybody sees the link. Where that is impossible, the profile is deleted again.
+    /// Keeps the key before anybody sees the link. If that fails, deletes the profile again.
     fn keep(
         &self,
         uploaded: &Uploaded,
@@ -112,11 +113,11 @@ impl ToStore {
                 self.command
             ),
             Ok(false) => format!(
-                "{lost}, and the store replies that it knows no such profile. If it is at {}/public/{}, only the store's operator can delete it",
+                "{lost}, and the store replies that it has no such profile. If it is at {}/public/{}, only the store's operator can delete it",
                 self.ui, uploaded.name
             ),
             Err(error) => format!(
-                "{lost}, and deleting it failed, too: {error}. The profile is at {}/public/{}, and only the store's operator can delete it",
+                "{lost}, and deleting it also failed: {error}. The profile is at {}/public/{}, and only the store's operator can delete it",
                 self.ui, uploaded.name
             ),
         })
