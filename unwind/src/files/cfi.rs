@@ -1,4 +1,4 @@
-//! Call frame information of one module: which row holds at an address, and the rows that are more than offsets.
+//! Call frame information of one module: finds the row for an address, and evaluates rows that are expressions.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use recording::little_endian::u32_at;
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Real expressions have fewer than 20 operations; one that loops must end.
+/// Limit against endless loops. Real expressions have fewer than 20 operations.
 const MAX_OPERATIONS: u32 = 1000;
 
 /// The rules of one row, for the three registers that matter.
@@ -56,18 +56,18 @@ enum CfiKind {
 pub(crate) struct Cfi {
     kind: CfiKind,
     section: Arc<TableBytes>,
-    /// An `.eh_frame_hdr`: the file's own or, where that is missing or unusual, one made here.
+    /// An `.eh_frame_hdr`: the file's own, or one made here if the file's is missing or unusual.
     index: Arc<TableBytes>,
     index_svma: u64,
-    /// The start of each [`COARSE`]th function, as the index has it.
+    /// The start of each [`COARSE`]th function, as the index states it.
     coarse: Box<[i32]>,
     bases: BaseAddresses,
     columns: DwarfColumns,
     context: Box<UnwindContext<usize>>,
 }
 
-/// librustc_driver has 300,000 functions. A search over all of them meets a line after the other that is in no cache;
-/// one over every 16th stays in 80 KB, and leaves two lines.
+/// librustc_driver has 300,000 functions. A binary search over all of them touches one uncached line after the other. A
+/// search over every 16th stays in 80 KB, and leaves two lines.
 const COARSE: usize = 16;
 
 fn coarse_starts(index: &[u8]) -> Box<[i32]> {
@@ -110,7 +110,7 @@ impl Cfi {
         self.section.len() + self.index.len()
     }
 
-    /// `None` if the file has no table that can be used.
+    /// The tables of a module. `None` if the file has no usable table.
     pub(crate) fn new(sections: CfiSections, columns: DwarfColumns) -> Option<Cfi> {
         let (kind, section_svma, section) = match (sections.eh_frame, sections.debug_frame) {
             (Some((svma, bytes)), _) => (CfiKind::EhFrame, svma, bytes),
@@ -178,36 +178,36 @@ impl Cfi {
         }
     }
 
-    /// How many functions have rules.
+    /// Number of functions with rules.
     pub(crate) fn function_count(&self) -> usize {
         self.index.len().saturating_sub(INDEX_HEADER) / 8
     }
 
-    /// The stated addresses of all functions with rules.
+    /// The stated address ranges of all functions with rules.
     pub(crate) fn functions(&self) -> impl Iterator<Item = Range<u64>> {
         let table = self.index.get(INDEX_HEADER..).unwrap_or_default();
         let starts = table.chunks_exact(8).filter_map(|entry| u32_at(entry, 0));
         starts.filter_map(|start| self.function(self.index_svma.wrapping_add_signed(i64::from(start as i32))))
     }
 
-    /// The stated address of the first function that starts behind this one.
+    /// The stated address of the first function that starts above `svma`; `None` if there is none.
     pub(crate) fn next_start(&self, svma: u64) -> Option<u64> {
         self.start_of(self.count_until(svma)?)
     }
 
-    /// The stated address at which the last function ends that starts at or below this one.
+    /// The end, as a stated address, of the last function that starts at or below `svma`.
     pub(crate) fn end_until(&self, svma: u64) -> Option<u64> {
         let (entry, _) = self.entry(svma)?;
         Some(self.function(self.start_of(entry)?)?.end)
     }
 
-    /// The stated address that a function starts at.
+    /// The stated start address of the function with this number.
     fn start_of(&self, entry: usize) -> Option<u64> {
         let start = u32_at(self.index.get(INDEX_HEADER..)?, entry * 8)?;
         Some(self.index_svma.wrapping_add_signed(i64::from(start as i32)))
     }
 
-    /// The rule of one register; the inner `None`: there is a row, without a rule for it.
+    /// The rule of one register. Outer `None`: no row. Inner `None`: a row without a rule for the register.
     pub(crate) fn rule(&mut self, svma: u64, register: Register) -> Option<Option<RegisterRule<usize>>> {
         let columns = self.columns;
         self.columns.fp = register;
@@ -216,7 +216,7 @@ impl Cfi {
         row.map(|row| row.fp)
     }
 
-    /// The row that holds at an address.
+    /// The row that holds at an address; `None` if there is none, or if it can't be read.
     pub(crate) fn row(&mut self, svma: u64) -> Option<CfiRow> {
         let offset = self.fde_offset(svma)?;
         let (bases, context, columns) = (&self.bases, &mut self.context, self.columns);
@@ -234,14 +234,14 @@ impl Cfi {
         }
     }
 
-    /// The number of the last function that starts at or below an address, and how far behind its start that is.
+    /// The number of the last function that starts at or below `svma`, and the distance from its start in bytes.
     pub(crate) fn entry(&self, svma: u64) -> Option<(usize, u64)> {
         let entry = self.count_until(svma)?.checked_sub(1)?;
         Some((entry, svma.checked_sub(self.start_of(entry)?)?))
     }
 
-    /// Shows all rows of a function, each with its end, counted from the function's start. Returns the function's
-    /// length. `None`: not all can be read.
+    /// Calls `row` with all rows of a function, each with its end as an offset in the function. Returns the function's
+    /// length. `None` if a row can't be read.
     pub(crate) fn each_row(&mut self, entry: usize, row: &mut dyn FnMut(u64, CfiRow)) -> Option<u64> {
         let offset = self.fde_offset_of(entry)?;
         let start = self.start_of(entry)?;
@@ -269,7 +269,7 @@ impl Cfi {
         (function.start == start).then(|| function.end - function.start)
     }
 
-    /// The stated addresses of the function that holds this one.
+    /// The stated address range of the function that holds `svma`.
     pub(crate) fn function(&self, svma: u64) -> Option<Range<u64>> {
         let offset = self.fde_offset(svma)?;
         let vendor = self.columns.vendor;
@@ -287,12 +287,12 @@ impl Cfi {
             && self.row(b).is_some()
     }
 
-    /// Binary search in the index: how many functions start at or below the address.
+    /// Number of functions that start at or below an address, by binary search in the index.
     fn count_until(&self, svma: u64) -> Option<usize> {
         let table = self.index.get(INDEX_HEADER..)?;
         let wanted = svma.wrapping_sub(self.index_svma) as i64;
         let start = |at: usize| u32_at(table, at * 8).map_or(i64::MAX, |start| i64::from(start as i32));
-        // The start that is searched for lies behind the last coarse one that is not above the address.
+        // The wanted start lies behind the last coarse start that is not above the address.
         let coarse = self.coarse.partition_point(|start| i64::from(*start) <= wanted);
         let (mut low, mut high) = (
             coarse.saturating_sub(1) * COARSE,
@@ -309,7 +309,7 @@ impl Cfi {
         Some(low)
     }
 
-    /// The entry of the last function that starts at or below the address.
+    /// Offset of the entry of the last function that starts at or below the address.
     fn fde_offset(&self, svma: u64) -> Option<usize> {
         self.fde_offset_of(self.count_until(svma)?.checked_sub(1)?)
     }
@@ -327,7 +327,7 @@ impl Cfi {
             .filter(|offset| *offset < self.section.len())
     }
 
-    /// The address ranges of functions that their author declared to be signal frames (augmentation `S`).
+    /// Address ranges of signal frames: functions whose entry has the augmentation `S`.
     pub(crate) fn signal_frames(&self) -> Vec<Range<u64>> {
         let mut ranges = Vec::new();
         if self.kind == CfiKind::EhFrame {

@@ -2,9 +2,9 @@
 
 use recording::little_endian::{u32_at, u64_at};
 
-/// The section with `S` for `B` in the augmentation strings, which both stand for no further bytes. `B` says that
-/// return addresses are signed with the other key (arm64e), and gimli reads no entry with it. What `S` says is not
-/// asked for in such files.
+/// Replaces `B` by `S` in the augmentation strings of the section; neither adds bytes to an entry. `B` says that return
+/// addresses are signed with the second key (arm64e), and gimli does not read such entries. The caller must not look
+/// for `S`, signal frames, in the result.
 pub(crate) fn without_b_key(mut section: Vec<u8>) -> Vec<u8> {
     let mut at = 0;
     while let Some((entry, next)) = CfiEntry::at(&section, at) {
@@ -26,7 +26,7 @@ struct CfiEntry {
 }
 
 impl CfiEntry {
-    /// The entry here, and where the next one is.
+    /// The entry at an offset, and the offset of the next entry. `None` at the end of the section.
     fn at(section: &[u8], at: usize) -> Option<(CfiEntry, usize)> {
         let (header, length) = match u32_at(section, at)? {
             0 => return None,
@@ -39,7 +39,7 @@ impl CfiEntry {
         Some((CfiEntry { id_at, id }, next.unwrap_or(usize::MAX)))
     }
 
-    /// The augmentation string of a CIE. `None`: it is an FDE.
+    /// The augmentation string of a CIE; `None` for an FDE.
     fn augmentation<'a>(&self, section: &'a [u8]) -> Option<&'a [u8]> {
         // 4 bytes id, 1 byte version, then the string.
         let string = section.get(self.id_at + 5..).filter(|_| self.id == 0)?;

@@ -10,8 +10,8 @@ const ELFCOMPRESS_ZSTD: u32 = 2;
 /// Limit of a section's unpacked size. The section of a Go program of 200 MB has 15 MB.
 const MAX_UNPACKED: u64 = 256 << 20;
 
-/// The contents of a section with the flag `SHF_COMPRESSED`, from its bytes in the file. `None`: damaged, larger than
-/// any linker writes, or compressed in a way that is not known.
+/// Unpacks a section with the flag `SHF_COMPRESSED`, from its bytes in the file. `None` if it is damaged, larger than
+/// the limit, or compressed in an unknown way.
 pub(crate) fn unpack(section: &[u8]) -> Option<Vec<u8>> {
     let compression = match u32_at(section, 0)? {
         ELFCOMPRESS_ZLIB => Compression::Zlib,

@@ -1,8 +1,8 @@
 //! Bytes that a linker or a debug info tool compressed: ELF sections with `SHF_COMPRESSED`, `.zdebug_` sections,
 //! `.gnu_debugdata`; compressed kernel modules.
 //!
-//! The crates for it are those that write profiles (flate2) and spools (zstd), so sprof builds each format's code once.
-//! lzma-rust2 has no unsafe code as it is built here.
+//! sprof also writes profiles with flate2 and spools with zstd, so each format's code is built once. lzma-rust2 is
+//! built without unsafe code.
 
 use std::io::{self, Read};
 
@@ -83,7 +83,7 @@ pub fn decompress_file(compression: FileCompression, packed: &[u8], at_most: usi
     }
 }
 
-/// Unpacks until there are more bytes than asked for.
+/// Unpacks until the stream ends, or until there are more than `at_most` bytes.
 fn unpack_zstandard(packed: &[u8], at_most: usize, unpacked: &mut Vec<u8>) -> io::Result<usize> {
     let mut context = DCtx::try_create().ok_or(io::ErrorKind::OutOfMemory)?;
     let mut piece = vec![0; DCtx::out_size()];
@@ -96,7 +96,7 @@ fn unpack_zstandard(packed: &[u8], at_most: usize, unpacked: &mut Vec<u8>) -> io
         let written = output.pos();
         unpacked.extend_from_slice(&piece[..written]);
         let is_read = input.pos() == packed.len();
-        // 0: a frame is complete. Without that, a cut file would pass for a whole one.
+        // 0 means that a frame is complete. Without this check, a cut file would pass for a whole one.
         match (is_read, expected) {
             _ if unpacked.len() > at_most => return Ok(unpacked.len()),
             (true, 0) => return Ok(unpacked.len()),

@@ -12,9 +12,9 @@ use recording::little_endian::{u16_at, u32_at, u64_at};
 use recording::module::{BuildId, FileRole};
 use recording::sink::ReadAt;
 
-/// More program or section headers than any linker writes; `Elf64_Ehdr` could claim 65535.
+/// Limit of program and section headers. No linker writes as many; `Elf64_Ehdr` could claim 65535.
 const MAX_HEADERS: u64 = 4096;
-/// Section names and notes are a few KiB in real files.
+/// Limit of section names and notes. Real files have a few KiB.
 const MAX_NAMES: u64 = 1 << 20;
 const MAX_NOTES: u64 = 64 << 10;
 
@@ -23,7 +23,7 @@ const PT_DYNAMIC: u32 = 2;
 const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-/// What the loader makes read-only after it has filled it in.
+/// A segment that the loader fills in and then makes read-only.
 const PT_GNU_RELRO: u32 = 0x6474_e552;
 const PF_X: u32 = 1;
 /// 24 bytes each: 10 million symbols.
@@ -40,7 +40,7 @@ const ET_DYN: u16 = 3;
 const DT_NULL: u64 = 0;
 const DT_SONAME: u64 = 14;
 const DT_FLAGS_1: u64 = 0x6fff_fffb;
-/// What linkers write into position-independent programs, and not into libraries.
+/// A flag that linkers write into position-independent programs, but not into libraries.
 const DF_1_PIE: u64 = 0x0800_0000;
 /// A dynamic table has some 30 entries of 16 bytes.
 const MAX_DYNAMIC: u64 = 64 << 10;
@@ -62,10 +62,10 @@ struct ElfSegment {
     executable: bool,
 }
 
-/// What an ELF file says of itself.
+/// Facts of an ELF file.
 #[derive(Clone, Debug)]
 pub(crate) struct Elf {
-    /// `None`: another one, whose code is not unwound.
+    /// `None` for a machine whose code is not unwound.
     pub(crate) machine: Option<Machine>,
     pub(crate) build_id: Option<BuildId>,
     pub(crate) role: FileRole,
@@ -155,13 +155,15 @@ impl Elf {
         self.relro.is_some_and(|relro| relro.offset_of(svma).is_some())
     }
 
-    /// Address minus stated address of a mapping that starts at `start` with the file's byte `file_offset`.
+    /// The bias, address minus stated address, of a mapping that starts at `start` with the file's byte `file_offset`.
+    /// `None` if no segment is mapped there.
     ///
-    /// A segment is mapped from the start of the page that holds its first byte. With lld, segments share pages, so
-    /// one file offset can belong to two segments with different biases; the mapping is executable, so that segment is.
+    /// A segment is mapped from the start of the page that holds its first byte. With lld, segments share pages, so one
+    /// file offset can belong to two segments with different biases. The mapping is executable, so the executable
+    /// segment counts.
     pub(crate) fn bias(&self, start: u64, file_offset: u64) -> Option<u64> {
         for executable in [true, false] {
-            // 4 KiB first: rounded to 64 KiB, the neighbours of the right segment would match as well.
+            // 4 KiB first. Rounded to 64 KiB, the neighbours of the right segment would also match.
             for page in [0x1000u64, 0x4000, 0x1_0000] {
                 let found = self.segments.iter().find(|segment| {
                     let first = segment.piece.offset & !(page - 1);
@@ -182,31 +184,31 @@ impl Elf {
         None
     }
 
-    /// The addresses of code.
+    /// Stated address ranges of code.
     pub(crate) fn code(&self) -> impl Iterator<Item = Range<u64>> {
         let code = self.segments.iter().filter(|segment| segment.executable);
         code.map(|ElfSegment { piece, .. }| piece.svma..piece.svma.saturating_add(piece.size))
     }
 
-    /// `.eh_frame_hdr` by its program header: there also in files without section headers.
+    /// `.eh_frame_hdr` by its program header, which files without section headers also have.
     pub(crate) fn eh_frame_hdr(&self) -> Option<FileSlice> {
         self.eh_frame_hdr
     }
 
-    /// From an address to the end of its segment's file bytes.
+    /// The file bytes from an address to the end of its segment.
     pub(crate) fn rest_from(&self, svma: u64) -> Option<FileSlice> {
         self.segments.iter().find_map(|segment| segment.piece.rest_from(svma))
     }
 
-    /// The stated addresses of the code segment that holds this one, as far as it is in the file.
+    /// Stated address range of the code segment that holds `svma`, as far as the file has bytes for it.
     pub(crate) fn code_around(&self, svma: u64) -> Option<Range<u64>> {
         let mut code = self.segments.iter().filter(|segment| segment.executable);
         let piece = code.find(|segment| segment.piece.offset_of(svma).is_some())?.piece;
         Some(piece.svma..piece.svma.checked_add(piece.size)?)
     }
 
-    /// Stated addresses at which functions begin, in order: those of symbols, and the entry point. Symbols that
-    /// assembly gives no type count if they are global.
+    /// Stated addresses where functions begin, ascending: function symbols, global symbols without a type (from
+    /// assembly), and the entry point.
     pub(crate) fn function_symbols(&self, file: &dyn ReadAt) -> Vec<u64> {
         let sections = self.sections(file, [b".symtab", b".dynsym"]).into_iter().flatten();
         let tables = sections.filter_map(|table| read_range(file, table.piece.offset, table.piece.size, MAX_SYMBOLS));
@@ -275,8 +277,8 @@ pub(crate) fn read_section(file: &dyn ReadAt, section: ElfSection) -> Option<Vec
     }
 }
 
-/// The role of a file that can be at any address. The loader of glibc has a name for libraries that need it, that of
-/// musl has none; libc.so.6 of glibc has such a name and an interpreter.
+/// Role of a file that can be loaded at any address. The loader of glibc has a library name (DT_SONAME), and musl's has
+/// none. libc.so.6 of glibc has a library name and an interpreter.
 fn role(has_interpreter: bool, dynamic: &[u8]) -> FileRole {
     let entries = dynamic.chunks_exact(16);
     let entries = entries.filter_map(|entry| Some((u64_at(entry, 0)?, u64_at(entry, 8)?)));

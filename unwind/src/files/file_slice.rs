@@ -17,14 +17,15 @@ pub(crate) struct FileSlice {
 }
 
 impl FileSlice {
-    /// The file offset of an address in this piece, and how many bytes follow it.
+    /// The file offset of an address in this piece, and the number of bytes from there to its end. `None` if the
+    /// address is outside.
     pub(crate) fn offset_of(&self, svma: u64) -> Option<(u64, u64)> {
         let into = svma.checked_sub(self.svma)?;
         let rest = self.size.checked_sub(into).filter(|rest| *rest > 0)?;
         Some((self.offset.checked_add(into)?, rest))
     }
 
-    /// From an address in this piece to its end.
+    /// The part of this piece from an address to its end.
     pub(crate) fn rest_from(&self, svma: u64) -> Option<FileSlice> {
         let (offset, size) = self.offset_of(svma)?;
         Some(FileSlice { svma, offset, size })
@@ -36,7 +37,7 @@ pub(crate) fn read_slice(file: &dyn ReadAt, piece: FileSlice) -> Option<Vec<u8>>
     read_range(file, piece.offset, piece.size, MAX_SECTION)
 }
 
-/// The same, of what is looked up all over.
+/// Reads a piece of the file that will be searched at random addresses.
 pub(crate) fn read_table(file: &dyn ReadAt, piece: FileSlice) -> Option<TableBytes> {
     let mut bytes = TableBytes::new(checked_len(file, piece.offset, piece.size, MAX_SECTION)?);
     file.read_exact_at(&mut bytes, piece.offset).ok()?;

@@ -1,7 +1,6 @@
-//! Memory of large tables with random look-ups. In usual pages, each look-up would also miss the CPU's cache of page
-//! addresses, which takes as long as the look-up itself, and several times as long on a virtual machine. So tables of 2
-//! MiB and more are in huge pages, where the system has some (Documentation/admin-guide/mm/transhuge.rst; "madvise" is
-//! the usual setting).
+//! Memory for large tables with random look-ups. In usual pages, each look-up also misses the TLB, which takes as long
+//! as the look-up itself, and several times as long on a virtual machine. So tables of 2 MiB and more are in huge
+//! pages, where the system has some (Documentation/admin-guide/mm/transhuge.rst; "madvise" is the usual setting).
 
 use std::ops::{Deref, DerefMut, Range};
 
@@ -13,7 +12,7 @@ const HUGE_PAGE: usize = 2 << 20;
 /// The bytes of a table.
 pub(crate) enum TableBytes {
     Heap(Box<[u8]>),
-    /// The bytes of this range.
+    /// The table's bytes are this range of the mapping.
     Mapped(MmapMut, Range<usize>),
 }
 
@@ -27,15 +26,16 @@ impl TableBytes {
     }
 }
 
-/// `None`: the table is small, or there is no room for a mapping, which the heap may still have.
+/// A mapping for a table, and the table's range in it. `None` if the table is small, or if mmap fails: the heap may
+/// still have room.
 fn mapped(len: usize) -> Option<(MmapMut, Range<usize>)> {
     if len < HUGE_PAGE {
         return None;
     }
-    // Kernels before 6.7 begin a mapping at any page. What is not touched takes no memory.
+    // Kernels before 6.7 begin a mapping at any page. Untouched pages take no memory.
     let map = MmapMut::map_anon(len.checked_add(HUGE_PAGE)?).ok()?;
     let start = map.as_ptr().addr().wrapping_neg() % HUGE_PAGE;
-    // A kernel without huge pages refuses, and the table is in usual ones.
+    // A kernel without huge pages refuses; the table is then in usual pages.
     #[cfg(target_os = "linux")]
     let _ = map.advise_range(memmap2::Advice::HugePage, start, len);
     Some((map, start..start + len))

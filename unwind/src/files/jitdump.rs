@@ -11,7 +11,7 @@ use recording::sink::ReadAt;
 
 use recording::little_endian::{u32_at, u64_at};
 
-/// `JiTD` as the writer's processor stores it; only little-endian ones are read.
+/// `JiTD` as the writer's processor stores it. Only little-endian dumps are read.
 const MAGIC: u32 = 0x4A69_5444;
 /// Flag: times are the processor's own counter, which cannot be converted to the clock of the recording.
 const FLAG_ARCH_TIMESTAMP: u64 = 1;
@@ -25,16 +25,16 @@ const CODE_UNWINDING_INFO: u32 = 4;
 /// The longest fixed part of a record, with its header: `struct jr_code_move`.
 const FIXED: u64 = 64;
 
-/// What a dump says about itself.
+/// Facts of a dump.
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
     /// `e_machine` of ELF.
     pub machine: u32,
-    /// The process that wrote the dump, as it sees itself.
+    /// Process that wrote the dump, by its number in its own pid namespace.
     pub pid: u32,
-    /// When the dump was created.
+    /// Creation time of the dump, ns.
     pub created_ns: u64,
-    /// False if the times are of no use.
+    /// False if the times cannot be used.
     pub has_times: bool,
     /// Offset of the first record.
     pub end: u64,
@@ -45,8 +45,8 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// The file is shorter than a header, or no jitdump of version 1 of a little-endian processor. The text is for the
-    /// user.
+    /// The file is shorter than a header, or is not a jitdump of version 1 of a little-endian processor. The text is
+    /// for the user.
     pub fn read(file: &dyn ReadAt) -> Result<Header, &'static str> {
         let mut bytes = [0; HEADER];
         file.read_exact_at(&mut bytes, 0)
@@ -71,20 +71,20 @@ impl Header {
 pub enum Record {
     /// A function was compiled.
     Load {
-        /// By the clock of the dump.
+        /// Time on the clock of the dump.
         time_ns: u64,
         /// First address.
         start: u64,
         /// Number of the function. Moves refer to the function by this number.
         index: u64,
-        /// The name, with a 0 behind it.
+        /// Range of the name; a 0 byte follows it.
         name: Range<u64>,
         /// The machine code.
         code: Range<u64>,
     },
     /// A function was moved.
     Move {
-        /// By the clock of the dump.
+        /// Time on the clock of the dump.
         time_ns: u64,
         /// First address before.
         old: u64,
@@ -93,11 +93,11 @@ pub enum Record {
         /// Number of the function.
         index: u64,
     },
-    /// Lines of the function that is loaded next: all after the record's header.
+    /// Lines of the function that the next `Load` record loads: the whole record but its header.
     Lines(Range<u64>),
-    /// The `.eh_frame` of the function that is loaded next.
+    /// The `.eh_frame` of the function that the next `Load` record loads.
     Rules(Range<u64>),
-    /// A record that is shorter than its own numbers say.
+    /// A record that is shorter than its own fields say.
     Damaged,
     /// The compiler has closed the dump.
     Close,
@@ -117,7 +117,7 @@ pub struct Records<'f> {
 }
 
 impl<'f> Records<'f> {
-    /// Reads on from the record at `at`, as far as the file reaches by now.
+    /// Reads records from offset `at` on, up to the present end of the file.
     pub fn new(file: &'f dyn ReadAt, at: u64, window_bytes: u64) -> Records<'f> {
         Records {
             file,
@@ -129,12 +129,12 @@ impl<'f> Records<'f> {
         }
     }
 
-    /// The offset of the record that [`Records::next`] reads next.
+    /// Offset of the record that [`Records::next`] reads next.
     pub fn position(&self) -> u64 {
         self.at
     }
 
-    /// The next record. `None`: the file ends before the end of the record, which may still be written.
+    /// The next record. `None` if the file ends before the record does: a compiler may still write it.
     #[expect(
         clippy::should_implement_trait,
         reason = "the bytes of a record are read between two of them"
@@ -186,7 +186,7 @@ impl<'f> Records<'f> {
         })
     }
 
-    /// Bytes of the dump. `None`: the range ends behind the dump, or is larger than a window.
+    /// Bytes of the dump. `None` if the range ends behind the dump, or is larger than a window.
     pub fn bytes(&mut self, range: Range<u64>) -> Option<&[u8]> {
         let len = range.end.checked_sub(range.start)?;
         if range.end > self.file_len || len > self.window_bytes {
@@ -197,7 +197,7 @@ impl<'f> Records<'f> {
             self.window.resize(usize::try_from(wanted).ok()?, 0);
             self.window_start = range.start;
             if self.file.read_exact_at(&mut self.window, range.start).is_err() {
-                // The file was cut short meanwhile.
+                // The file was cut short since its size was read.
                 self.window.clear();
                 return None;
             }

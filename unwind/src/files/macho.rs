@@ -30,38 +30,38 @@ const SECTION_TYPE: u32 = 0xff;
 const S_SYMBOL_STUBS: u32 = 0x8;
 const S_ATTR_SOME_INSTRUCTIONS: u32 = 0x400;
 
-/// Systems know five kinds of slices. A Java class, which begins like a fat file, has its version in this place: 45 or
-/// more.
+/// Limit of slices. Systems know five kinds. A Java class file has the same magic; its version, 45 or more, is at the
+/// place of the count.
 const MAX_SLICES: u32 = 16;
-/// The load commands of a browser have 10 KiB.
+/// Limit of load commands, in bytes. Those of a browser have 10 KiB.
 const MAX_COMMANDS: u64 = 1 << 20;
-/// A segment of a real file has 30 sections at most.
+/// Limit of sections in a segment. Real segments have at most 30.
 const MAX_SECTIONS: usize = 1 << 12;
-/// The function starts of a browser have 1 MB.
+/// Limit of the function starts, in bytes. Those of a browser have 1 MB.
 const MAX_FUNCTION_STARTS: u64 = 64 << 20;
-/// The library that is asked for one symbol has 500.
+/// Limit of the symbols that are searched. The one library that is searched has 500.
 const MAX_SYMBOLS: u32 = 1 << 14;
 
-/// The library that signal handlers are started in.
+/// The library with the function that starts signal handlers.
 const PLATFORM: &[u8] = b"/usr/lib/system/libsystem_platform.dylib";
-/// The function that starts them, as C mangles it.
+/// The function that starts signal handlers, as C mangles it.
 const TRAMPOLINE: &[u8] = b"__sigtramp\0";
 
 #[derive(Clone, Debug)]
 struct MachOSegment {
-    /// Without what the file has no bytes for.
+    /// The segment's part that has bytes in the file.
     piece: FileSlice,
-    /// Its offset by its load command.
+    /// Offset of the segment in its load command.
     file_offset: u64,
     executable: bool,
     read_only: bool,
 }
 
-/// Where code is, in stated addresses.
+/// A section of code, in stated addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct CodeSection {
     pub(crate) range: Range<u64>,
-    /// The pieces of code that jump to imported functions. `__unwind_info` does not describe them.
+    /// True for code that jumps to imported functions, which `__unwind_info` does not describe.
     pub(crate) is_stubs: bool,
 }
 
@@ -72,12 +72,12 @@ struct SymbolTable {
     strings_offset: u64,
 }
 
-/// What a Mach-O file says of itself.
+/// Facts of a Mach-O file.
 #[derive(Clone, Debug)]
 pub(crate) struct MachO {
-    /// `None`: another one, whose code is not unwound.
+    /// `None` for a machine whose code is not unwound.
     pub(crate) machine: Option<Machine>,
-    /// By the UUID.
+    /// The UUID.
     pub(crate) build_id: Option<BuildId>,
     /// Address of the segment with the header, `__TEXT`: relative address 0.
     pub(crate) base_svma: u64,
@@ -86,27 +86,27 @@ pub(crate) struct MachO {
     pub(crate) unwind_info: Option<Range<u64>>,
     pub(crate) eh_frame: Option<Range<u64>>,
     layout: Layout,
-    /// Where the header is in the file.
+    /// Offset of the header in the file.
     header_at: u64,
     segments: Vec<MachOSegment>,
-    /// Offset and size by the load command.
+    /// Offset and size of the function starts, in their load command.
     function_starts: Option<(u64, u64)>,
     symbols: Option<SymbolTable>,
     is_platform_library: bool,
 }
 
-/// Where the function is that signal handlers are started with.
+/// Place of the function that starts signal handlers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SignalTrampoline {
     None,
     /// At this relative address.
     At(u64),
-    /// Somewhere in this file: in the shared cache it has no symbol for it.
+    /// In this file, at an unknown address: in the shared cache the file has no symbol for it.
     Somewhere,
 }
 
 impl MachO {
-    /// Reads the headers. With more than one slice that can be unwound, `wanted` decides.
+    /// Reads the headers. If several slices can be unwound, the one with the id `wanted` is read.
     pub(crate) fn read(file: &dyn ReadAt, wanted: Option<&BuildId>) -> Result<MachO, ModuleMiss> {
         let magic = read_range(file, 0, 8, 8).ok_or(ModuleMiss::Malformed)?;
         if u32_at(&magic, 0) == Some(MH_MAGIC_64) {
@@ -127,8 +127,8 @@ impl MachO {
         }
     }
 
-    /// Address minus stated address of a mapping that starts at `start` with the byte `offset`, counted from the
-    /// header.
+    /// The bias, address minus stated address, of a mapping that starts at `start` with the byte `offset`, counted from
+    /// the header. `None` if no segment is mapped there.
     pub(crate) fn bias(&self, start: u64, offset: u64) -> Option<u64> {
         let at = self.header_at.checked_add(offset)?;
         let holds = |segment: &&MachOSegment| {
@@ -148,19 +148,19 @@ impl MachO {
         segments.any(|segment| segment.read_only && segment.piece.offset_of(svma).is_some())
     }
 
-    /// From an address to the end of its segment's bytes.
+    /// The file bytes from an address to the end of its segment.
     pub(crate) fn rest_from(&self, svma: u64) -> Option<FileSlice> {
         self.segments.iter().find_map(|segment| segment.piece.rest_from(svma))
     }
 
-    /// The file's bytes for a range of addresses. `None`: the range is not wholly in one segment.
+    /// The file bytes of an address range. `None` if the range is not in one segment.
     pub(crate) fn piece(&self, range: &Range<u64>) -> Option<FileSlice> {
         let size = range.end.checked_sub(range.start)?;
         let rest = self.rest_from(range.start).filter(|rest| rest.size >= size)?;
         Some(FileSlice { size, ..rest })
     }
 
-    /// The first addresses of all functions, relative and in order. None if the file has no list of them.
+    /// First addresses of all functions, relative and ascending. Empty if the file has no list of them.
     pub(crate) fn function_starts(&self, file: &dyn ReadAt) -> Vec<u32> {
         let Some((offset, size)) = self.function_starts else {
             return Vec::new();
@@ -182,7 +182,7 @@ impl MachO {
         starts
     }
 
-    /// The function that signal handlers are started with.
+    /// Finds the function that starts signal handlers.
     pub(crate) fn trampoline(&self, file: &dyn ReadAt) -> SignalTrampoline {
         if !self.is_platform_library {
             return SignalTrampoline::None;
@@ -192,13 +192,13 @@ impl MachO {
             .and_then(|symbols| self.find_symbol(file, symbols, TRAMPOLINE));
         match found {
             Some(at) => SignalTrampoline::At(at),
-            // For Intel it is exported.
+            // The Intel version of the library exports it.
             None if self.machine == Some(Machine::X86_64) => SignalTrampoline::None,
             None => SignalTrampoline::Somewhere,
         }
     }
 
-    /// Strings are read one by one: in the shared cache one table serves all libraries.
+    /// Reads strings one by one: in the shared cache one string table serves all libraries.
     fn find_symbol(&self, file: &dyn ReadAt, symbols: SymbolTable, name: &[u8]) -> Option<u64> {
         let (table_at, strings_at) = (self.place(symbols.offset)?, self.place(symbols.strings_offset)?);
         let table = read_range(file, table_at, u64::from(symbols.count.min(MAX_SYMBOLS)) * 16, u64::MAX)?;
@@ -211,7 +211,7 @@ impl MachO {
         })
     }
 
-    /// Where something is whose offset a load command states.
+    /// The offset in the file of an offset in a load command.
     fn place(&self, file_offset: u64) -> Option<u64> {
         match self.layout {
             Layout::File => self.header_at.checked_add(file_offset),
@@ -223,7 +223,7 @@ impl MachO {
     }
 }
 
-/// Where the slices of a fat file begin.
+/// Offsets of the slices of a fat file.
 fn slices_of(file: &dyn ReadAt, magic: &[u8]) -> Option<Vec<u64>> {
     let big_endian = |bytes: &[u8], at| u32_at(bytes, at).map(u32::swap_bytes);
     let size = match big_endian(magic, 0)? {
@@ -308,7 +308,7 @@ fn read_fat_slice(file: &dyn ReadAt, header_at: u64) -> Option<MachO> {
     for segment in &mut object.segments {
         segment.piece.offset = match object.layout {
             Layout::File => header_at.checked_add(segment.file_offset)?,
-            // What lies below the header, the reader has no bytes for.
+            // The reader has no bytes below the header.
             Layout::Memory => match segment.piece.svma.checked_sub(object.base_svma) {
                 Some(offset) => offset,
                 None => {
@@ -324,7 +324,7 @@ fn read_fat_slice(file: &dyn ReadAt, header_at: u64) -> Option<MachO> {
 impl MachO {
     fn add_segment(&mut self, command: &[u8]) -> Option<()> {
         let file_offset = u64_at(command, 40)?;
-        // Behind its bytes in the file, a segment has zeros.
+        // Behind its file bytes, a segment has zeros.
         let size = u64_at(command, 48)?.min(u64_at(command, 32)?);
         self.segments.push(MachOSegment {
             piece: FileSlice {
@@ -348,7 +348,7 @@ impl MachO {
             } else if flags & S_ATTR_SOME_INSTRUCTIONS != 0 || is_named(section, 0, b"__text") {
                 self.code.push(CodeSection {
                     range,
-                    // The stubs of Objective-C's methods are of the usual type.
+                    // Stubs of Objective-C methods have the usual section type.
                     is_stubs: flags & SECTION_TYPE == S_SYMBOL_STUBS || is_named(section, 0, b"__objc_stubs"),
                 });
             }
@@ -357,7 +357,7 @@ impl MachO {
     }
 }
 
-/// True if a name of up to 16 bytes is this one.
+/// True if a name field of up to 16 bytes holds this name.
 fn is_named(bytes: &[u8], at: usize, name: &[u8]) -> bool {
     let field = bytes.get(at..at + 16).unwrap_or_default();
     field.split(|byte| *byte == 0).next() == Some(name)

@@ -1,4 +1,4 @@
-//! The functions of a Mach-O file: a list of first addresses, and the sections that they are in.
+//! The functions of a Mach-O file: their first addresses, and the sections that hold them.
 
 use std::ops::Range;
 
@@ -7,14 +7,14 @@ use recording::sink::ReadAt;
 
 /// The functions of a file. Addresses are relative to its `__TEXT`.
 pub(crate) struct MachOFunctions {
-    /// In order.
+    /// First addresses, ascending.
     starts: Vec<u32>,
     sections: Vec<CodeSection>,
     base_svma: u64,
 }
 
 impl MachOFunctions {
-    /// Reads the list. No function is found if there is none.
+    /// Reads the list of functions. Without a list, the result has none.
     pub(crate) fn read(object: &MachO, file: &dyn ReadAt) -> MachOFunctions {
         let mut starts = object.function_starts(file);
         starts.shrink_to_fit();
@@ -39,7 +39,8 @@ impl MachOFunctions {
         self.sections.iter().find(|section| section.range.contains(&svma))
     }
 
-    /// The function that holds an address: up to the next one, or to the end of the section.
+    /// The function that holds an address, up to the next function or to the end of the section. `None` outside of
+    /// functions.
     pub(crate) fn at(&self, relative: u64) -> Option<Range<u64>> {
         let next = self.starts.partition_point(|start| u64::from(*start) <= relative);
         let start = u64::from(*self.starts.get(next.checked_sub(1)?)?);
@@ -50,7 +51,7 @@ impl MachOFunctions {
         Some(start..self.starts.get(next).map_or(end, |next| end.min(u64::from(*next))))
     }
 
-    /// The start of the first function behind an address.
+    /// The start of the first function above an address.
     pub(crate) fn next_start(&self, relative: u64) -> Option<u64> {
         let next = self.starts.partition_point(|start| u64::from(*start) <= relative);
         self.starts.get(next).map(|start| u64::from(*start))

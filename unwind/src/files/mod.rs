@@ -1,6 +1,4 @@
-//! What the files of programs say: ELF, Mach-O and jitdump files, their sections and their call frame information.
-//!
-//! Bytes in, values out. A file may say anything: each size is checked before memory is allocated for it.
+//! Readers of program files: ELF, Mach-O and jitdump files, their sections and their call frame information.
 
 pub(crate) mod cfi;
 pub(crate) mod cfi_entries;

@@ -1,4 +1,4 @@
-//! A module's file, whichever its format.
+//! A module's file in any format.
 
 use crate::files::elf::Elf;
 use crate::files::file_slice::FileSlice;
@@ -7,7 +7,7 @@ use crate::files::macho::MachO;
 use recording::module::{BuildId, FileRole};
 use recording::sink::{ModuleMiss, ReadAt};
 
-/// What a file of code says of itself.
+/// Facts of a file with code.
 #[derive(Clone, Debug)]
 pub(crate) enum ObjectFile {
     Elf(Elf),
@@ -15,7 +15,7 @@ pub(crate) enum ObjectFile {
 }
 
 impl ObjectFile {
-    /// Reads the headers. `wanted`: which slice of a fat file.
+    /// Reads the headers. `wanted` selects the slice of a fat file.
     pub(crate) fn read(file: &dyn ReadAt, wanted: Option<&BuildId>) -> Result<ObjectFile, ModuleMiss> {
         match Elf::read(file) {
             Some(elf) => Ok(ObjectFile::Elf(elf)),
@@ -23,7 +23,7 @@ impl ObjectFile {
         }
     }
 
-    /// `None`: another one, whose code is not unwound.
+    /// `None` for a machine whose code is not unwound.
     pub(crate) fn machine(&self) -> Option<Machine> {
         match self {
             ObjectFile::Elf(elf) => elf.machine,
@@ -45,7 +45,7 @@ impl ObjectFile {
         }
     }
 
-    /// Address of the lowest segment that is in the file: relative address 0.
+    /// Address of the lowest segment with file bytes: relative address 0.
     pub(crate) fn base_svma(&self) -> u64 {
         match self {
             ObjectFile::Elf(elf) => elf.base_svma,
@@ -53,8 +53,8 @@ impl ObjectFile {
         }
     }
 
-    /// Address minus stated address of a mapping that starts at `start` with the file's byte `file_offset`. In Mach-O
-    /// files that counts from the header: a slice may be anywhere in a fat file.
+    /// The bias, address minus stated address, of a mapping that starts at `start` with the file's byte `file_offset`.
+    /// In Mach-O files the offset counts from the header: a slice may be anywhere in a fat file.
     pub(crate) fn bias(&self, start: u64, file_offset: u64) -> Option<u64> {
         match self {
             ObjectFile::Elf(elf) => elf.bias(start, file_offset),
@@ -62,7 +62,7 @@ impl ObjectFile {
         }
     }
 
-    /// From an address to the end of its segment's file bytes.
+    /// The file bytes from an address to the end of its segment.
     pub(crate) fn rest_from(&self, svma: u64) -> Option<FileSlice> {
         match self {
             ObjectFile::Elf(elf) => elf.rest_from(svma),
@@ -78,7 +78,7 @@ impl ObjectFile {
         }
     }
 
-    /// True if nothing of a frame is above its frame record: compact entries can't say where the record is.
+    /// True if a frame has nothing above its frame record. Compact entries can't say where the record is.
     pub(crate) fn records_top_frames(&self) -> bool {
         matches!(self, ObjectFile::MachO(_))
     }

@@ -1,7 +1,5 @@
-//! Looks up entries of `__unwind_info`, as `<mach-o/compact_unwind_encoding.h>` has it: pages of entries, behind an
-//! index of pages.
-//!
-//! The published reader, macho-unwind-info 0.5, panics on indices and offsets that lead out of the section.
+//! Looks up entries of `__unwind_info`, as `<mach-o/compact_unwind_encoding.h>` describes it: pages of entries, behind
+//! an index of pages.
 
 use recording::little_endian::{u16_at, u32_at};
 
@@ -11,27 +9,27 @@ const INDEX_ENTRY: usize = 12;
 const SECOND_LEVEL_REGULAR: u32 = 2;
 const SECOND_LEVEL_COMPRESSED: u32 = 3;
 
-/// An entry. Linkers make one of functions that follow each other with equal encodings.
+/// An entry. Linkers make one entry of neighbouring functions with equal encodings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CompactEntry {
-    /// Relative addresses. Up to the next entry.
+    /// Relative start address. The entry holds up to the next entry's start.
     pub(crate) start: u32,
     pub(crate) end: u32,
     pub(crate) encoding: u32,
 }
 
-/// The section.
+/// The section `__unwind_info`.
 pub(crate) struct UnwindInfo {
     bytes: Box<[u8]>,
 }
 
 impl UnwindInfo {
-    /// `None`: another version.
+    /// `None` for another version.
     pub(crate) fn new(bytes: Vec<u8>) -> Option<UnwindInfo> {
         (u32_at(&bytes, 0) == Some(VERSION)).then(|| UnwindInfo { bytes: bytes.into() })
     }
 
-    /// The entry that holds a relative address. `None`: there is none, or it can't be read.
+    /// The entry that holds a relative address. `None` if there is none, or if it can't be read.
     pub(crate) fn find(&self, relative: u32) -> Option<CompactEntry> {
         let index = usize::try_from(u32_at(&self.bytes, 20)?).ok()?;
         let count = usize::try_from(u32_at(&self.bytes, 24)?).ok()?;
@@ -41,7 +39,7 @@ impl UnwindInfo {
                 index.checked_add(at.checked_mul(INDEX_ENTRY)?)?.checked_add(field)?,
             )
         };
-        // The last one is the end of the others.
+        // The last page is the end of the others.
         let at = last_at_or_below(count, relative, |at| page(at, 0))?;
         let (first, next) = (page(at, 0)?, page(at + 1, 0).filter(|_| at + 1 < count)?);
         let page_at = usize::try_from(page(at, 4)?).ok().filter(|at| *at != 0)?;
@@ -55,7 +53,7 @@ impl UnwindInfo {
                 (word(at, 8)?, end, u32_at(page, entries_at + at * 8 + 4)?)
             }
             SECOND_LEVEL_COMPRESSED => {
-                // The upper 8 bits are the encoding, the rest counts from the page's first address.
+                // The upper 8 bits are the encoding. The others are an offset from the page's first address.
                 let start = |at| first.checked_add(word(at, 4)? & 0xff_ffff);
                 let at = last_at_or_below(count, relative, start)?;
                 let end = start(at + 1).filter(|_| at + 1 < count).unwrap_or(next);
@@ -68,7 +66,7 @@ impl UnwindInfo {
             .then_some(CompactEntry { start, end, encoding })
     }
 
-    /// The encodings of all pages first, then those of the page.
+    /// An encoding by its number: the common encodings come first, then those of the page.
     fn encoding(&self, page: &[u8], at: usize) -> Option<u32> {
         let (common_at, common) = (u32_at(&self.bytes, 4)?, usize::try_from(u32_at(&self.bytes, 8)?).ok()?);
         match at.checked_sub(common) {
@@ -79,12 +77,12 @@ impl UnwindInfo {
     }
 }
 
-/// The last of `count` values in order that is not above `wanted`.
+/// Index of the last of `count` ascending values that is not above `wanted`.
 fn last_at_or_below(count: usize, wanted: u32, value: impl Fn(usize) -> Option<u32>) -> Option<usize> {
     let (mut low, mut high) = (0, count);
     while low < high {
         let middle = low + (high - low) / 2;
-        // What lies behind the section comes after everything.
+        // A value behind the section counts as the largest.
         match value(middle).is_some_and(|value| value <= wanted) {
             true => low = middle + 1,
             false => high = middle,

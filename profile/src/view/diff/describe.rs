@@ -15,7 +15,7 @@ pub fn renamed_libs(renamed: &[Renamed]) -> impl Iterator<Item = String> {
     renamed.iter().map(line)
 }
 
-/// What the time of a function is in a list, to follow `slower`.
+/// Name of the compared time in a list, to follow `slower`.
 pub fn which(what: Compared) -> &'static str {
     match what {
         Compared::Inlined => ", by self: inlined functions each on their own",
@@ -25,7 +25,7 @@ pub fn which(what: Compared) -> &'static str {
     }
 }
 
-/// What the bounds of sampled sides rest on, a sentence each.
+/// What the confidence intervals of sampled sides rest on, a sentence each.
 pub fn basis(sides: &Sides) -> Vec<String> {
     if sides.weights.is_some() {
         return Vec::new();
@@ -155,7 +155,7 @@ pub fn things(what: Compared, number: usize) -> String {
     count(number as u64, one, many)
 }
 
-/// The function, with its caller, line or library; marked if one side has nothing of it.
+/// The function, with its caller, line or library. Marked if one side has no sample of it.
 pub fn name(change: &Change) -> String {
     let mut name = change.function.clone();
     if let Some(caller) = change.callers.last() {

@@ -123,8 +123,8 @@ struct Moderated {
 
 impl Moderated {
     fn new(assumed: f64, seen: f64, free: f64) -> Moderated {
-        // What was measured as larger is not made smaller: of programs whose runs do random work, four a side differed
-        // in 21 of 100 cases.
+        // A measured variance that is larger is not reduced. Otherwise, programs whose runs do random work differed in
+        // 21 of 100 cases, with four runs a side.
         match seen > assumed {
             true => Moderated {
                 variance: seen,
@@ -209,7 +209,7 @@ fn varying(run: &Run, key: Option<usize>, measure: LimitedMeasure, share: f64) -
     let of_share = VARYING * (share * (1.0 - share)).sqrt();
     match (measure, key.and_then(|key| run.amount(key))) {
         (LimitedMeasure::Share, Some(amount)) => {
-            // If kernel code costs more, what has more of it than the whole has a larger share.
+            // If kernel code costs more, a key with more kernel code than the whole has a larger share.
             let of_whole = amount.weight / run.weight * run.kernel;
             of_share.hypot(VARYING_KERNEL * (amount.kernel - of_whole) / run.weight)
         }

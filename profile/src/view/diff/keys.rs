@@ -79,7 +79,7 @@ impl ComparedKeys {
         self.named(item.key, [item.base, item.new], share_change, p)
     }
 
-    /// The same; exact figures have no item.
+    /// A change of a key, with its names. Exact figures have no `KeyVerdict`.
     pub(super) fn named(&self, key: usize, [base, new]: [KeyAmount; 2], share_change: (f64, f64), p: f64) -> Change {
         let text = |id: u32| self.texts.all[id as usize].to_string();
         let parts = self.parts.all[key];

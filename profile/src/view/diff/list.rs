@@ -1,4 +1,5 @@
-//! The list of changes as text and Markdown. Samples have shares and chance; figures of other profilers have amounts.
+//! The list of changes as text and Markdown. Samples have shares and confidence intervals; figures of other profilers
+//! have amounts.
 
 use std::fmt::Write as _;
 
@@ -14,7 +15,7 @@ pub struct ListOptions {
     pub false_discoveries_percent: f64,
     /// The least change, percent of all samples.
     pub min_change_percent: f64,
-    /// Changes at most.
+    /// Most changes to list.
     pub limit: usize,
     /// False on web pages: advice names no options.
     pub names_options: bool,
@@ -189,7 +190,7 @@ impl<'a> ChangeList<'a> {
         }
     }
 
-    /// Of what the recordings do not show whether it changed, and how many runs would.
+    /// Says for how many functions, lines or paths there is no verdict, and how many runs would give one.
     fn describe_undecided(&self, undecided: &Undecided) -> String {
         let ListOptions {
             what,

@@ -6,8 +6,8 @@
 //! 4. `estimate`: a side's mean and its error; `increase`: the difference of two sides.
 //! 5. `test`: changed, no change beyond a limit, or neither; `rules`: limits on increases.
 //!
-//! [`sides`] are the files of both sides, [`list`] what changed as text and Markdown, [`describe`] sides, amounts and
-//! changes in words.
+//! [`sides`] holds the files of both sides. [`list`] writes changes as text and Markdown. [`describe`] puts sides,
+//! amounts and changes into words.
 //!
 //! `exact` compares other profilers' counts, which have no statistics. `nodes` compares frames of a flame graph,
 //! `paths` those of the viewer.
@@ -61,8 +61,8 @@ pub enum Compared {
 }
 
 impl Compared {
-    /// Functions by self time: each inlined function separately, if all files of both sides have some. Where one side
-    /// lacks debug info, the other one's inlined functions would all be new.
+    /// Functions by self time: each inlined function separately, if all files of both sides have some. If one side
+    /// lacks debug info, all inlined functions of the other side would count as new.
     pub fn functions_of(base: &[Data], new: &[Data]) -> Compared {
         let has_inlined = |side: &[Data]| side.iter().all(|data| data.frames.iter().any(Frame::is_inlined));
         match has_inlined(base) && has_inlined(new) {
@@ -91,7 +91,7 @@ pub struct Comparison {
 pub struct Undecided {
     /// Their number.
     pub number: usize,
-    /// The one that may have changed most.
+    /// The key that may have changed most.
     pub widest: Change,
     /// Number of runs a side that would probably show whether it changed; `None` if no number does.
     pub runs: Option<u64>,
@@ -285,8 +285,7 @@ struct KeyVerdict {
 }
 
 impl Verdicts {
-    /// Those that changed and those that may have: name, library, range of the change of the share, and whether it
-    /// changed.
+    /// Keys that changed or may have changed: name, library, range of the change of the share, and true if it changed.
     pub(crate) fn of_interest(&self) -> impl Iterator<Item = (&str, Option<&str>, (f64, f64), bool)> {
         let items = self.items.iter().filter(|item| item.is_changed || item.is_undecided);
         items.map(|item| {
@@ -332,9 +331,9 @@ pub(crate) fn verdicts(base: &[Data], new: &[Data], what: Compared, limits: Diff
     }
 }
 
-/// With fewer runs a side, what runs differ by is assumed more than measured.
+/// With fewer runs a side, the difference between runs is assumed more than measured.
 const MEASURED_RUNS: usize = 5;
-/// Runs a side that show by how much runs differ.
+/// Number of runs a side that shows how much runs differ.
 const SHOWING_RUNS: f64 = 10.0;
 
 /// The number of runs a side for a verdict: `times` as many as there are. `None` if that is not a number of runs.

@@ -27,11 +27,11 @@ pub(crate) struct NodeChange {
 pub(crate) enum NodeVerdict {
     /// Share and time changed in the same direction.
     Changed,
-    /// The share changed. It may be that others' time changed.
+    /// The share changed. The time of others may be the cause.
     OfShare,
     /// No change of the limit or more.
     Within,
-    /// The range holds both: no change, and one of the limit or more.
+    /// The range holds no change, and also a change of the limit or more.
     Undecided,
 }
 

@@ -20,7 +20,7 @@ use crate::view::names;
 /// `*`, of the whole time. A range wholly below the limit would need recordings that differ by less than a third of the
 /// limit.
 pub const RESOLUTION: f64 = 0.1;
-/// The same for shares, as a difference of shares.
+/// As [`RESOLUTION`], for shares: a difference of shares.
 pub const RESOLUTION_OF_SHARE: f64 = 0.05;
 /// Functions with fewer samples on both sides are not checked: start-up, interrupts and chance.
 pub const FEWEST_SAMPLES: u64 = 30;
