@@ -43,8 +43,8 @@ pub use processes::stop::Target;
 pub use session::{Recording, clock_reference};
 pub use sys::signals::say_if_quit;
 
-/// The variable that the system removed from this process's environment, and that programs need to be recorded. Linux
-/// needs none.
+/// The variable that the system removed from this process's environment, and that programs need to be recorded. Always
+/// `None`: Linux removes none.
 pub fn lost_variable() -> Option<(&'static str, std::ffi::OsString)> {
     None
 }
