@@ -38,7 +38,7 @@ impl Symbols {
         Some(at_once(manager.load_symbol_map(library))?.map(Symbols))
     }
 
-    /// What is at an address.
+    /// The function at an address, and its frames if they are in memory; `None` if no symbol holds the address.
     pub fn lookup(&self, address: LookupAddress) -> Option<SyncAddressInfo> {
         self.0.lookup_sync(address)
     }

@@ -18,11 +18,11 @@ pub fn is_library(krate: &str) -> bool {
     LIBRARY.contains(&krate) || RUNTIME.contains(&krate)
 }
 
-/// The crate of a function, by its symbol and its source; of code of other languages, the package that it was compiled
-/// from.
+/// The crate of a function, by its symbol and its source. For code of other languages, the package that it was compiled
+/// from. `None` if neither the symbol nor the source names one.
 ///
 /// The symbol is exact, but for implementations of traits in the legacy mangling: `<T as Trait>::f` may be of the crate
-/// of either. There the source decides, where it is cargo's or Rust's, and else `of_impl`.
+/// of `T` or of `Trait`. There the source decides, if it is cargo's or Rust's, and else `of_impl`.
 pub fn of_function(mangled: &str, demangled: &str, source: Option<&str>) -> Option<String> {
     let by_symbol = match of_symbol(mangled) {
         Some(Root::Crate(name)) => Some(name),

@@ -58,7 +58,7 @@ fn is_arguments(text: &str) -> bool {
     !is_other && !continues
 }
 
-/// Where the angle bracket ends that was opened right before `inside`: an index in `inside`.
+/// Index in `inside` of the angle bracket that closes the one right before `inside`. `None` if none does.
 pub fn closing(inside: &str) -> Option<usize> {
     let (mut depth, mut before) = (0usize, 0);
     for (at, byte) in inside.bytes().enumerate() {
@@ -125,7 +125,8 @@ fn without_arguments(part: &str) -> &str {
     }
 }
 
-/// (`<T as a::Trait>`, `f<b::C>`) of `<T as a::Trait>::f<b::C>`.
+/// Splits a path before its last part: (`<T as a::Trait>`, `f<b::C>`) for `<T as a::Trait>::f<b::C>`. The first part is
+/// empty if the name has one part. `None` if brackets do not match.
 pub fn last_part(name: &str) -> Option<(&str, &str)> {
     let bytes = name.as_bytes();
     let mut depth = 0usize;

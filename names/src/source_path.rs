@@ -109,7 +109,8 @@ impl<'a> SourcePath<'a> {
         ) || registry == Some(&Registry::RustLibrary)
     }
 
-    /// The package's folder, if cargo downloaded the file for this program: the same for all files of the package.
+    /// The folder of the package, equal for all files of the package. `None` if cargo did not download the file for
+    /// this program.
     pub fn downloaded_folder(&self) -> Option<String> {
         match self {
             SourcePath::Package { registry, package, .. } if *registry != Registry::RustLibrary => {

@@ -97,7 +97,7 @@ pub struct SourceFrame {
 }
 
 impl SourceFrame {
-    /// Path of the source file of the function: one for all of its lines.
+    /// Path of the source file of the function, equal for all of its lines. `None` if it is not known.
     pub fn function_file(&self) -> Option<&str> {
         self.declared_in.as_deref().or(self.file.as_deref())
     }

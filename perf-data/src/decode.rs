@@ -283,7 +283,7 @@ fn word(bytes: &[u8], index: usize) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
-/// The time of a record, without decoding the rest.
+/// The time of a record, without decoding the rest. `None` if the record is too short for a time.
 pub fn time(record: &[u8]) -> Option<u64> {
     // Samples have ip, pid, tid, then the time.
     field(record, 16, 8).map(u64::from_ne_bytes)

@@ -76,6 +76,10 @@ pub struct HotFile {
 }
 
 /// The source files without a text, those with most samples on their stacks first.
+///
+/// # Errors
+///
+/// None is known: the samples are selected by a filter without names, so no name can be missing.
 pub fn hot_files(data: &Data) -> Result<Vec<HotFile>, NotFound> {
     let selection = select(data, &Filter::default())?;
     let mut files: Vec<(Cost, HotFile)> = file_totals(&selection)

@@ -39,13 +39,21 @@ pub fn examine() -> Examination {
     }
 }
 
-/// Says that the kernel leaves no thread stopped: when a tracer ends, it releases what the tracer stopped
-/// (exit_ptrace).
+/// A sentence for the user: the kernel leaves no thread stopped. When a tracer ends, the kernel releases what the
+/// tracer stopped (exit_ptrace).
+///
+/// # Errors
+///
+/// None. On macOS this can fail.
 pub fn resume(_pid: i32) -> Result<String, String> {
     Err("nothing stays stopped on Linux: the kernel resumes a program when its tracer ends".to_owned())
 }
 
-/// Says that there is nothing to set up.
+/// A sentence for the user: there is nothing to set up.
+///
+/// # Errors
+///
+/// None. On macOS this can fail.
 pub fn set_up() -> Result<String, String> {
     Ok(format!(
         "there is nothing to set up on Linux; `{} doctor` shows what this machine permits",

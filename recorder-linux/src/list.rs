@@ -19,6 +19,10 @@ const MOST_SHOWN: usize = 2000;
 
 /// The events whose names match the pattern, as text; all events if the pattern is empty. Tracepoints are listed one by
 /// one for a pattern, else by group.
+///
+/// # Errors
+///
+/// No event matches. The text names the command that lists all.
 pub fn list_events(pattern: &str) -> Result<String, String> {
     let root = Path::new("/");
     // A part of a name is enough.

@@ -75,8 +75,11 @@ fn integrity_protection() -> Finding {
 const MOST_SUSPENDS: u32 = 1000;
 
 /// Resumes the threads of a process that are suspended: a recorder that was killed between suspend and resume leaves
-/// one so. Returns what was done. Also resumes threads that the program itself has suspended. An error if macOS gives
-/// no access to the process.
+/// one so. Also resumes threads that the program itself has suspended. Returns what was done, for the user.
+///
+/// # Errors
+///
+/// The process does not exist, or macOS gives no access to it.
 pub fn resume(mach: &impl Mach, pid: i32) -> Result<String, String> {
     let failed = |failure| match failure {
         MachError::Gone => format!("there is no process {pid}; `ps -e` lists all that run"),

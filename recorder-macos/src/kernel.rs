@@ -8,8 +8,12 @@ use std::path::PathBuf;
 
 use recording::stack::Registers;
 
-/// The calls. Each may fail at any time: a thread, a task or a process may end between any two of them. An error is
-/// [`MachError::Gone`] if it has ended, else the code of the kernel.
+/// The calls. Each may fail at any time: a thread, a task or a process may end between any two of them.
+///
+/// # Errors
+///
+/// Of every call: [`MachError::Gone`] if the thread, task or process has ended, else the code of the kernel.
+#[expect(clippy::missing_errors_doc, reason = "all calls have the same errors")]
 pub trait Mach {
     /// A right to a task, given back when dropped. It dies with the task: at the end of the process, and when the
     /// process calls exec.

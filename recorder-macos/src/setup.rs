@@ -40,8 +40,11 @@ impl Drop for TemporaryFiles {
     }
 }
 
-/// Signs the program of this process. Returns what was done, for the user. An error says what failed; the program was
-/// then not changed.
+/// Signs the program of this process. Returns what was done, for the user.
+///
+/// # Errors
+///
+/// What failed; the program was then not changed.
 pub fn sign_own(host: &impl Host) -> Result<String, String> {
     let program = std::env::current_exe().and_then(fs::canonicalize);
     let program = program.map_err(|error| format!("cannot sign sprof: its own file is not found: {error}"))?;
@@ -62,7 +65,11 @@ pub fn sign_own(host: &impl Host) -> Result<String, String> {
     Ok(done)
 }
 
-/// Signs a program with a tool that works as `codesign`. An error says what failed; the program was then not changed.
+/// Signs a program with a tool that works as `codesign`.
+///
+/// # Errors
+///
+/// What failed; the program was then not changed.
 pub fn sign(program: &Path, codesign: &Path) -> Result<(), String> {
     let failed = |what: &str, error: &dyn std::fmt::Display| {
         format!(

@@ -22,7 +22,7 @@ pub type Memory = files::MachMemory<Xnu>;
 /// Opens mapped files.
 pub type Files = files::MachFiles<Xnu>;
 
-/// See [`files::open_perf_map`].
+/// See [`files::open_perf_map`]. `None` in the same cases.
 pub fn open_perf_map(pid: Pid, began_ns: u64) -> Option<(PathBuf, KeptFile)> {
     files::open_perf_map(&Xnu::default(), pid, began_ns)
 }
@@ -33,11 +33,19 @@ pub fn examine() -> Examination {
 }
 
 /// See [`doctor::resume`].
+///
+/// # Errors
+///
+/// As of [`doctor::resume`].
 pub fn resume(pid: i32) -> Result<String, String> {
     doctor::resume(&Xnu::default(), pid)
 }
 
-/// See [`setup::sign`].
+/// Signs sprof: see [`setup::sign_own`].
+///
+/// # Errors
+///
+/// As of [`setup::sign_own`].
 pub fn set_up() -> Result<String, String> {
     setup::sign_own(&Xnu::default())
 }

@@ -43,8 +43,8 @@ impl MachineTime {
         }
     }
 
-    /// The part of the CPU time that the host took, from 0 to 1, where it is more than `HARMLESS_SHARE` and than what
-    /// two readings in ticks can differ by.
+    /// Share of the CPU time that the host took, 0 to 1. `None` if it is at most `HARMLESS_SHARE`, or within what two
+    /// readings in ticks can differ by.
     ///
     /// It matters: with two thirds taken away, the events of a program counted twice the CPU time that the kernel
     /// accounted for it, and timers gave half of the samples (seen on Linux 6.18).

@@ -69,7 +69,7 @@ impl EventCounts {
         }
     }
 
-    /// Share of the time for which the event was counted, if it was not all of it.
+    /// Share of the time for which the event was counted, 0 to 1; `None` if it was counted all the time.
     pub fn partial_share(&self) -> Option<f64> {
         // Reading both takes some nanoseconds.
         let is_partial = self.enabled_ns.saturating_sub(self.running_ns) > self.enabled_ns / 1000;

@@ -92,6 +92,10 @@ const MAX_VDSO_BYTES: u64 = 1 << 20;
 
 /// The vDSO of a process, a small ELF file that is on no disk: from the text of its `/proc/PID/maps` and its
 /// `/proc/PID/mem`. The kernel maps the same vDSO into all processes.
+///
+/// # Errors
+///
+/// The process has no vDSO, or its memory can't be read.
 pub fn vdso(maps: &[u8], mut memory: impl Read + Seek) -> io::Result<Vec<u8>> {
     let mapping = mappings(maps).find(|mapping| mapping.path == b"[vdso]");
     let mapping = mapping.ok_or_else(|| io::Error::other("the process has none; was it turned off (vdso=0)?"))?;
@@ -117,7 +121,7 @@ pub struct KernelSymbol<'a> {
 }
 
 impl<'a> KernelSymbol<'a> {
-    /// Reads `address kind name [module]`.
+    /// Reads a line `address kind name [module]`. `None` if it has another form.
     pub fn parse(line: &'a str) -> Option<KernelSymbol<'a>> {
         let (address, rest) = line.split_once(' ')?;
         let (kind, rest) = rest.split_once(' ')?;

@@ -23,6 +23,11 @@ pub struct ProgramImage {
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// Finds the program and prepares its arguments and environment.
+///
+/// # Errors
+///
+/// [`RecordError::NotFound`] or [`RecordError::NotExecutable`]: no such program, or it can't be executed; or an
+/// argument or variable holds a NUL byte.
 pub fn resolve(options: &RecordOptions) -> Result<ProgramImage, RecordError> {
     let Some(program) = options.command.first() else {
         return Err(RecordError::NotFound(String::new()));

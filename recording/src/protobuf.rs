@@ -145,6 +145,10 @@ impl<'a> Iterator for MessageFields<'a> {
 }
 
 /// The number and head of a field. `next` returns the next byte, `None` at the end.
+///
+/// # Errors
+///
+/// Outer: the error of `next`. Inner: the bytes are not a field; the text says what was expected.
 pub fn head<E>(next: &mut impl FnMut() -> Result<Option<u8>, E>) -> Result<Result<(u64, FieldHead), String>, E> {
     let tag = match number(next)? {
         Ok(tag) => tag,
@@ -196,6 +200,10 @@ fn number<E>(next: &mut (impl FnMut() -> Result<Option<u8>, E> + ?Sized)) -> Res
 }
 
 /// Calls `each` with the numbers of a repeated field, packed or not.
+///
+/// # Errors
+///
+/// A packed number is cut off, or has more than ten bytes.
 pub fn numbers(value: FieldValue<'_>, mut each: impl FnMut(u64)) -> Result<(), String> {
     match value {
         FieldValue::Number(number) => each(number),

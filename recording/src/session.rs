@@ -160,6 +160,10 @@ pub trait Session: Sized {
     type Target: Target;
 
     /// Prepares the recording: of the program, which is started stopped, or of running processes.
+    ///
+    /// # Errors
+    ///
+    /// The program can't be run, or nothing can be recorded here: why, and the next step.
     fn open(options: &RecordOptions) -> Result<Self, RecordError>;
 
     /// One line each, for the user's eyes, before the program runs: which event where it is not the best one, what is
@@ -176,6 +180,10 @@ pub trait Session: Sized {
     /// from its start, this returns at once.
     ///
     /// The writer of `begin` waits until [`Session::run`] is about to be called, and misses nothing.
+    ///
+    /// # Errors
+    ///
+    /// The program can't be waited for, or its events can't be opened.
     #[cfg(unix)]
     fn hold_until(self, begin: std::os::fd::BorrowedFd<'_>) -> Result<HoldOutcome<Self>, RecordError>;
 
@@ -184,5 +192,10 @@ pub trait Session: Sized {
 
     /// Lets the program run and sends its events to the sink until the recording ends. Handles SIGINT, SIGTERM and
     /// SIGHUP meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The program could not be executed, or recording could not start. What ends a recording later is
+    /// [`Finished::problem`].
     fn run(self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished<Self::Target>, RecordError>;
 }

@@ -101,7 +101,11 @@ impl TargetMemory for NoMemory {
 
 /// Opens the file behind a mapping.
 pub trait ModuleFiles {
-    /// Opens the file as the process `pid` saw it, or says why it can't.
+    /// Opens the file as the process `pid` saw it.
+    ///
+    /// # Errors
+    ///
+    /// Why the file can't be used for this mapping.
     fn open(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss>;
 
     /// The file that [`ModuleFiles::open`] would open first, without opening it. `None`: not known.
@@ -124,7 +128,11 @@ pub struct ModuleFile {
 
 /// Positioned reading. Reading, not mapping: a file that is cut short while it is mapped kills the reader with SIGBUS.
 pub trait ReadAt {
-    /// Fills `buffer` from `offset`, or fails. A short file is an error.
+    /// Fills `buffer` from `offset`.
+    ///
+    /// # Errors
+    ///
+    /// The file is shorter, or can't be read.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()>;
     /// File size in bytes.
     fn len(&self) -> u64;

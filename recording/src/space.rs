@@ -83,7 +83,7 @@ impl<T: Span + Clone> AddressSpace<T> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
 
-    /// The mapping that holds the address.
+    /// The mapping that holds the address; `None` if none does.
     pub fn find(&self, address: Avma) -> Option<&T> {
         let chunk = match &self.chunks[..] {
             [only] => only,

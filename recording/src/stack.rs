@@ -238,7 +238,7 @@ pub enum StackMark {
 }
 
 impl StackMark {
-    /// The mark that a frame of a saved profile is, by its name, where it ends a stack.
+    /// The mark with which a stack of a saved profile ends, by the name of its frame. `None` for all other names.
     pub fn of_label(label: &str) -> Option<StackMark> {
         let marks = [
             StackMark::Unverified,

@@ -47,7 +47,8 @@ pub(super) fn is_token(given: &str, token: &str) -> bool {
     given.len() == token.len() && given.bytes().zip(token.bytes()).fold(0, |diff, (a, b)| diff | (a ^ b)) == 0
 }
 
-/// The origin (scheme, host, port) of an address, as browsers write it.
+/// The origin (scheme, host, port) of an address, as browsers write it. `None` if the text is not an address with a
+/// scheme and a host.
 pub fn origin_of(url: &str) -> Option<String> {
     let uri: Uri = url.parse().ok()?;
     let (scheme, host) = (uri.scheme_str()?, uri.host()?.to_ascii_lowercase());

@@ -58,8 +58,12 @@ pub enum ServerEnd {
 }
 
 impl Server {
-    /// Starts the server. From here on SIGINT, SIGTERM and SIGHUP end the server, not the process. `idle`: the time
-    /// without requests after which it ends. `noticed` is called with what is noticed of the browser.
+    /// Starts the server. From here on SIGINT, SIGTERM and SIGHUP end the server, not the process. `idle`: time without
+    /// requests after which the server ends. `noticed` is called with what the server notices about the browser.
+    ///
+    /// # Errors
+    ///
+    /// The thread, its runtime or the handlers of signals can't be set up.
     pub fn start(
         listener: Listener,
         content: Content,

@@ -32,6 +32,7 @@ pub fn of_variables(variable: &dyn Fn(&str) -> Result<Option<String>, String>) -
 }
 
 /// The commit of a program that is started here: by the variables of CI systems, else by the repository of this folder.
+/// `None` if neither names one.
 pub fn of_surroundings() -> Option<String> {
     let variable = |name: &str| Ok(std::env::var(name).ok().filter(|value| is_hash(value)));
     let named = of_variables(&variable).ok().flatten();

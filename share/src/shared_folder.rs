@@ -92,7 +92,12 @@ pub struct SharedFolder {
 }
 
 impl SharedFolder {
-    /// `$XDG_DATA_HOME/sprof/shared`, else `~/.local/share/sprof/shared` (XDG Base Directory Specification).
+    /// The user's folder: `$XDG_DATA_HOME/sprof/shared`, else `~/.local/share/sprof/shared` (XDG Base Directory
+    /// Specification).
+    ///
+    /// # Errors
+    ///
+    /// Neither XDG_DATA_HOME nor HOME names a folder.
     pub fn of_user() -> Result<SharedFolder, String> {
         let folder = |name: &str| Some(PathBuf::from(std::env::var_os(name)?)).filter(|folder| folder.is_absolute());
         let data = folder("XDG_DATA_HOME").or_else(|| Some(folder("HOME")?.join(".local/share")));
@@ -107,8 +112,12 @@ impl SharedFolder {
         &self.folder
     }
 
-    /// Checks that a key can be kept, by keeping something. Before a profile leaves: a lost key can't be made
+    /// Checks that a key can be kept, by keeping something. Call it before a profile leaves: a lost key can't be made
     /// again.
+    ///
+    /// # Errors
+    ///
+    /// The folder can't be made or written.
     pub fn prepare(&self) -> io::Result<()> {
         use std::os::unix::fs::DirBuilderExt as _;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
@@ -116,19 +125,31 @@ impl SharedFolder {
         fs::remove_file(path)
     }
 
-    /// Keeps the key of a profile, or where it is. Gives the path of the file.
+    /// Keeps the key of a profile, or the address of its object. Returns the path of the file.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be written.
     pub fn add(&self, shared: &SharedProfile) -> io::Result<PathBuf> {
         SharedFolder::write(&self.folder, shared)
     }
 
-    /// Writes the key into another folder, where no list finds it.
+    /// Writes the key into another folder, where no list finds it. Returns the path of the file.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be written.
     pub fn write(folder: &Path, shared: &SharedProfile) -> io::Result<PathBuf> {
         let bytes = serde_json::to_vec(shared)?;
         let name = shared.name.rsplit('/').next().unwrap_or_default();
         write_private(folder, &format!("sprof-shared-{name}"), &bytes)
     }
 
-    /// Renames the file of a key to one that no list finds. Gives its new path.
+    /// Renames the file of a key to a name that no list finds. Returns its new path.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be renamed.
     pub fn set_aside(path: &Path) -> io::Result<PathBuf> {
         let name = |number: u32| match number {
             0 => path.with_extension("gone"),
@@ -142,7 +163,11 @@ impl SharedFolder {
         Ok(aside)
     }
 
-    /// All that is in the folder.
+    /// All profiles in the folder, oldest first, and the files that could not be read.
+    ///
+    /// # Errors
+    ///
+    /// The folder can't be read. A folder that does not exist is empty.
     pub fn all(&self) -> io::Result<SharedProfiles> {
         let mut found = SharedProfiles::default();
         let entries = match fs::read_dir(&self.folder) {

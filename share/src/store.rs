@@ -86,6 +86,10 @@ impl Store {
     }
 
     /// Sends a profile: JSON in gzip. It is sent again only where no byte of it can have arrived.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read, the request failed, or the reply is not a token.
     pub fn upload(
         &self,
         file: &File,
@@ -118,6 +122,10 @@ impl Store {
     }
 
     /// Deletes a profile.
+    ///
+    /// # Errors
+    ///
+    /// The name can't be one of a profile, or the request failed. See [`deleted`] for status 404.
     pub fn delete(&self, name: &str, key: &Secret) -> Result<(), HttpError> {
         let purpose = "delete the profile";
         let address = self.api.below(&["profile", name]);
@@ -135,8 +143,12 @@ impl Store {
     }
 }
 
-/// Whether the store has deleted the profile. `Ok(false)`: status 404, by a store that has no such profile, or by
-/// whatever else is at its address.
+/// True if the store has deleted the profile, by the result of [`Store::delete`]. False for status 404: the store has
+/// no such profile, or something else is at its address.
+///
+/// # Errors
+///
+/// All other errors of the request.
 pub fn deleted(result: Result<(), HttpError>) -> Result<bool, HttpError> {
     match result {
         Ok(()) => Ok(true),

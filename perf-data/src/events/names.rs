@@ -121,7 +121,7 @@ pub fn all() -> &'static [(String, EventSort)] {
     })
 }
 
-/// The event of this name, if it is one of those that every machine has the same name for.
+/// The event with this name, if every machine has the name. `None` for names of single PMUs, and for others.
 pub fn find(name: &str) -> Option<GenericEvent> {
     let is = |known: &str| !known.is_empty() && known.eq_ignore_ascii_case(name);
     let find = |names: &[(&str, &str, u64)], kind| {

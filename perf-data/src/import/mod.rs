@@ -171,7 +171,7 @@ impl<R: Read + Seek> Import<R> {
         Timestamp(self.zero)
     }
 
-    /// The kernel, if the file says where it was.
+    /// The recorded kernel; `None` if the file does not say at which address it was.
     pub fn kernel(&self) -> Option<RecordedKernel> {
         let (text, name) = self.input.kernel.as_ref()?;
         let name: &[u8] = name

@@ -71,6 +71,10 @@ impl<N: EventSink> SpoolSink<N> {
     ///
     /// `run_start`: when this run of the program begins. `info`: what is known so far. `waits`: switches and their
     /// stacks will come. `kernel`: where `_text` is, and the build id.
+    ///
+    /// # Errors
+    ///
+    /// `file` failed, the head of the file could not be written, or no thread could be started.
     pub fn start(
         &mut self,
         file: impl FnOnce() -> io::Result<File>,

@@ -164,7 +164,7 @@ impl Data {
         self.texts.get(text as usize).map_or("", |text| text)
     }
 
-    /// The text of the source file at this path, in any form, if the profile holds it.
+    /// The text of the source file at this path, in any form of the path. `None` if the profile does not hold it.
     pub fn source(&self, path: &str) -> Option<&str> {
         self.sources.get(&*in_profile(path))?.as_deref()
     }
@@ -189,7 +189,7 @@ impl Data {
         }
     }
 
-    /// The commit that the program was built from, if the recording says so.
+    /// The commit that the program was built from; `None` if the recording does not name it.
     pub fn commit(&self) -> Option<&str> {
         self.recorded.as_ref()?.commit.as_deref()
     }

@@ -83,7 +83,7 @@ impl<'a> Picked<'a> {
         }
     }
 
-    /// The file's own name and unit of the numbers, if it has them.
+    /// The file's own name and unit of the numbers; `None` for time and samples.
     pub fn named(&self) -> Option<(&'a str, &'a str)> {
         let unit = self.data.weights.as_ref().map_or("", |weights| weights.unit.as_str());
         Some((self.data.counted_name()?, unit))

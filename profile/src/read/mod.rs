@@ -115,6 +115,10 @@ pub struct SavedProfile {
 impl SavedProfile {
     /// The file that was read, positioned at its first byte, to serve it unchanged. It is the same file even if its
     /// path now names another.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be rewound.
     pub fn into_file(self) -> Result<File, std::io::Error> {
         let mut file = self.file;
         file.seek(SeekFrom::Start(0))?;
@@ -124,7 +128,10 @@ impl SavedProfile {
 
 /// Reads and checks the profile in `path`.
 ///
-/// Errors name the file, the expected content, the place and the next step.
+/// # Errors
+///
+/// The file can't be read, is damaged, is not a profile of the Firefox Profiler in a known version, or exceeds the
+/// limits. The text names the file, the place, the expected content and the next step.
 pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> {
     let opened = Opened::open(path)?;
     let (found, json_bytes) = opened.parse(path, limits, |json| serving::read(json, limits))?;
@@ -155,7 +162,10 @@ pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> 
 
 /// Reads everything that views need: the front end's form, versions 49 to 75.
 ///
-/// Errors name the file, the expected content, the place and the next step.
+/// # Errors
+///
+/// The file can't be read, is damaged, is not a profile of the Firefox Profiler in such a version, or exceeds the
+/// limits. The text names the file, the place, the expected content and the next step.
 pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
     let (mut data, for_views, _) = tables::<ViewFields>(path, limits)?;
     prepare(&mut data, for_views);
@@ -171,7 +181,11 @@ pub fn for_page(path: &Path, limits: ReadLimits) -> Result<(Data, f64), ReadErro
     Ok(with_zero(tables::<AllFields>(path, limits)?))
 }
 
-/// The same of an open file, whatever its path names now; `path` is for errors.
+/// Like [`for_page`], for an open file, whatever its path names now. `path` is for errors.
+///
+/// # Errors
+///
+/// As of [`for_page`].
 pub fn file_for_page(file: File, path: &Path, limits: ReadLimits) -> Result<(Data, f64), ReadError> {
     let (raw, _) = Opened::from_file(file, path)?.parse(path, limits, whole::parse::<AllFields>)?;
     Ok(with_zero(whole::to_data(raw).map_err(|error| error.of(path))?))

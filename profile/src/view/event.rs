@@ -151,7 +151,7 @@ impl Data {
         (self.threads, self.unit, self.event) = (done, before.0, before.1);
     }
 
-    /// The file's own name of the weights, if they are neither time nor samples.
+    /// The file's own name of the weights; `None` if they are time or samples.
     pub fn counted_name(&self) -> Option<&str> {
         let imported = self.weights.as_ref().map(|weights| weights.name.as_str());
         imported.or(self.event.as_deref())

@@ -67,7 +67,11 @@ fn form(place: &ProbePlace) -> (ProbeList, Vec<String>) {
 }
 
 impl Probes {
-    /// Defines these, or none. Each is tried out: a place that cannot be probed is an error.
+    /// Defines the places, or none of them.
+    ///
+    /// # Errors
+    ///
+    /// tracefs is missing or closed to this user, or a place cannot be probed: each place is tried out.
     pub fn define(places: &[ProbePlace]) -> Result<Probes, ProbeError> {
         let list = places.first().map_or(ProbeList::Uprobes, ProbeList::of);
         let mut defined = Probes::none(ProbeFiles::find(list)?)?;
@@ -182,7 +186,11 @@ impl Probes {
             .map(|(_, event)| (self.group.as_str(), event.as_str()))
     }
 
-    /// Takes the definitions away, now. Waits a little for the kernel to let go of events that were closed just before.
+    /// Removes the definitions. Waits up to 5 s for the kernel to release events that were closed just before.
+    ///
+    /// # Errors
+    ///
+    /// [`ProbeError::NotRemoved`], with a command that removes them: the kernel still uses a definition, or refuses.
     pub fn remove(mut self) -> Result<(), ProbeError> {
         self.remove_all()
     }

@@ -118,13 +118,21 @@ impl Signature {
     }
 }
 
-/// The builds that a file has, one for each processor. Signatures are not read. An error if it is not a Mach-O file.
+/// The builds that a file has, one for each processor. Signatures are not read.
+///
+/// # Errors
+///
+/// The file is not a Mach-O file.
 pub fn builds(file: &dyn ReadAt) -> Result<Vec<BuildId>, SignatureError> {
     let found = slices::find(file)?.into_iter();
     Ok(found.filter_map(|slice| slice.build_id).collect())
 }
 
-/// Reads the signatures of all slices of a file. An error if it is not a Mach-O file, or a signature is damaged.
+/// Reads the signatures of all slices of a file.
+///
+/// # Errors
+///
+/// The file is not a Mach-O file, or a signature is damaged.
 pub fn read(file: &dyn ReadAt) -> Result<Vec<Slice>, SignatureError> {
     let found = slices::find(file)?;
     let read = found.into_iter().map(|slice| {

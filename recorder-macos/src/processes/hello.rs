@@ -19,8 +19,11 @@ pub enum HelloRefusal {
     OtherProcess,
 }
 
-/// Reads a message from `sender`, with the task of process `task_of`, to a recorder of `user`. An error if it must not
-/// be believed.
+/// Reads a message from `sender`, with the task of process `task_of`, to a recorder of `user`.
+///
+/// # Errors
+///
+/// The message must not be believed, for the reason that [`HelloRefusal`] gives.
 pub fn check(bytes: &[u8], sender: Sender, task_of: Option<i32>, user: u32) -> Result<Hello, HelloRefusal> {
     if sender.user != user {
         return Err(HelloRefusal::OtherUser);

@@ -10,19 +10,30 @@ use crate::kernel::{Mach, MachError};
 
 /// Calls of the system, in addition to [`Mach`].
 pub trait Host: Mach {
-    /// [`Mach::sleep`] reports SIGINT, SIGTERM and SIGHUP to this process from now on: they end nothing else. An error
-    /// has errno.
+    /// [`Mach::sleep`] reports SIGINT, SIGTERM and SIGHUP to this process from now on: they end nothing else.
+    ///
+    /// # Errors
+    ///
+    /// errno.
     fn hear_signals(&self) -> Result<(), i32>;
 
     /// Undoes [`Host::hear_signals`]: the signals do what they did before.
     fn forget_signals(&self);
 
-    /// Starts a program that does not run before [`Signal::Continue`](crate::kernel::Signal::Continue). An
-    /// error has errno.
+    /// Starts a program that does not run before [`Signal::Continue`](crate::kernel::Signal::Continue). Returns its
+    /// process id.
+    ///
+    /// # Errors
+    ///
+    /// errno.
     fn spawn(&self, image: &ProgramImage) -> Result<i32, i32>;
 
     /// Opens a port to which programs announce themselves ([`Mach::messages`]): those that are started from now on, and
-    /// all below them. Returns its name for launchd. An error if a port is open, or the kernel makes none.
+    /// all below them. Returns its name for launchd.
+    ///
+    /// # Errors
+    ///
+    /// A port is open, or the kernel makes none.
     fn listen(&self) -> Result<String, MachError>;
 
     /// Closes the port, gives back what was [kept](Mach::keep_task), and lets all go on that wait.

@@ -60,6 +60,10 @@ impl<M: Host + Clone> Preload<M> {
 }
 
 /// Writes the library into a folder, unless it is there. Each build of it has a name of its own.
+///
+/// # Errors
+///
+/// The folder can't be made, or the file can't be written.
 pub fn place(folder: &Path) -> io::Result<PathBuf> {
     let mut build = DefaultHasher::new();
     build.write(LIBRARY);

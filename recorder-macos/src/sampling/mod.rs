@@ -93,8 +93,11 @@ pub enum SampleError {
     },
 }
 
-/// Samples processes and all below them, on a thread of its own, and passes the events on. An error if all processes
-/// have ended, the kernel reports nothing about one, or the thread can't be started.
+/// Samples processes and all below them, on a thread of its own, and passes the events on.
+///
+/// # Errors
+///
+/// All processes have ended, the kernel reports nothing about one, or the thread can't be started.
 pub fn sample<M: Mach + Sync>(
     mach: &M,
     plan: SamplingPlan,

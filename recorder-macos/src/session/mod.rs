@@ -64,8 +64,11 @@ impl<M: Host + SharedMach> MachRecording<M>
 where
     M::Task: Send,
 {
-    /// Prepares a recording by these calls, with these rights. An error says why the program or a process can't be
-    /// recorded, and the remedy.
+    /// Prepares a recording by these calls, with these rights.
+    ///
+    /// # Errors
+    ///
+    /// Why the program or a process can't be recorded, and the remedy.
     pub fn prepare(host: M, options: &RecordOptions, rights: Rights) -> Result<MachRecording<M>, RecordError> {
         common::check(options)?;
         let image = if options.command.is_empty() {

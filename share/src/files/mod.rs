@@ -30,6 +30,10 @@ pub fn partial_in(folder: &Path, name: &str) -> io::Result<NamedTempFile> {
 
 /// Writes a small file that only its user may read, whole or not at all, as `name.json` in a folder, or with the next
 /// free number. Returns the path.
+///
+/// # Errors
+///
+/// The file can't be written, or too many names are taken.
 pub fn write_private(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
     let mut partial = partial_in(folder, name)?;
     give_to_sudo_caller(partial.as_file());

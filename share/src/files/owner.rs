@@ -7,7 +7,12 @@ use std::path::{Path, PathBuf};
 /// Links to follow at most (path_resolution(7) has the same limit).
 const MAX_LINKS: usize = 40;
 
-/// Follows the links of a path that are trusted: in a folder such as /tmp, another user's link may lead to any file.
+/// Follows the links of a path. In a folder such as /tmp, a link of another user may lead to any file: such a link is
+/// not followed.
+///
+/// # Errors
+///
+/// The path has a link, pipe or device of another user, a link that can't be read, or more than 40 links.
 pub fn end_of_links(path: &Path) -> Result<PathBuf, String> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {

@@ -76,7 +76,11 @@ impl Address {
         both.map(|value| value.into_owned()).collect()
     }
 
-    /// The address of something below this one. Each part is one level, whatever characters it has.
+    /// An address below this one. Each part is one level, whatever characters it has.
+    ///
+    /// # Errors
+    ///
+    /// A part is empty, `.` or `..`, or the result is not an address.
     pub fn below(&self, parts: &[&str]) -> Result<Address, String> {
         let mut path = self.uri.path().trim_end_matches('/').to_owned();
         for part in parts {
@@ -90,6 +94,10 @@ impl Address {
     }
 
     /// This address with a query of names and values, whatever characters they have.
+    ///
+    /// # Errors
+    ///
+    /// The result is not an address.
     pub fn with_query(&self, pairs: &[(&str, &str)]) -> Result<Address, String> {
         let encoded = |text| utf8_percent_encode(text, PART);
         let pairs = pairs

@@ -127,7 +127,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The value of a header that is text.
+    /// The value of a header; `None` if the reply lacks it, or if it is not text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }

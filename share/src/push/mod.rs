@@ -178,6 +178,10 @@ impl Destination {
     }
 
     /// Sends the profile once. `watch` is called while it is on its way, and may end it.
+    ///
+    /// # Errors
+    ///
+    /// The request can't be made or failed, the server replied as no server of its kind does, or it took only a part.
     pub fn send(
         &self,
         shipment: &Shipment<'_>,
@@ -209,7 +213,11 @@ impl Destination {
     }
 }
 
-/// A variable that is not empty.
+/// The value of a variable; `None` if it is not set, or empty.
+///
+/// # Errors
+///
+/// The value is not UTF-8.
 pub fn variable(name: &str) -> Result<Option<String>, String> {
     let value = std::env::var_os(name).filter(|value| !value.is_empty());
     let value = value.map(OsString::into_string).transpose();

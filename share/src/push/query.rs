@@ -30,7 +30,8 @@ pub struct Query {
 }
 
 impl Query {
-    /// The text of a query, if this word of a command line is one. A file of such a name is `./pyroscope=...`.
+    /// The text of a query; `None` if this word of a command line is the name of a file. A file with such a name is
+    /// given as `./pyroscope=...`.
     pub fn text(word: &Path) -> Option<&str> {
         let text = word.to_str()?;
         let (kind, _) = text.split_once('=')?;
@@ -93,6 +94,10 @@ impl Query {
     }
 
     /// Asks once, and returns a profile of pprof. `watch` is called meanwhile, and may end it.
+    ///
+    /// # Errors
+    ///
+    /// The request failed, or the reply is not the one of such a server.
     pub fn ask(&self, headers: &Headers, watch: impl FnMut(Progress) -> ControlFlow<()>) -> Result<Vec<u8>, PushError> {
         let Destination { kind, address } = &self.server;
         let asked = match kind {

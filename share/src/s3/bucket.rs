@@ -154,6 +154,10 @@ impl Bucket {
     }
 
     /// Stores a file. The same again changes nothing, so it is sent again where that may help.
+    ///
+    /// # Errors
+    ///
+    /// The request failed. See [`BucketError::is_outcome_unknown`].
     pub fn put(
         &self,
         key: &str,
@@ -173,6 +177,10 @@ impl Bucket {
     }
 
     /// Deletes an object. True if the bucket keeps its content as an older version.
+    ///
+    /// # Errors
+    ///
+    /// The key can't be one of an object, or the request failed.
     pub fn delete(&self, key: &str) -> Result<bool, BucketError> {
         // The address of another object, or of the bucket itself.
         if !is_key(key) {
@@ -190,7 +198,11 @@ impl Bucket {
         Ok(reply.header("x-amz-delete-marker") == Some("true"))
     }
 
-    /// A page of the objects below the prefix, by key.
+    /// A page of the objects below the prefix, by key. `from` is the end of the page before.
+    ///
+    /// # Errors
+    ///
+    /// The request failed, or the reply is not such a list.
     pub fn list(&self, from: Option<&str>) -> Result<Page, BucketError> {
         // The address of the empty key is the bucket's.
         let mut action = GetObject::new(&self.signer, Some(&self.credentials), "");
@@ -224,7 +236,11 @@ impl Bucket {
         Ok(Page { objects, next })
     }
 
-    /// Reads a part of an object of this size, and its ETag.
+    /// Reads a part of an object whose size is `whole`, and the object's ETag.
+    ///
+    /// # Errors
+    ///
+    /// The request failed, or the reply is another part or has no ETag: the object may have changed.
     pub fn read(&self, key: &str, part: Range<u64>, whole: u64) -> Result<(Vec<u8>, String), BucketError> {
         let action = GetObject::new(&self.signer, Some(&self.credentials), key);
         let last = part.end.saturating_sub(1);
@@ -267,7 +283,11 @@ impl Bucket {
         }
     }
 
-    /// Follows a link to an object of this size as the browser does for a page of this origin.
+    /// Follows a link to an object of this size, as a browser does for a page with this origin.
+    ///
+    /// # Errors
+    ///
+    /// The request failed.
     pub fn probe(&self, link: &Link, origin: &str, size: u64) -> Result<Probe, BucketError> {
         let ask = BucketRequest {
             purpose: "read the profile by its link",

@@ -58,6 +58,10 @@ fn is_number(text: &str) -> bool {
 
 impl JitSymbols {
     /// Reads a jitdump file. `path` is its name in errors.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read, or is not a jitdump.
     pub fn read_dump(path: &Path, file: &dyn ReadAt) -> Result<JitSymbols, SymbolError> {
         let dump = JitDump::read(file).map_err(|reason| SymbolError::unreadable(path, reason))?;
         Ok(JitSymbols {
@@ -67,6 +71,10 @@ impl JitSymbols {
     }
 
     /// Reads a perf map. `path` is its name in errors.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read, or is larger than the limit.
     pub fn read_perf_map(path: &Path, file: &dyn ReadAt) -> Result<JitSymbols, SymbolError> {
         let map = PerfMap::read(file).map_err(|reason| SymbolError::unreadable(path, reason))?;
         Ok(JitSymbols {

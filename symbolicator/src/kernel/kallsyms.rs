@@ -104,7 +104,11 @@ pub struct KernelFunctions {
 
 const MAX_SIMILAR: usize = 5;
 
-/// Looks up a function of the running kernel by name. An error if /proc/kallsyms can't be read.
+/// Looks up a function of the running kernel by name.
+///
+/// # Errors
+///
+/// /proc/kallsyms can't be read.
 pub fn find_kernel_function(name: &str) -> Result<KernelFunctions, SymbolError> {
     Ok(named(&read()?, name))
 }

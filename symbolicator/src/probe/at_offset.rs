@@ -26,7 +26,11 @@ pub enum AtOffset {
     Unknown,
 }
 
-/// Finds what a probe at a file offset would hit. An error if the file can't be read.
+/// Finds what a probe at a file offset would hit.
+///
+/// # Errors
+///
+/// The file can't be read, or has no code that sprof can read.
 pub fn place_at(path: &Path, file_offset: u64, options: &SymbolOptions) -> Result<AtOffset, SymbolError> {
     let (mut module, code) = segments::open(path, options)?;
     let Some(address) = code.address(file_offset) else {

@@ -36,7 +36,11 @@ pub struct StaticProbe {
     pub arguments: String,
 }
 
-/// All USDT probes of a file. An error if it can't be read, or is not an ELF or Mach-O file.
+/// All USDT probes of a file.
+///
+/// # Errors
+///
+/// The file can't be read, or is not an ELF or Mach-O file.
 pub fn static_probes(path: &Path) -> Result<Vec<StaticProbe>, SymbolError> {
     let file = ObjectFile::open(path)?;
     let notes = file.section(".note.stapsdt")?;

@@ -132,13 +132,21 @@ fn compared(base: &[Data], new: &[Data], limits: DiffLimits, options: &DiffOptio
 }
 
 /// The page without data: it loads them from `data`, beside its own address.
+///
+/// # Errors
+///
+/// None is known: the page is written to memory.
 pub fn served_page() -> io::Result<Vec<u8>> {
     let mut html = Vec::new();
     page("sprof", None, &mut html)?;
     Ok(html)
 }
 
-/// The data of a profile for [`served_page`]; gzip. No error is known: it is written to memory.
+/// The data of a profile for [`served_page`]; gzip.
+///
+/// # Errors
+///
+/// None is known: the data is written to memory.
 pub fn served_data(data: Data, options: &PageOptions<'_>) -> io::Result<Vec<u8>> {
     gzip(&data::data(data, options).map_err(io::Error::other)?, SERVED)
 }

@@ -115,7 +115,10 @@ pub fn kind(path: &Path) -> Option<ForeignFormat> {
 
 /// Reads a file of this kind. `event` chooses one of its counts by name; the default is the file's own choice.
 ///
-/// Errors name the file, the expected content, the place and the next step.
+/// # Errors
+///
+/// The file can't be read, is damaged, does not have the event, or exceeds the limits. The text names the file, the
+/// place, the expected content and the next step.
 pub fn foreign(
     path: &Path,
     kind: ForeignFormat,
