@@ -1,4 +1,4 @@
-//! Tries every backend, and reads what limits each.
+//! `sprof doctor`: tries every backend, and reads what limits each.
 
 use std::fs;
 
@@ -13,11 +13,11 @@ use crate::probes;
 use crate::sys::ptrace;
 use crate::sys::signals::Signals;
 
-/// What `sprof record` uses where the user does not say otherwise.
+/// The rate of `sprof record` if the user gives none.
 const USUAL_RATE_HZ: f64 = 1000.0;
 
-/// Finds out what this machine and this user may do. Opens events and maps rings, and traces a child for a moment: call
-/// it from the only thread.
+/// Finds out what this machine and this user may do. Opens events, maps rings, and traces a child for a moment: call it
+/// from the only thread.
 pub fn examine() -> Examination {
     let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
     let wanted = WantedEvents {

@@ -9,14 +9,14 @@
 //! 1. `session`: chooses the best backend that is allowed: `session/perf` or `session/traced`. `session/attach` finds
 //!    what runs when recording starts.
 //! 2. `rounds`: when the ring buffers are emptied, and what happens then.
-//! 3. `open`: `open/event_set` owns all perf descriptors. One inherited event per CPU, with a ring buffer each; of each
-//!    further thread, too, into the same buffers. One more for larger stacks, with buffers once it is in use, two for
-//!    waits (`open/waits`), and those that the user named (`open/events`).
+//! 3. `open`: `open/event_set` owns all perf descriptors. Each CPU has one inherited event with a ring buffer. Events
+//!    of further threads write into the same buffers. There is one more event for larger stacks, which gets buffers
+//!    once it is in use; two for waits (`open/waits`); and the events that the user named (`open/events`).
 //! 4. The crate [`perf_data`]: the bytes of the buffers to events. Where perf_event_open is refused, `ptrace` sends
 //!    events instead.
 //! 5. `processes`: starts a program stopped, ends it, and reads what /proc says about processes.
 //! 6. [`probes`]: tracepoints that sprof defines, for as long as the recording lasts.
-//! 7. `files`: what the unwinder and others may ask of the target meanwhile.
+//! 7. `files`: memory and files of the target, for the unwinder and others.
 //! 8. `machine`: CPUs, description, refusals; `sys`: the system calls. `doctor` and `list` say what this machine
 //!    permits.
 

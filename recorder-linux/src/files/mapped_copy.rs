@@ -1,7 +1,7 @@
-//! A mapped file, put together again from the memory of a process that maps it.
+//! Copies a mapped file from the memory of a process that maps it.
 //!
-//! The last resort for a deleted file, where /proc/PID/map_files is not permitted. Memory has the file's code, unwind
-//! tables and build id and the symbols of what other modules may call, but not its section headers, other symbols and
+//! The last resort for a deleted file, where /proc/PID/map_files is not permitted. The copy has the file's code, unwind
+//! tables and build id, and the symbols that other modules may call. It lacks the section headers, other symbols and
 //! debug info.
 
 use std::fs;
@@ -11,7 +11,7 @@ use recording::proc::{self, MapsLine};
 
 use crate::sys;
 
-/// Bytes of one file that are copied at most, and of all together: they stay in memory.
+/// Most bytes to copy of one file, and of all files together: copies stay in memory.
 const MAX_FILE: u64 = 64 << 20;
 const MAX_TOTAL: u64 = 256 << 20;
 
@@ -22,8 +22,8 @@ pub(crate) struct MappedCopies {
 }
 
 impl MappedCopies {
-    /// Copies all parts of the mapped file that the process maps. `None`: the process is gone, has something else at
-    /// that place, or the limits are reached.
+    /// Copies all parts of the file that the process maps. `None` if the process is gone, maps something else at that
+    /// place, or the limits are reached.
     pub(crate) fn copy(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Option<Vec<u8>> {
         let maps = fs::read(format!("/proc/{}/maps", pid.0)).ok()?;
         let of_files: Vec<MapsLine> = proc::mappings(&maps).filter(|line| line.inode.is_some()).collect();
@@ -48,7 +48,7 @@ impl MappedCopies {
         }
         self.copied += len;
         let mut bytes = vec![0; usize::try_from(len).ok()?];
-        // Later mappings of the same bytes are the writable ones, changed by the loader: the first one counts.
+        // Later mappings of the same bytes are writable, and the loader changed them. So the first mapping counts.
         for line in of_file.iter().rev() {
             let at = usize::try_from(line.file_offset).ok()?;
             let end = at.checked_add(usize::try_from(line.len).ok()?)?;
@@ -60,8 +60,8 @@ impl MappedCopies {
     }
 }
 
-/// The loader of glibc adds where it put a library to the addresses in the library's dynamic table. Takes that out of
-/// those that lead to symbols and their names. `start`: where the file's first byte is.
+/// Undoes what the loader of glibc changes in a library's dynamic table: it adds the load address to the entries that
+/// lead to symbols and their names. `start`: address of the file's first byte.
 fn undo_loader(bytes: &mut [u8], start: u64) -> Option<()> {
     // Offsets and values of `Elf64_Ehdr`, `Elf64_Phdr` and `Elf64_Dyn` in <elf.h>.
     const PT_LOAD: u64 = 1;
@@ -105,8 +105,8 @@ fn undo_loader(bytes: &mut [u8], start: u64) -> Option<()> {
     Some(())
 }
 
-/// Section headers are not mapped: what the header says of them (e_shoff, e_shnum, e_shstrndx of `Elf64_Ehdr`) would
-/// lead to other bytes.
+/// Clears the fields of the header about section headers (e_shoff, e_shnum, e_shstrndx of `Elf64_Ehdr`). Section
+/// headers are not mapped, so the fields would lead to other bytes.
 fn forget_sections(bytes: &mut [u8]) -> Option<()> {
     bytes.get_mut(40..48)?.fill(0);
     bytes.get_mut(60..64)?.fill(0);

@@ -45,8 +45,8 @@ impl TargetMemory for Memory {
 }
 
 /// Opens mapped files: through the target's own root (another mount namespace, chroot), by plain path when the target
-/// has ended, through /proc/PID/exe and map_files when the file was deleted or replaced, and from the target's
-/// memory where those are not permitted. An open file stays readable when all of these are gone.
+/// has ended, through /proc/PID/exe and map_files when the file was deleted or replaced, and from the target's memory
+/// where those are not permitted. An open file stays readable when its path and the target are gone.
 #[derive(Debug, Default)]
 pub struct Files {
     /// Root folders of other mount namespaces, by the namespace: for processes that end before their files are opened.
@@ -58,7 +58,7 @@ pub struct Files {
 /// Mount namespaces whose root is kept open.
 const MAX_ROOTS: usize = 16;
 const DELETED: &str = " (deleted)";
-/// Descriptors of a process that are looked at.
+/// Most descriptors of a process to look at.
 const MAX_DESCRIPTORS: usize = 1024;
 
 impl ModuleFiles for Files {
@@ -75,14 +75,14 @@ impl ModuleFiles for Files {
         }
         let path = Path::new(OsStr::from_bytes(mapping.path));
         let is_shared_memory = is_shared_memory(mapping.path);
-        // Shared memory without a build id is mostly of data, or of a JIT compiler.
+        // Shared memory without a build id mostly holds data, or the code of a JIT compiler.
         let mut miss = match is_shared_memory && mapping.build_id.is_none() {
             true => ModuleMiss::Anonymous,
             false => ModuleMiss::NotFound,
         };
         for (candidate, is_sure) in self.candidates(pid, mapping, path) {
-            // What /proc links to the mapping itself needs no look at the inode: overlayfs shows another one to
-            // stat(2). Several memory files may have one name.
+            // Where /proc links to the mapping itself, the inode need not be compared: on overlayfs stat(2) shows
+            // another one. Several memory files may have one name.
             let inode = mapping.inode.filter(|_| !is_sure || is_shared_memory);
             match open_regular(&candidate, inode).and_then(|file| right_build(file, mapping)) {
                 Ok(file) => {
@@ -122,12 +122,12 @@ impl ModuleFiles for Files {
     }
 }
 
-/// The files that were seen.
+/// Ids of the files that were opened.
 #[derive(Debug, Default)]
 struct FileIds {
-    /// By inode, size, and the times of the last write to content and properties. Each container has an overlayfs with
-    /// a device of its own, and one inode for all containers of an image. The kernel alone sets the last of these times
-    /// (inode(7)): no other file can have all of them.
+    /// By inode, size, and the times of the last change of content and of properties. Each container has an overlayfs
+    /// with a device of its own, and one inode for all containers of an image. Only the kernel sets the time of the
+    /// last change of properties (inode(7)), so no other file can have the same key.
     seen: HashMap<(u64, u64, [i64; 4]), FileId>,
 }
 
@@ -145,13 +145,13 @@ fn in_root(pid: Pid, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// The kernel writes names in brackets, `//anon` and `anon_inode:` for what is not a file.
+/// False for names in brackets, `//anon` and `anon_inode:`, which the kernel writes for mappings without a file.
 fn is_file(path: &[u8]) -> bool {
     path.starts_with(b"/") && !path.starts_with(b"//")
 }
 
 impl Files {
-    /// Where the file may be, and whether what is there can only be the mapped one.
+    /// Paths where the file may be. True for a path where only the mapped file can be.
     fn candidates(&self, pid: Pid, mapping: &Mapping<'_>, path: &Path) -> Vec<(PathBuf, bool)> {
         let folder = PathBuf::from(format!("/proc/{}", pid.0));
         let is_on_path = !is_shared_memory(mapping.path);
@@ -177,7 +177,7 @@ impl Files {
         let leads_here =
             |link: &PathBuf| fs::read_link(link).is_ok_and(|target| without_deleted(&target) == without_deleted(path));
         candidates.extend(links.into_iter().filter(leads_here).map(|link| (link, true)));
-        // A library that was loaded through a descriptor, which is open still.
+        // A library that was loaded through a descriptor may still be open.
         if is_deleted(path) {
             let links = fs::read_dir(folder.join("fd"))
                 .into_iter()
@@ -210,7 +210,7 @@ fn is_deleted(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(DELETED.as_bytes())
 }
 
-/// Paths of mappings and of links carry this from the moment that the file is gone.
+/// Removes ` (deleted)`, which the kernel appends to paths of mappings and links when the file is gone.
 fn without_deleted(path: &Path) -> &[u8] {
     let path = path.as_os_str().as_bytes();
     path.strip_suffix(DELETED.as_bytes()).unwrap_or(path)
@@ -232,7 +232,7 @@ fn open_regular(path: &Path, inode: Option<(u32, u32, u64)>) -> Result<File, Mod
     Ok(file)
 }
 
-/// Goes on to the next candidate where another build has taken the place of the mapped one.
+/// Tries the next candidate where another build has replaced the mapped one.
 fn right_build(file: File, mapping: &Mapping<'_>) -> Result<File, ModuleMiss> {
     let Some(wanted) = &mapping.build_id else {
         return Ok(file);
@@ -244,7 +244,7 @@ fn right_build(file: File, mapping: &Mapping<'_>) -> Result<File, ModuleMiss> {
     }
 }
 
-/// The path to remember: none if the mapping's own path leads to the same file.
+/// The path to remember; `None` if the mapping's own path leads to the same file.
 fn shortest(candidate: &Path, path: &Path, file: &File) -> Option<PathBuf> {
     let (Ok(opened), Ok(plain)) = (file.metadata(), regular_file::metadata(path)) else {
         return Some(candidate.to_owned());
@@ -253,7 +253,7 @@ fn shortest(candidate: &Path, path: &Path, file: &File) -> Option<PathBuf> {
     (!same).then(|| candidate.to_owned())
 }
 
-/// The vDSO of sprof itself: the kernel maps the same one everywhere.
+/// The vDSO of sprof itself: the kernel maps the same vDSO into all processes.
 fn own_vdso() -> io::Result<Vec<u8>> {
     proc::vdso(&fs::read("/proc/self/maps")?, File::open("/proc/self/mem")?)
 }

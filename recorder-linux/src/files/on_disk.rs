@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use recording::module::FileId;
 use recording::sink::ReadAt;
 
-/// A link of our own that leads to an open file, whatever became of its path.
+/// A path of this process that leads to an open file, also after the file was renamed or deleted.
 pub(super) fn own_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
@@ -17,7 +17,7 @@ pub(super) fn own_path(file: &File) -> PathBuf {
 /// An open file.
 pub(super) struct OnDisk {
     pub(super) file: File,
-    /// `None` where nobody compares it.
+    /// `None` where no id is needed.
     pub(super) id: Option<FileId>,
 }
 

@@ -1,4 +1,5 @@
-//! Where a process's JIT compiler writes the names of its code: `/tmp/perf-PID.map`, as the process sees it.
+//! Opens the file in which a process's JIT compiler writes the names of its code: `/tmp/perf-PID.map`, as the process
+//! sees it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,23 +17,23 @@ use crate::processes::procfs;
 use crate::processes::start_clock::StartClock;
 use crate::sys::process::monotonic_ns;
 
-/// File times and process times are in ticks of up to 10 ms, and the wall clock is set now and then.
+/// Tolerance between file times and process times: both are in ticks of up to 10 ms, and the wall clock may be set.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// Opens the perf map of a process: in the process's own mount namespace, and under the number that the process has in
-/// its own PID namespace. `None`: there is no map (yet), another user owns it (even root: the name may
-/// be a link to a file that the process may not read), or it is older than the process: an earlier process had the same
-/// number. `began_ns` is the latest possible start of the process on the recording's clock, for processes that are
-/// gone.
+/// Opens the perf map of a process: in the process's own mount namespace, and under the process's number in its own PID
+/// namespace. `began_ns`: for ended processes, the latest possible start of the process on the recording's clock.
+///
+/// `None` if there is no map (yet), if another user owns it (also for root: the name may be a link to a file that the
+/// process may not read), or if it is older than the process: an earlier process had the same number.
 pub fn open_perf_map(pid: Pid, began_ns: u64) -> Option<(PathBuf, KeptFile)> {
     let folder = PathBuf::from(format!("/proc/{}", pid.0));
     let status = fs::read_to_string(folder.join("status")).unwrap_or_default();
     let own_pid = innermost_pid(&status).unwrap_or(pid.0);
     let path = PathBuf::from(format!("/tmp/perf-{}.map", pid.0));
     let in_root = folder.join("root").join(format!("tmp/perf-{own_pid}.map"));
-    // A process that is gone has no root, and the root of another user's is closed to us.
+    // An ended process has no root folder, and the root folder of another user's process is closed to us.
     let elsewhere = (own_pid == pid.0).then(|| path.clone());
-    // Of a process that is gone, we know no owner; then it has to be ours.
+    // The user of an ended process is not known. Then the file must be ours.
     let owner = effective_user(&status).unwrap_or_else(|| geteuid().as_raw());
     let file =
         { [in_root].into_iter().chain(elsewhere) }.find_map(|path| regular_file::open_owned(&path, owner).ok())?;
@@ -40,14 +41,14 @@ pub fn open_perf_map(pid: Pid, began_ns: u64) -> Option<(PathBuf, KeptFile)> {
     (modified + SLACK >= began(pid.0, began_ns)?).then(|| (path, Arc::new(OnDisk { file, id: None }) as KeptFile))
 }
 
-/// `NSpid:` lists the process's numbers, from ours to that in its own namespace (proc_pid_status(5)).
+/// The last number of the line `NSpid:`, which is the process's number in its own PID namespace (proc_pid_status(5)).
 fn innermost_pid(status: &str) -> Option<i32> {
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     line.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-/// The user that owns the files that the process makes. Not the owner of /proc/PID, which is root for every process
-/// that may not be dumped (proc(5)).
+/// The user that owns files which the process creates. Not the owner of /proc/PID: that is root for every process that
+/// may not be dumped (proc(5)).
 fn effective_user(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_ascii_whitespace().nth(1)?.parse().ok()

@@ -1,4 +1,4 @@
-//! Which CPUs there are, and which counter counts cycles on each.
+//! CPUs of the machine, and the counter that counts cycles on each.
 
 use std::fs;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 const CPUS_ONLINE: &str = "sys/devices/system/cpu/online";
 const EVENT_SOURCES: &str = "sys/bus/event_source/devices";
 
-/// The CPUs that are online. From sysfs and not from the affinity mask or a quota: the program may run on CPUs that
-/// sprof itself may not (`taskset`, a container's cpuset).
+/// The online CPUs, from sysfs. The affinity mask or a quota does not serve: the program may run on CPUs that sprof
+/// itself may not (`taskset`, a container's cpuset).
 pub(crate) fn online(root: &Path) -> Result<Vec<u32>, String> {
     let path = root.join(CPUS_ONLINE);
     let list = fs::read_to_string(&path).map_err(|error| {
@@ -21,9 +21,9 @@ pub(crate) fn online(root: &Path) -> Result<Vec<u32>, String> {
         .ok_or_else(|| format!("{} holds {list:?}, which is not a list of CPUs", path.display()))
 }
 
-/// PMU types of machines with more than one kind of core (`cpu_core` and `cpu_atom`, `armv8_cortex_a53`...): for
-/// those, PERF_TYPE_HARDWARE alone counts on one kind and stays silent on the other. The type goes into the upper half
-/// of `config` (PERF_PMU_TYPE_SHIFT, Linux 5.13). Empty on ordinary machines.
+/// PMU types of machines with more than one kind of core (`cpu_core` and `cpu_atom`, `armv8_cortex_a53`...), each with
+/// its CPUs. There, PERF_TYPE_HARDWARE alone counts on one kind and stays silent on the other. The type goes into the
+/// upper half of `config` (PERF_PMU_TYPE_SHIFT, Linux 5.13). Empty on ordinary machines.
 pub(crate) fn core_types(root: &Path) -> Vec<(u32, Vec<u32>)> {
     let Ok(devices) = fs::read_dir(root.join(EVENT_SOURCES)) else {
         return Vec::new();
@@ -34,7 +34,7 @@ pub(crate) fn core_types(root: &Path) -> Vec<(u32, Vec<u32>)> {
             let read = |file: &str| fs::read_to_string(device.path().join(file)).ok();
             let cpus = parse_list(read("cpus")?.trim())?;
             let kind = read("type")?.trim().parse().ok()?;
-            // Uncore devices have "cpumask"; of those with "cpus", only core PMUs name the cycles event.
+            // Uncore devices have "cpumask". Among devices with "cpus", only core PMUs name the cycles event.
             let counts_cycles =
                 device.path().join("events/cpu-cycles").exists() || device.path().join("events/cpu_cycles").exists();
             (counts_cycles && !cpus.is_empty()).then_some((kind, cpus))
@@ -44,13 +44,13 @@ pub(crate) fn core_types(root: &Path) -> Vec<(u32, Vec<u32>)> {
     if types.len() < 2 { Vec::new() } else { types }
 }
 
-/// `0-3,8,10-11`, the kernel's "cpulist" form.
+/// Parses `0-3,8,10-11`, the kernel's "cpulist" form. `None` for other text.
 pub(crate) fn parse_list(list: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in list.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        // CONFIG_NR_CPUS goes to 8192.
+        // Limit against nonsense: CONFIG_NR_CPUS goes to 8192.
         if last >= 1 << 16 {
             return None;
         }

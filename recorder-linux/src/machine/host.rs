@@ -1,11 +1,11 @@
-//! The machine, as the profile shows it.
+//! Description of the machine, for the profile.
 
 use std::collections::HashSet;
 use std::fs;
 
 use recording::info::Host;
 
-/// Reads what /proc and /etc say; what they do not say stays `None`.
+/// Reads /proc and /etc. Unknown facts stay `None`.
 pub(crate) fn describe(online_cpus: usize) -> Host {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let value = |line: &str, name: &str| -> Option<String> {

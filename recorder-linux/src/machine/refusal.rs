@@ -6,10 +6,10 @@ use std::io;
 
 use recording::command::own;
 
-/// Why perf_event_open(2) does not work here at all.
+/// Why perf_event_open(2) fails for all events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PerfEventRefusal {
-    /// By `kernel.perf_event_paranoid`, at this level.
+    /// `kernel.perf_event_paranoid` has this level.
     Paranoid(i32),
     /// A seccomp filter is active, most likely of a container.
     Filter,
@@ -34,7 +34,7 @@ impl PerfEventRefusal {
         }
     }
 
-    /// What makes perf_event_open work.
+    /// What makes perf_event_open work, for the user; `None` if nothing is known to help.
     pub(crate) fn remedy(self) -> Option<&'static str> {
         Some(match self {
             PerfEventRefusal::Paranoid(_) => "`sudo sysctl kernel.perf_event_paranoid=2`, or run sprof as root",
@@ -49,7 +49,7 @@ impl PerfEventRefusal {
         })
     }
 
-    /// The same as commands, each by itself.
+    /// Commands that make perf_event_open work; each one suffices.
     pub(crate) fn commands(self) -> Vec<String> {
         let owned = |commands: &[&str]| commands.iter().map(|command| (*command).to_owned()).collect();
         match self {
@@ -64,7 +64,7 @@ impl PerfEventRefusal {
     }
 }
 
-/// The command that lets this very file record, whoever runs it (capabilities(7), CAP_PERFMON).
+/// The command that lets this executable file record for every user (capabilities(7), CAP_PERFMON).
 pub(crate) fn may_always() -> String {
     format!("sudo setcap cap_perfmon+ep {}", own())
 }
@@ -77,7 +77,7 @@ impl fmt::Display for PerfEventRefusal {
                 "kernel.perf_event_paranoid is {level}, which refuses perf_event_open"
             ),
             PerfEventRefusal::Filter => {
-                f.write_str("a seccomp filter, that of a container most likely, refuses perf_event_open")
+                f.write_str("a seccomp filter, most likely of a container, refuses perf_event_open")
             }
             PerfEventRefusal::Policy => f.write_str("a security module refuses perf_event_open"),
             PerfEventRefusal::Missing => f.write_str("this kernel has no perf_event_open (or a sandbox hides it)"),
@@ -85,7 +85,7 @@ impl fmt::Display for PerfEventRefusal {
     }
 }
 
-/// Why ptrace does not work here.
+/// Why ptrace fails here.
 #[derive(Debug)]
 pub(crate) struct PtraceRefusal {
     call: &'static str,
@@ -97,12 +97,12 @@ impl PtraceRefusal {
         PtraceRefusal { call, error }
     }
 
-    /// What makes it work.
+    /// What makes ptrace work, for the user.
     pub(crate) fn remedy(&self) -> String {
         format!("`{}`; and no strace or debugger around sprof", self.command())
     }
 
-    /// The same as a command.
+    /// The command that makes ptrace work.
     pub(crate) fn command(&self) -> &'static str {
         match yama_scope() {
             Some(3..) => "kernel.yama.ptrace_scope=1 in /etc/sysctl.d, and a reboot",
@@ -138,7 +138,7 @@ fn has_seccomp_filter() -> bool {
     mode.is_some_and(|mode| mode.trim() == "2")
 }
 
-/// A number in a file of one line.
+/// The number in a file of one line; `None` if the file can't be read, or has no number.
 pub(crate) fn setting<T: std::str::FromStr>(path: &str) -> Option<T> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }

@@ -19,7 +19,7 @@ pub(crate) enum Missing {
 pub(crate) fn find(root: &Path) -> Result<PathBuf, Missing> {
     let mut missing = Missing::NotMounted;
     for path in MOUNTS.map(|mount| root.join(mount)) {
-        // The mount point is there, and empty, where nothing is mounted.
+        // The mount point exists, and is empty where nothing is mounted.
         match fs::read_dir(path.join("events")) {
             Ok(_) => return Ok(path),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

@@ -1,4 +1,4 @@
-//! Chooses the event that samples: the best that this machine and this user may have. Each step down is announced.
+//! Chooses the best sampling event that this machine and this user allow. Each step down is announced.
 
 use std::io;
 
@@ -36,7 +36,7 @@ pub(super) fn choose(
                 if let Some(counter) = named {
                     trouble::check(counter, choice.may_sample_kernel)?;
                 }
-                // An event of user code opens without the permission that further events may need.
+                // An event of user code opens without the permission that named events may need.
                 if !choice.counts_kernel() && choice.may_sample_kernel {
                     choice.may_sample_kernel = !refuses_kernel(scope, pid, &choice, cpu);
                     let others = &wanted.events.counted;
@@ -54,7 +54,7 @@ pub(super) fn choose(
                 choice.hardware = false;
                 choice.no_cycles = Some(NoCycles::NoCounter);
             }
-            // The whole machine is refused for other reasons than its kernel code.
+            // For the whole machine, a refusal has other causes than kernel code.
             Some(libc::EACCES | libc::EPERM)
                 if choice.counts_kernel()
                     && scope != Scope::Machine

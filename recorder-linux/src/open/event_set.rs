@@ -1,8 +1,8 @@
 //! All perf events of a recording: each on every CPU, for the same tasks.
 //!
-//! The events of one role share one ring per CPU: the first event owns the ring, and all others write to it. So a flood
-//! of one role pushes out no other, and each further event or thread costs a descriptor only. Larger dumps go there,
-//! too, until they have rings of their own.
+//! The events of one role share one ring per CPU: the first event owns the ring, and all others write to it. So records
+//! of one role cannot push out records of another, and each further event or thread costs only a descriptor. Events
+//! with larger dumps also write there, until they have rings of their own.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -34,13 +34,13 @@ pub(crate) struct EventSet {
     larger: HashSet<Role>,
     /// Roles whose events are disabled for a while.
     paused: HashSet<Role>,
-    /// Events that own rings for larger dumps of samples, by index in `cpus`, and record nothing.
+    /// Events that own the rings for larger dumps of samples, by index in `cpus`. They record nothing.
     larger_owners: Vec<(usize, EventFd)>,
-    /// PERF_SAMPLE_ID of the events that the user named beside the first, to the index in `specs`.
+    /// Index in `specs` by PERF_SAMPLE_ID, for the named events except the first.
     ids: HashMap<u64, usize>,
 }
 
-/// One event, before it is opened.
+/// An event that is not open yet.
 #[derive(Debug)]
 struct Spec {
     what: What,
@@ -53,16 +53,16 @@ enum What {
     Samples(Dumps),
     Switches,
     WaitStacks(Dumps),
-    /// An event that the user named beside the first, with its index in [`Events::infos`].
+    /// A named event that counts, except the first; with its index in [`Events::infos`].
     Counted(u32, Counter),
     Point(u32, Point),
 }
 
-/// The bytes of the stack that an event copies.
+/// How many bytes of the stack an event copies.
 #[derive(Clone, Copy, Debug)]
 enum Dumps {
     Usual(u32),
-    /// Of an event that is off at first, and takes the place of the usual one.
+    /// The event is off at first, and replaces the usual one later.
     Larger(u32),
 }
 
@@ -75,8 +75,8 @@ struct Fd {
 }
 
 impl EventSet {
-    /// Opens all events for a task, on these CPUs, without rings. `larger`: the larger dumps of samples. `wait_stacks`:
-    /// the dumps of waits, usual and larger; `None`: no waits are recorded.
+    /// Opens all events for a task, on these CPUs, without rings. `larger`: size of the larger dumps of samples.
+    /// `wait_stacks`: sizes of the dumps of waits, usual and larger; `None` if no waits are recorded.
     pub(super) fn open(
         common: SharedSettings,
         events: &Events,
@@ -86,18 +86,18 @@ impl EventSet {
         cpus: &[u32],
     ) -> Result<EventSet, OpenError> {
         let mut whats = vec![What::Samples(Dumps::Usual(common.stack_bytes))];
-        // A context switch happens in the kernel: without permission to sample that (perf_event_paranoid 2), the event
-        // of the stacks opens but never fires. Switch records come all the same.
+        // A context switch happens in the kernel. Without permission to sample the kernel (perf_event_paranoid 2), the
+        // event for stacks opens but never fires. Switch records still come.
         let fired = wait_stacks.filter(|_| common.choice.may_sample_kernel);
         whats.extend(wait_stacks.map(|_| What::Switches));
         whats.extend(fired.map(|(usual, _)| What::WaitStacks(Dumps::Usual(usual))));
         for (index, counter) in &events.counted {
-            // Without permission to sample the kernel, what happens only there opens and never fires.
+            // Without permission to sample the kernel, an event that happens only there opens and never fires.
             trouble::check(counter, common.choice.may_sample_kernel)?;
             whats.push(What::Counted(*index, counter.clone()));
         }
         whats.extend((events.points.iter()).map(|(index, point)| What::Point(*index, point.clone())));
-        // Last: the recording can do without, where there are few descriptors.
+        // Opened last: where descriptors are scarce, the recording can do without larger dumps.
         whats.extend(larger.map(|bytes| What::Samples(Dumps::Larger(bytes))));
         let larger_wait_stacks = fired.and_then(|(_, larger)| larger);
         whats.extend(larger_wait_stacks.map(|bytes| What::WaitStacks(Dumps::Larger(bytes))));
@@ -155,7 +155,7 @@ impl EventSet {
                     // The CPU went offline after the list was read.
                     Err(error)
                         if error.raw_os_error() == Some(libc::ENODEV) && !is_named && self.fds.len() > before => {}
-                    // The recording does without, unless the task has ended.
+                    // The recording continues without this event, unless the task has ended.
                     Err(error) if spec.what.is_larger() && error.raw_os_error() != Some(libc::ESRCH) => {}
                     Err(error) => return Err((index, *cpu, error)),
                 }
@@ -177,8 +177,8 @@ impl EventSet {
         }
     }
 
-    /// Opens the events for one more task, into the rings that are there. All of them, or none. Returns the place of
-    /// the first, for [`EventSet::since`].
+    /// Opens the events for one more task, with the existing rings: all of them, or none. Returns the position of the
+    /// first, for [`EventSet::since`].
     pub(crate) fn add(&mut self, tid: i32) -> io::Result<usize> {
         let before = self.fds.len();
         let opened = (self.open_for(tid).map_err(|(_, _, error)| error)).and_then(|()| self.redirect(before));
@@ -187,7 +187,7 @@ impl EventSet {
             Err(error) => matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)),
         };
         if needs_less && self.specs.iter().any(|spec| spec.what.is_larger()) {
-            // The recording can do without larger stacks, where there are few descriptors, and not without a thread.
+            // Where descriptors are scarce, the recording can do without larger dumps, but not without a thread.
             self.fds.truncate(before);
             self.forget_larger_stacks();
             return self.add(tid);
@@ -208,7 +208,7 @@ impl EventSet {
         roles.any(|role| self.copying(role, true).count() < self.copying(role, false).count())
     }
 
-    /// They come after the events that own rings, whose indices stay the same.
+    /// The events with larger dumps come after the events that own rings, whose indices stay the same.
     fn forget_larger_stacks(&mut self) {
         let (fds, specs) = (&mut self.fds, &self.specs);
         fds.retain(|fd| !specs[fd.spec].what.is_larger());
@@ -251,23 +251,23 @@ impl EventSet {
         self.cpus.iter().enumerate().filter_map(is_open).collect()
     }
 
-    /// The events from this place on.
+    /// The events from position `mark` on.
     pub(crate) fn since(&self, mark: usize) -> impl Iterator<Item = &EventFd> {
         self.fds.iter().skip(mark).map(|fd| &fd.event)
     }
 
-    /// The same without those with larger dumps, which are off at first.
+    /// The events from position `mark` on that have usual dumps. Events with larger dumps are off at first.
     pub(crate) fn usual_since(&self, mark: usize) -> impl Iterator<Item = &EventFd> {
         let is_usual = |fd: &&Fd| !self.specs[fd.spec].what.is_larger();
         self.fds.iter().skip(mark).filter(is_usual).map(|fd| &fd.event)
     }
 
-    /// True where each event of the role that copies stacks has one with larger dumps beside it.
+    /// True if each event of the role that copies stacks has an event with larger dumps beside it.
     pub(crate) fn has_larger_stacks(&self, role: Role) -> bool {
         self.copying(role, true).next().is_some()
     }
 
-    /// Opens the events that are to own rings for larger dumps: one that writes to another's ring can own none.
+    /// Opens the events that will own rings for larger dumps. An event that writes to the ring of another can own none.
     pub(crate) fn open_larger_owners(&mut self) -> io::Result<()> {
         let attr = waits::owner(&self.common);
         let recorded = (self.cpus.iter().enumerate()).filter(|(at, _)| self.owners.contains_key(&(Role::Running, *at)));
@@ -280,7 +280,7 @@ impl EventSet {
         self.larger_owners.iter().map(|(_, event)| event).collect()
     }
 
-    /// Sends the larger dumps of samples to the rings of their own, once these are mapped.
+    /// Sends the larger dumps of samples to their own rings, once those are mapped.
     pub(crate) fn share_larger_rings(&self) -> io::Result<()> {
         let is_larger = |fd: &&Fd| matches!(self.specs[fd.spec].what, What::Samples(Dumps::Larger(_)));
         self.fds.iter().filter(is_larger).try_for_each(|fd| {
@@ -294,8 +294,8 @@ impl EventSet {
         self.common.rate_hz
     }
 
-    /// Copies the stacks of this role with larger dumps from now on, or with the usual ones again. For a moment both
-    /// are on: what is mapped then is reported twice and not missed.
+    /// From now on, copies the stacks of this role with larger dumps, or with usual ones. For a moment both events are
+    /// on: a file that is mapped then is reported twice, but not missed.
     pub(crate) fn switch_to_larger_stacks(&mut self, role: Role, larger: bool) -> io::Result<()> {
         match larger {
             true => self.larger.insert(role),
@@ -304,8 +304,8 @@ impl EventSet {
         if self.paused.contains(&role) {
             return Ok(());
         }
-        // One after the other: 64 threads on 16 CPUs have 1024 events, and until all were on, each thread would have
-        // two samples.
+        // One pair after the other. 64 threads on 16 CPUs have 1024 events: if all larger events came on first, each
+        // thread would have two samples meanwhile.
         let pairs = self.copying(role, larger).zip(self.copying(role, !larger));
         { pairs }.try_for_each(|(on, off)| on.enable().and_then(|()| off.disable()))
     }
@@ -321,17 +321,17 @@ impl EventSet {
         self.fds.iter().filter(has_role)
     }
 
-    /// How many events sample. Grows with each task that is added.
+    /// Number of events that sample. It grows with each added task.
     pub(crate) fn sampling_events(&self) -> usize {
         self.copying(Role::Running, false).count()
     }
 
-    /// How many tasks have events of their own.
+    /// Number of tasks with events of their own.
     pub(crate) fn tasks(&self) -> usize {
         self.sampling_events() / self.cpus().len().max(1)
     }
 
-    /// Enables or disables the events of a role, of those that copy stacks the ones that are in use.
+    /// Enables or disables the events of a role. Of the events that copy stacks, only those in use are switched.
     pub(crate) fn switch(&mut self, role: Role, on: bool) -> io::Result<()> {
         match on {
             true => self.paused.remove(&role),
@@ -346,10 +346,10 @@ impl EventSet {
         self.of_role(Role::Point).next().is_some()
     }
 
-    /// The named event of a record from a ring of this role; `None` if it is not known.
+    /// The named event of a record from a ring of this role; `None` if the event is not known.
     pub(crate) fn event_of(&self, role: Role, record: &[u8]) -> Option<FurtherEvent<'_>> {
         let spec = decode::event_id(record).and_then(|id| self.ids.get(&id));
-        // Any event of the role serves for records about the ring itself.
+        // For records about the ring itself, any event of the role serves.
         let first = || self.specs.iter().position(|spec| spec.what.role() == role);
         let spec = &self.specs[spec.copied().or_else(first)?];
         Some(FurtherEvent {
@@ -363,7 +363,7 @@ impl EventSet {
         })
     }
 
-    /// What the kernel counted for all events of a role.
+    /// The kernel's counts, summed over all events of a role.
     pub(crate) fn totals(&self, role: Role) -> EventCounts {
         let mut totals = EventCounts::default();
         for counts in self.of_role(role).filter_map(|fd| fd.event.counts().ok()) {
@@ -372,7 +372,7 @@ impl EventSet {
         totals
     }
 
-    /// What the kernel counted for each named event, by its index in [`Events::infos`].
+    /// The kernel's counts of each named event, by its index in [`Events::infos`].
     pub(crate) fn counts(&self) -> HashMap<u32, EventCounts> {
         let mut counts: HashMap<u32, EventCounts> = HashMap::new();
         for fd in &self.fds {
@@ -386,7 +386,7 @@ impl EventSet {
         counts
     }
 
-    /// The counts over all CPUs, as counts of tasks.
+    /// Turns sums over all CPUs into counts of tasks.
     pub(crate) fn of_tasks(&self, counts: EventCounts) -> EventCounts {
         self.common.of_tasks(counts, self.cpus().len())
     }

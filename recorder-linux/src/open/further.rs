@@ -1,4 +1,4 @@
-//! The events beside the first one, as perf_event_open wants them.
+//! Attributes of the events beside the first one, for perf_event_open.
 
 use recording::info::SampleBy;
 
@@ -9,7 +9,7 @@ use crate::sys::perf_event::{Attr, flag};
 use perf_data::decode::{RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_PERIOD, SAMPLE_RAW, SampleLayout};
 use perf_data::events::{CountedCode, names};
 
-/// What samples of a counting event hold.
+/// The fields of samples of a counting event.
 pub(super) fn counter_layout(counter: &Counter, common: &SharedSettings) -> SampleLayout {
     SampleLayout {
         registers: RegisterSet::NATIVE,
@@ -23,7 +23,7 @@ pub(super) fn counter_layout(counter: &Counter, common: &SharedSettings) -> Samp
     }
 }
 
-/// What samples of a point hold.
+/// The fields of samples of a point event.
 pub(super) fn point_layout(point: &Point, common: &SharedSettings) -> SampleLayout {
     SampleLayout {
         registers: RegisterSet::NATIVE,

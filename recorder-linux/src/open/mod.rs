@@ -31,32 +31,32 @@ use perf_data::decode::SampleLayout;
 use perf_data::origins::Origins;
 use recording::event::Role;
 
-/// Rings of points are larger by this: a burst of 2000, with their stacks, should find room between two rounds.
+/// Rings of points are larger by this factor: a burst of 2000 points with their stacks should fit between two rounds.
 const POINTS_RING_FACTOR: usize = 2;
 
 /// All events of a recording, with their rings.
 #[derive(Debug)]
 pub(crate) struct OpenedEvents {
     pub(crate) events: EventSet,
-    /// The rings, and the role of the records in each.
+    /// The rings, each with the role of its records.
     pub(crate) rings: Vec<Ring>,
     pub(crate) roles: Vec<Role>,
-    /// The stacks of samples.
+    /// How stacks of samples are copied.
     pub(crate) samples: StackCopies,
-    /// The stacks of waits.
+    /// How stacks of waits are copied.
     pub(crate) waits: StackCopies,
     pub(crate) layout: SampleLayout,
     pub(crate) choice: EventChoice,
-    /// Which event counts, where threads may have two.
+    /// Decides which event counts, where threads may have two.
     pub(crate) origins: Option<Origins>,
     /// A line for each step down, with the command that avoids it.
     pub(crate) announcements: Vec<String>,
-    /// A line each, for the profile: see [`RecordingInfo::notes`](recording::info::RecordingInfo::notes).
+    /// Notes for the profile, a line each: see [`RecordingInfo::notes`](recording::info::RecordingInfo::notes).
     pub(crate) notes: Vec<String>,
 }
 
 impl OpenedEvents {
-    /// The copies of the stacks of samples ([`Role::Running`]) or waits ([`Role::WaitStack`]).
+    /// How stacks of samples ([`Role::Running`]) or of waits ([`Role::WaitStack`]) are copied.
     pub(crate) fn copies(&self, role: Role) -> StackCopies {
         match role {
             Role::WaitStack => self.waits,
@@ -135,7 +135,7 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &WantedEvents<'_>) -> Result<
         events,
         rings,
         roles,
-        // Rings may be smaller than wanted.
+        // The rings may be smaller than was asked for.
         samples: StackCopies::new(ring_bytes, stack_bytes, larger),
         waits: StackCopies::new(ring_bytes, wait_stacks.0, wait_stacks.1),
         layout: choice.layout(stack_bytes),

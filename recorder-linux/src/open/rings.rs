@@ -1,4 +1,4 @@
-//! The size of rings: by the rate and the number of CPUs, less where the user's locked memory does not suffice.
+//! Sizes of rings: by the rate and the number of CPUs; smaller where the user's locked memory does not suffice.
 
 use std::io;
 
@@ -10,36 +10,36 @@ const SAMPLE_HEADER_BYTES: usize = 256;
 const SMALLEST_RING_BYTES: usize = 64 << 10;
 const USUAL_RING_BYTES: usize = 2 << 20;
 const LARGEST_RING_BYTES: usize = 32 << 20;
-/// On machines with many CPUs rings stay at their usual size.
+/// Most bytes of all rings together. On machines with many CPUs each ring has its usual size, whatever the sum.
 const ALL_RINGS_BYTES: usize = 64 << 20;
-/// How long a ring should be able to hold a busy CPU's samples, where memory allows: the recorder sleeps for up to 0.4
-/// s (`rounds`), competes with the program for CPU time, and was seen to wait 160 ms for a CPU (ordinary user, 200 busy
-/// threads on 2 CPUs). Rings of 2 MiB lost 1 to 4 % of the samples there, at 1 kHz.
+/// Time for which a ring should hold a busy CPU's samples, where memory allows. The recorder sleeps for up to 0.4 s
+/// (`rounds`) and competes with the program for CPU time. An ordinary user's recorder was seen to wait 160 ms for a
+/// CPU, with 200 busy threads on 2 CPUs. Rings of 2 MiB lost 1 to 4 % of the samples there, at 1 kHz.
 const RING_SECONDS: f64 = 1.05;
 
-/// No larger dumps where rings hold less of them.
+/// Larger dumps are not used if a ring holds them for less than this.
 const LARGER_STACKS_FEWEST_SECONDS: f64 = 0.1;
-/// Seconds of larger stack copies that rings of their own should hold.
+/// Time for which rings of their own should hold larger stack copies, in seconds.
 const LARGER_STACKS_RING_SECONDS: f64 = 0.5;
-/// Factor by which rings for larger copies may exceed other rings: a quarter of a second at 4 kHz with copies of 64
-/// KiB, where the recorder wakes up half as often.
+/// Factor by which rings for larger copies may exceed other rings. They then hold a quarter of a second at 4 kHz with
+/// copies of 64 KiB, and the recorder wakes up half as often.
 const MORE_ROOM: usize = 2;
-/// A record has 64 KiB: of the largest dumps the kernel copies what fits (perf_sample_ustack_size in
+/// A record has at most 64 KiB: the kernel cuts the largest dumps to what fits (perf_sample_ustack_size in
 /// kernel/events/core.c).
 const LARGEST_STACK_BYTES: u32 = 65528;
 
-/// The size of each ring, and of the dumps in it.
+/// Size of each ring, and of the dumps in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RingBytes {
     pub(crate) ring_bytes: usize,
     pub(crate) stack_bytes: u32,
 }
 
-/// The copies of the stacks of one role.
+/// How stacks of one role are copied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StackCopies {
     pub(crate) usual: RingBytes,
-    /// What takes their place where many stacks are deeper, in the same rings.
+    /// Size of the dumps that replace the usual ones in the same rings, once many stacks are deeper.
     pub(crate) larger: Option<RingBytes>,
 }
 
@@ -57,10 +57,11 @@ impl StackCopies {
 }
 
 impl RingBytes {
-    /// Rings that are full sooner lose samples whenever the recorder has to wait for a CPU.
+    /// Least time that a ring must hold. A ring that is full sooner loses samples whenever the recorder waits for a
+    /// CPU.
     pub(crate) const FEWEST_SECONDS: f64 = 0.05;
 
-    /// How long a busy CPU needs to fill its ring.
+    /// Time in which a busy CPU fills its ring, in seconds.
     pub(crate) fn seconds(self, rate_hz: f64) -> f64 {
         self.ring_bytes as f64 / (rate_hz * f64::from(self.stack_bytes.max(1024)))
     }
@@ -70,7 +71,7 @@ impl RingBytes {
         self.ring_bytes / self.stack_bytes.max(1) as usize >= records
     }
 
-    /// The same dumps with rings of their own; `None` where these could not be larger.
+    /// Sizes with rings of their own for these dumps; `None` if such rings could not be larger.
     pub(crate) fn with_own_rings(self, rate_hz: f64, cpus: usize) -> Option<RingBytes> {
         let wanted = (rate_hz * f64::from(self.stack_bytes) * LARGER_STACKS_RING_SECONDS) as usize;
         let ring_bytes = wanted.next_power_of_two().min(affordable_ring_bytes(cpus) * MORE_ROOM);
@@ -78,7 +79,7 @@ impl RingBytes {
     }
 }
 
-/// Bytes of larger stack copies that the same rings have room for; `None` if there is no room for larger ones.
+/// Size of the larger dumps that the same rings have room for; `None` if they have no room for larger dumps.
 pub(super) fn larger_stack_bytes(stack_bytes: u32, rate_hz: f64, cpus: usize) -> Option<u32> {
     let ring_bytes = wanted_ring_bytes(rate_hz, stack_bytes, cpus);
     [LARGEST_STACK_BYTES, 32 << 10].into_iter().find(|larger| {
@@ -90,7 +91,7 @@ pub(super) fn larger_stack_bytes(stack_bytes: u32, rate_hz: f64, cpus: usize) ->
     })
 }
 
-/// The size for events that come at any rate.
+/// Ring size for events that come at any rate.
 pub(super) fn largest_ring_bytes(cpus: usize) -> usize {
     wanted_ring_bytes(f64::INFINITY, 0, cpus)
 }
@@ -108,7 +109,7 @@ fn affordable_ring_bytes(cpus: usize) -> usize {
         .ilog2()
 }
 
-/// Maps a ring for every event; halves them all where the user's locked memory does not suffice (516 KiB a CPU and
+/// Maps a ring for every event. Halves all rings where the user's locked memory does not suffice (516 KiB a CPU and
 /// RLIMIT_MEMLOCK, `perf_event_mlock_kb`).
 pub(super) fn map_rings(
     wanted: &[(&EventFd, usize)],

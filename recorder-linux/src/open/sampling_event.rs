@@ -1,4 +1,4 @@
-//! The event that samples, and how perf_event_open wants it.
+//! The sampling event, and its attributes for perf_event_open.
 
 use recording::info::{EventCounts, PeriodUnit, SampleBy};
 
@@ -13,27 +13,27 @@ const NANOS_PER_SECOND: f64 = 1e9;
 /// PERF_PMU_TYPE_SHIFT.
 const PMU_TYPE_SHIFT: u32 = 32;
 
-/// The event that samples.
+/// The sampling event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EventChoice {
     /// The event that the user named instead of CPU time.
     pub(crate) named: Option<Counter>,
     pub(crate) hardware: bool,
-    /// Why the CPU clock samples instead of the processor's counter of cycles; `None` where it does not.
+    /// Why the CPU clock samples instead of the processor's counter of cycles; `None` if cycles sample.
     pub(crate) no_cycles: Option<NoCycles>,
-    /// The user's permission. A named event may still leave the kernel out: see [`EventChoice::counts_kernel`].
+    /// The user's permission. A named event may still exclude the kernel: see [`EventChoice::counts_kernel`].
     pub(crate) may_sample_kernel: bool,
     pub(super) has_build_ids: bool,
     pub(crate) has_lost_counts: bool,
 }
 
-/// Why cycles do not sample. The reason is the same for every recording on a machine, and no loss: the clock measures
-/// time as well.
+/// Why cycles do not sample. The reason is the same for every recording on a machine. It is not a loss: the clock also
+/// measures time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoCycles {
-    /// As in most virtual machines.
+    /// The machine has no counter of cycles, like most virtual machines.
     NoCounter,
-    /// Some hypervisors offer a PMU without interrupts: it counts but can't sample.
+    /// The PMU has no interrupts, as under some hypervisors: it counts but can't sample.
     NoInterrupts,
 }
 
@@ -58,12 +58,12 @@ impl EventChoice {
         }
     }
 
-    /// True if this event also samples the kernel. Each further event has its own answer.
+    /// True if this event also samples the kernel. Named events decide for themselves.
     pub(crate) fn counts_kernel(&self) -> bool {
         self.may_sample_kernel && self.named.as_ref().is_none_or(|counter| counter.sides.kernel)
     }
 
-    /// The same event of user code only.
+    /// This event for user code only.
     pub(super) fn without_kernel(&self) -> EventChoice {
         EventChoice {
             may_sample_kernel: false,
@@ -101,7 +101,7 @@ impl EventChoice {
         }
     }
 
-    /// What the attributes of all events of a recording have in common.
+    /// Attributes that all events of a recording share.
     pub(super) fn common_attr(&self, scope: Scope, stack_bytes: u32) -> Attr {
         let lost = if self.has_lost_counts { read_format::LOST } else { 0 };
         Attr {
@@ -131,7 +131,7 @@ impl EventChoice {
         if self.counts_kernel() {
             flags |= flag::EXCLUDE_CALLCHAIN_USER;
             sample_type |= SAMPLE_CALLCHAIN;
-            // BPF programs that are loaded meanwhile. Linux has this since 5.1, and build ids since 5.12.
+            // Reports BPF programs that are loaded while recording. Linux has this since 5.1, and build ids since 5.12.
             if self.has_build_ids {
                 flags |= flag::KSYMBOL;
             }
@@ -168,7 +168,7 @@ impl EventChoice {
                 rate_hz.round().max(1.0) as u64,
             )
         } else {
-            // A period and not a frequency: the kernel turns the frequency of a clock into this period. A new task gets
+            // A period, not a frequency: the kernel turns the frequency of a clock into this period. A new task gets
             // its first sample after a whole period on each CPU, so short tasks lack half a period per CPU on average.
             // The kernel's count of CPU time, which lacks nothing, is shown beside the sum of the samples.
             let period_ns = (NANOS_PER_SECOND / rate_hz).round() as u64;
@@ -187,7 +187,7 @@ impl EventChoice {
     }
 }
 
-/// True if perf events are allowed for sprof itself: then the target is refused.
+/// True if perf events are allowed for sprof itself. Then the kernel refuses only the target.
 pub(crate) fn may_record_ourselves(choice: &EventChoice) -> bool {
     let attr = choice.attr(Scope::OnExec, 1.0, 8, 0);
     EventFd::open(&attr, THIS_THREAD, 0).is_ok()
@@ -201,7 +201,7 @@ pub(crate) fn core_type(core_types: &[(u32, Vec<u32>)], cpu: u32) -> u64 {
         .map_or(0, |(kind, _)| u64::from(*kind) << PMU_TYPE_SHIFT)
 }
 
-/// What all further events of a recording have in common with the first event.
+/// Settings that named events share with the first event.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedSettings {
     pub(crate) scope: Scope,
@@ -212,7 +212,8 @@ pub(crate) struct SharedSettings {
 }
 
 impl SharedSettings {
-    /// The counts over all CPUs. The event of a task on one CPU is also "enabled" while the task runs on others.
+    /// Turns sums over all CPUs into counts of tasks. The event of a task on one CPU is also "enabled" while the task
+    /// runs on others.
     ///
     /// The enabled time is the run time of the tasks, or less: Linux 6.18 drops the time of an inherited event whose
     /// thread ends on another CPU (4 threads of 679 ms together: 535 and 335 ms on two CPUs).

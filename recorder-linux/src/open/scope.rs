@@ -1,4 +1,4 @@
-//! What is to be opened, for whom, and why that can fail.
+//! What is to be opened, for which tasks, and why that can fail.
 
 use recording::session::RecordOptions;
 
@@ -6,18 +6,18 @@ use crate::machine::refusal::PerfEventRefusal;
 use crate::open::events::Events;
 use crate::sys::perf_event::flag;
 
-/// The stack of an event that may happen a hundred thousand times a second is copied up to here. Deeper ones are
-/// completed.
+/// Size of the stack copy for an event that may happen a hundred thousand times a second. Deeper stacks are completed
+/// from live memory.
 pub(crate) const FLOOD_STACK_BYTES: u32 = 8 << 10;
 
-/// Which tasks an event is for.
+/// Tasks that an event is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// A task that has not yet called exec, and all that come from it. Enabled by its exec.
+    /// A task before its exec, and its descendants. The exec enables the event.
     OnExec,
-    /// A running task, and all that come from it. Enabled by hand.
+    /// A running task, and its descendants. sprof enables the event.
     Running,
-    /// All tasks on the machine but the idle ones. Enabled by hand.
+    /// All tasks on the machine but the idle ones. sprof enables the event.
     Machine,
 }
 
@@ -41,10 +41,10 @@ pub(crate) enum OpenError {
     /// Events may be opened, but not for this task.
     #[error("cannot open perf events: this process may not be looked into")]
     NotThisTask,
-    /// No task of this kind may be recorded with perf events here, or there are none.
+    /// The kernel allows no perf events for tasks of this kind, or has none.
     #[error("{0}")]
     NoPerfEvents(PerfEventRefusal),
-    /// What failed, and the next step.
+    /// Another failure: what failed, and the next step.
     #[error("{0}")]
     Refused(String),
 }
@@ -60,9 +60,9 @@ impl From<String> for OpenError {
 pub(crate) struct WantedEvents<'a> {
     pub(crate) rate_hz: f64,
     pub(crate) stack_bytes: u32,
-    /// Switch to larger copies of stacks once they are needed.
+    /// Switch to larger copies of the stacks of samples once they are needed.
     pub(crate) larger_stacks: bool,
-    /// Larger stacks of waits.
+    /// Switch to larger copies of the stacks of waits once they are needed.
     pub(crate) larger_wait_stacks: bool,
     pub(crate) off_cpu: bool,
     pub(crate) events: &'a Events,

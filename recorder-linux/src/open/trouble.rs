@@ -1,4 +1,4 @@
-//! Why a named event can't be recorded, and what helps. An event that was asked for is never replaced in silence.
+//! Why a named event can't be recorded, and what helps. A named event is never replaced silently.
 
 use std::io;
 
@@ -36,7 +36,7 @@ fn level() -> String {
     paranoid().map_or_else(String::new, |level| format!(" (perf_event_paranoid is {level})"))
 }
 
-/// Why an event that counts did not open.
+/// Why a counting event did not open.
 pub(crate) fn counter(counter: &Counter, common: &SharedSettings, cpu: u32, error: &io::Error) -> OpenError {
     let name = &counter.name;
     OpenError::Refused(match error.raw_os_error() {
@@ -106,7 +106,7 @@ fn is_root() -> bool {
     })
 }
 
-/// True if the CPU's counters can be used at all: cycles open, for this thread's own user code.
+/// True if the CPU's counters can be used: an event for cycles opens for user code of this thread.
 pub(crate) fn has_hardware() -> bool {
     let attr = Attr {
         kind: names::HARDWARE,

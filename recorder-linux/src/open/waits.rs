@@ -1,4 +1,4 @@
-//! The events of waits: when threads leave a CPU and get one again, and their stacks.
+//! The events of waits: the switches of threads away from a CPU and back, and the stacks of waiting threads.
 //!
 //! Two more events per CPU beside those that sample, with rings of their own; further threads write into the same
 //! rings. A program that switches a million times a second fills 64 MB a second, and must not push out the samples.
@@ -27,10 +27,10 @@ use super::scope::WantedEvents;
 use crate::sys::perf_event::{Attr, SW_CONTEXT_SWITCHES, SW_DUMMY, TYPE_SOFTWARE, flag};
 use perf_data::decode::SAMPLE_CALLCHAIN;
 
-/// The thread of a long wait keeps its stack, so that what is not in the dump can still be read. Short waits are many,
-/// and one stack matters little.
+/// A thread keeps its stack during a long wait, so the part that is not in the dump can still be read. Short waits are
+/// many, so a single stack matters little.
 const USUAL_STACK_BYTES: u32 = 8 << 10;
-/// Stacks of waits a second, for each sample a second that was asked for. One takes about 10 us to unwind.
+/// Most stacks of waits a second, for each sample a second that was asked for. A stack takes about 10 us to unwind.
 const STACKS_PER_SAMPLE: f64 = 4.0;
 /// Shortest pause of stacks: switching them off and on takes a microsecond for each thread and CPU.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
@@ -49,7 +49,7 @@ pub(super) fn switches(common: &SharedSettings) -> Attr {
     }
 }
 
-/// How much of the stack of a wait is copied, and how much once many of them are deeper: as much as samples may copy.
+/// Size of the stack copies of waits, and the size once many stacks are deeper: as much as samples may copy.
 pub(super) fn stack_bytes(wanted: &WantedEvents<'_>, cpus: usize) -> (u32, Option<u32>) {
     let usual = wanted.stack_bytes.min(USUAL_STACK_BYTES);
     let larger = match wanted.larger_stacks {
@@ -63,7 +63,7 @@ pub(super) fn stack_bytes(wanted: &WantedEvents<'_>, cpus: usize) -> (u32, Optio
     )
 }
 
-/// The attributes of an event that records nothing, of the recorder's own thread: its ring is for others.
+/// Attributes of an event of the recorder's own thread that records nothing: its ring is for other events.
 pub(super) fn owner(common: &SharedSettings) -> Attr {
     let common = common.choice.common_attr(common.scope, 0);
     Attr {
@@ -98,11 +98,11 @@ pub(super) fn failed(name: &str, cpu: u32, error: &io::Error) -> String {
     }
 }
 
-/// Keeps the number of stacks to what can be unwound beside the samples.
+/// Limits the number of stacks to what can be unwound beside the samples.
 #[derive(Debug)]
 pub(crate) struct StackLimit {
     per_second: f64,
-    /// Stacks that may come at once.
+    /// Number of stacks that may come at once.
     allowance: f64,
     last_ns: u64,
     paused_until_ns: Option<u64>,
@@ -110,7 +110,7 @@ pub(crate) struct StackLimit {
 }
 
 impl StackLimit {
-    /// For a recording that asks for this many samples a second.
+    /// The limit for a recording that asks for this many samples a second.
     pub(crate) fn new(rate_hz: f64, now_ns: u64) -> StackLimit {
         let per_second = rate_hz * STACKS_PER_SAMPLE;
         StackLimit {
@@ -124,12 +124,13 @@ impl StackLimit {
 
     const MOST_SAVED_SECONDS: f64 = 0.25;
 
-    /// True once stacks were switched off.
+    /// True if stacks were ever switched off.
     pub(crate) fn was_reached(&self) -> bool {
         self.was_reached
     }
 
-    /// Takes note that `taken` stacks came since the last call. `Some(true)`: switch them on; `Some(false)`: off.
+    /// Counts `taken` stacks since the last call. `Some(true)`: switch stacks on. `Some(false)`: switch them off.
+    /// `None`: change nothing.
     pub(crate) fn after(&mut self, taken: u64, now_ns: u64) -> Option<bool> {
         let seconds = now_ns.saturating_sub(self.last_ns) as f64 / 1e9;
         self.last_ns = now_ns;

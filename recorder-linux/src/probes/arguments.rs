@@ -11,7 +11,7 @@
 //! value is signed). Sums of two registers, symbols and floating-point registers have no counterpart in tracefs
 //! (Documentation/trace/uprobetracer.rst).
 
-/// Arguments that are read; sdt.h has at most 12.
+/// Most arguments to read; sdt.h has at most 12.
 const MAX_ARGUMENTS: usize = 16;
 
 /// Arguments as tracefs takes them.
@@ -35,7 +35,7 @@ pub(crate) fn translate(text: &str) -> Arguments {
     arguments
 }
 
-/// Names and types of the arguments. Definitions that agree in them can be one event.
+/// Names and types of the arguments. Definitions with equal names and types can be one event.
 pub(super) fn form(text: &str) -> Vec<String> {
     let part = |fetch: String| match (fetch.split_once('='), fetch.rsplit_once(':')) {
         (Some((name, _)), Some((_, kind))) => format!("{name}:{kind}"),
@@ -132,8 +132,8 @@ fn number(text: &str) -> Option<i64> {
         })
 }
 
-/// The kernel's name of the register that this one is the lower part of: regoffset_table in arch/x86/kernel/ptrace.c.
-/// The upper bytes (`ah`) are no lower part.
+/// The kernel's name of the whole register that this one is the lower part of: regoffset_table in
+/// arch/x86/kernel/ptrace.c. `None` for upper bytes (`ah`).
 fn x86_register(name: &str) -> Option<String> {
     if let Some(number) = name
         .strip_prefix('r')

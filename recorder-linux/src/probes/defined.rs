@@ -17,13 +17,13 @@ use super::tracefs::{CommandError, ProbeFiles, ProbeList};
 use super::trial::{self, Trial};
 use perf_data::events::RETURN_ADDRESS;
 
-/// How long a definition may still be in use after its events were closed: the kernel releases them after a grace
+/// Longest time that the kernel may still use a definition after its events were closed: it releases them after a grace
 /// period.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest line of a list: WRITE_BUFSIZE in kernel/trace/trace.c.
 const MAX_LINE_BYTES: usize = 4095;
 
-/// Held between choosing a name and taking it.
+/// Held from the choice of a name to its definition.
 static DEFINING: Mutex<()> = Mutex::new(());
 
 /// Defined probes. Dropping this removes them; their events must have been closed before.
@@ -57,7 +57,7 @@ fn refused(place: &ProbePlace, reason: String) -> ProbeError {
     }
 }
 
-/// What the places of one event must have in common: their arguments.
+/// The arguments of a place: places with equal ones can be one event.
 fn form(place: &ProbePlace) -> (ProbeList, Vec<String>) {
     let arguments = match place {
         ProbePlace::File(place) => arguments::form(&place.arguments),

@@ -38,7 +38,7 @@ impl ProbeList {
     }
 }
 
-/// tracefs, seen to be there.
+/// tracefs, which was found.
 #[derive(Clone, Debug)]
 pub(super) struct ProbeFiles {
     root: PathBuf,
@@ -75,7 +75,7 @@ impl ProbeFiles {
         tracefs.check(list).map(|()| tracefs)
     }
 
-    /// Whether the kernel has such probes.
+    /// Checks that the kernel has probes of this kind.
     pub(super) fn check(&self, list: ProbeList) -> Result<(), ProbeError> {
         match fs::metadata(self.list_path(list)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(match list {

@@ -1,5 +1,4 @@
-//! Running processes, as /proc has them. Parsing is pure; reading answers `None` or nothing for a process that has
-//! ended.
+//! Facts about running processes, from /proc. Parsing is pure. For an ended process, reading returns `None` or nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -21,13 +20,13 @@ const VSYSCALL: &[u8] = b"[vsyscall]";
 pub(crate) struct Stat {
     /// At most 15 bytes.
     pub(crate) name: Vec<u8>,
-    /// One letter; `Z` has ended and waits for its parent.
+    /// A letter; `Z` for a process that has ended and waits for its parent.
     pub(crate) state: u8,
     pub(crate) parent: i32,
     pub(crate) is_kernel_thread: bool,
     /// User and system time, in clock ticks of 10 ms.
     pub(crate) cpu_ticks: u64,
-    /// The same of all children that the process waited for.
+    /// User and system time of all children that the process waited for, in clock ticks.
     pub(crate) children_ticks: u64,
     /// Ticks after the boot.
     pub(crate) start_ticks: u64,
@@ -77,7 +76,8 @@ fn parse_machine_time(stat: &str, ticks_per_second: u64) -> Option<MachineTime> 
     })
 }
 
-/// `/proc/PID/statm` (proc_pid_statm(5)) of one process, also when another one has its number.
+/// `/proc/PID/statm` (proc_pid_statm(5)) of one process. It stays the file of that process, also when another process
+/// has its number.
 #[derive(Debug)]
 pub(crate) struct Statm(File);
 
@@ -86,8 +86,8 @@ impl Statm {
         File::open(format!("/proc/{pid}/statm")).ok().map(Statm)
     }
 
-    /// Bytes of the process's memory that are in RAM; none when it has ended. The kernel adds pages up in batches, so
-    /// that it is some hundred KiB too low or too high.
+    /// Bytes of the process's memory that are in RAM; `None` when it has ended. The kernel adds pages up in batches, so
+    /// the number is some hundred KiB too low or too high.
     pub(crate) fn resident_bytes(&self) -> Option<u64> {
         self.pages(1)?.checked_mul(page_bytes() as u64)
     }
@@ -101,7 +101,7 @@ impl Statm {
     }
 }
 
-/// Bytes of a title at most.
+/// Most bytes of a title.
 const TITLE_BYTES: usize = 512;
 
 /// The title that a process wrote over its command line.
@@ -114,8 +114,9 @@ pub(crate) fn title(pid: i32) -> Option<String> {
     title_in(cmdline.get(..length)?)
 }
 
-/// exec leaves one zero behind each argument. A program that writes its title there fills the rest with zeros, or
-/// writes over the last zero; then the kernel goes on to the next zero (get_mm_cmdline in fs/proc/base.c).
+/// Finds the title in a command line; `None` if the program wrote none. exec leaves one zero behind each argument. A
+/// program that writes its title there fills the rest with zeros, or writes over the last zero; then the kernel
+/// continues to the next zero (get_mm_cmdline in fs/proc/base.c).
 fn title_in(cmdline: &[u8]) -> Option<String> {
     let length = cmdline.iter().rposition(|byte| *byte != 0)? + 1;
     let (text, zeros) = cmdline.split_at(length);
@@ -151,7 +152,7 @@ pub(crate) fn processes() -> Vec<i32> {
     numbers("/proc").collect()
 }
 
-/// These processes, then all below them.
+/// The given processes, then all below them.
 pub(crate) fn with_descendants(roots: &[i32]) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for pid in processes() {
@@ -179,7 +180,7 @@ fn numbers(folder: &str) -> impl Iterator<Item = i32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// "pid (name) state ppid ...": the name may hold anything, a parenthesis too.
+/// Parses "pid (name) state ppid ...". The name may hold anything, also a parenthesis.
 fn parse_stat(text: &[u8]) -> Option<Stat> {
     let open = text.iter().position(|byte| *byte == b'(')?;
     let close = text.iter().rposition(|byte| *byte == b')')?;
@@ -209,8 +210,8 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     })
 }
 
-/// The executable mappings of a process, as one of its threads has them: a main thread that has ended has none. The
-/// error where they may not be read.
+/// The executable mappings of a process, read from one of its threads: a main thread that has ended has none. An error
+/// if they may not be read.
 pub(crate) fn executable_mappings(pid: i32, tid: i32) -> std::io::Result<Vec<MapsLine>> {
     Ok(code_in(&fs::read(format!("/proc/{pid}/task/{tid}/maps"))?))
 }
@@ -239,7 +240,7 @@ mod tests {
     fn a_title_is_what_no_exec_leaves_behind() {
         for (cmdline, expected) in [
             (&b"postgres: checkpointer \0\0\0\0"[..], Some("postgres: checkpointer")),
-            // It fills the area, and goes on behind it.
+            // The title fills the area, and continues behind it.
             (b"nginx: worker process", Some("nginx: worker process")),
             (b"/usr/bin/app\0", None),
             (b"app\0-c\0file\0", None),

@@ -1,4 +1,4 @@
-//! The end of the program, when recording ends before it does.
+//! Ends the program, when recording ends before it does.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +10,7 @@ use crate::processes::procfs;
 use crate::sys::process::{Child, HeldProcess, Signal, WaitStatus};
 use crate::sys::signals::{self, Signals};
 
-/// From SIGTERM to SIGKILL.
+/// Time from SIGTERM to SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The launched program after recording.
@@ -39,8 +39,8 @@ impl session::Target for Target {
 }
 
 impl Target {
-    /// Sends SIGTERM to the program and to all live recorded processes, unless the program ended by itself or is to be
-    /// kept.
+    /// Sends SIGTERM to the program and to all recorded processes that are alive, unless the program ended by itself,
+    /// or `keep_running`.
     pub(crate) fn after(program: Child, stop: StopReason, keep_running: bool, live: HashSet<i32>) -> Target {
         let mut target = Target {
             program,

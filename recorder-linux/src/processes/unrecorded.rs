@@ -1,13 +1,13 @@
-//! Processes that have no events, and how much CPU time the kernel accounts to them.
+//! Processes without events, and the CPU time that the kernel accounts to them.
 //!
 //! The kernel's account of a process is exact in two sources only: the rusage of a child, which includes all that it
-//! waited for, and /proc/PID/stat as long as the process is there. No other source is both exact and open to ordinary
+//! waited for, and /proc/PID/stat as long as the process exists. No other source is both exact and open to ordinary
 //! users:
-//! - Records of `inherit_stat` (PERF_RECORD_READ) would say what each task used. They are written for the events of all
-//!   CPUs by the CPU that the task ends on, into rings that only their own CPU may write to (seen with Linux 6.18), and
-//!   each switch between tasks that share inherited events would have to exchange their counts.
-//! - Without `inherit_stat`, such a switch exchanges the events themselves (perf_event_context_sched_out): counts
-//!   then belong to all tasks together.
+//! - Records of `inherit_stat` (PERF_RECORD_READ) would state what each task used. For events of all CPUs, the CPU on
+//!   which the task ends writes them, into rings that only their own CPU may write to (seen with Linux 6.18). And each
+//!   switch between tasks that share inherited events would have to exchange their counts.
+//! - Without `inherit_stat`, such a switch exchanges the events themselves (perf_event_context_sched_out): counts then
+//!   belong to all tasks together.
 //! - Taskstats and BSD accounting are for root.
 
 use recording::clock::Timestamp;
@@ -20,7 +20,7 @@ use crate::processes::stop;
 use crate::sys::process::{self, CpuTime, HeldProcess, monotonic_ns};
 use perf_data::translate::Translator;
 
-/// Between two looks at /proc. A look costs 10 us a process, and what a process uses after the last one is not known.
+/// Time between two readings of /proc. A reading costs 10 us a process. CPU time after the last reading is not known.
 const LOOK_NS: u64 = 50_000_000;
 
 /// The processes without events of one recording.
@@ -38,7 +38,7 @@ struct UnrecordedProcess {
     cause: UnrecordedCause,
     /// `None` once it has ended.
     held: Option<HeldProcess>,
-    /// It ran on without events: it was there after they had ended.
+    /// True if the process existed after its events had ended: it continued without events.
     was_seen: bool,
     first_ticks: u64,
     last_ticks: u64,
@@ -66,8 +66,8 @@ impl Unrecorded {
         });
     }
 
-    /// Looks at those that are there, if the last look is long enough ago. The end of a process that lost its events is
-    /// reported at `time`.
+    /// Reads the processes again, if the last reading is long enough ago. Reports the end of a process that lost its
+    /// events at `time`.
     pub(crate) fn look(&mut self, time: Timestamp, translator: &mut Translator, sink: &mut dyn EventSink) {
         for lost in translator.take_tasks_without_events() {
             self.add(lost.pid, Some(lost.name), UnrecordedCause::UndumpableExec);
@@ -100,7 +100,7 @@ impl Unrecorded {
         for watched in &mut self.processes {
             let Some(held) = &watched.held else { continue };
             let stat = procfs::stat(watched.pid, watched.pid);
-            // A process that has ended is still the one with this number as long as it is a zombie.
+            // An ended process keeps its number as long as it is a zombie.
             let is_same = |stat: &Stat| stat.has_ended() || !stop::ended(held.pidfd());
             if let Some(stat) = stat.filter(is_same) {
                 watched.last_ticks = watched.last_ticks.max(all_ticks(&stat));
@@ -108,7 +108,7 @@ impl Unrecorded {
         }
     }
 
-    /// What is known in the end. `recorded_ns` is how long events were there for all tasks together, over all CPUs.
+    /// The account at the end. `recorded_ns`: time for which events existed, for all tasks together, over all CPUs.
     pub(crate) fn account(mut self, program: Option<Program>, recorded_ns: Option<u64>) -> CpuAccount {
         self.look_now(monotonic_ns());
         let used_ns = |watched: &UnrecordedProcess| ns_of_ticks(watched.last_ticks - watched.first_ticks);
@@ -121,7 +121,7 @@ impl Unrecorded {
             if is_evident || watched_ns > 0 {
                 unrecorded_ns = unrecorded_ns.max(without_events_ns);
             }
-            // An exec that failed beyond its point of no return looks the same in the records, and the process ends
+            // An exec that failed beyond its point of no return looks the same in the records. Then the process ends
             // there.
             self.processes.retain(|watched| watched.was_seen || is_evident);
         }
@@ -142,16 +142,17 @@ impl Unrecorded {
     }
 }
 
-/// The launched program, by the kernel's account.
+/// The launched program, as the kernel accounts it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Program {
-    /// With all that it waited for.
+    /// CPU time of the program and of all processes that it waited for.
     pub(crate) time: CpuTime,
-    /// How many processes that was, as far as records said.
+    /// Number of those processes, by the records.
     pub(crate) processes: u64,
 }
 
-/// The processes among these that have not ended, with their CPU time, and how many more there are.
+/// The given processes that have not ended, with their CPU time. Also returns how many more there are than a list may
+/// have.
 pub(crate) fn running(pids: impl Iterator<Item = i32>) -> (Vec<ProcessTime>, u64) {
     let mut processes: Vec<ProcessTime> = pids
         .filter_map(|pid| {
@@ -175,7 +176,7 @@ fn lossy(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// What it used, and all processes that it waited for: these have no events either.
+/// CPU time of the process and of all processes that it waited for, which have no events either, in clock ticks.
 fn all_ticks(stat: &Stat) -> u64 {
     stat.cpu_ticks.saturating_add(stat.children_ticks)
 }

@@ -9,24 +9,24 @@ use recording::outbox::Message;
 use crate::processes::procfs::{self, Statm};
 use crate::sys::process::{monotonic_ns, process_cpu_ns};
 
-/// From one look to the next, at least: 20 points a second are a line. Calm rounds of the recorder are longer.
+/// Least time between two readings: 20 points a second make a line. Rounds without records are longer.
 const LOOK_NS: u64 = 50_000_000;
-/// What a look costs: a process that ran since the last one, and one that did not.
+/// Cost of reading a process that ran since the last reading, and of one that did not.
 const COST_NS: [u64; 2] = [5000, 400];
-/// Of many processes looks come less often, so that a thousandth of a CPU is spent on them.
+/// The pause after a reading is this many times its cost, so that many processes take a thousandth of a CPU.
 const REST: u64 = 1000;
 
-/// From one reading of a process's title to the next, at least.
+/// Least time between two readings of a process's title.
 const TITLE_NS: u64 = 500_000_000;
 
-/// Number of files in /proc that stay open from look to look: opening a file takes four times as long as reading it.
+/// Number of files in /proc that stay open between readings: opening a file takes four times as long as reading it.
 const OPEN_FILES: usize = 64;
 
 /// The last reading of each process.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     next_ns: u64,
-    /// Time of the last look.
+    /// Time of the last reading.
     looked: Timestamp,
     last: HashMap<Pid, LastUsage>,
     statm: HashMap<Pid, Statm>,
@@ -40,12 +40,12 @@ struct LastUsage {
     cpu_ns: u64,
     /// `None` for kernel threads and ended processes, which have no memory.
     resident_bytes: Option<u64>,
-    /// The process had the same at the last look, which was not reported.
+    /// True if the last reading found no change, and was not reported.
     is_unreported: bool,
 }
 
 impl Usage {
-    /// Looks at these processes, if the last look is long enough ago, and reports what has changed.
+    /// Reads the given processes, if the last reading is long enough ago, and reports changes.
     pub(crate) fn look(&mut self, pids: impl Iterator<Item = Pid>, report: &mut dyn FnMut(Message)) {
         let began = monotonic_ns();
         if began < self.next_ns {
@@ -61,7 +61,7 @@ impl Usage {
             let Some(cpu_ns) = process_cpu_ns(pid.0) else { continue };
             let last = before.get(&pid).copied();
             let statm = open.remove(&pid);
-            // Without CPU time it took no memory.
+            // A process that used no CPU time took no memory.
             if let Some(last) = last.filter(|last| last.cpu_ns == cpu_ns) {
                 cost_ns += rested_ns;
                 self.statm.extend(statm.map(|statm| (pid, statm)));
@@ -76,7 +76,7 @@ impl Usage {
             }
             cost_ns += ran_ns;
             let read = |statm: Statm| Some((statm.resident_bytes()?, statm));
-            // A file that can't be read any more is of a process that has ended: another one has its number.
+            // A file that can't be read any more belongs to an ended process; another process has its number now.
             let read = statm.and_then(read).or_else(|| Statm::open(pid.0).and_then(read));
             let now = LastUsage {
                 cpu_ns,
@@ -86,7 +86,7 @@ impl Usage {
             if self.statm.len() < OPEN_FILES {
                 self.statm.extend(read.map(|(_, statm)| (pid, statm)));
             }
-            // The line is level until the last look, and rises from there.
+            // The line is level up to the last reading, and rises from there.
             if let Some(last) = last.filter(|last| last.is_unreported) {
                 last.report(self.looked, pid, report);
             }
@@ -95,7 +95,8 @@ impl Usage {
             let next_ns = self.next_titles_ns.entry(pid).or_default();
             if began >= *next_ns {
                 *next_ns = began + TITLE_NS;
-                // Each time: an exec from before the first reading may still be on its way, and clears the title.
+                // Reported at each reading: an exec from before the first reading may still be on its way, and clears
+                // the title.
                 if let Some(title) = procfs::title(pid.0) {
                     report(Message::Title { time, pid, title });
                 }

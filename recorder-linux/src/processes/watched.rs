@@ -1,4 +1,4 @@
-//! Whose end ends the recording, and what Ctrl-C means meanwhile.
+//! The processes whose end ends the recording, and the effect of Ctrl-C while recording.
 
 use std::os::fd::OwnedFd;
 
@@ -11,16 +11,16 @@ use recording::session::StopReason;
 pub(crate) enum Watched {
     /// A launched program. Ctrl-C on a terminal reaches the program itself.
     Program(Child),
-    /// Attached processes, which are never sent anything.
+    /// Attached processes. They get no signals.
     Others(Vec<HeldProcess>),
     /// The whole machine, which does not end.
     Machine,
-    /// A command that runs for as long as others, or the machine, are to be recorded: `-a -- sleep 10`.
+    /// A command whose end ends the recording of others or of the machine: `-a -- sleep 10`.
     Timer(Child),
 }
 
 impl Watched {
-    /// Readable when one that is still to be waited for has ended.
+    /// Readable when the process that is waited for next has ended. `None` if there is none.
     pub(crate) fn pidfd(&self) -> Option<&OwnedFd> {
         match self {
             Watched::Program(program) | Watched::Timer(program) => Some(program.pidfd()),
@@ -29,7 +29,7 @@ impl Watched {
         }
     }
 
-    /// The one behind [`Watched::pidfd`] has ended. True if it was the last.
+    /// Notes that the process of [`Watched::pidfd`] has ended. True if it was the last.
     pub(crate) fn one_has_ended(&mut self) -> bool {
         match self {
             Watched::Program(_) | Watched::Timer(_) => true,

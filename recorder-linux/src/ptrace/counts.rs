@@ -1,4 +1,4 @@
-//! What the scheduler has counted for a thread.
+//! The scheduler's counts for a thread.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -27,7 +27,7 @@
 
 use recording::pace::ThreadReading;
 
-/// From when a thread leaves its CPU to sprof until sprof reads the clock, at most: a switch of tasks.
+/// Longest time from the moment when a thread leaves its CPU to sprof until sprof reads the clock: a switch of tasks.
 pub(super) const WAKE_UP_NS: u64 = 50_000;
 
 /// Where a thread was at the tick.
@@ -35,14 +35,15 @@ pub(super) const WAKE_UP_NS: u64 = 50_000;
 pub(super) enum PlaceAtTick {
     /// On a CPU until it stopped.
     OnCpu,
-    /// On a CPU, which it had to leave before it stopped.
+    /// On a CPU at the tick; it had to leave the CPU before it stopped.
     MadeWay,
-    /// In the queue for one.
+    /// In the queue for a CPU.
     Waiting,
 }
 
 impl PlaceAtTick {
-    /// Decides by the counts when the thread was asked to stop and when it had stopped, `since_tick_ns` after the tick.
+    /// Decides by two readings of the counts: `asked` when the thread was asked to stop, `stopped` when it had stopped,
+    /// `since_tick_ns` after the tick.
     pub(super) fn of(asked: ThreadReading, stopped: ThreadReading, since_tick_ns: u64) -> PlaceAtTick {
         if stopped.slices == asked.slices {
             PlaceAtTick::OnCpu

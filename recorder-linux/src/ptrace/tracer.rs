@@ -20,21 +20,21 @@ use crate::sys::priority::TracerPriority;
 use crate::sys::process::{WaitStatus, monotonic_ns, thread_cpu_ns};
 use crate::sys::ptrace::{self, Stop, Waited};
 
-/// Stack bytes copied at most. The stopped thread cannot change what is copied, as it can change memory that is read
+/// Most stack bytes to copy. The stopped thread cannot change the copied bytes, but could change memory that is read
 /// later. Most stacks end after a few KiB. 256 KiB take 40 us.
 const STACK_BYTES: usize = 256 << 10;
 
-/// Everything that is traced.
+/// All traced processes and threads.
 pub(super) struct Tracer {
     program: i32,
     out: Outbox,
     threads: HashMap<i32, TracedThread>,
     processes: HashMap<i32, TracedProcess>,
-    /// Threads that ended before the stop of the thread that started them was answered. They are still zombies then,
-    /// and would be added a second time: seen with children of 1 ms.
+    /// Threads that ended before the stop of their parent thread was answered. They are still zombies then, and would
+    /// be added a second time: seen with children of 1 ms.
     ended_early: HashSet<i32>,
     stack: Vec<u8>,
-    /// CPU time of ended threads, ns, and how long they waited for a CPU.
+    /// CPU time of ended threads, and their time waiting for a CPU, ns.
     ended_cpu_ns: u64,
     ended_waited_ns: u64,
     samples: u64,
@@ -43,14 +43,14 @@ pub(super) struct Tracer {
     turns: TracerPriority,
     ticks: Ticks,
     usage: Usage,
-    /// The last tick came more than an interval after its time.
+    /// True if the last tick came more than an interval late.
     is_late: bool,
     /// Threads that had to leave their CPU to sprof at the last tick, and when to stop them again.
     again: Vec<i32>,
     again_ns: u64,
 }
 
-/// What was recorded, over all threads.
+/// Sums over all threads.
 #[derive(Debug)]
 pub(crate) struct Totals {
     pub(crate) samples: u64,
@@ -69,7 +69,7 @@ struct TracedThread {
     account: Account,
     /// Set while the thread is to stop for a sample.
     asked: Option<StopRequest>,
-    /// The thread that started this one has reported it.
+    /// True once the parent thread has reported this thread.
     is_announced: bool,
 }
 
@@ -115,17 +115,17 @@ impl Tracer {
         tracer
     }
 
-    /// How the program ended, once it has.
+    /// How the program ended; `None` while it runs.
     pub(super) fn program_end(&self) -> Option<WaitStatus> {
         self.program_end
     }
 
-    /// Whether the program was executed at all.
+    /// True if the program was executed.
     pub(super) fn has_exec(&self) -> bool {
         self.has_exec
     }
 
-    /// Reports what was dropped at the end, `time`. Returns the sums over all threads, alive and ended.
+    /// Reports at the end, `time`, how many samples were dropped. Returns the sums over all threads, alive and ended.
     pub(super) fn finish(mut self, time: u64) -> Totals {
         self.out.report_dropped(time);
         let mut totals = Totals {
@@ -144,12 +144,12 @@ impl Tracer {
         totals
     }
 
-    /// When [`Tracer::sample`] has something to do.
+    /// Time of the next tick or second stop, for [`Tracer::sample`].
     pub(super) fn next_ns(&self) -> u64 {
         self.ticks.next_ns().min(self.again_ns)
     }
 
-    /// Asks threads to stop for a sample: at a tick every one that may be on a CPU.
+    /// Asks threads to stop for a sample: at a tick, each thread that may be on a CPU.
     pub(super) fn sample(&mut self) -> io::Result<()> {
         let now = monotonic_ns().max(WAKE_UP_NS);
         if now >= self.again_ns {
@@ -424,7 +424,7 @@ impl Tracer {
         }
     }
 
-    /// The thread that started this one reports it.
+    /// Handles the parent thread's report of a new thread.
     fn announce(&mut self, tid: i32) {
         if self.ended_early.remove(&tid) {
             return;

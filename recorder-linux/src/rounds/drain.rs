@@ -29,11 +29,11 @@ use recording::session::StopReason;
 /// The kernel reads the time of a record before it writes the record. The gap is microseconds, except where the
 /// hypervisor takes the CPU away in between.
 const SETTLE_NS: u64 = 500_000;
-/// The round after stacks of waits were switched on again: a program that waits more often than can be sampled delivers
-/// some hundreds of stacks in 2 ms, and pays for each. Also the round after the copies of such stacks became larger:
-/// how full they make the ring is not known.
+/// Length of the round after stacks of waits were switched on again. A program that waits more often than can be
+/// sampled delivers some hundreds of stacks in 2 ms, and pays for each. Also the length of the round after copies of
+/// such stacks became larger: how full they make the ring is not known yet.
 const ROUND_FOR_MANY_WAITS: Duration = Duration::from_millis(2);
-/// The round after one with many point events, which mostly come in series.
+/// Length of the round after one with many point events, which mostly come in series.
 const ROUND_FOR_MANY_POINTS: Duration = Duration::from_millis(4);
 
 impl RecordQueue for Ring {
@@ -51,7 +51,7 @@ impl RecordQueue for Ring {
     }
 }
 
-/// A recording whose events are enabled: everything that its rounds touch.
+/// A recording whose events are enabled, with everything that its rounds use.
 pub(crate) struct RoundLoop<'a> {
     pub(crate) opened: &'a mut OpenedEvents,
     pub(crate) translator: &'a mut Translator,
@@ -59,7 +59,7 @@ pub(crate) struct RoundLoop<'a> {
     pub(crate) watched: &'a mut Watched,
     pub(crate) unrecorded: &'a mut Unrecorded,
     pub(crate) signals: &'a Signals,
-    /// When the recording began. What ran before has been reported to the sink.
+    /// Start of the recording. Processes that ran before have been reported to the sink.
     pub(crate) start: Timestamp,
     /// When the recording ends at the latest.
     pub(crate) deadline: Option<Timestamp>,
@@ -71,7 +71,7 @@ pub(crate) struct RoundLoop<'a> {
 #[derive(Clone, Copy, Default)]
 struct Drained {
     has_records: bool,
-    /// A record came for which a file may have to be opened.
+    /// True if a record came for which a file may have to be opened.
     opens_file: bool,
     /// Samples of the event that samples.
     samples: u64,
@@ -81,8 +81,8 @@ struct Drained {
 }
 
 impl RoundLoop<'_> {
-    /// Empties the rings into the sink until all that is watched has ended, the time is over or a signal ends the
-    /// recording. Then stops the events and takes what is left. Returns why and when the recording ended. An error:
+    /// Empties the rings into the sink until all watched processes have ended, the time is over or a signal ends the
+    /// recording. Then stops the events and takes the last records. Returns why and when the recording ended. An error:
     /// poll(2), or an ioctl of an event, failed.
     pub(crate) fn run(mut self) -> io::Result<(StopReason, Timestamp)> {
         let (unit, cpus) = (self.opened.choice.unit(), self.opened.events.cpus().len());
@@ -95,7 +95,7 @@ impl RoundLoop<'_> {
         let mut points = PointLimit::new(monotonic_ns());
         let mut stack_limit = StackLimit::new(self.rate_hz, monotonic_ns());
         let mut usage = Usage::default();
-        // The stacks of threads that waited when recording began are a round of their own: nothing follows from them.
+        // The stacks of threads that waited when recording began are a round of their own, which changes no rule.
         let _ = self.sink.end_round(self.start);
         let stop = loop {
             if let Some(stop) = self.sleep(rule.sleep(&mut jitter), &mut interrupts)? {
@@ -218,7 +218,7 @@ impl RoundLoop<'_> {
                 return;
             }
             if role == Role::WaitStack {
-                // An idle CPU waits for nothing, and its stacks are not to be unwound.
+                // An idle CPU waits for nothing, so its stacks are not unwound.
                 if decode::origin(record).is_some_and(|origin| origin.tid == 0) {
                     return;
                 }
@@ -243,7 +243,7 @@ impl RoundLoop<'_> {
     }
 }
 
-/// Reports losses that no record reported: those at the very end, after which nothing more was written.
+/// Reports losses without a record: those at the very end, after which the kernel wrote nothing.
 pub(crate) fn report_remaining_losses(
     lost: u64,
     role: Role,

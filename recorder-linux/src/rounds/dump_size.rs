@@ -1,19 +1,19 @@
-//! How much of each stack the kernel copies: more, once many stacks are deeper than their copies.
+//! The size of stack copies: larger once many stacks are deeper than their copies.
 //!
 //! Waits have events and rings of their own, so the copies of samples and of waits are counted, switched and announced
 //! separately.
 //!
-//! Bytes that are not copied are read from the program's memory later, and may belong to another call by then. rustc at
-//! 1 kHz, of all stacks: with copies of 16 KiB 3.4 % were cut and 4 to 7 % not verified, with 64 KiB 0.2 and 0.3 %. The
-//! kernel copies what the stack has: a sample costs the program 1.1 times the minimal record's time with 16 KiB, and
-//! 1.4 times with a stack of 40 KiB that is copied whole.
+//! Bytes that are not copied are read from the program's memory later, and may belong to another call by then. With
+//! copies of 16 KiB, 3.4 % of all stacks of rustc at 1 kHz were cut and 4 to 7 % not verified; with 64 KiB, 0.2 and
+//! 0.3 %. The kernel copies as much as the stack has: a sample costs the program 1.1 times the minimal record's time
+//! with 16 KiB, and 1.4 times with a stack of 40 KiB that is copied whole.
 //!
 //! The larger event is opened with the first one, and is off: an event that is opened later would miss the threads that
-//! start meanwhile. Each thread inherits it, which did not show in the time that 400 processes take, on 2 CPUs.
+//! start meanwhile. Each thread inherits it. The time of 400 processes on 2 CPUs did not show that cost.
 //!
-//! Larger samples go to the rings of the usual ones at first, and to larger ones of their own once a child has had them
-//! made, which may take half a second (`sys/ring_maker.rs`). Waits stay in their rings: the number of stacks
-//! a second is limited (`StackLimit`), and stacks that find no room would be left out anyway.
+//! Larger samples first go to the rings of the usual ones. They get larger rings of their own once a child has made
+//! them, which may take half a second (`sys/ring_maker.rs`). Waits stay in their rings: the number of stacks a second
+//! is limited (`StackLimit`), and stacks without room would be left out anyway.
 
 use recording::clock::Timestamp;
 use recording::event::Role;
@@ -28,9 +28,9 @@ const SAMPLES: u64 = 50;
 /// Copies become larger if more than one stack in this number needs more bytes than its sample has.
 const ONE_IN: u64 = 25;
 
-/// A thread that starts while events are switched inherits them as they were, and is not seen by the switch
-/// (`inherit_event` in kernel/events/core.c). So they are switched again in the next rounds, which changes nothing for
-/// all others.
+/// A thread that starts while events are switched inherits their old state, and the switch misses it (`inherit_event`
+/// in kernel/events/core.c). So events are switched again in the next rounds, which changes nothing for all other
+/// threads.
 const SWITCHED_AGAIN: u32 = 2;
 
 /// Window, in samples, for the losses of larger copies.
@@ -46,16 +46,16 @@ pub(super) struct DumpSize {
     /// Samples, and samples that needed more bytes, since the last judgement.
     samples: u64,
     beyond_sample: u64,
-    /// Rounds that are left in which events are switched again.
+    /// Rounds left in which events are switched again.
     again: u32,
-    /// Makes rings for larger dumps. It ends with the recording: until then it may wait for a CPU.
+    /// Makes rings for larger dumps. Dropped with the recording: until then it may wait for a CPU.
     maker: Option<RingMaker>,
 }
 
 #[derive(Debug)]
 enum DumpsInUse {
     Usual,
-    /// The records that were lost before the present window, and the samples in the window.
+    /// Lost records before the present window, and samples in the window.
     Larger {
         lost: u64,
         samples: u64,
@@ -77,9 +77,9 @@ impl DumpSize {
         }
     }
 
-    /// Takes note of a round with `samples` samples of the role, of which `beyond_sample` needed more bytes than they
-    /// have. `are_too_many`: more samples come than are wanted. Returns the rings and dumps that are in use from now
-    /// on; `None` if these are the same as before.
+    /// Counts a round with `samples` samples of the role; `beyond_sample` of them needed more bytes than they have.
+    /// `are_too_many`: more samples come than are wanted. Returns the rings and dumps that are in use from now on;
+    /// `None` if they did not change.
     pub(super) fn after_round(
         &mut self,
         samples: u64,
@@ -139,7 +139,7 @@ impl DumpSize {
         }
     }
 
-    /// Begins with larger dumps, once this share of stacks was deeper.
+    /// Begins with larger dumps, after this share of stacks was deeper.
     fn begin_larger(
         &mut self,
         share: f64,
@@ -148,7 +148,7 @@ impl DumpSize {
     ) -> Option<RingBytes> {
         self.in_use = DumpsInUse::UsualForEver;
         let StackCopies { usual, larger } = opened.copies(self.role);
-        // Without a size there was no wish for it.
+        // The recording does not want larger dumps.
         let larger = larger?;
         let (copied, percent) = (self.copied(), 100.0 * share);
         let usual_kib = usual.stack_bytes >> 10;
@@ -188,7 +188,7 @@ impl DumpSize {
         }
     }
 
-    /// Goes on with rings for larger dumps, once they are made. Without them the usual ones serve.
+    /// Continues with rings for larger dumps, once they are made. Without them, larger dumps stay in the usual rings.
     fn take_rings(&mut self, opened: &mut OpenedEvents) -> Option<RingBytes> {
         let rings = self.maker.as_mut()?.take(&opened.events.larger_owners())?.ok()?;
         opened.roles.extend(rings.iter().map(|_| Role::Running));
@@ -208,7 +208,7 @@ impl DumpSize {
         self.switch(opened, translator)
     }
 
-    /// Switches the events to the present state. If that fails, which was never seen, the usual ones go on.
+    /// Switches the events to the present state. If that fails, which was never seen, the usual events continue.
     fn switch(&mut self, opened: &mut OpenedEvents, translator: &mut Translator) -> Option<RingBytes> {
         let from = Timestamp(monotonic_ns());
         let larger = matches!(self.in_use, DumpsInUse::Larger { .. });
@@ -222,7 +222,7 @@ impl DumpSize {
             .notes
             .push(format!("{} could not copy more of the stack: {error}", self.copied()));
         (self.in_use, self.again) = (DumpsInUse::UsualForEver, 0);
-        // What can be switched back is.
+        // Switches back as many events as possible.
         let _ = opened.events.switch_to_larger_stacks(self.role, false);
         Some(opened.copies(self.role).usual)
     }

@@ -45,7 +45,7 @@
 //! | 64 | 281.25, 112.35 | 8.44, 3.37 % | 0.25, 0.83 % |
 //! | 256 | 372.50, 81.40 | 11.17, 2.44 % | 0.14, 1.04 % |
 //!
-//! With a share of 1/25, 256 CPUs have more unverified stacks than two. The share is that of deep stacks and not of
+//! With a share of 1/25, 256 CPUs have more unverified stacks than two. The share is a share of deep stacks, not of
 //! all: where few threads are deep, each of their changes counts.
 //!
 //! # Constants
@@ -130,7 +130,8 @@ struct RoundRule {
 }
 
 impl RoundRule {
-    /// The first round is short: the samples of a thread's first round have no earlier reading to agree with.
+    /// The rule for a recording that begins. The first round is short: samples of a thread's first round have no
+    /// earlier reading to agree with.
     fn new(bytes: RingBytes, rate_hz: f64, unit: PeriodUnit, cpus: usize) -> RoundRule {
         let longest = match unit {
             PeriodUnit::CpuNanoseconds => LONGEST,
@@ -150,7 +151,7 @@ impl RoundRule {
         rule.with_rings(bytes, rate_hz)
     }
 
-    /// The rule for other rings and copies. What was found before was of the earlier ones.
+    /// The rule for other rings and copies. Findings about the earlier ones are dropped.
     fn with_rings(self, bytes: RingBytes, rate_hz: f64) -> RoundRule {
         let ring_seconds = bytes.seconds(rate_hz);
         let most_fill = (1.0 - ROOM.as_secs_f64() / ring_seconds).max(1.0 / 2.0);
@@ -164,7 +165,7 @@ impl RoundRule {
         rule.with_round(AFTER_CHANGED_CALLERS.min(rule.time_to_fill), Duration::ZERO)
     }
 
-    /// The rule after a round with these findings, for which the recorder worked for `worked`.
+    /// The rule after a round with these findings, in which the recorder worked for `worked`.
     fn after(self, found: RoundFindings, worked: Duration) -> RoundRule {
         let recorded = self.recorded + self.round;
         let are_changed = found.unverified as f64 > found.deep as f64 * self.unverified_share;
@@ -189,7 +190,7 @@ impl RoundRule {
             (USUAL, LONGEST, Duration::ZERO)
         };
         let longest = if rule.since_file < ROUNDS_LATER { USUAL } else { longest };
-        // Without records none can be missing, and an idle program costs nothing.
+        // Without records none can be lost, so an idle program costs nothing.
         let by_unit = if found.has_records { rule.longest } else { LONGEST };
         let longest = longest.min(by_unit).min((recorded - since) / PART);
         // At most twice the present round, or the shortest one. Rings of waits and points fill at any pace.
@@ -213,13 +214,13 @@ impl RoundRule {
         }
     }
 
-    /// True if a stack was completed from live memory lately.
+    /// True if a stack was completed from live memory in the last rounds.
     fn has_deep_stacks(&self) -> bool {
         self.since_deep < ROUNDS_LATER
     }
 
-    /// How long to sleep. With deep stacks a part of the round, by chance: rounds of one length could read a stack that
-    /// changes in time with them always in the same state, and take it for one that stays.
+    /// Time to sleep. With deep stacks, a random part of the round: rounds of equal length could always read a stack
+    /// that changes in time with them in the same state, and take it for one that stays.
     fn sleep(&self, jitter: &mut Jitter) -> Duration {
         if self.has_deep_stacks() {
             self.round.mul_f64(jitter.next_factor())
@@ -229,7 +230,7 @@ impl RoundRule {
     }
 }
 
-/// Numbers without a period.
+/// Pseudo-random numbers.
 #[derive(Debug)]
 struct Jitter(u64);
 
@@ -335,7 +336,7 @@ mod tests {
         assert_eq!(after(rule, &[(idle, 100)]).round, LONGEST);
     }
 
-    /// A rule before this one came to rounds of a negative length, with rustc at 10 kHz.
+    /// An earlier rule gave rounds of a negative length, with rustc at 10 kHz.
     #[test]
     fn rounds_have_a_length_whatever_is_found() {
         let mut jitter = Jitter(1);

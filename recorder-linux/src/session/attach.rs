@@ -38,12 +38,12 @@ use perf_data::origins::Origins;
 
 /// A clone(2) that began while events were opened has almost certainly ended after this time.
 const SETTLE: Duration = Duration::from_millis(5);
-/// Programs that start threads all the time have new ones at each look. The threads of the last look are children of
-/// threads that have all their events.
+/// Most searches for new threads. Programs that start threads all the time have new ones at each search. The threads of
+/// the last search are children of threads that have all their events.
 const ROUNDS: u32 = 5;
 
-/// Larger stacks of samples take one more event for each thread and CPU, and larger stacks of waits another one. The
-/// other descriptors are for other events and for binaries.
+/// Most events for larger stacks. Larger stacks of samples take one more event for each thread and CPU, and larger
+/// stacks of waits another one. Other events and binaries also need descriptors.
 const MOST_EVENTS_FOR_LARGER_STACKS: usize = 512;
 
 /// Running processes whose events are enabled.
@@ -54,13 +54,13 @@ pub(crate) struct RunningTarget {
     pub(crate) names: Vec<String>,
     /// When events were enabled.
     pub(crate) start: Timestamp,
-    /// All processes that are recorded, as they were then.
+    /// All recorded processes, as they were at that time.
     pub(crate) existing: Existing,
     /// Processes below the named ones for which no events were allowed.
     pub(crate) refused: Vec<i32>,
-    /// Their threads that are off-CPU when recording starts; `None` if waits are not recorded.
+    /// Threads of those processes that are off-CPU when recording starts; `None` if waits are not recorded.
     pub(crate) initial_waits: Option<InitialWaits>,
-    /// Has the rings until they are read.
+    /// Holds the rings until they are read.
     pub(crate) ring_copier: Option<RingCopier>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn to_processes(named: &[i32], wanted: &WantedEvents<'_>) -> Result<(
     let mut held = Vec::new();
     let mut names = Vec::new();
     for pid in &named {
-        // Held first: from then on the pid means this process, or the process has ended.
+        // Held first: from then on the pid means this process, or it has ended.
         let process = HeldProcess::open(*pid);
         names.push(check(*pid)?);
         held.push(process.ok_or_else(|| no_such_process(*pid))?);
@@ -178,7 +178,7 @@ pub(crate) fn to_whole_machine(wanted: &WantedEvents<'_>) -> Result<(OpenedEvent
     Ok((opened, running))
 }
 
-/// Looks for threads that started while events were being opened, and gives them their own. Returns the processes.
+/// Finds threads that started while events were being opened, and opens events for them. Returns the processes.
 fn follow_up(
     opened: &mut OpenedEvents,
     named: &[i32],
@@ -253,7 +253,7 @@ fn add_young(opened: &mut OpenedEvents, tid: i32) -> io::Result<()> {
             origins
         }
     };
-    // Higher than that of every set before.
+    // A number above those of all sets before.
     let set = u32::try_from(opened.events.sampling_events()).unwrap_or(u32::MAX);
     let added = opened.events.add(tid).and_then(|mark| {
         for event in opened.events.since(mark) {
@@ -302,8 +302,8 @@ fn open_thread(opened: &mut Option<OpenedEvents>, tid: i32, wanted: &WantedEvent
     })
 }
 
-/// Deep stacks are completed from the target's memory. The Yama security module keeps that from all but parents, and
-/// root.
+/// A warning if the target's memory can't be read, from which deep stacks are completed. The Yama security module
+/// allows that only to parents and root.
 fn unreadable_memory(pid: i32) -> Option<String> {
     let mapping = procfs::executable_mappings(pid, pid).ok()?.into_iter().next()?;
     if memory::read(pid, mapping.start, &mut [0]) > 0 {
@@ -319,11 +319,11 @@ fn unreadable_memory(pid: i32) -> Option<String> {
         }
     };
     Some(format!(
-        "stacks deeper than what a sample copies (--stack-size) are cut, for the memory of process {pid} may not be read: {reason}"
+        "stacks deeper than what a sample copies (--stack-size) are cut, because the memory of process {pid} may not be read: {reason}"
     ))
 }
 
-/// All threads of the processes and of all below them, with their process. Those that may not be read are listed.
+/// All threads of the processes and of all below them, each with its process. Includes threads that may not be read.
 fn list(named: &[i32]) -> Vec<(i32, i32)> {
     threads_of(below(named))
 }
@@ -334,7 +334,7 @@ fn threads_of(pids: Vec<i32>) -> Vec<(i32, i32)> {
         .collect()
 }
 
-/// These processes and all below them without sprof itself: a shell may record itself and all its children.
+/// The given processes and all below them, without sprof itself: a shell may record itself and all its children.
 fn below(named: &[i32]) -> Vec<i32> {
     let own = own_pid();
     let mut pids = procfs::with_descendants(named);
@@ -364,7 +364,7 @@ fn same_pid_namespace() -> Result<(), String> {
     }
 }
 
-/// Says why a process can't be recorded, as far as that is known beforehand; else its name.
+/// The name of a process, or why it can't be recorded, as far as that is known beforehand.
 fn check(pid: i32) -> Result<String, String> {
     if pid == own_pid() {
         return Err(format!("process {pid} is this sprof; name another process"));
@@ -409,7 +409,7 @@ fn not_permitted(pid: i32) -> String {
     let what = format!("cannot record process {pid} ({})", name.unwrap_or_default());
     if ours == Some(0) {
         return format!(
-            "{what}: the kernel protects it, from root too: it belongs to another user namespace, or a security module \
+            "{what}: the kernel protects it, also from root: it belongs to another user namespace, or a security module \
              guards it; run sprof outside of the container"
         );
     }

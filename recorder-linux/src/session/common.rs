@@ -1,4 +1,4 @@
-//! What every session has, however it records.
+//! Options and signals that every session has.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::machine::cpus;
 use crate::machine::host;
 use crate::sys::signals::Signals;
 
-/// What the user asked for, and the signals that may end the recording.
+/// The user's options, and the signals that may end the recording.
 #[derive(Debug)]
 pub(super) struct SessionParts {
     pub(super) options: RecordOptions,
@@ -28,13 +28,13 @@ impl SessionParts {
         })
     }
 
-    /// How long the recording may be, ns; `None` if its duration is not limited.
+    /// Longest duration of the recording, ns; `None` without a limit.
     pub(super) fn duration_ns(&self) -> Option<u64> {
         let duration = self.options.duration?;
         Some(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// The facts of a recording with ptrace; a recording with perf_event replaces some. `names`: of attached
+    /// The facts of a recording with ptrace; a recording with perf_event replaces some. `names`: names of attached
     /// processes.
     pub(super) fn info(
         &self,

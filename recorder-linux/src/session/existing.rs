@@ -1,4 +1,4 @@
-//! Processes that run when recording starts, as /proc has them: names, start times, threads, mappings.
+//! Processes that run when recording starts, from /proc: names, start times, threads, mappings.
 
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -19,7 +19,7 @@ struct ExistingProcess {
     pid: i32,
     stat: Stat,
     start: Timestamp,
-    /// Without the main thread.
+    /// Threads without the main thread.
     threads: Vec<ExistingThread>,
     mappings: Vec<MapsLine>,
 }
@@ -35,14 +35,14 @@ struct ExistingThread {
 #[derive(Debug)]
 pub(crate) struct Existing {
     processes: Vec<ExistingProcess>,
-    /// The time from which on there are records.
+    /// Time of the first records.
     start: Timestamp,
     read_until: Timestamp,
 }
 
 impl Existing {
-    /// Reads /proc. Call it after the events are enabled and before the announcement: the name of a thread that ends
-    /// right after that is recorded nowhere else.
+    /// Reads /proc. Call it after the events are enabled and before the announcement: no record has the name of a
+    /// thread that ends right after that.
     pub(crate) fn read(pids: &[i32], start: Timestamp) -> Existing {
         let clock = StartClock::new(start);
         Existing {
@@ -52,7 +52,7 @@ impl Existing {
         }
     }
 
-    /// Reports them as of the start of the recording.
+    /// Reports the processes with the time of the recording's start.
     pub(crate) fn report(&self, translator: &mut Translator, sink: &mut dyn EventSink) {
         let (processes, now) = (&self.processes, self.start);
         // Starts first, in the order of their times: events go to the sink in time order.

@@ -14,15 +14,15 @@ use crate::processes::watched::{stop_at_end, take_signals};
 use crate::sys::process::Child;
 use crate::sys::signals::{self, Signals};
 
-/// Nothing happens by itself: whatever comes is readable.
+/// Longest sleep. It only needs a limit: every event makes a descriptor readable.
 const ROUND: Duration = Duration::from_secs(60);
-/// A program that is gone when its events are to be opened ends within this time.
+/// Longest time for an ended program to be reaped, when its events are to be opened.
 const ENDING: Duration = Duration::from_secs(1);
 
 /// Lets the launched program run unrecorded until `begin` is readable, then opens the events for it and all below it,
-/// as if sprof attached. A session of what runs begins at once.
+/// as if sprof attached. A session of running processes begins at once.
 ///
-/// Whoever makes `begin` readable waits until the session is about to run, and misses nothing.
+/// The writer of `begin` waits until the session is about to run, and misses nothing.
 pub(super) fn until(session: PerfSession, begin: BorrowedFd<'_>) -> Result<HoldOutcome<PerfSession>, RecordError> {
     let Begin::Launch(stopped) = session.begin else {
         return Ok(HoldOutcome::Begins(Box::new(session)));
@@ -65,7 +65,7 @@ pub(super) fn until(session: PerfSession, begin: BorrowedFd<'_>) -> Result<HoldO
     }
 }
 
-/// Waits for `begin`. If the program ends or sprof is to end before, says why.
+/// Waits for `begin`. If the program ends first, or a signal ends sprof, returns the reason.
 fn wait_for(begin: BorrowedFd<'_>, child: &Child, signals: &Signals) -> Result<Option<StopReason>, RecordError> {
     let mut interrupts = 0;
     loop {

@@ -1,9 +1,9 @@
-//! Threads that are off-CPU when recording starts: what they wait for, and where, as /proc has it. When these waits
+//! Threads that are off-CPU when recording starts: what they wait for, and their stacks, from /proc. When these waits
 //! began is not known.
 //!
 //! Nothing stops a thread for this. /proc is read while the thread waits: its state, the kernel function that waits,
-//! and the stack above the stack pointer with which it entered the kernel. The record of its first switch proves later
-//! that the thread did not run meanwhile.
+//! and the stack above the stack pointer with which the thread entered the kernel. The record of its first switch
+//! proves later that the thread did not run meanwhile.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -21,7 +21,7 @@ use crate::sys::memory;
 use crate::sys::process::monotonic_ns;
 use perf_data::wait::reason_of_function;
 
-/// As for a traced thread: a stack that does not change can be copied to the root.
+/// As for a traced thread: a stack that does not change can be copied up to its root.
 const STACK_BYTES: usize = 256 << 10;
 /// /proc has no frame pointer. No memory is at this address, so a frame that needs the frame pointer ends the stack.
 const UNKNOWN_FRAME_POINTER: u64 = 0x7ff0_0000_0000_0000;
@@ -63,8 +63,8 @@ struct UserStack {
     bytes: Vec<u8>,
 }
 
-/// By DWARF number: which argument of a system call the register is. x86_64 (rdi, rsi, rdx, r10, r8, r9): glibc's
-/// `vfork` has its return address in rdi. arm64: x0 to x5.
+/// Argument of a system call for each register, by DWARF number. x86_64 (rdi, rsi, rdx, r10, r8, r9): glibc's `vfork`
+/// has its return address in rdi. arm64: x0 to x5.
 const ARGUMENT_OF_REGISTER: &[u8] = if cfg!(target_arch = "aarch64") {
     &[0, 1, 2, 3, 4, 5]
 } else {
@@ -81,7 +81,7 @@ impl InitialWaits {
         }
     }
 
-    /// Looks at these threads (process, thread), all of whose events are enabled by now.
+    /// Reads what the given threads (process, thread) are doing. All their events must be enabled.
     pub(crate) fn look(&mut self, threads: &[(i32, i32)]) {
         let switches_from = Timestamp(monotonic_ns());
         let mut buffer = vec![0; STACK_BYTES];
@@ -91,7 +91,7 @@ impl InitialWaits {
         self.looked.extend(looked);
     }
 
-    /// Reports what these threads were doing. Their starts and mappings must have been reported.
+    /// Reports what the threads were doing. Their starts and mappings must have been reported.
     pub(crate) fn report(&self, start: Timestamp, sink: &mut dyn EventSink) {
         let addresses = addresses_of(&self.looked, &self.kallsyms);
         for thread in &self.looked {

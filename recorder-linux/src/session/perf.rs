@@ -35,7 +35,7 @@ pub(super) struct PerfSession {
     pub(super) common: SessionParts,
 }
 
-/// What is left to do when the recording begins.
+/// The last step before the recording begins.
 #[derive(Debug)]
 pub(super) enum Begin {
     /// The program is to be started; its exec enables the events.
@@ -74,7 +74,8 @@ impl PerfSession {
         clock: ClockReference,
         sink: &mut dyn EventSink,
     ) -> Result<Finished<Target>, RecordError> {
-        // From now on: what ran already is being sampled, and no sample is looked at until all of it is reported.
+        // Needed from here on: running processes are being sampled, but no sample is read until all processes are
+        // reported.
         let quick_turns = RealtimePriority::ask();
         let start = self.began().unwrap_or_else(|| Timestamp(monotonic_ns()));
         let (common, opened) = (&self.common, &mut self.opened);

@@ -53,7 +53,7 @@ impl PtraceSession {
             let other = PtraceRefusal::new(call, error);
             let remedies = [refusal.remedy().map(str::to_owned), Some(other.remedy())].into_iter().flatten();
             format!(
-                "{refusal}; ptrace, the other way to record, is refused, too ({other}). What helps: {}; `{} doctor` shows more",
+                "{refusal}; ptrace, the other backend, is also refused ({other}). What helps: {}; `{} doctor` shows more",
                 remedies.collect::<Vec<_>>().join("; or "),
                 own()
             )

@@ -5,8 +5,8 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Keeps this thread under SCHED_RR; dropped, the thread is under SCHED_OTHER again. Once it has reported what ran
-/// already, the thread sleeps at least as long as it works, so it cannot take a CPU for itself.
+/// Keeps this thread under SCHED_RR; dropped, the thread is under SCHED_OTHER again. Once it has reported the running
+/// processes, the thread sleeps at least as long as it works, so it cannot take a CPU for itself.
 #[derive(Debug)]
 pub(crate) struct RealtimePriority(());
 

@@ -76,9 +76,9 @@ impl RingMaker {
 
 impl Drop for RingMaker {
     fn drop(&mut self) {
-        // Closing `keep` is not enough: a process that was forked meanwhile may have it, too. The child is not reaped
-        // yet, so that its number is no other process's. Within mmap(2) it ends after that call, which takes as long as
-        // one ring, and only if the recording ends in the half second after larger copies came into use.
+        // Closing `keep` does not suffice: a process that was forked meanwhile may also have it. The child is not
+        // reaped yet, so its number belongs to no other process. Within mmap(2) it ends after that call, which takes as
+        // long as one ring, and only if the recording ends in the half second after larger copies came into use.
         let _ = kill_process(self.child, Signal::KILL);
         let _ = retry_on_intr(|| waitpid(Some(self.child), WaitOptions::empty()));
     }

@@ -8,14 +8,14 @@ use perf_data::events::names::{self, GenericEvent};
 /// A counting event on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Counter {
-    /// As the user wrote it.
+    /// Name as the user typed it.
     pub(crate) name: String,
     /// `perf_event_attr.type`, `config`, `config1`, `config2`.
     pub(crate) kind: u32,
     pub(crate) configs: [u64; 3],
     pub(crate) sides: CountedCode,
     pub(crate) sample_by: SampleBy,
-    /// The event needs permission to sample the kernel.
+    /// True if the event needs permission to sample the kernel.
     pub(crate) is_in_kernel: bool,
     /// The CPUs that have the event; `None` if all have it.
     pub(crate) cpus: Option<Vec<u32>>,
@@ -41,15 +41,16 @@ impl Counter {
         self.kind != names::SOFTWARE
     }
 
-    /// True if the event can be of a CPU's counters by type, which need the type of the core on machines with several.
+    /// True if the event may belong to the CPU's counters by its type. On machines with several kinds of cores such an
+    /// event needs the type of the core.
     pub(crate) fn wants_core_type(&self) -> bool {
         matches!(self.kind, names::HARDWARE | names::HW_CACHE)
     }
 
-    /// What a sample stands for, if its record does not have a period.
+    /// The period that a sample stands for, if its record does not have one.
     ///
-    /// Asked for PERF_SAMPLE_PERIOD, a software event with a fixed period writes a sample each time that it happens
-    /// (`perf_swevent_event` in kernel/events/core.c); the clocks are timers and do not.
+    /// If asked for PERF_SAMPLE_PERIOD, a software event with a fixed period writes a sample each time that it happens
+    /// (`perf_swevent_event` in kernel/events/core.c). The clocks are timers, and do not.
     pub(crate) fn period_unsaid(&self) -> Option<u64> {
         match self.sample_by {
             SampleBy::Period(period @ 2..) if self.kind == names::SOFTWARE && !self.generic().counts_cpu_time() => {

@@ -10,11 +10,11 @@ use perf_data::translate::{FurtherEvent, Translator};
 
 /// Points a second that are unwound.
 const PER_SECOND: f64 = 20_000.0;
-/// Points that may come at once. They take 0.2 s at worst; rings of samples last longer.
+/// Most points at once. They take 0.2 s at worst; rings of samples last longer.
 const AT_ONCE: f64 = 20_000.0;
 
-/// Passes on the points that can be unwound beside the samples. The rest is skipped and counted.
-/// The event is never switched off, so that its count stays exact.
+/// Passes on as many points as can be unwound beside the samples. The others are skipped and counted. The event is
+/// never switched off, so that its count stays exact.
 #[derive(Debug)]
 pub(crate) struct PointLimit {
     allowance: f64,
@@ -26,7 +26,7 @@ pub(crate) struct PointLimit {
     seen: u64,
 }
 
-/// Points of one round that are many: a quarter of what the smallest of the usual rings holds.
+/// Number of points in a round that counts as many: a quarter of what the smallest usual ring holds.
 const MANY: u64 = 64;
 
 impl PointLimit {

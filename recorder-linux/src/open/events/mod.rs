@@ -1,14 +1,13 @@
-//! Which events the user named, and what they are on this machine.
+//! Resolves the events that the user named, for this machine.
 //!
-//! `-e` names two sorts of events. Those that count (cycles, page faults) become samples, whose weights are counts.
-//! Points (tracepoints) become markers: each is something that happened at one time, with values of its own and a
-//! stack.
+//! `-e` names two sorts of events. Events that count (cycles, page faults) become samples, whose weights are counts.
+//! Points (tracepoints) become markers: each happened at one time, and has values of its own and a stack.
 //!
-//! 1. `resolve`: what the parsed names ([`perf_data::events`]) are here; `pmu` and `tracefs` find the numbers that
-//!    perf_event_open wants.
+//! 1. `resolve`: from parsed names ([`perf_data::events`]) to events of this machine. `pmu` and `tracefs` find the
+//!    numbers for perf_event_open.
 //! 2. `limit`: how many records of tracepoints are kept.
 //!
-//! [`open`](crate::open) opens them.
+//! [`open`](crate::open) opens the events.
 
 mod counter;
 mod limit;

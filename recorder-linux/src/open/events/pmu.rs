@@ -1,4 +1,4 @@
-//! The PMUs of this machine, as sysfs describes them: which terms an event of theirs may have, and where each goes.
+//! The PMUs of this machine, as sysfs describes them: the terms that their events may have, and the bits of each term.
 //!
 //! See Documentation/ABI/testing/sysfs-bus-event_source-devices-format in the Linux sources.
 
@@ -30,7 +30,7 @@ pub(crate) fn resolve(root: &Path, pmu: &str, terms: &[(String, u64)]) -> Result
             names(root).join(", ")
         ));
     };
-    let kind = (kind.parse()).map_err(|_| format!("the PMU {pmu} has the type `{kind}`, which is no number"))?;
+    let kind = (kind.parse()).map_err(|_| format!("the PMU {pmu} has the type `{kind}`, which is not a number"))?;
     if read("cpumask").is_ok() {
         return Err(format!(
             "the PMU {pmu} counts for the whole machine and can't sample: nobody knows which program it counted for"
@@ -38,7 +38,7 @@ pub(crate) fn resolve(root: &Path, pmu: &str, terms: &[(String, u64)]) -> Result
     }
     let mut configs = [0; 3];
     for (term, value) in terms {
-        // A term may be the name of an event, which stands for terms.
+        // A term may be the name of an event, which stands for several terms.
         match read(&format!("events/{term}")) {
             Ok(event) if *value == 1 => {
                 for (term, value) in event.split(',').filter_map(plain_term) {
@@ -60,7 +60,7 @@ pub(crate) fn names(root: &Path) -> Vec<String> {
     listed(&root.join(EVENT_SOURCES))
 }
 
-/// The names of the events that a PMU has names for.
+/// Names of the events that sysfs lists for a PMU.
 pub(crate) fn events(root: &Path, pmu: &str) -> Vec<String> {
     let mut events = listed(&root.join(EVENT_SOURCES).join(pmu).join("events"));
     // `event.scale`, `event.unit`.

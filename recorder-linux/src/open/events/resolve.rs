@@ -1,4 +1,4 @@
-//! What the named events are on this machine.
+//! Resolves named events for this machine.
 
 use std::path::Path;
 
@@ -31,14 +31,14 @@ pub(crate) struct Events {
     pub(crate) points: Vec<(u32, Point)>,
     /// All events, in the order in which the user named them.
     pub(crate) infos: Vec<EventInfo>,
-    /// A line each, for the user.
+    /// Announcements for the user, a line each.
     pub(crate) announcements: Vec<String>,
 }
 
 impl Events {
-    /// Finds the events. `sampling` is for those that do not say themselves when to sample, a frequency only for those
-    /// that count; without it these do as [`usual`], and points are taken each time. With `keep_time`, samples weigh
-    /// CPU time whatever is named.
+    /// Finds the events. `sampling` applies to events that do not state themselves when to sample; a frequency applies
+    /// only to events that count. Without `sampling`, events that count are sampled by [`usual`], and each point is
+    /// taken. With `keep_time`, samples weigh CPU time whatever is named.
     pub(crate) fn resolve(
         root: &Path,
         specs: &[EventSpec],
@@ -113,13 +113,13 @@ impl Events {
     ) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| format!("cannot record {}: {error}", spec.text);
         let tracefs = Tracepoints::find(root).map_err(|error| failed(&error))?;
-        // The same function of two files.
+        // Two files may have a function of one name.
         let is_taken = self.infos.iter().any(|info| info.name == probe.name);
         let name = if is_taken { &probe.text } else { &probe.name };
         for (group, event) in &probe.tracepoints {
             let tracepoint = tracefs.tracepoint(group, event).map_err(|error| failed(&error))?;
             let fields: Vec<&str> = tracepoint.format.names().collect();
-            // Copies of a mark may differ in the arguments that can be read.
+            // Copies of a USDT mark may differ in the arguments that can be read.
             let same = |info: &EventInfo| info.name == *name && info.fields == fields;
             match self.infos.iter().position(same) {
                 Some(index) => self.points.push((
@@ -167,31 +167,31 @@ impl Events {
         }
     }
 
-    /// True if no event was named that needs more than a recording without `-e`.
+    /// True if no named event needs more than a recording without `-e`.
     pub(crate) fn is_empty(&self) -> bool {
         self.infos.is_empty()
     }
 }
 
-/// When a point is taken. The rate `-r` is for samples of CPU time only.
+/// How often a point is taken. The rate `-r` is for samples of CPU time only.
 fn of_point(spec: &EventSpec, sampling: Option<SampleBy>) -> SampleBy {
     let period = sampling.filter(|by| matches!(by, SampleBy::Period(_)));
     spec.sample_by.or(period).unwrap_or(SampleBy::Period(1))
 }
 
-/// A core that only faults has some 160,000 page faults a second. A sample for each took more than half of its
-/// time, and 9 of 10 samples found no room; a sample for every 16 takes 5 %.
+/// A core that only faults has some 160,000 page faults a second. A sample for each took more than half of its time,
+/// and 9 of 10 samples found no room in the ring. A sample for every 16 takes 5 %.
 const SOFTWARE_PERIOD: u64 = 16;
 
-/// When an event is sampled if the user does not say it.
+/// How often an event is sampled if the user does not say.
 ///
-/// Hardware events come at a steady pace, so that the kernel finds the period for a frequency. Software events do not:
-/// of 10,000 page faults in one function and 30,000 in the next, the kernel's frequency gave anything from 26 to 99.9 %
-/// to the first, for a burst raises the period without bound. So these have a fixed one, which is true for any pace.
-/// With a period of 16 the first function gets 25.0 % each time.
+/// Hardware events come at a steady pace, so the kernel finds the period for a frequency. Software events do not: a
+/// burst raises the period without bound. With 10,000 page faults in one function and 30,000 in the next, the kernel's
+/// frequency gave from 26 to 99.9 % of the samples to the first function. So software events have a fixed period, which
+/// is right for any pace. With a period of 16 the first function gets 25.0 % each time.
 fn usual(selector: &EventSelector, rate_hz: f64) -> SampleBy {
     match selector {
-        // By the timer, as for CPU time: see `EventChoice::attr`.
+        // Sampled by the timer, as for CPU time: see `EventChoice::attr`.
         EventSelector::Generic(generic) if generic.counts_cpu_time() => {
             SampleBy::Period((1e9 / rate_hz).round().max(1.0) as u64)
         }

@@ -10,7 +10,7 @@ use crate::machine::tracefs::{self, Missing};
 use perf_data::events::EventFormat;
 use perf_data::events::names;
 
-/// Tracepoints that one pattern may stand for: each is opened on every CPU. `syscalls:*` are 700.
+/// Most tracepoints that one pattern may stand for: each is opened on every CPU. `syscalls:*` stands for 700.
 const MAX_MATCHES: usize = 2000;
 
 /// A tracepoint, or a defined probe: both have an id and a format in tracefs.
@@ -43,7 +43,7 @@ impl Tracepoints {
         })
     }
 
-    /// The tracepoint of this exact name.
+    /// The tracepoint with this exact name.
     pub(crate) fn tracepoint(&self, subsystem: &str, name: &str) -> io::Result<Tracepoint> {
         let format = self.0.join("events").join(subsystem).join(name).join("format");
         Ok(Tracepoint {
@@ -53,7 +53,7 @@ impl Tracepoints {
         })
     }
 
-    /// All tracepoints that match, in the order of their names. If none matches, the error names the nearest.
+    /// All tracepoints that match, by name. If none matches, the error names the nearest.
     pub(crate) fn matching(&self, subsystem: &str, name: &str) -> Result<Vec<Tracepoint>, String> {
         let asked = format!("{subsystem}:{name}");
         let subsystems: Vec<String> = self.subsystems();
@@ -72,7 +72,7 @@ impl Tracepoints {
                             own()
                         ));
                     }
-                    // It went away meanwhile: a module was unloaded. Some (ftrace:*) have no id for perf.
+                    // The tracepoint disappeared: a module was unloaded. Some (ftrace:*) have no id for perf.
                     Err(_) => {}
                 }
                 if found.len() > MAX_MATCHES {
@@ -93,7 +93,7 @@ impl Tracepoints {
             let events = self.events(subsystem).into_iter();
             events.map(|event| format!("{subsystem}:{event}")).collect()
         };
-        // In the subsystem that was named; else the nearest anywhere.
+        // Names of the typed subsystem; if it does not exist, names of all.
         let known: Vec<String> = match subsystems.iter().any(|known| known == subsystem) {
             true => full(&subsystem.to_owned()),
             false => subsystems.iter().flat_map(full).collect(),
@@ -134,7 +134,7 @@ fn folders(path: &Path) -> Vec<String> {
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
-    // Where the last star was, and what it stands for so far.
+    // Position of the last star in the pattern, and where the letters end that it stands for.
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
         match (pattern.get(p), star) {
