@@ -41,7 +41,7 @@ pub enum SourcePath<'a> {
         /// Below the repository: `library/core/src/a.rs`.
         path: Cow<'a, str>,
     },
-    /// The same in the component rust-src of a toolchain. The path does not have the commit.
+    /// A file of the standard library in the component rust-src of a toolchain. The path does not have the commit.
     InstalledRustLibrary {
         /// Below the repository: `library/core/src/a.rs`.
         path: Cow<'a, str>,

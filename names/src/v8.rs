@@ -72,7 +72,7 @@ pub struct Code {
 /// A name of V8, in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named<'a> {
-    /// The same for all tiers: `fib busy.js:1:13`.
+    /// The name, equal for all tiers: `fib busy.js:1:13`.
     pub name: Cow<'a, str>,
     /// The tier and the start.
     pub code: Code,

@@ -38,13 +38,13 @@ pub(crate) mod misc {
     pub(crate) const CPUMODE_MASK: u16 = 7;
     pub(crate) const KERNEL: u16 = 1;
     pub(crate) const USER: u16 = 2;
-    /// Of MMAP: not executable.
+    /// In a MMAP record: the mapping is not executable.
     pub(crate) const MMAP_DATA: u16 = 1 << 13;
     pub(crate) const COMM_EXEC: u16 = 1 << 13;
     pub(crate) const SWITCH_OUT: u16 = 1 << 13;
     pub(crate) const SWITCH_OUT_PREEMPT: u16 = 1 << 14;
     pub(crate) const MMAP_BUILD_ID: u16 = 1 << 14;
-    /// Of HEADER_BUILD_ID: the size of the build id follows it. Else it has 20 bytes.
+    /// In a HEADER_BUILD_ID record: the size follows the build id. Without the flag a build id has 20 bytes.
     pub(crate) const BUILD_ID_SIZE: u16 = 1 << 15;
 }
 

@@ -30,7 +30,7 @@ pub(crate) enum CodeKind {
     Dependency,
     /// Executable memory without a file: code of a JIT compiler.
     Jit,
-    /// The same of V8, by what compiled it.
+    /// Code of V8's JIT compilers, by tier.
     V8(Tier),
     /// The kernel.
     Kernel,
@@ -191,15 +191,15 @@ pub(crate) fn is_library_source(source: &str) -> bool {
 /// What the functions of a file show about the folders of their sources.
 #[derive(Debug, Default)]
 pub(crate) struct Installed {
-    /// Folders of downloaded packages that the file was made from: a program from `cargo install` or `go install` is no
-    /// dependency of itself.
+    /// Folders of the downloaded packages that the file was made from: a program from `cargo install` or `go install`
+    /// is not a dependency of itself.
     packages: BTreeSet<String>,
     /// The folders of Go's own packages.
     go: BTreeSet<String>,
 }
 
 impl Installed {
-    /// Of these functions: file name, function, source.
+    /// The packages of a file, from its functions: file name, function, source.
     pub(crate) fn of<'a>(functions: impl Iterator<Item = (&'a str, &'a str, &'a str)>) -> Installed {
         let is_crate = |file: &str, krate: &str| {
             let file = file.bytes().map(|byte| if byte == b'-' { b'_' } else { byte });

@@ -11,7 +11,7 @@ use crate::category::is_library_source;
 pub(crate) struct CrateSources<'a>(FxHashMap<&'a str, Option<&'a str>>);
 
 impl<'a> CrateSources<'a> {
-    /// Of the functions of one library.
+    /// The sources of crates, from the functions of one library.
     pub(crate) fn new(infos: impl Iterator<Item = &'a AddressInfo>) -> CrateSources<'a> {
         let mut known: FxHashMap<&str, Option<&str>> = FxHashMap::default();
         for info in infos {

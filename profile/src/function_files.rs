@@ -12,7 +12,7 @@ use crate::unique::Unique;
 pub(crate) struct FunctionFiles<'a>(FxHashMap<(u64, &'a str), &'a str>);
 
 impl<'a> FunctionFiles<'a> {
-    /// Of the functions of one library, in the order of their addresses.
+    /// Collects the files of a library's functions, in the order of their addresses.
     pub(crate) fn new(infos: impl Iterator<Item = &'a AddressInfo>) -> FunctionFiles<'a> {
         let mut files = FxHashMap::default();
         for info in infos {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// By path. `None` is a path with two different texts, of two profiles or two scripts of one page: neither is that of
-/// all samples. A saved file has no text for the path then.
+/// Texts of source files by path. `None` for a path with two different texts, from two profiles or from two scripts of
+/// one page: then neither text belongs to all samples, and a saved file has no text for the path.
 pub type Sources = BTreeMap<Box<str>, Option<Box<str>>>;
 
 /// Adds the files of another profile.

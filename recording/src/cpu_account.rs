@@ -1,4 +1,4 @@
-//! The kernel's own account of CPU time beside the time for which events were there: what was not recorded, and why.
+//! The kernel's account of CPU time, beside the CPU time with events: what was not recorded, and why.
 
 use crate::event::Pid;
 
@@ -11,15 +11,15 @@ pub struct CpuAccount {
     /// CPU time of the launched program and of all processes that were waited for below it, by the scheduler's clock,
     /// ns. `None` where nothing was launched, or where it had run before recording began.
     pub accounted_ns: Option<u64>,
-    /// CPU time that no event was there for, ns: at least so much. 0 if nothing is known to be missing.
+    /// Lower bound of the CPU time without events, ns. 0 if nothing is known to be missing.
     pub unrecorded_ns: u64,
-    /// Processes that no event was there for, or only up to some time.
+    /// Processes without events, or with events only up to some time.
     pub unrecorded: Vec<ProcessTime>,
-    /// Processes of that kind that are not in the list.
+    /// Number of such processes that are not in the list.
     pub unrecorded_more: u64,
-    /// Processes that were recorded, and went on when the recording had ended with the launched program.
+    /// Recorded processes that were still running when the recording ended with the launched program.
     pub left_running: Vec<ProcessTime>,
-    /// Processes of that kind that are not in the list.
+    /// Number of such processes that are not in the list.
     pub left_running_more: u64,
     /// CPU time of the whole machine while recording; `None` where the system does not say.
     pub machine: Option<MachineTime>,
@@ -28,9 +28,9 @@ pub struct CpuAccount {
 /// CPU time of all CPUs of a machine, since it was started or between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineTime {
-    /// Used by all that ran, ns.
+    /// CPU time that was used, ns.
     pub used_ns: u64,
-    /// In which something would have run, had the host of the virtual machine not given the CPU to others, ns.
+    /// CPU time that the host of the virtual machine gave to others while something here could have run, ns.
     pub stolen_ns: u64,
 }
 
@@ -66,31 +66,31 @@ impl MachineTime {
 pub struct ProcessTime {
     /// Process id.
     pub pid: Pid,
-    /// Name, at most 15 bytes of its program's.
+    /// Name of its program, at most 15 bytes.
     pub name: String,
-    /// CPU time, ns: of an unrecorded process only what it used unrecorded, and at least so much. `None` if it ended
+    /// CPU time, ns. For an unrecorded process: lower bound of its CPU time without events. `None` if the process ended
     /// before that could be read.
     pub cpu_ns: Option<u64>,
-    /// Why no event was there for it; `None` if there was one.
+    /// Why the process had no events; `None` if it had.
     pub cause: Option<UnrecordedCause>,
 }
 
-/// Less changes no share that a reader would act on.
+/// A smaller share changes no result that a reader would act on.
 const HARMLESS_SHARE: f64 = 0.01;
 
-/// Why no event was there for a process.
+/// Why a process had no events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnrecordedCause {
-    /// It executed a program that makes it undumpable: with the rights of another user or group, with more
+    /// The process executed a program that makes it undumpable: with the rights of another user or group, with more
     /// capabilities, or one that may not be read. There the kernel ends the events of a task, also those of others
     /// (begin_new_exec in fs/exec.c).
     UndumpableExec,
-    /// It ran below a process that was attached to, and belongs to another user.
+    /// The process ran below an attached process, and belongs to another user.
     OtherUser,
 }
 
-/// A scheduler tick where it is longest: CONFIG_HZ is 100 at least. The kernel samples at ticks whether time is that of
-/// user code, and scales the sum to the scheduler's clock (cputime_adjust in kernel/sched/cputime.c).
+/// The longest scheduler tick: CONFIG_HZ is at least 100. At each tick the kernel samples whether user code runs, and
+/// scales the sum to the scheduler's clock (cputime_adjust in kernel/sched/cputime.c).
 const TICK_NS: u64 = 10_000_000;
 
 /// CPU time of user code that the kernel accounts beyond what events were there for, ns; 0 if it can be chance, or the

@@ -47,18 +47,18 @@ impl Finding {
         }
     }
 
-    /// The same, in another state.
+    /// Changes the state of a finding.
     pub fn in_state(self, state: CheckState) -> Finding {
         Finding { state, ..self }
     }
 
-    /// The same, in another state for this reason.
+    /// Changes the state and the reason of a finding.
     pub fn because(self, state: CheckState, reason: impl ToString) -> Finding {
         let reason = reason.to_string();
         Finding { state, reason, ..self }
     }
 
-    /// The same, with what fixes it.
+    /// Adds what fixes the finding.
     pub fn fixed_by<F: Into<String>>(self, fixes: impl IntoIterator<Item = F>) -> Finding {
         let fixes = fixes.into_iter().map(Into::into).collect();
         Finding { fixes, ..self }

@@ -74,15 +74,16 @@ pub enum RecordingEvent {
     Lost {
         /// Number of records.
         count: u64,
-        /// Records of this role; with [`Role::Running`] and [`LostCause::RingFull`], of processes and mappings, too.
+        /// Role of the lost records. With [`Role::Running`] and [`LostCause::RingFull`], records of processes and
+        /// mappings may also be lost.
         role: Role,
         /// The reason.
         cause: LostCause,
     },
     /// From here on the kernel reduces the sampling rate of one CPU for a while.
     Throttled,
-    /// What the unwinder counted since the last such event and frames do not show. The unwinder sends it now and then,
-    /// and adds what an imported recording has of these.
+    /// Counts of the unwinder since the last such event that frames do not show. The unwinder sends the event now and
+    /// then, and adds the counts of an imported recording.
     Unwound {
         /// See [`Quality::completed_live`](crate::quality::Quality::completed_live).
         completed_live: u64,
@@ -124,7 +125,7 @@ pub enum ProcessEvent<'a> {
     Exec(&'a str),
     /// A file or anonymous memory was mapped executable, as the source reported it.
     Map(&'a Mapping<'a>),
-    /// The same mapping after its module was identified. The unwinder sends it right after the `Map`.
+    /// A mapping whose module was identified. The unwinder sends it right after the `Map`.
     Image(&'a Image),
     /// The title that it wrote over its command line (`postgres: checkpointer`). It is read while the records of that
     /// moment are still on their way, as a `Counter` is.
@@ -239,7 +240,7 @@ pub enum LostCause {
     QueueFull,
     /// More came than could be unwound: those above the limit were dropped.
     OverLimit,
-    /// Of tasks at the end of their exit, which have no pid any more: whose they were is not known.
+    /// Records of tasks at the end of their exit. Such tasks have no pid, so their process is not known.
     NoPid,
 }
 
@@ -297,7 +298,7 @@ pub struct Sample<'a> {
     pub cpu: u32,
     /// What it stands for.
     pub role: Role,
-    /// Of [`Role::Counted`] and [`Role::Point`]: index into
+    /// For [`Role::Counted`] and [`Role::Point`]: index into
     /// [`RecordingInfo::events`](crate::info::RecordingInfo::events).
     pub event: u32,
     /// How much it stands for, in the event's unit (ns of CPU time for cpu-clock, else event counts).
@@ -306,7 +307,7 @@ pub struct Sample<'a> {
     pub stack: Stack<'a>,
     /// What its frames have in common with an earlier stack; `None` if that is not known.
     pub same: Option<SameFrames<'a>>,
-    /// Of [`Role::Point`]: the values, in the order of [`EventInfo::fields`](crate::info::EventInfo::fields); empty if
+    /// For [`Role::Point`]: the values, in the order of [`EventInfo::fields`](crate::info::EventInfo::fields); empty if
     /// they are not known.
     pub values: &'a [EventValue<'a>],
 }

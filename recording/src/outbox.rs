@@ -15,11 +15,11 @@ use crate::sink::EventSink;
 use crate::stack::{Frame, FurtherRegisters, MissingStack, Registers, Snapshot, Stack, StackMark};
 use crate::wait::WaitReason;
 
-/// Queued stack bytes at most.
+/// Most stack bytes in the queue.
 const STACK_BYTES: usize = 64 << 20;
-/// While no message comes, the stages behind are told every so often that time goes on.
+/// If no message comes for this time, the next stages get a message that time goes on.
 const REST: Duration = Duration::from_millis(500);
-/// Queued messages at most; the sampling thread waits if there are more.
+/// Most messages in the queue; the sampling thread waits if there are more.
 const MESSAGES: usize = 1 << 14;
 
 /// An event that owns its data.
@@ -111,7 +111,7 @@ impl From<MapsLine> for OwnedMapping {
 }
 
 impl OwnedMapping {
-    /// The same, for consumers of events.
+    /// The mapping as consumers of events take it.
     pub fn as_mapping(&self) -> Mapping<'_> {
         Mapping {
             start: self.start,
@@ -144,7 +144,7 @@ pub struct OwnedSample {
     pub further: (&'static [u8], Box<[u8]>),
     /// Stack bytes; the first is at the stack pointer.
     pub stack: Box<[u8]>,
-    /// Of a stack with which the thread waits ([`Role::WaitStack`]): for what.
+    /// What the thread waits for, if this is the stack of a wait ([`Role::WaitStack`]).
     pub waits_for: Option<WaitReason>,
 }
 

@@ -44,12 +44,12 @@ impl Account {
         has_run
     }
 
-    /// The same, without noting the reading.
+    /// As [`Account::has_run`], without noting the reading.
     pub fn would_have_run(&self, reading: ThreadReading) -> bool {
         reading.cpu_ns > self.seen.cpu_ns || reading.slices != self.seen.slices
     }
 
-    /// True if the thread has used so much CPU time without a sample.
+    /// True if the thread has used at least `patience_ns` of CPU time without a sample.
     pub fn is_owed(&self, reading: ThreadReading, patience_ns: u64) -> bool {
         reading.cpu_ns.saturating_sub(self.sampled_ns) >= patience_ns
     }

@@ -33,7 +33,8 @@ pub struct Quality {
     pub malformed: u64,
     /// Samples whose stack reaches the root.
     pub rooted: u64,
-    /// Of the rooted ones: completed with memory read after the sample, in agreement with the thread's previous stack.
+    /// Rooted stacks that were completed with memory read after the sample, in agreement with the thread's previous
+    /// stack.
     pub completed_live: u64,
     /// Samples with frames that were read after the sample and that nothing confirms.
     pub unverified: u64,

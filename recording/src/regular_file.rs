@@ -155,7 +155,7 @@ mod system {
         (!below.as_os_str().is_empty()).then(|| (Path::new("/proc").join(root), below))
     }
 
-    /// The same without openat2(2): no link is followed.
+    /// Opens a file below a root without openat2(2): no link is followed.
     pub(super) fn walk(root: OwnedFd, below: &Path, flags: OFlags) -> io::Result<File> {
         let unsupported = || {
             let why = "a link below another root is not followed: this kernel has no openat2(2), which Linux 5.6 brought, or refuses it";
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(text(open_owned(&root.join("relative"), uid)).as_deref(), Ok("own"));
         let denied = Err(io::ErrorKind::PermissionDenied);
         assert_eq!(text(open_owned(&root.join("own"), uid + 1)), denied);
-        // As root, a link of another user to one's own file, too.
+        // Run as root: a link of another user to one's own file is also denied.
         if std::os::unix::fs::lchown(root.join("relative"), Some(uid + 1), None).is_ok() {
             assert_eq!(text(open_owned(&root.join("relative"), uid)), denied);
             assert_eq!(text(open_owned(&root.join("relative"), uid + 1)), denied);

@@ -71,8 +71,8 @@ impl SampleHeader {
         }
     }
 
-    /// Takes the next sample from the front: `self` is the one before it, and becomes it. `None`, and `self` is neither
-    /// of them, where the bytes are no sample with these flags.
+    /// Takes the next sample from the front of `bytes`. `self` is the sample before it, and becomes it. `None` if the
+    /// bytes are not a sample with these flags; then `self` is neither.
     pub fn take_next(&mut self, flags: u16, bytes: &mut &[u8]) -> Option<()> {
         self.time = self.time.wrapping_add_signed(unzigzag(take(bytes)?));
         let number = |bytes: &mut &[u8]| u32::try_from(take(bytes)?).ok();

@@ -38,8 +38,8 @@ pub struct RecordOptions {
     pub env: Vec<(OsString, OsString)>,
     /// Samples a second of CPU time.
     pub rate_hz: f64,
-    /// The same where perf_event is refused and ptrace takes over, which stops the program for each sample. The
-    /// recorder takes 1000 at most.
+    /// Samples a second of CPU time where perf_event is refused and ptrace takes over, which stops the program for each
+    /// sample. The recorder takes at most 1000.
     pub ptrace_rate_hz: f64,
     /// Stack bytes copied with each sample; a multiple of 8, at most 65528.
     pub stack_bytes: u32,
@@ -170,7 +170,8 @@ pub trait Session: Sized {
     /// not recorded and why.
     fn announcements(&self) -> &[String];
 
-    /// The same for `--verbose`: what holds for every recording on this machine, and loses nothing.
+    /// A remark for `--verbose`: a fact about every recording on this machine that costs no data. `None` if there is
+    /// none.
     fn remark(&self) -> Option<&'static str>;
 
     /// What is known of the recording before it has begun; it ends at its own start.

@@ -57,9 +57,9 @@ pub struct Completion {
 pub struct CompletionCounts {
     /// Stacks that needed more bytes than their samples have.
     pub beyond_sample: u64,
-    /// Of those stacks, the ones that were completed from the target's memory without proof that the memory was the
-    /// same when the sample was taken: the reading before the sample found something else, did not reach as far, or
-    /// was not made; or the readings of this thread often differ.
+    /// Number of those stacks that were completed from the target's memory without proof that the memory was the same
+    /// when the sample was taken: the reading before the sample found something else, did not reach as far, or was not
+    /// made; or the readings of this thread often differ.
     pub unverified: u64,
 }
 

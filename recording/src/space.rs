@@ -1,4 +1,4 @@
-//! What is mapped where in one process.
+//! The mappings of one process.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ pub trait Span {
     /// The first address, and one past the last.
     fn range(&self) -> (Avma, Avma);
 
-    /// The same thing with another range, which lies in its own.
+    /// A copy with a range inside its own.
     fn with_range(&self, start: Avma, end: Avma) -> Self;
 }
 

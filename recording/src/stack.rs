@@ -227,7 +227,7 @@ pub enum StackMark {
     /// The thread was on a stack of its language's runtime: Go's g0, for its scheduler and its collector. The frames of
     /// the goroutine that asked for it are on another stack.
     OtherStack,
-    /// There is no user stack at all, and why.
+    /// There is no user stack, for this reason.
     Missing(MissingStack),
     /// The thread was not on a CPU. Not the leaf: what it waited for follows.
     OffCpu,

@@ -42,7 +42,7 @@ pub(super) fn error_body(message: &str) -> Vec<u8> {
 
 pub(super) const JSON: &str = "application/json";
 
-/// The same with a header more, or another value of it.
+/// The reply with this header, which replaces an earlier value.
 pub(super) fn with(mut reply: Reply, name: HeaderName, value: &'static str) -> Reply {
     reply.headers_mut().insert(name, HeaderValue::from_static(value));
     reply

@@ -193,8 +193,8 @@ impl SharedFolder {
     }
 }
 
-/// True if a link is that of a shared profile. A link from a browser has the state of the UI after the name. The link
-/// to an object of a bucket has the object's address and a signature in it.
+/// True if a link leads to a shared profile. A link from a browser has the state of the UI after the name. The link to
+/// an object of a bucket has the object's address and a signature in it.
 pub fn named_in(shared: &SharedProfile, link: &str) -> bool {
     if let Some(object) = &shared.object {
         let of_ui = link

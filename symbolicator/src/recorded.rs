@@ -27,7 +27,8 @@ impl RecordedSymbols {
         }
     }
 
-    /// The same of a kernel, whose names stand for themselves: `__dl_server_attach_root` is its scheduler's.
+    /// The recorded symbols of a kernel. Its names are not Rust's or C++'s: `__dl_server_attach_root` is a function of
+    /// its scheduler.
     pub fn of_kernel(functions: impl IntoIterator<Item = (u64, u64, String)>) -> RecordedSymbols {
         RecordedSymbols {
             is_kernel: true,

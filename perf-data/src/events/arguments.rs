@@ -28,7 +28,8 @@ type Bits = &'static [(u32, &'static str)];
 type Ones = &'static [(i32, &'static str)];
 
 impl ArgumentMeaning {
-    /// Of a field of a tracepoint: of the arguments and the result of a system call.
+    /// The meaning of a field of a tracepoint, if it is an argument or the result of a system call. `None` for other
+    /// fields.
     pub(super) fn find(event: &str, field: &str, registers: RegisterSet) -> Option<ArgumentMeaning> {
         if event.starts_with("sys_exit_") {
             return (field == "ret").then_some(ArgumentMeaning::Result);

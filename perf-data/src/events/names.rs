@@ -83,7 +83,7 @@ const CACHES: [&[&str]; 7] = [
     &["branch", "branches", "bpu", "btb", "bpc"],
     &["node"],
 ];
-/// Of accesses, then of misses: loads, load-misses.
+/// Words for operations. The first one names accesses (`loads`), the second one misses (`load-misses`).
 const OPERATIONS: [&[&str]; 3] = [
     &["loads", "load", "read"],
     &["stores", "store", "write"],

@@ -252,8 +252,8 @@ fn other_probe(text: &str) -> Option<String> {
     }
 }
 
-/// A probe's place and the terms behind it: `/usr/bin/app:f/period=10/`. Paths and `operator/` have slashes, too, so
-/// terms are only what says when to sample.
+/// Splits a probe's place from the terms behind it: `/usr/bin/app:f/period=10/`. Paths and `operator/` also have
+/// slashes, so only texts that state when to sample are terms.
 fn split_terms(place: &str) -> (&str, Option<&str>) {
     let found = place.strip_suffix('/').and_then(|front| front.rsplit_once('/'));
     let is_sampling = |term: &str| matches!(term.split_once('='), Some(("period" | "freq", _)));

@@ -14,7 +14,7 @@ pub(super) struct Attr {
     pub(super) kind: u32,
     pub(super) config: u64,
     pub(super) period_or_rate: u64,
-    /// Of an event of sprof's spool: its role.
+    /// Role, for an event of sprof's spool.
     pub(super) config1: u64,
     pub(super) sample_type: u64,
     pub(super) read_format: u64,

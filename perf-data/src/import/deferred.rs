@@ -90,7 +90,7 @@ struct WaitingRecord {
     time: u64,
     event: usize,
     record: Box<[u8]>,
-    /// Of a sample without its user part.
+    /// The cookie of a sample whose user part comes later.
     cookie: Option<u64>,
 }
 

@@ -16,7 +16,7 @@ use crate::decode::{HEADER_BYTES, Reader, RecordHeader};
 
 /// "PERFILE2".
 pub(super) const MAGIC: [u8; 8] = *b"PERFILE2";
-/// The same, written by a machine of the other byte order.
+/// The magic as a machine of the other byte order writes it.
 pub(super) const MAGIC_SWAPPED: [u8; 8] = *b"2ELIFREP";
 /// Size in the header of a file in pipe mode: magic and size only.
 const PIPE_HEADER_BYTES: u64 = 16;

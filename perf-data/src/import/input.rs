@@ -25,7 +25,7 @@ pub(super) struct ImportInput<R> {
     /// A compressed record that is not all taken apart yet, from its first byte that is not.
     piece: Option<Vec<u8>>,
     plain: Vec<u8>,
-    /// Of a spool, whose samples have the rest of their stacks in earlier ones.
+    /// Decodes samples of a spool: they refer to earlier samples for the rest of their stacks.
     samples: SampleDecoder,
     /// Where the kernel was: an address, and the name of its mapping.
     pub(super) kernel: Option<(u64, Vec<u8>)>,

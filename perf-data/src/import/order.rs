@@ -85,7 +85,7 @@ impl RecordOrder {
         for entry in self.entries.drain(..taken) {
             take(entry.time, entry.attr, &self.bytes[entry.at..entry.at + entry.len]);
         }
-        // What is left, moved together. The order of the file is that of the places.
+        // Moves the remaining entries together. The order of their positions is the order of the file.
         self.entries.sort_by_key(|entry| entry.at);
         let mut end = 0;
         for entry in &mut self.entries {

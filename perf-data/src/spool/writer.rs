@@ -26,7 +26,7 @@ const FLUSH_BYTES: usize = 1 << 20;
 const HAND_OVER_BYTES: usize = 64 << 10;
 /// While the disk does not keep up: beyond this, samples are counted instead of kept.
 const MAX_WAITING_BYTES: usize = 16 << 20;
-/// The same for records of processes and mappings, without which samples mean little.
+/// Limit for records of processes and mappings: without them samples mean little.
 const MAX_WAITING_BYTES_WITH_RARE: usize = 2 * MAX_WAITING_BYTES;
 /// How much of the recording a power cut may take. Syncing more often would make the program's own writes wait.
 const SYNC_AFTER: Duration = Duration::from_secs(5);

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 pub struct TaskWithoutEvents {
     /// Process id.
     pub pid: i32,
-    /// Of the program that it executed.
+    /// Name of the program that the process executed.
     pub name: String,
 }
 

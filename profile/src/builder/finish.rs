@@ -26,7 +26,7 @@ impl Builder {
         self.finish_with_jit(info, quality, |_, _| Vec::new())
     }
 
-    /// The same, after code of no file was given its place in modules.
+    /// The profile of all events so far, after code without a file was given its place in modules.
     ///
     /// `histories` is asked once for each process with frames in such code, with their addresses, ascending, each once.
     /// It answers with what was at each of them in the order of time; an answer of another length counts as none.

@@ -80,7 +80,7 @@ pub struct Builder {
     wait_reasons: WaitReasons,
     /// From the first switch on.
     waits: Option<WaitTotals>,
-    /// Of the recording, not of one thread; put on the first one in the end.
+    /// Markers of the whole recording. At the end they are put on the first thread.
     recording_markers: Vec<RecordedMarker>,
     /// Markers of points, in all threads.
     points_kept: u64,

@@ -18,7 +18,7 @@ impl Processes {
         &mut self.threads[index]
     }
 
-    /// The same, by its place in `threads`.
+    /// Index in `threads` of the track of a CPU.
     pub(super) fn cpu_index(&mut self, cpu: u32) -> usize {
         let cpu = cpu.min(MOST_CPUS - 1);
         // All up to it, so that they stand in order.

@@ -66,7 +66,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Of a function of JavaScript that starts here.
+    /// The script of a function of JavaScript that starts here.
     pub(crate) fn from_start(start: Start) -> Script {
         Script {
             is_js: true,

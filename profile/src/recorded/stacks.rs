@@ -14,7 +14,7 @@ const NONE: u32 = u32::MAX;
 struct StackNode {
     prefix: u32,
     frame: u32,
-    /// Of the whole path from the root.
+    /// Hash of the whole path from the root.
     hash: u32,
 }
 
@@ -152,7 +152,7 @@ impl StackTree {
     }
 }
 
-/// Of a path with one more frame: the upper half of a product by 2^64 / golden ratio (Knuth, TAOCP 6.4).
+/// Hash of a path with one more frame: the upper half of a product by 2^64 / golden ratio (Knuth, TAOCP 6.4).
 fn hash(path: u32, frame: u32) -> u32 {
     (((u64::from(path) << 32) | u64::from(frame)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }

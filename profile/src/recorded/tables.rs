@@ -93,7 +93,8 @@ pub(crate) struct FrameTables {
     pub(crate) funcs: Vec<FuncRow>,
     pub(crate) symbols: Vec<SymbolRow>,
     lib_of_module: FxHashMap<Arc<Module>, LibId>,
-    /// The same by the address of a module that is held here: to hash a path takes longer than all else of a new frame.
+    /// Libraries by the address of a module that is held here: to hash a path takes longer than all other work on a new
+    /// frame.
     lib_of_object: FxHashMap<usize, (Arc<Module>, LibId)>,
 }
 

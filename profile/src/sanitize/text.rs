@@ -158,7 +158,7 @@ impl Cleaner {
             return;
         }
         for (at, token) in tokens(text) {
-            // Of `https://example.org/home/page` page is no user.
+            // In `https://example.org/home/page`, `page` is not a user.
             if token.starts_with("//") && !token.starts_with("///") && text[..at].ends_with(':') {
                 continue;
             }
@@ -304,7 +304,7 @@ impl Cleaner {
             return known.to_string();
         }
         let mut result = short(path, &self.homes).into_owned();
-        // A path that stays takes its own name first come, first served: it can't be that of a longer one later.
+        // A path that stays takes its own name first, so no longer path can take it later.
         let plain = result.clone();
         let mut number = 1;
         while result != path && !self.taken.insert(result.as_str().into()) {

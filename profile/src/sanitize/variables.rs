@@ -5,8 +5,8 @@ use super::is_secret;
 /// Stands for `[value]` while paths are found: brackets end a path.
 pub(super) const VALUE: &str = "\u{e000}";
 
-/// Replaces the values of what looks like environment variables: `NAME=value`, the name in capitals or that of a
-/// secret. A quoted value ends with its quote. `keeps_options`: `--key=value` stays. True if the text changed.
+/// Replaces the values of texts that look like environment variables: `NAME=value`, with a name in capitals or the name
+/// of a secret. A quoted value ends with its quote. `keeps_options`: `--key=value` stays. True if the text changed.
 pub(super) fn without_variables(text: &mut String, keeps_options: bool) -> bool {
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let is_quote = |c: char| matches!(c, '"' | '\'' | '`');

@@ -47,7 +47,8 @@ impl Cost {
         ((middle - half) / (1.0 + squared), (middle + half) / (1.0 + squared))
     }
 
-    /// True if its share of a whole is larger than that of `other`, of other samples, by more than chance (95 %).
+    /// True if the share of this cost is larger than the share of `other`, a cost of other samples, by more than chance
+    /// (95 %).
     pub fn is_surely_more_than(self, other: Cost, whole: Cost) -> bool {
         let (share, of_other) = (self.share_of(whole), other.share_of(whole));
         let difference = share - of_other;

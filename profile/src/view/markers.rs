@@ -33,7 +33,7 @@ pub struct MarkerRow {
     pub count: u64,
     /// The number of events that they stand for: a probe with `period=10` makes a marker of every tenth call.
     pub events: f64,
-    /// Of those with a start and an end.
+    /// Durations of the markers with a start and an end.
     pub spans: Option<MarkerSpans>,
     /// Their fields, in the order of the type.
     pub fields: Vec<MarkerField>,

@@ -76,7 +76,7 @@ pub struct Selection<'a> {
     pub threads: Vec<(Cost, Cost)>,
     /// Selected samples by category of the leaf; the last entry is for leaves without a category.
     pub categories: Vec<Cost>,
-    /// The same by category and subcategory of the leaf.
+    /// Costs by category and subcategory of the leaf.
     pub(super) subcategories: FxHashMap<(u32, u16), Cost>,
     pub(super) conditions: ResolvedFilter<'a>,
     /// For each function, the function that represents it.
@@ -564,7 +564,7 @@ fn spans<'a>(data: &'a Data, name: &str) -> Result<FxHashMap<&'a str, TimeSpans>
     Ok(spans)
 }
 
-/// The same times, sorted and not overlapping.
+/// The times, sorted and joined so that none overlap.
 fn joined(mut spans: TimeSpans) -> TimeSpans {
     spans.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut joined: TimeSpans = Vec::new();

@@ -301,7 +301,8 @@ impl<'a> DataFacts<'a> {
         self.is_limited && !self.data.libs.get(lib as usize).is_some_and(was_read)
     }
 
-    /// The same, of a library whose names could not be read then, or were not looked up since.
+    /// True for code of a library without names, in such a recording: its names could not be read, or it was not read
+    /// and its names were not looked up since.
     fn limit_hides_names(&self, place: CodeContainer) -> bool {
         let CodeContainer::Lib(lib) = place else { return false };
         match self.source(lib) {

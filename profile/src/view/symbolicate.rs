@@ -193,7 +193,7 @@ struct NamedTables<'a> {
     symbols: Unique<Symbol>,
     funcs: Unique<Func>,
     scripts: Unique<Script>,
-    /// Of [`CodeKind::Program`], [`CodeKind::RustStd`] and [`CodeKind::Dependency`], where the file has them.
+    /// Categories for [`CodeKind::Program`], [`CodeKind::RustStd`] and [`CodeKind::Dependency`], if the file has them.
     categories: [Option<u32>; 3],
     /// By library: packages that it is, and does not depend on.
     installed: Vec<Installed>,

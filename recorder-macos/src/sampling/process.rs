@@ -154,7 +154,7 @@ impl<M: Mach> RecordedProcess<M> {
         }
     }
 
-    /// Of the known threads, how many can run and have run since the last look.
+    /// Number of known threads that can run and have run since the last look.
     pub(super) fn have_run(&self, mach: &M) -> usize {
         let has_run = |thread: &&KnownThread<M>| {
             let state = mach.thread_state(&thread.right);

@@ -51,7 +51,7 @@ use super::trend::trend;
 /// Requests that read whole profiles, in work at the same time.
 const IN_WORK: usize = 2;
 
-/// The same, and those that wait for it; more are refused.
+/// Most requests that read whole profiles, in work or waiting; more are refused.
 const WAITING: usize = 16;
 
 /// Comparisons that are kept: a page and its picture are two requests.

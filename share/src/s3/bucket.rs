@@ -153,7 +153,7 @@ impl Bucket {
         self.signer.object_url(key).into()
     }
 
-    /// Stores a file. The same again changes nothing, so it is sent again where that may help.
+    /// Stores a file. To store it twice changes nothing, so it is sent again where that may help.
     ///
     /// # Errors
     ///

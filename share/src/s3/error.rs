@@ -84,7 +84,7 @@ impl BucketError {
         }
     }
 
-    /// The same, after attempts; one of them may have succeeded.
+    /// The error after several attempts; one of them may have succeeded.
     pub(super) fn after(self, is_outcome_unknown: bool) -> BucketError {
         BucketError {
             is_outcome_unknown: self.is_outcome_unknown || is_outcome_unknown,

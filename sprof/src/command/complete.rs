@@ -1,5 +1,8 @@
 //! Shell completions: the scripts, which ask sprof, and sprof's answers. sprof knows the file that a command line
 //! names, and the events of this machine.
+//!
+//! A script runs sprof with the variable [`SHELL`] and the words up to the cursor. An answer has a line for each
+//! candidate, with its description behind a tab. If the answer is empty, the shell completes names of files.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -16,7 +16,7 @@ use crate::terminal::Term;
 ///
 /// # Errors
 ///
-/// No server is named, the client library is not installed, or no folder for downloads is known.
+/// No server is named, the client library is not installed, or there is no folder for downloads.
 pub(crate) fn servers(interrupt: &Interrupt, term: &Term) -> Result<Arc<Debuginfod>, Failure> {
     static SERVERS: OnceLock<Arc<Debuginfod>> = OnceLock::new();
     if let Some(servers) = SERVERS.get() {
@@ -27,11 +27,11 @@ pub(crate) fn servers(interrupt: &Interrupt, term: &Term) -> Result<Arc<Debuginf
     Ok(SERVERS.get_or_init(|| Arc::new(made)).clone())
 }
 
-/// The symbol servers of the given URLs, shared by all files of a command.
+/// The symbol servers of these URLs, shared in the same way.
 ///
 /// # Errors
 ///
-/// This sprof is built without symbol servers, a server is not a URL, or no folder for downloads is known.
+/// This sprof is built without them, a server is no URL, or there is no folder for downloads.
 pub(crate) fn symbol_servers(
     urls: &[String],
     interrupt: &Interrupt,

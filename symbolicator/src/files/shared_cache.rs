@@ -23,13 +23,13 @@ const FOLDERS: [&str; 2] = [
     "/System/Library/dyld",
 ];
 
-/// Files of a cache. Those of macOS 15 have about 60.
+/// Most files of a cache. Those of macOS 15 have about 60.
 const MAX_FILES: usize = 512;
 
-/// Code of a library that is copied, in bytes. WebCore, a large one, has about 50 MB.
+/// Most bytes of a library's code to copy. WebCore, a large one, has about 50 MB.
 const MAX_CODE_BYTES: usize = 128 << 20;
 
-/// The same of its names, and of each further table.
+/// Most bytes of a library's names, and of each further table, to copy.
 const MAX_TABLE_BYTES: usize = 64 << 20;
 
 /// The caches that may have a library, caches in the user's folders first. Further files of a cache have another

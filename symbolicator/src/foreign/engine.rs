@@ -108,7 +108,7 @@ fn failed(path: &Path) -> SymbolError {
 fn info(found: SyncAddressInfo) -> AddressInfo {
     let symbol = found.symbol;
     let (start, size) = (u64::from(symbol.address), symbol.size.map(u64::from));
-    // The engine makes up a name for a function of which it knows only the address.
+    // For a function without a name, the engine makes a name of its address.
     let function = if symbol.name == format!("fun_{start:x}") {
         FunctionSymbol::unnamed(&(start..start + size.unwrap_or(0)))
     } else {

@@ -102,9 +102,9 @@ impl SymbolServers {
         &self.folder
     }
 
-    /// Asks for the symbols of a module that has a name and a debug id. What came is at the paths of [`stored`]; the
-    /// result is what this request wrote there, unread. `None` if no server was asked. If nothing came, the watcher was
-    /// told why.
+    /// Asks for the symbols of a module that has a name and a debug id. Downloaded files are at the paths of
+    /// [`stored`]. Returns the files that this request wrote there, unread. `None` if no server was asked. If no file
+    /// came, the watcher was given the reason.
     pub(super) fn download(&self, module: &Module) -> Option<Vec<PathBuf>> {
         let mut state = lock(&self.state);
         let (name, id) = (module.name(), module.breakpad_id());

@@ -22,7 +22,7 @@ const MAX_NAME: u64 = 16 << 10;
 /// Larger records of lines are left out.
 const WINDOW_BYTES: u64 = 256 << 10;
 const MAX_LINES: usize = 16_000_000;
-/// Of a source file: PATH_MAX of limits.h.
+/// Longest path of a source file: PATH_MAX of limits.h.
 const MAX_PATH: usize = 4096;
 
 /// A jitdump in memory, without the code.

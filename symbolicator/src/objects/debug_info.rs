@@ -10,7 +10,7 @@ use crate::files::object_file::ObjectFile;
 
 /// What answers for the addresses of a module.
 pub(super) enum DebugInfo {
-    /// Of the linked file, with its addresses.
+    /// Debug info in the linked file, with its addresses.
     Linked(Box<Dwarf>),
     Objects(Box<DebugMap>),
 }

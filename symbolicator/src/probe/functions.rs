@@ -39,7 +39,7 @@ pub struct FoundFunctions {
     /// The function is split, and a part of it is inlined into callers. Such a caller may never run its first
     /// instruction.
     pub is_split: bool,
-    /// A symbol of this name stands for several functions, of which the program chooses one when it starts (IFUNC).
+    /// True if a symbol of this name stands for several functions, and the program chooses one when it starts (IFUNC).
     pub is_chosen_at_start: bool,
     /// If nothing was found: names with the same last part.
     pub similar: Vec<String>,

@@ -1,6 +1,6 @@
 //! Several modules at once: look-ups that are made before they are asked for.
 //!
-//! Of recordings of Python (41 processes), rustc, and ten test programs of 35 MB each with cc1 and ld, `sprof export
+//! With recordings of Python (41 processes), rustc, and ten test programs of 35 MB each with cc1 and ld, `sprof export
 //! --format folded` takes 0.57, 0.61 and 0.69 of the time on two CPUs, with 0.5 % more CPU time (medians of 7
 //! interleaved runs under SCHED_FIFO, without a cache).
 
@@ -120,7 +120,7 @@ impl<'a> Ahead<'a> {
         })
     }
 
-    /// [`Symbolicator::lookup`]. If this request was announced, its answer is there already, or is waited for.
+    /// As [`Symbolicator::lookup`]. If this request was announced, takes the prepared answer, or waits for it.
     ///
     /// # Errors
     ///

@@ -45,7 +45,7 @@ impl ModuleKey {
         }
     }
 
-    /// The same with the digits as [`ModuleKey::from_module`] writes them. Of other profilers' ids, the age may be in
+    /// The key with the digits that [`ModuleKey::from_module`] writes. In ids of other profilers, the age may be in
     /// upper case (`...1A`).
     fn canonical(&self) -> ModuleKey {
         let canonical = |(at, digit): (usize, char)| {
@@ -108,7 +108,7 @@ pub(crate) struct ModuleEntry {
 #[derive(Default)]
 struct OpenedModule {
     engine: Option<Engine>,
-    /// Of engines that were dropped for other modules. The next look-up opens another one.
+    /// Facts about engines that were dropped for other modules. The next look-up opens another engine.
     dropped: ModuleFacts,
 }
 

@@ -124,7 +124,7 @@ impl Rule {
 /// An entry has 8 bytes, because most look-ups find it in no cache: the upper 40 bits are the place, and the lower ones
 /// are the part of the address that its slot does not say.
 pub(crate) struct RuleCache {
-    /// Of 8 bytes each.
+    /// Entries of 8 bytes each.
     entries: TableBytes,
     slot_bits: u32,
 }

@@ -31,7 +31,7 @@ enum PrecedingCode {
     Ended,
     /// A call, which may not return.
     Called,
-    /// The same, and padding.
+    /// Called, and behind padding.
     CalledAndPadded,
 }
 

@@ -6,6 +6,9 @@
 //! `runtime.gentraceback` (src/runtime/traceback.go) stops at both.
 //!
 //! Without this table, 24 % of the stacks of a net/http server continued above `runtime.goexit`.
+//!
+//! Layout: `pcHeader` and `_func` in src/runtime/symtab.go and runtime2.go, flags in src/runtime/symtab.go
+//! (`abi.FuncFlag` since 1.21).
 
 use std::ops::Range;
 

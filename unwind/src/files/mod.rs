@@ -1,4 +1,6 @@
 //! Readers of program files: ELF, Mach-O and jitdump files, their sections and their call frame information.
+//!
+//! Bytes in, values out. A file may hold anything: each size is checked before memory is allocated for it.
 
 pub(crate) mod cfi;
 pub(crate) mod cfi_entries;

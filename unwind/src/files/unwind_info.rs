@@ -1,5 +1,7 @@
 //! Looks up entries of `__unwind_info`, as `<mach-o/compact_unwind_encoding.h>` describes it: pages of entries, behind
 //! an index of pages.
+//!
+//! The published reader, macho-unwind-info 0.5, panics on indices and offsets that lead out of the section.
 
 use recording::little_endian::{u16_at, u32_at};
 

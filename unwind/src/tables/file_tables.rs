@@ -40,9 +40,9 @@ pub(crate) struct FileTables {
     machine: Machine,
     pub(crate) base_svma: u64,
     pub(crate) cfi: Cfi,
-    /// Of addresses that steps were made from.
+    /// Rules of addresses that steps were made from.
     rule_cache: RuleCache,
-    /// Of functions in `cfi`.
+    /// Rules of functions in `cfi`.
     function_rules: FunctionRules,
     /// Relative addresses of signal return functions.
     signal_returns: Vec<RangeInclusive<u64>>,

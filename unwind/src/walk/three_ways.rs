@@ -36,7 +36,7 @@ const STACK_BYTES: u64 = 0x4000;
 enum FunctionKind {
     /// CFA = rsp + size.
     BySp(u64),
-    /// The same, and rbp is stored at CFA - 16.
+    /// CFA = rsp + this number, and rbp is stored at CFA - 16.
     StoresFp(u64),
     /// CFA = rbp + 16, and rbp is stored there. The frame is this large.
     ByFp(u64),

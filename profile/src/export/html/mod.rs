@@ -48,8 +48,8 @@ pub struct PageOptions<'a> {
     pub is_served: bool,
 }
 
-/// Of data that stay on this machine: somebody waits for them.Of a million samples with 1.7 million call paths, the
-/// best level takes 3 s longer and makes 7.7 MB instead of 11 (a debug build).
+/// Level for data that stay on this machine, where somebody waits for them. For a million samples with 1.7 million call
+/// paths, the best level takes 3 s longer and makes 7.7 MB instead of 11 (a debug build).
 const SERVED: Compression = Compression::fast();
 
 const BOOT: &str = include_str!("js/boot.js");

@@ -161,8 +161,8 @@ fn function(selection: &Selection<'_>, func: u32) -> FunctionColumns {
     }
 }
 
-/// The same for every export of a profile, whatever part of it is exported: 32 hex digits of a hash over its functions
-/// and samples.
+/// Id of a profile, 32 hex digits: a hash over its functions and samples. Equal in every export of the profile,
+/// whatever part of it is exported.
 pub(super) fn id(data: &Data) -> String {
     let mut hash = Sha256::new();
     let mut text = |text: &str| {

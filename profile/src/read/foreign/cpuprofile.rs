@@ -46,7 +46,7 @@ struct CpuProfileNode {
     call_frame: CallFrame,
     #[serde(default)]
     children: LimitedList<u64>,
-    /// Of older writers, in place of `children`.
+    /// Written by older tools instead of `children`.
     #[serde(default)]
     parent: Option<u64>,
 }

@@ -58,12 +58,12 @@ struct SpeedscopeProfile {
     unit: String,
     #[serde(rename = "startValue", default)]
     start: f64,
-    /// Of `sampled`: stacks, root first.
+    /// Stacks of a `sampled` profile, root first.
     #[serde(default)]
     samples: LimitedList<LimitedList<u32>>,
     #[serde(default)]
     weights: LimitedList<f64>,
-    /// Of `evented`.
+    /// Events of an `evented` profile.
     #[serde(default)]
     events: LimitedList<SpeedscopeEvent>,
 }

@@ -132,7 +132,7 @@ fn path(bare: &str) -> &str {
     head.rfind(' ').map_or(bare, |at| &bare[at + 1..])
 }
 
-/// True for names in a namespace of a standard library. A trait of another crate is no part of it.
+/// True for names in a namespace of a standard library. A trait of another crate is not part of it.
 fn is_standard(bare: &str) -> bool {
     let is_in = |path: &str| STANDARD.iter().any(|namespace| path.starts_with(namespace));
     match bare.strip_prefix('<') {

@@ -203,8 +203,8 @@ fn smoothed_share(side: &Side, key: Option<usize>) -> f64 {
 
 /// The assumed standard deviation of a run's amount, without the machine's speed.
 ///
-/// Of eight runs each of node, python, sort, xz and a loop, shares differed, beyond counting, by 0.9 to 2.5 % of the
-/// root of `share * (1 - share)`, small ones and large ones.
+/// Measured on eight runs each of node, python, sort, xz and a loop: beyond counting, shares differed by 0.9 to 2.5 %
+/// of the root of `share * (1 - share)`, small ones and large ones.
 fn varying(run: &Run, key: Option<usize>, measure: LimitedMeasure, share: f64) -> f64 {
     let of_share = VARYING * (share * (1.0 - share)).sqrt();
     match (measure, key.and_then(|key| run.amount(key))) {

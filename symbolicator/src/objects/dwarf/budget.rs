@@ -44,7 +44,7 @@ impl Budget {
         budget
     }
 
-    /// The same for code that may start at this address.
+    /// The budget for code that may start at `lowest_code`.
     pub(super) fn with_code_from(self, lowest_code: u64) -> Budget {
         Budget { lowest_code, ..self }
     }

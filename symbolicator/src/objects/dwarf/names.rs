@@ -28,7 +28,7 @@ pub(super) struct EntryName<'a> {
 #[derive(Default)]
 pub(super) struct DemangledNames {
     known: FxHashMap<(usize, usize), Option<String>>,
-    /// Of the texts.
+    /// Size of the names.
     bytes: usize,
 }
 

@@ -29,7 +29,7 @@ pub(super) enum ObjectFileMiss {
 
 /// Where to look for object files, and the archives that were opened.
 pub(super) struct ObjectFiles {
-    /// Of the linked file: relative paths start there.
+    /// Folder of the linked file: relative paths start there.
     folder: PathBuf,
     symbol_dirs: Vec<PathBuf>,
     arch: Option<&'static str>,

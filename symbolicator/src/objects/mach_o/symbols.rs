@@ -98,7 +98,7 @@ fn indirect<'f>(
     object: &'f MachO<'_>,
     is_wanted: impl Fn(macho::SectionType) -> bool + 'f,
 ) -> impl Iterator<Item = (u64, u64, u64)> + 'f {
-    /// Of a pointer.
+    /// Size of a pointer.
     const POINTER_BYTES: u64 = 8;
     let endian = object.endian();
     let table = indirect_symbols(object).unwrap_or(&[]);
@@ -163,14 +163,15 @@ impl StringTable {
         None
     }
 
-    /// The file offset of a name, behind the underscore that C's compilers put before all names. `None` for no name.
+    /// The file offset of a name, behind the underscore that C's compilers put before all names. `None` if there is no
+    /// name.
     fn offset(&self, file: &ObjectFile, name: u32) -> Option<u64> {
         let offset = self.raw_offset(name)?;
         let first = *file.get(usize::try_from(offset).ok()?)?;
         Some(offset + u64::from(first == b'_'))
     }
 
-    /// The same of the whole name.
+    /// The file offset of a whole name, with its underscore. `None` if there is no name.
     pub(super) fn raw_offset(&self, name: u32) -> Option<u64> {
         let name = u64::from(name);
         (0 < name && name < self.bytes).then_some(self.start + name)
