@@ -1,7 +1,4 @@
-//! One symbol file of another system, read by samply-symbols.
-//!
-//! The engine is asynchronous, because its files may come from a network. Here they are in memory, so that each of its
-//! futures is ready at once. It gets no file but the one that the caller names: paths in the file are not followed.
+#![doc = include_str!("../README.md")]
 
 use std::fmt;
 use std::future::{Future, ready};

@@ -1,9 +1,4 @@
-//! Reads and writes the records and files of Linux perf.
-//!
-//! The caller gives bytes (of a ring buffer, or of a file of `perf record`, `simpleperf record` or sprof itself) and an
-//! [`EventSink`](recording::sink::EventSink); the sink gets events in time order. Out of scope: system calls,
-//! unwinding, symbols. Everything here compiles on Linux and macOS.
-//!
+#![doc = include_str!("../README.md")]
 //! The journey, in reading order:
 //!
 //! 1. `abi`: numbers of the kernel's interface.

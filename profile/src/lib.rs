@@ -1,9 +1,4 @@
-//! A profile: built from a recording's events, enriched with symbols, written, read, and viewed.
-//!
-//! The caller gives a [`builder::Builder`] the events of a recording with unwound stacks, and gets a [`Profile`].
-//! [`Profile::libs`] lists the addresses that need symbols; [`enrich::enrich`] takes the symbols. Both are plain data.
-//! Out of scope: finding symbols, sockets, system calls, and the choice of files to write.
-//!
+#![doc = include_str!("../README.md")]
 //! # From events to data
 //!
 //! The builder puts events into a [`Profile`]: one tree of stacks for all threads, and about eight bytes a sample,

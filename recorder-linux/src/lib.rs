@@ -1,9 +1,4 @@
-//! Records programs on Linux with perf_event.
-//!
-//! The caller gives a command, running processes or the whole machine, a rate and an
-//! [`EventSink`](recording::sink::EventSink); the sink gets every process, thread, mapping and sample of them and of
-//! all that they start, in time order. Out of scope: unwinding, symbols, output.
-//!
+#![doc = include_str!("../README.md")]
 //! The journey, in reading order:
 //!
 //! 1. `session`: chooses the best backend that is allowed: `session/perf` or `session/traced`. `session/attach` finds

@@ -1,10 +1,5 @@
-//! Records programs on macOS, by Mach calls.
-//!
-//! The contract is [`recording::session`], as for Linux: the caller gives a command or running processes, and a rate;
-//! its [`EventSink`](recording::sink::EventSink) gets every process, thread, image and sample of them and of all that
-//! they start, in time order. Out of scope: unwinding, symbols, output.
-//!
-//! The journey, in reading order:
+#![doc = include_str!("../README.md")]
+//! The contract is [`recording::session`], as for Linux.
 //!
 //! 1. [`session`]: what is asked for, and whether macOS gives access to it.
 //! 2. [`processes`]: starts a program suspended, and ends it. Without rights of sprof's own, a library in the program
@@ -15,8 +10,7 @@
 //!    [`setup`] signs sprof, [`doctor`] says what this Mac permits.
 //! 6. [`kernel`]: the calls that all of the above make, as a trait. `sys`: the calls of macOS.
 //!
-//! All but `sys` is tested on a simulated kernel (`tests/suite/xnu/`). It has been compiled and linked for macOS, and
-//! has never run there.
+//! The simulated kernel of the tests is `tests/suite/xnu/`.
 
 #![cfg(unix)]
 

@@ -1,10 +1,4 @@
-//! What a recording is, for all recorders.
-//!
-//! A recorder gives: [`event::Event`]s in time order, to one [`sink::EventSink`]. A consumer gets: the same vocabulary,
-//! after the unwinder, with every stack as frames. Out of scope: how systems record, unwinding, output formats, look-up
-//! of symbols. The crate is vocabulary: it depends on nothing else of sprof. Its only system calls are those of
-//! [`regular_file`].
-//!
+#![doc = include_str!("../README.md")]
 //! The journey, in reading order:
 //!
 //! 1. [`address`], [`clock`]: the numbers.

@@ -7,29 +7,6 @@ use crate::event::{Event, Mapping, Pid};
 use crate::module::{BuildId, FileId};
 
 /// Takes events in time order. A stage is a sink that owns the next one.
-///
-/// ```
-/// use recording::clock::Timestamp;
-/// use recording::event::{Event, EventKind};
-/// use recording::sink::{Completion, EventSink};
-///
-/// /// Counts the events of threads, and passes all on.
-/// struct ThreadEvents<S> {
-///     count: u64,
-///     next: S,
-/// }
-///
-/// impl<S: EventSink> EventSink for ThreadEvents<S> {
-///     fn on_event(&mut self, event: &Event<'_>) {
-///         self.count += u64::from(matches!(event.kind, EventKind::Thread(..)));
-///         self.next.on_event(event);
-///     }
-///
-///     fn end_round(&mut self, until: Timestamp) -> Completion {
-///         self.next.end_round(until)
-///     }
-/// }
-/// ```
 pub trait EventSink {
     /// Takes one event. What it borrows is valid only during the call.
     fn on_event(&mut self, event: &Event<'_>);

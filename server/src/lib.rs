@@ -1,22 +1,4 @@
-//! The local server: serves the profile and its symbols to the profiler UI in the user's browser, and to nobody else.
-//!
-//! The caller binds a [`Listener`] before the program runs. With the profile's file, a function that answers symbol
-//! requests and one that makes the viewer's data ([`Content`]) it gets links, and a thread that serves until a signal.
-//!
-//! ```
-//! use server::{ListenOptions, Listener, Port, UiSource};
-//!
-//! let listener = Listener::bind(ListenOptions {
-//!     address: [127, 0, 0, 1].into(),
-//!     port: Port { first: 0, or_next: false },
-//!     ui: UiSource::Url("https://profiler.firefox.com".to_owned()),
-//!     opens_viewer: true,
-//! })?;
-//! // The link holds a secret: without it nobody reads the profile.
-//! assert!(listener.links(None).open.ends_with("/view/"));
-//! # Ok::<(), String>(())
-//! ```
-//!
+#![doc = include_str!("../README.md")]
 //! [`Gallery`] is another server: a page of all profiles in a folder or in a bucket. The caller gives it a
 //! [`ProfileReader`]. No function prints, and none ends the process.
 //!

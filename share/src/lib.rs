@@ -1,20 +1,4 @@
-//! Profiles for others: on the public store, in buckets, and on servers that keep profiles.
-//!
-//! The caller gives bytes of a profile, or a view of its samples, and where they go, and gets a link, or an error that
-//! says what failed, on which host, and the next step. Every request is made by [`http`], once: nothing is sent twice.
-//! No secret is in an error or in what `Debug` shows. Out of scope: what of a profile is private
-//! ([`profile::sanitize`]), questions to the user, and messages.
-//!
-//! ```
-//! use share::push::{Destination, ServerKind};
-//!
-//! let destination = Destination::parse("parca=http://localhost:7070", false, "push")?;
-//! assert_eq!(destination.kind, ServerKind::Parca);
-//! // Other machines need encryption, unless the user permits that they do not.
-//! assert!(Destination::parse("parca=http://example.org", false, "push").is_err());
-//! # Ok::<(), String>(())
-//! ```
-//!
+#![doc = include_str!("../README.md")]
 //! 1. [`http`]: the HTTP client, the only place that opens connections to other machines.
 //! 2. [`Store`]: the store of the Firefox Profiler. [`s3`]: buckets. [`push`]: servers that keep profiles.
 //!    [`commit`]: the commit that labels name.

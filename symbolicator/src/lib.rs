@@ -1,14 +1,4 @@
-//! From code addresses to names, inline frames, source lines and assembly.
-//!
-//! The caller gives [`Module`]s as a recording has them, and addresses relative to a module (0 is where the lowest
-//! PT_LOAD of its ELF file, or `__TEXT` of its Mach-O file, is loaded). Each address is inside its instruction: for a
-//! return address, one byte before it. The caller gets an [`AddressInfo`] for each address, or an error with the file,
-//! the fault and the next step.
-//!
-//! A file is used only if it has the recorded build id. Files are read when they are first needed, and only the units
-//! of debug info that hold the addresses. Damaged or hostile files give errors or less information, listed by
-//! [`Symbolicator::notes`].
-//!
+#![doc = include_str!("../README.md")]
 //! Out of scope: profiles, HTTP, output formats. [`api`] knows the bodies of the Firefox Profiler's symbol-server
 //! requests, but no server.
 //!

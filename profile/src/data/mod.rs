@@ -34,31 +34,6 @@ pub(crate) const NO_STACK_LABEL: &str = "[no stack]";
 pub const NONE: u32 = u32::MAX;
 
 /// The samples of all threads, with the tables that they refer to. Reading has checked every index.
-///
-/// ```
-/// use profile::export::folded::{self, FoldedOptions};
-/// use profile::export::{Picked, PickedTime};
-/// use profile::read::{ForeignFormat, ReadLimits, foreign};
-/// use profile::view::functions::functions;
-/// use profile::view::select::{Filter, select};
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let folder = tempfile::tempdir()?;
-/// let path = folder.path().join("app.folded");
-/// std::fs::write(&path, "main;parse 3\nmain;print 1\n")?;
-/// let data = foreign(&path, ForeignFormat::Folded, None, ReadLimits::default())?.data;
-///
-/// let selection = select(&data, &Filter::default())?;
-/// let hottest = functions(&selection)[0];
-/// assert_eq!(selection.name(hottest.func), "parse");
-/// assert_eq!(hottest.own.samples, 3);
-///
-/// let mut text = Vec::new();
-/// folded::write(&Picked::new(&data, PickedTime::Cpu), FoldedOptions::default(), &mut text)?;
-/// assert!(String::from_utf8(text)?.contains("main;parse 3"));
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Data {
     /// The recorded program.

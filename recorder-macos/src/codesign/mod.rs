@@ -49,18 +49,6 @@ pub struct Slice {
 }
 
 /// The facts of one signature.
-///
-/// ```
-/// use recorder_macos::codesign::Signature;
-///
-/// let mut signature = Signature {
-///     is_hardened: true,
-///     ..Signature::default()
-/// };
-/// assert!(!signature.permits_reading());
-/// signature.entitlements.insert("com.apple.security.get-task-allow".to_owned());
-/// assert!(signature.permits_reading());
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Signature {
     /// The name that the signer gave.

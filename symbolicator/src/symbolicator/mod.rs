@@ -66,27 +66,6 @@ impl ModuleKey {
 /// look-up of thousands of addresses uses up to 4 CPUs; look-ups ahead, in many modules, use up to 4, and up to 7 while
 /// one of them has thousands of addresses. What was read of a module stays in memory for its next look-up, unless many
 /// modules need more than 256 MB: then it is read again.
-///
-/// ```
-/// use recording::module::{Module, ModuleKind};
-/// use symbolicator::{RecordedSymbols, SymbolOptions, Symbolicator};
-///
-/// let symbolicator = Symbolicator::new(SymbolOptions::default());
-/// let module = Module {
-///     kind: ModuleKind::File,
-///     path: "/opt/app".into(),
-///     readable_path: None,
-///     build_id: None,
-///     arch: None,
-/// };
-/// // The file is on the machine that recorded. Its names came with the recording: first address, bytes, name.
-/// let names = RecordedSymbols::new([(0x1000, 16, "_ZN5space3fooEi".to_owned())]);
-/// symbolicator.add_recorded(module.path.clone(), names);
-/// let answers = symbolicator.lookup(&module, &[0x1004, 0x2000])?;
-/// assert_eq!(answers[0].function.as_ref().unwrap().name, "space::foo(int)");
-/// assert!(answers[1].function.is_none());
-/// # Ok::<(), symbolicator::SymbolError>(())
-/// ```
 pub struct Symbolicator {
     options: SymbolOptions,
     modules: RwLock<FxHashMap<ModuleKey, Vec<Arc<ModuleEntry>>>>,
