@@ -1,4 +1,4 @@
-//! The events that the user named: tracks for those that count, markers for points.
+//! The events that the user named: tracks for counting events, markers for points.
 //!
 //! A track stands beside its thread, as a thread of the same process, so that the front end shows its call tree.
 
@@ -10,13 +10,13 @@ use super::processes::{LiveThread, Processes};
 use crate::recorded::samples;
 use crate::recorded::thread::{MarkerKind, PointMarker, PointValue, RecordedMarker};
 
-/// A thread keeps at most this many markers of points, and
+/// Most markers of points in a thread,
 pub const POINTS_PER_THREAD: usize = 50_000;
-/// all threads together this many. The front end's marker table becomes slow at some 100,000.
+/// and in all threads together. The front end's marker table becomes slow at some 100,000.
 pub const POINTS_IN_ALL: u64 = 500_000;
 
 impl Processes {
-    /// The track of a further event beside a thread.
+    /// The track of a named event beside a thread.
     fn track(&mut self, thread: usize, event: u32) -> &mut LiveThread {
         let known = self.tracks.get(&(thread, event)).copied();
         let track = known.unwrap_or_else(|| {
@@ -38,7 +38,7 @@ impl Processes {
 }
 
 impl Builder {
-    /// The thread, or the CPU, whose track a sample is on.
+    /// Index in `threads` of the thread or CPU whose track a sample is on.
     fn track_index(&mut self, at: i64, thread: Thread, cpu: u32) -> usize {
         match self.options.per_cpu_threads {
             true => self.processes.cpu_index(cpu),
@@ -46,7 +46,7 @@ impl Builder {
         }
     }
 
-    /// A sample of a further event that counts.
+    /// Adds a sample of a named event that counts.
     pub(super) fn add_counted(&mut self, at: i64, thread: Thread, sample: &Sample<'_>, frames: &[Frame]) {
         let stack = self.stack(at, thread, frames, sample.same);
         let track_of = self.track_index(at, thread, sample.cpu);
@@ -65,7 +65,7 @@ impl Builder {
         self.counts.samples_out_of_order += u64::from(!in_order);
     }
 
-    /// A point event.
+    /// Adds a point event.
     pub(super) fn add_point(&mut self, at: i64, thread: Thread, sample: &Sample<'_>, frames: &[Frame]) {
         self.counts.points += 1;
         let index = self.track_index(at, thread, sample.cpu);

@@ -13,7 +13,7 @@ use crate::recorded::thread::{MarkerKind, ProcessId, RecordedMarker, RecordedPro
 use crate::recorded::usage::ProcessUsage;
 use crate::sources::Sources;
 
-/// How far up to look for an ancestor that is in the file.
+/// Most ancestors to search for one that is in the file.
 const ANCESTORS: usize = 100;
 
 impl Builder {
@@ -50,7 +50,7 @@ impl Builder {
         for program in self.processes.loaders_alone() {
             self.resolver.is_program(program);
         }
-        // What the user executed is the program, and not its loader.
+        // The program is what the user executed, not its loader.
         if let Some(first) = self.processes.processes.first()
             && let (Some(loader), Some(name)) = (&first.loader_name, &first.name)
             && info.program.starts_with(loader)
@@ -83,7 +83,8 @@ impl Builder {
             .collect();
 
         let mut kept: Vec<RecordedThread> = Vec::new();
-        // The main thread in `kept` of each process; a process without one has no track for its children's markers.
+        // The main thread of each process, as an index in `kept`. A process without one has no track for its children's
+        // markers.
         let mut main_of: Vec<Option<usize>> = vec![None; processes.len()];
         let mut by_start: Vec<usize> = (0..processes.len()).collect();
         by_start.sort_by_key(|process| processes[*process].start);
@@ -201,7 +202,7 @@ impl Builder {
     ) {
         for process in processes {
             let mut ancestor = process.parent;
-            // A parent has started before its child, unless records were lost: then there may be circles.
+            // A parent starts before its child, unless records were lost: then there may be circles.
             for _ in 0..ANCESTORS {
                 let Some(ProcessId(index)) = ancestor else { break };
                 let Some(thread) = main_of[index] else {
@@ -213,7 +214,8 @@ impl Builder {
                     self.counts.markers_left_out += 1;
                     break;
                 }
-                // One that was found while attaching may be days old, and a marker there would stretch the time line.
+                // A process that was found while attaching may be days old. A marker from its start would stretch the
+                // time line.
                 let start = process.start.max(0);
                 markers.push(RecordedMarker {
                     start,
@@ -248,8 +250,7 @@ fn finish_thread(live: LiveThread, process: &RecordedProcess) -> RecordedThread 
     }
 }
 
-/// The track of a further event beside a thread: for the front end a thread of its own, which needs a number of its
-/// own.
+/// The track of a named event beside a thread. For the front end it is a thread, which needs a number of its own.
 fn finish_track(live: LiveThread, of: &RecordedThread, event: u32, info: &RecordingInfo) -> RecordedThread {
     let name = match info.events.get(event as usize) {
         Some(event) => event.name.as_str(),
@@ -268,7 +269,7 @@ fn finish_track(live: LiveThread, of: &RecordedThread, event: u32, info: &Record
     }
 }
 
-/// Stands for the program when not one event came.
+/// Represents the program if no event came.
 fn placeholder(info: &RecordingInfo) -> RecordedThread {
     RecordedThread {
         process: ProcessId(0),

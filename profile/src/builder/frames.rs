@@ -15,7 +15,7 @@ use crate::category::{CodeKind, MarkKind};
 use crate::recorded::strings::{StringId, StringTable};
 use crate::recorded::tables::{FrameId, FrameRow, FrameTables, FuncRow, LibId};
 
-/// What makes two frames the same frame.
+/// Identity of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum FrameKey {
     InLib(LibId, u64),
@@ -29,7 +29,7 @@ enum FrameKey {
     Label(StringId),
 }
 
-/// Makes each frame once, and remembers per process which address is which frame.
+/// Makes each frame once, and remembers the frame of each address per process.
 #[derive(Default)]
 pub(super) struct FrameResolver {
     pub(super) tables: FrameTables,
@@ -46,10 +46,10 @@ impl FrameResolver {
         self.kernel.insert(image);
     }
 
-    /// Takes the code of a BPF program, or gives it up. Later programs may lie at its addresses.
+    /// Adds or removes the code of a BPF program. Later programs may lie at its addresses.
     pub(super) fn on_bpf(&mut self, program: &BpfProgram<'_>, strings: &mut StringTable) {
         let end = program.start.saturating_add(program.len);
-        // Programs never overlap, so one at most reaches in from below.
+        // Programs never overlap, so at most one reaches in from below.
         let below = self.bpf.range(..program.start).next_back();
         let from = match below {
             Some((start, (known_end, _))) if *known_end > program.start => *start,
@@ -60,7 +60,7 @@ impl FrameResolver {
             self.bpf.remove(start);
         });
         if program.is_loaded {
-            // As /proc/kallsyms writes it, where programs that stay loaded have their names from.
+            // The name as /proc/kallsyms writes it; programs that stay loaded get their names from there.
             self.name.clear();
             let _ = write!(self.name, "{} [bpf]", program.name);
             self.bpf.insert(program.start, (end, strings.intern(&self.name)));
@@ -88,7 +88,7 @@ impl FrameResolver {
         id
     }
 
-    /// The frame of a mark, which is the same in all processes.
+    /// The frame of a mark, equal in all processes.
     pub(super) fn mark(&mut self, mark: StackMark, strings: &mut StringTable) -> FrameId {
         self.find_or_make(FrameKey::Mark(mark), strings)
     }
@@ -145,7 +145,7 @@ impl FrameResolver {
         self.name.clear();
         // Writing to a string can't fail.
         let (lib, address, kind) = match key {
-            // Its name is made in the end: here it would take a twentieth of the time that recording a compiler takes.
+            // The name is made at the end: here it would take a twentieth of the time that recording a compiler takes.
             FrameKey::InLib(lib, address) => (Some(lib), Some(address), self.tables.lib(lib).kind),
             FrameKey::Nameless(address) => {
                 let _ = write!(self.name, "{address:#x}");
@@ -192,7 +192,7 @@ impl FrameResolver {
         })
     }
 
-    /// The tables, with what became known only after frames were made.
+    /// The tables, with facts that became known after frames were made.
     pub(super) fn finish(mut self, strings: &mut StringTable) -> FrameTables {
         for frame in &self.tables.frames {
             if let (Some(_), Some(address)) = (frame.lib, frame.address) {

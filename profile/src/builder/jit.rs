@@ -1,4 +1,4 @@
-//! Gives code of no file its place in a module, once the code of each address and time is known.
+//! Gives code without a file its place in a module, once the code at each address and time is known.
 //!
 //! JIT compilers write their jitdump with delay, some only when they end. So frames in such code are kept by address,
 //! and resolved by the time of each sample when all is known.
@@ -15,12 +15,12 @@ use crate::recorded::stacks::StackId;
 use crate::recorded::tables::FrameId;
 use crate::recorded::thread::MarkerKind;
 
-/// A process, by its number and the time in which it had it.
+/// A process: a pid, and the time in which the process had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PidLifetime {
     /// The number.
     pub pid: Pid,
-    /// First sign of it.
+    /// Time of the first event of the process.
     pub from: Timestamp,
     /// Its end; the end of time if it has not ended.
     pub until: Timestamp,
@@ -33,14 +33,14 @@ pub struct CodePlace {
     pub module: Arc<Module>,
     /// Relative address in it.
     pub address: u64,
-    /// False if it is not known whether this code was there at that time.
+    /// False if it is unknown whether this code was there at that time.
     pub time_is_known: bool,
 }
 
-/// What was at an address from a time on; `None`: nothing that is known.
+/// Code at an address from a time on; `None` for unknown code.
 pub type CodeSince = (Timestamp, Option<CodePlace>);
 
-/// The new stack of an old one, and the times for which it is right.
+/// The new stack for an old one, and the times for which it holds.
 #[derive(Clone, Copy)]
 struct RelocatedStack {
     from: u64,
@@ -130,9 +130,9 @@ impl Builder {
         addresses
     }
 
-    /// The stack with the code that was there at a time in place of addresses.
+    /// The stack in which code of this time replaces addresses.
     fn place(&mut self, frames: &mut JitFrames<'_>, stack: StackId, time: u64) -> RelocatedStack {
-        // Down to a caller that is known for this time, then up again.
+        // First goes rootwards to a caller that is known for this time, then leafwards.
         let mut path = std::mem::take(&mut frames.path);
         path.clear();
         let mut next = Some(stack);
@@ -169,7 +169,7 @@ impl Builder {
         })
     }
 
-    /// The frame that stands for a frame at a time, from when until when it does, and whether that is known.
+    /// The frame that replaces a frame at a time, the first and last time for which it does, and whether that is known.
     fn frame_at(&mut self, frames: &JitFrames<'_>, frame: FrameId, time: u64) -> (FrameId, u64, u64, bool) {
         let Some(history) = frames
             .addresses

@@ -1,17 +1,17 @@
-//! What is mapped in a process, and the frames of its addresses that were looked up.
+//! Mappings of a process, and the frames of the addresses that were looked up.
 
 use recording::module::Images;
 use recording::stack::Frame;
 
 use crate::recorded::tables::FrameId;
 
-/// What is mapped in a process, and the frames of its addresses.
+/// Mappings of a process, and the frames of its addresses.
 #[derive(Default)]
 pub(super) struct MappedCode {
     pub(super) images: Images,
     /// Frames of looked-up addresses; valid for the images as they are.
     pub(super) resolved: ResolvedFrames,
-    /// A stack of the process has frames in code of no file.
+    /// True if a stack of the process has frames in code without a file.
     pub(super) has_nameless_code: bool,
 }
 
@@ -34,7 +34,7 @@ struct FrameSlot {
 const FIRST_SLOTS: usize = 64;
 
 impl ResolvedFrames {
-    /// What was remembered of a frame.
+    /// The remembered id of a frame; `None` if the frame was not looked up.
     pub(super) fn get(&self, frame: Frame) -> Option<FrameId> {
         let (address, kind) = parts(frame)?;
         let mask = self.slots.len().checked_sub(1)?;
@@ -51,7 +51,7 @@ impl ResolvedFrames {
         }
     }
 
-    /// Remembers a frame that is not there, unless it is a mark.
+    /// Remembers a frame that was not looked up before, unless it is a mark.
     pub(super) fn insert(&mut self, frame: Frame, id: FrameId) {
         let Some((address, kind)) = parts(frame) else { return };
         // A third of the slots is empty: then a look-up tries 2 on average (linear probing: Knuth, TAOCP 6.4).

@@ -44,7 +44,7 @@ use queue::{EventQueue, OwnedEvent, QueueBlock, QueuedEvent};
 /// the front end's marker table becomes slow at some 100,000.
 pub const MARKERS_PER_THREAD: usize = 20_000;
 
-/// Losses of one cause that are further apart than this are two.
+/// Losses of one cause that are further apart than this are two markers.
 const LOSSES_APART_NS: i64 = 1_000_000;
 
 /// Choices of the user about what goes into the profile.
@@ -55,13 +55,14 @@ pub struct BuildOptions {
     /// Give each CPU a track instead of each thread; the process is the root of each stack. Not for waits, which are on
     /// no CPU. Default: a track for each thread.
     pub per_cpu_threads: bool,
-    /// Leave out the waits of threads that were found and got no CPU while they were recorded; they are counted. For
-    /// the whole machine, most of whose threads do nothing. Default: such a wait lasts as long as the recording.
+    /// Leave out the waits of threads that existed when recording began and got no CPU while they were recorded; they
+    /// are counted. For the whole machine, most of whose threads do nothing. Default: such a wait lasts as long as the
+    /// recording.
     pub awake_threads_only: bool,
 }
 
-/// Frames that processes and threads remember, about. The 20,000 processes of a compressed file, with a stack of 500
-/// frames each, took 700 MB.
+/// Approximate limit of the frames that processes and threads remember. The 20,000 processes of a compressed file, with
+/// a stack of 500 frames each, took 700 MB.
 const MAX_REMEMBERED: usize = 1 << 19;
 
 /// Takes events in time order; gives a [`Profile`](crate::Profile).
@@ -78,7 +79,7 @@ pub struct Builder {
     counts: BuildCounts,
     queue: EventQueue,
     wait_reasons: WaitReasons,
-    /// From the first switch on.
+    /// `None` before the first switch.
     waits: Option<WaitTotals>,
     /// Markers of the whole recording. At the end they are put on the first thread.
     recording_markers: Vec<RecordedMarker>,
@@ -86,9 +87,9 @@ pub struct Builder {
     points_kept: u64,
     scratch: Vec<Frame>,
     resolved: Vec<(Frame, FrameId)>,
-    /// Frames that were looked up since processes and threads forgot theirs, about.
+    /// Approximate number of frames that were looked up since processes and threads forgot theirs.
     remembered: usize,
-    /// A stack that came has frames of its thread's last one: that must be remembered.
+    /// True once a stack shared frames with the last stack of its thread: then last stacks must be remembered.
     has_same_frames: bool,
     spill: Option<SpillFile>,
 }
@@ -109,7 +110,7 @@ impl Builder {
         Timestamp(u64::try_from(time.max(0)).unwrap_or(u64::MAX))
     }
 
-    /// Sets where the kernel's code is. Without this, kernel frames carry no module and can't get names.
+    /// Sets the address range of the kernel's code. Without this, kernel frames have no module and can't get names.
     pub fn set_kernel(&mut self, image: Image) {
         self.build_waiting();
         self.queue.forget_stacks();
@@ -117,8 +118,8 @@ impl Builder {
         self.processes.forget_resolved();
     }
 
-    /// Sets which functions of the kernel (first address, end) wait for what. Without this, a wait is known to be for a
-    /// CPU or not.
+    /// Sets the kernel functions that wait (first address, end), and their reasons. Without this, waits are only
+    /// divided into waits for a CPU and others.
     pub fn set_wait_reasons(&mut self, functions: Vec<(Avma, Avma, WaitReason)>) {
         self.wait_reasons = WaitReasons::new(functions);
     }
@@ -146,13 +147,13 @@ impl Builder {
         Ok(())
     }
 
-    /// ns from time zero; negative for what was found before it.
+    /// Time in ns from time zero; negative for what existed before it.
     fn at(&self, time: Timestamp) -> i64 {
         let (time, zero) = (i128::from(time.0), i128::from(self.zero.0));
         (time - zero).clamp(i128::from(i64::MIN / 2), i128::from(i64::MAX / 2)) as i64
     }
 
-    /// Takes a sample or the stack of a wait apart; `add` gets its frames.
+    /// Calls `add` with the frames of a sample or of the stack of a wait.
     fn with_frames(&mut self, sample: &Sample<'_>, add: impl FnOnce(&mut Self, &[Frame])) {
         let mut frames = std::mem::take(&mut self.scratch);
         frames.clear();
@@ -223,7 +224,7 @@ impl Builder {
         parent
     }
 
-    /// Builds what waits.
+    /// Builds the events that wait in the queue.
     fn build_waiting(&mut self) {
         while let Some(block) = self.queue.take() {
             self.build_block(block);
@@ -299,7 +300,7 @@ impl Builder {
         }
     }
 
-    /// A wait that came as a whole.
+    /// Adds a wait that came with its start and end.
     fn add_wait(&mut self, at: i64, thread: Thread, sample: &Sample<'_>, frames: &[Frame]) {
         let ns = sample.period;
         let reason = self.wait_reasons.of_stack(frames);
@@ -332,7 +333,7 @@ impl Builder {
         }
     }
 
-    /// Waits that last end with their thread, or with the recording.
+    /// Ends open waits at the end of their thread, or of the recording.
     fn end_waits(&mut self, end: i64, unit: PeriodUnit) {
         let Some(totals) = &mut self.waits else { return };
         let mut tables = WaitTables {
@@ -367,8 +368,8 @@ impl Builder {
         self.recording_markers.push(RecordedMarker { start, end: None, what });
     }
 
-    /// Losses that follow each other without a pause are one marker. A full ring gives a record for each time that
-    /// there is place again: 21,907 were seen in half a second.
+    /// Losses without a pause between them are one marker. A full ring gives a record each time that it has room again:
+    /// 21,907 were seen in half a second.
     fn mark_lost(&mut self, at: i64, more: u64, why: &'static str) {
         match self.recording_markers.last_mut() {
             Some(RecordedMarker {
@@ -389,7 +390,7 @@ impl Builder {
     fn on_recording(&mut self, at: i64, what: RecordingEvent) {
         match what {
             RecordingEvent::Lost { count, role, cause } => self.mark_lost(at, count, lost_label(role, cause)),
-            // The whole is in the quality that the builder gets at the end.
+            // The builder gets the sum at the end, in the quality.
             RecordingEvent::Unwound { .. } => {}
             RecordingEvent::Throttled => self.mark_recording(at, MarkerKind::Throttled),
             RecordingEvent::Malformed(what) => self.mark_recording(at, MarkerKind::Malformed { what }),
@@ -487,8 +488,8 @@ impl Builder {
 
 impl EventSink for Builder {
     fn on_event(&mut self, event: &Event<'_>) {
-        // Time begins with a launched program, and not with what is done to launch it. What ran before recording has
-        // its own, earlier start.
+        // Time begins with the launched program, not with the steps to launch it. Processes that ran before recording
+        // have earlier starts.
         if let EventKind::Process(_, ProcessEvent::Start { parent: None }) = event.kind
             && self.processes.processes.is_empty()
             && self.queue.is_empty()

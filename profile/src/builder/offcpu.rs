@@ -1,15 +1,16 @@
-//! Pairs the switches of each thread to waits, and puts these among its samples.
+//! Pairs the switches of each thread to waits, and puts waits among its samples.
 //!
-//! A wait lies between the samples of its thread, at its beginning, with its length as its weight. Waits shorter than a
-//! sampling interval may come by the hundred thousand a second: those with the same stack are added up until something
-//! else happens. Long ones are cut into pieces, so that a selection in the middle of one shows it.
+//! A wait stands between the samples of its thread, at the wait's start, with its length as weight. Waits shorter than
+//! a sampling interval may come by the hundred thousand a second: those with one stack are added up until another event
+//! comes. Long waits are cut into pieces, so that a selection inside of one shows it.
 //!
-//! A wait has the stack that was sampled as it began. A wait without one (a limited number a second is sampled, and
-//! none where kernel code may not be recorded) has another stack of its thread, and a frame that says which.
+//! A wait has the stack that was sampled at its start. Only a limited number of stacks a second is sampled, and none
+//! where kernel code may not be recorded. A wait without a stack gets another stack of its thread, and a frame that
+//! says which.
 //!
-//! Waits are samples and not tracks of their own, because tracks tear apart what one function did; nor markers, which
-//! have no call tree. Each ends in the frame `[off-CPU]`: to drop or focus that function splits the front end's tree
-//! into CPU time and waiting.
+//! Waits are samples. As tracks of their own they would tear apart what one function did; as markers they would have no
+//! call tree. Each ends in the frame `[off-CPU]`: to drop or focus that function splits the front end's tree into CPU
+//! time and waiting.
 
 use recording::address::Avma;
 use recording::stack::{Frame, StackMark};
@@ -21,20 +22,20 @@ use crate::recorded::stacks::{StackId, StackTree};
 use crate::recorded::strings::StringTable;
 use crate::recorded::waits::WaitTotals;
 
-/// Shorter waits are added up. They are guessed to be like each other: a thread that waits so shortly does it often.
+/// Shorter waits are added up, and taken to be alike: a thread that waits so shortly does it often.
 const SHORT_NS: i64 = 1_000_000;
-/// Added-up waits are put among the samples at the latest after this time, or when there are this many different ones.
+/// Longest time until added-up waits are put among the samples, or when there are this many different ones.
 const LONGEST_SUM_NS: i64 = 10_000_000;
 const MOST_SUMS: usize = 8;
 /// Long waits are cut into pieces of at least this length,
 const PIECE_NS: i64 = 100_000_000;
-/// and into this many at most: a thread pool that waits for an hour costs no more than one that waits for seconds.
+/// and into at most this many: a thread pool that waits for an hour costs no more than one that waits for seconds.
 const MOST_PIECES: i64 = 64;
-/// A sample of a thread that has left its CPU this long ago: it is back, and the record of that was lost. An NMI may
-/// sample a thread in the microseconds between its switch record and the end of its time.
+/// If a thread that left its CPU longer ago than this has a sample, it is back, and the record of the return was lost.
+/// An NMI may sample a thread in the microseconds between its switch record and the end of its time.
 const MISSED_RETURN_NS: i64 = 100_000;
 
-/// Which kernel functions wait for what.
+/// Kernel functions that wait, with their reasons.
 #[derive(Default)]
 pub(super) struct WaitReasons {
     /// (start, end, reason), ascending.
@@ -53,7 +54,7 @@ impl WaitReasons {
         (address < *end).then_some(*reason)
     }
 
-    /// The reason of the innermost kernel function that has one. A page fault wins from anywhere in the stack.
+    /// The reason of the innermost kernel function that has one. A page fault anywhere in the stack takes precedence.
     pub(super) fn of_stack(&self, frames: &[Frame]) -> WaitReason {
         if self.functions.is_empty() {
             return WaitReason::Unknown;
@@ -106,7 +107,7 @@ impl WaitTables<'_> {
     }
 }
 
-/// What a thread is doing, by its switch records.
+/// State of a thread by its switch records.
 #[derive(Clone, Copy, Default)]
 enum SwitchState {
     #[default]
@@ -122,12 +123,12 @@ enum SwitchState {
 /// A thread's CPU time since its last sample, by its switches.
 #[derive(Default)]
 struct CpuTime {
-    /// The thread is on a CPU, and `ns` counts until here.
+    /// If the thread is on a CPU: the time up to which `ns` counts.
     counted_to: Option<i64>,
     ns: u64,
-    /// A switch in between was lost, or came before the recording.
+    /// True if a switch was lost, or came before the recording.
     is_unknown: bool,
-    /// Switches are as of looks at the thread, and some were not seen.
+    /// True if switches are observed from time to time, so that some are missed.
     is_never_known: bool,
 }
 
@@ -141,7 +142,7 @@ impl CpuTime {
         self.counted_to = None;
     }
 
-    /// The thread is on a CPU at this time.
+    /// Notes that the thread is on a CPU at this time.
     fn go_on(&mut self, at: i64) {
         match self.counted_to.replace(at) {
             Some(since) => self.add(since, at),
@@ -159,7 +160,7 @@ impl CpuTime {
         self.is_unknown = true;
     }
 
-    /// All of it for a sample; the next one counts from here.
+    /// Takes the CPU time for a sample; counting starts again. `None` if it is not known.
     fn take(&mut self) -> Option<u64> {
         let ns = std::mem::take(&mut self.ns);
         let is_unknown = std::mem::take(&mut self.is_unknown) || self.is_never_known;
@@ -167,12 +168,12 @@ impl CpuTime {
     }
 }
 
-/// What a thread was found doing before it was switched for the first time.
+/// State of a thread that existed when recording began, until its first switch.
 #[derive(Clone, Copy)]
 struct FoundWait {
     switches_from: i64,
     looked_at: i64,
-    /// `None`: it could run.
+    /// `None` if the thread could run.
     waits_for: Option<WaitReason>,
     seen: Option<SampledWaitStack>,
 }
@@ -201,17 +202,17 @@ struct SampledWaitStack {
     reason: WaitReason,
 }
 
-/// A wait with its own stack, or the sum of several, which can be longer than there was time.
+/// A wait with its own stack, or a sum of several waits, which can be longer than the time they cover.
 pub(super) struct EndedWait {
     pub(super) stack: Option<StackId>,
     pub(super) reason: WaitReason,
-    /// When it can have begun: after what the thread did before.
+    /// Earliest possible start: the end of the thread's last activity.
     pub(super) earliest: i64,
     pub(super) until: i64,
     pub(super) ns: u64,
 }
 
-/// What makes two waits the same in a profile.
+/// Identity of a wait: equal ones are added up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct WaitKey {
     stack: Option<StackId>,
@@ -228,13 +229,13 @@ struct ShortWaits {
     cpu_before_ns: Option<u64>,
 }
 
-/// The waits of one thread that are not among its samples yet, and what is needed for the next.
+/// Waits of one thread that are not among its samples yet, and the state for the next wait.
 #[derive(Default)]
 pub(super) struct ThreadWaits {
     state: SwitchState,
-    /// From when on the switches of a thread that was found are recorded.
+    /// For a thread that existed before: time of its first recorded switches.
     found_at: Option<i64>,
-    /// The stack of the wait that begins or lasts.
+    /// Stack of the open or beginning wait.
     own: Option<SampledWaitStack>,
     last_wait: Option<SampledWaitStack>,
     last_on_cpu: Option<SampledWaitStack>,
@@ -243,18 +244,18 @@ pub(super) struct ThreadWaits {
 }
 
 impl ThreadWaits {
-    /// A stack sampled while the thread leaves its CPU, or while it waits.
+    /// Adds a stack sampled while the thread leaves its CPU, or while it waits.
     pub(super) fn wait_stack(&mut self, stack: StackId, reason: WaitReason) {
         self.own = Some(SampledWaitStack { stack, reason });
     }
 
-    /// The thread is looked at from time to time, and its switches are as of that.
+    /// Notes that the thread is only observed from time to time.
     pub(super) fn mark_looked_at(&mut self) {
         self.cpu.is_never_known = true;
     }
 
-    /// The thread was there when recording began: from when on its switches are recorded, when it was looked at, and
-    /// what it waited for (`None`: it could run). Its stack, if there is one, came before.
+    /// Notes a thread that existed when recording began: the time of its first recorded switches, the time when it was
+    /// observed, and what it waited for (`None` if it could run). Its stack, if there is one, came before.
     pub(super) fn found(&mut self, [switches_from, looked_at]: [i64; 2], waits_for: Option<WaitReason>) {
         let seen = self.own.take();
         if let SwitchState::Unknown = self.state {
@@ -268,13 +269,13 @@ impl ThreadWaits {
         }
     }
 
-    /// How much of the time of a thread with these beginning and end was recorded.
+    /// Recorded part of the life of a thread from `start` to `end`.
     pub(super) fn recorded_ns(&self, start: i64, end: i64) -> u64 {
         let since = self.found_at.unwrap_or(start.max(0));
         end.saturating_sub(since).max(0).unsigned_abs()
     }
 
-    /// What the same thread goes on with in its next program. Waits that are over are among its samples by then.
+    /// State that the thread takes into its next program. Ended waits are among its samples by then.
     pub(super) fn hand_over(&mut self) -> ThreadWaits {
         ThreadWaits {
             found_at: None,
@@ -309,7 +310,7 @@ impl ThreadWaits {
         self.own = None;
     }
 
-    /// A sample of the running thread, before the first switch.
+    /// Notes a sample of the running thread before its first switch.
     pub(super) fn seen_on_cpu(&mut self, at: i64) {
         self.cpu.counted_to = Some(at);
     }
@@ -339,7 +340,7 @@ impl ThreadWaits {
         self.cpu.take()
     }
 
-    /// The stack of a sample of the running thread.
+    /// Notes the stack of a sample of the running thread.
     pub(super) fn on_cpu_stack(&mut self, stack: Option<StackId>) {
         self.last_on_cpu = stack.map(|stack| SampledWaitStack {
             stack,
@@ -347,7 +348,7 @@ impl ThreadWaits {
         });
     }
 
-    /// Ends a wait that lasts, with the thread or with the recording. Returns whether there was one.
+    /// Ends the open wait at the end of the thread or recording. True if there was one.
     pub(super) fn end(&mut self, at: i64, samples: &mut PackedSamples, tables: &mut WaitTables<'_>) -> bool {
         let waiting = match self.state {
             SwitchState::Waiting { since, preempted } => {
@@ -364,10 +365,10 @@ impl ThreadWaits {
         waiting
     }
 
-    /// Adds a wait that came as a whole.
+    /// Adds a wait that came with its start and end.
     pub(super) fn waited(&mut self, wait: EndedWait, samples: &mut PackedSamples, tables: &mut WaitTables<'_>) {
         self.flush(samples, tables);
-        // A switch record began the same wait.
+        // A switch record began this wait.
         if let SwitchState::Waiting { since, .. } = &mut self.state {
             *since = wait.until.max(*since);
         }
@@ -379,7 +380,7 @@ impl ThreadWaits {
         let since = wait.until.saturating_sub(length);
         // A thread that was found begins where its switches begin, which may be later.
         let earliest = wait.earliest.min(wait.until);
-        // Only waits above a limit come as a whole: the thread may also have waited in between.
+        // Only waits above a limit come with start and end: the thread may have had shorter ones in between.
         self.cpu.lose();
         if since >= earliest {
             self.push_pieces(since, length, stack, samples, tables);
@@ -403,7 +404,7 @@ impl ThreadWaits {
         self.put(since, until, what, samples, tables);
     }
 
-    /// A wait that began before the recording.
+    /// Adds a wait that began before the recording.
     fn found_wait(&mut self, found: FoundWait, until: i64, samples: &mut PackedSamples, tables: &mut WaitTables<'_>) {
         if until <= found.switches_from {
             return;
@@ -448,12 +449,12 @@ impl ThreadWaits {
                 self.cpu.take(),
             );
         }
-        // Weighs nothing. It says that up to here no CPU was used, or the graph would spread the next sample's CPU time
+        // A sample of weight 0: no CPU was used up to here. Otherwise the graph would spread the next sample's CPU time
         // over the wait.
         tables.push(samples, since.saturating_add(length), 0, stack, Some(0));
     }
 
-    /// Which stack stands for a wait, and why it was.
+    /// The stack for a wait, and whether it is a guess.
     fn what(&self, preempted: bool) -> WaitKey {
         let because = |reason| if preempted { WaitReason::Cpu } else { reason };
         if let Some(own) = self.own {
@@ -463,7 +464,7 @@ impl ThreadWaits {
                 reason: because(own.reason),
             };
         }
-        // What was preempted was going on with what it did on its CPU. Where stacks of waits are sampled at all, one is
+        // A preempted thread was still doing what it did on its CPU. Where stacks of waits are sampled at all, one is
         // missing only of a thread that waits more often than can be sampled.
         let wait = self.last_wait.filter(|_| !preempted);
         let (seen, guess) = match (wait, self.last_on_cpu) {

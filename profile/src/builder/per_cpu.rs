@@ -1,4 +1,4 @@
-//! A track for each CPU instead of each thread: what the machine did, and not who did it.
+//! A track for each CPU instead of each thread: what the machine did.
 //!
 //! A CPU is shown as a process with one thread. The process that ran is the root of each stack.
 
@@ -21,7 +21,7 @@ impl Processes {
     /// Index in `threads` of the track of a CPU.
     pub(super) fn cpu_index(&mut self, cpu: u32) -> usize {
         let cpu = cpu.min(MOST_CPUS - 1);
-        // All up to it, so that they stand in order.
+        // Makes all CPUs up to this one, so that they stand in order.
         for new in u32::try_from(self.cpus.len()).unwrap_or(MOST_CPUS)..=cpu {
             let process = self.processes.len();
             let thread = self.threads.len();

@@ -1,4 +1,4 @@
-//! Living processes and threads: which process a pid and which thread a tid means now.
+//! Living processes and threads, by their present pids and tids.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ pub(super) struct LiveProcess {
     pub(super) id: String,
     pub(super) pid: i32,
     pub(super) name: Option<String>,
-    /// What it wrote over its command line last.
+    /// The last title that the process wrote over its command line.
     pub(super) title: Option<String>,
     pub(super) parent: Option<ProcessId>,
     pub(super) start: i64,
     pub(super) end: Option<i64>,
     pub(super) threads: Vec<usize>,
     pub(super) code: MappedCode,
-    /// Counts the changes of what is mapped. What threads remember of an older epoch is void.
+    /// Changes with each change of the mappings. What threads remember of an older epoch is void.
     pub(super) epoch: u32,
-    /// Known by another event than its start: the start may still come.
+    /// True if another event than the start announced the process: the start may still come.
     pub(super) implied: bool,
     pub(super) program: ProgramFile,
     /// The name that the process had while its loader alone ran; Linux keeps the first 15 bytes of what was executed.
@@ -45,7 +45,7 @@ pub(super) struct LiveProcess {
 pub(super) enum ProgramFile {
     #[default]
     Unknown,
-    /// The first mapped file is made to load others: the program is yet to come, or else this is it.
+    /// The first mapped file is a loader. The program follows, or else the loader is the program.
     Loader(Arc<Module>),
     Known,
 }
@@ -68,16 +68,16 @@ pub(super) struct LiveThread {
     pub(super) chain_number: u64,
     pub(super) chain_epoch: u32,
     pub(super) implied: bool,
-    /// The track of a further event of this thread, and not a thread.
+    /// Thread and event, if this is the track of a named event and not a thread.
     pub(super) track_of: Option<(usize, u32)>,
-    /// Markers of points.
+    /// Number of markers of points.
     pub(super) points: usize,
-    /// Its place among all, while building ends.
+    /// Its index among all threads, while building ends.
     pub(super) index: usize,
 }
 
 impl LiveThread {
-    /// Forgets the last stack if what is mapped in the process has changed since.
+    /// Forgets the last stack if the mappings of the process have changed since.
     pub(super) fn forget_old_chain(&mut self, process: &LiveProcess) {
         if self.chain_epoch != process.epoch {
             self.chain.clear();
@@ -85,7 +85,7 @@ impl LiveThread {
         }
     }
 
-    /// True if there is something to see on its track.
+    /// True if its track shows anything.
     pub(super) fn has_content(&self) -> bool {
         self.samples.len() > 0 || self.points > 0
     }
@@ -93,7 +93,7 @@ impl LiveThread {
 
 /// All processes and threads seen so far, and those of the pids and tids in use now.
 pub(super) struct Processes {
-    /// Stands for code in no file.
+    /// Represents code without a file.
     nameless: Arc<Module>,
     pub(super) processes: Vec<LiveProcess>,
     pub(super) threads: Vec<LiveThread>,
@@ -105,7 +105,7 @@ pub(super) struct Processes {
     tids: FxHashMap<Thread, usize>,
     /// Threads that have ended, until their number is in use again: the last samples of an exit come after its record.
     ended: FxHashMap<Thread, usize>,
-    /// Programs that took the place of one with samples in the same process.
+    /// Number of programs that replaced a program with samples in the same process.
     pub(super) further_programs: usize,
     /// How often each number has been given out.
     pid_uses: FxHashMap<Pid, u32>,
@@ -139,19 +139,19 @@ impl Default for Processes {
 impl Processes {
     pub(super) fn start(&mut self, pid: Pid, parent: Option<Pid>, at: i64) {
         let is_fork = parent.is_some();
-        // An unknown parent is not recorded: it started the recording.
+        // An unknown parent is not recorded: it is the process that started the recording.
         let parent = parent.filter(|parent| *parent != pid);
         let parent = parent.and_then(|parent| self.pids.get(&parent).copied());
         if let Some(&known) = self.pids.get(&pid) {
             let process = &mut self.processes[known];
-            // Seen before it was announced, or found again while attaching.
+            // The process was known before its start was reported, or was found again while attaching.
             if process.implied || !is_fork {
                 process.implied = false;
                 process.start = process.start.min(at);
                 process.parent = process.parent.or(parent.map(ProcessId));
                 return;
             }
-            // The number is in use again, so that process is gone, though its end was lost.
+            // The pid is in use again, so the earlier process has ended; the record of its end was lost.
             self.end(pid, at);
         }
         let new = self.create(pid, at);
@@ -191,7 +191,7 @@ impl Processes {
         self.end_threads(index, pid, at, |_| true);
     }
 
-    /// Keeps a figure of a process.
+    /// Keeps a reading of a counter of a process.
     pub(super) fn add_reading(&mut self, pid: Pid, at: i64, counter: Counter, value: u64) {
         if let Some(&index) = self.pids.get(&pid) {
             self.processes[index].usage.push(counter, at, value);
@@ -221,7 +221,7 @@ impl Processes {
         }
     }
 
-    /// The process got a new program. Returns its old name, if it had one.
+    /// Gives the process a new program. Returns its old name, if it had one.
     ///
     /// What ran before keeps its name: if it has samples, the new program is a process of its own with the same number.
     pub(super) fn exec(&mut self, pid: Pid, at: i64, name: &str) -> Option<String> {
@@ -348,7 +348,7 @@ impl Processes {
         (&mut self.processes[thread.process], thread)
     }
 
-    /// Its place in `threads`.
+    /// Index in `threads` of the thread that a sample is of.
     pub(super) fn index_for_sample(&mut self, thread: Thread, at: i64) -> usize {
         if let Some(&index) = self.tids.get(&thread) {
             return index;

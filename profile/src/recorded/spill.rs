@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
-/// Blocks that wait for the disk at most. Further ones stay in memory.
+/// Most blocks that wait for the disk. Further ones stay in memory.
 const WAITING_BLOCKS: usize = 64;
 
 /// A file that is to be written.
@@ -96,7 +96,7 @@ fn write(file: File, blocks: &Receiver<Vec<u8>>) -> SpilledFile {
 pub(crate) struct SpilledFile {
     file: Option<File>,
     written: u64,
-    /// What comes behind.
+    /// Bytes behind the written ones, which stay in memory.
     unwritten: Vec<u8>,
 }
 

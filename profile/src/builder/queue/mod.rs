@@ -24,10 +24,10 @@ pub(super) use owned_event::OwnedEvent;
 const BLOCK_BYTES: usize = 256 << 10;
 /// Room for the last sample of a block, reserved in advance. Few samples have more bytes.
 const LARGE_SAMPLE_BYTES: usize = 2 << 10;
-/// Full blocks that wait at most, beside the one that is being filled: 5 MiB, 20 s of rustc on two CPUs at 4 kHz.
+/// Most full blocks that wait, beside the one that is being filled: 5 MiB, 20 s of rustc on two CPUs at 4 kHz.
 const WAITING_BLOCKS: usize = 20;
 
-/// Events in the order in which they came. None of them has to do with waits, or with further events.
+/// Events in the order in which they came. Events of waits and named events do not wait here.
 #[derive(Default)]
 pub(super) struct EventQueue {
     full: VecDeque<QueueBlock>,
@@ -66,7 +66,7 @@ impl EventQueue {
         }
     }
 
-    /// From here on no stack is known to be the last one of its thread.
+    /// Forgets the last stack of each thread.
     pub(super) fn forget_stacks(&mut self) {
         self.numbers.clear();
     }

@@ -1,4 +1,4 @@
-//! What changes which frames a stack has, or which thread it is of.
+//! Events that change the frames of stacks, or the thread of a sample.
 
 use recording::event::{Counter, EventKind, Mapping, Pid, ProcessEvent, Thread, ThreadEvent};
 use recording::module::Image;
@@ -19,7 +19,7 @@ pub(in super::super) enum OwnedEvent {
 }
 
 impl OwnedEvent {
-    /// `None`: an event that can't wait.
+    /// `None` for an event that can't wait.
     pub(in super::super) fn from_event(event: &EventKind<'_>) -> Option<OwnedEvent> {
         Some(match *event {
             EventKind::Process(pid, what) => match what {
