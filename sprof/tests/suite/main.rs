@@ -29,6 +29,7 @@ mod events;
 mod exit_status;
 mod export;
 mod functions;
+mod gate;
 mod ground_truth;
 mod hostile;
 mod import_reports;

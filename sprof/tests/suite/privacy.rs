@@ -10,7 +10,7 @@ use crate::support::skip::{Need, has, perf_events, root};
 use crate::support::{machine, program, temp_dir};
 
 /// Goes on where unshare(1) can make a network namespace.
-fn network_namespaces() -> Option<()> {
+pub(crate) fn network_namespaces() -> Option<()> {
     let made = Command::new("unshare").args(["-n", "true"]).status();
     let works = made.is_ok_and(|status| status.success());
     (root() && has(Need::Namespaces, works, "unshare -n is not permitted")).then_some(())
@@ -19,7 +19,7 @@ fn network_namespaces() -> Option<()> {
 /// How often something tried to reach another machine or a service of this one while a shell script runs. The namespace
 /// has no interface that is up, so each attempt fails; /proc/net/snmp counts them: connections begun, datagrams sent,
 /// and what found no route.
-fn attempts(script: &str, folder: &Path) -> u64 {
+pub(crate) fn attempts(script: &str, folder: &Path) -> u64 {
     machine::share();
     let output = Command::new("unshare")
         .args([

@@ -44,6 +44,7 @@ pub(crate) enum Need {
     Opentelemetry,
     Dpkg,
     Shells,
+    Gate,
 }
 
 impl Need {
@@ -52,6 +53,7 @@ impl Need {
             Need::Root => "root",
             Need::Dpkg => "dpkg",
             Need::Shells => "shells",
+            Need::Gate => "gate",
             Need::KernelSamples => "kernel-samples",
             Need::PerfEvents => "perf-events",
             Need::TwoCpus => "two-cpus",
