@@ -14,23 +14,23 @@ impl RealtimePriority {
     /// Asks for SCHED_RR, which needs CAP_SYS_NICE or RLIMIT_RTPRIO. `None` for ordinary users.
     pub(crate) fn ask() -> Option<RealtimePriority> {
         // SAFETY: asks for this thread's policy.
-        let policy = unsafe { libc::sched_getscheduler(0) };
-        (policy == libc::SCHED_OTHER && set(libc::SCHED_RR, 1)).then_some(RealtimePriority(()))
+        let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
+        let is_usual = policy == libc::SCHED_OTHER.into();
+        (is_usual && set_policy(libc::SCHED_RR, 1)).then_some(RealtimePriority(()))
     }
 }
 
 impl Drop for RealtimePriority {
     fn drop(&mut self) {
-        set(libc::SCHED_OTHER, 0);
+        set_policy(libc::SCHED_OTHER, 0);
     }
 }
 
-fn set(policy: libc::c_int, priority: libc::c_int) -> bool {
-    let param = libc::sched_param {
-        sched_priority: priority,
-    };
-    // SAFETY: `param` is live; pid 0 is this thread.
-    unsafe { libc::sched_setscheduler(0, policy, &raw const param) == 0 }
+/// Sets the policy of this thread by the system call: musl's functions for it fail with ENOSYS, because POSIX has them
+/// set the policy of all threads (`src/sched/sched_setscheduler.c` of musl 1.2.5). False if the kernel refuses.
+pub(super) fn set_policy(policy: libc::c_int, priority: libc::c_int) -> bool {
+    // SAFETY: the kernel's `struct sched_param` is one int, which is live; pid 0 is this thread.
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) == 0 }
 }
 
 /// The priority and the CPUs of the tracing thread.

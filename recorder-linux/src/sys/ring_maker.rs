@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::last_error;
 use super::perf_event::EventFd;
+use super::priority::set_policy;
 use super::ring::{Mapped, Ring};
 
 /// A child that has rings made. Dropped, the child ends and is reaped, and the rings are those of the recorder alone,
@@ -88,9 +89,7 @@ impl Drop for RingMaker {
 fn make(events: &[&EventFd], data_bytes: usize, tell: &OwnedFd, until: &OwnedFd, keep: OwnedFd) -> ! {
     // Else the end of the recorder would not be seen.
     drop(keep);
-    let param = libc::sched_param { sched_priority: 0 };
-    // SAFETY: `param` is live; pid 0 is this thread.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const param) };
+    set_policy(libc::SCHED_OTHER, 0);
     let are_made = { events.iter() }.all(|event| Mapped::new(event, data_bytes).map(std::mem::forget).is_ok());
     if are_made {
         let _ = write(tell, &[1]);
