@@ -6,8 +6,7 @@ use std::time::Duration;
 /// of Chromium, packed, has 1 GB.
 pub(crate) const MAX_BYTES: u64 = 2 << 30;
 
-/// How long no byte may arrive, unless `DEBUGINFOD_TIMEOUT` says otherwise: elfutils' own default. The library does not
-/// count the time until a connection is there.
+/// How long no byte may arrive, unless `DEBUGINFOD_TIMEOUT` says otherwise: elfutils' own default.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Failures one after the other after which nothing more is asked for, where there are several servers: the error is of
@@ -117,7 +116,8 @@ impl ServerState {
         self.failures += 1;
         if self.failures >= if hosts.len() == 1 { 1 } else { MAX_FAILURES } {
             self.is_over = true;
-            reason.push_str("; sprof asks for nothing more in this run");
+            let whom = if hosts.len() == 1 { "it" } else { "them" };
+            reason.push_str(&format!("; sprof asks {whom} for nothing more in this run"));
         }
         reason
     }

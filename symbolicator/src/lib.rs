@@ -14,7 +14,7 @@
 //! 7. `cache`: what the next start need not find out again. `module_cache`: which modules stay in memory.
 //!    `helper_threads`: threads for long look-ups. `debuginfod`: files that this machine lacks. `downloads`: what these
 //!    and the servers of `foreign` share.
-//! 8. `sys`: mapped files, and the system's debuginfod client.
+//! 8. `sys`: mapped files.
 
 pub mod api;
 mod asm;
@@ -37,7 +37,7 @@ mod symbolicator;
 mod sys;
 
 pub use crate::asm::{AsmError, Assembly, Instruction, InstructionTarget};
-pub use crate::debuginfod::{Debuginfod, DebuginfodError};
+pub use crate::debuginfod::{Debuginfod, DebuginfodError, Fetch, FetchError, FetchProgress, FileRequest};
 pub use crate::demangle::demangle;
 pub use crate::downloads::{Download, Watcher};
 pub use crate::error::SymbolError;

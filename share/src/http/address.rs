@@ -3,8 +3,12 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use ureq::http::Uri;
+
+use super::Secret;
 
 /// What stays as it is in a part of a path (RFC 3986, 2.3: unreserved characters).
 const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -56,8 +60,14 @@ impl Address {
     ///
     /// As of [`parse`](Address::parse).
     pub fn signed(text: &str) -> Result<Address, String> {
-        let (plain, query) = text.split_once('?').unwrap_or((text, ""));
-        let base = Address::parse(plain, false)?;
+        Address::parse_with_query(text, false)
+    }
+
+    fn parse_with_query(text: &str, any_http: bool) -> Result<Address, String> {
+        let Some((plain, query)) = text.split_once('?') else {
+            return Address::parse(text, any_http);
+        };
+        let base = Address::parse(plain, any_http)?;
         let mut pieces = base.uri.into_parts();
         let path = pieces.path_and_query.as_ref().map_or("/", |path| path.path());
         // The text may hold the secret.
@@ -65,6 +75,34 @@ impl Address {
         pieces.path_and_query = Some(format!("{path}?{query}").parse().map_err(wrong)?);
         let uri = Uri::from_parts(pieces).map_err(|error| error.to_string())?;
         Ok(Address { uri })
+    }
+
+    /// Reads an address of any kind that may hold a user and a password (`https://USER:PASSWORD@HOST/`), which become
+    /// the value of `Authorization`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`parse`](Address::parse).
+    pub fn with_password(text: &str) -> Result<(Address, Option<Secret>), String> {
+        let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let Some((user, host)) = authority.rsplit_once('@') else {
+            return Ok((Address::parse(text, true)?, None));
+        };
+        let user: Vec<u8> = percent_decode_str(user).collect();
+        let secret = Secret::new(format!("Basic {}", BASE64_STANDARD.encode(user)));
+        Ok((Address::parse(&format!("{scheme}://{host}{path}"), true)?, Some(secret)))
+    }
+
+    /// The address in a `Location` header: a whole one, or a path on this server.
+    ///
+    /// # Errors
+    ///
+    /// It is none, or it is not encrypted, and this one is.
+    pub(super) fn redirected(&self, location: &str) -> Result<Address, String> {
+        let is_path = location.starts_with('/');
+        let start = if is_path { self.host() } else { String::new() };
+        Address::parse_with_query(&(start + location), !self.is_https())
     }
 
     /// What no error may repeat of the query, as it is sent and as it is meant.
@@ -208,6 +246,27 @@ mod tests {
         assert_eq!(format!("{signed:?}"), "Address(https://example.org)");
         let query = Address::parse("https://example.org/x?sig=hunter2", false).unwrap_err();
         assert!(query.contains("query") && !query.contains("hunter2"), "{query}");
+    }
+
+    #[test]
+    fn a_password_in_an_address_becomes_a_header() {
+        let (address, secret) = Address::with_password("http://me:p%40ss@example.org:8002/a@b").unwrap();
+        assert_eq!(address.uri().to_string(), "http://example.org:8002/a@b");
+        assert_eq!(secret.unwrap().expose(), "Basic bWU6cEBzcw==");
+        let (address, secret) = Address::with_password("https://example.org/a@b").unwrap();
+        assert_eq!((address.uri().path(), secret), ("/a@b", None));
+        assert!(Address::with_password("me:hunter2@example.org").is_err());
+    }
+
+    #[test]
+    fn a_redirect_leads_to_an_address_that_is_as_safe() {
+        let encrypted = Address::parse("https://example.org/a", false).unwrap();
+        let to = |location| encrypted.redirected(location).map(|address| address.uri().to_string());
+        assert_eq!(to("/b/c?d=e").unwrap(), "https://example.org/b/c?d=e");
+        assert_eq!(to("https://example.com/b%20c").unwrap(), "https://example.com/b%20c");
+        assert!(to("http://example.org/b").is_err() && to("file:///etc/passwd").is_err() && to("b").is_err());
+        let plain = Address::parse("http://example.org/a", true).unwrap();
+        assert!(plain.redirected("http://example.com/b").is_ok());
     }
 
     #[test]

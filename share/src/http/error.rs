@@ -8,7 +8,7 @@ use profile::text::numbers::bytes;
 use profile::text::one_line;
 use ureq::Timeout;
 
-use super::{Reply, RequestLimits, Secret};
+use super::{Address, Reply, RequestLimits, Secret};
 
 /// Characters of a server's own words in an error.
 const MAX_SAID: usize = 200;
@@ -93,6 +93,8 @@ pub enum FailureReason {
     NotHttp(String),
     /// The body to send can't be read.
     Body(io::Error),
+    /// The file for the reply can't be written.
+    Download(io::Error),
     /// The request can't be made.
     Request(String),
     /// The caller ended the request.
@@ -115,6 +117,15 @@ impl HttpError {
     /// True if the server can't have acted on the request, and the same request may have more luck soon.
     pub fn may_be_repeated(&self) -> bool {
         self.sent == BodySent::Nothing && matches!(self.reason, FailureReason::Refused | FailureReason::Unreachable(_))
+    }
+
+    /// Where the server sends to, of an address that it was asked at. `None` unless it redirects to another address
+    /// that is encrypted if this one is.
+    pub fn redirected(&self, asked: &Address) -> Option<Address> {
+        let FailureReason::Redirect(_) = self.reason else {
+            return None;
+        };
+        asked.redirected(self.reply.as_ref()?.header("Location")?).ok()
     }
 
     /// True if more time may help.
@@ -335,6 +346,7 @@ impl fmt::Display for FailureReason {
             ),
             FailureReason::NotHttp(why) => write!(f, "the reply can't be read: {why}; check the address"),
             FailureReason::Body(error) => write!(f, "reading what to send failed: {error}"),
+            FailureReason::Download(error) => write!(f, "writing the reply to a file failed: {error}"),
             FailureReason::Request(why) => write!(f, "{why}"),
             FailureReason::Ended => write!(f, "ended by Ctrl-C or a signal"),
         }

@@ -1,9 +1,9 @@
 //! The HTTP client: the only place that opens connections to other machines by itself.
 //!
-//! The caller gives an [`Address`], a method, headers, perhaps a secret and a [`Body`], and gets the reply to one
-//! request, or an [`HttpError`] that says what failed and how much was sent. One call is one attempt: nothing is sent
-//! again, and no redirect is followed. No secret is in an error or in what `Debug` shows. Out of scope: when a request
-//! may be repeated, and what a reply means.
+//! The caller gives an [`Address`], a method, headers, perhaps a secret, a [`Body`] or a file for the reply's body, and
+//! gets the reply to one request, or an [`HttpError`] that says what failed and how much was sent. One call is one
+//! attempt: nothing is sent again, and no redirect is followed. No secret is in an error or in what `Debug` shows. Out
+//! of scope: when a request may be repeated, and what a reply means.
 //!
 //! Certificates are those of the system (`SSL_CERT_FILE` and `SSL_CERT_DIR` replace them), or Mozilla's where the
 //! system has none. A proxy is read from the environment (`proxy`).
@@ -13,7 +13,8 @@ mod error;
 mod proxy;
 
 use std::fmt;
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, Read, Write as _};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -33,6 +34,8 @@ pub use ureq::http::{HeaderMap, Method};
 const ASKS_FIRST_BYTES: u64 = 1 << 20;
 /// Servers that don't know the question get the body after this time. curl waits as long.
 const WAITS_FOR_ANSWER: Duration = Duration::from_secs(1);
+/// Bytes of a refusal that are read where the reply was to be written to a file.
+const MAX_REFUSAL_BYTES: u64 = 64 << 10;
 /// How often the caller is asked whether to go on.
 const WATCH: Duration = Duration::from_millis(100);
 
@@ -107,7 +110,8 @@ impl fmt::Debug for Secret {
 /// What a request may take.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLimits {
-    /// For connecting, for each write, for the first byte of the reply, and for the rest of the reply.
+    /// For connecting, for each write, for the first byte of the reply, and for the rest of a reply that is not written
+    /// to a file.
     pub step: Duration,
     /// For everything together.
     pub whole: Option<Duration>,
@@ -151,6 +155,10 @@ pub struct Progress {
     pub sent: u64,
     /// Bytes of the body.
     pub size: u64,
+    /// Bytes of the reply that were written to the file of the request.
+    pub received: u64,
+    /// Bytes of the whole reply, once the server has said it.
+    pub reply_size: Option<u64>,
 }
 
 /// Sends a request once, and reads the reply. `watch` is called ten times a second, and may end it.
@@ -161,6 +169,30 @@ pub struct Progress {
 /// ended the request.
 pub fn send(
     request: Request<'_>,
+    limits: &RequestLimits,
+    watch: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Reply, HttpError> {
+    run(request, None, limits, watch)
+}
+
+/// Sends a request once as [`send`] does, and writes the body of the reply to a file. After an error the file may hold
+/// a part of it.
+///
+/// # Errors
+///
+/// As of [`send`], or the file can't be written.
+pub fn download(
+    request: Request<'_>,
+    file: File,
+    limits: &RequestLimits,
+    watch: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<(), HttpError> {
+    run(request, Some(file), limits, watch).map(drop)
+}
+
+fn run(
+    request: Request<'_>,
+    download: Option<File>,
     limits: &RequestLimits,
     mut watch: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Reply, HttpError> {
@@ -179,17 +211,17 @@ pub fn send(
         Ok(proxy) => proxy,
         Err(reason) => return Err(failed.error(reason, BodySent::Nothing)),
     };
-    let agent = agent(proxy, limits);
+    let agent = agent(proxy, limits, download.is_some());
     let prepared = match prepare(request, &state) {
         Ok(prepared) => prepared,
         Err(reason) => return Err(failed.error(reason, BodySent::Nothing)),
     };
     // Another thread: only a thread that does not wait for the network can be asked to end.
     let (results, result) = mpsc::sync_channel(1);
-    let (worker, reply_bytes) = (agent.clone(), limits.reply_bytes);
+    let (worker, reply_bytes, shared) = (agent.clone(), limits.reply_bytes, state.clone());
     std::thread::spawn(move || {
         // The receiver is gone if the request was ended.
-        let _ = results.send(exchange(&worker, prepared, reply_bytes));
+        let _ = results.send(exchange(&worker, prepared, reply_bytes, download, &shared));
     });
     let outcome = loop {
         match result.recv_timeout(WATCH) {
@@ -197,8 +229,14 @@ pub fn send(
             Err(mpsc::RecvTimeoutError::Timeout) => {}
             Err(mpsc::RecvTimeoutError::Disconnected) => break Err(Stop::Request(ureq::Error::ConnectionFailed)),
         }
-        let sent = state.sent.load(Ordering::Relaxed);
-        if watch(Progress { sent, size }).is_break() {
+        let reply_size = state.reply_size.load(Ordering::Relaxed);
+        let progress = Progress {
+            sent: state.sent.load(Ordering::Relaxed),
+            size,
+            received: state.received.load(Ordering::Relaxed),
+            reply_size: (reply_size > 0).then_some(reply_size),
+        };
+        if watch(progress).is_break() {
             state.is_ended.store(true, Ordering::Relaxed);
             agent.shutdown();
             return Err(failed.error(FailureReason::Ended, failed.sent(&state)));
@@ -297,6 +335,7 @@ impl Failed {
             Stop::Reply(status, _) if !(200..300).contains(&status) => FailureReason::Status(status, String::new()),
             Stop::Reply(status, _) if sent != BodySent::All => FailureReason::Early(status),
             Stop::Reply(_, error) => FailureReason::of_reply(error, &self.limits),
+            Stop::Download(error) => FailureReason::Download(error),
         }
     }
 }
@@ -305,6 +344,9 @@ impl Failed {
 #[derive(Default)]
 struct SharedRequest {
     sent: AtomicU64,
+    received: AtomicU64,
+    /// 0 while it is not known.
+    reply_size: AtomicU64,
     is_ended: AtomicBool,
     read_error: Mutex<Option<io::Error>>,
 }
@@ -376,7 +418,7 @@ fn prepare(request: Request<'_>, state: &Arc<SharedRequest>) -> Result<http::Req
     made.body(body).map_err(|_| refused())
 }
 
-fn agent(proxy: Option<ureq::Proxy>, limits: &RequestLimits) -> Agent {
+fn agent(proxy: Option<ureq::Proxy>, limits: &RequestLimits, is_download: bool) -> Agent {
     let tls = TlsConfig::builder().root_certs(roots()).build();
     let step = Some(limits.step);
     let config = Agent::config_builder()
@@ -390,7 +432,7 @@ fn agent(proxy: Option<ureq::Proxy>, limits: &RequestLimits) -> Agent {
         .timeout_per_write(step)
         .timeout_await_100(Some(WAITS_FOR_ANSWER.min(limits.step / 2)))
         .timeout_recv_response(step)
-        .timeout_recv_body(step)
+        .timeout_recv_body(step.filter(|_| !is_download))
         .timeout_global(limits.whole)
         .build();
     config.new_agent()
@@ -412,15 +454,46 @@ enum Stop {
     Request(ureq::Error),
     /// The reply's body could not be read.
     Reply(u16, ureq::Error),
+    /// The file for the reply's body can't be written.
+    Download(io::Error),
 }
 
-fn exchange(agent: &Agent, request: http::Request<Option<Reader>>, reply_bytes: u64) -> Result<Reply, Stop> {
+fn exchange(
+    agent: &Agent,
+    request: http::Request<Option<Reader>>,
+    reply_bytes: u64,
+    download: Option<File>,
+    state: &SharedRequest,
+) -> Result<Reply, Stop> {
     let request = request.map(|body| body.map_or_else(SendBody::none, SendBody::from_owned_reader));
     let mut response = agent.run(request).map_err(Stop::Request)?;
     let status = response.status().as_u16();
     let headers = response.headers().clone();
-    let body = response.body_mut().with_config().limit(reply_bytes).read_to_vec();
-    let body = body.map_err(|error| Stop::Reply(status, error))?;
+    let body = match download {
+        Some(mut file) if (200..300).contains(&status) => {
+            let size = response.body().content_length().unwrap_or(0);
+            state.reply_size.store(size, Ordering::Relaxed);
+            let mut reader = response.body_mut().with_config().limit(reply_bytes).reader();
+            let mut buffer = vec![0; 128 << 10];
+            loop {
+                match reader
+                    .read(&mut buffer)
+                    .map_err(|error| Stop::Reply(status, error.into()))?
+                {
+                    0 => break Vec::new(),
+                    read => {
+                        file.write_all(&buffer[..read]).map_err(Stop::Download)?;
+                        state.received.fetch_add(read as u64, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+        download => {
+            let limit = download.map_or(reply_bytes, |_| reply_bytes.min(MAX_REFUSAL_BYTES));
+            let body = response.body_mut().with_config().limit(limit).read_to_vec();
+            body.map_err(|error| Stop::Reply(status, error))?
+        }
+    };
     Ok(Reply {
         status,
         headers,

@@ -223,6 +223,52 @@ fn an_endless_reply_ends_at_the_limit() {
 }
 
 #[test]
+fn a_download_goes_to_a_file_and_a_refusal_does_not() {
+    let replies = [
+        ("200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello"),
+        ("404 x\r\nContent-Length: 4\r\n\r\ngone", ""),
+        ("200 OK\r\nContent-Length: 9\r\n\r\nhello", "hello"),
+        ("200 OK\r\n\r\nhello, hello", "hello, "),
+    ];
+    let mut outcomes = Vec::new();
+    for (reply, written) in replies {
+        let (address, thread) = server(move |mut stream| {
+            head(&mut stream);
+            stream.write_all(format!("HTTP/1.1 {reply}").as_bytes()).unwrap();
+        });
+        let request = Request {
+            purpose: "download a file",
+            method: Method::GET,
+            address: &address,
+            headers: &[],
+            secret_headers: &[],
+            authorization: None,
+            body: None,
+        };
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let limits = RequestLimits {
+            reply_bytes: 9,
+            ..limits()
+        };
+        let downloaded = download(request, file.reopen().unwrap(), &limits, |_| ControlFlow::Continue(()));
+        outcomes.push(downloaded.map_err(|error| error.reason));
+        let found = std::fs::read_to_string(file.path()).unwrap();
+        assert!(found.starts_with(written) && found.len() <= 9, "{found}");
+        thread.join().unwrap();
+    }
+    let [whole, refused, cut, large] = &outcomes[..] else {
+        panic!("{outcomes:?}");
+    };
+    assert!(whole.is_ok(), "{whole:?}");
+    assert!(
+        matches!(refused, Err(FailureReason::Status(404, said)) if said == "gone"),
+        "{refused:?}"
+    );
+    assert!(matches!(cut, Err(FailureReason::Closed)), "{cut:?}");
+    assert!(matches!(large, Err(FailureReason::TooLarge(9))), "{large:?}");
+}
+
+#[test]
 fn a_connection_that_ends_early_is_known_by_what_was_sent() {
     let (address, thread) = server(|mut stream| {
         head(&mut stream);

@@ -1,29 +1,38 @@
 //! `--debuginfod` and `--symbol-server`: show downloads, and end them when the user wants sprof to end.
 
 use std::fmt::Display;
+use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use profile::text::numbers::bytes;
-use symbolicator::{Debuginfod, Download, SymbolServers, Watcher};
+use share::http::{self, Address, FailureReason, Method, Request, RequestLimits, Secret};
+use symbolicator::{Debuginfod, Download, FetchError, FetchProgress, FileRequest, SymbolServers, Watcher};
 
 use crate::args;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal::Term;
 
+/// Redirects that are followed for one file.
+const MAX_REDIRECTS: usize = 5;
+
 /// The servers, which are asked when names are looked up. All files of a command share them: a server that has failed
 /// is not asked again.
 ///
 /// # Errors
 ///
-/// No server is named, the client library is not installed, or there is no folder for downloads.
+/// No server is named, there is no folder for downloads, or a file with headers can't be read.
 pub(crate) fn servers(interrupt: &Interrupt, term: &Term) -> Result<Arc<Debuginfod>, Failure> {
     static SERVERS: OnceLock<Arc<Debuginfod>> = OnceLock::new();
     if let Some(servers) = SERVERS.get() {
         return Ok(servers.clone());
     }
-    let made = Debuginfod::new(watcher(interrupt, term)?);
+    let made = Debuginfod::new(Box::new(fetch), watcher(interrupt, term)?);
     let made = made.map_err(|error| Failure::failed(format_args!("--debuginfod: {error}")))?;
+    if made.asks_for_signatures() {
+        term.warning("--debuginfod: sprof checks build ids, and no signatures (ima:enforcing in DEBUGINFOD_URLS)");
+    }
     Ok(SERVERS.get_or_init(|| Arc::new(made)).clone())
 }
 
@@ -68,4 +77,59 @@ fn watcher(interrupt: &Interrupt, term: &Term) -> Result<Box<Watcher>, Failure> 
         }
         !interrupt.is_seen()
     }))
+}
+
+/// Downloads a file for [`Debuginfod`]. What the user has for one host is sent to no other one.
+fn fetch(request: &FileRequest<'_>, progress: &mut FetchProgress<'_>) -> Result<(), FetchError> {
+    let no_address = |why: String| FetchError::Server(format!("has no address that can be asked: {why}"));
+    let (mut address, mut authorization) = Address::with_password(request.url).map_err(no_address)?;
+    let headers = request.headers.iter();
+    let mut headers: Vec<_> = headers
+        .map(|(name, value)| (name.clone(), Secret::new(value)))
+        .collect();
+    let limits = RequestLimits {
+        // Who asks for progress ends what takes too long.
+        step: Duration::from_secs(86_400),
+        whole: None,
+        reply_bytes: request.max_bytes,
+    };
+    for _ in 0..=MAX_REDIRECTS {
+        let sent = Request {
+            purpose: "download a file",
+            method: Method::GET,
+            address: &address,
+            headers: &[],
+            secret_headers: &headers,
+            authorization: authorization.as_ref(),
+            body: None,
+        };
+        let file = request.file.try_clone().map_err(FetchError::Disk)?;
+        let downloaded = http::download(sent, file, &limits, |done| {
+            match progress(done.received, done.reply_size) {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        let Err(error) = downloaded else { return Ok(()) };
+        if let Some(next) = error.redirected(&address) {
+            if next.host() != address.host() {
+                (headers, authorization) = (Vec::new(), None);
+            }
+            address = next;
+            continue;
+        }
+        return Err(match error.reason {
+            // Some servers forbid what they do not have.
+            FailureReason::Status(403 | 404 | 410, _) => FetchError::Absent,
+            FailureReason::TooLarge(_) => FetchError::TooLarge,
+            FailureReason::Ended => FetchError::Ended,
+            FailureReason::Download(error) => FetchError::Disk(error),
+            FailureReason::Refused => FetchError::Server("refused the connection".to_owned()),
+            FailureReason::NoSuchHost | FailureReason::Unreachable(_) => {
+                FetchError::Server("can't be reached".to_owned())
+            }
+            reason => FetchError::Server(format!("failed: {reason}")),
+        });
+    }
+    Err(FetchError::Server("redirects too often".to_owned()))
 }

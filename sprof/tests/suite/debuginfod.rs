@@ -14,16 +14,6 @@ use crate::support::skip::{Need, has, perf_events};
 use crate::support::{Recorder, program, record, sprof, temp_dir};
 use crate::symbols::assert_inline_frames;
 
-/// Goes on where the client library is installed and programs can be recorded.
-pub(crate) fn client() -> Option<()> {
-    perf_events()?;
-    let found = Command::new("sh")
-        .args(["-c", "command -v debuginfod && command -v debuginfod-find"])
-        .output();
-    let found = found.is_ok_and(|output| output.status.success());
-    has(Need::Debuginfod, found, "debuginfod of elfutils is not installed").then_some(())
-}
-
 /// A program without debug info and symbols, and its debug file.
 struct Stripped {
     program: PathBuf,
@@ -154,7 +144,14 @@ impl Scripted {
 
 #[test]
 fn a_stripped_program_has_its_names_from_debians_server_and_then_without_a_server() {
-    let Some(()) = client() else { return };
+    let Some(()) = perf_events() else { return };
+    let found = Command::new("sh")
+        .args(["-c", "command -v debuginfod && command -v debuginfod-find"])
+        .output();
+    let found = found.is_ok_and(|output| output.status.success());
+    if !has(Need::Debuginfod, found, "debuginfod of elfutils is not installed") {
+        return;
+    }
     let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
     let server = Debians::start(stripped.debug.parent().unwrap(), &stripped.build_id);
     let url = server.url.clone();
@@ -167,11 +164,102 @@ fn a_stripped_program_has_its_names_from_debians_server_and_then_without_a_serve
     recorded();
     drop(server);
     recorded();
+    // The client of elfutils finds it in the same folder.
+    let words = stripped.asks(&url, 1);
+    let mut find = Command::new(&words[0]);
+    find.args(&words[1..])
+        .args(["debuginfod-find", "debuginfo", &stripped.build_id]);
+    let found = output(&mut find);
+    let path = stripped
+        .dir
+        .path()
+        .join("cache")
+        .join(&stripped.build_id)
+        .join("debuginfo");
+    assert_eq!(
+        String::from_utf8_lossy(&found.stdout).trim(),
+        path.to_str().unwrap(),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn what_elfutils_has_downloaded_or_not_found_is_not_asked_for_again() {
+    let Some(()) = perf_events() else { return };
+    let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
+    // debuginfod-find(1) of elfutils 0.188 leaves this where no server has the file.
+    let folder = stripped.dir.path().join("cache").join(&stripped.build_id);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("debuginfo"), "").unwrap();
+    let server = Scripted::start(|_| Answer::NotFound);
+    let recorder = stripped.recorder(&server.url).options(&["--debuginfod"]);
+    recorder.profile(&stripped.program, &["500"]);
+    assert_eq!(server.asked_for(&stripped), 0);
+}
+
+#[test]
+fn a_server_that_redirects_gets_no_header_of_the_first() {
+    let Some(()) = perf_events() else { return };
+    let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
+    let (debug, request) = (std::fs::read(&stripped.debug).unwrap(), stripped.request());
+    let second = Scripted::start(move |path| match path == request {
+        true => Answer::File(debug.clone()),
+        false => Answer::NotFound,
+    });
+    let elsewhere = second.url.clone();
+    let first = Scripted::start(move |path| Answer::Redirect(format!("{elsewhere}{path}")));
+    let headers = stripped.dir.path().join("headers");
+    std::fs::write(&headers, "X-Team: five\n").unwrap();
+    let servers = first.url.replace("://", "://me:secret@");
+    let mut words = stripped.asks(&servers, 60);
+    words.push(format!("DEBUGINFOD_HEADERS_FILE={}", headers.display()));
+    let recorder = record().under(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_inline_frames(
+        &recorder
+            .options(&["--debuginfod"])
+            .profile(&stripped.program, &["1000"])
+            .1,
+    );
+    let secret = ["authorization: basic bwu6c2vjcmv0", "x-team: five"];
+    for (server, has) in [(&first, true), (&second, false)] {
+        let heads = server.heads();
+        assert!(!heads.is_empty());
+        for (head, secret) in heads.iter().flat_map(|head| secret.map(|secret| (head, secret))) {
+            assert_eq!(head.contains(secret), has, "{secret} in {head}");
+        }
+    }
+}
+
+#[test]
+fn a_download_that_ends_early_or_never_leaves_nothing() {
+    let Some(()) = perf_events() else { return };
+    let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
+    let debug = std::fs::read(&stripped.debug).unwrap();
+    let said = |answer: fn(Vec<u8>) -> Answer, variable: &str| {
+        let debug = debug.clone();
+        let server = Scripted::start(move |_| answer(debug.clone()));
+        let mut words = stripped.asks(&server.url, 2);
+        words.push(variable.to_owned());
+        let recorder = record().under(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let (recording, _) = recorder.options(&["--debuginfod"]).profile(&stripped.program, &["500"]);
+        let left = std::fs::read_dir(stripped.dir.path().join("cache").join(&stripped.build_id));
+        assert!(left.is_err(), "{:?}", left.unwrap().collect::<Vec<_>>());
+        recording.stderr
+    };
+    let cut = said(Answer::CutShort, "A=1");
+    assert!(cut.contains("was not downloaded: 127.0.0.1:"), "{cut}");
+    let stalled = said(|_| Answer::Size(1 << 20), "A=1");
+    assert!(stalled.contains("did not answer in time"), "{stalled}");
+    let endless = said(|_| Answer::Endless, "DEBUGINFOD_MAXSIZE=1000000");
+    assert!(
+        endless.contains("it is larger than DEBUGINFOD_MAXSIZE allows"),
+        "{endless}"
+    );
 }
 
 #[test]
 fn nothing_is_asked_without_the_flag_and_only_what_is_missing_with_it() {
-    let Some(()) = client() else { return };
+    let Some(()) = perf_events() else { return };
     let whole = program("inline_dwarf5").unwrap();
     let stripped = Stripped::of(&whole);
     let server = Scripted::start(|_| Answer::NotFound);
@@ -195,7 +283,7 @@ fn nothing_is_asked_without_the_flag_and_only_what_is_missing_with_it() {
 
 #[test]
 fn the_first_failure_of_the_only_server_is_the_last() {
-    let Some(()) = client() else { return };
+    let Some(()) = perf_events() else { return };
     let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
     let server = Scripted::start(|_| Answer::Silence);
     let recorded = |servers: &str, reason: &str| {
@@ -222,7 +310,7 @@ fn the_first_failure_of_the_only_server_is_the_last() {
 
 #[test]
 fn a_dead_server_beside_one_that_answers_costs_no_names() {
-    let Some(()) = client() else { return };
+    let Some(()) = perf_events() else { return };
     let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
     let (debug, request) = (std::fs::read(&stripped.debug).unwrap(), stripped.request());
     let server = Scripted::start(move |path| match path == request {
@@ -236,7 +324,7 @@ fn a_dead_server_beside_one_that_answers_costs_no_names() {
 
 #[test]
 fn a_download_that_is_too_large_is_ended_and_the_advice_works() {
-    let Some(()) = client() else { return };
+    let Some(()) = perf_events() else { return };
     let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
     let (debug, request) = (std::fs::read(&stripped.debug).unwrap(), stripped.request());
     let large = Scripted::start({
@@ -270,7 +358,7 @@ fn a_download_that_is_too_large_is_ended_and_the_advice_works() {
 
 #[test]
 fn a_server_with_the_debug_info_of_another_build_gives_no_wrong_names() {
-    let Some(()) = client() else { return };
+    let Some(()) = perf_events() else { return };
     let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
     let other = std::fs::read(program("split").unwrap()).unwrap();
     let server = Scripted::start(move |_| Answer::File(other.clone()));
@@ -285,7 +373,7 @@ fn a_server_with_the_debug_info_of_another_build_gives_no_wrong_names() {
 
 #[test]
 fn a_saved_profile_has_its_names_from_the_server_later() {
-    let Some(()) = client() else { return };
+    let Some(()) = perf_events() else { return };
     let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
     let (request, debug) = (stripped.request(), std::fs::read(&stripped.debug).unwrap());
     let server = Scripted::start(move |path| match path == request {
@@ -315,7 +403,7 @@ fn a_saved_profile_has_its_names_from_the_server_later() {
 
 #[test]
 fn the_program_has_no_file_of_the_client_open() {
-    let Some(()) = client() else { return };
+    let Some(()) = perf_events() else { return };
     let stripped = Stripped::of(&program("split").unwrap());
     let opened = |options: &[&str]| {
         let recorder = stripped.recorder("http://127.0.0.1:1").options(options);
@@ -343,7 +431,7 @@ fn what_is_needed_is_said_before_the_program_runs() {
 
 #[test]
 fn a_source_that_is_not_here_comes_from_the_server() {
-    let Some(()) = client() else { return };
+    let Some(()) = perf_events() else { return };
     let dir = temp_dir();
     let (source, binary) = (dir.path().join("gone.c"), dir.path().join("gone"));
     let text = "static volatile unsigned long sink;\n\

@@ -14,19 +14,29 @@ pub(crate) enum Answer {
     Size(u64),
     /// A file, without the byte that should follow: the server closes the connection.
     CutShort(Vec<u8>),
+    /// Zeros, for as long as the client reads.
+    Endless,
+    /// Another address.
+    Redirect(String),
 }
 
 /// A server that gives the answers of the test, and knows what it was asked for.
 pub(crate) struct Scripted {
     pub(crate) url: String,
-    asked: Arc<Mutex<Vec<String>>>,
+    asked: Arc<Mutex<Vec<AskedRequest>>>,
+}
+
+struct AskedRequest {
+    path: String,
+    /// All lines, in lower case.
+    head: String,
 }
 
 impl Scripted {
     pub(crate) fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Scripted {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let asked: Arc<Mutex<Vec<AskedRequest>>> = Arc::default();
         let (log, answer) = (asked.clone(), Arc::new(answer));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -38,18 +48,35 @@ impl Scripted {
     }
 
     pub(crate) fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+        self.asked
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|asked| asked.path.clone())
+            .collect()
+    }
+
+    pub(crate) fn heads(&self) -> Vec<String> {
+        self.asked
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|asked| asked.head.clone())
+            .collect()
     }
 }
 
-fn reply(mut stream: TcpStream, log: &Mutex<Vec<String>>, answer: &dyn Fn(&str) -> Answer) {
+fn reply(mut stream: TcpStream, log: &Mutex<Vec<AskedRequest>>, answer: &dyn Fn(&str) -> Answer) {
     let mut lines = BufReader::new(stream.try_clone().unwrap())
         .lines()
         .map_while(Result::ok);
     let first = lines.next().unwrap_or_default();
-    lines.take_while(|line| !line.is_empty()).for_each(drop);
+    let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
-    log.lock().unwrap().push(path.clone());
+    log.lock().unwrap().push(AskedRequest {
+        path: path.clone(),
+        head: head.join("\n").to_lowercase(),
+    });
     let mut is_cut_short = false;
     let (status, size, body) = match answer(&path) {
         Answer::File(bytes) => ("200 OK", bytes.len() as u64, bytes),
@@ -59,15 +86,32 @@ fn reply(mut stream: TcpStream, log: &Mutex<Vec<String>>, answer: &dyn Fn(&str) 
             ("200 OK", bytes.len() as u64 + 1, bytes)
         }
         Answer::Size(size) => ("200 OK", size, vec![0; 100_000]),
+        Answer::Endless => {
+            let _ = write_head(&mut stream, "200 OK", "");
+            while stream.write_all(&[0; 4096]).is_ok() {}
+            return;
+        }
+        Answer::Redirect(to) => {
+            let _ = write_head(
+                &mut stream,
+                "302 Found",
+                &format!("Location: {to}\r\nContent-Length: 0\r\n"),
+            );
+            return;
+        }
         Answer::Silence => {
             // Until the client closes.
             let _ = stream.read(&mut [0; 100]);
             return;
         }
     };
-    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n");
-    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
+    let _ = write_head(&mut stream, status, &format!("Content-Length: {size}\r\n"));
+    let _ = stream.write_all(&body);
     if size > body.len() as u64 && !is_cut_short {
         let _ = stream.read(&mut [0; 100]);
     }
+}
+
+fn write_head(stream: &mut TcpStream, status: &str, headers: &str) -> std::io::Result<()> {
+    stream.write_all(format!("HTTP/1.1 {status}\r\n{headers}Connection: close\r\n\r\n").as_bytes())
 }
