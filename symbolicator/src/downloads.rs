@@ -100,6 +100,7 @@ impl ServerState {
     }
 
     /// A server has answered.
+    #[cfg(feature = "symbol-servers")]
     pub(crate) fn succeeded(&mut self) {
         self.failures = 0;
     }
