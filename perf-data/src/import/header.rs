@@ -247,9 +247,13 @@ pub(super) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<HeaderCon
         attrs.add(attr, &sections.read(ids)?);
     }
 
+    // perf fills in the size of the data when it ends, and writes the features behind them. A killed one has announced
+    // the features, too: records stand in their place.
+    let is_unfinished = data.bytes == 0;
     let mut features = FileFeatures::default();
     let data_end = data.at.saturating_add(data.bytes);
-    let numbers = (0..256).filter(|bit| feature_bits[*bit as usize / 64] & 1 << (bit % 64) != 0);
+    let is_announced = |bit: &u64| feature_bits[*bit as usize / 64] & 1 << (bit % 64) != 0;
+    let numbers = (0..256).filter(|bit| !is_unfinished && is_announced(bit));
     for (index, number) in numbers.enumerate() {
         let at = data_end.saturating_add(16 * index as u64);
         let entry = sections.read(FileSection { at, bytes: 16 })?;
@@ -259,8 +263,6 @@ pub(super) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<HeaderCon
         };
         features.add(number, &sections.read(FileSection { at, bytes })?, &mut attrs);
     }
-    // perf fills in the size of the data when it ends.
-    let is_unfinished = data.bytes == 0;
     Ok(Some(HeaderContents {
         start: data.at,
         end: (!is_unfinished).then_some(data_end),
@@ -275,20 +277,26 @@ pub(super) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<HeaderCon
 /// ids.
 struct SectionReader<'a, R> {
     file: &'a mut R,
+    file_bytes: u64,
     /// Bytes of the file that can still be read.
     left: u64,
 }
 
 impl<'a, R: Read + Seek> SectionReader<'a, R> {
     fn new(file: &'a mut R) -> io::Result<SectionReader<'a, R>> {
-        let left = file.seek(SeekFrom::End(0))?;
-        Ok(SectionReader { file, left })
+        let file_bytes = file.seek(SeekFrom::End(0))?;
+        Ok(SectionReader {
+            file,
+            file_bytes,
+            left: file_bytes,
+        })
     }
 
     /// The bytes of a section, as far as the file has them.
     fn read(&mut self, section: FileSection) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        if section.at > i64::MAX as u64 {
+        // Linux refuses to seek beyond the largest file of a file system (EINVAL).
+        if section.at >= self.file_bytes {
             return Ok(bytes);
         }
         self.file.seek(SeekFrom::Start(section.at))?;

@@ -266,6 +266,24 @@ fn a_file_that_is_cut_off_is_shown_with_a_warning() {
     assert_eq!(profile.figure(&["malformed"]), 1.0);
 }
 
+/// perf fills in the size of the data when it ends, and writes the features behind them.
+#[test]
+fn a_file_of_a_killed_perf_is_read_to_its_end_with_a_warning() {
+    let Some(()) = perf_on_one_cpu() else { return };
+    let (dir, file) = recorded(&["-e", "cpu-clock", "-F", "2000", "-g"]);
+    let whole = load(&file, &[]).0.sample_count();
+    let mut bytes = fs::read(&file).unwrap();
+    let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+    let end = word(40) + word(48);
+    bytes.truncate(end as usize);
+    bytes[48..56].fill(0);
+    let killed = dir.path().join("killed.data");
+    fs::write(&killed, &bytes).unwrap();
+    let (profile, stderr) = load(&killed, &[]);
+    assert_eq!(profile.sample_count(), whole);
+    assert!(stderr.contains("perf did not end properly"), "{stderr}");
+}
+
 #[test]
 fn what_the_file_does_not_hold_is_an_error_with_the_next_step() {
     let dir = temp_dir();
