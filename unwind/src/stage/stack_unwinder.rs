@@ -295,6 +295,22 @@ impl<'f> StackUnwinder<'f> {
         snapshot: &Snapshot<'_>,
         state: &mut ThreadState,
     ) -> (CompletedFrom, SameFrames<'static>) {
+        let walked = self.walk_thread::<A>(time, thread, snapshot, state);
+        let reading = self.live.reading();
+        match walked.outcome {
+            Some(outcome) => self.verify_and_mark::<A>(time, thread, state, outcome, reading, walked.shared_rootmost),
+            None => (CompletedFrom::FromSample, self.send(&mut state.sent, 0, false)),
+        }
+    }
+
+    /// Walks the stack beside the thread's last one, and keeps in `state` what the next walk may reuse.
+    fn walk_thread<A: Arch>(
+        &mut self,
+        time: Timestamp,
+        thread: Thread,
+        snapshot: &Snapshot<'_>,
+        state: &mut ThreadState,
+    ) -> WalkResult {
         self.live.begin(time, state.live_bytes);
         let dump_end = (snapshot.registers.sp()).saturating_add(snapshot.stack_bytes.len() as u64);
         // What was read from the same memory is the same.
@@ -316,16 +332,11 @@ impl<'f> StackUnwinder<'f> {
             contents: self.live.contents(),
             from: dump_end,
         };
-        let reading = self.live.reading();
-        match walked.outcome {
-            Some(outcome) => {
-                state
-                    .callers
-                    .keep(&outcome, state.points.len(), &state.last_walk, dump_end);
-                self.verify_and_mark::<A>(time, thread, state, outcome, reading, walked.shared_rootmost)
-            }
-            None => (CompletedFrom::FromSample, self.send(&mut state.sent, 0, false)),
+        if let Some(outcome) = &walked.outcome {
+            let frames = state.points.len();
+            state.callers.keep(outcome, frames, &state.last_walk, dump_end);
         }
+        walked
     }
 
     /// Walks the stack. The walk replaces the thread's last one.
@@ -364,8 +375,6 @@ impl<'f> StackUnwinder<'f> {
             points: &mut self.points,
             shared_rootmost: 0,
             max_frames: self.options.max_frames,
-            #[cfg(test)]
-            only_full_steps: false,
         };
         let outcome = match &mut self.framehop {
             Some(framehop) => Some(framehop.run(&mut walk, space.version, &snapshot.registers)),
@@ -657,3 +666,7 @@ impl ThreadState {
         &self.sent.frames
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
+mod three_ways;

@@ -7,6 +7,8 @@ use crate::address::FrameAddress;
 use crate::arch::{Arch, Step, Unreadable};
 use crate::walk::outcome::FramePoint;
 use crate::walk::stack_walk::{StackWalk, frame, relative};
+#[cfg(test)]
+use crate::walk::step_counts;
 use recording::address::Avma;
 
 impl StackWalk<'_, '_> {
@@ -18,7 +20,7 @@ impl StackWalk<'_, '_> {
             return false;
         }
         #[cfg(test)]
-        if self.only_full_steps {
+        if step_counts::ONLY_FULL_STEPS.get() {
             return false;
         }
         let Some(region) = self.find(address.address_for_lookup()) else {
@@ -63,6 +65,8 @@ impl StackWalk<'_, '_> {
                 .record_rule_step(*address, A::registers(*address, regs), words);
             (*address, *regs) = (caller, caller_regs);
             is_first = false;
+            #[cfg(test)]
+            step_counts::count(step_counts::StepCount::FastSteps, 1);
             if !stays || self.points.len() + 1 >= self.max_frames || self.reuse.has_frame_at(A::sp(regs)) {
                 return true;
             }

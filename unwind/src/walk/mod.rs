@@ -6,8 +6,8 @@
 //! # Three ways to take a step
 //!
 //! A step goes from a frame to its caller. There are three ways to take a step. They find the same caller, and a test
-//! with random rules, stacks and earlier walks compares them (`three_ways`). At each frame the loop tries the cheapest
-//! way first:
+//! with random rules, stacks and earlier walks compares them (`stage/stack_unwinder/three_ways.rs`). At each frame the
+//! loop tries the cheapest way first:
 //!
 //! 1. **Reuse** ([`reuse`], `reuse_steps` in [`run`]): if the thread's last walk had the same frame, its step can be
 //!    reused, and the words that the step read are unchanged. Costs a comparison for each word.
@@ -36,8 +36,6 @@ pub(crate) mod reuse;
 pub(crate) mod run;
 pub(crate) mod stack_memory;
 pub(crate) mod stack_walk;
-pub(crate) mod steps;
-
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test")]
-mod three_ways;
+pub(crate) mod step_counts;
+pub(crate) mod steps;

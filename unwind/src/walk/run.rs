@@ -6,6 +6,8 @@ use crate::arch::{Arch, Step};
 use crate::walk::outcome::{FramePoint, WalkEnd, WalkOutcome};
 use crate::walk::reuse::{Reusable, WalkedFrame};
 use crate::walk::stack_walk::{StackWalk, frame};
+#[cfg(test)]
+use crate::walk::step_counts;
 use crate::walk::steps::StepMethod;
 use recording::address::Avma;
 use recording::stack::{Frame, Registers};
@@ -42,6 +44,8 @@ impl StackWalk<'_, '_> {
             if self.fast_steps::<A>(&mut address, &mut regs) {
                 continue;
             }
+            #[cfg(test)]
+            step_counts::count(step_counts::StepCount::FullSteps, 1);
             self.stack.floor = A::sp(&regs);
             let before = A::registers(address, &regs);
             let was_bound = self.sp_is_bound;
@@ -154,6 +158,8 @@ impl StackWalk<'_, '_> {
                 sp: step.registers.sp(),
             })),
         }
+        #[cfg(test)]
+        step_counts::count(step_counts::StepCount::ReusedSteps, self.reuse.frames(same).count());
         let next = self.reuse.leads_to(same);
         self.reuse.keep(same);
         Some(next)

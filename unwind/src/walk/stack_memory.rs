@@ -5,6 +5,8 @@ use rustc_hash::FxHashMap;
 use crate::arch::Unreadable;
 use crate::walk::copied_stack::{CopiedStack, StackWord};
 use crate::walk::reading::MemoryReading;
+#[cfg(test)]
+use crate::walk::step_counts;
 use recording::clock::Timestamp;
 use recording::event::Pid;
 use recording::sink::TargetMemory;
@@ -145,6 +147,8 @@ impl LiveBlocks {
         }
         let are_few = callers.len() <= MAX_WORDS;
         if are_few && callers.iter().any(|(at, _)| *at == address) && !self.pages.contains_key(&page) {
+            #[cfg(test)]
+            step_counts::count(step_counts::StepCount::ReadingsOfCallers, 1);
             self.read_words(memory, pid, callers);
             if let Some(word) = self.words.get(&(pid, address)) {
                 return Some(*word);
@@ -279,6 +283,8 @@ impl StackMemory<'_> {
     /// True if the 8 bytes at an address still have the value that the thread's last walk read there.
     pub(crate) fn still_holds(&mut self, address: u64, word: u64) -> bool {
         if address >= self.unchanged_from && address >= self.floor {
+            #[cfg(test)]
+            step_counts::count(step_counts::StepCount::UnchangedWords, 1);
             self.has_used_live(address);
             return true;
         }

@@ -39,9 +39,6 @@ pub(crate) struct StackWalk<'a, 'f> {
     /// Number of rootmost frames that this walk shares with the thread's last one.
     pub(crate) shared_rootmost: usize,
     pub(crate) max_frames: usize,
-    /// Takes each step by [`StackWalk::full_step`].
-    #[cfg(test)]
-    pub(crate) only_full_steps: bool,
 }
 
 impl<'f> StackWalk<'_, 'f> {
