@@ -14,6 +14,10 @@ use crate::support::run::output;
 use crate::support::skip::{is_root, perf, perf_events};
 use crate::support::{program, record, sprof, temp_dir};
 
+#[path = "../../../unwind/tests/suite/common/jitdump.rs"]
+#[allow(dead_code, reason = "the unwinder's tests use the rest")]
+mod jitdump;
+
 /// The commands that read a file, with all else that they need.
 fn commands(file: &Path) -> Vec<(&'static str, Command)> {
     let file = file.to_str().unwrap();
@@ -194,25 +198,13 @@ fn pprof_with(part: &[u8], count: usize) -> Vec<u8> {
 
 /// Of a profile with an address in a jitdump, that dump: a name of 130 KB, to which 6,500 lines refer by a byte each.
 fn jitdump(path: &Path) -> String {
-    let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
-    let record = |kind: u64, body: &[u8]| {
-        let head = words(&[kind | (16 + body.len() as u64) << 32, 0]);
-        [&head, body].concat()
-    };
-    let line = |name: &[u8]| [&words(&[0x1000, 7 | 3 << 32])[..], name, &[0]].concat();
-    let mut lines = words(&[0x1000, 6501]);
-    lines.extend(line(&b"n".repeat(130_000)));
-    (0..6500).for_each(|_| lines.extend(line(&[0xff])));
-    let code = [
-        &words(&[77 | 77 << 32, 0x1000, 0x1000, 64, 1])[..],
-        b"function\0",
-        &[0x90; 64],
-    ]
-    .concat();
+    let long = b"n".repeat(130_000);
+    let mut lines: Vec<(u64, u32, &[u8])> = vec![(0x1000, 7, &[0xff]); 6501];
+    lines[0].2 = &long;
     let dump = [
-        words(&[0x4a69_5444 | 1 << 32, 40 | 62 << 32, 77 << 32, 5, 0]),
-        record(2, &lines),
-        record(0, &code),
+        jitdump::header(0),
+        jitdump::lines(0x1000, &lines),
+        jitdump::load(0, 0x1000, 1, "function", &[0x90; 64]),
     ]
     .concat();
     fs::write(path, &dump).unwrap();

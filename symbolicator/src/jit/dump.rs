@@ -370,50 +370,17 @@ fn is_path(name: &[u8]) -> bool {
 }
 
 #[cfg(test)]
+#[path = "../../../unwind/tests/suite/common/jitdump.rs"]
+#[allow(dead_code, reason = "the unwinder's tests use the rest")]
+mod jitdump;
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::jitdump::{header, lines, load, moved};
     use super::*;
     use recording::sink::InMemory;
-
-    fn record(kind: u32, time: u64, parts: &[&[u8]]) -> Vec<u8> {
-        let body = parts.concat();
-        let mut record = kind.to_le_bytes().to_vec();
-        record.extend((16 + body.len() as u32).to_le_bytes());
-        record.extend(time.to_le_bytes());
-        record.extend(body);
-        record
-    }
-
-    fn words(words: &[u64]) -> Vec<u8> {
-        words.iter().flat_map(|word| word.to_le_bytes()).collect()
-    }
-
-    fn header(flags: u64) -> Vec<u8> {
-        let mut header = Vec::new();
-        for word in [0x4A69_5444_u32, 1, 40, 62, 0, 77] {
-            header.extend(word.to_le_bytes());
-        }
-        header.extend(words(&[5, flags]));
-        header
-    }
-
-    fn load(time: u64, address: u64, index: u64, name: &str, code: &[u8]) -> Vec<u8> {
-        let fixed = words(&[0x4d_0000_004d, address, address, code.len() as u64, index]);
-        record(0, time, &[&fixed, name.as_bytes(), &[0], code])
-    }
-
-    fn lines(address: u64, entries: &[(u64, u32, &[u8])]) -> Vec<u8> {
-        let mut body = words(&[address, entries.len() as u64]);
-        for (at, line, file) in entries {
-            body.extend(at.to_le_bytes());
-            body.extend(line.to_le_bytes());
-            body.extend(3u32.to_le_bytes());
-            body.extend(*file);
-            body.push(0);
-        }
-        record(2, 0, &[&body])
-    }
 
     fn name_of(dump: &JitDump, address: u64, time: u64) -> Option<String> {
         let timeline = dump.timelines(&[address]).remove(0);
@@ -427,7 +394,7 @@ mod tests {
             header(0),
             load(100, 0x1000, 1, "first", &[0x90; 32]),
             load(110, 0x2000, 2, "second", &[0x90; 16]),
-            record(1, 200, &[&words(&[0, 0x3000, 0x1000, 0x3000, 32, 1])]),
+            moved(200, 0x1000, 0x3000, 32, 1),
             load(300, 0x1000, 3, "third", &[0x90; 16]),
         ]
         .concat();

@@ -6,6 +6,10 @@ use names::symbol::SymbolSource;
 use recording::module::{BuildId, ModuleKind};
 use symbolicator::{Module, SymbolOptions, Symbolicator};
 
+#[path = "../../../unwind/tests/suite/common/jitdump.rs"]
+#[allow(dead_code, reason = "the unwinder's tests use the rest")]
+mod jitdump;
+
 fn module(path: &Path, build_id: Option<BuildId>) -> Module {
     Module {
         kind: ModuleKind::Jit,
@@ -16,16 +20,9 @@ fn module(path: &Path, build_id: Option<BuildId>) -> Module {
     }
 }
 
-/// A dump of process 77, made at 5 ns, with the 4 bytes of `f` at its end: relative address 98.
+/// The 4 bytes of `f` are at relative address 98.
 fn dump() -> Vec<u8> {
-    let mut dump = Vec::new();
-    let mut words = |words: &[u32]| words.iter().for_each(|word| dump.extend(word.to_le_bytes()));
-    words(&[0x4A69_5444, 1, 40, 62, 0, 77, 5, 0, 0, 0]);
-    // JIT_CODE_LOAD of 62 bytes at 100 ns: pid, tid, vma, address, size, index.
-    words(&[0, 62, 100, 0, 77, 77, 0x1000, 0, 0x1000, 0, 4, 0, 1, 0]);
-    dump.extend(b"f\0");
-    dump.extend([0x90; 4]);
-    dump
+    [jitdump::header(0), jitdump::load(100, 0x1000, 1, "f", &[0x90; 4])].concat()
 }
 
 #[test]

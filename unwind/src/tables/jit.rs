@@ -259,6 +259,11 @@ impl JitDumpFile {
 }
 
 #[cfg(test)]
+#[path = "../../tests/suite/common/jitdump.rs"]
+#[allow(dead_code, reason = "the symbolicator's tests use the rest")]
+mod jitdump;
+
+#[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
@@ -276,36 +281,16 @@ mod tests {
     ];
     const CODE: [u8; 16] = [0x90; 16];
 
-    fn words(words: &[u64]) -> Vec<u8> {
-        words.iter().flat_map(|word| word.to_le_bytes()).collect()
-    }
-
-    fn header() -> Vec<u8> {
-        let halves = [0x4A69_5444_u32, 1, 40, 62, 0, 7];
-        let mut bytes: Vec<u8> = halves.iter().flat_map(|half| half.to_le_bytes()).collect();
-        bytes.extend(words(&[0, 0]));
-        bytes
-    }
-
-    fn record(kind: u32, time: u64, body: &[u8]) -> Vec<u8> {
-        let mut bytes = kind.to_le_bytes().to_vec();
-        bytes.extend((body.len() as u32 + 16).to_le_bytes());
-        bytes.extend(time.to_le_bytes());
-        bytes.extend(body);
-        bytes
-    }
-
     fn unwinding(time: u64) -> Vec<u8> {
-        record(4, time, &[words(&[RULES.len() as u64, 0, 0]), RULES.to_vec()].concat())
+        jitdump::unwinding(time, RULES)
     }
 
     fn load(time: u64, start: u64, index: u64) -> Vec<u8> {
-        let fields = words(&[7, start, start, CODE.len() as u64, index]);
-        record(0, time, &[&fields[..], b"f\0", &CODE].concat())
+        jitdump::load(time, start, index, "f", &CODE)
     }
 
     fn moved(time: u64, to: u64, index: u64) -> Vec<u8> {
-        record(1, time, &words(&[7, 0, 0, to, CODE.len() as u64, index]))
+        jitdump::moved(time, 0, to, CODE.len() as u64, index)
     }
 
     fn rules_of(file: &[u8]) -> JitRules {
@@ -324,7 +309,7 @@ mod tests {
     #[test]
     fn rules_hold_where_and_while_their_function_is_there() {
         let file = [
-            header(),
+            jitdump::header(0),
             unwinding(10),
             load(10, 0x1000, 1),
             // Without rules, so the ones of the record before are not for it.
@@ -344,7 +329,7 @@ mod tests {
 
     #[test]
     fn what_is_still_being_written_is_read_later() {
-        let whole = [header(), unwinding(10), load(10, 0x1000, 1)].concat();
+        let whole = [jitdump::header(0), unwinding(10), load(10, 0x1000, 1)].concat();
         for len in 0..whole.len() {
             let mut rules = rules_of(&whole[..len]);
             assert_eq!(caller(&mut rules, 0x1001, 15), None, "{len}");
@@ -359,7 +344,7 @@ mod tests {
             damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
             address in 0x0fffu64..0x1012,
         ) {
-            let mut file = [header(), unwinding(10), load(10, 0x1000, 1), moved(20, 0x3000, 1)].concat();
+            let mut file = [jitdump::header(0), unwinding(10), load(10, 0x1000, 1), moved(20, 0x3000, 1)].concat();
             for (at, value) in damage {
                 let at = at.index(file.len());
                 file[at] = value;
