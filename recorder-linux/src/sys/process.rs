@@ -84,9 +84,8 @@ pub(crate) fn fork_stopped(image: &ProgramImage, signals: &Signals) -> io::Resul
     let shell_args = pointers(&shell_args);
     let mask = signals.mask_before();
 
-    // SAFETY: sprof has one thread here: the spool's writer and the copier of the rings are joined, and a `RingMaker`
-    // waits for its child without a thread. Tests have more threads. So the child calls only async-signal-safe
-    // functions on memory that was prepared above, and allocates nothing, until it execs or exits.
+    // SAFETY: other threads may hold locks, in tests at least. So the child calls only async-signal-safe functions on
+    // memory that was prepared above, and allocates nothing, until it execs or exits.
     let pid = unsafe { libc::fork() };
     if pid < 0 {
         return Err(last_error());

@@ -9,6 +9,7 @@ pub(crate) mod probes;
 pub(crate) mod spool;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use perf_data::spool::SpoolSink;
 use profile::Profile;
@@ -116,7 +117,7 @@ pub(crate) fn record(
     if let Some(wait_reasons) = wait_reasons {
         builder.set_wait_reasons(wait_reasons);
     }
-    // Not for several runs: the program of the next one must be forked from a process with one thread.
+    // Not for several runs: it has a thread, and the next one begins with one thread alone.
     if let Some(spool) = spool.as_ref().filter(|_| plan.iterations == 1) {
         match spool.unnamed_file() {
             Ok(file) => builder.spill_to(file),
@@ -157,7 +158,7 @@ pub(crate) fn record(
                 Some(cargo) => cargo.record(&mut named, |sink| recording.run(clock, sink)),
                 None => recording.run(clock, &mut named),
             };
-            // The program of the next run must be forked from a process with one thread.
+            // The next run begins with one thread alone.
             unwinder.next_mut().stop();
             Ok(finished?)
         });
@@ -262,6 +263,7 @@ fn with_rest(error: Failure, spool: Option<Spool>) -> Failure {
 
 /// Opens the events of one run. Returns when the recording can start; with cargo, after the build.
 fn open(plan: &mut RecordingPlan, iteration: u32, term: &Term) -> Result<recorder::Recording, Failure> {
+    debug_assert!(has_one_thread(), "a further thread takes signals from the recorder");
     let recording = recorder::Recording::open(&plan.recorder)?;
     if iteration == 1 {
         recording.remark().iter().for_each(|line| term.verbose(line));
@@ -274,6 +276,18 @@ fn open(plan: &mut RecordingPlan, iteration: u32, term: &Term) -> Result<recorde
         Some(cargo) => cargo.hold(recording),
         None => Ok(recording),
     }
+}
+
+/// True once this process has one thread. A thread that was there before the recorder blocked its signals (SIGINT, with
+/// ptrace SIGCHLD) would get them instead of the recorder. A joined thread is in /proc for some microseconds longer.
+fn has_one_thread() -> bool {
+    (0..1000).any(|_| {
+        let has_one = std::fs::read_dir("/proc/self/task").map_or(true, |tasks| tasks.count() == 1);
+        if !has_one {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        has_one
+    })
 }
 
 /// Adds the user's options to the facts of the recording.
