@@ -91,6 +91,8 @@ pub enum RecordingEvent {
         by_frame_pointer: u64,
         /// See [`Quality::by_code`](crate::quality::Quality::by_code).
         by_code: u64,
+        /// See [`Quality::by_framehop`](crate::quality::Quality::by_framehop).
+        by_framehop: u64,
     },
     /// A record that could not be understood. What was wrong, in a few fixed words.
     Malformed(&'static str),

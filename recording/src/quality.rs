@@ -54,6 +54,8 @@ pub struct Quality {
     pub by_frame_pointer: u64,
     /// Samples in which at least one frame was found from the code of functions, for lack of unwind tables.
     pub by_code: u64,
+    /// Samples whose frames were found by framehop instead of sprof's own engine.
+    pub by_framehop: u64,
     /// Modules that could not be read, by reason.
     pub module_misses: BTreeMap<ModuleMiss, u64>,
     /// Symbols and debug info that could not be read where names were looked up: the file and the fault, a sentence

@@ -104,7 +104,8 @@ impl Encoder {
                 completed_live,
                 by_frame_pointer,
                 by_code,
-            } => sprof_records::put_unwound(out, time, [completed_live, by_frame_pointer, by_code]),
+                by_framehop,
+            } => sprof_records::put_unwound(out, &[time, completed_live, by_frame_pointer, by_code, by_framehop]),
             RecordingEvent::Malformed(_) => sprof_records::put_malformed(out, time),
         }
     }

@@ -52,10 +52,12 @@ impl SprofRecord {
                 let (completed_live, by_frame_pointer) = (body.u64()?, body.u64()?);
                 // Earlier files have no more.
                 let by_code = body.u64().unwrap_or_default();
+                let by_framehop = body.u64().unwrap_or_default();
                 let what = RecordingEvent::Unwound {
                     completed_live,
                     by_frame_pointer,
                     by_code,
+                    by_framehop,
                 };
                 Event::recording(time, what)
             }
@@ -82,9 +84,9 @@ pub(super) fn put_counter(out: &mut Vec<u8>, time: u64, pid: i32, counter: Count
     );
 }
 
-pub(super) fn put_unwound(out: &mut Vec<u8>, time: u64, counts: [u64; 3]) {
-    let [completed_live, by_frame_pointer, by_code] = counts;
-    put(out, UNWOUND, &[time, completed_live, by_frame_pointer, by_code]);
+/// The time, and the counts in the order of [`RecordingEvent::Unwound`].
+pub(super) fn put_unwound(out: &mut Vec<u8>, words: &[u64; 5]) {
+    put(out, UNWOUND, words);
 }
 
 pub(super) fn put_malformed(out: &mut Vec<u8>, time: u64) {

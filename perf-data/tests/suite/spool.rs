@@ -14,10 +14,11 @@ use recording::event::{
 use recording::event::{Thread, ThreadEvent};
 use recording::info::{Host, PeriodUnit, RecordingInfo};
 use recording::module::BuildId;
+use recording::quality::Quality;
 use recording::sink::{Completion, EventSink, NoMemory};
 use recording::stack::{Frame, FurtherRegisters, MissingStack, Registers, Snapshot, Stack, StackMark};
 use recording::wait::WaitReason;
-use unwind::{UnwindOptions, Unwinder};
+use unwind::{UnwindEngine, UnwindOptions, Unwinder};
 
 /// Events as text, which can be compared; of mappings and samples what matters.
 #[derive(Default)]
@@ -160,6 +161,7 @@ fn events_come_back_as_they_went() {
         completed_live: 3,
         by_frame_pointer: 4,
         by_code: 5,
+        by_framehop: 6,
     };
     let program = BpfProgram {
         start: 0xffff_ffff_c002_2064,
@@ -481,7 +483,11 @@ fn figures_of_quality_and_starts_of_runs_come_back() {
     };
     let sample = Sample::new(Role::Running, 1_000_000, Stack::Snapshot(snapshot));
     let sink = SpoolSink::new(Log::default());
-    let mut unwinder = Unwinder::new(sink, NoMemory, SavedFiles::default(), UnwindOptions::default());
+    let options = UnwindOptions {
+        engine: UnwindEngine::Framehop,
+        ..UnwindOptions::default()
+    };
+    let mut unwinder = Unwinder::new(sink, NoMemory, SavedFiles::default(), options);
     for run in 0..2 {
         let start = Timestamp(1000 + run * 1000);
         let create = || File::create_new(&path);
@@ -494,7 +500,8 @@ fn figures_of_quality_and_starts_of_runs_come_back() {
         unwinder.next_mut().stop();
     }
     let quality = unwinder.finish().1;
-    assert_eq!((quality.by_frame_pointer, quality.malformed), (2, 2));
+    let counts = |quality: &Quality| (quality.by_frame_pointer, quality.by_framehop, quality.malformed);
+    assert_eq!(counts(&quality), (2, 2, 2));
 
     let import = Import::open(BufReader::new(File::open(&path).unwrap()), None, None).unwrap();
     let mut again = Unwinder::new(
@@ -505,7 +512,7 @@ fn figures_of_quality_and_starts_of_runs_come_back() {
     );
     let imported = import.run(&mut again).unwrap();
     let read = again.finish().1;
-    assert_eq!((read.by_frame_pointer, read.malformed), (2, 2));
+    assert_eq!(counts(&read), (2, 2, 2));
     assert_eq!((read.samples, read.rooted), (quality.samples, quality.rooted));
     assert_eq!(imported.info.run_starts, [Timestamp(1000), Timestamp(2000)]);
 }

@@ -177,7 +177,6 @@ impl Builder {
             counts: self.counts,
             commit: None,
             stack_bytes: None,
-            unwinder: None,
             waits: self.waits,
             strings: self.strings,
             tables,

@@ -121,9 +121,6 @@ pub struct RecordingFacts {
     pub commit: Option<String>,
     /// Stack bytes that were to be copied with each sample, if known.
     pub stack_bytes: Option<u64>,
-    /// The engine that found the callers of each frame; `None`: sprof's own, or not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unwinder: Option<String>,
     /// Requested samples per second of CPU time; `None` if samples are not of time.
     pub asked_rate_hz: Option<f64>,
     /// Achieved samples per second of CPU time, if the kernel counted CPU time.
@@ -148,6 +145,8 @@ pub struct RecordingFacts {
     pub truncated: u64,
     /// Stacks with a step that could not be verified, of the same.
     pub unverified: u64,
+    /// Stacks whose frames framehop found instead of sprof's own engine, of the same.
+    pub by_framehop: u64,
     /// Stacks of waits and of point events.
     pub stacks_beside: u64,
     /// The part of `truncated` that is theirs.

@@ -146,7 +146,6 @@ fn sum(mut whole: RecordingFacts, other: RecordingFacts) -> RecordingFacts {
     }
     whole.commit = whole.commit.filter(|commit| Some(commit) == other.commit.as_ref());
     whole.stack_bytes = whole.stack_bytes.filter(|bytes| Some(*bytes) == other.stack_bytes);
-    whole.unwinder = whole.unwinder.filter(|name| Some(name) == other.unwinder.as_ref());
     whole.asked_rate_hz = whole.asked_rate_hz.filter(|hz| Some(*hz) == other.asked_rate_hz);
     whole.achieved_rate_hz = whole.achieved_rate_hz.filter(|hz| Some(*hz) == other.achieved_rate_hz);
     if whole.extent != other.extent {
@@ -161,6 +160,7 @@ fn sum(mut whole: RecordingFacts, other: RecordingFacts) -> RecordingFacts {
     whole.lost += other.lost;
     whole.truncated += other.truncated;
     whole.unverified += other.unverified;
+    whole.by_framehop += other.by_framehop;
     whole.stacks_beside += other.stacks_beside;
     whole.truncated_beside += other.truncated_beside;
     whole.unverified_beside += other.unverified_beside;

@@ -36,7 +36,6 @@ pub struct Profile {
     pub(crate) commit: Option<String>,
     /// Stack bytes that were to be copied with each sample, if the recorder copied any.
     pub(crate) stack_bytes: Option<u64>,
-    pub(crate) unwinder: Option<String>,
     /// `None` if waits were not recorded.
     pub(crate) waits: Option<WaitTotals>,
     pub(crate) strings: StringTable,
@@ -98,11 +97,6 @@ impl Profile {
     /// Says how many stack bytes were to be copied with each sample.
     pub fn set_stack_bytes(&mut self, bytes: u64) {
         self.stack_bytes = Some(bytes);
-    }
-
-    /// Sets the name of the engine that found the callers, where it is not sprof's own.
-    pub fn set_unwinder(&mut self, name: &str) {
-        self.unwinder = Some(name.to_owned());
     }
 
     /// The threads with samples of the recording's first event, without the tracks of further events.

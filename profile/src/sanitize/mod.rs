@@ -378,7 +378,6 @@ fn clean_about(data: &mut Data, cleaner: &mut Cleaner) {
         events.for_each(|event| cleaner.clean(&mut event.event, TextKind::Text));
         cleaner.clean(&mut recorded.kernel_code, TextKind::Text);
         // A hash names no one. A file may say anything there.
-        recorded.unwinder = recorded.unwinder.take().filter(|name| name == "framehop");
         recorded.commit = recorded.commit.take().filter(|commit| is_hash(commit));
         for limit in &mut recorded.limits {
             cleaner.clean(&mut limit.what, TextKind::Text);

@@ -32,7 +32,6 @@ fn recording(profile: &Profile) -> Vec<AboutRow> {
         AboutRow::text("Kernel code", quality::kernel_code(profile)),
     ];
     rows.extend(profile.commit.iter().map(|commit| AboutRow::text("Commit", commit)));
-    rows.extend(profile.unwinder.iter().map(|name| AboutRow::text("Unwinder", name)));
     rows.extend(info.notes.iter().map(|note| AboutRow::text("Note", note)));
     if info.unit != PeriodUnit::Counts {
         rows.push(AboutRow::text("Asked rate", rate(quality.asked_rate_hz)));

@@ -93,7 +93,6 @@ pub(crate) fn recorded_facts(profile: &Profile) -> RecordingFacts {
         kernel_code: kernel_code(profile).to_owned(),
         commit: profile.commit.clone(),
         stack_bytes: profile.stack_bytes,
-        unwinder: profile.unwinder.clone(),
         asked_rate_hz: (info.unit != PeriodUnit::Counts).then_some(quality.asked_rate_hz),
         achieved_rate_hz: quality.achieved_rate_hz,
         run_starts_ms: run_starts
@@ -111,6 +110,7 @@ pub(crate) fn recorded_facts(profile: &Profile) -> RecordingFacts {
         lost: quality.lost_total(),
         truncated: quality.truncated_total(),
         unverified: quality.unverified,
+        by_framehop: quality.by_framehop,
         stacks_beside: quality.beside.stacks,
         truncated_beside: quality.beside.truncated,
         unverified_beside: quality.beside.unverified,
@@ -210,6 +210,7 @@ fn lines(profile: &Profile) -> Vec<QualityLine> {
             quality.by_frame_pointer,
         ),
         (Said, "Stacks with frames found from code", quality.by_code),
+        (Said, "Stacks unwound by framehop", quality.by_framehop),
     ] {
         some(&mut lines, kind, what, value);
     }

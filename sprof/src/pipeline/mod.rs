@@ -223,9 +223,6 @@ pub(crate) fn record(
     let (mut profile, jit_symbols) = jit_code.finish(builder, info, quality, |note| term.verbose(note));
     profile.set_commit(plan.commit.take());
     profile.set_stack_bytes(plan.recorder.stack_bytes.into());
-    if plan.engine == UnwindEngine::Framehop {
-        profile.set_unwinder("framehop");
-    }
     Ok(Recorded {
         profile,
         kept_files,

@@ -193,7 +193,10 @@ fn quality(data: &Data) -> (String, bool) {
     }
     let rate = |hz: f64| format!("{hz:.1}").trim_end_matches(".0").to_owned();
     let mut parts = vec![format!("event {}", recorded.event)];
-    parts.extend(recorded.unwinder.as_ref().map(|name| format!("unwound by {name}")));
+    if recorded.by_framehop > 0 {
+        let stacks = count(recorded.by_framehop, "stack", "stacks");
+        parts.push(format!("{stacks} unwound by framehop"));
+    }
     parts.extend(recorded.asked_rate_hz.map(|hz| format!("asked {} Hz", rate(hz))));
     parts.extend(recorded.achieved_rate_hz.map(|hz| format!("achieved {} Hz", rate(hz))));
     parts.push(format!("kernel {}", recorded.kernel_code));

@@ -327,6 +327,7 @@ impl Summary {
             "without_user_stack": quality.missing.values().sum::<u64>(),
             "by_frame_pointer": quality.by_frame_pointer,
             "by_code": quality.by_code,
+            "by_framehop": quality.by_framehop,
             "named_without_time": self.counts.samples_named_without_time,
             "damaged_symbols": quality.damaged_symbols,
             "out_of_order": counts.samples_out_of_order,

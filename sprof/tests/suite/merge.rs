@@ -33,7 +33,9 @@ fn recordings_and_a_file_of_perf_are_one_profile_with_the_samples_of_all() {
     let Some(()) = perf_events() else { return };
     let dir = temp_dir();
     let (first, second) = (
-        record().run(program("split").unwrap(), &["300"]),
+        record()
+            .options(&["--unwinder", "framehop"])
+            .run(program("split").unwrap(), &["300"]),
         record().run(program("threads").unwrap(), &["100"]),
     );
     let script = dir.path().join("perf.txt");
@@ -50,6 +52,10 @@ fn recordings_and_a_file_of_perf_are_one_profile_with_the_samples_of_all() {
     assert_eq!(whole.0, parts.iter().map(|part| part.0).sum::<f64>());
     let time: f64 = parts.iter().map(|part| part.1).sum();
     assert!((whole.1 - time).abs() < 0.001, "{whole:?} {parts:?}");
+    let both = dir.path().join("both.json.gz");
+    sprof_says(&["merge", "-o", both.to_str().unwrap()], &files[..2]);
+    let (report, _) = sprof_says(&["report"], &[&both]);
+    assert!(report.contains(" stacks unwound by framehop, "), "{report}");
     // A file is an input again.
     let twice = dir.path().join("twice.json.gz");
     sprof_says(

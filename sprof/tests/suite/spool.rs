@@ -133,7 +133,7 @@ fn what_ran_before_the_recording_is_told_and_does_not_lengthen_it() {
         .unwrap();
     // The loader has done its work, and the thread has its name.
     std::thread::sleep(Duration::from_millis(500));
-    let profile = killed(&["-p", &running.id().to_string()]);
+    let profile = killed(&["--unwinder", "framehop", "-p", &running.id().to_string()]);
     running.kill().unwrap();
     running.wait().unwrap();
     assert_eq!(profile.json["meta"]["product"], "split");
@@ -144,6 +144,8 @@ fn what_ran_before_the_recording_is_told_and_does_not_lengthen_it() {
         profile.summary()
     );
     assert!(profile.json["meta"]["profilingEndTime"].as_f64().unwrap() < 60_000.0);
+    let by_framehop = &profile.json["meta"]["sprof"]["recorded"]["byFramehop"];
+    assert!(by_framehop.as_u64() > Some(1000), "{by_framehop}");
 }
 
 #[test]

@@ -24,8 +24,8 @@ const REPORT_NS: u64 = 100_000_000;
 pub struct Unwinder<'f, N> {
     next: N,
     threads: ThreadUnwinder<'f>,
-    /// Counts already sent in [`RecordingEvent::Unwound`]: `completed_live`, `by_frame_pointer`, `by_code`.
-    reported: [u64; 3],
+    /// Counts already sent in [`RecordingEvent::Unwound`], in its order.
+    reported: [u64; 4],
     report_at: Timestamp,
 }
 
@@ -40,7 +40,7 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
         Unwinder {
             next,
             threads: ThreadUnwinder::new(StackUnwinder::new(memory, files, options)),
-            reported: [0; 3],
+            reported: [0; 4],
             report_at: Timestamp(0),
         }
     }
@@ -70,14 +70,14 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
     /// Sends what was counted since the last time.
     fn report(&mut self, time: Timestamp) {
         self.report_at = Timestamp(time.0.saturating_add(REPORT_NS));
-        let quality = self.quality();
-        let now = [quality.completed_live, quality.by_frame_pointer, quality.by_code];
+        let now = counts(self.quality());
         let before = std::mem::replace(&mut self.reported, now);
         if now != before {
             let what = RecordingEvent::Unwound {
                 completed_live: now[0].saturating_sub(before[0]),
                 by_frame_pointer: now[1].saturating_sub(before[1]),
                 by_code: now[2].saturating_sub(before[2]),
+                by_framehop: now[3].saturating_sub(before[3]),
             };
             self.next.on_event(&Event::recording(time, what));
         }
@@ -115,16 +115,28 @@ impl<'f, N: EventSink> Unwinder<'f, N> {
                 completed_live,
                 by_frame_pointer,
                 by_code,
+                by_framehop,
             } => {
                 quality.completed_live = quality.completed_live.saturating_add(completed_live);
                 quality.by_frame_pointer = quality.by_frame_pointer.saturating_add(by_frame_pointer);
                 quality.by_code = quality.by_code.saturating_add(by_code);
-                self.reported = [quality.completed_live, quality.by_frame_pointer, quality.by_code];
+                quality.by_framehop = quality.by_framehop.saturating_add(by_framehop);
+                self.reported = counts(quality);
             }
             RecordingEvent::Throttled => quality.throttled += 1,
             RecordingEvent::Malformed(_) => quality.malformed += 1,
         }
     }
+}
+
+/// The counts of [`RecordingEvent::Unwound`], in its order.
+fn counts(quality: &Quality) -> [u64; 4] {
+    [
+        quality.completed_live,
+        quality.by_frame_pointer,
+        quality.by_code,
+        quality.by_framehop,
+    ]
 }
 
 impl<N: EventSink> EventSink for Unwinder<'_, N> {

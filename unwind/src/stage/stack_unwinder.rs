@@ -426,6 +426,7 @@ impl<'f> StackUnwinder<'f> {
         let quality = &mut self.quality;
         quality.by_frame_pointer += u64::from(outcome.guessed);
         quality.by_code += u64::from(outcome.by_code);
+        quality.by_framehop += u64::from(self.framehop.is_some());
         quality.completed_live += u64::from(verdict == Verdict::Agrees && outcome.end == WalkEnd::Root);
         let live_boundary = outcome.live_boundary.filter(|_| verdict == Verdict::Unverified);
         if verdict == Verdict::Unverified {
