@@ -90,11 +90,12 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     });
     term.erase_progress();
     let exit = record::wait(&term, &mut recorded);
-    if let Err(error) = drawn {
-        return Err(match &recorded.spool {
-            Some(spool) => Failure::failed(format_args!("{error}; {}", spool.left())),
-            None => Failure::failed(error),
-        });
+    let saved = drawn.map_err(|error| match &recorded.spool {
+        Some(spool) => Failure::failed(format_args!("{error}; {}", spool.left())),
+        None => Failure::failed(error),
+    })?;
+    if let Some(problem) = &saved.problem {
+        term.error(problem);
     }
     recorded.spool.take().into_iter().for_each(Spool::remove);
     let summary = Summary {
@@ -106,7 +107,8 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     };
     summary.print(&term);
     let status = Status::from(exit);
-    let wrote = term.style(Style::Link, args.output.display());
+    let path = saved.path.unwrap_or(args.output);
+    let wrote = term.style(Style::Link, path.display());
     match status == Status::SUCCESS {
         true => term.line(format_args!("wrote {wrote}")),
         // `cargo bench` with arguments that it refused gave a picture of two samples.
@@ -115,7 +117,11 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
             recorded.profile.info().program
         )),
     }
-    failure.map_or(Ok(status), Err)
+    match (failure, saved.problem) {
+        (Some(failure), _) => Err(failure),
+        (None, Some(_)) => Ok(Status::PARTIAL),
+        (None, None) => Ok(status),
+    }
 }
 
 /// The event to draw if the sample weights do not count it: the first named event that happened.

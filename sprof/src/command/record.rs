@@ -429,7 +429,7 @@ pub(super) fn output(path: &Path, kind: FileKind) -> Result<Output, Failure> {
             FileKind::FlameGraph => Earlier::Replaced,
             _ => Earlier::Kept,
         };
-        return Ok(Output::prepare(path, kind, earlier)?);
+        return Ok(Output::prepare(path, kind, earlier)?.of_recording(kind));
     }
     let failed = |error: io::Error| Failure::failed(format_args!("cannot write the profile to stdout: {error}"));
     let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(failed)?;

@@ -70,6 +70,11 @@ impl FileKind {
         }
     }
 
+    /// The ending of names that promises this kind alone.
+    pub(crate) fn ending(self) -> Option<&'static str> {
+        ENDS.iter().find(|(_, kinds)| *kinds == [self]).map(|(end, _)| *end)
+    }
+
     /// The kinds that a file of this name may have, the likeliest first; empty if its name allows every kind.
     pub(crate) fn promised(path: &Path) -> &'static [FileKind] {
         let name = path

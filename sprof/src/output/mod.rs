@@ -68,10 +68,10 @@ impl Output {
             Ok(Output {
                 path: path.to_owned(),
                 destination,
-                fallback_ending: (earlier == Earlier::Kept).then_some(match kind {
-                    FileKind::Page => ".html",
-                    _ => ".json.gz",
-                }),
+                fallback_ending: match earlier {
+                    Earlier::Kept => kind.ending(),
+                    Earlier::Replaced => None,
+                },
             })
         };
         let target = end_of_links(path).map_err(unusable)?;
@@ -122,12 +122,20 @@ impl Output {
         done(Destination::Beside { target, earlier })
     }
 
-    /// An output to `stdout`, a copy of sprof's stdout.
+    /// The same output, whose content can't be made again also where it replaces an earlier file.
+    pub(crate) fn of_recording(self, kind: FileKind) -> Output {
+        Output {
+            fallback_ending: kind.ending(),
+            ..self
+        }
+    }
+
+    /// An output of a recording to `stdout`, a copy of sprof's stdout.
     pub(crate) fn stdout(stdout: File, kind: FileKind) -> Output {
         Output {
             path: "(stdout)".into(),
             destination: Destination::Stdout(stdout),
-            fallback_ending: (kind == FileKind::Profile).then_some(".json.gz"),
+            fallback_ending: kind.ending(),
         }
     }
 
@@ -252,7 +260,7 @@ fn save_elsewhere(
         match attempt {
             Ok((_, saved)) => {
                 let problem = format!(
-                    "{failed}; the profile was saved as {} instead: move it, or free space and copy it",
+                    "{failed}; the recording was saved as {} instead: move it, or free space and copy it",
                     saved.display()
                 );
                 return Ok(Saved {
@@ -264,7 +272,7 @@ fn save_elsewhere(
         }
     }
     Err(format!(
-        "{failed}; {}. No profile was saved: free space, or name another file with -o, and record again",
+        "{failed}; {}. Nothing was saved: free space, or name another file with -o, and record again",
         others.join("; ")
     ))
 }

@@ -133,12 +133,17 @@ fn a_full_disk_is_said_and_the_earlier_profile_stays() {
     std::fs::write(&path, earlier).unwrap();
     let fill = std::fs::write(dir.path().join("filler"), vec![1u8; 200 << 10]);
     assert!(fill.is_err(), "the disk is full");
-    let [profile, page] = [path.clone(), dir.path().join("p.html")].map(|path| {
+    let words: [&[&str]; 3] = [
+        &["record", "--save-only", "-o", "p.json.gz"],
+        &["record", "--save-only", "-o", "p.html"],
+        &["flamegraph", "-o", "p.svg"],
+    ];
+    let [profile, page, picture] = words.map(|words| {
         let mut command = sprof();
         command
-            .args(["record", "--save-only", "--rate", "4000", "-o"])
-            .arg(path)
-            .arg("--");
+            .args(words)
+            .args(["--rate", "4000", "--"])
+            .current_dir(dir.path());
         output(command.arg(program("split").unwrap()).arg("500"))
     });
     let kept = std::fs::read(&path);
@@ -147,7 +152,12 @@ fn a_full_disk_is_said_and_the_earlier_profile_stays() {
     assert_error(&profile, &[125], "p.json.gz");
     assert_eq!(kept.unwrap(), earlier.as_bytes());
     assert_error(&page, &[125], "p.html");
-    for (output, ending, start) in [(profile, ".json.gz", &b"\x1f\x8b"[..]), (page, ".html", b"<!")] {
+    assert_error(&picture, &[125], "p.svg");
+    for (output, ending, start) in [
+        (profile, ".json.gz", &b"\x1f\x8b"[..]),
+        (page, ".html", b"<!"),
+        (picture, ".svg", b"<?xml"),
+    ] {
         let stderr = String::from_utf8(output.stderr).unwrap();
         let (_, rest) = stderr.split_once("saved as ").unwrap();
         let (elsewhere, _) = rest.split_once(" instead").unwrap();

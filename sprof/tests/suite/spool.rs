@@ -330,7 +330,7 @@ fn a_profile_that_can_be_written_nowhere_leaves_the_spool() {
     let stderr = String::from_utf8_lossy(&result.stderr);
     assert_eq!(result.status.code(), Some(125), "{stderr}");
     assert!(
-        stderr.contains("No profile was saved") && stderr.contains("is still in"),
+        stderr.contains("Nothing was saved") && stderr.contains("is still in"),
         "{stderr}"
     );
     assert!(!output.exists());
