@@ -300,3 +300,54 @@ fn a_full_disk_keeps_the_earlier_programs() {
         assert_only_earlier(&to, &format!("{shell:?}: {stderr}"));
     }
 }
+
+/// Runs `release/publish` with a stand-in for GitHub's program, and returns its status and the commands that it ran.
+fn publish(is_draft: Option<bool>, sent: &str) -> (Option<i32>, Vec<String>) {
+    let dir = temp_dir();
+    let files = dir.path().join("files");
+    std::fs::create_dir(&files).unwrap();
+    for (path, content) in release("2.0", &stand_in("2.0")) {
+        std::fs::write(files.join(path.trim_start_matches('/')), content).unwrap();
+    }
+    let state = is_draft.map_or("exit 1".to_owned(), |is_draft| format!("echo {is_draft}"));
+    write_program(
+        &dir.path().join("gh"),
+        &format!(
+            "#!/bin/sh\necho \"$2 $*\" | cut -d' ' -f1,5- >>log\ncase $* in *isDraft*) {state} ;; *assets*) printf '{sent}' ;; esac\n"
+        ),
+    );
+    let mut path = vec![dir.path().to_owned()];
+    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
+    let output = output(
+        Command::new("bash")
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../release/publish"))
+            .args(["files", "v2.0"])
+            .env("PATH", std::env::join_paths(path).unwrap())
+            .current_dir(dir.path()),
+    );
+    let log = std::fs::read_to_string(dir.path().join("log")).unwrap();
+    (output.status.code(), log.lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn a_release_is_public_when_all_its_files_are_there_and_not_before() {
+    let all = format!("sha256sums\\nsprof-2.0-{}.tar.gz\\n", target());
+    let public = "edit --draft=false";
+    let (status, commands) = publish(None, &all);
+    assert_eq!(status, Some(0), "{commands:?}");
+    assert!(commands[1].starts_with("create --draft"), "{commands:?}");
+    assert_eq!(commands.last().unwrap(), public);
+    let (status, commands) = publish(None, "sha256sums\\n");
+    assert_eq!(status, Some(1));
+    assert!(!commands.iter().any(|command| command == public), "{commands:?}");
+    // An earlier try left a draft.
+    let (status, commands) = publish(Some(true), &all);
+    assert_eq!(
+        (status, commands[1].as_str()),
+        (Some(0), "delete --yes"),
+        "{commands:?}"
+    );
+    // A published release stays as it is.
+    let (status, commands) = publish(Some(false), &all);
+    assert_eq!((status, commands.len()), (Some(1), 1), "{commands:?}");
+}
