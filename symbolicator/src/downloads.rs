@@ -132,8 +132,9 @@ pub(crate) fn hosts_of(servers: &str) -> Vec<String> {
         if scheme == "file" {
             return Some(word.to_owned());
         }
-        let authority = rest.split(['/', '?', '#']).next()?;
-        Some(authority.rsplit('@').next()?.to_owned())
+        // A password may have `?` and `#`, and the name of a host has none.
+        let authority = rest.split('/').next()?.rsplit('@').next()?;
+        Some(authority.split(['?', '#']).next()?.to_owned())
     };
     servers.split_whitespace().filter_map(host).collect()
 }
@@ -144,11 +145,11 @@ mod tests {
 
     #[test]
     fn servers_are_named_without_passwords() {
-        let servers =
-            "https://me:secret@debug.example.org:8443/a?key=secret  ima:enforcing http://[::1]:8002 file:///srv/debug";
+        let servers = "https://me:secret@debug.example.org:8443/a?key=secret  ima:enforcing http://[::1]:8002 file:///srv/debug \
+             https://me:sec#ret?@b.example";
         assert_eq!(
             hosts_of(servers),
-            ["debug.example.org:8443", "[::1]:8002", "file:///srv/debug"]
+            ["debug.example.org:8443", "[::1]:8002", "file:///srv/debug", "b.example"]
         );
         assert_eq!(hosts_of(" ima:permissive "), [""; 0]);
     }

@@ -20,7 +20,7 @@ pub struct HttpError {
     /// Scheme and host.
     pub(super) host: Box<str>,
     /// Host and port of the proxy on the way.
-    pub(super) proxy: Option<Box<str>>,
+    pub proxy: Option<Box<str>>,
     /// Why it failed.
     pub reason: FailureReason,
     /// How much was sent.

@@ -79,7 +79,7 @@ fn watcher(interrupt: &Interrupt, term: &Term) -> Result<Box<Watcher>, Failure> 
     }))
 }
 
-/// Downloads a file for [`Debuginfod`]. What the user has for one host is sent to no other one.
+/// Downloads a file for [`Debuginfod`]. A redirect to another host gets no headers and no password.
 fn fetch(request: &FileRequest<'_>, progress: &mut FetchProgress<'_>) -> Result<(), FetchError> {
     let no_address = |why: String| FetchError::Server(format!("has no address that can be asked: {why}"));
     let (mut address, mut authorization) = Address::with_password(request.url).map_err(no_address)?;
@@ -118,16 +118,24 @@ fn fetch(request: &FileRequest<'_>, progress: &mut FetchProgress<'_>) -> Result<
             address = next;
             continue;
         }
+        let has_secrets = !headers.is_empty() || authorization.is_some();
         return Err(match error.reason {
+            FailureReason::Status(403, _) if has_secrets => FetchError::Server(
+                "forbids it (status 403): check DEBUGINFOD_HEADERS_FILE, or the password in DEBUGINFOD_URLS".to_owned(),
+            ),
             // Some servers forbid what they do not have.
             FailureReason::Status(403 | 404 | 410, _) => FetchError::Absent,
             FailureReason::TooLarge(_) => FetchError::TooLarge,
             FailureReason::Ended => FetchError::Ended,
             FailureReason::Download(error) => FetchError::Disk(error),
-            FailureReason::Refused => FetchError::Server("refused the connection".to_owned()),
-            FailureReason::NoSuchHost | FailureReason::Unreachable(_) => {
-                FetchError::Server("can't be reached".to_owned())
+            FailureReason::Refused | FailureReason::NoSuchHost | FailureReason::Unreachable(_)
+                if error.proxy.is_some() =>
+            {
+                FetchError::Server(format!("was not reached: {error}"))
             }
+            FailureReason::Refused => FetchError::Server("refused the connection".to_owned()),
+            FailureReason::NoSuchHost => FetchError::Server("is not known: check its name and the network".to_owned()),
+            FailureReason::Unreachable(reason) => FetchError::Server(format!("can't be reached ({reason})")),
             reason => FetchError::Server(format!("failed: {reason}")),
         });
     }

@@ -1,7 +1,7 @@
 //! The folder of downloads that sprof shares with the client library of elfutils, which gdb and perf use.
 //!
 //! Settings are described in debuginfod-client-config(7). Names of files are those of `debuginfod-client.c` in elfutils
-//! 0.192: `BUILDID/debuginfo`, `BUILDID/source...`. An empty file says that no server had it.
+//! 0.192: `BUILDID/debuginfo`, `BUILDID/source-...`. An empty file says that no server had it.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -69,7 +69,7 @@ pub(super) fn source_name(path: &str) -> String {
         .map(|byte| if is_plain(byte) { char::from(byte) } else { '#' })
         .collect();
     let room = MAX_SOURCE_NAME - "01234567-".len();
-    format!("source{hash:08x}-{}", &plain[plain.len().saturating_sub(room)..])
+    format!("source-{hash:08x}-{}", &plain[plain.len().saturating_sub(room)..])
 }
 
 impl DownloadFolder {
@@ -89,7 +89,12 @@ impl DownloadFolder {
     pub(super) fn look_up(&self, build_id: &BuildId, name: &str) -> CachedDownload {
         let path = self.path.join(build_id.to_hex()).join(name);
         match fs::metadata(&path) {
-            Ok(file) if file.is_file() && file.len() > 0 => CachedDownload::Here(path),
+            Ok(file) if file.is_file() && file.len() > 0 => {
+                // Files that nobody reads are removed, and a mount with `noatime` would count none as read.
+                let used = fs::FileTimes::new().set_accessed(SystemTime::now());
+                let _ = File::open(&path).and_then(|file| file.set_times(used));
+                CachedDownload::Here(path)
+            }
             Ok(file) if age(file.modified()) <= self.setting(CACHE_MISS) => CachedDownload::Absent,
             Ok(_) => {
                 let _ = fs::remove_file(path);
@@ -106,11 +111,18 @@ impl DownloadFolder {
     /// The folder can't be written to.
     pub(super) fn create(&self, build_id: &BuildId, name: &str) -> io::Result<PartialDownload> {
         let folder = self.path.join(build_id.to_hex());
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let suffix = format!("{}-{}", std::process::id(), now.unwrap_or_default().as_nanos());
         let path = folder.join(format!("{name}.{suffix}"));
-        let file = (OpenOptions::new().read(true).write(true).create_new(true).mode(0o600)).open(&path)?;
+        let open = || {
+            DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+            (OpenOptions::new().read(true).write(true).create_new(true).mode(0o600)).open(&path)
+        };
+        // Another process may remove the empty folder in between.
+        let file = open().or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => open(),
+            _ => Err(error),
+        })?;
         Ok(PartialDownload {
             file,
             path,
@@ -211,10 +223,10 @@ mod tests {
     #[test]
     fn names_of_sources_are_those_of_elfutils() {
         // As the function of elfutils 0.192 gives them.
-        assert_eq!(source_name("/usr/src/a b.c"), "source14ba34e8-#usr#src#a#b.c");
-        assert_eq!(source_name("/ä.c"), "source0b2e8bac-###.c");
+        assert_eq!(source_name("/usr/src/a b.c"), "source-14ba34e8-#usr#src#a#b.c");
+        assert_eq!(source_name("/ä.c"), "source-0b2e8bac-###.c");
         let long = format!("/{}/x.c", "a".repeat(300));
-        assert_eq!(source_name(&long), format!("source7597ae58-{}#x.c", "a".repeat(113)));
+        assert_eq!(source_name(&long), format!("source-7597ae58-{}#x.c", "a".repeat(113)));
     }
 
     #[test]
@@ -245,7 +257,7 @@ mod tests {
         const DAY: Duration = Duration::from_secs(86_400);
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        let old = ["ab12/debuginfo", "ab12/source01234567-#a.c", "ab12/debuginfo.1-2"];
+        let old = ["ab12/debuginfo", "ab12/source-01234567-#a.c", "ab12/debuginfo.1-2"];
         let stay = ["cd34/debuginfo", "ab12/notes", "other/debuginfo", "debuginfo"];
         for name in old.iter().chain(&stay) {
             put(&at(name), b"x");

@@ -226,7 +226,8 @@ impl Debuginfod {
     }
 
     fn find(&self, build_id: &BuildId, wanted: &WantedFile<'_>, what: &str) -> Option<PathBuf> {
-        if build_id.0.is_empty() {
+        // The client library's limit. A name of a folder has at most 255 bytes.
+        if build_id.0.is_empty() || build_id.0.len() >= 64 {
             return None;
         }
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -235,7 +236,13 @@ impl Debuginfod {
             WantedFile::Source(path) => source_name(path),
         };
         match self.folder.look_up(build_id, &name) {
-            CachedDownload::Here(path) => return Some(path),
+            CachedDownload::Here(path) => match wanted {
+                WantedFile::DebugInfo if !File::open(&path).is_ok_and(|file| has_build_id(&file, build_id)) => {
+                    // Cut by a loss of power, or damaged.
+                    let _ = fs::remove_file(path);
+                }
+                _ => return Some(path),
+            },
             CachedDownload::Absent => {
                 (self.watcher)(Download::Absent { what });
                 return None;
@@ -304,12 +311,12 @@ impl Debuginfod {
             let mut ended = None;
             let started = Instant::now();
             let mut window = (started, 0);
+            let is_over = || limits.whole.is_some_and(|whole| started.elapsed() > whole);
             let mut progress = |received: u64, all: Option<u64>| {
                 if received >= window.1 + MIN_BYTES {
                     window = (Instant::now(), received);
                 }
-                let is_slow = limits.patience.is_some_and(|patience| window.0.elapsed() > patience)
-                    || limits.whole.is_some_and(|whole| started.elapsed() > whole);
+                let is_slow = limits.patience.is_some_and(|patience| window.0.elapsed() > patience) || is_over();
                 if let Some(bytes) = all.filter(|bytes| *bytes > limits.max_bytes) {
                     ended = Some(EndedDownload::TooLarge(bytes));
                 } else if is_slow {
@@ -348,6 +355,9 @@ impl Debuginfod {
                 (Err(FetchError::TooLarge), _) => too_large(None, limits.max_bytes),
                 (Err(FetchError::Ended), Some(EndedDownload::TooLarge(bytes))) => {
                     too_large(Some(bytes), limits.max_bytes)
+                }
+                (Err(FetchError::Ended), Some(EndedDownload::TooSlow)) if is_over() => {
+                    DownloadFailure::of_file("it takes more seconds than DEBUGINFOD_MAXTIME allows")
                 }
                 (Err(FetchError::Ended), Some(EndedDownload::TooSlow)) => {
                     DownloadFailure::of_server("did not answer in time (DEBUGINFOD_TIMEOUT=SECONDS allows more)")
