@@ -28,7 +28,7 @@ pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     write_labelled(picked, true, out)
 }
 
-/// As [`write`], but samples do not name their thread.
+/// As [`write()`], but samples do not name their thread.
 ///
 /// # Errors
 ///
