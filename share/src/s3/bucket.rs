@@ -157,7 +157,7 @@ impl Bucket {
     ///
     /// # Errors
     ///
-    /// The request failed. See [`BucketError::is_outcome_unknown`].
+    /// The request failed. See `BucketError::is_outcome_unknown`.
     pub fn put(
         &self,
         key: &str,
