@@ -427,7 +427,7 @@ mod tests {
         assert!(error(folder.path()).contains("it is a folder"));
         assert!(error(&folder.path().join("none/p.json")).contains("create it first"));
         fs::write(folder.path().join("file"), "").unwrap();
-        assert!(error(&folder.path().join("file/p.json")).contains("no folder"));
+        assert!(error(&folder.path().join("file/p.json")).contains("not a folder"));
     }
 
     #[cfg(target_os = "linux")]
