@@ -9,6 +9,7 @@ fail() { say "$*" && exit 1; }
 
 # Runs a command that ends when this shell gets a signal: a shell waits for other commands first.
 run() {
+    child=new
     "$@" &
     child=$!
     wait "$child" || { child='' && return 1; }
@@ -16,6 +17,8 @@ run() {
 }
 
 clean() {
+    # The signal came before the next command.
+    [ "$child" != new ] || child=${!:-}
     [ -z "$child" ] || { kill "$child" && wait "$child"; } 2>/dev/null || :
     rm -rf "$tmp"
 }
