@@ -302,7 +302,7 @@ impl Action {
                             step.uses = value;
                             ""
                         }
-                        "name" | "shell" => "",
+                        "name" | "shell" | "continue-on-error" => "",
                         _ => panic!("{line}"),
                     };
                 }
@@ -419,7 +419,11 @@ fn assert_acted(head: &str, base: &str, inputs: &[(&str, &str)], rounds: usize, 
     assert_eq!(summary, runner.read("step-summary"));
 
     // Of all programs, one knows the token, and of all machines, one is called.
-    assert!(!acted.log.contains(TOKEN) && !runner.read("seen").contains(TOKEN));
+    let seen = runner.read("seen");
+    assert!(!acted.log.contains(TOKEN) && !seen.contains(TOKEN));
+    for file in ["GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_PATH"] {
+        assert!(!seen.contains(&format!("{file}=")), "{seen}");
+    }
     let list = "GET /repos/you/app/issues/7/comments?per_page=100&page=1";
     let calls: &[&str] = match status {
         1 => &[list, "POST /repos/you/app/issues/7/comments"],
@@ -578,6 +582,7 @@ fn a_comparison_needs_a_base_and_rules_and_refuses_what_would_be_wrong() {
     let runner = Runner::new(&program("parse", 100), &program("parse", 100));
     let words = ["--build", "exit 1", "--run", "./app", "--max-total-increase", "5%"];
     let is_built = "building the head";
+    let app = runner.path("checkout/app").display().to_string();
     for (arguments, variables, status, said) in [
         // Without a base.
         (&words[..], &[("GITHUB_BASE_REF", "")][..], 3, "no base is named"),
@@ -585,7 +590,13 @@ fn a_comparison_needs_a_base_and_rules_and_refuses_what_would_be_wrong() {
             &words,
             &[("GITHUB_BASE_REF", "gone")],
             3,
-            "have no known commit in common",
+            "cannot tell: cannot fetch gone",
+        ),
+        (
+            &[&words[..], &["--base", "gone"]].concat(),
+            &[],
+            2,
+            "no such branch or commit: gone",
         ),
         // Other systems name it otherwise. The build fails next.
         (
@@ -634,6 +645,39 @@ fn a_comparison_needs_a_base_and_rules_and_refuses_what_would_be_wrong() {
             2,
             "one folder for both versions",
         ),
+        (
+            &words,
+            &[("CARGO_BUILD_TARGET_DIR", "/target")],
+            2,
+            "one folder for both versions",
+        ),
+        (
+            &[&words[..], &["--run", &format!("nice '{app}'")]].concat(),
+            &[],
+            2,
+            "--run names one file of this checkout",
+        ),
+        (&[&words[..], &["-fmd"]].concat(), &[], 2, "-fmd cannot stand here"),
+        (
+            &[&words[..], &["--base=main"]].concat(),
+            &[],
+            2,
+            "--base=main cannot stand here",
+        ),
+        (
+            &[&words[..], &["--", "--output", "out"]].concat(),
+            &[],
+            2,
+            "--output cannot stand here",
+        ),
+        (
+            &[&words[..], &["--config", "none.toml"]].concat(),
+            &[],
+            2,
+            "cannot read the rules in none.toml",
+        ),
+        // The script's own failure is no outcome of a rule.
+        (&[&words[..], &["--output", "app.c/out"]].concat(), &[], 125, "app.c"),
         (&words, &[("PATH", "/usr/bin:/bin")], 125, "sprof is not in PATH"),
     ] {
         let (code, log) = runner.compare(arguments, variables);
@@ -641,6 +685,9 @@ fn a_comparison_needs_a_base_and_rules_and_refuses_what_would_be_wrong() {
         assert!(log.contains(said), "{said}: {log}");
         assert_eq!(log.contains(is_built), said == is_built, "{log}");
     }
+    let misspelt = [("run", "./app"), ("cannot-tell", "nuetral")];
+    let acted = runner.act(&api(), &misspelt);
+    assert!(acted.status == 2 && acted.log.contains("not nuetral"), "{}", acted.log);
     // Rules of the repository.
     fs::write(
         runner.path("checkout/sprof.toml"),
@@ -652,13 +699,58 @@ fn a_comparison_needs_a_base_and_rules_and_refuses_what_would_be_wrong() {
 }
 
 #[test]
+fn a_named_base_is_fetched_where_the_clone_lacks_it() {
+    let Some(()) = tools() else { return };
+    for base in ["main", "release", "change~"] {
+        let runner = Runner::new("", "");
+        runner.git("origin", &["tag", "release", "main"]);
+        let commit = |name: &str| runner.git("origin", &["rev-parse", name]).trim().to_owned();
+        let base = if base == "change~" {
+            commit(base)
+        } else {
+            base.to_owned()
+        };
+        let build = format!("test $(git rev-parse HEAD) = {}", commit("change"));
+        let arguments = ["--build", &build, "--run", "./app", "--max-total-increase", "5%"];
+        let (code, log) = runner.compare(&[&arguments[..], &["--base", &base]].concat(), &[]);
+        let said = format!("the base ({}) does not build", &commit("change~")[..7]);
+        assert!(code == Some(3) && log.contains(&said), "{base}: {log}");
+    }
+}
+
+#[test]
+fn the_merge_that_github_checks_out_is_called_by_the_change_and_compared_with_the_branch() {
+    let Some(()) = tools() else { return };
+    let runner = Runner::new("", "");
+    runner.git("origin", &["checkout", "--quiet", "-b", "merge"]);
+    runner.git(
+        "origin",
+        &["merge", "--quiet", "--strategy", "ours", "--no-edit", "change"],
+    );
+    runner.git("checkout", &["fetch", "--quiet", "--depth", "1", "origin", "merge"]);
+    runner.git("checkout", &["checkout", "--quiet", "FETCH_HEAD"]);
+    let commit = |name: &str| runner.git("origin", &["rev-parse", name]).trim().to_owned();
+    let merge = commit("merge");
+    let only_head = format!("test $(git rev-parse HEAD) = {merge}");
+    for (build, status, said) in [
+        ("exit 1", 125, format!("the head ({}) does not", &commit("change")[..7])),
+        (&only_head, 3, format!("the base ({}) does not", &commit("main")[..7])),
+    ] {
+        let arguments = ["--build", build, "--run", "./app", "--max-total-increase", "5%"];
+        let (code, log) = runner.compare(&arguments, &[("GITHUB_SHA", &merge)]);
+        assert!(code == Some(status) && log.contains(&said), "{said}: {log}");
+    }
+}
+
+#[test]
 fn a_comparison_uses_no_network() {
     let (Some(()), Some(()), Some(())) = (perf_events(), tools(), privacy::network_namespaces()) else {
         return;
     };
     let runner = Runner::new(&program("parse", 10), &program("parse", 10));
     let script = format!(
-        "cd checkout && PATH={}:$PATH GITHUB_BASE_REF=main SPROF_ITERATION_COUNT=1 {} --build '{}' --run ./app --rounds 1 \
+        "unset CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR GITHUB_EVENT_NAME GITHUB_SHA GITHUB_STEP_SUMMARY
+         cd checkout && PATH={}:$PATH GITHUB_BASE_REF=main SPROF_ITERATION_COUNT=1 {} --build '{}' --run ./app --rounds 1 \
          {RULE} >../log 2>&1; cd ..",
         runner.path("bin").display(),
         repository_root().join("gate/compare").display(),
