@@ -9,15 +9,13 @@ fail() { say "$*" && exit 1; }
 
 # Runs a command that ends when this shell gets a signal: a shell waits for other commands first.
 run() {
-    child=new
-    "$@" &
-    child=$!
+    child=new # until the number is known
+    "$@" & child=$!
     wait "$child" || { child='' && return 1; }
     child=''
 }
 
 clean() {
-    # The signal came before the next command.
     [ "$child" != new ] || child=${!:-}
     [ -z "$child" ] || { kill "$child" && wait "$child"; } 2>/dev/null || :
     rm -rf "$tmp"
@@ -36,8 +34,7 @@ download() {
 
 find_target() {
     machine=$(uname -s)/$(uname -m)
-    # A shell that Rosetta translates says x86_64.
-    [ "$(sysctl -n hw.optional.arm64 2>/dev/null)" != 1 ] || machine=Darwin/arm64
+    [ "$(sysctl -n hw.optional.arm64 2>/dev/null)" != 1 ] || machine=Darwin/arm64 # Rosetta says x86_64.
     case $machine in
     Linux/x86_64) target=x86_64-unknown-linux-musl ;;
     Linux/aarch64) target=aarch64-unknown-linux-musl ;;
