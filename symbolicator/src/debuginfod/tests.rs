@@ -165,6 +165,18 @@ fn a_file_that_is_cut_or_of_another_build_is_not_kept() {
 }
 
 #[test]
+fn a_damaged_file_in_the_folder_is_downloaded_again() {
+    let (path, id) = own();
+    let answers = Answers::new();
+    let debuginfod = answers.debuginfod(&[("DEBUGINFOD_URLS", "https://a")], &[("https://a", gives_own)]);
+    let folder = answers.dir.path().join("cache").join(id.to_hex());
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("debuginfo"), "damaged").unwrap();
+    let found = debuginfod.debug_info(&id, "own").unwrap();
+    assert_eq!(fs::read(found).unwrap(), fs::read(path).unwrap());
+}
+
+#[test]
 fn a_server_that_never_ends_or_sends_too_much_is_limited() {
     let (_, id) = own();
     let said = |variables: &[(&str, &str)], answer: Answer| {
