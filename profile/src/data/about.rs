@@ -233,7 +233,7 @@ impl SavedLib {
         texts.into_iter().filter_map(|text| text.as_deref())
     }
 
-    /// A library of which only the path is known, which may be empty.
+    /// A library without a file: only its path is known, and may be empty.
     pub(crate) fn of_path(path: &str) -> SavedLib {
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let (name, path) = (some(path.rsplit('/').next().unwrap_or(path)), some(path));

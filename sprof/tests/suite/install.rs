@@ -12,7 +12,7 @@ use crate::support::scripted::{Answer, Scripted};
 use crate::support::skip::{Need, has};
 use crate::support::temp_dir;
 
-/// Programs that the script needs in any case, and not those of which it needs one.
+/// Programs that the script always needs. Of curl and wget, for example, it needs only one.
 const TOOLS: [&str; 10] = [
     "cat", "grep", "gzip", "mkdir", "mktemp", "mv", "rm", "tail", "tar", "uname",
 ];

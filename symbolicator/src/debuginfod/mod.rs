@@ -214,13 +214,13 @@ impl Debuginfod {
         self.asks_for_signatures
     }
 
-    /// The debug file of a build, for the file of this name. `None` if no server gave it; the watcher was told why.
+    /// The debug file of a build, for the file of this name. `None` if no server gave it: the watcher gets the reason.
     pub(crate) fn debug_info(&self, build_id: &BuildId, name: &str) -> Option<PathBuf> {
         self.find(build_id, &WantedFile::DebugInfo, &format!("debug info of {name}"))
     }
 
-    /// A source file of a build, by its absolute path in the debug info. `None` if no server gave it; the watcher was
-    /// told why.
+    /// A source file of a build, by its absolute path in the debug info. `None` if no server gave it: the watcher gets
+    /// the reason.
     pub(crate) fn source(&self, build_id: &BuildId, path: &str) -> Option<PathBuf> {
         self.find(build_id, &WantedFile::Source(path), path)
     }
