@@ -34,7 +34,7 @@ pub fn examine() -> Examination {
     limits.push(hidden_addresses());
     limits.extend(probes::examine());
     Examination {
-        ways: vec![with_kernel(&opened), user_only(&opened, own_pid), traced()],
+        ways: vec![with_kernel(&opened), user_only(&opened, own_pid), traced(&opened)],
         limits,
     }
 }
@@ -100,12 +100,16 @@ fn refused(finding: Finding, error: &OpenError) -> Finding {
     }
 }
 
-fn traced() -> Finding {
+fn traced(opened: &Tried) -> Finding {
     let finding = Finding::works(
         "ptrace",
         "ptrace, at 100 Hz",
         "stops a thread for each sample; no kernel functions",
     );
+    // Then `sprof record` ends, and tries no ptrace.
+    if let Err(error @ OpenError::Refused(_)) = opened {
+        return finding.because(CheckState::Fails, error);
+    }
     let failed =
         |refusal: PtraceRefusal| (finding.clone().because(CheckState::Fails, &refusal)).fixed_by([refusal.command()]);
     match Signals::block() {
@@ -134,7 +138,10 @@ fn paranoid(opened: &Tried) -> Finding {
     let (title, (state, reason)) = match refusal::paranoid() {
         None => (
             "no kernel.perf_event_paranoid".to_owned(),
-            (CheckState::Fails, "this kernel has no perf_event"),
+            (
+                CheckState::Fails,
+                "this kernel has no perf_event, or /proc is not mounted",
+            ),
         ),
         Some(level) => (format!("kernel.perf_event_paranoid = {level}"), at_level(level, may)),
     };

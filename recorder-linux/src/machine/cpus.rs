@@ -6,19 +6,24 @@ use std::path::Path;
 const CPUS_ONLINE: &str = "sys/devices/system/cpu/online";
 const EVENT_SOURCES: &str = "sys/bus/event_source/devices";
 
-/// The online CPUs, from sysfs. The affinity mask or a quota does not serve: the program may run on CPUs that sprof
-/// itself may not (`taskset`, a container's cpuset).
+/// The online CPUs. The affinity mask or a quota does not serve: the program may run on CPUs that sprof itself may not
+/// (`taskset`, a container's cpuset).
+///
+/// Where sysfs is not mounted, as in an empty chroot, /proc/stat has a line for each online CPU (fs/proc/stat.c). It is
+/// the second choice: lxcfs numbers the CPUs of a container anew in it.
 pub(crate) fn online(root: &Path) -> Result<Vec<u32>, String> {
-    let path = root.join(CPUS_ONLINE);
-    let list = fs::read_to_string(&path).map_err(|error| {
+    let cpus = match fs::read_to_string(root.join(CPUS_ONLINE)) {
+        Ok(list) => parse_list(list.trim()),
+        Err(_) => fs::read_to_string(root.join("proc/stat")).ok().map(|stat| {
+            let cpu = |line: &str| line.strip_prefix("cpu")?.split(' ').next()?.parse().ok();
+            stat.lines().filter_map(cpu).collect()
+        }),
+    };
+    cpus.filter(|cpus| !cpus.is_empty()).ok_or_else(|| {
         format!(
-            "cannot read {}: {error}; sprof needs sysfs to know the CPUs, mount it with `mount -t sysfs sysfs /sys`",
-            path.display()
+            "cannot read the online CPUs in /{CPUS_ONLINE} or /proc/stat: mount sysfs with `mount -t sysfs sysfs /sys`"
         )
-    })?;
-    parse_list(list.trim())
-        .filter(|cpus| !cpus.is_empty())
-        .ok_or_else(|| format!("{} holds {list:?}, which is not a list of CPUs", path.display()))
+    })
 }
 
 /// PMU types of machines with more than one kind of core (`cpu_core` and `cpu_atom`, `armv8_cortex_a53`...), each with
@@ -70,6 +75,22 @@ mod tests {
         assert_eq!(parse_list(""), Some(vec![]));
         assert_eq!(parse_list("0-"), None);
         assert_eq!(parse_list("0-4294967295"), None);
+    }
+
+    #[test]
+    fn online_cpus_are_known_without_sysfs() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(online(root.path()).unwrap_err().contains("mount -t sysfs sysfs /sys"));
+        fs::create_dir(root.path().join("proc")).unwrap();
+        fs::write(
+            root.path().join("proc/stat"),
+            "cpu  7 0 9\ncpu0 3 0 4\ncpu12 4 0 5\nintr 1 2\n",
+        )
+        .unwrap();
+        assert_eq!(online(root.path()), Ok(vec![0, 12]));
+        fs::create_dir_all(root.path().join(CPUS_ONLINE).parent().unwrap()).unwrap();
+        fs::write(root.path().join(CPUS_ONLINE), "4,6-7\n").unwrap();
+        assert_eq!(online(root.path()), Ok(vec![4, 6, 7]));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod scope;
 mod trouble;
 mod waits;
 
+use std::fs;
 use std::path::Path;
 
 use attempts::{choose, open_failed};
@@ -79,6 +80,14 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &WantedEvents<'_>) -> Result<
         events: named,
         ..
     } = *wanted;
+    // Not its target, which another PID namespace does not have. Without /proc, ptrace would give no sample.
+    if fs::symlink_metadata("/proc/self").is_err() {
+        return Err(
+            "/proc is not mounted, where sprof reads what runs: `mount -t proc proc /proc`"
+                .to_owned()
+                .into(),
+        );
+    }
     let stack_bytes = match named.weight.as_ref().is_some_and(Counter::may_flood) {
         true => stack_bytes.min(scope::FLOOD_STACK_BYTES),
         false => stack_bytes,
