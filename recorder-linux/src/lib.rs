@@ -12,13 +12,15 @@
 //! 5. `processes`: starts a program stopped, ends it, and reads what /proc says about processes.
 //! 6. [`probes`]: tracepoints that sprof defines, for as long as the recording lasts.
 //! 7. `files`: memory and files of the target, for the unwinder and others.
-//! 8. `machine`: CPUs, description, refusals; `sys`: the system calls. `doctor` and `list` say what this machine
+//! 8. [`heap`]: samples of allocations, by a library that is loaded into the recorded programs.
+//! 9. `machine`: CPUs, description, refusals; `sys`: the system calls. `doctor` and `list` say what this machine
 //!    permits.
 
 #![cfg(target_os = "linux")]
 
 mod doctor;
 mod files;
+pub mod heap;
 mod list;
 mod machine;
 mod open;

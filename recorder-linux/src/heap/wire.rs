@@ -1,0 +1,260 @@
+//! The contract between the recorder and its library in programs (`preload/`, which includes this file). Needs `core`
+//! alone.
+//!
+//! 1. The recorder puts the library's path first into `LD_PRELOAD`, and [`VARIABLE`] into the environment. Children
+//!    inherit both.
+//! 2. A program that makes its first sample connects to the socket, and sends one [`Hello`] as one message. Beside the
+//!    hello is the descriptor of the shared memory (`SCM_RIGHTS`), unless the hello says that it was refused. The
+//!    program closes its own descriptors of both, and expects no answer. It waits at most [`SEND_MS`]. After `execve`,
+//!    and after a fork of a process that had not connected, the process sends a hello of its own.
+//! 3. The shared memory (a memfd of [`memory_bytes`], sealed against a change of its size) has one [`Header`], zeros up
+//!    to [`RINGS_OFFSET`], and [`SHARDS`] rings of equal length. A fork writes into the memory of its parent; each
+//!    record names its process.
+//! 4. Each ring has records ([`RecordHead`]). A thread always writes into the same ring. The recorder sorts by time,
+//!    over all rings. A record is written at most some microseconds after its time.
+//!
+//! **Reading a ring.** Positions count bytes from the start, and never wrap: position `p` lies at `p % ring_bytes` in
+//! the ring, and is a multiple of [`ALIGNMENT`]. The recorder reads from [`Shard::tail`] on, up to [`Shard::head`], and
+//! moves the tail. The first word of a record is `!p` once it is whole; before, the word is something else, since each
+//! position occurs once. A record never wraps: one of kind [`FILLER`] skips the end of the ring. A record may be the
+//! last [`ALIGNMENT`] bytes of the memory.
+//!
+//! **A record that never becomes whole** (a thread was killed while it wrote, or a signal handler jumped out of it):
+//! the recorder looks at each further multiple of [`ALIGNMENT`] for the next whole one, and counts what it skipped.
+//!
+//! **Pairs.** An allocation is followed by at most one [`FREE`] of its address in its process, unless it has the flag
+//! [`UNTRACKED`]. A fork has copies of all live allocations of its parent: the recorder copies them at the first record
+//! of the child. A sample of `size` bytes stands for `size / (1 - exp(-size / interval))` bytes, and so does its free.
+//!
+//! The program can write anything into this memory at any time, and so can the recorder: each checks what it reads.
+
+use core::sync::atomic::AtomicU64;
+
+/// `SPROF_HEAP=INTERVAL:STACK_BYTES:RING_BYTES:SOCKET`. Another form means that the program is not sampled.
+///
+/// - INTERVAL: the mean number of bytes between samples. 0: every allocation is a sample, also one of 0 bytes.
+/// - STACK_BYTES: how much of the stack a sample has at first, at most [`MAX_STACK_BYTES`].
+/// - RING_BYTES: the length of each ring: a power of two from [`MIN_RING_BYTES`] to [`MAX_RING_BYTES`].
+/// - SOCKET: the path of a Unix stream socket, or `@` and an abstract name; at most [`MAX_SOCKET_BYTES`].
+pub const VARIABLE: &str = "SPROF_HEAP";
+/// The largest stack copy. The program reads larger values of [`Header::stack_bytes`] as this.
+pub const MAX_STACK_BYTES: u64 = 64 << 10;
+/// The shortest ring. One record has at most a half of a ring; larger stacks are cut to fit.
+pub const MIN_RING_BYTES: u64 = 16 << 10;
+/// The longest ring.
+pub const MAX_RING_BYTES: u64 = 256 << 20;
+/// What fits into `sun_path` of `sockaddr_un` (unix(7)) with its terminator.
+pub const MAX_SOCKET_BYTES: usize = 107;
+/// How long a program waits for the recorder to take its hello, ms.
+pub const SEND_MS: u32 = 2000;
+
+/// `sprofhp`, and the version of this format.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"sprofhp\x01");
+/// A thread writes into ring `tid % SHARDS`.
+pub const SHARDS: usize = 4;
+/// Where the first ring begins in the shared memory. The others follow.
+pub const RINGS_OFFSET: u64 = 4096;
+/// Positions and lengths of records are multiples of this.
+pub const ALIGNMENT: u64 = 64;
+/// Length of a [`RecordHead`] with the commit word before it.
+pub const HEAD_BYTES: u64 = 64;
+/// Registers behind the head of an allocation, each 8 bytes. The stack bytes follow, from the stack pointer upwards.
+///
+/// - x86_64: rip, rsp, rbp, rbx, r12, r13, r14, r15, then zeros.
+/// - aarch64: lr, sp, x29, x19 to x28, then zeros.
+///
+/// All are those of the caller just after the call, so the first is a return address.
+pub const REGISTERS: usize = 16;
+
+/// The length of the shared memory.
+pub const fn memory_bytes(ring_bytes: u64) -> u64 {
+    RINGS_OFFSET + SHARDS as u64 * ring_bytes
+}
+
+/// A program's only message: these words, in the byte order of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// `EM_X86_64` (62) or `EM_AARCH64` (183) of elf.h: the order of registers.
+    pub machine: u32,
+    /// The process, in its own pid namespace, as in its records. `SO_PEERCRED` has the number in the recorder's.
+    pub pid: u32,
+    /// The length of each ring.
+    pub ring_bytes: u64,
+    /// Address of the `malloc` that the program would call without this library: the mapping there is its allocator.
+    pub malloc_address: u64,
+    /// What was refused, of [`STEPS`]: then no descriptor is beside the hello, and this process is not sampled.
+    pub refused_step: u32,
+    /// The error of that step (`errno`), or 0.
+    pub error: u32,
+}
+
+/// Names of what a system can refuse, by [`Hello::refused_step`].
+pub const STEPS: [&str; 5] = ["nothing", "memfd_create", "fallocate", "F_ADD_SEALS", "mmap"];
+/// Length of a hello, words.
+pub const HELLO_WORDS: usize = 6;
+
+impl Hello {
+    /// [`MAGIC`], pid and machine, `ring_bytes`, `malloc_address`, error and step, 0.
+    pub const fn to_words(self) -> [u64; HELLO_WORDS] {
+        let step = join(self.refused_step, self.error);
+        [
+            MAGIC,
+            join(self.machine, self.pid),
+            self.ring_bytes,
+            self.malloc_address,
+            step,
+            0,
+        ]
+    }
+
+    /// The hello in these words. `None` if they are not a hello, or a hello of another version.
+    pub const fn from_words(words: [u64; HELLO_WORDS]) -> Option<Hello> {
+        let [MAGIC, process, ring_bytes, malloc_address, step, 0] = words else {
+            return None;
+        };
+        let (machine, pid) = split(process);
+        let (refused_step, error) = split(step);
+        Some(Hello {
+            machine,
+            pid,
+            ring_bytes,
+            malloc_address,
+            refused_step,
+            error,
+        })
+    }
+}
+
+/// The start of the shared memory.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// As INTERVAL of [`VARIABLE`]. The recorder may change it: it is in effect from the next sample of each thread on.
+    pub interval: AtomicU64,
+    /// As STACK_BYTES of [`VARIABLE`]. The recorder may change it.
+    pub stack_bytes: AtomicU64,
+    /// Zeros.
+    pub reserved: [AtomicU64; 5],
+    /// What belongs to each ring.
+    pub shards: [Shard; SHARDS],
+}
+
+/// Positions and counts of one ring. All but the tail are written by the program alone, and only grow.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Shard {
+    /// Where the next record will be.
+    pub head: AtomicU64,
+    /// What the recorder has read. It alone writes this.
+    pub tail: AtomicU64,
+    /// Allocations in records.
+    pub samples: AtomicU64,
+    /// Samples without a record: the ring was full, or the shared memory was not ready.
+    pub lost_samples: AtomicU64,
+    /// The bytes that the lost samples stand for.
+    pub lost_bytes: AtomicU64,
+    /// Frees of sampled allocations without a record: the ring was full. The allocations then look live for ever.
+    pub lost_frees: AtomicU64,
+    /// Samples that are flagged [`UNTRACKED`].
+    pub untracked: AtomicU64,
+    /// Allocations that were not counted, because the thread was inside an allocation: the allocator calls itself, or a
+    /// signal handler allocates.
+    pub nested: AtomicU64,
+}
+
+/// Kind of a record: an allocation, with registers and stack. A reallocation is a free and an allocation.
+pub const ALLOCATION: u16 = 0;
+/// Kind of a record: a free of a sampled allocation. It has a head alone.
+pub const FREE: u16 = 1;
+/// Kind of a record: it skips the end of a ring. Only its length counts.
+pub const FILLER: u16 = 9;
+
+/// Flag of an allocation: its free will not be recorded, because the table of live samples was full.
+pub const UNTRACKED: u16 = 1 << 15;
+/// Which of [`FUNCTIONS`] was called, in the flags of an allocation.
+pub const FUNCTION_MASK: u16 = 0xff;
+
+/// The functions that the library interposes.
+pub const FUNCTIONS: [&str; 10] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "aligned_alloc",
+    "memalign",
+    "posix_memalign",
+    "valloc",
+    "pvalloc",
+    "reallocarray",
+];
+
+/// What follows the commit word of a record, in the byte order of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordHead {
+    /// Length of the whole record: a multiple of [`ALIGNMENT`].
+    pub bytes: u32,
+    /// [`ALLOCATION`], [`FREE`] or [`FILLER`].
+    pub kind: u16,
+    /// [`FUNCTION_MASK`], [`UNTRACKED`].
+    pub flags: u16,
+    /// The process, in its own pid namespace.
+    pub pid: u32,
+    /// The thread, in the same namespace.
+    pub tid: u32,
+    /// `CLOCK_MONOTONIC`, ns. An allocation has the time after it, a free the time before it: an address is never live
+    /// twice.
+    pub time_ns: u64,
+    /// What was allocated or freed.
+    pub address: u64,
+    /// Bytes that were asked for; 0 in a free.
+    pub size: u64,
+    /// The interval with which this sample was drawn; 0 in a free.
+    pub interval: u64,
+    /// How much of the stack is valid behind the registers. Less than asked for: the stack ends there.
+    pub stack_bytes: u64,
+}
+
+impl RecordHead {
+    /// The words of the memory.
+    pub const fn to_words(self) -> [u64; 7] {
+        let kind = self.kind as u32 | (self.flags as u32) << 16;
+        [
+            join(self.bytes, kind),
+            join(self.pid, self.tid),
+            self.time_ns,
+            self.address,
+            self.size,
+            self.interval,
+            self.stack_bytes,
+        ]
+    }
+
+    /// The head in these words, unchecked.
+    pub const fn from_words(words: [u64; 7]) -> RecordHead {
+        let [kind, thread, time_ns, address, size, interval, stack_bytes] = words;
+        let (bytes, kind) = split(kind);
+        let (pid, tid) = split(thread);
+        RecordHead {
+            bytes,
+            kind: kind as u16,
+            flags: (kind >> 16) as u16,
+            pid,
+            tid,
+            time_ns,
+            address,
+            size,
+            interval,
+            stack_bytes,
+        }
+    }
+}
+
+const fn join(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+const fn split(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
