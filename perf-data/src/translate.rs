@@ -487,6 +487,7 @@ impl Translator {
             period: raw.period,
             stack,
             same: None,
+            allocation: None,
             values,
         };
         sink.on_event(&Event::sample(time, Thread::new(raw.pid, raw.tid), sample));

@@ -139,6 +139,10 @@ pub enum ProcessEvent<'a> {
 
 /// What happens to a thread.
 #[derive(Clone, Copy, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most events are samples, and events are borrowed"
+)]
 pub enum ThreadEvent<'a> {
     /// It started. The main thread starts after its process.
     Start,
@@ -158,6 +162,12 @@ pub enum ThreadEvent<'a> {
     },
     /// It got a CPU. Only where waits are recorded.
     SwitchIn,
+    /// It freed the block of a sample with [`Role::Allocation`], which its process, or the process that it was forked
+    /// from, has at this address.
+    Freed {
+        /// Address of the block.
+        address: u64,
+    },
 }
 
 impl<'a> Event<'a> {
@@ -229,6 +239,9 @@ pub enum Role {
     /// Something that happened at one time (a tracepoint, a probe), with the stack that led to it. The period is how
     /// often.
     Point,
+    /// A block of memory that a thread took from its allocator, one of the blocks that were chosen by chance. The
+    /// period is its size in bytes; [`Allocation::weight`] says how many bytes it stands for.
+    Allocation,
 }
 
 /// Why records were lost.
@@ -309,6 +322,8 @@ pub struct Sample<'a> {
     pub stack: Stack<'a>,
     /// What its frames have in common with an earlier stack; `None` if that is not known.
     pub same: Option<SameFrames<'a>>,
+    /// For [`Role::Allocation`]: the block.
+    pub allocation: Option<&'a Allocation>,
     /// For [`Role::Point`]: the values, in the order of [`EventInfo::fields`](crate::info::EventInfo::fields); empty if
     /// they are not known.
     pub values: &'a [EventValue<'a>],
@@ -324,7 +339,34 @@ impl<'a> Sample<'a> {
             period,
             stack,
             same: None,
+            allocation: None,
             values: &[],
+        }
+    }
+}
+
+/// A block of memory, and the chance that it had to become a sample: `1 - exp(-size / interval)`. Bytes are chosen by a
+/// Poisson process with one byte in `interval` on average, and a block with a chosen byte is a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// Its address. No other living block of the process has it.
+    pub address: u64,
+    /// Bytes that the program asked for.
+    pub size: u64,
+    /// Mean distance of chosen bytes. 0 and 1: each block is a sample.
+    pub interval: u64,
+}
+
+impl Allocation {
+    /// How many bytes the block stands for: its size divided by its chance. The sum over the samples of a place is the
+    /// number of bytes that the place took, up to chance.
+    pub fn weight(&self) -> f64 {
+        let size = self.size as f64;
+        let chance = -(-size / self.interval.max(1) as f64).exp_m1();
+        if self.interval <= 1 || chance <= 0.0 {
+            size
+        } else {
+            size / chance
         }
     }
 }
@@ -340,4 +382,28 @@ pub enum EventValue<'a> {
     Address(u64),
     /// A text, or several numbers.
     Text(std::borrow::Cow<'a, str>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Allocation;
+
+    #[test]
+    fn a_block_stands_for_its_size_divided_by_its_chance() {
+        let weight = |size, interval| {
+            let block = Allocation {
+                address: 0,
+                size,
+                interval,
+            };
+            block.weight()
+        };
+        assert_eq!(weight(48, 1), 48.0);
+        assert_eq!(weight(48, 0), 48.0);
+        assert_eq!(weight(0, 512), 0.0);
+        // -expm1(-x) = x - x * x / 2 ...
+        assert!((weight(1, 1 << 19) - (f64::from(1 << 19) + 0.5)).abs() < 0.001);
+        assert!((weight(512, 512) - 512.0 / (1.0 - (-1.0_f64).exp())).abs() < 0.001);
+        assert_eq!(weight(1 << 26, 1 << 19), f64::from(1 << 26));
+    }
 }

@@ -93,6 +93,7 @@ impl Encoder {
                     Role::Switch | Role::WaitStack | Role::Wait => WAIT_EVENT_ID,
                     Role::Counted => self.counted_id,
                     Role::Point => self.points_id,
+                    Role::Allocation => return,
                 };
                 put_lost(out, sprof_records::misc_of_cause(cause), count, time, event);
             }
@@ -151,15 +152,15 @@ impl Encoder {
                         let raw = raw(names, sample.values);
                         self.sample(time, thread, &sample, named, Some(&raw), out);
                     }
-                    // Of imported files only, or none at all.
-                    Role::Wait | Role::Switch => {}
+                    // Of imported files only, none at all, or not in spools yet.
+                    Role::Wait | Role::Switch | Role::Allocation => {}
                 }
             }
             // As if its wait had begun then.
             ThreadEvent::InitialState(state) if state.waits_for.is_some() => {
                 put_switch_out(out, [pid, tid], state.switches_from.0, false);
             }
-            ThreadEvent::InitialState(_) => {}
+            ThreadEvent::InitialState(_) | ThreadEvent::Freed { .. } => {}
             ThreadEvent::SwitchOut { preempted } => put_switch_out(out, [pid, tid], time, preempted),
             ThreadEvent::SwitchIn => put_record(out, record_type::SWITCH, 0, |body| {
                 put_sample_id(body, [pid, tid], time, EVENT_ID);

@@ -453,8 +453,10 @@ impl Builder {
                 Role::Wait => builder.add_wait(at, thread, &sample, frames),
                 Role::Counted => builder.add_counted(at, thread, &sample, frames),
                 Role::Point => builder.add_point(at, thread, &sample, frames),
-                Role::Switch => {}
+                // Only where switches are recorded. Blocks of memory do not reach profiles yet.
+                Role::Switch | Role::Allocation => {}
             }),
+            ThreadEvent::Freed { .. } => {}
             ThreadEvent::InitialState(state) => {
                 let times = [state.switches_from, state.seen_at].map(|time| self.at(time));
                 self.with_waits(thread, times[0], |live, _| live.waits.found(times, state.waits_for));
@@ -542,5 +544,6 @@ pub(crate) fn lost_label(role: Role, cause: LostCause) -> &'static str {
         (Role::Counted, _) => "ring full: samples of further events",
         (Role::Point, LostCause::OverLimit) => "more point events than could be unwound",
         (Role::Point, _) => "ring full: point events",
+        (Role::Allocation, _) => "ring full: blocks of memory",
     }
 }

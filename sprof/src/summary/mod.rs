@@ -391,6 +391,7 @@ fn lost_name(role: Role, cause: LostCause) -> &'static str {
         (Role::Counted, _) => "counted_ring_full",
         (Role::Point, LostCause::OverLimit) => "too_many_points",
         (Role::Point, _) => "points_ring_full",
+        (Role::Allocation, _) => "allocations_ring_full",
     }
 }
 
