@@ -2,20 +2,25 @@
 //! small program, with the variables of GitHub's runners and a stand-in of its API.
 #![cfg(target_os = "linux")]
 
+mod action;
+mod comments;
+
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::privacy;
 use crate::support::machine::alone;
 use crate::support::skip::{Need, has, perf_events};
 use crate::support::steal::undisturbed_or_right;
-use crate::support::store::{Answer, Behaviour, StandIn, State};
+use crate::support::store::StandIn;
 use crate::support::temp_dir;
+use action::{Action, evaluate};
+use comments::{api, last_comment};
 
 const TOKEN: &str = "ghs_0123456789abcdef";
 const BUILD: &str = "env >>\"$HOME/../seen\"; cc -O2 -g -o app app.c";
@@ -220,7 +225,15 @@ impl Runner {
             for entry in fs::read_dir(folder).unwrap().flatten() {
                 let path = entry.path();
                 let name = path.strip_prefix(self.dir.path()).unwrap().to_str().unwrap().to_owned();
-                let own = ["origin", "bin", "event.json", "checkout/.git", "home/.cache/sprof"];
+                let own = [
+                    "origin",
+                    "bin",
+                    "event.json",
+                    "seen",
+                    "checkout/.git",
+                    "checkout/app.c",
+                    "home/.cache/sprof",
+                ];
                 let is_ours = own.contains(&name.as_str());
                 match path.is_dir() && !path.is_symlink() {
                     _ if is_ours => {}
@@ -239,265 +252,165 @@ fn text(output: &Output) -> String {
     String::from_utf8([&output.stdout[..], &output.stderr].concat()).unwrap()
 }
 
-/// `action.yml`, as far as it says what runs.
-struct Action {
-    /// `inputs.NAME` with its value.
-    defaults: HashMap<String, String>,
-    steps: Vec<Step>,
-}
-
-#[derive(Default)]
-struct Step {
-    id: Option<String>,
-    uses: String,
-    run: Option<String>,
-    env: Vec<(String, String)>,
-    with: Vec<(String, String)>,
-}
-
-impl Action {
-    /// Reads the part of YAML that the file has.
-    fn read() -> Action {
-        let text = fs::read_to_string(repository_root().join("action.yml")).unwrap();
-        let (inputs, steps) = text.split_once("\n  steps:\n").unwrap();
-        let mut defaults = HashMap::new();
-        let mut input = String::new();
-        for line in inputs.lines() {
-            let words = line.trim();
-            match (line.len() - words.len(), words.split_once(':')) {
-                (2, Some((name, ""))) => input = format!("inputs.{name}"),
-                (4, Some(("default", value))) => {
-                    defaults.insert(input.clone(), value.trim().trim_matches('"').to_owned());
-                }
-                _ => {}
-            }
-        }
-        let mut read: Vec<Step> = Vec::new();
-        let mut block = "";
-        for line in steps.lines() {
-            let words = line.trim_start().trim_start_matches("- ");
-            let depth = line.len() - words.len();
-            if line.starts_with("    - ") {
-                read.push(Step::default());
-            }
-            let step = read.last_mut().unwrap();
-            let field = words
-                .split_once(':')
-                .map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
-            match (depth, field) {
-                (6, Some((name, value))) => {
-                    block = match name.as_str() {
-                        "env" => "env",
-                        "with" => "with",
-                        "run" => {
-                            assert_eq!(value, "|");
-                            step.run = Some(String::new());
-                            "run"
-                        }
-                        "id" => {
-                            step.id = Some(value);
-                            ""
-                        }
-                        "uses" => {
-                            step.uses = value;
-                            ""
-                        }
-                        "name" | "shell" | "continue-on-error" => "",
-                        _ => panic!("{line}"),
-                    };
-                }
-                _ if block == "run" => {
-                    let script = step.run.as_mut().unwrap();
-                    *script += line.get(8..).unwrap_or_default();
-                    script.push('\n');
-                }
-                (8, Some(field)) if block == "env" => step.env.push(field),
-                (8, Some(field)) if block == "with" => step.with.push(field),
-                _ => assert_eq!(words, "", "{line}"),
-            }
-        }
-        // A script that has a text of the pull request in it would run the text.
-        assert!(
-            read.iter()
-                .flat_map(|step| &step.run)
-                .all(|script| !script.contains("${{"))
-        );
-        Action { defaults, steps: read }
-    }
-}
-
-/// `${{ NAME }}` with its value, which must be known.
-fn evaluate(value: &str, context: &HashMap<String, String>) -> String {
-    match value.strip_prefix("${{ ").and_then(|rest| rest.strip_suffix(" }}")) {
-        Some(name) => context
-            .get(name)
-            .unwrap_or_else(|| panic!("{name}: {context:?}"))
-            .clone(),
-        None => value.to_owned(),
-    }
-}
-
-/// GitHub's contract for the comments of pull request 7. Everyone but `Bot` may write the words that mark ours.
-fn comments(call: &str, headers: &HashMap<String, &str>, body: &[u8], state: &mut State) -> Answer {
-    if headers.get("authorization") != Some(&format!("Bearer {TOKEN}").as_str()) {
-        return Answer::text(401, "{}");
-    }
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let command_lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
-    for line in command_lines {
-        assert!(!String::from_utf8_lossy(&line).contains(TOKEN));
-    }
-    if let Some(page) = call.strip_prefix("GET /repos/you/app/issues/7/comments?per_page=100&page=") {
-        let first = (page.parse::<usize>().unwrap() - 1) * 100;
-        let all = state.objects.values().skip(first).take(100);
-        let all: Vec<Value> = all
-            .map(|(comment, _)| serde_json::from_slice(comment).unwrap())
-            .collect();
-        return Answer::text(200, json!(all).to_string());
-    }
-    let text = serde_json::from_slice::<Value>(body).unwrap()["body"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    assert!(text.chars().count() <= 65536);
-    let (status, id) = match call.strip_prefix("PATCH /repos/you/app/issues/comments/") {
-        Some(id) => (200, id.parse().unwrap()),
-        None if call == "POST /repos/you/app/issues/7/comments" => (201, state.objects.len()),
-        None => return Answer::text(404, "{}"),
-    };
-    keep_comment(state, id, "Bot", &text);
-    Answer::text(status, json!({"id": id}).to_string())
-}
-
-fn keep_comment(state: &mut State, id: usize, user: &str, text: &str) {
-    let comment = json!({"id": id, "user": {"type": user}, "body": text});
-    let kept = state.objects.entry(format!("{id:06}")).or_default();
-    *kept = (comment.to_string().into_bytes(), kept.1 + 1);
-}
-
-fn api() -> StandIn {
-    StandIn::start_as(Behaviour::Honest, comments)
-}
-
-fn last_comment(api: &StandIn) -> String {
-    let comment = api.with(|state| state.objects.values().last().unwrap().0.clone());
-    serde_json::from_slice::<Value>(&comment).unwrap()["body"]
-        .as_str()
-        .unwrap()
-        .to_owned()
-}
-
-/// The words of a summary, its status with `cannot-tell: failure`, and whether there are recordings.
-struct Expected {
+/// A pull request, and what the action makes of it.
+#[derive(Clone)]
+struct PullRequest {
+    title: &'static str,
+    head: String,
+    /// `None` if the branch that it is for is gone.
+    base: Option<String>,
+    check: &'static str,
+    rounds: usize,
+    /// With `cannot-tell: failure`.
     status: i32,
+    /// Parts of the summary.
     words: &'static [&'static str],
     is_recorded: bool,
 }
 
-/// Runs the action, and compares all that it leaves and calls with what it promises.
-fn assert_acted(head: &str, base: &str, inputs: &[(&str, &str)], rounds: usize, expected: &Expected) {
-    let Expected {
-        status,
-        words,
-        is_recorded,
-    } = expected;
-    let (runner, api) = (Runner::new(base, head), api());
-    let rounds_text = rounds.to_string();
-    let standard = [
-        ("build", BUILD),
-        ("run", "./app"),
-        ("check", RULE),
-        ("rounds", &rounds_text),
-        ("cannot-tell", "failure"),
-    ];
-    let acted = runner.act(&api, &[&standard[..], inputs].concat());
-    let summary = runner.read("runner/sprof/summary.md");
-    assert_eq!(acted.status, *status, "{}", acted.log);
-    for words in *words {
-        assert!(summary.contains(words), "{words}: {summary}");
-    }
-    assert_eq!(summary, runner.read("step-summary"));
-
-    // Of all programs, one knows the token, and of all machines, one is called.
-    let seen = runner.read("seen");
-    assert!(!acted.log.contains(TOKEN) && !seen.contains(TOKEN));
-    for file in ["GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_PATH"] {
-        assert!(!seen.contains(&format!("{file}=")), "{seen}");
-    }
-    let list = "GET /repos/you/app/issues/7/comments?per_page=100&page=1";
-    let calls: &[&str] = match status {
-        1 => &[list, "POST /repos/you/app/issues/7/comments"],
-        _ => &[list],
-    };
-    assert_eq!(api.calls(), calls, "{}", acted.log);
-    if *status == 1 {
-        let comment = last_comment(&api);
-        assert!(
-            comment.starts_with("<!-- sprof sprof -->\n## sprof: a rule is broken\n"),
-            "{comment}"
-        );
-        assert!(comment.contains(summary.trim_end()), "{comment}");
-        assert!(
-            comment.contains("(https://github.com/you/app/actions/runs/4711)"),
-            "{comment}"
-        );
-    }
-
-    let mut promised: BTreeSet<String> = ["seen", "step-output", "step-summary", "runner/sprof/summary.md"]
-        .map(str::to_owned)
-        .into();
-    if *is_recorded {
-        promised.extend(["checkout/app".to_owned()]);
-        promised.extend(FILES.map(|file| format!("runner/sprof/{file}")));
-        for round in 1..=rounds {
-            promised.extend(["base", "head"].map(|side| format!("runner/sprof/{side}-{round}.json.gz")));
+impl PullRequest {
+    /// Runs the action, and compares all that it leaves and calls with what it promises.
+    fn assert_acted(&self) {
+        let (runner, api) = (Runner::new(self.base.as_deref().unwrap_or_default(), &self.head), api());
+        if self.base.is_none() {
+            runner.git("origin", &["branch", "--move", "main", "trunk"]);
         }
+        let inputs = [
+            ("build", BUILD),
+            ("run", "./app"),
+            ("check", self.check),
+            ("rounds", &self.rounds.to_string()),
+            ("cannot-tell", "failure"),
+        ];
+        let acted = runner.act(&api, &inputs);
+        let summary = runner.read("runner/sprof/summary.md");
+        assert_eq!(acted.status, self.status, "{}", acted.log);
+        for words in self.words {
+            assert!(summary.contains(words), "{words}: {summary}");
+        }
+        assert_eq!(summary, runner.read("step-summary"));
+
+        // Of all programs, one knows the token, and of all machines, one is called.
+        let seen = runner.read("seen");
+        assert!(!acted.log.contains(TOKEN) && !seen.contains(TOKEN));
+        for file in ["GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_PATH"] {
+            assert!(!seen.contains(&format!("{file}=")), "{seen}");
+        }
+        let list = "GET /repos/you/app/issues/7/comments?per_page=100&page=1";
+        let calls: &[&str] = match self.status {
+            1 => &[list, "POST /repos/you/app/issues/7/comments"],
+            _ => &[list],
+        };
+        assert_eq!(api.calls(), calls, "{}", acted.log);
+        if self.status == 1 {
+            let comment = last_comment(&api);
+            assert!(
+                comment.starts_with("<!-- sprof sprof -->\n## sprof: a rule is broken\n"),
+                "{comment}"
+            );
+            assert!(comment.contains(summary.trim_end()), "{comment}");
+            assert!(
+                comment.contains("(https://github.com/you/app/actions/runs/4711)"),
+                "{comment}"
+            );
+        }
+
+        let mut promised: BTreeSet<String> = ["step-output", "step-summary", "runner/sprof/summary.md"]
+            .map(str::to_owned)
+            .into();
+        let mut left = runner.left();
+        if self.is_recorded {
+            promised.extend(["checkout/app".to_owned()]);
+            promised.extend(FILES.map(|file| format!("runner/sprof/{file}")));
+            for round in 1..=self.rounds {
+                promised.extend(["base", "head"].map(|side| format!("runner/sprof/{side}-{round}.json.gz")));
+            }
+        } else {
+            // One version may have been built.
+            left.remove("checkout/app");
+        }
+        assert_eq!(left, promised, "{}", acted.log);
+        assert_eq!(runner.git("checkout", &["worktree", "list"]).lines().count(), 1);
     }
-    let mut left = runner.left();
-    left.remove("checkout/app.c");
-    if !is_recorded {
-        // One version may have been built.
-        left.remove("checkout/app");
-    }
-    assert_eq!(left, promised, "{}", acted.log);
-    assert_eq!(runner.git("checkout", &["worktree", "list"]).lines().count(), 1);
 }
 
-/// What each case of a pull request leads to. The rule on an equal program leaves room for what the machine does.
-fn recorded_cases() -> [(&'static str, String, &'static str, Expected); 4] {
-    let expect = |status, words| Expected {
-        status,
-        words,
+/// Pull requests that are recorded. The rule on an equal program leaves room for what the machine does.
+fn recorded() -> [PullRequest; 4] {
+    let slower = PullRequest {
+        title: "slower",
+        head: program("parse", 140),
+        base: Some(program("parse", 100)),
+        check: RULE,
+        rounds: 5,
+        status: 1,
+        words: &["sprof: a rule is broken", "the whole program took ", "### What changed"],
         is_recorded: true,
     };
     [
-        (
-            "slower",
-            program("parse", 140),
-            RULE,
-            expect(
-                1,
-                &["sprof: a rule is broken", "the whole program took ", "### What changed"],
-            ),
-        ),
-        (
-            "equal",
-            program("parse", 100) + "// Nothing.\n",
-            "--max-total-increase 25%",
-            expect(0, &["sprof: all rules are kept", "| kept |", "### What changed"]),
-        ),
-        (
-            "faster",
-            program("parse", 60),
-            RULE,
-            expect(0, &["sprof: all rules are kept", "total: -"]),
-        ),
-        (
-            "renamed",
-            program("parse_all", 100),
-            "--max-increase parse=5%",
-            expect(3, &["sprof: cannot tell", "renamed, inlined or gone"]),
-        ),
+        PullRequest {
+            title: "equal",
+            head: program("parse", 100) + "// Nothing.\n",
+            check: "--max-total-increase 25%",
+            status: 0,
+            words: &["sprof: all rules are kept", "| kept |", "### What changed"],
+            ..slower.clone()
+        },
+        PullRequest {
+            title: "faster",
+            head: program("parse", 60),
+            status: 0,
+            words: &["sprof: all rules are kept", "total: -"],
+            ..slower.clone()
+        },
+        PullRequest {
+            title: "renamed",
+            head: program("parse_all", 100),
+            check: "--max-increase parse=5%",
+            status: 3,
+            words: &["sprof: cannot tell", "renamed, inlined or gone"],
+            ..slower.clone()
+        },
+        slower,
+    ]
+}
+
+/// Pull requests that end before both versions are recorded.
+fn unrecorded() -> [PullRequest; 4] {
+    let broken = || "int main(void) { return missing; }\n".to_owned();
+    let head_is_broken = PullRequest {
+        title: "the head does not build",
+        head: broken(),
+        base: Some(program("parse", 100)),
+        check: RULE,
+        rounds: 1,
+        status: 125,
+        words: &["## sprof: the head (", ") does not build\n"],
+        is_recorded: false,
+    };
+    [
+        PullRequest {
+            title: "the base does not build",
+            head: program("parse", 100),
+            base: Some(broken()),
+            status: 3,
+            words: &["## sprof: cannot tell: the base (", ") does not build\n"],
+            ..head_is_broken.clone()
+        },
+        PullRequest {
+            title: "the head does not run",
+            head: "int main(void) { return 3; }\n".to_owned(),
+            words: &["## sprof: the head (", ") does not run\n"],
+            ..head_is_broken.clone()
+        },
+        PullRequest {
+            title: "no base",
+            head: program("parse", 100),
+            base: None,
+            status: 3,
+            words: &["## sprof: cannot tell: cannot fetch main, which "],
+            ..head_is_broken.clone()
+        },
+        head_is_broken,
     ]
 }
 
@@ -507,66 +420,49 @@ fn a_pull_request_that_makes_the_program_slower_fails_and_gets_a_comment() {
         return;
     };
     alone();
+    let [.., slower] = recorded();
     // Four times as slow, which two recordings a side show on any machine.
-    let expected = Expected {
-        status: 1,
+    let slower = PullRequest {
+        head: program("parse", 700),
+        check: "\n--max-total-increase '5%'\n--focus main\n",
+        rounds: 2,
         words: &[
             "sprof: a rule is broken",
             "**broken**",
             "the whole program took ",
             "`parse  [app]`",
         ],
-        is_recorded: true,
+        ..slower
     };
-    let inputs = [("check", "\n--max-total-increase '5%'\n--focus main\n")];
-    undisturbed_or_right(|| assert_acted(&program("parse", 700), &program("parse", 100), &inputs, 2, &expected));
+    undisturbed_or_right(|| slower.assert_acted());
 }
 
 /// Ten times each, as the pull requests of a day.
 #[test]
 #[ignore = "takes minutes"]
-fn slower_equal_faster_and_renamed_programs_are_told_apart_ten_times() {
+fn each_kind_of_pull_request_has_its_outcome_ten_times() {
     let (Some(()), Some(())) = (perf_events(), tools()) else {
         return;
     };
     alone();
-    for (case, head, rule, expected) in recorded_cases() {
+    for request in recorded().iter().chain(&unrecorded()) {
         for time in 1..=10 {
-            eprintln!("{case}, {time}");
-            let act = || assert_acted(&head, &program("parse", 100), &[("check", rule)], 5, &expected);
-            undisturbed_or_right(act);
+            eprintln!("{}, {time}", request.title);
+            undisturbed_or_right(|| request.assert_acted());
         }
     }
 }
 
 #[test]
-fn what_does_not_build_is_not_compared() {
+fn what_does_not_build_or_has_no_base_is_not_compared() {
     let Some(()) = tools() else { return };
-    let works = program("parse", 100);
-    let broken = "int main(void) { return missing; }\n";
-    let expect = |status, words| Expected {
-        status,
-        words,
-        is_recorded: false,
-    };
-    let cases = [
-        (broken, &*works, expect(125, &[") does not build"][..])),
-        (
-            &works,
-            broken,
-            expect(3, &["cannot tell: the base (", ") does not build"]),
-        ),
-        (
-            "int main(void) { return 3; }\n",
-            &works,
-            expect(125, &["the head (", ") does not run"]),
-        ),
-    ];
-    for (head, base, expected) in &cases {
-        assert_acted(head, base, &[], 1, expected);
+    for request in unrecorded() {
+        eprintln!("{}", request.title);
+        request.assert_acted();
     }
     // Who wants it is not stopped by what sprof cannot tell.
-    let runner = Runner::new(broken, &works);
+    let [base_is_broken, ..] = unrecorded();
+    let runner = Runner::new(&base_is_broken.base.unwrap(), &base_is_broken.head);
     let neutral = runner.act(&api(), &[("build", BUILD), ("run", "./app"), ("check", RULE)]);
     assert_eq!(neutral.status, 0, "{}", neutral.log);
     assert!(
@@ -747,26 +643,26 @@ fn a_comparison_uses_no_network() {
     let (Some(()), Some(()), Some(())) = (perf_events(), tools(), privacy::network_namespaces()) else {
         return;
     };
-    let runner = Runner::new(&program("parse", 10), &program("parse", 10));
-    let script = format!(
-        "unset CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR GITHUB_EVENT_NAME GITHUB_SHA GITHUB_STEP_SUMMARY
-         cd checkout && PATH={}:$PATH GITHUB_BASE_REF=main SPROF_ITERATION_COUNT=1 {} --build '{}' --run ./app --rounds 1 \
-         {RULE} >../log 2>&1; cd ..",
-        runner.path("bin").display(),
-        repository_root().join("gate/compare").display(),
-        "cc -g -o app app.c",
-    );
-    assert_eq!(
-        privacy::attempts(&script, runner.dir.path()),
-        0,
-        "{}",
-        runner.read("log")
-    );
-    assert!(
-        runner.path("checkout/sprof-gate/diff.html").exists(),
-        "{}",
-        runner.read("log")
-    );
+    let cc = "cc -g -o app app.c";
+    for (base, build, is_recorded) in [("main", cc, true), ("main", "exit 1", false), ("gone", cc, false)] {
+        let runner = Runner::new(&program("parse", 10), &program("parse", 10));
+        let script = format!(
+            "unset CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR GITHUB_EVENT_NAME GITHUB_SHA GITHUB_STEP_SUMMARY
+             cd checkout && PATH={}:$PATH GITHUB_BASE_REF={base} SPROF_ITERATION_COUNT=1 {} --build '{build}' --run ./app \
+             --rounds 1 {RULE} >../log 2>&1; cd ..",
+            runner.path("bin").display(),
+            repository_root().join("gate/compare").display(),
+        );
+        let attempts = privacy::attempts(&script, runner.dir.path());
+        let log = runner.read("log");
+        assert_eq!(attempts, 0, "{log}");
+        assert!(runner.path("checkout/sprof-gate/summary.md").exists(), "{log}");
+        assert_eq!(
+            runner.path("checkout/sprof-gate/diff.html").exists(),
+            is_recorded,
+            "{log}"
+        );
+    }
 }
 
 #[test]
@@ -799,101 +695,4 @@ fn the_action_installs_sprof_where_glibc_s_is() {
     let releases = format!("https://github.com/they/sprof/releases/download/v{version}");
     assert_eq!(runner.read("installed"), format!("{releases} --to {folder}\n"));
     assert_eq!(runner.read("step-path"), format!("{folder}\n"));
-}
-
-/// Runs `gate/comment` with this status, and returns what it printed.
-fn comment(runner: &Runner, api: &StandIn, status: &str, summary: &str, variables: &[(&str, &str)]) -> String {
-    fs::write(runner.path("summary.md"), summary).unwrap();
-    let output = runner
-        .command(repository_root().join("gate/comment"))
-        .args([status, "summary.md", "parser"])
-        .env("GITHUB_API_URL", format!("http://127.0.0.1:{}", api.port))
-        .env("GITHUB_TOKEN", TOKEN)
-        .envs(variables.iter().copied())
-        .output()
-        .unwrap();
-    let log = text(&output);
-    assert_eq!(output.status.code(), Some(0), "{log}");
-    assert!(!log.contains(TOKEN), "{log}");
-    assert_eq!(fs::read_dir(runner.path("tmp")).unwrap().count(), 0);
-    log
-}
-
-#[test]
-fn one_comment_is_kept_up_to_date() {
-    let Some(()) = tools() else { return };
-    let runner = Runner::new("", "");
-    let api = api();
-    let marker = "<!-- sprof parser -->\n";
-    api.with(|state| {
-        for id in 0..150 {
-            keep_comment(state, id, "User", &format!("{marker}All is well."));
-        }
-        keep_comment(
-            state,
-            150,
-            "Bot",
-            "<!-- sprof encoder -->\nThe comment of another comparison.",
-        );
-    });
-    let writes = |api: &StandIn| -> Vec<String> {
-        let calls = api.calls();
-        calls.into_iter().filter(|call| !call.starts_with("GET ")).collect()
-    };
-    // Nothing to say.
-    for status in ["0", "3", "125"] {
-        comment(&runner, &api, status, "## sprof: nothing\n", &[]);
-    }
-    assert_eq!(writes(&api), [""; 0]);
-    let posted = "POST /repos/you/app/issues/7/comments";
-    comment(
-        &runner,
-        &api,
-        "1",
-        "## sprof: a rule is broken\n\n| `a` | \"b\" \\ $x |\n",
-        &[],
-    );
-    assert_eq!(writes(&api), [posted]);
-    assert!(last_comment(&api).starts_with(&format!(
-        "{marker}## sprof: a rule is broken\n\n| `a` | \"b\" \\ $x |\n"
-    )));
-    // The next runs replace it, also by what is well again.
-    let replaced = "PATCH /repos/you/app/issues/comments/151";
-    comment(&runner, &api, "1", &"still ".repeat(20_000), &[]);
-    assert!(last_comment(&api).contains("still still"));
-    comment(&runner, &api, "0", "## sprof: all rules are kept\n", &[]);
-    assert_eq!(writes(&api), [posted, replaced, replaced]);
-    assert!(last_comment(&api).starts_with(&format!("{marker}## sprof: all rules are kept\n")));
-    assert_eq!(api.with(|state| state.objects.len()), 152);
-}
-
-#[test]
-fn without_a_right_to_comment_there_is_none() {
-    let Some(()) = tools() else { return };
-    let runner = Runner::new("", "");
-    let none = api();
-    for (variables, said) in [
-        (&[("GITHUB_TOKEN", "")][..], "there is no token"),
-        (&[("GITHUB_EVENT_NAME", "push")], "this is no pull request"),
-        (
-            &[("GITHUB_REPOSITORY", "they/app")],
-            "a fork's pull request cannot get one",
-        ),
-    ] {
-        let log = comment(&runner, &none, "1", "## sprof: a rule is broken\n", variables);
-        assert!(log.contains(said), "{said}: {log}");
-    }
-    assert_eq!(none.calls(), [""; 0]);
-    // The replies have the token in them.
-    for (behaviour, calls) in [
-        (Behaviour::Status(403), 1),
-        (Behaviour::Says("not JSON"), 1),
-        (Behaviour::Redirects, 1),
-        (Behaviour::NoReply, 1),
-        (Behaviour::Says("[]"), 2),
-    ] {
-        let api = StandIn::start(behaviour);
-        comment(&runner, &api, "1", "## sprof: a rule is broken\n", &[]);
-        assert_eq!(api.calls().len(), calls, "{behaviour:?}");
-    }
 }
