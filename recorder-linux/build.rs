@@ -40,6 +40,10 @@ fn build() -> Result<(), String> {
     compile.args(["-Copt-level=3", "-Ccodegen-units=1", "-Clto=fat", "-Cstrip=symbols"]);
     // With musl the default is a static library. Nothing of libc is linked, so the same file works with each.
     compile.args(["-Ctarget-feature=-crt-static", "-Clink-self-contained=no"]);
+    // Functions for atomics that would ask libc which instructions the processor has.
+    if variable("CARGO_CFG_TARGET_ARCH")? == "aarch64" {
+        compile.arg("-Ctarget-feature=-outline-atomics");
+    }
     let link_args = [
         "-znow",
         "-zrelro",

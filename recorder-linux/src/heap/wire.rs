@@ -159,9 +159,9 @@ pub struct Shard {
     pub lost_frees: AtomicU64,
     /// Samples that are flagged [`UNTRACKED`].
     pub untracked: AtomicU64,
-    /// Allocations that were not counted, because the thread was inside an allocation: the allocator calls itself, or a
-    /// signal handler allocates.
-    pub nested: AtomicU64,
+    /// Bytes that were allocated inside of an allocation, and so not counted: by an allocator that calls itself, or by
+    /// a signal handler. Only allocations that are recorded, or free a sample, notice these.
+    pub nested_bytes: AtomicU64,
 }
 
 /// Kind of a record: an allocation, with registers and stack. A reallocation is a free and an allocation.

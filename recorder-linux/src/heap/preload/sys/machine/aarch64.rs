@@ -1,0 +1,348 @@
+//! aarch64, by the AAPCS64: at a function's entry x9 to x17 are free, x30 is the return address.
+
+use core::arch::{asm, global_asm, naked_asm};
+
+use super::{
+    ALIGNED_ALLOC, ALLOCATOR, CALLOC, FREE, MALLOC, MEMALIGN, NEXT, POSIX_MEMALIGN, PVALLOC, REALLOC, REALLOCARRAY,
+    THREAD_BYTES, VALLOC,
+};
+use crate::live::{FILTER, FILTER_BITS, HASH};
+use crate::sys::slow::slow;
+use crate::wire::REGISTERS;
+
+/// `EM_AARCH64` (elf.h).
+pub(in crate::sys) const MACHINE: u32 = 183;
+/// The vDSO's function (vdso(7)).
+pub(in crate::sys) const VDSO_CLOCK: &str = "__kernel_clock_gettime";
+
+// asm-generic/unistd.h.
+pub(in crate::sys) const FCNTL: usize = 25;
+pub(in crate::sys) const FALLOCATE: usize = 47;
+pub(in crate::sys) const OPENAT: usize = 56;
+pub(in crate::sys) const CLOSE: usize = 57;
+pub(in crate::sys) const READ: usize = 63;
+pub(in crate::sys) const CLOCK_GETTIME: usize = 113;
+pub(in crate::sys) const PRCTL: usize = 167;
+pub(in crate::sys) const GETPID: usize = 172;
+pub(in crate::sys) const GETTID: usize = 178;
+pub(in crate::sys) const SOCKET: usize = 198;
+pub(in crate::sys) const CONNECT: usize = 203;
+pub(in crate::sys) const SETSOCKOPT: usize = 208;
+pub(in crate::sys) const SENDMSG: usize = 211;
+pub(in crate::sys) const MMAP: usize = 222;
+pub(in crate::sys) const MADVISE: usize = 233;
+pub(in crate::sys) const PROCESS_VM_READV: usize = 270;
+pub(in crate::sys) const MEMFD_CREATE: usize = 279;
+
+/// A system call. Returns `-errno` where it fails.
+///
+/// # Safety
+///
+/// The caller keeps the call's contract for these arguments.
+pub(in crate::sys) unsafe fn system_call(number: usize, args: [usize; 6]) -> isize {
+    let [x0, x1, x2, x3, x4, x5] = args;
+    let result;
+    // SAFETY: the kernel changes x0 alone, and what the caller answers for.
+    unsafe {
+        asm!(
+            "svc #0",
+            in("x8") number, inlateout("x0") x0 => result,
+            in("x1") x1, in("x2") x2, in("x3") x3, in("x4") x4, in("x5") x5,
+            options(nostack)
+        );
+    }
+    result
+}
+
+/// Copies bytes, without memcpy(3), which may be someone else's.
+///
+/// # Safety
+///
+/// Both places have that many bytes, and do not overlap.
+pub(in crate::sys) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    for index in 0..bytes {
+        // SAFETY: the caller answers for both places.
+        unsafe { *to.wrapping_add(index) = *from.wrapping_add(index) };
+    }
+}
+
+/// A number that is another one each time.
+pub(in crate::sys) fn ticks() -> u64 {
+    let ticks;
+    // SAFETY: Linux lets programs read this register.
+    unsafe { asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags)) };
+    ticks
+}
+
+/// Where this library's dynamic section is.
+pub(in crate::sys) fn own_dynamic_section() -> usize {
+    let address;
+    // SAFETY: computes an address.
+    unsafe {
+        asm!(
+            "adrp {address}, _DYNAMIC",
+            "add {address}, {address}, :lo12:_DYNAMIC",
+            address = out(reg) address,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    address
+}
+
+global_asm!(
+    ".pushsection .tbss, \"awT\", @nobits",
+    ".balign {bytes}",
+    ".hidden sprof_heap_thread",
+    ".type sprof_heap_thread, @object",
+    ".size sprof_heap_thread, {bytes}",
+    "sprof_heap_thread: .zero {bytes}",
+    ".popsection",
+    bytes = const THREAD_BYTES,
+);
+
+/// The thread's [`THREAD_BYTES`], zero in a new thread, and its thread pointer, which lies above its stack unless it is
+/// the first thread.
+pub(in crate::sys) fn thread_block() -> (*mut u8, usize) {
+    let (offset, pointer): (isize, usize);
+    // SAFETY: reads a relocated word of this library, and a register.
+    unsafe {
+        asm!(
+            "adrp {offset}, :gottprel:sprof_heap_thread",
+            "ldr {offset}, [{offset}, :gottprel_lo12:sprof_heap_thread]",
+            "mrs {pointer}, tpidr_el0",
+            offset = out(reg) offset, pointer = out(reg) pointer,
+            options(pure, readonly, nostack, preserves_flags)
+        );
+    }
+    (pointer.wrapping_add_signed(offset) as *mut u8, pointer)
+}
+
+/// What [`slow_path`] stores: the call as it was made.
+#[repr(C)]
+pub(in crate::sys) struct Call {
+    x29: u64,
+    x30: u64,
+    /// x0, x1, x2. No function of the family has more.
+    pub(in crate::sys) args: [usize; 3],
+    x19_to_x28: [u64; 10],
+    padding: u64,
+}
+
+impl Call {
+    /// The caller's stack pointer.
+    pub(in crate::sys) fn stack_pointer(&self) -> usize {
+        &raw const *self as usize + size_of::<Call>()
+    }
+
+    /// As `wire::REGISTERS` has them.
+    pub(in crate::sys) fn registers(&self) -> [u64; REGISTERS] {
+        let [x19, x20, x21, x22, x23, x24, x25, x26, x27, x28] = self.x19_to_x28;
+        let (pc, sp) = (self.x30, self.stack_pointer() as u64);
+        [
+            pc, sp, self.x29, x19, x20, x21, x22, x23, x24, x25, x26, x27, x28, 0, 0, 0,
+        ]
+    }
+}
+
+/// Calls [`slow`] with the [`Call`] and the function's index, which is in x16, and returns its result to the caller.
+#[unsafe(naked)]
+unsafe extern "C" fn slow_path() {
+    naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-128]!",
+        ".cfi_def_cfa_offset 128",
+        ".cfi_offset x29, -128",
+        ".cfi_offset x30, -120",
+        "mov x29, sp",
+        "stp x0, x1, [sp, #16]",
+        "stp x2, x19, [sp, #32]",
+        "stp x20, x21, [sp, #48]",
+        "stp x22, x23, [sp, #64]",
+        "stp x24, x25, [sp, #80]",
+        "stp x26, x27, [sp, #96]",
+        "str x28, [sp, #112]",
+        "mov x0, sp",
+        "mov x1, x16",
+        "bl {slow}",
+        "ldp x29, x30, [sp], #128",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "ret",
+        ".cfi_endproc",
+        slow = sym slow,
+    )
+}
+
+/// `slow_...`, which goes to [`slow_path`] with the index of its function. `hint #34` is `bti c`, where an indirect
+/// jump may lead to.
+macro_rules! slow_entry {
+    ($slow:ident, $index:ident) => {
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C" fn $slow() {
+            naked_asm!("hint #34", "mov x16, #{index}", "b {path}", index = const $index, path = sym slow_path)
+        }
+    };
+}
+
+/// The three entries of an allocating function: their names, its index, the register that has the size, and the
+/// instructions that put the size there.
+macro_rules! allocation {
+    ($name:ident, $slow:ident, $uncount:ident, $index:ident, $size:literal $(, $compute:literal)*) => {
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "hint #34",
+                $($compute,)*
+                "adrp x16, :gottprel:sprof_heap_thread",
+                "ldr x16, [x16, :gottprel_lo12:sprof_heap_thread]",
+                "mrs x17, tpidr_el0",
+                "add x16, x16, x17",
+                "ldr x17, [x16]",
+                concat!("subs x17, x17, ", $size),
+                "str x17, [x16]",
+                "b.ls {slow}",
+                "adrp x16, {next} + 8 * {index}",
+                "ldr x16, [x16, :lo12:{next} + 8 * {index}]",
+                "br x16",
+                ".cfi_endproc",
+                slow = sym $slow,
+                next = sym NEXT,
+                index = const $index,
+            )
+        }
+
+        companions!($slow, $uncount, $index, $size $(, $compute)*);
+    };
+}
+
+/// As `allocation`; it frees the address in x0, and takes the slow path for each that may be a sample's.
+macro_rules! reallocation {
+    ($name:ident, $slow:ident, $uncount:ident, $index:ident, $size:literal $(, $compute:literal)*) => {
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "hint #34",
+                $($compute,)*
+                "adrp x16, :gottprel:sprof_heap_thread",
+                "ldr x16, [x16, :gottprel_lo12:sprof_heap_thread]",
+                "mrs x17, tpidr_el0",
+                "add x16, x16, x17",
+                "ldr x17, [x16]",
+                concat!("subs x17, x17, ", $size),
+                "str x17, [x16]",
+                "b.ls {slow}",
+                "ldr x16, ={hash}",
+                "mul x16, x16, x0",
+                "lsr x16, x16, #{shift}",
+                "adrp x17, {filter}",
+                "add x17, x17, :lo12:{filter}",
+                "ldrb w16, [x17, x16]",
+                "cbnz w16, {slow}",
+                "adrp x16, {next} + 8 * {index}",
+                "ldr x16, [x16, :lo12:{next} + 8 * {index}]",
+                "br x16",
+                ".ltorg",
+                ".cfi_endproc",
+                hash = const HASH,
+                shift = const 64 - FILTER_BITS,
+                filter = sym FILTER,
+                slow = sym $slow,
+                next = sym NEXT,
+                index = const $index,
+            )
+        }
+
+        companions!($slow, $uncount, $index, $size $(, $compute)*);
+    };
+}
+
+macro_rules! companions {
+    ($slow:ident, $uncount:ident, $index:ident, $size:literal $(, $compute:literal)*) => {
+        slow_entry!($slow, $index);
+
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C" fn $uncount() {
+            naked_asm!(
+                ".cfi_startproc",
+                "hint #34",
+                $($compute,)*
+                "adrp x16, :gottprel:sprof_heap_thread",
+                "ldr x16, [x16, :gottprel_lo12:sprof_heap_thread]",
+                "mrs x17, tpidr_el0",
+                "add x16, x16, x17",
+                "ldr x17, [x16]",
+                concat!("add x17, x17, ", $size),
+                "str x17, [x16]",
+                "adrp x16, {allocator} + 8 * {index}",
+                "ldr x16, [x16, :lo12:{allocator} + 8 * {index}]",
+                "br x16",
+                ".cfi_endproc",
+                allocator = sym ALLOCATOR,
+                index = const $index,
+            )
+        }
+    };
+}
+
+allocation!(malloc, slow_malloc, uncount_malloc, MALLOC, "x0");
+allocation!(calloc, slow_calloc, uncount_calloc, CALLOC, "x9", "mul x9, x0, x1");
+allocation!(
+    aligned_alloc,
+    slow_aligned_alloc,
+    uncount_aligned_alloc,
+    ALIGNED_ALLOC,
+    "x1"
+);
+allocation!(memalign, slow_memalign, uncount_memalign, MEMALIGN, "x1");
+allocation!(
+    posix_memalign,
+    slow_posix_memalign,
+    uncount_posix_memalign,
+    POSIX_MEMALIGN,
+    "x2"
+);
+allocation!(valloc, slow_valloc, uncount_valloc, VALLOC, "x0");
+allocation!(pvalloc, slow_pvalloc, uncount_pvalloc, PVALLOC, "x0");
+reallocation!(realloc, slow_realloc, uncount_realloc, REALLOC, "x1");
+reallocation!(
+    reallocarray,
+    slow_reallocarray,
+    uncount_reallocarray,
+    REALLOCARRAY,
+    "x9",
+    "mul x9, x1, x2"
+);
+
+slow_entry!(slow_free, FREE);
+
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C" fn free() {
+    naked_asm!(
+        ".cfi_startproc",
+        "hint #34",
+        "ldr x16, ={hash}",
+        "mul x16, x16, x0",
+        "lsr x16, x16, #{shift}",
+        "adrp x17, {filter}",
+        "add x17, x17, :lo12:{filter}",
+        "ldrb w16, [x17, x16]",
+        "cbnz w16, {slow}",
+        "adrp x16, {next} + 8 * {index}",
+        "ldr x16, [x16, :lo12:{next} + 8 * {index}]",
+        "br x16",
+        ".ltorg",
+        ".cfi_endproc",
+        hash = const HASH,
+        shift = const 64 - FILTER_BITS,
+        filter = sym FILTER,
+        slow = sym slow_free,
+        next = sym NEXT,
+        index = const FREE,
+    )
+}

@@ -1,0 +1,94 @@
+//! What differs between processors: the entries, system calls, thread-local memory.
+//!
+//! **Thread-local memory.** Stable Rust has no thread-local variable without std. So the assembler reserves
+//! [`THREAD_BYTES`] in the static block of each thread (initial-exec model: the offset from the thread pointer is a
+//! relocation, so no function of libc is called).
+//!
+//! **Entries.** Each function of the family has three: the one that programs call, `slow_...`, and `uncount_...`. All
+//! end in a jump, so for the allocator and for [`slow`](super::slow::slow) the caller is the program, with its
+//! registers and its stack as they were at the call.
+//!
+//! The countdown is unsigned, and both the borrow and zero lead to the slow path. A signed comparison would take
+//! `malloc(SIZE_MAX)` for a negative size, and sampling would end for that thread.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+#[cfg(target_arch = "aarch64")]
+pub(super) use aarch64::*;
+#[cfg(target_arch = "x86_64")]
+pub(super) use x86_64::*;
+
+use crate::wire::FUNCTIONS;
+
+/// Size of a thread's block, and its alignment.
+pub(super) const THREAD_BYTES: usize = 64;
+
+// Indexes in `wire::FUNCTIONS`.
+pub(super) const MALLOC: usize = 0;
+pub(super) const CALLOC: usize = 1;
+pub(super) const REALLOC: usize = 2;
+pub(super) const FREE: usize = 3;
+pub(super) const ALIGNED_ALLOC: usize = 4;
+pub(super) const MEMALIGN: usize = 5;
+pub(super) const POSIX_MEMALIGN: usize = 6;
+pub(super) const VALLOC: usize = 7;
+pub(super) const PVALLOC: usize = 8;
+pub(super) const REALLOCARRAY: usize = 9;
+
+/// The code of each function.
+pub(super) type Codes = [AtomicPtr<()>; FUNCTIONS.len()];
+
+const fn code(entry: unsafe extern "C" fn()) -> AtomicPtr<()> {
+    AtomicPtr::new(entry as *mut ())
+}
+
+/// The code of this function.
+pub(super) fn load(codes: &Codes, function: usize) -> *mut () {
+    codes.get(function).map_or(null_mut(), |code| code.load(Relaxed))
+}
+
+/// Sets the code of this function, unless it is null.
+pub(super) fn store(codes: &Codes, function: usize, code: *mut ()) {
+    if let Some(place) = codes.get(function).filter(|_| !code.is_null()) {
+        place.store(code, Relaxed);
+    }
+}
+
+/// Where each function goes when it was counted: `slow_...` until the allocator is known and the function settled, then
+/// the allocator's, or `uncount_...`.
+pub(super) static NEXT: Codes = [
+    code(slow_malloc),
+    code(slow_calloc),
+    code(slow_realloc),
+    code(slow_free),
+    code(slow_aligned_alloc),
+    code(slow_memalign),
+    code(slow_posix_memalign),
+    code(slow_valloc),
+    code(slow_pvalloc),
+    code(slow_reallocarray),
+];
+
+/// Entries that take back what was counted, and go to the allocator's function.
+pub(super) static UNCOUNT: Codes = [
+    code(uncount_malloc),
+    code(uncount_calloc),
+    code(uncount_realloc),
+    // It counts nothing.
+    code(slow_free),
+    code(uncount_aligned_alloc),
+    code(uncount_memalign),
+    code(uncount_posix_memalign),
+    code(uncount_valloc),
+    code(uncount_pvalloc),
+    code(uncount_reallocarray),
+];
+
+/// The allocator's functions. Null until they are known, and where there is none.
+pub(super) static ALLOCATOR: Codes = [const { AtomicPtr::new(null_mut()) }; FUNCTIONS.len()];

@@ -1,0 +1,332 @@
+//! x86_64, by the System V ABI: at a function's entry rax and r11 are free, `[rsp]` is the return address.
+
+use core::arch::{asm, global_asm, naked_asm};
+
+use super::{
+    ALIGNED_ALLOC, ALLOCATOR, CALLOC, FREE, MALLOC, MEMALIGN, NEXT, POSIX_MEMALIGN, PVALLOC, REALLOC, REALLOCARRAY,
+    THREAD_BYTES, VALLOC,
+};
+use crate::live::{FILTER, FILTER_BITS, HASH};
+use crate::sys::slow::slow;
+use crate::wire::REGISTERS;
+
+/// `EM_X86_64` (elf.h).
+pub(in crate::sys) const MACHINE: u32 = 62;
+/// The vDSO's function (vdso(7)).
+pub(in crate::sys) const VDSO_CLOCK: &str = "__vdso_clock_gettime";
+
+// asm/unistd_64.h.
+pub(in crate::sys) const READ: usize = 0;
+pub(in crate::sys) const CLOSE: usize = 3;
+pub(in crate::sys) const MMAP: usize = 9;
+pub(in crate::sys) const MADVISE: usize = 28;
+pub(in crate::sys) const GETPID: usize = 39;
+pub(in crate::sys) const SOCKET: usize = 41;
+pub(in crate::sys) const CONNECT: usize = 42;
+pub(in crate::sys) const SENDMSG: usize = 46;
+pub(in crate::sys) const SETSOCKOPT: usize = 54;
+pub(in crate::sys) const FCNTL: usize = 72;
+pub(in crate::sys) const PRCTL: usize = 157;
+pub(in crate::sys) const GETTID: usize = 186;
+pub(in crate::sys) const CLOCK_GETTIME: usize = 228;
+pub(in crate::sys) const OPENAT: usize = 257;
+pub(in crate::sys) const FALLOCATE: usize = 285;
+pub(in crate::sys) const PROCESS_VM_READV: usize = 310;
+pub(in crate::sys) const MEMFD_CREATE: usize = 319;
+
+/// A system call. Returns `-errno` where it fails.
+///
+/// # Safety
+///
+/// The caller keeps the call's contract for these arguments.
+pub(in crate::sys) unsafe fn system_call(number: usize, args: [usize; 6]) -> isize {
+    let [rdi, rsi, rdx, r10, r8, r9] = args;
+    let result;
+    // SAFETY: the kernel changes rax, rcx and r11 alone, and what the caller answers for.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") rdi, in("rsi") rsi, in("rdx") rdx, in("r10") r10, in("r8") r8, in("r9") r9,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack)
+        );
+    }
+    result
+}
+
+/// Copies bytes, also where memcpy(3) is someone else's.
+///
+/// # Safety
+///
+/// Both places have that many bytes, and do not overlap.
+pub(in crate::sys) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller answers for both places. The ABI has the direction flag clear.
+    unsafe {
+        asm!(
+            "rep movsb",
+            inout("rcx") bytes => _, inout("rsi") from => _, inout("rdi") to => _,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// A number that is another one each time.
+pub(in crate::sys) fn ticks() -> u64 {
+    // SAFETY: every processor has the instruction; it changes these two registers.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Where this library's dynamic section is.
+pub(in crate::sys) fn own_dynamic_section() -> usize {
+    let address;
+    // SAFETY: computes an address.
+    unsafe {
+        asm!("lea {}, [rip + _DYNAMIC]", out(reg) address, options(pure, nomem, nostack, preserves_flags));
+    }
+    address
+}
+
+global_asm!(
+    ".pushsection .tbss, \"awT\", @nobits",
+    ".balign {bytes}",
+    ".hidden sprof_heap_thread",
+    ".type sprof_heap_thread, @object",
+    ".size sprof_heap_thread, {bytes}",
+    "sprof_heap_thread: .zero {bytes}",
+    ".popsection",
+    bytes = const THREAD_BYTES,
+);
+
+/// The thread's [`THREAD_BYTES`], zero in a new thread, and its thread pointer: the thread's control block, which lies
+/// above its stack unless it is the first thread.
+pub(in crate::sys) fn thread_block() -> (*mut u8, usize) {
+    let (offset, pointer): (isize, usize);
+    // SAFETY: reads a relocated word of this library, and the word that the ABI has at fs:0.
+    unsafe {
+        asm!(
+            "mov {offset}, qword ptr [rip + sprof_heap_thread@GOTTPOFF]",
+            "mov {pointer}, qword ptr fs:[0]",
+            offset = out(reg) offset, pointer = out(reg) pointer,
+            options(pure, readonly, nostack, preserves_flags)
+        );
+    }
+    (pointer.wrapping_add_signed(offset) as *mut u8, pointer)
+}
+
+/// What [`slow_path`] pushes: the call as it was made.
+#[repr(C)]
+pub(in crate::sys) struct Call {
+    /// rdi, rsi, rdx. No function of the family has more.
+    pub(in crate::sys) args: [usize; 3],
+    rbx: u64,
+    rbp: u64,
+    r12: u64,
+    r13: u64,
+    r14: u64,
+    r15: u64,
+    return_address: u64,
+}
+
+impl Call {
+    /// The caller's stack pointer after the call returns.
+    pub(in crate::sys) fn stack_pointer(&self) -> usize {
+        &raw const *self as usize + size_of::<Call>()
+    }
+
+    /// As `wire::REGISTERS` has them.
+    pub(in crate::sys) fn registers(&self) -> [u64; REGISTERS] {
+        let (rip, rsp) = (self.return_address, self.stack_pointer() as u64);
+        let Call {
+            rbx,
+            rbp,
+            r12,
+            r13,
+            r14,
+            r15,
+            ..
+        } = *self;
+        [rip, rsp, rbp, rbx, r12, r13, r14, r15, 0, 0, 0, 0, 0, 0, 0, 0]
+    }
+}
+
+/// Calls [`slow`] with the [`Call`] and the function's index, which is in r11, and returns its result to the caller.
+#[unsafe(naked)]
+unsafe extern "C" fn slow_path() {
+    naked_asm!(
+        ".cfi_startproc",
+        "push r15",
+        "push r14",
+        "push r13",
+        "push r12",
+        "push rbp",
+        "push rbx",
+        "push rdx",
+        "push rsi",
+        "push rdi",
+        // 9 words and the return address: rsp is a multiple of 16.
+        ".cfi_adjust_cfa_offset 72",
+        "mov rdi, rsp",
+        "mov rsi, r11",
+        "call {slow}",
+        "add rsp, 72",
+        ".cfi_adjust_cfa_offset -72",
+        "ret",
+        ".cfi_endproc",
+        slow = sym slow,
+    )
+}
+
+/// `slow_...`, which goes to [`slow_path`] with the index of its function.
+macro_rules! slow_entry {
+    ($slow:ident, $index:ident) => {
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C" fn $slow() {
+            naked_asm!("endbr64", "mov r11d, {index}", "jmp {path}", index = const $index, path = sym slow_path)
+        }
+    };
+}
+
+/// The three entries of an allocating function: their names, its index, the register that has the size, and the
+/// instructions that put the size there.
+macro_rules! allocation {
+    ($name:ident, $slow:ident, $uncount:ident, $index:ident, $size:literal $(, $compute:literal)*) => {
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "endbr64",
+                $($compute,)*
+                "mov rax, qword ptr [rip + sprof_heap_thread@GOTTPOFF]",
+                concat!("sub qword ptr fs:[rax], ", $size),
+                "jbe {slow}",
+                "jmp qword ptr [rip + {next} + 8 * {index}]",
+                ".cfi_endproc",
+                slow = sym $slow,
+                next = sym NEXT,
+                index = const $index,
+            )
+        }
+
+        companions!($slow, $uncount, $index, $size $(, $compute)*);
+    };
+}
+
+/// As `allocation`; it frees the address in rdi, and takes the slow path for each that may be a sample's.
+macro_rules! reallocation {
+    ($name:ident, $slow:ident, $uncount:ident, $index:ident, $size:literal $(, $compute:literal)*) => {
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "endbr64",
+                $($compute,)*
+                "mov rax, qword ptr [rip + sprof_heap_thread@GOTTPOFF]",
+                concat!("sub qword ptr fs:[rax], ", $size),
+                "jbe {slow}",
+                "movabs rax, {hash}",
+                "imul rax, rdi",
+                "shr rax, {shift}",
+                "lea r11, [rip + {filter}]",
+                "cmp byte ptr [r11 + rax], 0",
+                "jne {slow}",
+                "jmp qword ptr [rip + {next} + 8 * {index}]",
+                ".cfi_endproc",
+                hash = const HASH,
+                shift = const 64 - FILTER_BITS,
+                filter = sym FILTER,
+                slow = sym $slow,
+                next = sym NEXT,
+                index = const $index,
+            )
+        }
+
+        companions!($slow, $uncount, $index, $size $(, $compute)*);
+    };
+}
+
+macro_rules! companions {
+    ($slow:ident, $uncount:ident, $index:ident, $size:literal $(, $compute:literal)*) => {
+        slow_entry!($slow, $index);
+
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C" fn $uncount() {
+            naked_asm!(
+                ".cfi_startproc",
+                "endbr64",
+                $($compute,)*
+                "mov rax, qword ptr [rip + sprof_heap_thread@GOTTPOFF]",
+                concat!("add qword ptr fs:[rax], ", $size),
+                "jmp qword ptr [rip + {allocator} + 8 * {index}]",
+                ".cfi_endproc",
+                allocator = sym ALLOCATOR,
+                index = const $index,
+            )
+        }
+    };
+}
+
+allocation!(malloc, slow_malloc, uncount_malloc, MALLOC, "rdi");
+allocation!(
+    calloc,
+    slow_calloc,
+    uncount_calloc,
+    CALLOC,
+    "r11",
+    "mov r11, rdi",
+    "imul r11, rsi"
+);
+allocation!(
+    aligned_alloc,
+    slow_aligned_alloc,
+    uncount_aligned_alloc,
+    ALIGNED_ALLOC,
+    "rsi"
+);
+allocation!(memalign, slow_memalign, uncount_memalign, MEMALIGN, "rsi");
+allocation!(
+    posix_memalign,
+    slow_posix_memalign,
+    uncount_posix_memalign,
+    POSIX_MEMALIGN,
+    "rdx"
+);
+allocation!(valloc, slow_valloc, uncount_valloc, VALLOC, "rdi");
+allocation!(pvalloc, slow_pvalloc, uncount_pvalloc, PVALLOC, "rdi");
+reallocation!(realloc, slow_realloc, uncount_realloc, REALLOC, "rsi");
+reallocation!(
+    reallocarray,
+    slow_reallocarray,
+    uncount_reallocarray,
+    REALLOCARRAY,
+    "r11",
+    "mov r11, rsi",
+    "imul r11, rdx"
+);
+
+slow_entry!(slow_free, FREE);
+
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C" fn free() {
+    naked_asm!(
+        ".cfi_startproc",
+        "endbr64",
+        "movabs rax, {hash}",
+        "imul rax, rdi",
+        "shr rax, {shift}",
+        "lea r11, [rip + {filter}]",
+        "cmp byte ptr [r11 + rax], 0",
+        "jne {slow}",
+        "jmp qword ptr [rip + {next} + 8 * {index}]",
+        ".cfi_endproc",
+        hash = const HASH,
+        shift = const 64 - FILTER_BITS,
+        filter = sym FILTER,
+        slow = sym slow_free,
+        next = sym NEXT,
+        index = const FREE,
+    )
+}

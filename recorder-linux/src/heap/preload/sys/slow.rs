@@ -1,0 +1,177 @@
+//! Calls that may be a sample, or free one; and all calls until the allocator and its habits are known.
+
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use super::connect::{OFF, STATE, UNKNOWN};
+use super::machine::{
+    ALIGNED_ALLOC, ALLOCATOR, CALLOC, Call, FREE, MEMALIGN, NEXT, POSIX_MEMALIGN, REALLOC, REALLOCARRAY, UNCOUNT, load,
+    store,
+};
+use super::ring::{add_nested, record_allocation, record_free};
+use super::thread::{self, Thread};
+use super::{start, system};
+use crate::live;
+use crate::wire::FUNCTIONS;
+
+/// The countdown of a thread that is never sampled.
+const NEVER: u64 = 1 << 62;
+/// The countdown while the allocator works: what the allocator allocates by the interposed functions does not count.
+/// Where a signal handler jumps out of the allocator (siglongjmp(3)), the countdown ends, and the thread is sampled
+/// again.
+const PARKED: u64 = 1 << 20;
+/// Stack that an allocator, and a signal handler in it, may need.
+const MOST_NESTED_STACK: usize = 64 << 10;
+/// So many times in a row a function allocates by another one, until it is taken to do so always.
+const SURE: u8 = 3;
+
+/// How often each function has allocated by another one.
+static NESTED: [AtomicU8; FUNCTIONS.len()] = [const { AtomicU8::new(0) }; FUNCTIONS.len()];
+
+/// Does what the call asks for, and what is to be recorded of it. The entry has subtracted the size from the countdown,
+/// unless the function is `free`.
+///
+/// # Safety
+///
+/// `function` is an index of `wire::FUNCTIONS`, and the arguments are as its contract wants them.
+pub(super) unsafe extern "C" fn slow(call: &Call, function: usize) -> usize {
+    let thread = thread::current();
+    start::start();
+    // SAFETY: the caller's contract.
+    let allocator = || unsafe { call_allocator(function, &call.args) };
+    match STATE.load(Relaxed) {
+        UNKNOWN => return allocator(),
+        OFF => {
+            thread.countdown.set(NEVER);
+            store(&NEXT, function, load(&ALLOCATOR, function));
+            return allocator();
+        }
+        _ => thread.refresh(),
+    }
+    let [first, ..] = call.args;
+    if function == FREE {
+        if first != 0 && live::remove(first as u64) {
+            // Before the free: then another thread may get the address.
+            record_free(thread, first, system::now_ns());
+        }
+        return allocator();
+    }
+    let size = requested(function, &call.args);
+    let counted = thread.countdown.get().wrapping_add(size as u64);
+    if is_settled_as_nesting(function) {
+        thread.countdown.set(counted);
+        return allocator();
+    }
+    let stack = call.stack_pointer();
+    let outer = thread.outer_call(stack);
+    // 0: this is the thread's first allocation. After a jump out of an allocation, the countdown is not one that was
+    // drawn.
+    let is_drawn = counted != 0 && (outer.is_some() || thread.inside.get() == 0);
+    let countdown = if is_drawn { counted } else { thread.draw() };
+    let old = if [REALLOC, REALLOCARRAY].contains(&function) {
+        first
+    } else {
+        0
+    };
+    // Before the call, in which another thread may get the address.
+    let freed_ns = (old != 0 && live::remove(old as u64)).then(system::now_ns);
+
+    thread.inside.set(stack);
+    thread.countdown.set(PARKED);
+    let result = allocator();
+    let nested_bytes = PARKED.saturating_sub(thread.countdown.get());
+    settle(function, size, nested_bytes);
+
+    // SAFETY: `posix_memalign` has returned 0, and so written the address.
+    let stored = || unsafe { *(first as *const usize) };
+    let address = match function {
+        POSIX_MEMALIGN if result == 0 => stored(),
+        POSIX_MEMALIGN => 0,
+        _ => result,
+    };
+    if let Some(time_ns) = freed_ns {
+        // `realloc(old, 0)` may free, and return null.
+        if address != 0 || size == 0 {
+            record_free(thread, old, time_ns);
+        } else {
+            // The allocation stays. There was a slot just now.
+            live::insert(old as u64);
+        }
+    }
+    let next = if outer.is_some() {
+        // The outer call looks at what is left.
+        countdown.saturating_sub(size as u64).max(1)
+    } else if address == 0 {
+        countdown
+    } else if let Some(rest) = countdown.checked_sub(size as u64).filter(|rest| *rest > 0) {
+        rest
+    } else {
+        record_allocation(thread, call, function, address, size);
+        thread.draw()
+    };
+    if nested_bytes > 0 {
+        add_nested(thread, nested_bytes);
+    }
+    thread.countdown.set(next);
+    thread.inside.set(outer.unwrap_or(0));
+    result
+}
+
+impl Thread {
+    /// The stack pointer of the allocation that this one is inside of: the allocator calls itself, or a signal handler
+    /// allocates. Handlers may have left the slow path for good (siglongjmp(3)); then the stack is above it.
+    fn outer_call(&self, stack: usize) -> Option<usize> {
+        let outer = self.inside.get();
+        (1..MOST_NESTED_STACK)
+            .contains(&outer.wrapping_sub(stack))
+            .then_some(outer)
+    }
+}
+
+/// What was asked for. An overflow, which the allocator refuses, wraps here and in the entries.
+fn requested(function: usize, [a, b, c]: &[usize; 3]) -> usize {
+    match function {
+        CALLOC => a.wrapping_mul(*b),
+        REALLOCARRAY => b.wrapping_mul(*c),
+        REALLOC | ALIGNED_ALLOC | MEMALIGN => *b,
+        POSIX_MEMALIGN => *c,
+        _ => *a,
+    }
+}
+
+/// Whether the function allocates by another one, which counts. For example `reallocarray` of glibc calls `realloc`,
+/// `calloc` of musl calls `malloc`.
+fn is_settled_as_nesting(function: usize) -> bool {
+    load(&NEXT, function) == load(&UNCOUNT, function)
+}
+
+/// Learns whether the function allocates by another one. It goes through the slow path until that is known.
+fn settle(function: usize, size: usize, nested_bytes: u64) {
+    if size == 0 || load(&NEXT, function) == load(&ALLOCATOR, function) {
+        return;
+    }
+    if nested_bytes == 0 {
+        store(&NEXT, function, load(&ALLOCATOR, function));
+    } else if NESTED
+        .get(function)
+        .is_some_and(|times| times.fetch_add(1, Relaxed) + 1 >= SURE)
+    {
+        store(&NEXT, function, load(&UNCOUNT, function));
+    }
+}
+
+/// Calls the allocator's function, or returns null where there is none.
+///
+/// # Safety
+///
+/// The arguments are as the function's contract wants them.
+unsafe fn call_allocator(function: usize, [a, b, c]: &[usize; 3]) -> usize {
+    let code = load(&ALLOCATOR, function);
+    if code.is_null() {
+        return 0;
+    }
+    // SAFETY: this is the function of another library with the same name. It takes at most three words, and returns
+    // one.
+    let code: unsafe extern "C" fn(usize, usize, usize) -> usize = unsafe { core::mem::transmute(code) };
+    // SAFETY: the caller's contract.
+    unsafe { code(*a, *b, *c) }
+}

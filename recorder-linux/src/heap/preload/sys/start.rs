@@ -1,0 +1,181 @@
+//! The first call of all: finds the allocator, and reads the environment.
+//!
+//! The first call may come before libc is initialized, from the loader or from a library's constructor, so this library
+//! has no constructor. There is one thread then, or a few, which write the same.
+
+use core::ptr::null;
+use core::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use super::connect::{OFF, SETTINGS, STATE, UNKNOWN, WAITING};
+use super::link_map::{Library, after, libraries, vdso_function};
+use super::machine::{ALLOCATOR, FREE, MALLOC, NEXT, VDSO_CLOCK, load, own_dynamic_section, store};
+use super::system;
+use super::thread::{FIRST_STACK_END, PROCESS};
+use crate::wire::{FUNCTIONS, MAX_RING_BYTES, MAX_SOCKET_BYTES, MIN_RING_BYTES, VARIABLE};
+
+// Types of the auxiliary vector (elf.h).
+const AT_PHDR: usize = 3;
+const AT_PHNUM: usize = 5;
+const AT_SECURE: usize = 23;
+const AT_SYSINFO_EHDR: usize = 33;
+
+/// Pairs of type and value. Linux gives about 25.
+static AUXILIARY_VECTOR: [AtomicUsize; 128] = [const { AtomicUsize::new(0) }; 128];
+
+/// Does all that is done once. Where the system hides the libraries, the next call tries again.
+pub(super) fn start() {
+    if STATE.load(Acquire) != UNKNOWN || !system::read_auxiliary_vector(&AUXILIARY_VECTOR) {
+        return;
+    }
+    // SAFETY: `LD_PRELOAD` has loaded this library, so there is a loader. This runs when its work is done, or in it.
+    let loaded = unsafe { libraries(auxiliary(AT_PHDR), auxiliary(AT_PHNUM)) };
+    let own = own_dynamic_section();
+    let next = loaded
+        .clone()
+        .skip_while(|library| !library.has_dynamic_section(own))
+        .skip(1);
+    for (index, name) in FUNCTIONS.iter().enumerate() {
+        store(&ALLOCATOR, index, find(next.clone(), name) as *mut ());
+    }
+    if load(&ALLOCATOR, MALLOC).is_null() {
+        return;
+    }
+    // SAFETY: this is the vDSO's header.
+    system::CLOCK.store(
+        unsafe { vdso_function(auxiliary(AT_SYSINFO_EHDR), VDSO_CLOCK) },
+        Relaxed,
+    );
+    let is_wanted =
+        auxiliary(AT_SECURE) == 0 && !has_sanitizer(loaded.clone()) && read_environment(loaded) && map_process();
+    // The others are settled when they are called.
+    for function in [MALLOC, FREE] {
+        store(&NEXT, function, load(&ALLOCATOR, function));
+    }
+    STATE.store(if is_wanted { WAITING } else { OFF }, Release);
+}
+
+fn auxiliary(kind: usize) -> usize {
+    let (pairs, _) = AUXILIARY_VECTOR.as_chunks();
+    let pair = pairs.iter().find(|[key, _]| key.load(Relaxed) == kind);
+    pair.map_or(0, |[_, value]| value.load(Relaxed))
+}
+
+/// The address of the first definition, or 0.
+fn find(mut libraries: impl Iterator<Item = &'static Library>, name: &str) -> usize {
+    // SAFETY: these libraries are loaded.
+    let symbol = |library: &Library| Some(unsafe { library.symbol(name) }).filter(|address| *address != 0);
+    libraries.find_map(symbol).unwrap_or(0)
+}
+
+/// They interpose the same functions, and watch what is done with memory.
+fn has_sanitizer(libraries: impl Iterator<Item = &'static Library> + Clone) -> bool {
+    ["__asan_init", "__tsan_init"]
+        .iter()
+        .any(|name| find(libraries.clone(), name) != 0)
+}
+
+fn map_process() -> bool {
+    let page = system::map_page_zero_in_forks();
+    PROCESS.store(page.cast(), Relaxed);
+    !page.is_null()
+}
+
+/// Reads the settings. Returns false where there are none.
+fn read_environment(libraries: impl Iterator<Item = &'static Library> + Clone) -> bool {
+    let environment = environment(libraries);
+    // The strings above it belong to no frame.
+    FIRST_STACK_END.store(environment as usize, Relaxed);
+    let mut entry = environment;
+    // SAFETY: null, or an array of C strings that ends with null.
+    while let Some(text) = unsafe { entry.as_ref() }.filter(|text| !text.is_null()) {
+        // SAFETY: a C string.
+        if let Some(value) = unsafe { after(*text, VARIABLE) } {
+            // SAFETY: the rest of it.
+            return unsafe { read_settings(value) }.is_some();
+        }
+        entry = entry.wrapping_add(1);
+    }
+    false
+}
+
+/// The environment as the kernel has put it above the stack, or null.
+fn environment(libraries: impl Iterator<Item = &'static Library> + Clone) -> *const *const u8 {
+    // glibc's loader: where the stack began, with the number of arguments and the arguments. libc's own variable is set
+    // later, by its constructor.
+    let stack_end = find(libraries.clone(), "__libc_stack_end") as *const *const usize;
+    // SAFETY: the loader sets it before all else.
+    if let Some(stack) = unsafe { stack_end.as_ref() }.filter(|stack| !stack.is_null()) {
+        // SAFETY: the number of arguments, which null follows.
+        let arguments = unsafe { **stack };
+        return stack.wrapping_add(arguments + 2).cast();
+    }
+    // musl's loader sets it before all else.
+    let environ = find(libraries, "environ") as *const *const *const u8;
+    // SAFETY: null, or that variable.
+    unsafe { environ.as_ref() }.copied().unwrap_or(null())
+}
+
+/// Reads `=INTERVAL:STACK_BYTES:RING_BYTES:SOCKET`.
+///
+/// # Safety
+///
+/// It is a C string.
+unsafe fn read_settings(text: *const u8) -> Option<()> {
+    let mut text = text;
+    let mut before = b'=';
+    for setting in [&SETTINGS.interval, &SETTINGS.stack_bytes, &SETTINGS.ring_bytes] {
+        // SAFETY: no byte before was the end.
+        if unsafe { *text } != before {
+            return None;
+        }
+        text = text.wrapping_add(1);
+        before = b':';
+        let mut value: u64 = 0;
+        // SAFETY: the same.
+        while let byte @ b'0'..=b'9' = unsafe { *text } {
+            value = value.saturating_mul(10).saturating_add((byte - b'0').into());
+            text = text.wrapping_add(1);
+        }
+        setting.store(value, Relaxed);
+    }
+    // SAFETY: the same.
+    if unsafe { *text } != b':' {
+        return None;
+    }
+    let socket = text.wrapping_add(1);
+    let ring_bytes = SETTINGS.ring_bytes.load(Relaxed);
+    if !ring_bytes.is_power_of_two() || !(MIN_RING_BYTES..=MAX_RING_BYTES).contains(&ring_bytes) {
+        return None;
+    }
+    // SAFETY: the same.
+    unsafe { read_socket(socket) }
+}
+
+/// Makes the socket's `sockaddr_un`.
+///
+/// # Safety
+///
+/// It is a C string.
+unsafe fn read_socket(text: *const u8) -> Option<()> {
+    const AF_UNIX: u16 = 1;
+    for (slot, byte) in SETTINGS.address.iter().zip(AF_UNIX.to_ne_bytes()) {
+        slot.store(byte, Relaxed);
+    }
+    let mut bytes = 0;
+    for slot in SETTINGS.address.iter().skip(2) {
+        // SAFETY: no byte before was the end.
+        let byte = unsafe { *text.wrapping_add(bytes) };
+        if byte == 0 {
+            break;
+        }
+        // An abstract name begins with 0.
+        let byte = if bytes == 0 && byte == b'@' { 0 } else { byte };
+        slot.store(byte, Relaxed);
+        bytes += 1;
+    }
+    SETTINGS.address_bytes.store(2 + bytes, Relaxed);
+    (1..=MAX_SOCKET_BYTES).contains(&bytes).then_some(())
+}

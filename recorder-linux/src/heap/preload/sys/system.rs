@@ -1,0 +1,206 @@
+//! System calls, by themselves: libc's set `errno`, and other libraries interpose them.
+
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use super::machine::{
+    CLOCK_GETTIME, CLOSE, CONNECT, FALLOCATE, FCNTL, GETPID, GETTID, MADVISE, MEMFD_CREATE, MMAP, OPENAT, PRCTL,
+    PROCESS_VM_READV, READ, SENDMSG, SETSOCKOPT, SOCKET, system_call,
+};
+
+/// `EINTR`, `EINVAL` (asm-generic/errno-base.h).
+const INTERRUPTED: u32 = 4;
+const INVALID: u32 = 22;
+/// `CLOCK_MONOTONIC` (time.h).
+const MONOTONIC: usize = 1;
+/// `PROT_READ | PROT_WRITE`.
+const READ_WRITE: usize = 3;
+
+/// The vDSO's `clock_gettime`, or 0.
+pub(super) static CLOCK: AtomicUsize = AtomicUsize::new(0);
+
+/// What a system call returned, or the error number.
+fn checked(result: isize) -> Result<usize, u32> {
+    usize::try_from(result).map_err(|_| result.unsigned_abs() as u32)
+}
+
+/// A system call that takes numbers alone, or addresses that the kernel checks and only reads.
+fn numbers(number: usize, args: [usize; 6]) -> Result<usize, u32> {
+    // SAFETY: the callers, all in this file, pass calls that write nowhere into this process's memory.
+    checked(unsafe { system_call(number, args) })
+}
+
+/// The process, in its own namespace.
+pub(super) fn process_id() -> u32 {
+    numbers(GETPID, [0; 6]).unwrap_or_default() as u32
+}
+
+/// The thread, in its own namespace.
+pub(super) fn thread_id() -> u32 {
+    numbers(GETTID, [0; 6]).unwrap_or_default() as u32
+}
+
+/// `CLOCK_MONOTONIC`, ns.
+pub(super) fn now_ns() -> u64 {
+    let mut time = [0u64; 2];
+    let clock = CLOCK.load(Relaxed);
+    if clock == 0 {
+        let to = time.as_mut_ptr() as usize;
+        // SAFETY: the kernel writes a timespec, which is two words.
+        unsafe { system_call(CLOCK_GETTIME, [MONOTONIC, to, 0, 0, 0, 0]) };
+    } else {
+        // SAFETY: `CLOCK` is 0, or the address of this function of the vDSO, which stays mapped.
+        let clock: extern "C" fn(usize, *mut u64) -> i32 = unsafe { core::mem::transmute(clock) };
+        clock(MONOTONIC, time.as_mut_ptr());
+    }
+    let [seconds, ns] = time;
+    seconds.wrapping_mul(1_000_000_000).wrapping_add(ns)
+}
+
+/// Fills `words` with the auxiliary vector (getauxval(3)). Returns false where the system does not give it.
+pub(super) fn read_auxiliary_vector(words: &[AtomicUsize]) -> bool {
+    /// linux/prctl.h, since Linux 6.4.
+    const PR_GET_AUXV: usize = 0x4155_5856;
+    const AT_FDCWD: usize = -100_isize as usize;
+    const O_CLOEXEC: usize = 0o2_000_000;
+    let (to, bytes) = (words.as_ptr() as usize, size_of_val(words));
+    // SAFETY: the kernel writes at most `bytes` bytes to `to`, whose words are atomic.
+    if unsafe { system_call(PRCTL, [PR_GET_AUXV, to, bytes, 0, 0, 0]) } > 0 {
+        return true;
+    }
+    let path = c"/proc/self/auxv".as_ptr() as usize;
+    let Ok(file) = numbers(OPENAT, [AT_FDCWD, path, O_CLOEXEC, 0, 0, 0]) else {
+        return false;
+    };
+    // SAFETY: the same.
+    let read = unsafe { system_call(READ, [file, to, bytes, 0, 0, 0]) };
+    close(file);
+    read > 0
+}
+
+pub(super) fn close(file: usize) {
+    // Nobody can do anything about an error.
+    let _ = numbers(CLOSE, [file, 0, 0, 0, 0, 0]);
+}
+
+/// Reads this process's memory as another one's: an error is no SIGSEGV. Copies from each of `from`, in order, to `to`,
+/// as long as the memory is there. Returns the number of bytes.
+///
+/// # Safety
+///
+/// `to` has the sum of the lengths of `from`.
+pub(super) unsafe fn read_own_memory(pid: u32, from: &[[usize; 2]], to: *mut u8) -> usize {
+    let bytes = from.iter().fold(0_usize, |sum, [_, bytes]| sum.saturating_add(*bytes));
+    let local = [to as usize, bytes];
+    let args = [
+        pid as usize,
+        local.as_ptr() as usize,
+        1,
+        from.as_ptr() as usize,
+        from.len(),
+        0,
+    ];
+    // SAFETY: the caller has that many bytes at `to`. Both arrays are iovecs: an address, a length.
+    checked(unsafe { system_call(PROCESS_VM_READV, args) }).unwrap_or_default()
+}
+
+/// A page that is zero in forks, or null.
+pub(super) fn map_page_zero_in_forks() -> *mut u8 {
+    const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
+    const MADV_WIPEONFORK: usize = 18;
+    const BYTES: usize = 4096;
+    let Ok(page) = numbers(MMAP, [0, BYTES, READ_WRITE, MAP_PRIVATE_ANONYMOUS, usize::MAX, 0]) else {
+        return null_mut();
+    };
+    match numbers(MADVISE, [page, BYTES, MADV_WIPEONFORK, 0, 0, 0]) {
+        Ok(_) => page as *mut u8,
+        Err(_) => null_mut(),
+    }
+}
+
+/// A file in memory without a name, which can be sealed.
+pub(super) fn memory_file() -> Result<usize, u32> {
+    /// `MFD_CLOEXEC | MFD_ALLOW_SEALING`, `MFD_NOEXEC_SEAL` (linux/memfd.h): Linux 6.3 warns without the latter,
+    /// earlier ones refuse it.
+    const FLAGS: usize = 3;
+    const NOEXEC: usize = 8;
+    let create = |flags| numbers(MEMFD_CREATE, [c"sprof-heap".as_ptr() as usize, flags, 0, 0, 0, 0]);
+    match create(FLAGS | NOEXEC) {
+        Err(INVALID) => create(FLAGS),
+        result => result,
+    }
+}
+
+/// Gives the file this length and all of its memory. Without, a full tmpfs or control group would end the program at
+/// the first write.
+pub(super) fn allocate(file: usize, bytes: usize) -> Result<usize, u32> {
+    retry(|| numbers(FALLOCATE, [file, 0, 0, bytes, 0, 0]))
+}
+
+/// Nobody can change the file's length, so its reader can map it.
+pub(super) fn seal(file: usize) -> Result<usize, u32> {
+    const F_ADD_SEALS: usize = 1033;
+    /// `F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW`.
+    const SEALS: usize = 7;
+    numbers(FCNTL, [file, F_ADD_SEALS, SEALS, 0, 0, 0])
+}
+
+/// Maps the file, shared, with all of its pages: the first touch of each costs as much as a sample.
+pub(super) fn map_shared(file: usize, bytes: usize) -> Result<usize, u32> {
+    const MAP_SHARED_POPULATE: usize = 0x8001;
+    numbers(MMAP, [0, bytes, READ_WRITE, MAP_SHARED_POPULATE, file, 0])
+}
+
+/// A Unix stream socket that is connected to the address in `sockaddr_un`, or `None`. It sends for at most `send_ms`.
+pub(super) fn connect(sockaddr_un: &[u8], send_ms: u32) -> Option<usize> {
+    const AF_UNIX: usize = 1;
+    /// `SOCK_STREAM | SOCK_CLOEXEC`.
+    const STREAM: usize = 0o2_000_001;
+    const SOL_SOCKET: usize = 1;
+    const SO_SNDTIMEO: usize = 21;
+    let socket = numbers(SOCKET, [AF_UNIX, STREAM, 0, 0, 0, 0]).ok()?;
+    // A timeval.
+    let time = [(send_ms / 1000) as usize, (send_ms % 1000) as usize * 1000];
+    let (time, bytes) = (time.as_ptr() as usize, size_of_val(&time));
+    let (address, len) = (sockaddr_un.as_ptr() as usize, sockaddr_un.len());
+    let is_connected = numbers(SETSOCKOPT, [socket, SOL_SOCKET, SO_SNDTIMEO, time, bytes, 0]).is_ok()
+        && retry(|| numbers(CONNECT, [socket, address, len, 0, 0, 0])).is_ok();
+    if !is_connected {
+        close(socket);
+    }
+    is_connected.then_some(socket)
+}
+
+/// Sends these words as one message, and a descriptor beside it. Returns whether all went.
+pub(super) fn send(socket: usize, words: &[u64], file: Option<usize>) -> bool {
+    /// No SIGPIPE.
+    const MSG_NOSIGNAL: usize = 0x4000;
+    const SOL_SOCKET: u64 = 1;
+    const SCM_RIGHTS: u64 = 1;
+    /// Length of a cmsghdr with one descriptor, and with its padding (cmsg(3)).
+    const ONE_DESCRIPTOR: u64 = 20;
+    const PADDED: usize = 24;
+    let part = [words.as_ptr() as usize, size_of_val(words)];
+    let control = [
+        ONE_DESCRIPTOR,
+        SOL_SOCKET | SCM_RIGHTS << 32,
+        file.unwrap_or_default() as u64,
+    ];
+    let (control, bytes) = match file {
+        Some(_) => (control.as_ptr() as usize, PADDED),
+        None => (0, 0),
+    };
+    // A msghdr: name and its length, parts and their number, control and its length, flags.
+    let message = [0, 0, part.as_ptr() as usize, 1, control, bytes, 0];
+    let sent = retry(|| numbers(SENDMSG, [socket, message.as_ptr() as usize, MSG_NOSIGNAL, 0, 0, 0]));
+    sent == Ok(size_of_val(words))
+}
+
+fn retry(call: impl Fn() -> Result<usize, u32>) -> Result<usize, u32> {
+    loop {
+        match call() {
+            Err(INTERRUPTED) => {}
+            result => return result,
+        }
+    }
+}
