@@ -194,7 +194,9 @@ fn a_benchmark_without_statistics_is_not_advised_about_them() {
         "--profile-time",
         "1",
     ];
-    let recorded = record_cargo(&[], &words, &[]);
+    let folder = support::temp_dir();
+    let own_results = [("CRITERION_HOME", folder.path().to_str().unwrap())];
+    let recorded = record_cargo(&[], &words, &own_results);
     assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
     assert!(!recorded.stderr.contains("statistics"), "{}", recorded.stderr);
     let profile = recorded.profile();
@@ -469,7 +471,10 @@ fn unit_tests_of_all_targets_need_no_library() {
 #[test]
 fn cargo_sprof_bench_runs_the_benchmarks_that_are_named() {
     let Some(()) = crates() else { return };
-    let recorded = cargo_sprof(&["bench", "-F", "2000", "--bench", "sort", "--", "only adding"], &[]);
+    let folder = support::temp_dir();
+    let own_results = [("CRITERION_HOME", folder.path().to_str().unwrap())];
+    let words = ["bench", "-F", "2000", "--bench", "sort", "--", "only adding"];
+    let recorded = cargo_sprof(&words, &own_results);
     assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
     assert_nothing_built(&recorded);
     let profile = recorded.profile();

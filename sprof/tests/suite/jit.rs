@@ -543,7 +543,14 @@ def forty(n):
     s = 1
     for i in range(4 * n): s = (s * 31 + i) & 0xffff
     return s
-def one_round(n): return sixty(n) + forty(n)
+def one_round(n):
+    start = time.process_time_ns()
+    sixty(n)
+    between = time.process_time_ns()
+    forty(n)
+    spent[0] += between - start
+    spent[1] += time.process_time_ns() - between
+spent = [0, 0]
 def run(seconds):
     end = time.process_time() + seconds
     chance = 1
@@ -551,6 +558,7 @@ def run(seconds):
         chance = (chance * 1103515245 + 12345) & 0x7fffffff
         one_round(300 + (chance >> 16) % 600)
 run(float(sys.argv[1]))
+print(f'sixty={100 * spent[0] / sum(spent)}')
 ";
 
 /// A CPython with perf trampolines whose version starts like this; `None` (after saying so) where there is none.
@@ -578,7 +586,7 @@ fn assert_python_split(python: &Path, option: &str) {
     let dir = support::temp_dir();
     let script = dir.path().join("work.py");
     std::fs::write(&script, PYTHON_SCRIPT).unwrap();
-    let (_, profile) = record()
+    let (recording, profile) = record()
         .options(&["--rate", "5000"])
         .profile(python, &["-X", option, script.to_str().unwrap(), "2.5"]);
     remove_maps(&profile);
@@ -588,7 +596,8 @@ fn assert_python_split(python: &Path, option: &str) {
         |names| ours(names, "sixty"),
     );
     assert!(share.of > 8000, "only {} samples\n{}", share.of, profile.summary());
-    share.assert_is(60.0, 3.0, "sixty", &profile);
+    // What the program measured: the specializing interpreter gives 60.4 to 62.3 %.
+    share.assert_is(recording.printed("sixty"), 3.0, "sixty", &profile);
     // Also where CPython was built without frame pointers, as it is almost everywhere.
     let rooted = profile.share(
         |names| ours(names, "sixty") || ours(names, "forty"),
