@@ -23,8 +23,9 @@
 //! the recorder looks at each further multiple of [`ALIGNMENT`] for the next whole one, and counts what it skipped.
 //!
 //! **Pairs.** An allocation is followed by at most one [`FREE`] of its address in its process, unless it has the flag
-//! [`UNTRACKED`]. A fork has copies of all live allocations of its parent: the recorder copies them at the first record
-//! of the child. A sample of `size` bytes stands for `size / (1 - exp(-size / interval))` bytes, and so does its free.
+//! [`UNTRACKED`]. A fork has copies of all allocations that were live in its parent at the time of the fork. The kernel
+//! knows that time; the first record of the child may come when the parent has freed some. A sample of `size` bytes
+//! stands for `size / (1 - exp(-size / interval))` bytes, and so does its free.
 //!
 //! The program can write anything into this memory at any time, and so can the recorder: each checks what it reads.
 

@@ -1,7 +1,7 @@
 //! When the next sample is due, and how many bytes a sample stands for.
 
-/// Above all sizes that an allocator can give, and far below those that would wrap.
-const MOST: u64 = 1 << 62;
+/// The largest countdown: above all sizes that an allocator can give, and far below those that would wrap.
+pub(crate) const MOST: u64 = 1 << 62;
 
 /// Bytes up to and with the one that makes its allocation the next sample, where each byte does so with the same
 /// chance, `1 / mean`: an exponentially distributed number, rounded up. 0 where the mean is 0: each allocation is a

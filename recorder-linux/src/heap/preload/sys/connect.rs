@@ -71,8 +71,13 @@ pub(super) fn memory() -> Option<SharedMemory> {
 
 /// The memory, for a sample. `None` where another thread is connecting, or there is no recorder.
 pub(super) fn memory_for_sample() -> Option<SharedMemory> {
-    if STATE.compare_exchange(WAITING, CONNECTING, AcqRel, Relaxed).is_ok() {
-        STATE.store(if connect() { CONNECTED } else { OFF }, Release);
+    if STATE.load(Relaxed) == WAITING {
+        // A signal handler that jumped out would leave descriptors, and the state.
+        let mask = system::set_signal_mask(u64::MAX);
+        if STATE.compare_exchange(WAITING, CONNECTING, AcqRel, Relaxed).is_ok() {
+            STATE.store(if connect() { CONNECTED } else { OFF }, Release);
+        }
+        system::set_signal_mask(mask);
     }
     memory()
 }

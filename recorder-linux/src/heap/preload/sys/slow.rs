@@ -10,11 +10,9 @@ use super::machine::{
 use super::ring::{add_nested, record_allocation, record_free};
 use super::thread::{self, Thread};
 use super::{start, system};
-use crate::live;
 use crate::wire::FUNCTIONS;
+use crate::{draw, live};
 
-/// The countdown of a thread that is never sampled.
-const NEVER: u64 = 1 << 62;
 /// The countdown while the allocator works: what the allocator allocates by the interposed functions does not count.
 /// Where a signal handler jumps out of the allocator (siglongjmp(3)), the countdown ends, and the thread is sampled
 /// again.
@@ -41,7 +39,7 @@ pub(super) unsafe extern "C" fn slow(call: &Call, function: usize) -> usize {
     match STATE.load(Relaxed) {
         UNKNOWN => return allocator(),
         OFF => {
-            thread.countdown.set(NEVER);
+            thread.countdown.set(draw::MOST);
             store(&NEXT, function, load(&ALLOCATOR, function));
             return allocator();
         }
@@ -63,9 +61,9 @@ pub(super) unsafe extern "C" fn slow(call: &Call, function: usize) -> usize {
     }
     let stack = call.stack_pointer();
     let outer = thread.outer_call(stack);
-    // 0: this is the thread's first allocation. After a jump out of an allocation, the countdown is not one that was
-    // drawn.
-    let is_drawn = counted != 0 && (outer.is_some() || thread.inside.get() == 0);
+    // 0: this is the thread's first allocation. Too large: a signal handler has allocated, or jumped out, between the
+    // borrow and here. Outside of an allocation that did not end, a jump came later.
+    let is_drawn = (1..=draw::MOST).contains(&counted) && (outer.is_some() || thread.inside.get() == 0);
     let countdown = if is_drawn { counted } else { thread.draw() };
     let old = if [REALLOC, REALLOCARRAY].contains(&function) {
         first

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::machine::{
     CLOCK_GETTIME, CLOSE, CONNECT, FALLOCATE, FCNTL, GETPID, GETTID, MADVISE, MEMFD_CREATE, MMAP, OPENAT, PRCTL,
-    PROCESS_VM_READV, READ, SENDMSG, SETSOCKOPT, SOCKET, system_call,
+    PRLIMIT, PROCESS_VM_READV, READ, SENDMSG, SETSOCKOPT, SIGPROCMASK, SOCKET, system_call,
 };
 
 /// `EINTR`, `EINVAL` (asm-generic/errno-base.h).
@@ -78,6 +78,16 @@ pub(super) fn read_auxiliary_vector(words: &[AtomicUsize]) -> bool {
     read > 0
 }
 
+/// Blocks these signals, and no others. Returns those that were blocked.
+pub(super) fn set_signal_mask(mask: u64) -> u64 {
+    const SIG_SETMASK: usize = 2;
+    let (mut before, bytes) = (0_u64, size_of::<u64>());
+    let (mask, to) = (&raw const mask as usize, &raw mut before as usize);
+    // SAFETY: the kernel writes a mask of this length.
+    unsafe { system_call(SIGPROCMASK, [SIG_SETMASK, mask, to, bytes, 0, 0]) };
+    before
+}
+
 pub(super) fn close(file: usize) {
     // Nobody can do anything about an error.
     let _ = numbers(CLOSE, [file, 0, 0, 0, 0, 0]);
@@ -134,6 +144,18 @@ pub(super) fn memory_file() -> Result<usize, u32> {
 /// Gives the file this length and all of its memory. Without, a full tmpfs or control group would end the program at
 /// the first write.
 pub(super) fn allocate(file: usize, bytes: usize) -> Result<usize, u32> {
+    const RLIMIT_FSIZE: usize = 1;
+    /// `EFBIG` (asm-generic/errno-base.h).
+    const TOO_LARGE: u32 = 27;
+    // A soft and a hard limit. Beyond the former, the kernel would also send SIGXFSZ.
+    let mut limits = [0_u64; 2];
+    let to = limits.as_mut_ptr() as usize;
+    // SAFETY: the kernel writes two words.
+    checked(unsafe { system_call(PRLIMIT, [0, RLIMIT_FSIZE, 0, to, 0, 0]) })?;
+    let [soft_limit, _] = limits;
+    if soft_limit < bytes as u64 {
+        return Err(TOO_LARGE);
+    }
     retry(|| numbers(FALLOCATE, [file, 0, 0, bytes, 0, 0]))
 }
 

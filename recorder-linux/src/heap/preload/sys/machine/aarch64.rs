@@ -22,6 +22,7 @@ pub(in crate::sys) const OPENAT: usize = 56;
 pub(in crate::sys) const CLOSE: usize = 57;
 pub(in crate::sys) const READ: usize = 63;
 pub(in crate::sys) const CLOCK_GETTIME: usize = 113;
+pub(in crate::sys) const SIGPROCMASK: usize = 135;
 pub(in crate::sys) const PRCTL: usize = 167;
 pub(in crate::sys) const GETPID: usize = 172;
 pub(in crate::sys) const GETTID: usize = 178;
@@ -31,6 +32,7 @@ pub(in crate::sys) const SETSOCKOPT: usize = 208;
 pub(in crate::sys) const SENDMSG: usize = 211;
 pub(in crate::sys) const MMAP: usize = 222;
 pub(in crate::sys) const MADVISE: usize = 233;
+pub(in crate::sys) const PRLIMIT: usize = 261;
 pub(in crate::sys) const PROCESS_VM_READV: usize = 270;
 pub(in crate::sys) const MEMFD_CREATE: usize = 279;
 
@@ -204,6 +206,7 @@ macro_rules! allocation {
                 concat!("subs x17, x17, ", $size),
                 "str x17, [x16]",
                 "b.ls {slow}",
+                "b.mi {slow}",
                 "adrp x16, {next} + 8 * {index}",
                 "ldr x16, [x16, :lo12:{next} + 8 * {index}]",
                 "br x16",
@@ -236,6 +239,7 @@ macro_rules! reallocation {
                 concat!("subs x17, x17, ", $size),
                 "str x17, [x16]",
                 "b.ls {slow}",
+                "b.mi {slow}",
                 "ldr x16, ={hash}",
                 "mul x16, x16, x0",
                 "lsr x16, x16, #{shift}",

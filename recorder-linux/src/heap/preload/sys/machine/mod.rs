@@ -8,8 +8,9 @@
 //! end in a jump, so for the allocator and for [`slow`](super::slow::slow) the caller is the program, with its
 //! registers and its stack as they were at the call.
 //!
-//! The countdown is unsigned, and both the borrow and zero lead to the slow path. A signed comparison would take
-//! `malloc(SIZE_MAX)` for a negative size, and sampling would end for that thread.
+//! The countdown is unsigned: a borrow and zero lead to the slow path. A signed comparison would take
+//! `malloc(SIZE_MAX)` for a negative size, and sampling would end for that thread. A countdown of 2^63 or more does so
+//! as well: a signal handler that jumps out of an entry leaves what the borrow made.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

@@ -19,6 +19,7 @@ pub(in crate::sys) const VDSO_CLOCK: &str = "__vdso_clock_gettime";
 pub(in crate::sys) const READ: usize = 0;
 pub(in crate::sys) const CLOSE: usize = 3;
 pub(in crate::sys) const MMAP: usize = 9;
+pub(in crate::sys) const SIGPROCMASK: usize = 14;
 pub(in crate::sys) const MADVISE: usize = 28;
 pub(in crate::sys) const GETPID: usize = 39;
 pub(in crate::sys) const SOCKET: usize = 41;
@@ -31,6 +32,7 @@ pub(in crate::sys) const GETTID: usize = 186;
 pub(in crate::sys) const CLOCK_GETTIME: usize = 228;
 pub(in crate::sys) const OPENAT: usize = 257;
 pub(in crate::sys) const FALLOCATE: usize = 285;
+pub(in crate::sys) const PRLIMIT: usize = 302;
 pub(in crate::sys) const PROCESS_VM_READV: usize = 310;
 pub(in crate::sys) const MEMFD_CREATE: usize = 319;
 
@@ -201,6 +203,7 @@ macro_rules! allocation {
                 "mov rax, qword ptr [rip + sprof_heap_thread@GOTTPOFF]",
                 concat!("sub qword ptr fs:[rax], ", $size),
                 "jbe {slow}",
+                "js {slow}",
                 "jmp qword ptr [rip + {next} + 8 * {index}]",
                 ".cfi_endproc",
                 slow = sym $slow,
@@ -226,6 +229,7 @@ macro_rules! reallocation {
                 "mov rax, qword ptr [rip + sprof_heap_thread@GOTTPOFF]",
                 concat!("sub qword ptr fs:[rax], ", $size),
                 "jbe {slow}",
+                "js {slow}",
                 "movabs rax, {hash}",
                 "imul rax, rdi",
                 "shr rax, {shift}",

@@ -1,0 +1,406 @@
+//! The library in programs whose heap is recorded, in real programs: it sees all that they allocate, and they do what
+//! they do without it.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(unsafe_code, reason = "a message with a descriptor")]
+
+mod recorder;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use object::elf::{R_X86_64_RELATIVE, R_X86_64_TPOFF64};
+use object::read::elf::ElfFile64;
+use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags};
+use recorder::{Recorded, Settings, folder, library, record, record_with_nonsense};
+use recorder_linux::heap::PRELOAD;
+use recorder_linux::heap::wire::{FUNCTION_MASK, FUNCTIONS, MAX_STACK_BYTES, MIN_RING_BYTES, REGISTERS, STEPS};
+
+/// Compiles a program. `None`, said, where there is no such compiler.
+fn build(compiler: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/heap/programs")
+        .join(source);
+    let name = format!("{:?}-{compiler}", std::thread::current().id());
+    let program = folder().join(format!("{}-{name}", source.file_stem().unwrap().to_str().unwrap()));
+    let result = Command::new(compiler)
+        .arg(&source)
+        .args(flags)
+        .arg("-o")
+        .arg(&program)
+        .output();
+    let Ok(output) = result else {
+        let is_required = std::env::var("SPROF_REQUIRE").is_ok_and(|needs| needs.split(',').any(|need| need == "musl"));
+        assert!(compiler == "musl-gcc" && !is_required, "no {compiler}");
+        let _ = writeln!(std::io::stderr(), "skipped: {name}: no {compiler}");
+        return None;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(program)
+}
+
+/// A C program whose calls of malloc stay.
+fn c(compiler: &str, source: &str) -> Option<PathBuf> {
+    build(compiler, source, &["-O1", "-g0", "-fno-builtin", "-pthread"])
+}
+
+fn run(program: &Path, args: &[&str], settings: Settings) -> Recorded {
+    let recorded = record(Command::new(program).args(args), settings);
+    let stderr = String::from_utf8_lossy(&recorded.output.stderr).into_owned();
+    assert_eq!(stderr, "", "{program:?}");
+    recorded
+}
+
+/// Number of allocations, their bytes, and number of frees.
+fn seen(recorded: &Recorded) -> [u64; 3] {
+    let bytes = recorded.allocations().map(|record| record.head.size).sum();
+    [recorded.allocations().count() as u64, bytes, recorded.frees() as u64]
+}
+
+/// The same, as the program has counted it.
+fn truth(recorded: &Recorded) -> [u64; 3] {
+    let counts: Vec<u64> = recorded
+        .stdout()
+        .split_whitespace()
+        .map(|count| count.parse().unwrap())
+        .collect();
+    counts.try_into().unwrap()
+}
+
+fn assert_within_5_sigma(what: &str, estimate: f64, variance: f64, truth: f64) {
+    let sigma = (estimate - truth).abs() / variance.sqrt().max(1.0);
+    assert!(
+        sigma <= 5.0,
+        "{what}: {estimate} of {truth}, {sigma} standard deviations"
+    );
+}
+
+#[test]
+fn each_call_of_each_function_is_seen_once() {
+    for compiler in ["cc", "musl-gcc"] {
+        let Some(program) = c(compiler, "truth.c") else {
+            continue;
+        };
+        let recorded = run(&program, &["60000"], Settings::EACH);
+        recorded.kept();
+        assert_eq!(recorded.counts.lost_samples, 0, "{compiler}");
+        assert_eq!(seen(&recorded), truth(&recorded), "{compiler}");
+        let names: BTreeSet<&str> = recorded
+            .allocations()
+            .map(|record| FUNCTIONS[usize::from(record.head.flags & FUNCTION_MASK)])
+            .collect();
+        // Those that call another one count by it, once that is known.
+        assert_eq!(names.len(), 8, "{compiler}: {names:?}");
+    }
+}
+
+/// Here the fast path counts, and functions that call another one must not count twice.
+#[test]
+fn functions_that_call_another_one_count_once_in_estimates() {
+    for compiler in ["cc", "musl-gcc"] {
+        let Some(program) = c(compiler, "truth.c") else {
+            continue;
+        };
+        let recorded = run(&program, &["200000"], Settings::with_interval(16 << 10));
+        recorded.kept();
+        let (estimate, variance) = recorded.estimate();
+        assert_within_5_sigma(compiler, estimate, variance, truth(&recorded)[1] as f64);
+    }
+}
+
+#[test]
+fn a_rust_program_with_the_system_allocator_is_seen_call_by_call() {
+    let program = build("rustc", "truth.rs", &["--edition=2024", "-O"]).unwrap();
+    let counts = |rounds: &str| {
+        let recorded = run(&program, &[rounds], Settings::EACH);
+        assert_eq!(recorded.counts.lost_samples, 0);
+        recorded.kept();
+        (seen(&recorded), truth(&recorded))
+    };
+    // What std allocates beside its allocator is the same each time.
+    let ((seen_0, truth_0), (seen, truth)) = (counts("0"), counts("20000"));
+    for index in 0..3 {
+        assert_eq!(seen[index] - seen_0[index], truth[index] - truth_0[index]);
+    }
+    assert!(truth[0] > 50_000, "{truth:?}");
+}
+
+#[test]
+fn estimates_are_right_for_all_sizes() {
+    let program = c("cc", "blocks.c").unwrap();
+    for (size, interval) in [
+        (16, 16 << 10),
+        (1000, 16 << 10),
+        (16 << 10, 16 << 10),
+        (64 << 10, 512 << 10),
+        (512 << 10, 512 << 10),
+        (4 << 20, 512 << 10),
+        (64 << 20, 512 << 10),
+    ] {
+        let total: u64 = 256 << 20;
+        let args = [size.to_string(), (total / size).to_string(), "1".to_owned()];
+        let recorded = run(
+            &program,
+            &args.each_ref().map(|arg| &**arg),
+            Settings::with_interval(interval),
+        );
+        recorded.kept();
+        assert_eq!(
+            (recorded.stdout().trim(), recorded.output.status.code()),
+            ("done", Some(5))
+        );
+        assert_eq!(recorded.counts.lost_samples, 0);
+        let blocks = total / size;
+        let chance = -(-(size as f64) / interval as f64).exp_m1();
+        let weight = size as f64 / chance;
+        let sigma = weight * (blocks as f64 * chance * (1.0 - chance)).sqrt();
+        let (estimate, _) = recorded.estimate();
+        let error = (estimate - (blocks * size) as f64).abs();
+        // Where nearly all blocks are samples, the number of the others is no normal distribution.
+        assert!(error <= 5.0 * sigma + 3.0 * weight, "{size}: {estimate}, sigma {sigma}");
+    }
+}
+
+#[test]
+fn a_fork_has_its_own_copies_of_what_is_live() {
+    let program = c("cc", "forks.c").unwrap();
+    let recorded = run(&program, &[], Settings::EACH);
+    let mut kept = recorded.kept();
+    let stdout = recorded.stdout();
+    let keeps = stdout.lines().filter_map(|line| line.split_once(" keeps "));
+    let truth: BTreeMap<u32, u64> = keeps
+        .map(|(pid, bytes)| (pid.parse().unwrap(), bytes.parse().unwrap()))
+        .collect();
+    assert_eq!(truth.len(), 4);
+    kept.retain(|_, bytes| *bytes > 0);
+    assert_eq!(kept, truth.into_iter().filter(|(_, bytes)| *bytes > 0).collect());
+    assert_eq!(recorded.hellos.len(), 1);
+}
+
+#[test]
+fn frees_pair_when_many_threads_reallocate_and_pass_blocks_on() {
+    let program = c("cc", "storm.c").unwrap();
+    let recorded = run(&program, &[], Settings::with_interval(4096));
+    // Of threads, which libc keeps.
+    assert!(recorded.kept().values().sum::<u64>() < 1_000_000);
+    assert_eq!(recorded.counts.lost_samples, 0);
+    assert!(recorded.allocations().count() > 1000);
+}
+
+#[test]
+fn a_sample_has_the_registers_and_the_stack_of_the_caller() {
+    let program = c("cc", "blocks.c").unwrap();
+    let settings = Settings {
+        stack_bytes: 4096,
+        ..Settings::with_interval(1 << 20)
+    };
+    let recorded = run(&program, &["1000000", "200", "1"], settings);
+    let mut stacks = BTreeSet::new();
+    for record in recorded.allocations().filter(|record| record.head.size == 1_000_000) {
+        let [pc, sp] = [record.body[0], record.body[1]];
+        assert_eq!(sp % 16, 0);
+        // From main's frame to the arguments of the program.
+        assert!((64..=4096).contains(&record.head.stack_bytes), "{:?}", record.head);
+        let stack = &record.body[REGISTERS..][..record.head.stack_bytes as usize / 8];
+        stacks.insert((pc, sp, stack.len()));
+    }
+    // One call, in one frame.
+    assert_eq!(stacks.len(), 1);
+}
+
+#[test]
+fn what_does_not_fit_into_the_rings_is_counted_with_its_weight() {
+    let program = c("cc", "blocks.c").unwrap();
+    let settings = Settings {
+        ring_bytes: MIN_RING_BYTES,
+        is_read: false,
+        ..Settings::with_interval(64 << 10)
+    };
+    let recorded = run(&program, &["1000", "1000000", "1"], settings);
+    assert_eq!(recorded.output.status.code(), Some(5));
+    assert_eq!(recorded.counts.samples, recorded.allocations().count() as u64);
+    assert!(recorded.counts.lost_samples > 5000, "{:?}", recorded.counts);
+    let (estimate, variance) = recorded.estimate();
+    let lost = recorded.counts.lost_bytes as f64;
+    let lost_variance = recorded.counts.lost_samples as f64 * (65536.0 * 65536.0);
+    assert_within_5_sigma("with what is lost", estimate + lost, variance + lost_variance, 1e9);
+    // Nothing was read, so frees were kept out as well in the end.
+    assert!(recorded.counts.lost_frees <= recorded.counts.samples);
+}
+
+#[test]
+fn what_does_not_fit_into_the_table_of_live_samples_is_flagged() {
+    let program = c("cc", "blocks.c").unwrap();
+    let recorded = run(&program, &["100", "160000", "150000"], Settings::EACH);
+    recorded.kept();
+    assert_eq!(recorded.counts.lost_samples, 0);
+    assert!(recorded.counts.untracked > 10_000, "{:?}", recorded.counts);
+    assert!(seen(&recorded)[1] >= 16_000_000);
+}
+
+#[test]
+fn signal_handlers_may_allocate_in_the_slow_path_and_jump_out_of_it() {
+    let bump = build("cc", "bump.c", &["-O1", "-fno-builtin", "-shared", "-fPIC"]).unwrap();
+    let bump = bump.to_str().unwrap();
+    let program = build("cc", "signals.c", &["-O1", "-fno-builtin", bump]).unwrap();
+    for mode in ["allocate", "jump"] {
+        let recorded = run(&program, &[mode], Settings::with_interval(64 << 10));
+        assert_eq!(recorded.stdout(), "done\n", "{mode}");
+        recorded.kept();
+        assert!(mode == "jump" || recorded.gaps == 0);
+        // The thread is sampled as before.
+        let phase = recorded
+            .records
+            .iter()
+            .position(|record| record.head.size == 77_777_777)
+            .unwrap();
+        let after = recorded.records[phase + 1..]
+            .iter()
+            .filter(|record| record.head.size == 1000);
+        let blocks = ((256 << 20) / 1000) as f64;
+        let chance = -(-1000.0 / 65536.0_f64).exp_m1();
+        let variance = blocks * chance * (1.0 - chance);
+        assert_within_5_sigma(mode, after.count() as f64, variance, blocks * chance);
+    }
+}
+
+#[test]
+fn programs_do_the_same_with_the_library() {
+    let args = ["argument"];
+    for compiler in ["cc", "musl-gcc"] {
+        let Some(program) = c(compiler, "robust.c") else {
+            continue;
+        };
+        let plain = Command::new(&program).args(args).output().unwrap();
+        assert_eq!(plain.status.code(), Some(7));
+        assert!(!String::from_utf8_lossy(&plain.stdout).contains("WRONG"));
+        for interval in [1, 4096, 512 << 10] {
+            let settings = Settings {
+                stack_bytes: 8192,
+                ring_bytes: 1 << 20,
+                ..Settings::with_interval(interval)
+            };
+            let recorded = run(&program, &args, settings);
+            assert_eq!(recorded.output, plain, "{compiler}, interval {interval}");
+            // The program, and what it executes, if that has samples.
+            assert!(!recorded.hellos.is_empty());
+        }
+    }
+}
+
+#[test]
+fn programs_run_where_the_recorder_or_the_system_refuses() {
+    let program = c("cc", "blocks.c").unwrap();
+    let args = ["1000", "20000", "100"];
+    let is_right = |output: &std::process::Output| {
+        output.status.code() == Some(5) && output.stdout == b"done\n" && output.stderr.is_empty()
+    };
+    // Settings of all kinds, and nobody who listens.
+    for value in [
+        "",
+        "x",
+        "1",
+        "1:2:3:",
+        "1:2:65536:",
+        "1:2:65536:@",
+        "1:2:65536:@nobody",
+        "1:2:65536:/none",
+        "1:2:65535:/none",
+    ] {
+        let mut command = Command::new(&program);
+        command.args(args).env("LD_PRELOAD", library()).env("SPROF_HEAP", value);
+        assert!(is_right(&command.output().unwrap()), "{value}");
+    }
+    let long = format!("1:2:65536:{}", "x".repeat(500));
+    let output = Command::new(&program)
+        .args(args)
+        .env("LD_PRELOAD", library())
+        .env("SPROF_HEAP", long)
+        .output();
+    assert!(is_right(&output.unwrap()));
+    // No setting at all.
+    assert!(is_right(
+        &Command::new(&program)
+            .args(args)
+            .env("LD_PRELOAD", library())
+            .output()
+            .unwrap()
+    ));
+    // A file may not be that large, for which Linux would send SIGXFSZ; and there is one descriptor, for the socket.
+    for (limit, value, step, error) in [
+        (libc::RLIMIT_FSIZE, 1, "fallocate", libc::EFBIG),
+        (libc::RLIMIT_NOFILE, 4, "memfd_create", libc::EMFILE),
+    ] {
+        let mut command = Command::new(&program);
+        let limits = libc::rlimit {
+            rlim_cur: value,
+            rlim_max: value,
+        };
+        let set_limit = move || {
+            // SAFETY: the limits are there.
+            match unsafe { libc::setrlimit(limit, &limits) } {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        };
+        // SAFETY: setrlimit(2) may be called between fork and exec.
+        unsafe { command.args(args).pre_exec(set_limit) };
+        let recorded = record(&mut command, Settings::with_interval(1000));
+        assert!(is_right(&recorded.output), "{step}");
+        let [hello] = &recorded.hellos[..] else {
+            panic!("{step}: {:?}", recorded.hellos)
+        };
+        assert_eq!((STEPS[hello.refused_step as usize], hello.error as i32), (step, error));
+    }
+}
+
+/// The recorder may write anything into the shared memory.
+#[test]
+fn programs_run_with_nonsense_in_the_shared_memory() {
+    let program = c("cc", "blocks.c").unwrap();
+    let settings = Settings {
+        stack_bytes: MAX_STACK_BYTES,
+        ring_bytes: MIN_RING_BYTES,
+        ..Settings::with_interval(1000)
+    };
+    let mut command = Command::new(&program);
+    command.args(["1000", "300000", "100"]);
+    let recorded = record_with_nonsense(&mut command, settings);
+    assert_eq!(
+        (recorded.stdout().trim(), recorded.output.status.code()),
+        ("done", Some(5))
+    );
+}
+
+#[test]
+fn the_library_needs_nothing() {
+    let file = ElfFile64::<object::Endianness>::parse(PRELOAD).unwrap();
+    let symbols = || file.dynamic_symbols();
+    assert_eq!(symbols().filter(|symbol| symbol.is_undefined()).count(), 0);
+    let names: BTreeSet<&str> = symbols().map(|symbol| symbol.name().unwrap()).collect();
+    assert_eq!(names, BTreeSet::from(FUNCTIONS));
+    let dynamic = file.section_by_name(".dynamic").unwrap().data().unwrap();
+    let tags: Vec<u64> = dynamic
+        .chunks_exact(16)
+        .map(|entry| u64::from_le_bytes(entry[..8].try_into().unwrap()))
+        .collect();
+    // elf.h
+    let (needed, init, init_array) = (1, 12, 25);
+    assert!(
+        [needed, init, init_array].iter().all(|tag| !tags.contains(tag)),
+        "{tags:?}"
+    );
+    let kinds: BTreeSet<_> = file
+        .dynamic_relocations()
+        .unwrap()
+        .map(|(_, relocation)| match relocation.flags() {
+            RelocationFlags::Elf { r_type } => r_type,
+            flags => panic!("{flags:?}"),
+        })
+        .collect();
+    assert_eq!(kinds, BTreeSet::from([R_X86_64_RELATIVE, R_X86_64_TPOFF64]));
+}
