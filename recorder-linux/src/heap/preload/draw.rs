@@ -40,19 +40,24 @@ fn ln(number: f64) -> f64 {
 
 /// The bytes that a sample of this size stands for: `size / (1 - exp(-size / interval))`, to 1 %.
 pub(crate) fn weight(size: u64, interval: u64) -> u64 {
-    let ratio = size as f64 / interval as f64;
-    // 1 - exp(-40) is 1. So is the chance where the interval is 0.
-    if interval == 0 || ratio > 40.0 {
+    // A program may have asked for a signal at a division by zero (feenableexcept(3)).
+    if interval == 0 {
         return size;
     }
-    if size == 0 {
-        return interval;
+    let ratio = size as f64 / interval as f64;
+    // 1 - exp(-40) is 1.
+    if ratio > 40.0 {
+        return size;
     }
     // exp(-x) = exp(-x / 64)^64.
     let x = ratio / 64.0;
     let mut power = 1.0 - x * (1.0 - x / 2.0 * (1.0 - x / 3.0 * (1.0 - x / 4.0 * (1.0 - x / 5.0))));
     for _ in 0..6 {
         power *= power;
+    }
+    // Not even one byte of such an interval.
+    if power == 1.0 {
+        return interval;
     }
     (size as f64 / (1.0 - power)) as u64
 }

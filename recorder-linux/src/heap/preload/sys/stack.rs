@@ -8,12 +8,12 @@ use super::machine;
 use super::system::read_own_memory;
 use super::thread::Thread;
 
-/// At least one byte of each page is read; where pages are larger, more.
+/// One byte is read in each; where pages are larger, more.
 const PAGE: usize = 4096;
 /// Pages that one system call looks at.
 const AT_ONCE: usize = 32;
-/// System calls for one sample: 2 MiB of stack.
-const MOST_CALLS: usize = 16;
+/// The usual limit of a stack. What is further away is another stack, or is read as one.
+const MOST_BYTES: usize = 8 << 20;
 
 /// How much of `limit` bytes from `from` on is in the stack.
 pub(super) fn extent(thread: &Thread, from: usize, limit: usize) -> usize {
@@ -41,31 +41,32 @@ pub(super) unsafe fn copy(thread: &Thread, process: u32, from: usize, to: *mut u
     unsafe { read_own_memory(process, &[[from, bytes]], to) }
 }
 
-/// Lowers `stack_known` to `from`, or as far as the memory is mapped and the limit allows.
+/// Lowers `stack_known` to `from`, if all is mapped between both. Reads upwards from where memory is mapped: below a
+/// first thread's stack, some kernels would extend the stack, and others complain about it.
 fn learn(thread: &Thread, process: u32, from: usize) {
-    for _ in 0..MOST_CALLS {
-        let known = thread.stack_known.get();
-        if from >= known {
-            break;
-        }
-        // One byte of each page, downwards, in the last one that of `from`.
+    let known = thread.stack_known.get();
+    if from >= known || known - from > MOST_BYTES {
+        return;
+    }
+    let mut next = from;
+    while next < known {
+        // One byte of each page, in the first one that of `from`.
         let mut places = [[0, 1]; AT_ONCE];
-        let mut lowest = known;
         let mut count = 0;
         for place in &mut places {
-            if lowest <= from {
+            if next >= known {
                 break;
             }
-            lowest = ((lowest - 1) & !(PAGE - 1)).max(from);
-            place[0] = lowest;
+            place[0] = next;
+            next = (next & !(PAGE - 1)) + PAGE;
             count += 1;
         }
         let mut bytes = core::mem::MaybeUninit::<[u8; AT_ONCE]>::uninit();
         let places = places.get(..count).unwrap_or_default();
         // SAFETY: one byte for each place.
         if unsafe { read_own_memory(process, places, bytes.as_mut_ptr().cast()) } != count {
-            break;
+            return;
         }
-        thread.stack_known.set(lowest);
     }
+    thread.stack_known.set(from);
 }

@@ -33,10 +33,8 @@ pub(super) fn start() {
     // SAFETY: `LD_PRELOAD` has loaded this library, so there is a loader. This runs when its work is done, or in it.
     let loaded = unsafe { libraries(auxiliary(AT_PHDR), auxiliary(AT_PHNUM)) };
     let own = own_dynamic_section();
-    let next = loaded
-        .clone()
-        .skip_while(|library| !library.has_dynamic_section(own))
-        .skip(1);
+    let is_other = move |library: &&Library| !library.has_dynamic_section(own);
+    let next = loaded.clone().skip_while(is_other).skip(1);
     for (index, name) in FUNCTIONS.iter().enumerate() {
         store(&ALLOCATOR, index, find(next.clone(), name) as *mut ());
     }
@@ -48,8 +46,13 @@ pub(super) fn start() {
         unsafe { vdso_function(auxiliary(AT_SYSINFO_EHDR), VDSO_CLOCK) },
         Relaxed,
     );
-    let is_wanted =
-        auxiliary(AT_SECURE) == 0 && !has_sanitizer(loaded.clone()) && read_environment(loaded) && map_process();
+    // An executable with its own allocator uses that one, and might leave a part of the family to this library.
+    let has_allocator = find(loaded.clone().take_while(is_other), "malloc") != 0;
+    let is_wanted = auxiliary(AT_SECURE) == 0
+        && !has_allocator
+        && !has_sanitizer(loaded.clone())
+        && read_environment(loaded)
+        && map_process();
     // The others are settled when they are called.
     for function in [MALLOC, FREE] {
         store(&NEXT, function, load(&ALLOCATOR, function));
