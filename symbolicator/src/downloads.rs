@@ -1,6 +1,6 @@
 //! What downloads from servers of any kind share: limits, reports to the user, and when nothing more is asked for.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Largest file that is downloaded, from debuginfod servers unless `DEBUGINFOD_MAXSIZE` says otherwise. The debug info
 /// of Chromium, packed, has 1 GB.
@@ -12,6 +12,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 /// Failures one after the other after which nothing more is asked for, where there are several servers: the error is of
 /// one of them.
 const MAX_FAILURES: u32 = 3;
+
+/// How long nothing more is asked for after that: elfutils' own default for a file that no server had (`cache_miss_s`).
+const PAUSE: Duration = Duration::from_secs(600);
 
 /// What happens to a request. `what` is the file as the user knows it: `debug info of libc.so.6`, `/src/a.c`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,23 +83,32 @@ impl DownloadFailure {
     }
 }
 
-/// Whether servers are still asked in this run.
+/// Whether servers are asked.
 #[derive(Default)]
 pub(crate) struct ServerState {
     /// One after the other.
     failures: u32,
-    is_over: bool,
+    /// The end of the pause after them.
+    pause: Option<Instant>,
+    is_ended: bool,
 }
 
 impl ServerState {
-    /// True once nothing more is asked for.
+    /// True if nothing is asked for now.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_over
+        self.is_ended || self.pause.is_some_and(|end| Instant::now() < end)
     }
 
-    /// Asks for nothing more.
+    /// Asks for nothing more in this run.
     pub(crate) fn end(&mut self) {
-        self.is_over = true;
+        self.is_ended = true;
+    }
+
+    /// As if the pause had passed.
+    #[cfg(test)]
+    pub(crate) fn pass_pause(&mut self) {
+        let end = self.pause.take().unwrap();
+        assert!(end > Instant::now() + PAUSE / 2);
     }
 
     /// A server has answered.
@@ -116,9 +128,10 @@ impl ServerState {
         };
         self.failures += 1;
         if self.failures >= if hosts.len() == 1 { 1 } else { MAX_FAILURES } {
-            self.is_over = true;
+            self.pause = Some(Instant::now() + PAUSE);
             let whom = if hosts.len() == 1 { "it" } else { "them" };
-            reason.push_str(&format!("; sprof asks {whom} for nothing more in this run"));
+            let minutes = PAUSE.as_secs() / 60;
+            reason.push_str(&format!("; sprof asks {whom} for nothing more for {minutes} minutes"));
         }
         reason
     }

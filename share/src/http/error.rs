@@ -275,7 +275,7 @@ impl fmt::Display for HttpError {
     }
 }
 
-const PROXY: &str = "check HTTPS_PROXY, or name the host in NO_PROXY to connect directly";
+const PROXY: &str = "check HTTPS_PROXY (for http:// HTTP_PROXY), or name the host in NO_PROXY to connect directly";
 
 impl fmt::Display for FailureReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

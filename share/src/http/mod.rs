@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io::{self, Read, Write as _};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
 use ureq::http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderValue};
@@ -438,15 +438,20 @@ fn agent(proxy: Option<ureq::Proxy>, limits: &RequestLimits, is_download: bool) 
     config.new_agent()
 }
 
-/// The certificates of the system; Mozilla's, which are part of the program, if the system has none.
+/// The certificates of the system; Mozilla's, which are part of the program, if the system has none. They are read
+/// once.
 fn roots() -> RootCerts {
-    let found = rustls_native_certs::load_native_certs();
-    let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(|name| std::env::var_os(name).is_some());
-    if found.certs.is_empty() && !named.contains(&true) {
-        return RootCerts::WebPki;
-    }
-    let own = found.certs.iter().map(|cert| Certificate::from_der(cert).to_owned());
-    own.into()
+    static ROOTS: OnceLock<RootCerts> = OnceLock::new();
+    let read = || {
+        let found = rustls_native_certs::load_native_certs();
+        let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(|name| std::env::var_os(name).is_some());
+        if found.certs.is_empty() && !named.contains(&true) {
+            return RootCerts::WebPki;
+        }
+        let own = found.certs.iter().map(|cert| Certificate::from_der(cert).to_owned());
+        own.into()
+    };
+    ROOTS.get_or_init(read).clone()
 }
 
 /// Why the thread of a request has no reply.

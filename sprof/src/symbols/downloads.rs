@@ -18,7 +18,7 @@ use crate::terminal::Term;
 const MAX_REDIRECTS: usize = 5;
 
 /// The servers, which are asked when names are looked up. All files of a command share them: a server that has failed
-/// is not asked again.
+/// is not asked again for ten minutes.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ pub(crate) fn servers(interrupt: &Interrupt, term: &Term) -> Result<Arc<Debuginf
 ///
 /// # Errors
 ///
-/// This sprof is built without them, a server is no URL, or there is no folder for downloads.
+/// This sprof is built without them, a server is not a URL, or there is no folder for downloads.
 pub(crate) fn symbol_servers(
     urls: &[String],
     interrupt: &Interrupt,

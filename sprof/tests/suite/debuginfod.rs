@@ -61,6 +61,21 @@ impl Stripped {
         words
     }
 
+    /// The call stacks of a saved profile, with this variable more, and what sprof says.
+    fn export(&self, profile: &Path, servers: &str, variable: &str, options: &[&str]) -> (String, String) {
+        let words = self.asks(servers, 60);
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .args([variable, env!("CARGO_BIN_EXE_sprof"), "export", "-f", "folded"])
+            .args(options)
+            .arg(profile);
+        let output = output(&mut command);
+        assert!(output.status.success(), "{output:?}");
+        let [folded, said] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (folded, said)
+    }
+
     /// What is asked for to name this program.
     fn request(&self) -> String {
         format!("/buildid/{}/debuginfo", self.build_id)
@@ -382,23 +397,46 @@ fn a_saved_profile_has_its_names_from_the_server_later() {
     });
     let (recording, profile) = record().profile(&stripped.program, &["500"]);
     assert_eq!(profile.share_of("innermost").hits, 0);
-    let folded = |options: &[&str]| {
-        let words = stripped.asks(&server.url, 60);
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).arg(env!("CARGO_BIN_EXE_sprof"));
-        command
-            .args(["export", "-f", "folded"])
-            .args(options)
-            .arg(&recording.output);
-        let output = output(&mut command);
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let folded = |options: &[&str]| stripped.export(&recording.output, &server.url, "A=1", options).0;
     assert!(!folded(&[]).contains("innermost"));
     assert_eq!(server.asked(), [""; 0]);
     let named = folded(&["--debuginfod"]);
     assert!(named.contains("main;not_inlined;middle;innermost "), "{named}");
     assert!(server.asked_for(&stripped) > 0);
+}
+
+#[test]
+fn a_refusal_is_a_failure_where_the_user_gave_a_secret_and_a_proxy_is_named() {
+    let Some(()) = perf_events() else { return };
+    let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
+    let (recording, _) = record().profile(&stripped.program, &["500"]);
+    let said = |servers: &str, variable: &str| {
+        stripped
+            .export(&recording.output, servers, variable, &["--debuginfod"])
+            .1
+    };
+    let proxied = said("http://debug.invalid", "http_proxy=http://me:secret@127.0.0.1:1");
+    let parts = [
+        "debug.invalid was not reached: ",
+        "by the proxy 127.0.0.1:1: the proxy refused the connection",
+        "HTTP_PROXY",
+    ];
+    assert!(parts.iter().all(|part| proxied.contains(part)), "{proxied}");
+    assert!(!proxied.contains("secret"), "{proxied}");
+
+    let server = Scripted::start(|_| Answer::Forbidden);
+    let headers = stripped.dir.path().join("headers");
+    std::fs::write(&headers, "X-Team: secret\n").unwrap();
+    let with_headers = said(&server.url, &format!("DEBUGINFOD_HEADERS_FILE={}", headers.display()));
+    let with_password = said(&server.url.replace("://", "://me:secret@"), "A=1");
+    for said in [with_headers, with_password] {
+        let reason = "forbids it (status 403): check DEBUGINFOD_HEADERS_FILE, or the password in DEBUGINFOD_URLS";
+        assert!(said.contains(reason) && !said.contains("secret"), "{said}");
+    }
+    // Some servers forbid what they do not have.
+    let without = said(&server.url, "A=1");
+    assert!(!without.contains("was not downloaded"), "{without}");
+    assert_eq!(server.asked_for(&stripped), 3);
 }
 
 #[test]

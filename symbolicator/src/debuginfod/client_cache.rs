@@ -96,11 +96,7 @@ impl DownloadFolder {
                 CachedDownload::Here(path)
             }
             Ok(file) if age(file.modified()) <= self.setting(CACHE_MISS) => CachedDownload::Absent,
-            Ok(_) => {
-                let _ = fs::remove_file(path);
-                CachedDownload::Unknown
-            }
-            Err(_) => CachedDownload::Unknown,
+            Ok(_) | Err(_) => CachedDownload::Unknown,
         }
     }
 
@@ -132,9 +128,7 @@ impl DownloadFolder {
 
     /// Notes that no server has a file.
     pub(super) fn note_absent(&self, build_id: &BuildId, name: &str) {
-        if let Ok(partial) = self.create(build_id, name) {
-            let _ = File::create_new(&partial.target);
-        }
+        let _ = self.create(build_id, name).and_then(PartialDownload::keep);
     }
 
     /// Removes files that nobody has read for a week, once a day: [`MAX_UNUSED_AGE`], [`CLEAN_INTERVAL`].
@@ -287,7 +281,9 @@ mod tests {
         assert!(matches!(look(), CachedDownload::Absent));
         set_age(&dir.path().join("ab12/debuginfo"), Duration::from_secs(700));
         assert!(matches!(look(), CachedDownload::Unknown));
-        assert!(!dir.path().join("ab12/debuginfo").exists());
+        folder.note_absent(&id, "debuginfo");
+        assert!(matches!(look(), CachedDownload::Absent));
+        fs::remove_file(dir.path().join("ab12/debuginfo")).unwrap();
         drop(folder.create(&id, "debuginfo").unwrap());
         assert!(!dir.path().join("ab12").exists(), "something is left of a download");
         let partial = folder.create(&id, "debuginfo").unwrap();

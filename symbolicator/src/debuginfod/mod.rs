@@ -95,7 +95,7 @@ pub type FetchProgress<'a> = dyn FnMut(u64, Option<u64>) -> bool + 'a;
 /// Makes one request. It has no time limit of its own.
 pub type Fetch = dyn Fn(&FileRequest<'_>, &mut FetchProgress<'_>) -> Result<(), FetchError> + Send + Sync;
 
-/// The servers, asked for one file at a time.
+/// The servers, asked for one file at a time: a user sees one download, which has the whole connection.
 pub struct Debuginfod {
     servers: Mutex<Vec<DebuginfodServer>>,
     folder: DownloadFolder,
@@ -230,25 +230,29 @@ impl Debuginfod {
         if build_id.0.is_empty() || build_id.0.len() >= 64 {
             return None;
         }
-        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let name = match wanted {
             WantedFile::DebugInfo => "debuginfo".to_owned(),
             WantedFile::Source(path) => source_name(path),
         };
-        match self.folder.look_up(build_id, &name) {
-            CachedDownload::Here(path) => match wanted {
-                WantedFile::DebugInfo if !File::open(&path).is_ok_and(|file| has_build_id(&file, build_id)) => {
-                    // Cut by a loss of power, or damaged.
-                    let _ = fs::remove_file(path);
+        // A damaged file may be cut by a loss of power.
+        let is_whole = |path: &Path| {
+            matches!(wanted, WantedFile::Source(_)) || File::open(path).is_ok_and(|file| has_build_id(&file, build_id))
+        };
+        let mut locked = None;
+        let mut servers = loop {
+            match (self.folder.look_up(build_id, &name), locked.take()) {
+                (CachedDownload::Here(path), _) if is_whole(&path) => return Some(path),
+                (CachedDownload::Absent, _) => {
+                    (self.watcher)(Download::Absent { what });
+                    return None;
                 }
-                _ => return Some(path),
-            },
-            CachedDownload::Absent => {
-                (self.watcher)(Download::Absent { what });
-                return None;
+                (_, Some(servers)) => break servers,
+                // Only what is not here waits for another download, which may be of this file.
+                (_, None) => locked = Some(self.servers.lock().unwrap_or_else(PoisonError::into_inner)),
             }
-            CachedDownload::Unknown if servers.iter().all(|server| server.state.is_over()) => return None,
-            CachedDownload::Unknown => {}
+        };
+        if servers.iter().all(|server| server.state.is_over()) {
+            return None;
         }
         let fail = |reason: &str| {
             (self.watcher)(Download::Failed { what, reason });
@@ -298,7 +302,9 @@ impl Debuginfod {
         what: &str,
         file: &File,
     ) -> Result<(), NoFile> {
-        let local = server.strip_prefix("file://");
+        // RFC 8089 permits this host, and no host.
+        let local = (server.strip_prefix("file://localhost/").map(|path| format!("/{path}")))
+            .or_else(|| server.strip_prefix("file://").map(str::to_owned));
         let path = match wanted {
             WantedFile::DebugInfo => "debuginfo".to_owned(),
             WantedFile::Source(path) if local.is_some() => format!("source{path}"),
@@ -327,7 +333,7 @@ impl Debuginfod {
                 ended.is_none()
             };
             let reset = file.set_len(0).and_then(|()| { file }.rewind());
-            let fetched = match (reset, local) {
+            let fetched = match (reset, &local) {
                 (Err(error), _) => Err(FetchError::Disk(error)),
                 (Ok(()), Some(root)) => copy(&Path::new(root).join(&below), file, limits.max_bytes),
                 (Ok(()), None) => {

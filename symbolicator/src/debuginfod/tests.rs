@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
@@ -140,8 +141,11 @@ fn what_all_servers_lack_is_noted_and_what_one_may_have_is_not() {
         format!("https://a/buildid/{hex}/debuginfo"),
         format!("https://b/buildid/{hex}/debuginfo"),
     );
-    let failed = "a ended the connection early; sprof asks it for nothing more in this run";
+    let failed = "a ended the connection early; sprof asks it for nothing more for 10 minutes";
     assert_eq!(answers.said(), [&a, &b, failed, &b, "absent"]);
+    debuginfod.servers.lock().unwrap()[0].state.pass_pause();
+    assert_eq!(debuginfod.debug_info(&id, "own"), None);
+    assert_eq!(answers.said(), [&a, &b, failed]);
 
     let debuginfod = answers.debuginfod(&servers, &[]);
     for _ in 0..2 {
@@ -174,6 +178,29 @@ fn a_damaged_file_in_the_folder_is_downloaded_again() {
     fs::write(folder.join("debuginfo"), "damaged").unwrap();
     let found = debuginfod.debug_info(&id, "own").unwrap();
     assert_eq!(fs::read(found).unwrap(), fs::read(path).unwrap());
+}
+
+#[test]
+fn what_is_here_does_not_wait_for_a_download() {
+    let (path, id) = own();
+    let answers = Answers::new();
+    let mut debuginfod = answers.debuginfod(&[("DEBUGINFOD_URLS", "https://a")], &[("https://a", never_ends)]);
+    let is_wanted = Arc::new(AtomicBool::new(true));
+    let watched = is_wanted.clone();
+    debuginfod.watcher = Box::new(move |_| watched.load(Ordering::Relaxed));
+    let folder = answers.dir.path().join("cache").join(id.to_hex());
+    fs::create_dir_all(&folder).unwrap();
+    fs::copy(path, folder.join("debuginfo")).unwrap();
+    std::thread::scope(|scope| {
+        let download = scope.spawn(|| debuginfod.debug_info(&BuildId(vec![1; 20]), "other"));
+        while answers.said().is_empty() {
+            std::thread::yield_now();
+        }
+        assert_eq!(debuginfod.debug_info(&id, "own"), Some(folder.join("debuginfo")));
+        assert!(!download.is_finished());
+        is_wanted.store(false, Ordering::Relaxed);
+        assert_eq!(download.join().unwrap(), None);
+    });
 }
 
 #[test]
@@ -236,15 +263,19 @@ fn a_server_may_be_a_folder_and_sources_have_any_name() {
     let source = served.join(format!("buildid/{}/source/src/a b.c", id.to_hex()));
     fs::create_dir_all(source.parent().unwrap()).unwrap();
     fs::write(&source, "text").unwrap();
-    let url = format!("https://a file://{}", served.display());
-    let debuginfod = answers.debuginfod(&[("DEBUGINFOD_URLS", &url)], &[]);
-    let found = debuginfod.source(&id, "/src/a b.c").unwrap();
-    assert_eq!(fs::read_to_string(found).unwrap(), "text");
-    assert_eq!(
-        answers.said(),
-        [format!("https://a/buildid/{}/source/src/a%20b.c", id.to_hex())]
-    );
-    assert_eq!(debuginfod.debug_info(&id, "own"), None);
+    for host in ["", "localhost"] {
+        let url = format!("https://a file://{host}{}", served.display());
+        let debuginfod = answers.debuginfod(&[("DEBUGINFOD_URLS", &url)], &[]);
+        let found = debuginfod.source(&id, "/src/a b.c").unwrap();
+        assert_eq!(fs::read_to_string(&found).unwrap(), "text");
+        assert_eq!(
+            answers.said(),
+            [format!("https://a/buildid/{}/source/src/a%20b.c", id.to_hex())]
+        );
+        assert_eq!(debuginfod.debug_info(&id, "own"), None);
+        answers.said();
+        fs::remove_dir_all(answers.dir.path().join("cache")).unwrap();
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) enum Answer {
     File(Vec<u8>),
     NotFound,
+    Forbidden,
     /// Nothing, for as long as the client waits.
     Silence,
     /// The beginning of a file of this size. The client waits for the rest.
@@ -81,6 +82,7 @@ fn reply(mut stream: TcpStream, log: &Mutex<Vec<AskedRequest>>, answer: &dyn Fn(
     let (status, size, body) = match answer(&path) {
         Answer::File(bytes) => ("200 OK", bytes.len() as u64, bytes),
         Answer::NotFound => ("404 Not Found", 0, Vec::new()),
+        Answer::Forbidden => ("403 Forbidden", 0, Vec::new()),
         Answer::CutShort(bytes) => {
             is_cut_short = true;
             ("200 OK", bytes.len() as u64 + 1, bytes)
