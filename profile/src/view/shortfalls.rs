@@ -43,6 +43,9 @@ pub enum MissingSamples {
     OpenFiles,
     /// Callers: the stack was deeper than the copied bytes.
     StackBytes,
+    /// Callers: the stack has addresses where no code was mapped. perf follows frame pointers also through code that
+    /// uses their register for something else.
+    Unmapped,
     /// Callers: the stack has more frames than the limit.
     Depth,
     /// Inlined functions and lines of the program: the library of this index has no debug info.
@@ -171,6 +174,9 @@ pub fn shortfalls(selection: &Selection<'_>) -> Vec<Shortfall> {
         if hides_names || hides_callers {
             add(MissingSamples::OpenFiles);
         }
+        if seen.is_unmapped {
+            add(MissingSamples::Unmapped);
+        }
         if let Some(place) = nameless {
             if !hides_names {
                 add(MissingSamples::Names(code(place)));
@@ -235,6 +241,7 @@ struct DataFacts<'a> {
     program: u32,
     jit: u32,
     kernel: u32,
+    unknown: u32,
     runtimes: Vec<Option<LanguageRuntime>>,
     has_lines: Vec<bool>,
     /// The recording needed more open files than it was allowed.
@@ -253,6 +260,7 @@ struct StackFacts {
     is_interpreted_by_v8: bool,
     /// Set if code without a file has no name.
     nameless: Option<CodeContainer>,
+    is_unmapped: bool,
     cut: Option<StackMark>,
     /// The last unwound code.
     cut_at: Option<CodeContainer>,
@@ -278,6 +286,7 @@ impl<'a> DataFacts<'a> {
             program: category(CodeKind::Program),
             jit: category(CodeKind::Jit),
             kernel: category(CodeKind::Kernel),
+            unknown: category(CodeKind::Unknown),
             runtimes: data.libs.iter().map(LanguageRuntime::from_lib).collect(),
             has_lines,
             is_limited: data
@@ -316,11 +325,21 @@ impl<'a> DataFacts<'a> {
         self.runtimes.get(lib as usize).copied().flatten()
     }
 
-    /// JIT code has no file. With names, its file may be the file that named it.
+    /// JIT code has no file. With names, its file may be the file that named it. Other profilers have no category of
+    /// it.
     fn is_jit(&self, frame: u32) -> bool {
         let row = self.data.frames[frame as usize];
-        row.category == self.jit && self.jit != NONE
-            || row.lib == NONE && row.category != self.kernel && is_nameless(self.data.func_name(row.func))
+        match self.jit {
+            NONE => row.lib == NONE && row.category != self.kernel && is_nameless(self.data.func_name(row.func)),
+            jit => row.category == jit,
+        }
+    }
+
+    /// True for an address without a mapping.
+    fn is_unmapped(&self, frame: u32) -> bool {
+        let row = self.data.frames[frame as usize];
+        let is_address = || self.data.func_name(row.func).starts_with("0x");
+        self.jit != NONE && row.lib == NONE && row.category == self.unknown && is_address()
     }
 
     fn place(&self, frame: u32) -> Option<CodeContainer> {
@@ -346,6 +365,7 @@ impl<'a> DataFacts<'a> {
             let place = self.place(stack.frame);
             seen.runtime = self.runtime(frame.lib).or(seen.runtime);
             seen.has_jit |= place == Some(CodeContainer::Jit);
+            seen.is_unmapped |= self.is_unmapped(stack.frame);
             seen.is_interpreted_by_v8 |= name == V8_INTERPRETER && seen.runtime == Some(LanguageRuntime::Node);
             seen.in_statistics |= self.is_statistics[frame.func as usize];
             if place == Some(CodeContainer::Jit) && is_nameless(name) {

@@ -154,6 +154,7 @@ fn lacks(profile: &Profile, sources: &[SymbolSource]) -> Vec<(MissingSamples, u6
 fn code_of_no_file_is_the_runtime_s_of_its_process() {
     let mut stream = Stream::with_app();
     stream.map(1, image("/usr/lib/jvm/libjvm.so", 0x20_0000, 0x1000), 0);
+    stream.map_code(1, 0x7000_0000, 0x1000, 0);
     stream.thread(1, 2, 0);
     // Interpreted and compiled methods end the stack: no frame pointers.
     let cut = Frame::Mark(StackMark::TruncatedNoRule);
@@ -168,6 +169,19 @@ fn code_of_no_file_is_the_runtime_s_of_its_process() {
     let found = lacks(&named(stream.finish()), &[]);
     assert!(found.contains(&(MissingSamples::Names(java), 50)), "{found:?}");
     assert!(found.contains(&(MissingSamples::Callers(java), 50)), "{found:?}");
+}
+
+#[test]
+fn an_address_without_code_is_no_code_that_was_made_while_the_program_ran() {
+    let mut stream = Stream::with_app();
+    stream.map_code(1, 0x7000_0000, 0x1000, 0);
+    for ms in 0..100 {
+        let caller = if ms < 60 { 0x7000_1010 } else { 0x7000_0010 };
+        stream.sample(1, 1, ms, &[ip(0x1110), ret(caller)]);
+    }
+    let found = lacks(&named(stream.finish()), &[]);
+    let jit = MissingSamples::Names(CodeOwner::Jit);
+    assert_eq!(found, [(MissingSamples::Unmapped, 60), (jit, 40)]);
 }
 
 #[test]

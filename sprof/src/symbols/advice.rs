@@ -198,6 +198,10 @@ fn line(
             )
         }
         MissingSamples::StackBytes => format!("{of_samples} have truncated stacks: {}", why_cut(selection.data, what)),
+        MissingSamples::Unmapped => format!(
+            "{of_samples} have addresses on their stacks where no code was: stacks that are followed by frame pointers end so in code \
+             without them, and lack callers; `sprof record` and `perf record --call-graph dwarf` need none"
+        ),
         MissingSamples::Depth => {
             format!("{of_samples} have more frames than sprof follows: the callers above are missing")
         }
@@ -346,6 +350,7 @@ fn json(shortfall: &Shortfall, selection: &Selection<'_>, line: &str) -> Value {
         MissingSamples::CallersOfPart(lib) => ("callers", ("library", Some(lib))),
         MissingSamples::StackBytes => ("stack_bytes", ("stacks", None)),
         MissingSamples::OpenFiles => ("open_files", ("stacks", None)),
+        MissingSamples::Unmapped => ("unmapped", ("stacks", None)),
         MissingSamples::Depth => ("depth", ("stacks", None)),
         MissingSamples::Benchmarks => ("benchmarks", ("criterion", None)),
         MissingSamples::DebugInfo(lib) => ("debug_info", ("library", Some(lib))),

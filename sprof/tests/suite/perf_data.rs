@@ -45,6 +45,37 @@ fn frame_pointer_chains() {
     assert!(profile.sample_count() > 1000, "{}", profile.summary());
 }
 
+/// Programs without frame pointers use their register as any other: here it points to a stack of no code.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn frame_pointer_chains_through_code_without_frame_pointers_are_called_so() {
+    let Some(()) = perf_on_one_cpu() else { return };
+    let dir = temp_dir();
+    let (source, binary, file) = (
+        dir.path().join("app.c"),
+        dir.path().join("app"),
+        dir.path().join("perf.data"),
+    );
+    let text = "static unsigned long made_up[2] = {0, 0x123456789000};\n\
+                int main(void) {\n\
+                \x20   unsigned long rounds = 600000000;\n\
+                \x20   __asm__ volatile(\"push %%rbp\\n mov %1, %%rbp\\n 1: dec %0\\n jnz 1b\\n pop %%rbp\"\n\
+                \x20                    : \"+r\"(rounds) : \"r\"(made_up));\n\
+                \x20   return 0;\n}\n";
+    fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-g", "-O1", "-mno-red-zone", "-fomit-frame-pointer", "-o"]);
+    assert!(compiler.arg(&binary).arg(&source).status().unwrap().success());
+    perf_record(&file, &["-e", "cpu-clock", "-F", "1000", "-g"], &binary, &[]);
+    let output = sprof().arg("report").arg(&file).output().unwrap();
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(
+        said.contains("have addresses on their stacks where no code was"),
+        "{said}"
+    );
+    assert!(!said.contains("made while the program ran"), "{said}");
+}
+
 /// What `sprof` prints, with this text on stdin.
 fn from_stdin(words: &[&str], text: &Path) -> (Option<i32>, String, String) {
     let mut cat = Command::new("cat").arg(text).stdout(Stdio::piped()).spawn().unwrap();

@@ -16,7 +16,7 @@ use profile::data::{Data, NONE, SavedData};
 use profile::read::{ReadError, ReadLimits, everything, whole};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
-use recording::event::{Event, Pid, ProcessEvent, Role, Sample, Thread, ThreadEvent};
+use recording::event::{Event, Mapping, Pid, ProcessEvent, Role, Sample, Thread, ThreadEvent};
 use recording::info::{Host, PeriodUnit, RecordingInfo};
 use recording::module::{BuildId, FileRole, Image, Module, ModuleKind};
 use recording::quality::Quality;
@@ -144,6 +144,19 @@ impl Stream {
 
     pub(crate) fn map(&mut self, pid: i32, image: Image, ms: u64) {
         self.event(Event::process(at(ms), Pid(pid), ProcessEvent::Image(&image)));
+    }
+
+    /// Maps executable memory of no file.
+    pub(crate) fn map_code(&mut self, pid: i32, start: u64, len: u64, ms: u64) {
+        let mapping = Mapping {
+            start,
+            len,
+            file_offset: 0,
+            path: b"//anon",
+            build_id: None,
+            inode: None,
+        };
+        self.event(Event::process(at(ms), Pid(pid), ProcessEvent::Map(&mapping)));
     }
 
     pub(crate) fn sample(&mut self, pid: i32, tid: i32, ms: u64, frames: &[Frame]) {
