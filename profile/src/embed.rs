@@ -10,7 +10,7 @@ use crate::recorded::Profile;
 use crate::recorded::strings::StringId;
 use crate::view::cost::Cost;
 use crate::view::files::file_totals;
-use crate::view::select::{Filter, NotFound, select};
+use crate::view::select::{Filter, select};
 
 /// A source file of sampled code.
 #[derive(Clone, Debug)]
@@ -76,12 +76,11 @@ pub struct HotFile {
 }
 
 /// The source files without a text, those with most samples on their stacks first.
-///
-/// # Errors
-///
-/// None is known: the samples are selected by a filter without names, so no name can be missing.
-pub fn hot_files(data: &Data) -> Result<Vec<HotFile>, NotFound> {
-    let selection = select(data, &Filter::default())?;
+pub fn hot_files(data: &Data) -> Vec<HotFile> {
+    // A filter without names finds everything.
+    let Ok(selection) = select(data, &Filter::default()) else {
+        return Vec::new();
+    };
     let mut files: Vec<(Cost, HotFile)> = file_totals(&selection)
         .into_iter()
         .filter(|(file, _)| data.source(data.text(*file)).is_none())
@@ -95,7 +94,7 @@ pub fn hot_files(data: &Data) -> Result<Vec<HotFile>, NotFound> {
         })
         .collect();
     files.sort_by(|(a, of_a), (b, of_b)| b.weight.total_cmp(&a.weight).then_with(|| of_a.path.cmp(&of_b.path)));
-    Ok(files.into_iter().map(|(_, file)| file).collect())
+    files.into_iter().map(|(_, file)| file).collect()
 }
 
 /// Adds the text of a source file to data that were read.

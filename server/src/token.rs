@@ -35,7 +35,7 @@ pub(super) fn of_file(path: &Path) -> Result<String, String> {
     let mut file = opened.map_err(|error| failed(&error.to_string()))?;
     let metadata = file.metadata().map_err(|error| failed(&error.to_string()))?;
     if !metadata.is_file() {
-        return Err(failed("this is no file"));
+        return Err(failed("this is not a file"));
     }
     if metadata.mode() & 0o077 != 0 {
         return Err(failed(

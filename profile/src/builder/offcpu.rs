@@ -409,7 +409,7 @@ impl ThreadWaits {
         if until <= found.switches_from {
             return;
         }
-        tables.totals.already_waiting += 1;
+        tables.totals.initial += 1;
         let what = match until >= found.looked_at {
             true => found.what(),
             false => self.what(false),

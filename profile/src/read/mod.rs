@@ -176,7 +176,8 @@ pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
 ///
 /// # Errors
 ///
-/// The file can't be read, is damaged, is no profile of the Firefox Profiler in a known version, or exceeds the limits.
+/// The file can't be read, is damaged, is not a profile of the Firefox Profiler in a known version, or exceeds the
+/// limits.
 pub fn for_page(path: &Path, limits: ReadLimits) -> Result<(Data, f64), ReadError> {
     Ok(with_zero(tables::<AllFields>(path, limits)?))
 }
@@ -200,7 +201,8 @@ fn with_zero((mut data, for_views, _): (Data, ForViews, NotKept)) -> (Data, f64)
 ///
 /// # Errors
 ///
-/// The file can't be read, is damaged, is no profile of the Firefox Profiler in a known version, or exceeds the limits.
+/// The file can't be read, is damaged, is not a profile of the Firefox Profiler in a known version, or exceeds the
+/// limits.
 pub fn everything(path: &Path, limits: ReadLimits) -> Result<SavedData, ReadError> {
     everything_but(path, limits).map(|(data, _)| data)
 }
@@ -209,7 +211,8 @@ pub fn everything(path: &Path, limits: ReadLimits) -> Result<SavedData, ReadErro
 ///
 /// # Errors
 ///
-/// The file can't be read, is damaged, is no profile of the Firefox Profiler in a known version, or exceeds the limits.
+/// The file can't be read, is damaged, is not a profile of the Firefox Profiler in a known version, or exceeds the
+/// limits.
 pub fn everything_but(path: &Path, limits: ReadLimits) -> Result<(SavedData, NotKept), ReadError> {
     let (mut data, for_views, not_kept) = tables::<AllFields>(path, limits)?;
     data.recorded = for_views.facts.into_recorded();

@@ -37,7 +37,7 @@ pub struct WaitTotals {
     /// Waits that had not ended at the recording's end; counted up to the end.
     pub still_waiting: u64,
     /// Initial waits: they began before the recording, and are counted from its start.
-    pub already_waiting: u64,
+    pub initial: u64,
     /// Threads that were off-CPU throughout, and were left out: see `BuildOptions::awake_threads_only`.
     pub never_ran: u64,
     /// CPU time of samples plus time of waits of all threads, ns, to compare with the recorded time. The sum can be

@@ -156,7 +156,7 @@ fn off_cpu(waits: &WaitTotals) -> Vec<AboutRow> {
         ));
     }
     for (label, value) in [
-        ("Waits that lasted when recording began", waits.already_waiting),
+        ("Waits that lasted when recording began", waits.initial),
         ("Threads that waited throughout, left out", waits.never_ran),
         ("Waits that lasted until recording ended", waits.still_waiting),
         ("Waits left out, beginning or end lost", waits.unpaired),

@@ -358,7 +358,7 @@ fn a_thread_that_is_found_waiting_waits_since_its_switches_are_told() {
     let profile = waits.finish();
     let totals = profile.waits().unwrap();
     assert_eq!(totals.of(WaitReason::Channel), sum(1, 3_000_000));
-    assert_eq!((totals.all().count, totals.already_waiting), (1, 1));
+    assert_eq!((totals.all().count, totals.initial), (1, 1));
     assert_eq!(samples(&written(&profile))[0].0, 0.01);
 }
 
@@ -387,7 +387,7 @@ fn a_found_thread_that_leaves_its_cpu_first_was_running() {
     let profile = waits.finish();
     let totals = profile.waits().unwrap();
     assert_eq!(totals.all(), sum(1, 3_000_000));
-    assert_eq!((totals.already_waiting, totals.unpaired), (0, 0));
+    assert_eq!((totals.initial, totals.unpaired), (0, 0));
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Address {
     /// Why no request may go there, with the next step.
     pub fn parse(text: &str, any_http: bool) -> Result<Address, String> {
         let example = "for example https://profiles.example.org/api";
-        let uri: Uri = text.parse().map_err(|_| format!("it is no URL; {example}"))?;
+        let uri: Uri = text.parse().map_err(|_| format!("it is not a URL; {example}"))?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
             return Err(format!("a URL starts with https:// and has a host; {example}"));
         };

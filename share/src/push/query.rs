@@ -149,7 +149,7 @@ fn moment(text: &str, now_ms: u64) -> Result<u64, String> {
             false => number,
         }),
     };
-    read.ok_or_else(|| format!("'{text}' is no time; write now-1h (with s, m, h, d or w), or seconds since 1970"))
+    read.ok_or_else(|| format!("'{text}' is not a time; write now-1h (with s, m, h, d or w), or seconds since 1970"))
 }
 
 #[cfg(test)]
@@ -189,7 +189,7 @@ mod tests {
             ("parca=http://localhost:1?query={}&from=now", "not before"),
             (
                 "parca=http://localhost:1?query={}&from=yesterday",
-                "'yesterday' is no time",
+                "'yesterday' is not a time",
             ),
             ("parca=http://example.org?query={}", "`sprof diff --plain-http`"),
             ("parca=http://me:hidden@localhost?query={}", "password"),

@@ -103,7 +103,7 @@ impl Bucket {
             false => AddressStyle::VirtualHost,
         });
         let wrong = |why: String| format!("the endpoint {endpoint}, or the bucket {name}: {why}");
-        let parsed = endpoint.parse().map_err(|_| wrong("it is no URL".into()))?;
+        let parsed = endpoint.parse().map_err(|_| wrong("it is not a URL".into()))?;
         let url_style = match style {
             AddressStyle::Path => UrlStyle::Path,
             AddressStyle::VirtualHost => UrlStyle::VirtualHost,
@@ -224,7 +224,7 @@ impl Bucket {
         let reply = self.act(&action, &ask, |_| ControlFlow::Continue(()))?;
         let lies = |why: &str| {
             BucketError::other(format!(
-                "cannot {}: the reply is no list of a bucket: {why}",
+                "cannot {}: the reply is not a list of a bucket: {why}",
                 ask.purpose
             ))
         };

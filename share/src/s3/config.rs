@@ -94,7 +94,9 @@ pub(super) fn find(
     let region =
         region.ok_or("in which region is the bucket? Name it with --s3-region, in AWS_REGION or in the profile")?;
     if region.is_empty() || !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-        return Err(format!("'{region}' is no name of a region, for example eu-central-1"));
+        return Err(format!(
+            "'{region}' is not the name of a region, for example eu-central-1"
+        ));
     }
     let keys = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
     let [id, secret, token] = keys.map(variable);
@@ -332,7 +334,7 @@ region = wrong
             (&[("AWS_PROFILE", "role"), ("AWS_REGION", "x")], "export-credentials"),
             (&[("AWS_CONFIG_FILE", "/x")], "--s3-region"),
             (&[("AWS_CONFIG_FILE", "/denied")], "reading /denied failed"),
-            (&[("AWS_REGION", "a/b")], "'a/b' is no name of a region"),
+            (&[("AWS_REGION", "a/b")], "'a/b' is not the name of a region"),
             (&[("AWS_SECRET_ACCESS_KEY", "hidden")], "belong together"),
             (
                 &[("AWS_SHARED_CREDENTIALS_FILE", "/x"), ("AWS_REGION", "x")],

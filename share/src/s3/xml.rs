@@ -46,7 +46,7 @@ pub(super) fn page(text: &str) -> Result<(Vec<BucketObject>, Option<String>), St
             ["ListBucketResult", "Contents", "Key"] => object.key = text,
             ["ListBucketResult", "Contents", "ETag"] => object.etag = text,
             ["ListBucketResult", "Contents", "Size"] => {
-                object.bytes = text.parse().map_err(|_| "a size is no number")?
+                object.bytes = text.parse().map_err(|_| "a size is not a number")?
             }
             ["ListBucketResult", "Contents", "LastModified"] => {
                 object.modified = text.parse::<Timestamp>().ok().map(SystemTime::from);

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use names::symbol::is_nameless;
 use profile::data::{Data, WeightUnit};
 use profile::enrich::Enriched;
 use profile::export::firefox;
@@ -134,16 +135,18 @@ pub(super) fn named_again(
     if !named.is_changed {
         return Ok(None);
     }
-    term.line(describe_named(named));
+    term.line(describe_named(&data, named));
     unnamed_file(path, |out| firefox::write_data_gz(&data, out)).map(Some)
 }
 
 /// The result of looking up names for a saved profile.
-pub(super) fn describe_named(named: NamedAddresses) -> String {
+pub(super) fn describe_named(data: &Data, named: NamedAddresses) -> String {
     let names = count(named.addresses - named.addresses_without_name, "address", "addresses");
+    let lacks_names = || (0..data.funcs.len() as u32).any(|func| is_nameless(data.func_name(func)));
     match named.is_changed {
         true => format!("looked up names: {names} of {} have one", named.addresses),
-        false => "no more names are available than the profile has".to_owned(),
+        false if lacks_names() => "no more names are available than the profile has".to_owned(),
+        false => "all functions of the profile have names, and no more is known of them".to_owned(),
     }
 }
 

@@ -84,7 +84,7 @@ fn save(args: &LoadArgs, is_foreign: bool, term: &Term) -> Outcome {
             let interrupt = interrupt_of(symbols)?;
             let symbolicator = symbolicator_of(&args.file, symbols, &interrupt, term)?;
             let (data, named) = saved_data::named(&args.file, &symbolicator, &interrupt, term)?;
-            term.line(convert::describe_named(named));
+            term.line(convert::describe_named(&data, named));
             output.save(term, |out| firefox::write_data_gz(&data, out))
         }
     };

@@ -120,7 +120,7 @@ pub(crate) fn to_json(waits: &WaitTotals, places: &[WaitPlace]) -> Value {
         "stack_of_last_on_cpu": sum(waits.guessed(WaitGuess::LastOnCpu)),
         "stack_not_sampled": sum(waits.guessed(WaitGuess::NotSampled)),
         "accounted_share": waits.accounted_share(),
-        "already_waiting": waits.already_waiting,
+        "initial": waits.initial,
         "still_waiting": waits.still_waiting,
         "threads_that_never_ran": waits.never_ran,
         "left_out": waits.unpaired,

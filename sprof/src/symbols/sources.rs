@@ -30,8 +30,7 @@ pub(crate) fn embed_hot(profile: &mut Profile, symbolicator: &Symbolicator, inte
 
 /// Puts the source files with most samples into data that was read from a file.
 pub(crate) fn embed_hot_of(data: &mut Data, symbolicator: &Symbolicator, interrupt: &Interrupt, term: &Term) {
-    // A filter without names finds everything.
-    let files = hot_files(data).unwrap_or_default();
+    let files = hot_files(data);
     let module = |lib: u32| Some(Arc::new(module(data.libs.get(lib as usize)?)?));
     let place = |file: &HotFile| file.place.and_then(|(lib, address)| Some((module(lib)?, address)));
     let before: Vec<usize> = data.sources.values().flatten().map(|text| text.len()).collect();

@@ -131,7 +131,7 @@ fn without_a_right_to_comment_there_is_none() {
     let none = api();
     for (variables, said) in [
         (&[("GITHUB_TOKEN", "")][..], "there is no token"),
-        (&[("GITHUB_EVENT_NAME", "push")], "this is no pull request"),
+        (&[("GITHUB_EVENT_NAME", "push")], "this is not a pull request"),
         (
             &[("GITHUB_REPOSITORY", "they/app")],
             "a fork's pull request cannot get one",

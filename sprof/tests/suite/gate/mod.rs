@@ -525,7 +525,7 @@ fn a_comparison_needs_a_base_and_rules_and_refuses_what_would_be_wrong() {
             &[&words[..], &["--rounds", "0"]].concat(),
             &[],
             2,
-            "--rounds 0 is no number",
+            "--rounds 0 is not a number",
         ),
         (&[&words[..], &["--base"]].concat(), &[], 2, "--base needs a value"),
         (&words[..2], &[], 2, "there is no --run COMMAND"),
