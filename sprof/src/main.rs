@@ -35,6 +35,13 @@ use std::process::ExitCode;
 
 use args::Command;
 
+/// musl's allocator maps and unmaps pages for a few small objects. CPU time of `sprof --version` and of `sprof report`
+/// on a recording of rustc, medians by turns on x86_64: musl's 3.7 and 372 ms, this one 1.7 and 311 ms, with glibc 3.0
+/// and 272 ms. mimalloc asks for huge pages: 1.7, and between 200 and 480 ms. A sample costs the same with each.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> ExitCode {
     if let Some(folder) = cargo::runner::asked() {
         return cargo::runner::run(&folder);
