@@ -255,6 +255,10 @@ impl Rebuilt {
             new_stacks.push(stack);
         }
         profile.stacks = stacks;
+        for process in &mut profile.processes {
+            let mapped = process.heap.rows.map_stacks_at(|_, stack| new_stacks[stack.0 as usize]);
+            process.heap.rows = mapped;
+        }
         for thread in &mut profile.threads {
             thread.samples = thread.samples.map_stacks(|stack| new_stacks[stack.0 as usize]);
             for marker in &mut thread.markers {

@@ -83,6 +83,17 @@ fn retain<T>(all: &mut Vec<T>, kept: &[bool]) {
 fn keep_threads(data: &mut Data, wanted: &[bool]) {
     let new = renumbered(wanted);
     let of = |thread: u32| new.get(thread as usize).copied().unwrap_or(NONE);
+    // The blocks of a process are in its main thread.
+    for from in 0..data.threads.len() {
+        let pid = &data.threads[from].pid;
+        let mut same = (0..data.threads.len()).filter(|at| wanted[*at] && data.threads[*at].pid == *pid);
+        if !wanted[from]
+            && data.threads[from].allocations.is_some()
+            && let Some(to) = same.next()
+        {
+            data.threads[to].allocations = data.threads[from].allocations.take();
+        }
+    }
     retain(&mut data.threads, wanted);
     data.counters.retain_mut(|counter| {
         counter.thread = of(counter.thread);

@@ -8,6 +8,7 @@ use recording::quality::Quality;
 use super::processes::LiveThread;
 use super::{Builder, CodeSince, MARKERS_PER_THREAD, PidLifetime};
 use crate::recorded::Profile;
+use crate::recorded::heap::RecordedHeap;
 use crate::recorded::no_samples::NoSamples;
 use crate::recorded::thread::{MarkerKind, ProcessId, RecordedMarker, RecordedProcess, RecordedThread};
 use crate::recorded::usage::ProcessUsage;
@@ -58,12 +59,12 @@ impl Builder {
             info.program.clone_from(name);
         }
 
-        let processes = std::mem::take(&mut self.processes.processes);
+        let mut processes = std::mem::take(&mut self.processes.processes);
         let mut threads: Vec<Option<LiveThread>> = std::mem::take(&mut self.processes.threads)
             .into_iter()
             .map(Some)
             .collect();
-        let kept_processes: Vec<RecordedProcess> = (processes.iter().enumerate())
+        let kept_processes: Vec<RecordedProcess> = (processes.iter_mut().enumerate())
             .map(|(index, live)| RecordedProcess {
                 id: live.id.clone(),
                 name: match &live.name {
@@ -79,6 +80,7 @@ impl Builder {
                     .filter(|at| threads[**at].as_ref().is_some_and(|thread| thread.track_of.is_none()))
                     .count(),
                 usage: live.usage.clone(),
+                heap: std::mem::take(&mut live.heap),
             })
             .collect();
 
@@ -144,6 +146,7 @@ impl Builder {
                 end: Some(end),
                 threads: 1,
                 usage: ProcessUsage::default(),
+                heap: RecordedHeap::default(),
             }]
         } else {
             kept_processes

@@ -72,7 +72,7 @@ impl Builder {
                 until: process.end.map_or(Timestamp(u64::MAX), |end| self.instant(end)),
             };
             let threads = process.threads.clone();
-            let addresses = self.addresses_in(&threads, &nameless);
+            let addresses = self.addresses_in(index, &threads, &nameless);
             let answers = histories(lifetime, &addresses);
             if answers.len() != addresses.len() || answers.iter().all(Vec::is_empty) {
                 continue;
@@ -83,6 +83,12 @@ impl Builder {
                 placed: FxHashMap::default(),
                 path: Vec::new(),
             };
+            let heap = std::mem::take(&mut self.processes.processes[index].heap.rows);
+            let mapped = heap.map_stacks_at(|at, stack| {
+                let time = self.instant(at).0;
+                self.place(&mut frames, stack, time).stack
+            });
+            self.processes.processes[index].heap.rows = mapped;
             for thread in threads {
                 let samples = std::mem::take(&mut self.processes.threads[thread].samples);
                 let mapped = samples.map_stacks_at(|at, stack| {
@@ -106,10 +112,20 @@ impl Builder {
         }
     }
 
-    /// The addresses of all frames in code of no file in the stacks of some threads, ascending, each once.
-    fn addresses_in(&self, threads: &[usize], nameless: &FxHashMap<FrameId, u64>) -> Vec<u64> {
+    /// The addresses of all frames in code of no file in the stacks of a process with these threads, ascending, each
+    /// once.
+    fn addresses_in(&self, process: usize, threads: &[usize], nameless: &FxHashMap<FrameId, u64>) -> Vec<u64> {
         let mut seen = FxHashSet::default();
         let mut addresses = Vec::new();
+        let mut add = |stack: Option<StackId>| {
+            let mut next = stack;
+            while let Some(stack) = next.filter(|stack| seen.insert(*stack)) {
+                addresses.extend(nameless.get(&self.stacks.frame(stack)));
+                next = self.stacks.prefix(stack);
+            }
+        };
+        let blocks = self.processes.processes[process].heap.rows.iter();
+        blocks.for_each(|block| add(block.taken.and_then(|taken| taken.stack)));
         for thread in threads {
             let thread = &self.processes.threads[*thread];
             let of_samples = thread.samples.iter().map(|sample| sample.stack);
@@ -117,13 +133,7 @@ impl Builder {
                 MarkerKind::Point(point) => point.stack,
                 _ => None,
             });
-            for stack in of_samples.chain(of_markers) {
-                let mut next = stack;
-                while let Some(stack) = next.filter(|stack| seen.insert(*stack)) {
-                    addresses.extend(nameless.get(&self.stacks.frame(stack)));
-                    next = self.stacks.prefix(stack);
-                }
-            }
+            of_samples.chain(of_markers).for_each(&mut add);
         }
         addresses.sort_unstable();
         addresses.dedup();

@@ -4,6 +4,7 @@
 mod events;
 mod finish;
 mod frames;
+mod heap;
 mod jit;
 mod mapped_code;
 mod offcpu;
@@ -38,7 +39,7 @@ use crate::recorded::waits::WaitTotals;
 use frames::FrameResolver;
 use offcpu::{EndedWait, WaitReasons, WaitTables};
 use processes::{LiveThread, Processes};
-use queue::{EventQueue, OwnedEvent, QueueBlock, QueuedEvent};
+use queue::{EventQueue, OwnedEvent, QueueBlock, QueuedEvent, QueuedSample};
 
 /// A thread keeps at most this many markers; the rest is counted. Loss and throttling may be reported at any rate, and
 /// the front end's marker table becomes slow at some 100,000.
@@ -143,6 +144,9 @@ impl Builder {
             for thread in &mut self.processes.threads {
                 thread.samples.read_back(&file)?;
             }
+            for process in &mut self.processes.processes {
+                process.heap.rows.bytes.read_back(&file)?;
+            }
         }
         Ok(())
     }
@@ -233,9 +237,16 @@ impl Builder {
 
     fn build_block(&mut self, block: QueueBlock) {
         block.take_all(|at, what, leafward| match what {
-            QueuedEvent::Sample(sample, kept) => {
-                let stack = self.stack_on(at, sample.thread, leafward, kept, NO_STACK);
-                self.add_sample(at, sample.thread, sample.cpu, sample.period, stack);
+            QueuedEvent::Sample(QueuedSample {
+                header,
+                allocation,
+                kept,
+            }) => {
+                let stack = self.stack_on(at, header.thread, leafward, kept, NO_STACK);
+                match &allocation {
+                    Some(allocation) => self.add_block(at, header.thread, allocation, stack),
+                    None => self.add_sample(at, header.thread, header.cpu, header.period, stack),
+                }
             }
             QueuedEvent::Other(event) => self.on_owned(at, event),
         });
@@ -252,6 +263,7 @@ impl Builder {
             OwnedEvent::Counter(pid, counter, value) => self.processes.add_reading(pid, at, counter, value),
             OwnedEvent::ThreadStart(thread) => self.processes.start_thread(thread, at),
             OwnedEvent::ThreadEnd(thread) => self.processes.end_thread(thread, at),
+            OwnedEvent::Freed(thread, address) => self.free_block(at, thread, address),
             OwnedEvent::Name(thread, name) => self.on_thread(at, thread, ThreadEvent::Name(&name)),
         }
     }
@@ -444,7 +456,9 @@ impl Builder {
             }
             ThreadEvent::InitialState(_) | ThreadEvent::SwitchOut { .. } | ThreadEvent::SwitchIn if left_out => {}
             ThreadEvent::Sample(sample) => self.with_frames(&sample, |builder, frames| match sample.role {
-                Role::Running if builder.waits.is_none() => builder.queue.push_sample(at, thread, &sample, frames),
+                Role::Running | Role::Allocation if builder.waits.is_none() => {
+                    builder.queue.push_sample(at, thread, &sample, frames)
+                }
                 Role::Running => {
                     let stack = builder.stack(at, thread, frames, sample.same);
                     builder.add_sample(at, thread, sample.cpu, sample.period, stack);
@@ -453,10 +467,16 @@ impl Builder {
                 Role::Wait => builder.add_wait(at, thread, &sample, frames),
                 Role::Counted => builder.add_counted(at, thread, &sample, frames),
                 Role::Point => builder.add_point(at, thread, &sample, frames),
-                // Only where switches are recorded. Blocks of memory do not reach profiles yet.
-                Role::Switch | Role::Allocation => {}
+                Role::Allocation => {
+                    let stack = builder.stack(at, thread, frames, sample.same);
+                    if let Some(allocation) = sample.allocation {
+                        builder.add_block(at, thread, allocation, stack);
+                    }
+                }
+                // Only where switches are recorded.
+                Role::Switch => {}
             }),
-            ThreadEvent::Freed { .. } => {}
+            ThreadEvent::Freed { address } => self.free_block(at, thread, address),
             ThreadEvent::InitialState(state) => {
                 let times = [state.switches_from, state.seen_at].map(|time| self.at(time));
                 self.with_waits(thread, times[0], |live, _| live.waits.found(times, state.waits_for));
@@ -499,8 +519,8 @@ impl EventSink for Builder {
             self.zero = self.zero.max(event.time);
         }
         let at = self.at(event.time);
-        let is_sample =
-            matches!(event.kind, EventKind::Thread(_, ThreadEvent::Sample(sample)) if sample.role == Role::Running);
+        let is_sample = matches!(event.kind, EventKind::Thread(_, ThreadEvent::Sample(sample))
+            if matches!(sample.role, Role::Running | Role::Allocation));
         match event.kind {
             EventKind::Recording(what) => return self.on_recording(at, what),
             EventKind::Thread(thread, what) if is_sample && self.waits.is_none() => {

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use super::mapped_code::{MappedCode, ResolvedFrames};
 use super::offcpu::ThreadWaits;
 use crate::category::CodeKind;
+use crate::recorded::heap::RecordedHeap;
 use crate::recorded::samples::PackedSamples;
 use crate::recorded::stacks::StackId;
 use crate::recorded::thread::{ProcessId, RecordedMarker};
@@ -38,6 +39,11 @@ pub(super) struct LiveProcess {
     /// The name that the process had while its loader alone ran; Linux keeps the first 15 bytes of what was executed.
     pub(super) loader_name: Option<String>,
     pub(super) usage: ProcessUsage,
+    pub(super) heap: RecordedHeap,
+    /// It began with a copy of its parent's memory, and executed no program since.
+    pub(super) has_parents_memory: bool,
+    /// The blocks of `heap` that are not freed: their weight, by address.
+    pub(super) living_blocks: FxHashMap<u64, u64>,
 }
 
 /// The file that a process executes.
@@ -72,6 +78,8 @@ pub(super) struct LiveThread {
     pub(super) track_of: Option<(usize, u32)>,
     /// Number of markers of points.
     pub(super) points: usize,
+    /// Its index in [`RecordedHeap::threads`], if a sampled block is its.
+    pub(super) heap_thread: Option<u32>,
     /// Its index among all threads, while building ends.
     pub(super) index: usize,
 }
@@ -87,7 +95,7 @@ impl LiveThread {
 
     /// True if its track shows anything.
     pub(super) fn has_content(&self) -> bool {
-        self.samples.len() > 0 || self.points > 0
+        self.samples.len() > 0 || self.points > 0 || self.heap_thread.is_some()
     }
 }
 
@@ -163,6 +171,7 @@ impl Processes {
             let title = self.processes[parent].title.clone();
             let process = &mut self.processes[new];
             process.parent = Some(ProcessId(parent));
+            process.has_parents_memory = true;
             process.code.images = images;
             process.name = name;
             process.program = program;
@@ -188,6 +197,7 @@ impl Processes {
         // Nothing looks them up again, and there may be thousands of ended processes.
         process.code.resolved = ResolvedFrames::default();
         process.code.images = Images::default();
+        process.living_blocks = FxHashMap::default();
         self.end_threads(index, pid, at, |_| true);
     }
 
@@ -237,6 +247,7 @@ impl Processes {
         process.code.images.clear();
         process.program = ProgramFile::Unknown;
         process.title = None;
+        process.has_parents_memory = false;
         process.images_changed();
         process.name.replace(name.to_owned())
     }

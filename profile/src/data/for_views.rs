@@ -76,6 +76,9 @@ fn begin_at(data: &mut Data, recorded_ms: Option<f64>) -> f64 {
     }
     for thread in &mut data.threads {
         thread.samples.time_ms.iter_mut().for_each(|time| *time -= zero_ms);
+        if let Some(allocations) = &mut thread.allocations {
+            allocations.shift(-zero_ms);
+        }
         for marker in &mut thread.markers {
             marker.start_ms -= zero_ms;
             marker.end_ms -= zero_ms;

@@ -5,6 +5,8 @@
 //! its caller's stack, so one backward pass adds up subtrees.
 
 mod about;
+mod allocations;
+pub(crate) mod blocks;
 mod code;
 pub(crate) mod facts;
 mod for_views;
@@ -20,10 +22,11 @@ use serde_json::Value;
 pub use self::about::{
     AboutRow, AboutSection, AskedEvent, CountedEvent, RecordingFacts, RecordingLimit, RowValue, RunExtent, SavedLib,
 };
+pub use self::allocations::Allocations;
 pub use self::code::{Category, Frame, Func, Script, ScriptOrigin, Stack, Symbol};
 pub(crate) use self::for_views::{ForViews, prepare};
 pub use self::threads::{CallArc, Calls, Counter, Marker, MarkerPhase, Samples, Thread, WeightUnit, Weights};
-pub(crate) use self::threads::{TextFields, map_stacks_of_allocations};
+pub(crate) use self::threads::{TextFields, map_stacks_of_js_allocations};
 use crate::sources::Sources;
 use crate::unique::Unique;
 

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::allocations::{Allocations, retain};
 use super::{Fields, NONE};
 
 /// Values over time: `RawCounter` of the front end.
@@ -91,31 +92,35 @@ pub struct Thread {
     pub samples: Samples,
     /// Its markers.
     pub markers: Vec<Marker>,
+    /// Blocks of memory that threads of its process took and freed.
+    pub allocations: Option<Allocations>,
     /// Other fields of a thread in the format of the Firefox Profiler.
     pub rest: Fields,
 }
 
 impl Thread {
-    /// Maps the stack index of each sample and marker.
+    /// Maps the stack index of each sample, marker and block of memory.
     pub(crate) fn map_stacks(&mut self, mut map: impl FnMut(u32) -> u32) {
         let of_markers = self.markers.iter_mut().map(|marker| &mut marker.stack);
-        let stacks = self.samples.stack.iter_mut().chain(of_markers);
+        let of_blocks = self
+            .allocations
+            .iter_mut()
+            .flat_map(|allocations| &mut allocations.stack);
+        let stacks = self.samples.stack.iter_mut().chain(of_markers).chain(of_blocks);
         for stack in stacks.filter(|stack| **stack != NONE) {
             *stack = map(*stack);
         }
-        map_stacks_of_allocations(&mut self.rest, map);
+        map_stacks_of_js_allocations(&mut self.rest, map);
     }
 }
 
-/// Maps the stack indices of `RawNativeAllocationTable` and `RawJsAllocationsTable` (the front end's
-/// src/types/profile.ts).
-pub(crate) fn map_stacks_of_allocations(rest: &mut Fields, mut map: impl FnMut(u32) -> u32) {
-    for key in ["nativeAllocations", "jsAllocations"] {
-        let stacks = rest.get_mut(key).and_then(|table| table.get_mut("stack"));
-        for stack in stacks.and_then(Value::as_array_mut).into_iter().flatten() {
-            if let Some(index) = stack.as_u64().and_then(|index| u32::try_from(index).ok()) {
-                *stack = map(index).into();
-            }
+/// Maps the stack indices of `RawJsAllocationsTable` (the front end's src/types/profile.ts).
+pub(crate) fn map_stacks_of_js_allocations(rest: &mut Fields, mut map: impl FnMut(u32) -> u32) {
+    let table = rest.get_mut("jsAllocations");
+    let stacks = table.and_then(|table| table.get_mut("stack")?.as_array_mut());
+    for stack in stacks.into_iter().flatten() {
+        if let Some(index) = stack.as_u64().and_then(|index| u32::try_from(index).ok()) {
+            *stack = map(index).into();
         }
     }
 }
@@ -158,23 +163,19 @@ impl Samples {
 
     /// Keeps the samples whose entry is true.
     pub(crate) fn retain(&mut self, is_kept: &[bool]) {
-        fn column<T>(column: &mut Vec<T>, is_kept: &[bool]) {
-            let mut is_kept = is_kept.iter();
-            column.retain(|_| is_kept.next().copied().unwrap_or(false));
-        }
-        column(&mut self.time_ms, is_kept);
-        column(&mut self.stack, is_kept);
+        retain(&mut self.time_ms, is_kept);
+        retain(&mut self.stack, is_kept);
         if let Some(weights) = &mut self.weight {
-            column(weights, is_kept);
+            retain(weights, is_kept);
         }
         if let Some(counts) = &mut self.count {
-            column(counts, is_kept);
+            retain(counts, is_kept);
         }
         if let Some(deltas) = &mut self.cpu_delta {
-            column(deltas, is_kept);
+            retain(deltas, is_kept);
         }
         for values in self.rest.values_mut().filter_map(Value::as_array_mut) {
-            column(values, is_kept);
+            retain(values, is_kept);
         }
     }
 }

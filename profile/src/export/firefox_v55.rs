@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use super::firefox::{self, ns, some};
-use crate::data::{Data, Frame, MarkerPhase, NONE, SavedData, ScriptOrigin, TextFields, Thread};
+use crate::data::{Allocations, Data, Frame, MarkerPhase, NONE, SavedData, ScriptOrigin, TextFields, Thread};
 use crate::to_data::number;
 use crate::unique::Unique;
 
@@ -110,6 +110,9 @@ fn thread(data: &Data, of: &Thread, functions: &Arc<SymbolTable>, text_fields: &
     }
     if let Some(of) = &own.event_of {
         json["eventOf"] = json!(of);
+    }
+    if let Some(allocations) = &own.allocations {
+        put_allocations(allocations, &mut json["nativeAllocations"]);
     }
     set(&mut json, &own.rest);
     Ok(json)
@@ -311,6 +314,25 @@ fn put_samples(thread: &Thread, table: &mut Value) {
         put(table, "count", counts.iter().copied());
     }
     set(table, &samples.rest);
+}
+
+fn put_allocations(allocations: &Allocations, table: &mut Value) {
+    put(table, "time", allocations.time_ms.iter().copied().map(number));
+    put(table, "weight", allocations.weight.iter().copied().map(number));
+    put(table, "stack", allocations.stack.iter().copied().map(some));
+    for (key, numbers) in [("memoryAddress", &allocations.address), ("size", &allocations.size)] {
+        if let Some(numbers) = numbers {
+            put(table, key, numbers.iter().copied());
+        }
+    }
+    if let Some(threads) = &allocations.thread {
+        put(table, "threadId", threads.iter().copied().map(number));
+    }
+    if let Some(end) = allocations.end_ms {
+        table["end"] = number(end);
+    }
+    set(table, &allocations.rest);
+    table["length"] = allocations.weight.len().into();
 }
 
 fn put_markers(data: &Data, thread: &Thread, texts: &mut Unique<Box<str>>, table: &mut Value) {

@@ -36,6 +36,9 @@ pub(super) fn shift(data: &mut Data, begin_ms: f64) {
     let by_ms = begin_ms - file_span_ms(data).0;
     for thread in &mut data.threads {
         thread.samples.time_ms.iter_mut().for_each(|time| *time += by_ms);
+        if let Some(allocations) = &mut thread.allocations {
+            allocations.shift(by_ms);
+        }
         for marker in &mut thread.markers {
             marker.start_ms += by_ms;
             marker.end_ms += by_ms;
@@ -86,13 +89,9 @@ fn shift_thread(fields: &mut Fields, by_ms: f64) {
         shift_field(range, "startTime", by_ms);
         shift_field(range, "endTime", by_ms);
     }
-    for key in ["nativeAllocations", "jsAllocations"] {
-        let times = fields
-            .get_mut(key)
-            .and_then(|table| table.get_mut("time"))
-            .and_then(Value::as_array_mut);
-        times.into_iter().flatten().for_each(|time| shift_value(time, by_ms));
-    }
+    let table = fields.get_mut("jsAllocations");
+    let times = table.and_then(|table| table.get_mut("time")?.as_array_mut());
+    times.into_iter().flatten().for_each(|time| shift_value(time, by_ms));
 }
 
 fn shift_field(object: &mut Value, key: &str, by_ms: f64) {

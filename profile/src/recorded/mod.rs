@@ -1,5 +1,6 @@
 //! A profile in memory: plain tables that refer to each other by index.
 
+pub(crate) mod heap;
 mod index;
 pub(crate) mod no_samples;
 pub(crate) mod samples;
@@ -75,6 +76,14 @@ pub struct BuildCounts {
     pub counted_samples: u64,
     /// Point events, including those without a marker.
     pub points: u64,
+    /// Sampled blocks of memory.
+    pub blocks: u64,
+    /// Blocks that a forked process freed, and that its parent had taken before: not counted as freed in either.
+    pub inherited_blocks_freed: u64,
+    /// Blocks that were freed, and that nobody is known to have taken.
+    pub unknown_blocks_freed: u64,
+    /// Blocks at an address where a block was that is not known to be freed; it counts as freed by then.
+    pub blocks_on_others: u64,
     /// Markers left out because their thread has [`MARKERS_PER_THREAD`](crate::builder::MARKERS_PER_THREAD) markers.
     pub markers_left_out: u64,
 }

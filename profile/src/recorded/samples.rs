@@ -4,7 +4,7 @@ use std::io;
 
 use recording::varint::{put, take, unzigzag, zigzag};
 
-use super::spill::{SpillFile, SpilledBlock, SpilledFile};
+use super::spill::{SpillFile, SpillableBytes, SpilledFile};
 use super::stacks::StackId;
 
 /// One sample, as kept.
@@ -21,11 +21,6 @@ pub(crate) struct RecordedSample {
     pub(crate) cpu_before_ns: Option<u64>,
 }
 
-/// Bytes that are written at once: some 2,000 samples. 200 threads have 3 MB in memory.
-const SPILL_BYTES: usize = 16 << 10;
-/// A sample has four numbers of ten bytes at most.
-const SAMPLE_BYTES: usize = 40;
-
 /// Two flag bits stored with a sample's stack.
 const OFF_CPU: u64 = 1;
 const HAS_CPU_BEFORE: u64 = 2;
@@ -34,9 +29,7 @@ const HAS_CPU_BEFORE: u64 = 2;
 /// samples take 7-9 MB. As plain columns they took 20 MB, and twice that while a vector grew.
 #[derive(Clone, Default)]
 pub(crate) struct PackedSamples {
-    /// The first samples, while they are in a file. [`PackedSamples::read_back`] ends that.
-    spilled: Vec<SpilledBlock>,
-    bytes: Vec<u8>,
+    bytes: SpillableBytes,
     len: usize,
     last: PreviousSample,
     period_sum: u64,
@@ -73,21 +66,22 @@ impl PackedSamples {
                 self.last.length
             },
         };
-        put(&mut self.bytes, zigzag(next.time.wrapping_sub(self.last.time)));
+        let bytes = self.bytes.end();
+        put(bytes, zigzag(next.time.wrapping_sub(self.last.time)));
         // A stack has 32 bits, so one more value fits.
         let off_cpu = if sample.off_cpu { OFF_CPU } else { 0 };
         let has_cpu_before = sample.cpu_before_ns.map_or(0, |_| HAS_CPU_BEFORE);
         put(
-            &mut self.bytes,
+            bytes,
             zigzag(next.stack - self.last.stack) << 2 | has_cpu_before | off_cpu,
         );
         let (new, old) = match sample.off_cpu {
             true => (next.length, self.last.length),
             false => (next.period, self.last.period),
         };
-        put(&mut self.bytes, zigzag(new.wrapping_sub(old) as i64));
+        put(bytes, zigzag(new.wrapping_sub(old) as i64));
         if let Some(ns) = sample.cpu_before_ns {
-            put(&mut self.bytes, ns);
+            put(bytes, ns);
         }
         self.last = next;
         self.len += 1;
@@ -102,12 +96,7 @@ impl PackedSamples {
 
     /// Moves the samples so far into the file, if they are many.
     pub(crate) fn spill(&mut self, file: &mut SpillFile) {
-        if self.bytes.len() >= SPILL_BYTES
-            && let Some(block) = file.take(&mut self.bytes)
-        {
-            self.spilled.push(block);
-            self.bytes.reserve(SPILL_BYTES + SAMPLE_BYTES);
-        }
+        self.bytes.spill(file);
     }
 
     /// Reads what is in the file into memory again. Only then may samples be iterated over.
@@ -116,11 +105,7 @@ impl PackedSamples {
     ///
     /// The file can't be read. All is as before.
     pub(crate) fn read_back(&mut self, file: &SpilledFile) -> io::Result<()> {
-        if !self.spilled.is_empty() {
-            self.bytes = file.read(&self.spilled, &self.bytes)?;
-            self.spilled.clear();
-        }
-        Ok(())
+        self.bytes.read_back(file)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -148,8 +133,7 @@ impl PackedSamples {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = RecordedSample> + '_ {
-        debug_assert!(self.spilled.is_empty(), "samples were not read back");
-        let mut rest = self.bytes.as_slice();
+        let mut rest = self.bytes.all();
         // What was put in is there.
         let mut next = move || take(&mut rest).unwrap_or_default();
         let mut state = PreviousSample::default();
@@ -181,7 +165,7 @@ impl PackedSamples {
     /// The samples with mapped stacks; the map may depend on the sample's time.
     pub(crate) fn map_stacks_at(&self, mut map: impl FnMut(i64, StackId) -> StackId) -> PackedSamples {
         let mut mapped = PackedSamples::default();
-        mapped.bytes.reserve(self.bytes.len());
+        mapped.bytes.end().reserve(self.bytes.all().len());
         for sample in self.iter() {
             mapped.push(RecordedSample {
                 stack: sample.stack.map(|stack| map(sample.time, stack)),
@@ -245,7 +229,7 @@ mod tests {
                 samples.spill(&mut file);
             }
         }
-        assert!(one.spilled.len() > 10);
+        assert!(one.bytes.spilled.len() > 10);
         let file = file.finish();
         for samples in [&mut one, &mut other] {
             samples.read_back(&file).unwrap();
@@ -293,6 +277,10 @@ mod tests {
                 cpu_before_ns: None,
             });
         }
-        assert!(samples.bytes.len() < 10_000_000, "{} bytes", samples.bytes.len());
+        assert!(
+            samples.bytes.all().len() < 10_000_000,
+            "{} bytes",
+            samples.bytes.all().len()
+        );
     }
 }

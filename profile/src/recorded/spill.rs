@@ -11,6 +11,55 @@ use std::thread::JoinHandle;
 /// Most blocks that wait for the disk. Further ones stay in memory.
 const WAITING_BLOCKS: usize = 64;
 
+/// Bytes that are written at once: some 2,000 samples. 200 threads have 3 MB in memory.
+const SPILL_BYTES: usize = 16 << 10;
+/// Room for the last row of a block, reserved in advance: at most seven numbers of ten bytes.
+const ROW_BYTES: usize = 70;
+
+/// Bytes whose beginning may be in a file.
+#[derive(Clone, Default)]
+pub(crate) struct SpillableBytes {
+    /// The first bytes, while they are in a file. [`SpillableBytes::read_back`] ends that.
+    pub(super) spilled: Vec<SpilledBlock>,
+    last: Vec<u8>,
+}
+
+impl SpillableBytes {
+    /// The bytes that are in memory, to append to.
+    pub(crate) fn end(&mut self) -> &mut Vec<u8> {
+        &mut self.last
+    }
+
+    /// All bytes. They have been read back.
+    pub(crate) fn all(&self) -> &[u8] {
+        debug_assert!(self.spilled.is_empty(), "bytes were not read back");
+        &self.last
+    }
+
+    /// Moves the bytes so far into the file, if they are many.
+    pub(crate) fn spill(&mut self, file: &mut SpillFile) {
+        if self.last.len() >= SPILL_BYTES
+            && let Some(block) = file.take(&mut self.last)
+        {
+            self.spilled.push(block);
+            self.last.reserve(SPILL_BYTES + ROW_BYTES);
+        }
+    }
+
+    /// Reads what is in the file into memory again.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read. All is as before.
+    pub(crate) fn read_back(&mut self, file: &SpilledFile) -> io::Result<()> {
+        if !self.spilled.is_empty() {
+            self.last = file.read(&self.spilled, &self.last)?;
+            self.spilled.clear();
+        }
+        Ok(())
+    }
+}
+
 /// A file that is to be written.
 #[derive(Debug)]
 pub(crate) struct SpillFile {
@@ -22,7 +71,7 @@ pub(crate) struct SpillFile {
 
 /// A part of the file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SpilledBlock {
+pub(super) struct SpilledBlock {
     offset: u64,
     bytes: usize,
 }
@@ -38,7 +87,7 @@ impl SpillFile {
     }
 
     /// Takes a block, to be written behind the others. It stays where it is if too many wait for the disk.
-    pub(crate) fn take(&mut self, bytes: &mut Vec<u8>) -> Option<SpilledBlock> {
+    fn take(&mut self, bytes: &mut Vec<u8>) -> Option<SpilledBlock> {
         if let Some(file) = self.file.take() {
             let (sender, blocks) = sync_channel(WAITING_BLOCKS);
             let thread = std::thread::Builder::new().name("sprof-spill".into());
@@ -106,7 +155,7 @@ impl SpilledFile {
     /// # Errors
     ///
     /// The file can't be read.
-    pub(crate) fn read(&self, blocks: &[SpilledBlock], rest: &[u8]) -> io::Result<Vec<u8>> {
+    fn read(&self, blocks: &[SpilledBlock], rest: &[u8]) -> io::Result<Vec<u8>> {
         let bytes: usize = blocks.iter().map(|block| block.bytes).sum();
         let mut all = Vec::with_capacity(bytes + rest.len());
         for block in blocks {

@@ -1,5 +1,6 @@
 //! Processes, threads and their markers.
 
+use super::heap::RecordedHeap;
 use super::no_samples::NoSamples;
 use super::samples::PackedSamples;
 use super::stacks::StackId;
@@ -12,7 +13,7 @@ pub(crate) struct ProcessId(pub(crate) usize);
 
 /// One process, from its first event to its end. A reused pid is two processes, and so are two programs with samples
 /// that one process ran one after the other (exec).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct RecordedProcess {
     /// `1234`; the second process with this number is `1234.1`.
     pub(crate) id: String,
@@ -27,6 +28,7 @@ pub(crate) struct RecordedProcess {
     /// How many threads it had, one after the other or at once.
     pub(crate) threads: usize,
     pub(crate) usage: ProcessUsage,
+    pub(crate) heap: RecordedHeap,
 }
 
 /// One thread.

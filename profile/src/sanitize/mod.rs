@@ -107,9 +107,8 @@ const META: [&str; 31] = [
 ];
 
 /// Fields of a thread that may stay (`RawThread`).
-const THREAD: [&str; 9] = [
+const THREAD: [&str; 8] = [
     "jsAllocations",
-    "nativeAllocations",
     "pausedRanges",
     "processShutdownTime",
     "processStartupTime",
@@ -238,6 +237,13 @@ fn drop_fields(data: &mut Data, include: KeptPrivate, removed: &mut RemovedCount
             all.is_some_and(|all| all.iter().all(|value| value.is_number() || value.is_null()))
         };
         keep(&mut thread.samples.rest, |_, value| is_numbers(value), dropped);
+        if let Some(allocations) = &mut thread.allocations {
+            keep(
+                &mut allocations.rest,
+                |key, value| (key == "weightType" && value == "bytes") || is_numbers(value),
+                dropped,
+            );
+        }
     }
     // A name of a field may be anything.
     dropped.retain(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric()));

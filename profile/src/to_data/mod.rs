@@ -3,6 +3,7 @@
 //! [`ProfileData`] makes all of it. `cpu`: what samples represent; `meta`, `extra`, `quality`: facts about the
 //! recording; `markers`, `counters`, `usage`, `tracks`: events, resource usage, and the initially visible rows.
 
+mod allocations;
 mod counters;
 mod cpu;
 mod extra;
@@ -243,6 +244,7 @@ impl<'a> ProfileData<'a> {
                 WeightUnit::Counts
             },
             samples,
+            allocations: allocations::of_main_thread(profile, thread, is_whole),
             markers: markers
                 .map(|marker| markers::marker(profile, thread, marker, is_whole))
                 .collect(),

@@ -162,6 +162,14 @@ fn lines(profile: &Profile) -> Vec<QualityLine> {
         ("Samples of other than main threads, left out", counts.samples_left_out),
         ("Markers left out", counts.markers_left_out),
         (
+            "Freed blocks of memory that nobody is known to have taken",
+            counts.unknown_blocks_freed,
+        ),
+        (
+            "Blocks of memory where another block was not known to be freed",
+            counts.blocks_on_others,
+        ),
+        (
             "Samples with JIT names of perf maps, which have no times to check",
             counts.samples_named_without_time,
         ),

@@ -157,7 +157,7 @@ impl Data {
         imported.or(self.event.as_deref())
     }
 
-    fn drop_threads(&mut self, is_kept: &[bool]) {
+    pub(super) fn drop_threads(&mut self, is_kept: &[bool]) {
         let mut is_kept = is_kept.iter();
         let (mut kept, dropped): (Vec<_>, Vec<_>) = std::mem::take(&mut self.threads)
             .into_iter()

@@ -18,6 +18,7 @@ pub mod diff;
 mod event;
 pub mod files;
 pub mod functions;
+pub mod heap;
 pub mod lines;
 pub mod markers;
 pub mod names;

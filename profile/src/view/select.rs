@@ -206,7 +206,7 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
     }
     selection.categories[data.categories.len()] += selection.without_stack;
     if !filter.hide.is_empty() {
-        hide(&mut selection, &filter.hide)?;
+        hide(&mut selection);
     }
     if filter.merge_generics {
         merge_generics(&mut selection);
@@ -233,7 +233,6 @@ pub enum KeptKinds {
 /// Nothing has a name that the filter asks for.
 pub fn keep(data: &mut Data, filter: &Filter, kinds: KeptKinds) -> Result<(), NotFound> {
     let conditions = ResolvedFilter::new(data, filter)?;
-    let is_hidden = marked(data, &filter.hide)?;
     let no_stack = data.stacks.len();
     let points = data.names_of_points();
     let is_selected: Vec<(Vec<bool>, Vec<bool>)> = (data.threads.iter().zip(&conditions.wanted_threads))
@@ -258,10 +257,18 @@ pub fn keep(data: &mut Data, filter: &Filter, kinds: KeptKinds) -> Result<(), No
             (samples.collect(), markers.collect())
         })
         .collect();
+    let blocks = data.selected_rows(conditions.to_ms.unwrap_or(f64::INFINITY), |thread, time_ms, stack| {
+        conditions.select_block(thread, &data.threads[thread as usize].pid, time_ms, stack)
+    });
+    let mut blocks = blocks.into_iter();
+    let is_hidden = conditions.is_hidden;
     for (thread, (samples, markers)) in data.threads.iter_mut().zip(is_selected) {
         thread.samples.retain(&samples);
         let mut markers = markers.into_iter();
         thread.markers.retain(|_| markers.next().unwrap_or(false));
+        if let Some(allocations) = &mut thread.allocations {
+            allocations.retain(&blocks.next().unwrap_or_default());
+        }
     }
     if let (Some(recorded), true) = (&mut data.recorded, filter.from_ms.is_some() || filter.to_ms.is_some()) {
         recorded.extent = RunExtent::Window;
@@ -303,8 +310,10 @@ pub(super) struct ResolvedFilter<'a> {
     seen: Vec<SampleKinds>,
     /// `None`: the filter names no marker.
     spans: Option<FxHashMap<&'a str, TimeSpans>>,
-    from_ms: Option<f64>,
-    to_ms: Option<f64>,
+    pub(super) from_ms: Option<f64>,
+    pub(super) to_ms: Option<f64>,
+    /// For each function.
+    pub(super) is_hidden: Vec<bool>,
 }
 
 impl<'a> ResolvedFilter<'a> {
@@ -325,6 +334,7 @@ impl<'a> ResolvedFilter<'a> {
                 in_focus.as_deref(),
                 wanted_categories.as_deref(),
             ),
+            is_hidden: marked(data, &filter.hide)?,
             wanted_threads,
             category_of,
             spans,
@@ -339,6 +349,14 @@ impl<'a> ResolvedFilter<'a> {
         self.wanted_threads[thread]
             && !matches!(self.seen[no_stack.min(marker.stack as usize)], SampleKinds::Not)
             && self.times(pid).contain(marker.start_ms)
+    }
+
+    /// True if a block of memory that a thread took meets the conditions.
+    pub(super) fn select_block(&self, thread: u32, pid: &str, time_ms: f64, stack: u32) -> bool {
+        let no_stack = self.seen.len() - 1;
+        self.wanted_threads[thread as usize]
+            && !matches!(self.seen[no_stack.min(stack as usize)], SampleKinds::Not)
+            && self.times(pid).contain(time_ms)
     }
 
     /// The length of the selected time, ms; `None` if it has no known end.
@@ -603,8 +621,8 @@ fn marked(data: &Data, names: &[String]) -> Result<Vec<bool>, NotFound> {
     Ok(marked)
 }
 
-fn hide(selection: &mut Selection<'_>, names: &[String]) -> Result<(), NotFound> {
-    let is_hidden = marked(selection.data, names)?;
+fn hide(selection: &mut Selection<'_>) {
+    let is_hidden = &selection.conditions.is_hidden;
     // For each old stack, the new stack of its nearest frame that is not hidden.
     let mut kept: Vec<u32> = Vec::with_capacity(selection.stacks.len());
     let (mut stacks, mut own) = (Vec::new(), Vec::<Cost>::new());
@@ -627,7 +645,6 @@ fn hide(selection: &mut Selection<'_>, names: &[String]) -> Result<(), NotFound>
     }
     selection.stacks = Cow::Owned(stacks);
     selection.own = own;
-    Ok(())
 }
 
 fn merge_generics(selection: &mut Selection<'_>) {

@@ -20,6 +20,7 @@ mod differential;
 mod enrich;
 mod exports;
 mod foreign;
+mod heap;
 mod merge;
 mod names;
 mod offcpu;

@@ -560,10 +560,7 @@ fn names_that_one_file_lacks_are_looked_up_with_the_stacks_of_its_markers() {
         (leaf(marker.stack), leaf(data.threads[0].samples.stack[1])),
         ("inner", "inner")
     );
-    assert_eq!(
-        data.threads[0].rest["nativeAllocations"]["stack"],
-        json!([marker.stack])
-    );
+    assert_eq!(data.threads[0].allocations.as_ref().unwrap().stack, [marker.stack]);
     assert_eq!(data.symbols.len(), 1);
 }
 

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use profile::view::diff::rules::{IncreaseRule, LimitedMeasure};
 
 use super::diff::{By, LimitArgs};
-use super::input::{EventArgs, InputArgs};
+use super::input::{EventArgs, InputArgs, MeasureArgs};
 use super::select::PartArgs;
 
 #[derive(Args, Clone, Debug)]
@@ -68,6 +68,9 @@ pub(crate) struct CheckArgs {
 
     #[command(flatten)]
     pub(crate) event: EventArgs,
+
+    #[command(flatten)]
+    pub(crate) heap: MeasureArgs,
 
     /// What the rules compare.
     #[arg(long, value_name = "WHAT", default_value = "total")]

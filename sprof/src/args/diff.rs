@@ -7,7 +7,7 @@ use profile::data::Data;
 use profile::view::diff::{Compared, DiffLimits};
 
 use super::export::SvgArgs;
-use super::input::EventArgs;
+use super::input::{EventArgs, MeasureArgs};
 use super::select::PartArgs;
 use super::serve::ServeArgs;
 use super::value;
@@ -44,6 +44,9 @@ pub(crate) struct DiffArgs {
 
     #[command(flatten)]
     pub(crate) event: EventArgs,
+
+    #[command(flatten)]
+    pub(crate) heap: MeasureArgs,
 
     /// What to compare. Text lists functions by the time in their own code, then by the time with all that they call.
     #[arg(long, value_name = "WHAT", default_value = "functions")]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::input::{EventArgs, InputArgs};
+use super::input::{EventArgs, InputArgs, MeasureArgs};
 use super::labels::LabelArgs;
 use super::record::RecordingArgs;
 use super::select::PartArgs;
@@ -45,6 +45,9 @@ pub(crate) struct ExportArgs {
 
     #[command(flatten)]
     pub(crate) event: EventArgs,
+
+    #[command(flatten)]
+    pub(crate) heap: MeasureArgs,
 
     #[command(flatten)]
     pub(crate) part: PartArgs,
@@ -92,6 +95,7 @@ Examples:
         .last(true)
         .trailing_var_arg(false)
         .required_unless_present_any(["pid", "all", "file"])),
+    mut_arg("measure", |arg| arg.requires("file")),
 )]
 pub(crate) struct FlamegraphArgs {
     /// Draw this file and record nothing: a saved profile, a file of `perf record`, text of `perf script`, a .partial
@@ -109,6 +113,9 @@ pub(crate) struct FlamegraphArgs {
 
     #[command(flatten)]
     pub(crate) recording: RecordingArgs,
+
+    #[command(flatten)]
+    pub(crate) heap: MeasureArgs,
 
     #[command(flatten)]
     pub(crate) pick: PickArgs,

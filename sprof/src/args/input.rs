@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use profile::view::heap::Measure;
+use profile::view::select::Filter;
 use symbolicator::{PathMap, SymbolOptions};
 
 use crate::terminal::Verbosity;
@@ -110,6 +113,57 @@ pub(crate) struct EventArgs {
     /// the file's choice, or the first event].
     #[arg(short, long, value_name = "NAME")]
     event: Option<String>,
+}
+
+/// What to count of the heap.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct MeasureArgs {
+    /// Show the heap instead of CPU time, by the code that took the memory; needs a recording with --heap: bytes that
+    /// were allocated, that were retained (not freed by the end, or by the end of --time-range), that lived at the peak
+    /// of the heap, that were temporary (freed within a millisecond), or the number of blocks.
+    #[arg(long, value_name = "MEASURE", value_parser = measures(), conflicts_with = "event", hide_possible_values = true)]
+    pub(crate) measure: Option<Measure>,
+}
+
+/// Which samples of a file to read.
+#[derive(Clone, Debug)]
+pub(crate) enum WantedSamples<'a> {
+    /// Those of the named event, or of the one that the file chooses.
+    Event(Option<&'a str>),
+    /// Blocks of memory, by this measure of those that the filter selects.
+    Heap(Measure, Filter),
+}
+
+impl<'a> WantedSamples<'a> {
+    /// Those that the options ask for.
+    pub(crate) fn new(event: &'a EventArgs, heap: &MeasureArgs, filter: Filter) -> WantedSamples<'a> {
+        match heap.measure {
+            Some(measure) => WantedSamples::Heap(measure, filter),
+            None => WantedSamples::Event(event.name()),
+        }
+    }
+
+    /// The named event.
+    pub(crate) fn event(&self) -> Option<&'a str> {
+        match self {
+            WantedSamples::Event(event) => *event,
+            WantedSamples::Heap(..) => None,
+        }
+    }
+}
+
+impl<'a> From<Option<&'a str>> for WantedSamples<'a> {
+    fn from(event: Option<&'a str>) -> WantedSamples<'a> {
+        WantedSamples::Event(event)
+    }
+}
+
+fn measures() -> impl TypedValueParser<Value = Measure> {
+    let values = Measure::ALL.map(|measure| PossibleValue::new(measure.name()));
+    PossibleValuesParser::new(values).map(|name| {
+        let named = Measure::ALL.into_iter().find(|measure| measure.name() == name);
+        named.unwrap_or(Measure::Allocated)
+    })
 }
 
 impl SymbolArgs {

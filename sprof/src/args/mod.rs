@@ -34,7 +34,7 @@ pub(crate) use diff::{By, DiffArgs, DiffFormat};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, ExportFormat, FlamegraphArgs, PickArgs, SvgArgs};
 pub(crate) use gallery::GalleryArgs;
-pub(crate) use input::{SymbolArgs, cache};
+pub(crate) use input::{SymbolArgs, WantedSamples, cache};
 pub(crate) use load::LoadArgs;
 pub(crate) use merge::{AlignBy, MergeArgs};
 pub(crate) use push::PushArgs;

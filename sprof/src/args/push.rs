@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::export::PickArgs;
-use super::input::{EventArgs, InputArgs};
+use super::input::{EventArgs, InputArgs, MeasureArgs};
 use super::labels::LabelArgs;
 use super::select::PartArgs;
 use super::share::Private;
@@ -49,6 +49,9 @@ pub(crate) struct PushArgs {
 
     #[command(flatten)]
     pub(crate) event: EventArgs,
+
+    #[command(flatten)]
+    pub(crate) heap: MeasureArgs,
 
     #[command(flatten)]
     pub(crate) part: PartArgs,

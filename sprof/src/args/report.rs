@@ -22,8 +22,8 @@ pub(crate) struct ReportArgs {
     pub(crate) file: PathBuf,
 
     /// What to show [default: summary]: summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads,
-    /// processes, crates, categories, buckets or markers (system calls, probes, benchmarks). May be given several
-    /// times.
+    /// processes, crates, categories, buckets, heap (who allocates, who keeps it) or markers (system calls, probes,
+    /// benchmarks). May be given several times.
     #[arg(long, value_name = "VIEW", value_parser = ViewParser, hide_possible_values = true)]
     pub(crate) view: Vec<View>,
 
@@ -79,6 +79,8 @@ pub(crate) enum View {
     Categories,
     /// Kinds of cost: allocating, cloning, hashing, locks and others.
     Buckets,
+    /// Blocks of memory by the code that took them, from a recording with `--heap`.
+    Heap,
     /// Events one by one: system calls, probes, benchmarks, what a script marked.
     Markers,
 }
@@ -104,7 +106,7 @@ pub(crate) enum Sort {
 }
 
 /// Names of views and what they show, for messages and shell completions.
-static VIEWS: [(&str, View, &str); 12] = [
+static VIEWS: [(&str, View, &str); 13] = [
     ("summary", View::Summary, "the most important rows of several views"),
     ("functions", View::Functions, "functions by the time in their own code"),
     ("lines", View::Lines, "source lines"),
@@ -120,6 +122,7 @@ static VIEWS: [(&str, View, &str); 12] = [
     ("crates", View::Crates, "crates, libraries and the kernel"),
     ("categories", View::Categories, "kinds of code"),
     ("buckets", View::Buckets, "kinds of cost: allocating, copying, locks"),
+    ("heap", View::Heap, "blocks of memory, by the code that took them"),
     (
         "markers",
         View::Markers,

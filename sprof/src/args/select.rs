@@ -5,7 +5,7 @@ use profile::view::diff::Renamed;
 use profile::view::diff::describe::renamed_libs;
 use profile::view::select::Filter;
 
-use super::input::{EventArgs, SymbolArgs, VerboseArgs};
+use super::input::{EventArgs, MeasureArgs, SymbolArgs, VerboseArgs, WantedSamples};
 use super::value;
 
 /// Selected samples: the options of all commands that read a profile.
@@ -65,6 +65,9 @@ pub(crate) struct SelectArgs {
     pub(crate) event: EventArgs,
 
     #[command(flatten)]
+    pub(crate) heap: MeasureArgs,
+
+    #[command(flatten)]
     pub(crate) symbols: SymbolArgs,
 
     #[command(flatten)]
@@ -79,6 +82,11 @@ impl SelectArgs {
             merge_generics: self.merge_generics,
             ..self.part.filter()
         }
+    }
+
+    /// The samples to read.
+    pub(crate) fn wanted(&self) -> WantedSamples<'_> {
+        WantedSamples::new(&self.event, &self.heap, self.filter())
     }
 
     /// The conditions, a phrase each.

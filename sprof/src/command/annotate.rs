@@ -37,7 +37,7 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
         AnnotateFormat::Json => FileKind::ReportJson,
     };
     let target = ResultTarget::for_text(args.output.as_deref(), kind)?;
-    let input = input::open_and_warn(&args.file, args.select.event.name(), &args.select.symbols, &term)?;
+    let input = input::open_and_warn(&args.file, args.select.wanted(), &args.select.symbols, &term)?;
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
     calls::check_conditions(&args.file, &input.data, &args.select.filter())?;
     let selection = select(&input.data, &args.select.filter()).map_err(|error| failed(&error))?;

@@ -12,7 +12,7 @@ use recording::command::own;
 use serde::Deserialize;
 
 use super::target::ResultTarget;
-use crate::args::{self, CheckArgs, CheckFormat};
+use crate::args::{self, CheckArgs, CheckFormat, WantedSamples};
 use crate::diff::read::ReadOptions;
 use crate::exit::{Failure, Outcome, Status};
 use crate::output::file_kind::FileKind;
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
     };
     let target = ResultTarget::for_text(args.output.as_deref(), kind)?;
     let reading = ReadOptions {
-        event: args.event.name(),
+        wanted: WantedSamples::new(&args.event, &args.heap, args.part.filter()),
         symbols: &args.input.symbols,
         filter: args.part.filter(),
         by: args.by,

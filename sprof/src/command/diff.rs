@@ -19,7 +19,7 @@ use server::Listener;
 use super::check::new_and_base;
 use super::target::ResultTarget;
 use super::{compare, differential, export, show};
-use crate::args::{self, By, DiffArgs, DiffFormat};
+use crate::args::{self, By, DiffArgs, DiffFormat, WantedSamples};
 use crate::diff::read::ReadOptions;
 use crate::diff::server_queries::{self, SideFiles};
 use crate::exit::{Failure, Outcome, Status};
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     let files = |words| SideFiles::of(words, args.plain_http, &term);
     let (base_files, new_files) = (files(base_files)?, files(new_files)?);
     let reading = ReadOptions {
-        event: args.event.name(),
+        wanted: WantedSamples::new(&args.event, &args.heap, args.part.filter()),
         symbols: &args.serve.input.symbols,
         filter: args.part.filter(),
         by: args.by,
@@ -169,9 +169,15 @@ impl ViewerHeading {
             format!("total: {}", describe_increase(sides, &sides.increase)),
         ];
         let event = args.event.name().map(|event| format!("event {event}"));
+        let measure = args.heap.measure.map(|measure| format!("heap: {}", measure.name()));
         ViewerHeading {
             title: one_line(&format!("{} against {}", name(new), name(base))).to_string(),
-            notes: own.into_iter().chain(event).chain(notes.iter().cloned()).collect(),
+            notes: own
+                .into_iter()
+                .chain(event)
+                .chain(measure)
+                .chain(notes.iter().cloned())
+                .collect(),
         }
     }
 

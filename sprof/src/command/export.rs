@@ -19,7 +19,7 @@ use share::push::{GivenLabels, Labels, variable};
 use symbolicator::LocalSources;
 
 use super::target::ResultTarget;
-use crate::args::{self, ExportArgs, ExportFormat, PartArgs, PickArgs, SvgArgs};
+use crate::args::{self, ExportArgs, ExportFormat, PartArgs, PickArgs, SvgArgs, WantedSamples};
 use crate::exit::{Failure, Outcome};
 use crate::input;
 use crate::output::file_kind::FileKind;
@@ -54,7 +54,12 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
     if matches!(format, ExportFormat::Firefox | ExportFormat::FirefoxV55) {
         return saved::export(args, format, target, &term);
     }
-    let mut input = input::open_and_warn(&args.file, args.event.name(), &args.input.symbols, &term)?;
+    let mut input = input::open_and_warn(
+        &args.file,
+        WantedSamples::new(&args.event, &args.heap, args.part.filter()),
+        &args.input.symbols,
+        &term,
+    )?;
     keep_part(&mut input.data, &args.part, &args.file)?;
     // Other tools open source files by their paths: `pprof -list`, callgrind_annotate, editors that show speedscope
     // files. Rows of several machines need one path for one file.

@@ -14,7 +14,7 @@ use recording::info::RecordingInfo;
 
 use super::target::ResultTarget;
 use super::{differential, export, record};
-use crate::args::{self, FlamegraphArgs, RecordingArgs};
+use crate::args::{self, FlamegraphArgs, RecordingArgs, WantedSamples};
 use crate::exit::{Failure, Outcome, Status};
 use crate::input;
 use crate::interrupt::Interrupt;
@@ -43,8 +43,12 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
         }
         let target = ResultTarget::prepare(Some(&args.output), FileKind::FlameGraph)?;
         let event = event(&args.recording.event)?;
+        let wanted = match args.heap.measure {
+            Some(measure) => WantedSamples::Heap(measure, args.part.filter()),
+            None => WantedSamples::Event(event),
+        };
         let read = |file: &PathBuf| {
-            let mut data = input::open_and_warn(file, event, &args.input.symbols, &term)?.data;
+            let mut data = input::open_and_warn(file, wanted.clone(), &args.input.symbols, &term)?.data;
             export::keep_part(&mut data, &args.part, file)?;
             Ok(data)
         };

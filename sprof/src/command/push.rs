@@ -12,7 +12,7 @@ use share::private;
 use share::push::{Destination, GivenLabels, Headers, Labels, PushError, Shipment, variable};
 
 use super::export::{keep_part, say_what_is_missing, time};
-use crate::args::{self, Private, PushArgs};
+use crate::args::{self, Private, PushArgs, WantedSamples};
 use crate::exit::{Failure, Outcome, Status};
 use crate::input;
 use crate::interrupt::Interrupt;
@@ -22,7 +22,12 @@ use crate::terminal::style::Style;
 pub(crate) fn run(args: &PushArgs) -> Outcome {
     let term = Term::stderr(args.input.verbosity());
     let servers = Servers::prepare("push", &args.to, args.plain_http)?;
-    let mut input = input::open_and_warn(&args.file, args.event.name(), &args.input.symbols, &term)?;
+    let mut input = input::open_and_warn(
+        &args.file,
+        WantedSamples::new(&args.event, &args.heap, args.part.filter()),
+        &args.input.symbols,
+        &term,
+    )?;
     keep_part(&mut input.data, &args.part, &args.file)?;
     let what = PushedPart {
         include: Private::include(&args.include),

@@ -32,11 +32,11 @@ const VIEW_ROWS: usize = 40;
 pub(crate) fn run(args: &ReportArgs) -> Outcome {
     let term = Term::stderr(args.select.messages.verbosity());
     let target = ResultTarget::for_text(args.output.as_deref(), kind(args.format()))?;
-    let open = match args.view.contains(&View::Markers) {
-        true => input::open_with_markers,
-        false => input::open,
+    let wanted = args.select.wanted();
+    let input = match args.view.contains(&View::Markers) {
+        true => input::open_with_markers(&args.file, &wanted, &args.select.symbols, &term)?,
+        false => input::open(&args.file, wanted, &args.select.symbols, &term)?,
     };
-    let input = open(&args.file, args.select.event.name(), &args.select.symbols, &term)?;
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
     let filter = args.select.filter();
     calls::check_conditions(&args.file, &input.data, &filter)?;
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     if views.contains(&View::Markers) {
         notes.extend(markers::missing(&selection));
     }
-    if views.iter().any(|view| *view != View::Markers) {
+    if views.iter().any(|view| !matches!(view, View::Markers | View::Heap)) {
         notes.extend(about_samples(args, &selection, &input.symbolicator));
     }
     let report = Report {

@@ -7,7 +7,7 @@ use profile::view::diff::sides::ReadSides;
 use profile::view::select::{Filter, KeptKinds, keep};
 
 use super::sums::as_sums;
-use crate::args::{By, SymbolArgs};
+use crate::args::{By, SymbolArgs, WantedSamples};
 use crate::exit::Failure;
 use crate::input;
 use crate::report::calls;
@@ -15,7 +15,7 @@ use crate::terminal::Term;
 
 /// How to read each file.
 pub(crate) struct ReadOptions<'a> {
-    pub(crate) event: Option<&'a str>,
+    pub(crate) wanted: WantedSamples<'a>,
     pub(crate) symbols: &'a SymbolArgs,
     pub(crate) filter: Filter,
     pub(crate) by: By,
@@ -41,7 +41,7 @@ impl ReadOptions<'_> {
     }
 
     fn read(&self, file: &Path) -> Result<Data, Failure> {
-        let mut data = input::open_and_warn(file, self.event, self.symbols, self.term)?.data;
+        let mut data = input::open_and_warn(file, self.wanted.clone(), self.symbols, self.term)?.data;
         calls::check_conditions(file, &data, &self.filter)?;
         keep(&mut data, &self.filter, KeptKinds::One).map_err(|error| format!("{}: {error}", file.display()))?;
         Ok(data)

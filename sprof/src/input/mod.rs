@@ -13,7 +13,7 @@ use profile::data::Data;
 use profile::read::{self, ForeignFormat, ReadError, ReadLimits};
 use symbolicator::Symbolicator;
 
-use crate::args::SymbolArgs;
+use crate::args::{SymbolArgs, WantedSamples};
 use crate::exit::Failure;
 use crate::symbols::library::module;
 use crate::symbols::look_ups::{INTERRUPTED, LookUps, interrupt_of, say_nameless, symbolicator_of};
@@ -44,34 +44,44 @@ pub(crate) enum ReadExtent {
 
 /// Reads a file of any known kind, with the samples of one event: the named event, or the file's own choice. `symbols`
 /// adds folders of debug files.
-pub(crate) fn open(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
-    open_extent(path, event, ReadExtent::OneEvent, symbols, term)
+pub(crate) fn open<'a>(
+    path: &Path,
+    wanted: impl Into<WantedSamples<'a>>,
+    symbols: &SymbolArgs,
+    term: &Term,
+) -> Result<Input, Failure> {
+    open_extent(path, &wanted.into(), ReadExtent::OneEvent, symbols, term)
 }
 
 /// Reads a file as [`open`] does, with the fields of markers.
 pub(crate) fn open_with_markers(
     path: &Path,
-    event: Option<&str>,
+    wanted: &WantedSamples<'_>,
     symbols: &SymbolArgs,
     term: &Term,
 ) -> Result<Input, Failure> {
-    open_extent(path, event, ReadExtent::WithMarkers, symbols, term)
+    open_extent(path, wanted, ReadExtent::WithMarkers, symbols, term)
 }
 
 /// Reads a file as [`open`] does, with counters, and with the samples of all events if none is named.
-pub(crate) fn open_page(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
-    open_extent(path, event, ReadExtent::Page, symbols, term)
+pub(crate) fn open_page(
+    path: &Path,
+    wanted: &WantedSamples<'_>,
+    symbols: &SymbolArgs,
+    term: &Term,
+) -> Result<Input, Failure> {
+    open_extent(path, wanted, ReadExtent::Page, symbols, term)
 }
 
 fn open_extent(
     path: &Path,
-    event: Option<&str>,
+    wanted: &WantedSamples<'_>,
     extent: ReadExtent,
     symbols: &SymbolArgs,
     term: &Term,
 ) -> Result<Input, Failure> {
     term.progress(false, format_args!("reading {}", path.display()));
-    let input = read(path, event, extent, ReadLimits::default(), Some(symbols), term);
+    let input = read(path, wanted, extent, ReadLimits::default(), Some(symbols), term);
     term.erase_progress();
     input
 }
@@ -79,24 +89,24 @@ fn open_extent(
 /// Reads a file that the user did not choose, such as one of a folder: within `limits`, and without further folders of
 /// debug files.
 pub(crate) fn open_within(path: &Path, extent: ReadExtent, limits: ReadLimits, term: &Term) -> Result<Input, Failure> {
-    read(path, None, extent, limits, None, term)
+    read(path, &WantedSamples::Event(None), extent, limits, None, term)
 }
 
 /// Reads a file as [`open`] does, and prints its notes as warnings.
-pub(crate) fn open_and_warn(
+pub(crate) fn open_and_warn<'a>(
     path: &Path,
-    event: Option<&str>,
+    wanted: impl Into<WantedSamples<'a>>,
     symbols: &SymbolArgs,
     term: &Term,
 ) -> Result<Input, Failure> {
-    let input = open(path, event, symbols, term)?;
+    let input = open(path, wanted, symbols, term)?;
     term.warnings(path, &input.notes);
     Ok(input)
 }
 
 fn read(
     path: &Path,
-    event: Option<&str>,
+    wanted: &WantedSamples<'_>,
     extent: ReadExtent,
     limits: ReadLimits,
     given: Option<&SymbolArgs>,
@@ -107,7 +117,11 @@ fn read(
     let symbolicator = symbolicator_of(path, symbols, &interrupt, term)?;
     let mut notes = Vec::new();
     let mut zero_ms = 0.0;
-    let has_all_events = extent == ReadExtent::Page && event.is_none();
+    let event = wanted.event();
+    let keeps_event = match wanted {
+        WantedSamples::Event(event) => event.is_some() || extent != ReadExtent::Page,
+        WantedSamples::Heap(..) => false,
+    };
     let mut data = if perf_data::is_perf_data(path) {
         let Imported { profile, notes: lacks } = perf_data::read(path, event, &symbolicator)?;
         notes.extend(lacks);
@@ -119,7 +133,7 @@ fn read(
             ReadExtent::WithMarkers => profile::for_page(&profile).0,
             ReadExtent::OneEvent | ReadExtent::Page => Data::from(&profile),
         };
-        if !has_all_events {
+        if keeps_event {
             data.keep_event(None).map_err(Failure::failed)?;
         }
         data
@@ -141,9 +155,9 @@ fn read(
         };
         let mut data;
         (data, zero_ms) = read.map_err(|error| failure(&error))?;
-        let others = match has_all_events {
-            true => Vec::new(),
-            false => kept(&mut data, path, event)?,
+        let others = match keeps_event {
+            true => kept(&mut data, path, event)?,
+            false => Vec::new(),
         };
         if !others.is_empty() {
             notes.push(format!(
@@ -153,6 +167,10 @@ fn read(
         }
         data
     };
+    if let WantedSamples::Heap(measure, filter) = wanted {
+        let kept = data.keep_measure(*measure, filter);
+        kept.map_err(|error| Failure::failed(format_args!("cannot show the heap of {}: {error}", path.display())))?;
+    }
     let came_with_names = data.symbolicated;
     let mut look_ups = LookUps::new(&symbolicator, term);
     let named = look_ups.name_read(&mut data, &interrupt);

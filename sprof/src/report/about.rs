@@ -112,7 +112,7 @@ fn samples(selection: &Selection<'_>, waits: bool) -> String {
             text.push_str(&format!(" of {} each", time(data.interval_ms)));
         }
         WeightUnit::Samples | WeightUnit::Counts => {}
-        WeightUnit::Milliseconds | WeightUnit::Bytes if data.weights.is_some() => {}
+        WeightUnit::Milliseconds | WeightUnit::Bytes if data.counted_name().is_some() => {}
         WeightUnit::Milliseconds => text.push_str(&format!(", {}", time(selection.total.weight))),
         WeightUnit::Bytes => text.push_str(&format!(", {}", bytes(selection.total.weight))),
     }

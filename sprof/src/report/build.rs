@@ -15,7 +15,7 @@ use profile::view::select::{NotFound, Selection};
 use profile::view::tree::{CallNode, CallTree, TreeLimits, bottom_up, callees, callers, top_down_where};
 use serde_json::{Value, json};
 
-use super::{ReportRow, Table, markers};
+use super::{ReportRow, Table, heap, markers};
 use crate::args::{Sort, View};
 
 /// The extent of a table.
@@ -62,6 +62,7 @@ pub(crate) fn tables(selection: &Selection<'_>, view: &View, extent: TableExtent
         View::Crates => vec![of.crates()],
         View::Categories => vec![of.categories()],
         View::Buckets => vec![of.buckets()],
+        View::Heap => vec![heap::table(selection, extent.sort, extent.rows)],
         View::Markers => vec![markers::table(
             view::markers::markers(selection, extent.of_event),
             extent.sort,

@@ -13,6 +13,10 @@ pub(crate) fn check_views(file: &Path, data: &Data, views: &[View]) -> Result<()
     let by = &data.imported_from;
     for view in views {
         let why = match (&data.calls, view) {
+            (_, View::Heap) if !data.has_heap() => {
+                "it has no blocks of memory, which `record --heap` records; with --measure, leave out --view heap"
+                    .to_owned()
+            }
             (Calls::Paths, _) => continue,
             (Calls::Arcs(_), View::Tree | View::BottomUp) => format!(
                 "{by} has calls between functions, but no call paths, so there is no call tree; --view callers=FUNCTION shows callers and callees"

@@ -1,11 +1,13 @@
 //! Reports: the same tables as text, Markdown and JSON.
 //!
 //! [`calls`] refuses views that a file has no data for. [`build`] makes tables of views, [`markers`] the table of
-//! markers. [`about`] is the head. [`text`], [`markdown`] and [`json`] write them.
+//! markers, [`heap`] the one of blocks of memory. [`about`] is the head. [`text`], [`markdown`] and [`json`] write
+//! them.
 
 pub(crate) mod about;
 pub(crate) mod build;
 pub(crate) mod calls;
+mod heap;
 pub(crate) mod json;
 pub(crate) mod markdown;
 pub(crate) mod markers;

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use recording::event::{Sample, Thread};
+use recording::event::{Allocation, Sample, Thread};
 use recording::frame_bytes::{put_others, take_frames};
 use recording::sample_bytes::SampleHeader;
 use recording::stack::{Frame, StackMark};
@@ -20,16 +20,31 @@ pub(in super::super) struct QueueBlock {
     samples: Vec<u8>,
     /// Events other than samples: the end of the samples before the event, its time, and the event.
     others: VecDeque<(usize, i64, OwnedEvent)>,
+    /// The blocks of samples that are of one, in their order.
+    allocations: VecDeque<Allocation>,
     marks: Vec<StackMark>,
     last: SampleHeader,
 }
 
 /// An event that waited.
 pub(in super::super) enum QueuedEvent {
-    /// A sample of a running thread, and how many of its rootmost frames are those of the thread's stack before.
-    Sample(SampleHeader, usize),
+    /// A sample of a running thread, or of a block of memory.
+    Sample(QueuedSample),
     Other(OwnedEvent),
 }
+
+/// A sample that waited.
+#[derive(Debug)]
+pub(in super::super) struct QueuedSample {
+    pub(in super::super) header: SampleHeader,
+    /// The block of memory, if it is a sample of one.
+    pub(in super::super) allocation: Option<Allocation>,
+    /// Number of its rootmost frames that are those of the thread's stack before.
+    pub(in super::super) kept: usize,
+}
+
+/// The number in the place of an event's, of samples of blocks of memory. Named events do not wait here.
+const OF_BLOCK: u64 = 1;
 
 impl QueueBlock {
     /// A block that has its memory: while a buffer grows, twice as much is in use.
@@ -45,7 +60,9 @@ impl QueueBlock {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.samples.len() + self.others.len() * size_of::<(usize, i64, OwnedEvent)>()
+        self.samples.len()
+            + self.others.len() * size_of::<(usize, i64, OwnedEvent)>()
+            + self.allocations.len() * size_of::<Allocation>()
     }
 
     pub(super) fn push(&mut self, at: i64, event: OwnedEvent) {
@@ -57,10 +74,11 @@ impl QueueBlock {
         let header = SampleHeader {
             time: at.cast_unsigned(),
             thread,
-            event: 0,
+            event: if sample.allocation.is_some() { OF_BLOCK } else { 0 },
             cpu: sample.cpu,
             period: sample.period,
         };
+        self.allocations.extend(sample.allocation);
         let out = &mut self.samples;
         put(out, u64::from(header.flags(&self.last)));
         header.put(&self.last, out);
@@ -93,7 +111,13 @@ impl QueueBlock {
                 debug_assert_eq!((done, self.others.len()), (samples.len(), 0), "all was taken");
                 return;
             };
-            each(header.time.cast_signed(), QueuedEvent::Sample(header, kept), &frames);
+            let is_of_block = header.event == OF_BLOCK;
+            let sample = QueuedSample {
+                header,
+                allocation: is_of_block.then(|| self.allocations.pop_front()).flatten(),
+                kept,
+            };
+            each(header.time.cast_signed(), QueuedEvent::Sample(sample), &frames);
         }
     }
 
@@ -141,25 +165,36 @@ mod tests {
             let waiting = SampleHeader {
                 time: time.cast_unsigned(),
                 thread: Thread::new(-(round as i32 / 3), round as i32 / 2),
-                event: 0,
+                event: u64::from(round % 4 == 0),
                 cpu: round as u32 / 4,
                 period: if round % 5 == 0 { u64::MAX } else { 1 },
             };
+            let allocation = Allocation {
+                address: round as u64,
+                size: 1,
+                interval: 1,
+            };
+            let allocation = (waiting.event == 1).then_some(allocation);
             let sample = Sample {
                 cpu: waiting.cpu,
+                allocation: allocation.as_ref(),
                 ..Sample::new(Role::Running, waiting.period, Stack::Frames(&[]))
             };
             let rootmost = vec![Frame::ReturnAddress(Avma(7)); kept];
             let all = [&frames[..], &rootmost[..]].concat();
             block.push_sample(time, waiting.thread, &sample, kept, &all);
-            given.push(format!("{time} {waiting:?} {kept} {frames:?}"));
+            given.push(format!("{time} {waiting:?} {allocation:?} {kept} {frames:?}"));
         }
         block.push(1, OwnedEvent::End(Pid(1)));
         given.push(format!("1 {:?}", OwnedEvent::End(Pid(1))));
         let mut taken = Vec::new();
         block.take_all(|at, what, frames| {
             taken.push(match what {
-                QueuedEvent::Sample(sample, kept) => format!("{at} {sample:?} {kept} {frames:?}"),
+                QueuedEvent::Sample(QueuedSample {
+                    header,
+                    allocation,
+                    kept,
+                }) => format!("{at} {header:?} {allocation:?} {kept} {frames:?}"),
                 QueuedEvent::Other(event) => format!("{at} {event:?}"),
             });
         });

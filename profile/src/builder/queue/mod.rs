@@ -17,7 +17,7 @@ use recording::event::{Sample, Thread};
 use recording::stack::{Frame, SameFrames};
 use rustc_hash::FxHashMap;
 
-pub(super) use block::{QueueBlock, QueuedEvent};
+pub(super) use block::{QueueBlock, QueuedEvent, QueuedSample};
 pub(super) use owned_event::OwnedEvent;
 
 /// A block is built at once: 10,000 samples of rustc in 10 ms, in which the recorder's rings fill.

@@ -16,6 +16,7 @@ pub(in super::super) enum OwnedEvent {
     ThreadEnd(Thread),
     Name(Thread, Box<str>),
     Title(Pid, Box<str>),
+    Freed(Thread, u64),
 }
 
 impl OwnedEvent {
@@ -35,6 +36,7 @@ impl OwnedEvent {
                 ThreadEvent::Start => OwnedEvent::ThreadStart(thread),
                 ThreadEvent::End => OwnedEvent::ThreadEnd(thread),
                 ThreadEvent::Name(name) => OwnedEvent::Name(thread, name.into()),
+                ThreadEvent::Freed { address } => OwnedEvent::Freed(thread, address),
                 _ => return None,
             },
             EventKind::Recording(_) | EventKind::Bpf(_) => return None,
@@ -45,7 +47,7 @@ impl OwnedEvent {
     pub(super) fn keeps_stacks(&self) -> bool {
         matches!(
             self,
-            OwnedEvent::Counter(..) | OwnedEvent::Name(..) | OwnedEvent::Title(..)
+            OwnedEvent::Counter(..) | OwnedEvent::Name(..) | OwnedEvent::Title(..) | OwnedEvent::Freed(..)
         )
     }
 }

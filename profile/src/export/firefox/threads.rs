@@ -4,7 +4,7 @@ use std::io;
 
 use super::json::{Json, ns, put_ms, put_optional, put_optional_ms, put_unsigned, some};
 use crate::data::facts::counted_by;
-use crate::data::{Counter, Fields, Marker, MarkerPhase, Samples, Thread, WeightUnit};
+use crate::data::{Allocations, Counter, Fields, Marker, MarkerPhase, Samples, Thread, WeightUnit};
 use crate::to_data::number;
 
 fn put_weight(buf: &mut Vec<u8>, weight: f64, unit: WeightUnit) {
@@ -22,6 +22,14 @@ fn put_number(buf: &mut Vec<u8>, number: f64) {
     match number.fract() == 0.0 && (0.0..WHOLE).contains(&number) {
         true => put_unsigned(buf, number as u64),
         false => buf.extend_from_slice(number.to_string().as_bytes()),
+    }
+}
+
+/// `null` for a number that is not known.
+fn put_known(buf: &mut Vec<u8>, number: &f64) {
+    match number.is_finite() {
+        true => put_number(buf, *number),
+        false => buf.extend_from_slice(b"null"),
     }
 }
 
@@ -45,7 +53,34 @@ pub(super) fn write(thread: &Thread, json: &mut Json) -> io::Result<()> {
     json.key("samples")?;
     json.object(|json| write_samples(thread, json))?;
     json.key("markers")?;
-    json.object(|json| write_markers(thread, json))
+    json.object(|json| write_markers(thread, json))?;
+    if let Some(allocations) = &thread.allocations {
+        json.key("nativeAllocations")?;
+        json.object(|json| write_allocations(allocations, json))?;
+    }
+    Ok(())
+}
+
+fn write_allocations(allocations: &Allocations, json: &mut Json) -> io::Result<()> {
+    json.column("time", allocations.time_ms.iter(), |buf, time| put_ms(buf, ns(*time)))?;
+    json.column("weight", allocations.weight.iter(), put_known)?;
+    json.column("stack", allocations.stack.iter(), |buf, stack| {
+        put_optional(buf, some(*stack))
+    })?;
+    for (key, numbers) in [("memoryAddress", &allocations.address), ("size", &allocations.size)] {
+        if let Some(numbers) = numbers {
+            json.column(key, numbers.iter(), |buf, number| put_optional(buf, *number))?;
+        }
+    }
+    if let Some(threads) = &allocations.thread {
+        json.column("threadId", threads.iter(), put_known)?;
+    }
+    if let Some(end) = allocations.end_ms {
+        json.key("end")?;
+        json.value(|buf| put_ms(buf, ns(end)))?;
+    }
+    json.fields(&allocations.rest)?;
+    json.entry("length", &allocations.weight.len())
 }
 
 /// Samples weighted by time each have a weight. Without weights, the front end takes the gaps between samples as their
@@ -93,10 +128,7 @@ pub(in crate::export) fn weight_type(unit: WeightUnit) -> &'static str {
 fn write_cpu(samples: &Samples, json: &mut Json) -> io::Result<()> {
     const KEY: &str = "threadCPUDelta";
     match &samples.cpu_delta {
-        Some(deltas) => json.column(KEY, deltas.iter(), |buf, delta| match delta.is_finite() {
-            true => put_number(buf, *delta),
-            false => buf.extend_from_slice(b"null"),
-        }),
+        Some(deltas) => json.column(KEY, deltas.iter(), put_known),
         None => Ok(()),
     }
 }

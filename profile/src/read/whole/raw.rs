@@ -229,6 +229,7 @@ pub(super) struct RawThread<E: FieldChoice> {
     pub(super) event_of: Option<String>,
     pub(super) samples: RawSamples<E>,
     pub(super) markers: RawMarkers<E>,
+    pub(super) native_allocations: Option<RawAllocations<E>>,
     /// Until version 59; then in `shared`. (Texts until 55.)
     pub(super) tables: RawTables<E>,
     pub(super) rest: E::Of<Fields>,
@@ -236,7 +237,8 @@ pub(super) struct RawThread<E: FieldChoice> {
 
 object_with_rest!(RawThread {
     "name" => name, "processName" => process_name, "pid" => pid, "tid" => tid, "isMainThread" => is_main_thread,
-    "event" => event, "eventOf" => event_of, "samples" => samples, "markers" => markers, "stringArray" => tables.string_array,
+    "event" => event, "eventOf" => event_of, "samples" => samples, "markers" => markers, "nativeAllocations" => native_allocations,
+    "stringArray" => tables.string_array,
     "stackTable" => tables.stack_table, "frameTable" => tables.frame_table, "funcTable" => tables.func_table,
     "resourceTable" => tables.resource_table, "nativeSymbols" => tables.native_symbols
 });
@@ -272,6 +274,27 @@ pub(super) struct RawMarkers<E: FieldChoice> {
     pub(super) phase: E::Of<Ids>,
     pub(super) category: E::Of<Ids>,
 }
+
+/// `RawNativeAllocationTable` of the front end's src/types/profile.ts.
+#[derive(Default)]
+pub(super) struct RawAllocations<E: FieldChoice> {
+    pub(super) length: Option<u64>,
+    pub(super) time: NumberColumn,
+    pub(super) weight: NumberColumn,
+    pub(super) stack: Ids,
+    /// Only where frees are known.
+    pub(super) memory_address: Option<Addresses>,
+    pub(super) thread_id: Option<NumberColumn>,
+    /// sprof's own fields: see `Allocations` of the data.
+    pub(super) size: Option<Addresses>,
+    pub(super) end: Option<f64>,
+    pub(super) rest: E::Of<Fields>,
+}
+
+object_with_rest!(RawAllocations {
+    "length" => length, "time" => time, "weight" => weight, "stack" => stack, "memoryAddress" => memory_address,
+    "threadId" => thread_id, "size" => size, "end" => end
+});
 
 /// A pid or tid: a number in profiles of Firefox, otherwise a text.
 #[derive(Deserialize)]

@@ -9,6 +9,7 @@ mod rules;
 use rustc_hash::FxHashMap;
 
 pub use rules::bucket_of;
+pub(super) use rules::takes_memory;
 
 use super::cost::Cost;
 use super::select::Selection;

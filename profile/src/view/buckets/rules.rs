@@ -355,6 +355,71 @@ const RULES: &[(Bucket, &[NameRule])] = &[
     ),
 ];
 
+/// What stands between an allocator and the code that wants memory: containers that grow, strings that are copied.
+const GROWTH: &[NameRule] = &[
+    Starts(&[
+        "alloc::",
+        "hashbrown::",
+        "indexmap::",
+        "smallvec::",
+        "std::collections::",
+        "core::iter::",
+        "core::clone::",
+        "core::convert::",
+        "std::allocator",
+        "std::vector",
+        "std::deque",
+        "std::list",
+        "std::map",
+        "std::set",
+        "std::unordered_",
+        "std::basic_string",
+        "std::string",
+        "std::make_",
+        "std::shared_ptr",
+        "std::unique_ptr",
+        "std::function",
+        "std::_",
+        "__gnu_cxx::",
+        "void std::_",
+        "strdup",
+        "strndup",
+        "__strdup",
+        "__strndup",
+        "getdelim",
+        "__getdelim",
+        "asprintf",
+        "vasprintf",
+        "__vasprintf",
+        "__asprintf",
+        "__allocate_stack",
+        "g_malloc",
+        "g_realloc",
+        "g_strdup",
+        "_PyMem_",
+        "PyMem_",
+        "PyObject_Malloc",
+        "PyObject_Calloc",
+        "PyObject_Realloc",
+        "_PyObject_Malloc",
+    ]),
+    Has(&[
+        " as core::iter::",
+        " as core::clone::Clone>::clone",
+        " as alloc::",
+        " as core::convert::",
+    ]),
+];
+
+/// True if the function takes memory for its caller: an allocator, `operator new`, a container that grows.
+pub(in crate::view) fn takes_memory(name: &str) -> bool {
+    bucket_of(name) == Some(Bucket::Alloc)
+        || without_place(name) == name && {
+            let bare = without_inline_namespaces(bare(name));
+            GROWTH.iter().any(|rule| rule.knows(name, &bare))
+        }
+}
+
 /// The bucket of a function name; `None` for most functions, whose time is not avoidable.
 pub fn bucket_of(name: &str) -> Option<Bucket> {
     // The names are of C, C++, Rust and Go. A function of JavaScript may also be called `malloc`.
@@ -362,17 +427,22 @@ pub fn bucket_of(name: &str) -> Option<Bucket> {
         return None;
     }
     let bare = without_inline_namespaces(bare(name));
-    let start = bare.trim_start_matches(['<', '&']);
-    let knows = |rule: &NameRule| match rule {
-        Is(names) => names.contains(&bare.as_str()),
-        Starts(starts) => starts.iter().any(|prefix| start.starts_with(prefix)),
-        Ends(ends) => ends.iter().any(|end| bare.ends_with(end)),
-        Has(parts) => parts.iter().any(|part| bare.contains(part)),
-        Destructor => bare.rsplit("::").next().is_some_and(|last| last.starts_with('~')),
-        CopyConstructor => is_copy_constructor(name, &bare),
-    };
-    let rules = RULES.iter().find(|(_, rules)| rules.iter().any(knows));
-    rules.map(|(bucket, _)| *bucket)
+    let knows = |(_, rules): &&(Bucket, &[NameRule])| rules.iter().any(|rule| rule.knows(name, &bare));
+    RULES.iter().find(knows).map(|(bucket, _)| *bucket)
+}
+
+impl NameRule {
+    fn knows(&self, name: &str, bare: &str) -> bool {
+        let start = bare.trim_start_matches(['<', '&']);
+        match self {
+            Is(names) => names.contains(&bare),
+            Starts(starts) => starts.iter().any(|prefix| start.starts_with(prefix)),
+            Ends(ends) => ends.iter().any(|end| bare.ends_with(end)),
+            Has(parts) => parts.iter().any(|part| bare.contains(part)),
+            Destructor => bare.rsplit("::").next().is_some_and(|last| last.starts_with('~')),
+            CopyConstructor => is_copy_constructor(name, bare),
+        }
+    }
 }
 
 /// `std::__cxx11::to_string`, `std::__1::map`, `absl::lts_20220623::StrCat`: inline namespaces hold versions of a

@@ -208,6 +208,10 @@ pub(crate) fn written(profile: &Profile) -> Value {
         same_numbers(&mut read.samples.time_ms, &exact.samples.time_ms);
         let weights = read.samples.weight.iter_mut().zip(&exact.samples.weight);
         weights.for_each(|(read, exact)| same_numbers(read, exact));
+        if let (Some(read), Some(exact)) = (&mut read.allocations, &exact.allocations) {
+            same_numbers(&mut read.time_ms, &exact.time_ms);
+            same_numbers(read.end_ms.as_mut_slice(), exact.end_ms.as_slice());
+        }
         for (read, exact) in read.markers.iter_mut().zip(&exact.markers) {
             same_number(&mut read.start_ms, exact.start_ms);
             same_number(&mut read.end_ms, exact.end_ms);

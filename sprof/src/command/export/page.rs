@@ -3,7 +3,7 @@
 use profile::export::html;
 
 use super::super::target::ResultTarget;
-use crate::args::{self, ExportArgs};
+use crate::args::{self, ExportArgs, WantedSamples};
 use crate::exit::Outcome;
 use crate::input;
 use crate::interrupt::Interrupt;
@@ -18,7 +18,12 @@ pub(super) fn export(args: &ExportArgs, target: ResultTarget<'_>, term: &Term) -
             "the page has the whole profile: it goes without --waits, --wall and --threads",
         );
     }
-    let mut input = input::open_page(&args.file, args.event.name(), &args.input.symbols, term)?;
+    let mut input = input::open_page(
+        &args.file,
+        &WantedSamples::new(&args.event, &args.heap, args.part.filter()),
+        &args.input.symbols,
+        term,
+    )?;
     super::keep_part(&mut input.data, &args.part, &args.file)?;
     term.warnings(&args.file, &input.notes);
     if args.embed_sources {

@@ -26,10 +26,15 @@ use crate::terminal::Term;
 pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: ResultTarget<'_>, term: &Term) -> Outcome {
     let path = &args.file;
     let is_converted = perf_data::is_perf_data(path) || read::kind(path).is_some();
-    if args.off_cpu || args.pick.wall || args.pick.threads || (args.event.name().is_some() && !is_converted) {
+    if args.off_cpu
+        || args.pick.wall
+        || args.pick.threads
+        || args.heap.measure.is_some()
+        || (args.event.name().is_some() && !is_converted)
+    {
         return args::refuse(
             "export",
-            "this format copies the whole profile: it goes without --waits, --wall and --threads, and --event is for files of \
+            "this format copies the whole profile: it goes without --waits, --wall, --threads and --measure, and --event is for files of \
              other profilers",
         );
     }

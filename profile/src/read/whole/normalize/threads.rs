@@ -1,12 +1,12 @@
 //! Threads, with their samples and markers.
 
-use super::super::columns::NumberColumn;
+use super::super::columns::{Addresses, NumberColumn};
 use super::super::extent::{FieldChoice, KeptField, MarkerData};
 use super::super::meta::RawCause;
-use super::super::raw::{RawMarkers, RawSamples, RawThread};
+use super::super::raw::{RawAllocations, RawMarkers, RawSamples, RawThread};
 use super::{IndexColumn, Normalizer, TableFault, beyond, id};
 use crate::data::facts::without_event;
-use crate::data::{Marker, MarkerPhase, NONE, Samples, Thread, WeightUnit, map_stacks_of_allocations};
+use crate::data::{Allocations, Marker, MarkerPhase, NONE, Samples, Thread, WeightUnit, map_stacks_of_js_allocations};
 
 impl Normalizer {
     pub(super) fn thread<E: FieldChoice>(
@@ -24,10 +24,14 @@ impl Normalizer {
         };
         let samples = self.samples(raw.samples, first_stack, at)?;
         let markers = self.markers(raw.markers, texts, first_stack, at)?;
+        let allocations = raw.native_allocations;
+        let allocations = allocations
+            .map(|raw| self.allocations(raw, first_stack, at))
+            .transpose()?;
         let mut rest = raw.rest.take();
         // Its texts refer to a table that is rebuilt here.
         rest.remove("jsTracer");
-        map_stacks_of_allocations(&mut rest, |stack| stack.saturating_add(first_stack as u32));
+        map_stacks_of_js_allocations(&mut rest, |stack| stack.saturating_add(first_stack as u32));
         let counted = raw.event.as_deref().filter(|_| raw.event_of.is_none());
         let name = counted
             .and_then(|event| without_event(&raw.name, event))
@@ -43,6 +47,7 @@ impl Normalizer {
             unit,
             samples,
             markers,
+            allocations,
             rest,
         });
         Ok(())
@@ -113,6 +118,52 @@ impl Normalizer {
             .collect()
     }
 
+    fn allocations<E: FieldChoice>(
+        &self,
+        raw: RawAllocations<E>,
+        first_stack: usize,
+        at: &str,
+    ) -> Result<Allocations, TableFault> {
+        let count = raw.weight.0.len();
+        let same_length = |length: usize, column: &str| match length == count {
+            true => Ok(()),
+            false => Err(format!(
+                "{at}.nativeAllocations.{column} has {length} values, but there are {count} weights"
+            )),
+        };
+        let mut stack = raw.stack.0;
+        self.move_stacks(&mut stack, first_stack, &format!("{at}.nativeAllocations.stack"))?;
+        let allocations = Allocations {
+            time_ms: raw.time.0,
+            weight: raw.weight.0,
+            stack,
+            address: raw.memory_address.map(|Addresses(addresses)| addresses),
+            thread: raw.thread_id.map(|NumberColumn(threads)| threads),
+            size: raw.size.map(|Addresses(sizes)| sizes),
+            end_ms: raw.end,
+            rest: raw.rest.take(),
+        };
+        same_length(raw.length.unwrap_or(count as u64) as usize, "length")?;
+        same_length(allocations.time_ms.len(), "time")?;
+        same_length(allocations.stack.len(), "stack")?;
+        same_length(allocations.address.as_ref().map_or(count, Vec::len), "memoryAddress")?;
+        same_length(allocations.thread.as_ref().map_or(count, Vec::len), "threadId")?;
+        same_length(allocations.size.as_ref().map_or(count, Vec::len), "size")?;
+        Ok(allocations)
+    }
+
+    /// Makes stacks of a file, or of a thread of the file, those of the data.
+    fn move_stacks(&self, stacks: &mut [u32], first_stack: usize, at: &str) -> Result<(), TableFault> {
+        let count = self.data.stacks.len() - first_stack;
+        for (index, stack) in stacks.iter_mut().enumerate().filter(|(_, stack)| **stack != NONE) {
+            if *stack as usize >= count {
+                return Err(beyond(&format!("{at}[{index}]"), *stack, count, "stacks"));
+            }
+            *stack += first_stack as u32;
+        }
+        Ok(())
+    }
+
     fn samples<E: FieldChoice>(
         &mut self,
         raw: RawSamples<E>,
@@ -127,18 +178,7 @@ impl Normalizer {
                 raw.length.unwrap_or(0)
             ));
         }
-        let stacks = self.data.stacks.len() - first_stack;
-        for (index, stack) in stack.iter_mut().enumerate().filter(|(_, stack)| **stack != NONE) {
-            if *stack as usize >= stacks {
-                return Err(beyond(
-                    &format!("{at}.samples.stack[{index}]"),
-                    *stack,
-                    stacks,
-                    "stacks",
-                ));
-            }
-            *stack += first_stack as u32;
-        }
+        self.move_stacks(&mut stack, first_stack, &format!("{at}.samples.stack"))?;
         let mut time_ms = raw.time.0;
         if time_ms.is_empty() {
             time_ms = raw.time_deltas.0;

@@ -1,0 +1,10 @@
+//! The sampled heap: the blocks of memory that a program took.
+//!
+//! [`measure`] makes samples of the blocks, so that every view shows them; [`sites`] is the table by the code that
+//! wanted the memory.
+
+mod measure;
+mod sites;
+
+pub use measure::{Measure, NoMeasure};
+pub use sites::{HeapEstimate, HeapSite, HeapSites, SiteSums, heap_sites};

@@ -1,0 +1,292 @@
+//! Blocks of memory: from events to the file, to measures and to the table.
+
+use profile::builder::BuildOptions;
+use profile::data::{Data, SavedData, WeightUnit};
+use profile::view::heap::{Measure, NoMeasure, heap_sites};
+use profile::view::select::{Filter, KeptKinds, keep, select};
+use recording::clock::Timestamp;
+use recording::event::{Allocation, Event, Role, Sample, Thread, ThreadEvent};
+use recording::stack::{Frame, Stack};
+use serde_json::json;
+
+use crate::common::{MS, Stream, assert_same_when_read_again, at, ip, read_all, ret, written};
+
+/// Mean distance of sampled bytes. Blocks of 1 MiB and more then stand for little more than themselves.
+const INTERVAL: u64 = 64 << 10;
+const MIB: u64 = 1 << 20;
+
+impl Stream {
+    fn take(&mut self, pid: i32, tid: i32, ms: u64, address: u64, size: u64, frames: &[Frame]) {
+        let allocation = Allocation {
+            address,
+            size,
+            interval: INTERVAL,
+        };
+        let sample = Sample {
+            allocation: Some(&allocation),
+            ..Sample::new(Role::Allocation, size, Stack::Frames(frames))
+        };
+        self.event(Event::sample(at(ms), Thread::new(pid, tid), sample));
+    }
+
+    /// Frees half a millisecond later.
+    fn free(&mut self, pid: i32, tid: i32, ms: u64, address: u64) {
+        let half = Timestamp(at(ms).0 + MS / 2);
+        let freed = ThreadEvent::Freed { address };
+        self.event(Event::thread(half, Thread::new(pid, tid), freed));
+    }
+}
+
+/// Process 1 of two threads. 3 MiB are kept by 0x1100, 5 MiB live from 20 to 60 ms for 0x1200, 7 MiB are temporary.
+fn app() -> Stream {
+    let mut stream = Stream::with_app();
+    stream.thread(1, 2, 0);
+    stream.sample(1, 1, 1, &[ip(0x1010), ret(0x1020)]);
+    stream.take(1, 1, 10, 0xa000, 3 * MIB, &[ip(0x1100), ret(0x1020)]);
+    stream.sample(1, 1, 11, &[ip(0x1010), ret(0x1020)]);
+    stream.take(1, 2, 20, 0xb000, 5 * MIB, &[ip(0x1200), ret(0x1030)]);
+    stream.take(1, 2, 30, 0xc000, 7 * MIB, &[ip(0x1300), ret(0x1030)]);
+    stream.free(1, 1, 30, 0xc000);
+    // Another thread frees it.
+    stream.free(1, 1, 60, 0xb000);
+    stream.take(1, 1, 70, 0xb000, MIB, &[ip(0x1100), ret(0x1020)]);
+    stream.take(1, 1, 95, 0xd000, 2 * MIB, &[ip(0x1100), ret(0x1020)]);
+    stream
+}
+
+fn measured(data: &Data, measure: Measure, filter: &Filter) -> f64 {
+    let mut data = data.clone();
+    data.keep_measure(measure, filter).unwrap();
+    keep(&mut data, filter, KeptKinds::One).unwrap();
+    let selection = select(&data, &Filter::default()).unwrap();
+    assert_eq!(data.counted_name(), Some(measure.name()));
+    selection.total.weight
+}
+
+#[test]
+fn blocks_and_what_is_freed_are_in_the_main_thread_in_the_order_of_time() {
+    let json = written(&app().finish());
+    let table = &json["threads"][0]["nativeAllocations"];
+    let mib = MIB as f64;
+    let weights = [3.0, 5.0, 7.0, -7.0, -5.0, 1.0, 2.0].map(|weight| weight * mib);
+    assert_eq!(table["weight"], json!(weights.map(|weight| weight as i64)));
+    assert_eq!(table["weightType"], "bytes");
+    assert_eq!(table["time"], json!([10, 20, 30, 30.5, 60.5, 70, 95]));
+    let addresses = [0xa000, 0xb000, 0xc000, 0xc000, 0xb000, 0xb000, 0xd000];
+    assert_eq!(table["memoryAddress"], json!(addresses));
+    assert_eq!(table["threadId"], json!([1, 2, 2, 1, 1, 1, 1]));
+    assert_eq!(table["size"][0], json!(3 * MIB));
+    assert_eq!((&table["size"][3], &table["stack"][3]), (&json!(null), &json!(null)));
+    assert_eq!(table["length"], 7);
+    assert!(json["threads"][1]["nativeAllocations"].is_null());
+    // CPU samples have nothing of it.
+    assert_eq!(json["threads"][0]["samples"]["length"], 2);
+}
+
+#[test]
+fn each_measure_is_the_sum_of_its_blocks() {
+    let data = Data::from(&app().finish());
+    let all = Filter::default();
+    let mib = |measure, filter: &Filter| measured(&data, measure, filter) / MIB as f64;
+    assert_eq!(mib(Measure::Allocated, &all), 18.0);
+    assert_eq!(mib(Measure::Retained, &all), 6.0);
+    assert_eq!(mib(Measure::Peak, &all), 15.0);
+    assert_eq!(mib(Measure::Temporary, &all), 7.0);
+    assert_eq!(measured(&data, Measure::Blocks, &all).round(), 5.0);
+
+    // What lives at the end of a range is retained, if it was taken in it.
+    let range = |from_ms, to_ms| Filter {
+        from_ms: Some(from_ms),
+        to_ms: Some(to_ms),
+        ..Filter::default()
+    };
+    assert_eq!(mib(Measure::Retained, &range(15.0, 50.0)), 5.0);
+    assert_eq!(mib(Measure::Retained, &range(0.0, 50.0)), 8.0);
+    assert_eq!(mib(Measure::Peak, &range(65.0, 100.0)), 3.0);
+    let thread = Filter {
+        threads: vec!["1".into()],
+        ..Filter::default()
+    };
+    assert_eq!(mib(Measure::Allocated, &thread), 6.0);
+    assert_eq!(mib(Measure::Peak, &thread), 6.0);
+
+    let mut blocks = data.clone();
+    blocks.keep_measure(Measure::Blocks, &all).unwrap();
+    assert_eq!(blocks.unit, WeightUnit::Counts);
+    let mut none = Data::from(&Stream::with_app().finish());
+    assert_eq!(none.keep_measure(Measure::Peak, &all), Err(NoMeasure::NoHeap));
+}
+
+#[test]
+fn the_table_names_the_code_that_wanted_the_memory_and_leaks_are_older_than_the_last_tenth() {
+    let data = Data::from(&app().finish());
+    let mut data = data;
+    data.duration_ms = Some(100.0);
+    let selection = select(&data, &Filter::default()).unwrap();
+    let heap = heap_sites(&selection);
+    assert_eq!(heap.peak_ms, Some(30.0));
+    let mib = |estimate: profile::view::heap::HeapEstimate| estimate.sum / MIB as f64;
+    assert_eq!(mib(heap.total.allocated), 18.0);
+    assert_eq!((mib(heap.total.retained), mib(heap.total.leaked)), (6.0, 4.0));
+    assert_eq!(mib(heap.total.at_peak), 15.0);
+    let allocated: Vec<f64> = heap.sites.iter().map(|site| mib(site.sums.allocated)).collect();
+    assert_eq!(allocated, [7.0, 6.0, 5.0]);
+    let lives: Vec<f64> = heap.sites.iter().map(|site| site.median_life_ms).collect();
+    assert_eq!(lives, [0.5, f64::INFINITY, 40.5]);
+}
+
+#[test]
+fn small_blocks_stand_for_many_and_have_an_error() {
+    let mut stream = Stream::with_app();
+    for at in 0..100 {
+        stream.take(1, 1, at, 0x10_0000 + at * 64, 64, &[ip(0x1100)]);
+    }
+    let data = Data::from(&stream.finish());
+    let selection = select(&data, &Filter::default()).unwrap();
+    let total = heap_sites(&selection).total;
+    // Each stands for about an interval of bytes; 100 samples have an error of 10 %.
+    assert!((total.allocated.sum / (100 * INTERVAL) as f64 - 1.0).abs() < 0.001);
+    assert!((total.allocated.error() / total.allocated.sum - 0.1).abs() < 0.001);
+    assert!((total.blocks.sum / (100 * INTERVAL / 64) as f64 - 1.0).abs() < 0.001);
+}
+
+#[test]
+fn blocks_of_an_ended_process_are_retained_and_not_at_a_later_peak() {
+    let mut stream = Stream::with_app();
+    stream.process(7, Some(1), 10);
+    stream.exec(7, "tool", 11);
+    stream.take(7, 7, 20, 0xa000, 4 * MIB, &[ip(0x1100)]);
+    stream.end(7, 30);
+    stream.take(1, 1, 50, 0xa000, 5 * MIB, &[ip(0x1200)]);
+    stream.free(1, 1, 60, 0xa000);
+    let profile = stream.finish();
+    written(&profile);
+    let data = Data::from(&profile);
+    let mib = |measure| measured(&data, measure, &Filter::default()) / MIB as f64;
+    assert_eq!(mib(Measure::Retained), 4.0);
+    assert_eq!(mib(Measure::Peak), 5.0);
+}
+
+#[test]
+fn a_program_that_is_executed_has_a_heap_of_its_own_and_a_child_frees_only_its_copy() {
+    let mut stream = Stream::with_app();
+    stream.take(1, 1, 10, 0xa000, 4 * MIB, &[ip(0x1100)]);
+    stream.process(7, Some(1), 20);
+    // A copy of the parent's block.
+    stream.free(7, 7, 21, 0xa000);
+    stream.exec(1, "next", 30);
+    // The block of the program before is gone: this one nobody took.
+    stream.free(1, 1, 40, 0xa000);
+    stream.take(1, 1, 41, 0xa000, MIB, &[ip(0x1100)]);
+    stream.take(1, 1, 42, 0xa000, 2 * MIB, &[ip(0x1100)]);
+    let profile = stream.finish();
+    let counts = profile.counts();
+    assert_eq!(
+        (
+            counts.blocks,
+            counts.inherited_blocks_freed,
+            counts.unknown_blocks_freed,
+            counts.blocks_on_others
+        ),
+        (3, 1, 1, 1)
+    );
+    let data = Data::from(&profile);
+    let retained = measured(&data, Measure::Retained, &Filter::default());
+    assert_eq!(retained / MIB as f64, 6.0);
+}
+
+#[test]
+fn blocks_wait_in_the_queue_with_the_samples_of_their_thread() {
+    let options = BuildOptions {
+        main_thread_only: true,
+        ..BuildOptions::default()
+    };
+    let mut stream = Stream::with_app_and(options);
+    for ms in 0..2000 {
+        let frames = [ip(0x1000 + ms % 7), ret(0x1020 + ms % 3), ret(0x1030)];
+        stream.sample(1, 1, ms, &frames);
+        stream.take(
+            1,
+            1,
+            ms,
+            0x10_0000 + ms * 16,
+            2 * MIB,
+            &[ip(0x1100 + ms % 5), ret(0x1030)],
+        );
+        stream.take(1, 9, ms, 0x90_0000, 2 * MIB, &[ip(0x1400)]);
+    }
+    let data = Data::from(&stream.finish());
+    assert_eq!(data.threads.len(), 1);
+    let leaf = |stack: u32| {
+        let frame = data.frames[data.stacks[stack as usize].frame as usize];
+        frame.address
+    };
+    let table = data.threads[0].allocations.as_ref().unwrap();
+    let samples = &data.threads[0].samples;
+    assert_eq!((table.stack.len(), samples.len()), (2000, 2000));
+    for ms in 0..2000 {
+        assert_eq!(leaf(table.stack[ms]), Some(0x100 + ms as u64 % 5));
+        assert_eq!(leaf(samples.stack[ms]), Some(ms as u64 % 7));
+    }
+}
+
+#[test]
+fn a_part_of_a_profile_has_the_blocks_of_that_part() {
+    let json = written(&app().finish());
+    let trimmed = |filter: Filter| {
+        let mut data = read_all(&json);
+        let part = profile::trim::ProfilePart { filter, min_samples: 0 };
+        profile::trim::trim(&mut data, &part).unwrap();
+        let mut bytes = Vec::new();
+        profile::export::firefox::write_data(&data, &mut bytes).unwrap();
+        let again = read_all(&serde_json::from_slice(&bytes).unwrap());
+        let table = |data: &SavedData| {
+            data.threads
+                .iter()
+                .map(|thread| thread.allocations.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(table(&data), table(&again));
+        data
+    };
+    let weights = |data: &SavedData| {
+        let tables = data.threads.iter().filter_map(|thread| thread.allocations.as_ref());
+        let weights = tables.flat_map(|table| &table.weight);
+        weights.map(|weight| weight / MIB as f64).collect::<Vec<_>>()
+    };
+    let range = Filter {
+        from_ms: Some(15.0),
+        to_ms: Some(50.0),
+        ..Filter::default()
+    };
+    assert_eq!(weights(&trimmed(range)), [5.0, 7.0, -7.0]);
+    let thread = Filter {
+        threads: vec!["2".into()],
+        ..Filter::default()
+    };
+    assert_eq!(weights(&trimmed(thread)), [5.0, 7.0, -7.0, -5.0]);
+}
+
+#[test]
+fn what_a_browser_sampled_without_addresses_is_only_allocated() {
+    let mut json = written(&app().finish());
+    let table = &mut json["threads"][0]["nativeAllocations"];
+    for own in ["memoryAddress", "threadId", "size"] {
+        table.as_object_mut().unwrap().remove(own);
+    }
+    table["argument"] = json!([1, null, 3, 4, 5, 6, 7]);
+    let data = read_all(&json);
+    assert_same_when_read_again(data.clone());
+    let allocated = measured(&data, Measure::Allocated, &Filter::default());
+    assert_eq!(allocated / MIB as f64, 18.0);
+    for measure in [Measure::Retained, Measure::Peak, Measure::Temporary, Measure::Blocks] {
+        let error = data.clone().keep_measure(measure, &Filter::default());
+        assert!(matches!(error, Err(NoMeasure::Lacks(_))), "{measure:?}");
+    }
+    json["threads"][0]["nativeAllocations"]["stack"][1] = json!(99);
+    let fault = crate::common::as_v55(&json).unwrap_err().to_string();
+    assert!(
+        fault.contains("threads[0].nativeAllocations.stack[1] is 99, but there are"),
+        "{fault}"
+    );
+}
