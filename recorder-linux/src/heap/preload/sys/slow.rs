@@ -4,8 +4,7 @@ use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::connect::{OFF, STATE, UNKNOWN};
 use super::machine::{
-    ALIGNED_ALLOC, ALLOCATOR, CALLOC, Call, FREE, MEMALIGN, NEXT, POSIX_MEMALIGN, REALLOC, REALLOCARRAY, UNCOUNT, load,
-    store,
+    ALIGNED_ALLOC, ALLOCATOR, CALLOC, Call, FREE, MEMALIGN, NEXT, POSIX_MEMALIGN, REALLOC, REALLOCARRAY, load, store,
 };
 use super::ring::{add_nested, record_allocation, record_free};
 use super::thread::{self, Thread};
@@ -137,23 +136,21 @@ fn requested(function: usize, [a, b, c]: &[usize; 3]) -> usize {
 }
 
 /// Whether the function allocates by another one, which counts. For example `reallocarray` of glibc calls `realloc`,
-/// `calloc` of musl calls `malloc`.
+/// `calloc` of musl calls `malloc`. The fast path would count twice.
 fn is_settled_as_nesting(function: usize) -> bool {
-    load(&NEXT, function) == load(&UNCOUNT, function)
+    NESTED.get(function).is_some_and(|times| times.load(Relaxed) >= SURE)
 }
 
-/// Learns whether the function allocates by another one. It goes through the slow path until that is known.
+/// Learns whether the function allocates by another one. Until that is known, and if so, all of its calls take the slow
+/// path.
 fn settle(function: usize, size: usize, nested_bytes: u64) {
     if size == 0 || load(&NEXT, function) == load(&ALLOCATOR, function) {
         return;
     }
     if nested_bytes == 0 {
         store(&NEXT, function, load(&ALLOCATOR, function));
-    } else if NESTED
-        .get(function)
-        .is_some_and(|times| times.fetch_add(1, Relaxed) + 1 >= SURE)
-    {
-        store(&NEXT, function, load(&UNCOUNT, function));
+    } else if let Some(times) = NESTED.get(function) {
+        times.fetch_add(1, Relaxed);
     }
 }
 

@@ -3,10 +3,10 @@
 use core::arch::{asm, global_asm, naked_asm};
 
 use super::{
-    ALIGNED_ALLOC, ALLOCATOR, CALLOC, FREE, MALLOC, MEMALIGN, NEXT, POSIX_MEMALIGN, PVALLOC, REALLOC, REALLOCARRAY,
-    THREAD_BYTES, VALLOC,
+    ALIGNED_ALLOC, CALLOC, FREE, MALLOC, MEMALIGN, NEXT, POSIX_MEMALIGN, PVALLOC, REALLOC, REALLOCARRAY, THREAD_BYTES,
+    VALLOC,
 };
-use crate::live::{FILTER, FILTER_BITS, HASH};
+use crate::live::FILTER;
 use crate::sys::slow::slow;
 use crate::wire::REGISTERS;
 
@@ -102,6 +102,14 @@ global_asm!(
     bytes = const THREAD_BYTES,
 );
 
+// Names that all entries have without operands.
+global_asm!(
+    ".set sprof_heap_filter, {filter}",
+    ".set sprof_heap_next, {next}",
+    filter = sym FILTER,
+    next = sym NEXT,
+);
+
 /// The thread's [`THREAD_BYTES`], zero in a new thread, and its thread pointer, which lies above its stack unless it is
 /// the first thread.
 pub(in crate::sys) fn thread_block() -> (*mut u8, usize) {
@@ -176,10 +184,60 @@ unsafe extern "C" fn slow_path() {
     )
 }
 
-/// `slow_...`, which goes to [`slow_path`] with the index of its function. `hint #34` is `bti c`, where an indirect
-/// jump may lead to.
-macro_rules! slow_entry {
-    ($slow:ident, $index:ident) => {
+/// Goes to the slow path where the countdown ends with these bytes, which a register has.
+macro_rules! count {
+    ($bytes:literal) => {
+        concat!(
+            "adrp x16, :gottprel:sprof_heap_thread\n",
+            "ldr x16, [x16, :gottprel_lo12:sprof_heap_thread]\n",
+            "mrs x17, tpidr_el0\n",
+            "add x16, x16, x17\n",
+            "ldr x17, [x16]\n",
+            "subs x17, x17, ",
+            $bytes,
+            "\nstr x17, [x16]\nb.ls {slow}\nb.mi {slow}"
+        )
+    };
+}
+
+/// Goes to the slow path where the address in x0 may be a sample's.
+macro_rules! look_up {
+    () => {
+        concat!(
+            "movz x16, #0x7c15\n",
+            "movk x16, #0x7f4a, lsl #16\n",
+            "movk x16, #0x79b9, lsl #32\n",
+            "movk x16, #0x9e37, lsl #48\n",
+            "mul x16, x16, x0\n",
+            "lsr x16, x16, #48\n",
+            "adrp x17, sprof_heap_filter\n",
+            "add x17, x17, :lo12:sprof_heap_filter\n",
+            "ldrb w16, [x17, x16]\n",
+            "cbnz w16, {slow}"
+        )
+    };
+}
+
+/// The two entries of a function: their names, its index, and what it does before it goes on to `NEXT`. `hint #34` is
+/// `bti c`, where an indirect jump may lead to.
+macro_rules! entries {
+    ($name:ident, $slow:ident, $index:ident, $($line:expr),*) => {
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "hint #34",
+                $($line,)*
+                "adrp x16, sprof_heap_next + 8 * {index}",
+                "ldr x16, [x16, :lo12:sprof_heap_next + 8 * {index}]",
+                "br x16",
+                ".cfi_endproc",
+                slow = sym $slow,
+                index = const $index,
+            )
+        }
+
         #[unsafe(naked)]
         pub(super) unsafe extern "C" fn $slow() {
             naked_asm!("hint #34", "mov x16, #{index}", "b {path}", index = const $index, path = sym slow_path)
@@ -187,166 +245,20 @@ macro_rules! slow_entry {
     };
 }
 
-/// The three entries of an allocating function: their names, its index, the register that has the size, and the
-/// instructions that put the size there.
-macro_rules! allocation {
-    ($name:ident, $slow:ident, $uncount:ident, $index:ident, $size:literal $(, $compute:literal)*) => {
-        #[unsafe(no_mangle)]
-        #[unsafe(naked)]
-        unsafe extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
-                "hint #34",
-                $($compute,)*
-                "adrp x16, :gottprel:sprof_heap_thread",
-                "ldr x16, [x16, :gottprel_lo12:sprof_heap_thread]",
-                "mrs x17, tpidr_el0",
-                "add x16, x16, x17",
-                "ldr x17, [x16]",
-                concat!("subs x17, x17, ", $size),
-                "str x17, [x16]",
-                "b.ls {slow}",
-                "b.mi {slow}",
-                "adrp x16, {next} + 8 * {index}",
-                "ldr x16, [x16, :lo12:{next} + 8 * {index}]",
-                "br x16",
-                ".cfi_endproc",
-                slow = sym $slow,
-                next = sym NEXT,
-                index = const $index,
-            )
-        }
-
-        companions!($slow, $uncount, $index, $size $(, $compute)*);
-    };
-}
-
-/// As `allocation`; it frees the address in x0, and takes the slow path for each that may be a sample's.
-macro_rules! reallocation {
-    ($name:ident, $slow:ident, $uncount:ident, $index:ident, $size:literal $(, $compute:literal)*) => {
-        #[unsafe(no_mangle)]
-        #[unsafe(naked)]
-        unsafe extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
-                "hint #34",
-                $($compute,)*
-                "adrp x16, :gottprel:sprof_heap_thread",
-                "ldr x16, [x16, :gottprel_lo12:sprof_heap_thread]",
-                "mrs x17, tpidr_el0",
-                "add x16, x16, x17",
-                "ldr x17, [x16]",
-                concat!("subs x17, x17, ", $size),
-                "str x17, [x16]",
-                "b.ls {slow}",
-                "b.mi {slow}",
-                "ldr x16, ={hash}",
-                "mul x16, x16, x0",
-                "lsr x16, x16, #{shift}",
-                "adrp x17, {filter}",
-                "add x17, x17, :lo12:{filter}",
-                "ldrb w16, [x17, x16]",
-                "cbnz w16, {slow}",
-                "adrp x16, {next} + 8 * {index}",
-                "ldr x16, [x16, :lo12:{next} + 8 * {index}]",
-                "br x16",
-                ".ltorg",
-                ".cfi_endproc",
-                hash = const HASH,
-                shift = const 64 - FILTER_BITS,
-                filter = sym FILTER,
-                slow = sym $slow,
-                next = sym NEXT,
-                index = const $index,
-            )
-        }
-
-        companions!($slow, $uncount, $index, $size $(, $compute)*);
-    };
-}
-
-macro_rules! companions {
-    ($slow:ident, $uncount:ident, $index:ident, $size:literal $(, $compute:literal)*) => {
-        slow_entry!($slow, $index);
-
-        #[unsafe(naked)]
-        pub(super) unsafe extern "C" fn $uncount() {
-            naked_asm!(
-                ".cfi_startproc",
-                "hint #34",
-                $($compute,)*
-                "adrp x16, :gottprel:sprof_heap_thread",
-                "ldr x16, [x16, :gottprel_lo12:sprof_heap_thread]",
-                "mrs x17, tpidr_el0",
-                "add x16, x16, x17",
-                "ldr x17, [x16]",
-                concat!("add x17, x17, ", $size),
-                "str x17, [x16]",
-                "adrp x16, {allocator} + 8 * {index}",
-                "ldr x16, [x16, :lo12:{allocator} + 8 * {index}]",
-                "br x16",
-                ".cfi_endproc",
-                allocator = sym ALLOCATOR,
-                index = const $index,
-            )
-        }
-    };
-}
-
-allocation!(malloc, slow_malloc, uncount_malloc, MALLOC, "x0");
-allocation!(calloc, slow_calloc, uncount_calloc, CALLOC, "x9", "mul x9, x0, x1");
-allocation!(
-    aligned_alloc,
-    slow_aligned_alloc,
-    uncount_aligned_alloc,
-    ALIGNED_ALLOC,
-    "x1"
-);
-allocation!(memalign, slow_memalign, uncount_memalign, MEMALIGN, "x1");
-allocation!(
-    posix_memalign,
-    slow_posix_memalign,
-    uncount_posix_memalign,
-    POSIX_MEMALIGN,
-    "x2"
-);
-allocation!(valloc, slow_valloc, uncount_valloc, VALLOC, "x0");
-allocation!(pvalloc, slow_pvalloc, uncount_pvalloc, PVALLOC, "x0");
-reallocation!(realloc, slow_realloc, uncount_realloc, REALLOC, "x1");
-reallocation!(
+entries!(malloc, slow_malloc, MALLOC, count!("x0"));
+entries!(calloc, slow_calloc, CALLOC, "mul x9, x0, x1", count!("x9"));
+entries!(realloc, slow_realloc, REALLOC, count!("x1"), look_up!());
+entries!(free, slow_free, FREE, look_up!());
+entries!(aligned_alloc, slow_aligned_alloc, ALIGNED_ALLOC, count!("x1"));
+entries!(memalign, slow_memalign, MEMALIGN, count!("x1"));
+entries!(posix_memalign, slow_posix_memalign, POSIX_MEMALIGN, count!("x2"));
+entries!(valloc, slow_valloc, VALLOC, count!("x0"));
+entries!(pvalloc, slow_pvalloc, PVALLOC, count!("x0"));
+entries!(
     reallocarray,
     slow_reallocarray,
-    uncount_reallocarray,
     REALLOCARRAY,
-    "x9",
-    "mul x9, x1, x2"
+    "mul x9, x1, x2",
+    count!("x9"),
+    look_up!()
 );
-
-slow_entry!(slow_free, FREE);
-
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-unsafe extern "C" fn free() {
-    naked_asm!(
-        ".cfi_startproc",
-        "hint #34",
-        "ldr x16, ={hash}",
-        "mul x16, x16, x0",
-        "lsr x16, x16, #{shift}",
-        "adrp x17, {filter}",
-        "add x17, x17, :lo12:{filter}",
-        "ldrb w16, [x17, x16]",
-        "cbnz w16, {slow}",
-        "adrp x16, {next} + 8 * {index}",
-        "ldr x16, [x16, :lo12:{next} + 8 * {index}]",
-        "br x16",
-        ".ltorg",
-        ".cfi_endproc",
-        hash = const HASH,
-        shift = const 64 - FILTER_BITS,
-        filter = sym FILTER,
-        slow = sym slow_free,
-        next = sym NEXT,
-        index = const FREE,
-    )
-}

@@ -4,9 +4,9 @@
 //! [`THREAD_BYTES`] in the static block of each thread (initial-exec model: the offset from the thread pointer is a
 //! relocation, so no function of libc is called).
 //!
-//! **Entries.** Each function of the family has three: the one that programs call, `slow_...`, and `uncount_...`. All
-//! end in a jump, so for the allocator and for [`slow`](super::slow::slow) the caller is the program, with its
-//! registers and its stack as they were at the call.
+//! **Entries.** Each function of the family has two: the one that programs call, and `slow_...`. Both end in a jump, so
+//! for the allocator and for [`slow`](super::slow::slow) the caller is the program, with its registers and its stack as
+//! they were at the call.
 //!
 //! The countdown is unsigned: a borrow and zero lead to the slow path. A signed comparison would take
 //! `malloc(SIZE_MAX)` for a negative size, and sampling would end for that thread. A countdown of 2^63 or more does so
@@ -25,10 +25,14 @@ pub(super) use aarch64::*;
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86_64::*;
 
+use crate::live::{FILTER_BITS, HASH};
 use crate::wire::FUNCTIONS;
 
 /// Size of a thread's block, and its alignment.
 pub(super) const THREAD_BYTES: usize = 64;
+
+// As the entries have them.
+const _: () = assert!(HASH == 0x9e37_79b9_7f4a_7c15 && FILTER_BITS == 16);
 
 // Indexes in `wire::FUNCTIONS`.
 pub(super) const MALLOC: usize = 0;
@@ -61,8 +65,8 @@ pub(super) fn store(codes: &Codes, function: usize, code: *mut ()) {
     }
 }
 
-/// Where each function goes when it was counted: `slow_...` until the allocator is known and the function settled, then
-/// the allocator's, or `uncount_...`.
+/// Where each function goes when it was counted: the allocator's, once that is known and the function does not allocate
+/// by another one.
 pub(super) static NEXT: Codes = [
     code(slow_malloc),
     code(slow_calloc),
@@ -74,21 +78,6 @@ pub(super) static NEXT: Codes = [
     code(slow_valloc),
     code(slow_pvalloc),
     code(slow_reallocarray),
-];
-
-/// Entries that take back what was counted, and go to the allocator's function.
-pub(super) static UNCOUNT: Codes = [
-    code(uncount_malloc),
-    code(uncount_calloc),
-    code(uncount_realloc),
-    // It counts nothing.
-    code(slow_free),
-    code(uncount_aligned_alloc),
-    code(uncount_memalign),
-    code(uncount_posix_memalign),
-    code(uncount_valloc),
-    code(uncount_pvalloc),
-    code(uncount_reallocarray),
 ];
 
 /// The allocator's functions. Null until they are known, and where there is none.

@@ -3,10 +3,10 @@
 use core::arch::{asm, global_asm, naked_asm};
 
 use super::{
-    ALIGNED_ALLOC, ALLOCATOR, CALLOC, FREE, MALLOC, MEMALIGN, NEXT, POSIX_MEMALIGN, PVALLOC, REALLOC, REALLOCARRAY,
-    THREAD_BYTES, VALLOC,
+    ALIGNED_ALLOC, CALLOC, FREE, MALLOC, MEMALIGN, NEXT, POSIX_MEMALIGN, PVALLOC, REALLOC, REALLOCARRAY, THREAD_BYTES,
+    VALLOC,
 };
-use crate::live::{FILTER, FILTER_BITS, HASH};
+use crate::live::FILTER;
 use crate::sys::slow::slow;
 use crate::wire::REGISTERS;
 
@@ -100,6 +100,14 @@ global_asm!(
     bytes = const THREAD_BYTES,
 );
 
+// Names that all entries have without operands.
+global_asm!(
+    ".set sprof_heap_filter, {filter}",
+    ".set sprof_heap_next, {next}",
+    filter = sym FILTER,
+    next = sym NEXT,
+);
+
 /// The thread's [`THREAD_BYTES`], zero in a new thread, and its thread pointer: the thread's control block, which lies
 /// above its stack unless it is the first thread.
 pub(in crate::sys) fn thread_block() -> (*mut u8, usize) {
@@ -179,9 +187,49 @@ unsafe extern "C" fn slow_path() {
     )
 }
 
-/// `slow_...`, which goes to [`slow_path`] with the index of its function.
-macro_rules! slow_entry {
-    ($slow:ident, $index:ident) => {
+/// Goes to the slow path where the countdown ends with these bytes, which a register has.
+macro_rules! count {
+    ($bytes:literal) => {
+        concat!(
+            "mov rax, qword ptr [rip + sprof_heap_thread@GOTTPOFF]\n",
+            "sub qword ptr fs:[rax], ",
+            $bytes,
+            "\njbe {slow}\njs {slow}"
+        )
+    };
+}
+
+/// Goes to the slow path where the address in rdi may be a sample's.
+macro_rules! look_up {
+    () => {
+        concat!(
+            "movabs rax, 0x9e3779b97f4a7c15\n",
+            "imul rax, rdi\n",
+            "shr rax, 48\n",
+            "lea r11, [rip + sprof_heap_filter]\n",
+            "cmp byte ptr [r11 + rax], 0\n",
+            "jne {slow}"
+        )
+    };
+}
+
+/// The two entries of a function: their names, its index, and what it does before it goes on to `NEXT`.
+macro_rules! entries {
+    ($name:ident, $slow:ident, $index:ident, $($line:expr),*) => {
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "endbr64",
+                $($line,)*
+                "jmp qword ptr [rip + sprof_heap_next + 8 * {index}]",
+                ".cfi_endproc",
+                slow = sym $slow,
+                index = const $index,
+            )
+        }
+
         #[unsafe(naked)]
         pub(super) unsafe extern "C" fn $slow() {
             naked_asm!("endbr64", "mov r11d, {index}", "jmp {path}", index = const $index, path = sym slow_path)
@@ -189,148 +237,28 @@ macro_rules! slow_entry {
     };
 }
 
-/// The three entries of an allocating function: their names, its index, the register that has the size, and the
-/// instructions that put the size there.
-macro_rules! allocation {
-    ($name:ident, $slow:ident, $uncount:ident, $index:ident, $size:literal $(, $compute:literal)*) => {
-        #[unsafe(no_mangle)]
-        #[unsafe(naked)]
-        unsafe extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
-                "endbr64",
-                $($compute,)*
-                "mov rax, qword ptr [rip + sprof_heap_thread@GOTTPOFF]",
-                concat!("sub qword ptr fs:[rax], ", $size),
-                "jbe {slow}",
-                "js {slow}",
-                "jmp qword ptr [rip + {next} + 8 * {index}]",
-                ".cfi_endproc",
-                slow = sym $slow,
-                next = sym NEXT,
-                index = const $index,
-            )
-        }
-
-        companions!($slow, $uncount, $index, $size $(, $compute)*);
-    };
-}
-
-/// As `allocation`; it frees the address in rdi, and takes the slow path for each that may be a sample's.
-macro_rules! reallocation {
-    ($name:ident, $slow:ident, $uncount:ident, $index:ident, $size:literal $(, $compute:literal)*) => {
-        #[unsafe(no_mangle)]
-        #[unsafe(naked)]
-        unsafe extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
-                "endbr64",
-                $($compute,)*
-                "mov rax, qword ptr [rip + sprof_heap_thread@GOTTPOFF]",
-                concat!("sub qword ptr fs:[rax], ", $size),
-                "jbe {slow}",
-                "js {slow}",
-                "movabs rax, {hash}",
-                "imul rax, rdi",
-                "shr rax, {shift}",
-                "lea r11, [rip + {filter}]",
-                "cmp byte ptr [r11 + rax], 0",
-                "jne {slow}",
-                "jmp qword ptr [rip + {next} + 8 * {index}]",
-                ".cfi_endproc",
-                hash = const HASH,
-                shift = const 64 - FILTER_BITS,
-                filter = sym FILTER,
-                slow = sym $slow,
-                next = sym NEXT,
-                index = const $index,
-            )
-        }
-
-        companions!($slow, $uncount, $index, $size $(, $compute)*);
-    };
-}
-
-macro_rules! companions {
-    ($slow:ident, $uncount:ident, $index:ident, $size:literal $(, $compute:literal)*) => {
-        slow_entry!($slow, $index);
-
-        #[unsafe(naked)]
-        pub(super) unsafe extern "C" fn $uncount() {
-            naked_asm!(
-                ".cfi_startproc",
-                "endbr64",
-                $($compute,)*
-                "mov rax, qword ptr [rip + sprof_heap_thread@GOTTPOFF]",
-                concat!("add qword ptr fs:[rax], ", $size),
-                "jmp qword ptr [rip + {allocator} + 8 * {index}]",
-                ".cfi_endproc",
-                allocator = sym ALLOCATOR,
-                index = const $index,
-            )
-        }
-    };
-}
-
-allocation!(malloc, slow_malloc, uncount_malloc, MALLOC, "rdi");
-allocation!(
+entries!(malloc, slow_malloc, MALLOC, count!("rdi"));
+entries!(
     calloc,
     slow_calloc,
-    uncount_calloc,
     CALLOC,
-    "r11",
     "mov r11, rdi",
-    "imul r11, rsi"
+    "imul r11, rsi",
+    count!("r11")
 );
-allocation!(
-    aligned_alloc,
-    slow_aligned_alloc,
-    uncount_aligned_alloc,
-    ALIGNED_ALLOC,
-    "rsi"
-);
-allocation!(memalign, slow_memalign, uncount_memalign, MEMALIGN, "rsi");
-allocation!(
-    posix_memalign,
-    slow_posix_memalign,
-    uncount_posix_memalign,
-    POSIX_MEMALIGN,
-    "rdx"
-);
-allocation!(valloc, slow_valloc, uncount_valloc, VALLOC, "rdi");
-allocation!(pvalloc, slow_pvalloc, uncount_pvalloc, PVALLOC, "rdi");
-reallocation!(realloc, slow_realloc, uncount_realloc, REALLOC, "rsi");
-reallocation!(
+entries!(realloc, slow_realloc, REALLOC, count!("rsi"), look_up!());
+entries!(free, slow_free, FREE, look_up!());
+entries!(aligned_alloc, slow_aligned_alloc, ALIGNED_ALLOC, count!("rsi"));
+entries!(memalign, slow_memalign, MEMALIGN, count!("rsi"));
+entries!(posix_memalign, slow_posix_memalign, POSIX_MEMALIGN, count!("rdx"));
+entries!(valloc, slow_valloc, VALLOC, count!("rdi"));
+entries!(pvalloc, slow_pvalloc, PVALLOC, count!("rdi"));
+entries!(
     reallocarray,
     slow_reallocarray,
-    uncount_reallocarray,
     REALLOCARRAY,
-    "r11",
     "mov r11, rsi",
-    "imul r11, rdx"
+    "imul r11, rdx",
+    count!("r11"),
+    look_up!()
 );
-
-slow_entry!(slow_free, FREE);
-
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-unsafe extern "C" fn free() {
-    naked_asm!(
-        ".cfi_startproc",
-        "endbr64",
-        "movabs rax, {hash}",
-        "imul rax, rdi",
-        "shr rax, {shift}",
-        "lea r11, [rip + {filter}]",
-        "cmp byte ptr [r11 + rax], 0",
-        "jne {slow}",
-        "jmp qword ptr [rip + {next} + 8 * {index}]",
-        ".cfi_endproc",
-        hash = const HASH,
-        shift = const 64 - FILTER_BITS,
-        filter = sym FILTER,
-        slow = sym slow_free,
-        next = sym NEXT,
-        index = const FREE,
-    )
-}
