@@ -10,7 +10,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{BpfProgram, Event, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample};
+use recording::event::{
+    Allocation, BpfProgram, Event, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample,
+};
 use recording::event::{EventValue, Thread, ThreadEvent};
 use recording::sink::EventSink;
 use recording::stack::{Frame, FurtherRegisters, MissingStack, Registers, Snapshot, Stack, StackCopy, StackMark};
@@ -111,6 +113,8 @@ pub(crate) struct SampleEvent<'a> {
     pub event: u32,
     /// The values of a point event.
     pub values: &'a [EventValue<'a>],
+    /// The block of memory, of a sample of the heap.
+    pub allocation: Option<&'a Allocation>,
     /// Where the kernel's function at the sample's address, which has only begun, returns to.
     pub return_address: Option<u64>,
     /// The copy of the sample that follows in the same ring.
@@ -132,6 +136,7 @@ impl SampleEvent<'_> {
             role,
             event: 0,
             values: &[],
+            allocation: None,
             return_address: None,
             next_copy: None,
         }
@@ -239,6 +244,7 @@ impl Translator {
                     role: event.role,
                     event: event.index,
                     values: &values,
+                    allocation: None,
                     return_address: event.format.and_then(|format| format.return_address(sample.raw)),
                     next_copy: None,
                 };
@@ -391,6 +397,7 @@ impl Translator {
             role,
             event,
             values,
+            allocation,
             return_address,
             next_copy,
         } = *of;
@@ -487,7 +494,7 @@ impl Translator {
             period: raw.period,
             stack,
             same: None,
-            allocation: None,
+            allocation,
             values,
         };
         sink.on_event(&Event::sample(time, Thread::new(raw.pid, raw.tid), sample));

@@ -2,6 +2,7 @@
 
 use crate::clock::{ClockReference, Timestamp};
 use crate::event::Role;
+use crate::heap::HeapCoverage;
 
 /// The unit of [`Sample::period`](crate::event::Sample::period).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +131,8 @@ pub struct RecordingInfo {
     /// The events that the user named, in that order. [`Sample::event`](crate::event::Sample::event) is an index into
     /// this.
     pub events: Vec<EventInfo>,
+    /// How much of the heap was seen; `None` if it was not recorded.
+    pub heap: Option<HeapCoverage>,
     /// The machine.
     pub host: Host,
 }

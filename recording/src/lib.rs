@@ -6,7 +6,8 @@
 //! 3. [`stack`]: the forms of a stack; [`wait`]: why a thread was not on a CPU.
 //! 4. [`module`]: files mapped as code; [`space`]: what is mapped where.
 //! 5. [`sink`]: how events travel, and what a stage may ask of the target.
-//! 6. [`quality`], [`cpu_account`], [`info`]: what was lost, guessed or not recorded, and the recording as a whole.
+//! 6. [`quality`], [`cpu_account`], [`heap`], [`info`]: what was lost, guessed or not recorded, and the recording as a
+//!    whole.
 //! 7. [`session`]: the contract of every recorder; `program`: the file that a command names.
 //! 8. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
 //! 9. [`pace`], [`outbox`]: for recorders that stop threads. When to take samples, and how these get to the unwinder.
@@ -23,6 +24,7 @@ pub mod cpu_account;
 pub mod doctor;
 pub mod event;
 pub mod frame_bytes;
+pub mod heap;
 pub mod info;
 pub mod little_endian;
 pub mod module;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::clock::{ClockReference, Timestamp};
 use crate::cpu_account::CpuAccount;
 use crate::event::Pid;
+use crate::heap::HeapOptions;
 use crate::info::{RecordingInfo, SampleBy};
 use crate::probe::Probe;
 use crate::sink::EventSink;
@@ -54,6 +55,8 @@ pub struct RecordOptions {
     pub event_sampling: Option<SampleBy>,
     /// The places of the probes among the events.
     pub probes: Vec<Probe>,
+    /// Also record blocks of memory that the launched program and its children take and free. `None`: do not.
+    pub heap: Option<HeapOptions>,
     /// Ends the recording after this time.
     pub duration: Option<Duration>,
     /// When the recording ends before the program does: leave the program running.

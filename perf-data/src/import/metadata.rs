@@ -4,6 +4,7 @@ use std::io::{Read, Seek};
 use std::time::{Duration, SystemTime};
 
 use recording::clock::{ClockReference, Timestamp};
+use recording::heap::HeapCoverage;
 use recording::info::{PeriodUnit, RecordingInfo};
 
 use super::choice::ShownAs;
@@ -85,6 +86,14 @@ impl<R: Read + Seek> Import<R> {
                 },
                 kernel_included: !attr.excludes_kernel(),
                 notes: Vec::new(),
+                // What was lost is known at the end alone.
+                heap: output.named.heap_interval.map(|interval| HeapCoverage {
+                    interval,
+                    longest_interval: interval,
+                    blocks: output.blocks,
+                    frees: output.frees,
+                    ..HeapCoverage::default()
+                }),
                 host,
             },
             asked_rate_hz: if interval_ns > 0 { 1e9 / interval_ns as f64 } else { 0.0 },

@@ -6,7 +6,7 @@ use recording::info::{EventInfo, PeriodUnit, SampleBy};
 
 use super::attr::Attr;
 use crate::events::{self, ONLY_USER_CODE};
-use crate::spool::{ROLE_MARKER, ROLE_TRACK, ROLE_WEIGHT};
+use crate::spool::{ROLE_HEAP, ROLE_MARKER, ROLE_TRACK, ROLE_WEIGHT};
 
 /// Which events of a file go where.
 #[derive(Debug, Default)]
@@ -15,6 +15,8 @@ pub(super) struct NamedEvents {
     places: Vec<Option<(Role, u32)>>,
     /// What is known of each.
     pub(super) infos: Vec<EventInfo>,
+    /// Bytes between two samples of the heap on average, if it was recorded.
+    pub(super) heap_interval: Option<u64>,
 }
 
 impl NamedEvents {
@@ -23,8 +25,14 @@ impl NamedEvents {
         let mut named = NamedEvents {
             places: vec![None; attrs.len()],
             infos: Vec::new(),
+            heap_interval: None,
         };
         for (at, attr) in attrs.iter().enumerate() {
+            if attr.config1 == ROLE_HEAP {
+                named.places[at] = Some((Role::Allocation, 0));
+                named.heap_interval = Some(attr.period_or_rate);
+                continue;
+            }
             let (role, place) = match (attr.config1, named.infos.len() as u32) {
                 (ROLE_WEIGHT, _) => (Role::Running, None),
                 (ROLE_TRACK, next) => (Role::Counted, Some((Role::Counted, next))),

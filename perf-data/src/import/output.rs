@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use recording::clock::Timestamp;
-use recording::event::{Event, LostCause, Role};
+use recording::event::{Event, EventKind, LostCause, Role};
 use recording::sink::EventSink;
 
 use super::attr::Attr;
@@ -30,6 +30,9 @@ pub(super) struct ImportOutput {
     /// The spool of a recording with -e has these.
     pub(super) named: NamedEvents,
     pub(super) samples: u64,
+    /// Samples of the heap, and frees.
+    pub(super) blocks: u64,
+    pub(super) frees: u64,
     pub(super) switches_left_out: u64,
     /// Sums of waits: perf knows only their lengths.
     pub(super) waits_without_times: u64,
@@ -58,6 +61,8 @@ impl ImportOutput {
             choice,
             named,
             samples: 0,
+            blocks: 0,
+            frees: 0,
             switches_left_out: 0,
             waits_without_times: 0,
             late_exits: LateExits::default(),
@@ -103,6 +108,7 @@ impl ImportOutput {
         match SprofRecord::parse(record) {
             Some(SprofRecord::Event(event)) => {
                 let time = Timestamp(time);
+                self.frees += u64::from(matches!(event.kind, EventKind::Thread(..)));
                 return sink.on_event(&Event { time, ..*event });
             }
             Some(SprofRecord::RunStart(time)) => return self.run_starts.push(time),
@@ -193,11 +199,16 @@ impl ImportOutput {
             }
             _ => {}
         }
-        if let (Ok(Record::Sample(sample)), Role::Counted | Role::Point) = (&decoded, role) {
+        if let (Ok(Record::Sample(sample)), Role::Counted | Role::Point | Role::Allocation) = (&decoded, role) {
+            let allocation = (role == Role::Allocation)
+                .then(|| spool::allocation(sample.raw))
+                .flatten();
+            self.blocks += u64::from(allocation.is_some());
             let of = SampleEvent {
                 role,
                 event,
                 values: &self.named.values(role, event, sample.raw),
+                allocation: allocation.as_ref(),
                 return_address: None,
                 next_copy: None,
             };

@@ -1,6 +1,8 @@
 //! Events to perf's records, and samples to own ones.
 
-use recording::event::{BpfProgram, Event, EventKind, LostCause, ProcessEvent, RecordingEvent, Role, Sample};
+use recording::event::{
+    Allocation, BpfProgram, Event, EventKind, LostCause, ProcessEvent, RecordingEvent, Role, Sample,
+};
 use recording::event::{EventValue, Thread, ThreadEvent};
 use recording::info::EventInfo;
 use recording::module::BuildId;
@@ -9,11 +11,13 @@ use recording::sample_bytes::SampleHeader;
 use recording::stack::{Frame, Stack, StackMark};
 
 use super::record::{
-    EVENT_ID, FIRST_NAMED_ID, WAIT_EVENT_ID, pair, put_c_string, put_lost, put_record, put_sample_id, put_words,
+    EVENT_ID, FIRST_NAMED_ID, HEAP_EVENT_ID, WAIT_EVENT_ID, pair, put_c_string, put_lost, put_record, put_sample_id,
+    put_words,
 };
 use super::samples::SampleEncoder;
 use super::sprof_records;
 use crate::abi::{misc, record_type, sample_type as has};
+use crate::decode::Reader;
 
 /// What each sample holds.
 pub(super) const SAMPLE_TYPE: u64 =
@@ -93,7 +97,7 @@ impl Encoder {
                     Role::Switch | Role::WaitStack | Role::Wait => WAIT_EVENT_ID,
                     Role::Counted => self.counted_id,
                     Role::Point => self.points_id,
-                    Role::Allocation => return,
+                    Role::Allocation => HEAP_EVENT_ID,
                 };
                 put_lost(out, sprof_records::misc_of_cause(cause), count, time, event);
             }
@@ -152,15 +156,27 @@ impl Encoder {
                         let raw = raw(names, sample.values);
                         self.sample(time, thread, &sample, named, Some(&raw), out);
                     }
-                    // Of imported files only, none at all, or not in spools yet.
-                    Role::Wait | Role::Switch | Role::Allocation => {}
+                    Role::Allocation => {
+                        let raw = sample.allocation.map(block);
+                        self.sample(
+                            time,
+                            thread,
+                            &sample,
+                            HEAP_EVENT_ID,
+                            raw.as_ref().map(|raw| &raw[..]),
+                            out,
+                        );
+                    }
+                    // Of imported files only, or none at all.
+                    Role::Wait | Role::Switch => {}
                 }
             }
             // As if its wait had begun then.
             ThreadEvent::InitialState(state) if state.waits_for.is_some() => {
                 put_switch_out(out, [pid, tid], state.switches_from.0, false);
             }
-            ThreadEvent::InitialState(_) | ThreadEvent::Freed { .. } => {}
+            ThreadEvent::InitialState(_) => {}
+            ThreadEvent::Freed { address } => sprof_records::put_freed(out, time, pair(pid, tid), address),
             ThreadEvent::SwitchOut { preempted } => put_switch_out(out, [pid, tid], time, preempted),
             ThreadEvent::SwitchIn => put_record(out, record_type::SWITCH, 0, |body| {
                 put_sample_id(body, [pid, tid], time, EVENT_ID);
@@ -203,6 +219,33 @@ fn put_switch_out(out: &mut Vec<u8>, ids: [i32; 2], time: u64, preempted: bool) 
         put_sample_id(body, ids, time, EVENT_ID)
     });
 }
+
+/// A block of memory; with the size before it, the next word stands at a multiple of 8.
+fn block(allocation: &Allocation) -> [u8; BLOCK_BYTES] {
+    let Allocation {
+        address,
+        size,
+        interval,
+    } = *allocation;
+    let mut block = [0; BLOCK_BYTES];
+    for (place, word) in block.as_chunks_mut::<8>().0.iter_mut().zip([address, size, interval]) {
+        *place = word.to_ne_bytes();
+    }
+    block
+}
+
+/// The block of memory in the raw bytes of a sample.
+pub(crate) fn allocation(raw: &[u8]) -> Option<Allocation> {
+    let mut words = Reader(raw.get(..BLOCK_BYTES)?);
+    Some(Allocation {
+        address: words.u64()?,
+        size: words.u64()?,
+        interval: words.u64()?,
+    })
+}
+
+/// Three words, and padding.
+const BLOCK_BYTES: usize = 3 * 8 + 4;
 
 /// Longest text of the values of one event.
 const MAX_RAW: usize = 8 << 10;

@@ -7,7 +7,7 @@ use recording::info::{EventInfo, PeriodUnit, RecordingInfo, SampleBy};
 use recording::module::BuildId;
 
 use super::encode::{SAMPLE_RAW, SAMPLE_TYPE};
-use super::record::{EVENT_ID, FIRST_NAMED_ID, WAIT_EVENT_ID, put_c_string, put_record, put_sample_id};
+use super::record::{EVENT_ID, FIRST_NAMED_ID, HEAP_EVENT_ID, WAIT_EVENT_ID, put_c_string, put_record, put_sample_id};
 use crate::abi::{feature, misc, record_type};
 
 /// How the VERSION feature of a spool begins.
@@ -43,6 +43,9 @@ pub(super) fn bytes(info: &RecordingInfo, waits: bool, kernel: Option<(u64, Opti
         // PERF_TYPE_SOFTWARE context-switches.
         event(WAIT_EVENT_ID, attr([1, 3], 1, flags | CONTEXT_SWITCH));
     }
+    if let Some(heap) = &info.heap {
+        event(HEAP_EVENT_ID, heap_attr(heap.interval));
+    }
     let further = || {
         (FIRST_NAMED_ID..)
             .zip(&info.events)
@@ -61,6 +64,9 @@ pub(super) fn bytes(info: &RecordingInfo, waits: bool, kernel: Option<(u64, Opti
         });
     };
     name(EVENT_ID, &info.event);
+    if info.heap.is_some() {
+        name(HEAP_EVENT_ID, "heap");
+    }
     further().for_each(|(id, event)| name(id, &event.name));
     features(&mut out, info);
     if let Some((text, build_id)) = kernel {
@@ -92,15 +98,23 @@ fn named(event: &EventInfo) -> Vec<u8> {
         PeriodUnit::CpuNanoseconds => [1, 0],
         PeriodUnit::Cycles | PeriodUnit::Counts => [PERF_TYPE_RAW, 0],
     };
-    let mut attr = attr(kind, period_or_rate, flags);
-    let role = match event.role {
-        Role::Counted => ROLE_TRACK,
-        Role::Point => {
-            attr[SAMPLE_TYPE_AT..SAMPLE_TYPE_AT + 8].copy_from_slice(&(SAMPLE_TYPE | SAMPLE_RAW).to_ne_bytes());
-            ROLE_MARKER
-        }
-        _ => ROLE_WEIGHT,
-    };
+    let attr = attr(kind, period_or_rate, flags);
+    match event.role {
+        Role::Counted => with_role(attr, ROLE_TRACK, false),
+        Role::Point => with_role(attr, ROLE_MARKER, true),
+        _ => with_role(attr, ROLE_WEIGHT, false),
+    }
+}
+
+/// Blocks of memory, one byte in `interval` chosen. PERF_TYPE_SOFTWARE dummy: perf has no such event.
+fn heap_attr(interval: u64) -> Vec<u8> {
+    with_role(attr([1, 9], interval, EXCLUDE_KERNEL), ROLE_HEAP, true)
+}
+
+fn with_role(mut attr: Vec<u8>, role: u64, has_raw: bool) -> Vec<u8> {
+    if has_raw {
+        attr[SAMPLE_TYPE_AT..SAMPLE_TYPE_AT + 8].copy_from_slice(&(SAMPLE_TYPE | SAMPLE_RAW).to_ne_bytes());
+    }
     attr[CONFIG1_AT..CONFIG1_AT + 8].copy_from_slice(&role.to_ne_bytes());
     attr
 }
@@ -109,6 +123,7 @@ fn named(event: &EventInfo) -> Vec<u8> {
 pub(crate) const ROLE_WEIGHT: u64 = 1;
 pub(crate) const ROLE_TRACK: u64 = 2;
 pub(crate) const ROLE_MARKER: u64 = 3;
+pub(crate) const ROLE_HEAP: u64 = 4;
 
 /// Places in `struct perf_event_attr`.
 const SAMPLE_TYPE_AT: usize = 24;

@@ -37,7 +37,8 @@ use recording::module::BuildId;
 use recording::sink::{Completion, EventSink};
 
 use encode::Encoder;
-pub(crate) use file_head::{ROLE_MARKER, ROLE_TRACK, ROLE_WEIGHT, VERSION_PREFIX};
+pub(crate) use encode::allocation;
+pub(crate) use file_head::{ROLE_HEAP, ROLE_MARKER, ROLE_TRACK, ROLE_WEIGHT, VERSION_PREFIX};
 pub use record::MAX_CHAIN;
 pub(crate) use samples::SampleDecoder;
 pub(crate) use sprof_records::{SprofRecord, cause};
@@ -140,6 +141,7 @@ impl<N: EventSink> EventSink for SpoolSink<N> {
 fn role(event: &Event<'_>) -> Option<Role> {
     match event.kind {
         EventKind::Thread(_, ThreadEvent::Sample(sample)) => Some(sample.role),
+        EventKind::Thread(_, ThreadEvent::Freed { .. }) => Some(Role::Allocation),
         EventKind::Thread(_, ThreadEvent::InitialState(_) | ThreadEvent::SwitchOut { .. } | ThreadEvent::SwitchIn) => {
             Some(Role::Switch)
         }

@@ -6,6 +6,8 @@ use crate::abi::record_type;
 pub(super) const EVENT_ID: u64 = 1;
 /// The id of the event whose samples are stacks of waits.
 pub(super) const WAIT_EVENT_ID: u64 = 2;
+/// The id of the event whose samples are blocks of memory.
+pub(super) const HEAP_EVENT_ID: u64 = 3;
 /// The id of the first event that the user named; the others follow.
 pub(super) const FIRST_NAMED_ID: u64 = 16;
 

@@ -4,7 +4,7 @@
 //! perf does not know and skips: perf_event__process_event_update in tools/perf/util/header.c.
 
 use recording::clock::Timestamp;
-use recording::event::{Counter, Event, LostCause, Pid, ProcessEvent, RecordingEvent};
+use recording::event::{Counter, Event, LostCause, Pid, ProcessEvent, RecordingEvent, Thread, ThreadEvent};
 
 use super::record::{EVENT_ID, put_record, put_words};
 use crate::abi::record_type;
@@ -15,6 +15,7 @@ const COUNTER: u64 = 0x5350_524f_4600_0001;
 const UNWOUND: u64 = 0x5350_524f_4600_0002;
 const MALFORMED: u64 = 0x5350_524f_4600_0003;
 const RUN_START: u64 = 0x5350_524f_4600_0004;
+const FREED: u64 = 0x5350_524f_4600_0005;
 
 /// By number.
 const COUNTERS: [Counter; 2] = [Counter::ResidentBytes, Counter::CpuNanoseconds];
@@ -62,6 +63,11 @@ impl SprofRecord {
                 Event::recording(time, what)
             }
             MALFORMED => Event::recording(time, RecordingEvent::Malformed("record dropped while recording")),
+            FREED => {
+                let ids = body.u64()?;
+                let thread = Thread::new((ids as u32).cast_signed(), ((ids >> 32) as u32).cast_signed());
+                Event::thread(time, thread, ThreadEvent::Freed { address: body.u64()? })
+            }
             RUN_START => return Some(SprofRecord::RunStart(time)),
             _ => return None,
         };
@@ -91,6 +97,11 @@ pub(super) fn put_unwound(out: &mut Vec<u8>, words: &[u64; 5]) {
 
 pub(super) fn put_malformed(out: &mut Vec<u8>, time: u64) {
     put(out, MALFORMED, &[time]);
+}
+
+/// `ids`: the process and the thread, as [`pair`](super::record::pair) joins them.
+pub(super) fn put_freed(out: &mut Vec<u8>, time: u64, ids: u64, address: u64) {
+    put(out, FREED, &[time, ids, address]);
 }
 
 pub(super) fn put_run_start(out: &mut Vec<u8>, time: u64) {

@@ -9,9 +9,11 @@ use perf_data::spool::{MAX_CHAIN, SpoolSink};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::{
-    BpfProgram, Counter, Event, EventKind, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample,
+    Allocation, BpfProgram, Counter, Event, EventKind, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role,
+    Sample,
 };
 use recording::event::{Thread, ThreadEvent};
+use recording::heap::HeapCoverage;
 use recording::info::{Host, PeriodUnit, RecordingInfo};
 use recording::module::BuildId;
 use recording::quality::Quality;
@@ -32,9 +34,11 @@ impl EventSink for Log {
                 let Stack::Frames(frames) = sample.stack else {
                     panic!("not frames")
                 };
+                let (time, Sample { cpu, period, .. }) = (event.time.0, sample);
+                let block = sample.allocation;
                 lines.push(format!(
-                    "sample {} {} {} {} {} {frames:?}",
-                    event.time.0, pid.0, tid.0, sample.cpu, sample.period
+                    "sample {time} {} {} {cpu} {period} {block:?} {frames:?}",
+                    pid.0, tid.0
                 ));
             }
             _ => lines.push(format!("{event:?}")),
@@ -63,6 +67,10 @@ fn info() -> RecordingInfo {
         events: Vec::new(),
         kernel_included: true,
         notes: Vec::new(),
+        heap: Some(HeapCoverage {
+            interval: 512 << 10,
+            ..HeapCoverage::default()
+        }),
         host: Host {
             cpu_name: Some("a CPU".into()),
             logical_cpus: Some(3),
@@ -173,6 +181,15 @@ fn events_come_back_as_they_went() {
         is_loaded: false,
         ..program
     };
+    let block = Allocation {
+        address: 0x7f00_0000_1230,
+        size: 1000,
+        interval: 512 << 10,
+    };
+    let taken = Sample {
+        allocation: Some(&block),
+        ..Sample::new(Role::Allocation, block.size, Stack::Frames(&user))
+    };
     let events = [
         Event::process(time, pid, ProcessEvent::Start { parent: None }),
         Event::thread(time, Thread::main(pid), ThreadEvent::Start),
@@ -212,6 +229,9 @@ fn events_come_back_as_they_went() {
         worker(2008, ThreadEvent::SwitchIn),
         worker(2008, ThreadEvent::SwitchOut { preempted: true }),
         lost(2008, 6, Role::Switch, LostCause::RingFull),
+        worker(2008, ThreadEvent::Sample(taken)),
+        worker(2008, ThreadEvent::Freed { address: block.address }),
+        lost(2008, 7, Role::Allocation, LostCause::RingFull),
         Event::process(Timestamp(2008), Pid(9), ProcessEvent::Start { parent: Some(pid) }),
         child(2008, ThreadEvent::Start),
         child(2009, ThreadEvent::End),
@@ -238,6 +258,11 @@ fn events_come_back_as_they_went() {
     assert_eq!(
         (info.interval_ns, info.event, info.unit),
         (1_000_000, expected.event, expected.unit)
+    );
+    let heap = info.heap.unwrap();
+    assert_eq!(
+        (heap.interval, heap.blocks, heap.frees, heap.lost),
+        (512 << 10, 1, 1, None)
     );
     assert_eq!(info.host.cpu_name, expected.host.cpu_name);
     assert_eq!(info.host.logical_cpus, Some(3));

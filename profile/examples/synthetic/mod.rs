@@ -108,6 +108,7 @@ pub(crate) fn info(end: Timestamp) -> RecordingInfo {
         events: Vec::new(),
         kernel_included: true,
         notes: Vec::new(),
+        heap: None,
         host: Host::default(),
     }
 }

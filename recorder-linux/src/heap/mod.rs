@@ -1,6 +1,21 @@
 //! Samples of allocations, by a library in the recorded programs.
+//!
+//! 1. `library` writes the file of the library, `program` says where it can't be loaded, and [`HeapRecorder`] puts it
+//!    into the environment of the program, with the path of the `socket`.
+//! 2. `shared_memory` reads what a program has written.
+//! 3. [`HeapSink`] sends it to the next stage, in time order with the events of the recorder, and notes which programs
+//!    were executed without the library.
 
+mod library;
+mod program;
+mod recorder;
+mod shared_memory;
+mod sink;
+mod socket;
 pub mod wire;
+
+pub(crate) use recorder::HeapRecorder;
+pub(crate) use sink::HeapSink;
 
 /// The library (`preload/`), as build.rs has built it for the system that this program runs on.
 pub static PRELOAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sprof-heap.so"));

@@ -31,13 +31,13 @@
 
 use core::sync::atomic::AtomicU64;
 
-/// `SPROF_HEAP=INTERVAL:STACK_BYTES:RING_BYTES:SOCKET`. Another form means that the program is not sampled.
+/// `SPROF_HEAP_PRELOAD=INTERVAL:STACK_BYTES:RING_BYTES:SOCKET`. Another form means that the program is not sampled.
 ///
 /// - INTERVAL: the mean number of bytes between samples. 0: every allocation is a sample, also one of 0 bytes.
 /// - STACK_BYTES: how much of the stack a sample has at first, at most [`MAX_STACK_BYTES`].
 /// - RING_BYTES: the length of each ring: a power of two from [`MIN_RING_BYTES`] to [`MAX_RING_BYTES`].
 /// - SOCKET: the path of a Unix stream socket, or `@` and an abstract name; at most [`MAX_SOCKET_BYTES`].
-pub const VARIABLE: &str = "SPROF_HEAP";
+pub const VARIABLE: &str = "SPROF_HEAP_PRELOAD";
 /// The largest stack copy. The program reads larger values of [`Header::stack_bytes`] as this.
 pub const MAX_STACK_BYTES: u64 = 64 << 10;
 /// The shortest ring. One record has at most a half of a ring; larger stacks are cut to fit.

@@ -6,6 +6,8 @@ use recording::clock::{ClockReference, Timestamp};
 use recording::info::{PeriodUnit, RecordingInfo};
 use recording::session::{RecordError, RecordOptions};
 
+use crate::heap::HeapRecorder;
+
 use crate::machine::cpus;
 use crate::machine::host;
 use crate::sys::signals::Signals;
@@ -15,6 +17,8 @@ use crate::sys::signals::Signals;
 pub(super) struct SessionParts {
     pub(super) options: RecordOptions,
     pub(super) signals: Signals,
+    /// `None` if the heap is not recorded.
+    pub(super) heap: Option<HeapRecorder>,
 }
 
 impl SessionParts {
@@ -25,6 +29,7 @@ impl SessionParts {
         Ok(SessionParts {
             options: options.clone(),
             signals,
+            heap: None,
         })
     }
 
@@ -61,6 +66,7 @@ impl SessionParts {
             kernel_included: false,
             notes: Vec::new(),
             events: Vec::new(),
+            heap: self.heap.as_ref().map(HeapRecorder::coverage_so_far),
             host: host::describe(cpus::online(Path::new("/")).map_or(0, |cpus| cpus.len())),
         }
     }

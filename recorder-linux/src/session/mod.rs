@@ -18,6 +18,7 @@ use recording::program;
 use recording::session::{Finished, HoldOutcome, RecordError, RecordOptions, RecordTarget, Session};
 use recording::sink::EventSink;
 
+use crate::heap::HeapRecorder;
 use crate::open::events::Events;
 use crate::open::{self, OpenError, Scope, WantedEvents};
 use crate::probes::{self, Probes};
@@ -136,22 +137,33 @@ impl Session for Recording {
 
 /// Forks the program, stopped before its exec, and opens what may sample it.
 fn open_launched(options: &RecordOptions, events: Events, probes: Option<Probes>) -> Result<Backend, RecordError> {
-    let image = program::resolve(options)?;
-    let common = SessionParts::new(options)?;
+    let mut image = program::resolve(options)?;
+    let mut common = SessionParts::new(options)?;
+    let mut announcement = None;
+    if let Some(heap) = &options.heap {
+        let prepared = HeapRecorder::prepare(heap, &mut image).map_err(RecordError::Failed)?;
+        (common.heap, announcement) = (Some(prepared.0), prepared.1);
+    }
     let stopped = launch::fork(&image, &common.signals)?;
     // After the fork: the program keeps the limit that it was given.
     process::raise_open_file_limit();
     let opened = open::open(Scope::OnExec, stopped.pid(), &WantedEvents::of(options, &events));
     let backend = match opened {
-        Ok(opened) => Ok(Backend::Perf(Box::new(PerfSession {
-            opened,
-            probes: probes.map(Probes::ready),
-            events,
-            begin: Begin::Launch(stopped),
-            common,
-        }))),
+        Ok(mut opened) => Ok({
+            opened.announcements.extend(announcement);
+            Backend::Perf(Box::new(PerfSession {
+                opened,
+                probes: probes.map(Probes::ready),
+                events,
+                begin: Begin::Launch(stopped),
+                common,
+            }))
+        }),
         Err(OpenError::NoPerfEvents(refusal)) => {
-            PtraceSession::open(common, stopped, &refusal, &events).map(|session| Backend::Ptrace(Box::new(session)))
+            PtraceSession::open(common, stopped, &refusal, &events).map(|mut session| {
+                session.announcements.extend(announcement);
+                Backend::Ptrace(Box::new(session))
+            })
         }
         Err(error) => Err(error.to_string()),
     };
@@ -165,6 +177,11 @@ fn open_attached(
     probes: Option<Probes>,
     attach: impl FnOnce(&WantedEvents<'_>) -> Result<(open::OpenedEvents, attach::RunningTarget), String>,
 ) -> Result<Backend, RecordError> {
+    if options.heap.is_some() {
+        return Err(RecordError::Failed(
+            "cannot record the heap of running processes: a library has to be loaded when they start".to_owned(),
+        ));
+    }
     let image = match options.command.is_empty() {
         true => None,
         false => Some(program::resolve(options)?),

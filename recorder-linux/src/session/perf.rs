@@ -11,6 +11,7 @@ use recording::sink::EventSink;
 
 use super::attach::{self, RunningTarget};
 use super::common::SessionParts;
+use crate::heap::HeapSink;
 use crate::machine::host;
 use crate::open::events::Events;
 use crate::open::{NoCycles, OpenedEvents};
@@ -77,6 +78,8 @@ impl PerfSession {
         // Needed from here on: running processes are being sampled, but no sample is read until all processes are
         // reported.
         let quick_turns = RealtimePriority::ask();
+        let mut with_heap = HeapSink::new(sink, self.common.heap.take());
+        let sink = &mut with_heap;
         let start = self.began().unwrap_or_else(|| Timestamp(monotonic_ns()));
         let (common, opened) = (&self.common, &mut self.opened);
         let options = &common.options;
@@ -158,6 +161,7 @@ impl PerfSession {
         for role in [Role::Running, Role::Switch, Role::Counted, Role::Point] {
             report_remaining_losses(opened.events.totals(role).lost, role, &mut translator, end, sink);
         }
+        let heap = with_heap.finish(end);
         // Events of whole CPUs also count idle time.
         let of_tasks = options.target != RecordTarget::WholeMachine;
         let counted = opened.events.of_tasks(opened.events.totals(Role::Running));
@@ -194,7 +198,7 @@ impl PerfSession {
         }
         let info = info(common, opened, &self.events, clock, end, names);
         Ok(Finished {
-            info: RecordingInfo { notes, ..info },
+            info: RecordingInfo { notes, heap, ..info },
             stop,
             asked_rate_hz: options.rate_hz,
             achieved_rate_hz,

@@ -8,6 +8,7 @@ use recording::session::{Finished, RecordError};
 use recording::sink::EventSink;
 
 use super::common::SessionParts;
+use crate::heap::HeapSink;
 use crate::machine::refusal::{PerfEventRefusal, PtraceRefusal};
 use crate::open::events::Events;
 use crate::processes::launch;
@@ -94,7 +95,12 @@ impl PtraceSession {
         self.common.info(clock, end, None, self.rate_hz)
     }
 
-    pub(super) fn run(self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished<Target>, RecordError> {
+    pub(super) fn run(
+        mut self,
+        clock: ClockReference,
+        sink: &mut dyn EventSink,
+    ) -> Result<Finished<Target>, RecordError> {
+        let mut sink = HeapSink::new(sink, self.common.heap.take());
         let (common, rate_hz) = (&self.common, self.rate_hz);
         let duration_ns = common.duration_ns();
         let traced = ptrace::record(
@@ -103,7 +109,7 @@ impl PtraceSession {
             &common.signals,
             &self.child_news,
             duration_ns,
-            sink,
+            &mut sink,
         )
         .map_err(|error| match error {
             TraceError::Exec(error) => launch::exec_error(&common.options, &error),
@@ -117,6 +123,7 @@ impl PtraceSession {
         Ok(Finished {
             info: RecordingInfo {
                 notes: vec![traced.note()],
+                heap: sink.finish(traced.end),
                 ..common.info(clock, traced.end, None, rate_hz)
             },
             stop: traced.stop,

@@ -22,6 +22,12 @@ pub(super) fn check(options: &RecordOptions) -> Result<(), RecordError> {
             "cannot record {event}: macOS has no events like those of Linux; without -e there is a profile of CPU time"
         )));
     }
+    if options.heap.is_some() {
+        return Err(RecordError::Failed(
+            "cannot record the heap: that is possible on Linux only; without --heap there is a profile of CPU time"
+                .to_owned(),
+        ));
+    }
     Ok(())
 }
 
@@ -50,6 +56,7 @@ pub(super) fn info(
         kernel_included: false,
         notes: Vec::new(),
         events: Vec::new(),
+        heap: None,
         host: host.describe(),
     }
 }

@@ -107,6 +107,7 @@ fn options(target: RecordTarget, words: &[&str]) -> RecordOptions {
         events: Vec::new(),
         event_sampling: None,
         probes: Vec::new(),
+        heap: None,
         duration: Some(Duration::from_secs(2)),
         keep_running: false,
         include_args: false,

@@ -43,6 +43,7 @@ pub(crate) fn options(target: RecordTarget, command: &[&str], duration_ms: Optio
         events: Vec::new(),
         event_sampling: None,
         probes: Vec::new(),
+        heap: None,
         duration: duration_ms.map(Duration::from_millis),
         keep_running: false,
         include_args: true,

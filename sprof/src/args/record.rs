@@ -101,6 +101,17 @@ pub(crate) struct RecordingArgs {
     #[arg(long, alias = "waits", help_heading = "What to sample")]
     pub(crate) off_cpu: bool,
 
+    /// Also record the heap: blocks of memory that the program and its children take with malloc, and when they free
+    /// them. Bytes are chosen by chance, and each block with a chosen byte is recorded with its stack. Linux only.
+    #[arg(long, help_heading = "What to sample", conflicts_with_all = ["pid", "all"])]
+    pub(crate) heap: bool,
+
+    /// With --heap: choose one byte of this many, on average. 1 records each block [default: 512K, and more for a
+    /// program that allocates fast].
+    #[arg(long, value_name = "BYTES", requires = "heap", help_heading = "What to sample",
+          value_parser = value::heap_interval)]
+    pub(crate) heap_interval: Option<u64>,
+
     /// Bytes of stack to copy with each sample. sprof completes deeper stacks from the program's memory. Default:
     /// 16384, and more once a program that sprof starts has many deeper stacks.
     #[arg(long, value_name = "BYTES", help_heading = "What to sample", value_parser = value::stack_size)]

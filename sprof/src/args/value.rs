@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use recording::heap::MAX_HEAP_INTERVAL;
 use server::Port;
 
 pub(crate) fn pid(text: &str) -> Result<i32, String> {
@@ -95,6 +96,17 @@ pub(crate) fn stack_size(text: &str) -> Result<u32, String> {
         Some(bytes @ 8..=65528) if bytes % 8 == 0 => Ok(bytes),
         _ => Err("the stack size is a multiple of 8 between 8 and 65528 bytes, for example 16384 or 16K".into()),
     }
+}
+
+/// Parses a number of bytes of memory: `512K`, `1M`. The units are binary.
+pub(crate) fn heap_interval(text: &str) -> Result<u64, String> {
+    let units = [("k", 1 << 10), ("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30)];
+    let unit = units.into_iter().find(|(unit, _)| text.ends_with(unit));
+    let (digits, bytes) = unit.map_or((text, 1), |(unit, bytes)| (&text[..text.len() - unit.len()], bytes));
+    let interval = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(bytes));
+    interval
+        .filter(|interval| (1..=MAX_HEAP_INTERVAL).contains(interval))
+        .ok_or_else(|| "a number of bytes from 1 to 1024G, for example 524288, 512K or 1M".into())
 }
 
 /// Parses a size of files in bytes: `500M`, `2G`. The units are decimal.
@@ -250,6 +262,15 @@ mod tests {
         assert!(stack_size("64K").is_err());
         assert!(stack_size("4294967295K").is_err());
         assert!(stack_size("0").is_err());
+    }
+
+    #[test]
+    fn intervals_of_the_heap_are_sizes_of_memory() {
+        let intervals = ["1", "512K", "2M", "1024G"].map(|text| heap_interval(text).unwrap());
+        assert_eq!(intervals, [1, 512 << 10, 2 << 20, 1 << 40]);
+        for bad in ["0", "", "K", "-1", "1.5M", "1025G", "1T", "99999999999999G"] {
+            assert!(heap_interval(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

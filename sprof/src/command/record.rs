@@ -16,6 +16,7 @@ use profile::text::numbers::bytes;
 use profile::{Profile, Tracks};
 use recording::command::{on_file, own};
 use recording::event::Pid;
+use recording::heap::{HeapOptions, USUAL_HEAP_INTERVAL};
 use recording::session::{ProgramExit, RecordOptions, RecordTarget, StopReason, USUAL_STACK_BYTES};
 use server::Listener;
 use share::commit;
@@ -392,11 +393,21 @@ pub(super) fn plan(
         events,
         probes,
         event_sampling: args.event_sampling(),
+        heap: args.heap.then(|| HeapOptions {
+            interval: args.heap_interval.unwrap_or(USUAL_HEAP_INTERVAL),
+            may_raise: args.heap_interval.is_none(),
+            cache: args::cache(),
+        }),
         duration: args.duration,
         keep_running: args.keep_running,
         include_args: args.include_args.is_some(),
     };
     let cargo = cargo::prepare(&mut recorder, args, term)?;
+    if cargo.is_some() && args.heap {
+        return Err(usage(
+            "--heap does not record what cargo runs; build it, and give the program in target/ itself".into(),
+        ));
+    }
     say_changes(rate_hz, args, term);
     let cargo_name = || cargo.as_ref().map(|cargo| cargo.command.clone());
     // sprof cannot know the commit of a process that was started by others.

@@ -335,6 +335,7 @@ impl Runs {
             for (event, earlier) in info.events.iter_mut().zip(earlier.events) {
                 event.counts = event.counts.zip(earlier.counts).map(|(counts, more)| counts.plus(more));
             }
+            info.heap = info.heap.zip(earlier.heap).map(|(heap, more)| more.plus(heap));
             let mut notes = earlier.notes;
             info.notes.retain(|note| !notes.contains(note));
             notes.append(&mut info.notes);

@@ -1,6 +1,7 @@
 //! The summary after a recording: what was recorded, and its quality; a few lines of text, or one JSON object.
 
 mod events;
+mod heap;
 mod highlights;
 mod more;
 mod unrecorded;
@@ -131,6 +132,9 @@ impl Summary {
         if let Some(waits) = &self.waits {
             waits::print(waits, &self.highlights.wait_places, term);
         }
+        if let Some(coverage) = &self.info.heap {
+            heap::print(coverage, term);
+        }
         term.detail(self.quality_line(term));
         if let Some(beside) = self.quality_beside(term) {
             term.detail(beside);
@@ -208,10 +212,12 @@ impl Summary {
     /// The quality of stacks that are not samples; `None` if there are none.
     fn quality_beside(&self, term: &Term) -> Option<String> {
         let beside = self.quality.beside;
-        let of = match (&self.waits, self.events.is_empty()) {
-            (Some(_), true) => "of waits",
-            (Some(_), false) => "of waits and point events",
-            (None, _) => "of point events",
+        let of = match (&self.waits, self.events.is_empty(), &self.info.heap) {
+            (Some(_), true, None) => "of waits",
+            (Some(_), false, None) => "of waits and point events",
+            (None, _, None) => "of point events",
+            (None, true, Some(_)) => "of blocks of memory",
+            (_, _, Some(_)) => "of waits, point events and blocks of memory",
         };
         let part = |number: u64, what: &str| {
             let text = format!("{} {what}", with_share(number, beside.stacks));
@@ -365,6 +371,7 @@ impl Summary {
             "asked_rate_hz": quality.asked_rate_hz,
             "achieved_rate_hz": quality.achieved_rate_hz,
             "off_cpu": self.waits.as_ref().map(|waits| waits::to_json(waits, &self.highlights.wait_places)),
+            "heap": self.info.heap.as_ref().map(heap::to_json),
             "quality": figures,
             "cpu_account": unrecorded::to_json(&quality.cpu_account),
             "stolen_share": quality.cpu_account.machine.map(|time| time.stolen_share().unwrap_or(0.0)),

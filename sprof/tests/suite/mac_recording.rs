@@ -140,6 +140,7 @@ fn options(pid: i32, seconds: u64, off_cpu: bool) -> RecordOptions {
         events: Vec::new(),
         event_sampling: None,
         probes: Vec::new(),
+        heap: None,
         duration: Some(Duration::from_secs(seconds)),
         keep_running: false,
         include_args: true,

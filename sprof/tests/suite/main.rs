@@ -31,6 +31,7 @@ mod export;
 mod functions;
 mod gate;
 mod ground_truth;
+mod heap;
 mod hostile;
 mod import_reports;
 mod install;

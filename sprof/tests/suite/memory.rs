@@ -114,6 +114,7 @@ fn an_hour_of_samples_takes_no_more_memory_than_its_stacks() {
         events: Vec::new(),
         kernel_included: true,
         notes: Vec::new(),
+        heap: None,
         host: Host::default(),
     };
     let mut builder = Builder::new(clock, BuildOptions::default());

@@ -53,6 +53,7 @@ pub(crate) fn info() -> RecordingInfo {
         events: Vec::new(),
         kernel_included: true,
         notes: Vec::new(),
+        heap: None,
         host: Host {
             cpu_name: Some("Test CPU".into()),
             logical_cpus: Some(2),

@@ -1,0 +1,123 @@
+//! Facts of a program's file that decide whether a library can be loaded into it.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
+
+use recording::heap::UnseenCause;
+use recording::regular_file;
+
+/// `EM_X86_64` or `EM_AARCH64` of elf.h: what this program and its library are for.
+pub(super) const OWN_MACHINE: u32 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const PT_INTERP: u32 = 3;
+const DT_NEEDED: u64 = 1;
+const DT_STRTAB: u64 = 5;
+const MAX_HEADERS: u16 = 512;
+const MAX_DYNAMIC: u64 = 64 << 10;
+/// Libraries of gcc and clang that abort where another library comes before them, or have the heap to themselves.
+const SANITIZERS: [&[u8]; 4] = [b"libasan.so", b"libtsan.so", b"libhwasan.so", b"libclang_rt."];
+
+/// Why no library samples the blocks of a program. `None`: the file shows no reason.
+pub(super) fn obstacle(path: &Path) -> Option<UnseenCause> {
+    // Waits for nothing: a pipe may be there by now.
+    let file = regular_file::open(path).ok()?;
+    let mut header = [0; 64];
+    file.read_exact_at(&mut header, 0).ok()?;
+    if !header.starts_with(b"\x7fELF") {
+        return None;
+    }
+    // 64 bits, little-endian.
+    if header.get(4..6) != Some(&[2, 1]) || u16_at(&header, 18) != Some(OWN_MACHINE as u16) {
+        return Some(UnseenCause::OtherMachine);
+    }
+    let segments = segments(&file, &header)?;
+    if !segments.iter().any(|segment| segment.kind == PT_INTERP) {
+        return Some(UnseenCause::Static);
+    }
+    if needs_sanitizer(&file, &segments) == Some(true) {
+        return Some(UnseenCause::Sanitizer);
+    }
+    // S_ISUID, S_ISGID.
+    let mode = file.metadata().ok()?.mode();
+    (mode & 0o6000 != 0).then_some(UnseenCause::SetUserId)
+}
+
+struct Segment {
+    kind: u32,
+    offset: u64,
+    address: u64,
+    size: u64,
+}
+
+fn segments(file: &File, header: &[u8]) -> Option<Vec<Segment>> {
+    let count = u16_at(header, 56).filter(|count| *count <= MAX_HEADERS)?;
+    let mut table = vec![0; usize::from(count) * 56];
+    file.read_exact_at(&mut table, u64_at(header, 32)?).ok()?;
+    let segment = |entry: &[u8]| {
+        Some(Segment {
+            kind: u64_at(entry, 0)? as u32,
+            offset: u64_at(entry, 8)?,
+            address: u64_at(entry, 16)?,
+            size: u64_at(entry, 32)?,
+        })
+    };
+    table.chunks_exact(56).map(segment).collect()
+}
+
+fn needs_sanitizer(file: &File, segments: &[Segment]) -> Option<bool> {
+    let dynamic = segments.iter().find(|segment| segment.kind == PT_DYNAMIC)?;
+    let mut entries = vec![0; usize::try_from(dynamic.size.min(MAX_DYNAMIC)).ok()?];
+    file.read_exact_at(&mut entries, dynamic.offset).ok()?;
+    let entries: Vec<(u64, u64)> = { entries.chunks_exact(16) }
+        .map_while(|entry| Some((u64_at(entry, 0)?, u64_at(entry, 8)?)))
+        .collect();
+    let strings = entries.iter().find(|(tag, _)| *tag == DT_STRTAB)?.1;
+    let strings = { segments.iter().filter(|segment| segment.kind == PT_LOAD) }.find_map(|segment| {
+        let within = strings.checked_sub(segment.address).filter(|at| *at < segment.size)?;
+        segment.offset.checked_add(within)
+    })?;
+    let needed = entries.iter().filter(|(tag, _)| *tag == DT_NEEDED);
+    Some(needed.map(|(_, at)| strings.saturating_add(*at)).any(|at| {
+        let mut name = [0; 16];
+        // The last name may end before.
+        let read = file.read_at(&mut name, at).unwrap_or_default();
+        let name = name.get(..read).unwrap_or_default();
+        SANITIZERS.iter().any(|sanitizer| name.starts_with(sanitizer))
+    }))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().copied().map(u16::from_le_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().copied().map(u64::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dynamic_program_has_no_obstacle_and_other_files_are_no_programs() {
+        assert_eq!(obstacle(&std::env::current_exe().unwrap()), None);
+        assert_eq!(obstacle(Path::new("/dev/null")), None);
+        assert_eq!(obstacle(Path::new("/etc/passwd")), None);
+    }
+
+    #[test]
+    fn a_file_of_another_machine_is_named_and_a_cut_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let mut header = own[..64].to_vec();
+        std::fs::write(&path, &header).unwrap();
+        assert_eq!(obstacle(&path), None);
+        header[4] = 1;
+        std::fs::write(&path, &header).unwrap();
+        assert_eq!(obstacle(&path), Some(UnseenCause::OtherMachine));
+    }
+}

@@ -1,0 +1,475 @@
+//! The programs whose heap is sampled: what each has written, and how it goes on.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use recording::event::{Allocation, Pid, Thread};
+use recording::heap::{HeapCoverage, HeapLoss, HeapOptions, MAX_HEAP_INTERVAL, UnseenCause, UnseenProgram};
+use recording::program::ProgramImage;
+use recording::stack::{FurtherRegisters, Registers, Snapshot};
+
+use super::library;
+use super::program::{self, OWN_MACHINE};
+use super::shared_memory::{ProgramCounts, REGISTER_BYTES, RingCopy, SharedMemory, word};
+use super::socket::{ConnectedProgram, HeapSocket};
+use super::wire::{ALLOCATION, MAX_STACK_BYTES, RecordHead, STEPS, VARIABLE};
+
+/// Length of each ring. All of the memory is allocated when a program connects, which takes it some 0.5 ms for each
+/// MiB.
+const RING_BYTES: u64 = 1 << 20;
+/// Stack bytes of each sample at first: most programs need less than 6 KiB.
+const FIRST_STACK_BYTES: u64 = 8 << 10;
+/// Once more than this share of a program's stacks is deeper than their copies, the copies become larger.
+const DEEP_SHARE: f64 = 0.02;
+/// Samples that decide on that.
+const ENOUGH_SAMPLES: u64 = 50;
+/// A program that has more samples a second gets a longer interval.
+const MOST_SAMPLES_A_SECOND: f64 = 2000.0;
+/// The time over which samples are counted for that.
+const RATE_NS: u64 = 250_000_000;
+/// Programs that are sampled at the same time, at most: each needs a descriptor, and memory.
+const MOST_PROGRAMS: usize = 2048;
+/// Bytes of all records that wait to be sent, at most. Others stay in the rings.
+const MOST_BYTES: usize = 256 << 20;
+/// A record may come this much later than its time.
+const SETTLE_NS: u64 = 500_000;
+
+/// The heap of one recording.
+#[derive(Debug)]
+pub(crate) struct HeapRecorder {
+    options: HeapOptions,
+    library: PathBuf,
+    socket: HeapSocket,
+    /// By a number that is never used again.
+    pub(super) programs: BTreeMap<u64, SampledProgram>,
+    next_program: u64,
+    copy: RingCopy,
+    /// Records that are to be sent, by time, from `sent` on; and the bytes behind the heads.
+    pub(super) records: Vec<HeapRecord>,
+    pub(super) sent: usize,
+    bodies: Vec<u8>,
+    /// Everything before was read.
+    pub(super) read_until_ns: u64,
+    pub(super) coverage: HeapCoverage,
+    pub(super) lost: HeapLoss,
+    /// How full the fullest ring was at the last reading, 0 to 1.
+    fill: f64,
+}
+
+/// One program that has connected: an image of a process, and its forks.
+#[derive(Debug)]
+pub(super) struct SampledProgram {
+    memory: SharedMemory,
+    /// The processes that write into it, as far as they run.
+    pub(super) pids: HashSet<Pid>,
+    /// The time of its first record.
+    first_ns: Option<u64>,
+    counts: ProgramCounts,
+    interval: u64,
+    stack_bytes: u64,
+    /// Samples with this much of the stack, and how many of them were deeper.
+    samples_so_far: u64,
+    deep: u64,
+    /// Samples since a time, and their loss.
+    rate_since_ns: u64,
+    rate_samples: u64,
+    connected_ns: u64,
+    /// It can't be read any more, or nobody writes into it.
+    is_over: bool,
+}
+
+/// A record that is to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeapRecord {
+    pub(super) time_ns: u64,
+    pub(super) thread: Thread,
+    /// `None` for a free.
+    pub(super) allocation: Option<AllocationRecord>,
+    pub(super) address: u64,
+    /// The key in [`HeapRecorder::programs`].
+    pub(super) program: u64,
+}
+
+/// What only an allocation has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AllocationRecord {
+    pub(super) block: Allocation,
+    body: usize,
+    stack_bytes: usize,
+}
+
+impl HeapRecorder {
+    /// Prepares the recording of a program and of what it starts: adds to its environment. Also returns an announcement
+    /// if the program itself can't be recorded.
+    ///
+    /// # Errors
+    ///
+    /// The library or the socket has no place here.
+    pub(crate) fn prepare(
+        options: &HeapOptions,
+        image: &mut ProgramImage,
+    ) -> Result<(HeapRecorder, Option<String>), String> {
+        let path = Path::new(std::ffi::OsStr::from_bytes(image.path.as_bytes()));
+        let obstacle = program::obstacle(path);
+        let announcement = obstacle.as_ref().map(|cause| {
+            format!(
+                "the heap of {} can't be recorded: {}{}",
+                path.display(),
+                cause.label(),
+                remedy(cause)
+            )
+        });
+        let cannot = |what: &str, error: &dyn std::fmt::Display| format!("cannot record the heap: {what}: {error}");
+        let library = library::install(options.cache.as_deref())
+            .map_err(|error| cannot("no place for the library that programs load", &error))?;
+        let socket = HeapSocket::open().map_err(|error| cannot("no socket for programs", &error))?;
+        let recorder = HeapRecorder {
+            coverage: HeapCoverage {
+                interval: options.interval,
+                longest_interval: options.interval,
+                ..HeapCoverage::default()
+            },
+            options: options.clone(),
+            library,
+            socket,
+            programs: BTreeMap::new(),
+            next_program: 0,
+            copy: RingCopy::default(),
+            records: Vec::new(),
+            sent: 0,
+            bodies: Vec::new(),
+            read_until_ns: 0,
+            lost: HeapLoss::default(),
+            fill: 0.0,
+        };
+        // With our library such a program works, too, but not always.
+        if obstacle != Some(UnseenCause::Sanitizer) {
+            let added = recorder.add_environment(&mut image.env);
+            added.map_err(|error| cannot("the environment", &error))?;
+        }
+        Ok((recorder, announcement))
+    }
+
+    fn add_environment(&self, env: &mut Vec<CString>) -> io::Result<()> {
+        let HeapOptions { interval, .. } = self.options;
+        let socket = self.socket.path().as_os_str().as_bytes();
+        let settings = format!("{interval}:{FIRST_STACK_BYTES}:{RING_BYTES}:");
+        let library = self.library.as_os_str().as_bytes();
+        // The first one that is loaded is called first.
+        extend(env, "LD_PRELOAD", |own| match own {
+            [] => library.to_vec(),
+            own => [library, b":", own].concat(),
+        })?;
+        extend(env, VARIABLE, |_| [settings.as_bytes(), socket].concat())?;
+        // gcc's runtime of AddressSanitizer ends a program into which a library was loaded before it.
+        extend(env, "ASAN_OPTIONS", |own| match own {
+            [] => b"verify_asan_link_order=0".to_vec(),
+            own => [own, b":verify_asan_link_order=0"].concat(),
+        })
+    }
+
+    /// The path of the library, as the kernel reports it in mappings.
+    pub(super) fn library(&self) -> &Path {
+        &self.library
+    }
+
+    /// The coverage of a recording that goes on.
+    pub(crate) fn coverage_so_far(&self) -> HeapCoverage {
+        self.coverage.clone()
+    }
+
+    /// True if some program is sampled.
+    pub(super) fn has_programs(&self) -> bool {
+        !self.programs.is_empty()
+    }
+
+    /// How full the fullest ring was at the last reading, 0 to 1.
+    pub(super) fn fill(&self) -> f64 {
+        self.fill
+    }
+
+    /// Takes what all programs have written, sorted by time. `is_last`: nothing comes afterwards.
+    pub(super) fn read(&mut self, now_ns: u64, is_last: bool) {
+        for connected in self.socket.take(now_ns) {
+            self.connect(connected, now_ns);
+        }
+        self.lost.refused = self
+            .lost
+            .refused
+            .saturating_add(std::mem::take(&mut self.socket.refused));
+        let (mut fill, mut is_stuck) = (0.0_f64, false);
+        for (number, program) in &mut self.programs {
+            if program.is_over || self.bodies.len() > MOST_BYTES {
+                continue;
+            }
+            let has_ended = program.pids.is_empty();
+            let (before, malformed) = (self.records.len(), program.memory.malformed);
+            let (records, bodies) = (&mut self.records, &mut self.bodies);
+            let (mut deep, mut samples) = (0, 0);
+            let read = program
+                .memory
+                .read(now_ns, is_last || has_ended, &mut self.copy, &mut |head, body| {
+                    let record = HeapRecord::new(head, body, *number, bodies);
+                    if let Some(allocation) = &record.allocation {
+                        samples += 1;
+                        deep += u64::from(allocation.stack_bytes as u64 + 8 > program.stack_bytes);
+                    }
+                    records.push(record);
+                });
+            let first_ns = { self.records.iter().skip(before) }.map(|record| record.time_ns).min();
+            program.first_ns = program.first_ns.into_iter().chain(first_ns).min();
+            let malformed = program.memory.malformed.saturating_sub(malformed) + u64::from(read.is_err());
+            self.lost.refused = self.lost.refused.saturating_add(malformed);
+            program.is_over = has_ended || read.is_err();
+            fill = fill.max(program.memory.fill);
+            is_stuck |= program.memory.is_stuck;
+            let lost = program.add_counts(&mut self.lost);
+            if !program.is_over {
+                program.adapt(&self.options, samples, deep, lost, now_ns);
+                self.coverage.longest_interval = self.coverage.longest_interval.max(program.interval);
+            }
+        }
+        self.fill = fill;
+        // What is stuck, and what comes behind it in its ring, is to be sent in time order, too.
+        if !is_stuck || is_last {
+            self.read_until_ns = now_ns.saturating_sub(SETTLE_NS);
+        }
+        if let Some(rest) = self.records.get_mut(self.sent..) {
+            rest.sort_by_key(|record| record.time_ns);
+        }
+    }
+
+    fn connect(&mut self, connected: ConnectedProgram, now_ns: u64) {
+        let ConnectedProgram { pid, hello, memory } = connected;
+        let unseen = match hello {
+            _ if hello.machine != OWN_MACHINE => Some(UnseenCause::OtherMachine),
+            _ if i32::try_from(hello.pid) != Ok(pid) => Some(UnseenCause::OtherPidNamespace),
+            _ if hello.refused_step > 0 => {
+                let step = STEPS
+                    .get(hello.refused_step as usize)
+                    .copied()
+                    .unwrap_or("shared memory");
+                let error = io::Error::from_raw_os_error(hello.error as i32);
+                Some(UnseenCause::Refused(format!("{step}: {error}")))
+            }
+            _ => None,
+        };
+        if let Some(cause) = unseen {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            return self.coverage.add_unseen(UnseenProgram {
+                pid: Pid(pid),
+                name: name.trim_end().to_owned(),
+                cause,
+            });
+        }
+        let memory = memory.filter(|_| hello.ring_bytes == RING_BYTES && self.programs.len() < MOST_PROGRAMS);
+        let Some(Ok(memory)) = memory.map(|memory| SharedMemory::new(memory, RING_BYTES)) else {
+            self.lost.refused = self.lost.refused.saturating_add(1);
+            return;
+        };
+        self.coverage.programs += 1;
+        let program = SampledProgram {
+            memory,
+            pids: [Pid(pid)].into(),
+            first_ns: None,
+            counts: ProgramCounts::default(),
+            interval: self.options.interval,
+            stack_bytes: FIRST_STACK_BYTES,
+            samples_so_far: 0,
+            deep: 0,
+            rate_since_ns: now_ns,
+            rate_samples: 0,
+            connected_ns: now_ns,
+            is_over: false,
+        };
+        self.programs.insert(self.next_program, program);
+        self.next_program += 1;
+    }
+
+    /// The words and the stack of an allocation, to be unwound.
+    pub(super) fn snapshot(&self, allocation: &AllocationRecord) -> Snapshot<'_> {
+        let body = self.bodies.get(allocation.body..).unwrap_or_default();
+        let words = body.get(..REGISTER_BYTES).unwrap_or_default();
+        let stack = body.get(REGISTER_BYTES..).unwrap_or_default();
+        Snapshot {
+            kernel: &[],
+            registers: registers(words),
+            further: FurtherRegisters {
+                bits: REGISTER_BITS,
+                mask: u64::MAX >> (64 - REGISTER_COUNT),
+                words,
+            },
+            stack_bytes: stack.get(..allocation.stack_bytes).unwrap_or_default(),
+            next_copy: None,
+        }
+    }
+
+    /// Drops the records that were sent, and the memory of programs that have ended. Processes that connected before
+    /// `until_ns` have ended unless they are `is_running`.
+    pub(super) fn forget_sent(&mut self, until_ns: u64, is_running: impl Fn(&Pid) -> bool) {
+        self.records.drain(..self.sent);
+        self.sent = 0;
+        // Bodies lie in the order of reading.
+        let bodies = { self.records.iter() }.filter_map(|record| Some(record.allocation?.body));
+        let first = bodies.min().unwrap_or(self.bodies.len());
+        self.bodies.drain(..first);
+        for allocation in self.records.iter_mut().filter_map(|record| record.allocation.as_mut()) {
+            allocation.body -= first;
+        }
+        let records = &self.records;
+        self.programs.retain(|number, program| {
+            if program.connected_ns < until_ns {
+                program.pids.retain(&is_running);
+            }
+            !program.is_over || records.iter().any(|record| record.program == *number)
+        });
+    }
+}
+
+impl SampledProgram {
+    /// Adds what was lost since the last time; returns the number of blocks.
+    fn add_counts(&mut self, lost: &mut HeapLoss) -> u64 {
+        let (now, before) = (self.memory.counts, self.counts);
+        let more = |now: u64, before: u64| now.saturating_sub(before);
+        let blocks = more(now.lost_blocks, before.lost_blocks);
+        *lost = lost.plus(HeapLoss {
+            blocks,
+            bytes: more(now.lost_bytes, before.lost_bytes),
+            frees: more(now.lost_frees, before.lost_frees),
+            untracked: more(now.untracked, before.untracked),
+            refused: 0,
+        });
+        self.counts = now;
+        blocks
+    }
+
+    /// Copies more of each stack where many are deeper, and samples less often where samples come fast.
+    fn adapt(&mut self, options: &HeapOptions, samples: u64, deep: u64, lost: u64, now_ns: u64) {
+        self.samples_so_far += samples;
+        self.deep += deep;
+        if self.samples_so_far >= ENOUGH_SAMPLES {
+            if self.deep as f64 > self.samples_so_far as f64 * DEEP_SHARE && self.stack_bytes < MAX_STACK_BYTES {
+                self.stack_bytes *= 2;
+                self.memory.set_stack_bytes(self.stack_bytes);
+            }
+            (self.samples_so_far, self.deep) = (0, 0);
+        }
+        self.rate_samples += samples + lost;
+        let elapsed_ns = now_ns.saturating_sub(self.rate_since_ns);
+        if elapsed_ns < RATE_NS && lost == 0 {
+            return;
+        }
+        let rate = self.rate_samples as f64 * 1e9 / elapsed_ns.max(RATE_NS) as f64;
+        (self.rate_since_ns, self.rate_samples) = (now_ns, 0);
+        let factor = (rate / MOST_SAMPLES_A_SECOND).max(if lost > 0 { 2.0 } else { 0.0 });
+        if options.may_raise && factor > 1.0 {
+            self.interval = ((self.interval as f64 * factor) as u64).min(MAX_HEAP_INTERVAL);
+            self.memory.set_interval(self.interval);
+        }
+    }
+
+    /// A process has executed another program: it does not write here any more, if it did before.
+    pub(super) fn executed(&mut self, pid: Pid, time_ns: u64) {
+        // What connected after the exec, and was accepted in the same round, is the other program.
+        if self.first_ns.is_some_and(|first_ns| first_ns < time_ns) {
+            self.pids.remove(&pid);
+        }
+    }
+}
+
+impl HeapRecord {
+    /// A checked record of a program.
+    fn new(head: RecordHead, body: &[u8], program: u64, bodies: &mut Vec<u8>) -> HeapRecord {
+        let is_allocation = head.kind == ALLOCATION;
+        // A multiple of 8, as the unwinder reads words.
+        let stack_bytes = head.stack_bytes as usize & !7;
+        let place = bodies.len();
+        if is_allocation {
+            bodies.extend_from_slice(body.get(..REGISTER_BYTES + stack_bytes).unwrap_or_default());
+        }
+        HeapRecord {
+            time_ns: head.time_ns,
+            // They were checked.
+            thread: Thread::new(head.pid.cast_signed(), head.tid.cast_signed()),
+            allocation: is_allocation.then_some(AllocationRecord {
+                block: Allocation {
+                    address: head.address,
+                    size: head.size,
+                    interval: head.interval,
+                },
+                body: place,
+                stack_bytes,
+            }),
+            address: head.address,
+            program,
+        }
+    }
+}
+
+/// What helps against an obstacle.
+fn remedy(cause: &UnseenCause) -> &'static str {
+    match cause {
+        UnseenCause::Static => "; link it dynamically (its children are recorded)",
+        UnseenCause::Sanitizer => "; build it without -fsanitize",
+        _ => " (its children are recorded)",
+    }
+}
+
+/// Changes the value of a variable; it is empty if the variable is not set.
+fn extend(env: &mut Vec<CString>, name: &str, change: impl Fn(&[u8]) -> Vec<u8>) -> io::Result<()> {
+    let prefix = [name.as_bytes(), b"="].concat();
+    let own = env.iter().position(|entry| entry.as_bytes().starts_with(&prefix));
+    let value = own.map(|at| env.swap_remove(at));
+    let value = value
+        .as_ref()
+        .and_then(|entry| entry.as_bytes().strip_prefix(&prefix[..]));
+    let entry = [&prefix[..], &change(value.unwrap_or_default())].concat();
+    env.push(CString::new(entry).map_err(io::Error::other)?);
+    Ok(())
+}
+
+/// The registers of a record, in the order of `wire::REGISTERS`: how many, and the bit of each DWARF number.
+#[cfg(target_arch = "x86_64")]
+const REGISTER_COUNT: u32 = 8;
+#[cfg(target_arch = "x86_64")]
+static REGISTER_BITS: &[u8] = {
+    const NONE: u8 = u8::MAX;
+    // rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15, return address.
+    &[
+        NONE, NONE, NONE, 3, NONE, NONE, 2, 1, NONE, NONE, NONE, NONE, 4, 5, 6, 7, 0,
+    ]
+};
+#[cfg(target_arch = "aarch64")]
+const REGISTER_COUNT: u32 = 13;
+#[cfg(target_arch = "aarch64")]
+static REGISTER_BITS: &[u8] = {
+    const NONE: u8 = u8::MAX;
+    // x0 to x18, then x19 to x28, x29, x30, sp.
+    &[
+        NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE,
+        NONE, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2, 0, 1,
+    ]
+};
+
+/// The caller's registers just after the call. The address is moved back into the call instruction: what follows a call
+/// may be of another line, or of another function.
+fn registers(words: &[u8]) -> Registers {
+    let at = |index: usize| word(words, 8 * index).unwrap_or_default();
+    #[cfg(target_arch = "x86_64")]
+    let registers = Registers::X86_64 {
+        ip: at(0).saturating_sub(1),
+        sp: at(1),
+        bp: at(2),
+    };
+    #[cfg(target_arch = "aarch64")]
+    let registers = Registers::Aarch64 {
+        pc: at(0).saturating_sub(4),
+        sp: at(1),
+        fp: at(2),
+        lr: at(0),
+    };
+    registers
+}

@@ -1,0 +1,251 @@
+//! The stage that sends samples of the heap among the events of a recorder.
+
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use recording::clock::Timestamp;
+use recording::event::{
+    Event, EventKind, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample, ThreadEvent, Tid,
+};
+use recording::heap::{HeapCoverage, UnseenCause, UnseenProgram};
+use recording::sink::{Completion, EventSink};
+use recording::stack::Stack;
+
+use super::program;
+use super::recorder::HeapRecorder;
+use crate::sys::process::monotonic_ns;
+
+/// Sends the events of a recorder on, and those of the heap that come before each, if the heap is recorded.
+pub(crate) struct HeapSink<'a> {
+    next: &'a mut dyn EventSink,
+    heap: Option<HeapRecorder>,
+    /// The processes that have not ended, and what each executes.
+    processes: HashMap<Pid, ExecutedProgram>,
+    threads: HashMap<Tid, Pid>,
+    /// Why the library was not loaded into programs that were seen before, by path.
+    causes: HashMap<PathBuf, UnseenCause>,
+    /// Time of the last event of the heap that was sent.
+    sent_ns: u64,
+    reported_lost: u64,
+}
+
+/// The program of a process.
+#[derive(Clone, Debug, Default)]
+struct ExecutedProgram {
+    /// The first file that was mapped.
+    path: Option<PathBuf>,
+    name: String,
+    has_library: bool,
+    /// It was executed by this process. A fork has the program of its parent.
+    is_own: bool,
+}
+
+impl<'a> HeapSink<'a> {
+    pub(crate) fn new(next: &'a mut dyn EventSink, heap: Option<HeapRecorder>) -> HeapSink<'a> {
+        HeapSink {
+            next,
+            heap,
+            processes: HashMap::new(),
+            threads: HashMap::new(),
+            causes: HashMap::new(),
+            sent_ns: 0,
+            reported_lost: 0,
+        }
+    }
+
+    /// How full the fullest ring of a program is; `None` while no program's heap is sampled.
+    pub(crate) fn fill(&self) -> Option<f64> {
+        let heap = self.heap.as_ref().filter(|heap| heap.has_programs())?;
+        Some(heap.fill())
+    }
+
+    /// Sends what is left, up to the end of the recording. Returns what was seen.
+    pub(crate) fn finish(mut self, end: Timestamp) -> Option<HeapCoverage> {
+        self.read(true);
+        self.send_until(end.0);
+        self.report_lost(end);
+        for (pid, executed) in std::mem::take(&mut self.processes) {
+            self.note_if_unseen(pid, &executed);
+        }
+        let mut heap = self.heap?;
+        heap.coverage.lost = Some(heap.lost);
+        heap.coverage.unseen.sort_by_key(|program| program.pid);
+        Some(heap.coverage)
+    }
+
+    fn read(&mut self, is_last: bool) {
+        let Some(heap) = &mut self.heap else { return };
+        heap.read(monotonic_ns(), is_last);
+    }
+
+    /// Sends the records with times up to `until_ns`.
+    fn send_until(&mut self, until_ns: u64) {
+        let Some(heap) = &mut self.heap else { return };
+        while let Some(record) = heap
+            .records
+            .get(heap.sent)
+            .copied()
+            .filter(|record| record.time_ns <= until_ns)
+        {
+            heap.sent += 1;
+            let pids = heap.programs.get(&record.program).map(|program| &program.pids);
+            let is_known = pids.is_some_and(|pids| pids.contains(&record.thread.pid))
+                && self.threads.get(&record.thread.tid) == Some(&record.thread.pid);
+            if !is_known {
+                heap.lost.refused = heap.lost.refused.saturating_add(1);
+                continue;
+            }
+            // What comes late is sent late. Of one address, events come in the order of their times.
+            self.sent_ns = self.sent_ns.max(record.time_ns);
+            let time = Timestamp(self.sent_ns);
+            match &record.allocation {
+                None => {
+                    heap.coverage.frees += 1;
+                    let address = record.address;
+                    let what = ThreadEvent::Freed { address };
+                    self.next.on_event(&Event::thread(time, record.thread, what));
+                }
+                Some(allocation) => {
+                    heap.coverage.blocks += 1;
+                    let stack = Stack::Snapshot(heap.snapshot(allocation));
+                    let sample = Sample {
+                        allocation: Some(&allocation.block),
+                        ..Sample::new(Role::Allocation, allocation.block.size, stack)
+                    };
+                    self.next.on_event(&Event::sample(time, record.thread, sample));
+                }
+            }
+        }
+    }
+
+    fn report_lost(&mut self, time: Timestamp) {
+        let Some(heap) = &mut self.heap else { return };
+        let count = heap.lost.blocks - self.reported_lost;
+        if count > 0 {
+            self.reported_lost = heap.lost.blocks;
+            let (role, cause) = (Role::Allocation, LostCause::RingFull);
+            let what = RecordingEvent::Lost { count, role, cause };
+            self.next.on_event(&Event::recording(time, what));
+        }
+    }
+
+    fn on_process(&mut self, time: Timestamp, pid: Pid, what: &ProcessEvent<'_>) {
+        let Some(heap) = &mut self.heap else { return };
+        match what {
+            ProcessEvent::Start { parent } => {
+                let of_parent = parent.and_then(|parent| self.processes.get(&parent)).cloned();
+                let own = ExecutedProgram {
+                    is_own: false,
+                    ..of_parent.unwrap_or_default()
+                };
+                self.processes.insert(pid, own);
+                for program in heap.programs.values_mut() {
+                    if parent.is_some_and(|parent| program.pids.contains(&parent)) {
+                        program.pids.insert(pid);
+                    }
+                }
+            }
+            ProcessEvent::Exec(name) => {
+                let programs = heap.programs.values_mut();
+                programs.for_each(|program| program.executed(pid, time.0));
+                let new = ExecutedProgram {
+                    name: (*name).to_owned(),
+                    is_own: true,
+                    ..ExecutedProgram::default()
+                };
+                if let Some(before) = self.processes.insert(pid, new) {
+                    self.note_if_unseen(pid, &before);
+                }
+            }
+            ProcessEvent::Map(mapping) => {
+                let Some(process) = self.processes.get_mut(&pid) else {
+                    return;
+                };
+                let path = Path::new(std::ffi::OsStr::from_bytes(mapping.path));
+                if path == heap.library() {
+                    process.has_library = true;
+                } else if process.path.is_none() && path.is_absolute() {
+                    process.path = Some(path.to_owned());
+                }
+            }
+            ProcessEvent::End => {
+                self.threads.retain(|_, of| *of != pid);
+                // Another process may get the number.
+                for program in heap.programs.values_mut() {
+                    program.pids.remove(&pid);
+                }
+                if let Some(ended) = self.processes.remove(&pid) {
+                    self.note_if_unseen(pid, &ended);
+                }
+            }
+            ProcessEvent::Image(_) | ProcessEvent::Title(_) | ProcessEvent::Counter(..) => {}
+        }
+    }
+
+    /// Notes a program that was executed without the library.
+    fn note_if_unseen(&mut self, pid: Pid, executed: &ExecutedProgram) {
+        let (Some(heap), Some(path)) = (&mut self.heap, &executed.path) else {
+            return;
+        };
+        if !executed.is_own || executed.has_library {
+            return;
+        }
+        let cause = match self.causes.get(path) {
+            Some(cause) => cause.clone(),
+            None => {
+                let cause = program::obstacle(path).unwrap_or(UnseenCause::NotLoaded);
+                self.causes.insert(path.clone(), cause.clone());
+                cause
+            }
+        };
+        let file = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        heap.coverage.add_unseen(UnseenProgram {
+            pid,
+            name: file.unwrap_or_else(|| executed.name.clone()),
+            cause,
+        });
+    }
+}
+
+impl EventSink for HeapSink<'_> {
+    fn on_event(&mut self, event: &Event<'_>) {
+        let Some(heap) = &self.heap else {
+            return self.next.on_event(event);
+        };
+        // Figures of processes are of now, while records of before are still on their way.
+        let is_in_order = !matches!(
+            event.kind,
+            EventKind::Process(_, ProcessEvent::Counter(..) | ProcessEvent::Title(_))
+        );
+        if is_in_order {
+            if event.time.0 > heap.read_until_ns {
+                self.read(false);
+            }
+            self.send_until(event.time.0.saturating_sub(1));
+        }
+        match &event.kind {
+            EventKind::Process(pid, what) => self.on_process(event.time, *pid, what),
+            EventKind::Thread(thread, ThreadEvent::Start) => {
+                self.threads.insert(thread.tid, thread.pid);
+            }
+            EventKind::Thread(thread, ThreadEvent::End) => {
+                self.threads.remove(&thread.tid);
+            }
+            EventKind::Thread(..) | EventKind::Recording(_) | EventKind::Bpf(_) => {}
+        }
+        self.next.on_event(event);
+    }
+
+    fn end_round(&mut self, until: Timestamp) -> Completion {
+        if self.heap.as_ref().is_some_and(|heap| until.0 > heap.read_until_ns) {
+            self.read(false);
+        }
+        self.send_until(until.0);
+        self.report_lost(until);
+        if let Some(heap) = &mut self.heap {
+            heap.forget_sent(until.0, |pid| self.processes.contains_key(pid));
+        }
+        self.next.end_round(until)
+    }
+}

@@ -1,0 +1,147 @@
+//! Recordings of the heap: what is asked for, and how much of it was seen.
+
+use std::path::PathBuf;
+
+use crate::event::Pid;
+
+/// Bytes between two samples of the heap on average, where the user does not choose.
+pub const USUAL_HEAP_INTERVAL: u64 = 512 << 10;
+/// The longest interval.
+pub const MAX_HEAP_INTERVAL: u64 = 1 << 40;
+/// A list of processes has at most this many; the others are counted.
+pub const MOST_UNSEEN: usize = 100;
+
+/// How to record the heap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeapOptions {
+    /// Mean distance of chosen bytes, as in [`Allocation::interval`](crate::event::Allocation::interval); at most
+    /// [`MAX_HEAP_INTERVAL`].
+    pub interval: u64,
+    /// Choose fewer bytes of a program that allocates fast.
+    pub may_raise: bool,
+    /// Folder of what is kept from recording to recording; `None` if nothing is.
+    pub cache: Option<PathBuf>,
+}
+
+/// How much of the heap was seen, over all processes of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeapCoverage {
+    /// [`HeapOptions::interval`].
+    pub interval: u64,
+    /// The longest interval that was used; the samples have their own.
+    pub longest_interval: u64,
+    /// Programs whose blocks were sampled. A process that executes another program is two. A program that allocates
+    /// less than the interval may have no sample.
+    pub programs: u64,
+    /// Sampled blocks.
+    pub blocks: u64,
+    /// Frees of sampled blocks.
+    pub frees: u64,
+    /// What was lost; `None` if the recording was cut short, so that nobody knows.
+    pub lost: Option<HeapLoss>,
+    /// Programs that were executed and whose blocks were not sampled.
+    pub unseen: Vec<UnseenProgram>,
+    /// Number of such programs that are not in the list.
+    pub unseen_more: u64,
+}
+
+/// What of the heap was lost. All counts are 0 in a recording that is whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapLoss {
+    /// Sampled blocks that found no room in shared memory.
+    pub blocks: u64,
+    /// The bytes that they stand for.
+    pub bytes: u64,
+    /// Frees that found no room: their blocks look as if they were never freed.
+    pub frees: u64,
+    /// Sampled blocks whose free was not watched, because a table in the program was full: they look never freed.
+    pub untracked: u64,
+    /// Records, shared memory and connections that made no sense, or were not of the recorded processes.
+    pub refused: u64,
+}
+
+/// A program whose blocks were not sampled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnseenProgram {
+    /// The process.
+    pub pid: Pid,
+    /// Name of the program's file.
+    pub name: String,
+    /// The reason.
+    pub cause: UnseenCause,
+}
+
+/// Why the blocks of a program were not sampled.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UnseenCause {
+    /// It is linked statically: no library can be loaded into it.
+    Static,
+    /// It is for another kind of processor than sprof, such as a 32-bit program.
+    OtherMachine,
+    /// It runs with rights of its file (set-user-ID): the system loads no library into it.
+    SetUserId,
+    /// It has an allocator of AddressSanitizer or ThreadSanitizer, which can't be sampled.
+    Sanitizer,
+    /// The library was not loaded, and the file does not show why: most likely `LD_PRELOAD` was changed in its
+    /// environment.
+    NotLoaded,
+    /// The library was loaded, and the system refused it memory: the system call and the error.
+    Refused(String),
+    /// It runs in another PID namespace than sprof.
+    OtherPidNamespace,
+}
+
+impl UnseenCause {
+    /// The reason in a few words.
+    pub fn label(&self) -> String {
+        match self {
+            UnseenCause::Static => "static".to_owned(),
+            UnseenCause::OtherMachine => "32-bit, or for another processor".to_owned(),
+            UnseenCause::SetUserId => "set-user-ID".to_owned(),
+            UnseenCause::Sanitizer => "it has a sanitizer's allocator".to_owned(),
+            UnseenCause::NotLoaded => "LD_PRELOAD was not in its environment".to_owned(),
+            UnseenCause::Refused(what) => what.clone(),
+            UnseenCause::OtherPidNamespace => "in another PID namespace".to_owned(),
+        }
+    }
+}
+
+impl HeapCoverage {
+    /// Those of two recordings together.
+    pub fn plus(mut self, other: HeapCoverage) -> HeapCoverage {
+        let room = MOST_UNSEEN.saturating_sub(self.unseen.len());
+        let dropped = other.unseen.len().saturating_sub(room) as u64;
+        self.unseen.extend(other.unseen.into_iter().take(room));
+        HeapCoverage {
+            interval: self.interval.max(other.interval),
+            longest_interval: self.longest_interval.max(other.longest_interval),
+            programs: self.programs.saturating_add(other.programs),
+            blocks: self.blocks.saturating_add(other.blocks),
+            frees: self.frees.saturating_add(other.frees),
+            lost: self.lost.zip(other.lost).map(|(lost, more)| lost.plus(more)),
+            unseen: self.unseen,
+            unseen_more: self.unseen_more.saturating_add(other.unseen_more + dropped),
+        }
+    }
+
+    /// Adds a program that was not seen.
+    pub fn add_unseen(&mut self, program: UnseenProgram) {
+        match self.unseen.len() < MOST_UNSEEN {
+            true => self.unseen.push(program),
+            false => self.unseen_more += 1,
+        }
+    }
+}
+
+impl HeapLoss {
+    /// The sum of two.
+    pub fn plus(self, other: HeapLoss) -> HeapLoss {
+        HeapLoss {
+            blocks: self.blocks.saturating_add(other.blocks),
+            bytes: self.bytes.saturating_add(other.bytes),
+            frees: self.frees.saturating_add(other.frees),
+            untracked: self.untracked.saturating_add(other.untracked),
+            refused: self.refused.saturating_add(other.refused),
+        }
+    }
+}

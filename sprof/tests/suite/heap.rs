@@ -1,0 +1,334 @@
+//! Blocks of memory that programs take and free, from the library in them to the copy on disk.
+#![cfg(target_os = "linux")]
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use perf_data::import::Import;
+use recording::clock::Timestamp;
+use recording::event::{Allocation, Event, EventKind, Pid, ProcessEvent, Role, ThreadEvent};
+use recording::sink::{Completion, EventSink};
+use recording::stack::{Frame, Stack};
+use serde_json::Value;
+
+use crate::support::run::output;
+use crate::support::skip::{Need, has, is_root};
+use crate::support::{Recorder, Recording, program, record, sprof};
+
+/// The addresses of a program's functions, by the linker's table.
+fn functions(program: &Path) -> BTreeMap<u64, String> {
+    let listed = Command::new("nm").arg("--defined-only").arg(program).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let lines = listed.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        let (address, kind, name) = (words.next()?, words.next()?, words.next()?);
+        (kind.eq_ignore_ascii_case("t")).then(|| Some((u64::from_str_radix(address, 16).ok()?, name.to_owned())))?
+    });
+    lines.collect()
+}
+
+/// What a recording has of the heap: blocks and frees in their order, paired as a reader of them does.
+struct HeapLog {
+    functions: BTreeMap<u64, String>,
+    /// Where each process has the program.
+    bases: HashMap<Pid, u64>,
+    live: HashMap<Pid, HashMap<u64, (Vec<String>, Allocation)>>,
+    /// All blocks, by process.
+    taken: Vec<(Pid, Vec<String>, Allocation)>,
+    unpaired: u64,
+    last: Timestamp,
+}
+
+impl HeapLog {
+    /// Reads what a killed recording of a program has left.
+    fn read(file: &Path, program: &Path) -> HeapLog {
+        let mut log = HeapLog {
+            functions: functions(program),
+            bases: HashMap::new(),
+            live: HashMap::new(),
+            taken: Vec::new(),
+            unpaired: 0,
+            last: Timestamp(0),
+        };
+        let import = Import::open(BufReader::new(File::open(file).unwrap()), None, None).unwrap();
+        let imported = import.run(&mut log).unwrap();
+        assert!(imported.info.heap.is_some());
+        log
+    }
+
+    fn names(&self, pid: Pid, frames: &[Frame]) -> Vec<String> {
+        let base = self.bases.get(&pid).copied().unwrap_or_default();
+        let name = |frame: &Frame| {
+            let address = frame.lookup_address()?.0.checked_sub(base)?;
+            let (_, name) = self.functions.range(..=address).next_back()?;
+            Some(name.clone())
+        };
+        frames.iter().filter_map(name).collect()
+    }
+
+    /// The bytes that the blocks of a function stand for, and how many of its blocks there are.
+    fn taken_in(&self, pid: Option<Pid>, function: &str) -> (f64, usize) {
+        let of_function = self
+            .taken
+            .iter()
+            .filter(|(of, names, _)| pid.is_none_or(|pid| pid == *of) && names.iter().any(|name| name == function));
+        let weights: Vec<f64> = of_function.map(|(_, _, block)| block.weight()).collect();
+        (weights.iter().sum(), weights.len())
+    }
+
+    /// Blocks of a function that were never freed.
+    fn live_in(&self, pid: Pid, function: &str) -> usize {
+        let live = self.live.get(&pid).into_iter().flat_map(HashMap::values);
+        live.filter(|(names, _)| names.iter().any(|name| name == function))
+            .count()
+    }
+
+    fn pids(&self) -> Vec<Pid> {
+        let mut pids: Vec<Pid> = self.live.keys().copied().collect();
+        pids.sort_unstable();
+        pids
+    }
+}
+
+impl EventSink for HeapLog {
+    fn on_event(&mut self, event: &Event<'_>) {
+        match event.kind {
+            EventKind::Process(pid, ProcessEvent::Map(mapping)) if mapping.path.ends_with(b"/heap") => {
+                self.bases.insert(pid, mapping.start - mapping.file_offset);
+            }
+            EventKind::Process(pid, ProcessEvent::Start { parent: Some(parent) }) => {
+                if let Some(base) = self.bases.get(&parent).copied() {
+                    self.bases.insert(pid, base);
+                }
+            }
+            EventKind::Thread(thread, ThreadEvent::Sample(sample)) if sample.role == Role::Allocation => {
+                let (Stack::Frames(frames), Some(block)) = (sample.stack, sample.allocation) else {
+                    panic!("{sample:?}");
+                };
+                assert!(event.time >= self.last);
+                self.last = event.time;
+                let names = self.names(thread.pid, frames);
+                self.taken.push((thread.pid, names.clone(), *block));
+                let live = self.live.entry(thread.pid).or_default();
+                let before = live.insert(block.address, (names, *block));
+                assert!(before.is_none(), "{:#x} is taken twice", block.address);
+            }
+            EventKind::Thread(thread, ThreadEvent::Freed { address }) => {
+                assert!(event.time >= self.last);
+                self.last = event.time;
+                let live = self.live.entry(thread.pid).or_default();
+                self.unpaired += u64::from(live.remove(&address).is_none());
+            }
+            _ => {}
+        }
+    }
+
+    fn end_round(&mut self, _: Timestamp) -> Completion {
+        Completion::default()
+    }
+}
+
+/// Records the program until it waits, kills sprof, and reads what is left.
+fn killed(recorder: Recorder, steps: &[&str]) -> HeapLog {
+    let heap = program("heap").unwrap();
+    let running = recorder.start(&heap, &[steps, &["wait"]].concat());
+    running.wait_for("waits");
+    // A round, the half second of the copy on disk, and another round.
+    std::thread::sleep(Duration::from_millis(1500));
+    running.signal_sprof("KILL");
+    let mut partial = running.output().as_os_str().to_owned();
+    partial.push(".partial");
+    let kept = tempfile::NamedTempFile::new().unwrap();
+    fs::copy(PathBuf::from(partial), kept.path()).unwrap();
+    let recording = running.finish();
+    assert_eq!(recording.signal, Some(9), "{}", recording.stderr);
+    HeapLog::read(kept.path(), &heap)
+}
+
+/// Under a filter that refuses perf_event_open: sprof samples with ptrace.
+fn with_ptrace() -> Recorder {
+    record().under(&[program("refuse").unwrap().to_str().unwrap(), "eperm"])
+}
+
+fn exact(recorder: Recorder) -> Recorder {
+    recorder.options(&["--heap", "--heap-interval", "1"])
+}
+
+/// With an interval of 1, each block is a sample.
+#[test]
+fn each_block_and_each_free_is_there_with_its_stack_also_when_sprof_is_killed() {
+    for recorder in [record(), with_ptrace()] {
+        let log = killed(exact(recorder), &["1", "4", "thread"]);
+        let [pid] = log.pids()[..] else {
+            panic!("{:?}", log.pids())
+        };
+        let mib = f64::from(1 << 20);
+        let array = 256.0 * size_of::<usize>() as f64;
+        assert_eq!(log.taken_in(None, "keeps"), (mib + array, 257));
+        assert_eq!(log.taken_in(None, "frees"), (2.0 * mib, 512));
+        assert_eq!(log.taken_in(None, "in_thread"), (mib, 256));
+        assert_eq!(log.taken_in(None, "take"), (3.0 * mib, 768));
+        assert_eq!((log.live_in(pid, "keeps"), log.live_in(pid, "frees")), (257, 0));
+        assert_eq!(log.unpaired, 0);
+        let of_main = log
+            .taken
+            .iter()
+            .filter(|(_, names, _)| names.iter().any(|name| name == "main"));
+        assert!(of_main.count() >= 513);
+    }
+}
+
+#[test]
+fn blocks_of_a_fork_and_of_the_program_that_a_process_executes_are_its_own() {
+    let log = killed(exact(record()), &["1", "4", "fork", "exec"]);
+    let [first, second] = log.pids()[..] else {
+        panic!("{:?}", log.pids())
+    };
+    // The program takes its memory again when it has executed itself.
+    assert_eq!(log.taken_in(Some(first), "keeps").1, 2 * 257);
+    assert_eq!(log.taken_in(Some(first), "frees").1, 2 * 256);
+    assert_eq!(log.taken_in(Some(second), "keeps").1, 257);
+    assert_eq!(log.taken_in(Some(second), "frees").1, 256);
+    assert_eq!((log.live_in(second, "keeps"), log.live_in(second, "frees")), (257, 0));
+    assert_eq!(log.unpaired, 0);
+}
+
+/// Records with `--json`; returns what sprof says of the heap.
+fn heap_of(recorder: Recorder, command: &[&str]) -> (Recording, Value) {
+    let recording = recorder
+        .options(&["--json", "--no-symbolicate"])
+        .run(command[0], &command[1..]);
+    let last = recording.stdout.lines().last().unwrap_or_default();
+    let summary: Value = serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {}", recording.stderr));
+    let heap = summary["heap"].clone();
+    (recording, heap)
+}
+
+/// What finds no room in a burst is counted: the mean of all together is known.
+#[test]
+fn a_program_is_as_without_sprof_and_its_blocks_are_sampled_by_chance() {
+    let heap = program("heap").unwrap();
+    let heap = heap.to_str().unwrap();
+    let words = [heap, "100", "16", "thread", "fork"];
+    let plain = output(Command::new(heap).args(&words[1..]));
+    let (recording, seen) = heap_of(record().options(&["--heap", "--heap-interval", "64K"]), &words);
+    assert_eq!(recording.code, plain.status.code(), "{}", recording.stderr);
+    let printed = record().options(&["--heap"]).run(heap, &words[1..]);
+    assert_eq!(printed.stdout.as_bytes(), plain.stdout, "{}", printed.stderr);
+    assert_eq!(seen["programs"], 1, "{seen}");
+    // Of 200 MiB in blocks of 4 KiB, and 300 MiB in blocks of 16 KiB.
+    let chance = |bytes: f64| 1.0 - (-bytes / f64::from(64 << 10)).exp();
+    let blocks = [(51_200.0, chance(4096.0)), (19_200.0, chance(16_384.0))];
+    let expected: f64 = blocks.iter().map(|(count, chance)| count * chance).sum();
+    let variance: f64 = blocks
+        .iter()
+        .map(|(count, chance)| count * chance * (1.0 - chance))
+        .sum();
+    let sampled = seen["blocks"].as_f64().unwrap() + seen["lost"]["blocks"].as_f64().unwrap();
+    // Beyond the six standard deviations, some arrays and buffers.
+    assert!(
+        (sampled - expected).abs() < 6.0 * variance.sqrt() + 10.0,
+        "{sampled}, not {expected}"
+    );
+    assert_eq!(seen["unseen"], serde_json::json!([]));
+}
+
+#[test]
+fn programs_without_the_library_are_named_with_the_reason() {
+    let heap = program("heap").unwrap();
+    let Some(fixed) = program("split_static") else { return };
+    let script = format!(
+        "{0} 1 4; env -i {0} 1 4; {1} 10 1; true",
+        heap.display(),
+        fixed.display()
+    );
+    let (recording, seen) = heap_of(exact(record()), &["sh", "-c", &script]);
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let unseen = seen["unseen"].as_array().unwrap();
+    let found: Vec<(&str, &str)> = { unseen.iter() }
+        .map(|program| (program["name"].as_str().unwrap(), program["cause"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("heap", "LD_PRELOAD was not in its environment"),
+            ("split_static", "static")
+        ],
+        "{seen}"
+    );
+    assert!(
+        recording.stderr.contains("heap not recorded: split_static ("),
+        "{}",
+        recording.stderr
+    );
+}
+
+#[test]
+fn a_static_program_is_announced_and_recorded_without_its_heap() {
+    let Some(fixed) = program("split_static") else { return };
+    let (recording, seen) = heap_of(record().options(&["--heap"]), &[fixed.to_str().unwrap(), "10", "1"]);
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    assert!(
+        recording.stderr.contains("can't be recorded: static"),
+        "{}",
+        recording.stderr
+    );
+    assert_eq!(
+        (&seen["programs"], &seen["unseen"][0]["cause"]),
+        (&0.into(), &"static".into())
+    );
+}
+
+#[test]
+fn what_no_library_sends_is_refused_and_counted() {
+    let forged = program("heap_forged").unwrap();
+    let (recording, seen) = heap_of(record().options(&["--heap"]), &[forged.to_str().unwrap()]);
+    assert_eq!(recording.code, Some(5), "{}", recording.stderr);
+    assert!(recording.stdout.starts_with("done\n"), "{}", recording.stdout);
+    // Connections, hellos, and records; the program's own blocks are there.
+    assert!(seen["lost"]["refused"].as_u64().unwrap() > 200, "{seen}");
+    assert!(seen["blocks"].as_u64().unwrap() > 500, "{seen}");
+}
+
+#[test]
+fn the_heap_of_running_processes_and_of_cargo_is_refused() {
+    for (words, expected) in [
+        (&["--heap", "-p", "1"][..], "cannot be used with"),
+        (&["--heap-interval", "1K", "true"], "required"),
+        (&["--heap", "--heap-interval", "0", "true"], "from 1 to 1024G"),
+    ] {
+        let refused = output(sprof().arg("record").args(words));
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        assert!(
+            refused.status.code() == Some(2) && stderr.contains(expected),
+            "{stderr}"
+        );
+    }
+}
+
+/// The library and the socket of an ordinary user are for that user alone; those of root for all that root starts.
+#[test]
+fn a_program_that_runs_as_another_user_is_recorded() {
+    if !has(Need::Root, is_root(), "only root can become another user") {
+        return;
+    }
+    let playground = crate::support::playground::Playground::new(&["heap"]);
+    let copy = playground.path("heap");
+    let words = [
+        "setpriv",
+        "--reuid=65534",
+        "--clear-groups",
+        copy.to_str().unwrap(),
+        "1",
+        "4",
+    ];
+    let (recording, seen) = heap_of(exact(record()), &words);
+    assert_eq!(recording.code, Some(7), "{}", recording.stderr);
+    assert!(!recording.stderr.contains("ld.so"), "{}", recording.stderr);
+    assert!(seen["blocks"].as_u64().unwrap() > 512, "{seen}");
+    assert_eq!(seen["unseen"], serde_json::json!([]), "{seen}");
+}
