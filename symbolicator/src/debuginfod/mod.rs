@@ -163,10 +163,15 @@ impl Debuginfod {
         let mut servers: Vec<DebuginfodServer> = Vec::new();
         for word in words.split_whitespace() {
             let hosts = hosts_of(word);
-            let url = word.trim_end_matches('/');
+            let word = word.trim_end_matches('/');
+            // RFC 8089 permits this host, and no host.
+            let url = match word.strip_prefix("file://localhost/") {
+                Some(path) => format!("file:///{path}"),
+                None => word.to_owned(),
+            };
             if !hosts.is_empty() && servers.iter().all(|known| known.url != url) {
                 servers.push(DebuginfodServer {
-                    url: url.to_owned(),
+                    url,
                     hosts,
                     state: ServerState::default(),
                 });
