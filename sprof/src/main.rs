@@ -36,8 +36,8 @@ use std::process::ExitCode;
 use args::Command;
 
 /// musl's allocator maps and unmaps pages for a few small objects. CPU time of `sprof --version` and of `sprof report`
-/// on a recording of rustc, medians by turns on x86_64: musl's 3.7 and 372 ms, this one 1.7 and 311 ms, with glibc 3.0
-/// and 272 ms. mimalloc asks for huge pages: 1.7, and between 200 and 480 ms. A sample costs the same with each.
+/// on a recording of rustc, medians by turns on x86_64: musl's 3.3 and 387 ms, this one 1.8 and 311 ms, with glibc 2.9
+/// and 303 ms. mimalloc asks for huge pages: 1.9, and between 216 and 551 ms. A sample costs no more with any.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
