@@ -82,6 +82,8 @@ pub enum UnseenCause {
     SetUserId,
     /// It has an allocator of AddressSanitizer or ThreadSanitizer, which can't be sampled.
     Sanitizer,
+    /// This allocator is linked into it, and no library stands before it. What the program takes from libc is sampled.
+    OwnAllocator(&'static str),
     /// The library was not loaded, and the file does not show why: most likely `LD_PRELOAD` was changed in its
     /// environment.
     NotLoaded,
@@ -99,6 +101,7 @@ impl UnseenCause {
             UnseenCause::OtherMachine => "32-bit, or for another processor".to_owned(),
             UnseenCause::SetUserId => "set-user-ID".to_owned(),
             UnseenCause::Sanitizer => "it has a sanitizer's allocator".to_owned(),
+            UnseenCause::OwnAllocator(name) => format!("{name} is linked into it"),
             UnseenCause::NotLoaded => "LD_PRELOAD was not in its environment".to_owned(),
             UnseenCause::Refused(what) => what.clone(),
             UnseenCause::OtherPidNamespace => "in another PID namespace".to_owned(),

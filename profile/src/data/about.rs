@@ -153,10 +153,67 @@ pub struct RecordingFacts {
     pub truncated_beside: u64,
     /// The part of `unverified` that is theirs.
     pub unverified_beside: u64,
+    /// What was recorded of the heap; `None` if it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heap: Option<HeapFacts>,
     /// Files of modules that were not opened because the limit of open files was reached (`ulimit -n`).
     pub files_over_limit: u64,
     /// Everything else that is missing or doubtful, and the parts of the counts above. Views show them in this order.
     pub limits: Vec<RecordingLimit>,
+}
+
+/// How blocks of memory were sampled, and what was lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HeapFacts {
+    /// Bytes between two samples on average.
+    pub interval: u64,
+    /// The most that were used: each block has its own.
+    pub longest_interval: u64,
+    /// Programs that were sampled.
+    pub programs: u64,
+    /// Sampled blocks.
+    pub blocks: u64,
+    /// Frees of sampled blocks.
+    pub frees: u64,
+    /// `None` if the recording was cut short, so that nobody knows what was lost.
+    pub lost: Option<HeapLosses>,
+    /// Programs that were executed and not sampled; the limits of the recording name them.
+    pub unseen: u64,
+}
+
+/// What was lost of the heap.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HeapLosses {
+    /// Sampled blocks.
+    pub blocks: u64,
+    /// The bytes that they stand for.
+    pub bytes: u64,
+    /// Frees: their blocks look as if they were never freed.
+    pub frees: u64,
+    /// What made no sense, or came from others.
+    pub refused: u64,
+}
+
+impl HeapFacts {
+    /// Those of two recordings together.
+    pub(crate) fn plus(self, other: HeapFacts) -> HeapFacts {
+        HeapFacts {
+            interval: self.interval.max(other.interval),
+            longest_interval: self.longest_interval.max(other.longest_interval),
+            programs: self.programs.saturating_add(other.programs),
+            blocks: self.blocks.saturating_add(other.blocks),
+            frees: self.frees.saturating_add(other.frees),
+            lost: self.lost.zip(other.lost).map(|(lost, more)| HeapLosses {
+                blocks: lost.blocks.saturating_add(more.blocks),
+                bytes: lost.bytes.saturating_add(more.bytes),
+                frees: lost.frees.saturating_add(more.frees),
+                refused: lost.refused.saturating_add(more.refused),
+            }),
+            unseen: self.unseen.saturating_add(other.unseen),
+        }
+    }
 }
 
 /// An event and the name that the user gave for it.

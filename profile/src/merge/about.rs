@@ -164,6 +164,10 @@ fn sum(mut whole: RecordingFacts, other: RecordingFacts) -> RecordingFacts {
     whole.stacks_beside += other.stacks_beside;
     whole.truncated_beside += other.truncated_beside;
     whole.unverified_beside += other.unverified_beside;
+    whole.heap = match (whole.heap, other.heap) {
+        (Some(heap), Some(more)) => Some(heap.plus(more)),
+        (heap, more) => heap.or(more),
+    };
     whole.files_over_limit += other.files_over_limit;
     for limit in other.limits {
         let same = |known: &&mut crate::RecordingLimit| known.what == limit.what && known.words == limit.words;

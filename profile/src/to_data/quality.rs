@@ -2,13 +2,16 @@
 
 use recording::cpu_account::{CpuAccount, ProcessTime, UnrecordedCause};
 use recording::event::Role;
+use recording::heap::HeapCoverage;
 use recording::info::PeriodUnit;
 use recording::sink::ModuleMiss;
 use recording::stack::StackMark;
 
 use super::markers::usual_period;
 use crate::builder::lost_label;
-use crate::data::{AboutRow, AskedEvent, CountedEvent, RecordingFacts, RecordingLimit, RunExtent};
+use crate::data::{
+    AboutRow, AskedEvent, CountedEvent, HeapFacts, HeapLosses, RecordingFacts, RecordingLimit, RunExtent,
+};
 use crate::recorded::Profile;
 
 /// Where a line is shown. `Said`: the facts have a field for it, or it is not a limit.
@@ -114,6 +117,7 @@ pub(crate) fn recorded_facts(profile: &Profile) -> RecordingFacts {
         stacks_beside: quality.beside.stacks,
         truncated_beside: quality.beside.truncated,
         unverified_beside: quality.beside.unverified,
+        heap: info.heap.as_ref().map(heap_facts),
         files_over_limit: quality
             .module_misses
             .get(&ModuleMiss::TooManyOpen)
@@ -134,6 +138,48 @@ pub(super) fn kernel_code(profile: &Profile) -> &str {
         true => "included",
         false => why().unwrap_or("not included: no permission"),
     }
+}
+
+fn heap_facts(coverage: &HeapCoverage) -> HeapFacts {
+    HeapFacts {
+        interval: coverage.interval,
+        longest_interval: coverage.longest_interval,
+        programs: coverage.programs,
+        blocks: coverage.blocks,
+        frees: coverage.frees,
+        lost: coverage.lost.map(|lost| HeapLosses {
+            blocks: lost.blocks,
+            bytes: lost.bytes,
+            frees: lost.frees.saturating_add(lost.untracked),
+            refused: lost.refused,
+        }),
+        unseen: coverage.unseen_more.saturating_add(coverage.unseen.len() as u64),
+    }
+}
+
+/// What was not seen of the heap. Lost blocks are among the lost records.
+fn heap_not_seen(coverage: &HeapCoverage, lines: &mut Vec<QualityLine>) {
+    let lost = coverage.lost.unwrap_or_default();
+    let not_freed = lost.frees.saturating_add(lost.untracked);
+    some(
+        lines,
+        Limiting,
+        "Blocks of memory whose free was not recorded",
+        not_freed,
+    );
+    some(lines, Limiting, "Messages of the heap that made no sense", lost.refused);
+    lines.extend(coverage.unseen.iter().map(|program| QualityLine {
+        what: "Heap not recorded".to_owned(),
+        amount: LineAmount::Words(format!(
+            "{} ({}): {}",
+            program.name,
+            program.pid.0,
+            program.cause.label()
+        )),
+        kind: Limiting,
+    }));
+    let more = "Further programs whose heap was not recorded";
+    some(lines, Limiting, more, coverage.unseen_more);
 }
 
 fn lines(profile: &Profile) -> Vec<QualityLine> {
@@ -177,6 +223,9 @@ fn lines(profile: &Profile) -> Vec<QualityLine> {
         some(&mut lines, Limiting, what, value);
     }
     not_recorded(&quality.cpu_account, &mut lines);
+    if let Some(coverage) = &profile.info.heap {
+        heap_not_seen(coverage, &mut lines);
+    }
     if let Some(machine) = quality.cpu_account.machine.filter(|time| time.stolen_share().is_some()) {
         lines.push(QualityLine {
             what: "CPU time that the host took away from this machine".to_owned(),

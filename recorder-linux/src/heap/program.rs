@@ -45,6 +45,60 @@ pub(super) fn obstacle(path: &Path) -> Option<UnseenCause> {
     (mode & 0o6000 != 0).then_some(UnseenCause::SetUserId)
 }
 
+/// The functions of allocators that programs are linked with, and the allocator. Linkers drop what is not called.
+const ALLOCATORS: [(&[u8], &str); 8] = [
+    (b"malloc", "a malloc of its own"),
+    (b"mi_malloc", "mimalloc"),
+    (b"mi_malloc_aligned", "mimalloc"),
+    (b"_rjem_malloc", "jemalloc"),
+    (b"_rjem_mallocx", "jemalloc"),
+    (b"sn_rust_alloc", "snmalloc"),
+    (b"rpmalloc", "rpmalloc"),
+    (b"tc_malloc", "tcmalloc"),
+];
+const SHT_SYMTAB: u32 = 2;
+const SHT_DYNSYM: u32 = 11;
+const STT_FUNC: u8 = 2;
+const SYMBOL_BYTES: usize = 24;
+/// Larger tables are read to here.
+const MAX_TABLE: u64 = 64 << 20;
+
+/// The allocator that is linked into a program, as far as its symbols say.
+pub(super) fn own_allocator(path: &Path) -> Option<&'static str> {
+    let file = regular_file::open(path).ok()?;
+    let mut header = [0; 64];
+    file.read_exact_at(&mut header, 0).ok()?;
+    // 64 bits, little-endian; sections of 64 bytes.
+    if !header.starts_with(b"\x7fELF\x02\x01") || u16_at(&header, 58) != Some(64) {
+        return None;
+    }
+    let mut table = vec![0; usize::from(u16_at(&header, 60)?) * 64];
+    file.read_exact_at(&mut table, u64_at(&header, 40)?).ok()?;
+    let sections: Vec<&[u8]> = table.chunks_exact(64).collect();
+    let content = |section: &[u8]| {
+        let mut bytes = vec![0; usize::try_from(u64_at(section, 32)?.min(MAX_TABLE)).ok()?];
+        // A table that says more than the file has is no table.
+        file.read_exact_at(&mut bytes, u64_at(section, 24)?).ok()?;
+        Some(bytes)
+    };
+    let tables = { sections.iter() }.filter(|section| matches!(u32_at(section, 4), Some(SHT_SYMTAB | SHT_DYNSYM)));
+    let mut found = tables.filter_map(|section| {
+        let names = content(sections.get(u32_at(section, 40)? as usize)?)?;
+        let symbols = content(section)?;
+        let functions = symbols.chunks_exact(SYMBOL_BYTES).filter(|symbol| {
+            // Not imported.
+            symbol.get(4).is_some_and(|info| info & 0xf == STT_FUNC) && u16_at(symbol, 6) != Some(0)
+        });
+        let mut allocators = functions.filter_map(|symbol| {
+            let name = names.get(u32_at(symbol, 0)? as usize..)?;
+            let is_it = |known: &[u8]| name.strip_prefix(known).is_some_and(|rest| rest.first() == Some(&0));
+            Some(ALLOCATORS.iter().find(|(known, _)| is_it(known))?.1)
+        });
+        allocators.next()
+    });
+    found.next()
+}
+
 struct Segment {
     kind: u32,
     offset: u64,
@@ -58,7 +112,7 @@ fn segments(file: &File, header: &[u8]) -> Option<Vec<Segment>> {
     file.read_exact_at(&mut table, u64_at(header, 32)?).ok()?;
     let segment = |entry: &[u8]| {
         Some(Segment {
-            kind: u64_at(entry, 0)? as u32,
+            kind: u32_at(entry, 0)?,
             offset: u64_at(entry, 8)?,
             address: u64_at(entry, 16)?,
             size: u64_at(entry, 32)?,
@@ -93,6 +147,10 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().copied().map(u16::from_le_bytes)
 }
 
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().copied().map(u32::from_le_bytes)
+}
+
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().copied().map(u64::from_le_bytes)
 }
@@ -103,7 +161,8 @@ mod tests {
 
     #[test]
     fn a_dynamic_program_has_no_obstacle_and_other_files_are_no_programs() {
-        assert_eq!(obstacle(&std::env::current_exe().unwrap()), None);
+        let own = std::env::current_exe().unwrap();
+        assert_eq!((obstacle(&own), own_allocator(&own)), (None, None));
         assert_eq!(obstacle(Path::new("/dev/null")), None);
         assert_eq!(obstacle(Path::new("/etc/passwd")), None);
     }

@@ -1,6 +1,6 @@
 //! The stage that sends samples of the heap among the events of a recorder.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use recording::clock::Timestamp;
 use recording::event::{
     Event, EventKind, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample, ThreadEvent, Tid,
 };
-use recording::heap::{HeapCoverage, UnseenCause, UnseenProgram};
+use recording::heap::{HeapCoverage, MOST_UNSEEN, UnseenCause, UnseenProgram};
 use recording::sink::{Completion, EventSink};
 use recording::stack::Stack;
 
@@ -25,6 +25,8 @@ pub(crate) struct HeapSink<'a> {
     threads: HashMap<Tid, Pid>,
     /// Why the library was not loaded into programs that were seen before, by path.
     causes: HashMap<PathBuf, UnseenCause>,
+    /// Programs that have loaded the library, and the first process of each.
+    with_library: BTreeMap<PathBuf, Pid>,
     /// Time of the last event of the heap that was sent.
     sent_ns: u64,
     reported_lost: u64,
@@ -35,7 +37,6 @@ pub(crate) struct HeapSink<'a> {
 struct ExecutedProgram {
     /// The first file that was mapped.
     path: Option<PathBuf>,
-    name: String,
     has_library: bool,
     /// It was executed by this process. A fork has the program of its parent.
     is_own: bool,
@@ -49,6 +50,7 @@ impl<'a> HeapSink<'a> {
             processes: HashMap::new(),
             threads: HashMap::new(),
             causes: HashMap::new(),
+            with_library: BTreeMap::new(),
             sent_ns: 0,
             reported_lost: 0,
         }
@@ -69,6 +71,15 @@ impl<'a> HeapSink<'a> {
             self.note_if_unseen(pid, &executed);
         }
         let mut heap = self.heap?;
+        for (path, pid) in self.with_library {
+            if let Some(allocator) = program::own_allocator(&path) {
+                heap.coverage.add_unseen(UnseenProgram {
+                    pid,
+                    name: name_of(&path),
+                    cause: UnseenCause::OwnAllocator(allocator),
+                });
+            }
+        }
         heap.coverage.lost = Some(heap.lost);
         heap.coverage.unseen.sort_by_key(|program| program.pid);
         Some(heap.coverage)
@@ -146,11 +157,10 @@ impl<'a> HeapSink<'a> {
                     }
                 }
             }
-            ProcessEvent::Exec(name) => {
+            ProcessEvent::Exec(_) => {
                 let programs = heap.programs.values_mut();
                 programs.for_each(|program| program.executed(pid, time.0));
                 let new = ExecutedProgram {
-                    name: (*name).to_owned(),
                     is_own: true,
                     ..ExecutedProgram::default()
                 };
@@ -188,7 +198,13 @@ impl<'a> HeapSink<'a> {
         let (Some(heap), Some(path)) = (&mut self.heap, &executed.path) else {
             return;
         };
-        if !executed.is_own || executed.has_library {
+        if !executed.is_own {
+            return;
+        }
+        if executed.has_library {
+            if self.with_library.len() < MOST_UNSEEN {
+                self.with_library.entry(path.clone()).or_insert(pid);
+            }
             return;
         }
         let cause = match self.causes.get(path) {
@@ -199,13 +215,17 @@ impl<'a> HeapSink<'a> {
                 cause
             }
         };
-        let file = path.file_name().map(|name| name.to_string_lossy().into_owned());
         heap.coverage.add_unseen(UnseenProgram {
             pid,
-            name: file.unwrap_or_else(|| executed.name.clone()),
+            name: name_of(path),
             cause,
         });
     }
+}
+
+fn name_of(program: &Path) -> String {
+    let name = program.file_name().unwrap_or(program.as_os_str());
+    name.to_string_lossy().into_owned()
 }
 
 impl EventSink for HeapSink<'_> {

@@ -178,8 +178,12 @@ fn quality(data: &Data) -> (String, bool) {
     );
     if recorded.stacks_beside > 0 {
         text.push_str(&format!(
-            "; of {} stacks of waits and point events {} truncated, {} unverified",
+            "; of {} stacks of {} {} truncated, {} unverified",
             grouped(recorded.stacks_beside),
+            match recorded.heap {
+                None => "waits and point events",
+                Some(_) => "waits, point events and blocks of memory",
+            },
             with_share(recorded.truncated_beside, recorded.stacks_beside),
             with_share(recorded.unverified_beside, recorded.stacks_beside)
         ));

@@ -2,7 +2,8 @@
 //
 // heap MIB KIB [STEP]...: takes MIB in blocks of 4 KiB and keeps them (`keeps`), takes as much in blocks of KIB KiB and
 // frees each at once (`frees`). Then the steps, in order: `fork` (a child that does the same and ends), `exec` (executes
-// itself without the steps that are done), `thread` (`frees` in a thread of its own), `wait` (for a signal).
+// itself without the steps that are done), `thread` (`frees` in a thread of its own),
+// `deep` (`frees` below 40 frames of 1 KiB, for a second), `wait` (for a signal).
 // Writes what it did.
 #include <pthread.h>
 #include <stdio.h>
@@ -36,6 +37,20 @@ __attribute__((noinline)) static void frees(void) {
     printf("freed %zu\n", blocks);
 }
 
+__attribute__((noinline)) static void deep(int depth) {
+    volatile char frame[1000];
+    frame[0] = 1;
+    if (depth > 0) {
+        deep(depth - 1);
+        frame[1] = 1;
+        return;
+    }
+    for (int round = 0; round < 20; round++) {
+        frees();
+        usleep(50000);
+    }
+}
+
 static void *in_thread(void *nothing) {
     frees();
     return nothing;
@@ -61,6 +76,9 @@ int main(int count, char **words) {
             pthread_t thread;
             pthread_create(&thread, NULL, in_thread, NULL);
             pthread_join(thread, NULL);
+            fflush(stdout);
+        } else if (strcmp(words[at], "deep") == 0) {
+            deep(40);
             fflush(stdout);
         } else if (strcmp(words[at], "exec") == 0) {
             words[at] = words[2];

@@ -268,6 +268,40 @@ fn programs_without_the_library_are_named_with_the_reason() {
 }
 
 #[test]
+fn a_program_with_an_allocator_linked_into_it_is_named() {
+    let own = program("heap_own").unwrap();
+    let (recording, seen) = heap_of(record().options(&["--heap"]), &[own.to_str().unwrap()]);
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    assert_eq!(seen["unseen"][0]["cause"], "mimalloc is linked into it", "{seen}");
+    let facts = &recording.profile().json["meta"]["sprof"]["recorded"];
+    assert_eq!(
+        (&facts["heap"]["unseen"], &facts["heap"]["lost"]["blocks"]),
+        (&1.into(), &0.into()),
+        "{facts}"
+    );
+    assert!(facts["limits"].to_string().contains("heap_own"), "{facts}");
+}
+
+/// Stacks of 40 frames of 1 KiB, of which 8 KiB are copied at first.
+#[test]
+fn more_of_each_stack_is_copied_once_many_are_deeper() {
+    let log = killed(
+        record().options(&["--heap", "--heap-interval", "4K"]),
+        &["8", "64", "deep"],
+    );
+    let of_deep: Vec<_> = log
+        .taken
+        .iter()
+        .filter(|(_, names, _)| names.iter().any(|name| name == "deep"))
+        .collect();
+    let whole = of_deep.iter().rev().take(100);
+    let whole = whole
+        .filter(|(_, names, _)| names.iter().any(|name| name == "main"))
+        .count();
+    assert!(of_deep.len() > 300 && whole == 100, "{whole} of {}", of_deep.len());
+}
+
+#[test]
 fn a_static_program_is_announced_and_recorded_without_its_heap() {
     let Some(fixed) = program("split_static") else { return };
     let (recording, seen) = heap_of(record().options(&["--heap"]), &[fixed.to_str().unwrap(), "10", "1"]);
