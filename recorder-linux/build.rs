@@ -37,13 +37,13 @@ fn build() -> Result<(), String> {
         run(check, &library.with_extension("rmeta"))?;
     }
     let mut compile = Command::new(&rustc);
-    compile.args(["-Copt-level=3", "-Ccodegen-units=1", "-Clto=fat", "-Cstrip=symbols"]);
-    // With musl the default is a static library. Nothing of libc is linked, so the same file works with each.
-    compile.args(["-Ctarget-feature=-crt-static", "-Clink-self-contained=no"]);
-    // Functions for atomics that would ask libc which instructions the processor has.
-    if variable("CARGO_CFG_TARGET_ARCH")? == "aarch64" {
-        compile.arg("-Ctarget-feature=-outline-atomics");
-    }
+    compile.args([
+        "-Copt-level=3",
+        "-Ccodegen-units=1",
+        "-Clto=fat",
+        "-Cstrip=symbols",
+        "-Clink-self-contained=no",
+    ]);
     let link_args = [
         "-znow",
         "-zrelro",
@@ -89,6 +89,12 @@ fn run(mut compiler: Command, output: &Path) -> Result<(), String> {
     compiler
         .args(["-Cforce-unwind-tables=yes", "--target"])
         .arg(variable("TARGET")?);
+    // With musl the default is a static library. Nothing of libc is linked, so the same file works with each.
+    compiler.arg("-Ctarget-feature=-crt-static");
+    // Functions for atomics that would ask libc which instructions the processor has.
+    if variable("CARGO_CFG_TARGET_ARCH")? == "aarch64" {
+        compiler.arg("-Ctarget-feature=-outline-atomics");
+    }
     compiler.arg("-o").arg(output).arg(SOURCE);
     match compiler.status() {
         Ok(status) if status.success() => Ok(()),

@@ -63,8 +63,10 @@ pub(in crate::sys) unsafe fn system_call(number: usize, args: [usize; 6]) -> isi
 /// Both places have that many bytes, and do not overlap.
 pub(in crate::sys) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     for index in 0..bytes {
-        // SAFETY: the caller answers for both places.
-        unsafe { *to.wrapping_add(index) = *from.wrapping_add(index) };
+        // SAFETY: the caller answers for this place.
+        let byte = unsafe { *from.wrapping_add(index) };
+        // SAFETY: and for this one.
+        unsafe { *to.wrapping_add(index) = byte };
     }
 }
 
