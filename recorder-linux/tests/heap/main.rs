@@ -18,7 +18,9 @@ use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags};
 use recorder::{Recorded, Settings, folder, library, record, record_with_nonsense};
 use recorder_linux::heap::PRELOAD;
-use recorder_linux::heap::wire::{FUNCTION_MASK, FUNCTIONS, MAX_STACK_BYTES, MIN_RING_BYTES, REGISTERS, STEPS};
+use recorder_linux::heap::wire::{
+    FUNCTION_MASK, FUNCTIONS, MAX_STACK_BYTES, MIN_RING_BYTES, REGISTERS, STEPS, VARIABLE,
+};
 
 /// Compiles a program. `None`, said, where there is no such compiler.
 fn build(compiler: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
@@ -312,14 +314,14 @@ fn programs_run_where_the_recorder_or_the_system_refuses() {
         "1:2:65535:/none",
     ] {
         let mut command = Command::new(&program);
-        command.args(args).env("LD_PRELOAD", library()).env("SPROF_HEAP", value);
+        command.args(args).env("LD_PRELOAD", library()).env(VARIABLE, value);
         assert!(is_right(&command.output().unwrap()), "{value}");
     }
     let long = format!("1:2:65536:{}", "x".repeat(500));
     let output = Command::new(&program)
         .args(args)
         .env("LD_PRELOAD", library())
-        .env("SPROF_HEAP", long)
+        .env(VARIABLE, long)
         .output();
     assert!(is_right(&output.unwrap()));
     // No setting at all.

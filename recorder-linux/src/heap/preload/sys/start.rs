@@ -1,9 +1,9 @@
 //! The first call of all: finds the allocator, and reads the environment.
 //!
 //! The first call may come before libc is initialized, from the loader or from a library's constructor, so this library
-//! has no constructor. There is one thread then, or a few, which write the same.
+//! has no constructor. There is one thread then, or a few and signal handlers, which write the same.
 
-use core::ptr::null;
+use core::ptr::{null, null_mut};
 use core::sync::atomic::{
     AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -57,7 +57,9 @@ pub(super) fn start() {
     for function in [MALLOC, FREE] {
         store(&NEXT, function, load(&ALLOCATOR, function));
     }
-    STATE.store(if is_wanted { WAITING } else { OFF }, Release);
+    // A signal handler or another thread may have done all this meanwhile, and have connected.
+    let state = if is_wanted { WAITING } else { OFF };
+    let _ = STATE.compare_exchange(UNKNOWN, state, Release, Relaxed);
 }
 
 fn auxiliary(kind: usize) -> usize {
@@ -82,7 +84,8 @@ fn has_sanitizer(libraries: impl Iterator<Item = &'static Library> + Clone) -> b
 
 fn map_process() -> bool {
     let page = system::map_page_zero_in_forks();
-    PROCESS.store(page.cast(), Relaxed);
+    // The first one stays.
+    let _ = PROCESS.compare_exchange(null_mut(), page.cast(), Relaxed, Relaxed);
     !page.is_null()
 }
 
