@@ -125,15 +125,16 @@ pub enum ReadError {
     },
 }
 
-pub(super) fn io_error(path: &Path, is_gzip: bool, byte: u64, source: io::Error) -> ReadError {
+/// `packed` is the format that the file is compressed with.
+pub(super) fn io_error(path: &Path, packed: Option<&str>, byte: u64, source: io::Error) -> ReadError {
     let path = path.to_owned();
     let at = FilePosition::Compressed { byte };
-    match source.kind() {
-        io::ErrorKind::UnexpectedEof if is_gzip => ReadError::Truncated { path, at },
-        // flate2's errors for invalid deflate data and for a wrong checksum.
-        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData if is_gzip => ReadError::Damaged {
+    match (source.kind(), packed) {
+        (io::ErrorKind::UnexpectedEof, Some(_)) => ReadError::Truncated { path, at },
+        // Errors for data that is no such stream, and for a wrong checksum.
+        (io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData, Some(packed)) => ReadError::Damaged {
             path,
-            what: format!("broken gzip stream ({source})"),
+            what: format!("broken {packed} stream ({source})"),
             at,
         },
         _ => ReadError::Open { path, source },

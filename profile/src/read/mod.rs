@@ -314,7 +314,9 @@ fn parse_error(path: &Path, error: parse::Error, compressed: Option<u64>, json_b
         at,
     };
     match why {
-        parse::ParseFault::Io(error) => error::io_error(path, compressed.is_some(), compressed.unwrap_or(0), error),
+        parse::ParseFault::Io(error) => {
+            error::io_error(path, compressed.map(|_| "gzip"), compressed.unwrap_or(0), error)
+        }
         parse::ParseFault::Limit(limit) => ReadError::TooLarge {
             path: path.to_owned(),
             what: limit.what,

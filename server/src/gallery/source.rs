@@ -38,7 +38,14 @@ const ENDS: [&str; 13] = [
 ];
 
 /// Beginnings of names that other profilers give their files.
-const BEGINNINGS: [&str; 4] = ["perf.data", "callgrind.out", "cachegrind.out", "dhat.out"];
+const BEGINNINGS: [&str; 6] = [
+    "perf.data",
+    "callgrind.out",
+    "cachegrind.out",
+    "dhat.out",
+    "massif.out",
+    "heaptrack.",
+];
 
 /// A place with files.
 pub(super) trait ProfileSource: Send + Sync {

@@ -118,9 +118,10 @@ pub(crate) struct EventArgs {
 /// What to count of the heap.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct MeasureArgs {
-    /// Show the heap instead of CPU time, by the code that took the memory; needs a recording with --heap: bytes that
-    /// were allocated, that were retained (not freed by the end, or by the end of --time-range), that lived at the peak
-    /// of the heap, that were temporary (freed within a millisecond), or the number of blocks.
+    /// Show the heap instead of CPU time, by the code that took the memory; needs a recording with --heap, or a file of
+    /// DHAT, heaptrack or massif: bytes that were allocated, that were retained (not freed by the end, or by the end of
+    /// --time-range), that lived at the peak of the heap, that were temporary (freed within a millisecond; in a file of
+    /// heaptrack, by the next call), or the number of blocks.
     #[arg(long, value_name = "MEASURE", value_parser = measures(), conflicts_with = "event", hide_possible_values = true)]
     pub(crate) measure: Option<Measure>,
 }

@@ -22,8 +22,9 @@ Examples:
 )]
 pub(crate) struct LoadArgs {
     /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record` or of Android's
-    /// `simpleperf record`, text of `perf script`, folded stacks, a file of pprof, callgrind, cachegrind or DHAT, or
-    /// the .partial file of a recording that did not end (sprof was killed, the power failed). `-` is stdin.
+    /// `simpleperf record`, text of `perf script`, folded stacks, a file of pprof, callgrind, cachegrind, DHAT, massif
+    /// or heaptrack, or the .partial file of a recording that did not end (sprof was killed, the power failed). `-` is
+    /// stdin.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 

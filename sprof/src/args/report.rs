@@ -17,7 +17,8 @@ Examples:
   sprof report perf.data --format json | jq '.views[0].rows[:3]'")]
 pub(crate) struct ReportArgs {
     /// A saved profile (from sprof, samply or the Firefox Profiler, plain or gzip), a file of `perf record`, a .partial
-    /// file, text of `perf script`, folded stacks, or a file of pprof, callgrind, cachegrind or DHAT. `-` is stdin.
+    /// file, text of `perf script`, folded stacks, or a file of pprof, callgrind, cachegrind, DHAT, massif or
+    /// heaptrack. `-` is stdin.
     #[arg(value_name = "FILE", default_value = super::SAVED)]
     pub(crate) file: PathBuf,
 

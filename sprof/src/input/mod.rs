@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use profile::data::Data;
 use profile::read::{self, ForeignFormat, ReadError, ReadLimits};
+use profile::view::heap::Measure;
 use symbolicator::Symbolicator;
 
 use crate::args::{SymbolArgs, WantedSamples};
@@ -122,6 +123,7 @@ fn read(
         WantedSamples::Event(event) => event.is_some() || extent != ReadExtent::Page,
         WantedSamples::Heap(..) => false,
     };
+    let mut is_measured = false;
     let mut data = if perf_data::is_perf_data(path) {
         let Imported { profile, notes: lacks } = perf_data::read(path, event, &symbolicator)?;
         notes.extend(lacks);
@@ -144,7 +146,12 @@ fn read(
                 path.display()
             )));
         }
-        let read::Foreign { mut data, notes: lacks } = read::foreign(path, kind, event, limits)?;
+        let sum = match wanted {
+            WantedSamples::Heap(measure, _) => sum_of_heap(kind, *measure),
+            WantedSamples::Event(_) => None,
+        };
+        is_measured = sum.is_some();
+        let read::Foreign { mut data, notes: lacks } = read::foreign(path, kind, sum.or(event), limits)?;
         data.rename_functions(|name| Some(symbolicator::demangle(name)).filter(|new| new != name));
         notes.extend(lacks);
         data
@@ -167,7 +174,7 @@ fn read(
         }
         data
     };
-    if let WantedSamples::Heap(measure, filter) = wanted {
+    if let (WantedSamples::Heap(measure, filter), false) = (wanted, is_measured) {
         let kept = data.keep_measure(*measure, filter);
         kept.map_err(|error| Failure::failed(format_args!("cannot show the heap of {}: {error}", path.display())))?;
     }
@@ -228,13 +235,26 @@ fn some_of(names: &[String]) -> String {
     }
 }
 
+/// The name of the sum that a measure of the heap is in a file of such a kind; `None` if the kind has no heap.
+fn sum_of_heap(kind: ForeignFormat, measure: Measure) -> Option<&'static str> {
+    match (kind, measure) {
+        (ForeignFormat::Dhat, Measure::Allocated) => Some("total-bytes"),
+        (ForeignFormat::Dhat, Measure::Retained) => Some("at-end-bytes"),
+        (ForeignFormat::Dhat, Measure::Peak) => Some("at-gmax-bytes"),
+        (ForeignFormat::Dhat, Measure::Blocks) => Some("total-blocks"),
+        // Not all of these files have all measures: reading one says so.
+        (ForeignFormat::Dhat | ForeignFormat::Massif | ForeignFormat::Heaptrack, measure) => Some(measure.name()),
+        _ => None,
+    }
+}
+
 /// The error for a file that could not be read as any known kind.
 fn failure(error: &ReadError) -> Failure {
     Failure::failed(match error {
         ReadError::NotAProfile { path, found } => format!(
             "{} is {found}; expected a Firefox profile (JSON, or JSON in gzip), a file of perf record, a .partial file, text of \
              perf script, folded stacks (lines like `main;work;leaf 12`), or a file of pprof, callgrind, cachegrind, DHAT, \
-             speedscope or gperftools, or a .cpuprofile",
+             massif, heaptrack, speedscope or gperftools, or a .cpuprofile",
             path.display()
         ),
         error => error.to_string(),

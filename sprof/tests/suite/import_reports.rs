@@ -500,6 +500,13 @@ fn callgrind_files_are_compared_to_the_instruction() {
     assert!(text.contains("counts no \"Dr\"; it counts Ir"), "{text}");
 }
 
+/// `--measure` shows the sum of the file that it names.
+fn assert_is_measure(file: &Path, measure: &str, event: &str) {
+    let [by_measure, by_event] =
+        [["--measure", measure], ["--event", event]].map(|options| run(&["report"], file, &options));
+    assert_eq!(by_measure, by_event, "{measure}");
+}
+
 #[test]
 fn dhat_figures_are_those_of_dhat() {
     let dir = temp_dir();
@@ -539,6 +546,14 @@ fn dhat_figures_are_those_of_dhat() {
         let json = json(&file, &["--event", event]);
         assert_eq!(json["selection"]["weight"].as_f64(), Some(sum(key)), "{event}");
     }
+    for (measure, event) in [
+        ("allocated", "total-bytes"),
+        ("blocks", "total-blocks"),
+        ("peak", "at-gmax-bytes"),
+        ("retained", "at-end-bytes"),
+    ] {
+        assert_is_measure(&file, measure, event);
+    }
     // Bytes that the two functions allocate are malloc's own.
     let theirs = [("keep", 3000.0), ("churn", 10_000.0), ("main", 13_000.0)];
     let theirs = theirs.map(|(name, total)| (name.to_owned(), (0.0, Some(total))));
@@ -560,4 +575,194 @@ fn dhat_figures_are_those_of_dhat() {
         text.contains("DHAT, copy") && text.contains("total-bytes (bytes copied)"),
         "{text}"
     );
+}
+
+/// massif's file of the program, and what ms_print says of it.
+#[test]
+fn massif_figures_are_those_of_ms_print() {
+    let dir = temp_dir();
+    let file = dir.path().join("massif.out.1");
+    let Some(_) = valgrind("massif", &["--detailed-freq=1"], "--massif-out-file", "3", &file) else {
+        return;
+    };
+    let theirs = printed(Command::new("ms_print").arg("--threshold=0").arg(&file));
+    // `->92.09% (1,228,800B) 0x1091E5: keep (calls.c:37)`: the places of each tree, in order, with their bytes.
+    let trees: Vec<&str> = theirs.split("(heap allocation functions)").collect();
+    let first = theirs
+        .split("Detailed snapshots: [")
+        .nth(1)
+        .unwrap()
+        .split(']')
+        .next()
+        .unwrap();
+    let peak = first.split(", ").position(|number| number.ends_with("(peak)")).unwrap();
+    let sites = |tree: &str| -> BTreeMap<String, f64> {
+        let mut sites = BTreeMap::new();
+        for line in tree.lines().filter(|line| line.starts_with("->")) {
+            let (_, rest) = line.split_once('(').unwrap();
+            let (bytes, place) = rest.split_once("B) ").unwrap();
+            let function = place.split_once(": ").map_or(place, |(_, function)| function);
+            let function = function.split(" (").next().unwrap().to_owned();
+            *sites.entry(function).or_default() += bytes.replace(',', "").parse::<f64>().unwrap();
+        }
+        sites.retain(|_, bytes| *bytes > 0.0);
+        sites
+    };
+    for (event, tree) in [("peak", trees[peak + 1]), ("retained", trees[trees.len() - 1])] {
+        let ours = functions(&json(&file, &["--event", event]));
+        let own: BTreeMap<String, f64> = (ours.into_iter().filter(|(_, (own, _))| *own > 0.0))
+            .map(|(name, (own, _))| (name, own))
+            .collect();
+        assert_eq!(own, sites(tree), "{event}: {theirs}");
+    }
+    // What the program takes: 3 blocks of 1000 bytes that stay, 50 of 200 that don't.
+    let peak = functions(&json(&file, &[]));
+    assert_eq!(
+        (peak["keep"].0, peak["churn"].0, peak["main"].1),
+        (3000.0, 200.0, 3200.0)
+    );
+    for measure in ["peak", "retained"] {
+        assert_is_measure(&file, measure, measure);
+    }
+    let output = sprof()
+        .arg("report")
+        .arg(&file)
+        .args(["--measure", "allocated"])
+        .output();
+    let stderr = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(
+        stderr.contains("counts no \"allocated\"; it counts peak, retained"),
+        "{stderr}"
+    );
+    let retained = functions(&json(&file, &["--event", "retained"]));
+    assert_eq!(retained["keep"].0, 3000.0, "{retained:?}");
+    let theirs = [("keep", (3000.0, Some(3000.0))), ("churn", (200.0, Some(200.0)))];
+    assert_in_client(
+        &file,
+        &theirs.map(|(name, shares)| (name.to_owned(), shares)).into(),
+        3200.0,
+    );
+    let text = run(&["report"], &file, &["--view", "tree"]);
+    assert!(
+        text.contains("shown: peak (bytes)") && text.contains("also counts retained"),
+        "{text}"
+    );
+    assert!(text.contains("that the allocator adds to blocks"), "{text}");
+}
+
+/// A call path as heaptrack_print writes it for flame graphs: from main on, and the functions that are inlined in one
+/// place from the inside out. So what counts here is which functions are in it.
+fn heaptrack_paths(text: &str) -> BTreeMap<Vec<String>, f64> {
+    let mut paths: BTreeMap<Vec<String>, f64> = BTreeMap::new();
+    for line in text.lines() {
+        let (path, weight) = line.rsplit_once(' ').unwrap();
+        let functions = path.split(';').map(str::trim).filter(|function| !function.is_empty());
+        let name = |function: &str| match function.rsplit_once(" (") {
+            // An address of the process that no file names.
+            _ if function.starts_with("0x") => "[unknown]".to_owned(),
+            Some((name, file)) if file.ends_with(')') => name.to_owned(),
+            _ => function.to_owned(),
+        };
+        let mut functions: Vec<String> = functions.map(name).collect();
+        let stops = ["main", "__libc_start_main"];
+        if let Some(main) = functions
+            .iter()
+            .rposition(|function| stops.contains(&function.as_str()))
+        {
+            functions.drain(..main);
+        }
+        functions.sort();
+        *paths.entry(functions).or_default() += weight.parse::<f64>().unwrap();
+    }
+    paths.retain(|_, weight| *weight > 0.0);
+    paths
+}
+
+#[test]
+fn heaptrack_figures_are_those_of_heaptrack_print() {
+    let version = Command::new("heaptrack").arg("--version").output();
+    let is_there = version.is_ok_and(|output| output.status.success());
+    if !has(Need::Heaptrack, is_there, "no heaptrack") {
+        return;
+    }
+    let dir = temp_dir();
+    let program = program("calls").unwrap();
+    let out = dir.path().join("heaptrack.calls");
+    printed(Command::new("heaptrack").arg("-o").arg(&out).arg(&program).arg("3"));
+    // zstd where that is installed.
+    let files = ["zst", "gz"].map(|ending| dir.path().join(format!("heaptrack.calls.{ending}")));
+    let file = files.iter().find(|file| file.exists()).unwrap();
+    let stacks = dir.path().join("stacks.txt");
+    for (event, cost) in [
+        ("blocks", "allocations"),
+        ("temporary-blocks", "temporary"),
+        ("retained", "leaked"),
+        ("peak", "peak"),
+    ] {
+        let mut print = Command::new("heaptrack_print");
+        print
+            .arg("-f")
+            .arg(file)
+            .arg("-F")
+            .arg(&stacks)
+            .args(["--flamegraph-cost-type", cost]);
+        printed(print.args(["--disable-builtin-suppressions", "--shorten-templates", "0"]));
+        let mut theirs = heaptrack_paths(&fs::read_to_string(&stacks).unwrap());
+        // The program's name comes first here.
+        let folded = run(&["export"], file, &["--format", "folded", "--event", event]).replace("calls;", "");
+        let mut ours = heaptrack_paths(&folded);
+        if event == "temporary-blocks" {
+            // To heaptrack_print, the block of the first kind (one of the C++ library's) follows itself where it is
+            // freed after another one.
+            let is_program = |path: &Vec<String>, _: &mut f64| path.contains(&"main".to_owned());
+            theirs.retain(is_program);
+            ours.retain(is_program);
+        }
+        assert_eq!(ours, theirs, "{event}");
+    }
+    // The sizes of all blocks, and how many of each were taken.
+    let sizes = dir.path().join("sizes.txt");
+    printed(
+        Command::new("heaptrack_print")
+            .arg("-f")
+            .arg(file)
+            .arg("-H")
+            .arg(&sizes),
+    );
+    let sizes = fs::read_to_string(&sizes).unwrap();
+    let bytes = sizes.lines().map(|line| {
+        let (size, count) = line.split_once('\t').unwrap();
+        size.parse::<f64>().unwrap() * count.parse::<f64>().unwrap()
+    });
+    let allocated = json(file, &[]);
+    assert_eq!(allocated["selection"]["weight"].as_f64(), Some(bytes.sum()));
+    // What the program takes: 3 blocks of 1000 bytes that stay, 50 of 200 that don't.
+    for (event, keep, churn) in [
+        ("allocated", 3000.0, 10_000.0),
+        ("blocks", 3.0, 50.0),
+        ("temporary", 0.0, 10_000.0),
+        ("temporary-blocks", 0.0, 50.0),
+        ("retained", 3000.0, 0.0),
+    ] {
+        let found = functions(&json(file, &["--event", event]));
+        let own = |name: &str| found.get(name).map_or(0.0, |(own, _)| *own);
+        assert_eq!((own("keep"), own("churn")), (keep, churn), "{event}");
+    }
+    for measure in ["allocated", "retained", "peak", "temporary", "blocks"] {
+        assert_is_measure(file, measure, measure);
+    }
+    let all = allocated["selection"]["weight"].as_f64().unwrap();
+    let theirs = [("keep", (3000.0, Some(3000.0))), ("churn", (10_000.0, Some(10_000.0)))];
+    assert_in_client(
+        file,
+        &theirs.map(|(name, shares)| (name.to_owned(), shares)).into(),
+        all,
+    );
+    let text = run(&["report"], file, &[]);
+    assert!(
+        text.contains("(heaptrack 1.") && text.contains("shown: allocated (bytes)"),
+        "{text}"
+    );
+    let lines = run(&["annotate"], file, &["churn", "--source"]);
+    assert!(lines.contains("kept[15] = malloc(200)"), "{lines}");
 }

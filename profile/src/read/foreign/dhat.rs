@@ -123,7 +123,12 @@ pub(super) fn read(source: &mut ForeignFile, event: Option<&str>) -> Result<Fore
     let (_, is_blocks, _, figure) = figures[chosen];
 
     let mut tables = ForeignTables::default();
-    let frames: Vec<u32> = file.frames.0.iter().map(|text| frame(&mut tables, text)).collect();
+    let frames: Vec<u32> = file
+        .frames
+        .0
+        .iter()
+        .map(|text| valgrind_frame(&mut tables, text))
+        .collect();
     let mut samples = Samples::default();
     let mut weights = Vec::new();
     for (at, point) in file.points.0.iter().enumerate() {
@@ -191,7 +196,7 @@ pub(super) fn read(source: &mut ForeignFile, event: Option<&str>) -> Result<Fore
 
 /// `0x109248: keep (calls.c:37)`, `0x48417B4: malloc (in /usr/lib/libc.so.6)`, `[root]`; from the Rust crate `0x55...:
 /// core::f (core/src/a.rs:12:5)`.
-fn frame(tables: &mut ForeignTables, text: &str) -> u32 {
+pub(super) fn valgrind_frame(tables: &mut ForeignTables, text: &str) -> u32 {
     let address = text.split_once(": ").filter(|(address, _)| address.starts_with("0x"));
     let rest = address.map_or(text, |(_, rest)| rest);
     let place = rest.strip_suffix(')').and_then(|rest| rest.rsplit_once(" ("));

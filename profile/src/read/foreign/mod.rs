@@ -1,8 +1,8 @@
 //! Reads files of other profilers for views: the same [`Data`] as of a saved profile, with only what the file holds.
 //!
-//! [`kind`] detects the format by content. `source` reads bytes and lines within limits, inflates them, and makes UTF-8
-//! of other encodings (`encoding`). `json` reads JSON, `tables` assigns numbers to names. Each format has a file of its
-//! own. `other_kinds` names the formats that are not read.
+//! [`kind`] detects the format by content. `source` reads bytes and lines within limits, inflates them (`zstandard`),
+//! and makes UTF-8 of other encodings (`encoding`). `json` reads JSON, `tables` assigns numbers to names. Each format
+//! has a file of its own. `other_kinds` names the formats that are not read.
 
 mod callgrind;
 mod cpuprofile;
@@ -10,14 +10,17 @@ mod dhat;
 mod encoding;
 mod folded;
 mod gperftools;
+mod heaptrack;
 mod json;
 mod kinds;
+mod massif;
 mod other_kinds;
 mod perf_script;
 mod pprof;
 mod source;
 mod speedscope;
 mod tables;
+mod zstandard;
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +28,7 @@ use super::error::{OtherKind, ReadError};
 use super::{FilePosition, ReadLimits};
 use crate::data::Data;
 use crate::data::v8_names::readable_names;
-use source::ForeignFile;
+use source::{ForeignFile, Packed};
 
 /// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,10 @@ pub enum ForeignFormat {
     Cachegrind,
     /// DHAT, of valgrind and of the Rust crate: JSON.
     Dhat,
+    /// massif of valgrind: text, with trees of the heap.
+    Massif,
+    /// heaptrack: text, with each block of memory that was taken and freed; mostly in zstd.
+    Heaptrack,
     /// `perf script`: text, with threads, times and call paths.
     PerfScript,
     /// Folded stacks, of `stackcollapse-*.pl`, inferno and others: text, with call paths.
@@ -58,6 +65,8 @@ impl ForeignFormat {
             ForeignFormat::Callgrind => "a callgrind file",
             ForeignFormat::Cachegrind => "a cachegrind file",
             ForeignFormat::Dhat => "a DHAT file",
+            ForeignFormat::Massif => "a file of massif",
+            ForeignFormat::Heaptrack => "a file of heaptrack",
             ForeignFormat::PerfScript => "text of perf script",
             ForeignFormat::Folded => "folded stacks",
             ForeignFormat::Speedscope => "a file of speedscope",
@@ -95,6 +104,12 @@ pub fn kind(path: &Path) -> Option<ForeignFormat> {
     if gperftools::is_cpu_profile(&start) {
         return Some(ForeignFormat::Gperftools);
     }
+    if massif::is_massif(&start) {
+        return Some(ForeignFormat::Massif);
+    }
+    if heaptrack::is_heaptrack(&start) {
+        return Some(ForeignFormat::Heaptrack);
+    }
     if let Some(kind) = callgrind::kind(&start) {
         return Some(kind);
     }
@@ -129,6 +144,8 @@ pub fn foreign(
     let mut foreign = match kind {
         ForeignFormat::Pprof => pprof::read(&mut source, event),
         ForeignFormat::Dhat => dhat::read(&mut source, event),
+        ForeignFormat::Massif => massif::read(&mut source, event),
+        ForeignFormat::Heaptrack => heaptrack::read(&mut source, event),
         ForeignFormat::PerfScript => perf_script::read(&mut source, event),
         ForeignFormat::Folded => folded::read(&mut source),
         ForeignFormat::Speedscope => speedscope::read(&mut source, event),
@@ -166,11 +183,11 @@ fn check_signs(path: &Path, data: &Data) -> Result<(), ReadError> {
 
 /// What a file is that no reader takes, if that is known.
 pub(super) fn other_kind(path: &Path) -> Option<OtherKind> {
-    let start = ForeignFile::open(path, ReadLimits::default()).ok();
-    let start = start
-        .and_then(|mut source| source.start(SNIFFED_BYTES))
-        .unwrap_or_default();
-    other_kinds::other_kind(path, &start)
+    let mut source = ForeignFile::open(path, ReadLimits::default()).ok();
+    let start = source.as_mut().and_then(|source| source.start(SNIFFED_BYTES));
+    let is_zstd = source.is_some_and(|source| source.packed == Some(Packed::Zstd));
+    // Other readers do not unpack it.
+    other_kinds::other_kind(path, &start.unwrap_or_default()).or(is_zstd.then_some(other_kinds::ZSTD))
 }
 
 /// The index of the requested event, `default` without a request.

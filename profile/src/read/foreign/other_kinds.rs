@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::json;
+use super::{heaptrack, json};
 use crate::read::error::OtherKind;
 
 const fn kind(name: &'static str, way: &'static str) -> OtherKind {
@@ -38,13 +38,9 @@ const PYINSTRUMENT: OtherKind = kind(
     "a session of pyinstrument",
     "`pyinstrument --load FILE -r speedscope -o out.speedscope.json`, and sprof reads that",
 );
-const MASSIF: OtherKind = kind(
-    "a file of massif",
-    "`ms_print FILE` shows it; `valgrind --tool=dhat` records heaps by call path, and sprof reads that",
-);
-const HEAPTRACK: OtherKind = kind(
-    "a file of heaptrack",
-    "`heaptrack_print -f FILE -F stacks.txt` writes folded stacks, and sprof reads that",
+const RAW_HEAPTRACK: OtherKind = kind(
+    "a raw recording of heaptrack",
+    "`zstd -dc FILE | heaptrack_interpret > out.heaptrack` (in heaptrack's folder libexec), and sprof reads that",
 );
 const INSTRUMENTS: OtherKind = kind(
     "a trace of Instruments",
@@ -112,7 +108,10 @@ const SVG: OtherKind = kind(
 );
 const HTML: OtherKind = kind("a page of HTML", "sprof reads the recording that it was made from");
 const XZ: OtherKind = kind("compressed with xz", "unpack it first: `xz -dk FILE`");
-const ZSTD: OtherKind = kind("compressed with zstd", "unpack it first: `zstd -d FILE`");
+pub(super) const ZSTD: OtherKind = kind(
+    "zstd of an unknown or damaged content",
+    "unpack it first: `zstd -d FILE`",
+);
 const BZIP2: OtherKind = kind("compressed with bzip2", "unpack it first: `bzip2 -dk FILE`");
 const LZ4: OtherKind = kind("compressed with lz4", "unpack it first: `lz4 -d FILE`");
 const ZIP: OtherKind = kind("a zip archive", "unpack it first: `unzip FILE`");
@@ -221,8 +220,7 @@ fn of_bytes(start: &[u8]) -> Option<OtherKind> {
         // A trace may be the list alone.
         b'[' if contains(b"\"ph\"") => Some(CHROME_TRACE),
         b'<' if contains(b"<svg") => Some(SVG),
-        b'd' if start.starts_with(b"desc:") && contains(b"\ntime_unit:") => Some(MASSIF),
-        b'v' if is_heaptrack(start) => Some(HEAPTRACK),
+        b'v' if heaptrack::is_raw(start) => Some(RAW_HEAPTRACK),
         b'#' if contains(b"# Samples: ") && contains(b"# Overhead") => Some(PERF_REPORT),
         // TracePacket, the only field of a trace.
         b'\n' if contains(b"traced") || contains(b"perfetto") => Some(PERFETTO),
@@ -245,15 +243,4 @@ fn of_object(keys: &[String], contains: &impl Fn(&[u8]) -> bool) -> Option<Other
         return Some(HEAP_PROFILE);
     }
     (has("head") && contains(b"\"hitCount\"")).then_some(OLD_CPU_PROFILE)
-}
-
-/// `v 10400 3`: the version of heaptrack, and of its format.
-fn is_heaptrack(start: &[u8]) -> bool {
-    let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let mut words = line.split(|byte| *byte == b' ');
-    let is_hex = |word: &[u8]| !word.is_empty() && word.iter().all(u8::is_ascii_hexdigit);
-    words.next() == Some(b"v")
-        && words.next().is_some_and(is_hex)
-        && words.next().is_some_and(is_hex)
-        && start.len() > line.len()
 }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use flate2::read::MultiGzDecoder;
 
 use super::encoding::Encoding;
+use super::zstandard::{self, ZstdReader};
 use super::{FilePosition, ReadError, ReadLimits};
 use crate::read::error::io_error;
 use crate::read::{DISPROPORTIONATE, open_regular, proportionate_bytes, read_up_to};
@@ -18,12 +19,21 @@ pub(super) const MAX_LINE_BYTES: usize = 1 << 20;
 /// Bytes that show the encoding of a text.
 const ENCODING_BYTES: usize = 4096;
 
+/// How a file is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packed {
+    /// RFC 1952.
+    Gzip,
+    /// RFC 8878.
+    Zstd,
+}
+
 /// A file that can be read several times.
 pub(super) struct ForeignFile {
     pub(super) path: PathBuf,
     pub(super) limits: ReadLimits,
+    pub(super) packed: Option<Packed>,
     file: File,
-    is_gzip: bool,
     encoding: Encoding,
     /// The largest number of inflated bytes read so far.
     has_bytes: Cell<u64>,
@@ -36,14 +46,18 @@ impl ForeignFile {
             source,
         };
         let mut file = open_regular(path)?;
-        let mut start = [0u8; 2];
+        let mut start = [0u8; 4];
         let len = read_up_to(&mut file, &mut start).map_err(unreadable)?;
         let mut source = ForeignFile {
             path: path.to_owned(),
             limits,
+            packed: match &start[..len] {
+                // RFC 1952, section 2.3.1.
+                [0x1f, 0x8b, ..] => Some(Packed::Gzip),
+                start if *start == zstandard::MAGIC => Some(Packed::Zstd),
+                _ => None,
+            },
             file,
-            // RFC 1952, section 2.3.1.
-            is_gzip: start[..len] == [0x1f, 0x8b],
             encoding: Encoding::PLAIN,
             has_bytes: Cell::new(0),
         };
@@ -82,16 +96,29 @@ impl ForeignFile {
         Ok(ForeignReader {
             path: &self.path,
             limits: self.limits,
-            is_gzip: self.is_gzip,
-            inner: match self.is_gzip {
-                true => self.encoding.utf8(MultiGzDecoder::new(BufReader::new(raw))),
-                false => self.encoding.utf8(raw),
+            packed: self.packed,
+            inner: match self.packed {
+                Some(Packed::Gzip) => self.encoding.utf8(MultiGzDecoder::new(BufReader::new(raw))),
+                Some(Packed::Zstd) => {
+                    let inflated = ZstdReader::new(BufReader::new(raw)).map_err(unreadable)?;
+                    self.encoding.utf8(inflated)
+                }
+                None => self.encoding.utf8(raw),
             },
             raw_bytes,
             bytes: 0,
             lines: 0,
             has_bytes: &self.has_bytes,
         })
+    }
+}
+
+impl Packed {
+    fn name(self) -> &'static str {
+        match self {
+            Packed::Gzip => "gzip",
+            Packed::Zstd => "zstd",
+        }
     }
 }
 
@@ -131,7 +158,7 @@ impl Read for CountedBytes<'_> {
 pub(super) struct ForeignReader<'a> {
     path: &'a Path,
     limits: ReadLimits,
-    is_gzip: bool,
+    packed: Option<Packed>,
     inner: Box<dyn BufRead + 'a>,
     raw_bytes: Rc<Cell<u64>>,
     /// Inflated bytes read so far.
@@ -234,7 +261,7 @@ impl ForeignReader<'_> {
     }
 
     fn failed(&self, error: io::Error) -> ReadError {
-        io_error(self.path, self.is_gzip, self.raw_bytes.get(), error)
+        io_error(self.path, self.packed.map(Packed::name), self.raw_bytes.get(), error)
     }
 
     /// An error at this byte.
@@ -244,7 +271,7 @@ impl ForeignReader<'_> {
             what: what.into(),
             at: FilePosition::Byte {
                 byte,
-                is_inflated: self.is_gzip,
+                is_inflated: self.packed.is_some(),
             },
         }
     }
@@ -255,7 +282,7 @@ impl ForeignReader<'_> {
             path: self.path.to_owned(),
             at: FilePosition::Byte {
                 byte: self.bytes,
-                is_inflated: self.is_gzip,
+                is_inflated: self.packed.is_some(),
             },
         }
     }

@@ -46,6 +46,8 @@ fn no_kind_of_file_is_taken_for_another_nor_is_its_beginning() {
         ("CpuProfile", good(7)),
         ("Gperftools", good(8)),
         ("Gperftools", gperftools(4, true)),
+        ("Massif", good(9)),
+        ("Heaptrack", good(10)),
         ("None", json),
         ("None", perf_data),
         ("None", elf),
@@ -175,12 +177,7 @@ fn files_that_are_not_read_are_named() {
         ("a.heap", b"heap profile:  1: 2 [ 3: 4] @ heapprofile\n", "pprof -proto"),
         ("goroutine", b"goroutine profile: total 7\n", "pprof's legacy format"),
         ("a", b"--- contentionz 1 ---\n", "pprof's legacy format"),
-        (
-            "massif.out.7",
-            b"desc: (none)\ncmd: ./a\ntime_unit: i\n#-----------\n",
-            "massif",
-        ),
-        ("heaptrack.a.7.gz", b"v 10400 3\nx 4 /a\n", "heaptrack_print"),
+        ("heaptrack.a.7.raw.gz", b"v 10400 3\nx 4 /a\n", "heaptrack_interpret"),
         ("a.jfr", b"FLR\0\0\x02", "Flight Recorder"),
         (
             "a.nettrace",

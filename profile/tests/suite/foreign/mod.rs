@@ -2,6 +2,7 @@
 //! in them, reading ends with data or with an error that names the file and the place.
 
 mod formats;
+mod heap;
 mod kinds;
 mod perf_script_text;
 mod valgrind;
@@ -191,7 +192,7 @@ const WORDS: [&str; 24] = [
     "0x10 +3 4\n",
 ];
 
-const GOOD: [ForeignFormat; 9] = [
+const GOOD: [ForeignFormat; 11] = [
     ForeignFormat::Pprof,
     ForeignFormat::Callgrind,
     ForeignFormat::Cachegrind,
@@ -201,6 +202,8 @@ const GOOD: [ForeignFormat; 9] = [
     ForeignFormat::Speedscope,
     ForeignFormat::CpuProfile,
     ForeignFormat::Gperftools,
+    ForeignFormat::Massif,
+    ForeignFormat::Heaptrack,
 ];
 
 /// Both kinds of profiles that the schema of speedscope has.
@@ -247,6 +250,93 @@ const DHAT: &str = r#"{"dhatFileVersion":2
 }
 "#;
 
+/// As ms_main.c writes it.
+const MASSIF: &str = "desc: (none)
+cmd: ./app -x=1
+time_unit: i
+#-----------
+snapshot=0
+#-----------
+time=0
+mem_heap_B=0
+mem_heap_extra_B=0
+mem_stacks_B=0
+heap_tree=empty
+#-----------
+snapshot=1
+#-----------
+time=100
+mem_heap_B=1000
+mem_heap_extra_B=24
+mem_stacks_B=0
+heap_tree=peak
+n3: 1000 (heap allocation functions) malloc/new/new[], --alloc-fns, etc.
+ n1: 690 0x1091E5: leaf (a.c:37)
+  n0: 690 0x109247: main (a.c:8)
+ n2: 300 0x109178: keep (a.c:4)
+  n0: 295 0x109242: main (a.c:8)
+  n0: 5 in 1 place, below massif's threshold (1.00%)
+ n0: 10 in 2 places, all below massif's threshold (1.00%)
+#-----------
+snapshot=2
+#-----------
+time=300
+mem_heap_B=64
+mem_heap_extra_B=8
+mem_stacks_B=0
+heap_tree=detailed
+n1: 64 (heap allocation functions) malloc/new/new[], --alloc-fns, etc.
+ n1: 64 0x109178: keep (a.c:4)
+  n0: 64 0x109242: main (a.c:8)
+#-----------
+snapshot=3
+#-----------
+time=400
+mem_heap_B=64
+mem_heap_extra_B=8
+mem_stacks_B=0
+heap_tree=empty
+";
+
+/// As heaptrack_interpret writes it.
+const HEAPTRACK: &str = "v 10400 3
+X ./app -x 1
+I 1000 5e298f
+s 8 /opt/app
+s 4 main
+s 3 a.c
+s 4 leaf
+s 1b operator new(unsigned long)
+s 7 inlined
+i 1000 1 2 3 8
+t 1 0
+i 1010 1 4 3 5
+t 2 1
+a 10 2
++ 0
++ 0
+i 7f00 0 5
+t 3 2
+a 100 3
++ 1
+c a
+R 100
+- 1
+- 0
+i 1020 1 6 3 9 4 3 c
+t 4 1
+a 20 4
++ 2
+- 2
+i 5500 1
+t 5 1
+a 1 5
++ 3
+c 14
+# strings: 6
+# ips: 5
+";
+
 fn good(which: usize) -> Vec<u8> {
     match GOOD[which] {
         ForeignFormat::Pprof => {
@@ -262,6 +352,8 @@ fn good(which: usize) -> Vec<u8> {
             bytes
         }
         ForeignFormat::Dhat => DHAT.as_bytes().to_vec(),
+        ForeignFormat::Massif => MASSIF.as_bytes().to_vec(),
+        ForeignFormat::Heaptrack => HEAPTRACK.as_bytes().to_vec(),
         ForeignFormat::Speedscope => SPEEDSCOPE.as_bytes().to_vec(),
         ForeignFormat::CpuProfile => CPU_PROFILE.as_bytes().to_vec(),
         ForeignFormat::Gperftools => gperftools(8, false),

@@ -59,7 +59,8 @@ pub(super) fn kind(start: &[u8]) -> Option<ForeignFormat> {
         {
             Some(ForeignFormat::Callgrind)
         }
-        (false, _) if first.starts_with(b"desc:") => Some(ForeignFormat::Cachegrind),
+        // Files of massif begin with other descriptions.
+        (false, _) if first.starts_with(b"desc: I1") => Some(ForeignFormat::Cachegrind),
         (false, _) => None,
     }
 }
