@@ -57,8 +57,7 @@ fn counter(profile: &Profile, place: usize, index: usize) -> Counter {
         (Some(_), false) => thread.name.clone(),
         (None, false) => format!("{} · {event}", thread.name),
     };
-    let end = i64::try_from(profile.info.end.nanos_since(profile.info.clock.timestamp)).unwrap_or(i64::MAX);
-    let step = (end / POINTS).max(LEAST_STEP_NS);
+    let (end, step) = (end_ns(profile), counter_step(profile));
     let counts = counts(&thread.samples, end, step);
     let times: Vec<Value> = (0..counts.len() as i64).map(|point| json_ms(point * step)).collect();
     let color = COLORS[thread.event.unwrap_or(0) as usize % COLORS.len()];
@@ -69,6 +68,15 @@ fn counter(profile: &Profile, place: usize, index: usize) -> Counter {
         json!({"time": times, "count": counts, "length": counts.len()}),
         display(event, &label, color, place),
     )
+}
+
+fn end_ns(profile: &Profile) -> i64 {
+    i64::try_from(profile.info.end.nanos_since(profile.info.clock.timestamp)).unwrap_or(i64::MAX)
+}
+
+/// The distance of a counter's points, ns.
+pub(super) fn counter_step(profile: &Profile) -> i64 {
+    (end_ns(profile) / POINTS).max(LEAST_STEP_NS)
 }
 
 /// True for a further event's track of a main thread.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::counters::line;
+use super::counters::{counter_step, line};
 use super::numbers::{json_ms, number};
 use crate::data::Counter;
 use crate::recorded::Profile;
@@ -12,7 +12,7 @@ use crate::recorded::usage::UsageSeries;
 /// Sorts them below the counters of events, whose weights are their indices.
 const SORT_WEIGHT: usize = 1000;
 
-/// At most two counters for each process with a main thread in the file.
+/// At most three counters for each process with a main thread in the file.
 pub(super) fn lines(profile: &Profile) -> Vec<Counter> {
     // For each process: its main thread, and the number of its threads with samples.
     let mut threads_of = vec![(None, 0); profile.processes.len()];
@@ -28,7 +28,20 @@ pub(super) fn lines(profile: &Profile) -> Vec<Counter> {
     for (process, (main, busy)) in profile.processes.iter().zip(threads_of) {
         let Some(main) = main else { continue };
         if is_line(&process.usage.resident_bytes) {
-            lines.push(memory(process, main));
+            let text = ["memory", "Memory", "Memory of the process that is in RAM"];
+            let points = process.usage.resident_bytes.points();
+            let display = bytes_display(["Memory", "Memory in RAM", "orange"], SORT_WEIGHT);
+            lines.push(sum_of_bytes(text, points, display, process, main));
+        }
+        let of_heap = heap_points(profile, process);
+        if of_heap.len() > 1 {
+            let text = [
+                "heap",
+                "Memory",
+                "Sampled blocks that the process has allocated and not freed",
+            ];
+            let display = bytes_display(["Heap", "Heap, by its samples", "green"], SORT_WEIGHT + 1);
+            lines.push(sum_of_bytes(text, &of_heap, display, process, main));
         }
         // For a process with one thread, the thread's graph shows the same.
         if busy > 1 && is_line(&process.usage.cpu_ns) {
@@ -40,8 +53,13 @@ pub(super) fn lines(profile: &Profile) -> Vec<Counter> {
 
 /// The front end sums the counts and treats the first as unreliable, so the first is zero at the first reading's time.
 /// `number` holds the process's total; the front end shows it as it is.
-fn memory(process: &RecordedProcess, main_thread: usize) -> Counter {
-    let points = process.usage.resident_bytes.points();
+fn sum_of_bytes(
+    text: [&str; 3],
+    points: &[(i64, u64)],
+    display: Value,
+    process: &RecordedProcess,
+    main_thread: usize,
+) -> Counter {
     let first = points.first().map(|(time, _)| (*time, 0));
     let points: Vec<(i64, u64)> = first.into_iter().chain(points.iter().copied()).collect();
     let before = [0].into_iter().chain(points.iter().map(|(_, bytes)| *bytes));
@@ -51,12 +69,36 @@ fn memory(process: &RecordedProcess, main_thread: usize) -> Counter {
         .collect();
     let numbers: Vec<u64> = points.iter().map(|(_, bytes)| *bytes).collect();
     line(
-        ["memory", "Memory", "Memory of the process that is in RAM"],
+        text,
         &process.id,
         main_thread,
         json!({"time": times(&points), "count": counts, "number": numbers, "length": points.len()}),
-        memory_display(),
+        display,
     )
+}
+
+/// The bytes of the living blocks of a process over time: in each step the most and the last.
+fn heap_points(profile: &Profile, process: &RecordedProcess) -> Vec<(i64, u64)> {
+    let step = counter_step(profile);
+    let mut points: Vec<(i64, u64)> = Vec::new();
+    let (mut sum, mut most, mut last) = (0u64, (0, 0), (0, 0));
+    for row in process.heap.rows.iter() {
+        if row.time / step != last.0 / step {
+            points.extend([most, last]);
+            most = (row.time, 0);
+        }
+        sum = match row.taken {
+            Some(_) => sum.saturating_add(row.weight),
+            None => sum.saturating_sub(row.weight),
+        };
+        last = (row.time, sum);
+        if sum >= most.1 {
+            most = last;
+        }
+    }
+    points.extend([most, last]);
+    points.dedup();
+    points
 }
 
 /// Counts are ms of CPU time since the previous point. Their rate is the number of busy CPUs.
@@ -87,17 +129,17 @@ fn is_line(series: &UsageSeries) -> bool {
 }
 
 /// `CounterDisplayConfig` of src/types/profile.ts.
-fn memory_display() -> Value {
+fn bytes_display([label, value, color]: [&str; 3], sort_weight: usize) -> Value {
     let bytes = json!({"unit": "bytes"});
     json!({
         "graphType": "line-accumulated",
         "unit": "bytes",
-        "color": "orange",
+        "color": color,
         "markerSchemaLocation": null,
-        "sortWeight": SORT_WEIGHT,
-        "label": "Memory",
+        "sortWeight": sort_weight,
+        "label": label,
         "tooltipRows": [
-            {"type": "value", "source": "sample-number", "format": bytes, "label": "Memory in RAM"},
+            {"type": "value", "source": "sample-number", "format": bytes, "label": value},
             {"type": "value", "source": "count-range", "format": bytes, "label": "Range in the graph"},
         ],
     })
@@ -109,7 +151,7 @@ fn cpu_display() -> Value {
         "unit": "percent",
         "color": "grey",
         "markerSchemaLocation": null,
-        "sortWeight": SORT_WEIGHT + 1,
+        "sortWeight": SORT_WEIGHT + 2,
         "label": "Process CPU",
         "tooltipRows": [
             {"type": "value", "source": "rate", "format": {"unit": "percent"}, "label": "CPU of all threads (100 % is one CPU)"},

@@ -205,3 +205,17 @@ fn the_front_end_loads_a_profile_without_samples_or_symbols() {
         assert!(markers.contains("No samples"), "{markers}");
     }
 }
+
+#[test]
+fn the_front_end_counts_the_same_bytes_of_the_heap() {
+    let profile = crate::heap::app().finish();
+    let Some(client) = Client::load(&profile) else { return };
+    for (strategy, mib) in [("native-retained-allocations", 6), ("native-allocations", 18)] {
+        client.run(&["strategy", strategy]);
+        let functions = client.run(&["thread", "functions"]);
+        assert_eq!(functions["weightType"], "bytes");
+        let own = functions["functions"].as_array().unwrap().iter();
+        let own = own.map(|function| function["selfSamples"].as_u64().unwrap());
+        assert_eq!(own.sum::<u64>(), mib << 20, "{strategy}");
+    }
+}

@@ -38,7 +38,7 @@ impl Stream {
 }
 
 /// Process 1 of two threads. 3 MiB are kept by 0x1100, 5 MiB live from 20 to 60 ms for 0x1200, 7 MiB are temporary.
-fn app() -> Stream {
+pub(crate) fn app() -> Stream {
     let mut stream = Stream::with_app();
     stream.thread(1, 2, 0);
     stream.sample(1, 1, 1, &[ip(0x1010), ret(0x1020)]);
@@ -79,6 +79,23 @@ fn blocks_and_what_is_freed_are_in_the_main_thread_in_the_order_of_time() {
     assert_eq!((&table["size"][3], &table["stack"][3]), (&json!(null), &json!(null)));
     assert_eq!(table["length"], 7);
     assert!(json["threads"][1]["nativeAllocations"].is_null());
+    // The graph of the heap: its deltas add up to what is retained.
+    let counters = json["counters"].as_array().unwrap();
+    let counter = counters.iter().find(|counter| counter["name"] == "heap").unwrap();
+    assert_eq!(counter["category"], "Memory");
+    let samples = &counter["samples"];
+    let counts = samples["count"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|count| count.as_f64().unwrap());
+    assert_eq!(counts.sum::<f64>(), 6.0 * mib);
+    let numbers = samples["number"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|number| number.as_f64().unwrap());
+    assert_eq!(numbers.fold(0.0, f64::max), 15.0 * mib);
     // CPU samples have nothing of it.
     assert_eq!(json["threads"][0]["samples"]["length"], 2);
 }

@@ -10,7 +10,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 /// Options of `sprof record` and `sprof flamegraph` that say what to record or to draw.
-const WHAT_TO_RECORD: [&str; 5] = ["command", "pid", "all", "file", "base"];
+const WHAT_TO_RECORD: [&str; 6] = ["command", "pid", "all", "file", "base", "measure"];
 /// Options with a value that go to cargo unchanged.
 const WITH_VALUE: [(&str, &str, &str); 13] = [
     ("bin", "NAME", "Run this program"),

@@ -237,6 +237,60 @@ fn a_program_is_as_without_sprof_and_its_blocks_are_sampled_by_chance() {
     assert_eq!(seen["unseen"], serde_json::json!([]));
 }
 
+/// A sum of the table of the heap, and its standard error.
+fn estimate(row: &Value, sum: &str) -> (f64, f64) {
+    let number = |key: &str| row[sum][key].as_f64().unwrap();
+    (number("estimate"), number("standard_error"))
+}
+
+#[test]
+fn the_report_has_the_true_bytes_up_to_its_own_error_by_the_function_that_wanted_them() {
+    let heap = program("heap").unwrap();
+    let recording = record()
+        .options(&["--heap", "--heap-interval", "64K"])
+        .run(&heap, &["32", "16", "thread"]);
+    let report = |options: &[&str]| -> Value {
+        let mut command = sprof();
+        command
+            .arg("report")
+            .arg(&recording.output)
+            .args(options)
+            .args(["-f", "json"]);
+        serde_json::from_slice(&output(&mut command).stdout).unwrap()
+    };
+    let table = report(&["--view", "heap", "--hide", "take"]);
+    let rows = table["views"][0]["rows"].as_array().unwrap();
+    let row = |function: &str| rows.iter().find(|row| row["function"] == function).unwrap();
+    let mib = f64::from(1 << 20);
+    for (function, sum, truth) in [
+        ("keeps", "allocated", 32.0),
+        ("keeps", "retained", 32.0),
+        ("keeps", "at_peak", 32.0),
+        ("frees", "allocated", 64.0),
+    ] {
+        // `keeps` also takes the list of its blocks.
+        let list = if function == "keeps" { 32.0 * 256.0 * 8.0 } else { 0.0 };
+        let (bytes, error) = estimate(row(function), sum);
+        let truth = truth * mib + list;
+        assert!(error > 0.0 && error < 0.2 * truth, "{function} {sum}: {bytes} {error}");
+        assert!((bytes - truth).abs() < 5.0 * error, "{function} {sum}: {bytes} {error}");
+    }
+    assert_eq!(estimate(row("frees"), "retained").0, 0.0);
+    assert!(estimate(row("frees"), "temporary").0 > 32.0 * mib);
+    assert!(row("keeps")["median_life_ms"].is_null());
+    // Each view is of the same blocks.
+    for (measure, sum) in [
+        ("allocated", "allocated"),
+        ("retained", "retained"),
+        ("peak", "at_peak"),
+        ("blocks", "blocks"),
+    ] {
+        let whole = report(&["--measure", measure])["selection"]["weight"].as_f64().unwrap();
+        let (bytes, _) = estimate(&rows[0], sum);
+        assert!((whole - bytes).abs() <= 1e-6 * bytes, "{measure}: {whole} {bytes}");
+    }
+}
+
 #[test]
 fn programs_without_the_library_are_named_with_the_reason() {
     let heap = program("heap").unwrap();
