@@ -21,6 +21,8 @@ use super::wire::{
 pub(super) const REGISTER_BYTES: usize = 8 * REGISTERS;
 /// A record that is not whole after this time never will be: its thread was killed, or a signal handler jumped out.
 const STUCK_NS: u64 = 200_000_000;
+/// The program goes on while its memory is read, so records may be later than the time from before. None is by so much.
+const MOST_AHEAD_NS: u64 = 1_000_000_000;
 /// User space ends below: no block is larger.
 const MAX_BLOCK: u64 = 1 << 47;
 /// No count of a program is larger, so that sums of counts have room.
@@ -105,8 +107,8 @@ impl SharedMemory {
         let _ = self.file.write_all_at(&bytes.to_ne_bytes(), STACK_BYTES_AT);
     }
 
-    /// Takes all whole records: their heads, and the bytes behind. `now_ns`: nothing in the memory is later. `is_last`:
-    /// the program has ended, so no record becomes whole any more.
+    /// Takes all whole records: their heads, and the bytes behind. `now_ns` is a time before. `is_last`: the program
+    /// has ended, so no record becomes whole any more.
     ///
     /// # Errors
     ///
@@ -235,7 +237,7 @@ fn whole_record(copy: &RingCopy, at: u64, tail: u64, ring_bytes: u64) -> Option<
 /// The head, if its fields are possible.
 fn check(head: RecordHead, body_bytes: u64, now_ns: u64) -> Option<RecordHead> {
     let is_number = |id: u32| i32::try_from(id).is_ok_and(|id| id > 0);
-    let is_event = head.time_ns <= now_ns && is_number(head.pid) && is_number(head.tid);
+    let is_event = head.time_ns <= now_ns.saturating_add(MOST_AHEAD_NS) && is_number(head.pid) && is_number(head.tid);
     let is_possible = match head.kind {
         ALLOCATION => {
             is_event
@@ -402,7 +404,10 @@ pub(super) mod tests {
         let mut memory = SharedMemory::new(memory, RING).unwrap();
         let good = allocation(4, 5, 16, 64);
         let impossible = [
-            RecordHead { time_ns: 11, ..good },
+            RecordHead {
+                time_ns: 11 + MOST_AHEAD_NS,
+                ..good
+            },
             RecordHead { size: u64::MAX, ..good },
             RecordHead {
                 interval: u64::MAX,
@@ -424,7 +429,9 @@ pub(super) mod tests {
             program.record(head, &[], true);
         }
         program.record(good, &[], true);
-        assert_eq!(read(&mut memory, 10, false).unwrap().len(), 1);
+        // Written while the memory is read.
+        program.record(RecordHead { time_ns: 11, ..good }, &[], true);
+        assert_eq!(read(&mut memory, 10, false).unwrap().len(), 2);
         assert_eq!(memory.malformed, impossible.len() as u64);
         for head in [1 << 40, 3, 0] {
             program.word(Program::head_at(0), head);
