@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,9 @@ use crate::sys::peer;
 const MOST_CONNECTIONS: usize = 1024;
 /// Programs that have connected and not sent a hello: a library sends it at once.
 const MOST_WAITING: usize = 64;
+
+/// Names of folders begin with it.
+const FOLDER_PREFIX: &str = "sprof-heap-";
 
 /// The listening socket, in a folder of its own. Both are removed when this is dropped.
 #[derive(Debug)]
@@ -45,8 +48,9 @@ impl HeapSocket {
     /// Begins to listen. Only this user can reach the socket; as root, all that root records, by a name that others
     /// can't list.
     pub(super) fn open() -> io::Result<HeapSocket> {
+        remove_leftovers(&std::env::temp_dir());
         let random = std::hash::RandomState::new().build_hasher().finish();
-        let name = format!("sprof-heap-{random:016x}");
+        let name = format!("{FOLDER_PREFIX}{random:016x}");
         let folder = [std::env::temp_dir(), PathBuf::from("/tmp")]
             .map(|folder| folder.join(&name))
             .into_iter()
@@ -114,6 +118,24 @@ impl HeapSocket {
 impl Drop for HeapSocket {
     fn drop(&mut self) {
         remove(&self.folder, &self.path);
+    }
+}
+
+/// Removes what killed recorders of this user have left: nobody listens there.
+fn remove_leftovers(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_ours = entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(FOLDER_PREFIX.as_bytes())
+            && entry
+                .metadata()
+                .is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw());
+        let socket = entry.path().join("s");
+        if is_ours && UnixStream::connect(&socket).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        {
+            remove(&entry.path(), &socket);
+        }
     }
 }
 
@@ -200,6 +222,21 @@ mod tests {
         assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o44, 0);
         drop(socket);
         assert!(!folder.exists() && !path.exists());
+    }
+
+    #[test]
+    fn what_a_killed_recorder_left_is_removed_and_what_a_living_one_has_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let [left, living, other] = ["sprof-heap-1", "sprof-heap-2", "other-1"].map(|name| folder.path().join(name));
+        let listen = |folder: &Path| {
+            fs::create_dir(folder).unwrap();
+            UnixListener::bind(folder.join("s")).unwrap()
+        };
+        drop(listen(&left));
+        drop(listen(&other));
+        let _living = listen(&living);
+        remove_leftovers(folder.path());
+        assert_eq!([left, living, other].map(|folder| folder.exists()), [false, true, true]);
     }
 
     #[test]

@@ -9,8 +9,17 @@ use std::ffi::OsString;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-/// Options of `sprof record` and `sprof flamegraph` that say what to record or to draw.
-const WHAT_TO_RECORD: [&str; 6] = ["command", "pid", "all", "file", "base", "measure"];
+/// Options of `sprof record` and `sprof flamegraph` that say what to record or to draw, or can't be used with cargo.
+const WHAT_TO_RECORD: [&str; 8] = [
+    "command",
+    "pid",
+    "all",
+    "file",
+    "base",
+    "measure",
+    "heap",
+    "heap_interval",
+];
 /// Options with a value that go to cargo unchanged.
 const WITH_VALUE: [(&str, &str, &str); 13] = [
     ("bin", "NAME", "Run this program"),

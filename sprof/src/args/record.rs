@@ -12,9 +12,15 @@ use super::serve::ServeArgs;
 use super::share::UploadArgs;
 use super::value;
 
-/// Options that need a program that sprof launches: only such a program has an exit status, and arguments on this
-/// command line.
-const CHOICES_OF_A_LAUNCH: [&str; 4] = ["keep_running", "iteration_count", "ignore_exit_code", "include_args"];
+/// Options that need a program that sprof launches: only such a program has an exit status, arguments on this command
+/// line, and libraries that sprof chooses.
+const CHOICES_OF_A_LAUNCH: [&str; 5] = [
+    "keep_running",
+    "iteration_count",
+    "ignore_exit_code",
+    "include_args",
+    "heap",
+];
 
 /// What to record, and how.
 #[derive(Args, Clone, Debug)]
@@ -103,7 +109,7 @@ pub(crate) struct RecordingArgs {
 
     /// Also record the heap: blocks of memory that the program and its children take with malloc, and when they free
     /// them. Bytes are chosen by chance, and each block with a chosen byte is recorded with its stack. Linux only.
-    #[arg(long, help_heading = "What to sample", conflicts_with_all = ["pid", "all"])]
+    #[arg(long, help_heading = "What to sample")]
     pub(crate) heap: bool,
 
     /// With --heap: choose one byte of this many, on average. 1 records each block [default: 512K, and more for a
