@@ -17,9 +17,9 @@ use super::shared_memory::{ProgramCounts, REGISTER_BYTES, RingCopy, SharedMemory
 use super::socket::{ConnectedProgram, HeapSocket};
 use super::wire::{ALLOCATION, MAX_STACK_BYTES, RecordHead, STEPS, VARIABLE};
 
-/// Length of each ring. All of the memory is allocated when a program connects, which takes it some 0.5 ms for each
-/// MiB.
-const RING_BYTES: u64 = 1 << 20;
+/// Length of the ring of a program. All of it is allocated when the program connects, which takes it some 0.5 ms for
+/// each MiB.
+const RING_BYTES: u64 = 4 << 20;
 /// Stack bytes of each sample at first: most programs need less than 6 KiB.
 const FIRST_STACK_BYTES: u64 = 8 << 10;
 /// Once more than this share of a program's stacks is deeper than their copies, the copies become larger.

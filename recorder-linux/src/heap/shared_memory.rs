@@ -13,8 +13,8 @@ use recording::heap::MAX_HEAP_INTERVAL;
 use rustix::fs::{SealFlags, fcntl_get_seals};
 
 use super::wire::{
-    ALIGNMENT, ALLOCATION, FILLER, FREE, HEAD_BYTES, Header, MAGIC, MAX_STACK_BYTES, REGISTERS, RINGS_OFFSET,
-    RecordHead, SHARDS, Shard, memory_bytes,
+    ALIGNMENT, ALLOCATION, FILLER, FREE, HEAD_BYTES, Header, MAGIC, MAX_STACK_BYTES, REGISTERS, RING_OFFSET,
+    RecordHead, RingState, memory_bytes,
 };
 
 /// Bytes of the registers in the record of an allocation.
@@ -29,19 +29,19 @@ const MAX_BLOCK: u64 = 1 << 47;
 const MAX_COUNT: u64 = 1 << 40;
 const INTERVAL_AT: u64 = std::mem::offset_of!(Header, interval) as u64;
 const STACK_BYTES_AT: u64 = std::mem::offset_of!(Header, stack_bytes) as u64;
-const SHARDS_AT: usize = std::mem::offset_of!(Header, shards);
+const RING_AT: usize = std::mem::offset_of!(Header, ring);
 
 /// The shared memory of one program.
 #[derive(Debug)]
 pub(super) struct SharedMemory {
     file: File,
     ring_bytes: u64,
-    rings: [RingReader; SHARDS],
-    /// The sums over all rings, as of the last reading.
+    ring: RingReader,
+    /// As of the last reading.
     pub(super) counts: ProgramCounts,
     /// Records that made no sense or never became whole.
     pub(super) malformed: u64,
-    /// How full the fullest ring was at the last reading, 0 to 1.
+    /// How full the ring was at the last reading, 0 to 1.
     pub(super) fill: f64,
     /// A record was not whole at the last reading: others may come from before.
     pub(super) is_stuck: bool,
@@ -63,7 +63,7 @@ pub(super) struct ProgramCounts {
     pub(super) untracked: u64,
 }
 
-/// Room for what is read from a ring; reused.
+/// Room for what is read from the ring; reused.
 #[derive(Debug, Default)]
 pub(super) struct RingCopy {
     commits: Vec<u8>,
@@ -88,7 +88,7 @@ impl SharedMemory {
         Ok(SharedMemory {
             file,
             ring_bytes,
-            rings: [RingReader::default(); SHARDS],
+            ring: RingReader::default(),
             counts: ProgramCounts::default(),
             malformed: 0,
             fill: 0.0,
@@ -125,46 +125,37 @@ impl SharedMemory {
         if word(&header, 0) != Some(MAGIC) {
             return Err(io::Error::other("it has no header"));
         }
-        (self.fill, self.is_stuck) = (0.0, false);
-        let mut counts = ProgramCounts::default();
-        for shard in 0..SHARDS {
-            let at = SHARDS_AT + shard * size_of::<Shard>();
-            let field = |offset: usize| word(&header, at + offset).unwrap_or_default();
-            let count = |offset: usize| field(offset).min(MAX_COUNT);
-            counts.lost_blocks += count(std::mem::offset_of!(Shard, lost_samples));
-            counts.lost_bytes += field(std::mem::offset_of!(Shard, lost_bytes)).min(MAX_COUNT << 16);
-            counts.lost_frees += count(std::mem::offset_of!(Shard, lost_frees));
-            counts.untracked += count(std::mem::offset_of!(Shard, untracked));
-            let ring = self.rings.get_mut(shard).ok_or(io::ErrorKind::NotFound)?;
-            let bytes = field(0).wrapping_sub(ring.tail);
-            if bytes > self.ring_bytes || bytes % ALIGNMENT != 0 {
-                return Err(io::Error::other("positions in it make no sense"));
-            }
-            self.fill = self.fill.max(bytes as f64 / self.ring_bytes as f64);
-            if bytes == 0 {
-                continue;
-            }
-            let place = RINGS_OFFSET + shard as u64 * self.ring_bytes;
-            // The kernel may read words in any order. A record whose first word is there before the second reading is
-            // whole in the second.
-            for copied in [&mut copy.commits, &mut copy.records] {
-                copied.resize(usize::try_from(bytes).map_err(io::Error::other)?, 0);
-                let first = ring.tail % self.ring_bytes;
-                let until_end = copied.len().min((self.ring_bytes - first) as usize);
-                let (head, rest) = copied.split_at_mut(until_end);
-                self.file.read_exact_at(head, place + first)?;
-                self.file.read_exact_at(rest, place)?;
-                fence(Ordering::Acquire);
-            }
-            let (end, malformed) = ring.walk(copy, self.ring_bytes, now_ns, is_last, take);
-            self.malformed += malformed;
-            self.is_stuck |= end < bytes;
-            ring.tail += end;
-            let tail_at = (at + std::mem::offset_of!(Shard, tail)) as u64;
-            self.file.write_all_at(&ring.tail.to_ne_bytes(), tail_at)?;
+        let field = |offset: usize| word(&header, RING_AT + offset).unwrap_or_default();
+        let count = |offset: usize| field(offset).min(MAX_COUNT);
+        self.counts = ProgramCounts {
+            lost_blocks: count(std::mem::offset_of!(RingState, lost_samples)),
+            lost_bytes: field(std::mem::offset_of!(RingState, lost_bytes)).min(MAX_COUNT << 16),
+            lost_frees: count(std::mem::offset_of!(RingState, lost_frees)),
+            untracked: count(std::mem::offset_of!(RingState, untracked)),
+        };
+        let ring = &mut self.ring;
+        let bytes = field(std::mem::offset_of!(RingState, head)).wrapping_sub(ring.tail);
+        if bytes > self.ring_bytes || bytes % ALIGNMENT != 0 {
+            return Err(io::Error::other("positions in it make no sense"));
         }
-        self.counts = counts;
-        Ok(())
+        self.fill = bytes as f64 / self.ring_bytes as f64;
+        // The kernel may read words in any order. A record whose first word is there before the second reading is
+        // whole in the second.
+        for copied in [&mut copy.commits, &mut copy.records] {
+            copied.resize(usize::try_from(bytes).map_err(io::Error::other)?, 0);
+            let first = ring.tail % self.ring_bytes;
+            let until_end = copied.len().min((self.ring_bytes - first) as usize);
+            let (head, rest) = copied.split_at_mut(until_end);
+            self.file.read_exact_at(head, RING_OFFSET + first)?;
+            self.file.read_exact_at(rest, RING_OFFSET)?;
+            fence(Ordering::Acquire);
+        }
+        let (end, malformed) = ring.walk(copy, self.ring_bytes, now_ns, is_last, take);
+        self.malformed += malformed;
+        self.is_stuck = end < bytes;
+        ring.tail += end;
+        let tail_at = (RING_AT + std::mem::offset_of!(RingState, tail)) as u64;
+        self.file.write_all_at(&ring.tail.to_ne_bytes(), tail_at)
     }
 }
 
@@ -268,7 +259,7 @@ pub(super) mod tests {
     /// A program's memory, to be written.
     pub(in crate::heap) struct Program {
         pub(in crate::heap) file: File,
-        heads: [u64; SHARDS],
+        head: u64,
     }
 
     impl Program {
@@ -278,23 +269,21 @@ pub(super) mod tests {
             fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW).unwrap();
             let file = File::from(memory.try_clone().unwrap());
             file.write_all_at(&MAGIC.to_ne_bytes(), 0).unwrap();
-            let heads = [0; SHARDS];
-            (Program { file, heads }, memory)
+            (Program { file, head: 0 }, memory)
         }
 
         pub(in crate::heap) fn word(&self, at: u64, value: u64) {
             self.file.write_all_at(&value.to_ne_bytes(), at).unwrap();
         }
 
-        pub(in crate::heap) fn head_at(shard: usize) -> u64 {
-            (SHARDS_AT + shard * size_of::<Shard>()) as u64
+        pub(in crate::heap) fn head_at() -> u64 {
+            RING_AT as u64
         }
 
         /// Writes a record; without its first word if it is not whole.
         pub(in crate::heap) fn record(&mut self, head: RecordHead, body: &[u8], is_whole: bool) {
-            let shard = head.tid as usize % SHARDS;
-            let place = RINGS_OFFSET + shard as u64 * RING;
-            let mut position = self.heads[shard];
+            let place = RING_OFFSET;
+            let mut position = self.head;
             let left = RING - position % RING;
             if left < u64::from(head.bytes) {
                 let filler = RecordHead {
@@ -309,8 +298,8 @@ pub(super) mod tests {
             self.file
                 .write_all_at(body, place + position % RING + HEAD_BYTES)
                 .unwrap();
-            self.heads[shard] = position + u64::from(head.bytes);
-            self.word(Program::head_at(shard), self.heads[shard]);
+            self.head = position + u64::from(head.bytes);
+            self.word(Program::head_at(), self.head);
         }
 
         fn write(&self, at: u64, position: u64, head: RecordHead, is_whole: bool) {
@@ -376,9 +365,9 @@ pub(super) mod tests {
         }
         assert_eq!(memory.malformed, 0);
         let mut tail = [0; 8];
-        let tail_at = Program::head_at(1) + 8;
+        let tail_at = Program::head_at() + 8;
         program.file.read_exact_at(&mut tail, tail_at).unwrap();
-        assert_eq!(u64::from_ne_bytes(tail), program.heads[1]);
+        assert_eq!(u64::from_ne_bytes(tail), program.head);
     }
 
     #[test]
@@ -434,7 +423,7 @@ pub(super) mod tests {
         assert_eq!(read(&mut memory, 10, false).unwrap().len(), 2);
         assert_eq!(memory.malformed, impossible.len() as u64);
         for head in [1 << 40, 3, 0] {
-            program.word(Program::head_at(0), head);
+            program.word(Program::head_at(), head);
             assert!(read(&mut memory, 10, false).is_err(), "{head}");
         }
     }
@@ -446,7 +435,7 @@ pub(super) mod tests {
         for round in 0..200 {
             let (program, memory) = Program::new();
             let mut memory = SharedMemory::new(memory, RING).unwrap();
-            let mut bytes = vec![0; (memory_bytes(RING) - RINGS_OFFSET) as usize];
+            let mut bytes = vec![0; (memory_bytes(RING) - RING_OFFSET) as usize];
             for word in bytes.chunks_exact_mut(8) {
                 state ^= state << 13;
                 state ^= state >> 7;
@@ -459,16 +448,14 @@ pub(super) mod tests {
                 let position = (at * 64) as u64 % RING;
                 record[..8].copy_from_slice(&(!position).to_ne_bytes());
             }
-            program.file.write_all_at(&bytes, RINGS_OFFSET).unwrap();
-            for shard in 0..SHARDS {
-                program.word(Program::head_at(shard), RING);
-                for count in 2..8 {
-                    program.word(Program::head_at(shard) + 8 * count, u64::MAX);
-                }
+            program.file.write_all_at(&bytes, RING_OFFSET).unwrap();
+            program.word(Program::head_at(), RING);
+            for count in 2..8 {
+                program.word(Program::head_at() + 8 * count, u64::MAX);
             }
             let taken = read(&mut memory, u64::MAX, true).unwrap();
-            assert!(taken.len() as u64 <= SHARDS as u64 * RING / ALIGNMENT);
-            assert!(memory.counts.lost_blocks <= SHARDS as u64 * MAX_COUNT);
+            assert!(taken.len() as u64 <= RING / ALIGNMENT);
+            assert!(memory.counts.lost_blocks <= MAX_COUNT);
         }
     }
 

@@ -8,16 +8,15 @@
 //!    program closes its own descriptors of both, and expects no answer. It waits at most [`SEND_MS`]. After `execve`,
 //!    and after a fork of a process that had not connected, the process sends a hello of its own.
 //! 3. The shared memory (a memfd of [`memory_bytes`], sealed against a change of its size) has one [`Header`], zeros up
-//!    to [`RINGS_OFFSET`], and [`SHARDS`] rings of equal length. A fork writes into the memory of its parent; each
-//!    record names its process.
-//! 4. Each ring has records ([`RecordHead`]). A thread always writes into the same ring. The recorder sorts by time,
-//!    over all rings. A record is written at most some microseconds after its time.
+//!    to [`RING_OFFSET`], and the ring. A fork writes into the memory of its parent; each record names its process.
+//! 4. The ring has records ([`RecordHead`]), of all threads: there are too few for threads to wait for each other. The
+//!    recorder sorts by time. A record is written at most some microseconds after its time.
 //!
-//! **Reading a ring.** Positions count bytes from the start, and never wrap: position `p` lies at `p % ring_bytes` in
-//! the ring, and is a multiple of [`ALIGNMENT`]. The recorder reads from [`Shard::tail`] on, up to [`Shard::head`], and
-//! moves the tail. The first word of a record is `!p` once it is whole; before, the word is something else, since each
-//! position occurs once. A record never wraps: one of kind [`FILLER`] skips the end of the ring. A record may be the
-//! last [`ALIGNMENT`] bytes of the memory.
+//! **Reading the ring.** Positions count bytes from the start, and never wrap: position `p` lies at `p % ring_bytes` in
+//! the ring, and is a multiple of [`ALIGNMENT`]. The recorder reads from [`RingState::tail`] on, up to
+//! [`RingState::head`], and moves the tail. The first word of a record is `!p` once it is whole; before, the word is
+//! something else, since each position occurs once. A record never wraps: one of kind [`FILLER`] skips the end of the
+//! ring. A record may be the last [`ALIGNMENT`] bytes of the memory.
 //!
 //! **A record that never becomes whole** (a thread was killed while it wrote, or a signal handler jumped out of it):
 //! the recorder looks at each further multiple of [`ALIGNMENT`] for the next whole one, and counts what it skipped.
@@ -35,7 +34,7 @@ use core::sync::atomic::AtomicU64;
 ///
 /// - INTERVAL: the mean number of bytes between samples. 0: every allocation is a sample, also one of 0 bytes.
 /// - STACK_BYTES: how much of the stack a sample has at first, at most [`MAX_STACK_BYTES`].
-/// - RING_BYTES: the length of each ring: a power of two from [`MIN_RING_BYTES`] to [`MAX_RING_BYTES`].
+/// - RING_BYTES: the length of the ring: a power of two from [`MIN_RING_BYTES`] to [`MAX_RING_BYTES`].
 /// - SOCKET: the path of a Unix stream socket, or `@` and an abstract name; at most [`MAX_SOCKET_BYTES`].
 pub const VARIABLE: &str = "SPROF_HEAP_PRELOAD";
 /// The largest stack copy. The program reads larger values of [`Header::stack_bytes`] as this.
@@ -51,10 +50,8 @@ pub const SEND_MS: u32 = 2000;
 
 /// `sprofhp`, and the version of this format.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"sprofhp\x01");
-/// A thread writes into ring `tid % SHARDS`.
-pub const SHARDS: usize = 4;
-/// Where the first ring begins in the shared memory. The others follow.
-pub const RINGS_OFFSET: u64 = 4096;
+/// Where the ring begins in the shared memory.
+pub const RING_OFFSET: u64 = 4096;
 /// Positions and lengths of records are multiples of this.
 pub const ALIGNMENT: u64 = 64;
 /// Length of a [`RecordHead`] with the commit word before it.
@@ -69,7 +66,7 @@ pub const REGISTERS: usize = 16;
 
 /// The length of the shared memory.
 pub const fn memory_bytes(ring_bytes: u64) -> u64 {
-    RINGS_OFFSET + SHARDS as u64 * ring_bytes
+    RING_OFFSET + ring_bytes
 }
 
 /// A program's only message: these words, in the byte order of the machine.
@@ -79,7 +76,7 @@ pub struct Hello {
     pub machine: u32,
     /// The process, in its own pid namespace, as in its records. `SO_PEERCRED` has the number in the recorder's.
     pub pid: u32,
-    /// The length of each ring.
+    /// The length of the ring.
     pub ring_bytes: u64,
     /// Address of the `malloc` that the program would call without this library: the mapping there is its allocator.
     pub malloc_address: u64,
@@ -138,14 +135,14 @@ pub struct Header {
     pub stack_bytes: AtomicU64,
     /// Zeros.
     pub reserved: [AtomicU64; 5],
-    /// What belongs to each ring.
-    pub shards: [Shard; SHARDS],
+    /// What belongs to the ring.
+    pub ring: RingState,
 }
 
-/// Positions and counts of one ring. All but the tail are written by the program alone, and only grow.
+/// Positions and counts of the ring. All but the tail are written by the program alone, and only grow.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct Shard {
+pub struct RingState {
     /// Where the next record will be.
     pub head: AtomicU64,
     /// What the recorder has read. It alone writes this.

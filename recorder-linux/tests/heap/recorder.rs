@@ -14,8 +14,8 @@ use std::{fs, thread};
 
 use recorder_linux::heap::PRELOAD;
 use recorder_linux::heap::wire::{
-    ALIGNMENT, ALLOCATION, FILLER, FREE, HELLO_WORDS, Hello, MAGIC, RINGS_OFFSET, RecordHead, SHARDS, UNTRACKED,
-    VARIABLE, memory_bytes,
+    ALIGNMENT, ALLOCATION, FILLER, FREE, HELLO_WORDS, Hello, MAGIC, RING_OFFSET, RecordHead, UNTRACKED, VARIABLE,
+    memory_bytes,
 };
 
 /// How a program is recorded.
@@ -175,7 +175,7 @@ pub(crate) fn record(command: &mut Command, settings: Settings) -> Recorded {
 pub(crate) fn record_with_nonsense(command: &mut Command, settings: Settings) -> Recorded {
     let mut random = 88_172_645_463_325_252_u64;
     record_and(command, settings, move |memory, _, _| {
-        for offset in (8..64 + 64 * SHARDS as u64).step_by(8).cycle().take(2000) {
+        for offset in (8..128).step_by(8).cycle().take(2000) {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
@@ -237,24 +237,22 @@ fn record_and(
     records.sort_by_key(|record| record.head.time_ns);
     let mut counts = Counts::default();
     for reader in &readers {
-        for shard in 0..SHARDS {
-            let [
-                _,
-                _,
-                samples,
-                lost_samples,
-                lost_bytes,
-                lost_frees,
-                untracked,
-                nested_bytes,
-            ] = reader.shard(shard);
-            counts.samples += samples;
-            counts.lost_samples += lost_samples;
-            counts.lost_bytes += lost_bytes;
-            counts.lost_frees += lost_frees;
-            counts.untracked += untracked;
-            counts.nested_bytes += nested_bytes;
-        }
+        let [
+            _,
+            _,
+            samples,
+            lost_samples,
+            lost_bytes,
+            lost_frees,
+            untracked,
+            nested_bytes,
+        ] = reader.state();
+        counts.samples += samples;
+        counts.lost_samples += lost_samples;
+        counts.lost_bytes += lost_bytes;
+        counts.lost_frees += lost_frees;
+        counts.untracked += untracked;
+        counts.nested_bytes += nested_bytes;
     }
     let gaps = readers.iter().map(|reader| reader.gaps).sum();
     Recorded {
@@ -301,7 +299,7 @@ fn receive(stream: &UnixStream) -> (Hello, Option<File>) {
 struct SharedMemory {
     file: File,
     ring_bytes: u64,
-    tails: [u64; SHARDS],
+    tail: u64,
     gaps: u64,
 }
 
@@ -314,7 +312,7 @@ impl SharedMemory {
         let memory = SharedMemory {
             file,
             ring_bytes: hello.ring_bytes,
-            tails: [0; SHARDS],
+            tail: 0,
             gaps: 0,
         };
         assert_eq!(memory.words(0), [MAGIC, settings.interval, settings.stack_bytes]);
@@ -330,49 +328,45 @@ impl SharedMemory {
         std::array::from_fn(|_| words.next().unwrap())
     }
 
-    fn shard(&self, shard: usize) -> [u64; 8] {
-        self.words(64 + 64 * shard as u64)
+    fn state(&self) -> [u64; 8] {
+        self.words(64)
     }
 
     fn read(&mut self, is_last: bool, records: &mut Vec<Record>) {
-        for shard in 0..SHARDS {
-            let [head, ..] = self.shard(shard);
-            let mut position = self.tails[shard];
-            while position < head {
-                let offset = RINGS_OFFSET + shard as u64 * self.ring_bytes + position % self.ring_bytes;
-                let [commit] = self.words(offset);
-                if commit != !position {
-                    if !is_last {
-                        break;
-                    }
-                    self.gaps += 1;
-                    position += ALIGNMENT;
-                    continue;
+        let [head, ..] = self.state();
+        let mut position = self.tail;
+        while position < head {
+            let offset = RING_OFFSET + position % self.ring_bytes;
+            let [commit] = self.words(offset);
+            if commit != !position {
+                if !is_last {
+                    break;
                 }
-                let [_, words @ ..] = self.words::<8>(offset);
-                let record = RecordHead::from_words(words);
-                assert!(
-                    record.bytes > 0 && u64::from(record.bytes).is_multiple_of(ALIGNMENT),
-                    "{record:?}"
-                );
-                assert!([ALLOCATION, FREE, FILLER].contains(&record.kind), "{record:?}");
-                let mut body = vec![0; record.bytes as usize - 64];
-                self.file.read_exact_at(&mut body, offset + 64).unwrap();
-                position += u64::from(record.bytes);
-                if record.kind != FILLER {
-                    let body = body
-                        .chunks_exact(8)
-                        .map(|word| u64::from_le_bytes(word.try_into().unwrap()));
-                    records.push(Record {
-                        head: record,
-                        body: body.collect(),
-                    });
-                }
+                self.gaps += 1;
+                position += ALIGNMENT;
+                continue;
             }
-            self.tails[shard] = position;
-            self.file
-                .write_all_at(&position.to_le_bytes(), 64 + 64 * shard as u64 + 8)
-                .unwrap();
+            let [_, words @ ..] = self.words::<8>(offset);
+            let record = RecordHead::from_words(words);
+            assert!(
+                record.bytes > 0 && u64::from(record.bytes).is_multiple_of(ALIGNMENT),
+                "{record:?}"
+            );
+            assert!([ALLOCATION, FREE, FILLER].contains(&record.kind), "{record:?}");
+            let mut body = vec![0; record.bytes as usize - 64];
+            self.file.read_exact_at(&mut body, offset + 64).unwrap();
+            position += u64::from(record.bytes);
+            if record.kind != FILLER {
+                let body = body
+                    .chunks_exact(8)
+                    .map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+                records.push(Record {
+                    head: record,
+                    body: body.collect(),
+                });
+            }
         }
+        self.tail = position;
+        self.file.write_all_at(&position.to_le_bytes(), 64 + 8).unwrap();
     }
 }

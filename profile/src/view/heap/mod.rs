@@ -1,7 +1,7 @@
 //! The sampled heap: the blocks of memory that a program took.
 //!
-//! [`measure`] makes samples of the blocks, so that every view shows them; [`sites`] is the table by the code that
-//! wanted the memory.
+//! A [`Measure`] makes samples of the blocks, so that every view shows them; [`heap_sites`] is the table by the code
+//! that wanted the memory.
 
 mod measure;
 mod sites;

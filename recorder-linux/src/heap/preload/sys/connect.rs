@@ -50,8 +50,8 @@ static MEMORY: AtomicPtr<Header> = AtomicPtr::new(core::ptr::null_mut());
 #[derive(Clone, Copy)]
 pub(super) struct SharedMemory {
     pub(super) header: &'static Header,
-    /// Behind the header's page. `SHARDS` rings of this length.
-    pub(super) rings: *mut u8,
+    /// Behind the header's page.
+    pub(super) ring: *mut u8,
     pub(super) ring_bytes: u64,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn memory() -> Option<SharedMemory> {
     Some(SharedMemory {
         // SAFETY: the state says that it is mapped. Nothing unmaps it, and any bytes are a `Header`.
         header: unsafe { &*header },
-        rings: header.cast::<u8>().wrapping_add(wire::RINGS_OFFSET as usize),
+        ring: header.cast::<u8>().wrapping_add(wire::RING_OFFSET as usize),
         ring_bytes: SETTINGS.ring_bytes.load(Relaxed),
     })
 }

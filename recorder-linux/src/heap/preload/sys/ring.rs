@@ -1,7 +1,7 @@
 //! Writes records. `wire.rs` says how they are read.
 //!
-//! Several threads and signal handlers may write into a ring at a time. Each reserves its bytes by moving the head, and
-//! the first word says when they are written.
+//! Several threads and signal handlers may write into the ring at a time. Each reserves its bytes by moving the head,
+//! and the first word says when they are written.
 
 use core::sync::atomic::{
     AtomicU64,
@@ -12,7 +12,7 @@ use super::connect::{self, SharedMemory};
 use super::machine::Call;
 use super::thread::{Thread, process_id};
 use super::{stack, system};
-use crate::wire::{self, RecordHead, Shard};
+use crate::wire::{self, RecordHead};
 use crate::{draw, live};
 
 /// Samples that came while there was no memory, and what they stand for. The next sample reports them.
@@ -22,14 +22,7 @@ static EARLY_BYTES: AtomicU64 = AtomicU64::new(0);
 /// Length of an allocation without its stack.
 const ALLOCATION_BYTES: u64 = wire::HEAD_BYTES + 8 * wire::REGISTERS as u64;
 
-/// The ring of a thread.
-struct Ring {
-    memory: SharedMemory,
-    shard: &'static Shard,
-    start: *mut u8,
-}
-
-/// Bytes of a ring that a record can be written to.
+/// Bytes of the ring that a record can be written to.
 struct Reserved {
     position: u64,
     bytes: u64,
@@ -39,12 +32,12 @@ struct Reserved {
 /// Records the free of a sample.
 pub(super) fn record_free(thread: &Thread, address: usize, time_ns: u64) {
     // The sample was recorded, so the memory is there.
-    let Some(ring) = connect::memory().and_then(|memory| Ring::of_thread(memory, thread)) else {
+    let Some(memory) = connect::memory() else {
         return;
     };
     // No free is lost while an eighth of the ring is kept for them: they are as many as the allocations, and shorter.
-    let Some(reserved) = ring.reserve(wire::HEAD_BYTES, ring.memory.ring_bytes) else {
-        ring.shard.lost_frees.fetch_add(1, Relaxed);
+    let Some(reserved) = memory.reserve(wire::HEAD_BYTES, memory.ring_bytes) else {
+        memory.header.ring.lost_frees.fetch_add(1, Relaxed);
         return;
     };
     let head = RecordHead {
@@ -62,26 +55,26 @@ pub(super) fn record_free(thread: &Thread, address: usize, time_ns: u64) {
 /// Records a sample: the call that has returned this address.
 pub(super) fn record_allocation(thread: &Thread, call: &Call, function: usize, address: usize, size: usize) {
     let weight = || draw::weight(size as u64, thread.interval.get());
-    let Some(ring) = connect::memory_for_sample().and_then(|memory| Ring::of_thread(memory, thread)) else {
+    let Some(memory) = connect::memory_for_sample() else {
         EARLY_SAMPLES.fetch_add(1, Relaxed);
         EARLY_BYTES.fetch_add(weight(), Relaxed);
         return;
     };
     if EARLY_SAMPLES.load(Relaxed) != 0 {
-        ring.shard
+        memory.header.ring
             .lost_samples
             .fetch_add(EARLY_SAMPLES.swap(0, Relaxed), Relaxed);
-        ring.shard.lost_bytes.fetch_add(EARLY_BYTES.swap(0, Relaxed), Relaxed);
+        memory.header.ring.lost_bytes.fetch_add(EARLY_BYTES.swap(0, Relaxed), Relaxed);
     }
-    let ring_bytes = ring.memory.ring_bytes;
-    let limit = ring.memory.header.stack_bytes.load(Relaxed).min(wire::MAX_STACK_BYTES);
+    let ring_bytes = memory.ring_bytes;
+    let limit = memory.header.stack_bytes.load(Relaxed).min(wire::MAX_STACK_BYTES);
     let limit = limit.min(ring_bytes / 2 - ALLOCATION_BYTES);
     let from = call.stack_pointer();
     let wanted = stack::extent(thread, from, limit as usize);
     let bytes = (ALLOCATION_BYTES + wanted as u64).next_multiple_of(wire::ALIGNMENT);
-    let Some(reserved) = ring.reserve(bytes, ring_bytes - ring_bytes / 8) else {
-        ring.shard.lost_samples.fetch_add(1, Relaxed);
-        ring.shard.lost_bytes.fetch_add(weight(), Relaxed);
+    let Some(reserved) = memory.reserve(bytes, ring_bytes - ring_bytes / 8) else {
+        memory.header.ring.lost_samples.fetch_add(1, Relaxed);
+        memory.header.ring.lost_bytes.fetch_add(weight(), Relaxed);
         return;
     };
     let registers = reserved.start.wrapping_add(wire::HEAD_BYTES as usize / 8);
@@ -94,9 +87,9 @@ pub(super) fn record_allocation(thread: &Thread, call: &Call, function: usize, a
     let stack_bytes = unsafe { stack::copy(thread, process_id(), from, to, wanted) };
     let is_tracked = live::insert(address as u64);
     if !is_tracked {
-        ring.shard.untracked.fetch_add(1, Relaxed);
+        memory.header.ring.untracked.fetch_add(1, Relaxed);
     }
-    ring.shard.samples.fetch_add(1, Relaxed);
+    memory.header.ring.samples.fetch_add(1, Relaxed);
     reserved.commit(RecordHead {
         bytes: bytes as u32,
         kind: wire::ALLOCATION,
@@ -112,32 +105,22 @@ pub(super) fn record_allocation(thread: &Thread, call: &Call, function: usize, a
 }
 
 /// Reports bytes that were allocated inside of an allocation.
-pub(super) fn add_nested(thread: &Thread, bytes: u64) {
-    if let Some(ring) = connect::memory().and_then(|memory| Ring::of_thread(memory, thread)) {
-        ring.shard.nested_bytes.fetch_add(bytes, Relaxed);
+pub(super) fn add_nested(bytes: u64) {
+    if let Some(memory) = connect::memory() {
+        memory.header.ring.nested_bytes.fetch_add(bytes, Relaxed);
     }
 }
 
-impl Ring {
-    fn of_thread(memory: SharedMemory, thread: &Thread) -> Option<Ring> {
-        let index = thread.id.get() as usize % wire::SHARDS;
-        let start = memory.rings.wrapping_add(index * memory.ring_bytes as usize);
-        Some(Ring {
-            memory,
-            shard: memory.header.shards.get(index)?,
-            start,
-        })
-    }
-
+impl SharedMemory {
     /// Moves the head over a record of this length, and to the start of the ring if the record does not fit at its end.
     /// `None` if the ring would then have more than `most` bytes.
     ///
     /// The recorder may write anything into head and tail. What is reserved is always aligned, and inside of the ring.
     fn reserve(&self, bytes: u64, most: u64) -> Option<Reserved> {
-        let ring_bytes = self.memory.ring_bytes;
+        let ring_bytes = self.ring_bytes;
         loop {
-            let head = self.shard.head.load(Relaxed);
-            let tail = self.shard.tail.load(Acquire);
+            let head = self.header.ring.head.load(Relaxed);
+            let tail = self.header.ring.tail.load(Acquire);
             let offset = head & (ring_bytes - 1) & !(wire::ALIGNMENT - 1);
             let skipped = if offset + bytes > ring_bytes {
                 ring_bytes - offset
@@ -149,14 +132,15 @@ impl Ring {
                 return None;
             }
             if self
-                .shard
+                .header
+                .ring
                 .head
                 .compare_exchange_weak(head, next, AcqRel, Relaxed)
                 .is_err()
             {
                 continue;
             }
-            let at = |offset: u64| self.start.wrapping_add(offset as usize).cast();
+            let at = |offset: u64| self.ring.wrapping_add(offset as usize).cast();
             if skipped == 0 {
                 return Some(Reserved {
                     position: head,

@@ -106,7 +106,7 @@ pub(super) unsafe extern "C" fn slow(call: &Call, function: usize) -> usize {
         thread.draw()
     };
     if nested_bytes > 0 {
-        add_nested(thread, nested_bytes);
+        add_nested(nested_bytes);
     }
     thread.countdown.set(next);
     thread.inside.set(outer.unwrap_or(0));
