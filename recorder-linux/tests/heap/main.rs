@@ -283,7 +283,7 @@ fn programs_do_the_same_with_the_library() {
         for interval in [1, 4096, 512 << 10] {
             let settings = Settings {
                 stack_bytes: 8192,
-                ring_bytes: 1 << 20,
+                ring_bytes: 4 << 20,
                 ..Settings::with_interval(interval)
             };
             let recorded = run(&program, &args, settings);

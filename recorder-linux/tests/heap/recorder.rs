@@ -33,7 +33,7 @@ impl Settings {
     pub(crate) const EACH: Settings = Settings {
         interval: 0,
         stack_bytes: 0,
-        ring_bytes: 64 << 20,
+        ring_bytes: 256 << 20,
         is_read: true,
     };
 
@@ -41,7 +41,7 @@ impl Settings {
     pub(crate) fn with_interval(interval: u64) -> Settings {
         Settings {
             interval,
-            ring_bytes: 16 << 20,
+            ring_bytes: 64 << 20,
             ..Settings::EACH
         }
     }
