@@ -37,7 +37,7 @@ use args::Command;
 
 /// musl's allocator maps and unmaps pages for a few small objects. CPU time of `sprof --version` and of `sprof report`
 /// on a recording of rustc, medians by turns on x86_64: musl's 3.3 and 387 ms, this one 1.8 and 311 ms, with glibc 2.9
-/// and 303 ms. mimalloc asks for huge pages: 1.9, and between 216 and 551 ms. A sample costs no more with any.
+/// and 303 ms, with mimalloc 1.9, and between 216 and 551 ms. A sample costs no more with any.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;

@@ -9,13 +9,14 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use rustc_hash::FxHashMap;
 
-use super::Picked;
 use super::label;
 use super::locations::{LibRange, Locations};
+use super::{ExportUnit, Picked};
 use crate::category::{CATEGORIES, CodeKind};
 use crate::data::NO_STACK_LABEL;
 use crate::data::{Data, Frame, NONE, SavedLib, Thread};
 use crate::pprof_fields::{self as wire, profile as field};
+use crate::view::heap::Measure;
 use recording::protobuf::ProtobufMessage;
 
 /// Writes the number of samples (`samples`) and their weight (`cpu` or `delay` in nanoseconds, `space` in bytes, or an
@@ -38,24 +39,112 @@ pub fn write_without_threads(picked: &Picked<'_>, out: impl Write) -> io::Result
 }
 
 fn write_labelled(picked: &Picked<'_>, has_labels: bool, out: impl Write) -> io::Result<()> {
-    let mut writer = PprofWriter {
-        out: GzEncoder::new(out, Compression::default()),
-        picked,
-        data: picked.data,
-        has_labels,
-        message: ProtobufMessage::default(),
-        texts: Vec::new(),
-        text_ids: FxHashMap::default(),
-        locations: Locations::new(picked.data),
+    let data = picked.data;
+    let counts = data.has_samples().then_some(("samples".to_owned(), "count".to_owned()));
+    let weights = picked.has_weights().then(|| picked.value_type());
+    let (has_counts, has_weights) = (counts.is_some(), weights.is_some());
+    let types: Vec<_> = counts.into_iter().chain(weights).collect();
+    let sums = |thread: &Thread| {
+        let mut sums: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
+        for sample in picked.samples(thread) {
+            let (count, weight) = sums.entry(sample.stack).or_default();
+            *count = count.saturating_add(sample.count);
+            *weight = weight.saturating_add(sample.weight);
+        }
+        let values = sums.into_iter().map(|(stack, (count, weight))| {
+            let counts = has_counts.then_some(count).into_iter();
+            let weights = has_weights.then(|| picked.value(weight));
+            (stack, counts.chain(weights).collect())
+        });
+        values.collect()
     };
-    writer.profile()?;
-    writer.out.finish()?.flush()
+    let values = PprofValues {
+        of_threads: data.threads.iter().map(sums).collect(),
+        default: types.len().saturating_sub(1),
+        types,
+        // Bytes and counts have no known distance.
+        period: match picked.counted() {
+            ExportUnit::Samples | ExportUnit::Nanoseconds => picked.interval_ns(),
+            ExportUnit::Bytes | ExportUnit::Named => 0,
+        },
+        last_ms: picked.last_ms(),
+    };
+    PprofWriter::new(data, values, has_labels, out).write()
+}
+
+/// The values of Go's own heap profiles: type and unit.
+const HEAP_TYPES: [(&str, &str); 4] = [
+    ("alloc_objects", "count"),
+    ("alloc_space", "bytes"),
+    ("inuse_objects", "count"),
+    ("inuse_space", "bytes"),
+];
+
+/// The type that heap profiles of Go have for this measure, if they have one.
+pub fn heap_type(measure: Measure) -> Option<&'static str> {
+    let at = match measure {
+        Measure::Blocks => 0,
+        Measure::Allocated => 1,
+        Measure::Retained => 3,
+        Measure::Peak | Measure::Temporary => return None,
+    };
+    Some(HEAP_TYPES[at].0)
+}
+
+/// Writes the blocks of memory with the four values of Go's heap profiles. Tools show the value of `measure` first.
+///
+/// # Errors
+///
+/// `out` could not be written to.
+pub fn write_heap(data: &Data, measure: Measure, out: impl Write) -> io::Result<()> {
+    let mut sums: Vec<FxHashMap<u32, [f64; 4]>> = vec![FxHashMap::default(); data.threads.len()];
+    let mut last_ms: f64 = 0.0;
+    for block in data.blocks() {
+        last_ms = last_ms.max(block.time_ms);
+        let [alloc_objects, alloc_space, inuse_objects, inuse_space] =
+            sums[block.thread as usize].entry(block.stack).or_default();
+        *alloc_objects += block.blocks();
+        *alloc_space += block.weight;
+        if block.freed_ms.is_infinite() {
+            *inuse_objects += block.blocks();
+            *inuse_space += block.weight;
+        }
+    }
+    let whole = |sums: [f64; 4]| sums.map(|sum| sum.round() as u64).to_vec();
+    let values = PprofValues {
+        of_threads: (sums.into_iter())
+            .map(|sums| sums.into_iter().map(|(stack, sums)| (stack, whole(sums))).collect())
+            .collect(),
+        types: HEAP_TYPES
+            .map(|(kind, unit)| (kind.to_owned(), unit.to_owned()))
+            .to_vec(),
+        default: (HEAP_TYPES.iter())
+            .position(|(kind, _)| Some(*kind) == heap_type(measure))
+            .unwrap_or(HEAP_TYPES.len() - 1),
+        period: 0,
+        last_ms,
+    };
+    PprofWriter::new(data, values, true, out).write()
+}
+
+/// What is written of each call path.
+struct PprofValues {
+    /// Type and unit of each value.
+    types: Vec<(String, String)>,
+    /// Index of the type that tools show first.
+    default: usize,
+    /// By thread: stacks, each with a value of each type.
+    of_threads: Vec<Vec<(u32, Vec<u64>)>>,
+    /// Distance of samples in the unit of the default type; 0 if it is not known.
+    period: u64,
+    /// Time of the last sample, ms.
+    last_ms: f64,
 }
 
 struct PprofWriter<'a, W: Write> {
     out: GzEncoder<W>,
-    picked: &'a Picked<'a>,
     data: &'a Data,
+    values: PprofValues,
     /// Samples have the names of their process and thread.
     has_labels: bool,
     message: ProtobufMessage,
@@ -85,19 +174,36 @@ fn program(data: &Data) -> Option<usize> {
     })
 }
 
-impl<W: Write> PprofWriter<'_, W> {
+impl<'a, W: Write> PprofWriter<'a, W> {
+    fn new(data: &'a Data, values: PprofValues, has_labels: bool, out: W) -> PprofWriter<'a, W> {
+        PprofWriter {
+            out: GzEncoder::new(out, Compression::default()),
+            data,
+            values,
+            has_labels,
+            message: ProtobufMessage::default(),
+            texts: Vec::new(),
+            text_ids: FxHashMap::default(),
+            locations: Locations::new(data),
+        }
+    }
+
+    fn write(mut self) -> io::Result<()> {
+        self.profile()?;
+        self.out.finish()?.flush()
+    }
+
     fn profile(&mut self) -> io::Result<()> {
         // The first text must be empty.
         self.text("");
-        let samples = ("samples".to_owned(), "count".to_owned());
-        let weights = self.picked.has_weights().then(|| self.picked.value_type());
-        for (kind, unit) in self.data.has_samples().then_some(samples).into_iter().chain(weights) {
+        for (kind, unit) in self.values.types.clone() {
             let value_type = self.typed(&kind, &unit);
             self.put(field::SAMPLE_TYPE, &value_type)?;
         }
         let threads: &[Thread] = &self.data.threads;
-        for thread in threads {
-            self.samples(thread)?;
+        let values = std::mem::take(&mut self.values.of_threads);
+        for (thread, values) in threads.iter().zip(values) {
+            self.samples(thread, values)?;
         }
         self.write_mappings()?;
         self.write_locations()?;
@@ -112,15 +218,8 @@ impl<W: Write> PprofWriter<'_, W> {
         Ok(())
     }
 
-    fn samples(&mut self, thread: &Thread) -> io::Result<()> {
-        let mut sums: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
-        for sample in self.picked.samples(thread) {
-            let (count, weight) = sums.entry(sample.stack).or_default();
-            *count = count.saturating_add(sample.count);
-            *weight = weight.saturating_add(sample.weight);
-        }
-        let mut sums: Vec<_> = sums.into_iter().collect();
-        sums.sort_unstable_by_key(|(stack, _)| *stack);
+    fn samples(&mut self, thread: &Thread, mut values: Vec<(u32, Vec<u64>)>) -> io::Result<()> {
+        values.sort_unstable_by_key(|(stack, _)| *stack);
         let labels = [
             ("process", label::process(thread).into_owned()),
             ("thread", label::thread(thread)),
@@ -128,16 +227,15 @@ impl<W: Write> PprofWriter<'_, W> {
         let labels = labels.into_iter().filter(|_| self.has_labels);
         let labels: Vec<_> = labels.collect();
         let labels: Vec<_> = (labels.iter().map(|(key, value)| (self.text(key), self.text(value)))).collect();
-        for (stack, (count, weight)) in sums {
-            let value = self.picked.value(weight);
-            let counts = self.data.has_samples().then_some(count);
-            let weights = self.picked.has_weights().then_some(value);
+        for (stack, values) in values {
             let path = self.locations.path(stack);
             let mut sample = ProtobufMessage::default();
             sample.packed(wire::sample::LOCATION_ID, path.into_iter().map(location_id));
             // The format's values are signed.
-            let values = counts.into_iter().chain(weights);
-            sample.packed(wire::sample::VALUE, values.map(|value| value.min(i64::MAX as u64)));
+            sample.packed(
+                wire::sample::VALUE,
+                values.into_iter().map(|value| value.min(i64::MAX as u64)),
+            );
             for &(key, text) in &labels {
                 let mut label = ProtobufMessage::default();
                 label.number(wire::label::KEY, key);
@@ -223,20 +321,16 @@ impl<W: Write> PprofWriter<'_, W> {
     }
 
     fn write_times(&mut self) -> io::Result<()> {
-        let (what, unit) = match self.picked.has_weights() {
-            true => self.picked.value_type(),
-            false => ("samples".to_owned(), "count".to_owned()),
-        };
+        let (what, unit) = self.values.types.get(self.values.default).cloned().unwrap_or_default();
         let period_type = self.typed(&what, &unit);
         let default_type = self.text(&what);
         let comment = self.text(&format!("recorded program: {}", self.data.product));
         self.put(field::PERIOD_TYPE, &period_type)?;
         let ns = |ms: f64| (ms * 1e6).round().clamp(0.0, i64::MAX as f64) as u64;
-        let last_ms = self.picked.last_ms();
         self.message.clear();
         self.message.number(field::TIME_NANOS, ns(self.data.start_ms));
-        self.message.number(field::DURATION_NANOS, ns(last_ms));
-        self.message.number(field::PERIOD, self.picked.interval_ns());
+        self.message.number(field::DURATION_NANOS, ns(self.values.last_ms));
+        self.message.number(field::PERIOD, self.values.period);
         self.message.number(field::COMMENT, comment);
         self.message.number(field::DEFAULT_SAMPLE_TYPE, default_type);
         self.out.write_all(self.message.bytes())

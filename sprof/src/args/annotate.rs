@@ -14,7 +14,7 @@ Examples:
   sprof annotate perf.data malloc --symbol-dir /usr/lib/debug")]
 pub(crate) struct AnnotateArgs {
     /// A saved profile, a file of `perf record`, text of `perf script`, a .partial file, or a file of pprof, callgrind,
-    /// cachegrind or DHAT. `-` is stdin.
+    /// cachegrind, DHAT, heaptrack or massif. `-` is stdin.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 

@@ -31,7 +31,7 @@ the same work in each run; other recordings are windows of time, which differ by
 
 Exit status: 0 all rules are kept; 1 a rule is broken; 3 no rule is broken and sprof cannot tell for
 some (0 with --allow-unknown); 2 wrong usage; 125 sprof itself failed.",
-    mut_arg("event", |arg| arg.help("Check this event, if the files have several (from perf record, pprof, callgrind, cachegrind or DHAT) \
+    mut_arg("event", |arg| arg.help("Check this event, if the files have several (from perf record, pprof, callgrind, cachegrind, DHAT, heaptrack or massif) \
                                      [default: the files' choice, or the first event]"))
 )]
 pub(crate) struct CheckArgs {

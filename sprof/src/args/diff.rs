@@ -19,7 +19,7 @@ Examples:
   sprof diff old.json.gz new.json.gz
   sprof diff new1.json.gz new2.json.gz --base old1.json.gz old2.json.gz
   sprof diff 'pyroscope=http://localhost:4040?query={service_name=\"shop\"}&from=now-1h' new.json.gz",
-    mut_arg("event", |arg| arg.help("Compare this event, if the files have several (from perf record, pprof, callgrind, cachegrind or DHAT) \
+    mut_arg("event", |arg| arg.help("Compare this event, if the files have several (from perf record, pprof, callgrind, cachegrind, DHAT, heaptrack or massif) \
                                      [default: the files' choice, or the first event]"))
 )]
 pub(crate) struct DiffArgs {

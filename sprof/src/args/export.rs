@@ -14,12 +14,13 @@ use super::value;
 #[command(
     before_help = EXAMPLES,
     after_help = UNITS,
-    mut_arg("event", |arg| arg.help("Export this event, if the file has several (from -e, perf record, pprof, callgrind, cachegrind or DHAT) \
+    mut_arg("event", |arg| arg.help("Export this event, if the file has several (from -e, perf record, pprof, callgrind, cachegrind, DHAT, heaptrack or massif) \
                                      [default: the file's choice, or the first event]"))
 )]
 pub(crate) struct ExportArgs {
     /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record`, text of `perf script`,
-    /// a .partial file, folded stacks, or a file of pprof, callgrind, cachegrind or DHAT. `-` is stdin.
+    /// a .partial file, folded stacks, or a file of pprof, callgrind, cachegrind, DHAT, heaptrack or massif. `-` is
+    /// stdin.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
@@ -99,7 +100,7 @@ Examples:
 )]
 pub(crate) struct FlamegraphArgs {
     /// Draw this file and record nothing: a saved profile, a file of `perf record`, text of `perf script`, a .partial
-    /// file, folded stacks, or a file of pprof, callgrind, cachegrind or DHAT. `-` is stdin.
+    /// file, folded stacks, or a file of pprof, callgrind, cachegrind, DHAT, heaptrack or massif. `-` is stdin.
     #[arg(value_name = "FILE", conflicts_with_all = CHOICES_OF_A_RECORDING)]
     pub(crate) file: Option<PathBuf>,
 
@@ -149,7 +150,8 @@ pub(crate) enum ExportFormat {
     /// The profile with a viewer in one file: timeline, call trees, flame graph and sources in any browser, without
     /// internet.
     Html,
-    /// For `go tool pprof` and others; gzip.
+    /// For `go tool pprof` and others; gzip. With --measure allocated, retained or blocks it has all four values of
+    /// Go's heap profiles, and shows the named one first.
     Pprof,
     /// For <https://www.speedscope.app>.
     Speedscope,

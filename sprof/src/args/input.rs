@@ -109,8 +109,8 @@ pub(crate) struct InputArgs {
 /// The event of a file to show.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct EventArgs {
-    /// Show this event, if the file has several (from -e, perf record, pprof, callgrind, cachegrind or DHAT) [default:
-    /// the file's choice, or the first event].
+    /// Show this event, if the file has several (from -e, perf record, pprof, callgrind, cachegrind, DHAT, heaptrack or
+    /// massif) [default: the file's choice, or the first event].
     #[arg(short, long, value_name = "NAME")]
     event: Option<String>,
 }
@@ -119,9 +119,9 @@ pub(crate) struct EventArgs {
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct MeasureArgs {
     /// Show the heap instead of CPU time, by the code that took the memory; needs a recording with --heap, or a file of
-    /// DHAT, heaptrack or massif: bytes that were allocated, that were retained (not freed by the end, or by the end of
-    /// --time-range), that lived at the peak of the heap, that were temporary (freed within a millisecond; in a file of
-    /// heaptrack, by the next call), or the number of blocks.
+    /// DHAT, heaptrack, massif or pprof: bytes that were allocated, that were retained (not freed by the end, or by the
+    /// end of --time-range), that lived at the peak of the heap, that were temporary (freed within a millisecond; in a
+    /// file of heaptrack, by the next call), or the number of blocks.
     #[arg(long, value_name = "MEASURE", value_parser = measures(), conflicts_with = "event", hide_possible_values = true)]
     pub(crate) measure: Option<Measure>,
 }

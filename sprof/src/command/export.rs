@@ -54,18 +54,36 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
     if matches!(format, ExportFormat::Firefox | ExportFormat::FirefoxV55) {
         return saved::export(args, format, target, &term);
     }
-    let mut input = input::open_and_warn(
-        &args.file,
-        WantedSamples::new(&args.event, &args.heap, args.part.filter()),
-        &args.input.symbols,
-        &term,
-    )?;
+    let wanted = WantedSamples::new(&args.event, &args.heap, args.part.filter());
+    // pprof has several values of one heap.
+    let heap =
+        (args.heap.measure).filter(|measure| format == ExportFormat::Pprof && pprof::heap_type(*measure).is_some());
+    let symbols = &args.input.symbols;
+    let mut input = match heap {
+        Some(_) => input::open_with_measures(&args.file, &wanted, symbols, &term),
+        None => input::open(&args.file, wanted, symbols, &term),
+    }?;
+    term.warnings(&args.file, &input.notes);
     keep_part(&mut input.data, &args.part, &args.file)?;
     // Other tools open source files by their paths: `pprof -list`, callgrind_annotate, editors that show speedscope
     // files. Rows of several machines need one path for one file.
     if format != ExportFormat::Parquet {
         let mut local = LocalSources::of_user();
         input.data.map_source_paths(|path| local.local_path(path));
+    }
+    if let Some(measure) = heap.filter(|_| input.data.has_heap()) {
+        let mut tables = input
+            .data
+            .threads
+            .iter()
+            .filter_map(|thread| thread.allocations.as_ref());
+        if tables.all(|table| table.weight.is_empty()) {
+            return Err(Failure::failed(format_args!(
+                "{}: no blocks of memory are selected, or were sampled",
+                args.file.display()
+            )));
+        }
+        return target.write(&term, |out| pprof::write_heap(&input.data, measure, out));
     }
     let picked = Picked::new(&input.data, time(args.off_cpu, &args.pick));
     say_what_is_missing(&picked, &args.file, &term)?;

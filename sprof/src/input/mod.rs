@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use profile::data::Data;
+use profile::export::pprof;
 use profile::read::{self, ForeignFormat, ReadError, ReadLimits};
 use profile::view::heap::Measure;
 use symbolicator::Symbolicator;
@@ -39,6 +40,8 @@ pub(crate) enum ReadExtent {
     OneEvent,
     /// The samples of one event, and the fields of markers.
     WithMarkers,
+    /// The samples of one event; of a heap, the blocks themselves if all of their measures are known.
+    AllMeasures,
     /// The samples of all events, and counters: for the viewer's page.
     Page,
 }
@@ -72,6 +75,16 @@ pub(crate) fn open_page(
     term: &Term,
 ) -> Result<Input, Failure> {
     open_extent(path, wanted, ReadExtent::Page, symbols, term)
+}
+
+/// Reads a file as [`open`] does, but blocks of memory stay blocks, if all of their measures are known.
+pub(crate) fn open_with_measures(
+    path: &Path,
+    wanted: &WantedSamples<'_>,
+    symbols: &SymbolArgs,
+    term: &Term,
+) -> Result<Input, Failure> {
+    open_extent(path, wanted, ReadExtent::AllMeasures, symbols, term)
 }
 
 fn open_extent(
@@ -133,7 +146,7 @@ fn read(
             .for_each(|lib| symbolicator.add_module(&lib.module));
         let mut data = match extent {
             ReadExtent::WithMarkers => profile::for_page(&profile).0,
-            ReadExtent::OneEvent | ReadExtent::Page => Data::from(&profile),
+            ReadExtent::OneEvent | ReadExtent::AllMeasures | ReadExtent::Page => Data::from(&profile),
         };
         if keeps_event {
             data.keep_event(None).map_err(Failure::failed)?;
@@ -157,7 +170,7 @@ fn read(
         data
     } else {
         let read = match extent {
-            ReadExtent::OneEvent => read::whole(path, limits).map(|data| (data, 0.0)),
+            ReadExtent::OneEvent | ReadExtent::AllMeasures => read::whole(path, limits).map(|data| (data, 0.0)),
             ReadExtent::Page | ReadExtent::WithMarkers => read::for_page(path, limits),
         };
         let mut data;
@@ -174,7 +187,8 @@ fn read(
         }
         data
     };
-    if let (WantedSamples::Heap(measure, filter), false) = (wanted, is_measured) {
+    let stays_blocks = extent == ReadExtent::AllMeasures && data.has_all_measures();
+    if let (WantedSamples::Heap(measure, filter), false) = (wanted, is_measured || stays_blocks) {
         let kept = data.keep_measure(*measure, filter);
         kept.map_err(|error| Failure::failed(format_args!("cannot show the heap of {}: {error}", path.display())))?;
     }
@@ -244,6 +258,7 @@ fn sum_of_heap(kind: ForeignFormat, measure: Measure) -> Option<&'static str> {
         (ForeignFormat::Dhat, Measure::Blocks) => Some("total-blocks"),
         // Not all of these files have all measures: reading one says so.
         (ForeignFormat::Dhat | ForeignFormat::Massif | ForeignFormat::Heaptrack, measure) => Some(measure.name()),
+        (ForeignFormat::Pprof, measure) => pprof::heap_type(measure),
         _ => None,
     }
 }

@@ -247,7 +247,12 @@ fn json(
             "extra": extra,
         },
         "selection": {
-            "kind": if waits { "waits" } else { "cpu" },
+            "kind": match (waits, data.unit) {
+                (true, _) => "waits",
+                (false, WeightUnit::Bytes) => "bytes",
+                (false, WeightUnit::Counts) => "count",
+                (false, WeightUnit::Samples | WeightUnit::Milliseconds) => "cpu",
+            },
             "conditions": conditions,
             "samples": selection.total.samples,
             "weight": number_json(selection.total.weight),

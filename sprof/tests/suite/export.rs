@@ -54,6 +54,97 @@ fn sum(costs: &Costs) -> u64 {
     costs.values().map(|(own, _)| own).sum()
 }
 
+/// What `go tool pprof -top` prints of a file.
+fn go_top(pprof: &Path, options: &[&str]) -> String {
+    let output = Command::new("go")
+        .args(["tool", "pprof", "-top", "-nodecount=100000", "-nodefraction=0"])
+        .args(options)
+        .arg(pprof)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Numbers in one unit.
+fn costs_of_top(text: &str) -> Costs {
+    // flat, flat%, sum%, cum, cum%, name
+    let rows = text.lines().skip_while(|line| !line.contains("flat%")).skip(1);
+    rows.map(|row| {
+        let words: Vec<&str> = row.split_whitespace().collect();
+        let name = words[5..]
+            .join(" ")
+            .replace(" (inline)", "")
+            .replace(" (partial-inline)", "");
+        let number = |word: &str| word.trim_end_matches(char::is_alphabetic).parse().unwrap();
+        (name, (number(words[0]), number(words[3])))
+    })
+    .collect()
+}
+
+#[test]
+fn go_s_pprof_shows_the_four_values_of_the_heap_that_the_measures_have() {
+    let go = Command::new("go").arg("version").output();
+    if !has(Need::Go, go.is_ok_and(|output| output.status.success()), "no go") {
+        return;
+    }
+    let recording = record()
+        .options(&["--heap", "--heap-interval", "1"])
+        .run(program("heap").unwrap(), &["1", "8", "thread"]);
+    let folder = temp_dir();
+    let pprof = folder.path().join("heap.pb.gz");
+    let write = |options: &[&str]| {
+        let to_file = ["-q", "-f", "pprof", "-o", pprof.to_str().unwrap()];
+        exported(&recording.output, &[&to_file[..], options].concat());
+    };
+    let folded = |measure: &str, options: &[&str]| {
+        let measured = ["-f", "folded", "--measure", measure];
+        costs_of_folded(&exported(&recording.output, &[&measured[..], options].concat()))
+    };
+    let shown = |options: &[&str]| {
+        let mut costs = costs_of_top(&go_top(&pprof, &[&["-unit=bytes"], options].concat()));
+        costs.retain(|_, costs| *costs != (0, 0));
+        costs
+    };
+    for part in [&[][..], &["--thread", "heap"], &["--hide", "take"]] {
+        for (measure, index) in [
+            ("blocks", "alloc_objects"),
+            ("allocated", "alloc_space"),
+            ("retained", "inuse_space"),
+        ] {
+            write(&[&["--measure", measure], part].concat());
+            let expected = folded(measure, part);
+            assert!(expected.contains_key("keeps"), "{expected:?}");
+            // The measure's own value is shown first.
+            assert_eq!(shown(&[]), expected, "{measure} {part:?}");
+            assert_eq!(
+                shown(&[&format!("-sample_index={index}")]),
+                expected,
+                "{measure} {part:?}"
+            );
+        }
+    }
+    write(&["--measure", "allocated"]);
+    assert_eq!(shown(&["-sample_index=inuse_space"]), folded("retained", &[]));
+    let objects = shown(&["-sample_index=inuse_objects"]);
+    assert_eq!((objects["take"], objects.contains_key("frees")), ((256, 256), false));
+    // sprof reads the four values by the same measures.
+    for measure in ["blocks", "allocated", "retained"] {
+        let again = exported(&pprof, &["-f", "folded", "--measure", measure]);
+        assert_eq!(costs_of_folded(&again), folded(measure, &[]), "{measure}");
+    }
+    // These are no values of Go's.
+    write(&["--measure", "peak"]);
+    assert_eq!(shown(&["-sample_index=peak"]), folded("peak", &[]));
+    let none = export(
+        &recording.output,
+        &["-f", "pprof", "--measure", "allocated", "--time-range", "1000..2000"],
+    );
+    let stderr = String::from_utf8_lossy(&none.stderr);
+    assert!(stderr.contains("no blocks of memory are selected"), "{stderr}");
+    assert!(none.stdout.is_empty());
+}
+
 #[test]
 fn go_s_pprof_shows_the_functions_and_lines_that_the_folded_stacks_have() {
     let Some(()) = perf_events() else { return };
@@ -65,36 +156,9 @@ fn go_s_pprof_shows_the_functions_and_lines_that_the_folded_stacks_have() {
     let folder = temp_dir();
     let pprof = file(folder.path(), &recording.output, "pprof");
     let folded = costs_of_folded(&exported(&recording.output, &["--format", "folded"]));
-    let top = |options: &[&str]| {
-        let output = Command::new("go")
-            .args([
-                "tool",
-                "pprof",
-                "-top",
-                "-sample_index=samples",
-                "-nodecount=100000",
-                "-nodefraction=0",
-            ])
-            .args(options)
-            .arg(&pprof)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
-    // flat, flat%, sum%, cum, cum%, name
+    let top = |options: &[&str]| go_top(&pprof, &[&["-sample_index=samples"], options].concat());
     let text = top(&[]);
-    let rows = text.lines().skip_while(|line| !line.contains("flat%")).skip(1);
-    let shown: Costs = rows
-        .map(|row| {
-            let words: Vec<&str> = row.split_whitespace().collect();
-            let name = words[5..]
-                .join(" ")
-                .replace(" (inline)", "")
-                .replace(" (partial-inline)", "");
-            (name, (words[0].parse().unwrap(), words[3].parse().unwrap()))
-        })
-        .collect();
+    let shown = costs_of_top(&text);
     assert_eq!(shown, folded, "{text}");
     let lines = top(&["-lines"]);
     let expected = format!("inline.c:{} (inline)", line_of("inline.c", "INNERMOST_LINE"));

@@ -61,6 +61,12 @@ impl Data {
         self.threads.iter().any(|thread| thread.allocations.is_some())
     }
 
+    /// True if it has blocks of memory, and all of them have addresses and sizes: no measure is missing.
+    pub fn has_all_measures(&self) -> bool {
+        let mut tables = self.threads.iter().filter_map(|thread| thread.allocations.as_ref());
+        self.has_heap() && tables.all(|table| table.address.is_some() && table.size.is_some())
+    }
+
     /// Replaces all samples by the blocks of memory that a measure counts, at the time and with the stack that took
     /// them. Of `filter`, the threads, the processes and the time decide which blocks are retained and which moment is
     /// the peak. Only blocks that were taken in that time count.
