@@ -8,15 +8,17 @@
 mod recorder;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use object::elf::{R_X86_64_RELATIVE, R_X86_64_TPOFF64};
+use object::elf::{R_X86_64_GLOB_DAT, R_X86_64_RELATIVE, R_X86_64_TPOFF64};
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags};
-use recorder::{Recorded, Settings, folder, library, record, record_with_nonsense};
+use recorder::{Recorded, Settings, folder, library, record, record_by, record_with_nonsense};
 use recorder_linux::heap::PRELOAD;
 use recorder_linux::heap::wire::{
     FUNCTION_MASK, FUNCTIONS, MAX_STACK_BYTES, MIN_RING_BYTES, REGISTERS, STEPS, VARIABLE,
@@ -43,6 +45,16 @@ fn build(compiler: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(program)
+}
+
+/// False, said, where this is not root.
+fn is_root(test: &str) -> bool {
+    // SAFETY: reads a number.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root {
+        let _ = writeln!(std::io::stderr(), "skipped: {test}: needs root");
+    }
+    is_root
 }
 
 /// A C program whose calls of malloc stay.
@@ -97,6 +109,51 @@ fn each_call_of_each_function_is_seen_once() {
             .collect();
         // Those that call another one count by it, once that is known.
         assert_eq!(names.len(), 8, "{compiler}: {names:?}");
+    }
+}
+
+/// The auxiliary vector then has the loader's place, and not the program's.
+#[test]
+fn a_program_that_its_loader_starts_by_name_is_seen_as_well() {
+    for (compiler, loader) in [
+        ("cc", "/lib64/ld-linux-x86-64.so.2"),
+        ("musl-gcc", "/lib/ld-musl-x86_64.so.1"),
+    ] {
+        let Some(program) = c(compiler, "truth.c") else {
+            continue;
+        };
+        let recorded = run(Path::new(loader), &[program.to_str().unwrap(), "2000"], Settings::EACH);
+        recorded.kept();
+        assert_eq!(seen(&recorded), truth(&recorded), "{compiler}");
+    }
+}
+
+#[test]
+fn a_program_whose_file_its_user_may_not_read_is_seen_as_well() {
+    if !is_root("a_program_whose_file_its_user_may_not_read_is_seen_as_well") {
+        return;
+    }
+    let hidden = c("cc", "hidden.c").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let copy = |from: &Path, name: &str, mode: u32| {
+        let to = folder.path().join(name);
+        fs::copy(from, &to).unwrap();
+        fs::set_permissions(&to, fs::Permissions::from_mode(mode)).unwrap();
+        to
+    };
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let library = copy(&library(), "library.so", 0o755);
+    for compiler in ["cc", "musl-gcc"] {
+        let Some(program) = c(compiler, "truth.c") else {
+            continue;
+        };
+        let program = copy(&program, compiler, 0o711);
+        let mut command = Command::new(&hidden);
+        command.arg(program).arg("2000");
+        let recorded = record_by(&library, &mut command, Settings::EACH);
+        assert_eq!(String::from_utf8_lossy(&recorded.output.stderr), "", "{compiler}");
+        recorded.kept();
+        assert_eq!(seen(&recorded), truth(&recorded), "{compiler}");
     }
 }
 
@@ -382,8 +439,17 @@ fn programs_run_with_nonsense_in_the_shared_memory() {
 fn the_library_needs_nothing() {
     let file = ElfFile64::<object::Endianness>::parse(PRELOAD).unwrap();
     let symbols = || file.dynamic_symbols();
-    assert_eq!(symbols().filter(|symbol| symbol.is_undefined()).count(), 0);
-    let names: BTreeSet<&str> = symbols().map(|symbol| symbol.name().unwrap()).collect();
+    let undefined = symbols().filter(|symbol| symbol.is_undefined());
+    let undefined: BTreeSet<_> = undefined
+        .map(|symbol| (symbol.name().unwrap(), symbol.is_weak()))
+        .collect();
+    // Each loader has one of them.
+    assert_eq!(
+        undefined,
+        BTreeSet::from([("_r_debug", true), ("_dl_debug_addr", true)])
+    );
+    let defined = symbols().filter(|symbol| !symbol.is_undefined());
+    let names: BTreeSet<&str> = defined.map(|symbol| symbol.name().unwrap()).collect();
     assert_eq!(names, BTreeSet::from(FUNCTIONS));
     let dynamic = file.section_by_name(".dynamic").unwrap().data().unwrap();
     let tags: Vec<u64> = dynamic
@@ -404,5 +470,8 @@ fn the_library_needs_nothing() {
             flags => panic!("{flags:?}"),
         })
         .collect();
-    assert_eq!(kinds, BTreeSet::from([R_X86_64_RELATIVE, R_X86_64_TPOFF64]));
+    assert_eq!(
+        kinds,
+        BTreeSet::from([R_X86_64_GLOB_DAT, R_X86_64_RELATIVE, R_X86_64_TPOFF64])
+    );
 }

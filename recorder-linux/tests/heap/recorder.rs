@@ -164,7 +164,12 @@ pub(crate) fn folder() -> PathBuf {
 
 /// Runs a program to its end.
 pub(crate) fn record(command: &mut Command, settings: Settings) -> Recorded {
-    record_and(command, settings, |memory, is_last, records| {
+    record_by(&library(), command, settings)
+}
+
+/// Runs a program to its end with this copy of the library.
+pub(crate) fn record_by(library: &Path, command: &mut Command, settings: Settings) -> Recorded {
+    record_and(library, command, settings, |memory, is_last, records| {
         if settings.is_read || is_last {
             memory.read(is_last, records);
         }
@@ -174,7 +179,7 @@ pub(crate) fn record(command: &mut Command, settings: Settings) -> Recorded {
 /// Runs a program to its end, and writes random words over the header all the time. Nothing is read.
 pub(crate) fn record_with_nonsense(command: &mut Command, settings: Settings) -> Recorded {
     let mut random = 88_172_645_463_325_252_u64;
-    record_and(command, settings, move |memory, _, _| {
+    record_and(&library(), command, settings, move |memory, _, _| {
         for offset in (8..128).step_by(8).cycle().take(2000) {
             random ^= random << 13;
             random ^= random >> 7;
@@ -187,6 +192,7 @@ pub(crate) fn record_with_nonsense(command: &mut Command, settings: Settings) ->
 }
 
 fn record_and(
+    library: &Path,
     command: &mut Command,
     settings: Settings,
     mut each_round: impl FnMut(&mut SharedMemory, bool, &mut Vec<Record>),
@@ -206,7 +212,7 @@ fn record_and(
         ..
     } = settings;
     let value = format!("{interval}:{stack_bytes}:{ring_bytes}:@{name}");
-    command.env("LD_PRELOAD", library()).env(VARIABLE, value);
+    command.env("LD_PRELOAD", library).env(VARIABLE, value);
     let child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -16,8 +16,8 @@
 //!    runs at the first sample.
 //!
 //! A function here may run inside of a signal handler, of a library's constructor, of a new thread, and before libc is
-//! initialized. So nothing here allocates, locks, calls libc (its system calls are its own, so `errno` stays), or
-//! unwinds. Whatever fails, the program runs on, unsampled.
+//! initialized. So nothing here allocates, locks, calls libc beside its allocator and getauxval(3) (its system calls
+//! are its own, so `errno` stays), or unwinds. Whatever fails, the program runs on, unsampled.
 //!
 //! A program may forbid system calls to itself (seccomp(2)). After its first sample, the library makes `getpid` and
 //! `gettid` once in each thread, and `process_vm_readv` where a thread's stack grows.

@@ -1,30 +1,22 @@
 //! Finds functions in the libraries of this process. dlsym(3) allocates, and is not there in every libc version under
 //! one name.
 //!
-//! The list of libraries is that of debuggers: `DT_DEBUG` of the executable leads to an `r_debug`, and that to a list
-//! of `link_map` in the order of symbol lookup (link.h; musl has the same words).
+//! The list of libraries is that of debuggers: a variable of the loader leads to a list of `link_map` in the order of
+//! symbol lookup (`r_debug` of link.h; musl has the same words). `DT_DEBUG` of the executable leads to the same list.
+//! But the auxiliary vector, which has the place of the executable, can't be relied on: after `ld.so PROGRAM` it has
+//! the loader's, and before Linux 6.4 a program whose file may not be read can't read it.
 
 use core::ptr::null;
 
-/// Types of program headers, symbols and entries of dynamic sections (elf.h).
-const PT_DYNAMIC: u32 = 2;
-const PT_PHDR: u32 = 6;
+use super::machine::debugger_variables;
+
+/// Types of symbols and entries of dynamic sections (elf.h).
 const DT_STRTAB: usize = 5;
 const DT_SYMTAB: usize = 6;
-const DT_DEBUG: usize = 21;
 const DT_HASH: usize = 4;
 const DT_GNU_HASH: usize = 0x6fff_fef5;
 const STT_GNU_IFUNC: u8 = 10;
 const SHN_UNDEF: u16 = 0;
-
-#[repr(C)]
-struct ProgramHeader {
-    kind: u32,
-    flags: u32,
-    offset: usize,
-    address: usize,
-    rest: [usize; 4],
-}
 
 #[repr(C)]
 struct Symbol {
@@ -50,58 +42,21 @@ struct Debugger {
     libraries: *const Library,
 }
 
-/// The libraries of this process in the order of symbol lookup, the executable first.
+/// The libraries of this process in the order of symbol lookup, the executable first. The vDSO is one of them.
 ///
 /// # Safety
 ///
-/// The executable, whose program headers are these (`AT_PHDR` and `AT_PHNUM` of the auxiliary vector), has been loaded
-/// by a dynamic loader, and no library is being loaded or unloaded by another thread.
-pub(super) unsafe fn libraries(headers: usize, count: usize) -> impl Iterator<Item = &'static Library> + Clone {
-    // SAFETY: the kernel has mapped that many.
-    let headers = unsafe { core::slice::from_raw_parts(headers as *const ProgramHeader, count) };
-    let own_header = headers.iter().find(|header| header.kind == PT_PHDR);
-    let base = own_header.map_or(0, |header| (headers.as_ptr() as usize).wrapping_sub(header.address));
-    // SAFETY: the executable is at `base`, and its loader has filled in its dynamic section.
-    let debugger = unsafe { dynamic_entry(dynamic_section(headers, base), DT_DEBUG) } as *const Debugger;
+/// No library is being loaded or unloaded by another thread.
+pub(super) unsafe fn libraries() -> impl Iterator<Item = &'static Library> + Clone {
+    let [glibc, musl] = debugger_variables();
+    // SAFETY: null, or musl's pointer to what its loader keeps for debuggers.
+    let musl = unsafe { (musl as *const *const Debugger).as_ref() }.map_or(null(), |pointer| *pointer);
+    let debugger = if glibc == 0 { musl } else { glibc as *const Debugger };
     // SAFETY: null, or what the loader keeps for debuggers.
     let first = unsafe { debugger.as_ref() }.map_or(null(), |debugger| debugger.libraries);
     // SAFETY: the loader's list ends with null.
     let library = |pointer: *const Library| unsafe { pointer.as_ref() };
     core::iter::successors(library(first), move |found| library(found.next))
-}
-
-/// The function of the vDSO, whose ELF header is here (`AT_SYSINFO_EHDR`), or 0.
-///
-/// # Safety
-///
-/// `header` is that, or 0.
-pub(super) unsafe fn vdso_function(header: usize, name: &str) -> usize {
-    /// `e_phoff` and `e_phnum` of `Elf64_Ehdr`.
-    const HEADERS_OFFSET: usize = 32;
-    const HEADER_COUNT: usize = 56;
-    if header == 0 {
-        return 0;
-    }
-    // SAFETY: the kernel has mapped the vDSO's header.
-    let offset = unsafe { *((header + HEADERS_OFFSET) as *const usize) };
-    // SAFETY: the same.
-    let count = unsafe { *((header + HEADER_COUNT) as *const u16) };
-    // SAFETY: the kernel has mapped that many.
-    let headers = unsafe { core::slice::from_raw_parts((header + offset) as *const ProgramHeader, count.into()) };
-    let dynamic = dynamic_section(headers, header);
-    let vdso = Library {
-        base: header,
-        name: null(),
-        dynamic,
-        next: null(),
-    };
-    // SAFETY: the vDSO is mapped for as long as the process runs.
-    unsafe { vdso.symbol(name) }
-}
-
-fn dynamic_section(headers: &[ProgramHeader], base: usize) -> *const [usize; 2] {
-    let dynamic = headers.iter().find(|header| header.kind == PT_DYNAMIC);
-    dynamic.map_or(null(), |header| base.wrapping_add(header.address) as *const [usize; 2])
 }
 
 /// The value of the last entry of this type, or 0.

@@ -4,34 +4,22 @@
 //! has no constructor. There is one thread then, or a few and signal handlers, which write the same.
 
 use core::ptr::{null, null_mut};
-use core::sync::atomic::{
-    AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::connect::{OFF, SETTINGS, STATE, UNKNOWN, WAITING};
-use super::link_map::{Library, after, libraries, vdso_function};
+use super::link_map::{Library, after, libraries};
 use super::machine::{ALLOCATOR, FREE, MALLOC, NEXT, VDSO_CLOCK, load, own_dynamic_section, store};
 use super::system;
 use super::thread::{FIRST_STACK_END, PROCESS};
 use crate::wire::{FUNCTIONS, MAX_RING_BYTES, MAX_SOCKET_BYTES, MIN_RING_BYTES, VARIABLE};
 
-// Types of the auxiliary vector (elf.h).
-const AT_PHDR: usize = 3;
-const AT_PHNUM: usize = 5;
-const AT_SECURE: usize = 23;
-const AT_SYSINFO_EHDR: usize = 33;
-
-/// Pairs of type and value. Linux gives about 25.
-static AUXILIARY_VECTOR: [AtomicUsize; 128] = [const { AtomicUsize::new(0) }; 128];
-
-/// Does all that is done once. Where the system hides the libraries, the next call tries again.
+/// Does all that is done once. Where no library has an allocator, the next call tries again.
 pub(super) fn start() {
-    if STATE.load(Acquire) != UNKNOWN || !system::read_auxiliary_vector(&AUXILIARY_VECTOR) {
+    if STATE.load(Acquire) != UNKNOWN {
         return;
     }
-    // SAFETY: `LD_PRELOAD` has loaded this library, so there is a loader. This runs when its work is done, or in it.
-    let loaded = unsafe { libraries(auxiliary(AT_PHDR), auxiliary(AT_PHNUM)) };
+    // SAFETY: the first call comes from the loader, or before the program has threads.
+    let loaded = unsafe { libraries() };
     let own = own_dynamic_section();
     let is_other = move |library: &&Library| !library.has_dynamic_section(own);
     let next = loaded.clone().skip_while(is_other).skip(1);
@@ -41,14 +29,10 @@ pub(super) fn start() {
     if load(&ALLOCATOR, MALLOC).is_null() {
         return;
     }
-    // SAFETY: this is the vDSO's header.
-    system::CLOCK.store(
-        unsafe { vdso_function(auxiliary(AT_SYSINFO_EHDR), VDSO_CLOCK) },
-        Relaxed,
-    );
+    system::CLOCK.store(find(loaded.clone(), VDSO_CLOCK), Relaxed);
     // An executable with its own allocator uses that one, and might leave a part of the family to this library.
     let has_allocator = find(loaded.clone().take_while(is_other), "malloc") != 0;
-    let is_wanted = auxiliary(AT_SECURE) == 0
+    let is_wanted = !is_secure(loaded.clone())
         && !has_allocator
         && !has_sanitizer(loaded.clone())
         && read_environment(loaded)
@@ -62,10 +46,18 @@ pub(super) fn start() {
     let _ = STATE.compare_exchange(UNKNOWN, state, Release, Relaxed);
 }
 
-fn auxiliary(kind: usize) -> usize {
-    let (pairs, _) = AUXILIARY_VECTOR.as_chunks();
-    let pair = pairs.iter().find(|[key, _]| key.load(Relaxed) == kind);
-    pair.map_or(0, |[_, value]| value.load(Relaxed))
+/// Whether the program has rights that its caller may not have (ld.so(8)): its memory is not for the caller's eyes.
+fn is_secure(libraries: impl Iterator<Item = &'static Library>) -> bool {
+    /// elf.h.
+    const AT_SECURE: usize = 23;
+    let getauxval = find(libraries, "getauxval");
+    if getauxval == 0 {
+        return true;
+    }
+    // SAFETY: libc's function (getauxval(3)). It reads words that the loader has copied before all else, and sets errno
+    // for an unknown type alone.
+    let getauxval: extern "C" fn(usize) -> usize = unsafe { core::mem::transmute(getauxval) };
+    getauxval(AT_SECURE) != 0
 }
 
 /// The address of the first definition, or 0.

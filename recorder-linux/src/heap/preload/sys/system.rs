@@ -4,8 +4,8 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::machine::{
-    CLOCK_GETTIME, CLOSE, CONNECT, FALLOCATE, FCNTL, GETPID, GETTID, MADVISE, MEMFD_CREATE, MMAP, OPENAT, PRCTL,
-    PRLIMIT, PROCESS_VM_READV, READ, SENDMSG, SETSOCKOPT, SIGPROCMASK, SOCKET, system_call,
+    CLOCK_GETTIME, CLOSE, CONNECT, FALLOCATE, FCNTL, GETPID, GETTID, MADVISE, MEMFD_CREATE, MMAP, PRLIMIT,
+    PROCESS_VM_READV, SENDMSG, SETSOCKOPT, SIGPROCMASK, SOCKET, system_call,
 };
 
 /// `EINTR`, `EINVAL` (asm-generic/errno-base.h).
@@ -55,27 +55,6 @@ pub(super) fn now_ns() -> u64 {
     }
     let [seconds, ns] = time;
     seconds.wrapping_mul(1_000_000_000).wrapping_add(ns)
-}
-
-/// Fills `words` with the auxiliary vector (getauxval(3)). Returns false where the system does not give it.
-pub(super) fn read_auxiliary_vector(words: &[AtomicUsize]) -> bool {
-    /// linux/prctl.h, since Linux 6.4.
-    const PR_GET_AUXV: usize = 0x4155_5856;
-    const AT_FDCWD: usize = -100_isize as usize;
-    const O_CLOEXEC: usize = 0o2_000_000;
-    let (to, bytes) = (words.as_ptr() as usize, size_of_val(words));
-    // SAFETY: the kernel writes at most `bytes` bytes to `to`, whose words are atomic.
-    if unsafe { system_call(PRCTL, [PR_GET_AUXV, to, bytes, 0, 0, 0]) } > 0 {
-        return true;
-    }
-    let path = c"/proc/self/auxv".as_ptr() as usize;
-    let Ok(file) = numbers(OPENAT, [AT_FDCWD, path, O_CLOEXEC, 0, 0, 0]) else {
-        return false;
-    };
-    // SAFETY: the same.
-    let read = unsafe { system_call(READ, [file, to, bytes, 0, 0, 0]) };
-    close(file);
-    read > 0
 }
 
 /// Blocks these signals, and no others. Returns those that were blocked.

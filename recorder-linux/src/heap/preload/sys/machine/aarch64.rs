@@ -18,12 +18,9 @@ pub(in crate::sys) const VDSO_CLOCK: &str = "__kernel_clock_gettime";
 // asm-generic/unistd.h.
 pub(in crate::sys) const FCNTL: usize = 25;
 pub(in crate::sys) const FALLOCATE: usize = 47;
-pub(in crate::sys) const OPENAT: usize = 56;
 pub(in crate::sys) const CLOSE: usize = 57;
-pub(in crate::sys) const READ: usize = 63;
 pub(in crate::sys) const CLOCK_GETTIME: usize = 113;
 pub(in crate::sys) const SIGPROCMASK: usize = 135;
-pub(in crate::sys) const PRCTL: usize = 167;
 pub(in crate::sys) const GETPID: usize = 172;
 pub(in crate::sys) const GETTID: usize = 178;
 pub(in crate::sys) const SOCKET: usize = 198;
@@ -91,6 +88,26 @@ pub(in crate::sys) fn own_dynamic_section() -> usize {
         );
     }
     address
+}
+
+/// Addresses of the variables `_r_debug` of glibc's loader and `_dl_debug_addr` of musl's. 0: the loader has no such
+/// variable.
+pub(in crate::sys) fn debugger_variables() -> [usize; 2] {
+    let (glibc, musl);
+    // SAFETY: reads two words of this library that the loader has set.
+    unsafe {
+        asm!(
+            ".weak _r_debug",
+            ".weak _dl_debug_addr",
+            "adrp {glibc}, :got:_r_debug",
+            "ldr {glibc}, [{glibc}, :got_lo12:_r_debug]",
+            "adrp {musl}, :got:_dl_debug_addr",
+            "ldr {musl}, [{musl}, :got_lo12:_dl_debug_addr]",
+            glibc = out(reg) glibc, musl = out(reg) musl,
+            options(pure, readonly, nostack, preserves_flags)
+        );
+    }
+    [glibc, musl]
 }
 
 global_asm!(

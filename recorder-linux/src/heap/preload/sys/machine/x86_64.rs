@@ -16,7 +16,6 @@ pub(in crate::sys) const MACHINE: u32 = 62;
 pub(in crate::sys) const VDSO_CLOCK: &str = "__vdso_clock_gettime";
 
 // asm/unistd_64.h.
-pub(in crate::sys) const READ: usize = 0;
 pub(in crate::sys) const CLOSE: usize = 3;
 pub(in crate::sys) const MMAP: usize = 9;
 pub(in crate::sys) const SIGPROCMASK: usize = 14;
@@ -27,10 +26,8 @@ pub(in crate::sys) const CONNECT: usize = 42;
 pub(in crate::sys) const SENDMSG: usize = 46;
 pub(in crate::sys) const SETSOCKOPT: usize = 54;
 pub(in crate::sys) const FCNTL: usize = 72;
-pub(in crate::sys) const PRCTL: usize = 157;
 pub(in crate::sys) const GETTID: usize = 186;
 pub(in crate::sys) const CLOCK_GETTIME: usize = 228;
-pub(in crate::sys) const OPENAT: usize = 257;
 pub(in crate::sys) const FALLOCATE: usize = 285;
 pub(in crate::sys) const PRLIMIT: usize = 302;
 pub(in crate::sys) const PROCESS_VM_READV: usize = 310;
@@ -87,6 +84,24 @@ pub(in crate::sys) fn own_dynamic_section() -> usize {
         asm!("lea {}, [rip + _DYNAMIC]", out(reg) address, options(pure, nomem, nostack, preserves_flags));
     }
     address
+}
+
+/// Addresses of the variables `_r_debug` of glibc's loader and `_dl_debug_addr` of musl's. 0: the loader has no such
+/// variable.
+pub(in crate::sys) fn debugger_variables() -> [usize; 2] {
+    let (glibc, musl);
+    // SAFETY: reads two words of this library that the loader has set.
+    unsafe {
+        asm!(
+            ".weak _r_debug",
+            ".weak _dl_debug_addr",
+            "mov {glibc}, qword ptr [rip + _r_debug@GOTPCREL]",
+            "mov {musl}, qword ptr [rip + _dl_debug_addr@GOTPCREL]",
+            glibc = out(reg) glibc, musl = out(reg) musl,
+            options(pure, readonly, nostack, preserves_flags)
+        );
+    }
+    [glibc, musl]
 }
 
 global_asm!(
