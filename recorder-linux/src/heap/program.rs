@@ -81,7 +81,11 @@ pub(super) fn own_allocator(path: &Path) -> Option<&'static str> {
         file.read_exact_at(&mut bytes, u64_at(section, 24)?).ok()?;
         Some(bytes)
     };
-    let tables = { sections.iter() }.filter(|section| matches!(u32_at(section, 4), Some(SHT_SYMTAB | SHT_DYNSYM)));
+    // A file has one of each at most.
+    let tables = [SHT_SYMTAB, SHT_DYNSYM].into_iter().filter_map(|kind| {
+        let mut of_kind = sections.iter().filter(|section| u32_at(section, 4) == Some(kind));
+        of_kind.next()
+    });
     let mut found = tables.filter_map(|section| {
         let names = content(sections.get(u32_at(section, 40)? as usize)?)?;
         let symbols = content(section)?;
@@ -165,6 +169,34 @@ mod tests {
         assert_eq!((obstacle(&own), own_allocator(&own)), (None, None));
         assert_eq!(obstacle(Path::new("/dev/null")), None);
         assert_eq!(obstacle(Path::new("/etc/passwd")), None);
+    }
+
+    #[test]
+    fn only_the_first_table_of_symbols_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let put = |bytes: &mut [u8], at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        // Header; names; two symbols, of which the second is `malloc`; an empty table.
+        let (names, symbols, sections) = (64, 128, 256);
+        let mut bytes = vec![0; sections + 4 * 64];
+        put(&mut bytes, 0, b"\x7fELF\x02\x01");
+        put(&mut bytes, 40, &(sections as u64).to_le_bytes());
+        put(&mut bytes, 58, &[64, 0, 4, 0]);
+        put(&mut bytes, names, b"\0malloc\0");
+        put(&mut bytes, symbols + SYMBOL_BYTES, &[1, 0, 0, 0, STT_FUNC, 0, 1, 0]);
+        let mut section = |index: usize, kind: u32, at: usize, size: usize| {
+            let place = sections + index * 64;
+            put(&mut bytes, place + 4, &kind.to_le_bytes());
+            put(&mut bytes, place + 24, &(at as u64).to_le_bytes());
+            put(&mut bytes, place + 32, &(size as u64).to_le_bytes());
+            put(&mut bytes, place + 40, &1_u32.to_le_bytes());
+            std::fs::write(&path, &bytes).unwrap();
+            own_allocator(&path)
+        };
+        section(1, 3, names, 8);
+        assert_eq!(section(2, SHT_SYMTAB, symbols, 2 * SYMBOL_BYTES), Some(ALLOCATORS[0].1));
+        assert_eq!(section(3, SHT_SYMTAB, symbols, 2 * SYMBOL_BYTES), Some(ALLOCATORS[0].1));
+        assert_eq!(section(2, SHT_SYMTAB, symbols, SYMBOL_BYTES), None);
     }
 
     #[test]
