@@ -16,6 +16,7 @@ use super::program::{self, OWN_MACHINE};
 use super::shared_memory::{ProgramCounts, REGISTER_BYTES, RingCopy, SharedMemory, word};
 use super::socket::{ConnectedProgram, HeapSocket};
 use super::wire::{ALLOCATION, MAX_STACK_BYTES, RecordHead, STEPS, VARIABLE};
+use crate::sys::process::monotonic_ns;
 
 /// Length of the ring of a program. All of it is allocated when the program connects, which takes it some 0.5 ms for
 /// each MiB.
@@ -32,8 +33,10 @@ const MOST_SAMPLES_A_SECOND: f64 = 2000.0;
 const RATE_NS: u64 = 250_000_000;
 /// Programs that are sampled at the same time, at most: each needs a descriptor, and memory.
 const MOST_PROGRAMS: usize = 2048;
-/// Bytes of all records that wait to be sent, at most. Others stay in the rings.
+/// Bytes of all records that wait to be sent, with their stacks, at most. Others stay in the rings.
 const MOST_BYTES: usize = 256 << 20;
+/// Between two looks at rings that could not be read to the end.
+const AGAIN_NS: u64 = 1_000_000;
 /// A record may come this much later than its time.
 const SETTLE_NS: u64 = 500_000;
 
@@ -51,8 +54,10 @@ pub(crate) struct HeapRecorder {
     pub(super) records: Vec<HeapRecord>,
     pub(super) sent: usize,
     bodies: Vec<u8>,
-    /// Everything before was read.
-    pub(super) read_until_ns: u64,
+    /// Everything before was read, unless a ring `is_behind`.
+    read_until_ns: u64,
+    /// A ring has a record that is not whole, or was not read for lack of room.
+    is_behind: bool,
     pub(super) coverage: HeapCoverage,
     pub(super) lost: HeapLoss,
     /// How full the fullest ring was at the last reading, 0 to 1.
@@ -142,6 +147,7 @@ impl HeapRecorder {
             sent: 0,
             bodies: Vec::new(),
             read_until_ns: 0,
+            is_behind: false,
             lost: HeapLoss::default(),
             fill: 0.0,
         };
@@ -191,6 +197,11 @@ impl HeapRecorder {
         self.fill
     }
 
+    /// True if what was written before a time may be unread.
+    pub(super) fn is_due(&self, time_ns: u64) -> bool {
+        time_ns > self.read_until_ns || self.is_behind && monotonic_ns() > self.read_until_ns + SETTLE_NS + AGAIN_NS
+    }
+
     /// Takes what all programs have written, sorted by time. `is_last`: nothing comes afterwards.
     pub(super) fn read(&mut self, now_ns: u64, is_last: bool) {
         for connected in self.socket.take(now_ns) {
@@ -200,9 +211,16 @@ impl HeapRecorder {
             .lost
             .refused
             .saturating_add(std::mem::take(&mut self.socket.refused));
-        let (mut fill, mut is_stuck) = (0.0_f64, false);
+        if self.bodies.len() + self.records.len() * size_of::<HeapRecord>() > MOST_BYTES {
+            self.drop_sent();
+        }
+        let (mut fill, mut is_behind) = (0.0_f64, false);
         for (number, program) in &mut self.programs {
-            if program.is_over || self.bodies.len() > MOST_BYTES {
+            if program.is_over {
+                continue;
+            }
+            if self.bodies.len() + self.records.len() * size_of::<HeapRecord>() > MOST_BYTES {
+                is_behind = true;
                 continue;
             }
             let has_ended = program.pids.is_empty();
@@ -225,7 +243,7 @@ impl HeapRecorder {
             self.lost.refused = self.lost.refused.saturating_add(malformed);
             program.is_over = has_ended || read.is_err();
             fill = fill.max(program.memory.fill);
-            is_stuck |= program.memory.is_stuck;
+            is_behind |= program.memory.is_stuck;
             let lost = program.add_counts(&mut self.lost);
             if !program.is_over {
                 program.adapt(&self.options, samples, deep, lost, now_ns);
@@ -233,10 +251,8 @@ impl HeapRecorder {
             }
         }
         self.fill = fill;
-        // What is stuck, and what comes behind it in its ring, is to be sent in time order, too.
-        if !is_stuck || is_last {
-            self.read_until_ns = now_ns.saturating_sub(SETTLE_NS);
-        }
+        self.is_behind = is_behind && !is_last;
+        self.read_until_ns = now_ns.saturating_sub(SETTLE_NS);
         if let Some(rest) = self.records.get_mut(self.sent..) {
             rest.sort_by_key(|record| record.time_ns);
         }
@@ -266,7 +282,10 @@ impl HeapRecorder {
             });
         }
         let memory = memory.filter(|_| hello.ring_bytes == RING_BYTES && self.programs.len() < MOST_PROGRAMS);
-        let Some(Ok(memory)) = memory.map(|memory| SharedMemory::new(memory, RING_BYTES)) else {
+        let memory = memory.and_then(|memory| SharedMemory::new(memory, RING_BYTES).ok());
+        // Whoever sends one memory many times would have its records read as many times.
+        let is_new = |memory: &SharedMemory| self.programs.values().all(|other| other.memory.id != memory.id);
+        let Some(memory) = memory.filter(is_new) else {
             self.lost.refused = self.lost.refused.saturating_add(1);
             return;
         };
@@ -307,9 +326,8 @@ impl HeapRecorder {
         }
     }
 
-    /// Drops the records that were sent, and the memory of programs that have ended. Processes that connected before
-    /// `until_ns` have ended unless they are `is_running`.
-    pub(super) fn forget_sent(&mut self, until_ns: u64, is_running: impl Fn(&Pid) -> bool) {
+    /// Drops the records that were sent.
+    fn drop_sent(&mut self) {
         self.records.drain(..self.sent);
         self.sent = 0;
         // Bodies lie in the order of reading.
@@ -319,6 +337,12 @@ impl HeapRecorder {
         for allocation in self.records.iter_mut().filter_map(|record| record.allocation.as_mut()) {
             allocation.body -= first;
         }
+    }
+
+    /// Drops the records that were sent, and the memory of programs that have ended. Processes that connected before
+    /// `until_ns` have ended unless they are `is_running`.
+    pub(super) fn forget_sent(&mut self, until_ns: u64, is_running: impl Fn(&Pid) -> bool) {
+        self.drop_sent();
         let records = &self.records;
         self.programs.retain(|number, program| {
             if program.connected_ns < until_ns {
@@ -472,4 +496,83 @@ fn registers(words: &[u8]) -> Registers {
         lr: at(0),
     };
     registers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::shared_memory::tests::{Program, free};
+    use super::super::wire::Hello;
+    use super::*;
+
+    fn recorder(folder: &Path) -> HeapRecorder {
+        let options = HeapOptions {
+            interval: 1,
+            may_raise: false,
+            cache: Some(folder.to_owned()),
+        };
+        let mut image = ProgramImage {
+            path: c"/bin/true".into(),
+            args: Vec::new(),
+            env: Vec::new(),
+        };
+        HeapRecorder::prepare(&options, &mut image).unwrap().0
+    }
+
+    fn connect(recorder: &mut HeapRecorder, memory: std::os::fd::OwnedFd) {
+        let hello = Hello {
+            machine: OWN_MACHINE,
+            pid: 7,
+            ring_bytes: RING_BYTES,
+            malloc_address: 0,
+            refused_step: 0,
+            error: 0,
+        };
+        let memory = Some(memory);
+        recorder.connect(ConnectedProgram { pid: 7, hello, memory }, 0);
+    }
+
+    #[test]
+    fn a_memory_that_is_sent_again_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recorder = recorder(folder.path());
+        let (_, memory) = Program::with_ring(RING_BYTES);
+        let (_, other) = Program::with_ring(RING_BYTES);
+        connect(&mut recorder, memory.try_clone().unwrap());
+        connect(&mut recorder, memory);
+        connect(&mut recorder, other);
+        assert_eq!((recorder.programs.len(), recorder.lost.refused), (2, 1));
+    }
+
+    #[test]
+    fn what_has_no_room_stays_in_its_ring_until_others_were_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recorder = recorder(folder.path());
+        let (mut program, memory) = Program::with_ring(RING_BYTES);
+        connect(&mut recorder, memory);
+        // Frees alone, without a stack.
+        let waiting = HeapRecord::new(free(7, 1, 16), &[], 0, &mut Vec::new());
+        recorder.records = vec![waiting; MOST_BYTES / size_of::<HeapRecord>() + 1];
+        let full = recorder.records.len();
+        program.record(free(7, 2, 32), &[], true);
+        recorder.read(10, false);
+        assert_eq!((recorder.records.len(), recorder.is_due(0)), (full, true));
+        recorder.sent = full;
+        recorder.read(11, false);
+        assert_eq!((recorder.records.len(), recorder.is_behind), (1, false));
+    }
+
+    #[test]
+    fn a_ring_with_a_record_that_is_not_whole_is_not_read_for_each_event() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recorder = recorder(folder.path());
+        let (mut program, memory) = Program::with_ring(RING_BYTES);
+        connect(&mut recorder, memory);
+        program.record(free(7, 2, 32), &[], false);
+        let later_ns = monotonic_ns() + 60_000_000_000;
+        recorder.read(later_ns, false);
+        assert!(recorder.is_behind);
+        assert!(!recorder.is_due(later_ns - SETTLE_NS) && recorder.is_due(later_ns));
+        recorder.read(1, false);
+        assert!(recorder.is_due(0));
+    }
 }

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::atomic::{Ordering, fence};
 
 use recording::heap::MAX_HEAP_INTERVAL;
@@ -35,6 +35,8 @@ const RING_AT: usize = std::mem::offset_of!(Header, ring);
 #[derive(Debug)]
 pub(super) struct SharedMemory {
     file: File,
+    /// Device and inode.
+    pub(super) id: (u64, u64),
     ring_bytes: u64,
     ring: RingReader,
     /// As of the last reading.
@@ -82,11 +84,13 @@ impl SharedMemory {
             return Err(io::Error::other("its size is not sealed"));
         }
         let file = File::from(descriptor);
-        if file.metadata()?.len() != memory_bytes(ring_bytes) {
+        let metadata = file.metadata()?;
+        if metadata.len() != memory_bytes(ring_bytes) {
             return Err(io::Error::other("its size is another one"));
         }
         Ok(SharedMemory {
             file,
+            id: (metadata.dev(), metadata.ino()),
             ring_bytes,
             ring: RingReader::default(),
             counts: ProgramCounts::default(),
@@ -259,17 +263,27 @@ pub(super) mod tests {
     /// A program's memory, to be written.
     pub(in crate::heap) struct Program {
         pub(in crate::heap) file: File,
+        ring_bytes: u64,
         head: u64,
     }
 
     impl Program {
-        pub(in crate::heap) fn new() -> (Program, OwnedFd) {
+        fn new() -> (Program, OwnedFd) {
+            Program::with_ring(RING)
+        }
+
+        pub(in crate::heap) fn with_ring(ring_bytes: u64) -> (Program, OwnedFd) {
             let memory = memfd_create("heap", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
-            ftruncate(&memory, memory_bytes(RING)).unwrap();
+            ftruncate(&memory, memory_bytes(ring_bytes)).unwrap();
             fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW).unwrap();
             let file = File::from(memory.try_clone().unwrap());
             file.write_all_at(&MAGIC.to_ne_bytes(), 0).unwrap();
-            (Program { file, head: 0 }, memory)
+            let program = Program {
+                file,
+                ring_bytes,
+                head: 0,
+            };
+            (program, memory)
         }
 
         pub(in crate::heap) fn word(&self, at: u64, value: u64) {
@@ -282,21 +296,21 @@ pub(super) mod tests {
 
         /// Writes a record; without its first word if it is not whole.
         pub(in crate::heap) fn record(&mut self, head: RecordHead, body: &[u8], is_whole: bool) {
-            let place = RING_OFFSET;
+            let (place, ring) = (RING_OFFSET, self.ring_bytes);
             let mut position = self.head;
-            let left = RING - position % RING;
+            let left = ring - position % ring;
             if left < u64::from(head.bytes) {
                 let filler = RecordHead {
                     bytes: left as u32,
                     kind: FILLER,
                     ..RecordHead::default()
                 };
-                self.write(place + position % RING, position, filler, true);
+                self.write(place + position % ring, position, filler, true);
                 position += left;
             }
-            self.write(place + position % RING, position, head, is_whole);
+            self.write(place + position % ring, position, head, is_whole);
             self.file
-                .write_all_at(body, place + position % RING + HEAD_BYTES)
+                .write_all_at(body, place + position % ring + HEAD_BYTES)
                 .unwrap();
             self.head = position + u64::from(head.bytes);
             self.word(Program::head_at(), self.head);

@@ -239,7 +239,7 @@ impl EventSink for HeapSink<'_> {
             EventKind::Process(_, ProcessEvent::Counter(..) | ProcessEvent::Title(_))
         );
         if is_in_order {
-            if event.time.0 > heap.read_until_ns {
+            if heap.is_due(event.time.0) {
                 self.read(false);
             }
             self.send_until(event.time.0.saturating_sub(1));
@@ -258,7 +258,7 @@ impl EventSink for HeapSink<'_> {
     }
 
     fn end_round(&mut self, until: Timestamp) -> Completion {
-        if self.heap.as_ref().is_some_and(|heap| until.0 > heap.read_until_ns) {
+        if self.heap.as_ref().is_some_and(|heap| heap.is_due(until.0)) {
             self.read(false);
         }
         self.send_until(until.0);
