@@ -162,6 +162,8 @@ impl HeapRecorder {
     fn add_environment(&self, env: &mut Vec<CString>) -> io::Result<()> {
         let HeapOptions { interval, .. } = self.options;
         let socket = self.socket.path().as_os_str().as_bytes();
+        // The library chooses each block at 0. At 1 it would choose bytes by chance, too, and miss small blocks.
+        let interval = if interval == 1 { 0 } else { interval };
         let settings = format!("{interval}:{FIRST_STACK_BYTES}:{RING_BYTES}:");
         let library = self.library.as_os_str().as_bytes();
         // The first one that is loaded is called first.
@@ -516,6 +518,19 @@ mod tests {
             env: Vec::new(),
         };
         HeapRecorder::prepare(&options, &mut image).unwrap().0
+    }
+
+    #[test]
+    fn the_library_chooses_each_block_where_the_interval_is_one_byte() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recorder = recorder(folder.path());
+        for (interval, expected) in [(1, "=0:"), (2, "=2:")] {
+            recorder.options.interval = interval;
+            let mut env = Vec::new();
+            recorder.add_environment(&mut env).unwrap();
+            let settings = env[1].to_str().unwrap();
+            assert!(settings.starts_with(&format!("{VARIABLE}{expected}")), "{settings}");
+        }
     }
 
     fn connect(recorder: &mut HeapRecorder, memory: std::os::fd::OwnedFd) {
