@@ -1,9 +1,9 @@
 //! Samples of allocations, by a library in the recorded programs.
 //!
-//! 1. `library` writes the file of the library, `program` says where it can't be loaded, and [`HeapRecorder`] puts it
+//! 1. `library` writes the file of the library, `program` says where it can't be loaded, and `HeapRecorder` puts it
 //!    into the environment of the program, with the path of the `socket`.
 //! 2. `shared_memory` reads what a program has written.
-//! 3. [`HeapSink`] sends it to the next stage, in time order with the events of the recorder, and notes which programs
+//! 3. `HeapSink` sends it to the next stage, in time order with the events of the recorder, and notes which programs
 //!    were executed without the library.
 
 mod library;

@@ -61,10 +61,16 @@ pub(super) fn record_allocation(thread: &Thread, call: &Call, function: usize, a
         return;
     };
     if EARLY_SAMPLES.load(Relaxed) != 0 {
-        memory.header.ring
+        memory
+            .header
+            .ring
             .lost_samples
             .fetch_add(EARLY_SAMPLES.swap(0, Relaxed), Relaxed);
-        memory.header.ring.lost_bytes.fetch_add(EARLY_BYTES.swap(0, Relaxed), Relaxed);
+        memory
+            .header
+            .ring
+            .lost_bytes
+            .fetch_add(EARLY_BYTES.swap(0, Relaxed), Relaxed);
     }
     let ring_bytes = memory.ring_bytes;
     let limit = memory.header.stack_bytes.load(Relaxed).min(wire::MAX_STACK_BYTES);
