@@ -41,12 +41,20 @@ pub(super) fn install(cache: Option<&Path>) -> Result<PathBuf, String> {
 fn install_in(folder: &Path, of_root: bool) -> io::Result<PathBuf> {
     let mode = if of_root { 0o755 } else { 0o700 };
     DirBuilder::new().recursive(true).mode(mode).create(folder)?;
+    // Another user's link in /tmp may lead to a folder of ours.
+    if fs::symlink_metadata(folder)?.uid() != geteuid().as_raw() {
+        return Err(io::Error::other("it is another user's"));
+    }
     // As the kernel reports it in mappings.
     let folder = fs::canonicalize(folder)?;
     let metadata = fs::metadata(&folder)?;
     let is_ours = metadata.uid() == geteuid().as_raw();
     if !is_ours || metadata.mode() & 0o022 != 0 {
         return Err(io::Error::other("others may write there"));
+    }
+    // As it was asked for: a umask may have taken rights away.
+    if metadata.mode() & mode != mode {
+        fs::set_permissions(&folder, fs::Permissions::from_mode(metadata.mode() | mode))?;
     }
     // ld.so(8) separates paths at these, and replaces what follows a `$`.
     if folder.as_os_str().as_bytes().iter().any(|byte| b": $".contains(byte)) {
@@ -124,6 +132,32 @@ mod tests {
         install_in(folder.path(), false).unwrap();
         assert_eq!(fs::read(&victim).unwrap(), b"content");
         assert!(!path.is_symlink() && is_whole(&path));
+    }
+
+    #[test]
+    fn roots_folder_is_open_to_all_that_it_records_whatever_the_umask_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = || fs::metadata(folder.path()).unwrap().mode() & 0o777;
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        install_in(folder.path(), false).unwrap();
+        assert_eq!(mode(), 0o700);
+        install_in(folder.path(), true).unwrap();
+        assert_eq!(mode(), 0o755);
+    }
+
+    #[test]
+    fn the_link_of_another_user_is_not_followed() {
+        if !geteuid().is_root() {
+            println!("skipped: only root can make the link of another user");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (own, link) = (folder.path().join("own"), folder.path().join("link"));
+        fs::create_dir(&own).unwrap();
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        install_in(&link, true).unwrap();
+        std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+        assert!(install_in(&link, true).is_err());
     }
 
     #[test]
