@@ -42,7 +42,7 @@ int main(void) {
     uint64_t interval, stack, ring;
     if (value == NULL || sscanf(value, "%lu:%lu:%lu:%107s", &interval, &stack, &ring, address.sun_path) != 4)
         return 3;
-    size_t length = 4096 + 4 * ring;
+    size_t length = 4096 + ring;
     // Connections without a word, and with the wrong one.
     for (int count = 0; count < 200; count++) {
         int fd = connected();
@@ -84,11 +84,12 @@ int main(void) {
     }
     memcpy(mapped, "sprofhp\1", 8);
     // Each record looks whole.
-    for (size_t at = 0; at < 4 * ring; at += 64)
-        mapped[(4096 + at) / 8] = ~(uint64_t)(at % ring);
-    for (int shard = 0; shard < 4; shard++)
-        mapped[8 + 8 * shard] = ring;
-    hello(words, memory);
+    for (size_t at = 0; at < ring; at += 64)
+        mapped[(4096 + at) / 8] = ~(uint64_t)at;
+    mapped[8] = ring;
+    // And once more: it has one ring, however often it comes.
+    for (int count = 0; count < 100; count++)
+        hello(words, memory);
     for (int round = 0; round < 40; round++) {
         for (size_t at = 512; at < length / 8; at += 8) {
             state = state * 6364136223846793005 + 1442695040888963407;
@@ -96,8 +97,7 @@ int main(void) {
             mapped[at + 2] = (uint64_t)getpid() | (state % 65536) << 32;
             mapped[at + 3] = state >> 30;
         }
-        for (int shard = 0; shard < 4; shard++)
-            mapped[8 + 8 * shard] = mapped[9 + 8 * shard] + ring;
+        mapped[8] = mapped[9] + ring;
         usleep(5000);
     }
     for (int count = 0; count < 4000; count++) {
