@@ -84,6 +84,8 @@ pub(super) struct SampledProgram {
     connected_ns: u64,
     /// It can't be read any more, or nobody writes into it.
     is_over: bool,
+    /// A process that the recording has sent a record of it. Another one may have the socket's name, too.
+    pub(super) is_counted: bool,
 }
 
 /// A record that is to be sent.
@@ -291,7 +293,6 @@ impl HeapRecorder {
             self.lost.refused = self.lost.refused.saturating_add(1);
             return;
         };
-        self.coverage.programs += 1;
         let program = SampledProgram {
             memory,
             pids: [Pid(pid)].into(),
@@ -305,6 +306,7 @@ impl HeapRecorder {
             rate_samples: 0,
             connected_ns: now_ns,
             is_over: false,
+            is_counted: false,
         };
         self.programs.insert(self.next_program, program);
         self.next_program += 1;

@@ -100,12 +100,14 @@ impl<'a> HeapSink<'a> {
             .filter(|record| record.time_ns <= until_ns)
         {
             heap.sent += 1;
-            let pids = heap.programs.get(&record.program).map(|program| &program.pids);
-            let is_known = pids.is_some_and(|pids| pids.contains(&record.thread.pid))
-                && self.threads.get(&record.thread.tid) == Some(&record.thread.pid);
-            if !is_known {
+            let is_known = self.threads.get(&record.thread.tid) == Some(&record.thread.pid);
+            let program = heap.programs.get_mut(&record.program);
+            let Some(program) = program.filter(|program| is_known && program.pids.contains(&record.thread.pid)) else {
                 heap.lost.refused = heap.lost.refused.saturating_add(1);
                 continue;
+            };
+            if !std::mem::replace(&mut program.is_counted, true) {
+                heap.coverage.programs += 1;
             }
             // What comes late is sent late. Of one address, events come in the order of their times.
             self.sent_ns = self.sent_ns.max(record.time_ns);

@@ -45,20 +45,20 @@ pub(super) struct ConnectedProgram {
 }
 
 impl HeapSocket {
-    /// Begins to listen. Only this user can reach the socket; as root, all that root records, by a name that others
-    /// can't list.
+    /// Begins to listen. Only this user can reach the socket; as root, all that root records, by the name in their
+    /// environment: others see the folder, and not what is in it.
     pub(super) fn open() -> io::Result<HeapSocket> {
         remove_leftovers(&std::env::temp_dir());
-        let random = std::hash::RandomState::new().build_hasher().finish();
-        let name = format!("{FOLDER_PREFIX}{random:016x}");
+        let random = || format!("{:016x}", std::hash::RandomState::new().build_hasher().finish());
+        let (name, of_socket) = (format!("{FOLDER_PREFIX}{}", random()), random());
         let folder = [std::env::temp_dir(), PathBuf::from("/tmp")]
             .map(|folder| folder.join(&name))
             .into_iter()
-            .find(|folder| folder.join("s").as_os_str().len() <= MAX_SOCKET_BYTES)
+            .find(|folder| folder.join(&of_socket).as_os_str().len() <= MAX_SOCKET_BYTES)
             .ok_or(io::ErrorKind::InvalidFilename)?;
         let for_all = geteuid().is_root();
         DirBuilder::new().mode(0o700).create(&folder)?;
-        let path = folder.join("s");
+        let path = folder.join(of_socket);
         let opened = UnixListener::bind(&path).and_then(|listener| {
             listener.set_nonblocking(true)?;
             if for_all {
@@ -131,10 +131,12 @@ fn remove_leftovers(folder: &Path) {
             && entry
                 .metadata()
                 .is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw());
-        let socket = entry.path().join("s");
-        if is_ours && UnixStream::connect(&socket).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-        {
-            remove(&entry.path(), &socket);
+        let sockets = fs::read_dir(entry.path()).into_iter().flatten().flatten();
+        for socket in sockets.take(usize::from(is_ours)).map(|socket| socket.path()) {
+            let refused = UnixStream::connect(&socket).err().map(|error| error.kind());
+            if refused == Some(io::ErrorKind::ConnectionRefused) {
+                remove(&entry.path(), &socket);
+            }
         }
     }
 }
@@ -220,6 +222,9 @@ mod tests {
         assert!(programs[0].memory.is_some());
         let (folder, path) = (socket.folder.clone(), socket.path().to_owned());
         assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o44, 0);
+        // Who sees the folder's name does not know the socket's.
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(name.len() == 16 && !folder.to_str().unwrap().contains(name), "{path:?}");
         drop(socket);
         assert!(!folder.exists() && !path.exists());
     }
