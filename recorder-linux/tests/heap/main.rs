@@ -351,6 +351,20 @@ fn programs_do_the_same_with_the_library() {
     }
 }
 
+/// Samples with a record, and without.
+#[test]
+fn the_floating_point_environment_stays() {
+    let program = c("cc", "floats.c").unwrap();
+    let settings = Settings {
+        ring_bytes: MIN_RING_BYTES,
+        is_read: false,
+        ..Settings::with_interval(64 << 10)
+    };
+    let recorded = run(&program, &[], settings);
+    assert_eq!(recorded.output.status.code(), Some(5), "{:?}", recorded.output.status);
+    assert!(recorded.counts.samples > 0 && recorded.counts.lost_samples > 0);
+}
+
 #[test]
 fn programs_run_where_the_recorder_or_the_system_refuses() {
     let program = c("cc", "blocks.c").unwrap();

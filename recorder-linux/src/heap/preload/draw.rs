@@ -1,4 +1,8 @@
 //! When the next sample is due, and how many bytes a sample stands for.
+//!
+//! In whole numbers alone: floating-point arithmetic sets flags that the program may read, follows a rounding mode that
+//! the program may have set, and ends a program that has asked for a signal where a result is inexact
+//! (feenableexcept(3)).
 
 /// The largest countdown: above all sizes that an allocator can give, and far below those that would wrap.
 pub(crate) const MOST: u64 = 1 << 62;
@@ -9,6 +13,8 @@ pub(crate) const MOST: u64 = 1 << 62;
 ///
 /// `random` is the state of xorshift64* (Vigna, 2016), and never 0.
 pub(crate) fn bytes_to_next(random: &mut u64, mean: u64) -> u64 {
+    /// The natural logarithm of 2, in units of 2^-64.
+    const LN_2: u128 = 0xb172_17f7_d1cf_79ac;
     *random ^= *random >> 12;
     *random ^= *random << 25;
     *random ^= *random >> 27;
@@ -17,47 +23,49 @@ pub(crate) fn bytes_to_next(random: &mut u64, mean: u64) -> u64 {
     }
     // From 1 to 2^53, each with the same chance.
     let uniform = (random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) + 1;
-    let bytes = (53.0 * core::f64::consts::LN_2 - ln(uniform as f64)) * mean as f64;
-    (bytes as u64).saturating_add(1).min(MOST)
+    let halvings = (53 << 32) - log2(uniform);
+    // In units of 2^-32.
+    let means = (u128::from(halvings) * LN_2) >> 64;
+    let bytes = (means * u128::from(mean)) >> 32;
+    u64::try_from(bytes + 1).map_or(MOST, |bytes| bytes.min(MOST))
 }
 
-/// The natural logarithm of a normal number, to 2^-30: `2^exponent * fraction`, and `2 atanh((f - 1) / (f + 1))` for
-/// the fraction `f`, which is between 1/sqrt(2) and sqrt(2).
-fn ln(number: f64) -> f64 {
-    const EXPONENT_OF_1: u64 = 1023;
-    let bits = number.to_bits();
-    let mut exponent = (bits >> 52) as f64 - EXPONENT_OF_1 as f64;
-    let mut fraction = f64::from_bits(bits & ((1 << 52) - 1) | EXPONENT_OF_1 << 52);
-    if fraction > core::f64::consts::SQRT_2 {
-        fraction /= 2.0;
-        exponent += 1.0;
+/// The binary logarithm of a number that is not 0, in units of 2^-32.
+fn log2(number: u64) -> u64 {
+    let zeros = number.leading_zeros();
+    // From 1 to 2, in units of 2^-63. Where its square is 2 or more, the next bit of the logarithm is 1.
+    let mut fraction = number << zeros;
+    let mut log = u64::from(63 - zeros);
+    for _ in 0..32 {
+        let square = (u128::from(fraction) * u128::from(fraction)) >> 63;
+        let bit = square >> 64;
+        fraction = (square >> bit) as u64;
+        log = log << 1 | bit as u64;
     }
-    let x = (fraction - 1.0) / (fraction + 1.0);
-    let q = x * x;
-    let series = 1.0 + q * (1.0 / 3.0 + q * (1.0 / 5.0 + q * (1.0 / 7.0 + q * (1.0 / 9.0 + q / 11.0))));
-    exponent * core::f64::consts::LN_2 + 2.0 * x * series
+    log
 }
 
 /// The bytes that a sample of this size stands for: `size / (1 - exp(-size / interval))`, to 1 %.
 pub(crate) fn weight(size: u64, interval: u64) -> u64 {
-    // A program may have asked for a signal at a division by zero (feenableexcept(3)).
-    if interval == 0 {
-        return size;
-    }
-    let ratio = size as f64 / interval as f64;
+    /// In units of 2^-63.
+    const ONE: u64 = 1 << 63;
     // 1 - exp(-40) is 1.
-    if ratio > 40.0 {
+    if size / 40 >= interval {
         return size;
     }
-    // exp(-x) = exp(-x / 64)^64.
-    let x = ratio / 64.0;
-    let mut power = 1.0 - x * (1.0 - x / 2.0 * (1.0 - x / 3.0 * (1.0 - x / 4.0 * (1.0 - x / 5.0))));
-    for _ in 0..6 {
-        power *= power;
-    }
-    // Not even one byte of such an interval.
-    if power == 1.0 {
+    // The weight is at most interval + size.
+    if size <= interval / 256 {
         return interval;
     }
-    (size as f64 / (1.0 - power)) as u64
+    // In units of 2^-32: from 2^-8 to 40. Shortened to fit: a division of 128 bits is a call.
+    let shift = (64 - interval.leading_zeros()).saturating_sub(24);
+    let ratio = ((size >> shift) << 32) / (interval >> shift);
+    // exp(-x) is (1 - x / 2^16)^(2^16).
+    let mut power = ONE - (ratio << 15);
+    for _ in 0..16 {
+        power = ((u128::from(power) * u128::from(power)) >> 63) as u64;
+    }
+    // In units of 2^-24.
+    let intervals = (ratio << 24) / ((ONE - power) >> 31);
+    ((u128::from(interval) * u128::from(intervals)) >> 24) as u64
 }
