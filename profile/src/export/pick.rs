@@ -1,5 +1,7 @@
 //! Selects samples and their whole-number weights, equal in every format.
 
+use rustc_hash::FxHashMap;
+
 use crate::data::{Data, Thread, WeightUnit};
 
 /// The exported part of the threads' time. Waits are added to CPU time only on request.
@@ -93,11 +95,12 @@ impl<'a> Picked<'a> {
     pub(super) fn samples(&self, thread: &'a Thread) -> impl Iterator<Item = PickedSample> + '_ {
         let samples = thread.samples.iter().enumerate();
         let picked = samples.filter(|(_, (_, stack, _))| self.picks(*stack));
-        picked.filter_map(|(at, (time_ms, stack, weight))| {
+        let mut rests = FxHashMap::default();
+        picked.filter_map(move |(at, (time_ms, stack, weight))| {
             Some(PickedSample {
                 time_ms: if time_ms.is_finite() { time_ms } else { 0.0 },
                 stack,
-                weight: self.whole(weight)?,
+                weight: self.whole(stack, weight, &mut rests)?,
                 count: self.data.count_of(&thread.samples, at, weight),
             })
         })
@@ -108,8 +111,9 @@ impl<'a> Picked<'a> {
         let mut totals = PickedTotals::default();
         for thread in &self.data.threads {
             let mut is_exported = false;
+            let mut rests = FxHashMap::default();
             for (at, (_, stack, weight)) in thread.samples.iter().enumerate() {
-                match self.whole(weight) {
+                match self.whole(stack, weight, &mut rests) {
                     None => totals.unusable += 1,
                     Some(whole) if self.picks(stack) => {
                         is_exported = true;
@@ -174,7 +178,15 @@ impl<'a> Picked<'a> {
         }
     }
 
-    fn whole(&self, weight: f64) -> Option<u64> {
+    /// A sampled block of memory may stand for 1.5: what rounding leaves counts with the next one of the stack.
+    fn whole(&self, stack: u32, weight: f64, rests: &mut FxHashMap<u32, f64>) -> Option<u64> {
+        if self.data.unit == WeightUnit::Counts && weight > 0.0 && weight.fract() > 0.0 {
+            let rest = rests.entry(stack).or_default();
+            let exact = *rest + weight;
+            let whole = exact.round().max(0.0);
+            *rest = exact - whole;
+            return Some(whole as u64);
+        }
         let scale = match self.data.unit {
             WeightUnit::Milliseconds => 1e6,
             WeightUnit::Samples | WeightUnit::Bytes | WeightUnit::Counts => 1.0,

@@ -2,6 +2,7 @@
 
 use profile::builder::BuildOptions;
 use profile::data::{Data, SavedData, WeightUnit};
+use profile::export::{Picked, PickedTime};
 use profile::view::heap::{Measure, NoMeasure, heap_sites};
 use profile::view::select::{Filter, KeptKinds, keep, select};
 use recording::clock::Timestamp;
@@ -165,6 +166,20 @@ fn small_blocks_stand_for_many_and_have_an_error() {
     assert!((total.allocated.sum / (100 * INTERVAL) as f64 - 1.0).abs() < 0.001);
     assert!((total.allocated.error() / total.allocated.sum - 0.1).abs() < 0.001);
     assert!((total.blocks.sum / (100 * INTERVAL / 64) as f64 - 1.0).abs() < 0.001);
+}
+
+/// A block of 8 KiB stands for 8.5.
+#[test]
+fn exported_numbers_of_blocks_are_whole_and_their_sum_is_right() {
+    let mut stream = Stream::with_app();
+    for at in 0..100 {
+        stream.take(1, 1, at, 0x10_0000 + at * 8192, 8192, &[ip(0x1100)]);
+    }
+    let mut data = Data::from(&stream.finish());
+    data.keep_measure(Measure::Blocks, &Filter::default()).unwrap();
+    let expected = 100.0 / (1.0 - (-8192.0 / INTERVAL as f64).exp());
+    let exported = Picked::new(&data, PickedTime::Cpu).totals().weight as f64;
+    assert!((exported - expected).abs() < 1.0, "{exported}, not {expected}");
 }
 
 #[test]
