@@ -35,7 +35,8 @@ use core::sync::atomic::AtomicU64;
 /// - INTERVAL: the mean number of bytes between samples. 0: every allocation is a sample, also one of 0 bytes.
 /// - STACK_BYTES: how much of the stack a sample has at first, at most [`MAX_STACK_BYTES`].
 /// - RING_BYTES: the length of the ring: a power of two from [`MIN_RING_BYTES`] to [`MAX_RING_BYTES`].
-/// - SOCKET: the path of a Unix stream socket, or `@` and an abstract name; at most [`MAX_SOCKET_BYTES`].
+/// - SOCKET: the path of a Unix stream socket, or `@` and an abstract name; at most [`MAX_SOCKET_BYTES`]. The
+///   program sends nothing unless root or its own user listens there.
 pub const VARIABLE: &str = "SPROF_HEAP_PRELOAD";
 /// The largest stack copy. The program reads larger values of [`Header::stack_bytes`] as this.
 pub const MAX_STACK_BYTES: u64 = 64 << 10;

@@ -9,8 +9,10 @@ mod recorder;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +23,7 @@ use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags};
 use recorder::{Recorded, Settings, folder, library, record, record_by, record_with_nonsense};
 use recorder_linux::heap::PRELOAD;
 use recorder_linux::heap::wire::{
-    FUNCTION_MASK, FUNCTIONS, MAX_STACK_BYTES, MIN_RING_BYTES, REGISTERS, STEPS, VARIABLE,
+    FUNCTION_MASK, FUNCTIONS, HELLO_WORDS, MAX_STACK_BYTES, MIN_RING_BYTES, REGISTERS, STEPS, VARIABLE,
 };
 
 /// Compiles a program. `None`, said, where there is no such compiler.
@@ -428,6 +430,35 @@ fn programs_run_where_the_recorder_or_the_system_refuses() {
             panic!("{step}: {:?}", recorded.hellos)
         };
         assert_eq!((STEPS[hello.refused_step as usize], hello.error as i32), (step, error));
+    }
+}
+
+/// After a recording, anybody can make a socket of the same name.
+#[test]
+fn a_listener_who_is_another_user_gets_nothing() {
+    if !is_root("a_listener_who_is_another_user_gets_nothing") {
+        return;
+    }
+    let program = c("cc", "blocks.c").unwrap();
+    for (user, bytes) in [(0, 8 * HELLO_WORDS), (65534, 0)] {
+        let name = format!("sprof-heap-test-{}-of-{user}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let listen = move || {
+            // SAFETY: takes numbers. The kernel changes the user of this thread alone, which ends.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, -1, user, -1) }, 0);
+            UnixListener::bind_addr(&address).unwrap()
+        };
+        let listener = std::thread::spawn(listen).join().unwrap();
+        let output = Command::new(&program)
+            .args(["1000", "20000", "100"])
+            .env("LD_PRELOAD", library())
+            .env(VARIABLE, format!("1000:0:65536:@{name}"))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(5));
+        let mut sent = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut sent).unwrap();
+        assert_eq!(sent.len(), bytes, "{user}");
     }
 }
 

@@ -4,8 +4,8 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::machine::{
-    CLOCK_GETTIME, CLOSE, CONNECT, FALLOCATE, FCNTL, GETPID, GETTID, MADVISE, MEMFD_CREATE, MMAP, PRLIMIT,
-    PROCESS_VM_READV, SENDMSG, SETSOCKOPT, SIGPROCMASK, SOCKET, system_call,
+    CLOCK_GETTIME, CLOSE, CONNECT, FALLOCATE, FCNTL, GETEUID, GETPID, GETSOCKOPT, GETTID, MADVISE, MEMFD_CREATE, MMAP,
+    PRLIMIT, PROCESS_VM_READV, SENDMSG, SETSOCKOPT, SIGPROCMASK, SOCKET, system_call,
 };
 
 /// `EINTR`, `EINVAL` (asm-generic/errno-base.h).
@@ -153,11 +153,15 @@ pub(super) fn map_shared(file: usize, bytes: usize) -> Result<usize, u32> {
 }
 
 /// A Unix stream socket that is connected to the address in `sockaddr_un`, or `None`. It sends for at most `send_ms`.
+///
+/// `None` also where another user listens there than root or the one whom this program runs as: after a recording,
+/// anybody can make a socket of that name, and children of the program still connect to it.
 pub(super) fn connect(sockaddr_un: &[u8], send_ms: u32) -> Option<usize> {
     const AF_UNIX: usize = 1;
     /// `SOCK_STREAM | SOCK_CLOEXEC`.
     const STREAM: usize = 0o2_000_001;
     const SOL_SOCKET: usize = 1;
+    const SO_PEERCRED: usize = 17;
     const SO_SNDTIMEO: usize = 21;
     let socket = numbers(SOCKET, [AF_UNIX, STREAM, 0, 0, 0, 0]).ok()?;
     // A timeval.
@@ -166,10 +170,19 @@ pub(super) fn connect(sockaddr_un: &[u8], send_ms: u32) -> Option<usize> {
     let (address, len) = (sockaddr_un.as_ptr() as usize, sockaddr_un.len());
     let is_connected = numbers(SETSOCKOPT, [socket, SOL_SOCKET, SO_SNDTIMEO, time, bytes, 0]).is_ok()
         && retry(|| numbers(CONNECT, [socket, address, len, 0, 0, 0])).is_ok();
-    if !is_connected {
+    // A ucred: process, user, group of who listens. No user has the number -1.
+    let mut listener = [u32::MAX; 3];
+    let mut bytes = size_of_val(&listener) as u32;
+    let (to, bytes) = (listener.as_mut_ptr() as usize, &raw mut bytes as usize);
+    // SAFETY: the kernel writes at most three words, and their length.
+    unsafe { system_call(GETSOCKOPT, [socket, SOL_SOCKET, SO_PEERCRED, to, bytes, 0]) };
+    let [_, user, _] = listener;
+    let is_trusted = user == 0 || numbers(GETEUID, [0; 6]) == Ok(user as usize);
+    if !is_connected || !is_trusted {
         close(socket);
+        return None;
     }
-    is_connected.then_some(socket)
+    Some(socket)
 }
 
 /// Sends these words as one message, and a descriptor beside it. Returns whether all went.
