@@ -292,7 +292,9 @@ fn the_report_has_the_true_bytes_up_to_its_own_error_by_the_function_that_wanted
         ("peak", "at_peak"),
         ("blocks", "blocks"),
     ] {
-        let whole = report(&["--measure", measure])["selection"]["weight"].as_f64().unwrap();
+        let selection = report(&["--measure", measure])["selection"].take();
+        assert_eq!(selection["kind"], if measure == "blocks" { "count" } else { "bytes" });
+        let whole = selection["weight"].as_f64().unwrap();
         let (bytes, _) = estimate(&rows[0], sum);
         assert!((whole - bytes).abs() <= 1e-6 * bytes, "{measure}: {whole} {bytes}");
     }
