@@ -43,6 +43,9 @@ pub struct HeapCoverage {
     pub unseen: Vec<UnseenProgram>,
     /// Number of such programs that are not in the list.
     pub unseen_more: u64,
+    /// Programs that have loaded the library, and of which no block came: they took too little for a sample, or could
+    /// not reach sprof (another file system, a sandbox, no free descriptor).
+    pub silent: u64,
 }
 
 /// What of the heap was lost. All counts are 0 in a recording that is whole.
@@ -52,11 +55,17 @@ pub struct HeapLoss {
     pub blocks: u64,
     /// The bytes that they stand for.
     pub bytes: u64,
-    /// Frees that found no room: their blocks look as if they were never freed.
+    /// Frees that found no room, or came from threads that are not known: their blocks look as if they were never
+    /// freed.
     pub frees: u64,
     /// Sampled blocks whose free was not watched, because a table in the program was full: they look never freed.
     pub untracked: u64,
-    /// Records, shared memory and connections that made no sense, or were not of the recorded processes.
+    /// Sampled blocks of processes and threads that are not known: the kernel's record of their start was lost, or they
+    /// are not of this recording.
+    pub unknown: u64,
+    /// The bytes that these stand for.
+    pub unknown_bytes: u64,
+    /// Records, shared memory and connections that made no sense.
     pub refused: u64,
 }
 
@@ -84,8 +93,8 @@ pub enum UnseenCause {
     Sanitizer,
     /// This allocator is linked into it, and no library stands before it. What the program takes from libc is sampled.
     OwnAllocator(&'static str),
-    /// The library was not loaded, and the file does not show why: most likely `LD_PRELOAD` was changed in its
-    /// environment.
+    /// The library was not loaded, and the file does not show why: `LD_PRELOAD` was changed in its environment, the
+    /// library is not in its file system, or the file has capabilities.
     NotLoaded,
     /// The library was loaded, and the system refused it memory: the system call and the error.
     Refused(String),
@@ -102,7 +111,9 @@ impl UnseenCause {
             UnseenCause::SetUserId => "set-user-ID".to_owned(),
             UnseenCause::Sanitizer => "it has a sanitizer's allocator".to_owned(),
             UnseenCause::OwnAllocator(name) => format!("{name} is linked into it"),
-            UnseenCause::NotLoaded => "LD_PRELOAD was not in its environment".to_owned(),
+            UnseenCause::NotLoaded => {
+                "the library was not loaded (LD_PRELOAD changed, another file system, or rights of the file)".to_owned()
+            }
             UnseenCause::Refused(what) => what.clone(),
             UnseenCause::OtherPidNamespace => "in another PID namespace".to_owned(),
         }
@@ -124,6 +135,7 @@ impl HeapCoverage {
             lost: self.lost.zip(other.lost).map(|(lost, more)| lost.plus(more)),
             unseen: self.unseen,
             unseen_more: self.unseen_more.saturating_add(other.unseen_more + dropped),
+            silent: self.silent.saturating_add(other.silent),
         }
     }
 
@@ -144,6 +156,8 @@ impl HeapLoss {
             bytes: self.bytes.saturating_add(other.bytes),
             frees: self.frees.saturating_add(other.frees),
             untracked: self.untracked.saturating_add(other.untracked),
+            unknown: self.unknown.saturating_add(other.unknown),
+            unknown_bytes: self.unknown_bytes.saturating_add(other.unknown_bytes),
             refused: self.refused.saturating_add(other.refused),
         }
     }

@@ -148,8 +148,8 @@ fn heap_facts(coverage: &HeapCoverage) -> HeapFacts {
         blocks: coverage.blocks,
         frees: coverage.frees,
         lost: coverage.lost.map(|lost| HeapLosses {
-            blocks: lost.blocks,
-            bytes: lost.bytes,
+            blocks: lost.blocks.saturating_add(lost.unknown),
+            bytes: lost.bytes.saturating_add(lost.unknown_bytes),
             frees: lost.frees.saturating_add(lost.untracked),
             refused: lost.refused,
         }),
@@ -167,6 +167,8 @@ fn heap_not_seen(coverage: &HeapCoverage, lines: &mut Vec<QualityLine>) {
         "Blocks of memory whose free was not recorded",
         not_freed,
     );
+    let unknown = "Blocks of memory of processes or threads whose start was not recorded";
+    some(lines, Limiting, unknown, lost.unknown);
     some(lines, Limiting, "Messages of the heap that made no sense", lost.refused);
     lines.extend(coverage.unseen.iter().map(|program| QualityLine {
         what: "Heap not recorded".to_owned(),

@@ -368,7 +368,7 @@ impl SampledProgram {
             bytes: more(now.lost_bytes, before.lost_bytes),
             frees: more(now.lost_frees, before.lost_frees),
             untracked: more(now.untracked, before.untracked),
-            refused: 0,
+            ..HeapLoss::default()
         });
         self.counts = now;
         blocks
@@ -503,12 +503,12 @@ fn registers(words: &[u8]) -> Registers {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::shared_memory::tests::{Program, free};
     use super::super::wire::Hello;
     use super::*;
 
-    fn recorder(folder: &Path) -> HeapRecorder {
+    pub(in crate::heap) fn recorder(folder: &Path) -> HeapRecorder {
         let options = HeapOptions {
             interval: 1,
             may_raise: false,
@@ -535,7 +535,7 @@ mod tests {
         }
     }
 
-    fn connect(recorder: &mut HeapRecorder, memory: std::os::fd::OwnedFd) {
+    pub(in crate::heap) fn connect(recorder: &mut HeapRecorder, memory: std::os::fd::OwnedFd) {
         let hello = Hello {
             machine: OWN_MACHINE,
             pid: 7,

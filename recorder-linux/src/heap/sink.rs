@@ -8,12 +8,12 @@ use recording::clock::Timestamp;
 use recording::event::{
     Event, EventKind, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample, ThreadEvent, Tid,
 };
-use recording::heap::{HeapCoverage, MOST_UNSEEN, UnseenCause, UnseenProgram};
+use recording::heap::{HeapCoverage, HeapLoss, MOST_UNSEEN, UnseenCause, UnseenProgram};
 use recording::sink::{Completion, EventSink};
 use recording::stack::Stack;
 
 use super::program;
-use super::recorder::HeapRecorder;
+use super::recorder::{HeapRecord, HeapRecorder};
 use crate::sys::process::monotonic_ns;
 
 /// Sends the events of a recorder on, and those of the heap that come before each, if the heap is recorded.
@@ -38,6 +38,8 @@ struct ExecutedProgram {
     /// The first file that was mapped.
     path: Option<PathBuf>,
     has_library: bool,
+    /// A block of this process, or of the parent that executed it, came.
+    has_blocks: bool,
     /// It was executed by this process. A fork has the program of its parent.
     is_own: bool,
 }
@@ -100,12 +102,23 @@ impl<'a> HeapSink<'a> {
             .filter(|record| record.time_ns <= until_ns)
         {
             heap.sent += 1;
-            let is_known = self.threads.get(&record.thread.tid) == Some(&record.thread.pid);
+            let HeapRecord { thread, allocation, .. } = &record;
             let program = heap.programs.get_mut(&record.program);
-            let Some(program) = program.filter(|program| is_known && program.pids.contains(&record.thread.pid)) else {
-                heap.lost.refused = heap.lost.refused.saturating_add(1);
+            let program = program.filter(|program| program.pids.contains(&thread.pid));
+            let is_of_process = program.is_some();
+            let is_known = self.threads.get(&thread.tid) == Some(&thread.pid);
+            let Some(program) = program.filter(|_| is_known) else {
+                heap.lost = heap.lost.plus(HeapLoss {
+                    unknown: u64::from(allocation.is_some()),
+                    unknown_bytes: allocation.map_or(0, |allocation| allocation.block.weight() as u64),
+                    frees: u64::from(allocation.is_none() && is_of_process),
+                    ..HeapLoss::default()
+                });
                 continue;
             };
+            if let Some(process) = self.processes.get_mut(&thread.pid) {
+                process.has_blocks = true;
+            }
             if !std::mem::replace(&mut program.is_counted, true) {
                 heap.coverage.programs += 1;
             }
@@ -204,6 +217,9 @@ impl<'a> HeapSink<'a> {
             return;
         }
         if executed.has_library {
+            // What the system refused to a program is said already.
+            let is_named = heap.coverage.unseen.iter().any(|program| program.pid == pid);
+            heap.coverage.silent += u64::from(!executed.has_blocks && !is_named);
             if self.with_library.len() < MOST_UNSEEN {
                 self.with_library.entry(path.clone()).or_insert(pid);
             }
@@ -269,5 +285,74 @@ impl EventSink for HeapSink<'_> {
             heap.forget_sent(until.0, |pid| self.processes.contains_key(pid));
         }
         self.next.end_round(until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use recording::event::{Mapping, Thread};
+
+    use super::super::recorder::tests::{connect, recorder};
+    use super::super::shared_memory::tests::{Program, allocation, free};
+    use super::*;
+
+    struct Nobody;
+
+    impl EventSink for Nobody {
+        fn on_event(&mut self, _: &Event<'_>) {}
+
+        fn end_round(&mut self, _: Timestamp) -> Completion {
+            Completion::default()
+        }
+    }
+
+    #[test]
+    fn blocks_of_unknown_threads_and_programs_without_blocks_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recorder = recorder(folder.path());
+        let library = recorder.library().as_os_str().as_bytes().to_owned();
+        let (mut program, memory) = Program::with_ring(4 << 20);
+        connect(&mut recorder, memory);
+        for head in [
+            allocation(7, 10, 16, 0),
+            allocation(8, 11, 32, 0),
+            free(8, 12, 16),
+            free(7, 13, 48),
+        ] {
+            program.record(head, &[0; 128], true);
+        }
+        let mut nobody = Nobody;
+        let mut sink = HeapSink::new(&mut nobody, Some(recorder));
+        for pid in [7, 9] {
+            sink.on_event(&Event::process(
+                Timestamp(1),
+                Pid(pid),
+                ProcessEvent::Start { parent: None },
+            ));
+            sink.on_event(&Event::thread(Timestamp(1), Thread::new(pid, pid), ThreadEvent::Start));
+            sink.on_event(&Event::process(Timestamp(2), Pid(pid), ProcessEvent::Exec("app")));
+            for path in [b"/bin/app", &library[..]] {
+                let mapping = Mapping {
+                    start: 0,
+                    len: 4096,
+                    file_offset: 0,
+                    path,
+                    build_id: None,
+                    inode: None,
+                };
+                sink.on_event(&Event::process(Timestamp(3), Pid(pid), ProcessEvent::Map(&mapping)));
+            }
+        }
+        let coverage = sink.finish(Timestamp(monotonic_ns())).unwrap();
+        assert_eq!((coverage.programs, coverage.blocks, coverage.frees), (1, 1, 1));
+        assert_eq!((coverage.silent, coverage.unseen.len()), (1, 0));
+        let lost = coverage.lost.unwrap();
+        // A block of 100 bytes, of which one byte in 1,000 was chosen.
+        assert_eq!(
+            (lost.unknown, lost.unknown_bytes, lost.frees, lost.refused),
+            (1, 1050, 1, 0)
+        );
     }
 }

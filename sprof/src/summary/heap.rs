@@ -40,6 +40,12 @@ fn recorded(coverage: &HeapCoverage) -> String {
         Some(_) => ", none lost".to_owned(),
         None => "; the recording was cut short, so what was lost is not known".to_owned(),
     });
+    if coverage.silent > 0 {
+        line.push_str(&format!(
+            "; no block came of {}, which took too little for a sample or could not reach sprof",
+            count(coverage.silent, "further program", "further programs")
+        ));
+    }
     line
 }
 
@@ -58,13 +64,20 @@ fn missing(coverage: &HeapCoverage) -> Vec<String> {
     let not_freed = lost.frees.saturating_add(lost.untracked);
     if not_freed > 0 {
         lines.push(format!(
-            "the free of {} was not recorded, for lack of room: they look as if they were never freed",
+            "the free of {} was not recorded: they look as if they were never freed",
             count(not_freed, "block", "blocks")
+        ));
+    }
+    if lost.unknown > 0 {
+        lines.push(format!(
+            "{} left out, {} in all: of processes or threads whose start the recording does not have",
+            count(lost.unknown, "recorded block was", "recorded blocks were"),
+            bytes(lost.unknown_bytes as f64)
         ));
     }
     if lost.refused > 0 {
         lines.push(format!(
-            "{} of the heap made no sense, or came from others, and {} left out",
+            "{} of the heap made no sense, and {} left out",
             count(lost.refused, "message", "messages"),
             if lost.refused == 1 { "was" } else { "were" }
         ));
@@ -108,10 +121,13 @@ pub(crate) fn to_json(coverage: &HeapCoverage) -> Value {
             "bytes": lost.bytes,
             "frees": lost.frees,
             "untracked": lost.untracked,
+            "unknown": lost.unknown,
+            "unknown_bytes": lost.unknown_bytes,
             "refused": lost.refused,
         })),
         "unseen": unseen.collect::<Vec<_>>(),
         "unseen_more": coverage.unseen_more,
+        "silent": coverage.silent,
     })
 }
 
@@ -150,6 +166,8 @@ mod tests {
                 bytes: 2_000_000,
                 frees: 1,
                 untracked: 1,
+                unknown: 3,
+                unknown_bytes: 3_000_000,
                 refused: 1,
             }),
             unseen: vec![
@@ -158,18 +176,21 @@ mod tests {
                 unseen(9, "busybox", UnseenCause::Static),
             ],
             unseen_more: 4,
+            silent: 2,
             ..whole
         };
         assert_eq!(
             recorded(&lacking),
-            "heap: 5,120 blocks of 3 programs recorded, 1 byte in 524,288 chosen (up to 1,048,576 where blocks came fast), 2 lost"
+            "heap: 5,120 blocks of 3 programs recorded, 1 byte in 524,288 chosen (up to 1,048,576 where blocks came fast), 2 lost; \
+             no block came of 2 further programs, which took too little for a sample or could not reach sprof"
         );
         assert_eq!(
             missing(&lacking),
             [
                 "2 recorded blocks were lost, which stand for 2.0 MB: the program's ring was full; a longer --heap-interval loses less",
-                "the free of 2 blocks was not recorded, for lack of room: they look as if they were never freed",
-                "1 message of the heap made no sense, or came from others, and was left out",
+                "the free of 2 blocks was not recorded: they look as if they were never freed",
+                "3 recorded blocks were left out, 3.0 MB in all: of processes or threads whose start the recording does not have",
+                "1 message of the heap made no sense, and was left out",
                 "heap not recorded: busybox (7); busybox (9): static",
                 "heap not recorded: su  (8): set-user-ID",
                 "heap not recorded: 4 further programs",

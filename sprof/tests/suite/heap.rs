@@ -318,7 +318,10 @@ fn programs_without_the_library_are_named_with_the_reason() {
     assert_eq!(
         found,
         [
-            ("heap", "LD_PRELOAD was not in its environment"),
+            (
+                "heap",
+                "the library was not loaded (LD_PRELOAD changed, another file system, or rights of the file)"
+            ),
             ("split_static", "static")
         ],
         "{seen}"
