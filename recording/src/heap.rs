@@ -93,6 +93,8 @@ pub enum UnseenCause {
     Sanitizer,
     /// This allocator is linked into it, and no library stands before it. What the program takes from libc is sampled.
     OwnAllocator(&'static str),
+    /// It has loaded this allocator, whose `operator new` calls no `malloc`. What it takes by `malloc` is sampled.
+    OwnNew(&'static str),
     /// The library was not loaded, and the file does not show why: `LD_PRELOAD` was changed in its environment, the
     /// library is not in its file system, or the file has capabilities.
     NotLoaded,
@@ -111,6 +113,7 @@ impl UnseenCause {
             UnseenCause::SetUserId => "set-user-ID".to_owned(),
             UnseenCause::Sanitizer => "it has a sanitizer's allocator".to_owned(),
             UnseenCause::OwnAllocator(name) => format!("{name} is linked into it"),
+            UnseenCause::OwnNew(name) => format!("{name} has an operator new of its own, whose blocks are not seen"),
             UnseenCause::NotLoaded => {
                 "the library was not loaded (LD_PRELOAD changed, another file system, or rights of the file)".to_owned()
             }

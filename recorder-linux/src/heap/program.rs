@@ -1,6 +1,7 @@
 //! Facts of a program's file that decide whether a library can be loaded into it.
 
 use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
@@ -159,9 +160,40 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().copied().map(u64::from_le_bytes)
 }
 
+/// The allocator that a library is, if it has an `operator new`: none of these calls `malloc` by its name.
+pub(super) fn own_new(library: &Path) -> Option<&'static str> {
+    let name = library.file_name()?.to_str()?;
+    let known = ["jemalloc", "tcmalloc", "mimalloc"];
+    let allocator = known.into_iter().find(|known| {
+        let rest = name.strip_prefix("lib");
+        rest.is_some_and(|rest| rest.starts_with(known))
+    })?;
+    let mut bytes = Vec::new();
+    let file = regular_file::open(library).ok()?;
+    file.take(MAX_TABLE).read_to_end(&mut bytes).ok()?;
+    // `operator new(unsigned long)` among the names of its symbols. Without C++, jemalloc has none.
+    let name = b"\0_Znwm\0";
+    bytes.windows(name.len()).any(|part| part == name).then_some(allocator)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_allocator_with_an_operator_new_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content, expected) in [
+            ("libjemalloc.so.2", "x\0_Znwm\0y", Some("jemalloc")),
+            ("libtcmalloc_minimal.so.4", "\0_Znwm\0", Some("tcmalloc")),
+            ("libjemalloc.so.1", "malloc\0free", None),
+            ("libother.so", "\0_Znwm\0", None),
+        ] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            assert_eq!(own_new(&path), expected, "{name}");
+        }
+    }
 
     #[test]
     fn a_dynamic_program_has_no_obstacle_and_other_files_are_no_programs() {

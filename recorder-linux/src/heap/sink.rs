@@ -25,8 +25,8 @@ pub(crate) struct HeapSink<'a> {
     threads: HashMap<Tid, Pid>,
     /// Why the library was not loaded into programs that were seen before, by path.
     causes: HashMap<PathBuf, UnseenCause>,
-    /// Programs that have loaded the library, and the first process of each.
-    with_library: BTreeMap<PathBuf, Pid>,
+    /// Programs that have loaded the library, the first process of each, and the allocator that it has loaded.
+    with_library: BTreeMap<PathBuf, (Pid, Option<PathBuf>)>,
     /// Time of the last event of the heap that was sent.
     sent_ns: u64,
     reported_lost: u64,
@@ -38,6 +38,8 @@ struct ExecutedProgram {
     /// The first file that was mapped.
     path: Option<PathBuf>,
     has_library: bool,
+    /// A library that it has loaded, and that seems to be an allocator.
+    allocator: Option<PathBuf>,
     /// A block of this process, or of the parent that executed it, came.
     has_blocks: bool,
     /// It was executed by this process. A fork has the program of its parent.
@@ -73,13 +75,12 @@ impl<'a> HeapSink<'a> {
             self.note_if_unseen(pid, &executed);
         }
         let mut heap = self.heap?;
-        for (path, pid) in self.with_library {
-            if let Some(allocator) = program::own_allocator(&path) {
-                heap.coverage.add_unseen(UnseenProgram {
-                    pid,
-                    name: name_of(&path),
-                    cause: UnseenCause::OwnAllocator(allocator),
-                });
+        for (path, (pid, allocator)) in self.with_library {
+            let loaded = { allocator.and_then(|library| program::own_new(&library)) }.map(UnseenCause::OwnNew);
+            let linked = program::own_allocator(&path).map(UnseenCause::OwnAllocator);
+            for cause in linked.into_iter().chain(loaded) {
+                let name = name_of(&path);
+                heap.coverage.add_unseen(UnseenProgram { pid, name, cause });
             }
         }
         heap.coverage.lost = Some(heap.lost);
@@ -192,6 +193,8 @@ impl<'a> HeapSink<'a> {
                     process.has_library = true;
                 } else if process.path.is_none() && path.is_absolute() {
                     process.path = Some(path.to_owned());
+                } else if process.allocator.is_none() && name_of(path).contains("malloc") {
+                    process.allocator = Some(path.to_owned());
                 }
             }
             ProcessEvent::End => {
@@ -221,7 +224,9 @@ impl<'a> HeapSink<'a> {
             let is_named = heap.coverage.unseen.iter().any(|program| program.pid == pid);
             heap.coverage.silent += u64::from(!executed.has_blocks && !is_named);
             if self.with_library.len() < MOST_UNSEEN {
-                self.with_library.entry(path.clone()).or_insert(pid);
+                self.with_library
+                    .entry(path.clone())
+                    .or_insert((pid, executed.allocator.clone()));
             }
             return;
         }
