@@ -16,6 +16,9 @@ const PT_DYNAMIC: u32 = 2;
 const PT_INTERP: u32 = 3;
 const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
+const DT_FLAGS_1: u64 = 0x6fff_fffb;
+const DF_1_PIE: u64 = 0x0800_0000;
+const ET_DYN: u16 = 3;
 const MAX_HEADERS: u16 = 512;
 const MAX_DYNAMIC: u64 = 64 << 10;
 /// Libraries of gcc and clang that abort where another library comes before them, or have the heap to themselves.
@@ -35,10 +38,11 @@ pub(super) fn obstacle(path: &Path) -> Option<UnseenCause> {
         return Some(UnseenCause::OtherMachine);
     }
     let segments = segments(&file, &header)?;
-    if !segments.iter().any(|segment| segment.kind == PT_INTERP) {
+    let dynamic = dynamic_entries(&file, &segments).unwrap_or_default();
+    if !has_interpreter(&segments) && !is_library(&header, &dynamic) {
         return Some(UnseenCause::Static);
     }
-    if needs_sanitizer(&file, &segments) == Some(true) {
+    if needs_sanitizer(&file, &segments, &dynamic) == Some(true) {
         return Some(UnseenCause::Sanitizer);
     }
     // S_ISUID, S_ISGID.
@@ -64,13 +68,18 @@ const SYMBOL_BYTES: usize = 24;
 /// Larger tables are read to here.
 const MAX_TABLE: u64 = 64 << 20;
 
-/// The allocator that is linked into a program, as far as its symbols say.
+/// The allocator that is linked into a program, as far as its symbols say. `None` for a loader that was given the name
+/// of the program to run: musl's is libc as well.
 pub(super) fn own_allocator(path: &Path) -> Option<&'static str> {
     let file = regular_file::open(path).ok()?;
     let mut header = [0; 64];
     file.read_exact_at(&mut header, 0).ok()?;
     // 64 bits, little-endian; sections of 64 bytes.
     if !header.starts_with(b"\x7fELF\x02\x01") || u16_at(&header, 58) != Some(64) {
+        return None;
+    }
+    let segments = segments(&file, &header)?;
+    if !has_interpreter(&segments) && is_library(&header, &dynamic_entries(&file, &segments).unwrap_or_default()) {
         return None;
     }
     let mut table = vec![0; usize::from(u16_at(&header, 60)?) * 64];
@@ -126,19 +135,32 @@ fn segments(file: &File, header: &[u8]) -> Option<Vec<Segment>> {
     table.chunks_exact(56).map(segment).collect()
 }
 
-fn needs_sanitizer(file: &File, segments: &[Segment]) -> Option<bool> {
+fn has_interpreter(segments: &[Segment]) -> bool {
+    segments.iter().any(|segment| segment.kind == PT_INTERP)
+}
+
+/// Whether the file is a library: linkers mark programs that can be anywhere in memory, also static ones. A library
+/// that is executed without an interpreter is a loader.
+fn is_library(header: &[u8], dynamic: &[(u64, u64)]) -> bool {
+    let is_program = |(tag, value): &(u64, u64)| *tag == DT_FLAGS_1 && value & DF_1_PIE != 0;
+    u16_at(header, 16) == Some(ET_DYN) && !dynamic.iter().any(is_program)
+}
+
+fn dynamic_entries(file: &File, segments: &[Segment]) -> Option<Vec<(u64, u64)>> {
     let dynamic = segments.iter().find(|segment| segment.kind == PT_DYNAMIC)?;
     let mut entries = vec![0; usize::try_from(dynamic.size.min(MAX_DYNAMIC)).ok()?];
     file.read_exact_at(&mut entries, dynamic.offset).ok()?;
-    let entries: Vec<(u64, u64)> = { entries.chunks_exact(16) }
-        .map_while(|entry| Some((u64_at(entry, 0)?, u64_at(entry, 8)?)))
-        .collect();
-    let strings = entries.iter().find(|(tag, _)| *tag == DT_STRTAB)?.1;
+    let entry = |entry: &[u8]| Some((u64_at(entry, 0)?, u64_at(entry, 8)?));
+    Some(entries.chunks_exact(16).map_while(entry).collect())
+}
+
+fn needs_sanitizer(file: &File, segments: &[Segment], dynamic: &[(u64, u64)]) -> Option<bool> {
+    let strings = dynamic.iter().find(|(tag, _)| *tag == DT_STRTAB)?.1;
     let strings = { segments.iter().filter(|segment| segment.kind == PT_LOAD) }.find_map(|segment| {
         let within = strings.checked_sub(segment.address).filter(|at| *at < segment.size)?;
         segment.offset.checked_add(within)
     })?;
-    let needed = entries.iter().filter(|(tag, _)| *tag == DT_NEEDED);
+    let needed = dynamic.iter().filter(|(tag, _)| *tag == DT_NEEDED);
     Some(needed.map(|(_, at)| strings.saturating_add(*at)).any(|at| {
         let mut name = [0; 16];
         // The last name may end before.
@@ -201,6 +223,21 @@ mod tests {
         assert_eq!((obstacle(&own), own_allocator(&own)), (None, None));
         assert_eq!(obstacle(Path::new("/dev/null")), None);
         assert_eq!(obstacle(Path::new("/etc/passwd")), None);
+    }
+
+    #[test]
+    fn a_loader_is_neither_static_nor_an_allocator() {
+        let loaders = [
+            "/lib64/ld-linux-x86-64.so.2",
+            "/lib/ld-linux-aarch64.so.1",
+            "/lib/ld-musl-x86_64.so.1",
+        ];
+        for loader in loaders.map(Path::new).into_iter().filter(|loader| loader.exists()) {
+            // arm64 Linux may have libraries of x86_64, or the other way round.
+            if obstacle(loader) != Some(UnseenCause::OtherMachine) {
+                assert_eq!((obstacle(loader), own_allocator(loader)), (None, None), "{loader:?}");
+            }
+        }
     }
 
     #[test]
