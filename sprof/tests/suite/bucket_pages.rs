@@ -112,7 +112,7 @@ fn a_bucket_that_cannot_be_listed_is_no_page() {
     let user = User::new();
     for (behaviour, words) in [
         (Behaviour::Honest, "NoSuchBucket"),
-        (Behaviour::Says("<html></html>"), "no list of a bucket"),
+        (Behaviour::Says("<html></html>"), "not a list of a bucket"),
         (
             Behaviour::Says("<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"),
             "where the next page begins",
