@@ -39,7 +39,7 @@ const VERSIONS: std::ops::RangeInclusive<u64> = 1..=3;
 const VERSION_WITH_LENGTHS: u64 = 3;
 /// Longest call path; heaptrack takes at most 64 addresses.
 const MAX_DEPTH: u32 = 1 << 16;
-/// They take memory for their callers. heaptrack_print leaves them out, too.
+/// They take memory for their callers. heaptrack_print also leaves them out.
 const NEW: [&str; 4] = [
     "operator new(unsigned long)",
     "operator new[](unsigned long)",
@@ -315,7 +315,7 @@ impl HeaptrackFile {
         let mut found = Vec::new();
         let mut is_new = false;
         while !numbers.rest.is_empty() || found.is_empty() {
-            // The source is left out where none is known, and the function, too.
+            // Source and function are left out where they are not known.
             let name = text(self, numbers.next_or_zero()?)?;
             let source = text(self, numbers.next_or_zero()?)?;
             let line = u32::try_from(numbers.next_or_zero()?).unwrap_or(0);

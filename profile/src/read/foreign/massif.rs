@@ -49,7 +49,7 @@ struct MassifFile {
     last: Option<Snapshot>,
 }
 
-/// Reads the tree of the peak, or that of the last snapshot that has one.
+/// Reads the tree of the peak, or the last tree of the file.
 pub(super) fn read(source: &mut ForeignFile, event: Option<&str>) -> Result<Foreign, ReadError> {
     let path = source.path.clone();
     let file = parse(source)?;
@@ -170,7 +170,7 @@ fn bytes(reader: &ForeignReader<'_>, text: &str) -> Result<u64, ReadError> {
 }
 
 /// Reads a tree of so many bytes to its end, which the numbers of children say. Returns also its memory in units of 8
-/// bytes. `kept` is that of the other tree.
+/// bytes. `kept` is the memory of the other tree.
 fn tree(reader: &mut ForeignReader<'_>, heap: u64, kept: u64) -> Result<(Vec<HeapNode>, u64), ReadError> {
     let mut nodes: Vec<HeapNode> = Vec::new();
     // The nodes from the root to the current one, each with its number of children that are still to come.
