@@ -26,6 +26,11 @@ use recorder_linux::heap::wire::{
     FUNCTION_MASK, FUNCTIONS, HELLO_WORDS, MAX_STACK_BYTES, MIN_RING_BYTES, REGISTERS, STEPS, VARIABLE,
 };
 
+/// True if a test that lacks this fails, and is not left out.
+fn is_required(need: &str) -> bool {
+    std::env::var("SPROF_REQUIRE").is_ok_and(|needs| needs.split(',').any(|required| required == need))
+}
+
 /// Compiles a program. `None`, said, where there is no such compiler.
 fn build(compiler: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -40,8 +45,7 @@ fn build(compiler: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
         .arg(&program)
         .output();
     let Ok(output) = result else {
-        let is_required = std::env::var("SPROF_REQUIRE").is_ok_and(|needs| needs.split(',').any(|need| need == "musl"));
-        assert!(compiler == "musl-gcc" && !is_required, "no {compiler}");
+        assert!(compiler == "musl-gcc" && !is_required("musl"), "no {compiler}");
         let _ = writeln!(std::io::stderr(), "skipped: {name}: no {compiler}");
         return None;
     };
@@ -51,9 +55,9 @@ fn build(compiler: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
 
 /// False, said, where this is not root.
 fn is_root(test: &str) -> bool {
-    // SAFETY: reads a number.
-    let is_root = unsafe { libc::geteuid() } == 0;
+    let is_root = rustix::process::geteuid().is_root();
     if !is_root {
+        assert!(!is_required("root"), "{test}: needs root");
         let _ = writeln!(std::io::stderr(), "skipped: {test}: needs root");
     }
     is_root
