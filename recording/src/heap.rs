@@ -46,6 +46,22 @@ pub struct HeapCoverage {
     /// Programs that have loaded the library, and of which no block came: they took too little for a sample, or could
     /// not reach sprof (another file system, a sandbox, no free descriptor).
     pub silent: u64,
+    /// How much of their memory was seen; `None` if it is not known, and until a profile is built.
+    pub growth: Option<HeapGrowth>,
+}
+
+/// The anonymous memory of processes ([`Counter::AnonymousBytes`](crate::event::Counter)) beside their sampled heaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapGrowth {
+    /// The most bytes of the living sampled blocks of each process, as a sum. Of a process, no more than `grown`:
+    /// programs do not use all that they allocate.
+    pub seen: u64,
+    /// The most bytes that each process had in RAM, without what it had from its parent, as a sum.
+    pub grown: u64,
+    /// The processes of both sums.
+    pub processes: u64,
+    /// Processes whose memory was not read, or only before it grew.
+    pub unmeasured: u64,
 }
 
 /// What of the heap was lost. All counts are 0 in a recording that is whole.
@@ -102,6 +118,32 @@ pub enum UnseenCause {
     Refused(String),
     /// It runs in another PID namespace than sprof.
     OtherPidNamespace,
+    /// Most of its memory is in no sampled block, and has this owner, as far as its files say.
+    OtherMemory(Option<MemoryOwner>),
+}
+
+/// A run-time system that maps memory for what programs take from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MemoryOwner {
+    /// CPython, whose allocator of small objects maps arenas.
+    Python,
+    /// The engine of node.
+    V8,
+    /// A Java virtual machine.
+    Java,
+}
+
+impl MemoryOwner {
+    /// The run-time system that a program or a library has, by the name of its file.
+    pub fn of_file(name: &str) -> Option<MemoryOwner> {
+        let begins = |with: &str| name.starts_with(with);
+        match name {
+            "node" | "nodejs" | "deno" => Some(MemoryOwner::V8),
+            "libjvm.so" => Some(MemoryOwner::Java),
+            _ if begins("python") || begins("libpython") => Some(MemoryOwner::Python),
+            _ => begins("libnode.so").then_some(MemoryOwner::V8),
+        }
+    }
 }
 
 impl UnseenCause {
@@ -119,6 +161,17 @@ impl UnseenCause {
             }
             UnseenCause::Refused(what) => what.clone(),
             UnseenCause::OtherPidNamespace => "in another PID namespace".to_owned(),
+            UnseenCause::OtherMemory(owner) => {
+                let owner = match owner {
+                    Some(MemoryOwner::Python) => {
+                        "Python's allocator maps it; with PYTHONMALLOC=malloc in the environment, blocks are seen"
+                    }
+                    Some(MemoryOwner::V8) => "V8 maps it for objects of JavaScript",
+                    Some(MemoryOwner::Java) => "the virtual machine maps it for objects of Java",
+                    None => "it is mapped, or of an allocator that is not seen",
+                };
+                format!("most of its memory does not come from malloc: {owner}")
+            }
         }
     }
 }
@@ -139,6 +192,7 @@ impl HeapCoverage {
             unseen: self.unseen,
             unseen_more: self.unseen_more.saturating_add(other.unseen_more + dropped),
             silent: self.silent.saturating_add(other.silent),
+            growth: None,
         }
     }
 

@@ -18,7 +18,7 @@ const RUN_START: u64 = 0x5350_524f_4600_0004;
 const FREED: u64 = 0x5350_524f_4600_0005;
 
 /// By number.
-const COUNTERS: [Counter; 2] = [Counter::ResidentBytes, Counter::CpuNanoseconds];
+const COUNTERS: [Counter; 3] = [Counter::ResidentBytes, Counter::CpuNanoseconds, Counter::AnonymousBytes];
 /// By number, which stands in the high byte of a PERF_RECORD_LOST's `misc`: the kernel writes 0 there.
 const CAUSES: [LostCause; 5] = [
     LostCause::RingFull,

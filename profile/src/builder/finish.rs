@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use recording::info::RecordingInfo;
 use recording::quality::Quality;
 
+use super::heap_growth::add_growth;
 use super::processes::LiveThread;
 use super::{Builder, CodeSince, MARKERS_PER_THREAD, PidLifetime};
 use crate::recorded::Profile;
@@ -60,6 +61,7 @@ impl Builder {
         }
 
         let mut processes = std::mem::take(&mut self.processes.processes);
+        add_growth(&mut info, &processes);
         let mut threads: Vec<Option<LiveThread>> = std::mem::take(&mut self.processes.threads)
             .into_iter()
             .map(Some)

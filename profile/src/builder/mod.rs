@@ -5,6 +5,7 @@ mod events;
 mod finish;
 mod frames;
 mod heap;
+mod heap_growth;
 mod jit;
 mod mapped_code;
 mod offcpu;

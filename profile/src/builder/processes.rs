@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use recording::address::Avma;
 use recording::event::{Counter, Pid, Thread, Tid};
+use recording::heap::MemoryOwner;
 use recording::module::{FileRole, Image, Images, Module, ModuleKind};
 use recording::stack::Frame;
 use rustc_hash::FxHashMap;
@@ -16,7 +17,7 @@ use crate::recorded::heap::RecordedHeap;
 use crate::recorded::samples::PackedSamples;
 use crate::recorded::stacks::StackId;
 use crate::recorded::thread::{ProcessId, RecordedMarker};
-use crate::recorded::usage::ProcessUsage;
+use crate::recorded::usage::{AnonymousReadings, ProcessUsage};
 
 /// A process while events come in.
 #[derive(Default)]
@@ -44,6 +45,8 @@ pub(super) struct LiveProcess {
     pub(super) has_parents_memory: bool,
     /// The blocks of `heap` that are not freed: their weight, by address.
     pub(super) living_blocks: FxHashMap<u64, u64>,
+    /// A file that it has mapped has an allocator of its own.
+    pub(super) memory_owner: Option<MemoryOwner>,
 }
 
 /// The file that a process executes.
@@ -169,6 +172,7 @@ impl Processes {
             let name = self.processes[parent].name.clone();
             let program = self.processes[parent].program.clone();
             let title = self.processes[parent].title.clone();
+            let memory_owner = self.processes[parent].memory_owner;
             let process = &mut self.processes[new];
             process.parent = Some(ProcessId(parent));
             process.has_parents_memory = true;
@@ -176,6 +180,7 @@ impl Processes {
             process.name = name;
             process.program = program;
             process.title = title;
+            process.memory_owner = memory_owner;
         }
     }
 
@@ -248,6 +253,8 @@ impl Processes {
         process.program = ProgramFile::Unknown;
         process.title = None;
         process.has_parents_memory = false;
+        process.memory_owner = None;
+        process.usage.anonymous = AnonymousReadings::default();
         process.images_changed();
         process.name.replace(name.to_owned())
     }
@@ -285,6 +292,9 @@ impl Processes {
         let index = self.process(pid, at);
         let process = &mut self.processes[index];
         process.code.images.insert(image.clone());
+        process.memory_owner = process
+            .memory_owner
+            .or_else(|| MemoryOwner::of_file(&image.module.name()));
         process.images_changed();
         if image.module.kind != ModuleKind::File || CodeKind::of_module(&image.module) == CodeKind::Jit {
             return None;

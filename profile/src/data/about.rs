@@ -1,10 +1,13 @@
 //! How it was recorded: rows about the recording, its quality, the libraries.
 
 use names::symbol::SymbolSource;
+use recording::heap::HeapGrowth;
 use recording::module::{BuildId, Module, ModuleKind};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Number;
+
+use crate::text::heap_growth_text;
 
 /// Rows about the recording under a heading: `ExtraProfileInfoSection` of the front end's src/types/profile.ts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -180,6 +183,35 @@ pub struct HeapFacts {
     pub lost: Option<HeapLosses>,
     /// Programs that were executed and not sampled; the limits of the recording name them.
     pub unseen: u64,
+    /// `None` if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub growth: Option<HeapGrowthFacts>,
+}
+
+/// The memory of processes beside their sampled heaps, as [`HeapGrowth`] has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HeapGrowthFacts {
+    /// Bytes of the growth that sampled blocks are.
+    pub seen: u64,
+    /// Bytes that memory grew by.
+    pub grown: u64,
+    /// The processes of both.
+    pub processes: u64,
+    /// Processes of which neither is known.
+    pub unmeasured: u64,
+}
+
+impl HeapGrowthFacts {
+    /// How much of the growth was seen, as a sentence.
+    pub fn text(&self) -> Option<String> {
+        heap_growth_text(HeapGrowth {
+            seen: self.seen,
+            grown: self.grown,
+            processes: self.processes,
+            unmeasured: self.unmeasured,
+        })
+    }
 }
 
 /// What was lost of the heap.
@@ -212,6 +244,12 @@ impl HeapFacts {
                 refused: lost.refused.saturating_add(more.refused),
             }),
             unseen: self.unseen.saturating_add(other.unseen),
+            growth: self.growth.zip(other.growth).map(|(growth, more)| HeapGrowthFacts {
+                seen: growth.seen.saturating_add(more.seen),
+                grown: growth.grown.saturating_add(more.grown),
+                processes: growth.processes.saturating_add(more.processes),
+                unmeasured: growth.unmeasured.saturating_add(more.unmeasured),
+            }),
         }
     }
 }

@@ -20,8 +20,8 @@ use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 pub use self::about::{
-    AboutRow, AboutSection, AskedEvent, CountedEvent, HeapFacts, HeapLosses, RecordingFacts, RecordingLimit, RowValue,
-    RunExtent, SavedLib,
+    AboutRow, AboutSection, AskedEvent, CountedEvent, HeapFacts, HeapGrowthFacts, HeapLosses, RecordingFacts,
+    RecordingLimit, RowValue, RunExtent, SavedLib,
 };
 pub use self::allocations::Allocations;
 pub use self::code::{Category, Frame, Func, Script, ScriptOrigin, Stack, Symbol};

@@ -12,6 +12,17 @@ pub(crate) struct ProcessUsage {
     pub(crate) resident_bytes: UsageSeries,
     /// ns of CPU time since the process's start.
     pub(crate) cpu_ns: UsageSeries,
+    /// Anonymous memory of its program.
+    pub(crate) anonymous: AnonymousReadings,
+}
+
+/// Readings of [`Counter::AnonymousBytes`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AnonymousReadings {
+    pub(crate) first: Option<u64>,
+    pub(crate) most: Option<u64>,
+    /// Time of the last one.
+    pub(crate) last: i64,
 }
 
 impl ProcessUsage {
@@ -19,6 +30,12 @@ impl ProcessUsage {
         match counter {
             Counter::ResidentBytes => self.resident_bytes.push(time, value),
             Counter::CpuNanoseconds => self.cpu_ns.push(time, value),
+            Counter::AnonymousBytes => {
+                let readings = &mut self.anonymous;
+                readings.first = readings.first.or(Some(value));
+                readings.most = readings.most.max(Some(value));
+                readings.last = time;
+            }
         }
     }
 }

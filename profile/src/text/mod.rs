@@ -8,6 +8,8 @@ pub mod numbers;
 
 use std::borrow::Cow;
 
+use recording::heap::HeapGrowth;
+
 /// True for a character that a terminal obeys instead of showing it: controls (C0, DEL, C1), line separators, and those
 /// that change the direction of the text around them (Unicode TR36, "bidirectional text spoofing").
 pub fn is_obeyed(c: char) -> bool {
@@ -29,6 +31,36 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
+}
+
+/// How much of the growth in memory the sampled heap is, as a sentence. `None` where memory grew so little that neither
+/// is known.
+pub fn heap_growth_text(growth: HeapGrowth) -> Option<String> {
+    const LEAST: u64 = 1 << 20;
+    let HeapGrowth {
+        seen,
+        grown,
+        processes,
+        unmeasured,
+    } = growth;
+    (grown >= LEAST).then(|| {
+        let mut text = format!(
+            "heap seen: {} of the {} that memory grew by",
+            numbers::bytes(seen as f64),
+            numbers::bytes(grown as f64)
+        );
+        if processes > 1 {
+            text.push_str(&format!(
+                " ({} processes, each at its peak)",
+                numbers::grouped(processes)
+            ));
+        }
+        if unmeasured > 0 {
+            let ended = numbers::count(unmeasured, "process", "processes");
+            text.push_str(&format!("; {ended} ended before that was read"));
+        }
+        text
+    })
 }
 
 /// Appends a character in a form that is safe to show.

@@ -10,7 +10,8 @@ use recording::stack::StackMark;
 use super::markers::usual_period;
 use crate::builder::lost_label;
 use crate::data::{
-    AboutRow, AskedEvent, CountedEvent, HeapFacts, HeapLosses, RecordingFacts, RecordingLimit, RunExtent,
+    AboutRow, AskedEvent, CountedEvent, HeapFacts, HeapGrowthFacts, HeapLosses, RecordingFacts, RecordingLimit,
+    RunExtent,
 };
 use crate::recorded::Profile;
 
@@ -154,6 +155,12 @@ fn heap_facts(coverage: &HeapCoverage) -> HeapFacts {
             refused: lost.refused,
         }),
         unseen: coverage.unseen_more.saturating_add(coverage.unseen.len() as u64),
+        growth: coverage.growth.map(|growth| HeapGrowthFacts {
+            seen: growth.seen,
+            grown: growth.grown,
+            processes: growth.processes,
+            unmeasured: growth.unmeasured,
+        }),
     }
 }
 

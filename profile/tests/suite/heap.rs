@@ -6,11 +6,13 @@ use profile::export::{Picked, PickedTime};
 use profile::view::heap::{Measure, NoMeasure, heap_sites};
 use profile::view::select::{Filter, KeptKinds, keep, select};
 use recording::clock::Timestamp;
-use recording::event::{Allocation, Event, Role, Sample, Thread, ThreadEvent};
+use recording::event::{Allocation, Counter, Event, Pid, ProcessEvent, Role, Sample, Thread, ThreadEvent};
+use recording::heap::{HeapCoverage, HeapGrowth, MemoryOwner, UnseenCause};
+use recording::quality::Quality;
 use recording::stack::{Frame, Stack};
 use serde_json::json;
 
-use crate::common::{MS, Stream, assert_same_when_read_again, at, ip, read_all, ret, written};
+use crate::common::{MS, Stream, assert_same_when_read_again, at, image, info, ip, read_all, ret, written};
 
 /// Mean distance of sampled bytes. Blocks of 1 MiB and more then stand for little more than themselves.
 const INTERVAL: u64 = 64 << 10;
@@ -35,6 +37,12 @@ impl Stream {
         let half = Timestamp(at(ms).0 + MS / 2);
         let freed = ThreadEvent::Freed { address };
         self.event(Event::thread(half, Thread::new(pid, tid), freed));
+    }
+
+    /// A reading of the anonymous memory.
+    fn memory(&mut self, pid: i32, ms: u64, bytes: u64) {
+        let counter = ProcessEvent::Counter(Counter::AnonymousBytes, bytes);
+        self.event(Event::process(at(ms), Pid(pid), counter));
     }
 }
 
@@ -320,5 +328,55 @@ fn what_a_browser_sampled_without_addresses_is_only_allocated() {
     assert!(
         fault.contains("threads[0].nativeAllocations.stack[1] is 99, but there are"),
         "{fault}"
+    );
+}
+
+#[test]
+fn what_was_seen_of_the_growth_in_memory_is_a_sum_over_processes() {
+    let mut stream = app();
+    // The blocks that lived at once, and less than the process has in the end.
+    stream.memory(1, 5, MIB);
+    stream.memory(1, 40, 20 * MIB);
+    stream.memory(1, 50, 18 * MIB);
+    // A fork: what it has from its parent is no growth. What it takes and does not touch is not seen.
+    stream.process(2, Some(1), 50);
+    stream.memory(2, 51, 18 * MIB);
+    stream.take(2, 2, 52, 0xe000, 50 * MIB, &[ip(0x1100)]);
+    stream.memory(2, 53, 20 * MIB);
+    // An interpreter: its memory before the exec is not its own.
+    stream.process(3, Some(1), 50);
+    stream.memory(3, 51, 500 * MIB);
+    stream.exec(3, "python3", 52);
+    stream.map(3, image("/usr/bin/python3.11", 0x10_0000, 0x1000), 52);
+    stream.take(3, 3, 53, 0xe000, 4 * MIB, &[ip(0x10_0010)]);
+    stream.memory(3, 54, 130 * MIB);
+    // Not read, and read too early.
+    stream.process(4, Some(3), 60);
+    stream.process(5, Some(1), 60);
+    stream.memory(5, 61, 18 * MIB);
+    stream.take(5, 5, 62, 0xf000, 50 * MIB, &[ip(0x1100)]);
+
+    let info = recording::info::RecordingInfo {
+        heap: Some(HeapCoverage::default()),
+        ..info()
+    };
+    let profile = stream.0.finish(info, Quality::default());
+    let coverage = profile.info().heap.as_ref().unwrap();
+    let growth = HeapGrowth {
+        seen: (15 + 2 + 4) * MIB,
+        grown: (20 + 2 + 130) * MIB,
+        processes: 3,
+        unmeasured: 2,
+    };
+    assert_eq!(coverage.growth, Some(growth));
+    let unseen: Vec<_> = { coverage.unseen.iter() }
+        .map(|program| (program.pid.0, program.name.as_str(), &program.cause))
+        .collect();
+    let python = UnseenCause::OtherMemory(Some(MemoryOwner::Python));
+    assert_eq!(unseen, [(3, "python3", &python)]);
+    let facts = Data::from(&profile).recorded.unwrap().heap.unwrap().growth.unwrap();
+    assert_eq!(
+        facts.text().unwrap(),
+        "heap seen: 22.0 MB of the 159.4 MB that memory grew by (3 processes, each at its peak); 2 processes ended before that was read"
     );
 }

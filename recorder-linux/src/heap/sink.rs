@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use recording::clock::Timestamp;
 use recording::event::{
-    Event, EventKind, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample, ThreadEvent, Tid,
+    Counter, Event, EventKind, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample, ThreadEvent, Tid,
 };
 use recording::heap::{HeapCoverage, HeapLoss, MOST_UNSEEN, UnseenCause, UnseenProgram};
 use recording::sink::{Completion, EventSink};
@@ -254,7 +254,14 @@ fn name_of(program: &Path) -> String {
 impl EventSink for HeapSink<'_> {
     fn on_event(&mut self, event: &Event<'_>) {
         let Some(heap) = &self.heap else {
-            return self.next.on_event(event);
+            // Nothing but the heap's coverage needs it.
+            if !matches!(
+                event.kind,
+                EventKind::Process(_, ProcessEvent::Counter(Counter::AnonymousBytes, _))
+            ) {
+                self.next.on_event(event);
+            }
+            return;
         };
         // Figures of processes are of now, while records of before are still on their way.
         let is_in_order = !matches!(

@@ -86,18 +86,22 @@ impl Statm {
         File::open(format!("/proc/{pid}/statm")).ok().map(Statm)
     }
 
-    /// Bytes of the process's memory that are in RAM; `None` when it has ended. The kernel adds pages up in batches, so
-    /// the number is some hundred KiB too low or too high.
-    pub(crate) fn resident_bytes(&self) -> Option<u64> {
-        self.pages(1)?.checked_mul(page_bytes() as u64)
+    /// Bytes of the process's memory that are in RAM, and the part of them that is of no file and not shared; `None`
+    /// when it has ended. The kernel adds pages up in batches, so the numbers are some hundred KiB too low or too high.
+    pub(crate) fn resident_bytes(&self) -> Option<(u64, u64)> {
+        let [_, resident, shared] = self.pages()?;
+        let bytes = |pages: u64| pages.checked_mul(page_bytes() as u64);
+        Some((bytes(resident)?, bytes(resident.saturating_sub(shared))?))
     }
 
-    fn pages(&self, index: usize) -> Option<u64> {
+    /// Pages of all memory, of what is in RAM, and the part of the latter that files and shared memory have.
+    fn pages(&self) -> Option<[u64; 3]> {
         // Seven numbers.
         let mut bytes = [0; 7 * 21];
         let length = self.0.read_at(&mut bytes, 0).ok()?;
         let text = std::str::from_utf8(bytes.get(..length)?).ok()?;
-        text.split_ascii_whitespace().nth(index)?.parse().ok()
+        let mut numbers = text.split_ascii_whitespace().map_while(|number| number.parse().ok());
+        Some([numbers.next()?, numbers.next()?, numbers.next()?])
     }
 }
 
@@ -126,7 +130,7 @@ fn title_in(cmdline: &[u8]) -> Option<String> {
 
 /// Size of the address space in pages. Each new mapping changes it.
 pub(crate) fn mapped_pages(pid: i32) -> Option<u64> {
-    Statm::open(pid)?.pages(0)
+    Some(Statm::open(pid)?.pages()?[0])
 }
 
 /// The process that a thread belongs to (for a process: itself), and that process's parent.
@@ -281,7 +285,7 @@ mod tests {
         let stat = stat(pid, pid).unwrap();
         assert!(!stat.is_kernel_thread && !stat.has_ended());
         assert_eq!(process_of(pid), Some((pid, stat.parent)));
-        assert!(mapped_pages(pid).unwrap() > 0 && Statm::open(pid).unwrap().resident_bytes().unwrap() > 0);
+        assert!(mapped_pages(pid).unwrap() > 0 && Statm::open(pid).unwrap().resident_bytes().unwrap().1 > 0);
         assert!(threads(pid).contains(&pid));
         let code = executable_mappings(pid, pid).unwrap();
         assert!(code.iter().any(|mapping| mapping.path == b"[vdso]"));

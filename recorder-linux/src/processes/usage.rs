@@ -38,8 +38,9 @@ pub(crate) struct Usage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LastUsage {
     cpu_ns: u64,
-    /// `None` for kernel threads and ended processes, which have no memory.
-    resident_bytes: Option<u64>,
+    /// Resident bytes and the anonymous part of them. `None` for kernel threads and ended processes, which have no
+    /// memory.
+    memory_bytes: Option<(u64, u64)>,
     /// True if the last reading found no change, and was not reported.
     is_unreported: bool,
 }
@@ -80,7 +81,7 @@ impl Usage {
             let read = statm.and_then(read).or_else(|| Statm::open(pid.0).and_then(read));
             let now = LastUsage {
                 cpu_ns,
-                resident_bytes: read.as_ref().map(|(bytes, _)| *bytes).filter(|bytes| *bytes > 0),
+                memory_bytes: read.as_ref().map(|(bytes, _)| *bytes).filter(|bytes| bytes.0 > 0),
                 is_unreported: false,
             };
             if self.statm.len() < OPEN_FILES {
@@ -111,8 +112,11 @@ impl Usage {
 
 impl LastUsage {
     fn report(self, time: Timestamp, pid: Pid, report: &mut dyn FnMut(Message)) {
-        let resident = self.resident_bytes.map(|bytes| (Counter::ResidentBytes, bytes));
-        for (counter, value) in resident.into_iter().chain([(Counter::CpuNanoseconds, self.cpu_ns)]) {
+        let memory = self
+            .memory_bytes
+            .map(|(resident, anonymous)| [(Counter::ResidentBytes, resident), (Counter::AnonymousBytes, anonymous)]);
+        let cpu = [(Counter::CpuNanoseconds, self.cpu_ns)];
+        for (counter, value) in memory.into_iter().flatten().chain(cpu) {
             let event = Event::process(time, pid, ProcessEvent::Counter(counter, value));
             report(Message::Event(event));
         }
@@ -159,12 +163,16 @@ mod tests {
     fn a_process_has_memory_and_cpu_time_and_what_is_no_process_has_nothing() {
         let own = std::process::id().cast_signed();
         let readings = look(&mut Usage::default(), &[0, -1, i32::MAX, own]);
-        let [memory, cpu] = readings[..] else {
+        let [memory, anonymous, cpu] = readings[..] else {
             panic!("{readings:?}")
         };
         assert_eq!((memory.pid, memory.counter), (Pid(own), Counter::ResidentBytes));
         assert_eq!((cpu.pid, cpu.counter), (Pid(own), Counter::CpuNanoseconds));
-        assert!(memory.value > 100_000 && cpu.value > 0, "{readings:?}");
+        assert_eq!(anonymous.counter, Counter::AnonymousBytes);
+        assert!(
+            memory.value > anonymous.value && anonymous.value > 10_000 && cpu.value > 0,
+            "{readings:?}"
+        );
     }
 
     #[test]
@@ -177,10 +185,10 @@ mod tests {
         last.is_unreported = true;
         let looked = usage.looked;
         let next = look(&mut usage, &[own]);
-        let [old_memory, old_cpu, memory, cpu] = next[..] else {
+        let [old_memory, _, old_cpu, memory, _, cpu] = next[..] else {
             panic!("{next:?}")
         };
-        assert_eq!([old_memory.value, old_cpu.value], [first[0].value, first[1].value]);
+        assert_eq!([old_memory.value, old_cpu.value], [first[0].value, first[2].value]);
         assert_eq!([old_memory.time, old_cpu.time], [looked; 2]);
         assert!(memory.time > looked && cpu.value > old_cpu.value);
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use profile::RecordingLimit;
-use profile::data::{Data, RowValue, WeightUnit};
+use profile::data::{Data, HeapGrowthFacts, RowValue, WeightUnit};
 use profile::text::date::utc;
 use profile::text::numbers::{bytes, count, grouped, number_json, time, with_share};
 use profile::view::cost_scale::{CostScale, has_times};
@@ -187,6 +187,10 @@ fn quality(data: &Data) -> (String, bool) {
             with_share(recorded.truncated_beside, recorded.stacks_beside),
             with_share(recorded.unverified_beside, recorded.stacks_beside)
         ));
+    }
+    let growth = { recorded.heap.as_ref() }.and_then(|heap| heap.growth.as_ref());
+    if let Some(seen) = growth.and_then(HeapGrowthFacts::text) {
+        text.push_str(&format!("; {seen}"));
     }
     for limit in &recorded.limits {
         text.push_str(&format!("; {}: ", limit.what));

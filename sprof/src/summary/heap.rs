@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use profile::text::numbers::{bytes, count, grouped};
-use profile::text::one_line;
+use profile::text::{heap_growth_text, one_line};
 use recording::heap::{HeapCoverage, UnseenProgram};
 use serde_json::{Value, json};
 
@@ -16,6 +16,9 @@ const NAMED: usize = 5;
 /// Prints the lines for the terminal.
 pub(crate) fn print(coverage: &HeapCoverage, term: &Term) {
     term.detail(recorded(coverage));
+    if let Some(seen) = { coverage.growth }.and_then(heap_growth_text) {
+        term.detail(seen);
+    }
     for line in missing(coverage) {
         term.detail(term.style(Style::Warning, line));
     }
@@ -128,6 +131,12 @@ pub(crate) fn to_json(coverage: &HeapCoverage) -> Value {
         "unseen": unseen.collect::<Vec<_>>(),
         "unseen_more": coverage.unseen_more,
         "silent": coverage.silent,
+        "growth": coverage.growth.map(|growth| json!({
+            "seen": growth.seen,
+            "grown": growth.grown,
+            "processes": growth.processes,
+            "unmeasured": growth.unmeasured,
+        })),
     })
 }
 

@@ -3,12 +3,14 @@
 // heap MIB KIB [STEP]...: takes MIB in blocks of 4 KiB and keeps them (`keeps`), takes as much in blocks of KIB KiB and
 // frees each at once (`frees`). Then the steps, in order: `fork` (a child that does the same and ends), `exec` (executes
 // itself without the steps that are done), `thread` (`frees` in a thread of its own),
-// `deep` (`frees` below 40 frames of 1 KiB, for a second), `wait` (for a signal).
+// `deep` (`frees` below 40 frames of 1 KiB, for a second), `map` (maps 64 MiB and writes to them), `rest` (for half a
+// second), `wait` (for a signal).
 // Writes what it did.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -80,6 +82,13 @@ int main(int count, char **words) {
         } else if (strcmp(words[at], "deep") == 0) {
             deep(40);
             fflush(stdout);
+        } else if (strcmp(words[at], "map") == 0) {
+            memset(mmap(NULL, 64 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, 64 << 20);
+        } else if (strcmp(words[at], "rest") == 0) {
+            for (int round = 0; round < 10; round++) {
+                usleep(50000);
+                frees();
+            }
         } else if (strcmp(words[at], "exec") == 0) {
             words[at] = words[2];
             words[at - 1] = words[1];

@@ -300,6 +300,39 @@ fn the_report_has_the_true_bytes_up_to_its_own_error_by_the_function_that_wanted
     }
 }
 
+/// For half a second or more, so that the memory is read.
+#[test]
+fn the_summary_and_the_report_say_how_much_of_the_growth_in_memory_was_seen() {
+    let heap = program("heap").unwrap();
+    let heap = heap.to_str().unwrap();
+    let mib = f64::from(1 << 20);
+    let growth = |seen: &Value| {
+        let number = |key: &str| seen["growth"][key].as_f64().unwrap_or_else(|| panic!("{key}: {seen}"));
+        assert_eq!(number("processes"), 1.0, "{seen}");
+        (number("seen") / mib, number("grown") / mib)
+    };
+    let exact = &["--heap", "--heap-interval", "64K"];
+    let (recording, kept) = heap_of(record().options(exact), &[heap, "64", "1024", "rest"]);
+    let (seen, grown) = growth(&kept);
+    // 64 MiB, 2 MiB more that are freed at once, and what the allocator needs.
+    assert!(
+        (54.0..=grown).contains(&seen) && (62.0..80.0).contains(&grown),
+        "{kept}"
+    );
+    assert_eq!(kept["unseen"], serde_json::json!([]), "{kept}");
+    assert!(recording.stderr.contains("heap seen: "), "{}", recording.stderr);
+    let report = output(sprof().arg("report").arg(&recording.output));
+    assert!(String::from_utf8_lossy(&report.stdout).contains("heap seen: "));
+    let (_, mapped) = heap_of(record().options(exact), &[heap, "4", "1024", "map", "rest"]);
+    let (seen, grown) = growth(&mapped);
+    assert!(seen < 10.0 && (62.0..80.0).contains(&grown), "{mapped}");
+    let cause = mapped["unseen"][0]["cause"].as_str().unwrap_or_default();
+    assert!(
+        cause.starts_with("most of its memory does not come from malloc"),
+        "{mapped}"
+    );
+}
+
 #[test]
 fn programs_without_the_library_are_named_with_the_reason() {
     let heap = program("heap").unwrap();
