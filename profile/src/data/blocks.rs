@@ -4,6 +4,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Allocations, Data};
 
+/// A block that was freed sooner is temporary.
+pub(crate) const TEMPORARY_MS: f64 = 1.0;
+
 /// A sampled block of memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
@@ -50,7 +53,6 @@ impl Block {
 
     /// True if it was freed within a millisecond.
     pub(crate) fn is_temporary(&self) -> bool {
-        const TEMPORARY_MS: f64 = 1.0;
         self.freed_ms - self.time_ms < TEMPORARY_MS
     }
 }

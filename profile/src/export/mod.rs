@@ -4,6 +4,7 @@
 //! [`Picked`] selects samples and their weights for all of them, so every format has the same samples.
 
 pub mod callgrind;
+pub mod dhat;
 pub mod firefox;
 pub mod firefox_v55;
 pub mod folded;

@@ -2,7 +2,9 @@
 
 use profile::builder::BuildOptions;
 use profile::data::{Data, SavedData, WeightUnit};
-use profile::export::{Picked, PickedTime};
+use profile::export::{Picked, PickedTime, dhat};
+use profile::read::{self, ForeignFormat, ReadLimits};
+use profile::view::functions::functions;
 use profile::view::heap::{Measure, NoMeasure, heap_sites};
 use profile::view::select::{Filter, KeptKinds, keep, select};
 use recording::clock::Timestamp;
@@ -141,6 +143,50 @@ fn each_measure_is_the_sum_of_its_blocks() {
     assert_eq!(blocks.unit, WeightUnit::Counts);
     let mut none = Data::from(&Stream::with_app().finish());
     assert_eq!(none.keep_measure(Measure::Peak, &all), Err(NoMeasure::NoHeap));
+}
+
+#[test]
+fn dhat_s_format_has_the_measures_of_each_call_path() {
+    let data = Data::from(&app().finish());
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    dhat::write(&data, &mut file).unwrap();
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(read::kind(file.path()), Some(ForeignFormat::Dhat));
+    for (measure, sum) in [
+        (Measure::Allocated, "total-bytes"),
+        (Measure::Peak, "at-gmax-bytes"),
+        (Measure::Retained, "at-end-bytes"),
+        (Measure::Blocks, "total-blocks"),
+    ] {
+        let found = read::foreign(file.path(), ForeignFormat::Dhat, Some(sum), ReadLimits::default());
+        let by_function = |data: &Data| {
+            let selection = select(data, &Filter::default()).unwrap();
+            let functions = functions(&selection).into_iter().filter(|row| row.total.weight > 0.0);
+            // An address without a name has its library's.
+            let name = |func: u32| data.func_name(func).trim_start_matches("app+").to_owned();
+            let rows = functions.map(|row| (name(row.func), row.total.weight.round()));
+            let mut rows: Vec<_> = rows.collect();
+            rows.sort_by(|a, b| a.0.cmp(&b.0));
+            rows
+        };
+        let mut measured = data.clone();
+        measured.keep_measure(measure, &Filter::default()).unwrap();
+        assert_eq!(by_function(&found.unwrap().data), by_function(&measured), "{sum}");
+    }
+    assert_eq!((&json["te"], &json["tg"]), (&json!(95_000), &json!(30_000)));
+    // 3, 1 and 2 MiB live at the end of 95 ms, for 85, 25 and 0 ms.
+    let kept = json["pps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .max_by_key(|point| point["eb"].as_u64());
+    let kept = kept.unwrap();
+    assert_eq!(
+        (&kept["mb"], &kept["gb"], &kept["tl"]),
+        (&json!(6 * MIB), &json!(3 * MIB), &json!(110_000))
+    );
+    assert_eq!(json["ftbl"][0], "[root]");
 }
 
 #[test]

@@ -157,6 +157,8 @@ pub(crate) enum ExportFormat {
     Speedscope,
     /// For callgrind_annotate and KCachegrind: by function and line, with calls.
     Callgrind,
+    /// For valgrind's dh_view.html: the blocks of memory of a recording with --heap, by call path.
+    Dhat,
     /// As `perf script` prints samples.
     PerfScript,
     /// For collectors of OpenTelemetry: the profiles of OTLP 1.10, as protobuf.

@@ -10,9 +10,10 @@ use clap::ValueEnum as _;
 use profile::data::Data;
 use profile::export::svg::{SvgOptions, TreeShape};
 use profile::export::{
-    ExportUnit, Picked, PickedTime, callgrind, folded, otlp, parquet, perf_script, pprof, speedscope, svg,
+    ExportUnit, Picked, PickedTime, callgrind, dhat, folded, otlp, parquet, perf_script, pprof, speedscope, svg,
 };
 use profile::text::numbers::count;
+use profile::view::heap::Measure;
 use profile::view::select::{KeptKinds, keep};
 use recording::command::own;
 use share::push::{GivenLabels, Labels, variable};
@@ -47,6 +48,13 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
             "--service, --service-version, --commit and --label are columns of --format parquet, not of this format",
         );
     }
+    let is_of_samples = args.heap.measure.is_some() || args.event.name().is_some() || args.off_cpu || args.pick.wall;
+    if format == ExportFormat::Dhat && is_of_samples {
+        return args::refuse(
+            "export",
+            "--format dhat writes all that is known of the heap: leave out --measure, --event, --waits and --wall",
+        );
+    }
     let target = ResultTarget::prepare(args.output.as_deref(), kind(format))?;
     if format == ExportFormat::Html {
         return page::export(args, target, &term);
@@ -54,14 +62,22 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
     if matches!(format, ExportFormat::Firefox | ExportFormat::FirefoxV55) {
         return saved::export(args, format, target, &term);
     }
-    let wanted = WantedSamples::new(&args.event, &args.heap, args.part.filter());
-    // pprof has several values of one heap.
-    let heap =
-        (args.heap.measure).filter(|measure| format == ExportFormat::Pprof && pprof::heap_type(*measure).is_some());
+    // pprof has several values of one heap, DHAT all.
+    let heap = match format {
+        ExportFormat::Dhat => Some(Measure::Allocated),
+        ExportFormat::Pprof => args.heap.measure.filter(|measure| pprof::heap_type(*measure).is_some()),
+        _ => None,
+    };
     let symbols = &args.input.symbols;
     let mut input = match heap {
-        Some(_) => input::open_with_measures(&args.file, &wanted, symbols, &term),
-        None => input::open(&args.file, wanted, symbols, &term),
+        Some(measure) => {
+            let wanted = WantedSamples::Heap(measure, args.part.filter());
+            input::open_with_measures(&args.file, &wanted, symbols, &term)
+        }
+        None => {
+            let wanted = WantedSamples::new(&args.event, &args.heap, args.part.filter());
+            input::open(&args.file, wanted, symbols, &term)
+        }
     }?;
     term.warnings(&args.file, &input.notes);
     keep_part(&mut input.data, &args.part, &args.file)?;
@@ -83,7 +99,17 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
                 args.file.display()
             )));
         }
-        return target.write(&term, |out| pprof::write_heap(&input.data, measure, out));
+        return target.write(&term, |out| match format {
+            ExportFormat::Dhat => dhat::write(&input.data, out),
+            _ => pprof::write_heap(&input.data, measure, out),
+        });
+    }
+    if format == ExportFormat::Dhat {
+        return Err(Failure::failed(format_args!(
+            "{} has sums, and no blocks of memory with their times: `{} record --heap` records them",
+            args.file.display(),
+            own()
+        )));
     }
     let picked = Picked::new(&input.data, time(args.off_cpu, &args.pick));
     say_what_is_missing(&picked, &args.file, &term)?;
@@ -108,7 +134,7 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
         ExportFormat::PerfScript => perf_script::write(&picked, out),
         ExportFormat::Otlp => otlp::write(&picked, &[("service.name".into(), input.data.product.clone())], out),
         ExportFormat::Parquet => parquet::write(&picked, &ran, out),
-        ExportFormat::Html | ExportFormat::Firefox | ExportFormat::FirefoxV55 => {
+        ExportFormat::Dhat | ExportFormat::Html | ExportFormat::Firefox | ExportFormat::FirefoxV55 => {
             Err(io::Error::other("it is not made of samples"))
         }
     })
@@ -135,7 +161,7 @@ fn format(args: &ExportArgs) -> Result<ExportFormat, Failure> {
         args::usage_error(
             "export",
             "which format? Name it (--format svg), or a file whose name says it (-o FILE.html, .svg, .folded, .pb.gz, \
-             .speedscope.json, .otlp, .parquet, .json.gz)",
+             .speedscope.json, .dhat.json, .otlp, .parquet, .json.gz)",
         )
     })
 }
@@ -148,6 +174,7 @@ fn kind(format: ExportFormat) -> FileKind {
         ExportFormat::Pprof => FileKind::Pprof,
         ExportFormat::Speedscope => FileKind::Speedscope,
         ExportFormat::Callgrind => FileKind::Callgrind,
+        ExportFormat::Dhat => FileKind::Dhat,
         ExportFormat::PerfScript => FileKind::PerfScript,
         ExportFormat::Otlp => FileKind::Otlp,
         ExportFormat::Parquet => FileKind::Parquet,

@@ -43,7 +43,7 @@ fn commands_options_and_fixed_values_are_offered() {
     assert_eq!(bash("sprof report --view=thr", "thr"), ["threads"]);
     let formats = bash("sprof export x -f ", "");
     assert!(
-        formats.contains(&"speedscope".to_owned()) && formats.len() == 11,
+        formats.contains(&"speedscope".to_owned()) && formats.len() == 12,
         "{formats:?}"
     );
     let options = bash("sprof report --mer", "--mer");

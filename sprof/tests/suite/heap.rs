@@ -15,6 +15,7 @@ use recording::sink::{Completion, EventSink};
 use recording::stack::{Frame, Stack};
 use serde_json::Value;
 
+use crate::support::client::script;
 use crate::support::run::output;
 use crate::support::skip::{Need, has, is_root};
 use crate::support::{Recorder, Recording, program, record, sprof};
@@ -331,6 +332,44 @@ fn the_summary_and_the_report_say_how_much_of_the_growth_in_memory_was_seen() {
         cause.starts_with("most of its memory does not come from malloc"),
         "{mapped}"
     );
+}
+
+#[test]
+fn valgrind_s_own_viewer_shows_the_bytes_of_the_report() {
+    let recording = record()
+        .options(&["--heap", "--heap-interval", "64K"])
+        .run(program("heap").unwrap(), &["16", "16", "thread"]);
+    let exported = recording.output.with_file_name("app.dhat.json");
+    let export = output(sprof().arg("export").arg(&recording.output).arg("-o").arg(&exported));
+    assert!(export.status.success(), "{export:?}");
+    let weight = |file: &Path, measure: &str| {
+        let mut command = sprof();
+        let options = ["--measure", measure, "-f", "json"];
+        let output = output(command.arg("report").arg(file).args(options));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error} {output:?}"));
+        report["selection"]["weight"].as_f64().unwrap()
+    };
+    let bytes = ["allocated", "peak", "retained"].map(|measure| {
+        let bytes = weight(&recording.output, measure);
+        assert_eq!(weight(&exported, measure), bytes, "{measure}");
+        bytes
+    });
+    let viewer = Path::new("/usr/libexec/valgrind/dh_view.html");
+    let has_browser = has(Need::Chromium, Path::new("/usr/bin/chromium").exists(), "no chromium");
+    if !has_browser || !has(Need::Valgrind, viewer.exists(), "no dh_view.html (Debian: valgrind)") {
+        return;
+    }
+    let Some(shown) = script("dhat.js", &[viewer.as_os_str(), exported.as_os_str()]) else {
+        return;
+    };
+    for (sum, bytes) in ["Total:", "At t-gmax:", "At t-end:"].into_iter().zip(bytes) {
+        let digits = bytes.to_string().into_bytes();
+        let thousands: Vec<_> = digits.rchunks(3).rev().map(String::from_utf8_lossy).collect();
+        let expected = format!("{} bytes (100%", thousands.join(","));
+        let line = shown.lines().find(|line| line.contains(sum)).unwrap_or_default();
+        assert!(line.contains(&expected), "{sum} {expected}: {shown}");
+    }
+    assert!(shown.contains(": keeps (") && shown.contains(": main ("), "{shown}");
 }
 
 #[test]
