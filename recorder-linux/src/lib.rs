@@ -13,11 +13,13 @@
 //! 6. [`probes`]: tracepoints that sprof defines, for as long as the recording lasts.
 //! 7. `files`: memory and files of the target, for the unwinder and others.
 //! 8. [`heap`]: samples of allocations, by a library that is loaded into the recorded programs.
-//! 9. `machine`: CPUs, description, refusals; `sys`: the system calls. `doctor` and `list` say what this machine
-//!    permits.
+//! 9. [`counting`]: runs a program and counts, without samples.
+//! 10. `machine`: CPUs, description, refusals; `sys`: the system calls. `doctor` and `list` say what this machine
+//!     permits.
 
 #![cfg(target_os = "linux")]
 
+pub mod counting;
 mod doctor;
 mod files;
 pub mod heap;

@@ -13,6 +13,40 @@ use crate::{doctor, files, processes, session, setup};
 
 pub use crate::sys::{Xnu, say_if_quit};
 
+pub mod counting {
+    //! Linux alone counts so far.
+
+    use recording::counting::{CountedProgram, CountedRun};
+    use recording::session::RecordError;
+
+    /// There is none.
+    #[derive(Debug)]
+    pub enum RunCounter {}
+
+    impl RunCounter {
+        /// Refuses.
+        ///
+        /// # Errors
+        ///
+        /// Always.
+        pub fn new() -> Result<RunCounter, RecordError> {
+            Err(RecordError::Failed(
+                "cannot count what a program takes: `sprof stat` works on Linux only. `/usr/bin/time -l` has some of it"
+                    .to_owned(),
+            ))
+        }
+
+        /// Never called.
+        ///
+        /// # Errors
+        ///
+        /// None.
+        pub fn run(&self, _program: &CountedProgram) -> Result<CountedRun, RecordError> {
+            match *self {}
+        }
+    }
+}
+
 /// A recording.
 pub type Recording = session::MachRecording<Xnu>;
 /// The launched program after recording.

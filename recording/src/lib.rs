@@ -8,7 +8,8 @@
 //! 5. [`sink`]: how events travel, and what a stage may ask of the target.
 //! 6. [`quality`], [`cpu_account`], [`heap`], [`info`]: what was lost, guessed or not recorded, and the recording as a
 //!    whole.
-//! 7. [`session`]: the contract of every recorder; `program`: the file that a command names.
+//! 7. [`session`]: the contract of every recorder; [`counting`]: that of counting without samples; `program`: the file
+//!    that a command names.
 //! 8. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
 //! 9. [`pace`], [`outbox`]: for recorders that stop threads. When to take samples, and how these get to the unwinder.
 //! 10. [`varint`], [`frame_bytes`], [`sample_bytes`]: numbers, frames and samples in a few bytes; [`protobuf`]:
@@ -20,6 +21,7 @@
 pub mod address;
 pub mod clock;
 pub mod command;
+pub mod counting;
 pub mod cpu_account;
 pub mod doctor;
 pub mod event;

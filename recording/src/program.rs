@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::session::{RecordError, RecordOptions};
+use crate::session::RecordError;
 
 /// A program with its arguments and environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,12 +28,12 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 ///
 /// [`RecordError::NotFound`] or [`RecordError::NotExecutable`]: no such program, or it can't be executed; or an
 /// argument or variable holds a NUL byte.
-pub fn resolve(options: &RecordOptions) -> Result<ProgramImage, RecordError> {
-    let Some(program) = options.command.first() else {
+pub fn resolve(command: &[OsString], variables: &[(OsString, OsString)]) -> Result<ProgramImage, RecordError> {
+    let Some(program) = command.first() else {
         return Err(RecordError::NotFound(String::new()));
     };
     let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    for (name, value) in &options.env {
+    for (name, value) in variables {
         env.retain(|(other, _)| other != name);
         env.push((name.clone(), value.clone()));
     }
@@ -49,8 +49,7 @@ pub fn resolve(options: &RecordOptions) -> Result<ProgramImage, RecordError> {
     });
     Ok(ProgramImage {
         path: c_string(program, path.into_os_string())?,
-        args: options
-            .command
+        args: command
             .iter()
             .map(|arg| c_string(program, arg.clone()))
             .collect::<Result<_, _>>()?,

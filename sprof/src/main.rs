@@ -9,7 +9,7 @@
 //! 4. [`input`]: reads any file. [`symbols`]: names for a profile.
 //! 5. [`output`]: the files that are written, and stdout. [`page`]: the viewer, as a file.
 //! 6. [`summary`]: what was recorded, and its quality. [`report`] reports on a profile without a browser, [`diff`]
-//!    compares profiles.
+//!    compares profiles, [`stat`] counts what programs take.
 //! 7. [`terminal`]: messages, styles, and the browser. [`interrupt`] has the signals, [`exit`] the exit statuses.
 //!
 //! An arrow goes one way: arguments -> commands -> pipeline, input, diff -> parts. No part imports a command. The
@@ -27,6 +27,7 @@ mod page;
 mod pipeline;
 mod recorder;
 mod report;
+mod stat;
 mod summary;
 mod symbols;
 mod terminal;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         match args.command {
             Command::Record(args) => command::record::run(*args),
             Command::Cargo { words } => command::cargo::run(&words),
+            Command::Stat(args) => command::stat::run(&args),
             Command::Load(args) => command::load::run(&args),
             Command::Serve(args) => command::serve::run(&args),
             Command::Check(args) => command::check::run(&args),

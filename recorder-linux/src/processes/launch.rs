@@ -1,9 +1,10 @@
 //! Starts the program, and reports why it can't be executed.
 
+use std::ffi::OsString;
 use std::io;
 
 use recording::program::ProgramImage;
-use recording::session::{RecordError, RecordOptions};
+use recording::session::RecordError;
 
 use crate::sys::process::{self, Stopped};
 use crate::sys::signals::Signals;
@@ -15,9 +16,8 @@ pub(crate) fn fork(image: &ProgramImage, signals: &Signals) -> Result<Stopped, R
 }
 
 /// The error for an execve(2) that failed though the file looked right before.
-pub(crate) fn exec_error(options: &RecordOptions, error: &io::Error) -> RecordError {
-    let program = options
-        .command
+pub(crate) fn exec_error(command: &[OsString], error: &io::Error) -> RecordError {
+    let program = command
         .first()
         .map(|program| program.to_string_lossy().into_owned())
         .unwrap_or_default();

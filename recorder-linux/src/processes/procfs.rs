@@ -24,6 +24,8 @@ pub(crate) struct Stat {
     pub(crate) state: u8,
     pub(crate) parent: i32,
     pub(crate) is_kernel_thread: bool,
+    pub(crate) minor_faults: u64,
+    pub(crate) major_faults: u64,
     /// User and system time, in clock ticks of 10 ms.
     pub(crate) cpu_ticks: u64,
     /// User and system time of all children that the process waited for, in clock ticks.
@@ -194,9 +196,11 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         .split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
-    // Fields 9, 14 to 17, 22 and 39 of the man page, which counts from 1 and the state as 3.
+    // Fields 9, 10, 12, 14 to 17, 22 and 39 of the man page, which counts from 1 and the state as 3.
     let flags: u32 = fields.nth(4)?.parse().ok()?;
-    let user_ticks: u64 = fields.nth(4)?.parse().ok()?;
+    let minor_faults = fields.next()?.parse().ok()?;
+    let major_faults = fields.nth(1)?.parse().ok()?;
+    let user_ticks: u64 = fields.nth(1)?.parse().ok()?;
     let system_ticks: u64 = fields.next()?.parse().ok()?;
     let children_user_ticks: u64 = fields.next()?.parse().ok()?;
     let children_system_ticks: u64 = fields.next()?.parse().ok()?;
@@ -207,6 +211,8 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         state,
         parent,
         is_kernel_thread: flags & PF_KTHREAD != 0,
+        minor_faults,
+        major_faults,
         cpu_ticks: user_ticks.saturating_add(system_ticks),
         children_ticks: children_user_ticks.saturating_add(children_system_ticks),
         start_ticks,
@@ -266,6 +272,8 @@ mod tests {
             state: b'S',
             parent: 7,
             is_kernel_thread: false,
+            minor_faults: 1,
+            major_faults: 3,
             cpu_ticks: 11,
             children_ticks: 15,
             start_ticks: 123_456,

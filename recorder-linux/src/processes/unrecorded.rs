@@ -17,7 +17,7 @@ use recording::sink::EventSink;
 
 use crate::processes::procfs::{self, Stat};
 use crate::processes::stop;
-use crate::sys::process::{self, CpuTime, HeldProcess, monotonic_ns};
+use crate::sys::process::{self, HeldProcess, ProcessUsage, monotonic_ns};
 use perf_data::translate::Translator;
 
 /// Time between two readings of /proc. A reading costs 10 us a process. CPU time after the last reading is not known.
@@ -115,7 +115,7 @@ impl Unrecorded {
         let watched_ns = self.processes.iter().map(used_ns).fold(0, u64::saturating_add);
         let mut unrecorded_ns = watched_ns;
         if let Some((program, recorded_ns)) = program.zip(recorded_ns) {
-            let CpuTime { user_ns, system_ns } = program.time;
+            let ProcessUsage { user_ns, system_ns, .. } = program.usage;
             let without_events_ns = user_ns.saturating_add(system_ns).saturating_sub(recorded_ns);
             let is_evident = user_time_without_events_ns(user_ns, system_ns, recorded_ns, program.processes) > 0;
             if is_evident || watched_ns > 0 {
@@ -126,7 +126,7 @@ impl Unrecorded {
             self.processes.retain(|watched| watched.was_seen || is_evident);
         }
         CpuAccount {
-            accounted_ns: program.map(|program| program.time.user_ns.saturating_add(program.time.system_ns)),
+            accounted_ns: program.map(|program| program.usage.user_ns.saturating_add(program.usage.system_ns)),
             unrecorded_ns,
             unrecorded_more: self.more,
             unrecorded: (self.processes.iter())
@@ -146,7 +146,7 @@ impl Unrecorded {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Program {
     /// CPU time of the program and of all processes that it waited for.
-    pub(crate) time: CpuTime,
+    pub(crate) usage: ProcessUsage,
     /// Number of those processes, by the records.
     pub(crate) processes: u64,
 }

@@ -34,7 +34,7 @@ pub(super) fn until(session: PerfSession, begin: BorrowedFd<'_>) -> Result<HoldO
     drop(opened);
     let child = stopped
         .start()
-        .map_err(|error| launch::exec_error(&common.options, &error))?;
+        .map_err(|error| launch::exec_error(&common.options.command, &error))?;
     if let Some(stop) = wait_for(begin, &child, &common.signals)? {
         return Ok(HoldOutcome::Ended(Target::after(child, stop, false, [].into()).wait()));
     }

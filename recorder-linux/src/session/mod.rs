@@ -137,7 +137,7 @@ impl Session for Recording {
 
 /// Forks the program, stopped before its exec, and opens what may sample it.
 fn open_launched(options: &RecordOptions, events: Events, probes: Option<Probes>) -> Result<Backend, RecordError> {
-    let mut image = program::resolve(options)?;
+    let mut image = program::resolve(&options.command, &options.env)?;
     let mut common = SessionParts::new(options)?;
     let mut announcement = None;
     if let Some(heap) = &options.heap {
@@ -184,7 +184,7 @@ fn open_attached(
     }
     let image = match options.command.is_empty() {
         true => None,
-        false => Some(program::resolve(options)?),
+        false => Some(program::resolve(&options.command, &options.env)?),
     };
     let common = SessionParts::new(options)?;
     // Before attaching, which may start a thread.

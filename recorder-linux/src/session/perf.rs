@@ -93,7 +93,11 @@ impl PerfSession {
                 false => translator.admit_task_zero(TaskZero::OtherNamespaces),
             }
         }
-        let start_program = |stopped: Stopped| stopped.start().map_err(|error| launch::exec_error(options, &error));
+        let start_program = |stopped: Stopped| {
+            stopped
+                .start()
+                .map_err(|error| launch::exec_error(&options.command, &error))
+        };
         let ran_before = matches!(self.begin, Begin::Held(..));
         let (mut watched, names) = match self.begin {
             Begin::Launch(stopped) => {
@@ -142,13 +146,10 @@ impl PerfSession {
             Watched::Program(child) => {
                 let live: HashSet<i32> = translator.live_processes().map(|pid| pid.0).collect();
                 // How much CPU time a program used before it was recorded is not known.
-                program = child
-                    .cpu_time()
-                    .filter(|_| !ran_before)
-                    .map(|time| unrecorded::Program {
-                        time,
-                        processes: translator.processes_seen(),
-                    });
+                program = child.usage().filter(|_| !ran_before).map(|usage| unrecorded::Program {
+                    usage,
+                    processes: translator.processes_seen(),
+                });
                 if stop.is_end_of_program() {
                     left_running = unrecorded::running(live.iter().copied().filter(|pid| *pid != child.pid()));
                 }

@@ -112,7 +112,7 @@ impl PtraceSession {
             &mut sink,
         )
         .map_err(|error| match error {
-            TraceError::Exec(error) => launch::exec_error(&common.options, &error),
+            TraceError::Exec(error) => launch::exec_error(&common.options.command, &error),
             TraceError::Failed(what, error) => RecordError::Failed(format!(
                 "cannot {what}: {error}; `{} doctor` shows what this machine allows",
                 own()

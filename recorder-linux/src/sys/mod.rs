@@ -2,7 +2,7 @@
 //!
 //! rustix makes the calls that it has, and nix those of signals, clocks and another process's memory. The rest are
 //! ours: fork and exec, ptrace (nix's can't pass real-time signals on, nor see that a thread is a 32-bit one),
-//! perf_event_open and the mappings, SCHED_RR, the peer of a socket, and waitid with the child's CPU time.
+//! perf_event_open and the mappings, SCHED_RR, the peer of a socket, and waitid with the child's usage.
 
 pub(crate) mod backlog;
 pub(crate) mod memory;

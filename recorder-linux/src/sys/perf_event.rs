@@ -39,8 +39,15 @@ const _: () = assert!(size_of::<Attr>() == 112, "PERF_ATTR_SIZE_VER5");
 pub(crate) const TYPE_HARDWARE: u32 = 0;
 pub(crate) const TYPE_SOFTWARE: u32 = 1;
 pub(crate) const HW_CPU_CYCLES: u64 = 0;
+pub(crate) const HW_INSTRUCTIONS: u64 = 1;
+pub(crate) const HW_CACHE_REFERENCES: u64 = 2;
+pub(crate) const HW_CACHE_MISSES: u64 = 3;
+pub(crate) const HW_BRANCH_INSTRUCTIONS: u64 = 4;
+pub(crate) const HW_BRANCH_MISSES: u64 = 5;
 pub(crate) const SW_CPU_CLOCK: u64 = 0;
+pub(crate) const SW_TASK_CLOCK: u64 = 1;
 pub(crate) const SW_CONTEXT_SWITCHES: u64 = 3;
+pub(crate) const SW_CPU_MIGRATIONS: u64 = 4;
 /// Counts nothing; carries side-band records.
 pub(crate) const SW_DUMMY: u64 = 9;
 
@@ -125,6 +132,15 @@ impl EventFd {
     /// Opens `attr` for one task, or for [`EVERY_TASK`], on one CPU.
     pub(crate) fn open(attr: &Attr, pid: libc::pid_t, cpu: u32) -> io::Result<EventFd> {
         let cpu = libc::c_int::try_from(cpu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+        EventFd::open_on(attr, pid, cpu)
+    }
+
+    /// Opens `attr` for one task, on whatever CPU it runs. Such an event has no ring if others inherit it.
+    pub(crate) fn open_on_all_cpus(attr: &Attr, pid: libc::pid_t) -> io::Result<EventFd> {
+        EventFd::open_on(attr, pid, -1)
+    }
+
+    fn open_on(attr: &Attr, pid: libc::pid_t, cpu: libc::c_int) -> io::Result<EventFd> {
         let attr = Attr {
             size: size_of::<Attr>() as u32,
             ..*attr

@@ -62,11 +62,20 @@ impl WaitStatus {
     }
 }
 
-/// CPU time of processes, ns.
+/// What an ended process and all processes that it waited for have taken (getrusage(2)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CpuTime {
+pub(crate) struct ProcessUsage {
     pub(crate) user_ns: u64,
     pub(crate) system_ns: u64,
+    /// Most memory in RAM of one process, KiB.
+    pub(crate) peak_kib: u64,
+    pub(crate) minor_faults: u64,
+    pub(crate) major_faults: u64,
+    pub(crate) voluntary_switches: u64,
+    pub(crate) forced_switches: u64,
+    /// Blocks of 512 bytes from disks, and to disks.
+    pub(crate) read_blocks: u64,
+    pub(crate) written_blocks: u64,
 }
 
 /// Forks a child that blocks until [`Stopped::start`], then executes `image`, which was built before because the child
@@ -229,11 +238,11 @@ impl Child {
         self.reaped = Some(status);
     }
 
-    /// CPU time of the child, which has ended, and of all processes that it waited for. It is still to be reaped.
+    /// What the child, which has ended, and all processes that it waited for have taken. It is still to be reaped.
     ///
-    /// The sum is from the scheduler's clock, ended threads included, to the microsecond. Its two parts are estimates
-    /// by ticks.
-    pub(crate) fn cpu_time(&self) -> Option<CpuTime> {
+    /// The sum of CPU time is from the scheduler's clock, ended threads included, to the microsecond. Its two parts are
+    /// estimates by ticks.
+    pub(crate) fn usage(&self) -> Option<ProcessUsage> {
         if self.reaped.is_some() {
             return None;
         }
@@ -257,9 +266,17 @@ impl Child {
             let (seconds, micros) = (u64::try_from(time.tv_sec).ok()?, u64::try_from(time.tv_usec).ok()?);
             Some(seconds.saturating_mul(1_000_000_000).saturating_add(micros * 1000))
         };
-        has_ended.then_some(CpuTime {
+        let count = |number: libc::c_long| u64::try_from(number).unwrap_or_default();
+        has_ended.then_some(ProcessUsage {
             user_ns: ns(usage.ru_utime)?,
             system_ns: ns(usage.ru_stime)?,
+            peak_kib: count(usage.ru_maxrss),
+            minor_faults: count(usage.ru_minflt),
+            major_faults: count(usage.ru_majflt),
+            voluntary_switches: count(usage.ru_nvcsw),
+            forced_switches: count(usage.ru_nivcsw),
+            read_blocks: count(usage.ru_inblock),
+            written_blocks: count(usage.ru_oublock),
         })
     }
 

@@ -74,7 +74,7 @@ where
         let image = if options.command.is_empty() {
             None
         } else {
-            Some(program::resolve(options)?)
+            Some(program::resolve(&options.command, &options.env)?)
         };
         host.hear_signals()
             .map_err(|errno| failed("take over signals", errno))?;

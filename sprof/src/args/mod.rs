@@ -25,6 +25,7 @@ mod select;
 mod serve;
 mod setup;
 mod share;
+mod stat;
 pub(crate) mod value;
 
 pub(crate) use self::complete::{Expected, ExpectedWord, expected};
@@ -46,6 +47,7 @@ pub(crate) use select::PartArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use setup::SetupArgs;
 pub(crate) use share::{Private, ShareArgs, UploadArgs};
+pub(crate) use stat::{StatArgs, StatFormat};
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -105,6 +107,8 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
         words: Vec<OsString>,
     },
+    /// Run a program and count what it takes: time, memory, faults, switches; compare it with another one.
+    Stat(StatArgs),
     /// Open a saved profile in the Firefox Profiler.
     Load(LoadArgs),
     /// Show all profiles of a folder or of a bucket on a page: for a team's machine, or for what CI keeps.
@@ -179,6 +183,7 @@ impl Command {
             Command::Flamegraph(args) => args.file.iter_mut().chain(&mut args.base).collect(),
             Command::Share(args) => args.file.iter_mut().collect(),
             Command::Record(_)
+            | Command::Stat(_)
             | Command::Serve(_)
             | Command::Cargo { .. }
             | Command::Doctor(_)
@@ -353,6 +358,10 @@ mod tests {
         let mut meanings: std::collections::BTreeMap<char, (String, String)> = std::collections::BTreeMap::new();
         for command in definition().get_subcommands() {
             for arg in command.get_arguments() {
+                // As in `perf stat`.
+                if (command.get_name(), arg.get_id().as_str()) == ("stat", "repeat") {
+                    continue;
+                }
                 let letters = arg.get_short_and_visible_aliases().unwrap_or_default();
                 for letter in letters {
                     let long = arg.get_long().unwrap_or_default().to_owned();

@@ -24,4 +24,5 @@ pub(crate) mod serve;
 pub(crate) mod setup;
 pub(crate) mod share;
 mod show;
+pub(crate) mod stat;
 mod target;

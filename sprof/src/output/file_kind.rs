@@ -120,9 +120,9 @@ impl FileKind {
             Otlp => start[0] == 0x0a && start.windows(5).any(|bytes| bytes == b"sprof"),
             // The first bytes of every file of the format.
             Parquet => start.starts_with(b"PAR1"),
-            // First words of report, diff, check and annotate.
+            // First words of report, diff, check, annotate and stat.
             ReportText => text(&start).lines().any(|line| {
-                let starts = ["quality: ", " before: ", "       base: "];
+                let starts = ["quality: ", " before: ", "       base: ", "  wall  "];
                 starts.iter().any(|start| line.starts_with(start))
                     || line.starts_with("self ") && line.contains(" %, of ")
             }),
@@ -131,8 +131,9 @@ impl FileKind {
                 text.starts_with("**") && text.lines().any(|line| line.starts_with("quality: "))
                     || text.starts_with("total: ")
                     || text.starts_with("| rule | | |")
+                    || text.lines().any(|line| line.starts_with("| wall | "))
             }
-            ReportJson => ["report", "diff", "check", "annotate"]
+            ReportJson => ["report", "diff", "check", "annotate", "stat"]
                 .iter()
                 .any(|command| text(&start).contains(&format!("\"schema\":\"sprof-{command}\""))),
             ReportJunit => text(&start).contains("<testsuite name=\"sprof check\""),

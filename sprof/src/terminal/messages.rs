@@ -80,6 +80,11 @@ impl Term {
         columns(io::stderr())
     }
 
+    /// A line of a result, also with -q.
+    pub(crate) fn plain(&self, text: impl fmt::Display) {
+        self.print(format_args!("{text}"));
+    }
+
     pub(crate) fn line(&self, text: impl fmt::Display) {
         if self.verbosity >= Verbosity::Normal {
             self.print(format_args!("{} {text}", self.style(Style::Dim, "sprof:")));

@@ -64,6 +64,7 @@ mod share;
 mod simpleperf;
 mod source_paths;
 mod spool;
+mod stat;
 mod summary;
 mod support;
 mod swapped_files;

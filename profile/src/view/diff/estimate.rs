@@ -139,15 +139,15 @@ impl Moderated {
 }
 
 /// The trimmed mean of values, and its variance.
-struct Trimmed {
-    mean: f64,
+pub(super) struct Trimmed {
+    pub(super) mean: f64,
     /// 0 for one value.
-    variance: f64,
-    degrees_of_freedom: f64,
+    pub(super) variance: f64,
+    pub(super) degrees_of_freedom: f64,
 }
 
 impl Trimmed {
-    fn new(mut values: Vec<f64>) -> Trimmed {
+    pub(super) fn new(mut values: Vec<f64>) -> Trimmed {
         values.sort_by(f64::total_cmp);
         let trimmed = (values.len() as f64 * TRIMMED) as usize;
         let kept = &values[trimmed..values.len() - trimmed];

@@ -57,6 +57,10 @@ pub(super) struct EstimatePair {
 impl EstimatePair {
     pub(super) fn new(base: &Side, new: &Side, key: Option<usize>, measure: LimitedMeasure) -> EstimatePair {
         let [base, new] = [base, new].map(|side| Estimate::new(side, key, measure));
+        EstimatePair::of(base, new, measure)
+    }
+
+    pub(super) fn of(base: Estimate, new: Estimate, measure: LimitedMeasure) -> EstimatePair {
         let part = |estimate: &Estimate| estimate.variance * estimate.variance / estimate.degrees_of_freedom;
         let variance = base.variance + new.variance;
         // Welch and Satterthwaite.
@@ -149,6 +153,12 @@ impl EstimatePair {
             }
             false => (-1.0, f64::INFINITY),
         }
+    }
+
+    /// The least increase that has a probability of at most `p` if it is chance, in this part of all cases.
+    pub(super) fn detectable(&self, p: f64, power: f64) -> f64 {
+        let width = self.quantile(p / 2.0) + self.quantile(1.0 - power);
+        ratio(self.base.mean, self.base.mean + width * self.beyond(0.0, 0.0).deviation)
     }
 
     fn beyond(&self, allowed: f64, more: f64) -> Difference {

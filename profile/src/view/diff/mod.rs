@@ -32,6 +32,7 @@ pub(crate) mod samples;
 pub mod sides;
 mod test;
 mod tree;
+pub mod values;
 
 use std::cmp::Ordering;
 

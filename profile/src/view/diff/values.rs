@@ -1,0 +1,218 @@
+//! How two series of numbers differ: what a measure was in the runs of two programs, taken in turn.
+
+use statrs::distribution::{ContinuousCDF, Normal};
+
+use super::estimate::{Estimate, LimitedMeasure, Trimmed};
+use super::increase::EstimatePair;
+use super::test::{CONFIDENCE, discoveries};
+
+/// The chance that a series of tests finds a difference where there is none.
+pub const FALSE_DIFFERENCES: f64 = 0.01;
+/// The chance to find a difference of [`ValueDifference::detectable`].
+const POWER: f64 = 0.8;
+
+/// A measure on two sides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ValueDifference {
+    /// The difference of the means without outliers, as a part of the old one: 0.03 is 3 % more. Infinite if that is 0.
+    pub relative: f64,
+    /// Its confidence interval, of 95 %.
+    pub range: (f64, f64),
+    /// The probability that the difference is chance.
+    p: f64,
+    /// The least part of the old mean that would have been found, in four of five cases. `None`: there are too few
+    /// numbers to find any.
+    pub detectable: Option<f64>,
+    /// The difference is not chance, as far as such numbers can say.
+    pub is_certain: bool,
+}
+
+/// Compares measures that belong together, each an old and a new series. `None` where a side has fewer than two
+/// numbers.
+pub fn compare_values(pairs: &[(&[f64], &[f64])]) -> Vec<Option<ValueDifference>> {
+    let number = pairs.len() as f64;
+    let mut found: Vec<Option<ValueDifference>> = pairs.iter().map(|(base, new)| compare(base, new, number)).collect();
+    let mut ps: Vec<f64> = found.iter().flatten().map(|difference| difference.p).collect();
+    ps.sort_by(f64::total_cmp);
+    let certain = discoveries(ps.iter().copied(), FALSE_DIFFERENCES);
+    let limit = certain.checked_sub(1).and_then(|last| ps.get(last)).copied();
+    for difference in found.iter_mut().flatten() {
+        difference.is_certain = limit.is_some_and(|limit| difference.p <= limit);
+    }
+    found
+}
+
+fn compare(base: &[f64], new: &[f64], number: f64) -> Option<ValueDifference> {
+    if base.len().min(new.len()) < 2 {
+        return None;
+    }
+    let estimate = |values: &[f64]| {
+        let Trimmed {
+            mean,
+            variance,
+            degrees_of_freedom,
+        } = Trimmed::new(values.to_vec());
+        Estimate {
+            mean,
+            variance,
+            degrees_of_freedom,
+        }
+    };
+    let pair = EstimatePair::of(estimate(base), estimate(new), LimitedMeasure::Time);
+    let increase = pair.increase((1.0 - CONFIDENCE) / 2.0);
+    // What the strictest of the tests needs.
+    let p_needed = FALSE_DIFFERENCES / number;
+    let is_possible = p_of_ranks_at_best(base.len(), new.len()) <= p_needed;
+    Some(ValueDifference {
+        relative: increase.by,
+        range: increase.range,
+        // Small counts may be equal in all runs that are kept, and say nothing of the others. Ranks are of all runs.
+        p: pair.p_of_difference().max(p_of_ranks(base, new)),
+        detectable: is_possible.then(|| pair.detectable(p_needed, POWER)),
+        is_certain: false,
+    })
+}
+
+/// The probability that chance gives one side the greater numbers to such a degree (Mann and Whitney 1947,
+/// doi:10.1214/aoms/1177730491), with the correction for ties.
+fn p_of_ranks(base: &[f64], new: &[f64]) -> f64 {
+    let (a, b) = (base.len() as f64, new.len() as f64);
+    let mut all: Vec<(f64, bool)> = { base.iter().map(|value| (*value, true)) }
+        .chain(new.iter().map(|value| (*value, false)))
+        .collect();
+    all.sort_by(|(x, _), (y, _)| x.total_cmp(y));
+    let (mut rank_sum, mut ties, mut before) = (0.0, 0.0, 0.0);
+    for equal in all.chunk_by(|(x, _), (y, _)| x == y) {
+        let number = equal.len() as f64;
+        let of_base = equal.iter().filter(|(_, is_base)| *is_base).count() as f64;
+        rank_sum += of_base * (before + (number + 1.0) / 2.0);
+        ties += number.powi(3) - number;
+        before += number;
+    }
+    let from_middle = (rank_sum - a * (a + b + 1.0) / 2.0).abs();
+    let variance = a * b / 12.0 * (a + b + 1.0 - ties / ((a + b) * (a + b - 1.0)));
+    match variance > 0.0 {
+        true => p_of_normal((from_middle - 0.5).max(0.0) / variance.sqrt()),
+        false => 1.0,
+    }
+}
+
+/// The same where all numbers of one side are the greater ones.
+fn p_of_ranks_at_best(base: usize, new: usize) -> f64 {
+    let (a, b) = (base as f64, new as f64);
+    p_of_normal((a * b / 2.0 - 0.5) / (a * b * (a + b + 1.0) / 12.0).sqrt())
+}
+
+fn p_of_normal(deviations: f64) -> f64 {
+    (2.0 * Normal::standard().sf(deviations)).min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers from 0 to 1, the same in each run of the test.
+    struct Chance(u64);
+
+    impl Chance {
+        fn next(&mut self) -> f64 {
+            // splitmix64.
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut bits = self.0;
+            bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((bits ^ (bits >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+        }
+
+        /// A time: 1 with a deviation of 1 %, and in one of ten runs up to a half more.
+        fn time(&mut self) -> f64 {
+            let normal: f64 = (0..12).map(|_| self.next()).sum::<f64>() - 6.0;
+            let late = if self.next() < 0.1 { self.next() / 2.0 } else { 0.0 };
+            1.0 + 0.01 * normal + late
+        }
+
+        /// A small count: 0 or 1, seldom more.
+        fn count(&mut self) -> f64 {
+            (0..4).filter(|_| self.next() < 0.15).count() as f64
+        }
+    }
+
+    /// How many of a thousand comparisons of nine measures find one that differs.
+    fn found(runs: usize, factor: f64) -> usize {
+        let mut chance = Chance(runs as u64);
+        let is_found = |_: &usize| {
+            let mut series = |factor: f64| -> Vec<Vec<f64>> {
+                let mut times: Vec<Vec<f64>> = (0..6)
+                    .map(|_| (0..runs).map(|_| factor * chance.time()).collect())
+                    .collect();
+                times.extend((0..3).map(|_| (0..runs).map(|_| chance.count()).collect::<Vec<f64>>()));
+                times
+            };
+            let (base, new) = (series(1.0), series(factor));
+            let pairs: Vec<(&[f64], &[f64])> = { base.iter().map(Vec::as_slice) }
+                .zip(new.iter().map(Vec::as_slice))
+                .collect();
+            compare_values(&pairs).iter().flatten().any(|pair| pair.is_certain)
+        };
+        (0..1000).filter(is_found).count()
+    }
+
+    #[test]
+    fn equal_programs_differ_in_at_most_one_of_a_hundred_comparisons() {
+        // 1,000 * 0.01, and five times the square root.
+        for runs in [5, 8, 10, 20] {
+            let found = found(runs, 1.0);
+            assert!(found <= 26, "{runs} runs: {found}");
+        }
+    }
+
+    #[test]
+    fn a_difference_is_found_where_it_was_said_to_be() {
+        assert!(found(20, 1.02) >= 990);
+        assert_eq!(found(4, 1.5), 0);
+        let mut chance = Chance(7);
+        let mut series = |factor: f64| -> Vec<f64> { (0..20).map(|_| factor * chance.time()).collect() };
+        let pairs: Vec<(Vec<f64>, Vec<f64>)> = (0..200).map(|_| (series(1.0), series(1.0))).collect();
+        let all: Vec<f64> = { pairs.iter() }
+            .filter_map(|(base, new)| compare_values(&[(base, new)])[0]?.detectable)
+            .collect();
+        let detectable = all.iter().sum::<f64>() / all.len() as f64;
+        let hits = (0..200).filter(|_| {
+            let (base, new) = (series(1.0), series(1.0 + detectable));
+            compare_values(&[(&base, &new)])[0].unwrap().is_certain
+        });
+        // Ranks need a little more than means do: 4 of 5, less five deviations of the test and a tenth.
+        let hits = hits.count();
+        assert!(hits >= 112, "{hits} at {detectable}");
+    }
+
+    #[test]
+    fn the_range_has_the_truth() {
+        let mut chance = Chance(3);
+        let mut series = |factor: f64| -> Vec<f64> { (0..12).map(|_| factor * chance.time()).collect() };
+        let holds = (0..1000).filter(|_| {
+            let (base, new) = (series(1.0), series(1.1));
+            let (low, high) = compare_values(&[(&base, &new)])[0].unwrap().range;
+            (low..high).contains(&0.1)
+        });
+        // 950, less five deviations.
+        let holds = holds.count();
+        assert!(holds >= 915, "{holds}");
+    }
+
+    #[test]
+    fn equal_counts_are_exact_and_too_few_runs_say_nothing() {
+        let pair = compare_values(&[(&[7.0; 12], &[7.0; 12])])[0].unwrap();
+        assert_eq!((pair.relative, pair.range, pair.is_certain), (0.0, (0.0, 0.0), false));
+        assert_eq!(pair.detectable, Some(0.0));
+        let pair = compare_values(&[(&[7.0; 12], &[8.0; 12])])[0].unwrap();
+        assert!(pair.is_certain && (pair.relative - 1.0 / 7.0).abs() < 1e-9);
+        assert!(compare_values(&[(&[1.0], &[2.0])])[0].is_none());
+        assert_eq!(
+            compare_values(&[(&[1.0, 1.1], &[2.0, 2.1])])[0].unwrap().detectable,
+            None
+        );
+        let from_nothing = compare_values(&[(&[0.0; 12], &[5.0; 12])])[0].unwrap();
+        assert!(from_nothing.is_certain && from_nothing.relative.is_infinite());
+    }
+}

@@ -1,0 +1,156 @@
+//! `sprof stat`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::record::{ProgramWords, split_environment};
+use crate::terminal::Verbosity;
+
+/// Runs of each program in a comparison.
+const COMPARED_RUNS: u32 = 10;
+
+#[derive(Args, Clone, Debug)]
+#[command(
+    override_usage = "sprof stat [OPTIONS] [--] [VAR=x]... COMMAND [ARGS]...",
+    before_help = "\
+Examples:
+  sprof stat ./app --its --arguments          what one run takes
+  sprof stat -r 20 ./app > /dev/null          the median of 20 runs
+  sprof stat -r 20 --against './old' ./new    what differs between two programs, in turn and in random order",
+    after_help = "\
+The figures are of the program and of all processes that it waited for. The table goes to stderr, since stdout is
+the program's. A difference is certain if chance finds one in at most 1 of 100 comparisons of equal programs;
+where none is found, the table says how large it must be to be found.
+
+Exit status: the program's own; with --against and -r, that of the first run that failed, which ends sprof."
+)]
+pub(crate) struct StatArgs {
+    /// The program to run, and its arguments. VAR=x words before it are added to its environment.
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = false
+    )]
+    command: Vec<OsString>,
+
+    /// Run each program N times, without the warm-up [default: 1, with --against 10]. From 2 on, programs have an empty
+    /// stdin.
+    #[arg(short, long, alias = "runs", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: Option<u32>,
+
+    /// Compare with this program: a command line in quotes, which no shell reads. Programs run by turns, each round in
+    /// another random order. May be given several times.
+    #[arg(long, value_name = "COMMAND")]
+    against: Vec<String>,
+
+    /// Runs of each program before those that count: they fill caches [default: 1, without -r and --against 0].
+    #[arg(long, value_name = "N")]
+    warmup: Option<u32>,
+
+    /// Run this by the shell before each run, and do not count it.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) prepare: Option<String>,
+
+    /// Go on when a program fails.
+    #[arg(short, long)]
+    pub(crate) ignore_exit_code: bool,
+
+    /// What to print: text, md (Markdown, for a pull request) or json.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    format: StatFormat,
+
+    /// Print JSON: the same as --format json.
+    #[arg(long, hide = true, conflicts_with = "format")]
+    json: bool,
+
+    /// File to write to [default: stderr, md and json stdout]. It replaces an earlier result.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Print errors and the result only.
+    #[arg(short, long, conflicts_with = "verbose")]
+    quiet: bool,
+
+    /// Print each run.
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StatFormat {
+    Text,
+    Md,
+    Json,
+}
+
+impl StatArgs {
+    pub(crate) fn format(&self) -> StatFormat {
+        if self.json { StatFormat::Json } else { self.format }
+    }
+
+    pub(crate) fn verbosity(&self) -> Verbosity {
+        Verbosity::of(self.quiet, self.verbose)
+    }
+
+    /// The program, and those that it is compared with. The error is of the command line.
+    pub(crate) fn programs(&self) -> Result<Vec<ProgramWords>, String> {
+        let own = split_environment(&self.command).ok_or("which program? COMMAND has only variables (VAR=x)")?;
+        let mut programs = vec![own];
+        for line in &self.against {
+            programs.push(words_of(line)?);
+        }
+        Ok(programs)
+    }
+
+    pub(crate) fn runs(&self) -> u32 {
+        self.repeat
+            .unwrap_or(if self.against.is_empty() { 1 } else { COMPARED_RUNS })
+    }
+
+    pub(crate) fn warmup(&self) -> u32 {
+        let is_repeated = self.repeat.is_some_and(|runs| runs > 1) || !self.against.is_empty();
+        self.warmup.unwrap_or(u32::from(is_repeated))
+    }
+}
+
+/// The words of a command line. A shell would be counted with the program, so there is none.
+fn words_of(line: &str) -> Result<ProgramWords, String> {
+    let words = shlex::split(line).ok_or_else(|| format!("a quote in `{line}` has no end"))?;
+    let is_for_shells = |word: &&String| {
+        word.starts_with(['|', '>', '<', '&', ';', '$', '`']) || word.ends_with([';', '&']) || word.starts_with("2>")
+    };
+    if let Some(word) = words.iter().find(is_for_shells) {
+        return Err(format!(
+            "no shell reads `{line}`, so `{word}` would be a word of the program; if that is not meant: \"sh -c '...'\""
+        ));
+    }
+    let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+    split_environment(&words).ok_or_else(|| format!("`{line}` has no program"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_has_the_words_that_a_shell_sees() {
+        let program = words_of("A=1 ./app 'two words' --x=\"3 4\"").unwrap();
+        assert_eq!(program.env, [("A".into(), "1".into())]);
+        assert_eq!(program.command, ["./app", "two words", "--x=3 4"]);
+        for (line, said) in [
+            ("./app > out", "sh -c"),
+            ("./app; ./b", "sh -c"),
+            ("./app | sort", "sh -c"),
+            ("./app $X", "sh -c"),
+            ("./app 'x", "quote"),
+            ("A=1", "no program"),
+            ("", "no program"),
+        ] {
+            let error = words_of(line).unwrap_err();
+            assert!(error.contains(said), "{line}: {error}");
+        }
+    }
+}

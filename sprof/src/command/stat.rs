@@ -1,0 +1,162 @@
+//! `sprof stat`: runs programs by turns and counts what they take.
+
+use std::fs::File;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use recording::counting::{CountedProgram, CountedRun};
+use recording::session::ProgramExit;
+
+use super::target::ResultTarget;
+use crate::args::{self, StatArgs, StatFormat};
+use crate::exit::{Failure, Outcome, Status};
+use crate::output::file_kind::FileKind;
+use crate::output::json;
+use crate::recorder::RunCounter;
+use crate::stat::{self, Counted, ProgramRuns};
+use crate::terminal::Term;
+
+/// Version of the JSON form. A changed field increases it, a new field does not.
+const SCHEMA_VERSION: u32 = 1;
+/// Columns of text without a terminal.
+const USUAL_COLUMNS: usize = 100;
+
+pub(crate) fn run(args: &StatArgs) -> Outcome {
+    let term = Term::stderr(args.verbosity());
+    let words = args.programs().or_else(|error| args::refuse("stat", error))?;
+    let programs: Vec<CountedProgram> = { words.into_iter() }
+        .map(|words| CountedProgram {
+            command: words.command,
+            env: words.env,
+        })
+        .collect();
+    let kind = match args.format() {
+        StatFormat::Text => FileKind::ReportText,
+        StatFormat::Md => FileKind::ReportMarkdown,
+        StatFormat::Json => FileKind::ReportJson,
+    };
+    let target = match (&args.output, args.format()) {
+        (None, StatFormat::Text) => None,
+        (path, _) => Some(ResultTarget::for_text(path.as_deref(), kind)?),
+    };
+    let counter = RunCounter::new()?;
+    let (warmup, runs) = (args.warmup(), args.runs());
+    if warmup + runs > 1 {
+        // The first program would read it all.
+        File::open("/dev/null")
+            .and_then(|null| Ok(rustix::stdio::dup2_stdin(null)?))
+            .map_err(|error| Failure::failed(format_args!("cannot empty stdin: {error}")))?;
+    }
+    let mut counted = Counted {
+        programs: { programs.iter() }
+            .map(|program| ProgramRuns {
+                command: (program.command.iter())
+                    .map(|word| word.to_string_lossy().into_owned())
+                    .collect(),
+                runs: Vec::new(),
+            })
+            .collect(),
+        took_ns: 0,
+        cpus: std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let (mut status, mut is_interrupted) = (Status::SUCCESS, false);
+    'rounds: for round in 0..warmup + runs {
+        for at in shuffled(programs.len()) {
+            let Some(program) = programs.get(at) else { continue };
+            prepare(args.prepare.as_deref())?;
+            let begin = Instant::now();
+            let run = counter.run(program)?;
+            let took = begin.elapsed();
+            is_interrupted = run.is_interrupted;
+            term.erase_progress();
+            say(&run, (at, programs.len() == 1), round, warmup, &term);
+            let run_status = Status::from(run.exit);
+            let is_failed = run_status != Status::SUCCESS;
+            if round >= warmup {
+                counted.took_ns = counted
+                    .took_ns
+                    .saturating_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+                counted.programs[at].runs.push(run);
+            }
+            if is_failed && !args.ignore_exit_code {
+                status = run_status;
+            }
+            if is_interrupted || status != Status::SUCCESS {
+                break 'rounds;
+            }
+            if warmup + runs > 1 && !term.is_verbose() {
+                term.progress(false, format_args!("run {} of {}", round + 1, warmup + runs));
+            }
+        }
+    }
+    term.erase_progress();
+    let is_whole = counted
+        .programs
+        .iter()
+        .all(|program| program.runs.len() == runs as usize);
+    if !is_whole {
+        let why = if is_interrupted {
+            "a signal"
+        } else {
+            "a program that failed (-i goes on)"
+        };
+        term.warning(format_args!("{why} ended the runs early"));
+    }
+    if counted.programs.iter().any(|program| program.runs.is_empty()) {
+        return Ok(status);
+    }
+    match target {
+        None => print(&stat::text(&counted, term.columns().unwrap_or(USUAL_COLUMNS)), &term),
+        Some(target) => {
+            target.write(&term, |out| match args.format() {
+                StatFormat::Text => out.write_all(stat::text(&counted, USUAL_COLUMNS).as_bytes()),
+                StatFormat::Md => out.write_all(stat::markdown(&counted).as_bytes()),
+                StatFormat::Json => json::write("sprof-stat", SCHEMA_VERSION, counted.json(), out),
+            })?;
+        }
+    }
+    Ok(status)
+}
+
+/// The result goes to stderr: stdout is the program's.
+fn print(text: &str, term: &Term) {
+    for line in text.lines() {
+        term.plain(line);
+    }
+}
+
+fn say(run: &CountedRun, (at, is_one): (usize, bool), round: u32, warmup: u32, term: &Term) {
+    let wall = run.value(recording::counting::Measure::Wall).unwrap_or_default();
+    let what = if round < warmup { "warm-up" } else { "run" };
+    term.verbose(format_args!("{what} of program {}: {:.3} ms", at + 1, wall / 1e6));
+    let program = if is_one {
+        "the program".to_owned()
+    } else {
+        format!("program {}", at + 1)
+    };
+    match run.exit {
+        ProgramExit::Code(0) | ProgramExit::StillRunning | ProgramExit::NotOurs => {}
+        ProgramExit::Code(code) => term.line(format_args!("{program} ended with status {code}")),
+        ProgramExit::Signal(signal) => term.line(format_args!("signal {signal} ended {program}")),
+    }
+}
+
+/// Runs a line by the shell.
+fn prepare(line: Option<&str>) -> Result<(), Failure> {
+    let Some(line) = line else { return Ok(()) };
+    let status = Command::new(Path::new("/bin/sh")).args(["-c", line]).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::failed(format_args!("--prepare `{line}` failed: {status}"))),
+        Err(error) => Err(Failure::failed(format_args!("cannot run --prepare `{line}`: {error}"))),
+    }
+}
+
+/// The numbers below `count` in random order.
+fn shuffled(count: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by_cached_key(|_| RandomState::new().build_hasher().finish());
+    order
+}

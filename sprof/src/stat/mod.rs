@@ -1,0 +1,242 @@
+//! What runs of programs take, and how programs differ in it.
+
+mod text;
+
+pub(crate) use text::{markdown, text};
+
+use std::collections::BTreeSet;
+
+use profile::text::numbers::number_json;
+use profile::view::diff::values::{ValueDifference, compare_values};
+use recording::counting::{CountedRun, Measure, MeasureUnit, Missing, Reading};
+use serde_json::{Value, json};
+
+/// The runs of one program that count.
+#[derive(Debug, Default)]
+pub(crate) struct ProgramRuns {
+    pub(crate) command: Vec<String>,
+    pub(crate) runs: Vec<CountedRun>,
+}
+
+impl ProgramRuns {
+    fn readings(&self, measure: Measure) -> impl Iterator<Item = &Reading> {
+        let readings = self.runs.iter().flat_map(|run| &run.readings);
+        readings.filter(move |reading| reading.measure == measure)
+    }
+
+    fn values(&self, measure: Measure) -> Vec<f64> {
+        self.readings(measure).map(|reading| reading.value).collect()
+    }
+
+    fn median(&self, measure: Measure) -> Option<f64> {
+        Quartiles::of(&self.values(measure)).map(|quartiles| quartiles.median)
+    }
+
+    /// The name of a measure; as in perf, `:u` is of user code alone.
+    fn name(&self, measure: Measure) -> String {
+        let user_only = self.readings(measure).any(|reading| reading.user_only);
+        format!("{}{}", measure.name(), if user_only { ":u" } else { "" })
+    }
+
+    /// The least part of the time in which a measure was counted.
+    fn counted(&self, measure: Measure) -> f64 {
+        let counted = self.readings(measure).map(|reading| reading.counted);
+        counted.fold(1.0, f64::min)
+    }
+
+    /// Runs whose wall time is far above the others': above the median by more than a tenth and by five times what the
+    /// runs usually differ by.
+    fn late(&self) -> Vec<f64> {
+        let values = self.values(Measure::Wall);
+        let Some(quartiles) = Quartiles::of(&values).filter(|_| values.len() >= 5) else {
+            return Vec::new();
+        };
+        let distances: Vec<f64> = values.iter().map(|value| (value - quartiles.median).abs()).collect();
+        // 1.4826 times the median of the distances is the standard deviation of a normal distribution.
+        let usual = Quartiles::of(&distances).map_or(0.0, |distances| 1.4826 * distances.median);
+        let limit = quartiles.median + (5.0 * usual).max(0.1 * quartiles.median);
+        values.into_iter().filter(|value| *value > limit).collect()
+    }
+}
+
+/// The values that a quarter, a half and three quarters of all do not exceed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Quartiles {
+    low: f64,
+    median: f64,
+    high: f64,
+}
+
+impl Quartiles {
+    /// Between two values, in proportion. `None` without a value.
+    fn of(values: &[f64]) -> Option<Quartiles> {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = |part: f64| {
+            let place = part * (sorted.len().checked_sub(1)? as f64);
+            let (below, above) = (sorted.get(place.floor() as usize)?, sorted.get(place.ceil() as usize)?);
+            Some(below + (above - below) * place.fract())
+        };
+        Some(Quartiles {
+            low: at(0.25)?,
+            median: at(0.5)?,
+            high: at(0.75)?,
+        })
+    }
+}
+
+/// A difference between the first program and another one.
+struct Difference {
+    measure: Measure,
+    /// The other one, from 1.
+    against: usize,
+    difference: ValueDifference,
+}
+
+/// Programs whose runs were taken in turn, the one in question first.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pub(crate) programs: Vec<ProgramRuns>,
+    /// From the first to the last of the runs, ns.
+    pub(crate) took_ns: u64,
+    pub(crate) cpus: usize,
+}
+
+impl Counted {
+    /// All that any of the programs has.
+    fn measures(&self) -> BTreeSet<Measure> {
+        let runs = self.programs.iter().flat_map(|program| &program.runs);
+        runs.flat_map(|run| &run.readings)
+            .map(|reading| reading.measure)
+            .collect()
+    }
+
+    /// What no run has, with the reasons.
+    fn missing(&self) -> Vec<Missing> {
+        let mut all: Vec<Missing> = Vec::new();
+        for missing in self
+            .programs
+            .iter()
+            .flat_map(|program| &program.runs)
+            .flat_map(|run| &run.missing)
+        {
+            if !all.contains(missing) {
+                all.push(missing.clone());
+            }
+        }
+        all
+    }
+
+    /// Measures of the first program and another one, tested together.
+    fn differences(&self) -> Vec<Difference> {
+        let Some((first, others)) = self.programs.split_first() else {
+            return Vec::new();
+        };
+        let mut all = Vec::new();
+        for (at, other) in others.iter().enumerate() {
+            // How long an exec takes is no matter of the program.
+            let measures = self.measures().into_iter().filter(|measure| *measure != Measure::Start);
+            let series: Vec<(Measure, Vec<f64>, Vec<f64>)> = measures
+                .map(|measure| (measure, other.values(measure), first.values(measure)))
+                .collect();
+            let pairs: Vec<(&[f64], &[f64])> = series.iter().map(|(_, old, new)| (&old[..], &new[..])).collect();
+            let found = compare_values(&pairs).into_iter().zip(&series);
+            all.extend(found.filter_map(|(difference, (measure, _, _))| {
+                Some(Difference {
+                    measure: *measure,
+                    against: at + 1,
+                    difference: difference?,
+                })
+            }));
+        }
+        all
+    }
+
+    /// The share of the machine's CPU time that its host took.
+    fn stolen(&self) -> f64 {
+        let runs = self.programs.iter().flat_map(|program| &program.runs);
+        let stolen: u64 = runs.map(|run| run.stolen_ns).sum();
+        stolen as f64 / (self.took_ns.max(1) as f64 * self.cpus.max(1) as f64)
+    }
+
+    /// See docs/json.md.
+    pub(crate) fn json(&self) -> Value {
+        let number = |value: f64| {
+            if value.is_finite() {
+                number_json(value)
+            } else {
+                Value::Null
+            }
+        };
+        let commands = self.programs.iter().map(|program| {
+            let measures = self.measures().into_iter().filter_map(|measure| {
+                let values = program.values(measure);
+                let quartiles = Quartiles::of(&values)?;
+                let values: Vec<Value> = values.into_iter().map(number).collect();
+                let mut entry = json!({
+                    "unit": match measure.unit() {
+                        MeasureUnit::Nanoseconds => "ns",
+                        MeasureUnit::Bytes => "bytes",
+                        MeasureUnit::Count => "count",
+                    },
+                    "median": number(quartiles.median),
+                    "low": number(quartiles.low),
+                    "high": number(quartiles.high),
+                    "values": values,
+                });
+                if program.readings(measure).any(|reading| reading.user_only) {
+                    entry["user_only"] = true.into();
+                }
+                if program.counted(measure) < 1.0 {
+                    entry["counted"] = number(program.counted(measure));
+                }
+                Some((measure.name().to_owned(), entry))
+            });
+            json!({
+                "command": program.command,
+                "runs": program.runs.len(),
+                "measures": measures.collect::<serde_json::Map<String, Value>>(),
+            })
+        });
+        let differences = self.differences().into_iter().map(|found| {
+            let Difference {
+                measure,
+                against,
+                difference,
+            } = found;
+            json!({
+                "measure": measure.name(),
+                "against": against,
+                "relative": number(difference.relative),
+                "low": number(difference.range.0),
+                "high": number(difference.range.1),
+                "certain": difference.is_certain,
+                "detectable": difference.detectable.map(number),
+            })
+        });
+        let missing = self.missing().into_iter().map(|missing| {
+            let names: Vec<&str> = missing.measures.iter().map(|measure| measure.name()).collect();
+            json!({"measures": names, "reason": missing.reason})
+        });
+        json!({
+            "commands": commands.collect::<Vec<Value>>(),
+            "differences": differences.collect::<Vec<Value>>(),
+            "missing": missing.collect::<Vec<Value>>(),
+            "stolen": number(self.stolen()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quartiles_lie_between_values() {
+        let of = |values: &[f64]| Quartiles::of(values).map(|found| [found.low, found.median, found.high]);
+        assert_eq!(of(&[3.0]), Some([3.0; 3]));
+        assert_eq!(of(&[4.0, 2.0]), Some([2.5, 3.0, 3.5]));
+        assert_eq!(of(&[5.0, 1.0, 2.0, 4.0, 3.0]), Some([2.0, 3.0, 4.0]));
+        assert_eq!(of(&[]), None);
+    }
+}

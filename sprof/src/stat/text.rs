@@ -1,0 +1,284 @@
+//! The table of `sprof stat`, for terminals and in Markdown.
+
+use std::fmt::Write as _;
+
+use profile::text::numbers::{bytes, count, counts, time};
+use recording::command::quoted;
+use recording::counting::{Measure, MeasureUnit};
+
+use super::{Counted, Difference, ProgramRuns, Quartiles};
+use crate::terminal::columns::{clean, cut, wrapped};
+
+/// Columns of a command in a heading.
+const COMMAND_COLUMNS: usize = 60;
+/// A smaller part of the machine's CPU time, taken by its host, changes no figure that anyone sees.
+const HARMLESS_STOLEN: f64 = 0.01;
+/// The kernel looks once in 1 to 10 ms whether a program is in user code.
+const FEW_TICKS_NS: f64 = 100e6;
+
+/// For a terminal of this many columns.
+pub(crate) fn text(counted: &Counted, columns: usize) -> String {
+    let rows = rows(counted);
+    let mut text = String::new();
+    for (at, program) in counted.programs.iter().enumerate() {
+        let number = if counted.programs.len() > 1 {
+            format!("{} ", at + 1)
+        } else {
+            String::new()
+        };
+        let runs = count(program.runs.len() as u64, "run", "runs");
+        let _ = writeln!(text, "{number}{}: {runs}", cut(&command_line(program), COMMAND_COLUMNS));
+    }
+    text.push('\n');
+    let widths = |at: usize| {
+        let cells = rows.iter().filter_map(|row| row.cells.get(at));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+    };
+    for row in &rows {
+        let mut line = String::new();
+        for (at, cell) in row.cells.iter().enumerate() {
+            let width = widths(at);
+            let _ = match at {
+                0 => write!(line, "  {cell:<width$}"),
+                _ => write!(line, "  {cell:>width$}"),
+            };
+        }
+        if !row.words.is_empty() {
+            let _ = write!(line, "  {}", row.words);
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    for note in notes(counted) {
+        text.push('\n');
+        text.push_str(&wrapped("", &note, "  ", columns).join("\n"));
+    }
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
+pub(crate) fn markdown(counted: &Counted) -> String {
+    let cell = |text: &str| text.replace('|', "\\|");
+    let rows = rows(counted);
+    let mut text = String::new();
+    for (at, program) in counted.programs.iter().enumerate() {
+        let runs = count(program.runs.len() as u64, "run", "runs");
+        let _ = writeln!(
+            text,
+            "{}. `{}`: {runs}",
+            at + 1,
+            command_line(program).replace('`', "'")
+        );
+    }
+    for (at, row) in rows.iter().enumerate() {
+        let cells: Vec<String> = row.cells.iter().map(|text| cell(text)).collect();
+        let _ = writeln!(
+            text,
+            "{}| {} | {} |",
+            if at == 0 { "\n" } else { "" },
+            cells.join(" | "),
+            cell(&row.words)
+        );
+        if at == 0 {
+            let _ = writeln!(text, "|---|{}---|", "--:|".repeat(row.cells.len() - 1));
+        }
+    }
+    for note in notes(counted) {
+        let _ = write!(text, "\n{note}\n");
+    }
+    text
+}
+
+fn command_line(program: &ProgramRuns) -> String {
+    let words: Vec<_> = program.command.iter().map(|word| quoted(word)).collect();
+    clean(&words.join(" "))
+}
+
+struct Row {
+    /// The measure, then the figures.
+    cells: Vec<String>,
+    words: String,
+}
+
+/// The heading, and a row for each measure.
+fn rows(counted: &Counted) -> Vec<Row> {
+    let (is_one, has_spread) = (
+        counted.programs.len() == 1,
+        counted.programs.iter().any(|program| program.runs.len() > 1),
+    );
+    let mut heading = vec![String::new()];
+    match (is_one, has_spread) {
+        (true, false) => heading.push("one run".to_owned()),
+        (true, true) => heading.extend(["median".to_owned(), "half of the runs".to_owned()]),
+        (false, _) => {
+            heading.push("median of 1".to_owned());
+            for at in 2..=counted.programs.len() {
+                heading.extend([format!("of {at}"), format!("1 against {at}")]);
+            }
+        }
+    }
+    let mut rows = vec![Row {
+        cells: heading,
+        words: String::new(),
+    }];
+    let differences = counted.differences();
+    for measure in counted.measures() {
+        let Some((first, others)) = counted.programs.split_first() else {
+            break;
+        };
+        let show = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| figure(measure, value));
+        let mut cells = vec![first.name(measure), show(first.median(measure))];
+        if is_one && has_spread {
+            let quartiles = Quartiles::of(&first.values(measure));
+            cells.push(quartiles.map_or_else(String::new, |found| range(measure, found)));
+        }
+        for (at, other) in others.iter().enumerate() {
+            cells.push(show(other.median(measure)));
+            let of_pair = |found: &&Difference| found.measure == measure && found.against == at + 1;
+            cells.push(differences.iter().find(of_pair).map_or_else(String::new, verdict));
+        }
+        rows.push(Row {
+            cells,
+            words: if is_one { words(first, measure) } else { String::new() },
+        });
+    }
+    rows
+}
+
+fn figure(measure: Measure, value: f64) -> String {
+    match measure.unit() {
+        MeasureUnit::Nanoseconds => time(value / 1e6),
+        MeasureUnit::Bytes => bytes(value),
+        MeasureUnit::Count => counts(value),
+    }
+}
+
+/// `1.2 to 1.3 s`: the unit once.
+fn range(measure: Measure, quartiles: Quartiles) -> String {
+    let (low, high) = (figure(measure, quartiles.low), figure(measure, quartiles.high));
+    match (low.split_once(' '), high.split_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {high}"),
+        _ => format!("{low} to {high}"),
+    }
+}
+
+/// What a difference is worth.
+fn verdict(found: &Difference) -> String {
+    let difference = &found.difference;
+    let percent = |part: f64| match part.is_finite() {
+        true => format!("{:+.1} %", 100.0 * part),
+        false => "from 0".to_owned(),
+    };
+    match (difference.is_certain, difference.detectable) {
+        (true, _) => {
+            let (low, high) = difference.range;
+            match low.is_finite() && high.is_finite() {
+                true => format!(
+                    "{} ({:+.1} to {:+.1})",
+                    percent(difference.relative),
+                    100.0 * low,
+                    100.0 * high
+                ),
+                false => percent(difference.relative),
+            }
+        }
+        (false, None) => "too few runs".to_owned(),
+        (false, Some(0.0)) => "equal".to_owned(),
+        (false, Some(part)) if part.is_finite() => format!("none seen (< {:.1} %)", 100.0 * part),
+        (false, Some(_)) => "none seen".to_owned(),
+    }
+}
+
+/// What the number of a measure means for the program.
+fn words(program: &ProgramRuns, measure: Measure) -> String {
+    let median = |of: Measure| program.median(of).filter(|value| *value > 0.0);
+    let ratio = |above: Measure, below: Measure| Some(median(above)? / median(below)?);
+    let percent =
+        |of: Measure, all: Measure, what: &str| ratio(of, all).map(|ratio| format!("{:.1} % {what}", 100.0 * ratio));
+    let said = match measure {
+        Measure::Wall | Measure::Start if median(Measure::Wall).is_some_and(|wall| wall < 20e6) => match measure {
+            Measure::Wall => None,
+            _ => Some("of that, to start the program's file".to_owned()),
+        },
+        Measure::TaskClock => ratio(Measure::TaskClock, Measure::Wall).map(|used| format!("{used:.2} CPUs used")),
+        Measure::User if median(Measure::TaskClock).is_some_and(|ns| ns < FEW_TICKS_NS) => {
+            Some("the kernel splits so little by chance".to_owned())
+        }
+        Measure::System => percent(Measure::System, Measure::TaskClock, "of CPU time in the kernel"),
+        Measure::PeakMemory => Some("of one process".to_owned()),
+        Measure::MajorFaults => median(Measure::MajorFaults).map(|_| "each waited for a disk".to_owned()),
+        Measure::ForcedSwitches => median(Measure::ForcedSwitches).map(|_| "another thread needed the CPU".to_owned()),
+        Measure::Instructions => {
+            ratio(Measure::Instructions, Measure::Cycles).map(|each| format!("{each:.2} in a cycle"))
+        }
+        Measure::BranchMisses => percent(Measure::BranchMisses, Measure::Branches, "of branches guessed wrongly"),
+        Measure::CacheMisses => percent(
+            Measure::CacheMisses,
+            Measure::CacheReferences,
+            "of accesses went to memory",
+        ),
+        _ => None,
+    };
+    let counted = program.counted(measure);
+    let counted = (counted < 0.995).then(|| format!("counted for {:.0} % of the time", 100.0 * counted));
+    said.into_iter().chain(counted).collect::<Vec<String>>().join(", ")
+}
+
+/// What limits the figures.
+fn notes(counted: &Counted) -> Vec<String> {
+    let mut notes = Vec::new();
+    for missing in counted.missing() {
+        let names: Vec<&str> = missing.measures.iter().map(|measure| measure.name()).collect();
+        notes.push(format!("Not counted: {}: {}.", names.join(", "), missing.reason));
+    }
+    for (at, program) in counted.programs.iter().enumerate() {
+        let late = program.late();
+        let Some(latest) = late.iter().copied().reduce(f64::max) else {
+            continue;
+        };
+        let of = if counted.programs.len() > 1 {
+            format!(" of {}", at + 1)
+        } else {
+            String::new()
+        };
+        notes.push(format!(
+            "{} of {}{of} took far longer than the others, up to {}; the median and the differences are without such runs.",
+            late.len(),
+            count(program.runs.len() as u64, "run", "runs"),
+            figure(Measure::Wall, latest)
+        ));
+    }
+    // The event counts a task's processes also after their parent forgot them, the kernel's other figures do not.
+    for program in &counted.programs {
+        let of = |measure: Measure| program.median(measure).unwrap_or_default();
+        let unseen = of(Measure::TaskClock) - of(Measure::User) - of(Measure::System);
+        if unseen > 20e6 && unseen > 0.05 * of(Measure::TaskClock) {
+            notes.push(format!(
+                "{} of CPU time of `{}` were in processes that their parents did not wait for (or were taken by the \
+                 machine's host): the other figures do not have them.",
+                figure(Measure::TaskClock, unseen),
+                cut(&command_line(program), COMMAND_COLUMNS)
+            ));
+        }
+    }
+    let undecided = |found: &Difference| {
+        let detectable = found.difference.detectable.filter(|part| *part > 0.0);
+        !found.difference.is_certain && detectable.is_some()
+    };
+    if counted.differences().iter().any(undecided) {
+        notes.push(
+            "None seen (< 2 %): no difference was found; one of 2 % would have been, in four of five cases. More runs find \
+             smaller ones."
+                .to_owned(),
+        );
+    }
+    let stolen = counted.stolen();
+    if stolen > HARMLESS_STOLEN {
+        notes.push(format!(
+            "The host of this virtual machine took {:.0} % of its CPU time meanwhile: wall times are that much less exact.",
+            100.0 * stolen
+        ));
+    }
+    notes
+}

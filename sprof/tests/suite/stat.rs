@@ -1,0 +1,221 @@
+//! `sprof stat` on programs whose counts are known.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::support::playground::Playground;
+use crate::support::run::{output, wait_until};
+use crate::support::skip::{paranoid, perf_events, root};
+use crate::support::{program, sprof, temp_dir};
+
+fn stat(words: &[&str]) -> Output {
+    output(sprof().arg("stat").args(words))
+}
+
+/// What `sprof stat --json` says, with the program's output sent elsewhere.
+fn json(words: &[&str]) -> Value {
+    let folder = temp_dir();
+    let file = folder.path().join("counts.json");
+    let options = ["--json", "-o", file.to_str().unwrap()];
+    let output = stat(&[&options, words].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&fs::read(&file).unwrap()).unwrap()
+}
+
+fn median(json: &Value, program: usize, measure: &str) -> f64 {
+    let figures = &json["commands"][program]["measures"][measure];
+    figures["median"]
+        .as_f64()
+        .unwrap_or_else(|| panic!("{measure}: {json}"))
+}
+
+fn difference<'a>(json: &'a Value, measure: &str) -> &'a Value {
+    let all = json["differences"].as_array().unwrap();
+    all.iter().find(|found| found["measure"] == measure).unwrap()
+}
+
+#[test]
+fn counts_are_those_of_known_programs() {
+    let events = program("events").unwrap();
+    let of = |words: [&str; 2]| json(&[&["--", events.to_str().unwrap()], &words[..]].concat());
+    // What a program takes to start is in both.
+    let (few, many) = (of(["faults", "1000"]), of(["faults", "3000"]));
+    let faults = median(&many, 0, "minor-faults") - median(&few, 0, "minor-faults");
+    assert!((faults - 8000.0).abs() < 40.0, "{faults}");
+    let memory = median(&many, 0, "peak-memory") - median(&few, 0, "peak-memory");
+    assert!((memory - 8000.0 * 4096.0).abs() < 1e6, "{memory}");
+    let (few, many) = (of(["sleep", "100"]), of(["sleep", "600"]));
+    let switches = median(&many, 0, "voluntary-switches") - median(&few, 0, "voluntary-switches");
+    assert!((switches - 500.0).abs() < 5.0, "{switches}");
+    assert!(median(&many, 0, "wall") > median(&many, 0, "task-clock"));
+
+    // It works until it has had so much CPU time.
+    let split = program("split").unwrap();
+    let of = json(&["--", split.to_str().unwrap(), "400"]);
+    let (clock, parts) = (
+        median(&of, 0, "task-clock") / 1e6,
+        (median(&of, 0, "user") + median(&of, 0, "system")) / 1e6,
+    );
+    assert!((390.0..600.0).contains(&clock), "{clock}");
+    // The host may have taken some of the one and not of the other.
+    assert!((0.4..1.1).contains(&(parts / clock)), "{parts} {clock}");
+}
+
+#[test]
+fn bytes_that_go_to_a_disk_are_counted() {
+    let folder = temp_dir();
+    let file = folder.path().join("written");
+    let to = format!("of={}", file.display());
+    let dd = |count: &str| json(&["dd", "if=/dev/zero", &to, "bs=64k", count, "oflag=dsync"]);
+    let written = median(&dd("count=128"), 0, "written-bytes");
+    if written == 0.0 {
+        println!("skipped: the folder for temporary files is in memory");
+        return;
+    }
+    let mib = f64::from(1 << 20);
+    assert!((8.0 * mib..8.5 * mib).contains(&written), "{written}");
+}
+
+#[test]
+fn programs_by_turns_differ_where_they_differ() {
+    let events = program("events").unwrap();
+    let line = |count: u32| format!("{} faults {count}", events.display());
+    let found = json(&[
+        "-r",
+        "12",
+        "--against",
+        &line(1000),
+        "--",
+        events.to_str().unwrap(),
+        "faults",
+        "1100",
+    ]);
+    assert_eq!(found["commands"][0]["runs"], 12);
+    assert_eq!(
+        found["commands"][1]["measures"]["wall"]["values"]
+            .as_array()
+            .unwrap()
+            .len(),
+        12
+    );
+    let faults = difference(&found, "minor-faults");
+    assert_eq!(faults["certain"], true, "{found}");
+    let (old, new) = (median(&found, 1, "minor-faults"), median(&found, 0, "minor-faults"));
+    let relative = faults["relative"].as_f64().unwrap();
+    assert!((relative - (new - old) / old).abs() < 0.01, "{faults} {old} {new}");
+    assert!(faults["low"].as_f64().unwrap() <= relative && relative <= faults["high"].as_f64().unwrap());
+    // Both sleep as often: not at all.
+    assert_eq!(difference(&found, "read-bytes")["certain"], false);
+
+    let shown = stat(&[
+        "-r",
+        "10",
+        "--against",
+        &line(10),
+        "--",
+        events.to_str().unwrap(),
+        "faults",
+        "2000",
+    ]);
+    let text = String::from_utf8(shown.stderr).unwrap();
+    assert!(text.contains("1 against 2"), "{text}");
+    let row = text.lines().find(|line| line.contains("minor-faults")).unwrap();
+    assert!(row.contains(" %  (") || row.contains(" % ("), "{row}");
+    // The programs' output is theirs.
+    assert!(!String::from_utf8(shown.stdout).unwrap().contains("wall"));
+}
+
+#[test]
+fn the_exit_status_is_the_program_s_and_a_failure_ends_the_runs() {
+    let one = stat(&["sh", "-c", "exit 3"]);
+    assert_eq!(one.status.code(), Some(3));
+    let text = String::from_utf8(one.stderr).unwrap();
+    assert!(text.contains("status 3") && text.contains("wall"), "{text}");
+    let ended = stat(&["-r", "5", "sh", "-c", "exit 3"]);
+    assert_eq!(ended.status.code(), Some(3));
+    assert!(String::from_utf8(ended.stderr).unwrap().contains("-i goes on"));
+    let goes_on = stat(&["-r", "3", "-i", "sh", "-c", "exit 3"]);
+    assert_eq!(goes_on.status.code(), Some(0));
+    assert!(String::from_utf8(goes_on.stderr).unwrap().contains("3 runs"));
+    assert_eq!(stat(&["/no/such/program"]).status.code(), Some(127));
+    assert_eq!(stat(&["/etc/passwd"]).status.code(), Some(126));
+    let refused = stat(&["--against", "./old > file", "true"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("sh -c"));
+    assert_eq!(stat(&["--prepare", "exit 1", "true"]).status.code(), Some(125));
+}
+
+#[test]
+fn the_program_gets_the_signals_of_sprof() {
+    let child = sprof()
+        .args([
+            "stat",
+            "-r",
+            "5",
+            "--warmup",
+            "0",
+            "sh",
+            "-c",
+            "echo ready; exec sleep 100",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    let runs = || {
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let child = children.trim();
+        fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|name| name == "sleep\n")
+    };
+    wait_until(runs, || "the program does not run".to_owned());
+    Command::new("kill").arg(pid.to_string()).status().unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), ended.status.signal()), (Some(143), None));
+    let text = String::from_utf8(ended.stderr).unwrap();
+    assert!(text.contains("a signal ended the runs early"), "{text}");
+}
+
+#[test]
+fn what_this_user_or_machine_cannot_count_is_said_and_the_rest_is_counted() {
+    let Some(()) = perf_events() else { return };
+    if root() && paranoid() == Some(2) {
+        let playground = Playground::new(&[]);
+        let shown = playground
+            .as_nobody(env!("CARGO_BIN_EXE_sprof"))
+            .args(["stat", "--", "true"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(shown.stderr).unwrap();
+        assert!(text.contains("task-clock") && text.contains("minor-faults"), "{text}");
+        assert!(
+            text.contains("Not counted: cpu-migrations") && text.contains("setcap"),
+            "{text}"
+        );
+    }
+    let refuse = program("refuse").unwrap();
+    let shown = output(Command::new(refuse).args(["eperm", env!("CARGO_BIN_EXE_sprof"), "stat", "true"]));
+    let text = String::from_utf8(shown.stderr).unwrap();
+    assert!(text.contains("task-clock") && text.contains("minor-faults"), "{text}");
+    assert!(text.contains("seccomp"), "{text}");
+}
+
+#[test]
+fn a_result_is_written_over_an_earlier_one_and_over_nothing_else() {
+    let folder = temp_dir();
+    for (format, name) in [("text", "counts.txt"), ("md", "counts.md"), ("json", "counts.json")] {
+        let file = folder.path().join(name);
+        let words = ["-f", format, "-o", file.to_str().unwrap(), "true"];
+        assert!(stat(&words).status.success());
+        let again = stat(&words);
+        assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+        assert!(fs::read_to_string(&file).unwrap().contains("wall"));
+        fs::write(&file, "someone's notes").unwrap();
+        assert_eq!(stat(&words).status.code(), Some(125));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "someone's notes");
+    }
+}
