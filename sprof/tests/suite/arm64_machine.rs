@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::heap::heap_has_the_true_bytes;
 use crate::support::Profile;
 use crate::support::profile::is_mark;
 use crate::support::skip::{Need, has, perf_events};
@@ -16,6 +17,11 @@ fn machine_dir() -> Option<PathBuf> {
     let dir = std::env::var_os("SPROF_ARM64_MACHINE").map_or(default, PathBuf::from);
     let reason = "no emulated arm64 machine (`.ci/run machine` makes it)";
     has(Need::Arm64Machine, dir.join("initrd").exists(), reason).then_some(dir)
+}
+
+/// Where the file of a command is put.
+fn machine_file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("arm64-{name}.json.gz"))
 }
 
 /// What came of a list of commands.
@@ -75,7 +81,7 @@ fn run_machine(dir: &Path, programs: usize) -> Ran {
         if bytes.is_empty() {
             continue;
         }
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("arm64-{name}.json.gz"));
+        let path = machine_file(name);
         std::fs::write(&path, bytes).unwrap();
         profiles.insert(name.to_owned(), Profile::read(&path));
     }
@@ -338,8 +344,9 @@ fn cycles_give_true_profiles(profiles: &BTreeMap<String, Profile>) {
 fn an_arm64_machine_with_hardware_counters_gives_true_profiles() {
     let Some(dir) = machine_dir() else { return };
     let Some(()) = perf_events() else { return };
-    let Ran { profiles, console } = run_machine(&dir, 14);
+    let Ran { profiles, console } = run_machine(&dir, 15);
     cycles_give_true_profiles(&profiles);
+    heap_has_the_true_bytes(&machine_file("heap"));
     hardware_events_have_the_counts_and_the_shares_of_a_known_program(&profiles);
     kernel_probes_have_each_call(&profiles["kprobe"], &console);
 }

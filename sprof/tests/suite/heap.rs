@@ -257,13 +257,14 @@ fn the_report_has_the_true_bytes_up_to_its_own_error_by_the_function_that_wanted
     let recording = record()
         .options(&["--heap", "--heap-interval", "64K"])
         .run(&heap, &["32", "16", "thread"]);
+    heap_has_the_true_bytes(&recording.output);
+}
+
+/// Of a recording of `heap 32 16 thread`.
+pub(crate) fn heap_has_the_true_bytes(file: &Path) {
     let report = |options: &[&str]| -> Value {
         let mut command = sprof();
-        command
-            .arg("report")
-            .arg(&recording.output)
-            .args(options)
-            .args(["-f", "json"]);
+        command.arg("report").arg(file).args(options).args(["-f", "json"]);
         serde_json::from_slice(&output(&mut command).stdout).unwrap()
     };
     let table = report(&["--view", "heap", "--hide", "take"]);
