@@ -48,6 +48,8 @@ fn build() -> Result<(), String> {
         "-znow",
         "-zrelro",
         "-znodelete",
+        // glibc calls the constructor before those of other libraries.
+        "-zinitfirst",
         "-soname=sprof-heap.so",
         "--hash-style=gnu",
         "--no-undefined",

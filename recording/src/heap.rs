@@ -19,6 +19,8 @@ pub struct HeapOptions {
     pub interval: u64,
     /// Choose fewer bytes of a program that allocates fast.
     pub may_raise: bool,
+    /// Change the code of allocators that are linked into programs.
+    pub may_patch: bool,
     /// Folder of what is kept from recording to recording; `None` if nothing is.
     pub cache: Option<PathBuf>,
 }
@@ -39,6 +41,8 @@ pub struct HeapCoverage {
     pub frees: u64,
     /// What was lost; `None` if the recording was cut short, so that nobody knows.
     pub lost: Option<HeapLoss>,
+    /// Allocators that are linked into programs, and whose blocks were sampled; once for each program.
+    pub linked: Vec<LinkedAllocator>,
     /// Programs that were executed and whose blocks were not sampled.
     pub unseen: Vec<UnseenProgram>,
     /// Number of such programs that are not in the list.
@@ -85,6 +89,19 @@ pub struct HeapLoss {
     pub refused: u64,
 }
 
+/// An allocator that is linked into a program, and whose functions were made to count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkedAllocator {
+    /// Name of the program's file.
+    pub program: String,
+    /// Name of the allocator, or names.
+    pub allocators: String,
+    /// How many functions count.
+    pub functions: u64,
+    /// Functions that can't: what they take is not seen.
+    pub left_out: Vec<String>,
+}
+
 /// A program whose blocks were not sampled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnseenProgram {
@@ -109,6 +126,8 @@ pub enum UnseenCause {
     Sanitizer,
     /// This allocator is linked into it, and no library stands before it. What the program takes from libc is sampled.
     OwnAllocator(&'static str),
+    /// This allocator is linked into it and could have been sampled; the reason why it was not.
+    NotPatched(String, String),
     /// It has loaded this allocator, whose `operator new` calls no `malloc`. What it takes by `malloc` is sampled.
     OwnNew(&'static str),
     /// The library was not loaded, and the file does not show why: `LD_PRELOAD` was changed in its environment, the
@@ -155,6 +174,7 @@ impl UnseenCause {
             UnseenCause::SetUserId => "set-user-ID".to_owned(),
             UnseenCause::Sanitizer => "it has a sanitizer's allocator".to_owned(),
             UnseenCause::OwnAllocator(name) => format!("{name} is linked into it"),
+            UnseenCause::NotPatched(name, reason) => format!("{name} is linked into it, and is not seen: {reason}"),
             UnseenCause::OwnNew(name) => format!("{name} has an operator new of its own, whose blocks are not seen"),
             UnseenCause::NotLoaded => {
                 "the library was not loaded (LD_PRELOAD changed, another file system, or rights of the file)".to_owned()
@@ -180,6 +200,8 @@ impl HeapCoverage {
     /// Those of two recordings together.
     pub fn plus(mut self, other: HeapCoverage) -> HeapCoverage {
         let room = MOST_UNSEEN.saturating_sub(self.unseen.len());
+        self.linked.extend(other.linked);
+        self.linked.truncate(MOST_UNSEEN);
         let dropped = other.unseen.len().saturating_sub(room) as u64;
         self.unseen.extend(other.unseen.into_iter().take(room));
         HeapCoverage {
@@ -189,6 +211,7 @@ impl HeapCoverage {
             blocks: self.blocks.saturating_add(other.blocks),
             frees: self.frees.saturating_add(other.frees),
             lost: self.lost.zip(other.lost).map(|(lost, more)| lost.plus(more)),
+            linked: self.linked,
             unseen: self.unseen,
             unseen_more: self.unseen_more.saturating_add(other.unseen_more + dropped),
             silent: self.silent.saturating_add(other.silent),

@@ -1,20 +1,23 @@
 //! The programs whose heap is sampled: what each has written, and how it goes on.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use recording::event::{Allocation, Pid, Thread};
-use recording::heap::{HeapCoverage, HeapLoss, HeapOptions, MAX_HEAP_INTERVAL, UnseenCause, UnseenProgram};
+use recording::heap::{
+    HeapCoverage, HeapLoss, HeapOptions, LinkedAllocator, MAX_HEAP_INTERVAL, MOST_UNSEEN, UnseenCause, UnseenProgram,
+};
 use recording::program::ProgramImage;
 use recording::stack::{FurtherRegisters, Registers, Snapshot};
 
 use super::library;
+use super::patch_answers::{PatchAnswers, PatchOutcome, PatchedProcess};
 use super::program::{self, OWN_MACHINE};
 use super::shared_memory::{ProgramCounts, REGISTER_BYTES, RingCopy, SharedMemory, word};
-use super::socket::{ConnectedProgram, HeapSocket};
+use super::socket::{ConnectedProgram, HeapSocket, ProgramMessage};
 use super::wire::{ALLOCATION, MAX_STACK_BYTES, RecordHead, STEPS, VARIABLE};
 use crate::sys::process::monotonic_ns;
 
@@ -54,6 +57,10 @@ pub(crate) struct HeapRecorder {
     pub(super) records: Vec<HeapRecord>,
     pub(super) sent: usize,
     bodies: Vec<u8>,
+    /// Processes that may run patched code, by the time from which on, which `HeapSink` takes.
+    pub(super) patched: VecDeque<PatchedProcess>,
+    /// Executables of which is known whether their allocator was patched.
+    pub(super) with_outcome: HashSet<PathBuf>,
     /// Everything before was read, unless a ring `is_behind`.
     read_until_ns: u64,
     /// A ring has a record that is not whole, or was not read for lack of room.
@@ -132,7 +139,8 @@ impl HeapRecorder {
         let cannot = |what: &str, error: &dyn std::fmt::Display| format!("cannot record the heap: {what}: {error}");
         let library = library::install(options.cache.as_deref())
             .map_err(|error| cannot("no place for the library that programs load", &error))?;
-        let socket = HeapSocket::open().map_err(|error| cannot("no socket for programs", &error))?;
+        let socket = HeapSocket::open(PatchAnswers::new(options.may_patch))
+            .map_err(|error| cannot("no socket for programs", &error))?;
         let recorder = HeapRecorder {
             coverage: HeapCoverage {
                 interval: options.interval,
@@ -148,6 +156,8 @@ impl HeapRecorder {
             records: Vec::new(),
             sent: 0,
             bodies: Vec::new(),
+            patched: VecDeque::new(),
+            with_outcome: HashSet::new(),
             read_until_ns: 0,
             is_behind: false,
             lost: HeapLoss::default(),
@@ -208,13 +218,15 @@ impl HeapRecorder {
 
     /// Takes what all programs have written, sorted by time. `is_last`: nothing comes afterwards.
     pub(super) fn read(&mut self, now_ns: u64, is_last: bool) {
-        for connected in self.socket.take(now_ns) {
-            self.connect(connected, now_ns);
+        let messages: Vec<_> = self.socket.take().collect();
+        for message in messages {
+            match message {
+                ProgramMessage::Hello(connected) => self.connect(connected, now_ns),
+                ProgramMessage::Patched(process) => self.patched.push_back(process),
+                ProgramMessage::PatchOutcome(outcome) => self.note_outcome(outcome),
+            }
         }
-        self.lost.refused = self
-            .lost
-            .refused
-            .saturating_add(std::mem::take(&mut self.socket.refused));
+        self.lost.refused = self.lost.refused.saturating_add(self.socket.take_refused());
         if self.bodies.len() + self.records.len() * size_of::<HeapRecord>() > MOST_BYTES {
             self.drop_sent();
         }
@@ -310,6 +322,28 @@ impl HeapRecorder {
         };
         self.programs.insert(self.next_program, program);
         self.next_program += 1;
+    }
+
+    /// Notes, once for each executable, whether its allocator is sampled.
+    fn note_outcome(&mut self, outcome: PatchOutcome) {
+        if self.with_outcome.len() >= MOST_UNSEEN || !self.with_outcome.insert(outcome.path.clone()) {
+            return;
+        }
+        let name = program::name_of(&outcome.path);
+        let allocators = outcome.allocators();
+        match outcome.refused {
+            None => self.coverage.linked.push(LinkedAllocator {
+                program: name,
+                allocators,
+                functions: outcome.functions(),
+                left_out: outcome.left_out(),
+            }),
+            Some(reason) => self.coverage.add_unseen(UnseenProgram {
+                pid: outcome.pid,
+                name,
+                cause: UnseenCause::NotPatched(allocators, reason),
+            }),
+        }
     }
 
     /// The words and the stack of an allocation, to be unwound.
@@ -512,6 +546,7 @@ pub(super) mod tests {
         let options = HeapOptions {
             interval: 1,
             may_raise: false,
+            may_patch: true,
             cache: Some(folder.to_owned()),
         };
         let mut image = ProgramImage {
@@ -540,7 +575,6 @@ pub(super) mod tests {
             machine: OWN_MACHINE,
             pid: 7,
             ring_bytes: RING_BYTES,
-            malloc_address: 0,
             refused_step: 0,
             error: 0,
         };

@@ -10,9 +10,10 @@ use recording::event::{
 };
 use recording::heap::{HeapCoverage, HeapLoss, MOST_UNSEEN, UnseenCause, UnseenProgram};
 use recording::sink::{Completion, EventSink};
-use recording::stack::Stack;
+use recording::stack::{Registers, Snapshot, Stack};
 
-use super::program;
+use super::patch_answers::PatchedProcess;
+use super::program::{self, name_of};
 use super::recorder::{HeapRecord, HeapRecorder};
 use crate::sys::process::monotonic_ns;
 
@@ -40,6 +41,8 @@ struct ExecutedProgram {
     has_library: bool,
     /// A library that it has loaded, and that seems to be an allocator.
     allocator: Option<PathBuf>,
+    /// Its patched code.
+    patched: Option<PatchedProcess>,
     /// A block of this process, or of the parent that executed it, came.
     has_blocks: bool,
     /// It was executed by this process. A fork has the program of its parent.
@@ -77,7 +80,9 @@ impl<'a> HeapSink<'a> {
         let mut heap = self.heap?;
         for (path, (pid, allocator)) in self.with_library {
             let loaded = { allocator.and_then(|library| program::own_new(&library)) }.map(UnseenCause::OwnNew);
-            let linked = program::own_allocator(&path).map(UnseenCause::OwnAllocator);
+            let linked = { program::own_allocator(&path) }
+                .filter(|_| !heap.with_outcome.contains(&path))
+                .map(UnseenCause::OwnAllocator);
             for cause in linked.into_iter().chain(loaded) {
                 let name = name_of(&path);
                 heap.coverage.add_unseen(UnseenProgram { pid, name, cause });
@@ -211,6 +216,16 @@ impl<'a> HeapSink<'a> {
         }
     }
 
+    /// Notes the processes that may run patched code at this time.
+    fn note_patched(&mut self, time: Timestamp) {
+        let Some(heap) = &mut self.heap else { return };
+        while let Some(patched) = heap.patched.pop_front_if(|patched| patched.time_ns <= time.0) {
+            if let Some(process) = self.processes.get_mut(&patched.pid) {
+                process.patched = Some(patched);
+            }
+        }
+    }
+
     /// Notes a program that was executed without the library.
     fn note_if_unseen(&mut self, pid: Pid, executed: &ExecutedProgram) {
         let (Some(heap), Some(path)) = (&mut self.heap, &executed.path) else {
@@ -246,9 +261,14 @@ impl<'a> HeapSink<'a> {
     }
 }
 
-fn name_of(program: &Path) -> String {
-    let name = program.file_name().unwrap_or(program.as_os_str());
-    name.to_string_lossy().into_owned()
+/// A snapshot in patched code, as one of the function that is patched there: with its name and its unwind rules.
+fn in_original<'a>(snapshot: &Snapshot<'a>, patched: &PatchedProcess) -> Option<Snapshot<'a>> {
+    let Registers::X86_64 { ip, sp, bp } = snapshot.registers else {
+        return None;
+    };
+    let ip = patched.original(ip)?;
+    let registers = Registers::X86_64 { ip, sp, bp };
+    Some(Snapshot { registers, ..*snapshot })
 }
 
 impl EventSink for HeapSink<'_> {
@@ -273,6 +293,7 @@ impl EventSink for HeapSink<'_> {
                 self.read(false);
             }
             self.send_until(event.time.0.saturating_sub(1));
+            self.note_patched(event.time);
         }
         match &event.kind {
             EventKind::Process(pid, what) => self.on_process(event.time, *pid, what),
@@ -281,6 +302,17 @@ impl EventSink for HeapSink<'_> {
             }
             EventKind::Thread(thread, ThreadEvent::End) => {
                 self.threads.remove(&thread.tid);
+            }
+            EventKind::Thread(thread, ThreadEvent::Sample(sample)) => {
+                let process = self.processes.get(&thread.pid);
+                if let Some(patched) = process.and_then(|process| process.patched.as_ref())
+                    && let Stack::Snapshot(snapshot) = &sample.stack
+                    && let Some(snapshot) = in_original(snapshot, patched)
+                {
+                    let stack = Stack::Snapshot(snapshot);
+                    let sample = Sample { stack, ..*sample };
+                    return self.next.on_event(&Event::sample(event.time, *thread, sample));
+                }
             }
             EventKind::Thread(..) | EventKind::Recording(_) | EventKind::Bpf(_) => {}
         }

@@ -1,38 +1,61 @@
-//! The socket that programs connect to at their first sample.
+//! The socket that programs connect to: when they start, if they may have an allocator to be patched, and at their
+//! first sample.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::hash::{BuildHasher as _, Hasher as _};
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSliceMut, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread::JoinHandle;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::pipe::PipeFlags;
 use rustix::process::geteuid;
 
-use super::wire::{HELLO_WORDS, Hello, MAX_SOCKET_BYTES, SEND_MS};
+use super::patch_answers::{NO_ANSWER, PatchAnswers, PatchOutcome, PatchedExecutable, PatchedProcess};
+use super::wire::{Hello, MAX_SOCKET_BYTES, MESSAGE_WORDS, Outcome, Question, SEND_MS};
 use crate::sys::peer;
+use crate::sys::process::monotonic_ns;
 
 /// Connections that are taken at once; others wait for the next round.
 const MOST_CONNECTIONS: usize = 1024;
-/// Programs that have connected and not sent a hello: a library sends it at once.
+/// Programs that have connected and not sent their message: a library sends it at once.
 const MOST_WAITING: usize = 64;
+/// Messages that the recorder has not taken.
+const MOST_MESSAGES: usize = 4096;
 
 /// Names of folders begin with it.
 const FOLDER_PREFIX: &str = "sprof-heap-";
 
-/// The listening socket, in a folder of its own. Both are removed when this is dropped.
+/// The listening socket, in a folder of its own. Both are removed when this is dropped. A thread takes the messages,
+/// and answers questions at once: programs wait for that.
 #[derive(Debug)]
 pub(super) struct HeapSocket {
-    listener: UnixListener,
-    folder: PathBuf,
-    path: PathBuf,
-    /// Connected programs whose hello has not come, and when they connected.
-    waiting: Vec<(UnixStream, u64)>,
-    /// Connections of others, and messages that are no hello.
-    pub(super) refused: u64,
+    name: SocketName,
+    messages: Receiver<ProgramMessage>,
+    /// Connections of others, and messages that make no sense.
+    refused: Arc<AtomicU64>,
+    /// The thread ends when this is closed.
+    stop: Option<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a program has sent.
+#[derive(Debug)]
+pub(super) enum ProgramMessage {
+    Hello(ConnectedProgram),
+    /// From now on the process may run patched code.
+    Patched(PatchedProcess),
+    /// What became of the patches of a program that has an allocator.
+    PatchOutcome(PatchOutcome),
 }
 
 /// A program that has sent its hello.
@@ -44,82 +67,213 @@ pub(super) struct ConnectedProgram {
     pub(super) memory: Option<OwnedFd>,
 }
 
+#[derive(Debug)]
+struct SocketName {
+    folder: PathBuf,
+    path: PathBuf,
+}
+
+/// The programs that have connected.
+struct Connections {
+    listener: UnixListener,
+    /// Connected programs whose next message has not come.
+    waiting: Vec<WaitingProgram>,
+    patches: PatchAnswers,
+    messages: SyncSender<ProgramMessage>,
+    refused: Arc<AtomicU64>,
+}
+
+struct WaitingProgram {
+    stream: UnixStream,
+    /// When it connected, or got its answer.
+    since_ns: u64,
+    /// What it was told.
+    answered: Option<PatchedExecutable>,
+}
+
 impl HeapSocket {
     /// Begins to listen. Only this user can reach the socket; as root, all that root records, by the name in their
     /// environment: others see the folder, and not what is in it.
-    pub(super) fn open() -> io::Result<HeapSocket> {
-        remove_leftovers(&std::env::temp_dir());
-        let random = || format!("{:016x}", std::hash::RandomState::new().build_hasher().finish());
-        let (name, of_socket) = (format!("{FOLDER_PREFIX}{}", random()), random());
-        let folder = [std::env::temp_dir(), PathBuf::from("/tmp")]
-            .map(|folder| folder.join(&name))
-            .into_iter()
-            .find(|folder| folder.join(&of_socket).as_os_str().len() <= MAX_SOCKET_BYTES)
-            .ok_or(io::ErrorKind::InvalidFilename)?;
-        let for_all = geteuid().is_root();
-        DirBuilder::new().mode(0o700).create(&folder)?;
-        let path = folder.join(of_socket);
-        let opened = UnixListener::bind(&path).and_then(|listener| {
-            listener.set_nonblocking(true)?;
-            if for_all {
-                fs::set_permissions(&path, Permissions::from_mode(0o666))?;
-                fs::set_permissions(&folder, Permissions::from_mode(0o711))?;
-            }
-            Ok(listener)
-        });
-        match opened {
-            Ok(listener) => Ok(HeapSocket {
-                listener,
-                folder,
-                path,
-                waiting: Vec::new(),
-                refused: 0,
-            }),
-            Err(error) => {
-                remove(&folder, &path);
-                Err(error)
-            }
-        }
+    pub(super) fn open(patches: PatchAnswers) -> io::Result<HeapSocket> {
+        let (listener, name) = listen()?;
+        let (mut connections, messages) = Connections::new(listener, patches);
+        let refused = Arc::clone(&connections.refused);
+        let (stopped, stop) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let thread = std::thread::Builder::new()
+            .name("heap socket".to_owned())
+            .spawn(move || while connections.wait(&stopped) {})?;
+        Ok(HeapSocket {
+            name,
+            messages,
+            refused,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        &self.name.path
     }
 
-    /// The programs that have sent their hello since the last call.
-    pub(super) fn take(&mut self, now_ns: u64) -> Vec<ConnectedProgram> {
-        for _ in 0..MOST_CONNECTIONS {
-            let Ok((stream, _)) = self.listener.accept() else { break };
-            match stream.set_nonblocking(true) {
-                Ok(()) if self.waiting.len() < MOST_WAITING + MOST_CONNECTIONS => self.waiting.push((stream, now_ns)),
-                _ => self.refused += 1,
-            }
-        }
-        let mut connected = Vec::new();
-        let mut waiting = Vec::new();
-        for (stream, since) in std::mem::take(&mut self.waiting) {
-            match receive(&stream) {
-                Ok(Some(program)) => connected.push(program),
-                // A program that ended, or another recorder that looks for what killed ones have left.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let is_late = now_ns.saturating_sub(since) > u64::from(SEND_MS) * 1_000_000;
-                    match is_late || waiting.len() >= MOST_WAITING {
-                        true => self.refused += 1,
-                        false => waiting.push((stream, since)),
-                    }
-                }
-                Ok(None) | Err(_) => self.refused += 1,
-            }
-        }
-        self.waiting = waiting;
-        connected
+    /// What programs have sent since the last call.
+    pub(super) fn take(&self) -> impl Iterator<Item = ProgramMessage> {
+        self.messages.try_iter()
+    }
+
+    /// How many connections and messages were refused since the last call.
+    pub(super) fn take_refused(&self) -> u64 {
+        self.refused.swap(0, Ordering::Relaxed)
     }
 }
 
 impl Drop for HeapSocket {
     fn drop(&mut self) {
+        self.stop = None;
+        // A panic has been printed.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Drop for SocketName {
+    fn drop(&mut self) {
         remove(&self.folder, &self.path);
+    }
+}
+
+fn listen() -> io::Result<(UnixListener, SocketName)> {
+    remove_leftovers(&std::env::temp_dir());
+    let random = || format!("{:016x}", std::hash::RandomState::new().build_hasher().finish());
+    let (name, of_socket) = (format!("{FOLDER_PREFIX}{}", random()), random());
+    let folder = [std::env::temp_dir(), PathBuf::from("/tmp")]
+        .map(|folder| folder.join(&name))
+        .into_iter()
+        .find(|folder| folder.join(&of_socket).as_os_str().len() <= MAX_SOCKET_BYTES)
+        .ok_or(io::ErrorKind::InvalidFilename)?;
+    let for_all = geteuid().is_root();
+    DirBuilder::new().mode(0o700).create(&folder)?;
+    let path = folder.join(of_socket);
+    let name = SocketName { folder, path };
+    let listener = UnixListener::bind(&name.path)?;
+    listener.set_nonblocking(true)?;
+    if for_all {
+        fs::set_permissions(&name.path, Permissions::from_mode(0o666))?;
+        fs::set_permissions(&name.folder, Permissions::from_mode(0o711))?;
+    }
+    Ok((listener, name))
+}
+
+impl Connections {
+    fn new(listener: UnixListener, patches: PatchAnswers) -> (Connections, Receiver<ProgramMessage>) {
+        let (sender, messages) = mpsc::sync_channel(MOST_MESSAGES);
+        let connections = Connections {
+            listener,
+            waiting: Vec::new(),
+            patches,
+            messages: sender,
+            refused: Arc::default(),
+        };
+        (connections, messages)
+    }
+
+    /// Waits for messages, and takes them. False: the recording has ended.
+    fn wait(&mut self, stopped: &OwnedFd) -> bool {
+        let mut polls = vec![
+            PollFd::new(stopped, PollFlags::IN),
+            PollFd::new(&self.listener, PollFlags::IN),
+        ];
+        let streams = self.waiting.iter().map(|program| &program.stream);
+        polls.extend(streams.map(|stream| PollFd::new(stream, PollFlags::IN)));
+        let at_most = (!self.waiting.is_empty()).then_some(Timespec { tv_sec: 1, tv_nsec: 0 });
+        match rustix::event::poll(&mut polls, at_most.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
+        if polls.first().is_some_and(|poll| !poll.revents().is_empty()) {
+            return false;
+        }
+        self.look(monotonic_ns());
+        true
+    }
+
+    /// Takes what has come.
+    fn look(&mut self, now_ns: u64) {
+        for _ in 0..MOST_CONNECTIONS {
+            let Ok((stream, _)) = self.listener.accept() else { break };
+            match stream.set_nonblocking(true) {
+                Ok(()) if self.waiting.len() < MOST_WAITING + MOST_CONNECTIONS => self.waiting.push(WaitingProgram {
+                    stream,
+                    since_ns: now_ns,
+                    answered: None,
+                }),
+                _ => self.refuse(),
+            }
+        }
+        let mut waiting = Vec::new();
+        for mut program in std::mem::take(&mut self.waiting) {
+            match receive(&program.stream) {
+                Ok(message) => {
+                    let taken = message.and_then(|message| self.take(&mut program, message, now_ns));
+                    match taken {
+                        Some(true) => waiting.push(program),
+                        Some(false) => {}
+                        None => self.refuse(),
+                    }
+                }
+                // A program that ended, or another recorder that looks for what killed ones have left.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    if let Some(executable) = program.answered {
+                        self.send(ProgramMessage::PatchOutcome(executable.outcome(NO_ANSWER)));
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let is_late = now_ns.saturating_sub(program.since_ns) > u64::from(SEND_MS) * 1_000_000;
+                    match is_late || waiting.len() >= MOST_WAITING {
+                        true => self.refuse(),
+                        false => waiting.push(program),
+                    }
+                }
+                Err(_) => self.refuse(),
+            }
+        }
+        self.waiting = waiting;
+    }
+
+    /// Takes a message. Returns whether another one follows; `None` if it makes no sense.
+    fn take(&mut self, program: &mut WaitingProgram, message: SentMessage, now_ns: u64) -> Option<bool> {
+        let SentMessage { pid, words, memory } = message;
+        if let Some(question) = Question::from_words(words).filter(|_| program.answered.is_none()) {
+            let (answer, executable) = self.patches.answer(pid, &question);
+            if let Some(executable) = &executable {
+                // Before the program can run what it is told.
+                self.send(ProgramMessage::Patched(executable.process(pid, &question, now_ns)));
+            }
+            // The buffers of a socket have room for all of it.
+            let sent = (&program.stream).write(&answer).ok()?;
+            program.since_ns = now_ns;
+            program.answered = executable;
+            return (sent == answer.len()).then_some(program.answered.is_some());
+        }
+        if let Some(outcome) = Outcome::from_words(words) {
+            let executable = program.answered.take().or_else(|| self.patches.executable(pid));
+            if let Some(executable) = executable {
+                self.send(ProgramMessage::PatchOutcome(executable.outcome(outcome)));
+            }
+            return Some(false);
+        }
+        let hello = Hello::from_words(words).filter(|_| program.answered.is_none())?;
+        self.send(ProgramMessage::Hello(ConnectedProgram { pid, hello, memory }));
+        Some(false)
+    }
+
+    fn send(&self, message: ProgramMessage) {
+        // The recorder takes them each round.
+        if self.messages.try_send(message).is_err() {
+            self.refuse();
+        }
+    }
+
+    fn refuse(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -149,9 +303,16 @@ fn remove(folder: &Path, socket: &Path) {
     let _ = fs::remove_dir(folder);
 }
 
-/// The hello on a connection. `None` if the peer is another user, or sent something else.
-fn receive(stream: &UnixStream) -> io::Result<Option<ConnectedProgram>> {
-    let mut bytes = [0; 8 * HELLO_WORDS];
+/// A message and who sent it.
+struct SentMessage {
+    pid: i32,
+    words: [u64; MESSAGE_WORDS],
+    memory: Option<OwnedFd>,
+}
+
+/// The next message on a connection. `None` if the peer is another user, or sent something else.
+fn receive(stream: &UnixStream) -> io::Result<Option<SentMessage>> {
+    let mut bytes = [0; 8 * MESSAGE_WORDS];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let message = recvmsg(
@@ -173,36 +334,36 @@ fn receive(stream: &UnixStream) -> io::Result<Option<ConnectedProgram>> {
     if message.bytes != bytes.len() || !is_trusted {
         return Ok(None);
     }
-    let mut words = [0; HELLO_WORDS];
+    let mut words = [0; MESSAGE_WORDS];
     for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
         *word = u64::from_ne_bytes(*bytes);
     }
-    Ok(Hello::from_words(words).map(|hello| ConnectedProgram { pid, hello, memory }))
+    Ok(Some(SentMessage { pid, words, memory }))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::io::Read as _;
 
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
+    use super::super::wire::Answer;
     use super::*;
 
     const HELLO: Hello = Hello {
         machine: 62,
         pid: 5,
         ring_bytes: 16 << 10,
-        malloc_address: 1,
         refused_step: 0,
         error: 0,
     };
 
-    fn bytes(words: [u64; HELLO_WORDS]) -> Vec<u8> {
+    fn bytes(words: [u64; MESSAGE_WORDS]) -> Vec<u8> {
         words.iter().flat_map(|word| word.to_ne_bytes()).collect()
     }
 
-    fn send(socket: &HeapSocket, bytes: &[u8], descriptors: usize) -> UnixStream {
-        let stream = UnixStream::connect(socket.path()).unwrap();
+    fn send(socket: &Opened, bytes: &[u8], descriptors: usize) -> UnixStream {
+        let stream = UnixStream::connect(&socket.name.path).unwrap();
         let files: Vec<_> = (0..descriptors).map(|_| tempfile::tempfile().unwrap()).collect();
         let files: Vec<_> = files.iter().map(std::os::fd::AsFd::as_fd).collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
@@ -214,24 +375,80 @@ mod tests {
         stream
     }
 
+    /// A socket whose messages are taken when the test says so.
+    struct Opened {
+        name: SocketName,
+        connections: Connections,
+        messages: Receiver<ProgramMessage>,
+    }
+
+    impl Opened {
+        fn new() -> Opened {
+            let (listener, name) = listen().unwrap();
+            let (connections, messages) = Connections::new(listener, PatchAnswers::new(true));
+            Opened {
+                name,
+                connections,
+                messages,
+            }
+        }
+
+        fn take(&mut self, now_ns: u64) -> Vec<ProgramMessage> {
+            self.connections.look(now_ns);
+            self.messages.try_iter().collect()
+        }
+
+        fn refused(&self) -> u64 {
+            self.connections.refused.load(Ordering::Relaxed)
+        }
+    }
+
     #[test]
     fn a_hello_comes_with_the_number_of_its_process_and_its_memory() {
-        let mut socket = HeapSocket::open().unwrap();
+        let mut socket = Opened::new();
         let stream = send(&socket, &bytes(HELLO.to_words()), 1);
         // The program waits for nothing.
         drop(stream);
-        let programs = socket.take(0);
-        assert_eq!(programs.len(), 1);
-        assert_eq!(programs[0].pid, std::process::id() as i32);
-        assert_eq!(programs[0].hello, HELLO);
-        assert!(programs[0].memory.is_some());
-        let (folder, path) = (socket.folder.clone(), socket.path().to_owned());
+        let messages = socket.take(0);
+        let [ProgramMessage::Hello(program)] = &messages[..] else {
+            panic!("{messages:?}")
+        };
+        assert_eq!(program.pid, std::process::id() as i32);
+        assert_eq!(program.hello, HELLO);
+        assert!(program.memory.is_some());
+        let (folder, path) = (socket.name.folder.clone(), socket.name.path.clone());
         assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o44, 0);
         // Who sees the folder's name does not know the socket's.
         let name = path.file_name().unwrap().to_str().unwrap();
         assert!(name.len() == 16 && !folder.to_str().unwrap().contains(name), "{path:?}");
         drop(socket);
         assert!(!folder.exists() && !path.exists());
+    }
+
+    #[test]
+    fn a_program_is_answered_at_once_and_the_recording_ends_beside_programs_that_wait() {
+        let socket = HeapSocket::open(PatchAnswers::new(true)).unwrap();
+        let _silent = UnixStream::connect(socket.path()).unwrap();
+        let question = Question {
+            bias: u64::MAX,
+            code: u64::MAX,
+            countdown: i64::MIN,
+            slow: 0,
+            filter: 1,
+        };
+        let mut stream = UnixStream::connect(socket.path()).unwrap();
+        stream.write_all(&bytes(question.to_words())).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        // This test has no allocator of its own.
+        let nothing = Answer {
+            code_bytes: 0,
+            writes: 0,
+        };
+        assert_eq!(answer, nothing.to_words().map(u64::to_ne_bytes).concat());
+        let folder = socket.name.folder.clone();
+        drop(socket);
+        assert!(!folder.exists());
     }
 
     #[test]
@@ -251,18 +468,18 @@ mod tests {
 
     #[test]
     fn other_messages_are_refused_and_counted() {
-        let mut socket = HeapSocket::open().unwrap();
+        let mut socket = Opened::new();
         let mut of_other_version = HELLO.to_words();
         of_other_version[0] += 1 << 56;
         let mut streams = [
             send(&socket, &bytes(of_other_version), 1),
             send(&socket, &bytes(HELLO.to_words())[..40], 1),
-            send(&socket, &[0xff; 8 * HELLO_WORDS], 4),
+            send(&socket, &[0xff; 8 * MESSAGE_WORDS], 4),
         ];
         // That is no message.
-        drop(UnixStream::connect(socket.path()).unwrap());
+        drop(UnixStream::connect(&socket.name.path).unwrap());
         assert_eq!(socket.take(0).len(), 0);
-        assert_eq!(socket.refused, 3);
+        assert_eq!(socket.refused(), 3);
         // A second message is not read.
         streams[0].write_all(&bytes(HELLO.to_words())).unwrap_or_default();
         assert_eq!(socket.take(0).len(), 0);
@@ -270,15 +487,18 @@ mod tests {
 
     #[test]
     fn who_connects_and_sends_nothing_is_waited_for_a_while() {
-        let mut socket = HeapSocket::open().unwrap();
+        let mut socket = Opened::new();
         let mut silent: Vec<_> = (0..MOST_WAITING + 10)
-            .map(|_| UnixStream::connect(socket.path()).unwrap())
+            .map(|_| UnixStream::connect(&socket.name.path).unwrap())
             .collect();
         assert_eq!(socket.take(0).len(), 0);
-        assert_eq!((socket.refused, socket.waiting.len()), (10, MOST_WAITING));
+        assert_eq!((socket.refused(), socket.connections.waiting.len()), (10, MOST_WAITING));
         silent[0].write_all(&bytes(HELLO.to_words())).unwrap();
         assert_eq!(socket.take(1).len(), 1);
         assert_eq!(socket.take(u64::from(SEND_MS) * 1_000_000 + 1).len(), 0);
-        assert_eq!((socket.refused, socket.waiting.len()), (9 + MOST_WAITING as u64, 0));
+        assert_eq!(
+            (socket.refused(), socket.connections.waiting.len()),
+            (9 + MOST_WAITING as u64, 0)
+        );
     }
 }

@@ -3,13 +3,16 @@
 //!
 //! 1. The recorder puts the library's path first into `LD_PRELOAD`, and [`VARIABLE`] into the environment. Children
 //!    inherit both.
-//! 2. A program that makes its first sample connects to the socket, and sends one [`Hello`] as one message. Beside the
+//! 2. On x86_64, a program that may have an allocator linked into it (it defines `malloc`, or its file has a table of
+//!    symbols) connects to the socket when it starts, and asks how its allocator is to be patched: [`Question`],
+//!    [`Answer`], [`Outcome`]. A program that can't be patched sends the outcome alone.
+//! 3. A program that makes its first sample connects to the socket, and sends one [`Hello`] as one message. Beside the
 //!    hello is the descriptor of the shared memory (`SCM_RIGHTS`), unless the hello says that it was refused. The
 //!    program closes its own descriptors of both, and expects no answer. It waits at most [`SEND_MS`]. After `execve`,
 //!    and after a fork of a process that had not connected, the process sends a hello of its own.
-//! 3. The shared memory (a memfd of [`memory_bytes`], sealed against a change of its size) has one [`Header`], zeros up
+//! 4. The shared memory (a memfd of [`memory_bytes`], sealed against a change of its size) has one [`Header`], zeros up
 //!    to [`RING_OFFSET`], and the ring. A fork writes into the memory of its parent; each record names its process.
-//! 4. The ring has records ([`RecordHead`]), of all threads: there are too few for threads to wait for each other. The
+//! 5. The ring has records ([`RecordHead`]), of all threads: there are too few for threads to wait for each other. The
 //!    recorder sorts by time. A record is written at most some microseconds after its time.
 //!
 //! **Reading the ring.** Positions count bytes from the start, and never wrap: position `p` lies at `p % ring_bytes` in
@@ -46,11 +49,15 @@ pub const MIN_RING_BYTES: u64 = 16 << 10;
 pub const MAX_RING_BYTES: u64 = 256 << 20;
 /// What fits into `sun_path` of `sockaddr_un` (unix(7)) with its terminator.
 pub const MAX_SOCKET_BYTES: usize = 107;
-/// How long a program waits for the recorder to take its hello, ms.
+/// How long a program waits for the recorder to take a message, or to answer, ms.
 pub const SEND_MS: u32 = 2000;
 
 /// `sprofhp`, and the version of this format.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"sprofhp\x01");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"sprofhp\x02");
+/// The first word of a question, of its answer, and of the outcome.
+const QUESTION: u64 = u64::from_le_bytes(*b"sprofhq\x02");
+const ANSWER: u64 = u64::from_le_bytes(*b"sprofha\x02");
+const OUTCOME: u64 = u64::from_le_bytes(*b"sprofho\x02");
 /// Where the ring begins in the shared memory.
 pub const RING_OFFSET: u64 = 4096;
 /// Positions and lengths of records are multiples of this.
@@ -70,7 +77,10 @@ pub const fn memory_bytes(ring_bytes: u64) -> u64 {
     RING_OFFSET + ring_bytes
 }
 
-/// A program's only message: these words, in the byte order of the machine.
+/// Length of each message of a program, words in the byte order of the machine. Zeros follow what it has.
+pub const MESSAGE_WORDS: usize = 8;
+
+/// A program's message with its shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// `EM_X86_64` (62) or `EM_AARCH64` (183) of elf.h: the order of registers.
@@ -79,8 +89,6 @@ pub struct Hello {
     pub pid: u32,
     /// The length of the ring.
     pub ring_bytes: u64,
-    /// Address of the `malloc` that the program would call without this library: the mapping there is its allocator.
-    pub malloc_address: u64,
     /// What was refused, of [`STEPS`]: then no descriptor is beside the hello, and this process is not sampled.
     pub refused_step: u32,
     /// The error of that step (`errno`), or 0.
@@ -89,26 +97,17 @@ pub struct Hello {
 
 /// Names of what a system can refuse, by [`Hello::refused_step`].
 pub const STEPS: [&str; 5] = ["nothing", "memfd_create", "fallocate", "F_ADD_SEALS", "mmap"];
-/// Length of a hello, words.
-pub const HELLO_WORDS: usize = 6;
 
 impl Hello {
-    /// [`MAGIC`], pid and machine, `ring_bytes`, `malloc_address`, error and step, 0.
-    pub const fn to_words(self) -> [u64; HELLO_WORDS] {
+    /// [`MAGIC`], pid and machine, `ring_bytes`, error and step.
+    pub const fn to_words(self) -> [u64; MESSAGE_WORDS] {
         let step = join(self.refused_step, self.error);
-        [
-            MAGIC,
-            join(self.machine, self.pid),
-            self.ring_bytes,
-            self.malloc_address,
-            step,
-            0,
-        ]
+        [MAGIC, join(self.machine, self.pid), self.ring_bytes, step, 0, 0, 0, 0]
     }
 
     /// The hello in these words. `None` if they are not a hello, or a hello of another version.
-    pub const fn from_words(words: [u64; HELLO_WORDS]) -> Option<Hello> {
-        let [MAGIC, process, ring_bytes, malloc_address, step, 0] = words else {
+    pub const fn from_words(words: [u64; MESSAGE_WORDS]) -> Option<Hello> {
+        let [MAGIC, process, ring_bytes, step, 0, 0, 0, 0] = words else {
             return None;
         };
         let (machine, pid) = split(process);
@@ -117,12 +116,153 @@ impl Hello {
             machine,
             pid,
             ring_bytes,
-            malloc_address,
             refused_step,
             error,
         })
     }
 }
+
+/// Asks for patches of the executable's own allocator. All addresses are those of the asking process, which has one
+/// thread and waits at most [`SEND_MS`] for the [`Answer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Address minus stated address of the executable.
+    pub bias: u64,
+    /// Where [`PATCH_CODE_BYTES`] are free for code, within 2 GiB of the executable's code.
+    pub code: u64,
+    /// Offset of the thread's countdown from the thread pointer (fs).
+    pub countdown: i64,
+    /// Where a call goes that may be a sample or free one, with the address of its [`Descriptor`] in r11.
+    pub slow: u64,
+    /// Counters of the addresses of samples, by the upper 16 bits of `address * 0x9e3779b97f4a7c15`.
+    pub filter: u64,
+}
+
+/// Room for the code of an answer, and as much for its writes until they are made.
+pub const PATCH_CODE_BYTES: usize = 64 << 10;
+
+impl Question {
+    /// The words of the message.
+    pub const fn to_words(self) -> [u64; MESSAGE_WORDS] {
+        let countdown = self.countdown.cast_unsigned();
+        [QUESTION, self.bias, self.code, countdown, self.slow, self.filter, 0, 0]
+    }
+
+    /// The question in these words; `None` if they are none.
+    pub const fn from_words(words: [u64; MESSAGE_WORDS]) -> Option<Question> {
+        let [QUESTION, bias, code, countdown, slow, filter, 0, 0] = words else {
+            return None;
+        };
+        let countdown = countdown.cast_signed();
+        Some(Question {
+            bias,
+            code,
+            countdown,
+            slow,
+            filter,
+        })
+    }
+}
+
+/// The start of an answer. The code and the writes follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Length of the code for [`Question::code`]: a multiple of 8. 0: there is nothing to patch.
+    pub code_bytes: u32,
+    /// Number of writes: an address in the executable's code, a number of bytes from 1 to 8, and these bytes; a word
+    /// each.
+    pub writes: u32,
+}
+
+/// Length of the start of an answer, words.
+pub const ANSWER_WORDS: usize = 2;
+/// Length of a write, words.
+pub const WRITE_WORDS: usize = 3;
+
+impl Answer {
+    /// The words of the message.
+    pub const fn to_words(self) -> [u64; ANSWER_WORDS] {
+        [ANSWER, join(self.code_bytes, self.writes)]
+    }
+
+    /// The start of an answer that has room; `None` if these words are none.
+    pub const fn from_words(words: [u64; ANSWER_WORDS]) -> Option<Answer> {
+        let [ANSWER, counts] = words else { return None };
+        let (code_bytes, writes) = split(counts);
+        let has_room = code_bytes as usize <= PATCH_CODE_BYTES
+            && writes as usize <= PATCH_CODE_BYTES / (8 * WRITE_WORDS)
+            && code_bytes.is_multiple_of(8);
+        if has_room {
+            Some(Answer { code_bytes, writes })
+        } else {
+            None
+        }
+    }
+}
+
+/// What became of the patches. All of them were written, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What was refused, of [`PATCH_STEPS`].
+    pub refused_step: u32,
+    /// The error of that step (`errno`), or 0.
+    pub error: u32,
+}
+
+/// Names of what can keep a program from being patched, by [`Outcome::refused_step`].
+pub const PATCH_STEPS: [&str; 6] = [
+    "nothing",
+    "it had several threads",
+    "no memory near its code",
+    "sprof did not answer in time",
+    "sprof's answer made no sense",
+    "its code can't be changed",
+];
+
+impl Outcome {
+    /// The words of the message.
+    pub const fn to_words(self) -> [u64; MESSAGE_WORDS] {
+        [OUTCOME, join(self.refused_step, self.error), 0, 0, 0, 0, 0, 0]
+    }
+
+    /// The outcome in these words; `None` if they are none.
+    pub const fn from_words(words: [u64; MESSAGE_WORDS]) -> Option<Outcome> {
+        let [OUTCOME, step, 0, 0, 0, 0, 0, 0] = words else {
+            return None;
+        };
+        let (refused_step, error) = split(step);
+        Some(Outcome { refused_step, error })
+    }
+}
+
+/// What a function of an allocator takes and does. Its arguments are counted from 0, at most 5.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Descriptor {
+    /// Address of the function, without this library before it; 0 if it is not known.
+    pub function: AtomicU64,
+    /// [`ALLOCATES`], [`FREES`], [`REALLOCATES`] or [`STORES`].
+    pub class: u8,
+    /// The argument with the number of bytes.
+    pub size: u8,
+    /// The argument to multiply them with, or [`NO_ARGUMENT`].
+    pub multiplier: u8,
+    /// The argument with the block, or with the place for its address ([`STORES`]).
+    pub pointer: u8,
+    /// The index in [`FUNCTIONS`], or a number above them.
+    pub index: u32,
+}
+
+/// It returns a block.
+pub const ALLOCATES: u8 = 0;
+/// It frees a block.
+pub const FREES: u8 = 1;
+/// It returns a block in place of another one.
+pub const REALLOCATES: u8 = 2;
+/// It stores the address of a block, and returns 0.
+pub const STORES: u8 = 3;
+/// No argument.
+pub const NO_ARGUMENT: u8 = 255;
 
 /// The start of the shared memory.
 #[repr(C)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::Write as _;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileExt;
@@ -13,9 +14,10 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use recorder_linux::heap::PRELOAD;
+use recorder_linux::heap::patch_answers::PatchAnswers;
 use recorder_linux::heap::wire::{
-    ALIGNMENT, ALLOCATION, FILLER, FREE, HELLO_WORDS, Hello, MAGIC, RING_OFFSET, RecordHead, UNTRACKED, VARIABLE,
-    memory_bytes,
+    ALIGNMENT, ALLOCATION, ANSWER_WORDS, FILLER, FREE, Hello, MAGIC, MESSAGE_WORDS, Outcome, Question, RING_OFFSET,
+    RecordHead, UNTRACKED, VARIABLE, memory_bytes,
 };
 
 /// How a program is recorded.
@@ -68,6 +70,8 @@ pub(crate) struct Counts {
 pub(crate) struct Recorded {
     pub(crate) output: Output,
     pub(crate) hellos: Vec<Hello>,
+    /// Of programs with an allocator of their own.
+    pub(crate) outcomes: Vec<Outcome>,
     /// In the order of time.
     pub(crate) records: Vec<Record>,
     pub(crate) counts: Counts,
@@ -221,12 +225,27 @@ fn record_and(
         .unwrap();
     let ended = thread::spawn(|| child.wait_with_output().unwrap());
     let mut readers: Vec<SharedMemory> = Vec::new();
-    let mut hellos = Vec::new();
+    let (mut hellos, mut outcomes) = (Vec::new(), Vec::new());
+    let mut answers = PatchAnswers::new(true);
     let mut records = Vec::new();
     loop {
         let is_last = ended.is_finished();
         while let Ok((stream, _)) = listener.accept() {
-            let (hello, file) = receive(&stream);
+            let (words, file) = receive(&stream);
+            if let Some(question) = Question::from_words(words) {
+                let (answer, _) = answers.answer(peer(&stream), &question);
+                (&stream).write_all(&answer).unwrap();
+                if answer.len() > 8 * ANSWER_WORDS {
+                    let (words, _) = receive(&stream);
+                    outcomes.push(Outcome::from_words(words).unwrap());
+                }
+                continue;
+            }
+            if let Some(outcome) = Outcome::from_words(words) {
+                outcomes.push(outcome);
+                continue;
+            }
+            let hello = Hello::from_words(words).unwrap();
             if let Some(file) = file {
                 readers.push(SharedMemory::new(file, &hello, settings));
             }
@@ -264,15 +283,25 @@ fn record_and(
     Recorded {
         output: ended.join().unwrap(),
         hellos,
+        outcomes,
         records,
         counts,
         gaps,
     }
 }
 
-/// The hello, and the descriptor beside it.
-fn receive(stream: &UnixStream) -> (Hello, Option<File>) {
-    let mut words = [0_u64; HELLO_WORDS];
+/// The process at the other end.
+fn peer(stream: &UnixStream) -> i32 {
+    rustix::net::sockopt::socket_peercred(stream)
+        .unwrap()
+        .pid
+        .as_raw_nonzero()
+        .get()
+}
+
+/// A message, and the descriptor beside it.
+fn receive(stream: &UnixStream) -> ([u64; MESSAGE_WORDS], Option<File>) {
+    let mut words = [0_u64; MESSAGE_WORDS];
     let mut control = [0_u64; 8];
     let mut part = libc::iovec {
         iov_base: words.as_mut_ptr().cast(),
@@ -298,7 +327,7 @@ fn receive(stream: &UnixStream) -> (Hello, Option<File>) {
         // SAFETY: the kernel has made this descriptor for us.
         File::from(unsafe { OwnedFd::from_raw_fd(control[2] as i32) })
     });
-    (Hello::from_words(words).unwrap(), file)
+    (words, file)
 }
 
 /// One process's memory. It is read as a file.

@@ -40,7 +40,8 @@ pub(crate) use load::LoadArgs;
 pub(crate) use merge::{AlignBy, MergeArgs};
 pub(crate) use push::PushArgs;
 pub(crate) use record::{
-    CallGraph, ENVIRONMENT, EXIT_STATUS, ProgramWords, RecordArgs, RecordingArgs, UnwinderName, split_environment,
+    CallGraph, ENVIRONMENT, EXIT_STATUS, HeapHow, ProgramWords, RecordArgs, RecordingArgs, UnwinderName,
+    split_environment,
 };
 pub(crate) use report::{Format, ReportArgs, Sort, View};
 pub(crate) use select::PartArgs;

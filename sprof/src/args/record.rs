@@ -108,9 +108,12 @@ pub(crate) struct RecordingArgs {
     pub(crate) off_cpu: bool,
 
     /// Also record the heap: blocks of memory that the program and its children take with malloc, and when they free
-    /// them. Bytes are chosen by chance, and each block with a chosen byte is recorded with its stack. Linux only.
-    #[arg(long, help_heading = "What to sample")]
-    pub(crate) heap: bool,
+    /// them. Bytes are chosen by chance, and each block with a chosen byte is recorded with its stack. An allocator
+    /// that is linked into a program (mimalloc, jemalloc...) is seen by changing the first bytes of its functions in
+    /// memory; `interpose` leaves code as it is. Linux only.
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "all",
+          help_heading = "What to sample", hide_possible_values = true)]
+    pub(crate) heap: Option<HeapHow>,
 
     /// With --heap: choose one byte of this many, on average. 1 records each block [default: 512K, and more for a
     /// program that allocates fast].
@@ -236,6 +239,17 @@ pub(crate) struct RecordArgs {
 
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
+}
+
+/// How the heap is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HeapHow {
+    /// As a flag of the environment.
+    #[value(aliases = ["0", "false", "no"])]
+    Off,
+    #[value(aliases = ["1", "true", "yes", "on"])]
+    All,
+    Interpose,
 }
 
 /// `--unwinder`.

@@ -27,7 +27,7 @@ use super::events;
 use super::push::{self, Servers};
 use super::share::{STEP, SharedPart, Sharing};
 use super::show::{self, ServedProfile};
-use crate::args::{self, CallGraph, ProgramWords, RecordArgs, RecordingArgs, SymbolArgs, UnwinderName};
+use crate::args::{self, CallGraph, HeapHow, ProgramWords, RecordArgs, RecordingArgs, SymbolArgs, UnwinderName};
 use crate::cargo;
 use crate::exit::{Failure, Outcome, Status};
 use crate::interrupt::Interrupt;
@@ -393,9 +393,10 @@ pub(super) fn plan(
         events,
         probes,
         event_sampling: args.event_sampling(),
-        heap: args.heap.then(|| HeapOptions {
+        heap: args.heap.filter(|how| *how != HeapHow::Off).map(|how| HeapOptions {
             interval: args.heap_interval.unwrap_or(USUAL_HEAP_INTERVAL),
             may_raise: args.heap_interval.is_none(),
+            may_patch: how == HeapHow::All,
             cache: args::cache(),
         }),
         duration: args.duration,
@@ -403,7 +404,7 @@ pub(super) fn plan(
         include_args: args.include_args.is_some(),
     };
     let cargo = cargo::prepare(&mut recorder, args, term)?;
-    if cargo.is_some() && args.heap {
+    if cargo.is_some() && recorder.heap.is_some() {
         return Err(usage(
             "--heap does not record what cargo runs; build it, and give the program in target/ itself".into(),
         ));

@@ -43,6 +43,14 @@ fn recorded(coverage: &HeapCoverage) -> String {
         Some(_) => ", none lost".to_owned(),
         None => "; the recording was cut short, so what was lost is not known".to_owned(),
     });
+    for linked in &coverage.linked {
+        line.push_str(&format!(
+            "; {} in {} by {}",
+            linked.allocators,
+            one_line(&linked.program),
+            count(linked.functions, "function", "functions")
+        ));
+    }
     if coverage.silent > 0 {
         line.push_str(&format!(
             "; no block came of {}, which took too little for a sample or could not reach sprof",
@@ -83,6 +91,21 @@ fn missing(coverage: &HeapCoverage) -> Vec<String> {
             "{} of the heap made no sense, and {} left out",
             count(lost.refused, "message", "messages"),
             if lost.refused == 1 { "was" } else { "were" }
+        ));
+    }
+    for linked in coverage.linked.iter().filter(|linked| !linked.left_out.is_empty()) {
+        let named: Vec<String> = linked
+            .left_out
+            .iter()
+            .take(NAMED)
+            .map(|entry| one_line(entry).into_owned())
+            .collect();
+        lines.push(format!(
+            "{} of {} in {} not seen: {}",
+            count(linked.left_out.len() as u64, "function", "functions"),
+            linked.allocators,
+            one_line(&linked.program),
+            named.join("; ")
         ));
     }
     let mut by_cause: BTreeMap<_, Vec<&UnseenProgram>> = BTreeMap::new();
@@ -128,6 +151,12 @@ pub(crate) fn to_json(coverage: &HeapCoverage) -> Value {
             "unknown_bytes": lost.unknown_bytes,
             "refused": lost.refused,
         })),
+        "linked": coverage.linked.iter().map(|linked| json!({
+            "program": linked.program,
+            "allocators": linked.allocators,
+            "functions": linked.functions,
+            "left_out": linked.left_out,
+        })).collect::<Vec<_>>(),
         "unseen": unseen.collect::<Vec<_>>(),
         "unseen_more": coverage.unseen_more,
         "silent": coverage.silent,

@@ -12,8 +12,8 @@
 //! 2. `sys/slow.rs`: what it does otherwise.
 //! 3. `draw.rs`: when the next sample is due; `live.rs`: the addresses of samples that were not freed.
 //! 4. `sys/ring.rs` writes records, `sys/stack.rs` copies stacks, `sys/thread.rs` has what each thread knows.
-//! 5. `sys/start.rs` runs at the first call of all, and `sys/link_map.rs` finds the allocator for it; `sys/connect.rs`
-//!    runs at the first sample.
+//! 5. `sys/start.rs` runs at the first call of all, and `sys/link_map.rs` finds the allocator for it. If the executable
+//!    has one, `sys/patch.rs` makes its functions count as well. `sys/connect.rs` runs at the first sample.
 //!
 //! A function here may run inside of a signal handler, of a library's constructor, of a new thread, and before libc is
 //! initialized. So nothing here allocates, locks, calls libc beside its allocator and getauxval(3) (its system calls

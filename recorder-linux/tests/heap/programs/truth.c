@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#ifdef NO_REALLOCARRAY
+#define reallocarray(block, count, size) realloc(block, (count) * (size))
+#endif
+
 static uint64_t random_state = 88172645463325252;
 static uint64_t allocations, bytes, frees;
 

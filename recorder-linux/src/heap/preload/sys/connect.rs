@@ -5,7 +5,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-use super::machine::{ALLOCATOR, MACHINE, MALLOC, load};
+use super::machine::MACHINE;
 use super::{system, thread};
 use crate::wire::{self, Header, Hello};
 
@@ -94,14 +94,19 @@ pub(super) fn reset_in_fork() {
     let _ = STATE.compare_exchange(CONNECTING, WAITING, AcqRel, Relaxed);
 }
 
-/// Sends the hello. Returns whether the memory is there.
-fn connect() -> bool {
+/// A connection to the recorder.
+pub(super) fn open_socket() -> Option<usize> {
     let mut address = [0; ADDRESS_BYTES];
     for (byte, setting) in address.iter_mut().zip(&SETTINGS.address) {
         *byte = setting.load(Relaxed);
     }
     let address = address.get(..SETTINGS.address_bytes.load(Relaxed)).unwrap_or_default();
-    let Some(socket) = system::connect(address, wire::SEND_MS) else {
+    system::connect(address, wire::SEND_MS)
+}
+
+/// Sends the hello. Returns whether the memory is there.
+fn connect() -> bool {
+    let Some(socket) = open_socket() else {
         return false;
     };
     let file = system::memory_file();
@@ -114,7 +119,6 @@ fn connect() -> bool {
         machine: MACHINE,
         pid: thread::process_id(),
         ring_bytes: SETTINGS.ring_bytes.load(Relaxed),
-        malloc_address: load(&ALLOCATOR, MALLOC) as u64,
         refused_step,
         error,
     };

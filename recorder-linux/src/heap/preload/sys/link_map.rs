@@ -80,6 +80,11 @@ unsafe fn dynamic_entry(section: *const [usize; 2], kind: usize) -> usize {
 }
 
 impl Library {
+    /// Address minus stated address.
+    pub(super) fn bias(&self) -> usize {
+        self.base
+    }
+
     /// Whether this address is that of the library's dynamic section.
     pub(super) fn has_dynamic_section(&self, address: usize) -> bool {
         self.dynamic as usize == address

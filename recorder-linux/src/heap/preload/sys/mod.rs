@@ -3,6 +3,7 @@
 mod connect;
 mod link_map;
 mod machine;
+mod patch;
 mod ring;
 mod slow;
 mod stack;

@@ -53,7 +53,7 @@ pub(super) fn record_free(thread: &Thread, address: usize, time_ns: u64) {
 }
 
 /// Records a sample: the call that has returned this address.
-pub(super) fn record_allocation(thread: &Thread, call: &Call, function: usize, address: usize, size: usize) {
+pub(super) fn record_allocation(thread: &Thread, call: &Call, function: u32, address: usize, size: usize) {
     let weight = || draw::weight(size as u64, thread.interval.get());
     let Some(memory) = connect::memory_for_sample() else {
         EARLY_SAMPLES.fetch_add(1, Relaxed);

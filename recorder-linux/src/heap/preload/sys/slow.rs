@@ -3,13 +3,11 @@
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::connect::{OFF, STATE, UNKNOWN};
-use super::machine::{
-    ALIGNED_ALLOC, ALLOCATOR, CALLOC, Call, FREE, MEMALIGN, NEXT, POSIX_MEMALIGN, REALLOC, REALLOCARRAY, load, store,
-};
+use super::machine::{Call, NEXT, load, store};
 use super::ring::{add_nested, record_allocation, record_free};
 use super::thread::{self, Thread};
 use super::{start, system};
-use crate::wire::FUNCTIONS;
+use crate::wire::{Descriptor, FREES, FUNCTIONS, NO_ARGUMENT, REALLOCATES, STORES};
 use crate::{draw, live};
 
 /// The countdown while the allocator works: what the allocator allocates by the interposed functions does not count.
@@ -25,36 +23,41 @@ const SURE: u8 = 3;
 static NESTED: [AtomicU8; FUNCTIONS.len()] = [const { AtomicU8::new(0) }; FUNCTIONS.len()];
 
 /// Does what the call asks for, and what is to be recorded of it. The entry has subtracted the size from the countdown,
-/// unless the function is `free`.
+/// unless the function frees.
 ///
 /// # Safety
 ///
-/// `function` is an index of `wire::FUNCTIONS`, and the arguments are as its contract wants them.
-pub(super) unsafe extern "C" fn slow(call: &Call, function: usize) -> usize {
+/// The descriptor is that of the function, and the arguments are as its contract wants them.
+pub(super) unsafe extern "C" fn slow(call: &Call, function: &Descriptor) -> usize {
     let thread = thread::current();
     start::start();
     // SAFETY: the caller's contract.
-    let allocator = || unsafe { call_allocator(function, &call.args) };
+    let allocator = || unsafe { function.call(&call.args) };
     match STATE.load(Relaxed) {
         UNKNOWN => return allocator(),
         OFF => {
             thread.countdown.set(draw::MOST);
-            store(&NEXT, function, load(&ALLOCATOR, function));
+            function.settle();
             return allocator();
         }
         _ => thread.refresh(),
     }
-    let [first, ..] = call.args;
-    if function == FREE {
-        if first != 0 && live::remove(first as u64) {
+    let argument = |number: u8| call.args.get(usize::from(number)).copied().unwrap_or_default();
+    let block = argument(function.pointer);
+    if function.class == FREES {
+        if block != 0 && live::remove(block as u64) {
             // Before the free: then another thread may get the address.
-            record_free(thread, first, system::now_ns());
+            record_free(thread, block, system::now_ns());
         }
         return allocator();
     }
-    let size = requested(function, &call.args);
+    // An overflow, which the allocator refuses, wraps here and in the entries.
+    let size = match function.multiplier {
+        NO_ARGUMENT => argument(function.size),
+        multiplier => argument(function.size).wrapping_mul(argument(multiplier)),
+    };
     let counted = thread.countdown.get().wrapping_add(size as u64);
-    if is_settled_as_nesting(function) {
+    if function.is_settled_as_nesting() {
         thread.countdown.set(counted);
         return allocator();
     }
@@ -64,11 +67,7 @@ pub(super) unsafe extern "C" fn slow(call: &Call, function: usize) -> usize {
     // borrow and here. Outside of an allocation that did not end, a jump came later.
     let is_drawn = (1..=draw::MOST).contains(&counted) && (outer.is_some() || thread.inside.get() == 0);
     let countdown = if is_drawn { counted } else { thread.draw() };
-    let old = if [REALLOC, REALLOCARRAY].contains(&function) {
-        first
-    } else {
-        0
-    };
+    let old = if function.class == REALLOCATES { block } else { 0 };
     // Before the call, in which another thread may get the address.
     let freed_ns = (old != 0 && live::remove(old as u64)).then(system::now_ns);
 
@@ -76,13 +75,15 @@ pub(super) unsafe extern "C" fn slow(call: &Call, function: usize) -> usize {
     thread.countdown.set(PARKED);
     let result = allocator();
     let nested_bytes = PARKED.saturating_sub(thread.countdown.get());
-    settle(function, size, nested_bytes);
+    if size > 0 {
+        function.learn(nested_bytes);
+    }
 
-    // SAFETY: `posix_memalign` has returned 0, and so written the address.
-    let stored = || unsafe { *(first as *const usize) };
-    let address = match function {
-        POSIX_MEMALIGN if result == 0 => stored(),
-        POSIX_MEMALIGN => 0,
+    // SAFETY: the function has returned 0, and so written the address.
+    let stored = || unsafe { *(block as *const usize) };
+    let address = match function.class {
+        STORES if result == 0 => stored(),
+        STORES => 0,
         _ => result,
     };
     if let Some(time_ns) = freed_ns {
@@ -102,7 +103,7 @@ pub(super) unsafe extern "C" fn slow(call: &Call, function: usize) -> usize {
     } else if let Some(rest) = countdown.checked_sub(size as u64).filter(|rest| *rest > 0) {
         rest
     } else {
-        record_allocation(thread, call, function, address, size);
+        record_allocation(thread, call, function.index, address, size);
         thread.draw()
     };
     if nested_bytes > 0 {
@@ -124,49 +125,51 @@ impl Thread {
     }
 }
 
-/// What was asked for. An overflow, which the allocator refuses, wraps here and in the entries.
-fn requested(function: usize, [a, b, c]: &[usize; 3]) -> usize {
-    match function {
-        CALLOC => a.wrapping_mul(*b),
-        REALLOCARRAY => b.wrapping_mul(*c),
-        REALLOC | ALIGNED_ALLOC | MEMALIGN => *b,
-        POSIX_MEMALIGN => *c,
-        _ => *a,
+impl Descriptor {
+    /// Whether the function allocates by another one, which counts. For example `reallocarray` of glibc calls
+    /// `realloc`, `calloc` of musl calls `malloc`. The fast path would count twice.
+    fn is_settled_as_nesting(&self) -> bool {
+        NESTED
+            .get(self.index as usize)
+            .is_some_and(|times| times.load(Relaxed) >= SURE)
     }
-}
 
-/// Whether the function allocates by another one, which counts. For example `reallocarray` of glibc calls `realloc`,
-/// `calloc` of musl calls `malloc`. The fast path would count twice.
-fn is_settled_as_nesting(function: usize) -> bool {
-    NESTED.get(function).is_some_and(|times| times.load(Relaxed) >= SURE)
-}
+    /// Learns whether an interposed function allocates by another one. Until that is known, and if so, all of its calls
+    /// take the slow path.
+    fn learn(&self, nested_bytes: u64) {
+        if load(&NEXT, self.index as usize) == self.code() {
+            return;
+        }
+        if nested_bytes == 0 {
+            self.settle();
+        } else if let Some(times) = NESTED.get(self.index as usize) {
+            times.fetch_add(1, Relaxed);
+        }
+    }
 
-/// Learns whether the function allocates by another one. Until that is known, and if so, all of its calls take the slow
-/// path.
-fn settle(function: usize, size: usize, nested_bytes: u64) {
-    if size == 0 || load(&NEXT, function) == load(&ALLOCATOR, function) {
-        return;
+    /// Lets an interposed function go on to the allocator once it has counted.
+    pub(super) fn settle(&self) {
+        store(&NEXT, self.index as usize, self.code());
     }
-    if nested_bytes == 0 {
-        store(&NEXT, function, load(&ALLOCATOR, function));
-    } else if let Some(times) = NESTED.get(function) {
-        times.fetch_add(1, Relaxed);
-    }
-}
 
-/// Calls the allocator's function, or returns null where there is none.
-///
-/// # Safety
-///
-/// The arguments are as the function's contract wants them.
-unsafe fn call_allocator(function: usize, [a, b, c]: &[usize; 3]) -> usize {
-    let code = load(&ALLOCATOR, function);
-    if code.is_null() {
-        return 0;
+    fn code(&self) -> *mut () {
+        self.function.load(Relaxed) as *mut ()
     }
-    // SAFETY: this is the function of another library with the same name. It takes at most three words, and returns
-    // one.
-    let code: unsafe extern "C" fn(usize, usize, usize) -> usize = unsafe { core::mem::transmute(code) };
-    // SAFETY: the caller's contract.
-    unsafe { code(*a, *b, *c) }
+
+    /// Calls the function, or returns null where there is none.
+    ///
+    /// # Safety
+    ///
+    /// The arguments are as the function's contract wants them.
+    unsafe fn call(&self, [a, b, c, d, e, f]: &[usize; 6]) -> usize {
+        let code = self.code();
+        if code.is_null() {
+            return 0;
+        }
+        // SAFETY: the function takes at most six words, and returns one.
+        let code: unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize =
+            unsafe { core::mem::transmute(code) };
+        // SAFETY: the caller's contract.
+        unsafe { code(*a, *b, *c, *d, *e, *f) }
+    }
 }

@@ -1,17 +1,29 @@
-//! The first call of all: finds the allocator, and reads the environment.
+//! The first call of all, or this library's constructor: finds the allocator, reads the environment, and has an
+//! allocator in the executable patched.
 //!
-//! The first call may come before libc is initialized, from the loader or from a library's constructor, so this library
-//! has no constructor. There is one thread then, or a few and signal handlers, which write the same.
+//! The first call may come before libc is initialized, from the loader. The loader calls the constructor before those
+//! of all other libraries (`-z initfirst`, and the order of musl): also where the program never calls this library, its
+//! own allocator is patched before it is used. There is one thread then, or a few and signal handlers, which write the
+//! same.
 
 use core::ptr::{null, null_mut};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::connect::{OFF, SETTINGS, STATE, UNKNOWN, WAITING};
 use super::link_map::{Library, after, libraries};
-use super::machine::{ALLOCATOR, FREE, MALLOC, NEXT, VDSO_CLOCK, load, own_dynamic_section, store};
+use super::machine::{ALLOCATOR, FREE, MALLOC, VDSO_CLOCK, own_dynamic_section};
+use super::patch::patch_executable;
 use super::system;
 use super::thread::{FIRST_STACK_END, PROCESS};
-use crate::wire::{FUNCTIONS, MAX_RING_BYTES, MAX_SOCKET_BYTES, MIN_RING_BYTES, VARIABLE};
+use crate::wire::{Descriptor, FUNCTIONS, MAX_RING_BYTES, MAX_SOCKET_BYTES, MIN_RING_BYTES, VARIABLE};
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = construct;
+
+extern "C" fn construct() {
+    start();
+}
 
 /// Does all that is done once. Where no library has an allocator, the next call tries again.
 pub(super) fn start() {
@@ -23,24 +35,23 @@ pub(super) fn start() {
     let own = own_dynamic_section();
     let is_other = move |library: &&Library| !library.has_dynamic_section(own);
     let next = loaded.clone().skip_while(is_other).skip(1);
-    for (index, name) in FUNCTIONS.iter().enumerate() {
-        store(&ALLOCATOR, index, find(next.clone(), name) as *mut ());
+    for (function, name) in ALLOCATOR.iter().zip(FUNCTIONS) {
+        function.function.store(find(next.clone(), name) as u64, Relaxed);
     }
-    if load(&ALLOCATOR, MALLOC).is_null() {
+    let [malloc, free] = [MALLOC, FREE].map(|index| ALLOCATOR.get(index));
+    if malloc.is_none_or(|malloc| malloc.function.load(Relaxed) == 0) {
         return;
     }
     system::CLOCK.store(find(loaded.clone(), VDSO_CLOCK), Relaxed);
     // An executable with its own allocator uses that one, and might leave a part of the family to this library.
     let has_allocator = find(loaded.clone().take_while(is_other), "malloc") != 0;
     let is_wanted = !is_secure(loaded.clone())
-        && !has_allocator
         && !has_sanitizer(loaded.clone())
-        && read_environment(loaded)
-        && map_process();
+        && read_environment(loaded.clone())
+        && map_process()
+        && (patch_executable(loaded, has_allocator) || !has_allocator);
     // The others are settled when they are called.
-    for function in [MALLOC, FREE] {
-        store(&NEXT, function, load(&ALLOCATOR, function));
-    }
+    malloc.into_iter().chain(free).for_each(Descriptor::settle);
     // A signal handler or another thread may have done all this meanwhile, and have connected.
     let state = if is_wanted { WAITING } else { OFF };
     let _ = STATE.compare_exchange(UNKNOWN, state, Release, Relaxed);

@@ -1,11 +1,14 @@
 //! System calls, by themselves: libc's set `errno`, and other libraries interpose them.
 
+use core::ffi::CStr;
+use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::machine::{
-    CLOCK_GETTIME, CLOSE, CONNECT, FALLOCATE, FCNTL, GETEUID, GETPID, GETSOCKOPT, GETTID, MADVISE, MEMFD_CREATE, MMAP,
-    PRLIMIT, PROCESS_VM_READV, SENDMSG, SETSOCKOPT, SIGPROCMASK, SOCKET, system_call,
+    CLOCK_GETTIME, CLOSE, CONNECT, FALLOCATE, FCNTL, FSTATAT, GETEUID, GETPID, GETSOCKOPT, GETTID, MADVISE,
+    MEMFD_CREATE, MMAP, MPROTECT, MUNMAP, OPENAT, PREAD, PRLIMIT, PROCESS_VM_READV, PWRITE, RECVFROM, SENDMSG,
+    SETSOCKOPT, SIGPROCMASK, SOCKET, system_call,
 };
 
 /// `EINTR`, `EINVAL` (asm-generic/errno-base.h).
@@ -13,8 +16,13 @@ const INTERRUPTED: u32 = 4;
 const INVALID: u32 = 22;
 /// `CLOCK_MONOTONIC` (time.h).
 const MONOTONIC: usize = 1;
+/// The smallest page.
+const PAGE: usize = 4096;
 /// `PROT_READ | PROT_WRITE`.
 const READ_WRITE: usize = 3;
+/// `PROT_READ | PROT_EXEC`, and with `PROT_WRITE`.
+pub(super) const READ_EXECUTE: usize = 5;
+pub(super) const READ_WRITE_EXECUTE: usize = 7;
 
 /// The vDSO's `clock_gettime`, or 0.
 pub(super) static CLOCK: AtomicUsize = AtomicUsize::new(0);
@@ -72,6 +80,67 @@ pub(super) fn close(file: usize) {
     let _ = numbers(CLOSE, [file, 0, 0, 0, 0, 0]);
 }
 
+/// Opens a file for reading, and for writing as well.
+pub(super) fn open(path: &CStr, is_written: bool) -> Result<usize, u32> {
+    const AT_FDCWD: usize = -100_isize as usize;
+    /// `O_CLOEXEC`, `O_RDWR` (asm-generic/fcntl.h).
+    const CLOEXEC: usize = 0o2_000_000;
+    const RDWR: usize = 2;
+    let flags = if is_written { CLOEXEC | RDWR } else { CLOEXEC };
+    numbers(OPENAT, [AT_FDCWD, path.as_ptr() as usize, flags, 0, 0, 0])
+}
+
+/// Reads words of a file: as many as there is room for, or as the file has.
+pub(super) fn read_words<const COUNT: usize>(file: usize, room: &mut MaybeUninit<[u64; COUNT]>, offset: u64) -> &[u64] {
+    let (to, bytes) = (room.as_mut_ptr() as usize, size_of::<[u64; COUNT]>());
+    // SAFETY: the kernel writes at most that many bytes.
+    let read = checked(unsafe { system_call(PREAD, [file, to, bytes, offset as usize, 0, 0]) });
+    // SAFETY: it has written these words.
+    unsafe { core::slice::from_raw_parts(room.as_ptr().cast(), read.unwrap_or_default() / 8) }
+}
+
+/// Writes bytes at an offset of a file. Returns the number of bytes.
+pub(super) fn write_bytes(file: usize, bytes: &[u8], offset: usize) -> Result<usize, u32> {
+    numbers(PWRITE, [file, bytes.as_ptr() as usize, bytes.len(), offset, 0, 0])
+}
+
+/// The number of threads of this process; `None` without /proc.
+pub(super) fn threads() -> Option<usize> {
+    const AT_FDCWD: usize = -100_isize as usize;
+    // A `stat`, which has 144 bytes on x86_64.
+    let mut stat = [0_u64; 18];
+    let (path, to) = (c"/proc/self/task".as_ptr() as usize, stat.as_mut_ptr() as usize);
+    // SAFETY: the kernel writes a `stat`; on aarch64 it is shorter.
+    checked(unsafe { system_call(FSTATAT, [AT_FDCWD, path, to, 0, 0, 0]) }).ok()?;
+    // Links to a folder: its name, its `.`, and the `..` of each folder in it.
+    let [_, _, links, ..] = stat;
+    (links as usize).checked_sub(2)
+}
+
+/// Maps zeros at this address. `None` if something is there already.
+pub(super) fn map_at(address: usize, bytes: usize) -> Option<usize> {
+    /// `MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE`. Before Linux 4.17 the last flag is unknown, and the address
+    /// a wish.
+    const FLAGS: usize = 0x10_0022;
+    let mapped = numbers(MMAP, [address, bytes, READ_WRITE, FLAGS, usize::MAX, 0]).ok()?;
+    if mapped == address {
+        return Some(address);
+    }
+    unmap(mapped, bytes);
+    None
+}
+
+/// Unmaps what [`map_at`] has mapped.
+pub(super) fn unmap(address: usize, bytes: usize) {
+    let _ = numbers(MUNMAP, [address, bytes, 0, 0, 0, 0]);
+}
+
+/// Changes what the pages that hold these bytes allow.
+pub(super) fn protect(address: usize, bytes: usize, protection: usize) -> Result<usize, u32> {
+    let start = address & !(PAGE - 1);
+    numbers(MPROTECT, [start, address + bytes - start, protection, 0, 0, 0])
+}
+
 /// Reads this process's memory as another one's: an error is no SIGSEGV. Copies from each of `from`, in order, to `to`,
 /// as long as the memory is there. Returns the number of bytes.
 ///
@@ -97,11 +166,10 @@ pub(super) unsafe fn read_own_memory(pid: u32, from: &[[usize; 2]], to: *mut u8)
 pub(super) fn map_page_zero_in_forks() -> *mut u8 {
     const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
     const MADV_WIPEONFORK: usize = 18;
-    const BYTES: usize = 4096;
-    let Ok(page) = numbers(MMAP, [0, BYTES, READ_WRITE, MAP_PRIVATE_ANONYMOUS, usize::MAX, 0]) else {
+    let Ok(page) = numbers(MMAP, [0, PAGE, READ_WRITE, MAP_PRIVATE_ANONYMOUS, usize::MAX, 0]) else {
         return null_mut();
     };
-    match numbers(MADVISE, [page, BYTES, MADV_WIPEONFORK, 0, 0, 0]) {
+    match numbers(MADVISE, [page, PAGE, MADV_WIPEONFORK, 0, 0, 0]) {
         Ok(_) => page as *mut u8,
         Err(_) => null_mut(),
     }
@@ -152,24 +220,30 @@ pub(super) fn map_shared(file: usize, bytes: usize) -> Result<usize, u32> {
     numbers(MMAP, [0, bytes, READ_WRITE, MAP_SHARED_POPULATE, file, 0])
 }
 
-/// A Unix stream socket that is connected to the address in `sockaddr_un`, or `None`. It sends for at most `send_ms`.
+/// A Unix stream socket that is connected to the address in `sockaddr_un`, or `None`. It sends and receives for at most
+/// `wait_ms`.
 ///
 /// `None` also where another user listens there than root or the one whom this program runs as: after a recording,
 /// anybody can make a socket of that name, and children of the program still connect to it.
-pub(super) fn connect(sockaddr_un: &[u8], send_ms: u32) -> Option<usize> {
+pub(super) fn connect(sockaddr_un: &[u8], wait_ms: u32) -> Option<usize> {
     const AF_UNIX: usize = 1;
     /// `SOCK_STREAM | SOCK_CLOEXEC`.
     const STREAM: usize = 0o2_000_001;
     const SOL_SOCKET: usize = 1;
     const SO_PEERCRED: usize = 17;
+    const SO_RCVTIMEO: usize = 20;
     const SO_SNDTIMEO: usize = 21;
     let socket = numbers(SOCKET, [AF_UNIX, STREAM, 0, 0, 0, 0]).ok()?;
     // A timeval.
-    let time = [(send_ms / 1000) as usize, (send_ms % 1000) as usize * 1000];
+    let time = [(wait_ms / 1000) as usize, (wait_ms % 1000) as usize * 1000];
     let (time, bytes) = (time.as_ptr() as usize, size_of_val(&time));
     let (address, len) = (sockaddr_un.as_ptr() as usize, sockaddr_un.len());
-    let is_connected = numbers(SETSOCKOPT, [socket, SOL_SOCKET, SO_SNDTIMEO, time, bytes, 0]).is_ok()
-        && retry(|| numbers(CONNECT, [socket, address, len, 0, 0, 0])).is_ok();
+    let limits = [SO_RCVTIMEO, SO_SNDTIMEO];
+    let mut limited = limits
+        .map(|limit| numbers(SETSOCKOPT, [socket, SOL_SOCKET, limit, time, bytes, 0]))
+        .into_iter();
+    let is_connected =
+        limited.all(|result| result.is_ok()) && retry(|| numbers(CONNECT, [socket, address, len, 0, 0, 0])).is_ok();
     // A ucred: process, user, group of who listens. No user has the number -1.
     let mut listener = [u32::MAX; 3];
     let mut bytes = size_of_val(&listener) as u32;
@@ -208,6 +282,18 @@ pub(super) fn send(socket: usize, words: &[u64], file: Option<usize>) -> bool {
     let message = [0, 0, part.as_ptr() as usize, 1, control, bytes, 0];
     let sent = retry(|| numbers(SENDMSG, [socket, message.as_ptr() as usize, MSG_NOSIGNAL, 0, 0, 0]));
     sent == Ok(size_of_val(words))
+}
+
+/// Receives words. Returns whether all came in time.
+///
+/// # Safety
+///
+/// `to` has that many words.
+pub(super) unsafe fn receive(socket: usize, to: *mut u64, words: usize) -> bool {
+    const MSG_WAITALL: usize = 0x100;
+    let args = [socket, to as usize, 8 * words, MSG_WAITALL, 0, 0];
+    // SAFETY: the caller's contract: the kernel writes at most that many words.
+    retry(|| checked(unsafe { system_call(RECVFROM, args) })) == Ok(8 * words)
 }
 
 fn retry(call: impl Fn() -> Result<usize, u32>) -> Result<usize, u32> {

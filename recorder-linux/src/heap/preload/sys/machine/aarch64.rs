@@ -3,12 +3,12 @@
 use core::arch::{asm, global_asm, naked_asm};
 
 use super::{
-    ALIGNED_ALLOC, CALLOC, FREE, MALLOC, MEMALIGN, NEXT, POSIX_MEMALIGN, PVALLOC, REALLOC, REALLOCARRAY, THREAD_BYTES,
-    VALLOC,
+    ALIGNED_ALLOC, ALLOCATOR, CALLOC, FREE, MALLOC, MEMALIGN, NEXT, POSIX_MEMALIGN, PVALLOC, REALLOC, REALLOCARRAY,
+    THREAD_BYTES, VALLOC,
 };
 use crate::live::FILTER;
 use crate::sys::slow::slow;
-use crate::wire::REGISTERS;
+use crate::wire::{Descriptor, REGISTERS};
 
 /// `EM_AARCH64` (elf.h).
 pub(in crate::sys) const MACHINE: u32 = 183;
@@ -18,7 +18,11 @@ pub(in crate::sys) const VDSO_CLOCK: &str = "__kernel_clock_gettime";
 // asm-generic/unistd.h.
 pub(in crate::sys) const FCNTL: usize = 25;
 pub(in crate::sys) const FALLOCATE: usize = 47;
+pub(in crate::sys) const OPENAT: usize = 56;
 pub(in crate::sys) const CLOSE: usize = 57;
+pub(in crate::sys) const PREAD: usize = 67;
+pub(in crate::sys) const PWRITE: usize = 68;
+pub(in crate::sys) const FSTATAT: usize = 79;
 pub(in crate::sys) const CLOCK_GETTIME: usize = 113;
 pub(in crate::sys) const SIGPROCMASK: usize = 135;
 pub(in crate::sys) const GETPID: usize = 172;
@@ -28,8 +32,11 @@ pub(in crate::sys) const SOCKET: usize = 198;
 pub(in crate::sys) const CONNECT: usize = 203;
 pub(in crate::sys) const SETSOCKOPT: usize = 208;
 pub(in crate::sys) const GETSOCKOPT: usize = 209;
+pub(in crate::sys) const RECVFROM: usize = 207;
 pub(in crate::sys) const SENDMSG: usize = 211;
+pub(in crate::sys) const MUNMAP: usize = 215;
 pub(in crate::sys) const MMAP: usize = 222;
+pub(in crate::sys) const MPROTECT: usize = 226;
 pub(in crate::sys) const MADVISE: usize = 233;
 pub(in crate::sys) const PRLIMIT: usize = 261;
 pub(in crate::sys) const PROCESS_VM_READV: usize = 270;
@@ -127,8 +134,10 @@ global_asm!(
 global_asm!(
     ".set sprof_heap_filter, {filter}",
     ".set sprof_heap_next, {next}",
+    ".set sprof_heap_allocator, {allocator}",
     filter = sym FILTER,
     next = sym NEXT,
+    allocator = sym ALLOCATOR,
 );
 
 /// The thread's [`THREAD_BYTES`], zero in a new thread, and its thread pointer, which lies above its stack unless it is
@@ -153,10 +162,9 @@ pub(in crate::sys) fn thread_block() -> (*mut u8, usize) {
 pub(in crate::sys) struct Call {
     x29: u64,
     x30: u64,
-    /// x0, x1, x2. No function of the family has more.
-    pub(in crate::sys) args: [usize; 3],
+    /// x0 to x5.
+    pub(in crate::sys) args: [usize; 6],
     x19_to_x28: [u64; 10],
-    padding: u64,
 }
 
 impl Call {
@@ -175,27 +183,29 @@ impl Call {
     }
 }
 
-/// Calls [`slow`] with the [`Call`] and the function's index, which is in x16, and returns its result to the caller.
+/// Calls [`slow`] with the [`Call`] and the function's [`Descriptor`], whose address is in x16, and returns its result
+/// to the caller.
 #[unsafe(naked)]
-unsafe extern "C" fn slow_path() {
+pub(in crate::sys) unsafe extern "C" fn slow_path() {
     naked_asm!(
         ".cfi_startproc",
-        "stp x29, x30, [sp, #-128]!",
-        ".cfi_def_cfa_offset 128",
-        ".cfi_offset x29, -128",
-        ".cfi_offset x30, -120",
+        "stp x29, x30, [sp, #-144]!",
+        ".cfi_def_cfa_offset 144",
+        ".cfi_offset x29, -144",
+        ".cfi_offset x30, -136",
         "mov x29, sp",
         "stp x0, x1, [sp, #16]",
-        "stp x2, x19, [sp, #32]",
-        "stp x20, x21, [sp, #48]",
-        "stp x22, x23, [sp, #64]",
-        "stp x24, x25, [sp, #80]",
-        "stp x26, x27, [sp, #96]",
-        "str x28, [sp, #112]",
+        "stp x2, x3, [sp, #32]",
+        "stp x4, x5, [sp, #48]",
+        "stp x19, x20, [sp, #64]",
+        "stp x21, x22, [sp, #80]",
+        "stp x23, x24, [sp, #96]",
+        "stp x25, x26, [sp, #112]",
+        "stp x27, x28, [sp, #128]",
         "mov x0, sp",
         "mov x1, x16",
         "bl {slow}",
-        "ldp x29, x30, [sp], #128",
+        "ldp x29, x30, [sp], #144",
         ".cfi_def_cfa_offset 0",
         ".cfi_restore x29",
         ".cfi_restore x30",
@@ -261,7 +271,15 @@ macro_rules! entries {
 
         #[unsafe(naked)]
         pub(super) unsafe extern "C" fn $slow() {
-            naked_asm!("hint #34", "mov x16, #{index}", "b {path}", index = const $index, path = sym slow_path)
+            naked_asm!(
+                "hint #34",
+                "adrp x16, sprof_heap_allocator + {bytes} * {index}",
+                "add x16, x16, :lo12:sprof_heap_allocator + {bytes} * {index}",
+                "b {path}",
+                bytes = const size_of::<Descriptor>(),
+                index = const $index,
+                path = sym slow_path,
+            )
         }
     };
 }

@@ -18,7 +18,7 @@ mod aarch64;
 mod x86_64;
 
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 #[cfg(target_arch = "aarch64")]
 pub(super) use aarch64::*;
@@ -26,7 +26,7 @@ pub(super) use aarch64::*;
 pub(super) use x86_64::*;
 
 use crate::live::{FILTER_BITS, HASH};
-use crate::wire::FUNCTIONS;
+use crate::wire::{ALLOCATES, Descriptor, FREES, FUNCTIONS, NO_ARGUMENT, REALLOCATES, STORES};
 
 /// Size of a thread's block, and its alignment.
 pub(super) const THREAD_BYTES: usize = 64;
@@ -80,5 +80,27 @@ pub(super) static NEXT: Codes = [
     code(slow_reallocarray),
 ];
 
-/// The allocator's functions. Null until they are known, and where there is none.
-pub(super) static ALLOCATOR: Codes = [const { AtomicPtr::new(null_mut()) }; FUNCTIONS.len()];
+/// The allocator's functions.
+pub(super) static ALLOCATOR: [Descriptor; FUNCTIONS.len()] = [
+    function(MALLOC, ALLOCATES, 0, NO_ARGUMENT, 0),
+    function(CALLOC, ALLOCATES, 0, 1, 0),
+    function(REALLOC, REALLOCATES, 1, NO_ARGUMENT, 0),
+    function(FREE, FREES, 0, NO_ARGUMENT, 0),
+    function(ALIGNED_ALLOC, ALLOCATES, 1, NO_ARGUMENT, 0),
+    function(MEMALIGN, ALLOCATES, 1, NO_ARGUMENT, 0),
+    function(POSIX_MEMALIGN, STORES, 2, NO_ARGUMENT, 0),
+    function(VALLOC, ALLOCATES, 0, NO_ARGUMENT, 0),
+    function(PVALLOC, ALLOCATES, 0, NO_ARGUMENT, 0),
+    function(REALLOCARRAY, REALLOCATES, 1, 2, 0),
+];
+
+const fn function(index: usize, class: u8, size: u8, multiplier: u8, pointer: u8) -> Descriptor {
+    Descriptor {
+        function: AtomicU64::new(0),
+        class,
+        size,
+        multiplier,
+        pointer,
+        index: index as u32,
+    }
+}

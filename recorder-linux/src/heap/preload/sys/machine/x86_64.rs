@@ -3,12 +3,12 @@
 use core::arch::{asm, global_asm, naked_asm};
 
 use super::{
-    ALIGNED_ALLOC, CALLOC, FREE, MALLOC, MEMALIGN, NEXT, POSIX_MEMALIGN, PVALLOC, REALLOC, REALLOCARRAY, THREAD_BYTES,
-    VALLOC,
+    ALIGNED_ALLOC, ALLOCATOR, CALLOC, FREE, MALLOC, MEMALIGN, NEXT, POSIX_MEMALIGN, PVALLOC, REALLOC, REALLOCARRAY,
+    THREAD_BYTES, VALLOC,
 };
 use crate::live::FILTER;
 use crate::sys::slow::slow;
-use crate::wire::REGISTERS;
+use crate::wire::{Descriptor, REGISTERS};
 
 /// `EM_X86_64` (elf.h).
 pub(in crate::sys) const MACHINE: u32 = 62;
@@ -18,11 +18,16 @@ pub(in crate::sys) const VDSO_CLOCK: &str = "__vdso_clock_gettime";
 // asm/unistd_64.h.
 pub(in crate::sys) const CLOSE: usize = 3;
 pub(in crate::sys) const MMAP: usize = 9;
+pub(in crate::sys) const MPROTECT: usize = 10;
+pub(in crate::sys) const MUNMAP: usize = 11;
 pub(in crate::sys) const SIGPROCMASK: usize = 14;
+pub(in crate::sys) const PREAD: usize = 17;
+pub(in crate::sys) const PWRITE: usize = 18;
 pub(in crate::sys) const MADVISE: usize = 28;
 pub(in crate::sys) const GETPID: usize = 39;
 pub(in crate::sys) const SOCKET: usize = 41;
 pub(in crate::sys) const CONNECT: usize = 42;
+pub(in crate::sys) const RECVFROM: usize = 45;
 pub(in crate::sys) const SENDMSG: usize = 46;
 pub(in crate::sys) const SETSOCKOPT: usize = 54;
 pub(in crate::sys) const GETSOCKOPT: usize = 55;
@@ -30,6 +35,8 @@ pub(in crate::sys) const FCNTL: usize = 72;
 pub(in crate::sys) const GETEUID: usize = 107;
 pub(in crate::sys) const GETTID: usize = 186;
 pub(in crate::sys) const CLOCK_GETTIME: usize = 228;
+pub(in crate::sys) const OPENAT: usize = 257;
+pub(in crate::sys) const FSTATAT: usize = 262;
 pub(in crate::sys) const FALLOCATE: usize = 285;
 pub(in crate::sys) const PRLIMIT: usize = 302;
 pub(in crate::sys) const PROCESS_VM_READV: usize = 310;
@@ -121,8 +128,10 @@ global_asm!(
 global_asm!(
     ".set sprof_heap_filter, {filter}",
     ".set sprof_heap_next, {next}",
+    ".set sprof_heap_allocator, {allocator}",
     filter = sym FILTER,
     next = sym NEXT,
+    allocator = sym ALLOCATOR,
 );
 
 /// The thread's [`THREAD_BYTES`], zero in a new thread, and its thread pointer: the thread's control block, which lies
@@ -144,14 +153,15 @@ pub(in crate::sys) fn thread_block() -> (*mut u8, usize) {
 /// What [`slow_path`] pushes: the call as it was made.
 #[repr(C)]
 pub(in crate::sys) struct Call {
-    /// rdi, rsi, rdx. No function of the family has more.
-    pub(in crate::sys) args: [usize; 3],
+    /// rdi, rsi, rdx, rcx, r8, r9.
+    pub(in crate::sys) args: [usize; 6],
     rbx: u64,
     rbp: u64,
     r12: u64,
     r13: u64,
     r14: u64,
     r15: u64,
+    padding: u64,
     return_address: u64,
 }
 
@@ -177,27 +187,33 @@ impl Call {
     }
 }
 
-/// Calls [`slow`] with the [`Call`] and the function's index, which is in r11, and returns its result to the caller.
+/// Calls [`slow`] with the [`Call`] and the function's [`Descriptor`], whose address is in r11, and returns its result
+/// to the caller.
 #[unsafe(naked)]
-unsafe extern "C" fn slow_path() {
+pub(in crate::sys) unsafe extern "C" fn slow_path() {
     naked_asm!(
         ".cfi_startproc",
+        "endbr64",
+        "push rax",
         "push r15",
         "push r14",
         "push r13",
         "push r12",
         "push rbp",
         "push rbx",
+        "push r9",
+        "push r8",
+        "push rcx",
         "push rdx",
         "push rsi",
         "push rdi",
-        // 9 words and the return address: rsp is a multiple of 16.
-        ".cfi_adjust_cfa_offset 72",
+        // 13 words and the return address: rsp is a multiple of 16.
+        ".cfi_adjust_cfa_offset 104",
         "mov rdi, rsp",
         "mov rsi, r11",
         "call {slow}",
-        "add rsp, 72",
-        ".cfi_adjust_cfa_offset -72",
+        "add rsp, 104",
+        ".cfi_adjust_cfa_offset -104",
         "ret",
         ".cfi_endproc",
         slow = sym slow,
@@ -249,7 +265,14 @@ macro_rules! entries {
 
         #[unsafe(naked)]
         pub(super) unsafe extern "C" fn $slow() {
-            naked_asm!("endbr64", "mov r11d, {index}", "jmp {path}", index = const $index, path = sym slow_path)
+            naked_asm!(
+                "endbr64",
+                "lea r11, [rip + sprof_heap_allocator + {bytes} * {index}]",
+                "jmp {path}",
+                bytes = const size_of::<Descriptor>(),
+                index = const $index,
+                path = sym slow_path,
+            )
         }
     };
 }

@@ -1,0 +1,198 @@
+//! What programs are told that ask for patches of their allocator, and what became of it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use object::ReadCache;
+use recording::event::Pid;
+use recording::regular_file;
+
+use super::patch::{PatchAddresses, PatchPlan, SLOT_BYTES};
+use super::program;
+use super::wire::{Answer, Outcome, PATCH_CODE_BYTES, PATCH_STEPS, Question, WRITE_WORDS};
+
+/// Executables whose plan is kept.
+const MOST_PLANS: usize = 256;
+/// What a program says by leaving.
+pub(super) const NO_ANSWER: Outcome = Outcome {
+    refused_step: 3,
+    error: 0,
+};
+
+/// The plans of executables that have asked. Computed once for each file.
+#[derive(Debug)]
+pub struct PatchAnswers {
+    /// By device, inode, time of change in ns, and length. `None`: there is no allocator in it.
+    plans: HashMap<(u64, u64, i128, u64), Option<Arc<PatchPlan>>>,
+    may_patch: bool,
+}
+
+/// An executable with an allocator, which a process runs.
+#[derive(Clone, Debug)]
+pub struct PatchedExecutable {
+    pid: i32,
+    path: PathBuf,
+    plan: Arc<PatchPlan>,
+}
+
+/// The patched code of a process.
+#[derive(Clone, Debug)]
+pub(super) struct PatchedProcess {
+    pub(super) pid: Pid,
+    /// When it asked.
+    pub(super) time_ns: u64,
+    code: u64,
+    bias: u64,
+    plan: Arc<PatchPlan>,
+}
+
+/// What became of the patches of a process.
+#[derive(Debug)]
+pub(super) struct PatchOutcome {
+    pub(super) pid: Pid,
+    /// The executable.
+    pub(super) path: PathBuf,
+    pub(super) plan: Arc<PatchPlan>,
+    /// Why it was not patched.
+    pub(super) refused: Option<String>,
+}
+
+impl PatchAnswers {
+    /// With `may_patch` false, nothing is patched.
+    pub fn new(may_patch: bool) -> PatchAnswers {
+        PatchAnswers {
+            plans: HashMap::new(),
+            may_patch,
+        }
+    }
+
+    /// The bytes of the answer, and what is patched by it.
+    pub fn answer(&mut self, pid: i32, question: &Question) -> (Vec<u8>, Option<PatchedExecutable>) {
+        let executable = self.executable(pid);
+        let placed = executable.and_then(|executable| Some((bytes(&executable.plan, question)?, executable)));
+        match placed {
+            Some((answer, executable)) => (answer, Some(executable)),
+            None => (start(0, 0), None),
+        }
+    }
+
+    /// The executable of a process, if it has an allocator that may be patched.
+    pub(super) fn executable(&mut self, pid: i32) -> Option<PatchedExecutable> {
+        if !self.may_patch {
+            return None;
+        }
+        let link = PathBuf::from(format!("/proc/{pid}/exe"));
+        let file = regular_file::open(&link).ok()?;
+        let metadata = file.metadata().ok()?;
+        let changed_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+        let key = (metadata.dev(), metadata.ino(), changed_ns, metadata.len());
+        if self.plans.len() >= MOST_PLANS && !self.plans.contains_key(&key) {
+            self.plans.clear();
+        }
+        let plan = self.plans.entry(key).or_insert_with(|| plan(file)).clone()?;
+        Some(PatchedExecutable {
+            pid,
+            path: std::fs::read_link(&link).unwrap_or(link),
+            plan,
+        })
+    }
+}
+
+/// Reads what it needs of the file, which is not mapped: a program that changes its file can't end the recorder.
+fn plan(file: File) -> Option<Arc<PatchPlan>> {
+    let cache = ReadCache::new(file);
+    program::parse(&cache)?;
+    let plan = PatchPlan::new(&cache).ok()?;
+    (!plan.is_empty()).then(|| Arc::new(plan))
+}
+
+/// The answer of a plan; `None` if the program asks for the impossible.
+fn bytes(plan: &PatchPlan, question: &Question) -> Option<Vec<u8>> {
+    let at = PatchAddresses {
+        bias: question.bias,
+        code: question.code,
+        countdown: i32::try_from(question.countdown).ok()?,
+        slow: question.slow,
+        filter: question.filter,
+    };
+    // Where a program can have code.
+    let is_possible = question.code.is_multiple_of(SLOT_BYTES as u64) && question.code < 1 << 47;
+    let placed = is_possible.then(|| plan.place(&at)).flatten()?;
+    let count = placed.writes.len();
+    if placed.code.len() > PATCH_CODE_BYTES || count > PATCH_CODE_BYTES / (8 * WRITE_WORDS) {
+        return None;
+    }
+    let mut answer = start(placed.code.len() as u32, count as u32);
+    answer.extend(placed.code);
+    for (address, content) in placed.writes {
+        let mut padded = content.clone();
+        padded.resize(8, 0);
+        answer.extend([address.to_ne_bytes(), (content.len() as u64).to_ne_bytes()].concat());
+        answer.extend(padded);
+    }
+    Some(answer)
+}
+
+fn start(code_bytes: u32, writes: u32) -> Vec<u8> {
+    let words = Answer { code_bytes, writes }.to_words();
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+impl PatchedExecutable {
+    pub(super) fn process(&self, pid: i32, question: &Question, time_ns: u64) -> PatchedProcess {
+        PatchedProcess {
+            pid: Pid(pid),
+            time_ns,
+            code: question.code,
+            bias: question.bias,
+            plan: Arc::clone(&self.plan),
+        }
+    }
+
+    pub(super) fn outcome(self, outcome: Outcome) -> PatchOutcome {
+        let refused = (outcome.refused_step > 0).then(|| {
+            let step = PATCH_STEPS.get(outcome.refused_step as usize);
+            let step = step.copied().unwrap_or("the program does not say why");
+            match outcome.error {
+                0 => step.to_owned(),
+                error => format!("{step}: {}", std::io::Error::from_raw_os_error(error as i32)),
+            }
+        });
+        PatchOutcome {
+            pid: Pid(self.pid),
+            path: self.path,
+            plan: self.plan,
+            refused,
+        }
+    }
+}
+
+impl PatchOutcome {
+    /// The names of the allocators.
+    pub(super) fn allocators(&self) -> String {
+        self.plan.allocators().collect::<Vec<_>>().join(" and ")
+    }
+
+    /// The number of functions that are patched.
+    pub(super) fn functions(&self) -> u64 {
+        self.plan.entries() as u64
+    }
+
+    /// The functions that are not.
+    pub(super) fn left_out(&self) -> Vec<String> {
+        self.plan.left_out().iter().map(|(name, _)| name.clone()).collect()
+    }
+}
+
+impl PatchedProcess {
+    /// The address in the executable that stands for one in the patched code. `None`: it is elsewhere.
+    pub(super) fn original(&self, address: u64) -> Option<u64> {
+        let offset = address.checked_sub(self.code)?;
+        let is_inside = offset < self.plan.code_bytes() as u64;
+        let stated = is_inside.then(|| self.plan.original(offset)).flatten()?;
+        Some(stated.wrapping_add(self.bias))
+    }
+}

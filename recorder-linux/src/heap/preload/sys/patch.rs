@@ -1,0 +1,257 @@
+//! Patches of the allocator that is linked into the executable: the recorder computes them, and this file writes them.
+//!
+//! All of them are written, or none: an allocation without its free, or the other way round, would be wrong. There is
+//! one thread, and its signals are blocked, so nobody runs what is half written.
+
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::link_map::Library;
+use super::machine::{slow_path, thread_block};
+use super::system::{READ_EXECUTE, READ_WRITE_EXECUTE};
+use super::{connect, machine, system};
+use crate::live::FILTER;
+use crate::wire::{ANSWER_WORDS, Answer, Outcome, PATCH_CODE_BYTES, Question, WRITE_WORDS};
+
+/// Segments of the executable with code, at most.
+const MOST_SEGMENTS: usize = 8;
+/// Distance of places where memory for code is tried: a power of two.
+const STEP: usize = 16 << 20;
+/// Nearer than 2 GiB, by what the largest executables have.
+const MOST_STEPS: usize = 112;
+/// Steps that are left free above an executable at a low address: there its heap grows (brk(2)).
+const HEAP_STEPS: usize = 32;
+
+/// Indexes in `wire::PATCH_STEPS`.
+const THREADS: u32 = 1;
+const NO_MEMORY: u32 = 2;
+const NO_ANSWER: u32 = 3;
+const BAD_ANSWER: u32 = 4;
+const NOT_WRITTEN: u32 = 5;
+
+/// The executable's file, as far as it matters here.
+struct Executable {
+    /// Start and length of the code in memory; 0 if there is no more.
+    code: [[usize; 2]; MOST_SEGMENTS],
+    has_symbols: bool,
+}
+
+/// A write as the recorder sends it.
+#[repr(C)]
+struct Write {
+    address: usize,
+    bytes: usize,
+    /// What to write; once it is written, what was there.
+    content: [u8; 8],
+}
+
+const _: () = assert!(size_of::<Write>() == 8 * WRITE_WORDS);
+
+/// Asks the recorder for patches of the executable, if there may be something to patch, and writes them. Returns
+/// whether the executable is patched.
+pub(super) fn patch_executable(mut loaded: impl Iterator<Item = &'static Library>, has_allocator: bool) -> bool {
+    static IS_DONE: AtomicBool = AtomicBool::new(false);
+    if !cfg!(target_arch = "x86_64") || IS_DONE.swap(true, Relaxed) {
+        return false;
+    }
+    let Some(library) = loaded.next() else { return false };
+    let Ok(file) = system::open(c"/proc/self/exe", false) else {
+        return false;
+    };
+    let executable = Executable::read(file, library);
+    system::close(file);
+    let Some(executable) = executable.filter(|executable| executable.has_symbols || has_allocator) else {
+        return false;
+    };
+    let mask = system::set_signal_mask(u64::MAX);
+    let is_patched = executable.patch(library.bias());
+    system::set_signal_mask(mask);
+    is_patched
+}
+
+impl Executable {
+    /// `None`: the file is not what runs here, as when the loader was given the name of the program, or it is damaged.
+    fn read(file: usize, library: &Library) -> Option<Executable> {
+        // elf.h: `PT_LOAD` with `PF_R | PF_X`, `PT_DYNAMIC`, `SHT_SYMTAB`. The lower half of a word comes first.
+        const CODE: u32 = 1;
+        const DYNAMIC: u32 = 2;
+        const READ_EXECUTE: u32 = 5;
+        const SYMBOLS: u32 = 2;
+        const ELF64_LITTLE_ENDIAN: u64 = u64::from_le_bytes(*b"\x7fELF\x02\x01\0\0");
+        /// Headers that are read at once, and in all.
+        const AT_ONCE: usize = 32;
+        const MOST: usize = 512;
+        let mut room = MaybeUninit::<[u64; 8]>::uninit();
+        let header = system::read_words(file, &mut room, 0).first_chunk()?;
+        let [magic, _, _, _, segments_at, sections_at, sizes, counts] = *header;
+        let halves = |word: u64| [word, word >> 16, word >> 32, word >> 48].map(|half| usize::from(half as u16));
+        let ([_, _, _, segment_bytes], [segments, section_bytes, sections, _]) = (halves(sizes), halves(counts));
+        if magic & 0xffff_ffff_ffff != ELF64_LITTLE_ENDIAN || segment_bytes != 56 || segments > AT_ONCE {
+            return None;
+        }
+        let mut room = MaybeUninit::<[u64; 7 * AT_ONCE]>::uninit();
+        let table = system::read_words(file, &mut room, segments_at);
+        let mut code = [[0; 2]; MOST_SEGMENTS];
+        let mut places = code.iter_mut();
+        let mut is_own = false;
+        for segment in table.as_chunks().0.iter().take(segments) {
+            let [kind, _, address, _, _, bytes, _] = *segment;
+            let (kind, flags) = (kind as u32, (kind >> 32) as u32);
+            let address = library.bias().wrapping_add(address as usize);
+            if kind == DYNAMIC {
+                is_own = library.has_dynamic_section(address);
+            } else if kind == CODE && flags & READ_EXECUTE == READ_EXECUTE {
+                *places.next()? = [address, bytes as usize];
+            }
+        }
+        let mut has_symbols = false;
+        if section_bytes == 64 {
+            for first in (0..sections.min(MOST)).step_by(AT_ONCE) {
+                let mut room = MaybeUninit::<[u64; 8 * AT_ONCE]>::uninit();
+                let table = system::read_words(file, &mut room, sections_at.saturating_add(64 * first as u64));
+                let headers = table.as_chunks::<8>().0.iter().take(sections - first);
+                has_symbols |= headers
+                    .map(|[kind, ..]| (kind >> 32) as u32)
+                    .any(|kind| kind == SYMBOLS);
+            }
+        }
+        is_own.then_some(Executable { code, has_symbols })
+    }
+
+    fn patch(&self, bias: usize) -> bool {
+        let Some(socket) = connect::open_socket() else {
+            return false;
+        };
+        let patched = if system::threads() == Some(1) {
+            self.ask_and_write(socket, bias)
+        } else {
+            Err((THREADS, 0))
+        };
+        // Where there is nothing to patch, nobody waits for an outcome.
+        if patched != Ok(false) {
+            let (refused_step, error) = patched.err().unwrap_or_default();
+            let words = Outcome { refused_step, error }.to_words();
+            system::send(socket, &words, None);
+        }
+        system::close(socket);
+        patched == Ok(true)
+    }
+
+    /// Returns whether there was something to patch. An error is a step of `wire::PATCH_STEPS` with its error number.
+    fn ask_and_write(&self, socket: usize, bias: usize) -> Result<bool, (u32, u32)> {
+        let memory = self.map_near().ok_or((NO_MEMORY, 0))?;
+        let writes = memory + PATCH_CODE_BYTES;
+        let result = match ask(socket, bias, memory, writes) {
+            Ok(Answer { code_bytes: 0, .. }) => Ok(false),
+            Ok(answer) => self.write(memory, writes, answer.writes as usize).map(|()| true),
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(true) => system::unmap(writes, PATCH_CODE_BYTES),
+            _ => system::unmap(memory, 2 * PATCH_CODE_BYTES),
+        }
+        result
+    }
+
+    /// Maps memory for code and for writes.
+    fn map_near(&self) -> Option<usize> {
+        let [code, _] = self.code.first()?;
+        let code = code & !(STEP - 1);
+        let below = (1..=MOST_STEPS).map(|steps| code.checked_sub(steps * STEP));
+        let above = (HEAP_STEPS..=MOST_STEPS)
+            .rev()
+            .map(|steps| code.checked_add(steps * STEP));
+        let mut places = below.chain(above).flatten();
+        places.find_map(|place| system::map_at(place, 2 * PATCH_CODE_BYTES))
+    }
+
+    fn write(&self, code: usize, writes: usize, count: usize) -> Result<(), (u32, u32)> {
+        // SAFETY: the answer has that many words there, any bytes are a `Write`, and nobody else knows the place.
+        let writes = unsafe { core::slice::from_raw_parts_mut(writes as *mut Write, count) };
+        if !writes.iter().all(|write| self.has_code_at(write)) {
+            return Err((BAD_ANSWER, 0));
+        }
+        system::protect(code, PATCH_CODE_BYTES, READ_EXECUTE).map_err(|error| (NOT_WRITTEN, error))?;
+        // Pages that are both written and executed are not allowed everywhere, and neither is this file.
+        let file = system::open(c"/proc/self/mem", true).ok();
+        let mut written = Ok(());
+        let mut done = 0;
+        for write in writes.iter_mut() {
+            // SAFETY: it is in the executable's code.
+            written = unsafe { write.exchange(file) };
+            if written.is_err() {
+                break;
+            }
+            done += 1;
+        }
+        if written.is_err() {
+            for write in writes.iter_mut().take(done) {
+                // SAFETY: the same.
+                let _ = unsafe { write.exchange(file) };
+            }
+        }
+        if let Some(file) = file {
+            system::close(file);
+        }
+        written.map_err(|error| (NOT_WRITTEN, error))
+    }
+
+    fn has_code_at(&self, write: &Write) -> bool {
+        let has = |[start, length]: &[usize; 2]| {
+            let offset = write.address.wrapping_sub(*start);
+            offset < *length && write.bytes <= length - offset
+        };
+        (1..=size_of_val(&write.content)).contains(&write.bytes) && self.code.iter().any(has)
+    }
+}
+
+impl Write {
+    /// Writes the content, and keeps what was there.
+    ///
+    /// # Safety
+    ///
+    /// The place is code that nobody runs, and the content is code as well.
+    unsafe fn exchange(&mut self, memory_file: Option<usize>) -> Result<(), u32> {
+        let place = self.address as *mut u8;
+        let mut before = [0; 8];
+        // SAFETY: the place can be read, and has at most 8 bytes.
+        unsafe { machine::copy(place, before.as_mut_ptr(), self.bytes) };
+        let content = self.content.get(..self.bytes).unwrap_or_default();
+        let write = |file| system::write_bytes(file, content, self.address) == Ok(self.bytes);
+        if !memory_file.is_some_and(write) {
+            // Never without the right to execute: this thread may run in the same page.
+            system::protect(self.address, self.bytes, READ_WRITE_EXECUTE)?;
+            // SAFETY: the place can be written now.
+            unsafe { machine::copy(content.as_ptr(), place, self.bytes) };
+            let _ = system::protect(self.address, self.bytes, READ_EXECUTE);
+        }
+        self.content = before;
+        Ok(())
+    }
+}
+
+/// Asks for the code and the writes, which come into `memory` and `writes`.
+fn ask(socket: usize, bias: usize, memory: usize, writes: usize) -> Result<Answer, (u32, u32)> {
+    let (block, thread_pointer) = thread_block();
+    let question = Question {
+        bias: bias as u64,
+        code: memory as u64,
+        countdown: (block as usize).wrapping_sub(thread_pointer) as i64,
+        slow: slow_path as *const () as u64,
+        filter: FILTER.as_ptr() as u64,
+    };
+    // SAFETY: there is room for what `Answer::from_words` lets pass.
+    let receive = |to: usize, words| unsafe { words == 0 || system::receive(socket, to as *mut u64, words) };
+    let mut start = [0; ANSWER_WORDS];
+    let has_start =
+        system::send(socket, &question.to_words(), None) && receive(start.as_mut_ptr() as usize, ANSWER_WORDS);
+    if !has_start {
+        return Err((NO_ANSWER, 0));
+    }
+    let answer = Answer::from_words(start).ok_or((BAD_ANSWER, 0))?;
+    let (code_words, write_words) = (answer.code_bytes as usize / 8, answer.writes as usize * WRITE_WORDS);
+    match receive(memory, code_words) && receive(writes, write_words) {
+        true => Ok(answer),
+        false => Err((NO_ANSWER, 0)),
+    }
+}
