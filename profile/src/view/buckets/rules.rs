@@ -355,7 +355,8 @@ const RULES: &[(Bucket, &[NameRule])] = &[
     ),
 ];
 
-/// What stands between an allocator and the code that wants memory: containers that grow, strings that are copied.
+/// What stands between an allocator and the code that wants memory: containers that grow, strings that are copied, and
+/// functions of large programs and libraries that do nothing but pass a call on and look at the result.
 const GROWTH: &[NameRule] = &[
     Starts(&[
         "alloc::",
@@ -402,6 +403,41 @@ const GROWTH: &[NameRule] = &[
         "PyObject_Calloc",
         "PyObject_Realloc",
         "_PyObject_Malloc",
+        // LLVM, node.
+        "llvm::safe_",
+        "llvm::SmallVectorBase",
+        "node::NodeArrayBufferAllocator::",
+    ]),
+    Is(&[
+        // GNU programs, Git.
+        "xmalloc",
+        "xcalloc",
+        "xrealloc",
+        "xstrdup",
+        // OpenSSL.
+        "CRYPTO_malloc",
+        "CRYPTO_zalloc",
+        "CRYPTO_realloc",
+        "CRYPTO_strdup",
+        "CRYPTO_memdup",
+        // redis.
+        "zmalloc",
+        "zmalloc_usable",
+        "zcalloc",
+        "zcalloc_usable",
+        "zrealloc",
+        "zrealloc_usable",
+        // nginx.
+        "ngx_alloc",
+        "ngx_calloc",
+        "ngx_memalign",
+        // The JVM, V8, LLVM.
+        "os::malloc",
+        "os::realloc",
+        "AllocateHeap",
+        "v8::internal::AllocAtLeastWithRetry",
+        "v8::internal::AllocWithRetry",
+        "llvm::allocate_buffer",
     ]),
     Has(&[
         " as core::iter::",
@@ -578,6 +614,28 @@ mod tests {
             ("main", None),
         ] {
             assert_eq!(bucket_of(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn functions_that_pass_calls_on_to_an_allocator_take_memory_for_their_callers() {
+        for (name, expected) in [
+            ("malloc", true),
+            ("std::vector<int, std::allocator<int> >::push_back(int const&)", true),
+            ("g_malloc0", true),
+            ("zmalloc_usable", true),
+            ("zmalloc_get_rss", false),
+            ("os::malloc(unsigned long, MEMFLAGS, NativeCallStack const&)", true),
+            ("os::init()", false),
+            (
+                "llvm::SmallVectorBase<unsigned int>::grow_pod(void*, unsigned long, unsigned long)",
+                true,
+            ),
+            ("llvm::allocate_buffer(unsigned long, unsigned long)", true),
+            ("malloc script.js:1", false),
+            ("main", false),
+        ] {
+            assert_eq!(takes_memory(name), expected, "{name}");
         }
     }
 }
