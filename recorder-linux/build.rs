@@ -41,7 +41,7 @@ fn build() -> Result<(), String> {
         "-Copt-level=3",
         "-Ccodegen-units=1",
         "-Clto=fat",
-        "-Cstrip=symbols",
+        "-Cstrip=debuginfo",
         "-Clink-self-contained=no",
     ]);
     let link_args = [
