@@ -14,19 +14,15 @@
 #[cfg(target_os = "linux")]
 mod cost;
 #[cfg(target_os = "linux")]
+mod runs;
+#[cfg(target_os = "linux")]
 #[path = "../tests/suite/support/mod.rs"]
 mod support;
 
 #[cfg(target_os = "linux")]
 fn main() {
-    // Cargo adds `--bench` to what the user gave.
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let wanted: Vec<&str> = arguments
-        .iter()
-        .map(String::as_str)
-        .filter(|word| !word.starts_with("--"))
-        .collect();
-    measure::all(arguments.iter().any(|word| word == "--quick"), &wanted);
+    let (is_quick, wanted) = runs::arguments();
+    measure::all(is_quick, &wanted);
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -36,11 +32,11 @@ fn main() {
 
 #[cfg(target_os = "linux")]
 mod measure {
-    use std::path::{Path, PathBuf};
-    use std::process::{Command, Output};
-    use std::time::{Duration, Instant, UNIX_EPOCH};
+    use std::path::Path;
+    use std::process::Command;
 
-    use crate::support::{self, Profile, program};
+    use crate::runs::{Run, by_turns, is_there, least, median, medians, verdict};
+    use crate::support::{Profile, program};
 
     #[derive(Clone, Copy, PartialEq)]
     enum Tool {
@@ -108,98 +104,41 @@ mod measure {
         }
     }
 
-    /// One run of a program under a tool.
-    struct Run {
-        wall: Duration,
-        /// CPU time of the tool and the program together.
-        cpu: Duration,
-        stdout: String,
-        end_ns: u128,
-        file: PathBuf,
-        _dir: tempfile::TempDir,
+    fn run(tool: Tool, rate_hz: u32, program: &Path, arguments: &[&str]) -> Run {
+        let file = if tool.is_sprof() {
+            "profile.json.gz"
+        } else {
+            "perf.data"
+        };
+        Run::new(tool.name(), file, |file| tool.words(rate_hz, file), program, arguments)
     }
 
-    impl Run {
-        fn new(tool: Tool, rate_hz: u32, program: &Path, arguments: &[&str]) -> Run {
-            let dir = support::temp_dir();
-            let file = dir.path().join(if tool.is_sprof() {
-                "profile.json.gz"
-            } else {
-                "perf.data"
-            });
-            // The shell's own account of all that ran below it, in ms: no system call of ours.
-            let mut command = Command::new("bash");
-            command.args(["-c", r#"TIMEFORMAT="cpu_time %3U %3S"; time "$@""#, "bash"]);
-            command.args(tool.words(rate_hz, &file)).arg(program).args(arguments);
-            command.env_remove("CI").stdin(std::process::Stdio::null());
-            let start = Instant::now();
-            let Output { status, stdout, stderr } = command.output().unwrap();
-            let wall = start.elapsed();
-            let end_ns = UNIX_EPOCH.elapsed().unwrap().as_nanos();
-            let stderr = String::from_utf8_lossy(&stderr);
-            assert!(status.success(), "{}: {stderr}", tool.name());
-            let times = stderr
-                .lines()
-                .rev()
-                .find_map(|line| line.strip_prefix("cpu_time "))
-                .unwrap();
-            let cpu: f64 = times.split(' ').map(|seconds| seconds.parse::<f64>().unwrap()).sum();
-            let stdout = String::from_utf8(stdout).unwrap();
-            Run {
-                wall,
-                cpu: Duration::from_secs_f64(cpu),
-                stdout,
-                end_ns,
-                file,
-                _dir: dir,
-            }
+    fn sample_count(run: &Run, tool: Tool) -> u64 {
+        if tool.is_sprof() {
+            return Profile::read(&run.file).sample_count();
         }
-
-        /// What the program printed as `name=number`.
-        fn printed(&self, name: &str) -> f64 {
-            let word = self
-                .stdout
-                .split_whitespace()
-                .find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-            word.unwrap().parse().unwrap()
-        }
-
-        /// CPU seconds of the recorder alone.
-        fn recorder_cpu_s(&self) -> f64 {
-            self.cpu.as_secs_f64() - self.printed("cpu_ns") / 1e9
-        }
-
-        fn samples(&self, tool: Tool) -> u64 {
-            if tool.is_sprof() {
-                return Profile::read(&self.file).sample_count();
-            }
-            let report = Command::new("perf")
-                .args(["report", "--stats", "-i"])
-                .arg(&self.file)
-                .output()
-                .unwrap();
-            let text = String::from_utf8_lossy(&report.stdout).into_owned();
-            let line = text
-                .lines()
-                .find(|line| line.trim().starts_with("SAMPLE events:"))
-                .unwrap_or("0");
-            line.split_whitespace().find_map(|word| word.parse().ok()).unwrap_or(0)
-        }
+        let report = Command::new("perf")
+            .args(["report", "--stats", "-i"])
+            .arg(&run.file)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&report.stdout).into_owned();
+        let line = text
+            .lines()
+            .find(|line| line.trim().starts_with("SAMPLE events:"))
+            .unwrap_or("0");
+        line.split_whitespace().find_map(|word| word.parse().ok()).unwrap_or(0)
     }
 
     /// Measures what is wanted; everything if nothing is named.
-    pub(crate) fn all(quick: bool, wanted: &[&str]) {
+    pub(crate) fn all(quick: bool, wanted: &[String]) {
         let mut tools = vec![Alone, Sprof];
-        if Command::new("perf")
-            .arg("--version")
-            .output()
-            .is_ok_and(|output| output.status.success())
-        {
+        if is_there("perf") {
             tools = vec![Alone, PerfMinimal, PerfFramePointer, PerfDwarf8K, Sprof];
         } else {
             println!("skipped: perf is not installed, so there is nothing to compare with");
         }
-        let wants = |name| wanted.is_empty() || wanted.contains(&name);
+        let wants = |name| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name);
         if wants("gap") {
             gap(&tools, if quick { 3 } else { 7 });
         }
@@ -226,26 +165,6 @@ mod measure {
         }
     }
 
-    /// Interleaved medians: one figure per tool.
-    fn medians(tools: &[Tool], repeats: usize, mut figure: impl FnMut(Tool) -> f64) -> Vec<f64> {
-        let mut all = vec![Vec::new(); tools.len()];
-        for _ in 0..repeats {
-            for (tool, figures) in tools.iter().zip(&mut all) {
-                figures.push(figure(*tool));
-            }
-        }
-        all.into_iter().map(median).collect()
-    }
-
-    pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
-        figures.sort_by(f64::total_cmp);
-        figures[figures.len() / 2]
-    }
-
-    pub(crate) fn verdict(good: bool) -> &'static str {
-        if good { "ok" } else { "MISSED" }
-    }
-
     /// A spinner on the last CPU sees gaps between two looks at the clock; at 4 kHz most of them are samples.
     fn gap(tools: &[Tool], repeats: usize) {
         gap_with(tools, repeats, "0", 1.3);
@@ -262,7 +181,7 @@ mod measure {
             .map_or(0, |cpus| usize::from(cpus) - 1)
             .to_string();
         let figures = medians(tools, repeats, |tool| {
-            Run::new(tool, 4000, &gaps, &[&cpu, "1500", "600", stack_kib]).printed("median_gap_ns")
+            run(tool, 4000, &gaps, &[&cpu, "1500", "600", stack_kib]).printed("median_gap_ns")
         });
         let floor = tools.iter().position(|&tool| tool == PerfMinimal).map(|at| figures[at]);
         for (tool, gap_ns) in tools.iter().zip(&figures) {
@@ -285,7 +204,7 @@ mod measure {
             println!("\nrecorder CPU at {rate_hz} Hz, one busy thread, share of a core, median of {repeats}");
             let run = |tool, seconds: f64| {
                 let ms = format!("{:.0}", seconds * 1000.0);
-                Run::new(tool, rate_hz, &split, &[&ms]).recorder_cpu_s()
+                run(tool, rate_hz, &split, &[&ms]).recorder_cpu_s()
             };
             let tools: Vec<Tool> = tools.iter().copied().filter(|&tool| tool != Alone).collect();
             let figures = medians(&tools, repeats, |tool| {
@@ -302,9 +221,9 @@ mod measure {
         println!("\nlost at 10 kHz, four busy threads");
         let threads = program("threads").unwrap();
         for &tool in tools.iter().filter(|&&tool| tool != Alone) {
-            let run = Run::new(tool, 10_000, &threads, &["4", "1000"]);
+            let run = run(tool, 10_000, &threads, &["4", "1000"]);
             let expected = run.printed("cpu_ns") / 1e9 * 10_000.0;
-            let lost = 100.0 * (1.0 - run.samples(tool) as f64 / expected);
+            let lost = 100.0 * (1.0 - sample_count(&run, tool) as f64 / expected);
             let counted = if tool == Sprof {
                 let counted = Profile::read(&run.file).figure(&["lost"]);
                 format!("({counted} counted as lost) {}", verdict(counted == 0.0))
@@ -318,7 +237,7 @@ mod measure {
     fn start_and_stop(tools: &[Tool], repeats: usize) {
         println!("\nstart and stop: wall time added to a program that ends at once, median of {repeats}");
         let figures = medians(tools, repeats, |tool| {
-            Run::new(tool, 1000, Path::new("true"), &[]).wall.as_secs_f64() * 1000.0
+            run(tool, 1000, Path::new("true"), &[]).wall.as_secs_f64() * 1000.0
         });
         let alone = figures[0];
         for (tool, ms) in tools.iter().zip(figures).skip(1) {
@@ -339,16 +258,12 @@ mod measure {
         let work = program("work").unwrap();
         let alone = (Alone, 0);
         let cases = [alone, (SprofPtrace, 100), (SprofPtrace, 1000)];
-        let mut all = vec![Vec::new(); cases.len()];
-        for _ in 0..repeats {
-            for (&(tool, rate_hz), times) in cases.iter().zip(&mut all) {
-                times.push(Run::new(tool, rate_hz, &work, &["1000"]).printed("wall_ns") / 1e6);
-            }
-        }
-        let fastest = |times: &[f64]| times.iter().copied().fold(f64::MAX, f64::min);
-        let (alone_fastest, alone_median) = (fastest(&all[0]), median(all[0].clone()));
+        let all = by_turns(&cases, repeats, |(tool, rate_hz)| {
+            run(tool, rate_hz, &work, &["1000"]).printed("wall_ns") / 1e6
+        });
+        let (alone_fastest, alone_median) = (least(&all[0]), median(all[0].clone()));
         for ((tool, rate_hz), times) in cases.into_iter().zip(all) {
-            let (fastest_ms, median_ms) = (fastest(&times), median(times));
+            let (fastest_ms, median_ms) = (least(&times), median(times));
             let percent = |with: f64, without: f64| 100.0 * (with / without - 1.0);
             let note = match rate_hz {
                 100 => verdict(percent(fastest_ms, alone_fastest) <= 3.0),
@@ -390,7 +305,7 @@ mod measure {
         let (mut per_wall_s, mut per_cpu_s) = (Vec::new(), Vec::new());
         let mut accounts = Vec::new();
         let figures = medians(&tools, repeats, |tool| {
-            let run = Run::new(tool, 1000, &path, arguments);
+            let run = run(tool, 1000, &path, arguments);
             // It runs for a second.
             let (per_s, cpu_ns) = (run.printed("switches_per_s"), run.printed("cpu_ns"));
             if tool == Alone {
@@ -440,8 +355,8 @@ mod measure {
     fn million(samples: u64) {
         println!("\n{samples} samples of two threads at 20 kHz");
         let ms_each = (samples / 40).to_string();
-        let run = Run::new(Sprof, 20_000, &program("threads").unwrap(), &["2", &ms_each]);
-        let count = run.samples(Sprof) as f64;
+        let run = run(Sprof, 20_000, &program("threads").unwrap(), &["2", &ms_each]);
+        let count = sample_count(&run, Sprof) as f64;
         let million = count / 1e6;
         let megabytes = run.file.metadata().unwrap().len() as f64 / 1e6;
         let after_s = (run.end_ns as f64 - run.printed("end_ns")) / 1e9;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::runs::{median, verdict};
 use crate::support::{self, program};
 
 /// How often is looked whether the program has started.
@@ -115,7 +116,7 @@ pub(crate) fn table(repeats: usize) {
                     figures.push(us_a_sample(*recorder, target, rate_hz));
                 }
             }
-            let medians: Vec<f64> = figures.into_iter().map(super::measure::median).collect();
+            let medians: Vec<f64> = figures.into_iter().map(median).collect();
             let of = |wanted| {
                 recorders
                     .iter()
@@ -131,7 +132,7 @@ pub(crate) fn table(repeats: usize) {
                 .zip(of(Recorder::Samply))
                 .map(|(ours, theirs)| ours / theirs);
             let ratio = ratio.map_or(String::new(), |ratio| {
-                format!("{ratio:.2} x samply {}", super::measure::verdict(ratio <= GOAL))
+                format!("{ratio:.2} x samply {}", verdict(ratio <= GOAL))
             });
             println!("  {:24} {rate_hz:5} Hz  {all}  {ratio}", target.name);
         }

@@ -30,6 +30,16 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         "probes_endbr" => c("probes.c", &["-pthread", "-fcf-protection=full"]),
         "dlopen" | "memory_file" | "shared_memory" => c(&format!("{name}.c"), &["-ldl"]),
         "library.so" => c("library.c", &["-shared", "-fPIC"]),
+        "preloaded.so" => c("preloaded.c", &["-shared", "-fPIC"]),
+        "heap_asan" | "heap_tsan" => {
+            let sanitizer = match name {
+                "heap_asan" => "-fsanitize=address",
+                _ => "-fsanitize=thread",
+            };
+            let flags = [C_FLAGS, &["-pthread", sanitizer]].concat();
+            let path = try_build("cc", "heap.c", name, &flags);
+            has(Need::Sanitizers, path.is_ok(), &format!("cc has no {sanitizer}")).then(|| path.unwrap())
+        }
         // No unwind tables of any kind, no debug info: only the frame pointer leads out of it.
         "library_frame_pointer.so" => {
             let flags = [
@@ -135,7 +145,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             let path = path.or_else(|_| try_build("c++", "scopes.cpp", name, &flags));
             has(Need::Cxx, path.is_ok(), "no C++ compiler").then(|| path.unwrap())
         }
-        "split_rs" | "panic_rs" | "inline_rs" | "costs_rs" => {
+        "split_rs" | "panic_rs" | "inline_rs" | "costs_rs" | "heap_costs_rs" => {
             let source = format!("{}.rs", name.trim_end_matches("_rs"));
             build("rustc", &source, name, &["--edition=2024", "-O", "-g"])
         }
