@@ -162,7 +162,7 @@ fn with_ptrace() -> Recorder {
     record().under(&[program("refuse").unwrap().to_str().unwrap(), "eperm"])
 }
 
-fn exact(recorder: Recorder) -> Recorder {
+pub(crate) fn exact(recorder: Recorder) -> Recorder {
     recorder.options(&["--heap", "--heap-interval", "1"])
 }
 
@@ -206,7 +206,7 @@ fn blocks_of_a_fork_and_of_the_program_that_a_process_executes_are_its_own() {
 }
 
 /// Records with `--json`; returns what sprof says of the heap.
-fn heap_of(recorder: Recorder, command: &[&str]) -> (Recording, Value) {
+pub(crate) fn heap_of(recorder: Recorder, command: &[&str]) -> (Recording, Value) {
     let recording = recorder
         .options(&["--json", "--no-symbolicate"])
         .run(command[0], &command[1..]);

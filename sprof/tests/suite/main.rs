@@ -32,6 +32,7 @@ mod functions;
 mod gate;
 mod ground_truth;
 mod heap;
+mod heap_programs;
 mod hostile;
 mod import_reports;
 mod install;

@@ -45,6 +45,7 @@ pub(crate) enum Need {
     Opentelemetry,
     Dpkg,
     Shells,
+    Sanitizers,
     Gate,
 }
 
@@ -54,6 +55,7 @@ impl Need {
             Need::Root => "root",
             Need::Dpkg => "dpkg",
             Need::Shells => "shells",
+            Need::Sanitizers => "sanitizers",
             Need::Gate => "gate",
             Need::KernelSamples => "kernel-samples",
             Need::PerfEvents => "perf-events",

@@ -1,0 +1,127 @@
+//! Programs in which sprof's library is not the only one that stands before `malloc`, or may not be there: they do what
+//! they do without sprof.
+#![cfg(target_os = "linux")]
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::heap::{exact, heap_of};
+use crate::support::playground::Playground;
+use crate::support::run::output;
+use crate::support::skip::{Need, has, is_root};
+use crate::support::{Recording, copy_program, program, record, sprof};
+
+/// The allocator of a sanitizer has to come first.
+#[test]
+fn programs_with_a_sanitizer_are_left_alone_and_named() {
+    for name in ["heap_asan", "heap_tsan"] {
+        let Some(program) = program(name) else { continue };
+        // Sanitizers choose addresses, which by chance are others' where those are random.
+        let fixed = ["env", "ASAN_OPTIONS=detect_leaks=0", "setarch", "-R"];
+        let words = [program.to_str().unwrap(), "1", "64", "thread"];
+        let plain = output(Command::new(fixed[0]).args(&fixed[1..]).args(words));
+        let stderr = String::from_utf8_lossy(&plain.stderr);
+        if !has(
+            Need::Sanitizers,
+            plain.status.code() == Some(7),
+            &format!("{name}: {stderr}"),
+        ) {
+            continue;
+        }
+        let (recording, seen) = heap_of(exact(record().under(&fixed)), &words);
+        assert_same(&recording, &plain);
+        let unseen = &seen["unseen"][0];
+        assert_eq!(
+            (&unseen["name"], &unseen["cause"]),
+            (&name.into(), &"it has a sanitizer's allocator".into()),
+            "{seen}"
+        );
+    }
+}
+
+/// The same status, and the same output but for what sprof adds to it.
+fn assert_same(recording: &Recording, plain: &std::process::Output) {
+    let Recording {
+        code, stdout, stderr, ..
+    } = recording;
+    assert_eq!(*code, plain.status.code(), "{stderr}");
+    assert!(stdout.as_bytes().starts_with(&plain.stdout), "{stdout}");
+    for line in String::from_utf8_lossy(&plain.stderr).lines() {
+        assert!(stderr.contains(line), "{stderr}");
+    }
+    assert!(!stderr.contains("ld.so"), "{stderr}");
+}
+
+#[test]
+fn a_library_that_the_user_loads_comes_next_and_sees_what_the_program_takes() {
+    let (heap, library) = (program("heap").unwrap(), program("preloaded.so").unwrap());
+    let words = [heap.to_str().unwrap(), "1", "4"];
+    let plain = output(Command::new(&heap).args(&words[1..]).env("LD_PRELOAD", &library));
+    // 256 that stay, as many that are freed, and the buffer of stdout.
+    assert!(String::from_utf8_lossy(&plain.stdout).ends_with("preloaded: 513\n"));
+    let preload = format!("LD_PRELOAD={}", library.display());
+    let (recording, seen) = heap_of(exact(record().under(&["env", &preload])), &words);
+    assert_same(&recording, &plain);
+    // The list of those that stay.
+    assert_eq!(
+        (&seen["blocks"], &seen["unseen"]),
+        (&514.into(), &serde_json::json!([]))
+    );
+}
+
+#[test]
+fn a_set_user_id_program_gets_its_rights_and_no_library() {
+    if !has(Need::Root, is_root(), "only root can make such a program") {
+        return;
+    }
+    let playground = Playground::new(&["heap"]);
+    // Says so where the rights count for nothing.
+    if playground.processes_of_root("processes", 0o4755).is_none() {
+        return;
+    }
+    let of_root = playground.path("of-root");
+    copy_program(playground.path("heap"), &of_root);
+    std::fs::set_permissions(&of_root, Permissions::from_mode(0o4755)).unwrap();
+    let script = format!("{} 1 4; exit $?", of_root.display());
+    let words = ["sh", "-c", &script];
+    let plain = output(playground.as_nobody_with_rights(words[0]).args(&words[1..]));
+    assert_eq!(plain.status.code(), Some(7));
+    let profile = playground.path("profile.json.gz");
+    let mut command = playground.as_nobody_with_rights(playground.path("sprof"));
+    command.args(["record", "--heap", "--save-only", "-o"]).arg(&profile);
+    let recorded = output(command.arg("--").args(words));
+    let stderr = String::from_utf8_lossy(&recorded.stderr);
+    assert_eq!(
+        (recorded.status, &recorded.stdout),
+        (plain.status, &plain.stdout),
+        "{stderr}"
+    );
+    assert!(!stderr.contains("ld.so"), "{stderr}");
+}
+
+/// Small objects of Python are in memory that its own allocator maps.
+#[test]
+fn what_python_takes_is_seen_where_its_own_allocator_is_off() {
+    let script = "a = [str(i) * 3 for i in range(100000)]\nprint(len(a))";
+    let words = ["-c", script];
+    let plain = Command::new("python3").args(words).output();
+    if !has(Need::Python, plain.is_ok(), "no Python (Debian: python3)") {
+        return;
+    }
+    let peak = |environment: &str| {
+        let recorder = record().options(&["--heap", "--heap-interval", "16K", "--no-symbolicate"]);
+        let recording = recorder.run("env", &[&[environment, "python3"], &words[..]].concat());
+        assert_same(&recording, plain.as_ref().unwrap());
+        let mut report = sprof();
+        report.arg("report").arg(&recording.output);
+        let report = output(report.args(["--measure", "peak", "-f", "json"]));
+        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        report["selection"]["weight"].as_f64().unwrap()
+    };
+    // 100,000 strings of 64 bytes and more. Of 6.4 MB, five standard deviations are 1.6.
+    let (own, libc) = (peak("PYTHONMALLOC=default"), peak("PYTHONMALLOC=malloc"));
+    assert!(libc - own > 4.5e6, "{libc} and {own}");
+}
