@@ -1,0 +1,246 @@
+//! What a plan needs of an executable: its code, and where its functions are.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
+use object::Endianness;
+use object::elf::{EM_X86_64, ET_EXEC, PF_X, STT_FUNC};
+use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
+use object::read::{Object as _, ObjectSegment as _, ObjectSymbol as _, ReadRef};
+
+use super::functions::{KnownFunction, is_of_allocator, known_functions};
+
+/// Code and functions of an executable for x86_64. All addresses are those in the file.
+#[derive(Default)]
+pub(super) struct Executable<'data> {
+    /// Executable segments.
+    code: Vec<(u64, &'data [u8])>,
+    /// All segments: tables are in any.
+    segments: Vec<(u64, &'data [u8])>,
+    /// Its instructions may have addresses as immediates.
+    is_fixed: bool,
+    /// Start and length of each function, ascending. Length 0: not known.
+    functions: Vec<(u64, u64)>,
+    /// Functions of allocators with their names, by start.
+    pub(super) known: BTreeMap<u64, Vec<(&'data str, KnownFunction)>>,
+    /// Start of each function that is an allocator's by its name.
+    of_allocators: BTreeSet<u64>,
+}
+
+/// An instruction that states an address: it jumps there, calls what is there, or uses the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reference {
+    /// Address of the instruction.
+    pub(super) at: u64,
+    /// Address behind it.
+    pub(super) next: u64,
+    pub(super) target: u64,
+    pub(super) kind: ReferenceKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReferenceKind {
+    /// A call or jump whose last 4 bytes state the target.
+    Jump,
+    /// A jump whose last byte states the target.
+    ShortJump,
+    Address,
+}
+
+/// How far a jump with one byte leads, and the longest instruction.
+const SHORT_REACH: u64 = 128 + 15;
+/// A longer function is cut here.
+const MAX_FUNCTION: u64 = 1 << 20;
+
+impl<'data> Executable<'data> {
+    /// Reads an ELF file. It is empty without an allocator, and for another machine.
+    pub(super) fn read(elf: impl ReadRef<'data>) -> Result<Executable<'data>, object::Error> {
+        let file = ElfFile64::<Endianness, _>::parse(elf)?;
+        let endian = file.endian();
+        let mut executable = Executable::default();
+        if file.elf_header().e_machine(endian) != EM_X86_64 {
+            return Ok(executable);
+        }
+        let (names, mut functions) = (known_functions(), Vec::new());
+        for symbol in file.symbols().chain(file.dynamic_symbols()) {
+            // The symbol of a function that is chosen at run time (STT_GNU_IFUNC) has the address of what chooses.
+            if symbol.elf_symbol().st_type() != STT_FUNC || symbol.is_undefined() {
+                continue;
+            }
+            functions.push((symbol.address(), symbol.size()));
+            let name = symbol.name().unwrap_or_default();
+            if is_of_allocator(name) {
+                executable.of_allocators.insert(symbol.address());
+            }
+            if let Some(known) = names.get(name) {
+                let same_start = executable.known.entry(symbol.address()).or_default();
+                if !same_start.iter().any(|(other, _)| *other == name) {
+                    same_start.push((name, *known));
+                }
+            }
+        }
+        // The longest of those with one start.
+        functions.sort_unstable_by_key(|&(start, size)| (start, Reverse(size)));
+        functions.dedup_by_key(|(start, _)| *start);
+        executable.functions = functions;
+        executable.is_fixed = file.elf_header().e_type(endian) == ET_EXEC;
+        for segment in file.segments().filter(|_| !executable.known.is_empty()) {
+            let content = (segment.address(), segment.data()?);
+            executable.segments.push(content);
+            if segment.elf_program_header().p_flags(endian).contains(PF_X) {
+                executable.code.push(content);
+            }
+        }
+        Ok(executable)
+    }
+
+    /// The code from an address on, to the end of its segment.
+    pub(super) fn code_from(&self, address: u64) -> Option<&'data [u8]> {
+        self.code.iter().find_map(|(start, code)| {
+            let at = usize::try_from(address.checked_sub(*start)?).ok()?;
+            code.get(at..).filter(|rest| !rest.is_empty())
+        })
+    }
+
+    /// Where the function that starts here ends: by its symbol, or where the next one starts.
+    pub(super) fn function_end(&self, start: u64) -> u64 {
+        let next = self.functions.partition_point(|(other, _)| *other <= start);
+        let of_symbol = next.checked_sub(1).and_then(|index| self.functions.get(index));
+        let size = of_symbol
+            .filter(|(found, _)| *found == start)
+            .map_or(0, |(_, size)| *size);
+        match size {
+            0 => self.functions.get(next).map_or(u64::MAX, |(next, _)| *next),
+            size => start.saturating_add(size),
+        }
+    }
+
+    #[cfg(all(test, target_arch = "x86_64"))]
+    pub(super) fn function_starts(&self) -> impl Iterator<Item = u64> {
+        self.functions.iter().map(|(start, _)| *start)
+    }
+
+    /// Start of the next function behind an address.
+    pub(super) fn next_function(&self, address: u64) -> u64 {
+        let next = self.functions.partition_point(|(start, _)| *start < address);
+        self.functions.get(next).map_or(u64::MAX, |(start, _)| *start)
+    }
+
+    /// The instructions of a function.
+    pub(super) fn instructions(&self, start: u64) -> impl Iterator<Item = Instruction> {
+        let length = self.function_end(start).saturating_sub(start).min(MAX_FUNCTION);
+        let code = self.code_from(start).unwrap_or_default();
+        let code = code.get(..length as usize).unwrap_or(code);
+        Decoder::with_ip(64, code, start, DecoderOptions::NONE).into_iter()
+    }
+
+    /// The addresses that the instructions of a function state.
+    pub(super) fn references(&self, start: u64) -> impl Iterator<Item = Reference> {
+        self.instructions(start)
+            .filter_map(|instruction| reference(&instruction, self.is_fixed))
+    }
+
+    /// What refers to these addresses, from anywhere in the code. They are ascending.
+    pub(super) fn references_to(&self, targets: &[u64]) -> Vec<Reference> {
+        let (Some(&first), Some(&last)) = (targets.first(), targets.last()) else {
+            return Vec::new();
+        };
+        let is_target = |address: &u64| targets.binary_search(address).is_ok();
+        // The longest immediate behind a distance has 4 bytes.
+        let bounds = first.saturating_sub(4)..=last;
+        // Functions with bytes that look like a distance to a target, as 4 bytes may by chance.
+        let mut functions = BTreeSet::new();
+        let mut found = Vec::new();
+        for (start, code) in &self.code {
+            for (at, bytes) in code.windows(4).enumerate() {
+                let word = bytes.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes));
+                let next = start.wrapping_add(at as u64 + 4);
+                let end = next.wrapping_add_signed(word.into());
+                let absolute = u64::from(word.cast_unsigned());
+                let is_absolute = self.is_fixed && bounds.contains(&absolute);
+                if !bounds.contains(&end) && !is_absolute {
+                    continue;
+                }
+                let ends = [0, 1, 2, 4].map(|immediate| end.wrapping_add(immediate));
+                let Some(target) = ends.into_iter().chain([absolute]).find(is_target) else {
+                    continue;
+                };
+                let opcode = code.get(at.saturating_sub(2)..at).unwrap_or_default();
+                let is_jump = target == end && matches!(opcode, [_, 0xe8 | 0xe9] | [0x0f, 0x80..=0x8f]);
+                if let Some(function) = self.function_of(next.wrapping_sub(4)) {
+                    functions.insert(function);
+                } else if is_jump {
+                    // No symbol says where instructions begin.
+                    found.push(Reference {
+                        at: next.wrapping_sub(5),
+                        next,
+                        target,
+                        kind: ReferenceKind::Jump,
+                    });
+                }
+            }
+        }
+        for target in targets {
+            let near = target.saturating_sub(SHORT_REACH)..target.saturating_add(SHORT_REACH);
+            // The one before may reach in.
+            let from = self
+                .functions
+                .partition_point(|(start, _)| *start < near.start)
+                .saturating_sub(1);
+            let neighbours = self.functions.iter().skip(from).map(|(start, _)| *start);
+            functions.extend(neighbours.take_while(|start| *start < near.end));
+        }
+        let of_functions = functions.into_iter().flat_map(|function| self.references(function));
+        found.extend(of_functions.filter(|reference| is_target(&reference.target)));
+        found
+    }
+
+    /// Those of these addresses that data has, for example tables of functions, and relocations. They are ascending.
+    pub(super) fn in_data(&self, addresses: &[u64]) -> BTreeSet<u64> {
+        let aligned = self.segments.iter().map(|(start, content)| {
+            let skipped = start.wrapping_neg() % 8;
+            content.get(skipped as usize..).unwrap_or_default()
+        });
+        let words = aligned.flat_map(|content| content.as_chunks::<8>().0);
+        let words = words.map(|word| u64::from_le_bytes(*word));
+        words.filter(|word| addresses.binary_search(word).is_ok()).collect()
+    }
+
+    /// Whether a function of an allocator, by its name, has this instruction.
+    pub(super) fn is_in_allocator(&self, address: u64) -> bool {
+        let function = self.function_of(address);
+        function.is_some_and(|function| self.of_allocators.contains(&function))
+    }
+
+    /// Start of the function that has this address. `None` between functions that have a symbol.
+    pub(super) fn function_of(&self, address: u64) -> Option<u64> {
+        let after = self.functions.partition_point(|(start, _)| *start <= address);
+        let (start, _) = self.functions.get(after.checked_sub(1)?)?;
+        (address < self.function_end(*start)).then_some(*start)
+    }
+}
+
+/// The address that an instruction states. In a file with a fixed address, it may be an immediate.
+fn reference(instruction: &Instruction, is_fixed: bool) -> Option<Reference> {
+    let (target, kind) = if instruction.op0_kind() == OpKind::NearBranch64 {
+        let kind = match instruction.len() {
+            // Short ones have a prefix at most.
+            5.. => ReferenceKind::Jump,
+            _ => ReferenceKind::ShortJump,
+        };
+        (instruction.near_branch_target(), kind)
+    } else if instruction.is_ip_rel_memory_operand() {
+        (instruction.ip_rel_memory_address(), ReferenceKind::Address)
+    } else {
+        let mut operands = 0..if is_fixed { instruction.op_count() } else { 0 };
+        let immediate = operands.find_map(|operand| instruction.try_immediate(operand).ok())?;
+        (immediate, ReferenceKind::Address)
+    };
+    Some(Reference {
+        at: instruction.ip(),
+        next: instruction.next_ip(),
+        target,
+        kind,
+    })
+}

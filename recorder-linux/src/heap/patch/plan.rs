@@ -1,0 +1,240 @@
+//! Which entries of an executable are patched, and with what.
+
+use std::collections::{BTreeSet, HashMap};
+
+use object::read::ReadRef;
+
+use super::displaced::{Displaced, JUMP_BYTES};
+use super::executable::{Executable, Reference, ReferenceKind};
+use super::functions::{CallSignature, KnownFunction, OWN_MALLOC};
+use super::inner::inner_functions;
+use super::slot::{PatchSlot, continuation_address, distance, slot_address};
+use super::{LeftOut, PatchAddresses, PlacedPatches, SLOT_BYTES};
+
+/// What can be patched in a file, wherever it is loaded.
+#[derive(Debug, Default)]
+pub(in crate::heap) struct PatchPlan {
+    allocators: BTreeSet<&'static str>,
+    slots: Vec<PatchSlot>,
+    writes: Vec<PlannedWrite>,
+    left_out: Vec<(String, LeftOut)>,
+}
+
+/// An instruction of the executable that will lead to a slot. Addresses are those in the file.
+#[derive(Clone, Copy, Debug)]
+enum PlannedWrite {
+    /// A jump to the slot, at this address.
+    Entry { start: u64, slot: usize },
+    /// The last 4 bytes of a call or jump that ends at this address: to the continuation.
+    Branch { next: u64, slot: usize },
+}
+
+/// A function of an allocator that may be patched.
+struct PatchEntry<'data> {
+    address: u64,
+    name: &'data str,
+    function: KnownFunction,
+    call: CallSignature,
+    displaced: Displaced,
+}
+
+impl PatchPlan {
+    /// The plan for an executable. It is empty without an allocator, and for another machine.
+    ///
+    /// # Errors
+    ///
+    /// When this is no 64-bit ELF file, or its tables are broken.
+    pub(in crate::heap) fn new<'data>(elf: impl ReadRef<'data>) -> Result<PatchPlan, object::Error> {
+        let executable = Executable::read(elf)?;
+        let mut plan = PatchPlan::default();
+        let entries = plan.entries_of(&executable);
+        let slot_of = slots_by_address(&entries);
+        for entry in &entries {
+            let slot_of = |address: u64| slot_of.get(&address).copied();
+            let slot = PatchSlot::new(&entry.function, entry.call, &entry.displaced, slot_of);
+            // The longest displaced code has room.
+            let Some(slot) = slot else {
+                return Ok(PatchPlan::default());
+            };
+            plan.allocators.insert(entry.function.allocator);
+            let start = entry.displaced.start;
+            plan.writes.push(PlannedWrite::Entry {
+                start,
+                slot: plan.slots.len(),
+            });
+            plan.slots.push(slot);
+        }
+        // Entries call each other, also by functions that only they use: the outer call counts.
+        let starts: BTreeSet<u64> = entries.iter().map(|entry| entry.address).collect();
+        let is_displaced = |address: u64| {
+            let mut displaced = entries.iter().map(|entry| entry.address..entry.displaced.end);
+            displaced.any(|displaced| displaced.contains(&address))
+        };
+        let inner = inner_functions(&executable, &starts);
+        for function in starts.iter().chain(&inner) {
+            for reference in executable.references(*function) {
+                if reference.kind == ReferenceKind::Jump
+                    && !is_displaced(reference.at)
+                    && let Some(&slot) = slot_of.get(&reference.target)
+                {
+                    plan.writes.push(PlannedWrite::Branch {
+                        next: reference.next,
+                        slot,
+                    });
+                }
+            }
+        }
+        if plan.allocators.len() > 1 {
+            plan.allocators.remove(OWN_MALLOC);
+        }
+        Ok(plan)
+    }
+
+    /// The functions that can be patched, ascending. Notes the others.
+    fn entries_of<'data>(&mut self, executable: &Executable<'data>) -> Vec<PatchEntry<'data>> {
+        let has_malloc = executable.known.values().flatten().any(|(name, _)| *name == "malloc");
+        let mut entries = Vec::new();
+        let mut left_out = Vec::new();
+        for (&address, names) in &executable.known {
+            // An alias of another function is one of the allocator's.
+            if !has_malloc && names.iter().all(|(_, known)| known.is_operator) {
+                continue;
+            }
+            match entry(executable, address, names) {
+                Ok(entry) => entries.push(entry),
+                Err((name, reason)) => left_out.push((address, name, reason)),
+            }
+        }
+        let displaced = entries.iter().flat_map(|entry| entry.address + 1..entry.displaced.end);
+        let mut targets: Vec<u64> = displaced.chain(left_out.iter().map(|(address, ..)| *address)).collect();
+        targets.sort_unstable();
+        let (mut called, mut inner) = (BTreeSet::new(), BTreeSet::new());
+        for reference in executable.references_to(&targets) {
+            if !executable.is_in_allocator(reference.at) {
+                called.insert(reference.target);
+            }
+            if reference.kind != ReferenceKind::Address {
+                inner.insert(reference.target);
+            }
+        }
+        // Linkers keep functions that nobody calls, or only the allocator itself.
+        left_out.retain(|(address, ..)| called.contains(address));
+        let mut keep =
+            |entries: Vec<PatchEntry<'data>>, reason: LeftOut, is_bad: &dyn Fn(&PatchEntry<'data>) -> bool| {
+                let (bad, good) = entries.into_iter().partition::<Vec<_>, _>(is_bad);
+                left_out.extend(bad.into_iter().map(|entry| (entry.address, entry.name, reason)));
+                good
+            };
+        let entries = keep(entries, LeftOut::Jump, &|entry| {
+            let Displaced { start, end, .. } = entry.displaced;
+            inner.range(entry.address + 1..end).any(|target| *target != start)
+        });
+        let slot_of = slots_by_address(&entries);
+        let entries = keep(entries, LeftOut::ShortJump, &|entry| {
+            // Of what is displaced, the copy reaches a slot.
+            let is_short = |reference: &Reference| reference.kind == ReferenceKind::ShortJump;
+            let mut rest = executable
+                .references(entry.address)
+                .filter(|found| found.at >= entry.displaced.end);
+            rest.any(|reference| is_short(&reference) && slot_of.contains_key(&reference.target))
+        });
+        self.left_out = left_out
+            .into_iter()
+            .map(|(_, name, reason)| (name.to_owned(), reason))
+            .collect();
+        entries
+    }
+
+    pub(in crate::heap) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Names of the allocators that have a patched entry, each once.
+    pub(in crate::heap) fn allocators(&self) -> impl Iterator<Item = &'static str> {
+        self.allocators.iter().copied()
+    }
+
+    /// Functions of allocators that stay as they are although the executable calls them, each by one of its names.
+    pub(in crate::heap) fn left_out(&self) -> &[(String, LeftOut)] {
+        &self.left_out
+    }
+
+    /// Number of patched entries.
+    pub(in crate::heap) fn entries(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Length of the slots.
+    pub(in crate::heap) fn code_bytes(&self) -> usize {
+        self.slots.len() * SLOT_BYTES
+    }
+
+    /// The bytes for a process. `None`: the slots are more than 2 GiB away from what they refer to.
+    pub(in crate::heap) fn place(&self, at: &PatchAddresses) -> Option<PlacedPatches> {
+        let slots = self.slots.iter().enumerate();
+        let code: Option<Vec<Vec<u8>>> = slots.map(|(index, slot)| slot.place(index, at)).collect();
+        let write = |write: &PlannedWrite| match *write {
+            PlannedWrite::Entry { start, slot } => {
+                let start = start.wrapping_add(at.bias);
+                let distance = distance(start.wrapping_add(JUMP_BYTES), slot_address(slot, at))?;
+                let [a, b, c, d] = distance;
+                Some((start, vec![0xe9, a, b, c, d]))
+            }
+            PlannedWrite::Branch { next, slot } => {
+                let next = next.wrapping_add(at.bias);
+                Some((
+                    next.wrapping_sub(4),
+                    distance(next, continuation_address(slot, at))?.to_vec(),
+                ))
+            }
+        };
+        Some(PlacedPatches {
+            code: code?.concat(),
+            writes: self.writes.iter().map(write).collect::<Option<_>>()?,
+        })
+    }
+
+    /// The address in the file of the instruction that has the same stack and registers of the caller as the code at
+    /// this offset in the slots: a sample there is one of the patched function.
+    pub(in crate::heap) fn original(&self, offset: u64) -> Option<u64> {
+        let offset = usize::try_from(offset).ok()?;
+        self.slots.get(offset / SLOT_BYTES)?.original(offset % SLOT_BYTES)
+    }
+}
+
+/// What is patched at a function, or why not.
+fn entry<'data>(
+    executable: &Executable<'data>,
+    address: u64,
+    names: &[(&'data str, KnownFunction)],
+) -> Result<PatchEntry<'data>, (&'data str, LeftOut)> {
+    // The name of the allocator's own, where a function has that of C as well.
+    let own = names.iter().find(|(_, known)| known.allocator != OWN_MALLOC);
+    let Some(&(name, function)) = own.or(names.first()) else {
+        return Err(("", LeftOut::NoCode));
+    };
+    let call = function.call.map_err(|reason| (name, reason))?;
+    if names.iter().any(|(_, known)| known.call != Ok(call)) {
+        return Err((name, LeftOut::Ambiguous));
+    }
+    let displaced = Displaced::new(executable, address).map_err(|reason| (name, reason))?;
+    let inner = executable.next_function(address + 1);
+    if inner < displaced.end && inner != displaced.start {
+        return Err((name, LeftOut::Jump));
+    }
+    Ok(PatchEntry {
+        address,
+        name,
+        function,
+        call,
+        displaced,
+    })
+}
+
+/// The slot of each entry, by the addresses that others jump to.
+fn slots_by_address(entries: &[PatchEntry<'_>]) -> HashMap<u64, usize> {
+    let addresses = entries.iter().enumerate();
+    addresses
+        .flat_map(|(slot, entry)| [(entry.address, slot), (entry.displaced.start, slot)])
+        .collect()
+}

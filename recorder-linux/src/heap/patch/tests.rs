@@ -1,0 +1,295 @@
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
+
+use super::displaced::Displaced;
+use super::executable::{Executable, ReferenceKind};
+use super::functions::known_functions;
+use super::slot::{CONTINUATION, PatchSlot};
+use super::{LeftOut, PatchAddresses, PatchPlan, SLOT_BYTES};
+
+const AT: PatchAddresses = PatchAddresses {
+    bias: 0x5555_5555_4000,
+    code: 0x5555_5000_0000,
+    countdown: -64,
+    slow: 0x7fff_0000_1000,
+    filter: 0x7fff_0000_2000,
+};
+
+/// A library made of assembly or C, with no other one.
+fn build(source: &str, ending: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(format!("allocator.{ending}"));
+    fs::write(&path, source).unwrap();
+    let library = folder.path().join("allocator.so");
+    let mut cc = Command::new("cc");
+    cc.args([
+        "-O2",
+        "-shared",
+        "-fPIC",
+        "-fvisibility=hidden",
+        "-nostdlib",
+        "-Wl,-Bsymbolic",
+        "-o",
+    ]);
+    let output = cc.arg(&library).arg(&path).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::read(library).unwrap()
+}
+
+fn decode(code: &[u8], address: u64, count: usize) -> Vec<Instruction> {
+    { Decoder::with_ip(64, code, address, DecoderOptions::NONE).into_iter() }
+        .take(count)
+        .collect()
+}
+
+/// Asserts that code at the slot does what the function's first instructions do, and goes on behind them.
+fn assert_same(function: &str, original: &[Instruction], moved: &[Instruction], bias: u64) {
+    let (back, moved) = moved.split_last().unwrap();
+    let end = original.last().unwrap().next_ip();
+    assert_eq!(back.near_branch_target(), end + bias, "{function}");
+    for (original, moved) in original.iter().zip(moved) {
+        if original.op0_kind() == OpKind::NearBranch64 {
+            assert_eq!(original.mnemonic(), moved.mnemonic(), "{function}");
+            assert_eq!(
+                original.near_branch_target() + bias,
+                moved.near_branch_target(),
+                "{function}"
+            );
+        } else if original.is_ip_rel_memory_operand() {
+            let mut expected = *original;
+            expected.set_memory_displacement64(original.ip_rel_memory_address() + bias);
+            assert_eq!(expected, *moved, "{function}");
+        } else {
+            assert_eq!(original, moved, "{function}");
+        }
+    }
+}
+
+/// Libraries with an allocator that this system has: that of C always.
+fn libraries() -> Vec<PathBuf> {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let libc = maps
+        .lines()
+        .find_map(|line| line.split_whitespace().nth(5).filter(|path| path.contains("/libc")));
+    let folder = Path::new(libc.unwrap()).parent().unwrap();
+    let mut libraries = vec![PathBuf::from(libc.unwrap())];
+    let others = ["libmimalloc.so", "libjemalloc.so.2", "libtcmalloc_minimal.so.4"];
+    libraries.extend(
+        others
+            .map(|name| folder.join(name))
+            .into_iter()
+            .filter(|path| path.exists()),
+    );
+    libraries
+}
+
+#[test]
+fn displaced_instructions_do_the_same_in_a_slot_for_nearly_all_functions_of_real_libraries() {
+    let function = known_functions()["mi_heap_recalloc"];
+    for path in libraries() {
+        let bytes = fs::read(&path).unwrap();
+        let executable = Executable::read(bytes.as_slice()).unwrap();
+        let (mut moved, mut all) = (0, 0);
+        for entry in executable.function_starts() {
+            all += 1;
+            let Ok(displaced) = Displaced::new(&executable, entry) else {
+                continue;
+            };
+            moved += 1;
+            let name = format!("{path:?} {entry:#x}");
+            let slot = PatchSlot::new(&function, function.call.unwrap(), &displaced, |_| None).expect(&name);
+            let code = slot.place(0, &AT).expect(&name);
+            let count = displaced.instructions.len();
+            let original = decode(executable.code_from(displaced.start).unwrap(), displaced.start, count);
+            assert!(displaced.end - displaced.start >= 5 && displaced.end == original.last().unwrap().next_ip());
+            let continuation = decode(&code[CONTINUATION..], AT.code + CONTINUATION as u64, count + 1);
+            assert_same(&name, &original, &continuation, AT.bias);
+            // After the counting, before the padding (int3).
+            let used = code[..CONTINUATION].iter().rposition(|byte| *byte != 0xcc).unwrap() + 1;
+            let entry = decode(&code[..used], AT.code, SLOT_BYTES);
+            assert_same(&name, &original, &entry[entry.len() - count - 1..], AT.bias);
+            for (original, moved) in original.iter().zip(&continuation) {
+                let offset = (moved.ip() - AT.code) as usize;
+                assert_eq!(slot.original(offset), Some(original.ip()), "{name}");
+            }
+        }
+        assert!(moved * 100 >= all * 85, "{path:?}: {moved} of {all}");
+    }
+}
+
+/// Names of those that are not patched, and why.
+fn left_out(plan: &PatchPlan) -> HashMap<&str, LeftOut> {
+    { plan.left_out().iter() }
+        .map(|(name, reason)| (name.as_str(), *reason))
+        .collect()
+}
+
+/// What the writes do at the entries and at calls: address in the file, and where it leads to.
+fn jumps(plan: &PatchPlan) -> Vec<(u64, u64)> {
+    let placed = plan.place(&AT).unwrap();
+    let jump = |(address, bytes): &(u64, Vec<u8>)| {
+        assert!(bytes.len() == 4 || (bytes.len() == 5 && bytes[0] == 0xe9));
+        let end = address + bytes.len() as u64;
+        let distance = i32::from_le_bytes(*bytes.last_chunk().unwrap());
+        (address - AT.bias, end.wrapping_add_signed(distance.into()) - AT.code)
+    };
+    placed.writes.iter().map(jump).collect()
+}
+
+#[test]
+fn functions_that_can_not_be_patched_are_named_with_the_reason() {
+    let function = |name: &str, code: &str| {
+        format!(".globl {name}\n.type {name}, @function\n.p2align 4\n{name}:\n{code}\n.size {name}, . - {name}\n")
+    };
+    let long = "movq %rdi, %rax\n movq %rsi, %rax\n ret";
+    let mut source: String = [
+        ("mi_malloc", "call other\n ret"),
+        ("mi_zalloc", "ret"),
+        ("mi_free", "movq %rdi, %rax\n movq %rsi, %rdx\n jne mi_free\n ret"),
+        ("mi_realloc", "movq %rdi, %rax\n 1: movq %rsi, %rax\n jmp 1b"),
+        ("mi_calloc", "xorl %eax, %eax\n 1: loop 1b\n movq %rdi, %rax\n ret"),
+        ("mi_new", "movq data(%rip), %rax\n ret"),
+        ("mi_malloc_aligned", "endbr64\n movq %rdi, %rax\n jmp mi_new\n ret"),
+        ("mi_strdup", long),
+        ("mi_heap_destroy", long),
+        ("mi_memalign", long),
+        ("mi_valloc", "testq %rdi, %rdi\n je other\n movq %rdi, %rax\n ret"),
+        ("into_memalign", "jmp mi_memalign + 3\n ret"),
+        ("_Znwm", long),
+        // A program.
+        (
+            "other",
+            "call mi_strdup\n call mi_malloc\n call mi_zalloc\n call mi_calloc\n ret",
+        ),
+        ("mi_own", "call mi_heap_destroy\n ret"),
+    ]
+    .map(|(name, code)| function(name, code))
+    .concat();
+    source.push_str(".data\n data: .quad 0\n .section .note.GNU-stack\n");
+    let plan = PatchPlan::new(build(&source, "s").as_slice()).unwrap();
+    assert_eq!(plan.allocators().collect::<Vec<_>>(), ["mimalloc"]);
+    let expected = HashMap::from([
+        ("mi_malloc", LeftOut::Call),
+        ("mi_zalloc", LeftOut::Short),
+        ("mi_free", LeftOut::ShortJump),
+        ("mi_realloc", LeftOut::Jump),
+        ("mi_memalign", LeftOut::Jump),
+        ("mi_calloc", LeftOut::Immovable),
+        ("mi_strdup", LeftOut::UnknownSize),
+    ]);
+    assert_eq!(left_out(&plan), expected);
+    // mi_new, mi_malloc_aligned behind its endbr64, mi_valloc.
+    assert_eq!((plan.entries(), plan.code_bytes()), (3, 3 * SLOT_BYTES));
+    let jumps = jumps(&plan);
+    assert_eq!(jumps.len(), 3, "{jumps:x?}");
+    for (slot, (address, target)) in jumps.iter().enumerate() {
+        assert_eq!(*target, (slot * SLOT_BYTES) as u64);
+        assert_eq!(plan.original(*target), Some(*address));
+    }
+    assert_eq!(plan.original(plan.code_bytes() as u64), None);
+    // Its jump to another entry is among what is displaced.
+    let code = plan.place(&AT).unwrap().code;
+    let aligned = decode(
+        &code[SLOT_BYTES + CONTINUATION..],
+        AT.code + (SLOT_BYTES + CONTINUATION) as u64,
+        2,
+    );
+    assert_eq!(aligned[1].near_branch_target(), AT.code + CONTINUATION as u64);
+    let far = PatchAddresses {
+        code: AT.code - (3 << 30),
+        ..AT
+    };
+    assert!(plan.place(&far).is_none());
+}
+
+/// An allocator whose `mi_realloc` works by another function, and what else calls that function.
+fn realloc_by_another_function(other: &str) -> PatchPlan {
+    let source = "
+        #define NOINLINE __attribute__((noinline, noclone))
+        #define API __attribute__((visibility(\"default\"), noinline, noclone))
+        static char memory[1 << 20], *end = memory;
+        API void *mi_malloc(unsigned long size) { char *start = end; end += size + 16; return start; }
+        API void mi_free(void *block) { *(void *volatile *)block = 0; }
+        NOINLINE static void *work(void *block, unsigned long size) {
+            void *new = mi_malloc(size * 2);
+            mi_free(block);
+            return *(char *)new ? 0 : new;
+        }
+        API void *mi_realloc(void *block, unsigned long size) {
+            void *new = work(block, size ? size * 3 : 1);
+            return *(char *)new ? new : block;
+        }
+    ";
+    let plan = PatchPlan::new(build(&format!("{source}\n{other}"), "c").as_slice()).unwrap();
+    assert_eq!((plan.entries(), plan.left_out()), (3, [].as_slice()));
+    plan
+}
+
+#[test]
+fn entries_that_an_entry_calls_through_a_function_of_its_own_do_not_count() {
+    let continuation_of_others = |plan: &PatchPlan| {
+        let targets = jumps(plan).into_iter().map(|(_, target)| target as usize % SLOT_BYTES);
+        targets.filter(|target| *target == CONTINUATION).count()
+    };
+    assert_eq!(continuation_of_others(&realloc_by_another_function("")), 2);
+    let by_allocator = "API void *mi_other(void *p) { return (char *)work(p, 1) + 1; }";
+    assert_eq!(continuation_of_others(&realloc_by_another_function(by_allocator)), 2);
+    // The function also works for others: their calls count.
+    for other in [
+        "API void *other(void *p) { return (char *)work(p, 1) + 1; }",
+        "API void *(*const other)(void *, unsigned long) = work;",
+        "API void *other(void *p) { return work; }",
+    ] {
+        assert_eq!(
+            continuation_of_others(&realloc_by_another_function(other)),
+            0,
+            "{other}"
+        );
+    }
+}
+
+#[test]
+fn nothing_in_real_programs_jumps_into_what_is_displaced() {
+    for path in libraries() {
+        let bytes = fs::read(&path).unwrap();
+        let plan = PatchPlan::new(bytes.as_slice()).unwrap();
+        let executable = Executable::read(bytes.as_slice()).unwrap();
+        let ranges: Vec<_> = (0..plan.entries() as u64)
+            .map(|slot| slot * SLOT_BYTES as u64)
+            .map(|slot| plan.original(slot).unwrap()..plan.original(slot + CONTINUATION as u64 - 1).unwrap())
+            .collect();
+        assert!(ranges.len() > 5, "{path:?}");
+        let functions = executable.function_starts();
+        let jumps = functions.flat_map(|function| executable.references(function));
+        for jump in jumps.filter(|jump| jump.kind != ReferenceKind::Address) {
+            let inner = ranges
+                .iter()
+                .find(|range| range.contains(&jump.target) && range.start != jump.target);
+            assert_eq!(inner, None, "{path:?}: {jump:x?}");
+        }
+        // Each write is of code.
+        for (address, target) in self::jumps(&plan) {
+            assert!(executable.code_from(address).is_some() && target < plan.code_bytes() as u64);
+        }
+    }
+}
+
+#[test]
+fn other_files_have_no_plan() {
+    assert!(PatchPlan::new(b"#!/bin/sh".as_slice()).is_err());
+    let own = fs::read(std::env::current_exe().unwrap()).unwrap();
+    let plan = PatchPlan::new(own.as_slice()).unwrap();
+    assert!(plan.is_empty() && plan.left_out().is_empty());
+    assert_eq!(plan.place(&AT).unwrap().writes.len(), 0);
+    // A file that ends early is refused, or has nothing.
+    let libc = fs::read(&libraries()[0]).unwrap();
+    for bytes in [64, 1000, libc.len() / 2, libc.len() - 1000] {
+        assert!(
+            PatchPlan::new(&libc[..bytes]).is_ok_and(|plan| plan.is_empty()) || PatchPlan::new(&libc[..bytes]).is_err()
+        );
+    }
+}
