@@ -5,7 +5,7 @@ use profile::data::{Data, SavedData, WeightUnit};
 use profile::export::{Picked, PickedTime, dhat};
 use profile::read::{self, ForeignFormat, ReadLimits};
 use profile::view::functions::functions;
-use profile::view::heap::{Measure, NoMeasure, heap_sites};
+use profile::view::heap::{Measure, NoMeasure, SiteSums, heap_sites};
 use profile::view::select::{Filter, KeptKinds, keep, select};
 use recording::clock::Timestamp;
 use recording::event::{Allocation, Counter, Event, Pid, ProcessEvent, Role, Sample, Thread, ThreadEvent};
@@ -207,6 +207,78 @@ fn the_table_names_the_code_that_wanted_the_memory_and_leaks_are_older_than_the_
     assert_eq!(lives, [0.5, f64::INFINITY, 40.5]);
 }
 
+/// 0x1100 leaks evenly, 0x1200 fills at the start, 0x1300 frees all, 0x1400 always has some blocks of a page, and
+/// others each time.
+#[test]
+fn a_leak_that_grows_differs_from_what_is_filled_at_the_start_or_freed() {
+    let mut stream = Stream::with_app();
+    for step in 0..100 {
+        let (ms, address) = (step * 10, 0x1000_0000 + step * 0x1000_0000);
+        stream.take(1, 1, ms, address, MIB, &[ip(0x1100), ret(0x1020)]);
+        if step < 8 {
+            stream.take(1, 1, ms, address + 1, 9 * MIB, &[ip(0x1200), ret(0x1020)]);
+        }
+        if step < 60 {
+            stream.take(1, 1, ms, address + 2, MIB, &[ip(0x1300), ret(0x1020)]);
+        } else if step < 80 {
+            for freed in 0..3 {
+                stream.free(1, 1, ms, 0x1000_0000 + ((step - 60) * 3 + freed) * 0x1000_0000 + 2);
+            }
+        }
+        stream.take(1, 1, ms, address + 3, 4096, &[ip(0x1400), ret(0x1020)]);
+        if step >= 8 {
+            stream.free(1, 1, ms, address + 3 - 8 * 0x1000_0000);
+        }
+    }
+    let mut data = Data::from(&stream.finish());
+    data.duration_ms = Some(1000.0);
+    let selection = select(&data, &Filter::default()).unwrap();
+    let heap = heap_sites(&selection);
+    assert_eq!(heap.moments_ms, Some([100.0, 300.0, 500.0, 700.0, 900.0]));
+    assert_eq!(heap.growth_ms(), Some([500.0, 900.0]));
+    let live = |sums: &SiteSums| sums.live.map(|live| (live.sum / MIB as f64).round());
+    let mut sites: Vec<_> = heap.sites.iter().collect();
+    sites.sort_by_key(|site| site.func);
+    let found: Vec<_> = sites
+        .iter()
+        .map(|site| (live(&site.sums), site.sums.is_growing()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ([11.0, 31.0, 51.0, 71.0, 91.0], true),
+            ([72.0; 5], false),
+            ([11.0, 31.0, 51.0, 30.0, 0.0], false),
+            // Eight or nine, each for 16.
+            ([1.0; 5], false),
+        ]
+    );
+    let growth = sites[0].sums.growth;
+    assert_eq!((growth.samples, (growth.sum / MIB as f64).round()), (40, 40.0));
+    let steady = sites[3].sums.growth;
+    assert!(
+        steady.sum.abs() <= 2.0 * INTERVAL as f64 && steady.error() > 3.0 * INTERVAL as f64,
+        "{steady:?}"
+    );
+
+    // What is taken in a part of the time: the first moment is 10 % of it.
+    let part = Filter {
+        from_ms: Some(500.0),
+        to_ms: Some(600.0),
+        ..Filter::default()
+    };
+    let selection = select(&data, &part).unwrap();
+    let heap = heap_sites(&selection);
+    assert_eq!(heap.growth_ms(), Some([550.0, 590.0]));
+    let growing: Vec<_> = heap
+        .sites
+        .iter()
+        .filter(|site| site.sums.is_growing())
+        .map(|site| live(&site.sums))
+        .collect();
+    assert_eq!(growing, [[2.0, 4.0, 6.0, 8.0, 10.0]; 2]);
+}
+
 #[test]
 fn small_blocks_stand_for_many_and_have_an_error() {
     let mut stream = Stream::with_app();
@@ -369,6 +441,13 @@ fn what_a_browser_sampled_without_addresses_is_only_allocated() {
         let error = data.clone().keep_measure(measure, &Filter::default());
         assert!(matches!(error, Err(NoMeasure::Lacks(_))), "{measure:?}");
     }
+    let selection = select(&data, &Filter::default()).unwrap();
+    let heap = heap_sites(&selection);
+    assert_eq!(
+        (heap.total.retained.samples, heap.peak_ms, heap.moments_ms),
+        (0, None, None)
+    );
+    assert!(heap.sites.iter().all(|site| site.median_life_ms.is_nan()));
     json["threads"][0]["nativeAllocations"]["stack"][1] = json!(99);
     let fault = crate::common::as_v55(&json).unwrap_err().to_string();
     assert!(

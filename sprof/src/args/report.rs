@@ -23,8 +23,8 @@ pub(crate) struct ReportArgs {
     pub(crate) file: PathBuf,
 
     /// What to show [default: summary]: summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads,
-    /// processes, crates, categories, buckets, heap (who allocates, who keeps it) or markers (system calls, probes,
-    /// benchmarks). May be given several times.
+    /// processes, crates, categories, buckets, heap (who allocates, who keeps it, what grows) or markers (system calls,
+    /// probes, benchmarks). May be given several times.
     #[arg(long, value_name = "VIEW", value_parser = ViewParser, hide_possible_values = true)]
     pub(crate) view: Vec<View>,
 

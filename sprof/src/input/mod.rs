@@ -187,7 +187,7 @@ fn read(
         }
         data
     };
-    let stays_blocks = extent == ReadExtent::AllMeasures && data.has_all_measures();
+    let stays_blocks = extent == ReadExtent::AllMeasures && data.measures().eq(Measure::ALL);
     if let (WantedSamples::Heap(measure, filter), false) = (wanted, is_measured || stays_blocks) {
         let kept = data.keep_measure(*measure, filter);
         kept.map_err(|error| Failure::failed(format_args!("cannot show the heap of {}: {error}", path.display())))?;

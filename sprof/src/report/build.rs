@@ -62,7 +62,7 @@ pub(crate) fn tables(selection: &Selection<'_>, view: &View, extent: TableExtent
         View::Crates => vec![of.crates()],
         View::Categories => vec![of.categories()],
         View::Buckets => vec![of.buckets()],
-        View::Heap => vec![heap::table(selection, extent.sort, extent.rows)],
+        View::Heap => heap::tables(selection, extent.sort, extent.rows),
         View::Markers => vec![markers::table(
             view::markers::markers(selection, extent.of_event),
             extent.sort,

@@ -16,6 +16,7 @@ use recording::stack::{Frame, Stack};
 use serde_json::Value;
 
 use crate::support::client::script;
+use crate::support::machine::{alone, share_again};
 use crate::support::run::output;
 use crate::support::skip::{Need, has, is_root};
 use crate::support::{Recorder, Recording, program, record, sprof};
@@ -371,6 +372,58 @@ fn valgrind_s_own_viewer_shows_the_bytes_of_the_report() {
         assert!(line.contains(&expected), "{sum} {expected}: {shown}");
     }
     assert!(shown.contains(": keeps (") && shown.contains(": main ("), "{shown}");
+}
+
+#[test]
+fn only_what_leaks_on_is_among_what_grows() {
+    // A thread that stands still for half a second would look as one that fills its memory late.
+    alone();
+    let recording = record()
+        .options(&["--heap", "--heap-interval", "64K"])
+        .run(program("grows").unwrap(), &[] as &[&str]);
+    share_again();
+    let report = |format: &str| {
+        let mut command = sprof();
+        command
+            .arg("report")
+            .arg(&recording.output)
+            .args(["--view", "heap", "-f", format]);
+        String::from_utf8(output(&mut command).stdout).unwrap()
+    };
+    let json: Value = serde_json::from_str(&report("json")).unwrap();
+    let [sites, growth] = [0, 1].map(|view| json["views"][view]["rows"].as_array().unwrap());
+    let functions: Vec<&Value> = growth.iter().map(|row| &row["function"]).collect();
+    assert_eq!(functions, [&Value::Null, &"leaks".into()], "{json}");
+    let retained = |function: &str| {
+        estimate(
+            sites.iter().find(|row| row["function"] == function).unwrap(),
+            "retained",
+        )
+        .0
+    };
+    assert!(retained("fills") > 0.0 && retained("frees_all") == 0.0, "{json}");
+    // A block of 64 KiB each 2 ms.
+    let (per_second, error) = estimate(&growth[1], "growth_per_s");
+    assert!(error > 0.0 && (per_second / 32e6 - 1.0).abs() < 0.6, "{json}");
+    let live: Vec<f64> = growth[1]["live"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|live| live["estimate"].as_f64().unwrap())
+        .collect();
+    assert!(
+        live.is_sorted() && live.len() == 5 && live[4] > 2.0 * live[1],
+        "{live:?}"
+    );
+    let [text, markdown] = ["text", "md"].map(report);
+    for report in [&text, &markdown] {
+        let (_, table) = report.split_once("Growth of the living heap from ").unwrap();
+        assert!(table.contains("leaks") && !table.contains("fills"), "{table}");
+        assert!(
+            table.contains("growth a second") && table.contains("at 90 %"),
+            "{table}"
+        );
+    }
 }
 
 #[test]

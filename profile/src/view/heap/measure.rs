@@ -61,22 +61,14 @@ impl Data {
         self.threads.iter().any(|thread| thread.allocations.is_some())
     }
 
-    /// True if it has blocks of memory, and all of them have addresses and sizes: no measure is missing.
-    pub fn has_all_measures(&self) -> bool {
-        let mut tables = self.threads.iter().filter_map(|thread| thread.allocations.as_ref());
-        self.has_heap() && tables.all(|table| table.address.is_some() && table.size.is_some())
-    }
-
-    /// Replaces all samples by the blocks of memory that a measure counts, at the time and with the stack that took
-    /// them. Of `filter`, the threads, the processes and the time decide which blocks are retained and which moment is
-    /// the peak. Only blocks that were taken in that time count.
+    /// Whether its blocks of memory have what a measure needs.
     ///
     /// # Errors
     ///
-    /// The profile has no such blocks, or none of the threads or processes.
-    pub fn keep_measure(&mut self, measure: Measure, filter: &Filter) -> Result<(), NoMeasure> {
+    /// It has no blocks, or they lack something.
+    pub fn check_measure(&self, measure: Measure) -> Result<(), NoMeasure> {
         let tables = || self.threads.iter().filter_map(|thread| thread.allocations.as_ref());
-        if tables().next().is_none() {
+        if !self.has_heap() {
             return Err(NoMeasure::NoHeap);
         }
         let needs_frees = !matches!(measure, Measure::Allocated | Measure::Blocks);
@@ -88,6 +80,23 @@ impl Data {
                 "sizes: it is not known how many each of them stands for",
             ));
         }
+        Ok(())
+    }
+
+    /// The measures that its blocks of memory have.
+    pub fn measures(&self) -> impl Iterator<Item = Measure> + '_ {
+        (Measure::ALL.into_iter()).filter(|measure| self.check_measure(*measure).is_ok())
+    }
+
+    /// Replaces all samples by the blocks of memory that a measure counts, at the time and with the stack that took
+    /// them. Of `filter`, the threads, the processes and the time decide which blocks are retained and which moment is
+    /// the peak. Only blocks that were taken in that time count.
+    ///
+    /// # Errors
+    ///
+    /// The profile has no such blocks, or none of the threads or processes.
+    pub fn keep_measure(&mut self, measure: Measure, filter: &Filter) -> Result<(), NoMeasure> {
+        self.check_measure(measure)?;
         let wanted = wanted_threads(self, filter)?;
         let from_ms = filter.from_ms.unwrap_or(f64::NEG_INFINITY);
         let to_ms = filter.to_ms.unwrap_or(f64::INFINITY);

@@ -7,4 +7,4 @@ mod measure;
 mod sites;
 
 pub use measure::{Measure, NoMeasure};
-pub use sites::{HeapEstimate, HeapSite, HeapSites, SiteSums, heap_sites};
+pub use sites::{GROWTH_MOMENTS, HeapEstimate, HeapSite, HeapSites, SiteSums, heap_sites};

@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 
+use super::measure::Measure;
 use crate::data::NONE;
 use crate::data::blocks::{Block, peak};
 use crate::view::buckets::takes_memory;
@@ -11,6 +12,14 @@ use crate::view::select::Selection;
 
 /// Blocks that were taken in the last part of the time are no leaks yet.
 const RECENT_PART: f64 = 0.1;
+
+/// The moments at which [`SiteSums::live`] counts, as parts of the time. The last tenth is left out: there, programs
+/// free what they kept.
+pub const GROWTH_MOMENTS: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];
+/// Growth counts from one of these moments to the other: what is only taken at the start does not grow.
+const GROWTH_BETWEEN: [usize; 2] = [2, 4];
+/// A site grows if chance would seldom show so much: of a thousand steady sites, one.
+const GROWTH_ERRORS: f64 = 3.0;
 
 /// A sum over blocks, as far as chance shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -51,6 +60,18 @@ pub struct SiteSums {
     pub at_peak: HeapEstimate,
     /// Bytes that were freed within a millisecond.
     pub temporary: HeapEstimate,
+    /// Bytes that lived at each of [`HeapSites::moments_ms`].
+    pub live: [HeapEstimate; GROWTH_MOMENTS.len()],
+    /// How much more lived at the last of these moments than at the middle one. Blocks that lived at both have no part
+    /// in its error.
+    pub growth: HeapEstimate,
+}
+
+impl SiteSums {
+    /// True if the living bytes grow by more than chance shows.
+    pub fn is_growing(&self) -> bool {
+        self.growth.sum > GROWTH_ERRORS * self.growth.error()
+    }
 }
 
 /// The blocks that one function wanted.
@@ -60,7 +81,8 @@ pub struct HeapSite {
     pub func: u32,
     /// Its sums.
     pub sums: SiteSums,
-    /// The time that half of the blocks lived at most, ms; infinite if more than half were never freed.
+    /// The time that half of the blocks lived at most, ms; infinite if more than half were never freed, NaN if what was
+    /// freed is not known.
     pub median_life_ms: f64,
 }
 
@@ -73,6 +95,16 @@ pub struct HeapSites {
     pub total: SiteSums,
     /// The moment when the living blocks were most, ms; `None` without blocks.
     pub peak_ms: Option<f64>,
+    /// The moments of [`GROWTH_MOMENTS`], ms; `None` if the length of the recording or what was freed is not known.
+    pub moments_ms: Option<[f64; GROWTH_MOMENTS.len()]>,
+}
+
+impl HeapSites {
+    /// The times from which to which [`SiteSums::growth`] counts, ms.
+    pub fn growth_ms(&self) -> Option<[f64; 2]> {
+        self.moments_ms
+            .map(|moments_ms| GROWTH_BETWEEN.map(|at| moments_ms[at]))
+    }
 }
 
 /// The selected blocks by the function that wanted them.
@@ -87,10 +119,15 @@ pub fn heap_sites(selection: &Selection<'_>) -> HeapSites {
     for block in selected.iter_mut().filter(|block| block.freed_ms >= to_ms) {
         block.freed_ms = f64::INFINITY;
     }
-    let peak_ms = peak(&selected).map(|(time_ms, _)| time_ms);
     let from_ms = conditions.from_ms.unwrap_or(0.0);
     let end_ms = data.length_ms().unwrap_or(f64::INFINITY).min(to_ms);
-    let recent_ms = end_ms - (end_ms - from_ms) * RECENT_PART;
+    let knows_frees = data.check_measure(Measure::Retained).is_ok();
+    let moments = HeapMoments {
+        knows_frees,
+        peak_ms: peak(&selected).map(|(time_ms, _)| time_ms).filter(|_| knows_frees),
+        recent_ms: end_ms - (end_ms - from_ms) * RECENT_PART,
+        growth_ms: GROWTH_MOMENTS.map(|part| from_ms + (end_ms - from_ms) * part),
+    };
     let wanted_by = wanted_by(selection);
     let mut total = SiteSums::default();
     let mut sums: FxHashMap<u32, (SiteSums, Vec<(f64, f64)>)> = FxHashMap::default();
@@ -100,9 +137,11 @@ pub fn heap_sites(selection: &Selection<'_>) -> HeapSites {
             Entry::Occupied(site) => site.into_mut(),
             Entry::Vacant(site) => site.insert(Default::default()),
         };
-        site.1.push((block.freed_ms - block.time_ms, block.blocks()));
+        if knows_frees {
+            site.1.push((block.freed_ms - block.time_ms, block.blocks()));
+        }
         for sums in [&mut site.0, &mut total] {
-            add(sums, block, peak_ms, recent_ms);
+            add(sums, block, &moments);
         }
     }
     let sites = sums.into_iter().map(|(func, (sums, lives))| HeapSite {
@@ -115,25 +154,50 @@ pub fn heap_sites(selection: &Selection<'_>) -> HeapSites {
         let by_bytes = b.sums.allocated.sum.total_cmp(&a.sums.allocated.sum);
         by_bytes.then(a.func.cmp(&b.func))
     });
-    HeapSites { sites, total, peak_ms }
+    HeapSites {
+        sites,
+        total,
+        peak_ms: moments.peak_ms,
+        moments_ms: Some(moments.growth_ms).filter(|_| knows_frees && end_ms.is_finite()),
+    }
 }
 
-fn add(sums: &mut SiteSums, block: &Block, peak_ms: Option<f64>, recent_ms: f64) {
+/// Moments at which living blocks count.
+struct HeapMoments {
+    knows_frees: bool,
+    peak_ms: Option<f64>,
+    recent_ms: f64,
+    growth_ms: [f64; GROWTH_MOMENTS.len()],
+}
+
+fn add(sums: &mut SiteSums, block: &Block, moments: &HeapMoments) {
     let (bytes, variance) = (block.weight, block.variance());
     sums.allocated.add(bytes, variance);
     let blocks = block.blocks();
     sums.blocks.add(blocks, blocks * (blocks - 1.0));
+    if !moments.knows_frees {
+        return;
+    }
     if block.freed_ms.is_infinite() {
         sums.retained.add(bytes, variance);
-        if block.time_ms < recent_ms {
+        if block.time_ms < moments.recent_ms {
             sums.leaked.add(bytes, variance);
         }
     }
-    if peak_ms.is_some_and(|peak_ms| block.is_live_at(peak_ms)) {
+    if moments.peak_ms.is_some_and(|peak_ms| block.is_live_at(peak_ms)) {
         sums.at_peak.add(bytes, variance);
     }
     if block.is_temporary() {
         sums.temporary.add(bytes, variance);
+    }
+    let is_live = moments.growth_ms.map(|time_ms| block.is_live_at(time_ms));
+    for (live, _) in sums.live.iter_mut().zip(is_live).filter(|(_, is_live)| *is_live) {
+        live.add(bytes, variance);
+    }
+    match GROWTH_BETWEEN.map(|at| is_live[at]) {
+        [false, true] => sums.growth.add(bytes, variance),
+        [true, false] => sums.growth.add(-bytes, variance),
+        _ => {}
     }
 }
 
@@ -156,8 +220,11 @@ fn wanted_by(selection: &Selection<'_>) -> Vec<u32> {
     wanted_by
 }
 
-/// The weighted median of (value, weight).
+/// The weighted median of (value, weight); NaN without values.
 fn median(mut values: Vec<(f64, f64)>) -> f64 {
+    if values.is_empty() {
+        return f64::NAN;
+    }
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
     let half = values.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
     let mut sum = 0.0;

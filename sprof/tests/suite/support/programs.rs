@@ -20,9 +20,8 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         // Frames of 64 bytes, and of 1 KiB.
         "deep_small" => c("deep.c", &["-DFRAME_BYTES=40"]),
         "deep_large" => c("deep.c", &["-DFRAME_BYTES=1000"]),
-        "heap" | "heap_forged" | "split" | "threads" | "traced" | "waits" | "pingpong" | "yields" | "attached" => {
-            c(&format!("{name}.c"), &["-pthread"])
-        }
+        "grows" | "heap" | "heap_forged" | "split" | "threads" | "traced" | "waits" | "pingpong" | "yields"
+        | "attached" => c(&format!("{name}.c"), &["-pthread"]),
         // As compiled: no call becomes a jump.
         "calls" => c("calls.c", &["-fno-optimize-sibling-calls", "-fno-inline"]),
         "jit_rules" => c("jit_rules.c", &[]),
