@@ -70,7 +70,8 @@ fn counter(profile: &Profile, place: usize, index: usize) -> Counter {
     )
 }
 
-fn end_ns(profile: &Profile) -> i64 {
+/// The end of the recording, ns.
+pub(super) fn end_ns(profile: &Profile) -> i64 {
     i64::try_from(profile.info.end.nanos_since(profile.info.clock.timestamp)).unwrap_or(i64::MAX)
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::counters::{counter_step, line};
+use super::counters::{counter_step, end_ns, line};
 use super::numbers::{json_ms, number};
 use crate::data::Counter;
 use crate::recorded::Profile;
@@ -33,15 +33,20 @@ pub(super) fn lines(profile: &Profile) -> Vec<Counter> {
             let display = bytes_display(["Memory", "Memory in RAM", "orange"], SORT_WEIGHT);
             lines.push(sum_of_bytes(text, points, display, process, main));
         }
-        let of_heap = heap_points(profile, process);
-        if of_heap.len() > 1 {
+        if process.heap.rows.len() > 0 {
             let text = [
                 "heap",
                 "Memory",
                 "Sampled blocks that the process has allocated and not freed",
             ];
             let display = bytes_display(["Heap", "Heap, by its samples", "green"], SORT_WEIGHT + 1);
-            lines.push(sum_of_bytes(text, &of_heap, display, process, main));
+            lines.push(sum_of_bytes(
+                text,
+                &heap_points(profile, process),
+                display,
+                process,
+                main,
+            ));
         }
         // For a process with one thread, the thread's graph shows the same.
         if busy > 1 && is_line(&process.usage.cpu_ns) {
@@ -77,14 +82,16 @@ fn sum_of_bytes(
     )
 }
 
-/// The bytes of the living blocks of a process over time: in each step the most and the last.
+/// The bytes of the living blocks of a process over time: in each step the most and the last, and the same before the
+/// next step and at the end, since lines are drawn from point to point.
 fn heap_points(profile: &Profile, process: &RecordedProcess) -> Vec<(i64, u64)> {
     let step = counter_step(profile);
     let mut points: Vec<(i64, u64)> = Vec::new();
-    let (mut sum, mut most, mut last) = (0u64, (0, 0), (0, 0));
+    let start = (process.start.max(0), 0);
+    let (mut sum, mut most, mut last) = (0u64, start, start);
     for row in process.heap.rows.iter() {
         if row.time / step != last.0 / step {
-            points.extend([most, last]);
+            points.extend([most, last, ((row.time - 1).max(last.0), sum)]);
             most = (row.time, 0);
         }
         sum = match row.taken {
@@ -96,7 +103,8 @@ fn heap_points(profile: &Profile, process: &RecordedProcess) -> Vec<(i64, u64)> 
             most = last;
         }
     }
-    points.extend([most, last]);
+    let end = process.end.unwrap_or_else(|| end_ns(profile));
+    points.extend([most, last, (end.max(last.0), sum)]);
     points.dedup();
     points
 }
