@@ -249,8 +249,12 @@ fn lines(profile: &Profile) -> Vec<QualityLine> {
     ]);
     let beside = quality.beside;
     if beside.stacks > 0 {
+        let what = match profile.info.heap {
+            None => "Stacks of waits and point events",
+            Some(_) => "Stacks of waits, point events and blocks of memory",
+        };
         lines.extend([
-            always("Stacks of waits and point events", beside.stacks),
+            always(what, beside.stacks),
             always("Of them truncated", beside.truncated),
             always("Of them unverified", beside.unverified),
         ]);

@@ -9,6 +9,7 @@ use super::super::label::FrameColors;
 use super::super::svg::color;
 use super::about::about;
 use super::columns::PageColumns;
+use super::heap::heap;
 use super::markers::markers;
 use super::stacks::{PageStacks, SampledInstruction};
 use super::threads::{ThreadRows, counters};
@@ -43,7 +44,14 @@ pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>,
     );
     let selection = select(&data, &Filter::default())?;
     let mut used = vec![false; data.stacks.len()];
-    for stack in data.threads.iter().flat_map(|thread| &thread.samples.stack) {
+    let taken = data.threads.iter().filter_map(|thread| thread.allocations.as_ref());
+    let taken = taken.flat_map(|table| &table.stack);
+    for stack in data
+        .threads
+        .iter()
+        .flat_map(|thread| &thread.samples.stack)
+        .chain(taken)
+    {
         if let Some(used) = used.get_mut(*stack as usize) {
             *used = true;
         }
@@ -52,6 +60,7 @@ pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>,
     put("stacks", stacks.write(&mut columns));
     functions(&selection, &stacks, options, &mut columns, &mut put);
     drop(selection);
+    put("heap", heap(&data, &stacks, &rows, &mut columns));
 
     let mut found = Vec::new();
     let mut failed = None;

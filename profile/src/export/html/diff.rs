@@ -105,6 +105,7 @@ pub(super) fn data(base: &[Data], new: &[Data], limits: DiffLimits, options: &Di
         "files": [],
         "sources": {},
         "kinds": kinds,
+        "heap": {"measures": [], "threads": []},
         "threads": [],
         "diff": {
             "least": limits.least_change,

@@ -4,8 +4,8 @@
 //! ([`served_data`]). The weights of all samples are those of [`Picked`]; the page adds them up over what the user
 //! selects.
 //!
-//! 1. `data`: what the page needs of a profile. `stacks`: call chains; `kinds`: samples; `threads`: rows of the
-//!    timeline; `markers`; `about`: the head; `columns`: their numbers; `diff`: two sides.
+//! 1. `data`: what the page needs of a profile. `stacks`: call chains; `kinds`: samples; `heap`: blocks of memory;
+//!    `threads`: rows of the timeline; `markers`; `about`: the head; `columns`: their numbers; `diff`: two sides.
 //! 2. `js/`: the page. The files are one script in this order, so a function may be used in files before its own; `tsc`
 //!    checks them (`sprof/tests/suite/viewer/`).
 //!
@@ -16,6 +16,7 @@ mod about;
 mod columns;
 mod data;
 mod diff;
+mod heap;
 mod kinds;
 mod markers;
 mod stacks;
@@ -55,9 +56,10 @@ const SERVED: Compression = Compression::fast();
 const BOOT: &str = include_str!("js/boot.js");
 const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
-const SCRIPTS: [&str; 14] = [
+const SCRIPTS: [&str; 15] = [
     include_str!("js/words.js"),
     include_str!("js/profile.js"),
+    include_str!("js/heap.js"),
     include_str!("js/sums.js"),
     include_str!("js/state.js"),
     include_str!("js/table.js"),
@@ -167,8 +169,21 @@ fn hash(text: &str) -> String {
     format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(text.as_bytes())))
 }
 
+/// The scripts without the lines that are comments: types and explanations are a quarter of the bytes.
 fn script() -> String {
-    format!("(() => {{\n\"use strict\";\n{}}})();\n", SCRIPTS.concat())
+    let mut is_comment = false;
+    let lines = SCRIPTS.iter().flat_map(|script| script.lines()).filter(|line| {
+        let line = line.trim();
+        // Of a cast, `/** @type {...} */ (value)`, the line goes on.
+        let starts = line.starts_with("/**") && line.find("*/").is_none_or(|end| end + 2 == line.len());
+        let is_left_out = is_comment || starts || line.starts_with("//");
+        is_comment = (is_comment || starts) && !line.ends_with("*/");
+        !is_left_out
+    });
+    format!(
+        "(() => {{\n\"use strict\";\n{}\n}})();\n",
+        lines.collect::<Vec<_>>().join("\n")
+    )
 }
 
 fn page(title: &str, data: Option<&[u8]>, out: &mut dyn Write) -> io::Result<()> {
@@ -227,6 +242,7 @@ mod tests {
         for text in [BOOT, BODY, STYLE].into_iter().chain(SCRIPTS) {
             assert!(!text.contains('\r') && !text.contains('\0'));
         }
+        assert!(!script().contains("@param") && script().contains("/** @type"));
         assert!(!BOOT.contains("</script") && !BOOT.contains("<!--"));
         assert!(script().is_ascii(), "other characters are written as escapes");
     }

@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod comparison;
+mod heap;
 mod page;
 mod selection;
 mod served;
@@ -99,7 +100,8 @@ fn rows_of_report(report: &Value) -> Vec<Row> {
 
 fn rows_of_page(list: &Value) -> Vec<Row> {
     let rows = list.as_array().unwrap().iter();
-    let number = |row: &Value, key: &str| row[key].as_f64().unwrap() as u64;
+    // Sums of numbers of blocks have fractions.
+    let number = |row: &Value, key: &str| row[key].as_f64().unwrap().round() as u64;
     rows.map(|row| {
         let name = row["name"].as_str().unwrap().to_owned();
         (name, number(row, "own"), number(row, "total"))
@@ -112,7 +114,7 @@ fn assert_as_report(what: &str, page: [&Value; 2], report: &Value) {
     let mut expected = rows_of_report(report);
     let [by_own, by_total] = page.map(|page| rows_of_page(&page["lists"][0]));
     assert_eq!(
-        page[0]["weight"].as_f64().unwrap() as u64,
+        page[0]["weight"].as_f64().unwrap().round() as u64,
         whole(report, &report["selection"]["weight"]),
         "{what}"
     );

@@ -3,7 +3,7 @@
 use super::*;
 
 /// `A..B` in seconds, from the page's whole microseconds.
-fn time_range(shown: &Value) -> String {
+pub(super) fn time_range(shown: &Value) -> String {
     let seconds = |at: usize| format!("{:.6}", shown["range"][at].as_f64().unwrap() / 1e6);
     format!("--time-range={}..{}", seconds(0), seconds(1))
 }

@@ -45,7 +45,7 @@ function flameTab() {
   const paint = profile.diff ? changeColor : (/** @type {number} */ node, /** @type {boolean} */ inlined) => colorOf(tree.func[node], inlined);
   const words = (/** @type {number} */ node) => {
     const func = tree.func[node];
-    return profile.diff && func >= 0 ? diffInWords(profile.names[func], node, func) : inWords(func, own[node], total[node]);
+    return profile.diff && func >= 0 ? diffInWords(profile.names[func], node, func) : inWords(func, own[node], total[node], variancesOf(sums(), node));
   };
   const draw = () => {
     const { isMatch } = search();

@@ -16,7 +16,7 @@ function heatTab() {
   const seconds = Math.ceil(profile.endUs / 1e6);
   const cells = new Float64Array(seconds * CELLS);
   const { focused, found } = selectedStacks();
-  for (const samples of of.threads) {
+  for (const samples of samplesOf(profile, of, null, state.threads)) {
     if (state.threads && !state.threads.has(samples.thread)) continue;
     // A sample is in the cell of its time, so that a cell has what its time selects.
     addToBins(cells, of, samples, found ?? focused, { from: 0, to: seconds * 1e6 }, 0);
@@ -33,7 +33,8 @@ function heatTab() {
     },
     canvas,
   );
-  const text = "A column is a second, a row 20 ms of it, from the top. A click selects its time, with Shift up to there.";
+  const blocks = of.measure ? " A block is in the cell of the time that took it." : "";
+  const text = "A column is a second, a row 20 ms of it, from the top. A click selects its time, with Shift up to there." + blocks;
   const only = found ? ` Only stacks with ${state.query}.` : "";
   const scale = make("span", { "data-most": most }, "0", make("span", { class: "scale", "aria-hidden": true }), `${amount(most)} in 20 ms`);
   const element = make("div", { class: "heat-view" }, make("p", { class: "legend" }, make("span", {}, text + only), scale), area);

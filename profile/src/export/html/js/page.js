@@ -62,7 +62,7 @@ const MEANINGS = {
   "Lost records": "samples that never reached the recorder: shares may be wrong",
   "Stacks truncated": "the stack ends before the start of the thread: callers are missing",
   "Stacks unverified": "a caller was found by a guess that nothing confirms: callers may be wrong",
-  "Stacks of waits and point events": "they have the same two figures, which are not part of those above",
+  "Of them truncated": "not part of those above",
 };
 /** What is missing or doubtful in less than this share of the samples changes no picture. */
 const LIMITED = 0.01;
@@ -89,8 +89,9 @@ function qualityOf(recorded) {
     ["Stacks unverified", ofSamples(guessed)],
   ];
   if (stacksBeside > 0) {
-    line += `; waits and point events: ${ofBeside(truncatedBeside)} truncated, ${ofBeside(unverifiedBeside)} unverified`;
-    rows.push(["Stacks of waits and point events", grouped(stacksBeside)]);
+    const beside = recorded.heap ? "waits, point events and blocks of memory" : "waits and point events";
+    line += `; ${beside}: ${ofBeside(truncatedBeside)} truncated, ${ofBeside(unverifiedBeside)} unverified`;
+    rows.push(["Stacks of " + beside, grouped(stacksBeside)]);
     rows.push(["Of them truncated", ofBeside(truncatedBeside)], ["Of them unverified", ofBeside(unverifiedBeside)]);
   }
   let isLimited = lost + cut + guessed >= LIMITED * (samples + lost) && lost + cut + guessed > 0;
@@ -167,7 +168,7 @@ function showFilters() {
   const what = kind();
   const number = what && what.rowsAre !== "none" ? `, ${count(of.samples, what.waits ? "wait" : "sample", what.waits ? "waits" : "samples")}` : "";
   const isCount = what && nsPerWeight(what) === 0 && what.unit !== "bytes";
-  const weight = amount(of.weight) + (isCount ? ` ${unitOf(what)}` : "");
+  const weight = estimate(of.weight, of.variance?.weight ?? 0) + (isCount ? ` ${unitOf(what)}` : "");
   let text = (parts.length > 0 ? "Selected: " : "") + weight + (isCount && what.unit === "samples" ? "" : number);
   if (query) {
     const { error } = search();
@@ -231,6 +232,8 @@ function showPanel() {
   const view = tab.make();
   panel.setAttribute("aria-labelledby", "tab-" + tab.id);
   panel.dataset.tab = tab.id;
+  // An error takes room.
+  panel.style.setProperty("--amount", kind()?.measure ? "8.5rem" : "5rem");
   panel.replaceChildren(view.element);
   view.shown();
   if (hadFocus) goToPanel();

@@ -9,6 +9,7 @@
  * @property {Float64Array | null} weight `null`: `each`.
  * @property {number} each
  * @property {Float64Array | null} count
+ * @property {Float64Array} [variance] Of the weight, of blocks of memory.
  * @property {boolean} sorted
  */
 /**
@@ -25,6 +26,7 @@
  * @property {Samples[]} threads
  * @property {Float64Array | null} totals
  * @property {Float64Array[] | null} arcs caller, callee, calls, cost
+ * @property {Measure} [measure] Of the heap.
  */
 /** @typedef {{name: string, process: string, pid: string, tid: string, main: boolean, start: number | null, end: number | null}} Thread */
 /** @typedef {{name: string, unit: string, rate: boolean, thread: number | null, ofThread: boolean, most: number, time: Float64Array, value: Float64Array}} CounterLine */
@@ -42,6 +44,7 @@
  * @property {number} [stacksBeside]
  * @property {number} [truncatedBeside]
  * @property {number} [unverifiedBeside]
+ * @property {object} [heap]
  * @property {LimitRow[]} limits
  */
 /**
@@ -76,6 +79,7 @@
  * @property {About} about
  * @property {"paths" | "arcs" | "unknown"} calls
  * @property {Kind[]} kinds
+ * @property {Blocks[]} heap
  * @property {Thread[]} threads
  * @property {CounterLine[]} counters
  * @property {{names: string[], texts: string[], leftOut: number, thread: Float64Array, name: Float64Array, start: Float64Array, duration: Float64Array, text: Float64Array}} markers
@@ -155,6 +159,20 @@ function readProfile(buffer) {
       };
     }),
   }));
+  /** @type {Blocks[]} */
+  const heap = head.heap.threads.map((/** @type {any} */ of) => {
+    const [time, life, weight, size] = [of.time, of.life, of.weight, of.size].map(column);
+    return {
+      thread: of.thread,
+      end: of.end ?? Infinity,
+      time,
+      freed: time.map((at, row) => (life[row] === 0 ? Infinity : at + life[row] - 1)),
+      stack: column(of.stack),
+      weight,
+      chance: weight.map((of, row) => (size[row] === 0 ? NaN : of > 0 ? Math.min(1, (size[row] - 1) / of) : 1)),
+    };
+  });
+  kinds.push(...head.heap.measures.map((/** @type {Measure} */ measure) => kindOfMeasure(heap, measure)));
   const names = head.funcs.name.map((/** @type {string} */ name) => name || "[unknown]");
   const order = [...names.keys()].sort((a, b) => (names[a] < names[b] ? -1 : names[a] > names[b] ? 1 : a - b));
   const byName = new Int32Array(names.length);
@@ -170,6 +188,7 @@ function readProfile(buffer) {
     about: head.about,
     calls: head.calls,
     kinds,
+    heap,
     threads: head.threads,
     counters: head.counters.map((/** @type {any} */ line) => ({
       ...line,

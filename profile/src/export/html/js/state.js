@@ -86,6 +86,24 @@ function amount(weight, of = kind() ?? NOTHING) {
   return each > 0 ? duration(weight * each) : grouped(weight);
 }
 
+/** The amount of a weight; of blocks of memory with its standard error, as in reports. @param {number} weight @param {number} variance */
+function estimate(weight, variance) {
+  const error = (100 * Math.sqrt(variance)) / weight;
+  return amount(weight) + (weight > 0 && error >= 0.5 ? ` \u00b1${error.toFixed(0)} %` : "");
+}
+
+/** The head of a column of amounts. */
+function amountHead() {
+  const of = kind() ?? NOTHING;
+  return unitOf(of) + (of.measure ? " \u00b1 error" : "");
+}
+
+/** Variances of the sums of a function. @param {number} func @returns {Variances} */
+function variancesOfFunction(func) {
+  const { variance } = sums();
+  return [variance?.ownOf[func] ?? 0, variance?.totalOf[func] ?? 0];
+}
+
 /** The time that a weight of 1 stands for, or 0 if weights are no times. @param {Kind} of */
 function nsPerWeight(of) {
   return of.unit === "ns" ? 1 : of.unit === "samples" ? (of.intervalNs ?? 0) : 0;
@@ -183,16 +201,17 @@ function hint(text) {
   if (foot.textContent !== text) foot.textContent = text;
 }
 
-/** Total and self in words. @param {number} own @param {number} total */
-function weightsInWords(own, total) {
+/** Total and self in words. @param {number} own @param {number} total @param {Variances} variances */
+function weightsInWords(own, total, variances) {
   const whole = sums().weight;
-  return `total ${amount(total)}, ${percent(total, whole)}; self ${amount(own)}, ${percent(own, whole)}`;
+  const [self, all] = [estimate(own, variances[0]), estimate(total, variances[1])];
+  return `total ${all}, ${percent(total, whole)}; self ${self}, ${percent(own, whole)}`;
 }
 
-/** Weights, name and place of a function in one line. @param {number} func @param {number} own @param {number} total */
-function inWords(func, own, total) {
+/** Weights, name and place of a function in one line. @param {number} func @param {number} own @param {number} total @param {Variances} variances */
+function inWords(func, own, total, variances) {
   const name = func < 0 ? "all" : profile.names[func];
   const place = func < 0 ? "" : placeOf(func);
   // The figures come first: a name of a template fills the line.
-  return `${weightsInWords(own, total)}: ${name}` + (place ? ` (${place})` : "");
+  return `${weightsInWords(own, total, variances)}: ${name}` + (place ? ` (${place})` : "");
 }

@@ -20,6 +20,7 @@
  * @property {Float64Array} ownOf By function.
  * @property {Float64Array} totalOf By function.
  * @property {Float64Array} byStack By stack of the profile, with its lines. Not of hidden functions.
+ * @property {Sums | null} variance Of all of these, of measures of the heap.
  */
 
 /**
@@ -57,12 +58,25 @@ function firstAt(times, at) {
  * @returns {Sums}
  */
 function sumsOf(profile, selected) {
+  const samples = samplesOf(profile, selected.kind, selected.range, selected.threads);
+  return { ...addUp(profile, selected, samples, false), variance: selected.kind.measure ? addUp(profile, selected, samples, true) : null };
+}
+
+/**
+ * @param {Profile} profile
+ * @param {Selected} selected
+ * @param {Samples[]} samples
+ * @param {boolean} isVariance Adds up the variances of the weights.
+ * @returns {Sums}
+ */
+function addUp(profile, selected, samples, isVariance) {
   const { kind, range, threads } = selected;
   const byStack = new Float64Array(profile.stackNode.length);
   const counts = new Float64Array(profile.stackNode.length);
-  for (const of of kind.threads) {
+  for (const of of samples) {
     if (threads && !threads.has(of.thread)) continue;
-    const { stack, weight, each, count: number } = of;
+    const { stack, each, count: number } = of;
+    const weight = isVariance ? (of.variance ?? null) : of.weight;
     const rowsAre = kind.rowsAre;
     inRange(of, range, (row) => {
       const w = weight ? weight[row] : each;
@@ -78,12 +92,12 @@ function sumsOf(profile, selected) {
     }
   }
   let weight = 0;
-  let samples = 0;
+  let count = 0;
   let own = new Float64Array(base.size);
   for (let stack = 0; stack < byStack.length; stack++) {
     own[profile.stackNode[stack]] += byStack[stack];
     weight += byStack[stack];
-    samples += counts[stack];
+    count += counts[stack];
   }
   let tree = base;
   if (selected.hidden.length > 0) ({ tree, own } = without(profile, base, own, selected.hidden));
@@ -96,7 +110,7 @@ function sumsOf(profile, selected) {
     if (tree.outermost[node]) totalOf[tree.func[node]] += total[node];
   }
   if (kind.totals) totalOf.set(kind.totals);
-  return { tree, own, total, weight, samples, ownOf, totalOf, byStack };
+  return { tree, own, total, weight, samples: count, ownOf, totalOf, byStack, variance: null };
 }
 
 /**
@@ -209,10 +223,16 @@ function without(profile, base, baseOwn, hidden) {
  * @property {number} func -1 for the root.
  * @property {number} own
  * @property {number} total
+ * @property {Variances} variances
  * @property {() => Branch[]} children
  * @property {boolean} hasChildren
  * @property {number} node Of the tree, if it is one.
  */
+
+/** @typedef {[number, number]} Variances Of self and of total; 0 where nothing is estimated. */
+
+/** @param {Sums} sums @param {number} node @returns {Variances} */
+const variancesOf = ({ variance }, node) => [variance?.own[node] ?? 0, variance?.total[node] ?? 0];
 
 /** Largest total first, then by name. @param {Profile} profile @param {Branch[]} branches */
 function sorted(profile, branches) {
@@ -232,6 +252,7 @@ function topDown(profile, sums, node = 0) {
     func: tree.func[node],
     own: own[node],
     total: total[node],
+    variances: variancesOf(sums, node),
     node,
     hasChildren: hasWeightBelow(sums, node),
     children: () => {
@@ -250,23 +271,28 @@ function hasWeightBelow(sums, node) {
 }
 
 /**
- * The paths from nodes to their roots, by function. `nodes` and `weights` are of equal length.
+ * The paths from nodes to their roots, by function. `nodes` and `ends` are of equal length.
  * @param {Profile} profile
  * @param {Sums} sums
  * @param {number} func
  * @param {number} own
  * @param {number[]} nodes Where the paths go on; 0 is the end.
- * @param {number[]} weights
+ * @param {number[]} ends The nodes whose weight it is.
+ * @param {"own" | "total"} which Of their weights.
  * @returns {Branch}
  */
-function upwards(profile, sums, func, own, nodes, weights) {
-  const { tree } = sums;
-  let total = 0;
-  for (const weight of weights) total += weight;
+function upwards(profile, sums, func, own, nodes, ends, which) {
+  const { tree, variance } = sums;
+  let [total, ofTotal] = [0, 0];
+  for (const end of ends) {
+    total += sums[which][end];
+    ofTotal += variance?.[which][end] ?? 0;
+  }
   return {
     func,
     own,
     total,
+    variances: [ofTotal, ofTotal],
     node: -1,
     hasChildren: nodes.some((node) => node > 0),
     children: () => {
@@ -278,10 +304,10 @@ function upwards(profile, sums, func, own, nodes, weights) {
         let group = groups.get(of);
         if (!group) groups.set(of, (group = [[], []]));
         group[0].push(tree.parent[node]);
-        group[1].push(weights[at]);
+        group[1].push(ends[at]);
       });
       const found = [];
-      for (const [of, [parents, parts]] of groups) found.push(upwards(profile, sums, of, 0, parents, parts));
+      for (const [of, [parents, parts]] of groups) found.push(upwards(profile, sums, of, 0, parents, parts, which));
       return sorted(profile, found);
     },
   };
@@ -290,14 +316,8 @@ function upwards(profile, sums, func, own, nodes, weights) {
 /** Functions by self, with their callers below. @param {Profile} profile @param {Sums} sums */
 function bottomUp(profile, sums) {
   const nodes = [];
-  const weights = [];
-  for (let node = 1; node < sums.tree.size; node++) {
-    if (sums.own[node] > 0) {
-      nodes.push(node);
-      weights.push(sums.own[node]);
-    }
-  }
-  const root = upwards(profile, sums, -1, 0, nodes, weights);
+  for (let node = 1; node < sums.tree.size; node++) if (sums.own[node] > 0) nodes.push(node);
+  const root = upwards(profile, sums, -1, 0, nodes, nodes, "own");
   const children = root.children;
   // What a function is here for is its self weight.
   root.children = () => children().map((branch) => ({ ...branch, own: branch.total }));
@@ -311,14 +331,14 @@ function bottomUp(profile, sums) {
 function callersOf(profile, sums, func) {
   const { tree, total } = sums;
   const nodes = [];
-  const weights = [];
+  const ends = [];
   for (let node = 1; node < tree.size; node++) {
     if (tree.func[node] === func && tree.outermost[node] && total[node] > 0) {
       nodes.push(tree.parent[node]);
-      weights.push(total[node]);
+      ends.push(node);
     }
   }
-  return upwards(profile, sums, func, 0, nodes, weights);
+  return upwards(profile, sums, func, 0, nodes, ends, "total");
 }
 
 /**
@@ -327,24 +347,31 @@ function callersOf(profile, sums, func) {
  * @returns {Branch}
  */
 function calleesOf(profile, sums, func) {
-  const { tree, own } = sums;
+  const { tree, own, variance } = sums;
   const inner = own.slice();
+  const ofInner = variance?.own.slice();
   const roots = [];
   for (let node = tree.size - 1; node > 0; node--) {
     if (tree.func[node] === func) roots.push(node);
-    else inner[tree.parent[node]] += inner[node];
+    else {
+      inner[tree.parent[node]] += inner[node];
+      if (ofInner) ofInner[tree.parent[node]] += ofInner[node];
+    }
   }
   /** @param {number} of @param {number[]} nodes @returns {Branch} */
   const branch = (of, nodes) => {
-    let [self, total] = [0, 0];
+    let [self, total, ofSelf, ofTotal] = [0, 0, 0, 0];
     for (const node of nodes) {
       self += own[node];
       total += inner[node];
+      ofSelf += variance?.own[node] ?? 0;
+      ofTotal += ofInner?.[node] ?? 0;
     }
     return {
       func: of,
       own: self,
       total,
+      variances: [ofSelf, ofTotal],
       node: -1,
       hasChildren: total > self,
       children: () => {

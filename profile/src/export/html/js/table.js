@@ -164,18 +164,19 @@ function functionsTab() {
   /** @type {number[]} */
   let rows = [];
   const { ownOf, totalOf, weight } = sums();
-  const unit = unitOf(kind() ?? NOTHING);
+  const unit = amountHead();
   const list = rowList({
     label: "Functions",
     className: profile.calls === "unknown" ? "functions functions-own" : "functions",
     heads: [sorter("own", "Self"), unit, sorter("total", "Total"), unit, sorter("name", "Function"), "File or library"],
     cells: (row) => {
       const func = rows[row];
+      const [ofOwn, ofTotal] = variancesOfFunction(func);
       return [
         shareCell(ownOf[func], weight),
-        amount(ownOf[func]),
+        estimate(ownOf[func], ofOwn),
         shareCell(totalOf[func], weight),
-        amount(totalOf[func]),
+        estimate(totalOf[func], ofTotal),
         nameCell(func),
         make("span", { class: "place", title: placeOf(func) }, placeOf(func)),
       ];
@@ -253,7 +254,7 @@ function choose(func) {
   state.func = func;
   const { ownOf, totalOf } = sums();
   if (func < 0) hint("");
-  else hint(profile.diff ? diffInWords(profile.names[func], -1, func) : inWords(func, ownOf[func], totalOf[func]));
+  else hint(profile.diff ? diffInWords(profile.names[func], -1, func) : inWords(func, ownOf[func], totalOf[func], variancesOfFunction(func)));
   showActions();
 }
 

@@ -80,8 +80,7 @@ function layTimeline() {
     /** @param {(line: CounterLine) => boolean} isHere */
     const addLines = (isHere) => {
       for (const line of process.lines.filter(isHere)) {
-        const most = line.unit === "bytes" ? bytesText(line.most) : line.unit === "percent" ? (line.most / 10).toFixed(0) + " %" : grouped(line.most);
-        add({ type: "counter", height: COUNTER_PX, pid, line, label: line.name, detail: `up to ${most}${line.rate && line.unit !== "percent" ? " a second" : ""}` });
+        add({ type: "counter", height: COUNTER_PX, pid, line, label: line.name, detail: `up to ${lineAmount(line, line.most)}` });
       }
     };
     addLines((line) => !line.ofThread);
@@ -110,6 +109,12 @@ function layTimeline() {
   byId("rows-area").style.height = top + "px";
   knownBins = new Map();
   markRows();
+}
+
+/** @param {CounterLine} line @param {number} value */
+function lineAmount(line, value) {
+  if (line.unit === "percent") return (value / 10).toFixed(0) + " %";
+  return (line.unit === "bytes" ? bytesText(value) : grouped(value)) + (line.rate ? " a second" : "");
 }
 
 /** Waits, where CPU time is counted beside them. @param {Kind} of */
@@ -296,6 +301,7 @@ function drawAxis(width) {
 }
 
 function showRange() {
+  const of = kind() ?? NOTHING;
   const { range, view } = state;
   const shown = dragged ?? range;
   const text = byId("range");
@@ -303,7 +309,11 @@ function showRange() {
   text.dataset.to = String(shown?.to ?? "");
   text.textContent = shown
     ? `${clock(shown.from, 1000)} to ${clock(shown.to, 1000)}: ${duration((shown.to - shown.from) * 1000)}`
-    : `Drag to select a time.${waitsBeside(kind() ?? NOTHING) ? " Blue: on a CPU. Gold: waiting." : ""}`;
+    : `Drag to select a time.${waitsBeside(of) ? " Blue: on a CPU. Gold: waiting." : ""}`;
+  if (of.measure) {
+    const peak = of.measure === "peak" ? peakOf(profile.heap, range, state.threads) / 1000 : NaN;
+    text.textContent += `${shown ? "." : ""} ${MEASURES[of.measure]}${peak >= 0 ? ", at " + clock(peak, 1000) : ""}.`;
+  }
   const isWhole = view.from === 0 && view.to === profile.endUs;
   byId("zoom-in").hidden = !range;
   byId("zoom-out").hidden = isWhole;
@@ -407,6 +417,10 @@ function hoverTimeline(time, row) {
   for (let at = 0; at < thread.length && row.type === "thread"; at++) {
     if (thread[at] !== row.thread || start[at] > time + near || start[at] + lengths[at] < time - near) continue;
     found = `; marker ${markerInWords(at)}`;
+  }
+  if (row.line && time >= row.line.time[0]) {
+    const at = firstAt(row.line.time, time + 1) - 1;
+    found = `: ${lineAmount(row.line, (row.line.value[at] / 65535) * row.line.most)}`;
   }
   hint(`${row.label} at ${clock(time, 1000)}${found}`);
 }

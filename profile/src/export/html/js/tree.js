@@ -27,7 +27,7 @@ function treeList({ label, root, withRoot = false, ownIsPart = true, changes = f
     label,
     isTree: true,
     className: ownIsPart ? "tree" : "tree tree-total",
-    heads: changes ? ["Total", "was", "Change", "Function"] : ["Total", unitOf(kind() ?? NOTHING), ...(ownIsPart ? ["Self"] : []), "Function"],
+    heads: changes ? ["Total", "was", "Change", "Function"] : ["Total", amountHead(), ...(ownIsPart ? ["Self"] : []), "Function"],
     cells: (row) => {
       const { branch, level, forks, isOpen } = lines[row];
       const mark = branch.hasChildren ? (isOpen ? "\u25be" : "\u25b8") : "";
@@ -43,7 +43,7 @@ function treeList({ label, root, withRoot = false, ownIsPart = true, changes = f
         const [is, was] = [shareOf(after, after.total[branch.node]), shareOf(before, before.total[branch.node])];
         return [percent(is, 1), percent(was, 1), changeCell(is - was, sure), name];
       }
-      const cells = [shareCell(branch.total, whole), amount(branch.total)];
+      const cells = [shareCell(branch.total, whole), estimate(branch.total, branch.variances[1])];
       if (ownIsPart) cells.push(branch.own > 0 ? percent(branch.own, whole) : "");
       return [...cells, name];
     },
@@ -57,7 +57,7 @@ function treeList({ label, root, withRoot = false, ownIsPart = true, changes = f
     activate: (row) => {
       const { branch } = lines[row];
       state.func = branch.func;
-      hint(changes ? diffInWords(profile.names[branch.func], branch.node, branch.func) : inWords(branch.func, branch.own, branch.total));
+      hint(changes ? diffInWords(profile.names[branch.func], branch.node, branch.func) : inWords(branch.func, branch.own, branch.total, branch.variances));
       showActions();
     },
     open: (row) => toggle(row),
@@ -187,7 +187,7 @@ function callersTab() {
     "p",
     { class: "chosen", "data-own": ownOf[func], "data-total": totalOf[func] },
     nameCell(func),
-    make("span", { class: "after" }, `${weightsInWords(ownOf[func], totalOf[func])} (${placeOf(func)})`),
+    make("span", { class: "after" }, `${weightsInWords(ownOf[func], totalOf[func], variancesOfFunction(func))} (${placeOf(func)})`),
   );
   /** @param {string} title @param {{element: HTMLElement, shown: () => void}} list */
   const part = (title, list) => make("section", { class: "half" }, make("h3", {}, title), list.element);
@@ -225,8 +225,9 @@ function arcList(func, side) {
   here.forEach((/** @type {number} */ of, /** @type {number} */ row) => {
     if (of !== func || there[row] === func) return;
     const total = cost[row];
-    found.push({ func: there[row], own: 0, total, node: -1, hasChildren: false, children: () => [] });
+    found.push({ func: there[row], own: 0, total, variances: [0, 0], node: -1, hasChildren: false, children: () => [] });
   });
-  const root = { func: -1, own: 0, total: 0, node: -1, hasChildren: true, children: () => sorted(profile, found) };
+  /** @type {Branch} */
+  const root = { func: -1, own: 0, total: 0, variances: [0, 0], node: -1, hasChildren: true, children: () => sorted(profile, found) };
   return treeList({ label: side === 1 ? "Callers" : "Callees", root, ownIsPart: false, nothing: side === 1 ? NO_CALLERS : NO_CALLEES });
 }
