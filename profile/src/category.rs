@@ -20,6 +20,8 @@ pub(crate) enum CodeKind {
     Program,
     /// A shared library of the program or of a package.
     Library,
+    /// The library that sprof loads into programs to record their heap.
+    HeapLibrary,
     /// The C and C++ runtime libraries and the dynamic linker; Go's own packages, in the program's file.
     SystemLibrary,
     /// The kernel's code in user space.
@@ -150,6 +152,11 @@ pub(crate) const CATEGORIES: &[FirefoxCategory] = &[
         color: "magenta",
         subcategories: CODE,
     },
+    FirefoxCategory {
+        name: "sprof's heap library",
+        color: "darkgrey",
+        subcategories: CODE,
+    },
 ];
 
 /// True if frames of this category are the program's own code in profiles of sprof: of its file, or compiled at run
@@ -266,6 +273,7 @@ impl CodeKind {
             CodeKind::Wait(Some(WaitReason::Cpu)) => (8, WaitReason::ALL.len()),
             CodeKind::Wait(Some(reason)) => (8, reason as usize),
             CodeKind::Dependency => (9, subcategory),
+            CodeKind::HeapLibrary => (10, subcategory),
         }
     }
 
@@ -352,6 +360,9 @@ impl CodeKind {
         if is_shared && (SYSTEM.contains(&base) || base.starts_with("ld-") || base == "ld") {
             return CodeKind::SystemLibrary;
         }
+        if is_shared && name.starts_with("sprof-heap-") {
+            return CodeKind::HeapLibrary;
+        }
         CodeKind::Library
     }
 
@@ -384,6 +395,10 @@ mod tests {
         assert_eq!(kind("/lib64/ld-linux-x86-64.so.2"), CodeKind::SystemLibrary);
         assert_eq!(kind("/lib/ld-musl-aarch64.so.1"), CodeKind::SystemLibrary);
         assert_eq!(kind("/usr/lib/libcurl.so.4"), CodeKind::Library);
+        assert_eq!(
+            kind("/tmp/sprof-0/sprof-heap-0123456789abcdef.so"),
+            CodeKind::HeapLibrary
+        );
         assert_eq!(kind("/usr/lib/libzstd.so.1.5"), CodeKind::Library);
         assert_eq!(kind("//anon"), CodeKind::Jit);
         assert_eq!(kind("/memfd:jit (deleted)"), CodeKind::Jit);

@@ -65,12 +65,13 @@ fn install_in(folder: &Path, of_root: bool) -> io::Result<PathBuf> {
     }
     let mut hasher = DefaultHasher::new();
     hasher.write(PRELOAD);
-    let path = folder.join(format!("heap-{:016x}.so", hasher.finish()));
+    // Profiles have its name beside the functions in it.
+    let path = folder.join(format!("sprof-heap-{:016x}.so", hasher.finish()));
     if is_whole(&path) {
         return Ok(path);
     }
     // Two recordings may write at once: each renames a file of its own.
-    let partial = folder.join(format!(".heap-{}.partial", std::process::id()));
+    let partial = folder.join(format!(".sprof-heap-{}.partial", std::process::id()));
     let _ = fs::remove_file(&partial);
     let mut file = OpenOptions::new()
         .write(true)
