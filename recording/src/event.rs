@@ -214,9 +214,8 @@ impl<'a> Event<'a> {
 pub enum Counter {
     /// Bytes of its memory that are in RAM, those that it shares with other processes included.
     ResidentBytes,
-    /// The part of [`Counter::ResidentBytes`] that is of no file and not shared: what a program allocates or maps. It
-    /// is
-    /// read where the heap is recorded.
+    /// The part of [`Counter::ResidentBytes`] that is of no file and not shared: what a program allocates or maps.
+    /// Recordings of the heap have it.
     AnonymousBytes,
     /// ns of CPU time of all its threads, ended ones included, since its start.
     CpuNanoseconds,

@@ -11,6 +11,9 @@ pub const MAX_HEAP_INTERVAL: u64 = 1 << 40;
 /// A list of processes has at most this many; the others are counted.
 pub const MOST_UNSEEN: usize = 100;
 
+/// Begins the names of variables that are for a [runner](HeapOptions::runner).
+pub const RUNNER_PREFIX: &str = "SPROF_RUNNER_";
+
 /// How to record the heap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeapOptions {
@@ -23,6 +26,10 @@ pub struct HeapOptions {
     pub may_patch: bool,
     /// Folder of what is kept from recording to recording; `None` if nothing is.
     pub cache: Option<PathBuf>,
+    /// Name of a program that the command executes in place of each program to record, and that executes that program.
+    /// The command gets the variables of the recording with [`RUNNER_PREFIX`] before their names, and this program
+    /// renames them. `None`: the command itself is recorded.
+    pub runner: Option<String>,
 }
 
 /// How much of the heap was seen, over all processes of a recording.
@@ -135,8 +142,12 @@ pub enum UnseenCause {
     NotLoaded,
     /// The library was loaded, and the system refused it memory: the system call and the error.
     Refused(String),
-    /// It runs in another PID namespace than sprof.
+    /// It ran in another PID namespace than sprof, and ended before its number in sprof's was known.
     OtherPidNamespace,
+    /// The memory that it shares with sprof can't be read any more: the reason. Earlier blocks were sampled.
+    Damaged(String),
+    /// Too many programs were sampled at the same time.
+    OverLimit,
     /// Most of its memory is in no sampled block, and has this owner, as far as its files say.
     OtherMemory(Option<MemoryOwner>),
 }
@@ -180,7 +191,11 @@ impl UnseenCause {
                 "the library was not loaded (LD_PRELOAD changed, another file system, or rights of the file)".to_owned()
             }
             UnseenCause::Refused(what) => what.clone(),
-            UnseenCause::OtherPidNamespace => "in another PID namespace".to_owned(),
+            UnseenCause::OtherPidNamespace => "it was in another PID namespace, and ended too early".to_owned(),
+            UnseenCause::Damaged(error) => {
+                format!("the memory that it shares with sprof is damaged ({error}): its later blocks are lost")
+            }
+            UnseenCause::OverLimit => "too many programs were recorded at once".to_owned(),
             UnseenCause::OtherMemory(owner) => {
                 let owner = match owner {
                     Some(MemoryOwner::Python) => {

@@ -2,16 +2,18 @@
 //!
 //! 1. `library` writes the file of the library, `program` says where it can't be loaded, and `HeapRecorder` puts it
 //!    into the environment of the program, with the path of the `socket`.
-//! 2. `shared_memory` reads what a program has written.
+//! 2. `shared_memory` reads what a program has written; it waits in `queue`.
 //! 3. `patch` computes how an allocator in the executable itself is made to count, and `patch_answers` tells programs.
 //! 4. `HeapSink` sends it to the next stage, in time order with the events of the recorder, and notes which programs
-//!    were executed without the library.
+//!    were executed without the library. `pid_namespace` knows the threads of containers.
 
 mod library;
 #[allow(dead_code, reason = "no plan has entries yet")]
 mod patch;
 pub mod patch_answers;
+mod pid_namespace;
 mod program;
+mod queue;
 mod recorder;
 mod shared_memory;
 mod sink;

@@ -6,19 +6,21 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use recording::event::{Allocation, Pid, Thread};
+use recording::event::{Pid, Thread};
 use recording::heap::{
-    HeapCoverage, HeapLoss, HeapOptions, LinkedAllocator, MAX_HEAP_INTERVAL, MOST_UNSEEN, UnseenCause, UnseenProgram,
+    HeapCoverage, HeapLoss, HeapOptions, LinkedAllocator, MAX_HEAP_INTERVAL, MOST_UNSEEN, RUNNER_PREFIX, UnseenCause,
+    UnseenProgram,
 };
 use recording::program::ProgramImage;
-use recording::stack::{FurtherRegisters, Registers, Snapshot};
 
 use super::library;
 use super::patch_answers::{PatchAnswers, PatchOutcome, PatchedProcess};
+use super::pid_namespace::{NamespaceThreads, numbers_inside};
 use super::program::{self, OWN_MACHINE};
-use super::shared_memory::{ProgramCounts, REGISTER_BYTES, RingCopy, SharedMemory, word};
+use super::queue::{HeapQueue, HeapRecord};
+use super::shared_memory::{ProgramCounts, RingCopy, SharedMemory};
 use super::socket::{ConnectedProgram, HeapSocket, ProgramMessage};
-use super::wire::{ALLOCATION, MAX_STACK_BYTES, RecordHead, STEPS, VARIABLE};
+use super::wire::{MAX_STACK_BYTES, STEPS, VARIABLE};
 use crate::sys::process::monotonic_ns;
 
 /// Length of the ring of a program. All of it is allocated when the program connects, which takes it some 0.5 ms for
@@ -36,8 +38,6 @@ const MOST_SAMPLES_A_SECOND: f64 = 2000.0;
 const RATE_NS: u64 = 250_000_000;
 /// Programs that are sampled at the same time, at most: each needs a descriptor, and memory.
 const MOST_PROGRAMS: usize = 2048;
-/// Bytes of all records that wait to be sent, with their stacks, at most. Others stay in the rings.
-const MOST_BYTES: usize = 256 << 20;
 /// Between two looks at rings that could not be read to the end.
 const AGAIN_NS: u64 = 1_000_000;
 /// A record may come this much later than its time.
@@ -53,10 +53,7 @@ pub(crate) struct HeapRecorder {
     pub(super) programs: BTreeMap<u64, SampledProgram>,
     next_program: u64,
     copy: RingCopy,
-    /// Records that are to be sent, by time, from `sent` on; and the bytes behind the heads.
-    pub(super) records: Vec<HeapRecord>,
-    pub(super) sent: usize,
-    bodies: Vec<u8>,
+    pub(super) queue: HeapQueue,
     /// Processes that may run patched code, by the time from which on, which `HeapSink` takes.
     pub(super) patched: VecDeque<PatchedProcess>,
     /// Executables of which is known whether their allocator was patched.
@@ -75,8 +72,12 @@ pub(crate) struct HeapRecorder {
 #[derive(Debug)]
 pub(super) struct SampledProgram {
     memory: SharedMemory,
+    /// The process that connected.
+    pid: Pid,
     /// The processes that write into it, as far as they run.
     pub(super) pids: HashSet<Pid>,
+    /// Its threads, if its numbers are of another PID namespace.
+    pub(super) namespace: Option<NamespaceThreads>,
     /// The time of its first record.
     first_ns: Option<u64>,
     counts: ProgramCounts,
@@ -95,26 +96,6 @@ pub(super) struct SampledProgram {
     pub(super) is_counted: bool,
 }
 
-/// A record that is to be sent.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HeapRecord {
-    pub(super) time_ns: u64,
-    pub(super) thread: Thread,
-    /// `None` for a free.
-    pub(super) allocation: Option<AllocationRecord>,
-    pub(super) address: u64,
-    /// The key in [`HeapRecorder::programs`].
-    pub(super) program: u64,
-}
-
-/// What only an allocation has.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AllocationRecord {
-    pub(super) block: Allocation,
-    body: usize,
-    stack_bytes: usize,
-}
-
 impl HeapRecorder {
     /// Prepares the recording of a program and of what it starts: adds to its environment. Also returns an announcement
     /// if the program itself can't be recorded.
@@ -127,7 +108,7 @@ impl HeapRecorder {
         image: &mut ProgramImage,
     ) -> Result<(HeapRecorder, Option<String>), String> {
         let path = Path::new(std::ffi::OsStr::from_bytes(image.path.as_bytes()));
-        let obstacle = program::obstacle(path);
+        let obstacle = program::obstacle(path).filter(|_| options.runner.is_none());
         let announcement = obstacle.as_ref().map(|cause| {
             format!(
                 "the heap of {} can't be recorded: {}{}",
@@ -153,9 +134,7 @@ impl HeapRecorder {
             programs: BTreeMap::new(),
             next_program: 0,
             copy: RingCopy::default(),
-            records: Vec::new(),
-            sent: 0,
-            bodies: Vec::new(),
+            queue: HeapQueue::default(),
             patched: VecDeque::new(),
             with_outcome: HashSet::new(),
             read_until_ns: 0,
@@ -178,14 +157,15 @@ impl HeapRecorder {
         let interval = if interval == 1 { 0 } else { interval };
         let settings = format!("{interval}:{FIRST_STACK_BYTES}:{RING_BYTES}:");
         let library = self.library.as_os_str().as_bytes();
+        let prefix = { self.options.runner.as_ref() }.map_or("", |_| RUNNER_PREFIX);
         // The first one that is loaded is called first.
-        extend(env, "LD_PRELOAD", |own| match own {
+        extend(env, prefix, "LD_PRELOAD", |own| match own {
             [] => library.to_vec(),
             own => [library, b":", own].concat(),
         })?;
-        extend(env, VARIABLE, |_| [settings.as_bytes(), socket].concat())?;
+        extend(env, prefix, VARIABLE, |_| [settings.as_bytes(), socket].concat())?;
         // gcc's runtime of AddressSanitizer ends a program into which a library was loaded before it.
-        extend(env, "ASAN_OPTIONS", |own| match own {
+        extend(env, prefix, "ASAN_OPTIONS", |own| match own {
             [] => b"verify_asan_link_order=0".to_vec(),
             own => [own, b":verify_asan_link_order=0"].concat(),
         })
@@ -194,6 +174,11 @@ impl HeapRecorder {
     /// The path of the library, as the kernel reports it in mappings.
     pub(super) fn library(&self) -> &Path {
         &self.library
+    }
+
+    /// [`HeapOptions::runner`].
+    pub(super) fn runner(&self) -> Option<&str> {
+        self.options.runner.as_deref()
     }
 
     /// The coverage of a recording that goes on.
@@ -227,37 +212,38 @@ impl HeapRecorder {
             }
         }
         self.lost.refused = self.lost.refused.saturating_add(self.socket.take_refused());
-        if self.bodies.len() + self.records.len() * size_of::<HeapRecord>() > MOST_BYTES {
-            self.drop_sent();
+        if self.queue.is_full() {
+            self.queue.drop_sent();
         }
         let (mut fill, mut is_behind) = (0.0_f64, false);
         for (number, program) in &mut self.programs {
             if program.is_over {
                 continue;
             }
-            if self.bodies.len() + self.records.len() * size_of::<HeapRecord>() > MOST_BYTES {
+            if self.queue.is_full() {
                 is_behind = true;
                 continue;
             }
             let has_ended = program.pids.is_empty();
-            let (before, malformed) = (self.records.len(), program.memory.malformed);
-            let (records, bodies) = (&mut self.records, &mut self.bodies);
+            let malformed = program.memory.malformed;
             let (mut deep, mut samples) = (0, 0);
             let read = program
                 .memory
                 .read(now_ns, is_last || has_ended, &mut self.copy, &mut |head, body| {
-                    let record = HeapRecord::new(head, body, *number, bodies);
+                    let record = self.queue.push(head, body, *number);
+                    program.first_ns = program.first_ns.into_iter().chain([record.time_ns]).min();
                     if let Some(allocation) = &record.allocation {
                         samples += 1;
                         deep += u64::from(allocation.stack_bytes as u64 + 8 > program.stack_bytes);
                     }
-                    records.push(record);
                 });
-            let first_ns = { self.records.iter().skip(before) }.map(|record| record.time_ns).min();
-            program.first_ns = program.first_ns.into_iter().chain(first_ns).min();
-            let malformed = program.memory.malformed.saturating_sub(malformed) + u64::from(read.is_err());
+            let malformed = program.memory.malformed.saturating_sub(malformed);
             self.lost.refused = self.lost.refused.saturating_add(malformed);
             program.is_over = has_ended || read.is_err();
+            if let Err(error) = read {
+                self.coverage
+                    .add_unseen(unseen(program.pid, UnseenCause::Damaged(error.to_string())));
+            }
             fill = fill.max(program.memory.fill);
             is_behind |= program.memory.is_stuck;
             let lost = program.add_counts(&mut self.lost);
@@ -269,16 +255,17 @@ impl HeapRecorder {
         self.fill = fill;
         self.is_behind = is_behind && !is_last;
         self.read_until_ns = now_ns.saturating_sub(SETTLE_NS);
-        if let Some(rest) = self.records.get_mut(self.sent..) {
-            rest.sort_by_key(|record| record.time_ns);
-        }
+        self.queue.sort();
     }
 
     fn connect(&mut self, connected: ConnectedProgram, now_ns: u64) {
         let ConnectedProgram { pid, hello, memory } = connected;
-        let unseen = match hello {
+        let inside = numbers_inside(pid);
+        let has_own_number = i32::try_from(hello.pid) == Ok(inside.map_or(pid, |inside| inside.pid.0));
+        let cause = match hello {
             _ if hello.machine != OWN_MACHINE => Some(UnseenCause::OtherMachine),
-            _ if i32::try_from(hello.pid) != Ok(pid) => Some(UnseenCause::OtherPidNamespace),
+            _ if !has_own_number => Some(UnseenCause::OtherPidNamespace),
+            _ if self.programs.len() >= MOST_PROGRAMS => Some(UnseenCause::OverLimit),
             _ if hello.refused_step > 0 => {
                 let step = STEPS
                     .get(hello.refused_step as usize)
@@ -289,15 +276,10 @@ impl HeapRecorder {
             }
             _ => None,
         };
-        if let Some(cause) = unseen {
-            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            return self.coverage.add_unseen(UnseenProgram {
-                pid: Pid(pid),
-                name: name.trim_end().to_owned(),
-                cause,
-            });
+        if let Some(cause) = cause {
+            return self.coverage.add_unseen(unseen(Pid(pid), cause));
         }
-        let memory = memory.filter(|_| hello.ring_bytes == RING_BYTES && self.programs.len() < MOST_PROGRAMS);
+        let memory = memory.filter(|_| hello.ring_bytes == RING_BYTES);
         let memory = memory.and_then(|memory| SharedMemory::new(memory, RING_BYTES).ok());
         // Whoever sends one memory many times would have its records read as many times.
         let is_new = |memory: &SharedMemory| self.programs.values().all(|other| other.memory.id != memory.id);
@@ -307,7 +289,11 @@ impl HeapRecorder {
         };
         let program = SampledProgram {
             memory,
+            pid: Pid(pid),
             pids: [Pid(pid)].into(),
+            namespace: inside
+                .filter(|inside| inside.pid.0 != pid)
+                .map(|_| NamespaceThreads::default()),
             first_ns: None,
             counts: ProgramCounts::default(),
             interval: self.options.interval,
@@ -346,47 +332,18 @@ impl HeapRecorder {
         }
     }
 
-    /// The words and the stack of an allocation, to be unwound.
-    pub(super) fn snapshot(&self, allocation: &AllocationRecord) -> Snapshot<'_> {
-        let body = self.bodies.get(allocation.body..).unwrap_or_default();
-        let words = body.get(..REGISTER_BYTES).unwrap_or_default();
-        let stack = body.get(REGISTER_BYTES..).unwrap_or_default();
-        Snapshot {
-            kernel: &[],
-            registers: registers(words),
-            further: FurtherRegisters {
-                bits: REGISTER_BITS,
-                mask: u64::MAX >> (64 - REGISTER_COUNT),
-                words,
-            },
-            stack_bytes: stack.get(..allocation.stack_bytes).unwrap_or_default(),
-            next_copy: None,
-        }
-    }
-
-    /// Drops the records that were sent.
-    fn drop_sent(&mut self) {
-        self.records.drain(..self.sent);
-        self.sent = 0;
-        // Bodies lie in the order of reading.
-        let bodies = { self.records.iter() }.filter_map(|record| Some(record.allocation?.body));
-        let first = bodies.min().unwrap_or(self.bodies.len());
-        self.bodies.drain(..first);
-        for allocation in self.records.iter_mut().filter_map(|record| record.allocation.as_mut()) {
-            allocation.body -= first;
-        }
-    }
-
     /// Drops the records that were sent, and the memory of programs that have ended. Processes that connected before
     /// `until_ns` have ended unless they are `is_running`.
     pub(super) fn forget_sent(&mut self, until_ns: u64, is_running: impl Fn(&Pid) -> bool) {
-        self.drop_sent();
-        let records = &self.records;
+        self.queue.drop_sent();
         self.programs.retain(|number, program| {
             if program.connected_ns < until_ns {
                 program.pids.retain(&is_running);
             }
-            !program.is_over || records.iter().any(|record| record.program == *number)
+            if let Some(namespace) = &mut program.namespace {
+                namespace.begin_round();
+            }
+            !program.is_over || self.queue.has_records_of(*number)
         });
     }
 }
@@ -433,6 +390,15 @@ impl SampledProgram {
         }
     }
 
+    /// The thread of a record, as sprof knows it. `None` if it is of none of the program's processes.
+    pub(super) fn thread(&mut self, record: &HeapRecord) -> Option<Thread> {
+        let thread = match &mut self.namespace {
+            None => Some(record.thread),
+            Some(namespace) => namespace.find(record.thread, self.pids.iter().copied()),
+        };
+        thread.filter(|thread| self.pids.contains(&thread.pid))
+    }
+
     /// A process has executed another program: it does not write here any more, if it did before.
     pub(super) fn executed(&mut self, pid: Pid, time_ns: u64) {
         // What connected after the exec, and was accepted in the same round, is the other program.
@@ -442,32 +408,13 @@ impl SampledProgram {
     }
 }
 
-impl HeapRecord {
-    /// A checked record of a program.
-    fn new(head: RecordHead, body: &[u8], program: u64, bodies: &mut Vec<u8>) -> HeapRecord {
-        let is_allocation = head.kind == ALLOCATION;
-        // A multiple of 8, as the unwinder reads words.
-        let stack_bytes = head.stack_bytes as usize & !7;
-        let place = bodies.len();
-        if is_allocation {
-            bodies.extend_from_slice(body.get(..REGISTER_BYTES + stack_bytes).unwrap_or_default());
-        }
-        HeapRecord {
-            time_ns: head.time_ns,
-            // They were checked.
-            thread: Thread::new(head.pid.cast_signed(), head.tid.cast_signed()),
-            allocation: is_allocation.then_some(AllocationRecord {
-                block: Allocation {
-                    address: head.address,
-                    size: head.size,
-                    interval: head.interval,
-                },
-                body: place,
-                stack_bytes,
-            }),
-            address: head.address,
-            program,
-        }
+/// A process that has the library, and whose blocks are not sampled.
+fn unseen(pid: Pid, cause: UnseenCause) -> UnseenProgram {
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", pid.0)).unwrap_or_default();
+    UnseenProgram {
+        pid,
+        name: name.trim_end().to_owned(),
+        cause,
     }
 }
 
@@ -480,66 +427,25 @@ fn remedy(cause: &UnseenCause) -> &'static str {
     }
 }
 
-/// Changes the value of a variable; it is empty if the variable is not set.
-fn extend(env: &mut Vec<CString>, name: &str, change: impl Fn(&[u8]) -> Vec<u8>) -> io::Result<()> {
-    let prefix = [name.as_bytes(), b"="].concat();
-    let own = env.iter().position(|entry| entry.as_bytes().starts_with(&prefix));
-    let value = own.map(|at| env.swap_remove(at));
-    let value = value
-        .as_ref()
-        .and_then(|entry| entry.as_bytes().strip_prefix(&prefix[..]));
-    let entry = [&prefix[..], &change(value.unwrap_or_default())].concat();
+/// Changes the value of a variable, which is empty if the variable is not set. With a prefix, sets the variable with
+/// the prefix before its name instead.
+fn extend(env: &mut Vec<CString>, prefix: &str, name: &str, change: impl Fn(&[u8]) -> Vec<u8>) -> io::Result<()> {
+    let of = |prefix: &str| [prefix.as_bytes(), name.as_bytes(), b"="].concat();
+    let own = env.iter().find_map(|entry| entry.as_bytes().strip_prefix(&of("")[..]));
+    let changed = of(prefix);
+    let entry = [&changed[..], &change(own.unwrap_or_default())].concat();
+    env.retain(|entry| !entry.as_bytes().starts_with(&changed));
     env.push(CString::new(entry).map_err(io::Error::other)?);
     Ok(())
 }
 
-/// The registers of a record, in the order of `wire::REGISTERS`: how many, and the bit of each DWARF number.
-#[cfg(target_arch = "x86_64")]
-const REGISTER_COUNT: u32 = 8;
-#[cfg(target_arch = "x86_64")]
-static REGISTER_BITS: &[u8] = {
-    const NONE: u8 = u8::MAX;
-    // rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15, return address.
-    &[
-        NONE, NONE, NONE, 3, NONE, NONE, 2, 1, NONE, NONE, NONE, NONE, 4, 5, 6, 7, 0,
-    ]
-};
-#[cfg(target_arch = "aarch64")]
-const REGISTER_COUNT: u32 = 13;
-#[cfg(target_arch = "aarch64")]
-static REGISTER_BITS: &[u8] = {
-    const NONE: u8 = u8::MAX;
-    // x0 to x18, then x19 to x28, x29, x30, sp.
-    &[
-        NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE,
-        NONE, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2, 0, 1,
-    ]
-};
-
-/// The caller's registers just after the call. The address is moved back into the call instruction: what follows a call
-/// may be of another line, or of another function.
-fn registers(words: &[u8]) -> Registers {
-    let at = |index: usize| word(words, 8 * index).unwrap_or_default();
-    #[cfg(target_arch = "x86_64")]
-    let registers = Registers::X86_64 {
-        ip: at(0).saturating_sub(1),
-        sp: at(1),
-        bp: at(2),
-    };
-    #[cfg(target_arch = "aarch64")]
-    let registers = Registers::Aarch64 {
-        pc: at(0).saturating_sub(4),
-        sp: at(1),
-        fp: at(2),
-        lr: at(0),
-    };
-    registers
-}
-
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::shared_memory::tests::{Program, free};
-    use super::super::wire::Hello;
+    use std::os::unix::fs::FileExt as _;
+
+    use super::super::queue::tests::{fill, len};
+    use super::super::shared_memory::tests::{Program, allocation, free};
+    use super::super::wire::{Header, Hello};
     use super::*;
 
     pub(in crate::heap) fn recorder(folder: &Path) -> HeapRecorder {
@@ -548,6 +454,7 @@ pub(super) mod tests {
             may_raise: false,
             may_patch: true,
             cache: Some(folder.to_owned()),
+            runner: None,
         };
         let mut image = ProgramImage {
             path: c"/bin/true".into(),
@@ -601,15 +508,13 @@ pub(super) mod tests {
         let (mut program, memory) = Program::with_ring(RING_BYTES);
         connect(&mut recorder, memory);
         // Frees alone, without a stack.
-        let waiting = HeapRecord::new(free(7, 1, 16), &[], 0, &mut Vec::new());
-        recorder.records = vec![waiting; MOST_BYTES / size_of::<HeapRecord>() + 1];
-        let full = recorder.records.len();
+        let full = fill(&mut recorder.queue);
         program.record(free(7, 2, 32), &[], true);
         recorder.read(10, false);
-        assert_eq!((recorder.records.len(), recorder.is_due(0)), (full, true));
-        recorder.sent = full;
+        assert_eq!((len(&recorder.queue), recorder.is_due(0)), (full, true));
+        while recorder.queue.next_until(1).is_some() {}
         recorder.read(11, false);
-        assert_eq!((recorder.records.len(), recorder.is_behind), (1, false));
+        assert_eq!((len(&recorder.queue), recorder.is_behind), (1, false));
     }
 
     #[test]
@@ -625,5 +530,47 @@ pub(super) mod tests {
         assert!(!recorder.is_due(later_ns - SETTLE_NS) && recorder.is_due(later_ns));
         recorder.read(1, false);
         assert!(recorder.is_due(0));
+    }
+
+    #[test]
+    fn a_program_that_takes_samples_fast_gets_a_longer_interval_unless_the_user_chose_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let interval_after = |may_raise: bool, samples: u64| {
+            let mut recorder = recorder(folder.path());
+            recorder.options.interval = 1000;
+            recorder.options.may_raise = may_raise;
+            let (mut program, memory) = Program::with_ring(RING_BYTES);
+            connect(&mut recorder, memory);
+            for time_ns in 1..=samples {
+                program.record(allocation(7, time_ns, 16, 0), &[0; 128], true);
+            }
+            recorder.read(RATE_NS, false);
+            let mut interval = [0; 8];
+            let at = std::mem::offset_of!(Header, interval) as u64;
+            program.file.read_exact_at(&mut interval, at).unwrap();
+            (u64::from_ne_bytes(interval), recorder.coverage.longest_interval)
+        };
+        // 2,000 a second, and six times as many.
+        assert_eq!(interval_after(true, 500), (0, 1000));
+        assert_eq!(interval_after(true, 3000), (6000, 6000));
+        assert_eq!(interval_after(false, 3000), (0, 1000));
+    }
+
+    #[test]
+    fn a_program_whose_memory_is_damaged_is_named_and_what_came_before_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recorder = recorder(folder.path());
+        let (mut program, memory) = Program::with_ring(RING_BYTES);
+        connect(&mut recorder, memory);
+        program.record(free(7, 1, 16), &[], true);
+        recorder.read(1, false);
+        program.word(Program::head_at(), 3);
+        recorder.read(2, false);
+        recorder.read(3, false);
+        let [UnseenProgram { pid: Pid(7), cause, .. }] = &recorder.coverage.unseen[..] else {
+            panic!("{:?}", recorder.coverage);
+        };
+        assert!(matches!(cause, UnseenCause::Damaged(_)), "{cause:?}");
+        assert_eq!((len(&recorder.queue), recorder.lost.refused), (1, 0));
     }
 }

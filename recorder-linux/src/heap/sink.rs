@@ -14,7 +14,7 @@ use recording::stack::{Registers, Snapshot, Stack};
 
 use super::patch_answers::PatchedProcess;
 use super::program::{self, name_of};
-use super::recorder::{HeapRecord, HeapRecorder};
+use super::recorder::HeapRecorder;
 use crate::sys::process::monotonic_ns;
 
 /// Sends the events of a recorder on, and those of the heap that come before each, if the heap is recorded.
@@ -47,6 +47,8 @@ struct ExecutedProgram {
     has_blocks: bool,
     /// It was executed by this process. A fork has the program of its parent.
     is_own: bool,
+    /// The process, or an ancestor of it, has executed the runner.
+    is_of_runner: bool,
 }
 
 impl<'a> HeapSink<'a> {
@@ -101,19 +103,13 @@ impl<'a> HeapSink<'a> {
     /// Sends the records with times up to `until_ns`.
     fn send_until(&mut self, until_ns: u64) {
         let Some(heap) = &mut self.heap else { return };
-        while let Some(record) = heap
-            .records
-            .get(heap.sent)
-            .copied()
-            .filter(|record| record.time_ns <= until_ns)
-        {
-            heap.sent += 1;
-            let HeapRecord { thread, allocation, .. } = &record;
+        while let Some(record) = heap.queue.next_until(until_ns) {
+            let allocation = &record.allocation;
             let program = heap.programs.get_mut(&record.program);
-            let program = program.filter(|program| program.pids.contains(&thread.pid));
-            let is_of_process = program.is_some();
-            let is_known = self.threads.get(&thread.tid) == Some(&thread.pid);
-            let Some(program) = program.filter(|_| is_known) else {
+            let found = program.and_then(|program| Some((program.thread(&record)?, program)));
+            let is_of_process = found.is_some();
+            let known = found.filter(|(thread, _)| self.threads.get(&thread.tid) == Some(&thread.pid));
+            let Some((thread, program)) = known else {
                 heap.lost = heap.lost.plus(HeapLoss {
                     unknown: u64::from(allocation.is_some()),
                     unknown_bytes: allocation.map_or(0, |allocation| allocation.block.weight() as u64),
@@ -131,21 +127,21 @@ impl<'a> HeapSink<'a> {
             // What comes late is sent late. Of one address, events come in the order of their times.
             self.sent_ns = self.sent_ns.max(record.time_ns);
             let time = Timestamp(self.sent_ns);
-            match &record.allocation {
+            match allocation {
                 None => {
                     heap.coverage.frees += 1;
                     let address = record.address;
                     let what = ThreadEvent::Freed { address };
-                    self.next.on_event(&Event::thread(time, record.thread, what));
+                    self.next.on_event(&Event::thread(time, thread, what));
                 }
                 Some(allocation) => {
                     heap.coverage.blocks += 1;
-                    let stack = Stack::Snapshot(heap.snapshot(allocation));
+                    let stack = Stack::Snapshot(heap.queue.snapshot(allocation));
                     let sample = Sample {
                         allocation: Some(&allocation.block),
                         ..Sample::new(Role::Allocation, allocation.block.size, stack)
                     };
-                    self.next.on_event(&Event::sample(time, record.thread, sample));
+                    self.next.on_event(&Event::sample(time, thread, sample));
                 }
             }
         }
@@ -178,11 +174,14 @@ impl<'a> HeapSink<'a> {
                     }
                 }
             }
-            ProcessEvent::Exec(_) => {
+            ProcessEvent::Exec(name) => {
                 let programs = heap.programs.values_mut();
                 programs.for_each(|program| program.executed(pid, time.0));
+                let is_of_runner = { self.processes.get(&pid) }.is_some_and(|process| process.is_of_runner);
                 let new = ExecutedProgram {
-                    is_own: true,
+                    // The runner itself is not recorded.
+                    is_own: heap.runner() != Some(name),
+                    is_of_runner: is_of_runner || heap.runner() == Some(name),
                     ..ExecutedProgram::default()
                 };
                 if let Some(before) = self.processes.insert(pid, new) {
@@ -231,7 +230,8 @@ impl<'a> HeapSink<'a> {
         let (Some(heap), Some(path)) = (&mut self.heap, &executed.path) else {
             return;
         };
-        if !executed.is_own {
+        let is_wanted = executed.has_library || executed.is_of_runner || heap.runner().is_none();
+        if !executed.is_own || !is_wanted {
             return;
         }
         if executed.has_library {
@@ -302,6 +302,14 @@ impl EventSink for HeapSink<'_> {
             }
             EventKind::Thread(thread, ThreadEvent::End) => {
                 self.threads.remove(&thread.tid);
+                let programs = { self.heap.as_mut() }.map(|heap| heap.programs.values_mut());
+                for namespace in programs
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|program| program.namespace.as_mut())
+                {
+                    namespace.ended(thread.tid);
+                }
             }
             EventKind::Thread(thread, ThreadEvent::Sample(sample)) => {
                 let process = self.processes.get(&thread.pid);

@@ -118,6 +118,9 @@ pub(crate) fn prepare(
             "cannot create a folder for temporary files ({error}), which sprof needs to learn what cargo runs: free space, or set TMPDIR"
         )
     })?;
+    if let Some(heap) = &mut options.heap {
+        heap.runner = Some(runner::NAME.to_owned());
+    }
     let runner = desk.runner();
     set.extend(
         runner_variables

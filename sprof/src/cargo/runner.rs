@@ -4,7 +4,7 @@
 //! Cargo, rustdoc and nextest start programs through the runner of their target (`CARGO_TARGET_<TRIPLE>_RUNNER`), and
 //! nothing else: neither rustc nor build scripts. So each program that comes through here is one to record, whatever
 //! its name. The user's own runner runs in between as before, and the program's environment is the same as without
-//! sprof.
+//! sprof, but for what a recording of the heap needs.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
@@ -14,6 +14,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use recording::heap::RUNNER_PREFIX;
 use serde::{Deserialize, Serialize};
 
 /// Name of the link to sprof, and so of a process until it executes the program. At most 15 bytes (TASK_COMM_LEN).
@@ -138,6 +139,11 @@ pub(crate) fn run(folder: &Path) -> ExitCode {
             Some(value) => command.env(name, OsString::from_vec(value)),
             None => command.env_remove(name),
         };
+    }
+    for (name, value) in std::env::vars_os() {
+        if let Some(own) = name.as_bytes().strip_prefix(RUNNER_PREFIX.as_bytes()) {
+            command.env(OsStr::from_bytes(own), value).env_remove(&name);
+        }
     }
     command.envs(crate::recorder::lost_variable());
     let error = command.exec();

@@ -398,17 +398,13 @@ pub(super) fn plan(
             may_raise: args.heap_interval.is_none(),
             may_patch: how == HeapHow::All,
             cache: args::cache(),
+            runner: None,
         }),
         duration: args.duration,
         keep_running: args.keep_running,
         include_args: args.include_args.is_some(),
     };
     let cargo = cargo::prepare(&mut recorder, args, term)?;
-    if cargo.is_some() && recorder.heap.is_some() {
-        return Err(usage(
-            "--heap does not record what cargo runs; build it, and give the program in target/ itself".into(),
-        ));
-    }
     say_changes(rate_hz, args, term);
     let cargo_name = || cargo.as_ref().map(|cargo| cargo.command.clone());
     // sprof cannot know the commit of a process that was started by others.

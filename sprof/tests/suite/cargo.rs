@@ -269,6 +269,28 @@ fn an_example_has_its_own_arguments_output_status_and_environment() {
     assert_nothing_built(&record_cargo(&[], &words, &[]));
 }
 
+/// Each block: the program takes few. It prints what it finds of sprof's own variables.
+#[test]
+fn the_heap_is_that_of_what_cargo_runs_and_not_of_cargo() {
+    let Some(()) = cargo() else { return };
+    let words = ["run", "--release", "--example", "spin", "--", "1000000", "7"];
+    let recorded = record_cargo(&["--heap", "--heap-interval", "1"], &words, &[]);
+    assert_eq!(recorded.code, Some(7), "{}", recorded.stderr);
+    assert_eq!(recorded.stdout.lines().count(), 1, "{}", recorded.stdout);
+    assert!(
+        recorded.stderr.contains(" of 1 program recorded") && !recorded.stderr.contains("heap not recorded"),
+        "{}",
+        recorded.stderr
+    );
+    let profile = recorded.profile();
+    let blocks = &profile.json["threads"][0]["nativeAllocations"];
+    assert!(
+        blocks["length"].as_u64().unwrap_or_default() > 5,
+        "{}",
+        profile.summary()
+    );
+}
+
 #[test]
 fn a_runner_of_the_user_runs_the_program() {
     let Some(()) = cargo() else { return };

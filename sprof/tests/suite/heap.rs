@@ -520,8 +520,67 @@ fn what_no_library_sends_is_refused_and_counted() {
     assert!(seen["blocks"].as_u64().unwrap() > 500, "{seen}");
 }
 
+/// The library of such a program knows the numbers of the container alone.
 #[test]
-fn the_heap_of_running_processes_and_of_cargo_is_refused() {
+fn a_program_in_a_container_is_recorded() {
+    let allowed = Command::new("unshare").args(["--pid", "--fork", "true"]).status();
+    let allowed = allowed.is_ok_and(|status| status.success());
+    if !has(Need::Namespaces, allowed, "unshare --pid is not permitted") {
+        return;
+    }
+    let heap = program("heap").unwrap();
+    let words = [
+        "unshare",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        heap.to_str().unwrap(),
+        "1",
+        "4",
+        "rest",
+    ];
+    let (recording, seen) = heap_of(exact(record()), &words);
+    assert_eq!(recording.code, Some(7), "{}", recording.stderr);
+    assert!(seen["blocks"].as_u64().unwrap() >= 257 + 11 * 256, "{seen}");
+    assert_eq!(
+        (&seen["unseen"], &seen["lost"]["unknown"]),
+        (&serde_json::json!([]), &0.into()),
+        "{seen}"
+    );
+}
+
+/// Their own allocator must be the first, and has the addresses to itself.
+#[test]
+fn programs_with_a_sanitizer_are_left_alone() {
+    for sanitizer in ["heap_asan", "heap_tsan"] {
+        let heap = program(sanitizer).unwrap();
+        let words = [heap.to_str().unwrap(), "1", "4", "thread"];
+        let plain = output(Command::new(words[0]).args(&words[1..]));
+        // The runtime of gcc 12 does not start on kernels that place memory more freely.
+        if !has(
+            Need::Sanitizers,
+            plain.status.code() == Some(7),
+            "the sanitizer does not run here",
+        ) {
+            continue;
+        }
+        let printed = record().options(&["--heap"]).run(words[0], &words[1..]);
+        assert_eq!(printed.code, Some(7), "{}", printed.stderr);
+        assert_eq!(printed.stdout.as_bytes(), plain.stdout);
+        assert!(
+            printed.stderr.contains("it has a sanitizer's allocator"),
+            "{}",
+            printed.stderr
+        );
+        // Started by another program, which has the library.
+        let (recording, seen) = heap_of(record().options(&["--heap"]), &["sh", "-c", &words.join(" ")]);
+        assert_eq!(recording.code, Some(7), "{}", recording.stderr);
+        assert_eq!(seen["blocks"], 0, "{seen}");
+    }
+}
+
+#[test]
+fn the_heap_of_running_processes_is_refused() {
     for (words, expected) in [
         (&["--heap", "-p", "1"][..], "cannot be used with"),
         (&["--heap-interval", "1K", "true"], "required"),
