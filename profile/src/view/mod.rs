@@ -24,6 +24,7 @@ pub mod markers;
 pub mod names;
 pub mod own_code;
 mod printable;
+pub mod scaling;
 pub mod select;
 pub mod shortfalls;
 mod sums;

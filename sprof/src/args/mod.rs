@@ -48,7 +48,7 @@ pub(crate) use select::PartArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use setup::SetupArgs;
 pub(crate) use share::{Private, ShareArgs, UploadArgs};
-pub(crate) use stat::{StatArgs, StatFormat};
+pub(crate) use stat::{StatArgs, StatFormat, StatProgram};
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;

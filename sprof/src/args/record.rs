@@ -312,7 +312,7 @@ impl RecordingArgs {
 }
 
 /// The command line of the program to run.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ProgramWords {
     /// `VAR=x` words.
     pub(crate) env: Vec<(OsString, OsString)>,

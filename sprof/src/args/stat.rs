@@ -36,8 +36,8 @@ pub(crate) struct StatArgs {
     )]
     command: Vec<OsString>,
 
-    /// Run each program N times, without the warm-up [default: 1, with --against 10]. From 2 on, programs have an empty
-    /// stdin.
+    /// Run each program N times, without the warm-up [default: 1, of several programs 10]. From 2 on, programs have an
+    /// empty stdin.
     #[arg(short, long, alias = "runs", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: Option<u32>,
 
@@ -46,7 +46,16 @@ pub(crate) struct StatArgs {
     #[arg(long, value_name = "COMMAND")]
     against: Vec<String>,
 
-    /// Runs of each program before those that count: they fill caches [default: 1, without -r and --against 0].
+    /// Run the program once for each value, in the place of `{NAME}` in COMMAND. May be given several times.
+    #[arg(long, value_name = "NAME=VALUE,...", value_parser = parameter, conflicts_with = "against")]
+    parameter: Vec<Parameter>,
+
+    /// The same for a number of threads (or processes) that share the work: also says how much of it one thread does
+    /// alone, and how many are fastest.
+    #[arg(long, value_name = "NAME=N,...", value_parser = concurrency, conflicts_with = "against")]
+    concurrency: Option<Parameter>,
+
+    /// Runs of each program before those that count: they fill caches [default: 1, of a single run 0].
     #[arg(long, value_name = "N")]
     warmup: Option<u32>,
 
@@ -96,23 +105,101 @@ impl StatArgs {
     }
 
     /// The program, and those that it is compared with. The error is of the command line.
-    pub(crate) fn programs(&self) -> Result<Vec<ProgramWords>, String> {
+    pub(crate) fn programs(&self) -> Result<Vec<StatProgram>, String> {
         let own = split_environment(&self.command).ok_or("which program? COMMAND has only variables (VAR=x)")?;
-        let mut programs = vec![own];
+        let program = |words| StatProgram {
+            words,
+            parameters: Vec::new(),
+        };
+        let mut programs = vec![program(own)];
+        for parameter in self.parameter.iter().chain(&self.concurrency) {
+            let each: Result<Vec<_>, String> = programs.iter().map(|program| program.with_each(parameter)).collect();
+            programs = each?.concat();
+        }
         for line in &self.against {
-            programs.push(words_of(line)?);
+            programs.push(program(words_of(line)?));
         }
         Ok(programs)
     }
 
+    /// The parameter that is a number of threads.
+    pub(crate) fn concurrency(&self) -> Option<&str> {
+        self.concurrency.as_ref().map(|parameter| &*parameter.name)
+    }
+
+    fn has_several(&self) -> bool {
+        !self.against.is_empty() || !self.parameter.is_empty() || self.concurrency.is_some()
+    }
+
     pub(crate) fn runs(&self) -> u32 {
         self.repeat
-            .unwrap_or(if self.against.is_empty() { 1 } else { COMPARED_RUNS })
+            .unwrap_or(if self.has_several() { COMPARED_RUNS } else { 1 })
     }
 
     pub(crate) fn warmup(&self) -> u32 {
-        let is_repeated = self.repeat.is_some_and(|runs| runs > 1) || !self.against.is_empty();
+        let is_repeated = self.repeat.is_some_and(|runs| runs > 1) || self.has_several();
         self.warmup.unwrap_or(u32::from(is_repeated))
+    }
+}
+
+/// Values in the place of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Parameter {
+    pub(crate) name: String,
+    values: Vec<String>,
+}
+
+fn parameter(text: &str) -> Result<Parameter, String> {
+    let (name, values) = text
+        .split_once('=')
+        .ok_or("a name and values, for example size=10,100")?;
+    let values: Vec<String> = values.split(',').map(str::to_owned).collect();
+    match name.is_empty() || values.iter().any(String::is_empty) {
+        true => Err("a name and values, for example size=10,100".to_owned()),
+        false => Ok(Parameter {
+            name: name.to_owned(),
+            values,
+        }),
+    }
+}
+
+fn concurrency(text: &str) -> Result<Parameter, String> {
+    let parameter = parameter(text)?;
+    let is_number = |value: &String| value.parse::<u32>().is_ok_and(|number| number > 0);
+    match parameter.values.iter().all(is_number) {
+        true => Ok(parameter),
+        false => Err("a name and numbers, for example threads=1,2,4".to_owned()),
+    }
+}
+
+/// A program to run, and the values in it.
+#[derive(Clone, Debug)]
+pub(crate) struct StatProgram {
+    pub(crate) words: ProgramWords,
+    /// Names and values.
+    pub(crate) parameters: Vec<(String, String)>,
+}
+
+impl StatProgram {
+    /// The program with each value of a parameter.
+    fn with_each(&self, parameter: &Parameter) -> Result<Vec<StatProgram>, String> {
+        let place = format!("{{{}}}", parameter.name);
+        let has_place = |word: &&OsString| word.to_string_lossy().contains(&place);
+        if !self.words.command.iter().any(|word| has_place(&word)) {
+            return Err(format!(
+                "no word of the command has `{place}`, which stands for the value"
+            ));
+        }
+        let with = |value: &String| {
+            let mut program = self.clone();
+            // Other words may have bytes that are no text.
+            for word in program.words.command.iter_mut().filter(|word| has_place(&&**word)) {
+                *word = word.to_string_lossy().replace(&place, value).into();
+            }
+            program.parameters.push((parameter.name.clone(), value.clone()));
+            program
+        };
+        Ok(parameter.values.iter().map(with).collect())
     }
 }
 

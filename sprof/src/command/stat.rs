@@ -10,7 +10,7 @@ use recording::counting::{CountedProgram, CountedRun};
 use recording::session::ProgramExit;
 
 use super::target::ResultTarget;
-use crate::args::{self, StatArgs, StatFormat};
+use crate::args::{self, StatArgs, StatFormat, StatProgram};
 use crate::exit::{Failure, Outcome, Status};
 use crate::output::file_kind::FileKind;
 use crate::output::json;
@@ -25,13 +25,13 @@ const USUAL_COLUMNS: usize = 100;
 
 pub(crate) fn run(args: &StatArgs) -> Outcome {
     let term = Term::stderr(args.verbosity());
-    let words = args.programs().or_else(|error| args::refuse("stat", error))?;
-    let programs: Vec<CountedProgram> = { words.into_iter() }
-        .map(|words| CountedProgram {
-            command: words.command,
-            env: words.env,
+    let asked = args.programs().or_else(|error| args::refuse("stat", error))?;
+    let (parameters, programs): (Vec<_>, Vec<_>) = { asked.into_iter() }
+        .map(|StatProgram { words, parameters }| {
+            let (command, env) = (words.command, words.env);
+            (parameters, CountedProgram { command, env })
         })
-        .collect();
+        .unzip();
     let kind = match args.format() {
         StatFormat::Text => FileKind::ReportText,
         StatFormat::Md => FileKind::ReportMarkdown,
@@ -51,13 +51,16 @@ pub(crate) fn run(args: &StatArgs) -> Outcome {
     }
     let mut counted = Counted {
         programs: { programs.iter() }
-            .map(|program| ProgramRuns {
+            .zip(parameters)
+            .map(|(program, parameters)| ProgramRuns {
+                parameters,
                 command: (program.command.iter())
                     .map(|word| word.to_string_lossy().into_owned())
                     .collect(),
                 runs: Vec::new(),
             })
             .collect(),
+        concurrency: args.concurrency().map(str::to_owned),
         took_ns: 0,
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
     };

@@ -8,13 +8,18 @@ use std::collections::BTreeSet;
 
 use profile::text::numbers::number_json;
 use profile::view::diff::values::{ValueDifference, compare_values};
+use profile::view::scaling::{NoScaling, Ranged, Scaling, scaling};
 use recording::counting::{CountedRun, Measure, MeasureUnit, Missing, Reading};
 use serde_json::{Value, json};
+
+/// Names and values in a command.
+pub(crate) type Parameters = Vec<(String, String)>;
 
 /// The runs of one program that count.
 #[derive(Debug, Default)]
 pub(crate) struct ProgramRuns {
     pub(crate) command: Vec<String>,
+    pub(crate) parameters: Parameters,
     pub(crate) runs: Vec<CountedRun>,
 }
 
@@ -97,6 +102,8 @@ struct Difference {
 #[derive(Debug)]
 pub(crate) struct Counted {
     pub(crate) programs: Vec<ProgramRuns>,
+    /// The parameter that is a number of threads.
+    pub(crate) concurrency: Option<String>,
     /// From the first to the last of the runs, ns.
     pub(crate) took_ns: u64,
     pub(crate) cpus: usize,
@@ -127,9 +134,40 @@ impl Counted {
         all
     }
 
+    /// True if the programs are one, with several values of parameters.
+    fn has_parameters(&self) -> bool {
+        self.programs.iter().any(|program| !program.parameters.is_empty())
+    }
+
+    /// How the time of each program falls with the number of threads: its other parameters, and what the times show.
+    fn scalings(&self) -> Vec<(Parameters, Result<Scaling, NoScaling>)> {
+        let Some(name) = &self.concurrency else {
+            return Vec::new();
+        };
+        type Series = Vec<(f64, Vec<f64>)>;
+        let mut groups: Vec<(Parameters, Series)> = Vec::new();
+        for program in &self.programs {
+            let (threads, others): (Vec<_>, Vec<_>) =
+                { program.parameters.iter().cloned() }.partition(|(of, _)| of == name);
+            let Some(number) = threads.first().and_then(|(_, value)| value.parse().ok()) else {
+                continue;
+            };
+            let series = (number, program.values(Measure::Wall));
+            match groups.iter_mut().find(|(group, _)| *group == others) {
+                Some((_, runs)) => runs.push(series),
+                None => groups.push((others, vec![series])),
+            }
+        }
+        let fit = |(others, runs): (Parameters, Series)| {
+            let runs: Vec<(f64, &[f64])> = runs.iter().map(|(threads, times)| (*threads, &times[..])).collect();
+            (others, scaling(&runs))
+        };
+        groups.into_iter().map(fit).collect()
+    }
+
     /// Measures of the first program and another one, tested together.
     fn differences(&self) -> Vec<Difference> {
-        let Some((first, others)) = self.programs.split_first() else {
+        let Some((first, others)) = self.programs.split_first().filter(|_| !self.has_parameters()) else {
             return Vec::new();
         };
         let mut all = Vec::new();
@@ -192,11 +230,26 @@ impl Counted {
                 }
                 Some((measure.name().to_owned(), entry))
             });
-            json!({
+            let mut command = json!({
                 "command": program.command,
                 "runs": program.runs.len(),
                 "measures": measures.collect::<serde_json::Map<String, Value>>(),
-            })
+            });
+            if !program.parameters.is_empty() {
+                command["parameters"] = json_of(&program.parameters);
+            }
+            command
+        });
+        let ranged = |found: Ranged| json!({"value": number(found.value), "low": number(found.range.0), "high": number(found.range.1)});
+        let scalings = self.scalings().into_iter().map(|(parameters, found)| match found {
+            Ok(found) => json!({
+                "parameters": json_of(&parameters),
+                "serial": ranged(found.serial),
+                "crosstalk": found.crosstalk.map(ranged),
+                "best": found.best.map(ranged),
+                "checked": found.is_checked,
+            }),
+            Err(_) => json!({"parameters": json_of(&parameters), "serial": null}),
         });
         let differences = self.differences().into_iter().map(|found| {
             let Difference {
@@ -221,10 +274,18 @@ impl Counted {
         json!({
             "commands": commands.collect::<Vec<Value>>(),
             "differences": differences.collect::<Vec<Value>>(),
+            "scaling": scalings.collect::<Vec<Value>>(),
             "missing": missing.collect::<Vec<Value>>(),
             "stolen": number(self.stolen()),
         })
     }
+}
+
+fn json_of(parameters: &[(String, String)]) -> Value {
+    let entries = parameters
+        .iter()
+        .map(|(name, value)| (name.clone(), Value::from(value.as_str())));
+    Value::Object(entries.collect())
 }
 
 #[cfg(test)]

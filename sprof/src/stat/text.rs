@@ -6,6 +6,8 @@ use profile::text::numbers::{bytes, count, counts, time};
 use recording::command::quoted;
 use recording::counting::{Measure, MeasureUnit};
 
+use profile::view::scaling::{NoScaling, Ranged, Scaling};
+
 use super::{Counted, Difference, ProgramRuns, Quartiles};
 use crate::terminal::columns::{clean, cut, wrapped};
 
@@ -20,7 +22,13 @@ const FEW_TICKS_NS: f64 = 100e6;
 pub(crate) fn text(counted: &Counted, columns: usize) -> String {
     let rows = rows(counted);
     let mut text = String::new();
-    for (at, program) in counted.programs.iter().enumerate() {
+    // The table has a row for each of the others.
+    let listed = if counted.has_parameters() {
+        1
+    } else {
+        counted.programs.len()
+    };
+    for (at, program) in counted.programs.iter().enumerate().take(listed) {
         let number = if counted.programs.len() > 1 {
             format!("{} ", at + 1)
         } else {
@@ -122,6 +130,9 @@ fn rows(counted: &Counted) -> Vec<Row> {
         cells: heading,
         words: String::new(),
     }];
+    if counted.has_parameters() {
+        return rows_of_parameters(counted);
+    }
     let differences = counted.differences();
     for measure in counted.measures() {
         let Some((first, others)) = counted.programs.split_first() else {
@@ -144,6 +155,109 @@ fn rows(counted: &Counted) -> Vec<Row> {
         });
     }
     rows
+}
+
+/// A row for each value.
+fn rows_of_parameters(counted: &Counted) -> Vec<Row> {
+    let Some(first) = counted.programs.first() else {
+        return Vec::new();
+    };
+    let names = first.parameters.iter().map(|(name, _)| name.clone());
+    let headings = [
+        "wall",
+        "half of the runs",
+        "times as fast",
+        "CPUs used",
+        "task-clock",
+        "peak-memory",
+    ];
+    let mut rows = vec![Row {
+        cells: names.chain(headings.map(str::to_owned)).collect(),
+        words: String::new(),
+    }];
+    for program in &counted.programs {
+        let show = |measure: Measure| {
+            program
+                .median(measure)
+                .map_or_else(|| "-".to_owned(), |value| figure(measure, value))
+        };
+        let ratio = |above: Option<f64>, below: Option<f64>| match (above, below.filter(|below| *below > 0.0)) {
+            (Some(above), Some(below)) => format!("{:.2}", above / below),
+            _ => "-".to_owned(),
+        };
+        let wall = program.median(Measure::Wall);
+        let spread = Quartiles::of(&program.values(Measure::Wall)).map(|found| range(Measure::Wall, found));
+        let values = program.parameters.iter().map(|(_, value)| value.clone());
+        let figures = [
+            show(Measure::Wall),
+            spread.unwrap_or_default(),
+            ratio(first.median(Measure::Wall), wall),
+            ratio(program.median(Measure::TaskClock), wall),
+            show(Measure::TaskClock),
+            show(Measure::PeakMemory),
+        ];
+        rows.push(Row {
+            cells: values.chain(figures).collect(),
+            words: String::new(),
+        });
+    }
+    rows
+}
+
+/// What the times say of the number of threads.
+fn scaling_text(found: &Result<Scaling, NoScaling>) -> String {
+    let percent = |found: Ranged| {
+        let (low, high) = found.range;
+        format!(
+            "{:.1} % ({:.1} to {:.1})",
+            100.0 * found.value,
+            100.0 * low,
+            100.0 * high
+        )
+    };
+    let found = match found {
+        Err(NoScaling::TooLittle) => {
+            return "how the time falls with the number of threads needs two numbers and two runs of each".to_owned();
+        }
+        Err(NoScaling::Off(threads, off)) => {
+            return format!(
+                "the times follow no law of a serial part and of crosstalk: with {threads:.0} it is {:+.0} % off. More threads than \
+                 CPUs, another limit (memory, a disk), or work that depends on the number can be why",
+                100.0 * off
+            );
+        }
+        Ok(found) => found,
+    };
+    let mut text = format!("{} of the work is serial", percent(found.serial));
+    if found.serial.value > 0.0 {
+        text += &format!(
+            ": at most {:.1} times as fast as with one thread, however many there are",
+            1.0 / found.serial.value
+        );
+    }
+    // A range that begins with nothing shows none.
+    let best = found
+        .best
+        .filter(|_| found.crosstalk.is_some_and(|crosstalk| crosstalk.range.0 > 0.0));
+    match (found.crosstalk, best) {
+        (Some(crosstalk), Some(best)) => {
+            let (low, high) = best.range;
+            text += &format!(
+                ". Each thread costs each other one {} of it: {:.0} ({low:.0} to {high:.0}) are fastest",
+                percent(crosstalk),
+                best.value
+            );
+        }
+        (Some(crosstalk), None) => {
+            let most = 100.0 * crosstalk.range.1;
+            text += &format!(". What threads cost each other is too little to be seen: at most {most:.1} % of it");
+        }
+        (None, _) => text += ". Crosstalk shows from four numbers of threads on",
+    }
+    if !found.is_checked {
+        text += ". So few numbers of threads fit every law: this holds if the rest of the work is shared by all";
+    }
+    text
 }
 
 fn figure(measure: Measure, value: f64) -> String {
@@ -228,6 +342,18 @@ fn words(program: &ProgramRuns, measure: Measure) -> String {
 /// What limits the figures.
 fn notes(counted: &Counted) -> Vec<String> {
     let mut notes = Vec::new();
+    for (parameters, found) in counted.scalings() {
+        let values: Vec<String> = parameters
+            .iter()
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        let of = if values.is_empty() {
+            String::new()
+        } else {
+            format!("With {}: ", values.join(", "))
+        };
+        notes.push(format!("{of}{}.", scaling_text(&found)));
+    }
     for missing in counted.missing() {
         let names: Vec<&str> = missing.measures.iter().map(|measure| measure.name()).collect();
         notes.push(format!("Not counted: {}: {}.", names.join(", "), missing.reason));
@@ -243,7 +369,8 @@ fn notes(counted: &Counted) -> Vec<String> {
             String::new()
         };
         notes.push(format!(
-            "{} of {}{of} took far longer than the others, up to {}; the median and the differences are without such runs.",
+            "{} of {}{of} took far longer than the others, up to {}. They hardly move the median, and the differences leave out a fifth \
+             of the runs at each end.",
             late.len(),
             count(program.runs.len() as u64, "run", "runs"),
             figure(Measure::Wall, latest)

@@ -219,3 +219,36 @@ fn a_result_is_written_over_an_earlier_one_and_over_nothing_else() {
         assert_eq!(fs::read_to_string(&file).unwrap(), "someone's notes");
     }
 }
+
+/// How times fall is tested where no other program runs: in `profile::view::scaling`.
+#[test]
+fn values_in_the_command_have_a_row_each() {
+    let words = [
+        "--concurrency",
+        "threads=1,2,4",
+        "-r",
+        "3",
+        "sh",
+        "-c",
+        "sleep 0.0{threads}",
+    ];
+    let found = json(&words);
+    let commands = found["commands"].as_array().unwrap();
+    let shown: Vec<(&str, &str)> = { commands.iter() }
+        .map(|command| {
+            let value = command["parameters"]["threads"].as_str().unwrap();
+            (value, command["command"][2].as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(shown, [("1", "sleep 0.01"), ("2", "sleep 0.02"), ("4", "sleep 0.04")]);
+    assert_eq!(found["scaling"].as_array().unwrap().len(), 1);
+    let text = String::from_utf8(stat(&words).stderr).unwrap();
+    assert!(
+        text.contains("times as fast") && text.lines().any(|line| line.starts_with("  4  ")),
+        "{text}"
+    );
+
+    let refused = stat(&["--parameter", "size=1,2", "true"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("{size}"));
+}

@@ -11,6 +11,28 @@ pub const FALSE_DIFFERENCES: f64 = 0.01;
 /// The chance to find a difference of [`ValueDifference::detectable`].
 const POWER: f64 = 0.8;
 
+/// The mean of numbers without outliers: a fifth at each end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mean {
+    /// The mean.
+    pub value: f64,
+    /// Its standard error.
+    pub error: f64,
+}
+
+impl Mean {
+    /// `None` of fewer than two numbers.
+    pub fn of(values: &[f64]) -> Option<Mean> {
+        (values.len() >= 2).then(|| {
+            let trimmed = Trimmed::new(values.to_vec());
+            Mean {
+                value: trimmed.mean,
+                error: trimmed.variance.sqrt(),
+            }
+        })
+    }
+}
+
 /// A measure on two sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ValueDifference {
