@@ -177,6 +177,11 @@ impl MemoryOwner {
 }
 
 impl UnseenCause {
+    /// Whether other blocks of the program were sampled.
+    pub fn is_partial(&self) -> bool {
+        matches!(self, UnseenCause::OwnNew(_) | UnseenCause::OtherMemory(_))
+    }
+
     /// The reason in a few words.
     pub fn label(&self) -> String {
         match self {
@@ -186,7 +191,7 @@ impl UnseenCause {
             UnseenCause::Sanitizer => "it has a sanitizer's allocator".to_owned(),
             UnseenCause::OwnAllocator(name) => format!("{name} is linked into it"),
             UnseenCause::NotPatched(name, reason) => format!("{name} is linked into it, and is not seen: {reason}"),
-            UnseenCause::OwnNew(name) => format!("{name} has an operator new of its own, whose blocks are not seen"),
+            UnseenCause::OwnNew(name) => format!("what C++ code takes by {name}'s own operator new is not seen"),
             UnseenCause::NotLoaded => {
                 "the library was not loaded (LD_PRELOAD changed, another file system, or rights of the file)".to_owned()
             }

@@ -178,7 +178,10 @@ fn heap_not_seen(coverage: &HeapCoverage, lines: &mut Vec<QualityLine>) {
     some(lines, Limiting, unknown, lost.unknown);
     some(lines, Limiting, "Messages of the heap that made no sense", lost.refused);
     lines.extend(coverage.unseen.iter().map(|program| QualityLine {
-        what: "Heap not recorded".to_owned(),
+        what: match program.cause.is_partial() {
+            true => "Heap recorded in part".to_owned(),
+            false => "Heap not recorded".to_owned(),
+        },
         amount: LineAmount::Words(format!(
             "{} ({}): {}",
             program.name,

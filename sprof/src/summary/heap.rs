@@ -121,7 +121,12 @@ fn missing(coverage: &HeapCoverage) -> Vec<String> {
             0 => String::new(),
             more => format!("; and {} more", grouped(more as u64)),
         };
-        lines.push(format!("heap not recorded: {named}{more}: {}", cause.label()));
+        let extent = if cause.is_partial() {
+            "recorded in part"
+        } else {
+            "not recorded"
+        };
+        lines.push(format!("heap {extent}: {named}{more}: {}", cause.label()));
     }
     if coverage.unseen_more > 0 {
         let more = count(coverage.unseen_more, "further program", "further programs");
@@ -212,6 +217,7 @@ mod tests {
                 unseen(7, "busybox", UnseenCause::Static),
                 unseen(8, "su\t", UnseenCause::SetUserId),
                 unseen(9, "busybox", UnseenCause::Static),
+                unseen(10, "redis-server", UnseenCause::OwnNew("jemalloc")),
             ],
             unseen_more: 4,
             silent: 2,
@@ -231,6 +237,7 @@ mod tests {
                 "1 message of the heap made no sense, and was left out",
                 "heap not recorded: busybox (7); busybox (9): static",
                 "heap not recorded: su  (8): set-user-ID",
+                "heap recorded in part: redis-server (10): what C++ code takes by jemalloc's own operator new is not seen",
                 "heap not recorded: 4 further programs",
             ]
         );
