@@ -549,36 +549,6 @@ fn a_program_in_a_container_is_recorded() {
     );
 }
 
-/// Their own allocator must be the first, and has the addresses to itself.
-#[test]
-fn programs_with_a_sanitizer_are_left_alone() {
-    for sanitizer in ["heap_asan", "heap_tsan"] {
-        let heap = program(sanitizer).unwrap();
-        let words = [heap.to_str().unwrap(), "1", "4", "thread"];
-        let plain = output(Command::new(words[0]).args(&words[1..]));
-        // The runtime of gcc 12 does not start on kernels that place memory more freely.
-        if !has(
-            Need::Sanitizers,
-            plain.status.code() == Some(7),
-            "the sanitizer does not run here",
-        ) {
-            continue;
-        }
-        let printed = record().options(&["--heap"]).run(words[0], &words[1..]);
-        assert_eq!(printed.code, Some(7), "{}", printed.stderr);
-        assert_eq!(printed.stdout.as_bytes(), plain.stdout);
-        assert!(
-            printed.stderr.contains("it has a sanitizer's allocator"),
-            "{}",
-            printed.stderr
-        );
-        // Started by another program, which has the library.
-        let (recording, seen) = heap_of(record().options(&["--heap"]), &["sh", "-c", &words.join(" ")]);
-        assert_eq!(recording.code, Some(7), "{}", recording.stderr);
-        assert_eq!(seen["blocks"], 0, "{seen}");
-    }
-}
-
 #[test]
 fn the_heap_of_running_processes_is_refused() {
     for (words, expected) in [

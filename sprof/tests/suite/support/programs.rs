@@ -22,8 +22,6 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         "deep_large" => c("deep.c", &["-DFRAME_BYTES=1000"]),
         "grows" | "heap" | "heap_forged" | "split" | "threads" | "traced" | "waits" | "pingpong" | "yields"
         | "attached" => c(&format!("{name}.c"), &["-pthread"]),
-        "heap_asan" => c("heap.c", &["-pthread", "-fsanitize=address"]),
-        "heap_tsan" => c("heap.c", &["-pthread", "-fsanitize=thread"]),
         // As compiled: no call becomes a jump.
         "calls" => c("calls.c", &["-fno-optimize-sibling-calls", "-fno-inline"]),
         "jit_rules" => c("jit_rules.c", &[]),
