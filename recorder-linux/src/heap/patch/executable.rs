@@ -2,12 +2,13 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CStr;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 use object::Endianness;
 use object::elf::{EM_X86_64, ET_EXEC, PF_X, STT_FUNC};
-use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
-use object::read::{Object as _, ObjectSegment as _, ObjectSymbol as _, ReadRef};
+use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
+use object::read::{Object as _, ObjectSection as _, ObjectSegment as _, ReadRef};
 
 use super::functions::{KnownFunction, is_of_allocator, known_functions};
 
@@ -24,6 +25,8 @@ pub(super) struct Executable<'data> {
     functions: Vec<(u64, u64)>,
     /// Functions of allocators with their names, by start.
     pub(super) known: BTreeMap<u64, Vec<(&'data str, KnownFunction)>>,
+    /// It looks for the `malloc` of a library (dlsym(3)): its own goes on to that one.
+    pub(super) looks_for_malloc: bool,
     /// Start of each function that is an allocator's by its name.
     of_allocators: BTreeSet<u64>,
 }
@@ -63,20 +66,33 @@ impl<'data> Executable<'data> {
             return Ok(executable);
         }
         let (names, mut functions) = (known_functions(), Vec::new());
-        for symbol in file.symbols().chain(file.dynamic_symbols()) {
-            // The symbol of a function that is chosen at run time (STT_GNU_IFUNC) has the address of what chooses.
-            if symbol.elf_symbol().st_type() != STT_FUNC || symbol.is_undefined() {
+        let mut has_dlsym = false;
+        for table in [file.elf_symbol_table(), file.elf_dynamic_symbol_table()] {
+            if table.is_empty() {
                 continue;
             }
-            functions.push((symbol.address(), symbol.size()));
-            let name = symbol.name().unwrap_or_default();
-            if is_of_allocator(name) {
-                executable.of_allocators.insert(symbol.address());
-            }
-            if let Some(known) = names.get(name) {
-                let same_start = executable.known.entry(symbol.address()).or_default();
-                if !same_start.iter().any(|(other, _)| *other == name) {
-                    same_start.push((name, *known));
+            // At once: a file that is read in pieces takes ten times as long.
+            let strings = file.elf_section_table().section(table.string_section())?;
+            let strings = strings.data(endian, elf)?;
+            for symbol in table.iter() {
+                let name = strings.get(symbol.st_name(endian) as usize..).unwrap_or_default();
+                let name = CStr::from_bytes_until_nul(name).map_or("", |name| name.to_str().unwrap_or_default());
+                let is_import = symbol.is_undefined(endian);
+                has_dlsym |= is_import && ["dlsym", "dlvsym"].contains(&name);
+                // The symbol of a function that is chosen at run time (STT_GNU_IFUNC) has the address of what chooses.
+                if symbol.st_type() != STT_FUNC || is_import {
+                    continue;
+                }
+                let address = symbol.st_value(endian);
+                functions.push((address, symbol.st_size(endian)));
+                if is_of_allocator(name) {
+                    executable.of_allocators.insert(address);
+                }
+                if let Some(known) = names.get(name) {
+                    let same_start = executable.known.entry(address).or_default();
+                    if !same_start.iter().any(|(other, _)| *other == name) {
+                        same_start.push((name, *known));
+                    }
                 }
             }
         }
@@ -85,7 +101,13 @@ impl<'data> Executable<'data> {
         functions.dedup_by_key(|(start, _)| *start);
         executable.functions = functions;
         executable.is_fixed = file.elf_header().e_type(endian) == ET_EXEC;
-        for segment in file.segments().filter(|_| !executable.known.is_empty()) {
+        if executable.known.is_empty() {
+            return Ok(executable);
+        }
+        let constants = file.section_by_name(".rodata").filter(|_| has_dlsym);
+        let constants = constants.map_or(Ok(&[][..]), |section| section.data())?;
+        executable.looks_for_malloc = constants.split(|byte| *byte == 0).any(|text| text == b"malloc");
+        for segment in file.segments() {
             let content = (segment.address(), segment.data()?);
             executable.segments.push(content);
             if segment.elf_program_header().p_flags(endian).contains(PF_X) {

@@ -11,7 +11,7 @@ mod functions;
 mod inner;
 mod plan;
 mod slot;
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod tests;
 
 #[allow(unused_imports, reason = "the library does not ask for patches yet")]

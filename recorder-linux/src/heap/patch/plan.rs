@@ -93,6 +93,11 @@ impl PatchPlan {
     /// The functions that can be patched, ascending. Notes the others.
     fn entries_of<'data>(&mut self, executable: &Executable<'data>) -> Vec<PatchEntry<'data>> {
         let has_malloc = executable.known.values().flatten().any(|(name, _)| *name == "malloc");
+        let mut known = executable.known.values().flatten();
+        // The library counts where that leads to.
+        if executable.looks_for_malloc && known.all(|(_, known)| known.allocator == OWN_MALLOC) {
+            return Vec::new();
+        }
         let mut entries = Vec::new();
         let mut left_out = Vec::new();
         for (&address, names) in &executable.known {

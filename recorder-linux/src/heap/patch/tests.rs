@@ -1,3 +1,5 @@
+#![cfg(target_arch = "x86_64")]
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -276,6 +278,29 @@ fn nothing_in_real_programs_jumps_into_what_is_displaced() {
             assert!(executable.code_from(address).is_some() && target < plan.code_bytes() as u64);
         }
     }
+}
+
+#[test]
+fn a_malloc_that_goes_on_to_that_of_a_library_is_left_alone() {
+    let forwards = "
+        void *dlsym(void *, const char *);
+        __attribute__((visibility(\"default\"))) void *malloc(unsigned long size) {
+            static void *(*next)(unsigned long);
+            if (!next)
+                next = dlsym((void *)-1, NAME);
+            return next(size);
+        }
+    ";
+    let entries = |defined: &str| {
+        let plan = PatchPlan::new(build(&format!("{defined}\n{forwards}"), "c").as_slice()).unwrap();
+        plan.entries()
+    };
+    assert_eq!(entries("#define NAME \"malloc\""), 0);
+    // jemalloc looks for another function.
+    assert_eq!(entries("#define NAME \"pthread_create\""), 1);
+    // That of another allocator is its own.
+    let other = "void *mi_malloc(unsigned long size) { return (void *)(size * 3 + size / 7); }";
+    assert_eq!(entries(&format!("#define NAME \"malloc\"\n{other}")), 2);
 }
 
 #[test]
