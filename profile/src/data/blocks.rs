@@ -47,6 +47,11 @@ impl Block {
         self.weight * self.weight * missed
     }
 
+    /// The same for a number of blocks.
+    pub(crate) fn variance_of_blocks(&self) -> f64 {
+        self.blocks() * (self.blocks() - 1.0)
+    }
+
     pub(crate) fn is_live_at(&self, time_ms: f64) -> bool {
         self.time_ms <= time_ms && self.freed_ms.min(self.process_end_ms) > time_ms
     }

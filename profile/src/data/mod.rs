@@ -168,6 +168,11 @@ impl Data {
         }
     }
 
+    /// True if the samples are blocks of memory that were chosen by chance: see [`Samples::variance`].
+    pub fn is_heap(&self) -> bool {
+        self.threads.iter().any(|thread| thread.samples.variance.is_some())
+    }
+
     /// The commit that the program was built from; `None` if the recording does not name it.
     pub fn commit(&self) -> Option<&str> {
         self.recorded.as_ref()?.commit.as_deref()

@@ -136,6 +136,8 @@ pub struct Samples {
     pub weight: Option<Vec<f64>>,
     /// The number of samples that each row represents, if an imported file has it.
     pub count: Option<Vec<u64>>,
+    /// The variance that each sample adds to a sum of weights, if it is a block of memory that was chosen by chance.
+    pub variance: Option<Vec<f64>>,
     /// CPU time since the previous sample, in `sampleUnits.threadCPUDelta`; NaN if unknown.
     pub cpu_delta: Option<Vec<f64>>,
     /// Other columns of a file of the Firefox Profiler.
@@ -171,8 +173,8 @@ impl Samples {
         if let Some(counts) = &mut self.count {
             retain(counts, is_kept);
         }
-        if let Some(deltas) = &mut self.cpu_delta {
-            retain(deltas, is_kept);
+        for values in [&mut self.variance, &mut self.cpu_delta].into_iter().flatten() {
+            retain(values, is_kept);
         }
         for values in self.rest.values_mut().filter_map(Value::as_array_mut) {
             retain(values, is_kept);

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::label;
 use crate::data::blocks::{Block, TEMPORARY_MS, peak};
 use crate::data::{Data, Frame, NO_STACK_LABEL, NONE};
+use crate::text::numbers::bytes;
 use crate::unique::Unique;
 
 /// Writes the blocks of memory: of each call path, what was allocated, what lived at the peak of the heap, at the
@@ -34,9 +35,19 @@ pub fn write(data: &Data, out: impl Write) -> io::Result<()> {
         points[path].push(block);
     }
     let process = data.threads.iter().find(|thread| thread.allocations.is_some());
+    let losses = data
+        .recorded
+        .as_ref()
+        .and_then(|recorded| recorded.heap.as_ref()?.lost.as_ref());
+    let lost = losses.filter(|lost| lost.bytes > 0).map_or_else(String::new, |lost| {
+        format!("; {} not in it were lost", bytes(lost.bytes as f64))
+    });
     let mut out = BufWriter::with_capacity(1 << 16, out);
     // Readers know the format by its first key.
-    out.write_all(b"{\"dhatFileVersion\":2,\"mode\":\"heap, blocks sampled by sprof\",\"verb\":\"Allocated\",")?;
+    write!(
+        out,
+        "{{\"dhatFileVersion\":2,\"mode\":\"heap, blocks sampled by sprof{lost}\",\"verb\":\"Allocated\","
+    )?;
     out.write_all("\"bklt\":true,\"bkacc\":false,\"tu\":\"µs\",\"Mtu\":\"s\",\"cmd\":".as_bytes())?;
     serde_json::to_writer(&mut out, format!("{} {}", data.product, data.arguments).trim_end())?;
     let pid = process.and_then(|thread| thread.pid.parse::<u64>().ok()).unwrap_or(0);
@@ -47,9 +58,9 @@ pub fn write(data: &Data, out: impl Write) -> io::Result<()> {
         let own_peak_ms = peak(blocks).map_or(0.0, |(time_ms, _)| time_ms);
         let sums = |is_counted: &dyn Fn(&Block) -> bool| {
             let counted = || blocks.iter().filter(|block| is_counted(block));
-            let bytes: f64 = counted().map(|block| block.weight).sum();
+            let sum: f64 = counted().map(|block| block.weight).sum();
             let number: f64 = counted().map(Block::blocks).sum();
-            (bytes.round() as u64, number.round() as u64)
+            (sum.round() as u64, number.round() as u64)
         };
         let (tb, tbk) = sums(&|_| true);
         let (mb, mbk) = sums(&|block| block.is_live_at(own_peak_ms));

@@ -47,6 +47,8 @@ pub(super) struct PickedSample {
     pub(super) weight: u64,
     /// Number of samples that it represents.
     pub(super) count: u64,
+    /// See [`Samples::variance`](crate::data::Samples::variance).
+    pub(super) variance: f64,
 }
 
 /// Sums over a profile.
@@ -102,6 +104,7 @@ impl<'a> Picked<'a> {
                 stack,
                 weight: self.whole(stack, weight, &mut rests)?,
                 count: self.data.count_of(&thread.samples, at, weight),
+                variance: thread.samples.variance.as_ref().map_or(0.0, |variances| variances[at]),
             })
         })
     }

@@ -225,9 +225,8 @@ fn runs_of_one_recording_count_as_recordings_of_one_run() {
     let of_one = diff(&[together(&base)], &[together(&new)], Compared::Own, LIMITS);
     assert_eq!(of_many.changes[0].function, "f1");
     // Consecutive runs do not show how the machine's speed differs, which changes no share.
-    let shares = |compared: &Comparison| -> Vec<(f64, f64)> {
-        (compared.changes.iter()).map(|change| change.share_change).collect()
-    };
+    let shares =
+        |compared: &Comparison| -> Vec<(f64, f64)> { (compared.changes.iter()).map(|change| change.range).collect() };
     assert_eq!(shares(&of_one), shares(&of_many));
     assert!(of_one.changes[0].p > of_many.changes[0].p);
     assert_eq!(
@@ -283,7 +282,7 @@ fn what_is_new_and_what_is_gone_is_listed_with_its_amounts() {
         })
         .collect();
     assert_eq!(shown, [("f2", 0, 500, 0.5), ("f1", 500, 0, -0.5)]);
-    assert!(found.iter().all(|change| change.share_change.0 <= change.share_delta()));
+    assert!(found.iter().all(|change| change.range.0 <= change.share_delta()));
     assert_eq!(found[0].new.per_run, 500.0, "ms");
 }
 

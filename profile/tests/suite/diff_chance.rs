@@ -7,7 +7,7 @@ use profile::view::diff::{Compared, Comparison, DiffLimits, diff};
 use profile::{RecordingFacts, RunExtent};
 
 /// splitmix64: the same numbers in every run of the tests.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn next(&mut self) -> f64 {
@@ -23,7 +23,7 @@ impl Random {
         (-2.0 * (1.0 - self.next()).ln()).sqrt() * (std::f64::consts::TAU * self.next()).cos()
     }
 
-    fn exponential(&mut self, mean: f64) -> f64 {
+    pub(crate) fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.next()).ln()
     }
 }
@@ -164,7 +164,7 @@ fn a_change_of_ten_points_is_found_each_time_in_any_order_of_the_work() {
                 let names: Vec<&str> = compared.changes.iter().map(|change| &*change.function).collect();
                 assert_eq!(names, ["f2", "f1"], "{number} recordings, {count} rounds: {compared:?}");
                 for (change, delta) in compared.changes.iter().zip([0.1, -0.1]) {
-                    let (low, high) = change.share_change;
+                    let (low, high) = change.range;
                     all += 1;
                     right += usize::from(low < delta && delta < high);
                     assert!(high - low < 0.12, "{change:?}");

@@ -67,7 +67,7 @@ pub(crate) fn app() -> Stream {
 
 fn measured(data: &Data, measure: Measure, filter: &Filter) -> f64 {
     let mut data = data.clone();
-    data.keep_measure(measure, filter).unwrap();
+    data.keep_measure(measure, filter, false).unwrap();
     keep(&mut data, filter, KeptKinds::One).unwrap();
     let selection = select(&data, &Filter::default()).unwrap();
     assert_eq!(data.counted_name(), Some(measure.name()));
@@ -139,15 +139,16 @@ fn each_measure_is_the_sum_of_its_blocks() {
     assert_eq!(mib(Measure::Peak, &thread), 6.0);
 
     let mut blocks = data.clone();
-    blocks.keep_measure(Measure::Blocks, &all).unwrap();
+    blocks.keep_measure(Measure::Blocks, &all, false).unwrap();
     assert_eq!(blocks.unit, WeightUnit::Counts);
     let mut none = Data::from(&Stream::with_app().finish());
-    assert_eq!(none.keep_measure(Measure::Peak, &all), Err(NoMeasure::NoHeap));
+    assert_eq!(none.keep_measure(Measure::Peak, &all, false), Err(NoMeasure::NoHeap));
 }
 
 #[test]
 fn dhat_s_format_has_the_measures_of_each_call_path() {
-    let data = Data::from(&app().finish());
+    let mut data = Data::from(&app().finish());
+    data.duration_ms = Some(100.0);
     let mut file = tempfile::NamedTempFile::new().unwrap();
     dhat::write(&data, &mut file).unwrap();
     let text = std::fs::read_to_string(file.path()).unwrap();
@@ -171,11 +172,11 @@ fn dhat_s_format_has_the_measures_of_each_call_path() {
             rows
         };
         let mut measured = data.clone();
-        measured.keep_measure(measure, &Filter::default()).unwrap();
+        measured.keep_measure(measure, &Filter::default(), false).unwrap();
         assert_eq!(by_function(&found.unwrap().data), by_function(&measured), "{sum}");
     }
-    assert_eq!((&json["te"], &json["tg"]), (&json!(95_000), &json!(30_000)));
-    // 3, 1 and 2 MiB live at the end of 95 ms, for 85, 25 and 0 ms.
+    assert_eq!((&json["te"], &json["tg"]), (&json!(100_000), &json!(30_000)));
+    // 3, 1 and 2 MiB live at the end of 100 ms, for 90, 30 and 5 ms.
     let kept = json["pps"]
         .as_array()
         .unwrap()
@@ -184,7 +185,7 @@ fn dhat_s_format_has_the_measures_of_each_call_path() {
     let kept = kept.unwrap();
     assert_eq!(
         (&kept["mb"], &kept["gb"], &kept["tl"]),
-        (&json!(6 * MIB), &json!(3 * MIB), &json!(110_000))
+        (&json!(6 * MIB), &json!(3 * MIB), &json!(125_000))
     );
     assert_eq!(json["ftbl"][0], "[root]");
 }
@@ -302,7 +303,7 @@ fn exported_numbers_of_blocks_are_whole_and_their_sum_is_right() {
         stream.take(1, 1, at, 0x10_0000 + at * 8192, 8192, &[ip(0x1100)]);
     }
     let mut data = Data::from(&stream.finish());
-    data.keep_measure(Measure::Blocks, &Filter::default()).unwrap();
+    data.keep_measure(Measure::Blocks, &Filter::default(), false).unwrap();
     let expected = 100.0 / (1.0 - (-8192.0 / INTERVAL as f64).exp());
     let exported = Picked::new(&data, PickedTime::Cpu).totals().weight as f64;
     assert!((exported - expected).abs() < 1.0, "{exported}, not {expected}");
@@ -438,7 +439,7 @@ fn what_a_browser_sampled_without_addresses_is_only_allocated() {
     let allocated = measured(&data, Measure::Allocated, &Filter::default());
     assert_eq!(allocated / MIB as f64, 18.0);
     for measure in [Measure::Retained, Measure::Peak, Measure::Temporary, Measure::Blocks] {
-        let error = data.clone().keep_measure(measure, &Filter::default());
+        let error = data.clone().keep_measure(measure, &Filter::default(), false);
         assert!(matches!(error, Err(NoMeasure::Lacks(_))), "{measure:?}");
     }
     let selection = select(&data, &Filter::default()).unwrap();

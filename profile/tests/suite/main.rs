@@ -21,6 +21,7 @@ mod enrich;
 mod exports;
 mod foreign;
 mod heap;
+mod heap_chance;
 mod merge;
 mod names;
 mod offcpu;

@@ -163,7 +163,7 @@ fn table(body: &mut String, title: &str, list: &ChangeList<'_>) {
         }
         body.push_str("<th>Function</th></tr></thead><tbody>\n");
         for change in list.shown() {
-            let class = match list.compared.delta(change) > 0.0 {
+            let class = match list.compared.sides.delta_of(change) > 0.0 {
                 true => "more",
                 false => "less",
             };

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use profile::view::diff::rules::{IncreaseRule, LimitedMeasure};
+use profile::view::heap::Measure;
 
 use super::diff::{By, LimitArgs};
 use super::input::{EventArgs, InputArgs, MeasureArgs};
@@ -15,6 +16,7 @@ use super::select::PartArgs;
 Examples:
   sprof check --base old.json.gz new.json.gz --max-total-increase 5%
   sprof check new.json.gz --base old.json.gz --max-increase slow_count=5% --max-increase '*=10%'
+  sprof check new.json.gz --base old.json.gz --max-increase heap.peak=5% --max-increase 'heap.allocated:*=10%'
   sprof check new*.json.gz --base old*.json.gz -f junit -o sprof.xml",
     after_help = "\
 Each rule has one of three outcomes:
@@ -28,6 +30,9 @@ Recordings of equal programs differ. One recording a side does not show by how m
 a standard deviation of 1.5 %. Several recordings a side, taken in turn, show it. Several runs in one
 recording (sprof record --iteration-count 5) find smaller changes. A program that ended by itself does
 the same work in each run; other recordings are windows of time, which differ by more.
+The error of a recording of the heap is known from its blocks, and 0.5 % is assumed of what runs take;
+a smaller --heap-interval makes the error smaller.
+Files of DHAT, heaptrack, massif and pprof are compared as they are: each rule on them is kept or broken.
 
 Exit status: 0 all rules are kept; 1 a rule is broken; 3 no rule is broken and sprof cannot tell for
 some (0 with --allow-unknown); 2 wrong usage; 125 sprof itself failed.",
@@ -45,18 +50,19 @@ pub(crate) struct CheckArgs {
 
     /// Rule for one function: each run may spend at most PERCENT more time in it than before. FUNCTION is the whole
     /// name or its last part. With `*`, which stands for any text, the rule applies to each such function: 'parse*=2%',
-    /// '*=10%'. May be given several times.
+    /// '*=10%'. May be given several times. heap.peak=5% limits the heap by a measure (allocated, retained, peak,
+    /// temporary, blocks), heap.allocated:parse=10% what is taken in one function: record with --heap.
     #[arg(long, value_name = "FUNCTION=PERCENT", value_parser = rule_of_time)]
-    pub(crate) max_increase: Vec<IncreaseRule>,
+    pub(crate) max_increase: Vec<MeasuredRule>,
 
     /// Rule for the whole program: each run may take at most PERCENT more time than before.
     #[arg(long, value_name = "PERCENT", value_parser = total)]
-    pub(crate) max_total_increase: Option<IncreaseRule>,
+    pub(crate) max_total_increase: Option<MeasuredRule>,
 
     /// Rule for one function: its share of the program's time may grow by at most POINTS points. FUNCTION=2 allows 20 %
     /// to become 22 %. The rule does not see that the whole program gets slower. May be given several times.
     #[arg(long, value_name = "FUNCTION=POINTS", value_parser = rule_of_share)]
-    pub(crate) max_share_increase: Vec<IncreaseRule>,
+    pub(crate) max_share_increase: Vec<MeasuredRule>,
 
     /// End with status 0, not 3, if no rule is broken and the outcome of some is "cannot tell".
     #[arg(long)]
@@ -112,7 +118,14 @@ pub(crate) enum CheckFormat {
     Json,
 }
 
-fn rule_of_time(text: &str) -> Result<IncreaseRule, String> {
+/// A rule, and the measure of the heap that it limits; `None`: what the other options choose.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct MeasuredRule {
+    pub(crate) heap: Option<Measure>,
+    pub(crate) rule: IncreaseRule,
+}
+
+fn rule_of_time(text: &str) -> Result<MeasuredRule, String> {
     rule(
         text,
         LimitedMeasure::Time,
@@ -121,7 +134,7 @@ fn rule_of_time(text: &str) -> Result<IncreaseRule, String> {
     )
 }
 
-fn rule_of_share(text: &str) -> Result<IncreaseRule, String> {
+fn rule_of_share(text: &str) -> Result<MeasuredRule, String> {
     rule(
         text,
         LimitedMeasure::Share,
@@ -130,12 +143,15 @@ fn rule_of_share(text: &str) -> Result<IncreaseRule, String> {
     )
 }
 
-fn total(text: &str) -> Result<IncreaseRule, String> {
+fn total(text: &str) -> Result<MeasuredRule, String> {
     let limit_percent = increase(text).ok_or("a percentage, for example 5%")?;
-    Ok(IncreaseRule {
-        function: None,
-        measure: LimitedMeasure::Time,
-        limit_percent,
+    Ok(MeasuredRule {
+        heap: None,
+        rule: IncreaseRule {
+            function: None,
+            measure: LimitedMeasure::Time,
+            limit_percent,
+        },
     })
 }
 
@@ -145,16 +161,37 @@ fn rule(
     measure: LimitedMeasure,
     limit: fn(&str) -> Option<f64>,
     expected: &str,
-) -> Result<IncreaseRule, String> {
-    let (function, number) = text.rsplit_once('=').ok_or(expected)?;
+) -> Result<MeasuredRule, String> {
+    let (limited, number) = text.rsplit_once('=').ok_or(expected)?;
     let limit_percent = limit(number).ok_or(expected)?;
-    match function.trim() {
-        "" => Err(expected.into()),
-        function => Ok(IncreaseRule {
-            function: Some(function.to_owned()),
-            measure,
-            limit_percent,
+    match limited_by(limited) {
+        (_, Some(function)) if function.is_empty() => Err(expected.into()),
+        (_, None) if measure == LimitedMeasure::Share => Err(expected.into()),
+        (heap, function) => Ok(MeasuredRule {
+            heap,
+            rule: IncreaseRule {
+                function,
+                measure,
+                limit_percent,
+            },
         }),
+    }
+}
+
+/// What a rule limits: a measure of the heap, of the whole program (`heap.peak`) or of a function
+/// (`heap.allocated:parse`), or else a function.
+pub(crate) fn limited_by(text: &str) -> (Option<Measure>, Option<String>) {
+    let text = text.trim();
+    let of_heap = text.strip_prefix("heap.").and_then(|rest| {
+        let (name, function) = match rest.split_once(':') {
+            Some((name, function)) => (name, Some(function.trim().to_owned())),
+            None => (rest, None),
+        };
+        Some((Measure::named(name)?, function))
+    });
+    match of_heap {
+        Some((measure, function)) => (Some(measure), function),
+        None => (None, Some(text.to_owned())),
     }
 }
 
@@ -176,7 +213,9 @@ mod tests {
 
     #[test]
     fn a_rule_is_a_function_and_a_percentage() {
-        let of = |text: &str| rule_of_time(text).map(|rule| (rule.function.unwrap_or_default(), rule.limit_percent));
+        let of = |text: &str| {
+            rule_of_time(text).map(|rule| (rule.rule.function.unwrap_or_default(), rule.rule.limit_percent))
+        };
         assert_eq!(of("parse=2%"), Ok(("parse".into(), 2.0)));
         assert_eq!(of("operator== = 0.5 %"), Ok(("operator==".into(), 0.5)));
         for bad in [
@@ -190,6 +229,18 @@ mod tests {
         ] {
             assert!(of(bad).is_err(), "{bad}");
         }
+        let of_heap = |text: &str| rule_of_time(text).map(|rule| (rule.heap, rule.rule.function));
+        for (text, heap, function) in [
+            ("heap.peak=5%", Some(Measure::Peak), None),
+            ("heap.allocated:a::b=5%", Some(Measure::Allocated), Some("a::b")),
+            ("heap.blocks: * = 5%", Some(Measure::Blocks), Some("*")),
+            // Go's container/heap.
+            ("heap.Push=5%", None, Some("heap.Push")),
+            ("heap.peaks:f=5%", None, Some("heap.peaks:f")),
+        ] {
+            assert_eq!(of_heap(text), Ok((heap, function.map(str::to_owned))), "{text}");
+        }
+        assert!(rule_of_time("heap.peak:=5%").is_err() && rule_of_share("heap.peak=5").is_err());
         assert!(rule_of_share("parse=101").is_err() && rule_of_share("parse=2").is_ok());
         assert!(total("parse=5%").is_err() && total("5%").is_ok());
     }

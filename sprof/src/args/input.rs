@@ -132,23 +132,44 @@ pub(crate) enum WantedSamples<'a> {
     /// Those of the named event, or of the one that the file chooses.
     Event(Option<&'a str>),
     /// Blocks of memory, by this measure of those that the filter selects.
-    Heap(Measure, Filter),
+    Heap {
+        measure: Measure,
+        filter: Filter,
+        /// True if each run of the program has a peak of its own.
+        of_each_run: bool,
+    },
 }
 
 impl<'a> WantedSamples<'a> {
     /// Those that the options ask for.
     pub(crate) fn new(event: &'a EventArgs, heap: &MeasureArgs, filter: Filter) -> WantedSamples<'a> {
         match heap.measure {
-            Some(measure) => WantedSamples::Heap(measure, filter),
+            Some(measure) => WantedSamples::heap(measure, filter),
             None => WantedSamples::Event(event.name()),
         }
+    }
+
+    pub(crate) fn heap(measure: Measure, filter: Filter) -> WantedSamples<'a> {
+        WantedSamples::Heap {
+            measure,
+            filter,
+            of_each_run: false,
+        }
+    }
+
+    /// The same, to compare runs of the program.
+    pub(crate) fn of_each_run(mut self) -> WantedSamples<'a> {
+        if let WantedSamples::Heap { of_each_run, .. } = &mut self {
+            *of_each_run = true;
+        }
+        self
     }
 
     /// The named event.
     pub(crate) fn event(&self) -> Option<&'a str> {
         match self {
             WantedSamples::Event(event) => *event,
-            WantedSamples::Heap(..) => None,
+            WantedSamples::Heap { .. } => None,
         }
     }
 }
@@ -161,10 +182,7 @@ impl<'a> From<Option<&'a str>> for WantedSamples<'a> {
 
 fn measures() -> impl TypedValueParser<Value = Measure> {
     let values = Measure::ALL.map(|measure| PossibleValue::new(measure.name()));
-    PossibleValuesParser::new(values).map(|name| {
-        let named = Measure::ALL.into_iter().find(|measure| measure.name() == name);
-        named.unwrap_or(Measure::Allocated)
-    })
+    PossibleValuesParser::new(values).map(|name| Measure::named(&name).unwrap_or(Measure::Allocated))
 }
 
 impl SymbolArgs {

@@ -30,7 +30,7 @@ pub(crate) mod value;
 
 pub(crate) use self::complete::{Expected, ExpectedWord, expected};
 pub(crate) use annotate::{AnnotateArgs, AnnotateFormat};
-pub(crate) use check::{CheckArgs, CheckFormat, increase, points};
+pub(crate) use check::{CheckArgs, CheckFormat, MeasuredRule, increase, limited_by, points};
 pub(crate) use diff::{By, DiffArgs, DiffFormat};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, ExportFormat, FlamegraphArgs, PickArgs, SvgArgs};

@@ -12,13 +12,13 @@ use recording::command::own;
 use serde::Deserialize;
 
 use super::target::ResultTarget;
-use crate::args::{self, CheckArgs, CheckFormat, WantedSamples};
+use crate::args::{self, CheckArgs, CheckFormat, MeasuredRule, WantedSamples};
 use crate::diff::read::ReadOptions;
 use crate::exit::{Failure, Outcome, Status};
 use crate::output::file_kind::FileKind;
 use crate::output::json;
 use crate::terminal::Term;
-use outcome::Outcomes;
+use outcome::{CheckedGroup, Outcomes};
 
 const CONFIG: &str = "sprof.toml";
 /// Exit status if no rule is broken and some are unknown.
@@ -51,34 +51,47 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
         CheckFormat::Json => FileKind::ReportJson,
     };
     let target = ResultTarget::for_text(args.output.as_deref(), kind)?;
-    let reading = ReadOptions {
-        wanted: WantedSamples::new(&args.event, &args.heap, args.part.filter()),
-        symbols: &args.input.symbols,
-        filter: args.part.filter(),
-        by: args.by,
-        adds_up: false,
-        term: &term,
-    };
-    let ReadSides { base, new, renamed } = reading.sides(base, new)?;
-    let by = args.by.resolve(&base, &new);
-    let (sides, checked) = check(&base, &new, by.into(), &rules, args.limits.into());
-    check_sides(&sides)?;
-    let outcomes = Outcomes {
-        sides: &sides,
-        notes: [args.part.about(&renamed), basis(&sides)].concat(),
-        rules: rules.iter().zip(&checked).collect(),
-    };
+    let mut groups: Vec<CheckedGroup> = Vec::new();
+    // Rules on one measure, or on none, are checked together.
+    while let Some(first) = rules.first() {
+        let heap = first.heap;
+        let (of_group, others): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| rule.heap == heap);
+        rules = others;
+        let of_group: Vec<IncreaseRule> = of_group.into_iter().map(|rule| rule.rule).collect();
+        let reading = ReadOptions {
+            wanted: match heap {
+                Some(measure) => WantedSamples::heap(measure, args.part.filter()),
+                None => WantedSamples::new(&args.event, &args.heap, args.part.filter()),
+            },
+            symbols: &args.input.symbols,
+            filter: args.part.filter(),
+            by: args.by,
+            adds_up: false,
+            warns: groups.is_empty(),
+            term: &term,
+        };
+        let ReadSides { base, new, renamed } = reading.sides(base, new)?;
+        let by = args.by.resolve(&base, &new);
+        let (sides, checked) = check(&base, &new, by.into(), &of_group, args.limits.into());
+        check_sides(&sides)?;
+        groups.push(CheckedGroup {
+            heap,
+            notes: [args.part.about(&renamed), basis(&sides)].concat(),
+            sides,
+            rules: of_group.into_iter().zip(checked).collect(),
+        });
+    }
+    let outcomes = Outcomes(groups);
     target.write(&term, |out| match args.format() {
         CheckFormat::Text => out.write_all(outcomes.text().as_bytes()),
         CheckFormat::Md => out.write_all(outcomes.markdown().as_bytes()),
         CheckFormat::Junit => out.write_all(outcomes.junit().as_bytes()),
         CheckFormat::Json => json::write("sprof-check", outcome::SCHEMA_VERSION, outcomes.json(), out),
     })?;
-    let any = |is: fn(&Verdict) -> bool| checked.iter().any(|checked| is(&checked.verdict));
-    if any(|verdict| matches!(verdict, Verdict::Broken)) {
+    if outcomes.number(|verdict| matches!(verdict, Verdict::Broken)) > 0 {
         return Ok(Status::of_code(1));
     }
-    match any(|verdict| matches!(verdict, Verdict::Unknown(_))) && !args.allow_unknown {
+    match outcomes.number(|verdict| matches!(verdict, Verdict::Unknown(_))) > 0 && !args.allow_unknown {
         true => Ok(Status::of_code(UNKNOWN)),
         false => Ok(Status::SUCCESS),
     }
@@ -124,12 +137,12 @@ struct CheckConfig {
     max_total_increase: Option<toml::Value>,
 }
 
-fn read_rules(path: &Path) -> Result<Vec<IncreaseRule>, Failure> {
+fn read_rules(path: &Path) -> Result<Vec<MeasuredRule>, Failure> {
     let text =
         fs::read_to_string(path).map_err(|error| format!("cannot read the rules in {}: {error}", path.display()))?;
     let config: CheckFile =
         toml::from_str(&text).map_err(|error| format!("the rules in {} can't be used: {error}", path.display()))?;
-    let rule = |function: Option<String>, measure: LimitedMeasure, limit: &toml::Value| {
+    let rule = |limited: Option<String>, measure: LimitedMeasure, limit: &toml::Value| {
         let parse = match measure {
             LimitedMeasure::Time => args::increase,
             LimitedMeasure::Share => args::points,
@@ -140,17 +153,25 @@ fn read_rules(path: &Path) -> Result<Vec<IncreaseRule>, Failure> {
             toml::Value::Float(number) => parse(&number.to_string()),
             _ => None,
         };
+        let (heap, function) = limited.as_deref().map_or((None, None), args::limited_by);
+        let (expected, limit_percent) = match (&function, limit_percent) {
+            (None, _) if measure == LimitedMeasure::Share => ("the share of a function", None),
+            (_, limit) => ("a percentage such as \"2%\"", limit),
+        };
         let limit_percent = limit_percent.ok_or_else(|| {
             format!(
-                "the rules in {} can't be used: the limit of `{}` is not as expected: a percentage such as \"2%\"",
+                "the rules in {} can't be used: the limit of `{}` is not as expected: {expected}",
                 path.display(),
-                function.as_deref().unwrap_or("max-total-increase"),
+                limited.as_deref().unwrap_or("max-total-increase"),
             )
         })?;
-        Ok(IncreaseRule {
-            function,
-            measure,
-            limit_percent,
+        Ok(MeasuredRule {
+            heap,
+            rule: IncreaseRule {
+                function,
+                measure,
+                limit_percent,
+            },
         })
     };
     let CheckConfig {

@@ -58,6 +58,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
         filter: args.part.filter(),
         by: args.by,
         adds_up: true,
+        warns: true,
         term: &term,
     };
     let mut read = reading.sides(&base_files.paths, &new_files.paths)?;
@@ -285,8 +286,10 @@ fn as_json(args: &DiffArgs, by: By, list: &ChangeList<'_>, renamed: &[Renamed], 
             "callers": change.callers,
             "base": amount(&change.base),
             "new": amount(&change.new),
-            "share_change": change.share_delta(),
-            "share_change_95": sampled(json!([change.share_change.0, change.share_change.1])),
+            "share_change": change.new.share - change.base.share,
+            "share_change_95": if sides.by_amount { Value::Null } else { json!([change.range.0, change.range.1]) },
+            "amount_change": sides.by_amount.then(|| sides.delta_of(change)),
+            "amount_change_95": if sides.by_amount { sampled(json!([change.range.0, change.range.1])) } else { Value::Null },
             "p": sampled(change.p.into()),
         })
     };

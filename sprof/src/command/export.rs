@@ -71,7 +71,7 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
     let symbols = &args.input.symbols;
     let mut input = match heap {
         Some(measure) => {
-            let wanted = WantedSamples::Heap(measure, args.part.filter());
+            let wanted = WantedSamples::heap(measure, args.part.filter());
             input::open_with_measures(&args.file, &wanted, symbols, &term)
         }
         None => {

@@ -44,7 +44,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
         let target = ResultTarget::prepare(Some(&args.output), FileKind::FlameGraph)?;
         let event = event(&args.recording.event)?;
         let wanted = match args.heap.measure {
-            Some(measure) => WantedSamples::Heap(measure, args.part.filter()),
+            Some(measure) => WantedSamples::heap(measure, args.part.filter()),
             None => WantedSamples::Event(event),
         };
         let read = |file: &PathBuf| {

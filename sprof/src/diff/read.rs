@@ -22,6 +22,8 @@ pub(crate) struct ReadOptions<'a> {
     /// True if recordings become sums where the other files are sums. A sum does not show chance, and a gate must know
     /// about chance.
     pub(crate) adds_up: bool,
+    /// True if notes on files are printed as warnings.
+    pub(crate) warns: bool,
     pub(crate) term: &'a Term,
 }
 
@@ -41,7 +43,8 @@ impl ReadOptions<'_> {
     }
 
     fn read(&self, file: &Path) -> Result<Data, Failure> {
-        let mut data = input::open_and_warn(file, self.wanted.clone(), self.symbols, self.term)?.data;
+        let open = if self.warns { input::open_and_warn } else { input::open };
+        let mut data = open(file, self.wanted.clone().of_each_run(), self.symbols, self.term)?.data;
         calls::check_conditions(file, &data, &self.filter)?;
         keep(&mut data, &self.filter, KeptKinds::One).map_err(|error| format!("{}: {error}", file.display()))?;
         Ok(data)

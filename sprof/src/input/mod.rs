@@ -134,7 +134,7 @@ fn read(
     let event = wanted.event();
     let keeps_event = match wanted {
         WantedSamples::Event(event) => event.is_some() || extent != ReadExtent::Page,
-        WantedSamples::Heap(..) => false,
+        WantedSamples::Heap { .. } => false,
     };
     let mut is_measured = false;
     let mut data = if perf_data::is_perf_data(path) {
@@ -160,7 +160,7 @@ fn read(
             )));
         }
         let sum = match wanted {
-            WantedSamples::Heap(measure, _) => sum_of_heap(kind, *measure),
+            WantedSamples::Heap { measure, .. } => sum_of_heap(kind, *measure),
             WantedSamples::Event(_) => None,
         };
         is_measured = sum.is_some();
@@ -188,8 +188,15 @@ fn read(
         data
     };
     let stays_blocks = extent == ReadExtent::AllMeasures && data.measures().eq(Measure::ALL);
-    if let (WantedSamples::Heap(measure, filter), false) = (wanted, is_measured || stays_blocks) {
-        let kept = data.keep_measure(*measure, filter);
+    if let WantedSamples::Heap {
+        measure,
+        filter,
+        of_each_run,
+    } = wanted
+        && !is_measured
+        && !stays_blocks
+    {
+        let kept = data.keep_measure(*measure, filter, *of_each_run);
         kept.map_err(|error| Failure::failed(format_args!("cannot show the heap of {}: {error}", path.display())))?;
     }
     let came_with_names = data.symbolicated;
@@ -258,7 +265,7 @@ fn sum_of_heap(kind: ForeignFormat, measure: Measure) -> Option<&'static str> {
         (ForeignFormat::Dhat, Measure::Blocks) => Some("total-blocks"),
         // Not all of these files have all measures: reading one says so.
         (ForeignFormat::Dhat | ForeignFormat::Massif | ForeignFormat::Heaptrack, measure) => Some(measure.name()),
-        (ForeignFormat::Pprof, measure) => pprof::heap_type(measure),
+        (ForeignFormat::Pprof, measure) => Some(pprof::heap_type(measure).unwrap_or(measure.name())),
         _ => None,
     }
 }

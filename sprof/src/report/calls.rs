@@ -14,7 +14,7 @@ pub(crate) fn check_views(file: &Path, data: &Data, views: &[View]) -> Result<()
     for view in views {
         let why = match (&data.calls, view) {
             (_, View::Heap) if !data.has_heap() => {
-                "it has no blocks of memory, which `record --heap` records; with --measure, leave out --view heap"
+                "it has no blocks of memory; `sprof record --heap ./app` records them. With --measure, leave out --view heap"
                     .to_owned()
             }
             (Calls::Paths, _) => continue,

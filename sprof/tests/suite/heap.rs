@@ -374,6 +374,101 @@ fn valgrind_s_own_viewer_shows_the_bytes_of_the_report() {
     assert!(shown.contains(": keeps (") && shown.contains(": main ("), "{shown}");
 }
 
+/// With an interval of 1 each block is a sample, so chance plays no part.
+#[test]
+fn rules_on_the_heap_are_kept_broken_or_unknown_also_by_the_sums_of_dhat() {
+    let heap = program("heap").unwrap();
+    let recorded = |mib: &str, options: &[&str]| {
+        let recording = record().options(options).run(&heap, &[mib, "16"]);
+        assert_eq!(recording.code, Some(7), "{}", recording.stderr);
+        recording
+    };
+    let each = ["--heap", "--heap-interval", "1"];
+    let (old, new, none) = (recorded("1", &each), recorded("2", &each), recorded("1", &[]));
+    let rare = recorded("1", &["--heap", "--heap-interval", "16M"]);
+    let check = |base: &Path, new: &Path, rules: &[&str]| {
+        let mut command = sprof();
+        command.arg("check").arg("--base").arg(base).arg(new);
+        command.args(rules.iter().flat_map(|rule| ["--max-increase", rule]));
+        let output = output(&mut command);
+        let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), text)
+    };
+    let rules = ["heap.retained=5%", "heap.allocated:keeps=150%", "heap.blocks:fr*=5%"];
+    let dhat = [&old, &new].map(|recording| {
+        let file = recording.output.with_file_name("app.dhat.json");
+        let mut export = sprof();
+        assert!(
+            output(export.arg("export").arg(&recording.output).arg("-o").arg(&file))
+                .status
+                .success()
+        );
+        file
+    });
+    for [base, new] in [[&old.output, &new.output], [&dhat[0], &dhat[1]]] {
+        let (status, text) = check(base, new, &rules);
+        assert_eq!(status, Some(1), "{text}");
+        for expected in [
+            "BROKEN  heap.retained may be 5 % more",
+            "kept  heap.allocated:keeps may be 150 % more",
+            "BROKEN  heap.blocks:fr* may be 5 % more",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        assert_eq!(check(new, base, &rules).0, Some(0));
+        assert_eq!(check(base, base, &rules).0, Some(0));
+    }
+    let (status, text) = check(&rare.output, &rare.output, &["heap.peak=5%"]);
+    assert!(status == Some(3) && text.contains("smaller --heap-interval"), "{text}");
+    let (status, text) = check(&old.output, &none.output, &["heap.peak=5%"]);
+    assert!(status == Some(125) && text.contains("sprof record --heap"), "{text}");
+    // A file of rules has the same words.
+    let config = old.output.with_file_name("rules.toml");
+    let lines = "[check.max-increase]\n\"heap.peak:keeps\" = \"5%\"\n\"heap.blocks\" = 150\n[check.max-share-increase]\n\"heap.blocks:keeps\" = 2\n";
+    fs::write(&config, lines).unwrap();
+    let mut command = sprof();
+    command.arg("check").arg("--base").arg(&old.output).arg(&new.output);
+    let checked = output(command.arg("--config").arg(&config).args(["-f", "json"]));
+    assert_eq!(checked.status.code(), Some(1), "{checked:?}");
+    let json: Value = serde_json::from_slice(&checked.stdout).unwrap();
+    let said = json["rules"].as_array().unwrap().iter().map(|rule| {
+        let word = |key: &str| rule[key].as_str().unwrap_or("all");
+        [word("measure"), word("function"), word("of"), word("outcome")].join(" ")
+    });
+    let mut said: Vec<String> = said.collect();
+    said.sort();
+    assert_eq!(
+        said,
+        [
+            "blocks all amount kept",
+            "blocks keeps share kept",
+            "peak keeps amount broken"
+        ],
+        "{json}"
+    );
+    assert_eq!(json["groups"].as_array().unwrap().len(), 2);
+    // Of the kept blocks and their list.
+    let diff = output(
+        sprof()
+            .arg("diff")
+            .args([&old.output, &new.output])
+            .args(["--measure", "retained"]),
+    );
+    let text = String::from_utf8(diff.stdout).unwrap();
+    assert!(text.contains("more retained") && text.contains(" +100.0 % "), "{text}");
+    let diff = output(
+        sprof()
+            .arg("diff")
+            .args([&old.output; 2])
+            .args(["--measure", "allocated"]),
+    );
+    let text = String::from_utf8(diff.stdout).unwrap();
+    assert!(
+        !text.contains("more allocated") && text.contains("% of all or more"),
+        "{text}"
+    );
+}
+
 #[test]
 fn only_what_leaks_on_is_among_what_grows() {
     // A thread that stands still for half a second would look as one that fills its memory late.

@@ -66,7 +66,7 @@ pub(super) fn data(base: &[Data], new: &[Data], limits: DiffLimits, options: &Di
         .map(|((function, lib), func)| ((&**function, lib.as_deref()), func))
         .collect();
     let functions = |what| -> Vec<Value> {
-        let verdicts = verdicts(base, new, what, limits);
+        let verdicts = verdicts(base, new, what, limits, false);
         let rows = verdicts.of_interest().filter_map(|(function, lib, range, is_changed)| {
             let func = *func_of.get(&(function, lib))?;
             Some(row(func as u32, range, if is_changed { CHANGED } else { UNDECIDED }))

@@ -344,6 +344,7 @@ fn recordings(side: &[Picked<'_>], leaves: &[StackLeaves]) -> Vec<RecordingSampl
                     place: *node,
                     thread: index,
                     weight: sample.weight as f64 * scale,
+                    variance: sample.variance,
                     in_kernel: in_kernel.get(sample.stack as usize).copied().unwrap_or(false),
                 })
             }));

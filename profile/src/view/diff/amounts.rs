@@ -18,13 +18,17 @@ const FEWEST_SAMPLES_OF_A_BLOCK: usize = 20;
 #[derive(Default)]
 pub(super) struct Side {
     pub(super) runs: Vec<Run>,
+    /// True if the samples are blocks of memory.
+    pub(super) is_heap: bool,
+    /// See [`SideTotal::seen_of_growth`].
+    seen_of_growth: (u64, u64),
     recordings: usize,
     windows: usize,
     /// Recordings that do not say whether they are windows.
     unstated: usize,
     /// Recordings whose samples have no times.
     untimed: usize,
-    /// Runs without a sample. They have no shares.
+    /// Runs without a sample. They have no shares. Runs of a heap are none: no block of theirs was sampled.
     empty_runs: usize,
 }
 
@@ -42,6 +46,10 @@ pub(super) struct Run {
     pub(super) samples: u64,
     /// Sum of the squares of the weights. The more the weights differ, the less the samples show.
     pub(super) squares: f64,
+    /// The variance of the weight, if the samples are blocks of memory.
+    pub(super) variance: Option<f64>,
+    /// The weight of blocks of memory that were lost.
+    pub(super) lost: f64,
     /// Sum over the threads of the square of the largest weight: a periodic clock misses less than one tick of each
     /// thread.
     pub(super) ticks: f64,
@@ -55,6 +63,8 @@ pub(super) struct Run {
 pub(super) struct RunAmount {
     pub(super) samples: u64,
     pub(super) weight: f64,
+    /// The variance of the weight, if the samples are blocks of memory.
+    pub(super) variance: f64,
     /// The part of the weight that is of kernel code.
     pub(super) kernel: f64,
     /// Half of the number of times that two successive samples of a thread differ in having the key: the variance of
@@ -93,7 +103,7 @@ impl Side {
     pub(super) fn add(&mut self, recording: &RecordingSamples, tree: &PlaceTree) {
         let mut sums = PlaceSums::new(tree);
         for samples in recording.runs() {
-            match samples.is_empty() {
+            match samples.is_empty() && !recording.is_heap {
                 true => self.empty_runs += 1,
                 false => self.runs.push(Run {
                     recording: self.recordings,
@@ -102,6 +112,9 @@ impl Side {
             }
         }
         self.recordings += 1;
+        self.is_heap |= recording.is_heap;
+        self.seen_of_growth.0 += recording.seen_of_growth.0;
+        self.seen_of_growth.1 += recording.seen_of_growth.1;
         match recording.is_summed {
             true => self.untimed += 1,
             false => {
@@ -136,6 +149,8 @@ impl Side {
             runs: self.runs.len(),
             empty_runs: self.empty_runs,
             samples: self.samples(),
+            seen_of_growth: self.seen_of_growth,
+            lost: self.runs.iter().map(|run| run.lost).sum::<f64>() / self.runs.len().max(1) as f64,
             per_run: self.runs.iter().map(|run| run.weight * run.factor).sum::<f64>() / self.runs.len().max(1) as f64,
         }
     }
@@ -155,11 +170,15 @@ impl Run {
         let mut run = Run {
             recording: 0,
             blocks: vec![0.0; block_count],
-            is_ordered: !is_summed,
+            is_ordered: !is_summed && !recording.is_heap,
             weight: 0.0,
             kernel: 0.0,
             samples: samples.iter().map(|sample| count_of(sample.weight)).sum(),
             squares: 0.0,
+            variance: recording
+                .is_heap
+                .then(|| samples.iter().map(|sample| sample.variance).sum()),
+            lost: recording.lost,
             ticks: 0.0,
             factor: recording.factor,
             amounts: FxHashMap::default(),
@@ -180,6 +199,7 @@ impl Run {
                 let sum = PlaceSum {
                     weight,
                     samples: count_of(weight),
+                    variance: sample.variance,
                     kernel: if sample.in_kernel { weight } else { 0.0 },
                     edges: 0.0,
                 };
@@ -203,7 +223,9 @@ impl Run {
                 }
             });
         }
-        run.ticks = tick_of.values().map(|tick| tick * tick).sum();
+        if run.variance.is_none() {
+            run.ticks = tick_of.values().map(|tick| tick * tick).sum();
+        }
         run
     }
 
@@ -212,6 +234,7 @@ impl Run {
         let amount = self.amounts.entry(key).or_default();
         amount.samples += sum.samples;
         amount.weight += sum.weight;
+        amount.variance += sum.variance;
         amount.kernel += sum.kernel;
         match amount.blocks.last_mut() {
             Some((last, of_block)) if *last == block as u32 => *of_block += sum.weight,

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use names::source_path::SourcePath;
 
+use super::estimate::VARYING_MEMORY;
 use super::{Change, Compared, Increase, KeyAmount, Renamed, SideTotal, Sides, VARYING};
 use crate::data::WeightUnit;
 use crate::text::numbers::{bytes, count, counts, time};
@@ -57,14 +58,35 @@ pub fn basis(sides: &Sides) -> Vec<String> {
             count(untimed as u64, "file", "files"),
         ));
     }
-    let assumed = 100.0 * VARYING;
+    for (side, total) in [("before", &sides.base), ("after", &sides.new)] {
+        let (seen, grown) = total.seen_of_growth;
+        // The rest is not of the heap, or nobody saw it.
+        if grown >= 1 << 20 && seen < grown / 4 * 3 {
+            let [seen, grown] = [seen, grown].map(|of| bytes(of as f64));
+            notes.push(format!(
+                "the heap {side} is {seen} of the {grown} that memory grew by: the rest is not compared"
+            ));
+        }
+        if total.lost > 0.0 {
+            notes.push(format!(
+                "blocks that were lost stand for {} a run {side}: sums may be as much larger; a longer --heap-interval loses less",
+                amount_and_unit(sides, total.lost)
+            ));
+        }
+    }
+    let assumed = 100.0 * if sides.is_heap { VARYING_MEMORY } else { VARYING };
     if least(|total| total.runs) < 2 {
         notes.push(format!(
             "one run does not show how much runs differ: a standard deviation of {assumed} % is assumed"
         ));
     } else if least(|total| total.recordings) < 2 {
         notes.push(format!(
-            "one recording does not show how much the speed of the machine differs: a standard deviation of {assumed} % is assumed"
+            "one recording does not show how much {} differs: a standard deviation of {assumed} % is assumed",
+            if sides.is_heap {
+                "memory"
+            } else {
+                "the speed of the machine"
+            }
         ));
     }
     notes
@@ -78,14 +100,13 @@ pub fn describe(sides: &Sides, total: &SideTotal) -> String {
     }
     let recordings = count(total.recordings as u64, "recording", "recordings");
     let mut text = format!(
-        "{}, {}, {:.0} {} a run",
+        "{}, {}, {} a run",
         match total.runs == total.recordings {
             true => recordings,
             false => format!("{} in {recordings}", count(total.runs as u64, "run", "runs")),
         },
         count(total.samples, "sample", "samples"),
-        total.per_run,
-        unit(sides),
+        amount_and_unit(sides, total.per_run),
     );
     if total.empty_runs > 0 {
         let empty = count(total.empty_runs as u64, "run has", "runs have");
@@ -100,7 +121,7 @@ pub fn describe_increase(sides: &Sides, increase: &Increase) -> String {
     match (&sides.weights, sides.unit) {
         (Some(weights), _) => format!("{by} {weights}"),
         (None, WeightUnit::Milliseconds) => format!("{by} time ({})", range(sides, increase.range)),
-        (None, _) => format!("{by} {} ({})", unit(sides), range(sides, increase.range)),
+        (None, _) => format!("{by} {} ({})", counted(sides), range(sides, increase.range)),
     }
 }
 
@@ -130,8 +151,24 @@ pub fn finite(number: f64) -> Option<f64> {
 pub fn amount(sides: &Sides, amount: f64) -> String {
     match sides.unit {
         WeightUnit::Milliseconds => time(amount),
-        WeightUnit::Bytes if amount >= 1e6 => bytes(amount),
+        WeightUnit::Bytes if amount >= 1e6 || sides.is_heap => bytes(amount),
         WeightUnit::Bytes | WeightUnit::Counts | WeightUnit::Samples => counts(amount),
+    }
+}
+
+/// `1034 ms`, `12 page-faults`, `557.2 MB allocated`
+pub fn amount_and_unit(sides: &Sides, of_run: f64) -> String {
+    match sides.is_heap {
+        true => format!("{} {}", amount(sides, of_run), counted(sides)),
+        false => format!("{of_run:.0} {}", unit(sides)),
+    }
+}
+
+/// What is counted: the measure of a heap, or the unit.
+pub fn counted(sides: &Sides) -> &str {
+    match &sides.event {
+        Some(measure) if sides.is_heap => measure,
+        _ => unit(sides),
     }
 }
 

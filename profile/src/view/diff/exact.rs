@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::amounts::Side;
 use super::keys::{self, ComparedKeys};
-use super::{Compared, Comparison, DiffLimits, KeyAmount, SideTotal, Sides, by_change};
+use super::{Change, Compared, Comparison, DiffLimits, KeyAmount, SideTotal, Sides, by_change};
 use crate::data::{Calls, Data};
 use crate::view::functions::functions;
 use crate::view::select::{Filter, select};
@@ -91,17 +91,16 @@ pub(super) fn diff(base: &[Data], new: &[Data], what: Compared, limits: DiffLimi
         if change == 0.0 || change.abs() < limits.least_change * whole {
             return None;
         }
-        let of_share = after.share - before.share;
-        Some(keys.named(key, [before, after], (of_share, of_share), 0.0))
+        let of_all = change / whole;
+        Some(keys.named(key, [before, after], (of_all, of_all), 0.0))
     });
-    let mut compared = Comparison {
-        sides: Sides::exact(base.total, new.total, files),
-        changes: changes.collect(),
+    let sides = Sides::exact(base.total, new.total, files);
+    let mut changes: Vec<Change> = changes.collect();
+    changes.sort_by(|a, b| by_change(sides.delta_of(a), sides.delta_of(b), a, b));
+    Comparison {
+        sides,
+        changes,
         tested: all.len(),
         undecided: None,
-    };
-    let mut changes = std::mem::take(&mut compared.changes);
-    changes.sort_by(|a, b| by_change(compared.delta(a), compared.delta(b), a, b));
-    compared.changes = changes;
-    compared
+    }
 }

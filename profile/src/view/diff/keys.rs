@@ -75,12 +75,12 @@ impl ComparedKeys {
 
     /// The change of a key, with its names.
     pub(super) fn change(&self, item: &KeyVerdict) -> Change {
-        let (share_change, p) = (item.tested.share_change, item.tested.p.unwrap_or(1.0));
-        self.named(item.key, [item.base, item.new], share_change, p)
+        let p = item.tested.p.unwrap_or(1.0);
+        self.named(item.key, [item.base, item.new], item.tested.change(), p)
     }
 
     /// A change of a key, with its names. Exact figures have no `KeyVerdict`.
-    pub(super) fn named(&self, key: usize, [base, new]: [KeyAmount; 2], share_change: (f64, f64), p: f64) -> Change {
+    pub(super) fn named(&self, key: usize, [base, new]: [KeyAmount; 2], range: (f64, f64), p: f64) -> Change {
         let text = |id: u32| self.texts.all[id as usize].to_string();
         let parts = self.parts.all[key];
         let mut callers = Vec::new();
@@ -97,7 +97,7 @@ impl ComparedKeys {
             callers,
             base,
             new,
-            share_change,
+            range,
             p,
         }
     }

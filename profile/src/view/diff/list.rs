@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::describe::{amount, describe, describe_increase, name, signed_percent, things, unit, which};
+use super::describe::{amount, counted, describe, describe_increase, name, signed_percent, things, unit, which};
 use super::{Change, Compared, Comparison, Undecided};
 
 /// What is listed, and how.
@@ -42,17 +42,32 @@ impl<'a> ChangeList<'a> {
         self.compared.sides.weights.as_deref()
     }
 
+    /// The unit of changes.
+    fn points(&self) -> &'static str {
+        match self.compared.sides.by_amount {
+            true => "% of all",
+            false => "points",
+        }
+    }
+
     /// The heads of columns with their widths in text; a negative width is to the left.
     pub fn columns(&self) -> Vec<(String, isize)> {
         let columns = match self.weights() {
             Some(_) => &[("before", 15), ("after", 15), ("change", 10), ("of all", 9)][..],
+            None if self.compared.sides.by_amount => &[
+                ("before", 12),
+                ("after", 12),
+                ("change", 10),
+                ("of all", 9),
+                ("  95 % sure", -19),
+            ],
             None => &[("before", 9), ("after", 9), ("points", 9), ("  95 % sure", -19)],
         };
         let mut columns: Vec<_> = columns
             .iter()
             .map(|(head, width)| ((*head).to_owned(), *width))
             .collect();
-        if self.weights().is_none() {
+        if !self.compared.sides.by_amount {
             columns.push((format!("{} a run", unit(&self.compared.sides)), 21));
         }
         columns
@@ -61,26 +76,33 @@ impl<'a> ChangeList<'a> {
     /// A change, one text for each of [`ChangeList::columns`].
     pub fn cells(&self, change: &Change) -> Vec<String> {
         let (base, new) = (&change.base, &change.new);
-        if self.weights().is_some() {
+        let sides = &self.compared.sides;
+        let (low, high) = change.range;
+        let range = format!("  {:+.1} to {:+.1}", low * 100.0, high * 100.0);
+        if sides.by_amount {
             let by = match base.per_run > 0.0 {
                 true => new.per_run / base.per_run - 1.0,
                 false => f64::INFINITY,
             };
-            let sides = &self.compared.sides;
-            return vec![
+            let mut cells = vec![
                 amount(sides, base.per_run),
                 amount(sides, new.per_run),
                 signed_percent(by),
-                signed_percent(self.compared.delta(change)),
+                signed_percent(sides.delta_of(change)),
             ];
+            cells.extend(sides.weights.is_none().then_some(range));
+            return cells;
         }
-        let (low, high) = change.share_change;
+        let of_run = |amount_of_run: f64| match sides.is_heap {
+            true => amount(sides, amount_of_run),
+            false => format!("{amount_of_run:.0}"),
+        };
         vec![
             format!("{:.1} %", base.share * 100.0),
             format!("{:.1} %", new.share * 100.0),
-            format!("{:+.1}", self.compared.delta(change) * 100.0),
-            format!("  {:+.1} to {:+.1}", low * 100.0, high * 100.0),
-            format!("{:.0} -> {:.0}", base.per_run, new.per_run),
+            format!("{:+.1}", sides.delta_of(change) * 100.0),
+            range,
+            format!("{} -> {}", of_run(base.per_run), of_run(new.per_run)),
         ]
     }
 
@@ -97,10 +119,12 @@ impl<'a> ChangeList<'a> {
                 });
             format!("{} {last}\n", padded.collect::<String>())
         };
-        let is_more = |change: &&Change| self.compared.delta(change) > 0.0;
+        let sides = &self.compared.sides;
+        let is_more = |change: &&Change| sides.delta_of(change) > 0.0;
         let (more, less): (Vec<_>, Vec<_>) = self.shown().partition(is_more);
         let titles = match self.weights() {
             Some(weights) => [format!("more {weights}"), format!("less {weights}")],
+            None if sides.is_heap => ["more", "less"].map(|how| format!("{how} {}", counted(sides))),
             None => ["slower".to_owned(), "faster".to_owned()],
         };
         let mut out = String::new();
@@ -171,6 +195,7 @@ impl<'a> ChangeList<'a> {
             );
         }
         let sides = &self.compared.sides;
+        let points = self.points();
         // Equal runs of Node.js, whose garbage collector has threads of its own, had a change in 13 of 56 comparisons.
         let condition = match sides.base.runs.min(sides.new.runs) < 2 {
             true => "if runs differ no more than assumed, ",
@@ -180,8 +205,8 @@ impl<'a> ChangeList<'a> {
             "{changed} of {tested} changed{cut}; {condition}at most {false_discoveries_percent} % of the entries of such lists are chance."
         );
         match (changed, &self.compared.undecided) {
-            (0, None) => format!("No change: none of {tested} changed by {least} points or more (each 95 % sure)."),
-            (_, None) => format!("{found} No other changed by {least} points or more (each 95 % sure)."),
+            (0, None) => format!("No change: none of {tested} changed by {least} {points} or more (each 95 % sure)."),
+            (_, None) => format!("{found} No other changed by {least} {points} or more (each 95 % sure)."),
             (0, Some(undecided)) => format!(
                 "Nothing is sure to have changed. {}",
                 self.describe_undecided(undecided)
@@ -197,19 +222,23 @@ impl<'a> ChangeList<'a> {
             min_change_percent,
             ..
         } = self.options;
-        let (low, high) = undecided.widest.share_change;
+        let (low, high) = undecided.widest.range;
+        let sides = &self.compared.sides;
         let others = self.compared.tested - self.compared.changes.len();
-        let next = match (
-            undecided.runs,
-            self.compared.sides.base.windows + self.compared.sides.new.windows,
-        ) {
+        let next = match (undecided.runs, sides.base.windows + sides.new.windows) {
             (None, _) => String::new(),
             (Some(MANY_RUNS..), _) => format!(" More than {MANY_RUNS} runs a side are needed to tell, or longer ones."),
             (Some(runs), 0) => format!(
                 " Record about {runs} runs a side{}.",
                 match self.options.names_options {
-                    true =>
-                        format!(" (record --iteration-count {runs}, or more recordings: diff OLD OLD --new NEW NEW)"),
+                    true => format!(
+                        " (record --iteration-count {runs}{}, or more recordings: diff OLD OLD --new NEW NEW)",
+                        if sides.is_heap {
+                            ", or a smaller --heap-interval"
+                        } else {
+                            ""
+                        },
+                    ),
                     false => String::new(),
                 }
             ),
@@ -218,14 +247,16 @@ impl<'a> ChangeList<'a> {
             }
         };
         format!(
-            "Of {} of {} these recordings cannot tell whether the share changed by {} points or more: that of {} may have changed by {:+.1} to \
-             {:+.1}.{next}",
+            "Of {} of {} these recordings cannot tell whether the {} changed by {min_change_percent} {} or more: that of {} may have changed by \
+             {:+.1} to {:+.1}{}.{next}",
             undecided.number,
             things(what, others),
-            min_change_percent,
+            if sides.by_amount { "amount" } else { "share" },
+            self.points(),
             name(&undecided.widest),
             low * 100.0,
             high * 100.0,
+            if sides.by_amount { " % of all" } else { "" },
         )
     }
 }

@@ -13,7 +13,8 @@
 //! `paths` those of the viewer.
 //!
 //! A change counts only if both the share and the time changed. A share alone also changes when another function does;
-//! a time alone changes when the whole machine is slower. A limit on false discoveries excludes chance (Benjamini and
+//! a time alone changes when the whole machine is slower. Of whole runs, the amount of memory alone counts: it does not
+//! depend on the machine. A limit on false discoveries excludes chance (Benjamini and
 //! Hochberg 1995, doi:10.1111/j.2517-6161.1995.tb02031.x): of two recordings of one program, a change is listed only in
 //! the accepted share of cases.
 
@@ -105,8 +106,12 @@ pub struct Sides {
     pub unit: WeightUnit,
     /// For files of other profilers, the name of the compared count. Counts are compared exactly, without statistics.
     pub weights: Option<String>,
-    /// The sampled event, if it is not CPU time.
+    /// The sampled event, if it is not CPU time, or the measure of the heap.
     pub event: Option<String>,
+    /// True if the samples are blocks of memory.
+    pub is_heap: bool,
+    /// True if changes are those of the amount, and not of the share.
+    pub by_amount: bool,
     /// The old side.
     pub base: SideTotal,
     /// The new side.
@@ -134,6 +139,10 @@ pub struct SideTotal {
     pub empty_runs: usize,
     /// Samples of running threads.
     pub samples: u64,
+    /// Of a heap, bytes of the growth of memory that its blocks are, and bytes of the growth, in all files.
+    pub seen_of_growth: (u64, u64),
+    /// Weight of a run's blocks of memory that were sampled and lost: sums may be larger by as much.
+    pub lost: f64,
     /// Weight of a run's samples, in [`Sides::unit`].
     pub per_run: f64,
 }
@@ -153,8 +162,8 @@ pub struct Change {
     pub base: KeyAmount,
     /// After.
     pub new: KeyAmount,
-    /// Confidence interval of the change of the share, -1 to 1.
-    pub share_change: (f64, f64),
+    /// Confidence interval of [`Sides::delta`].
+    pub range: (f64, f64),
     /// The probability of such a difference if nothing changed.
     pub p: f64,
 }
@@ -181,11 +190,28 @@ impl Sides {
             },
             weights: None,
             event: first.and_then(|data| data.event.clone()),
+            is_heap: base.is_heap,
+            // What a window takes depends on its length and load.
+            by_amount: base.is_heap && base.total().windows + new.total().windows == 0,
             base: base.total(),
             new: new.total(),
             increase: increase::of_all(base, new, confidence),
             confidence,
         }
+    }
+
+    /// The size of a change: of the share, or of the amount as a part of the larger whole. Positive if it takes more.
+    pub fn delta(&self, base: &KeyAmount, new: &KeyAmount) -> f64 {
+        let whole = self.base.per_run.max(self.new.per_run);
+        match self.by_amount {
+            true if whole > 0.0 => (new.per_run - base.per_run) / whole,
+            _ => new.share - base.share,
+        }
+    }
+
+    /// The size of a listed change.
+    pub fn delta_of(&self, change: &Change) -> f64 {
+        self.delta(&change.base, &change.new)
     }
 
     /// The sides of exact counts.
@@ -195,21 +221,12 @@ impl Sides {
             unit: first.map(|data| data.unit).unwrap_or_default(),
             weights: first.and_then(|data| Some(data.weights.as_ref()?.name.clone())),
             event: None,
+            is_heap: false,
+            by_amount: true,
             increase: Increase::of_time(base.per_run, new.per_run),
             base,
             new,
             confidence: 1.0,
-        }
-    }
-}
-
-impl Comparison {
-    /// The size of a change: of the share, or of the amount for counts. Positive if slower.
-    pub fn delta(&self, change: &Change) -> f64 {
-        let whole = self.sides.base.per_run.max(self.sides.new.per_run);
-        match self.sides.weights {
-            Some(_) if whole > 0.0 => (change.new.per_run - change.base.per_run) / whole,
-            _ => change.share_delta(),
         }
     }
 }
@@ -249,10 +266,10 @@ pub fn diff(base: &[Data], new: &[Data], what: Compared, limits: DiffLimits) -> 
     if base.iter().chain(new).any(|data| data.weights.is_some()) {
         return exact::diff(base, new, what, limits);
     }
-    let Verdicts { sides, keys, items } = verdicts(base, new, what, limits);
+    let Verdicts { sides, keys, items } = verdicts(base, new, what, limits, true);
     let change = |item: &KeyVerdict| keys.change(item);
     let mut changes: Vec<Change> = items.iter().filter(|item| item.is_changed).map(change).collect();
-    changes.sort_by(|a, b| by_change(a.share_delta(), b.share_delta(), a, b));
+    changes.sort_by(|a, b| by_change(sides.delta_of(a), sides.delta_of(b), a, b));
     let undecided = || items.iter().filter(|item| item.is_undecided);
     let widest = undecided().max_by(|a, b| a.tested.widest().total_cmp(&b.tested.widest()));
     let runs = sides.base.runs.min(sides.new.runs);
@@ -291,20 +308,28 @@ impl Verdicts {
         let items = self.items.iter().filter(|item| item.is_changed || item.is_undecided);
         items.map(|item| {
             let (function, lib) = (self.keys.function(item.key), self.keys.lib(item.key));
-            (function, lib, item.tested.share_change, item.is_changed)
+            (function, lib, item.tested.change(), item.is_changed)
         })
     }
 }
 
-/// Compares sampled recordings.
-pub(crate) fn verdicts(base: &[Data], new: &[Data], what: Compared, limits: DiffLimits) -> Verdicts {
+/// Compares sampled recordings. Without `may_be_by_amount`, changes are those of shares.
+pub(crate) fn verdicts(
+    base: &[Data],
+    new: &[Data],
+    what: Compared,
+    limits: DiffLimits,
+    may_be_by_amount: bool,
+) -> Verdicts {
     let mut keys = ComparedKeys::default();
     let recorded = base;
     let base = Side::new(base, what, &mut keys);
     let new = Side::new(new, what, &mut keys);
+    let mut sides = Sides::new(&base, &new, recorded, test::CONFIDENCE);
+    sides.by_amount &= may_be_by_amount;
     let item = |key: usize| {
         let [before, after] = [&base, &new].map(|side| side.amount(key));
-        let tested = (before.samples + after.samples > 0).then(|| Tested::new(&base, &new, key));
+        let tested = (before.samples + after.samples > 0).then(|| Tested::new(&base, &new, key, sides.by_amount));
         tested.flatten().map(|tested| KeyVerdict {
             key,
             base: before,
@@ -321,15 +346,11 @@ pub(crate) fn verdicts(base: &[Data], new: &[Data], what: Compared, limits: Diff
         .filter_map(|(at, item)| Some((item.tested.p?, at)));
     for at in test::significant(p_of.collect(), limits.false_discoveries) {
         let item = &mut items[at];
-        if (item.new.share - item.base.share).abs() >= limits.least_change {
+        if sides.delta(&item.base, &item.new).abs() >= limits.least_change {
             (item.is_changed, item.is_undecided) = (true, false);
         }
     }
-    Verdicts {
-        sides: Sides::new(&base, &new, recorded, test::CONFIDENCE),
-        keys,
-        items,
-    }
+    Verdicts { sides, keys, items }
 }
 
 /// With fewer runs a side, the difference between runs is assumed more than measured.

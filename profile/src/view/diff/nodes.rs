@@ -52,7 +52,7 @@ pub(crate) fn nodes(
     let (mut of_share, mut of_both) = (Vec::new(), Vec::new());
     let mut changes: Vec<NodeChange> = (0..parents.len())
         .map(|node| {
-            let tested = Tested::new(&base, &new, node);
+            let tested = Tested::new(&base, &new, node, false);
             if let Some(tested) = &tested {
                 of_share.extend(tested.p_of_share.map(|p| (p, node)));
                 of_both.extend(tested.p.map(|p| (p, node)));

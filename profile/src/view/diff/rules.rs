@@ -22,7 +22,8 @@ use crate::view::names;
 pub const RESOLUTION: f64 = 0.1;
 /// As [`RESOLUTION`], for shares: a difference of shares.
 pub const RESOLUTION_OF_SHARE: f64 = 0.05;
-/// Functions with fewer samples on both sides are not checked: start-up, interrupts and chance.
+/// Functions with fewer samples on both sides are not checked: start-up, interrupts and chance. The error of few blocks
+/// of memory is known.
 pub const FEWEST_SAMPLES: u64 = 30;
 
 /// A limit on an increase.
@@ -31,7 +32,7 @@ pub struct IncreaseRule {
     /// A function name as in [`of_name`](names::of_name), or a pattern where `*` is any text. `None`: the whole
     /// program.
     pub function: Option<String>,
-    /// Time or share.
+    /// Time or share; an amount of memory counts as time.
     pub measure: LimitedMeasure,
     /// Percent of the old time; for shares, percentage points.
     pub limit_percent: f64,
@@ -233,12 +234,15 @@ impl SampledSides {
         let found = self.found(key, name.map(str::to_owned), functions, &pair);
         let p = self.limits.false_discoveries;
         let (base, new) = found.samples;
-        let verdict = if base.max(new) < FEWEST_SAMPLES {
+        let is_few = base.max(new) < FEWEST_SAMPLES;
+        let verdict = if is_few && !self.base.is_heap {
             Verdict::Unknown(UnknownReason::FewSamples { base, new })
         } else if pair.p_above(rule.allowed(), 0.0) <= p {
             Verdict::Broken
         } else if found.increase.range.1 <= rule.allowed() + rule.resolution() {
             Verdict::Kept
+        } else if is_few {
+            Verdict::Unknown(UnknownReason::FewSamples { base, new })
         } else {
             Verdict::Unknown(UnknownReason::TooWide)
         };
@@ -272,7 +276,7 @@ impl SampledSides {
                 continue;
             }
             let p = match samples.iter().max() {
-                Some(samples) if *samples >= FEWEST_SAMPLES => {
+                Some(samples) if *samples >= FEWEST_SAMPLES || self.base.is_heap => {
                     pair.p_above(rule.allowed(), 0.0).max(pair.p_above(0.0, least))
                 }
                 _ => 1.0,
@@ -294,6 +298,7 @@ impl SampledSides {
             0 => {
                 let wide: Vec<_> = tested.iter().filter(|(.., pair)| is_wide(pair)).collect();
                 let verdict = match (wide.is_empty(), self.base.samples().max(self.new.samples())) {
+                    (true, _) if self.base.is_heap => Verdict::Kept,
                     (_, samples) if samples < FEWEST_SAMPLES => Verdict::Unknown(UnknownReason::FewSamples {
                         base: self.base.samples(),
                         new: self.new.samples(),

@@ -24,6 +24,8 @@ pub(crate) struct ComparedSample {
     pub(crate) thread: u32,
     /// More than 0.
     pub(crate) weight: f64,
+    /// Of a block of memory: see [`Samples::variance`](crate::data::Samples::variance).
+    pub(crate) variance: f64,
     /// True if it is of kernel code.
     pub(crate) in_kernel: bool,
 }
@@ -37,6 +39,12 @@ pub(crate) struct RecordingSamples {
     next_runs_ms: Vec<f64>,
     /// See [`Data::is_summed`].
     pub(super) is_summed: bool,
+    /// True if the samples are blocks of memory, whose variances are known.
+    pub(super) is_heap: bool,
+    /// Bytes of the growth of memory that blocks are, and bytes of the growth.
+    pub(super) seen_of_growth: (u64, u64),
+    /// The weight of blocks of memory of each run that were sampled and lost.
+    pub(super) lost: f64,
     pub(super) extent: RunExtent,
     /// Converts weights to [`SideTotal::per_run`](super::SideTotal::per_run).
     pub(super) factor: f64,
@@ -46,10 +54,16 @@ impl RecordingSamples {
     /// `samples` may be unsorted.
     pub(crate) fn new(data: &Data, mut samples: Vec<ComparedSample>) -> RecordingSamples {
         samples.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
+        let heap = data.recorded.as_ref().and_then(|recorded| recorded.heap.as_ref());
+        let growth = heap.and_then(|heap| heap.growth.as_ref()).filter(|_| data.is_heap());
+        let next_runs_ms: Vec<f64> = data.run_starts_ms().iter().skip(1).copied().collect();
         RecordingSamples {
+            seen_of_growth: growth.map_or((0, 0), |growth| (growth.seen, growth.grown)),
+            lost: lost_weight(data, &samples) / (1.0 + next_runs_ms.len() as f64),
             samples,
-            next_runs_ms: data.run_starts_ms().iter().skip(1).copied().collect(),
+            next_runs_ms,
             is_summed: data.is_summed,
+            is_heap: data.is_heap(),
             extent: data.extent(),
             factor: match data.unit {
                 WeightUnit::Samples if data.interval_ms > 0.0 => data.interval_ms,
@@ -70,13 +84,15 @@ impl RecordingSamples {
         let is_interrupt = |stack: u32| interrupted.get(stack as usize).copied().unwrap_or(false);
         let mut samples = Vec::new();
         for (thread, of_thread) in (0..).zip(&data.threads) {
-            let running = (of_thread.samples.iter())
-                .filter(|(_, stack, weight)| *weight > 0.0 && !data.is_wait(*stack) && !is_interrupt(*stack));
-            samples.extend(running.map(|(time_ms, stack, weight)| ComparedSample {
+            let variances = of_thread.samples.variance.as_ref();
+            let running = (of_thread.samples.iter().enumerate())
+                .filter(|(_, (_, stack, weight))| *weight > 0.0 && !data.is_wait(*stack) && !is_interrupt(*stack));
+            samples.extend(running.map(|(at, (time_ms, stack, weight))| ComparedSample {
                 time_ms,
                 place: place(stack),
                 thread,
                 weight,
+                variance: variances.map_or(0.0, |variances| variances[at]),
                 in_kernel: in_kernel.get(stack as usize).copied().unwrap_or(false),
             }));
         }
@@ -93,6 +109,20 @@ impl RecordingSamples {
             run
         })
     }
+}
+
+/// The weight of the blocks of memory that were lost, and of those whose frees were lost: they look as if they lived.
+fn lost_weight(data: &Data, samples: &[ComparedSample]) -> f64 {
+    let facts = data.recorded.as_ref().and_then(|recorded| recorded.heap.as_ref());
+    let Some(lost) = facts.and_then(|facts| facts.lost.as_ref()).filter(|_| data.is_heap()) else {
+        return 0.0;
+    };
+    let mean = samples.iter().map(|sample| sample.weight).sum::<f64>() / samples.len().max(1) as f64;
+    let blocks = match data.unit {
+        WeightUnit::Counts => lost.blocks as f64 * mean,
+        _ => lost.bytes as f64,
+    };
+    blocks + lost.frees as f64 * mean
 }
 
 /// True for the kernel's functions that begin to serve an interrupt.

@@ -13,56 +13,72 @@ const P_OF_END: f64 = (1.0 - CONFIDENCE) / 2.0;
 /// The comparison of one key.
 #[derive(Clone, Debug)]
 pub(super) struct Tested {
-    /// The probability that the change of share and time is chance. `None`: too few samples.
+    /// True if the amount alone decides, and not share and time together.
+    by_amount: bool,
+    /// The probability that the change is chance. `None`: too few samples.
     pub(super) p: Option<f64>,
     /// The probability that the change of the share is chance.
     pub(super) p_of_share: Option<f64>,
     pub(super) share_change: (f64, f64),
-    /// The change of the time, as a part of the whole time before.
-    time_change: (f64, f64),
+    /// The change of the amount, as a part of the whole before; if the amount alone decides, of the larger whole.
+    pub(super) amount_change: (f64, f64),
 }
 
 impl Tested {
     /// `None`: a side has no samples.
-    pub(super) fn new(base: &Side, new: &Side, key: usize) -> Option<Tested> {
-        let whole = base.total().per_run;
-        if whole <= 0.0 || new.total().per_run <= 0.0 {
+    pub(super) fn new(base: &Side, new: &Side, key: usize, by_amount: bool) -> Option<Tested> {
+        let (before, after) = (base.total().per_run, new.total().per_run);
+        let whole = if by_amount { before.max(after) } else { before };
+        if whole <= 0.0 || !by_amount && after <= 0.0 {
             return None;
         }
         let [share, time] = [LimitedMeasure::Share, LimitedMeasure::Time]
             .map(|measure| EstimatePair::new(base, new, Some(key), measure));
-        let is_tested = base.amount(key).samples + new.amount(key).samples >= FEWEST_SAMPLES;
+        // The variance of few blocks of memory is known as well.
+        let is_tested = by_amount || base.amount(key).samples + new.amount(key).samples >= FEWEST_SAMPLES;
         let delta = |pair: &EstimatePair| pair.means().1 - pair.means().0;
         let p_of_share = share.p_of_difference();
         let p = match delta(&share) * delta(&time) > 0.0 {
+            _ if by_amount => time.p_of_difference(),
             true => p_of_share.max(time.p_of_difference()),
             // A change must be of share and time in the same direction.
             false => 1.0,
         };
         let (low, high) = time.difference(P_OF_END);
         Some(Tested {
+            by_amount,
             p: is_tested.then_some(p),
             p_of_share: is_tested.then_some(p_of_share),
             share_change: share.difference(P_OF_END),
-            time_change: (low / whole, high / whole),
+            amount_change: (low / whole, high / whole),
         })
     }
 
-    /// True if a change of share and time by `limit` or more, as a part of the whole, can be ruled out.
+    /// True if a change by `limit` or more, as a part of the whole, can be ruled out: of share and time, or of the
+    /// amount.
     pub(super) fn is_within(&self, limit: f64) -> bool {
         let within = |(low, high): (f64, f64)| -limit < low && high < limit;
-        within(self.share_change) || within(self.time_change)
+        !self.by_amount && within(self.share_change) || within(self.amount_change)
     }
 
-    /// How many times as many runs make the range of the share narrow enough for a verdict on changes of `limit`.
+    /// The range of the change that decides.
+    pub(super) fn change(&self) -> (f64, f64) {
+        if self.by_amount {
+            self.amount_change
+        } else {
+            self.share_change
+        }
+    }
+
+    /// How many times as many runs make the range narrow enough for a verdict on changes of `limit`.
     pub(super) fn more_runs(&self, limit: f64) -> f64 {
-        let (low, high) = self.share_change;
+        let (low, high) = self.change();
         ((high - low) / 2.0 / limit).powi(2)
     }
 
-    /// The largest change of the share within the range.
+    /// The largest change within the range.
     pub(super) fn widest(&self) -> f64 {
-        let (low, high) = self.share_change;
+        let (low, high) = self.change();
         high.max(-low)
     }
 }

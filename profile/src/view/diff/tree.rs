@@ -174,6 +174,8 @@ fn enter(open: &mut FxHashMap<u32, u32>, key: u32) -> bool {
 pub(super) struct PlaceSum {
     pub(super) weight: f64,
     pub(super) samples: u64,
+    /// See [`RunAmount::variance`](super::amounts::RunAmount::variance).
+    pub(super) variance: f64,
     /// The part of the weight that is of kernel code.
     pub(super) kernel: f64,
     /// See [`RunAmount::edges`](super::amounts::RunAmount::edges).
@@ -184,6 +186,7 @@ impl AddAssign for PlaceSum {
     fn add_assign(&mut self, other: PlaceSum) {
         self.weight += other.weight;
         self.samples += other.samples;
+        self.variance += other.variance;
         self.kernel += other.kernel;
         self.edges += other.edges;
     }

@@ -23,7 +23,7 @@ pub enum Measure {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoMeasure {
     /// It has no blocks of memory.
-    #[error("it has no blocks of memory, which `record --heap` records")]
+    #[error("it has no blocks of memory; `sprof record --heap ./app` records them")]
     NoHeap,
     /// Its blocks lack what the measure needs.
     #[error("its blocks of memory do not have {0}")]
@@ -42,6 +42,11 @@ impl Measure {
         Measure::Temporary,
         Measure::Blocks,
     ];
+
+    /// The measure of this name.
+    pub fn named(name: &str) -> Option<Measure> {
+        Measure::ALL.into_iter().find(|measure| measure.name() == name)
+    }
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -90,13 +95,18 @@ impl Data {
 
     /// Replaces all samples by the blocks of memory that a measure counts, at the time and with the stack that took
     /// them. Of `filter`, the threads, the processes and the time decide which blocks are retained and which moment is
-    /// the peak. Only blocks that were taken in that time count.
+    /// the peak. Only blocks that were taken in that time count. With `of_each_run`, each run of the program has a
+    /// peak.
     ///
     /// # Errors
     ///
     /// The profile has no such blocks, or none of the threads or processes.
-    pub fn keep_measure(&mut self, measure: Measure, filter: &Filter) -> Result<(), NoMeasure> {
-        self.check_measure(measure)?;
+    pub fn keep_measure(&mut self, measure: Measure, filter: &Filter, of_each_run: bool) -> Result<(), NoMeasure> {
+        let is_recorded = self.recorded.as_ref().is_some_and(|recorded| recorded.heap.is_some());
+        // Perhaps none of the blocks that the program took was sampled.
+        if self.has_heap() || !is_recorded {
+            self.check_measure(measure)?;
+        }
         let wanted = wanted_threads(self, filter)?;
         let from_ms = filter.from_ms.unwrap_or(f64::NEG_INFINITY);
         let to_ms = filter.to_ms.unwrap_or(f64::INFINITY);
@@ -107,16 +117,22 @@ impl Data {
             Measure::Retained => kept.retain(|block| block.freed_ms >= to_ms),
             Measure::Temporary => kept.retain(Block::is_temporary),
             Measure::Peak => {
-                let before_end = kept.iter().map(|block| Block {
-                    freed_ms: if block.freed_ms < to_ms {
+                let starts_ms = if of_each_run { self.run_starts_ms() } else { &[] };
+                let run_of = |block: &Block| starts_ms.partition_point(|start_ms| *start_ms <= block.time_ms);
+                let mut runs: Vec<Vec<Block>> = vec![Vec::new(); starts_ms.len() + 1];
+                for block in &kept {
+                    let freed_ms = if block.freed_ms < to_ms {
                         block.freed_ms
                     } else {
                         f64::INFINITY
-                    },
-                    ..*block
-                });
-                let peak_ms = peak(&before_end.collect::<Vec<_>>()).map_or(f64::NAN, |(time_ms, _)| time_ms);
-                kept.retain(|block| block.is_live_at(peak_ms));
+                    };
+                    runs[run_of(block)].push(Block { freed_ms, ..*block });
+                }
+                let peaks_ms = runs
+                    .iter()
+                    .map(|run| peak(run).map_or(f64::NAN, |(time_ms, _)| time_ms));
+                let peaks_ms: Vec<f64> = peaks_ms.collect();
+                kept.retain(|block| block.is_live_at(peaks_ms[run_of(block)]));
             }
         }
         let unit = match measure {
@@ -127,6 +143,7 @@ impl Data {
             thread.allocations = None;
             thread.samples = Samples {
                 weight: Some(Vec::new()),
+                variance: Some(Vec::new()),
                 ..Samples::default()
             };
             (thread.unit, thread.event) = (unit, Some(measure.name().to_owned()));
@@ -135,10 +152,12 @@ impl Data {
             let samples = &mut self.threads[block.thread as usize].samples;
             samples.time_ms.push(block.time_ms);
             samples.stack.push(block.stack);
-            samples.weight.get_or_insert_default().push(match measure {
-                Measure::Blocks => block.blocks(),
-                _ => block.weight,
-            });
+            let (weight, variance) = match measure {
+                Measure::Blocks => (block.blocks(), block.variance_of_blocks()),
+                _ => (block.weight, block.variance()),
+            };
+            samples.weight.get_or_insert_default().push(weight);
+            samples.variance.get_or_insert_default().push(variance);
         }
         let is_thread: Vec<bool> = self.threads.iter().map(|thread| thread.event_of.is_none()).collect();
         self.drop_threads(&is_thread);

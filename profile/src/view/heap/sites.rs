@@ -173,8 +173,7 @@ struct HeapMoments {
 fn add(sums: &mut SiteSums, block: &Block, moments: &HeapMoments) {
     let (bytes, variance) = (block.weight, block.variance());
     sums.allocated.add(bytes, variance);
-    let blocks = block.blocks();
-    sums.blocks.add(blocks, blocks * (blocks - 1.0));
+    sums.blocks.add(block.blocks(), block.variance_of_blocks());
     if !moments.knows_frees {
         return;
     }

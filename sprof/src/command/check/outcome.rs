@@ -3,11 +3,14 @@
 use std::fmt::Write as _;
 
 use profile::text::numbers::count;
-use profile::view::diff::describe::{amount, describe, describe_increase, finite, range, signed_percent, unit};
+use profile::view::diff::describe::{
+    amount, counted, describe, describe_increase, finite, range, signed_percent, unit,
+};
 use profile::view::diff::rules::{
     CheckedRule, FEWEST_SAMPLES, FoundIncrease, IncreaseRule, LimitedMeasure, UnknownReason, Verdict,
 };
 use profile::view::diff::{Increase, Sides};
+use profile::view::heap::Measure;
 use recording::command::own;
 use serde_json::{Value, json};
 
@@ -16,35 +19,55 @@ pub(super) const SCHEMA_VERSION: u32 = 1;
 /// Functions that are named at most as a reason why a rule is unknown.
 const SHOWN: usize = 3;
 
-/// Rules with their outcomes.
-pub(super) struct Outcomes<'a> {
-    pub(super) sides: &'a Sides,
+/// Rules on one measure of the heap, or on none, with their outcomes.
+pub(super) struct CheckedGroup {
+    /// The measure that the rules name.
+    pub(super) heap: Option<Measure>,
+    pub(super) sides: Sides,
     /// Notes on the files.
     pub(super) notes: Vec<String>,
-    pub(super) rules: Vec<(&'a IncreaseRule, &'a CheckedRule)>,
+    pub(super) rules: Vec<(IncreaseRule, CheckedRule)>,
 }
 
-impl Outcomes<'_> {
+/// All rules; at least one group.
+pub(super) struct Outcomes(pub(super) Vec<CheckedGroup>);
+
+impl Outcomes {
+    /// The number of rules with such a verdict.
+    pub(super) fn number(&self, is: fn(&Verdict) -> bool) -> usize {
+        self.rules().filter(|(_, _, checked)| is(&checked.verdict)).count()
+    }
+
+    fn rules(&self) -> impl Iterator<Item = (&CheckedGroup, &IncreaseRule, &CheckedRule)> {
+        let of_group = |group| CheckedGroup::rules(group).map(move |(rule, checked)| (group, rule, checked));
+        self.0.iter().flat_map(of_group)
+    }
+
     pub(super) fn text(&self) -> String {
-        let sides = self.sides;
-        let mut out = format!(
-            "       base: {}\n    checked: {}\n      total: {}\n",
-            describe(sides, &sides.base),
-            describe(sides, &sides.new),
-            describe_increase(sides, &sides.increase)
-        );
-        for note in &self.notes {
-            let _ = writeln!(out, "             {note}");
-        }
-        out.push('\n');
-        for (rule, checked) in &self.rules {
-            let state = match outcome(checked) {
-                "broken" => "BROKEN",
-                other => other,
-            };
-            let _ = writeln!(out, "{state:>11}  {}", describe_rule(rule));
-            for line in self.reasons(rule, checked) {
-                let _ = writeln!(out, "             {line}");
+        let mut out = String::new();
+        for (at, group) in self.0.iter().enumerate() {
+            let sides = &group.sides;
+            let _ = writeln!(
+                out,
+                "{}       base: {}\n    checked: {}\n      total: {}",
+                if at > 0 { "\n" } else { "" },
+                describe(sides, &sides.base),
+                describe(sides, &sides.new),
+                describe_increase(sides, &sides.increase)
+            );
+            for note in &group.notes {
+                let _ = writeln!(out, "             {note}");
+            }
+            out.push('\n');
+            for (rule, checked) in group.rules() {
+                let state = match outcome(checked) {
+                    "broken" => "BROKEN",
+                    other => other,
+                };
+                let _ = writeln!(out, "{state:>11}  {}", group.describe_rule(rule));
+                for line in group.reasons(rule, checked) {
+                    let _ = writeln!(out, "             {line}");
+                }
             }
         }
         out
@@ -53,7 +76,7 @@ impl Outcomes<'_> {
     pub(super) fn markdown(&self) -> String {
         let mut out = String::from("| rule | | |\n|---|---|---|\n");
         let cell = |text: &str| text.replace('|', "\\|").replace('<', "&lt;");
-        for (rule, checked) in &self.rules {
+        for (group, rule, checked) in self.rules() {
             let state = match outcome(checked) {
                 "broken" => "**broken**",
                 other => other,
@@ -61,37 +84,36 @@ impl Outcomes<'_> {
             let _ = writeln!(
                 out,
                 "| {} | {state} | {} |",
-                cell(&describe_rule(rule)),
-                cell(&self.reasons(rule, checked).join("; "))
+                cell(&group.describe_rule(rule)),
+                cell(&group.reasons(rule, checked).join("; "))
             );
         }
-        let sides = self.sides;
-        let mut notes = vec![
-            format!("total: {}", describe_increase(sides, &sides.increase)),
-            format!("base: {}", describe(sides, &sides.base)),
-            format!("checked: {}", describe(sides, &sides.new)),
-        ];
-        notes.extend(self.notes.iter().cloned());
-        let _ = writeln!(out, "\n{}", notes.join("; "));
+        for CheckedGroup { sides, notes, .. } in &self.0 {
+            let about = [
+                format!("total: {}", describe_increase(sides, &sides.increase)),
+                format!("base: {}", describe(sides, &sides.base)),
+                format!("checked: {}", describe(sides, &sides.new)),
+            ];
+            let _ = writeln!(out, "\n{}", [&about[..], notes].concat().join("; "));
+        }
         out
     }
 
     /// JUnit's XML, which CI systems read: <https://github.com/testmoapp/junitxml>. An unknown rule is a skipped test
     /// there.
     pub(super) fn junit(&self) -> String {
-        let number = |is: fn(&Verdict) -> bool| self.rules.iter().filter(|(_, checked)| is(&checked.verdict)).count();
         let counts = format!(
             "tests=\"{}\" failures=\"{}\" skipped=\"{}\"",
-            self.rules.len(),
-            number(|verdict| matches!(verdict, Verdict::Broken)),
-            number(|verdict| matches!(verdict, Verdict::Unknown(_))),
+            self.rules().count(),
+            self.number(|verdict| matches!(verdict, Verdict::Broken)),
+            self.number(|verdict| matches!(verdict, Verdict::Unknown(_))),
         );
         let mut out = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {counts}>\n  <testsuite name=\"sprof check\" {counts}>\n"
         );
-        for (rule, checked) in &self.rules {
-            let name = xml(&describe_rule(rule));
-            let reasons = xml(&self.reasons(rule, checked).join("; "));
+        for (group, rule, checked) in self.rules() {
+            let name = xml(&group.describe_rule(rule));
+            let reasons = xml(&group.reasons(rule, checked).join("; "));
             let _ = write!(out, "    <testcase classname=\"sprof check\" name=\"{name}\">\n      ");
             let _ = match checked.verdict {
                 Verdict::Broken => write!(out, "<failure message=\"{reasons}\"/>"),
@@ -103,51 +125,97 @@ impl Outcomes<'_> {
         out + "  </testsuite>\n</testsuites>\n"
     }
 
+    /// Each rule has its measure of the heap. What is known of the files is that of the first group, and in `groups` of
+    /// each.
     pub(super) fn json(&self) -> Value {
-        let sides = self.sides;
-        let increase = |increase: &Increase| {
-            let range = [finite(increase.range.0), finite(increase.range.1)];
-            json!({"increase": finite(increase.by), "range": range, "base": increase.base, "new": increase.new})
-        };
+        let mut groups = self.0.iter().map(CheckedGroup::json);
+        let first = groups.clone().next().unwrap_or_default();
+        let rules: Vec<Value> = self
+            .rules()
+            .map(|(group, rule, checked)| group.json_of(rule, checked))
+            .collect();
+        json!({
+            "confidence": first["confidence"],
+            "unit": first["unit"],
+            "total": first["total"],
+            "notes": first["notes"],
+            "groups": groups.by_ref().collect::<Vec<_>>(),
+            "rules": rules,
+        })
+    }
+}
+
+fn json_increase(increase: &Increase) -> Value {
+    let range = [finite(increase.range.0), finite(increase.range.1)];
+    json!({"increase": finite(increase.by), "range": range, "base": increase.base, "new": increase.new})
+}
+
+impl CheckedGroup {
+    fn rules(&self) -> impl Iterator<Item = (&IncreaseRule, &CheckedRule)> {
+        self.rules.iter().map(|(rule, checked)| (rule, checked))
+    }
+
+    fn json(&self) -> Value {
+        let sides = &self.sides;
+        json!({
+            "measure": self.heap.map(Measure::name),
+            "confidence": sides.confidence,
+            "unit": unit(sides),
+            "total": json_increase(&sides.increase),
+            "notes": self.notes,
+        })
+    }
+
+    fn json_of(&self, rule: &IncreaseRule, checked: &CheckedRule) -> Value {
         let found = |found: &FoundIncrease| {
-            let mut value = increase(&found.increase);
+            let mut value = json_increase(&found.increase);
             value["function"] = json!(found.function);
             value["functions"] = json!(found.functions);
             value["base_samples"] = json!(found.samples.0);
             value["new_samples"] = json!(found.samples.1);
             value
         };
-        let rules: Vec<Value> = (self.rules.iter())
-            .map(|(rule, checked)| {
-                json!({
-                    "function": rule.function,
-                    "of": match rule.measure {
-                        LimitedMeasure::Time => "time",
-                        LimitedMeasure::Share => "share",
-                    },
-                    "limit_percent": rule.limit_percent,
-                    "outcome": outcome(checked),
-                    "why": match checked.verdict {
-                        Verdict::Unknown(UnknownReason::NoFunction { .. }) => Some("no such function"),
-                        Verdict::Unknown(UnknownReason::FewSamples { .. }) => Some("too few samples"),
-                        Verdict::Unknown(UnknownReason::TooWide) => Some("too uncertain"),
-                        Verdict::Kept | Verdict::Broken => None,
-                    },
-                    "words": self.reasons(rule, checked),
-                    "found": checked.found.iter().map(found).collect::<Vec<_>>(),
-                    "alike": (checked.alike.iter())
-                        .map(|(function, share)| json!({"function": function, "share": share}))
-                        .collect::<Vec<_>>(),
-                })
-            })
-            .collect();
         json!({
-            "confidence": sides.confidence,
-            "unit": unit(sides),
-            "total": increase(&sides.increase),
-            "notes": self.notes,
-            "rules": rules,
+            "function": rule.function,
+            "measure": self.heap.map(Measure::name),
+            "of": match (rule.measure, self.heap) {
+                (LimitedMeasure::Time, None) => "time",
+                (LimitedMeasure::Time, Some(_)) => "amount",
+                (LimitedMeasure::Share, _) => "share",
+            },
+            "limit_percent": rule.limit_percent,
+            "outcome": outcome(checked),
+            "why": match checked.verdict {
+                Verdict::Unknown(UnknownReason::NoFunction { .. }) => Some("no such function"),
+                Verdict::Unknown(UnknownReason::FewSamples { .. }) => Some("too few samples"),
+                Verdict::Unknown(UnknownReason::TooWide) => Some("too uncertain"),
+                Verdict::Kept | Verdict::Broken => None,
+            },
+            "words": self.reasons(rule, checked),
+            "found": checked.found.iter().map(found).collect::<Vec<_>>(),
+            "alike": (checked.alike.iter())
+                .map(|(function, share)| json!({"function": function, "share": share}))
+                .collect::<Vec<_>>(),
         })
+    }
+
+    fn describe_rule(&self, rule: &IncreaseRule) -> String {
+        let IncreaseRule {
+            function,
+            measure,
+            limit_percent,
+        } = rule;
+        let name = match (self.heap, function) {
+            (Some(measure), Some(function)) => format!("heap.{}:{function}", measure.name()),
+            (Some(measure), None) => format!("heap.{}", measure.name()),
+            (None, Some(function)) => function.clone(),
+            (None, None) => "the whole program".to_owned(),
+        };
+        match measure {
+            LimitedMeasure::Time if self.heap.is_some() => format!("{name} may be {limit_percent} % more"),
+            LimitedMeasure::Time => format!("{name} may take {limit_percent} % more"),
+            LimitedMeasure::Share => format!("{name} may take {limit_percent} points more of all"),
+        }
     }
 
     /// The reasons of an outcome, a line each.
@@ -186,6 +254,10 @@ impl Outcomes<'_> {
                 "{} `{name}` before, and none now: renamed, inlined or gone",
                 count(before as u64, "function was called", "functions were called")
             ),
+            UnknownReason::FewSamples { base, new } if self.sides.is_heap => format!(
+                "{base} and {} are too few: record with a smaller --heap-interval, or with --iteration-count 10",
+                count(new, "sampled block", "sampled blocks")
+            ),
             UnknownReason::FewSamples { base, new } => format!(
                 "{base} and {} are too few, one side needs {FEWEST_SAMPLES}: record longer, at a higher --rate, or with \
                  --iteration-count 10",
@@ -197,6 +269,9 @@ impl Outcomes<'_> {
                 format!(
                     "an increase far above the limit can't be ruled out: {}",
                     match (runs, recordings) {
+                        _ if base.lost + new.lost > 0.0 => "blocks were lost; record with a longer --heap-interval",
+                        (..5, _) if self.sides.is_heap =>
+                            "record with a smaller --heap-interval, or several runs a side (--iteration-count 5)",
                         (..5, _) => "record several runs a side (--iteration-count 5)",
                         // Consecutive runs do not show how the machine changes.
                         (_, ..3) =>
@@ -210,7 +285,7 @@ impl Outcomes<'_> {
 
     /// `version_1 took 20.3 % more: 634 -> 763 ms a run (98 % sure: +15.2 to +25.8 %)`
     fn describe_found(&self, rule: &IncreaseRule, found: &FoundIncrease) -> String {
-        let (sides, increase) = (self.sides, &found.increase);
+        let (sides, increase) = (&self.sides, &found.increase);
         let mut name = found.function.clone().unwrap_or_else(|| "the whole program".to_owned());
         if found.functions > 1 {
             let _ = write!(name, " ({} functions)", found.functions);
@@ -218,6 +293,7 @@ impl Outcomes<'_> {
         let (before, after) = (found.shares.0 * 100.0, found.shares.1 * 100.0);
         let what = match &sides.weights {
             Some(weights) => format!(" {weights}"),
+            None if sides.is_heap => format!(" {}", counted(sides)),
             None => String::new(),
         };
         if rule.measure == LimitedMeasure::Share {
@@ -235,6 +311,11 @@ impl Outcomes<'_> {
         };
         let amounts = match sides.weights {
             Some(_) => format!("{} -> {}", amount(sides, increase.base), amount(sides, increase.new)),
+            None if sides.is_heap => format!(
+                "{} -> {} a run",
+                amount(sides, increase.base),
+                amount(sides, increase.new)
+            ),
             None => format!("{:.0} -> {:.0} {} a run", increase.base, increase.new, unit(sides)),
         };
         let share = match found.function {
@@ -245,7 +326,10 @@ impl Outcomes<'_> {
             Some(_) => String::new(),
             None => format!(" ({})", range(sides, increase.range)),
         };
-        format!("{name} took {more}: {amounts}{share}{sure}")
+        match sides.is_heap {
+            true => format!("{name}: {more}, {amounts}{share}{sure}"),
+            false => format!("{name} took {more}: {amounts}{share}{sure}"),
+        }
     }
 
     /// `+0.3 % (98 % sure: -4.5 to +5.1 %)`
@@ -256,7 +340,7 @@ impl Outcomes<'_> {
             (LimitedMeasure::Time, None) => format!(
                 "{} ({})",
                 signed_percent(increase.by),
-                range(self.sides, increase.range)
+                range(&self.sides, increase.range)
             ),
             (LimitedMeasure::Share, _) => format!(
                 "{:+.1} points ({} % sure: {:+.1} to {:+.1})",
@@ -292,14 +376,6 @@ fn outcome(checked: &CheckedRule) -> &'static str {
         Verdict::Kept => "kept",
         Verdict::Broken => "broken",
         Verdict::Unknown(_) => "cannot tell",
-    }
-}
-
-fn describe_rule(rule: &IncreaseRule) -> String {
-    let name = rule.function.as_deref().unwrap_or("the whole program");
-    match rule.measure {
-        LimitedMeasure::Time => format!("{name} may take {} % more", rule.limit_percent),
-        LimitedMeasure::Share => format!("{name} may take {} points more of all", rule.limit_percent),
     }
 }
 

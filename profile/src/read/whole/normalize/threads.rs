@@ -209,6 +209,7 @@ impl Normalizer {
         }
         let cpu_delta = raw.thread_cpu_delta.take().map(|NumberColumn(deltas)| deltas);
         Ok(Samples {
+            variance: None,
             cpu_delta: cpu_delta.filter(|deltas| deltas.len() == count),
             rest: raw.rest.take(),
             time_ms,
