@@ -107,6 +107,21 @@ fn blocks_and_what_is_freed_are_in_the_main_thread_in_the_order_of_time() {
         .iter()
         .map(|number| number.as_f64().unwrap());
     assert_eq!(numbers.fold(0.0, f64::max), 15.0 * mib);
+    // Nothing is taken from 30.5 to 60.5 ms, and from 95 ms to the end.
+    let numbers = |from: f64, to: f64| {
+        let times = samples["time"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|time| time.as_f64().unwrap());
+        let points = times.zip(samples["number"].as_array().unwrap());
+        let points = points.filter(|(time, _)| (from..=to).contains(time));
+        points
+            .map(|(_, number)| number.as_f64().unwrap() / mib)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(numbers(60.0, 60.499_999), [8.0]);
+    assert_eq!(numbers(95.1, 1000.0), [6.0]);
     // CPU samples have nothing of it.
     assert_eq!(json["threads"][0]["samples"]["length"], 2);
 }

@@ -52,6 +52,9 @@ __attribute__((noinline)) static void *frees_all(void *nothing) {
 
 int main(void) {
     pthread_t thread;
+    // A block that is sampled for certain. While a thread connects to sprof, the samples of other threads are lost.
+    char *volatile first = malloc(16 << 20);
+    free(first);
     clock_gettime(CLOCK_MONOTONIC, &start);
     pthread_create(&thread, NULL, frees_all, NULL);
     pthread_setname_np(thread, "frees");
