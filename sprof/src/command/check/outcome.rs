@@ -270,8 +270,8 @@ impl CheckedGroup {
                     "an increase far above the limit can't be ruled out: {}",
                     match (runs, recordings) {
                         _ if base.lost + new.lost > 0.0 => "blocks were lost; record with a longer --heap-interval",
-                        (..5, _) if self.sides.is_heap =>
-                            "record with a smaller --heap-interval, or several runs a side (--iteration-count 5)",
+                        _ if self.sides.is_heap =>
+                            "record with a smaller --heap-interval, or more runs a side (--iteration-count 10)",
                         (..5, _) => "record several runs a side (--iteration-count 5)",
                         // Consecutive runs do not show how the machine changes.
                         (_, ..3) =>
