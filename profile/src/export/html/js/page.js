@@ -168,7 +168,7 @@ function showFilters() {
   const what = kind();
   const number = what && what.rowsAre !== "none" ? `, ${count(of.samples, what.waits ? "wait" : "sample", what.waits ? "waits" : "samples")}` : "";
   const isCount = what && nsPerWeight(what) === 0 && what.unit !== "bytes";
-  const weight = estimate(of.weight, of.variance?.weight ?? 0) + (isCount ? ` ${unitOf(what)}` : "");
+  const weight = amount(of.weight) + (isCount ? ` ${unitOf(what)}` : "") + errorOf(of.weight, of.variance?.weight ?? 0);
   let text = (parts.length > 0 ? "Selected: " : "") + weight + (isCount && what.unit === "samples" ? "" : number);
   if (query) {
     const { error } = search();

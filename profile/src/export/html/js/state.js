@@ -88,8 +88,13 @@ function amount(weight, of = kind() ?? NOTHING) {
 
 /** The amount of a weight; of blocks of memory with its standard error, as in reports. @param {number} weight @param {number} variance */
 function estimate(weight, variance) {
+  return amount(weight) + errorOf(weight, variance);
+}
+
+/** ` +-7 %`; nothing below half a percent. @param {number} weight @param {number} variance */
+function errorOf(weight, variance) {
   const error = (100 * Math.sqrt(variance)) / weight;
-  return amount(weight) + (weight > 0 && error >= 0.5 ? ` \u00b1${error.toFixed(0)} %` : "");
+  return weight > 0 && error >= 0.5 ? ` \u00b1${error.toFixed(0)} %` : "";
 }
 
 /** The head of a column of amounts. */
