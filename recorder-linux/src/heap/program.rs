@@ -124,6 +124,19 @@ fn needs_sanitizer(elf: &Elf<'_>) -> bool {
     names.any(|name| SANITIZERS.iter().any(|sanitizer| name.starts_with(sanitizer)))
 }
 
+/// Whether a file calls an `operator new` of another file.
+pub(super) fn imports_new(path: &Path) -> bool {
+    let Ok(file) = regular_file::open(path) else {
+        return false;
+    };
+    let cache = ReadCache::new(file);
+    let Some(elf) = parse(&cache) else { return false };
+    // `operator new` and `new[]`, with any arguments.
+    let is_new = |name: &str| name.starts_with("_Znw") || name.starts_with("_Zna");
+    let mut imported = elf.dynamic_symbols().filter(|symbol| symbol.is_undefined());
+    imported.any(|symbol| symbol.name().is_ok_and(is_new))
+}
+
 /// The allocator that a library is, if it has an `operator new`: none of these calls `malloc` by its name.
 pub(super) fn own_new(library: &Path) -> Option<&'static str> {
     let name = library.file_name()?.to_str()?;

@@ -1,8 +1,9 @@
 //! The stage that sends samples of the heap among the events of a recorder.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use recording::clock::Timestamp;
 use recording::event::{
@@ -26,8 +27,10 @@ pub(crate) struct HeapSink<'a> {
     threads: HashMap<Tid, Pid>,
     /// Why the library was not loaded into programs that were seen before, by path.
     causes: HashMap<PathBuf, UnseenCause>,
-    /// Programs that have loaded the library, the first process of each, and the allocator that it has loaded.
-    with_library: BTreeMap<PathBuf, (Pid, Option<PathBuf>)>,
+    /// Programs that have loaded the library, the first process of each, and the files that it has mapped.
+    with_library: BTreeMap<PathBuf, (Pid, Vec<Arc<Path>>)>,
+    /// All files that are mapped as code.
+    files: HashSet<Arc<Path>>,
     /// Time of the last event of the heap that was sent.
     sent_ns: u64,
     reported_lost: u64,
@@ -39,8 +42,8 @@ struct ExecutedProgram {
     /// The first file that was mapped.
     path: Option<PathBuf>,
     has_library: bool,
-    /// A library that it has loaded, and that seems to be an allocator.
-    allocator: Option<PathBuf>,
+    /// The files that it has mapped, but for the library.
+    files: Vec<Arc<Path>>,
     /// Its patched code.
     patched: Option<PatchedProcess>,
     /// A block of this process, or of the parent that executed it, came.
@@ -60,6 +63,7 @@ impl<'a> HeapSink<'a> {
             threads: HashMap::new(),
             causes: HashMap::new(),
             with_library: BTreeMap::new(),
+            files: HashSet::new(),
             sent_ns: 0,
             reported_lost: 0,
         }
@@ -80,8 +84,13 @@ impl<'a> HeapSink<'a> {
             self.note_if_unseen(pid, &executed);
         }
         let mut heap = self.heap?;
-        for (path, (pid, allocator)) in self.with_library {
-            let loaded = { allocator.and_then(|library| program::own_new(&library)) }.map(UnseenCause::OwnNew);
+        for (path, (pid, files)) in self.with_library {
+            let loaded = files.iter().find_map(|file| {
+                let allocator = program::own_new(file)?;
+                let mut others = files.iter().filter(|other| *other != file);
+                let is_called = others.any(|other| program::imports_new(other));
+                is_called.then_some(UnseenCause::OwnNew(allocator))
+            });
             let linked = { program::own_allocator(&path) }
                 .filter(|_| !heap.with_outcome.contains(&path))
                 .map(UnseenCause::OwnAllocator);
@@ -193,12 +202,16 @@ impl<'a> HeapSink<'a> {
                     return;
                 };
                 let path = Path::new(std::ffi::OsStr::from_bytes(mapping.path));
+                if !path.is_absolute() {
+                    return;
+                }
                 if path == heap.library() {
                     process.has_library = true;
-                } else if process.path.is_none() && path.is_absolute() {
-                    process.path = Some(path.to_owned());
-                } else if process.allocator.is_none() && name_of(path).contains("malloc") {
-                    process.allocator = Some(path.to_owned());
+                } else if process.files.iter().all(|known| **known != *path) {
+                    process.path.get_or_insert_with(|| path.to_owned());
+                    let file = self.files.get(path).cloned().unwrap_or_else(|| path.into());
+                    self.files.insert(file.clone());
+                    process.files.push(file);
                 }
             }
             ProcessEvent::End => {
@@ -241,7 +254,7 @@ impl<'a> HeapSink<'a> {
             if self.with_library.len() < MOST_UNSEEN {
                 self.with_library
                     .entry(path.clone())
-                    .or_insert((pid, executed.allocator.clone()));
+                    .or_insert((pid, executed.files.clone()));
             }
             return;
         }

@@ -569,6 +569,22 @@ fn a_program_with_an_allocator_linked_into_it_is_named() {
     assert!(facts["limits"].to_string().contains("heap_own"), "{facts}");
 }
 
+/// Such as redis, which is C with jemalloc.
+#[test]
+fn an_operator_new_of_an_allocator_is_named_where_the_program_calls_it() {
+    let library = program("libjemalloc.so").unwrap();
+    let preload = format!("LD_PRELOAD={}", library.display());
+    for (name, calls) in [("own_new", true), ("heap", false)] {
+        let path = program(name).unwrap();
+        let (recording, seen) = heap_of(
+            record().options(&["--heap"]),
+            &[&preload, path.to_str().unwrap(), "1", "4"],
+        );
+        assert!(recording.code.is_some(), "{}", recording.stderr);
+        assert_eq!(seen["unseen"].to_string().contains("operator new"), calls, "{seen}");
+    }
+}
+
 /// Stacks of 40 frames of 1 KiB, of which 8 KiB are copied at first.
 #[test]
 fn more_of_each_stack_is_copied_once_many_are_deeper() {

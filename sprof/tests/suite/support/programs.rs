@@ -22,6 +22,8 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         "deep_large" => c("deep.c", &["-DFRAME_BYTES=1000"]),
         "grows" | "heap" | "heap_forged" | "split" | "threads" | "traced" | "waits" | "pingpong" | "yields"
         | "attached" => c(&format!("{name}.c"), &["-pthread"]),
+        "libjemalloc.so" => c("own_new.c", &["-shared", "-fPIC", "-DLIBRARY"]),
+        "own_new" => c("own_new.c", &[program("libjemalloc.so")?.to_str()?]),
         // As compiled: no call becomes a jump.
         "calls" => c("calls.c", &["-fno-optimize-sibling-calls", "-fno-inline"]),
         "jit_rules" => c("jit_rules.c", &[]),
