@@ -1,5 +1,6 @@
 //! What a plan needs of an executable: its code, and where its functions are.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
@@ -29,6 +30,8 @@ pub(super) struct Executable<'data> {
     pub(super) looks_for_malloc: bool,
     /// Start of each function that is an allocator's by its name.
     of_allocators: BTreeSet<u64>,
+    /// Bytes of code that were decoded.
+    decoded: Cell<u64>,
 }
 
 /// An instruction that states an address: it jumps there, calls what is there, or uses the address.
@@ -55,6 +58,14 @@ pub(super) enum ReferenceKind {
 const SHORT_REACH: u64 = 128 + 15;
 /// A longer function is cut here.
 const MAX_FUNCTION: u64 = 1 << 20;
+/// Programs have lower addresses.
+const ADDRESS_END: u64 = 1 << 47;
+/// More functions of allocators are nonsense: all allocators here have 400 names.
+const MOST_KNOWN: usize = 1024;
+/// Longer constants and segments are not read.
+const MOST_BYTES: u64 = 1 << 30;
+/// Code that is decoded for one plan, at most. A file can have many functions that all are long, and overlap.
+const MOST_DECODED: u64 = 16 << 20;
 
 impl<'data> Executable<'data> {
     /// Reads an ELF file. It is empty without an allocator, and for another machine.
@@ -80,10 +91,10 @@ impl<'data> Executable<'data> {
                 let is_import = symbol.is_undefined(endian);
                 has_dlsym |= is_import && ["dlsym", "dlvsym"].contains(&name);
                 // The symbol of a function that is chosen at run time (STT_GNU_IFUNC) has the address of what chooses.
-                if symbol.st_type() != STT_FUNC || is_import {
+                let address = symbol.st_value(endian);
+                if symbol.st_type() != STT_FUNC || is_import || address >= ADDRESS_END {
                     continue;
                 }
-                let address = symbol.st_value(endian);
                 functions.push((address, symbol.st_size(endian)));
                 if is_of_allocator(name) {
                     executable.of_allocators.insert(address);
@@ -101,13 +112,18 @@ impl<'data> Executable<'data> {
         functions.dedup_by_key(|(start, _)| *start);
         executable.functions = functions;
         executable.is_fixed = file.elf_header().e_type(endian) == ET_EXEC;
-        if executable.known.is_empty() {
-            return Ok(executable);
+        if executable.known.is_empty() || executable.known.len() > MOST_KNOWN {
+            return Ok(Executable::default());
         }
-        let constants = file.section_by_name(".rodata").filter(|_| has_dlsym);
+        let constants = file
+            .section_by_name(".rodata")
+            .filter(|section| has_dlsym && section.size() <= MOST_BYTES);
         let constants = constants.map_or(Ok(&[][..]), |section| section.data())?;
         executable.looks_for_malloc = constants.split(|byte| *byte == 0).any(|text| text == b"malloc");
         for segment in file.segments() {
+            if segment.address() >= ADDRESS_END || segment.elf_program_header().p_filesz(endian) > MOST_BYTES {
+                continue;
+            }
             let content = (segment.address(), segment.data()?);
             executable.segments.push(content);
             if segment.elf_program_header().p_flags(endian).contains(PF_X) {
@@ -154,7 +170,14 @@ impl<'data> Executable<'data> {
         let length = self.function_end(start).saturating_sub(start).min(MAX_FUNCTION);
         let code = self.code_from(start).unwrap_or_default();
         let code = code.get(..length as usize).unwrap_or(code);
+        self.decoded.set(self.decoded.get() + code.len() as u64);
+        let code = if self.is_too_much() { &[] } else { code };
         Decoder::with_ip(64, code, start, DecoderOptions::NONE).into_iter()
+    }
+
+    /// Whether more was to be decoded than is: then what is known of the executable has gaps.
+    pub(super) fn is_too_much(&self) -> bool {
+        self.decoded.get() > MOST_DECODED
     }
 
     /// The addresses that the instructions of a function state.

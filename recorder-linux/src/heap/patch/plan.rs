@@ -84,6 +84,9 @@ impl PatchPlan {
                 }
             }
         }
+        if executable.is_too_much() {
+            return Ok(PatchPlan::default());
+        }
         if plan.allocators.len() > 1 {
             plan.allocators.remove(OWN_MALLOC);
         }
@@ -94,7 +97,7 @@ impl PatchPlan {
     fn entries_of<'data>(&mut self, executable: &Executable<'data>) -> Vec<PatchEntry<'data>> {
         let has_malloc = executable.known.values().flatten().any(|(name, _)| *name == "malloc");
         let mut known = executable.known.values().flatten();
-        // The library counts where that leads to.
+        // Both would count. Whether it passes on each call can't be known.
         if executable.looks_for_malloc && known.all(|(_, known)| known.allocator == OWN_MALLOC) {
             return Vec::new();
         }

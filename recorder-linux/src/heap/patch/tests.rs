@@ -304,6 +304,40 @@ fn a_malloc_that_goes_on_to_that_of_a_library_is_left_alone() {
 }
 
 #[test]
+fn a_file_that_makes_no_sense_has_no_plan_and_takes_little_time() {
+    // Many allocators in one place, and functions that all reach to the end.
+    let overlapping = |name: &str, count: usize| -> String {
+        let one = |at| format!(".type {name}{at}, @function\n.size {name}{at}, 1048576\n{name}{at}:\nnop\n");
+        (0..count).map(one).collect()
+    };
+    let calls: String = (0..2000).map(|at| format!("call f{at}\n")).collect();
+    let code = format!(
+        ".type mi_malloc, @function\n.size mi_malloc, 20000\nmi_malloc: movq %rdi, %rax\n movq %rsi, %rdx\n{calls}\n\
+         {}.fill 1048576, 1, 0x90\n.section .note.GNU-stack\n",
+        overlapping("f", 2000)
+    );
+    let plan = PatchPlan::new(build(&code, "s").as_slice()).unwrap();
+    assert!(plan.is_empty());
+    // Code and functions at the end of all addresses.
+    let source = ".globl mi_free\n.type mi_free, @function\nmi_free: movq %rdi, %rax\n movq %rsi, %rdx\n ret\n\
+                  .size mi_free, 7\n.section .note.GNU-stack\n";
+    let bytes = build(source, "s");
+    assert_eq!(PatchPlan::new(bytes.as_slice()).unwrap().entries(), 1);
+    let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().unwrap());
+    let place = PatchPlan::new(bytes.as_slice()).unwrap().original(0).unwrap();
+    let words = (0..bytes.len() - 8).step_by(8).filter(|at| word(*at) == place);
+    let words: Vec<usize> = words.collect();
+    assert!(words.len() > 1);
+    for behind in 0..16 {
+        let mut moved = bytes.clone();
+        for at in &words {
+            moved[*at..at + 8].copy_from_slice(&(u64::MAX - behind).to_le_bytes());
+        }
+        assert!(PatchPlan::new(moved.as_slice()).is_ok_and(|plan| plan.is_empty()));
+    }
+}
+
+#[test]
 fn other_files_have_no_plan() {
     assert!(PatchPlan::new(b"#!/bin/sh".as_slice()).is_err());
     let own = fs::read(std::env::current_exe().unwrap()).unwrap();
