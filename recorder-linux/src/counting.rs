@@ -19,8 +19,10 @@ use crate::sys::process::{self, Child, Signal, WaitStatus};
 use crate::sys::signals::{self, Signals};
 
 /// Events and their measures: type, config.
-const EVENTS: [(Measure, u32, u64); 8] = [
+const EVENTS: [(Measure, u32, u64); 10] = [
     (Measure::TaskClock, perf::TYPE_SOFTWARE, perf::SW_TASK_CLOCK),
+    (Measure::MinorFaults, perf::TYPE_SOFTWARE, perf::SW_PAGE_FAULTS_MIN),
+    (Measure::MajorFaults, perf::TYPE_SOFTWARE, perf::SW_PAGE_FAULTS_MAJ),
     (Measure::CpuMigrations, perf::TYPE_SOFTWARE, perf::SW_CPU_MIGRATIONS),
     (Measure::Cycles, perf::TYPE_HARDWARE, perf::HW_CPU_CYCLES),
     (Measure::Instructions, perf::TYPE_HARDWARE, perf::HW_INSTRUCTIONS),
@@ -66,6 +68,11 @@ impl RunCounter {
         Ok(RunCounter { signals })
     }
 
+    /// True if a signal came since the last run.
+    pub fn is_asked_to_end(&self) -> bool {
+        self.signals.next().is_some()
+    }
+
     /// Runs the program once. It gets the signals that this process gets; the second one kills it.
     ///
     /// # Errors
@@ -93,6 +100,11 @@ impl RunCounter {
         readings.sort_by_key(|reading| reading.measure);
         // The event has the more exact CPU time: it comes first.
         readings.dedup_by_key(|reading| reading.measure);
+        for missing in &mut missing {
+            let is_read = |measure: &Measure| readings.iter().any(|reading| reading.measure == *measure);
+            missing.measures.retain(|measure| !is_read(measure));
+        }
+        missing.retain(|missing| !missing.measures.is_empty());
         Ok(CountedRun {
             exit: match child.wait() {
                 WaitStatus::Exited(code) => ProgramExit::Code(code),
@@ -155,14 +167,16 @@ impl CountedEvents {
             match open(pid, kind, config) {
                 // Without the right to see the kernel, nobody sees what happens in it.
                 Ok((_, true)) if measure == Measure::CpuMigrations => events.miss(measure, kernel_needed()),
+                // Of faults in the kernel, that account has all.
+                Ok((_, true)) if matches!(measure, Measure::MinorFaults | Measure::MajorFaults) => {}
                 Ok((event, user_only)) => {
                     // The clock runs in the kernel as well.
                     events
                         .open
                         .push((measure, event, user_only && measure != Measure::TaskClock));
                 }
-                // The kernel accounts it as well, less exactly.
-                Err(_) if measure == Measure::TaskClock => {}
+                // The kernel's account of the process has it as well, with what comes between the fork and the exec.
+                Err(_) if OF_USAGE.contains(&measure) => {}
                 Err(error) => events.miss(measure, refused(&error)),
             }
         }
@@ -183,13 +197,13 @@ impl CountedEvents {
         let mut readings = Vec::new();
         for (measure, event, user_only) in std::mem::take(&mut self.open) {
             match event.counts() {
-                Ok(counts) if counts.running_ns > 0 || measure == Measure::TaskClock => {
+                Ok(counts) if counts.running_ns > 0 || OF_USAGE.contains(&measure) => {
                     let counted = counts.running_ns as f64 / counts.enabled_ns.max(1) as f64;
                     readings.push(Reading {
                         measure,
-                        value: match measure {
-                            Measure::TaskClock => counts.value as f64,
-                            _ => counts.value as f64 / counted,
+                        value: match counts.running_ns < counts.enabled_ns && counted > 0.0 {
+                            true => counts.value as f64 / counted,
+                            false => counts.value as f64,
                         },
                         counted: counted.min(1.0),
                         user_only,

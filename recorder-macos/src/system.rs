@@ -37,6 +37,11 @@ pub mod counting {
         }
 
         /// Never called.
+        pub fn is_asked_to_end(&self) -> bool {
+            match *self {}
+        }
+
+        /// Never called.
         ///
         /// # Errors
         ///

@@ -53,9 +53,12 @@ pub enum NoScaling {
 ///
 /// The times show no such law.
 pub fn scaling(runs: &[(f64, &[f64])]) -> Result<Scaling, NoScaling> {
-    let means: Vec<Point> = runs
-        .iter()
-        .filter_map(|(threads, times)| Point::of(*threads, times))
+    // The equations below are of numbers near 1.
+    let unit = { runs.iter() }
+        .find_map(|(_, times)| Mean::of(times))
+        .map_or(1.0, |mean| mean.value);
+    let means: Vec<Point> = { runs.iter() }
+        .filter_map(|(threads, times)| Point::of(*threads, times, unit))
         .collect();
     if means.len() < 2 || means.len() < runs.len() {
         return Err(NoScaling::TooLittle);
@@ -72,7 +75,7 @@ pub fn scaling(runs: &[(f64, &[f64])]) -> Result<Scaling, NoScaling> {
     let draws: Vec<Law> = (0..DRAWS)
         .filter_map(|_| {
             let drawn: Vec<Point> = { runs.iter() }
-                .filter_map(|(threads, times)| Point::of(*threads, &chance.draw(times)))
+                .filter_map(|(threads, times)| Point::of(*threads, &chance.draw(times), unit))
                 .collect();
             Law::fit(&drawn, has_crosstalk)
         })
@@ -104,12 +107,12 @@ struct Point {
 }
 
 impl Point {
-    fn of(threads: f64, times: &[f64]) -> Option<Point> {
+    fn of(threads: f64, times: &[f64], unit: f64) -> Option<Point> {
         let mean = Mean::of(times).filter(|mean| mean.value > 0.0)?;
         Some(Point {
             threads,
-            time: mean.value,
-            error: mean.error,
+            time: mean.value / unit,
+            error: mean.error / unit,
         })
     }
 }
@@ -248,7 +251,8 @@ mod tests {
 
     fn law(serial: f64, crosstalk: f64) -> Law {
         Law {
-            one: 10.0,
+            // ns.
+            one: 3e9,
             serial,
             crosstalk,
         }

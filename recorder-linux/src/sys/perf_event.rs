@@ -48,6 +48,8 @@ pub(crate) const SW_CPU_CLOCK: u64 = 0;
 pub(crate) const SW_TASK_CLOCK: u64 = 1;
 pub(crate) const SW_CONTEXT_SWITCHES: u64 = 3;
 pub(crate) const SW_CPU_MIGRATIONS: u64 = 4;
+pub(crate) const SW_PAGE_FAULTS_MIN: u64 = 5;
+pub(crate) const SW_PAGE_FAULTS_MAJ: u64 = 6;
 /// Counts nothing; carries side-band records.
 pub(crate) const SW_DUMMY: u64 = 9;
 

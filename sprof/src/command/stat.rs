@@ -68,6 +68,10 @@ pub(crate) fn run(args: &StatArgs) -> Outcome {
     'rounds: for round in 0..warmup + runs {
         for at in shuffled(programs.len()) {
             let Some(program) = programs.get(at) else { continue };
+            is_interrupted = counter.is_asked_to_end();
+            if is_interrupted {
+                break 'rounds;
+            }
             prepare(args.prepare.as_deref())?;
             let begin = Instant::now();
             let run = counter.run(program)?;
@@ -75,18 +79,19 @@ pub(crate) fn run(args: &StatArgs) -> Outcome {
             is_interrupted = run.is_interrupted;
             term.erase_progress();
             say(&run, (at, programs.len() == 1), round, warmup, &term);
-            let run_status = Status::from(run.exit);
-            let is_failed = run_status != Status::SUCCESS;
-            if round >= warmup {
+            if !args.ignore_exit_code {
+                status = Status::from(run.exit);
+            }
+            let is_last = is_interrupted || status != Status::SUCCESS;
+            // A run that did not do all of its work is no run among others.
+            let is_alone = programs.len() == 1 && warmup + runs == 1;
+            if round >= warmup && (is_alone || !is_last) {
                 counted.took_ns = counted
                     .took_ns
                     .saturating_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
                 counted.programs[at].runs.push(run);
             }
-            if is_failed && !args.ignore_exit_code {
-                status = run_status;
-            }
-            if is_interrupted || status != Status::SUCCESS {
+            if is_last {
                 break 'rounds;
             }
             if warmup + runs > 1 && !term.is_verbose() {
@@ -105,7 +110,7 @@ pub(crate) fn run(args: &StatArgs) -> Outcome {
         } else {
             "a program that failed (-i goes on)"
         };
-        term.warning(format_args!("{why} ended the runs early"));
+        term.warning(format_args!("{why} ended the runs early; its run does not count"));
     }
     if counted.programs.iter().any(|program| program.runs.is_empty()) {
         return Ok(status);

@@ -149,7 +149,9 @@ impl Counted {
         for program in &self.programs {
             let (threads, others): (Vec<_>, Vec<_>) =
                 { program.parameters.iter().cloned() }.partition(|(of, _)| of == name);
-            let Some(number) = threads.first().and_then(|(_, value)| value.parse().ok()) else {
+            let number = threads.first().and_then(|(_, value)| value.parse().ok());
+            // More threads than CPUs wait for each other, whatever the program does.
+            let Some(number) = number.filter(|number| *number <= self.cpus as f64) else {
                 continue;
             };
             let series = (number, program.values(Measure::Wall));

@@ -205,7 +205,7 @@ fn rows_of_parameters(counted: &Counted) -> Vec<Row> {
 }
 
 /// What the times say of the number of threads.
-fn scaling_text(found: &Result<Scaling, NoScaling>) -> String {
+fn scaling_text(found: &Result<Scaling, NoScaling>, cpus: usize) -> String {
     let percent = |found: Ranged| {
         let (low, high) = found.range;
         format!(
@@ -217,7 +217,10 @@ fn scaling_text(found: &Result<Scaling, NoScaling>) -> String {
     };
     let found = match found {
         Err(NoScaling::TooLittle) => {
-            return "how the time falls with the number of threads needs two numbers and two runs of each".to_owned();
+            return format!(
+                "how the time falls with the number of threads needs two runs each of two numbers that are no more than the {cpus} \
+                 CPUs"
+            );
         }
         Err(NoScaling::Off(threads, off)) => {
             return format!(
@@ -311,10 +314,6 @@ fn words(program: &ProgramRuns, measure: Measure) -> String {
     let percent =
         |of: Measure, all: Measure, what: &str| ratio(of, all).map(|ratio| format!("{:.1} % {what}", 100.0 * ratio));
     let said = match measure {
-        Measure::Wall | Measure::Start if median(Measure::Wall).is_some_and(|wall| wall < 20e6) => match measure {
-            Measure::Wall => None,
-            _ => Some("of that, to start the program's file".to_owned()),
-        },
         Measure::TaskClock => ratio(Measure::TaskClock, Measure::Wall).map(|used| format!("{used:.2} CPUs used")),
         Measure::User if median(Measure::TaskClock).is_some_and(|ns| ns < FEW_TICKS_NS) => {
             Some("the kernel splits so little by chance".to_owned())
@@ -352,7 +351,20 @@ fn notes(counted: &Counted) -> Vec<String> {
         } else {
             format!("With {}: ", values.join(", "))
         };
-        notes.push(format!("{of}{}.", scaling_text(&found)));
+        notes.push(format!("{of}{}.", scaling_text(&found, counted.cpus)));
+        let used = counted
+            .programs
+            .first()
+            .map(|first| (first.median(Measure::TaskClock), first.median(Measure::Wall)));
+        if let Some((Some(clock), Some(wall))) = used
+            && found.is_ok()
+            && clock < 0.8 * wall
+        {
+            notes.push(format!(
+                "The first of the values used {:.2} CPUs: the program waited, or others had the CPUs, and the times may be about that.",
+                clock / wall
+            ));
+        }
     }
     for missing in counted.missing() {
         let names: Vec<&str> = missing.measures.iter().map(|measure| measure.name()).collect();
@@ -380,7 +392,8 @@ fn notes(counted: &Counted) -> Vec<String> {
     for program in &counted.programs {
         let of = |measure: Measure| program.median(measure).unwrap_or_default();
         let unseen = of(Measure::TaskClock) - of(Measure::User) - of(Measure::System);
-        if unseen > 20e6 && unseen > 0.05 * of(Measure::TaskClock) {
+        let is_known = program.median(Measure::User).is_some();
+        if is_known && unseen > 20e6 && unseen > 0.05 * of(Measure::TaskClock) {
             notes.push(format!(
                 "{} of CPU time of `{}` were in processes that their parents did not wait for (or were taken by the \
                  machine's host): the other figures do not have them.",
@@ -395,7 +408,7 @@ fn notes(counted: &Counted) -> Vec<String> {
     };
     if counted.differences().iter().any(undecided) {
         notes.push(
-            "None seen (< 2 %): no difference was found; one of 2 % would have been, in four of five cases. More runs find \
+            "None seen (< 2 %): no difference was found; one of 2 % would have been, in most cases. More runs find \
              smaller ones."
                 .to_owned(),
         );
