@@ -161,7 +161,7 @@ pub(in crate::sys) struct Call {
     r13: u64,
     r14: u64,
     r15: u64,
-    padding: u64,
+    r10: u64,
     return_address: u64,
 }
 
@@ -187,14 +187,27 @@ impl Call {
     }
 }
 
+/// An instruction for each of the 16 vector registers, with its number between the parts.
+macro_rules! vectors {
+    ($before:literal, $between:literal, $after:literal) => {
+        vectors!(@ $before, $between, $after, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    };
+    (@ $before:literal, $between:literal, $after:literal, $($number:literal)*) => {
+        concat!($($before, $number, $between, $number, $after, "\n"),*)
+    };
+}
+
 /// Calls [`slow`] with the [`Call`] and the function's [`Descriptor`], whose address is in r11, and returns its result
 /// to the caller.
+///
+/// All other registers but r11 are afterwards as before, and the stack may have any alignment: in the file of a patched
+/// function, gcc knows what the function needs and which registers it changes (`-fipa-ra`).
 #[unsafe(naked)]
 pub(in crate::sys) unsafe extern "C" fn slow_path() {
     naked_asm!(
         ".cfi_startproc",
         "endbr64",
-        "push rax",
+        "push r10",
         "push r15",
         "push r14",
         "push r13",
@@ -207,11 +220,27 @@ pub(in crate::sys) unsafe extern "C" fn slow_path() {
         "push rdx",
         "push rsi",
         "push rdi",
-        // 13 words and the return address: rsp is a multiple of 16.
+        // 13 words.
         ".cfi_adjust_cfa_offset 104",
         "mov rdi, rsp",
         "mov rsi, r11",
+        "mov rbx, rsp",
+        ".cfi_def_cfa rbx, 112",
+        "sub rsp, 256",
+        "and rsp, -16",
+        vectors!("movups xmmword ptr [rsp + 16 * ", "], xmm", ""),
         "call {slow}",
+        vectors!("movups xmm", ", xmmword ptr [rsp + 16 * ", "]"),
+        "mov rsp, rbx",
+        ".cfi_def_cfa rsp, 112",
+        "mov rbx, qword ptr [rsp + 48]",
+        "mov rdi, qword ptr [rsp]",
+        "mov rsi, qword ptr [rsp + 8]",
+        "mov rdx, qword ptr [rsp + 16]",
+        "mov rcx, qword ptr [rsp + 24]",
+        "mov r8, qword ptr [rsp + 32]",
+        "mov r9, qword ptr [rsp + 40]",
+        "mov r10, qword ptr [rsp + 96]",
         "add rsp, 104",
         ".cfi_adjust_cfa_offset -104",
         "ret",
