@@ -105,7 +105,7 @@ pub struct LinkedAllocator {
     pub allocators: String,
     /// How many functions count.
     pub functions: u64,
-    /// Functions that can't: what they take is not seen.
+    /// Functions that can't, each with the reason: what they take is not seen.
     pub left_out: Vec<String>,
 }
 

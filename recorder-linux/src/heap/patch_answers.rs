@@ -181,9 +181,12 @@ impl PatchOutcome {
         self.plan.entries() as u64
     }
 
-    /// The functions that are not.
+    /// The functions that are not, each with the reason.
     pub(super) fn left_out(&self) -> Vec<String> {
-        self.plan.left_out().iter().map(|(name, _)| name.clone()).collect()
+        let left_out = self.plan.left_out().iter();
+        left_out
+            .map(|(name, reason)| format!("{name}, {}", reason.label()))
+            .collect()
     }
 }
 

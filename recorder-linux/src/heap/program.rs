@@ -12,6 +12,8 @@ use object::{LittleEndian, Object as _, ObjectSymbol as _, ReadCache};
 use recording::heap::UnseenCause;
 use recording::regular_file;
 
+use super::patch;
+
 /// `EM_X86_64` or `EM_AARCH64` of elf.h: what this program and its library are for.
 pub(super) const OWN_MACHINE: u32 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 
@@ -59,23 +61,13 @@ pub(super) fn own_allocator(path: &Path) -> Option<&'static str> {
     }
     let symbols = elf.symbols().chain(elf.dynamic_symbols());
     let mut functions = symbols.filter(|symbol| symbol.elf_symbol().st_type() == STT_FUNC && symbol.is_definition());
+    let known = patch::known_functions();
     functions.find_map(|symbol| {
-        let name = symbol.name().ok()?;
-        Some(ALLOCATORS.iter().find(|(known, _)| *known == name)?.1)
+        let function = known.get(symbol.name().ok()?)?;
+        // Those of the C++ library call `malloc`.
+        (!function.is_operator).then_some(function.allocator)
     })
 }
-
-/// The functions of allocators that programs are linked with, and the allocator. Linkers drop what is not called.
-const ALLOCATORS: [(&str, &str); 8] = [
-    ("malloc", "a malloc of its own"),
-    ("mi_malloc", "mimalloc"),
-    ("mi_malloc_aligned", "mimalloc"),
-    ("_rjem_malloc", "jemalloc"),
-    ("_rjem_mallocx", "jemalloc"),
-    ("sn_rust_alloc", "snmalloc"),
-    ("rpmalloc", "rpmalloc"),
-    ("tc_malloc", "tcmalloc"),
-];
 
 /// The file, if all of its parts that may be read have room in memory.
 pub(super) fn parse(cache: &ReadCache<File>) -> Option<Elf<'_>> {

@@ -46,7 +46,7 @@ const SETTLE_NS: u64 = 500_000;
 /// The heap of one recording.
 #[derive(Debug)]
 pub(crate) struct HeapRecorder {
-    options: HeapOptions,
+    pub(super) options: HeapOptions,
     library: PathBuf,
     socket: HeapSocket,
     /// By a number that is never used again.

@@ -18,6 +18,9 @@ use super::program::{self, name_of};
 use super::recorder::HeapRecorder;
 use crate::sys::process::monotonic_ns;
 
+/// Why nothing is patched.
+const INTERPOSING: &str = "--heap=interpose leaves code alone";
+
 /// Sends the events of a recorder on, and those of the heap that come before each, if the heap is recorded.
 pub(crate) struct HeapSink<'a> {
     next: &'a mut dyn EventSink,
@@ -93,7 +96,10 @@ impl<'a> HeapSink<'a> {
             });
             let linked = { program::own_allocator(&path) }
                 .filter(|_| !heap.with_outcome.contains(&path))
-                .map(UnseenCause::OwnAllocator);
+                .map(|allocator| match heap.options.may_patch {
+                    true => UnseenCause::OwnAllocator(allocator),
+                    false => UnseenCause::NotPatched(allocator.to_owned(), INTERPOSING.to_owned()),
+                });
             for cause in linked.into_iter().chain(loaded) {
                 let name = name_of(&path);
                 heap.coverage.add_unseen(UnseenProgram { pid, name, cause });

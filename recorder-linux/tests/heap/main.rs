@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 #![allow(unsafe_code, reason = "a message with a descriptor")]
 
+mod linked;
 mod recorder;
 
 use std::collections::{BTreeMap, BTreeSet};

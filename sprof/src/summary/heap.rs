@@ -177,7 +177,7 @@ pub(crate) fn to_json(coverage: &HeapCoverage) -> Value {
 #[cfg(test)]
 mod tests {
     use recording::event::Pid;
-    use recording::heap::{HeapLoss, UnseenCause};
+    use recording::heap::{HeapLoss, LinkedAllocator, UnseenCause};
 
     use super::*;
 
@@ -219,6 +219,12 @@ mod tests {
                 unseen(9, "busybox", UnseenCause::Static),
                 unseen(10, "redis-server", UnseenCause::OwnNew("jemalloc")),
             ],
+            linked: vec![LinkedAllocator {
+                program: "server".into(),
+                allocators: "jemalloc".into(),
+                functions: 9,
+                left_out: vec!["_rjem_xallocx, it makes a block longer where the block is".into()],
+            }],
             unseen_more: 4,
             silent: 2,
             ..whole
@@ -226,7 +232,7 @@ mod tests {
         assert_eq!(
             recorded(&lacking),
             "heap: 5,120 blocks of 3 programs recorded, 1 byte in 524,288 chosen (up to 1,048,576 where blocks came fast), 2 lost; \
-             no block came of 2 further programs, which took too little for a sample or could not reach sprof"
+             jemalloc in server by 9 functions; no block came of 2 further programs, which took too little for a sample or could not reach sprof"
         );
         assert_eq!(
             missing(&lacking),
@@ -235,6 +241,7 @@ mod tests {
                 "the free of 2 blocks was not recorded: they look as if they were never freed",
                 "3 recorded blocks were left out, 3.0 MB in all: of processes or threads whose start the recording does not have",
                 "1 message of the heap made no sense, and was left out",
+                "1 function of jemalloc in server not seen: _rjem_xallocx, it makes a block longer where the block is",
                 "heap not recorded: busybox (7); busybox (9): static",
                 "heap not recorded: su  (8): set-user-ID",
                 "heap recorded in part: redis-server (10): what C++ code takes by jemalloc's own operator new is not seen",

@@ -21,7 +21,7 @@ static int connected(void) {
 
 static void hello(uint64_t *words, int memory) {
     int fd = connected();
-    struct iovec bytes = {words, 48};
+    struct iovec bytes = {words, 64};
     char space[CMSG_SPACE(sizeof memory)] = {0};
     struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1};
     if (memory >= 0) {
@@ -37,6 +37,9 @@ static void hello(uint64_t *words, int memory) {
     close(fd);
 }
 
+// An allocator to be patched.
+__attribute__((noipa, used)) void *mi_malloc(size_t bytes) { return malloc(bytes + 1); }
+
 int main(void) {
     const char *value = getenv("SPROF_HEAP_PRELOAD");
     uint64_t interval, stack, ring;
@@ -51,9 +54,19 @@ int main(void) {
         if (count % 3)
             close(fd);
     }
-    // recorder-linux/src/heap/wire.rs: magic, machine and pid, length of a ring, address of malloc, refusal, 0.
-    uint64_t words[6] = {0};
-    memcpy(words, "sprofhp\1", 8);
+    // recorder-linux/src/heap/wire.rs. Questions with any addresses, and outcomes of any kind.
+    uint64_t words[8] = {0}, state = 1;
+    for (int count = 0; count < 400; count++) {
+        memcpy(words, count % 2 ? "sprofhq\2" : "sprofho\2", 8);
+        for (int at = 1; at < (count % 2 ? 6 : 2); at++) {
+            state = state * 6364136223846793005 + 1442695040888963407;
+            words[at] = state >> state % 64 & (count % 4 == 1 ? ~255l : ~0l);
+        }
+        hello(words, -1);
+    }
+    memset(words, 0, sizeof words);
+    // Magic, machine and pid, length of a ring, refusal.
+    memcpy(words, "sprofhp\2", 8);
 #ifdef __aarch64__
     uint64_t machine = 183;
 #else
@@ -77,12 +90,11 @@ int main(void) {
     ftruncate(memory, length);
     fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
     uint64_t *mapped = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
-    uint64_t state = 1;
     for (size_t at = 0; at < length / 8; at++) {
         state = state * 6364136223846793005 + 1442695040888963407;
         mapped[at] = at % 3 ? state >> 33 : state % 4096;
     }
-    memcpy(mapped, "sprofhp\1", 8);
+    memcpy(mapped, "sprofhp\2", 8);
     // Each record looks whole.
     for (size_t at = 0; at < ring; at += 64)
         mapped[(4096 + at) / 8] = ~(uint64_t)at;

@@ -1,17 +1,18 @@
-// Has an allocator of its own, by the name of one that programs are linked with, and uses it.
+// Has an allocator of its own, by the name of one that programs are linked with, and calls it as often as it is told.
+// As one of another file, it may change all registers that a call may (noipa).
 #include <stddef.h>
-#include <stdio.h>
+#include <stdlib.h>
 
 static char memory[64 << 20];
 static size_t used;
 
-__attribute__((noinline, used)) void *mi_malloc(size_t bytes) {
-    used += bytes;
-    return memory + used - bytes;
+__attribute__((noipa, used)) void *mi_malloc(size_t bytes) {
+    used = (used + bytes) % sizeof memory;
+    return memory + used;
 }
 
-int main(void) {
-    for (int count = 0; count < 1000; count++)
+int main(int argc, char **argv) {
+    for (int count = atoi(argv[1]); count > 0; count--)
         *(volatile char *)mi_malloc(10000) = 1;
-    return 0;
+    return argc - 2;
 }

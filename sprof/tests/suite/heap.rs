@@ -554,12 +554,57 @@ fn programs_without_the_library_are_named_with_the_reason() {
     );
 }
 
+/// Code is changed on x86_64 alone.
 #[test]
-fn a_program_with_an_allocator_linked_into_it_is_named() {
+fn an_allocator_that_is_linked_into_a_program_is_sampled_by_its_functions() {
+    if cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
     let own = program("heap_own").unwrap();
-    let (recording, seen) = heap_of(record().options(&["--heap"]), &[own.to_str().unwrap()]);
+    let own = own.to_str().unwrap();
+    let (recording, seen) = heap_of(exact(record()), &[own, "1000"]);
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
-    assert_eq!(seen["unseen"][0]["cause"], "mimalloc is linked into it", "{seen}");
+    assert_eq!(seen["unseen"], serde_json::json!([]), "{seen}");
+    let linked = serde_json::json!([
+        {"program": "heap_own", "allocators": "mimalloc", "functions": 1, "left_out": []}
+    ]);
+    assert_eq!(seen["linked"], linked, "{seen}");
+    // The program prints nothing, so libc takes nothing.
+    assert_eq!(seen["blocks"], 1000, "{seen}");
+    assert!(
+        recording.stderr.contains("; mimalloc in heap_own by 1 function"),
+        "{}",
+        recording.stderr
+    );
+}
+
+/// Half of the time is that of the code which counts.
+#[test]
+fn samples_of_cpu_time_in_patched_code_are_those_of_the_function() {
+    if cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
+    let own = program("heap_own").unwrap();
+    let recording = record().options(&["--heap"]).run(own.to_str().unwrap(), &["100000000"]);
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let report = output(sprof().arg("report").arg(&recording.output));
+    let report = String::from_utf8(report.stdout).unwrap();
+    assert!(report.contains("mi_malloc"), "{report}");
+    assert!(!report.contains("[code of no file]"), "{report}");
+}
+
+#[test]
+fn an_allocator_whose_code_is_left_alone_is_named() {
+    let own = program("heap_own").unwrap();
+    let (recording, seen) = heap_of(
+        record().options(&["--heap=interpose"]),
+        &[own.to_str().unwrap(), "1000"],
+    );
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    assert_eq!(
+        seen["unseen"][0]["cause"], "mimalloc is linked into it, and is not seen: --heap=interpose leaves code alone",
+        "{seen}"
+    );
     let facts = &recording.profile().json["meta"]["sprof"]["recorded"];
     assert_eq!(
         (&facts["heap"]["unseen"], &facts["heap"]["lost"]["blocks"]),
@@ -626,7 +671,7 @@ fn what_no_library_sends_is_refused_and_counted() {
     let (recording, seen) = heap_of(record().options(&["--heap"]), &[forged.to_str().unwrap()]);
     assert_eq!(recording.code, Some(5), "{}", recording.stderr);
     assert!(recording.stdout.starts_with("done\n"), "{}", recording.stdout);
-    // Connections, hellos, and records; the program's own blocks are there.
+    // Connections, messages, and records; the program's own blocks are there.
     assert!(seen["lost"]["refused"].as_u64().unwrap() > 300, "{seen}");
     assert!(seen["blocks"].as_u64().unwrap() > 500, "{seen}");
 }

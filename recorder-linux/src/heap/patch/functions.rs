@@ -31,14 +31,14 @@ pub(super) struct CallSignature {
 
 /// What the name of a function says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct KnownFunction {
-    pub(super) allocator: &'static str,
+pub(in crate::heap) struct KnownFunction {
+    pub(in crate::heap) allocator: &'static str,
     /// Position in [`CALLS`], for records.
     pub(super) index: u32,
     pub(super) call: Result<CallSignature, LeftOut>,
     /// It is one of `operator new` and `operator delete`, which are an allocator's only beside its `malloc`: those of
     /// the C++ library call another library's.
-    pub(super) is_operator: bool,
+    pub(in crate::heap) is_operator: bool,
 }
 
 /// What an allocator is called whose functions have the names of C.
@@ -149,7 +149,7 @@ const CALLS: [Calls; 35] = [
 ];
 
 /// All functions that are known, by name.
-pub(super) fn known_functions() -> HashMap<String, KnownFunction> {
+pub(in crate::heap) fn known_functions() -> HashMap<String, KnownFunction> {
     let names = CALLS
         .iter()
         .flat_map(|&(set, call, names)| names.split_whitespace().map(move |name| (set, call, name)));

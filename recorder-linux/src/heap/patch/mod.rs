@@ -14,7 +14,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-#[allow(unused_imports, reason = "the library does not ask for patches yet")]
+pub(in crate::heap) use functions::known_functions;
 pub(in crate::heap) use plan::PatchPlan;
 
 /// Length of the code for one entry. An entry of the allocator leads to the start of its slot.
@@ -50,6 +50,24 @@ pub(in crate::heap) enum LeftOut {
     InPlace,
     /// It frees blocks that it does not name.
     FreesMany,
+}
+
+impl LeftOut {
+    /// The reason in a few words.
+    pub(in crate::heap) fn label(self) -> &'static str {
+        match self {
+            LeftOut::Call => "a call is among its first 5 bytes",
+            LeftOut::Immovable => "its first instructions can't be moved",
+            LeftOut::Short => "it has less than 5 bytes",
+            LeftOut::Jump => "something jumps behind its entry",
+            LeftOut::ShortJump => "it jumps to another one by a short jump",
+            LeftOut::NoCode => "its bytes are no code of this file",
+            LeftOut::Ambiguous => "it has two names, whose arguments differ",
+            LeftOut::UnknownSize => "its arguments do not say how much it takes",
+            LeftOut::InPlace => "it makes a block longer where the block is",
+            LeftOut::FreesMany => "it frees blocks that it does not name",
+        }
+    }
 }
 
 /// Where the code will be in a process.
