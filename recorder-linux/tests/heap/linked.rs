@@ -137,6 +137,34 @@ fn programs_do_the_same_with_patched_allocators() {
     }
 }
 
+/// gcc keeps values in registers over a call of a function that does not change them (`-fipa-ra`).
+#[test]
+fn patched_functions_change_no_registers() {
+    let program = c_with("registers.c", &[]);
+    let plain = Command::new(&program).arg("5000").output().unwrap();
+    for interval in [0, 64 << 10] {
+        let recorded = run(&program, &["5000"], Settings::with_interval(interval));
+        assert_eq!(recorded.output, plain, "interval {interval}");
+        assert_eq!(recorded.outcomes, [PATCHED]);
+        assert!(recorded.allocations().count() > 50 && recorded.frees() > 50);
+    }
+}
+
+#[test]
+fn what_a_patched_function_throws_is_caught_with_the_callers_registers() {
+    let Some((_, flags)) = linked().into_iter().find(|(name, _)| *name == "tcmalloc") else {
+        return;
+    };
+    let flags: Vec<&str> = ["-O2"].into_iter().chain(flags.iter().map(String::as_str)).collect();
+    let program = build("c++", "throws.cc", &flags).unwrap();
+    let recorded = run(&program, &["50"], ALL);
+    let sum: u64 = (0..50).map(|i| 40 * i + 3 + 10 + 21 + 44 + 65).sum();
+    assert_eq!(
+        (recorded.stdout().trim(), &recorded.outcomes[..]),
+        (&*sum.to_string(), &[PATCHED][..])
+    );
+}
+
 #[test]
 fn forks_and_threads_of_a_patched_program_pair() {
     for (allocator, flags) in linked() {

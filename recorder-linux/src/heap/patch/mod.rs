@@ -23,7 +23,7 @@ pub(in crate::heap) use plan::PatchPlan;
 ///   the first two bytes turns the slot off, at any time.
 /// - 128: the entry without the counting: the displaced instructions, and the jump back. The library calls it.
 /// - 192: the stub. It goes to [`PatchAddresses::slow`] with the address of the descriptor in r11. The stack and the
-///   registers are those of the call, but for rax and r11, which are free at a function's entry.
+///   registers are those of the call, but for rax and r11, which are in the two words below the stack.
 /// - 224: the descriptor.
 pub(in crate::heap) const SLOT_BYTES: usize = 256;
 

@@ -9,6 +9,8 @@ use crate::heap::wire;
 pub(super) const CONTINUATION: usize = 128;
 const STUB: usize = 192;
 const DESCRIPTOR: usize = 224;
+/// mov [rsp - 8], rax; mov [rsp - 16], r11: at a function's entry nothing is there.
+const SAVE: [u8; 10] = [0x48, 0x89, 0x44, 0x24, 0xf8, 0x4c, 0x89, 0x5c, 0x24, 0xf0];
 /// Numbers of rdi, rsi, rdx, rcx, r8 and r9 in instructions.
 const ARGUMENTS: [u8; 6] = [7, 6, 2, 1, 8, 9];
 /// In a descriptor: no argument.
@@ -67,6 +69,9 @@ impl PatchSlot {
         slot.go_on(displaced, &slot_of);
         slot.fill_to(STUB)?;
         slot.originals.push((STUB, displaced.start));
+        if !uses_registers(call) {
+            slot.push(&SAVE);
+        }
         // mov r11, descriptor; mov rax, slow; jmp rax
         slot.push(&[0x49, 0xbb]);
         slot.refer(SlotValue::InSlot(DESCRIPTOR), 8);
@@ -86,8 +91,11 @@ impl PatchSlot {
         (slot.code.len() == SLOT_BYTES).then_some(slot)
     }
 
-    /// Counts as the entries of the library do, and goes to the stub where that ends. Changes rax and r11.
+    /// Counts as the entries of the library do, and goes to the stub where that ends.
     fn count(&mut self, call: CallSignature) {
+        if uses_registers(call) {
+            self.push(&SAVE);
+        }
         let register = |argument: u8| ARGUMENTS.get(usize::from(argument)).copied().unwrap_or_default();
         if call.class != CallClass::Free {
             let mut size = register(call.size);
@@ -115,6 +123,10 @@ impl PatchSlot {
             self.refer(SlotValue::Filter, 8);
             self.push(&[0x41, 0x80, 0x3c, 0x03, 0]);
             self.jump_to_stub(0x85);
+        }
+        if uses_registers(call) {
+            // mov rax, [rsp - 8]; mov r11, [rsp - 16]
+            self.push(&[0x48, 0x8b, 0x44, 0x24, 0xf8, 0x4c, 0x8b, 0x5c, 0x24, 0xf0]);
         }
     }
 
@@ -189,6 +201,11 @@ impl PatchSlot {
         let after = self.originals.partition_point(|(at, _)| *at <= offset);
         Some(self.originals.get(after.checked_sub(1)?)?.1)
     }
+}
+
+/// Whether the counting uses rax and r11. The caller may want them back.
+fn uses_registers(call: CallSignature) -> bool {
+    call.class != CallClass::Allocate && call.class != CallClass::PosixMemalign || call.multiplier.is_some()
 }
 
 /// The factor of the library's filter (`preload/live.rs`).

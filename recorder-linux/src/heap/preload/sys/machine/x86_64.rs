@@ -1,6 +1,7 @@
 //! x86_64, by the System V ABI: at a function's entry rax and r11 are free, `[rsp]` is the return address.
 
 use core::arch::{asm, global_asm, naked_asm};
+use core::mem::offset_of;
 
 use super::{
     ALIGNED_ALLOC, ALLOCATOR, CALLOC, FREE, MALLOC, MEMALIGN, NEXT, POSIX_MEMALIGN, PVALLOC, REALLOC, REALLOCARRAY,
@@ -8,7 +9,7 @@ use super::{
 };
 use crate::live::FILTER;
 use crate::sys::slow::slow;
-use crate::wire::{Descriptor, REGISTERS};
+use crate::wire::{Descriptor, FREES, REGISTERS};
 
 /// `EM_X86_64` (elf.h).
 pub(in crate::sys) const MACHINE: u32 = 62;
@@ -162,6 +163,8 @@ pub(in crate::sys) struct Call {
     r14: u64,
     r15: u64,
     r10: u64,
+    r11: u64,
+    rax: u64,
     return_address: u64,
 }
 
@@ -198,15 +201,19 @@ macro_rules! vectors {
 }
 
 /// Calls [`slow`] with the [`Call`] and the function's [`Descriptor`], whose address is in r11, and returns its result
-/// to the caller.
+/// to the caller. The caller's rax is in the word below the stack, its r11 in the next one; of a caller in another file
+/// both are free.
 ///
-/// All other registers but r11 are afterwards as before, and the stack may have any alignment: in the file of a patched
-/// function, gcc knows what the function needs and which registers it changes (`-fipa-ra`).
+/// All other registers are afterwards as before, and the stack may have any alignment: in the file of a patched
+/// function, gcc knows what the function needs and which registers it changes (`-fipa-ra`). rax may be one that a
+/// function does not change, if that only frees.
 #[unsafe(naked)]
 pub(in crate::sys) unsafe extern "C" fn slow_path() {
     naked_asm!(
         ".cfi_startproc",
         "endbr64",
+        // Over r11 and rax.
+        "lea rsp, [rsp - 16]",
         "push r10",
         "push r15",
         "push r14",
@@ -220,20 +227,29 @@ pub(in crate::sys) unsafe extern "C" fn slow_path() {
         "push rdx",
         "push rsi",
         "push rdi",
-        // 13 words.
-        ".cfi_adjust_cfa_offset 104",
+        // 15 words.
+        ".cfi_adjust_cfa_offset 120",
         "mov rdi, rsp",
         "mov rsi, r11",
         "mov rbx, rsp",
-        ".cfi_def_cfa rbx, 112",
+        "mov r12, r11",
+        // `operator new` may throw: then these registers are of use to the caller.
+        ".cfi_def_cfa rbx, 128",
+        ".cfi_offset rbx, -80",
+        ".cfi_offset r12, -64",
         "sub rsp, 256",
         "and rsp, -16",
         vectors!("movups xmmword ptr [rsp + 16 * ", "], xmm", ""),
         "call {slow}",
         vectors!("movups xmm", ", xmmword ptr [rsp + 16 * ", "]"),
+        "cmp byte ptr [r12 + {class}], {frees}",
+        "cmove rax, qword ptr [rbx + 112]",
         "mov rsp, rbx",
-        ".cfi_def_cfa rsp, 112",
+        ".cfi_def_cfa rsp, 128",
         "mov rbx, qword ptr [rsp + 48]",
+        "mov r12, qword ptr [rsp + 64]",
+        ".cfi_restore rbx",
+        ".cfi_restore r12",
         "mov rdi, qword ptr [rsp]",
         "mov rsi, qword ptr [rsp + 8]",
         "mov rdx, qword ptr [rsp + 16]",
@@ -241,11 +257,14 @@ pub(in crate::sys) unsafe extern "C" fn slow_path() {
         "mov r8, qword ptr [rsp + 32]",
         "mov r9, qword ptr [rsp + 40]",
         "mov r10, qword ptr [rsp + 96]",
-        "add rsp, 104",
-        ".cfi_adjust_cfa_offset -104",
+        "mov r11, qword ptr [rsp + 104]",
+        "lea rsp, [rsp + 120]",
+        ".cfi_adjust_cfa_offset -120",
         "ret",
         ".cfi_endproc",
         slow = sym slow,
+        class = const offset_of!(Descriptor, class),
+        frees = const FREES,
     )
 }
 
