@@ -108,10 +108,10 @@ pub(crate) struct RecordingArgs {
     pub(crate) off_cpu: bool,
 
     /// Also record the heap: blocks of memory that the program and its children take with malloc, and when they free
-    /// them. Bytes are chosen by chance, and each block with a chosen byte is recorded with its stack. An allocator
-    /// that is linked into a program (mimalloc, jemalloc...) is seen by changing the first bytes of its functions in
-    /// memory; `interpose` leaves code as it is. Linux only.
-    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "all",
+    /// them. Bytes are chosen by chance, and each block with a chosen byte is recorded with its stack. `--heap=patch`
+    /// also sees an allocator that is linked into a program (mimalloc, jemalloc...): it changes the first bytes of its
+    /// functions in memory. Linux only.
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "interpose",
           help_heading = "What to sample", hide_possible_values = true)]
     pub(crate) heap: Option<HeapHow>,
 
@@ -248,8 +248,8 @@ pub(crate) enum HeapHow {
     #[value(aliases = ["0", "false", "no"])]
     Off,
     #[value(aliases = ["1", "true", "yes", "on"])]
-    All,
     Interpose,
+    Patch,
 }
 
 /// `--unwinder`.

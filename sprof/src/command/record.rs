@@ -396,7 +396,7 @@ pub(super) fn plan(
         heap: args.heap.filter(|how| *how != HeapHow::Off).map(|how| HeapOptions {
             interval: args.heap_interval.unwrap_or(USUAL_HEAP_INTERVAL),
             may_raise: args.heap_interval.is_none(),
-            may_patch: how == HeapHow::All,
+            may_patch: how == HeapHow::Patch,
             cache: args::cache(),
             runner: None,
         }),

@@ -562,7 +562,8 @@ fn an_allocator_that_is_linked_into_a_program_is_sampled_by_its_functions() {
     }
     let own = program("heap_own").unwrap();
     let own = own.to_str().unwrap();
-    let (recording, seen) = heap_of(exact(record()), &[own, "1000"]);
+    let each = record().options(&["--heap=patch", "--heap-interval", "1"]);
+    let (recording, seen) = heap_of(each, &[own, "1000"]);
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
     assert_eq!(seen["unseen"], serde_json::json!([]), "{seen}");
     let linked = serde_json::json!([
@@ -585,7 +586,7 @@ fn samples_of_cpu_time_in_patched_code_are_those_of_the_function() {
         return;
     }
     let own = program("heap_own").unwrap();
-    let recording = record().options(&["--heap"]).run(own.to_str().unwrap(), &["100000000"]);
+    let recording = { record().options(&["--heap=patch"]) }.run(own.to_str().unwrap(), &["100000000"]);
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
     let report = output(sprof().arg("report").arg(&recording.output));
     let report = String::from_utf8(report.stdout).unwrap();
@@ -596,13 +597,11 @@ fn samples_of_cpu_time_in_patched_code_are_those_of_the_function() {
 #[test]
 fn an_allocator_whose_code_is_left_alone_is_named() {
     let own = program("heap_own").unwrap();
-    let (recording, seen) = heap_of(
-        record().options(&["--heap=interpose"]),
-        &[own.to_str().unwrap(), "1000"],
-    );
+    let (recording, seen) = heap_of(record().options(&["--heap"]), &[own.to_str().unwrap(), "1000"]);
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
     assert_eq!(
-        seen["unseen"][0]["cause"], "mimalloc is linked into it, and is not seen: --heap=interpose leaves code alone",
+        seen["unseen"][0]["cause"],
+        "mimalloc is linked into it, and is not seen: --heap=patch sees it, by a change of its code in memory",
         "{seen}"
     );
     let facts = &recording.profile().json["meta"]["sprof"]["recorded"];
