@@ -7,6 +7,7 @@
 //! same.
 
 use core::ptr::{null, null_mut};
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::connect::{OFF, SETTINGS, STATE, UNKNOWN, WAITING};
@@ -86,10 +87,16 @@ fn has_sanitizer(libraries: impl Iterator<Item = &'static Library> + Clone) -> b
 }
 
 fn map_process() -> bool {
-    let page = system::map_page_zero_in_forks();
+    let page: *mut AtomicU32 = system::map_page_zero_in_forks().cast();
+    // SAFETY: null, or a page of zeros, which are an `AtomicU32`.
+    let Some(id) = (unsafe { page.as_ref() }) else {
+        return false;
+    };
+    // Now: the first sample may come from a child of vfork(2), which shares the page and has another number.
+    id.store(system::process_id(), Relaxed);
     // The first one stays.
-    let _ = PROCESS.compare_exchange(null_mut(), page.cast(), Relaxed, Relaxed);
-    !page.is_null()
+    let _ = PROCESS.compare_exchange(null_mut(), page, Relaxed, Relaxed);
+    true
 }
 
 /// Reads the settings. Returns false where there are none.
