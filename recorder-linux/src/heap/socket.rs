@@ -29,6 +29,8 @@ use crate::sys::process::monotonic_ns;
 const MOST_CONNECTIONS: usize = 1024;
 /// Programs that have connected and not sent their message: a library sends it at once.
 const MOST_WAITING: usize = 64;
+/// How long no connection is taken after one could not be, ns.
+const REFUSING_NS: i64 = 10_000_000;
 /// Messages that the recorder has not taken.
 const MOST_MESSAGES: usize = 4096;
 
@@ -76,6 +78,8 @@ struct SocketName {
 /// The programs that have connected.
 struct Connections {
     listener: UnixListener,
+    /// No connection could be taken (there are too many open files): who polls it finds it readable still.
+    is_refusing: bool,
     /// Connected programs whose next message has not come.
     waiting: Vec<WaitingProgram>,
     patches: PatchAnswers,
@@ -167,6 +171,7 @@ impl Connections {
         let (sender, messages) = mpsc::sync_channel(MOST_MESSAGES);
         let connections = Connections {
             listener,
+            is_refusing: false,
             waiting: Vec::new(),
             patches,
             messages: sender,
@@ -177,13 +182,12 @@ impl Connections {
 
     /// Waits for messages, and takes them. False: the recording has ended.
     fn wait(&mut self, stopped: &OwnedFd) -> bool {
-        let mut polls = vec![
-            PollFd::new(stopped, PollFlags::IN),
-            PollFd::new(&self.listener, PollFlags::IN),
-        ];
+        let mut polls = vec![PollFd::new(stopped, PollFlags::IN)];
+        polls.extend((!self.is_refusing).then(|| PollFd::new(&self.listener, PollFlags::IN)));
         let streams = self.waiting.iter().map(|program| &program.stream);
         polls.extend(streams.map(|stream| PollFd::new(stream, PollFlags::IN)));
-        let at_most = (!self.waiting.is_empty()).then_some(Timespec { tv_sec: 1, tv_nsec: 0 });
+        let (tv_sec, tv_nsec) = if self.is_refusing { (0, REFUSING_NS) } else { (1, 0) };
+        let at_most = (self.is_refusing || !self.waiting.is_empty()).then_some(Timespec { tv_sec, tv_nsec });
         match rustix::event::poll(&mut polls, at_most.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => return false,
@@ -197,8 +201,15 @@ impl Connections {
 
     /// Takes what has come.
     fn look(&mut self, now_ns: u64) {
+        self.is_refusing = false;
         for _ in 0..MOST_CONNECTIONS {
-            let Ok((stream, _)) = self.listener.accept() else { break };
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    self.is_refusing = error.kind() != io::ErrorKind::WouldBlock;
+                    break;
+                }
+            };
             match stream.set_nonblocking(true) {
                 Ok(()) if self.waiting.len() < MOST_WAITING + MOST_CONNECTIONS => self.waiting.push(WaitingProgram {
                     stream,
@@ -401,6 +412,23 @@ mod tests {
         fn refused(&self) -> u64 {
             self.connections.refused.load(Ordering::Relaxed)
         }
+    }
+
+    #[test]
+    fn a_connection_that_cannot_be_taken_is_not_tried_at_once_again() {
+        // Readable, and no listener.
+        let (stream, mut other) = UnixStream::pair().unwrap();
+        other.write_all(b"x").unwrap();
+        let (mut connections, _messages) =
+            Connections::new(UnixListener::from(OwnedFd::from(stream)), PatchAnswers::new(true));
+        let (stopped, stop) = rustix::pipe::pipe().unwrap();
+        let start_ns = monotonic_ns();
+        for _ in 0..11 {
+            assert!(connections.wait(&stopped));
+        }
+        assert!(monotonic_ns() - start_ns >= 10 * REFUSING_NS.cast_unsigned());
+        drop(stop);
+        assert!(!connections.wait(&stopped));
     }
 
     #[test]
