@@ -317,6 +317,29 @@ fn code_is_changed_without_its_file_or_not_at_all() {
     }
 }
 
+/// A program may change its code, if its file says so.
+#[test]
+fn code_that_a_program_may_write_stays_so() {
+    let program = c_with("registers.c", &[]);
+    let mut bytes = fs::read(&program).unwrap();
+    // elf.h: 56 bytes for each segment, at the place in the header's fifth word. `PT_LOAD` with `PF_R | PF_X`.
+    let segments = usize::try_from(u64::from_le_bytes(bytes[32..40].try_into().unwrap())).unwrap();
+    let code = { bytes[segments..].chunks_exact_mut(56) }
+        .find(|segment| segment[..8] == [1, 0, 0, 0, 5, 0, 0, 0])
+        .unwrap();
+    code[4] = 7;
+    fs::write(&program, bytes).unwrap();
+    let mut command = Command::new(&program);
+    command.args(["100", "writes"]);
+    refuse(&mut command, &[(libc::SYS_pwrite64, None)]);
+    let recorded = record(&mut command, ALL);
+    assert_eq!(
+        (recorded.stdout().trim(), recorded.output.status.code()),
+        ("200", Some(0))
+    );
+    assert_eq!(recorded.outcomes, [PATCHED]);
+}
+
 /// Whoever answers, and whatever: the program runs.
 #[test]
 fn programs_run_with_answers_of_all_kinds() {

@@ -1,5 +1,5 @@
-// registers ROUNDS: has an allocator that changes rax at most, and calls it as a compiler may that knows its code: with
-// values in all registers, and with a stack of any alignment. Prints which registers changed.
+// registers ROUNDS [writes]: has an allocator that changes rax at most, and calls it as a compiler may that knows its code: with
+// values in all registers, and with a stack of any alignment. Prints which registers changed. May write to its code.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +65,8 @@ int main(int argc, char **argv) {
         check("free", free, (uint64_t)block, 5);
         check("free", free, (uint64_t)check("calloc", calloc, 10, 100), 5);
     }
+    if (argc > 2)
+        *(volatile char *)free = *(volatile char *)free;
     printf("%ld\n", freed);
     return 0;
 }

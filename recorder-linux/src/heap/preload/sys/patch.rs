@@ -14,7 +14,7 @@ use crate::live::FILTER;
 use crate::wire::{ANSWER_WORDS, Answer, Outcome, PATCH_CODE_BYTES, Question, WRITE_WORDS};
 
 /// Segments of the executable with code, at most.
-const MOST_SEGMENTS: usize = 8;
+const MOST_SEGMENTS: usize = 4;
 /// Distance of places where memory for code is tried: a power of two.
 const STEP: usize = 16 << 20;
 /// Nearer than 2 GiB, by what the largest executables have.
@@ -31,8 +31,8 @@ const NOT_WRITTEN: u32 = 5;
 
 /// The executable's file, as far as it matters here.
 struct Executable {
-    /// Start and length of the code in memory; 0 if there is no more.
-    code: [[usize; 2]; MOST_SEGMENTS],
+    /// Start, length and protection of the code in memory; 0 if there is no more.
+    code: [[usize; 3]; MOST_SEGMENTS],
     has_symbols: bool,
 }
 
@@ -72,10 +72,12 @@ pub(super) fn patch_executable(mut loaded: impl Iterator<Item = &'static Library
 impl Executable {
     /// `None`: the file is not what runs here, as when the loader was given the name of the program, or it is damaged.
     fn read(file: usize, library: &Library) -> Option<Executable> {
-        // elf.h: `PT_LOAD` with `PF_R | PF_X`, `PT_DYNAMIC`, `SHT_SYMTAB`. The lower half of a word comes first.
+        // elf.h: `PT_LOAD` with `PF_R | PF_X` and maybe `PF_W`, `PT_DYNAMIC`, `SHT_SYMTAB`. The lower half of a word
+        // comes first.
         const CODE: u32 = 1;
         const DYNAMIC: u32 = 2;
-        const READ_EXECUTE: u32 = 5;
+        const FLAGS: u32 = 5;
+        const WRITE: u32 = 2;
         const SYMBOLS: u32 = 2;
         const ELF64_LITTLE_ENDIAN: u64 = u64::from_le_bytes(*b"\x7fELF\x02\x01\0\0");
         /// Headers that are read at once, and in all.
@@ -91,7 +93,7 @@ impl Executable {
         }
         let mut room = MaybeUninit::<[u64; 7 * AT_ONCE]>::uninit();
         let table = system::read_words(file, &mut room, segments_at);
-        let mut code = [[0; 2]; MOST_SEGMENTS];
+        let mut code = [[0; 3]; MOST_SEGMENTS];
         let mut places = code.iter_mut();
         let mut is_own = false;
         for segment in table.as_chunks().0.iter().take(segments) {
@@ -100,8 +102,10 @@ impl Executable {
             let address = library.bias().wrapping_add(address as usize);
             if kind == DYNAMIC {
                 is_own = library.has_dynamic_section(address);
-            } else if kind == CODE && flags & READ_EXECUTE == READ_EXECUTE {
-                *places.next()? = [address, bytes as usize];
+            } else if kind == CODE && flags & FLAGS == FLAGS {
+                let is_writable = flags & WRITE != 0;
+                let protection = if is_writable { READ_WRITE_EXECUTE } else { READ_EXECUTE };
+                *places.next()? = [address, bytes as usize, protection];
             }
         }
         let mut has_symbols = false;
@@ -155,7 +159,7 @@ impl Executable {
 
     /// Maps memory for code and for writes.
     fn map_near(&self) -> Option<usize> {
-        let [code, _] = self.code.first()?;
+        let [code, ..] = self.code.first()?;
         let code = code & !(STEP - 1);
         let below = (1..=MOST_STEPS).map(|steps| code.checked_sub(steps * STEP));
         let above = (HEAP_STEPS..=MOST_STEPS)
@@ -168,7 +172,7 @@ impl Executable {
     fn write(&self, code: usize, writes: usize, count: usize) -> Result<(), (u32, u32)> {
         // SAFETY: the answer has that many words there, any bytes are a `Write`, and nobody else knows the place.
         let writes = unsafe { core::slice::from_raw_parts_mut(writes as *mut Write, count) };
-        if !writes.iter().all(|write| self.has_code_at(write)) {
+        if !writes.iter().all(|write| self.protection_at(write).is_some()) {
             return Err((BAD_ANSWER, 0));
         }
         system::protect(code, PATCH_CODE_BYTES, READ_EXECUTE).map_err(|error| (NOT_WRITTEN, error))?;
@@ -178,7 +182,7 @@ impl Executable {
         let mut done = 0;
         for write in writes.iter_mut() {
             // SAFETY: it is in the executable's code.
-            written = unsafe { write.exchange(file) };
+            written = unsafe { write.exchange(file, self.protection_at(write).unwrap_or(READ_EXECUTE)) };
             if written.is_err() {
                 break;
             }
@@ -187,7 +191,7 @@ impl Executable {
         if written.is_err() {
             for write in writes.iter_mut().take(done) {
                 // SAFETY: the same.
-                let _ = unsafe { write.exchange(file) };
+                let _ = unsafe { write.exchange(file, self.protection_at(write).unwrap_or(READ_EXECUTE)) };
             }
         }
         if let Some(file) = file {
@@ -196,22 +200,25 @@ impl Executable {
         written.map_err(|error| (NOT_WRITTEN, error))
     }
 
-    fn has_code_at(&self, write: &Write) -> bool {
-        let has = |[start, length]: &[usize; 2]| {
+    /// The protection of the code that a write changes. `None`: it would change something else.
+    fn protection_at(&self, write: &Write) -> Option<usize> {
+        let has = |[start, length, _]: &&[usize; 3]| {
             let offset = write.address.wrapping_sub(*start);
             offset < *length && write.bytes <= length - offset
         };
-        (1..=size_of_val(&write.content)).contains(&write.bytes) && self.code.iter().any(has)
+        let is_possible = (1..=size_of_val(&write.content)).contains(&write.bytes);
+        let [.., protection] = self.code.iter().filter(|_| is_possible).find(has)?;
+        Some(*protection)
     }
 }
 
 impl Write {
-    /// Writes the content, and keeps what was there.
+    /// Writes the content, and keeps what was there. Its page then has the protection that it has without this.
     ///
     /// # Safety
     ///
     /// The place is code that nobody runs, and the content is code as well.
-    unsafe fn exchange(&mut self, memory_file: Option<usize>) -> Result<(), u32> {
+    unsafe fn exchange(&mut self, memory_file: Option<usize>, protection: usize) -> Result<(), u32> {
         let place = self.address as *mut u8;
         let mut before = [0; 8];
         // SAFETY: the place can be read, and has at most 8 bytes.
@@ -223,7 +230,7 @@ impl Write {
             system::protect(self.address, self.bytes, READ_WRITE_EXECUTE)?;
             // SAFETY: the place can be written now.
             unsafe { machine::copy(content.as_ptr(), place, self.bytes) };
-            let _ = system::protect(self.address, self.bytes, READ_EXECUTE);
+            let _ = system::protect(self.address, self.bytes, protection);
         }
         self.content = before;
         Ok(())
