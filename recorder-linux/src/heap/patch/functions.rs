@@ -101,10 +101,11 @@ const fn frees(set: NameSet, names: &'static str) -> Calls {
 
 use CallClass::{Allocate, PosixMemalign, Reallocate};
 #[rustfmt::skip]
-const CALLS: [Calls; 35] = [
+const CALLS: [Calls; 36] = [
     calls(Core, Allocate, 0, None, "malloc"),
     calls(Core, Allocate, 0, Some(1), "calloc"),
-    calls(Core, Reallocate, 1, None, "realloc reallocf"),
+    calls(Core, Reallocate, 1, None, "realloc"),
+    (Core, Err(LeftOut::FreesOnFailure), "reallocf"),
     calls(C, Allocate, 0, None, "valloc pvalloc"),
     calls(C, Allocate, 1, None, "aligned_alloc memalign"),
     calls(C, PosixMemalign, 2, None, "posix_memalign"),
@@ -204,6 +205,7 @@ mod tests {
             ("mi_heap_recalloc", "mimalloc", call(Reallocate, 2, Some(3), 1)),
             ("mi_theap_malloc", "mimalloc", call(Allocate, 1, None, 1)),
             ("mi_heap_destroy", "mimalloc", Err(LeftOut::FreesMany)),
+            ("mi_heap_reallocf", "mimalloc", Err(LeftOut::FreesOnFailure)),
             ("_rjem_sdallocx", "jemalloc", call(CallClass::Free, 0, None, 0)),
             ("rallocx", "jemalloc", call(Reallocate, 1, None, 0)),
             ("sn_rust_realloc", "snmalloc", call(Reallocate, 3, None, 0)),

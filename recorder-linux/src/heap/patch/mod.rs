@@ -50,6 +50,8 @@ pub(in crate::heap) enum LeftOut {
     InPlace,
     /// It frees blocks that it does not name.
     FreesMany,
+    /// It returns null where there is no memory for the new block, and has freed the old one.
+    FreesOnFailure,
 }
 
 impl LeftOut {
@@ -66,6 +68,7 @@ impl LeftOut {
             LeftOut::UnknownSize => "its arguments do not say how much it takes",
             LeftOut::InPlace => "it makes a block longer where the block is",
             LeftOut::FreesMany => "it frees blocks that it does not name",
+            LeftOut::FreesOnFailure => "it frees its block also where it fails",
         }
     }
 }
