@@ -17,10 +17,13 @@ use super::wire::{Answer, Outcome, PATCH_CODE_BYTES, PATCH_STEPS, Question, WRIT
 /// Executables whose plan is kept.
 const MOST_PLANS: usize = 256;
 /// What a program says by leaving.
-pub(super) const NO_ANSWER: Outcome = Outcome {
-    refused_step: 3,
-    error: 0,
-};
+pub(super) const NO_ANSWER: Outcome = refused(3);
+const TOO_FAR: Outcome = refused(2);
+const TOO_MANY: Outcome = refused(6);
+
+const fn refused(refused_step: u32) -> Outcome {
+    Outcome { refused_step, error: 0 }
+}
 
 /// The plans of executables that have asked. Computed once for each file.
 #[derive(Debug)]
@@ -69,13 +72,15 @@ impl PatchAnswers {
         }
     }
 
-    /// The bytes of the answer, and what is patched by it.
-    pub fn answer(&mut self, pid: i32, question: &Question) -> (Vec<u8>, Option<PatchedExecutable>) {
-        let executable = self.executable(pid);
-        let placed = executable.and_then(|executable| Some((bytes(&executable.plan, question)?, executable)));
-        match placed {
-            Some((answer, executable)) => (answer, Some(executable)),
-            None => (start(0, 0), None),
+    /// The bytes of the answer, and the executable, if it has an allocator. An outcome is beside it where the answer
+    /// has no patches: the program then sends none.
+    pub fn answer(&mut self, pid: i32, question: &Question) -> (Vec<u8>, Option<(PatchedExecutable, Option<Outcome>)>) {
+        let Some(executable) = self.executable(pid) else {
+            return (start(0, 0), None);
+        };
+        match bytes(&executable.plan, question) {
+            Ok(answer) => (answer, Some((executable, None))),
+            Err(refused) => (start(0, 0), Some((executable, Some(refused)))),
         }
     }
 
@@ -109,21 +114,21 @@ fn plan(file: File) -> Option<Arc<PatchPlan>> {
     (!plan.is_empty()).then(|| Arc::new(plan))
 }
 
-/// The answer of a plan; `None` if the program asks for the impossible.
-fn bytes(plan: &PatchPlan, question: &Question) -> Option<Vec<u8>> {
+/// The answer of a plan, or why it has none.
+fn bytes(plan: &PatchPlan, question: &Question) -> Result<Vec<u8>, Outcome> {
     let at = PatchAddresses {
         bias: question.bias,
         code: question.code,
-        countdown: i32::try_from(question.countdown).ok()?,
+        countdown: i32::try_from(question.countdown).map_err(|_| TOO_FAR)?,
         slow: question.slow,
         filter: question.filter,
     };
     // Where a program can have code.
     let is_possible = question.code.is_multiple_of(SLOT_BYTES as u64) && question.code < 1 << 47;
-    let placed = is_possible.then(|| plan.place(&at)).flatten()?;
+    let placed = is_possible.then(|| plan.place(&at)).flatten().ok_or(TOO_FAR)?;
     let count = placed.writes.len();
     if placed.code.len() > PATCH_CODE_BYTES || count > PATCH_CODE_BYTES / (8 * WRITE_WORDS) {
-        return None;
+        return Err(TOO_MANY);
     }
     let mut answer = start(placed.code.len() as u32, count as u32);
     answer.extend(placed.code);
@@ -133,7 +138,7 @@ fn bytes(plan: &PatchPlan, question: &Question) -> Option<Vec<u8>> {
         answer.extend([address.to_ne_bytes(), (content.len() as u64).to_ne_bytes()].concat());
         answer.extend(padded);
     }
-    Some(answer)
+    Ok(answer)
 }
 
 fn start(code_bytes: u32, writes: u32) -> Vec<u8> {

@@ -253,15 +253,21 @@ impl Connections {
     fn take(&mut self, program: &mut WaitingProgram, message: SentMessage, now_ns: u64) -> Option<bool> {
         let SentMessage { pid, words, memory } = message;
         if let Some(question) = Question::from_words(words).filter(|_| program.answered.is_none()) {
-            let (answer, executable) = self.patches.answer(pid, &question);
-            if let Some(executable) = &executable {
-                // Before the program can run what it is told.
-                self.send(ProgramMessage::Patched(executable.process(pid, &question, now_ns)));
+            let (answer, found) = self.patches.answer(pid, &question);
+            match found {
+                Some((executable, Some(refused))) => {
+                    self.send(ProgramMessage::PatchOutcome(executable.outcome(refused)));
+                }
+                Some((executable, None)) => {
+                    // Before the program can run what it is told.
+                    self.send(ProgramMessage::Patched(executable.process(pid, &question, now_ns)));
+                    program.answered = Some(executable);
+                }
+                None => {}
             }
             // The buffers of a socket have room for all of it.
             let sent = (&program.stream).write(&answer).ok()?;
             program.since_ns = now_ns;
-            program.answered = executable;
             return (sent == answer.len()).then_some(program.answered.is_some());
         }
         if let Some(outcome) = Outcome::from_words(words) {

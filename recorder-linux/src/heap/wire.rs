@@ -210,13 +210,14 @@ pub struct Outcome {
 }
 
 /// Names of what can keep a program from being patched, by [`Outcome::refused_step`].
-pub const PATCH_STEPS: [&str; 6] = [
+pub const PATCH_STEPS: [&str; 7] = [
     "nothing",
     "it had several threads",
     "no memory near its code",
     "sprof did not answer in time",
     "sprof's answer made no sense",
     "its code can't be changed",
+    "it has more functions and calls than sprof changes",
 ];
 
 impl Outcome {

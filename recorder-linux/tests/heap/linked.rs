@@ -1,6 +1,7 @@
 //! Allocators that are linked into the program.
 
-use recorder_linux::heap::wire::{Answer, Outcome, PATCH_STEPS};
+use recorder_linux::heap::patch_answers::PatchAnswers;
+use recorder_linux::heap::wire::{Answer, Outcome, PATCH_STEPS, Question};
 
 use super::*;
 
@@ -338,6 +339,33 @@ fn code_that_a_program_may_write_stays_so() {
         ("200", Some(0))
     );
     assert_eq!(recorded.outcomes, [PATCHED]);
+}
+
+#[test]
+fn an_allocator_whose_patches_have_no_place_is_told_of() {
+    let program = c_with("registers.c", &[]);
+    let mut child = Command::new(program).arg("1000000000").spawn().unwrap();
+    let question = Question {
+        bias: 0,
+        code: 1 << 46,
+        countdown: -64,
+        slow: 0,
+        filter: 0,
+    };
+    let (answer, found) = PatchAnswers::new(true).answer(child.id() as i32, &question);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let nothing = Answer {
+        code_bytes: 0,
+        writes: 0,
+    };
+    let words = nothing.to_words();
+    assert_eq!(answer, words.map(u64::to_ne_bytes).concat());
+    let (_, refused) = found.unwrap();
+    assert_eq!(
+        PATCH_STEPS[refused.unwrap().refused_step as usize],
+        "no memory near its code"
+    );
 }
 
 /// Whoever answers, and whatever: the program runs.
