@@ -5,8 +5,7 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use object::elf::{DF_1_PIE, DT_FLAGS_1, DT_NEEDED, ET_DYN, PT_INTERP, SHT_DYNSYM, SHT_STRTAB, SHT_SYMTAB};
-use object::elf::{PF_X, STT_FUNC};
+use object::elf::{DF_1_PIE, DT_FLAGS_1, DT_NEEDED, ET_DYN, PF_X, PT_INTERP, SHT_DYNSYM, SHT_STRTAB, SHT_SYMTAB};
 use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _, SectionHeader as _};
 use object::{LittleEndian, Object as _, ObjectSymbol as _, ReadCache};
 use recording::heap::UnseenCause;
@@ -59,14 +58,7 @@ pub(super) fn own_allocator(path: &Path) -> Option<&'static str> {
     if !has_interpreter(&elf) && is_library(&elf) {
         return None;
     }
-    let symbols = elf.symbols().chain(elf.dynamic_symbols());
-    let mut functions = symbols.filter(|symbol| symbol.elf_symbol().st_type() == STT_FUNC && symbol.is_definition());
-    let known = patch::known_functions();
-    functions.find_map(|symbol| {
-        let function = known.get(symbol.name().ok()?)?;
-        // Those of the C++ library call `malloc`.
-        (!function.is_operator).then_some(function.allocator)
-    })
+    patch::linked_allocators(&cache).ok()?.first().copied()
 }
 
 /// The file, if all of its parts that may be read have room in memory.

@@ -106,6 +106,7 @@ fn an_allocator_with_names_of_its_own_is_seen_beside_that_of_libc() {
     let renames = names.map(|name| format!("--redefine-sym={name}=_rjem_{name}"));
     let renamed = Command::new("objcopy")
         .args(renames)
+        .arg("--redefine-sym=je_arena_boot=_rjem_je_arena_boot")
         .arg(&flags[0])
         .arg(&archive)
         .status();

@@ -38,6 +38,7 @@ static void hello(uint64_t *words, int memory) {
 }
 
 // An allocator to be patched.
+const char _mi_page_empty = 1;
 __attribute__((noipa, used)) void *mi_malloc(size_t bytes) { return malloc(bytes + 1); }
 
 int main(void) {

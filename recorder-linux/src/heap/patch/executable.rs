@@ -7,11 +7,11 @@ use std::ffi::CStr;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 use object::Endianness;
-use object::elf::{EM_X86_64, ET_EXEC, PF_X, STT_FUNC};
+use object::elf::{EM_X86_64, ET_EXEC, PF_X, STB_LOCAL, STT_FUNC};
 use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
 use object::read::{Object as _, ObjectSection as _, ObjectSegment as _, ReadRef};
 
-use super::functions::{KnownFunction, is_of_allocator, known_functions};
+use super::functions::{KnownFunction, OWN_MALLOC, is_anchor, is_of_allocator, known_functions};
 
 /// Code and functions of an executable for x86_64. All addresses are those in the file.
 #[derive(Default)]
@@ -26,8 +26,8 @@ pub(super) struct Executable<'data> {
     functions: Vec<(u64, u64)>,
     /// Functions of allocators with their names, by start.
     pub(super) known: BTreeMap<u64, Vec<(&'data str, KnownFunction)>>,
-    /// It looks for the `malloc` of a library (dlsym(3)): its own goes on to that one.
-    pub(super) looks_for_malloc: bool,
+    /// It has a global `malloc`: that of libraries is not called, except by that one.
+    defines_malloc: bool,
     /// Start of each function that is an allocator's by its name.
     of_allocators: BTreeSet<u64>,
     /// Bytes of code that were decoded.
@@ -67,6 +67,19 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Code that is decoded for one plan, at most. A file can have many functions that all are long, and overlap.
 const MOST_DECODED: u64 = 16 << 20;
 
+/// Names of the allocators that are linked into an ELF file, on any machine.
+pub(in crate::heap) fn linked_allocators<'data>(
+    elf: impl ReadRef<'data>,
+) -> Result<BTreeSet<&'static str>, object::Error> {
+    let mut executable = Executable::default();
+    executable.read_symbols(&ElfFile64::parse(elf)?, elf)?;
+    let mut allocators = executable.allocators();
+    if allocators.is_empty() && executable.defines_malloc {
+        allocators.insert(OWN_MALLOC);
+    }
+    Ok(allocators)
+}
+
 impl<'data> Executable<'data> {
     /// Reads an ELF file. It is empty without an allocator, and for another machine.
     pub(super) fn read(elf: impl ReadRef<'data>) -> Result<Executable<'data>, object::Error> {
@@ -76,8 +89,33 @@ impl<'data> Executable<'data> {
         if file.elf_header().e_machine(endian) != EM_X86_64 {
             return Ok(executable);
         }
+        executable.read_symbols(&file, elf)?;
+        if executable.known.is_empty() {
+            return Ok(executable);
+        }
+        executable.is_fixed = file.elf_header().e_type(endian) == ET_EXEC;
+        for segment in file.segments() {
+            if segment.address() >= ADDRESS_END || segment.elf_program_header().p_filesz(endian) > MOST_BYTES {
+                continue;
+            }
+            let content = (segment.address(), segment.data()?);
+            executable.segments.push(content);
+            if segment.elf_program_header().p_flags(endian).contains(PF_X) {
+                executable.code.push(content);
+            }
+        }
+        Ok(executable)
+    }
+
+    /// Reads where functions are, and which of them are an allocator's.
+    fn read_symbols<R: ReadRef<'data>>(
+        &mut self,
+        file: &ElfFile64<'data, Endianness, R>,
+        elf: R,
+    ) -> Result<(), object::Error> {
+        let endian = file.endian();
         let (names, mut functions) = (known_functions(), Vec::new());
-        let mut has_dlsym = false;
+        let (mut has_dlsym, mut anchors) = (false, BTreeSet::new());
         for table in [file.elf_symbol_table(), file.elf_dynamic_symbol_table()] {
             if table.is_empty() {
                 continue;
@@ -92,15 +130,25 @@ impl<'data> Executable<'data> {
                 has_dlsym |= is_import && ["dlsym", "dlvsym"].contains(&name);
                 // The symbol of a function that is chosen at run time (STT_GNU_IFUNC) has the address of what chooses.
                 let address = symbol.st_value(endian);
-                if symbol.st_type() != STT_FUNC || is_import || address >= ADDRESS_END {
+                if is_import || address >= ADDRESS_END {
+                    continue;
+                }
+                // Other files can't call a local `malloc`: it need not be that of C.
+                let known = names
+                    .get(name)
+                    .filter(|known| known.allocator != OWN_MALLOC || symbol.st_bind() != STB_LOCAL);
+                if is_anchor(name) && (known.is_some() || !names.contains_key(name)) {
+                    anchors.insert(name);
+                }
+                if symbol.st_type() != STT_FUNC {
                     continue;
                 }
                 functions.push((address, symbol.st_size(endian)));
                 if is_of_allocator(name) {
-                    executable.of_allocators.insert(address);
+                    self.of_allocators.insert(address);
                 }
-                if let Some(known) = names.get(name) {
-                    let same_start = executable.known.entry(address).or_default();
+                if let Some(known) = known {
+                    let same_start = self.known.entry(address).or_default();
                     if !same_start.iter().any(|(other, _)| *other == name) {
                         same_start.push((name, *known));
                     }
@@ -110,27 +158,34 @@ impl<'data> Executable<'data> {
         // The longest of those with one start.
         functions.sort_unstable_by_key(|&(start, size)| (start, Reverse(size)));
         functions.dedup_by_key(|(start, _)| *start);
-        executable.functions = functions;
-        executable.is_fixed = file.elf_header().e_type(endian) == ET_EXEC;
-        if executable.known.is_empty() || executable.known.len() > MOST_KNOWN {
-            return Ok(Executable::default());
+        self.functions = functions;
+        for names in self.known.values_mut() {
+            names.retain(|(_, known)| known.anchors.iter().all(|anchor| anchors.contains(anchor)));
         }
+        self.known.retain(|_, names| !names.is_empty());
+        self.defines_malloc = anchors.contains("malloc");
         let constants = file
             .section_by_name(".rodata")
             .filter(|section| has_dlsym && section.size() <= MOST_BYTES);
         let constants = constants.map_or(Ok(&[][..]), |section| section.data())?;
-        executable.looks_for_malloc = constants.split(|byte| *byte == 0).any(|text| text == b"malloc");
-        for segment in file.segments() {
-            if segment.address() >= ADDRESS_END || segment.elf_program_header().p_filesz(endian) > MOST_BYTES {
-                continue;
-            }
-            let content = (segment.address(), segment.data()?);
-            executable.segments.push(content);
-            if segment.elf_program_header().p_flags(endian).contains(PF_X) {
-                executable.code.push(content);
-            }
+        // It looks for the `malloc` of a library (dlsym(3)): its own goes on to that one, and both would count. Linkers
+        // let texts share an end.
+        let looks_for_malloc = { constants.split(|byte| *byte == 0) }.any(|text| text.ends_with(b"malloc"));
+        let is_other = self.allocators().iter().any(|allocator| *allocator != OWN_MALLOC);
+        if (looks_for_malloc && !is_other) || self.known.len() > MOST_KNOWN {
+            self.known.clear();
         }
-        Ok(executable)
+        Ok(())
+    }
+
+    /// Names of its allocators.
+    pub(super) fn allocators(&self) -> BTreeSet<&'static str> {
+        let known = self.known.values().flatten();
+        let mut allocators: BTreeSet<_> = known.map(|(_, known)| known.allocator).collect();
+        if allocators.len() > 1 {
+            allocators.remove(OWN_MALLOC);
+        }
+        allocators
     }
 
     /// The code from an address on, to the end of its segment.

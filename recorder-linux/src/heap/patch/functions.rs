@@ -31,14 +31,13 @@ pub(super) struct CallSignature {
 
 /// What the name of a function says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::heap) struct KnownFunction {
-    pub(in crate::heap) allocator: &'static str,
+pub(super) struct KnownFunction {
+    pub(super) allocator: &'static str,
     /// Position in [`CALLS`], for records.
     pub(super) index: u32,
     pub(super) call: Result<CallSignature, LeftOut>,
-    /// It is one of `operator new` and `operator delete`, which are an allocator's only beside its `malloc`: those of
-    /// the C++ library call another library's.
-    pub(in crate::heap) is_operator: bool,
+    /// The symbols that the file must have as well: others call functions of their own so.
+    pub(super) anchors: &'static [&'static str],
 }
 
 /// What an allocator is called whose functions have the names of C.
@@ -61,18 +60,35 @@ enum NameSet {
 }
 use NameSet::{C, Core, Jemalloc, Mimalloc, MimallocHeap, Operators, Rpmalloc, Snmalloc, Tcmalloc};
 
-/// Prefix, allocator, the names behind the prefix, and how many arguments are before those in [`CALLS`].
-const PREFIXES: [(&str, &str, &[NameSet], u8); 9] = [
-    ("mi_", "mimalloc", &[Core, C, Mimalloc, MimallocHeap], 0),
-    ("mi_heap_", "mimalloc", &[Core, MimallocHeap], 1),
-    ("mi_theap_", "mimalloc", &[Core, MimallocHeap], 1),
-    ("_rjem_", "jemalloc", &[Core, C, Jemalloc], 0),
-    ("je_", "jemalloc", &[Core, C, Jemalloc], 0),
-    ("sn_", "snmalloc", &[Core, C, Snmalloc], 0),
-    ("tc_", "tcmalloc", &[Core, C, Tcmalloc], 0),
-    ("rp", "rpmalloc", &[Core, C, Rpmalloc], 0),
-    ("", OWN_MALLOC, &[Core, C, Jemalloc, Operators], 0),
+/// Prefix, allocator, the names behind the prefix, how many arguments are before those in [`CALLS`], and the symbols
+/// that a file with this allocator always has. These are of the archives that distributions have and of the crates,
+/// after a linker has dropped what nobody calls. C programs also have a `tc_new`, `mi_malloc` or `rpfree` of their own.
+type Prefix = (
+    &'static str,
+    &'static str,
+    &'static [NameSet],
+    u8,
+    &'static [&'static str],
+);
+
+#[rustfmt::skip]
+const PREFIXES: [Prefix; 10] = [
+    ("mi_", "mimalloc", &[Core, C, Mimalloc, MimallocHeap], 0, &["_mi_page_empty"]),
+    ("mi_heap_", "mimalloc", &[Core, MimallocHeap], 1, &["_mi_page_empty"]),
+    ("mi_theap_", "mimalloc", &[Core, MimallocHeap], 1, &["_mi_page_empty"]),
+    ("_rjem_", "jemalloc", &[Core, C, Jemalloc], 0, &["_rjem_je_arena_boot"]),
+    ("je_", "jemalloc", &[Core, C, Jemalloc], 0, &["je_arena_boot"]),
+    ("sn_", "snmalloc", &[Core, C, Snmalloc], 0, &["sn_rust_alloc"]),
+    ("tc_", "tcmalloc", &[Core, C, Tcmalloc], 0, &["_ZTV15MallocExtension"]),
+    ("rp", "rpmalloc", &[Core, C, Rpmalloc], 0, &["rpmalloc_initialize"]),
+    ("", "jemalloc", &[Jemalloc], 0, &["mallocx", "malloc", "free"]),
+    ("", OWN_MALLOC, &[Core, C, Operators], 0, &["malloc", "free"]),
 ];
+
+/// Whether a symbol says that a file has an allocator.
+pub(super) fn is_anchor(name: &str) -> bool {
+    PREFIXES.iter().any(|(.., anchors)| anchors.contains(&name))
+}
 
 /// How the names of an allocator's functions begin, also of those that programs do not call.
 const OWN_NAMES: [&str; 4] = ["mi_", "_mi_", "_rjem_", "je_"];
@@ -150,21 +166,19 @@ const CALLS: [Calls; 36] = [
 ];
 
 /// All functions that are known, by name.
-pub(in crate::heap) fn known_functions() -> HashMap<String, KnownFunction> {
+pub(super) fn known_functions() -> HashMap<String, KnownFunction> {
     let names = CALLS
         .iter()
         .flat_map(|&(set, call, names)| names.split_whitespace().map(move |name| (set, call, name)));
     let mut known = HashMap::new();
     for (index, (set, call, name)) in names.enumerate() {
-        for (prefix, allocator, _, arguments) in PREFIXES.iter().filter(|(_, _, sets, _)| sets.contains(&set)) {
+        for (prefix, allocator, _, arguments, anchors) in PREFIXES.iter().filter(|(_, _, sets, ..)| sets.contains(&set))
+        {
             let function = KnownFunction {
-                allocator: match set {
-                    Jemalloc => "jemalloc",
-                    _ => allocator,
-                },
+                allocator,
                 index: index as u32,
                 call: call.map(|call| call.after(*arguments)),
-                is_operator: set == Operators,
+                anchors,
             };
             known.insert(format!("{prefix}{name}"), function);
         }
@@ -237,7 +251,7 @@ mod tests {
             let of_set = CALLS.iter().filter(|(other, ..)| set == other);
             of_set.map(|(.., names)| names.split_whitespace().count()).sum()
         };
-        let names = PREFIXES.map(|(_, _, sets, _)| sets.iter().map(names_of).sum::<usize>());
+        let names = PREFIXES.map(|(_, _, sets, ..)| sets.iter().map(names_of).sum::<usize>());
         assert_eq!(known.len(), names.iter().sum());
         for (name, function) in &known {
             let last = function

@@ -14,7 +14,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-pub(in crate::heap) use functions::known_functions;
+pub(in crate::heap) use executable::linked_allocators;
 pub(in crate::heap) use plan::PatchPlan;
 
 /// Length of the code for one entry. An entry of the allocator leads to the start of its slot.

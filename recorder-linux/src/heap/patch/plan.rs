@@ -48,6 +48,9 @@ impl PatchPlan {
         let executable = Executable::read(elf)?;
         let mut plan = PatchPlan::default();
         let entries = plan.entries_of(&executable);
+        if !entries.is_empty() {
+            plan.allocators = executable.allocators();
+        }
         let slot_of = slots_by_address(&entries);
         for entry in &entries {
             let slot_of = |address: u64| slot_of.get(&address).copied();
@@ -56,7 +59,6 @@ impl PatchPlan {
             let Some(slot) = slot else {
                 return Ok(PatchPlan::default());
             };
-            plan.allocators.insert(entry.function.allocator);
             let start = entry.displaced.start;
             plan.writes.push(PlannedWrite::Entry {
                 start,
@@ -87,27 +89,14 @@ impl PatchPlan {
         if executable.is_too_much() {
             return Ok(PatchPlan::default());
         }
-        if plan.allocators.len() > 1 {
-            plan.allocators.remove(OWN_MALLOC);
-        }
         Ok(plan)
     }
 
     /// The functions that can be patched, ascending. Notes the others.
     fn entries_of<'data>(&mut self, executable: &Executable<'data>) -> Vec<PatchEntry<'data>> {
-        let has_malloc = executable.known.values().flatten().any(|(name, _)| *name == "malloc");
-        let mut known = executable.known.values().flatten();
-        // Both would count. Whether it passes on each call can't be known.
-        if executable.looks_for_malloc && known.all(|(_, known)| known.allocator == OWN_MALLOC) {
-            return Vec::new();
-        }
         let mut entries = Vec::new();
         let mut left_out = Vec::new();
         for (&address, names) in &executable.known {
-            // An alias of another function is one of the allocator's.
-            if !has_malloc && names.iter().all(|(_, known)| known.is_operator) {
-                continue;
-            }
             match entry(executable, address, names) {
                 Ok(entry) => entries.push(entry),
                 Err((name, reason)) => left_out.push((address, name, reason)),

@@ -11,7 +11,7 @@ use super::displaced::Displaced;
 use super::executable::{Executable, ReferenceKind};
 use super::functions::known_functions;
 use super::slot::{CONTINUATION, PatchSlot};
-use super::{LeftOut, PatchAddresses, PatchPlan, SLOT_BYTES};
+use super::{LeftOut, PatchAddresses, PatchPlan, SLOT_BYTES, linked_allocators};
 
 const AT: PatchAddresses = PatchAddresses {
     bias: 0x5555_5555_4000,
@@ -171,7 +171,7 @@ fn functions_that_can_not_be_patched_are_named_with_the_reason() {
     ]
     .map(|(name, code)| function(name, code))
     .concat();
-    source.push_str(".data\n data: .quad 0\n .section .note.GNU-stack\n");
+    source.push_str(".data\n _mi_page_empty:\n data: .quad 0\n .section .note.GNU-stack\n");
     let plan = PatchPlan::new(build(&source, "s").as_slice()).unwrap();
     assert_eq!(plan.allocators().collect::<Vec<_>>(), ["mimalloc"]);
     let expected = HashMap::from([
@@ -213,6 +213,7 @@ fn realloc_by_another_function(other: &str) -> PatchPlan {
     let source = "
         #define NOINLINE __attribute__((noinline, noclone))
         #define API __attribute__((visibility(\"default\"), noinline, noclone))
+        const char _mi_page_empty = 1;
         static char memory[1 << 20], *end = memory;
         API void *mi_malloc(unsigned long size) { char *start = end; end += size + 16; return start; }
         API void mi_free(void *block) { *(void *volatile *)block = 0; }
@@ -280,6 +281,47 @@ fn nothing_in_real_programs_jumps_into_what_is_displaced() {
     }
 }
 
+/// As programs have them that were written without an allocator in mind, and wrap that of libc.
+#[test]
+fn functions_of_a_program_with_names_of_an_allocator_are_left_alone() {
+    let names = "
+        #define API __attribute__((visibility(\"default\"), noinline, noclone))
+        #define OWN __attribute__((noinline, noclone, used)) static
+        void *realloc(void *, unsigned long);
+    ";
+    let take = |name: &str| format!("void *{name}(unsigned long size) {{ return realloc(0, size * 3 + size / 7); }}\n");
+    let free = |name: &str| format!("void {name}(void *block) {{ *(void *volatile *)block = 0; }}\n");
+    let found = |functions: [String; 3]| {
+        let bytes = build(&format!("{names}{}", functions.concat()), "c");
+        let plan = PatchPlan::new(bytes.as_slice()).unwrap();
+        assert_eq!(plan.left_out(), []);
+        (plan.entries(), linked_allocators(bytes.as_slice()).unwrap().len())
+    };
+    for prefix in ["tc_", "mi_", "je_", "_rjem_", "rp"] {
+        let api = |name: &str| format!("API {}", take(&format!("{prefix}{name}")));
+        assert_eq!(
+            found([api("malloc"), api("valloc"), free(&format!("{prefix}free"))]),
+            (0, 0),
+            "{prefix}"
+        );
+    }
+    let shim =
+        "API void *reallocarray(void *block, unsigned long a, unsigned long b) { return realloc(block, a * b); }";
+    let api = |function: String| format!("API {function}");
+    let own = |function: String| format!("OWN {function}");
+    assert_eq!(
+        found([shim.to_owned(), own(take("valloc")), api(free("cfree"))]),
+        (0, 0)
+    );
+    // That of libraries is not called.
+    assert_eq!(found([api(take("malloc")), own(free("free")), shim.to_owned()]), (0, 1));
+    assert_eq!(found([own(take("malloc")), own(free("free")), shim.to_owned()]), (0, 0));
+    assert_eq!(
+        found([api(take("malloc")), api(free("free")), own(take("valloc"))]),
+        (2, 1)
+    );
+}
+
 #[test]
 fn a_malloc_that_goes_on_to_that_of_a_library_is_left_alone() {
     let forwards = "
@@ -290,6 +332,7 @@ fn a_malloc_that_goes_on_to_that_of_a_library_is_left_alone() {
                 next = dlsym((void *)-1, NAME);
             return next(size);
         }
+        __attribute__((visibility(\"default\"))) void free(void *block) { *(void *volatile *)block = 0; }
     ";
     let entries = |defined: &str| {
         let plan = PatchPlan::new(build(&format!("{defined}\n{forwards}"), "c").as_slice()).unwrap();
@@ -297,10 +340,11 @@ fn a_malloc_that_goes_on_to_that_of_a_library_is_left_alone() {
     };
     assert_eq!(entries("#define NAME \"malloc\""), 0);
     // jemalloc looks for another function.
-    assert_eq!(entries("#define NAME \"pthread_create\""), 1);
+    assert_eq!(entries("#define NAME \"pthread_create\""), 2);
     // That of another allocator is its own.
-    let other = "void *mi_malloc(unsigned long size) { return (void *)(size * 3 + size / 7); }";
-    assert_eq!(entries(&format!("#define NAME \"malloc\"\n{other}")), 2);
+    let other =
+        "const char _mi_page_empty = 1; void *mi_malloc(unsigned long size) { return (void *)(size * 3 + size / 7); }";
+    assert_eq!(entries(&format!("#define NAME \"malloc\"\n{other}")), 3);
 }
 
 #[test]
@@ -313,14 +357,14 @@ fn a_file_that_makes_no_sense_has_no_plan_and_takes_little_time() {
     let calls: String = (0..2000).map(|at| format!("call f{at}\n")).collect();
     let code = format!(
         ".type mi_malloc, @function\n.size mi_malloc, 20000\nmi_malloc: movq %rdi, %rax\n movq %rsi, %rdx\n{calls}\n\
-         {}.fill 1048576, 1, 0x90\n.section .note.GNU-stack\n",
+         {}.fill 1048576, 1, 0x90\n_mi_page_empty:\n.section .note.GNU-stack\n",
         overlapping("f", 2000)
     );
     let plan = PatchPlan::new(build(&code, "s").as_slice()).unwrap();
     assert!(plan.is_empty());
     // Code and functions at the end of all addresses.
     let source = ".globl mi_free\n.type mi_free, @function\nmi_free: movq %rdi, %rax\n movq %rsi, %rdx\n ret\n\
-                  .size mi_free, 7\n.section .note.GNU-stack\n";
+                  .size mi_free, 7\n_mi_page_empty:\n.section .note.GNU-stack\n";
     let bytes = build(source, "s");
     assert_eq!(PatchPlan::new(bytes.as_slice()).unwrap().entries(), 1);
     let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().unwrap());
