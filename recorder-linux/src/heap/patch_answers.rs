@@ -111,7 +111,7 @@ fn plan(file: File) -> Option<Arc<PatchPlan>> {
     let cache = ReadCache::new(file);
     program::parse(&cache)?;
     let plan = PatchPlan::new(&cache).ok()?;
-    (!plan.is_empty()).then(|| Arc::new(plan))
+    (!plan.is_empty() || plan.refused().is_some()).then(|| Arc::new(plan))
 }
 
 /// The answer of a plan, or why it has none.
@@ -158,7 +158,11 @@ impl PatchedExecutable {
     }
 
     pub(super) fn outcome(self, outcome: Outcome) -> PatchOutcome {
-        let refused = (outcome.refused_step > 0).then(|| {
+        let by_plan = self.plan.refused().map(|(name, reason)| {
+            let reason = reason.label();
+            format!("{name} can't be changed ({reason}): without it, all blocks would look as if they were never freed")
+        });
+        let by_program = (outcome.refused_step > 0).then(|| {
             let step = PATCH_STEPS.get(outcome.refused_step as usize);
             let step = step.copied().unwrap_or("the program does not say why");
             match outcome.error {
@@ -170,7 +174,7 @@ impl PatchedExecutable {
             pid: Pid(self.pid),
             path: self.path,
             plan: self.plan,
-            refused,
+            refused: by_plan.or(by_program),
         }
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Executable<'data> {
     functions: Vec<(u64, u64)>,
     /// Functions of allocators with their names, by start.
     pub(super) known: BTreeMap<u64, Vec<(&'data str, KnownFunction)>>,
+    /// Start of each of these that libraries can call.
+    pub(super) exported: BTreeSet<u64>,
     /// It has a global `malloc`: that of libraries is not called, except by that one.
     defines_malloc: bool,
     /// Start of each function that is an allocator's by its name.
@@ -116,7 +118,10 @@ impl<'data> Executable<'data> {
         let endian = file.endian();
         let (names, mut functions) = (known_functions(), Vec::new());
         let (mut has_dlsym, mut anchors) = (false, BTreeSet::new());
-        for table in [file.elf_symbol_table(), file.elf_dynamic_symbol_table()] {
+        for (table, is_dynamic) in [
+            (file.elf_symbol_table(), false),
+            (file.elf_dynamic_symbol_table(), true),
+        ] {
             if table.is_empty() {
                 continue;
             }
@@ -148,6 +153,9 @@ impl<'data> Executable<'data> {
                     self.of_allocators.insert(address);
                 }
                 if let Some(known) = known {
+                    if is_dynamic {
+                        self.exported.insert(address);
+                    }
                     let same_start = self.known.entry(address).or_default();
                     if !same_start.iter().any(|(other, _)| *other == name) {
                         same_start.push((name, *known));

@@ -6,7 +6,7 @@ use object::read::ReadRef;
 
 use super::displaced::{Displaced, JUMP_BYTES};
 use super::executable::{Executable, Reference, ReferenceKind};
-use super::functions::{CallSignature, KnownFunction, OWN_MALLOC};
+use super::functions::{CallClass, CallSignature, KnownFunction, OWN_MALLOC};
 use super::inner::inner_functions;
 use super::slot::{PatchSlot, continuation_address, distance, slot_address};
 use super::{LeftOut, PatchAddresses, PlacedPatches, SLOT_BYTES};
@@ -18,6 +18,8 @@ pub(in crate::heap) struct PatchPlan {
     slots: Vec<PatchSlot>,
     writes: Vec<PlannedWrite>,
     left_out: Vec<(String, LeftOut)>,
+    /// The function that frees blocks and can't be patched: so nothing is.
+    refused: Option<(String, LeftOut)>,
 }
 
 /// An instruction of the executable that will lead to a slot. Addresses are those in the file.
@@ -46,11 +48,11 @@ impl PatchPlan {
     /// When this is no 64-bit ELF file, or its tables are broken.
     pub(in crate::heap) fn new<'data>(elf: impl ReadRef<'data>) -> Result<PatchPlan, object::Error> {
         let executable = Executable::read(elf)?;
-        let mut plan = PatchPlan::default();
+        let mut plan = PatchPlan {
+            allocators: executable.allocators(),
+            ..PatchPlan::default()
+        };
         let entries = plan.entries_of(&executable);
-        if !entries.is_empty() {
-            plan.allocators = executable.allocators();
-        }
         let slot_of = slots_by_address(&entries);
         for entry in &entries {
             let slot_of = |address: u64| slot_of.get(&address).copied();
@@ -102,7 +104,7 @@ impl PatchPlan {
                 Err((name, reason)) => left_out.push((address, name, reason)),
             }
         }
-        let displaced = entries.iter().flat_map(|entry| entry.address + 1..entry.displaced.end);
+        let displaced = entries.iter().flat_map(|entry| entry.address..entry.displaced.end);
         let mut targets: Vec<u64> = displaced.chain(left_out.iter().map(|(address, ..)| *address)).collect();
         targets.sort_unstable();
         let (mut called, mut inner) = (BTreeSet::new(), BTreeSet::new());
@@ -114,8 +116,6 @@ impl PatchPlan {
                 inner.insert(reference.target);
             }
         }
-        // Linkers keep functions that nobody calls, or only the allocator itself.
-        left_out.retain(|(address, ..)| called.contains(address));
         let mut keep =
             |entries: Vec<PatchEntry<'data>>, reason: LeftOut, is_bad: &dyn Fn(&PatchEntry<'data>) -> bool| {
                 let (bad, good) = entries.into_iter().partition::<Vec<_>, _>(is_bad);
@@ -135,6 +135,23 @@ impl PatchPlan {
                 .filter(|found| found.at >= entry.displaced.end);
             rest.any(|reference| is_short(&reference) && slot_of.contains_key(&reference.target))
         });
+        // Linkers keep functions that nobody calls, or only the allocator itself.
+        let addresses: Vec<u64> = executable.known.keys().copied().collect();
+        let in_data = executable.in_data(&addresses);
+        // Blocks would look as if they were never freed.
+        self.refused = { left_out.iter() }
+            .find(|(address, _, reason)| {
+                let is_called = [&called, &in_data, &executable.exported].map(|all| all.contains(address));
+                let mut known = executable.known.get(address).into_iter().flatten();
+                let frees = |call: CallSignature| matches!(call.class, CallClass::Free | CallClass::Reallocate);
+                let frees = *reason == LeftOut::FreesMany || known.any(|(_, known)| known.call.is_ok_and(frees));
+                frees && is_called.contains(&true)
+            })
+            .map(|(_, name, reason)| ((*name).to_owned(), *reason));
+        if self.refused.is_some() {
+            return Vec::new();
+        }
+        left_out.retain(|(address, ..)| called.contains(address));
         self.left_out = left_out
             .into_iter()
             .map(|(_, name, reason)| (name.to_owned(), reason))
@@ -146,7 +163,12 @@ impl PatchPlan {
         self.slots.is_empty()
     }
 
-    /// Names of the allocators that have a patched entry, each once.
+    /// The function because of which nothing is patched, by one of its names.
+    pub(in crate::heap) fn refused(&self) -> Option<&(String, LeftOut)> {
+        self.refused.as_ref()
+    }
+
+    /// Names of the allocators of the executable, each once.
     pub(in crate::heap) fn allocators(&self) -> impl Iterator<Item = &'static str> {
         self.allocators.iter().copied()
     }

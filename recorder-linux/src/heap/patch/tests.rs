@@ -151,13 +151,14 @@ fn functions_that_can_not_be_patched_are_named_with_the_reason() {
     let mut source: String = [
         ("mi_malloc", "call other\n ret"),
         ("mi_zalloc", "ret"),
-        ("mi_free", "movq %rdi, %rax\n movq %rsi, %rdx\n jne mi_free\n ret"),
-        ("mi_realloc", "movq %rdi, %rax\n 1: movq %rsi, %rax\n jmp 1b"),
+        ("mi_malloc_small", "movq %rdi, %rax\n movq %rsi, %rdx\n jne mi_malloc_small\n ret"),
+        ("mi_zalloc_small", "movq %rdi, %rax\n 1: movq %rsi, %rax\n jmp 1b"),
         ("mi_calloc", "xorl %eax, %eax\n 1: loop 1b\n movq %rdi, %rax\n ret"),
         ("mi_new", "movq data(%rip), %rax\n ret"),
         ("mi_malloc_aligned", "endbr64\n movq %rdi, %rax\n jmp mi_new\n ret"),
         ("mi_strdup", long),
         ("mi_heap_destroy", long),
+        ("mi_free", "call other\n ret"),
         ("mi_memalign", long),
         ("mi_valloc", "testq %rdi, %rdi\n je other\n movq %rdi, %rax\n ret"),
         ("into_memalign", "jmp mi_memalign + 3\n ret"),
@@ -165,20 +166,22 @@ fn functions_that_can_not_be_patched_are_named_with_the_reason() {
         // A program.
         (
             "other",
-            "call mi_strdup\n call mi_malloc\n call mi_zalloc\n call mi_calloc\n ret",
+            "call mi_strdup\n call mi_malloc\n call mi_zalloc\n call mi_calloc\n call mi_malloc_small\n call mi_zalloc_small\n\
+             call mi_memalign\n ret",
         ),
-        ("mi_own", "call mi_heap_destroy\n ret"),
+        ("mi_own", "call mi_heap_destroy\n call mi_free\n ret"),
     ]
     .map(|(name, code)| function(name, code))
     .concat();
-    source.push_str(".data\n _mi_page_empty:\n data: .quad 0\n .section .note.GNU-stack\n");
+    // These would refuse all of it, if anybody else called them.
+    source.push_str(".hidden mi_free\n .hidden mi_heap_destroy\n .data\n _mi_page_empty:\n data: .quad 0\n .section .note.GNU-stack\n");
     let plan = PatchPlan::new(build(&source, "s").as_slice()).unwrap();
     assert_eq!(plan.allocators().collect::<Vec<_>>(), ["mimalloc"]);
     let expected = HashMap::from([
         ("mi_malloc", LeftOut::Call),
         ("mi_zalloc", LeftOut::Short),
-        ("mi_free", LeftOut::ShortJump),
-        ("mi_realloc", LeftOut::Jump),
+        ("mi_malloc_small", LeftOut::ShortJump),
+        ("mi_zalloc_small", LeftOut::Jump),
         ("mi_memalign", LeftOut::Jump),
         ("mi_calloc", LeftOut::Immovable),
         ("mi_strdup", LeftOut::UnknownSize),
@@ -206,6 +209,43 @@ fn functions_that_can_not_be_patched_are_named_with_the_reason() {
         ..AT
     };
     assert!(plan.place(&far).is_none());
+}
+
+/// All blocks would look leaked.
+#[test]
+fn an_allocator_whose_free_can_not_be_patched_is_left_alone() {
+    let function =
+        |name: &str, code: &str| format!(".type {name}, @function\n{name}:\n{code}\n.size {name}, . - {name}\n");
+    let long = "movq %rdi, %rax\n movq %rsi, %rax\n ret";
+    let plan = |names: [&str; 2], other: &str| {
+        let [malloc, free] = names;
+        let code =
+            [(malloc, long), (free, "call other\n ret"), ("other", other)].map(|(name, code)| function(name, code));
+        let rest = ".data\n _mi_page_empty: .quad 0\n .section .note.GNU-stack\n";
+        let source = format!(".globl malloc\n.globl free\n{}{rest}", code.concat());
+        PatchPlan::new(build(&source, "s").as_slice()).unwrap()
+    };
+    for (names, other, called) in [
+        (["mi_malloc", "mi_free"], "ret", false),
+        (["mi_malloc", "mi_free"], "call mi_free\n ret", true),
+        (
+            ["mi_malloc", "mi_free"],
+            "ret\n.data\n.p2align 3\n.quad mi_free\n.text",
+            true,
+        ),
+        (["mi_malloc", "mi_realloc"], "jmp mi_realloc", true),
+        // A library calls it.
+        (["malloc", "free"], "ret", true),
+    ] {
+        let plan = plan(names, other);
+        let refused = called.then(|| (names[1].to_owned(), LeftOut::Call));
+        assert_eq!(
+            (plan.is_empty(), plan.refused()),
+            (called, refused.as_ref()),
+            "{names:?} {other}"
+        );
+        assert_eq!((plan.left_out(), plan.allocators().count()), ([].as_slice(), 1));
+    }
 }
 
 /// An allocator whose `mi_realloc` works by another function, and what else calls that function.
