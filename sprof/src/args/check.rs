@@ -14,8 +14,7 @@ use super::select::PartArgs;
 #[command(
     before_help = "\
 Examples:
-  sprof check --base old.json.gz new.json.gz --max-total-increase 5%
-  sprof check new.json.gz --base old.json.gz --max-increase slow_count=5% --max-increase '*=10%'
+  sprof check new.json.gz --base old.json.gz --max-total-increase 5% --max-increase '*=10%'
   sprof check new.json.gz --base old.json.gz --max-increase heap.peak=5% --max-increase 'heap.allocated:*=10%'
   sprof check new*.json.gz --base old*.json.gz -f junit -o sprof.xml",
     after_help = "\
