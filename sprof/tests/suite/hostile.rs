@@ -172,6 +172,19 @@ fn every_command_that_reads_files_prints_names_as_text() {
         &[base],
     ]
     .concat());
+    for format in ["text", "md", "json"] {
+        run(&[
+            &words(&["stat", "--format", format, "true"])[..],
+            &[OsStr::new(HOSTILE)],
+        ]
+        .concat());
+        let against = format!("true {HOSTILE}");
+        run(&[
+            &words(&["stat", "-r", "2", "--format", format, "--against"])[..],
+            &[OsStr::new(&against), OsStr::new(HOSTILE)],
+        ]
+        .concat());
+    }
     assert!(shown > 10, "the name was shown {shown} times only");
     // What is served is described first; the port that nobody may have ends it then.
     run(&[
@@ -287,6 +300,7 @@ fn no_command_is_left_out() {
         "push",
         "share",
         "doctor",
+        "stat",
     ];
     let own_text_only = ["completions", "man", "help"];
     let known: BTreeSet<&str> = tried.into_iter().chain(own_text_only).collect();
