@@ -69,9 +69,10 @@ pub(super) fn memory() -> Option<SharedMemory> {
     })
 }
 
-/// The memory, for a sample. `None` where another thread is connecting, or there is no recorder.
+/// The memory, for a sample. `None` where another thread is connecting, or there is no recorder; also in a child of
+/// vfork(2): the recorder would take all that its parent writes for that of this process.
 pub(super) fn memory_for_sample() -> Option<SharedMemory> {
-    if STATE.load(Relaxed) == WAITING {
+    if STATE.load(Relaxed) == WAITING && system::process_id() == thread::process_id() {
         // A signal handler that jumped out would leave descriptors, and the state.
         let mask = system::set_signal_mask(u64::MAX);
         if STATE.compare_exchange(WAITING, CONNECTING, AcqRel, Relaxed).is_ok() {

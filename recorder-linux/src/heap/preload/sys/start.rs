@@ -92,7 +92,7 @@ fn map_process() -> bool {
     let Some(id) = (unsafe { page.as_ref() }) else {
         return false;
     };
-    // Now: the first sample may come from a child of vfork(2), which shares the page and has another number.
+    // Now: the first sample may be one of a child of vfork(2), which shares the page and has another number.
     id.store(system::process_id(), Relaxed);
     // The first one stays.
     let _ = PROCESS.compare_exchange(null_mut(), page, Relaxed, Relaxed);
