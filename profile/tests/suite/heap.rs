@@ -223,6 +223,20 @@ fn the_table_names_the_code_that_wanted_the_memory_and_leaks_are_older_than_the_
     assert_eq!(lives, [0.5, f64::INFINITY, 40.5]);
 }
 
+#[test]
+fn the_library_that_records_the_heap_wants_no_memory() {
+    let mut stream = Stream::with_app();
+    let library = "/var/cache/sprof/sprof-heap-0123456789abcdef.so";
+    stream.map(1, image(library, 0x20_0000, 0x1000), 0);
+    let stack = [ip(0x20_0100), ret(0x20_0200), ret(0x1100), ret(0x1020)];
+    stream.take(1, 1, 10, 0xa000, 3 * MIB, &stack);
+    let data = Data::from(&stream.finish());
+    let selection = select(&data, &Filter::default()).unwrap();
+    let heap = heap_sites(&selection);
+    let sites: Vec<_> = heap.sites.iter().map(|site| data.lib_name(site.func)).collect();
+    assert_eq!(sites, [Some("app")]);
+}
+
 /// 0x1100 leaks evenly, 0x1200 fills at the start, 0x1300 frees all, 0x1400 always has some blocks of a page, and
 /// others each time.
 #[test]

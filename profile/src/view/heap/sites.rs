@@ -1,10 +1,12 @@
 //! The heap by the code that wanted the memory.
 
 use std::collections::hash_map::Entry;
+use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
 use super::measure::Measure;
+use crate::category::CodeKind;
 use crate::data::NONE;
 use crate::data::blocks::{Block, peak};
 use crate::view::buckets::takes_memory;
@@ -204,8 +206,15 @@ fn add(sums: &mut SiteSums, block: &Block, moments: &HeapMoments) {
 /// hidden, or else the root's.
 fn wanted_by(selection: &Selection<'_>) -> Vec<u32> {
     let data = selection.data;
-    let is_passed = (0..data.funcs.len() as u32)
-        .map(|func| selection.conditions.is_hidden[func as usize] || takes_memory(data.func_name(func)));
+    // In the stack where a function of libc goes on to another one by a jump, as `reallocarray` does.
+    let is_of_recorder = |func| {
+        let file = data.lib_name(func).map(Path::new);
+        file.map(CodeKind::of_file) == Some(CodeKind::HeapLibrary)
+    };
+    let is_passed = (0..data.funcs.len() as u32).map(|func| {
+        let is_hidden = selection.conditions.is_hidden[func as usize];
+        is_hidden || takes_memory(data.func_name(func)) || is_of_recorder(func)
+    });
     let is_passed: Vec<bool> = is_passed.collect();
     let mut wanted_by: Vec<u32> = Vec::with_capacity(data.stacks.len());
     for stack in &data.stacks {
