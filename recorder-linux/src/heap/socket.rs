@@ -11,8 +11,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -34,6 +35,10 @@ const REFUSING_NS: i64 = 10_000_000;
 /// Messages that the recorder has not taken.
 const MOST_MESSAGES: usize = 4096;
 
+/// How long the recorder waits for the thread. It reads the file of a new program meanwhile, perhaps a large one, and
+/// the rings of perf_event must not overflow.
+const MOST_LOOK: Duration = Duration::from_millis(50);
+
 /// Names of folders begin with it.
 const FOLDER_PREFIX: &str = "sprof-heap-";
 
@@ -45,8 +50,10 @@ pub(super) struct HeapSocket {
     messages: Receiver<ProgramMessage>,
     /// Connections of others, and messages that make no sense.
     refused: Arc<AtomicU64>,
-    /// The thread ends when this is closed.
-    stop: Option<OwnedFd>,
+    /// Each byte asks the thread to look; it sends the byte back. The thread ends when this is closed.
+    ask: Option<OwnedFd>,
+    looked: Receiver<u8>,
+    asked: u8,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -102,15 +109,18 @@ impl HeapSocket {
         let (listener, name) = listen()?;
         let (mut connections, messages) = Connections::new(listener, patches);
         let refused = Arc::clone(&connections.refused);
-        let (stopped, stop) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let (asked, ask) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let (answers, looked) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("heap socket".to_owned())
-            .spawn(move || while connections.wait(&stopped) {})?;
+            .spawn(move || while connections.wait(&asked, &answers) {})?;
         Ok(HeapSocket {
             name,
             messages,
             refused,
-            stop: Some(stop),
+            ask: Some(ask),
+            looked,
+            asked: 0,
             thread: Some(thread),
         })
     }
@@ -119,8 +129,16 @@ impl HeapSocket {
         &self.name.path
     }
 
-    /// What programs have sent since the last call.
-    pub(super) fn take(&self) -> impl Iterator<Item = ProgramMessage> {
+    /// What programs have sent since the last call. A program that has ended by now may have sent its hello just before:
+    /// its records would have no place once its end is recorded. So the thread looks first.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = ProgramMessage> {
+        self.asked = self.asked.wrapping_add(1);
+        let is_asked = { self.ask.as_ref() }.is_some_and(|ask| rustix::io::write(ask, &[self.asked]) == Ok(1));
+        let end = Instant::now() + if is_asked { MOST_LOOK } else { Duration::ZERO };
+        // A byte that is another one is of an earlier question, for which the thread was too late.
+        while let Ok(looked) = self.looked.recv_timeout(end.saturating_duration_since(Instant::now()))
+            && looked != self.asked
+        {}
         self.messages.try_iter()
     }
 
@@ -132,7 +150,7 @@ impl HeapSocket {
 
 impl Drop for HeapSocket {
     fn drop(&mut self) {
-        self.stop = None;
+        self.ask = None;
         // A panic has been printed.
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -180,9 +198,10 @@ impl Connections {
         (connections, messages)
     }
 
-    /// Waits for messages, and takes them. False: the recording has ended.
-    fn wait(&mut self, stopped: &OwnedFd) -> bool {
-        let mut polls = vec![PollFd::new(stopped, PollFlags::IN)];
+    /// Waits for messages or for a question of the recorder, takes what has come, and answers. False: the recording has
+    /// ended.
+    fn wait(&mut self, asked: &OwnedFd, answers: &Sender<u8>) -> bool {
+        let mut polls = vec![PollFd::new(asked, PollFlags::IN)];
         polls.extend((!self.is_refusing).then(|| PollFd::new(&self.listener, PollFlags::IN)));
         let streams = self.waiting.iter().map(|program| &program.stream);
         polls.extend(streams.map(|stream| PollFd::new(stream, PollFlags::IN)));
@@ -192,11 +211,17 @@ impl Connections {
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => return false,
         }
+        let mut question = None;
         if polls.first().is_some_and(|poll| !poll.revents().is_empty()) {
-            return false;
+            let mut bytes = [0; 256];
+            match rustix::io::read(asked, &mut bytes) {
+                Ok(0) => return false,
+                Ok(length) => question = bytes.get(..length).and_then(<[u8]>::last).copied(),
+                Err(_) => {}
+            }
         }
         self.look(monotonic_ns());
-        true
+        question.is_none_or(|question| answers.send(question).is_ok())
     }
 
     /// Takes what has come.
@@ -375,6 +400,21 @@ mod tests {
         error: 0,
     };
 
+    /// Programs of milliseconds are over before a thread looks by itself.
+    #[test]
+    fn what_was_sent_before_is_taken_however_late_the_thread_is() {
+        let mut socket = HeapSocket::open(PatchAnswers::new(true)).unwrap();
+        for _ in 0..200 {
+            let stream = UnixStream::connect(socket.path()).unwrap();
+            (&stream).write_all(&bytes(HELLO.to_words())).unwrap();
+            drop(stream);
+            assert!(matches!(
+                &*socket.take().collect::<Vec<_>>(),
+                [ProgramMessage::Hello(_)]
+            ));
+        }
+    }
+
     fn bytes(words: [u64; MESSAGE_WORDS]) -> Vec<u8> {
         words.iter().flat_map(|word| word.to_ne_bytes()).collect()
     }
@@ -428,13 +468,14 @@ mod tests {
         let (mut connections, _messages) =
             Connections::new(UnixListener::from(OwnedFd::from(stream)), PatchAnswers::new(true));
         let (stopped, stop) = rustix::pipe::pipe().unwrap();
+        let (answers, _looked) = mpsc::channel();
         let start_ns = monotonic_ns();
         for _ in 0..11 {
-            assert!(connections.wait(&stopped));
+            assert!(connections.wait(&stopped, &answers));
         }
         assert!(monotonic_ns() - start_ns >= 10 * REFUSING_NS.cast_unsigned());
         drop(stop);
-        assert!(!connections.wait(&stopped));
+        assert!(!connections.wait(&stopped, &answers));
     }
 
     #[test]
