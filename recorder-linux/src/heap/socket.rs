@@ -129,8 +129,8 @@ impl HeapSocket {
         &self.name.path
     }
 
-    /// What programs have sent since the last call. A program that has ended by now may have sent its hello just before:
-    /// its records would have no place once its end is recorded. So the thread looks first.
+    /// What programs have sent since the last call. A program that has ended by now may have sent its hello just
+    /// before: its records would have no place once its end is recorded. So the thread looks first.
     pub(super) fn take(&mut self) -> impl Iterator<Item = ProgramMessage> {
         self.asked = self.asked.wrapping_add(1);
         let is_asked = { self.ask.as_ref() }.is_some_and(|ask| rustix::io::write(ask, &[self.asked]) == Ok(1));
