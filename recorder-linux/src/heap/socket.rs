@@ -9,11 +9,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -35,10 +34,6 @@ const REFUSING_NS: i64 = 10_000_000;
 /// Messages that the recorder has not taken.
 const MOST_MESSAGES: usize = 4096;
 
-/// How long the recorder waits for the thread. It reads the file of a new program meanwhile, perhaps a large one, and
-/// the rings of perf_event must not overflow.
-const MOST_LOOK: Duration = Duration::from_millis(50);
-
 /// Names of folders begin with it.
 const FOLDER_PREFIX: &str = "sprof-heap-";
 
@@ -50,10 +45,10 @@ pub(super) struct HeapSocket {
     messages: Receiver<ProgramMessage>,
     /// Connections of others, and messages that make no sense.
     refused: Arc<AtomicU64>,
-    /// Each byte asks the thread to look; it sends the byte back. The thread ends when this is closed.
-    ask: Option<OwnedFd>,
-    looked: Receiver<u8>,
-    asked: u8,
+    connections: Arc<Mutex<Connections>>,
+    /// The recording has ended: a byte wakes the thread.
+    has_ended: Arc<AtomicBool>,
+    wake: OwnedFd,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -83,6 +78,7 @@ struct SocketName {
 }
 
 /// The programs that have connected.
+#[derive(Debug)]
 struct Connections {
     listener: UnixListener,
     /// No connection could be taken (there are too many open files): who polls it finds it readable still.
@@ -94,6 +90,16 @@ struct Connections {
     refused: Arc<AtomicU64>,
 }
 
+/// What the thread waits for.
+struct Pause {
+    is_for_connections: bool,
+    /// Programs whose messages are to come. The recorder may take one meanwhile, and close its own.
+    streams: Vec<UnixStream>,
+    /// `None`: for ever.
+    at_most: Option<Timespec>,
+}
+
+#[derive(Debug)]
 struct WaitingProgram {
     stream: UnixStream,
     /// When it connected, or got its answer.
@@ -107,20 +113,31 @@ impl HeapSocket {
     /// environment: others see the folder, and not what is in it.
     pub(super) fn open(patches: PatchAnswers) -> io::Result<HeapSocket> {
         let (listener, name) = listen()?;
-        let (mut connections, messages) = Connections::new(listener, patches);
+        let polled = listener.try_clone()?;
+        let (connections, messages) = Connections::new(listener, patches);
         let refused = Arc::clone(&connections.refused);
-        let (asked, ask) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let (answers, looked) = mpsc::channel();
+        let connections = Arc::new(Mutex::new(connections));
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let (shared, ended) = (Arc::clone(&connections), Arc::clone(&has_ended));
         let thread = std::thread::Builder::new()
             .name("heap socket".to_owned())
-            .spawn(move || while connections.wait(&asked, &answers) {})?;
+            .spawn(move || {
+                while !ended.load(Ordering::Acquire) {
+                    let pause = lock(&shared).pause();
+                    if wait(&polled, &woken, &pause).is_err() {
+                        break;
+                    }
+                    lock(&shared).look(monotonic_ns());
+                }
+            })?;
         Ok(HeapSocket {
             name,
             messages,
             refused,
-            ask: Some(ask),
-            looked,
-            asked: 0,
+            connections,
+            has_ended,
+            wake,
             thread: Some(thread),
         })
     }
@@ -130,15 +147,9 @@ impl HeapSocket {
     }
 
     /// What programs have sent since the last call. A program that has ended by now may have sent its hello just
-    /// before: its records would have no place once its end is recorded. So the thread looks first.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = ProgramMessage> {
-        self.asked = self.asked.wrapping_add(1);
-        let is_asked = { self.ask.as_ref() }.is_some_and(|ask| rustix::io::write(ask, &[self.asked]) == Ok(1));
-        let end = Instant::now() + if is_asked { MOST_LOOK } else { Duration::ZERO };
-        // A byte that is another one is of an earlier question, for which the thread was too late.
-        while let Ok(looked) = self.looked.recv_timeout(end.saturating_duration_since(Instant::now()))
-            && looked != self.asked
-        {}
+    /// before: its records would have no place once its end is recorded. The thread may be late.
+    pub(super) fn take(&self) -> impl Iterator<Item = ProgramMessage> {
+        lock(&self.connections).look(monotonic_ns());
         self.messages.try_iter()
     }
 
@@ -150,7 +161,9 @@ impl HeapSocket {
 
 impl Drop for HeapSocket {
     fn drop(&mut self) {
-        self.ask = None;
+        self.has_ended.store(true, Ordering::Release);
+        // Forks may have the other end as well, so closing this one would wake nobody. The pipe is empty.
+        let _ = rustix::io::write(&self.wake, b"e");
         // A panic has been printed.
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -159,6 +172,22 @@ impl Drop for HeapSocket {
 impl Drop for SocketName {
     fn drop(&mut self) {
         remove(&self.folder, &self.path);
+    }
+}
+
+/// A thread that panicked left all fields valid.
+fn lock(connections: &Mutex<Connections>) -> MutexGuard<'_, Connections> {
+    connections.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for a connection, a message, or the end.
+fn wait(listener: &UnixListener, woken: &OwnedFd, pause: &Pause) -> io::Result<()> {
+    let mut polls = vec![PollFd::new(woken, PollFlags::IN)];
+    polls.extend((pause.is_for_connections).then(|| PollFd::new(listener, PollFlags::IN)));
+    polls.extend(pause.streams.iter().map(|stream| PollFd::new(stream, PollFlags::IN)));
+    match rustix::event::poll(&mut polls, pause.at_most.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -198,30 +227,14 @@ impl Connections {
         (connections, messages)
     }
 
-    /// Waits for messages or for a question of the recorder, takes what has come, and answers. False: the recording has
-    /// ended.
-    fn wait(&mut self, asked: &OwnedFd, answers: &Sender<u8>) -> bool {
-        let mut polls = vec![PollFd::new(asked, PollFlags::IN)];
-        polls.extend((!self.is_refusing).then(|| PollFd::new(&self.listener, PollFlags::IN)));
-        let streams = self.waiting.iter().map(|program| &program.stream);
-        polls.extend(streams.map(|stream| PollFd::new(stream, PollFlags::IN)));
+    fn pause(&self) -> Pause {
         let (tv_sec, tv_nsec) = if self.is_refusing { (0, REFUSING_NS) } else { (1, 0) };
-        let at_most = (self.is_refusing || !self.waiting.is_empty()).then_some(Timespec { tv_sec, tv_nsec });
-        match rustix::event::poll(&mut polls, at_most.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(_) => return false,
+        let streams = self.waiting.iter().map(|program| program.stream.try_clone());
+        Pause {
+            is_for_connections: !self.is_refusing,
+            streams: streams.flatten().collect(),
+            at_most: (self.is_refusing || !self.waiting.is_empty()).then_some(Timespec { tv_sec, tv_nsec }),
         }
-        let mut question = None;
-        if polls.first().is_some_and(|poll| !poll.revents().is_empty()) {
-            let mut bytes = [0; 256];
-            match rustix::io::read(asked, &mut bytes) {
-                Ok(0) => return false,
-                Ok(length) => question = bytes.get(..length).and_then(<[u8]>::last).copied(),
-                Err(_) => {}
-            }
-        }
-        self.look(monotonic_ns());
-        question.is_none_or(|question| answers.send(question).is_ok())
     }
 
     /// Takes what has come.
@@ -403,7 +416,7 @@ mod tests {
     /// Programs of milliseconds are over before a thread looks by itself.
     #[test]
     fn what_was_sent_before_is_taken_however_late_the_thread_is() {
-        let mut socket = HeapSocket::open(PatchAnswers::new(true)).unwrap();
+        let socket = HeapSocket::open(PatchAnswers::new(true)).unwrap();
         for _ in 0..200 {
             let stream = UnixStream::connect(socket.path()).unwrap();
             (&stream).write_all(&bytes(HELLO.to_words())).unwrap();
@@ -465,17 +478,16 @@ mod tests {
         // Readable, and no listener.
         let (stream, mut other) = UnixStream::pair().unwrap();
         other.write_all(b"x").unwrap();
-        let (mut connections, _messages) =
-            Connections::new(UnixListener::from(OwnedFd::from(stream)), PatchAnswers::new(true));
-        let (stopped, stop) = rustix::pipe::pipe().unwrap();
-        let (answers, _looked) = mpsc::channel();
+        let listener = UnixListener::from(OwnedFd::from(stream));
+        let polled = listener.try_clone().unwrap();
+        let (mut connections, _messages) = Connections::new(listener, PatchAnswers::new(true));
+        let (woken, _wake) = rustix::pipe::pipe().unwrap();
         let start_ns = monotonic_ns();
         for _ in 0..11 {
-            assert!(connections.wait(&stopped, &answers));
+            wait(&polled, &woken, &connections.pause()).unwrap();
+            connections.look(monotonic_ns());
         }
         assert!(monotonic_ns() - start_ns >= 10 * REFUSING_NS.cast_unsigned());
-        drop(stop);
-        assert!(!connections.wait(&stopped, &answers));
     }
 
     #[test]
