@@ -195,21 +195,30 @@ fn listen() -> io::Result<(UnixListener, SocketName)> {
     remove_leftovers(&std::env::temp_dir());
     let random = || format!("{:016x}", std::hash::RandomState::new().build_hasher().finish());
     let (name, of_socket) = (format!("{FOLDER_PREFIX}{}", random()), random());
+    // Between bind(2) and listen(2) a socket refuses connections, as what killed recorders have left does: another
+    // recorder that starts at this moment removed it. So the folder gets a name that these look for when it listens.
+    let making = |folder: &Path| folder.with_file_name(format!(".{name}"));
     let folder = [std::env::temp_dir(), PathBuf::from("/tmp")]
         .map(|folder| folder.join(&name))
         .into_iter()
-        .find(|folder| folder.join(&of_socket).as_os_str().len() <= MAX_SOCKET_BYTES)
+        .find(|folder| making(folder).join(&of_socket).as_os_str().len() <= MAX_SOCKET_BYTES)
         .ok_or(io::ErrorKind::InvalidFilename)?;
     let for_all = geteuid().is_root();
-    DirBuilder::new().mode(0o700).create(&folder)?;
-    let path = folder.join(of_socket);
-    let name = SocketName { folder, path };
+    let made = making(&folder);
+    DirBuilder::new().mode(0o700).create(&made)?;
+    let mut name = SocketName {
+        path: made.join(&of_socket),
+        folder: made,
+    };
     let listener = UnixListener::bind(&name.path)?;
     listener.set_nonblocking(true)?;
     if for_all {
         fs::set_permissions(&name.path, Permissions::from_mode(0o666))?;
         fs::set_permissions(&name.folder, Permissions::from_mode(0o711))?;
     }
+    fs::rename(&name.folder, &folder)?;
+    name.path = folder.join(of_socket);
+    name.folder = folder;
     Ok((listener, name))
 }
 
@@ -551,6 +560,12 @@ mod tests {
         let _living = listen(&living);
         remove_leftovers(folder.path());
         assert_eq!([left, living, other].map(|folder| folder.exists()), [false, true, true]);
+    }
+
+    #[test]
+    fn recorders_that_start_at_once_leave_each_other_s_sockets() {
+        let start = || (0..100).for_each(|_| drop(UnixStream::connect(&listen().unwrap().1.path).unwrap()));
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(start))));
     }
 
     #[test]
