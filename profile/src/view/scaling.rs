@@ -207,16 +207,28 @@ fn solve(mut rows: [[f64; 4]; 3]) -> Option<[f64; 3]> {
 }
 
 /// Numbers by chance, the same for the same input.
-struct Chance(u64);
+pub(super) struct Chance(pub(super) u64);
 
 impl Chance {
     /// splitmix64 (Steele, Lea, Flood 2014, doi:10.1145/2660193.2660195).
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         bits ^ (bits >> 31)
+    }
+
+    /// From 0 to 1.
+    #[cfg(test)]
+    pub(super) fn part(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// With a mean of 0 and a deviation of 1, nearly normal.
+    #[cfg(test)]
+    pub(super) fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.part()).sum::<f64>() - 6.0
     }
 
     /// As many of the numbers, each drawn from all.
@@ -233,10 +245,7 @@ mod tests {
     /// Runs by a law, with a deviation of 1 %.
     fn runs(law: Law, threads: &[f64], number: usize) -> Vec<(f64, Vec<f64>)> {
         let mut chance = Chance((1e6 * (law.serial + law.crosstalk)) as u64 + number as u64);
-        let mut time = |threads: f64| {
-            let uniform = (0..12).map(|_| (chance.next() >> 11) as f64 / (1_u64 << 53) as f64);
-            law.time(threads) * (1.0 + 0.01 * (uniform.sum::<f64>() - 6.0))
-        };
+        let mut time = |threads: f64| law.time(threads) * (1.0 + 0.01 * chance.normal());
         threads
             .iter()
             .map(|n| (*n, (0..number).map(|_| time(*n)).collect()))

@@ -133,31 +133,17 @@ fn p_of_normal(deviations: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::scaling::Chance;
 
-    /// Numbers from 0 to 1, the same in each run of the test.
-    struct Chance(u64);
+    /// A time: 1 with a deviation of 1 %, and in one of ten runs up to a half more.
+    fn time(chance: &mut Chance) -> f64 {
+        let late = if chance.part() < 0.1 { chance.part() / 2.0 } else { 0.0 };
+        1.0 + 0.01 * chance.normal() + late
+    }
 
-    impl Chance {
-        fn next(&mut self) -> f64 {
-            // splitmix64.
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut bits = self.0;
-            bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((bits ^ (bits >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-        }
-
-        /// A time: 1 with a deviation of 1 %, and in one of ten runs up to a half more.
-        fn time(&mut self) -> f64 {
-            let normal: f64 = (0..12).map(|_| self.next()).sum::<f64>() - 6.0;
-            let late = if self.next() < 0.1 { self.next() / 2.0 } else { 0.0 };
-            1.0 + 0.01 * normal + late
-        }
-
-        /// A small count: 0 or 1, seldom more.
-        fn count(&mut self) -> f64 {
-            (0..4).filter(|_| self.next() < 0.15).count() as f64
-        }
+    /// A small count: 0 or 1, seldom more.
+    fn count(chance: &mut Chance) -> f64 {
+        (0..4).filter(|_| chance.part() < 0.15).count() as f64
     }
 
     /// How many of a thousand comparisons of nine measures find one that differs.
@@ -166,9 +152,9 @@ mod tests {
         let is_found = |_: &usize| {
             let mut series = |factor: f64| -> Vec<Vec<f64>> {
                 let mut times: Vec<Vec<f64>> = (0..6)
-                    .map(|_| (0..runs).map(|_| factor * chance.time()).collect())
+                    .map(|_| (0..runs).map(|_| factor * time(&mut chance)).collect())
                     .collect();
-                times.extend((0..3).map(|_| (0..runs).map(|_| chance.count()).collect::<Vec<f64>>()));
+                times.extend((0..3).map(|_| (0..runs).map(|_| count(&mut chance)).collect::<Vec<f64>>()));
                 times
             };
             let (base, new) = (series(1.0), series(factor));
@@ -194,7 +180,7 @@ mod tests {
         assert!(found(20, 1.02) >= 990);
         assert_eq!(found(4, 1.5), 0);
         let mut chance = Chance(7);
-        let mut series = |factor: f64| -> Vec<f64> { (0..20).map(|_| factor * chance.time()).collect() };
+        let mut series = |factor: f64| -> Vec<f64> { (0..20).map(|_| factor * time(&mut chance)).collect() };
         let pairs: Vec<(Vec<f64>, Vec<f64>)> = (0..200).map(|_| (series(1.0), series(1.0))).collect();
         let all: Vec<f64> = { pairs.iter() }
             .filter_map(|(base, new)| compare_values(&[(base, new)])[0]?.detectable)
@@ -212,7 +198,7 @@ mod tests {
     #[test]
     fn the_range_has_the_truth() {
         let mut chance = Chance(3);
-        let mut series = |factor: f64| -> Vec<f64> { (0..12).map(|_| factor * chance.time()).collect() };
+        let mut series = |factor: f64| -> Vec<f64> { (0..12).map(|_| factor * time(&mut chance)).collect() };
         let holds = (0..1000).filter(|_| {
             let (base, new) = (series(1.0), series(1.1));
             let (low, high) = compare_values(&[(&base, &new)])[0].unwrap().range;
