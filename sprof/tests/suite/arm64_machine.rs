@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::heap::heap_has_the_true_bytes;
+use crate::heap_views::heap_has_the_true_bytes;
 use crate::support::Profile;
 use crate::support::profile::is_mark;
 use crate::support::skip::{Need, has, perf_events};

@@ -33,6 +33,7 @@ mod gate;
 mod ground_truth;
 mod heap;
 mod heap_programs;
+mod heap_views;
 mod hostile;
 mod import_reports;
 mod install;
