@@ -198,7 +198,7 @@ pub struct HeapGrowthFacts {
     pub grown: u64,
     /// The processes of both.
     pub processes: u64,
-    /// Processes of which neither is known.
+    /// Processes whose memory was not measured.
     pub unmeasured: u64,
 }
 

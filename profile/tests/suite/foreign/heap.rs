@@ -39,8 +39,8 @@ fn heaptrack_s_blocks_are_added_up_by_place() {
         weights.others,
         ["retained", "peak", "temporary", "blocks", "temporary-blocks"]
     );
-    // leaf takes 16, 16 and 256 bytes, of which 256 and then 16 are freed; a function inlined in it takes 32
-    // and frees them; an address without name takes 1.
+    // `leaf` takes 16, 16 and 256 bytes, and frees the 256 and then 16. A function inlined in it takes 32 and frees
+    // them. An address without a name takes 1.
     let nameless = "[unknown]";
     for (event, sum, own) in [
         (

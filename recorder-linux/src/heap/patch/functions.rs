@@ -1,5 +1,5 @@
-//! The functions by which programs call allocators that are linked into them, and what their arguments are: of
-//! mimalloc 2 and 3, jemalloc 5.3, gperftools 2.10, snmalloc 0.7 and rpmalloc 1.4, by their headers.
+//! The functions of linked allocators that programs call, and their arguments. By the headers of mimalloc 2 and 3,
+//! jemalloc 5.3, gperftools 2.10, snmalloc 0.7 and rpmalloc 1.4.
 
 use std::collections::HashMap;
 
@@ -187,7 +187,7 @@ pub(super) fn known_functions() -> HashMap<String, KnownFunction> {
 }
 
 impl CallSignature {
-    /// The same call behind so many other arguments.
+    /// The same call where other arguments come first.
     fn after(self, arguments: u8) -> CallSignature {
         CallSignature {
             class: self.class,

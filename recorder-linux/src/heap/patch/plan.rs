@@ -163,7 +163,7 @@ impl PatchPlan {
         self.slots.is_empty()
     }
 
-    /// The function because of which nothing is patched, by one of its names.
+    /// The function that frees blocks and can't be patched: nothing is patched then. By one of its names.
     pub(in crate::heap) fn refused(&self) -> Option<&(String, LeftOut)> {
         self.refused.as_ref()
     }

@@ -44,7 +44,7 @@ enum SlotValue {
     Filter,
     /// The address of this offset in the slot, 8 bytes.
     InSlot(usize),
-    /// The distance from the end of these 4 bytes, and so many more, to an address in the file.
+    /// The distance to an address in the file, from the end of the instruction: that many bytes follow these 4.
     File(usize, u64),
     /// The distance from the end of these 4 bytes to the continuation of another slot.
     Continuation(usize),
