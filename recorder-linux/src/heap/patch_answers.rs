@@ -1,4 +1,4 @@
-//! What programs are told that ask for patches of their allocator, and what became of it.
+//! Answers to programs that ask for patches of their allocator, and the outcomes.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -26,11 +26,10 @@ const fn refused(refused_step: u32) -> Outcome {
 }
 
 /// The plans of executables that have asked. Computed once for each file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PatchAnswers {
     /// By device, inode, time of change in ns, and length. `None`: there is no allocator in it.
     plans: HashMap<(u64, u64, i128, u64), Option<Arc<PatchPlan>>>,
-    may_patch: bool,
 }
 
 /// An executable with an allocator, which a process runs.
@@ -64,14 +63,6 @@ pub(super) struct PatchOutcome {
 }
 
 impl PatchAnswers {
-    /// With `may_patch` false, nothing is patched.
-    pub fn new(may_patch: bool) -> PatchAnswers {
-        PatchAnswers {
-            plans: HashMap::new(),
-            may_patch,
-        }
-    }
-
     /// The bytes of the answer, and the executable, if it has an allocator. An outcome is beside it where the answer
     /// has no patches: the program then sends none.
     pub fn answer(&mut self, pid: i32, question: &Question) -> (Vec<u8>, Option<(PatchedExecutable, Option<Outcome>)>) {
@@ -84,11 +75,8 @@ impl PatchAnswers {
         }
     }
 
-    /// The executable of a process, if it has an allocator that may be patched.
+    /// The executable of a process, if it has an allocator.
     pub(super) fn executable(&mut self, pid: i32) -> Option<PatchedExecutable> {
-        if !self.may_patch {
-            return None;
-        }
         let link = PathBuf::from(format!("/proc/{pid}/exe"));
         let file = regular_file::open(&link).ok()?;
         let metadata = file.metadata().ok()?;

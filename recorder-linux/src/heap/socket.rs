@@ -425,7 +425,7 @@ mod tests {
     /// Programs of milliseconds are over before a thread looks by itself.
     #[test]
     fn what_was_sent_before_is_taken_however_late_the_thread_is() {
-        let socket = HeapSocket::open(PatchAnswers::new(true)).unwrap();
+        let socket = HeapSocket::open(PatchAnswers::default()).unwrap();
         for _ in 0..200 {
             let stream = UnixStream::connect(socket.path()).unwrap();
             (&stream).write_all(&bytes(HELLO.to_words())).unwrap();
@@ -464,7 +464,7 @@ mod tests {
     impl Opened {
         fn new() -> Opened {
             let (listener, name) = listen().unwrap();
-            let (connections, messages) = Connections::new(listener, PatchAnswers::new(true));
+            let (connections, messages) = Connections::new(listener, PatchAnswers::default());
             Opened {
                 name,
                 connections,
@@ -489,7 +489,7 @@ mod tests {
         other.write_all(b"x").unwrap();
         let listener = UnixListener::from(OwnedFd::from(stream));
         let polled = listener.try_clone().unwrap();
-        let (mut connections, _messages) = Connections::new(listener, PatchAnswers::new(true));
+        let (mut connections, _messages) = Connections::new(listener, PatchAnswers::default());
         let (woken, _wake) = rustix::pipe::pipe().unwrap();
         let start_ns = monotonic_ns();
         for _ in 0..11 {
@@ -523,7 +523,7 @@ mod tests {
 
     #[test]
     fn a_program_is_answered_at_once_and_the_recording_ends_beside_programs_that_wait() {
-        let socket = HeapSocket::open(PatchAnswers::new(true)).unwrap();
+        let socket = HeapSocket::open(PatchAnswers::default()).unwrap();
         let _silent = UnixStream::connect(socket.path()).unwrap();
         let question = Question {
             bias: u64::MAX,

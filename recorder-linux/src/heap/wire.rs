@@ -33,11 +33,13 @@
 
 use core::sync::atomic::AtomicU64;
 
-/// `SPROF_HEAP_PRELOAD=INTERVAL:STACK_BYTES:RING_BYTES:SOCKET`. Another form means that the program is not sampled.
+/// `SPROF_HEAP_PRELOAD=INTERVAL:STACK_BYTES:RING_BYTES:PATCH:SOCKET`. Another form means that the program is not
+/// sampled.
 ///
 /// - INTERVAL: the mean number of bytes between samples. 0: every allocation is a sample, also one of 0 bytes.
 /// - STACK_BYTES: how much of the stack a sample has at first, at most [`MAX_STACK_BYTES`].
 /// - RING_BYTES: the length of the ring: a power of two from [`MIN_RING_BYTES`] to [`MAX_RING_BYTES`].
+/// - PATCH: 1 if the program asks for patches of an allocator that is linked into it, else 0.
 /// - SOCKET: the path of a Unix stream socket, or `@` and an abstract name; at most [`MAX_SOCKET_BYTES`]. The
 ///   program sends nothing unless root or its own user listens there.
 pub const VARIABLE: &str = "SPROF_HEAP_PRELOAD";

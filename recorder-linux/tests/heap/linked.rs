@@ -353,7 +353,7 @@ fn an_allocator_whose_patches_have_no_place_is_told_of() {
         slow: 0,
         filter: 0,
     };
-    let (answer, found) = PatchAnswers::new(true).answer(child.id() as i32, &question);
+    let (answer, found) = PatchAnswers::default().answer(child.id() as i32, &question);
     child.kill().unwrap();
     child.wait().unwrap();
     let nothing = Answer {
@@ -404,7 +404,7 @@ fn programs_run_with_answers_of_all_kinds() {
         let child = Command::new(&program)
             .args(["1000", "20000", "100"])
             .env("LD_PRELOAD", library())
-            .env(VARIABLE, format!("1000:0:65536:@{name}"))
+            .env(VARIABLE, format!("1000:0:65536:1:@{name}"))
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();

@@ -401,16 +401,18 @@ fn programs_run_where_the_recorder_or_the_system_refuses() {
         "1",
         "1:2:3:",
         "1:2:65536:",
-        "1:2:65536:@",
+        "1:2:65536:1:@",
+        "1:2:65536:1:@nobody",
         "1:2:65536:@nobody",
-        "1:2:65536:/none",
-        "1:2:65535:/none",
+        "1:2:65536:1:/none",
+        "1:2:65536:2:/none",
+        "1:2:65535:1:/none",
     ] {
         let mut command = Command::new(&program);
         command.args(args).env("LD_PRELOAD", library()).env(VARIABLE, value);
         assert!(is_right(&command.output().unwrap()), "{value}");
     }
-    let long = format!("1:2:65536:{}", "x".repeat(500));
+    let long = format!("1:2:65536:1:{}", "x".repeat(500));
     let output = Command::new(&program)
         .args(args)
         .env("LD_PRELOAD", library())
@@ -473,7 +475,7 @@ fn a_listener_who_is_another_user_gets_nothing() {
         let output = Command::new(&program)
             .args(["1000", "20000", "100"])
             .env("LD_PRELOAD", library())
-            .env(VARIABLE, format!("1000:0:65536:@{name}"))
+            .env(VARIABLE, format!("1000:0:65536:1:@{name}"))
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(5));

@@ -215,7 +215,7 @@ fn record_and(
         ring_bytes,
         ..
     } = settings;
-    let value = format!("{interval}:{stack_bytes}:{ring_bytes}:@{name}");
+    let value = format!("{interval}:{stack_bytes}:{ring_bytes}:1:@{name}");
     command.env("LD_PRELOAD", library).env(VARIABLE, value);
     let child = command
         .stdin(Stdio::null())
@@ -226,7 +226,7 @@ fn record_and(
     let ended = thread::spawn(|| child.wait_with_output().unwrap());
     let mut readers: Vec<SharedMemory> = Vec::new();
     let (mut hellos, mut outcomes) = (Vec::new(), Vec::new());
-    let mut answers = PatchAnswers::new(true);
+    let mut answers = PatchAnswers::default();
     let mut records = Vec::new();
     loop {
         let is_last = ended.is_finished();

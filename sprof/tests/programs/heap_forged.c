@@ -44,7 +44,7 @@ __attribute__((noipa, used)) void *mi_malloc(size_t bytes) { return malloc(bytes
 int main(void) {
     const char *value = getenv("SPROF_HEAP_PRELOAD");
     uint64_t interval, stack, ring;
-    if (value == NULL || sscanf(value, "%lu:%lu:%lu:%107s", &interval, &stack, &ring, address.sun_path) != 4)
+    if (value == NULL || sscanf(value, "%lu:%lu:%lu:%*u:%107s", &interval, &stack, &ring, address.sun_path) != 4)
         return 3;
     size_t length = 4096 + ring;
     // Connections without a word, and with the wrong one.

@@ -15,6 +15,7 @@ pub(super) struct Settings {
     pub(super) interval: AtomicU64,
     pub(super) stack_bytes: AtomicU64,
     pub(super) ring_bytes: AtomicU64,
+    pub(super) patch: AtomicU64,
     /// The socket's `sockaddr_un`, and its length.
     pub(super) address: [AtomicU8; ADDRESS_BYTES],
     pub(super) address_bytes: AtomicUsize,
@@ -28,6 +29,7 @@ pub(super) static SETTINGS: Settings = Settings {
     interval: AtomicU64::new(0),
     stack_bytes: AtomicU64::new(0),
     ring_bytes: AtomicU64::new(0),
+    patch: AtomicU64::new(0),
     address: [const { AtomicU8::new(0) }; ADDRESS_BYTES],
     address_bytes: AtomicUsize::new(0),
 };

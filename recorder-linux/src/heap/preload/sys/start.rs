@@ -46,11 +46,12 @@ pub(super) fn start() {
     system::CLOCK.store(find(loaded.clone(), VDSO_CLOCK), Relaxed);
     // An executable with its own allocator uses that one, and might leave a part of the family to this library.
     let has_allocator = find(loaded.clone().take_while(is_other), "malloc") != 0;
+    let may_patch = || SETTINGS.patch.load(Relaxed) == 1;
     let is_wanted = !is_secure(loaded.clone())
         && !has_sanitizer(loaded.clone())
         && read_environment(loaded.clone())
         && map_process()
-        && (patch_executable(loaded, has_allocator) || !has_allocator);
+        && (may_patch() && patch_executable(loaded, has_allocator) || !has_allocator);
     // The others are settled when they are called.
     malloc.into_iter().chain(free).for_each(Descriptor::settle);
     // A signal handler or another thread may have done all this meanwhile, and have connected.
@@ -134,7 +135,7 @@ fn environment(libraries: impl Iterator<Item = &'static Library> + Clone) -> *co
     unsafe { environ.as_ref() }.copied().unwrap_or(null())
 }
 
-/// Reads `=INTERVAL:STACK_BYTES:RING_BYTES:SOCKET`.
+/// Reads `=INTERVAL:STACK_BYTES:RING_BYTES:PATCH:SOCKET`.
 ///
 /// # Safety
 ///
@@ -142,7 +143,13 @@ fn environment(libraries: impl Iterator<Item = &'static Library> + Clone) -> *co
 unsafe fn read_settings(text: *const u8) -> Option<()> {
     let mut text = text;
     let mut before = b'=';
-    for setting in [&SETTINGS.interval, &SETTINGS.stack_bytes, &SETTINGS.ring_bytes] {
+    let numbers = [
+        &SETTINGS.interval,
+        &SETTINGS.stack_bytes,
+        &SETTINGS.ring_bytes,
+        &SETTINGS.patch,
+    ];
+    for setting in numbers {
         // SAFETY: no byte before was the end.
         if unsafe { *text } != before {
             return None;
