@@ -86,12 +86,15 @@ int main(int argc, char **argv) {
     if (strcmp(mode, "segv") == 0) crash();
     if (strcmp(mode, "abort") == 0) abort();
     if (strcmp(mode, "tree") == 0) {
+        // `ready` is the word of all three.
+        int ready[2];
+        char byte = 0;
+        if (pipe(ready) != 0) return 1;
         if (fork() == 0) {
-            if (fork() == 0) {
-                for (;;) pause();
-            }
+            if (fork() == 0 && write(ready[1], &byte, 1) != 1) return 1;
             for (;;) pause();
         }
+        if (read(ready[0], &byte, 1) != 1) return 1;
     }
     sleep_until_signal();
     return 0;
