@@ -1,7 +1,7 @@
 //! Runs a program and counts what it takes, without samples.
 //!
-//! The kernel keeps most numbers of each process anyway (getrusage(2)). perf_event adds the exact CPU time, and what the
-//! CPUs count.
+//! The kernel keeps most numbers of each process anyway (getrusage(2)). perf_event adds the exact CPU time, and what
+//! the CPUs count.
 
 use std::fs;
 use std::io;
