@@ -85,9 +85,13 @@ impl fmt::Display for PerfEventRefusal {
     }
 }
 
+/// What says when threads run, without which ptrace has no samples.
+pub(crate) const OWN_PROC: &str = "/proc/self";
+
 /// Why ptrace fails here.
 #[derive(Debug)]
 pub(crate) struct PtraceRefusal {
+    /// A system call, or [`OWN_PROC`].
     call: &'static str,
     error: io::Error,
 }
@@ -99,12 +103,16 @@ impl PtraceRefusal {
 
     /// What makes ptrace work, for the user.
     pub(crate) fn remedy(&self) -> String {
-        format!("`{}`; and no strace or debugger around sprof", self.command())
+        match self.call {
+            OWN_PROC => format!("`{}`", self.command()),
+            _ => format!("`{}`; and no strace or debugger around sprof", self.command()),
+        }
     }
 
     /// The command that makes ptrace work.
     pub(crate) fn command(&self) -> &'static str {
         match yama_scope() {
+            _ if self.call == OWN_PROC => "mount -t proc proc /proc",
             Some(3..) => "kernel.yama.ptrace_scope=1 in /etc/sysctl.d, and a reboot",
             Some(2) => "sudo sysctl kernel.yama.ptrace_scope=1",
             _ => "docker run --cap-add SYS_PTRACE ...",

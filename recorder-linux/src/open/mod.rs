@@ -80,14 +80,6 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &WantedEvents<'_>) -> Result<
         events: named,
         ..
     } = *wanted;
-    // Not its target, which another PID namespace does not have. Without /proc, ptrace would give no sample.
-    if fs::symlink_metadata("/proc/self").is_err() {
-        return Err(
-            "/proc is not mounted, where sprof reads what runs: `mount -t proc proc /proc`"
-                .to_owned()
-                .into(),
-        );
-    }
     let stack_bytes = match named.weight.as_ref().is_some_and(Counter::may_flood) {
         true => stack_bytes.min(scope::FLOOD_STACK_BYTES),
         false => stack_bytes,
@@ -114,6 +106,13 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &WantedEvents<'_>) -> Result<
     announcements.extend(named.announcements.iter().cloned());
     let opened_wait_stacks = off_cpu.then_some(wait_stacks);
     let events = EventSet::open(common(&choice), named, larger, opened_wait_stacks, pid, &cpus)?;
+    if fs::symlink_metadata("/proc/self").is_err() {
+        announcements.push(
+            "/proc is not mounted: names of kernel functions, functions of the vDSO and memory over time are missing; \
+             `mount -t proc proc /proc`"
+                .to_owned(),
+        );
+    }
     if off_cpu && !choice.may_sample_kernel {
         announcements.push(
             "waits are timed, but their stacks are guesses, and their reasons are not known: these are in the kernel"

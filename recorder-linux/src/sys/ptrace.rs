@@ -14,6 +14,7 @@ use recording::program::ProgramImage;
 use super::process::{WaitStatus, fork_stopped};
 use super::signals::Signals;
 use super::{last_error, memory};
+use crate::machine::refusal::OWN_PROC;
 
 /// What the kernel reports of every seized thread. Threads and processes that a seized thread starts are seized. Not
 /// PTRACE_O_EXITKILL: the program must outlive sprof.
@@ -187,8 +188,9 @@ impl Waited {
 }
 
 /// Tries all that a ptrace recording needs on a child of our own: to seize it, to stop it, to read its registers and
-/// its stack. Says what was refused.
+/// its stack, and [`OWN_PROC`]. Says what was refused.
 pub(crate) fn try_out(signals: &Signals) -> Result<(), (&'static str, io::Error)> {
+    std::fs::metadata(OWN_PROC).map_err(|error| (OWN_PROC, error))?;
     let nothing = ProgramImage {
         path: CString::default(),
         args: Vec::new(),

@@ -8,7 +8,7 @@ use crate::support;
 use crate::support::machine::{alone, one_cpu};
 use crate::support::playground::Playground;
 use crate::support::run::{Recorder, Running};
-use crate::support::skip::{paranoid, root};
+use crate::support::skip::{IN_NAMESPACE, mount_namespaces, paranoid, perf_events, root};
 use crate::support::steal::undisturbed;
 use crate::support::{Profile, Recording, assert_split_within, program, record, wait_until};
 
@@ -536,5 +536,35 @@ fn wait_until_untraced(program: u32) {
     wait_until(
         || status_line(program, "TracerPid:").as_deref() == Some("0"),
         || format!("the program is untraced: {:?}", status_line(program, "TracerPid:")),
+    );
+}
+
+/// An empty folder as the root (chroot(2)) has neither.
+#[test]
+fn without_proc_and_sysfs_perf_event_records_and_ptrace_says_what_it_needs() {
+    let Some(()) = perf_events() else { return };
+    if !mount_namespaces() {
+        return;
+    }
+    let without = "mount -t tmpfs none /proc; mount -t tmpfs none /sys; exec \"$@\"";
+    let (exits, refuse) = (program("exits").unwrap(), program("refuse").unwrap());
+    let under = [&["unshare"], IN_NAMESPACE, &[without, "sh"]].concat();
+    // 100 ms of CPU time.
+    let (recording, profile) = record().under(&under).profile(&exits, &["status", "0"]);
+    let busy = profile.share_of("busy_work");
+    assert!(busy.hits > 50, "{busy:?}\n{}", recording.stderr);
+    assert!(
+        recording.stderr.contains("/proc is not mounted"),
+        "{}",
+        recording.stderr
+    );
+
+    let refused = [&under[..], &[refuse.to_str().unwrap(), "eperm"]].concat();
+    let recording = record().under(&refused).run(&exits, &["status", "0"]);
+    assert_eq!(recording.code, Some(125), "{}", recording.stderr);
+    assert!(
+        recording.stderr.contains("mount -t proc proc /proc"),
+        "{}",
+        recording.stderr
     );
 }
