@@ -429,7 +429,7 @@ fn programs_run_where_the_recorder_or_the_system_refuses() {
     ));
     // A file may not be that large, for which Linux would send SIGXFSZ; and there is one descriptor, for the socket.
     for (limit, value, step, error) in [
-        (libc::RLIMIT_FSIZE, 1, "fallocate", libc::EFBIG),
+        (libc::RLIMIT_FSIZE, 1, "ftruncate", libc::EFBIG),
         (libc::RLIMIT_NOFILE, 4, "memfd_create", libc::EMFILE),
     ] {
         let mut command = Command::new(&program);
@@ -453,6 +453,56 @@ fn programs_run_where_the_recorder_or_the_system_refuses() {
         };
         assert_eq!((STEPS[hello.refused_step as usize], hello.error as i32), (step, error));
     }
+}
+
+/// The ring is larger than what such a program may still take.
+#[test]
+fn a_program_at_the_limit_of_its_control_group_is_not_ended() {
+    const TEST: &str = "a_program_at_the_limit_of_its_control_group_is_not_ended";
+    if !is_root(TEST) {
+        return;
+    }
+    let name = format!("sprof-heap-test-{}", std::process::id());
+    // Version 2 of control groups, and version 1.
+    let kinds = [
+        ("/sys/fs/cgroup", "memory.max"),
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+    ];
+    let made = kinds.into_iter().find_map(|(root, limit)| {
+        let group = Path::new(root).join(&name);
+        fs::create_dir(&group).ok()?;
+        let is_limited = group.join(limit).exists() && fs::write(group.join(limit), "3145728").is_ok();
+        if !is_limited {
+            fs::remove_dir(&group).unwrap();
+        }
+        is_limited.then_some(group)
+    });
+    let Some(group) = made else {
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: {TEST}: no memory control group can be made"
+        );
+        return;
+    };
+    let program = c("cc", "blocks.c").unwrap();
+    let mut command = Command::new("sh");
+    let script = format!(
+        "echo $$ > '{}'; exec '{}' 1000 20000 100",
+        group.join("cgroup.procs").display(),
+        program.display()
+    );
+    command.args(["-c", &script]);
+    let settings = Settings {
+        ring_bytes: 4 << 20,
+        ..Settings::with_interval(64 << 10)
+    };
+    let recorded = record(&mut command, settings);
+    fs::remove_dir(&group).unwrap();
+    assert_eq!(
+        (recorded.stdout().trim(), recorded.output.status.code()),
+        ("done", Some(5))
+    );
+    assert!(recorded.allocations().count() > 100 && recorded.counts.lost_samples == 0);
 }
 
 /// After a recording, anybody can make a socket of the same name.

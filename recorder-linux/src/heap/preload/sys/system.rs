@@ -6,7 +6,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::machine::{
-    CLOCK_GETTIME, CLOSE, CONNECT, FALLOCATE, FCNTL, FSTATAT, GETEUID, GETPID, GETSOCKOPT, GETTID, MADVISE,
+    CLOCK_GETTIME, CLOSE, CONNECT, FCNTL, FSTATAT, FTRUNCATE, GETEUID, GETPID, GETSOCKOPT, GETTID, MADVISE,
     MEMFD_CREATE, MMAP, MPROTECT, MUNMAP, OPENAT, PREAD, PRLIMIT, PROCESS_VM_READV, PWRITE, RECVFROM, SENDMSG,
     SETSOCKOPT, SIGPROCMASK, SOCKET, system_call,
 };
@@ -188,9 +188,9 @@ pub(super) fn memory_file() -> Result<usize, u32> {
     }
 }
 
-/// Gives the file this length and all of its memory. Without, a full tmpfs or control group would end the program at
-/// the first write.
-pub(super) fn allocate(file: usize, bytes: usize) -> Result<usize, u32> {
+/// Gives the file this length. Its pages come when they are written: to allocate 4 MiB takes 3 ms, and ends a program
+/// whose control group has no room for all of it. A memfd is in no tmpfs that could be full.
+pub(super) fn set_length(file: usize, bytes: usize) -> Result<usize, u32> {
     const RLIMIT_FSIZE: usize = 1;
     /// `EFBIG` (asm-generic/errno-base.h).
     const TOO_LARGE: u32 = 27;
@@ -203,7 +203,7 @@ pub(super) fn allocate(file: usize, bytes: usize) -> Result<usize, u32> {
     if soft_limit < bytes as u64 {
         return Err(TOO_LARGE);
     }
-    retry(|| numbers(FALLOCATE, [file, 0, 0, bytes, 0, 0]))
+    retry(|| numbers(FTRUNCATE, [file, bytes, 0, 0, 0, 0]))
 }
 
 /// Nobody can change the file's length, so its reader can map it.
@@ -214,10 +214,10 @@ pub(super) fn seal(file: usize) -> Result<usize, u32> {
     numbers(FCNTL, [file, F_ADD_SEALS, SEALS, 0, 0, 0])
 }
 
-/// Maps the file, shared, with all of its pages: the first touch of each costs as much as a sample.
+/// Maps the file, shared.
 pub(super) fn map_shared(file: usize, bytes: usize) -> Result<usize, u32> {
-    const MAP_SHARED_POPULATE: usize = 0x8001;
-    numbers(MMAP, [0, bytes, READ_WRITE, MAP_SHARED_POPULATE, file, 0])
+    const MAP_SHARED: usize = 1;
+    numbers(MMAP, [0, bytes, READ_WRITE, MAP_SHARED, file, 0])
 }
 
 /// A Unix stream socket that is connected to the address in `sockaddr_un`, or `None`. It sends and receives for at most
