@@ -74,3 +74,7 @@ pub(crate) mod function {
     pub(crate) const SYSTEM_NAME: u64 = 3;
     pub(crate) const FILENAME: u64 = 4;
 }
+
+/// Type and unit of the period where blocks of memory were chosen by chance: the period is the mean distance of chosen
+/// bytes (`tagProfile_PeriodType` in runtime/pprof/protomem.go of Go).
+pub(crate) const CHOSEN_BYTES: [&str; 2] = ["space", "bytes"];

@@ -62,7 +62,25 @@ impl Block {
     }
 }
 
+/// The variance of a sum over blocks of one size that were chosen by bytes, one in `interval` on average: of their
+/// bytes, or of their number. Both are estimates.
+pub(crate) fn variance_of_sum(number: f64, bytes: f64, interval: f64, is_of_bytes: bool) -> f64 {
+    if number <= 0.0 || bytes <= 0.0 {
+        return 0.0;
+    }
+    let size = bytes / number;
+    // Each block with the chance `p` adds `(1 - p) / p`, which is `1 / (exp(size / interval) - 1)`.
+    let of_number = number / (size / interval).exp_m1();
+    of_number * if is_of_bytes { size * size } else { 1.0 }
+}
+
 impl Data {
+    /// Mean distance of the bytes that chose blocks, the longest that was used; `None` if the file does not have it.
+    pub(crate) fn heap_interval(&self) -> Option<u64> {
+        let heap = self.recorded.as_ref()?.heap.as_ref()?;
+        Some(heap.interval.max(heap.longest_interval))
+    }
+
     /// All blocks, those of each process in time order.
     pub(crate) fn blocks(&self) -> Vec<Block> {
         let mut all: Vec<Block> = Vec::new();

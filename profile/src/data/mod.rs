@@ -173,6 +173,11 @@ impl Data {
         self.threads.iter().any(|thread| thread.samples.variance.is_some())
     }
 
+    /// True if it has sums in which chance has no part, as far as the file says.
+    pub fn is_exact(&self) -> bool {
+        self.weights.is_some() && !self.is_heap()
+    }
+
     /// The commit that the program was built from; `None` if the recording does not name it.
     pub fn commit(&self) -> Option<&str> {
         self.recorded.as_ref()?.commit.as_deref()

@@ -51,6 +51,10 @@ pub fn write(data: &Data, out: impl Write) -> io::Result<()> {
     out.write_all("\"bklt\":true,\"bkacc\":false,\"tu\":\"µs\",\"Mtu\":\"s\",\"cmd\":".as_bytes())?;
     serde_json::to_writer(&mut out, format!("{} {}", data.product, data.arguments).trim_end())?;
     let pid = process.and_then(|thread| thread.pid.parse::<u64>().ok()).unwrap_or(0);
+    if let Some(interval) = data.heap_interval() {
+        // A key of ours, which the viewer does not look for.
+        write!(out, ",\"sprofHeapInterval\":{interval}")?;
+    }
     let [tuth, te, tg] = [TEMPORARY_MS, end_ms, peak_ms].map(micros);
     write!(out, ",\"pid\":{pid},\"tuth\":{tuth},\"te\":{te},\"tg\":{tg}\n,\"pps\":")?;
     for (at, (path, blocks)) in paths.all.iter().zip(&points).enumerate() {

@@ -44,6 +44,7 @@ fn write_labelled(picked: &Picked<'_>, has_labels: bool, out: impl Write) -> io:
     let weights = picked.has_weights().then(|| picked.value_type());
     let (has_counts, has_weights) = (counts.is_some(), weights.is_some());
     let types: Vec<_> = counts.into_iter().chain(weights).collect();
+    let default = types.len().saturating_sub(1);
     let sums = |thread: &Thread| {
         let mut sums: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
         for sample in picked.samples(thread) {
@@ -60,7 +61,8 @@ fn write_labelled(picked: &Picked<'_>, has_labels: bool, out: impl Write) -> io:
     };
     let values = PprofValues {
         of_threads: data.threads.iter().map(sums).collect(),
-        default: types.len().saturating_sub(1),
+        default,
+        period_type: types.get(default).cloned().unwrap_or_default(),
         types,
         // Bytes and counts have no known distance.
         period: match picked.counted() {
@@ -91,7 +93,8 @@ pub fn heap_type(measure: Measure) -> Option<&'static str> {
     Some(HEAP_TYPES[at].0)
 }
 
-/// Writes the blocks of memory with the four values of Go's heap profiles. Tools show the value of `measure` first.
+/// Writes the blocks of memory with the four values of Go's heap profiles, and the distance of the chosen bytes as Go
+/// does. Tools show the value of `measure` first.
 ///
 /// # Errors
 ///
@@ -121,7 +124,8 @@ pub fn write_heap(data: &Data, measure: Measure, out: impl Write) -> io::Result<
         default: (HEAP_TYPES.iter())
             .position(|(kind, _)| Some(*kind) == heap_type(measure))
             .unwrap_or(HEAP_TYPES.len() - 1),
-        period: 0,
+        period_type: wire::CHOSEN_BYTES.map(str::to_owned).into(),
+        period: data.heap_interval().unwrap_or(0),
         last_ms,
     };
     PprofWriter::new(data, values, true, out).write()
@@ -135,7 +139,9 @@ struct PprofValues {
     default: usize,
     /// By thread: stacks, each with a value of each type.
     of_threads: Vec<Vec<(u32, Vec<u64>)>>,
-    /// Distance of samples in the unit of the default type; 0 if it is not known.
+    /// Type and unit of the period.
+    period_type: (String, String),
+    /// Distance of samples; 0 if it is not known.
     period: u64,
     /// Time of the last sample, ms.
     last_ms: f64,
@@ -321,9 +327,10 @@ impl<'a, W: Write> PprofWriter<'a, W> {
     }
 
     fn write_times(&mut self) -> io::Result<()> {
-        let (what, unit) = self.values.types.get(self.values.default).cloned().unwrap_or_default();
+        let (what, unit) = self.values.period_type.clone();
         let period_type = self.typed(&what, &unit);
-        let default_type = self.text(&what);
+        let (default, _) = self.values.types.get(self.values.default).cloned().unwrap_or_default();
+        let default_type = self.text(&default);
         let comment = self.text(&format!("recorded program: {}", self.data.product));
         self.put(field::PERIOD_TYPE, &period_type)?;
         let ns = |ms: f64| (ms * 1e6).round().clamp(0.0, i64::MAX as f64) as u64;

@@ -11,7 +11,7 @@ use crate::support::client::script;
 use crate::support::machine::{alone, share_again};
 use crate::support::run::output;
 use crate::support::skip::{Need, has};
-use crate::support::{program, record, sprof};
+use crate::support::{Recording, program, record, sprof};
 
 /// A sum of the table of the heap, and its standard error.
 fn estimate(row: &Value, sum: &str) -> (f64, f64) {
@@ -143,7 +143,7 @@ fn valgrind_s_own_viewer_shows_the_bytes_of_the_report() {
 
 /// With an interval of 1 each block is a sample, so chance plays no part.
 #[test]
-fn rules_on_the_heap_are_kept_broken_or_unknown_also_by_the_sums_of_dhat() {
+fn rules_on_the_heap_are_kept_broken_or_unknown_also_by_the_sums_of_other_tools() {
     let heap = program("heap").unwrap();
     let recorded = |mib: &str, options: &[&str]| {
         let recording = record().options(options).run(&heap, &[mib, "16"]);
@@ -162,17 +162,22 @@ fn rules_on_the_heap_are_kept_broken_or_unknown_also_by_the_sums_of_dhat() {
         (output.status.code(), text)
     };
     let rules = ["heap.retained=5%", "heap.allocated:keeps=150%", "heap.blocks:fr*=5%"];
-    let dhat = [&old, &new].map(|recording| {
-        let file = recording.output.with_file_name("app.dhat.json");
+    let exported = |recording: &Recording, name: &str, options: &[&str]| {
+        let file = recording.output.with_file_name(name);
         let mut export = sprof();
-        assert!(
-            output(export.arg("export").arg(&recording.output).arg("-o").arg(&file))
-                .status
-                .success()
-        );
+        export
+            .arg("export")
+            .arg(&recording.output)
+            .args(options)
+            .arg("-o")
+            .arg(&file);
+        assert!(output(&mut export).status.success());
         file
-    });
-    for [base, new] in [[&old.output, &new.output], [&dhat[0], &dhat[1]]] {
+    };
+    let pprof = |recording| exported(recording, "app.pb.gz", &["-f", "pprof", "--measure", "retained"]);
+    let dhat = [&old, &new].map(|recording| exported(recording, "app.dhat.json", &[]));
+    let of_go = [&old, &new].map(pprof);
+    for [base, new] in [[&old.output, &new.output], [&dhat[0], &dhat[1]], [&of_go[0], &of_go[1]]] {
         let (status, text) = check(base, new, &rules);
         assert_eq!(status, Some(1), "{text}");
         for expected in [
@@ -187,6 +192,12 @@ fn rules_on_the_heap_are_kept_broken_or_unknown_also_by_the_sums_of_dhat() {
     }
     let (status, text) = check(&rare.output, &rare.output, &["heap.peak=5%"]);
     assert!(status == Some(3) && text.contains("smaller --heap-interval"), "{text}");
+    // Other tools' files have the chance as well.
+    let few = recorded("16", &["--heap", "--heap-interval", "1M"]);
+    for rare in [pprof(&few), exported(&few, "app.dhat.json", &[])] {
+        let (status, text) = check(&rare, &rare, &["heap.allocated=5%"]);
+        assert!(status == Some(3) && text.contains("smaller --heap-interval"), "{text}");
+    }
     let (status, text) = check(&old.output, &none.output, &["heap.peak=5%"]);
     assert!(status == Some(125) && text.contains("sprof record --heap"), "{text}");
     // A file of rules has the same words.

@@ -10,6 +10,7 @@ use super::json::{self, LimitedList};
 use super::source::ForeignFile;
 use super::tables::ForeignTables;
 use super::{Foreign, ReadError, choose, others};
+use crate::data::blocks::variance_of_sum;
 use crate::data::{NONE, Samples, Thread, WeightUnit, Weights};
 
 /// True if these bytes begin an object whose first key is the version: both writers put it there.
@@ -50,6 +51,9 @@ struct DhatFile {
     command: String,
     #[serde(default)]
     pid: u64,
+    /// Of sprof's export, whose sums are estimates: the mean distance of the bytes that chose blocks.
+    #[serde(rename = "sprofHeapInterval")]
+    interval: Option<u64>,
     #[serde(rename = "pps")]
     points: LimitedList<ProgramPoint>,
     #[serde(rename = "ftbl")]
@@ -80,18 +84,14 @@ struct ProgramPoint {
     path: Vec<u32>,
 }
 
-type DhatFigure = fn(&ProgramPoint) -> u64;
+type DhatSums = fn(&ProgramPoint) -> [u64; 2];
 
-/// The readable sums: name, whether it counts blocks, and field. Peaks and ends need lifetimes of blocks.
-const FIGURES: [(&str, bool, bool, DhatFigure); 8] = [
-    ("total-bytes", false, false, |point| point.total),
-    ("total-blocks", true, false, |point| point.total_blocks),
-    ("at-gmax-bytes", false, true, |point| point.at_peak),
-    ("at-gmax-blocks", true, true, |point| point.at_peak_blocks),
-    ("at-end-bytes", false, true, |point| point.at_end),
-    ("at-end-blocks", true, true, |point| point.at_end_blocks),
-    ("max-bytes", false, true, |point| point.max),
-    ("max-blocks", true, true, |point| point.max_blocks),
+/// The readable sums: name, whether they need lifetimes of blocks, bytes and blocks.
+const SUMS: [(&str, bool, DhatSums); 4] = [
+    ("total", false, |point| [point.total, point.total_blocks]),
+    ("at-gmax", true, |point| [point.at_peak, point.at_peak_blocks]),
+    ("at-end", true, |point| [point.at_end, point.at_end_blocks]),
+    ("max", true, |point| [point.max, point.max_blocks]),
 ];
 
 /// Reads the file.
@@ -110,17 +110,16 @@ pub(super) fn read(source: &mut ForeignFile, event: Option<&str>) -> Result<Fore
     }
     let bytes = file.unit.clone().unwrap_or_else(|| "bytes".to_owned());
     let blocks = file.blocks_unit.clone().unwrap_or_else(|| "blocks".to_owned());
-    let figures = FIGURES
+    let sums: Vec<_> = { SUMS.iter() }
+        .filter(|(_, of_lifetimes, _)| file.has_lifetimes || !of_lifetimes)
+        .collect();
+    let names = sums
         .iter()
-        .filter(|(_, _, of_lifetimes, _)| file.has_lifetimes || !of_lifetimes);
-    let figures: Vec<_> = figures.collect();
-    let name = |name: &str| {
-        let (when, what) = name.rsplit_once('-').unwrap_or((name, ""));
-        format!("{when}-{}", if what == "bytes" { &bytes } else { &blocks })
-    };
-    let names: Vec<String> = figures.iter().map(|(of, ..)| name(of)).collect();
+        .flat_map(|(name, ..)| [&bytes, &blocks].map(|unit| format!("{name}-{unit}")));
+    let names: Vec<String> = names.collect();
     let chosen = choose(&path, event, &names, 0)?;
-    let (_, is_blocks, _, figure) = figures[chosen];
+    let is_blocks = chosen % 2 == 1;
+    let (_, _, sums) = sums[chosen / 2];
 
     let mut tables = ForeignTables::default();
     let frames: Vec<u32> = file
@@ -130,7 +129,7 @@ pub(super) fn read(source: &mut ForeignFile, event: Option<&str>) -> Result<Fore
         .map(|text| valgrind_frame(&mut tables, text))
         .collect();
     let mut samples = Samples::default();
-    let mut weights = Vec::new();
+    let (mut weights, mut variances) = (Vec::new(), Vec::new());
     for (at, point) in file.points.0.iter().enumerate() {
         if point.path.len() > MAX_PATH {
             return Err(inconsistent(format!(
@@ -150,10 +149,16 @@ pub(super) fn read(source: &mut ForeignFile, event: Option<&str>) -> Result<Fore
         }
         samples.stack.push(stack);
         samples.time_ms.push(0.0);
-        weights.push(figure(point) as f64);
-        source.keeps(tables.values() + 4 * weights.len() as u64)?;
+        let [bytes, number] = sums(point).map(|sum| sum as f64);
+        weights.push(if is_blocks { number } else { bytes });
+        variances.extend(
+            file.interval
+                .map(|interval| variance_of_sum(number, bytes, interval as f64, !is_blocks)),
+        );
+        source.keeps(tables.values() + 5 * weights.len() as u64)?;
     }
     samples.weight = Some(weights);
+    samples.variance = file.interval.map(|_| variances);
     let program = file.command.split_whitespace().next().unwrap_or_default();
     let program = program.rsplit('/').next().unwrap_or(program).to_owned();
     let mut data = tables.into_data();
@@ -183,7 +188,7 @@ pub(super) fn read(source: &mut ForeignFile, event: Option<&str>) -> Result<Fore
         name: names[chosen].clone(),
         unit: match file.verb.as_str() {
             "" => String::new(),
-            verb => format!("{} {}", if *is_blocks { &blocks } else { &bytes }, verb.to_lowercase()),
+            verb => format!("{} {}", if is_blocks { &blocks } else { &bytes }, verb.to_lowercase()),
         },
         others: others(&names, chosen),
     });

@@ -165,7 +165,6 @@ impl Run {
         let is_summed = recording.is_summed;
         // Each line of a file of sums is many samples, without times.
         let most_blocks = if recording.is_window() && !is_summed { BLOCKS } else { 1 };
-        let count_of = |weight: f64| if is_summed { weight as u64 } else { 1 };
         let block_count = (samples.len() / FEWEST_SAMPLES_OF_A_BLOCK).clamp(1, most_blocks);
         let mut run = Run {
             recording: 0,
@@ -173,7 +172,7 @@ impl Run {
             is_ordered: !is_summed && !recording.is_heap,
             weight: 0.0,
             kernel: 0.0,
-            samples: samples.iter().map(|sample| count_of(sample.weight)).sum(),
+            samples: samples.iter().map(|sample| recording.count_of(sample)).sum(),
             squares: 0.0,
             variance: recording
                 .is_heap
@@ -198,7 +197,7 @@ impl Run {
                 *tick = tick.max(if is_summed { 1.0 } else { weight });
                 let sum = PlaceSum {
                     weight,
-                    samples: count_of(weight),
+                    samples: recording.count_of(sample),
                     variance: sample.variance,
                     kernel: if sample.in_kernel { weight } else { 0.0 },
                     edges: 0.0,

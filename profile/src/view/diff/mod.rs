@@ -261,9 +261,10 @@ impl Default for DiffLimits {
 /// Compares two sides of one or more recordings each. Waits are left out. Interrupts are left out because the machine
 /// causes them: on a busy machine they took 0.1 to 0.7 % of a program that never called the kernel.
 ///
-/// Files of other profilers are compared exactly; all must have the same count.
+/// Files of other profilers are compared exactly, unless they say how blocks of memory were chosen; all must have the
+/// same count.
 pub fn diff(base: &[Data], new: &[Data], what: Compared, limits: DiffLimits) -> Comparison {
-    if base.iter().chain(new).any(|data| data.weights.is_some()) {
+    if base.iter().chain(new).any(Data::is_exact) {
         return exact::diff(base, new, what, limits);
     }
     let Verdicts { sides, keys, items } = verdicts(base, new, what, limits, true);

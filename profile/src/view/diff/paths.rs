@@ -39,7 +39,7 @@ pub(crate) fn paths(base: &[Data], new: &[Data], limits: DiffLimits) -> Compared
         for sample in recording.runs().flatten() {
             let (weight, samples) = &mut own[sample.place as usize];
             *weight += sample.weight;
-            *samples += if recording.is_summed { sample.weight as u64 } else { 1 };
+            *samples += recording.count_of(sample);
         }
         recordings[side].push(recording);
     }

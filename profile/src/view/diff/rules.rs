@@ -152,7 +152,7 @@ pub fn check(
     rules: &[IncreaseRule],
     limits: DiffLimits,
 ) -> (Sides, Vec<CheckedRule>) {
-    if base.iter().chain(new).any(|data| data.weights.is_some()) {
+    if base.iter().chain(new).any(Data::is_exact) {
         return check_figures(base, new, what, rules, limits);
     }
     let mut keys = ComparedKeys::default();

@@ -99,6 +99,17 @@ impl RecordingSamples {
         RecordingSamples::new(data, samples)
     }
 
+    /// The number of samples that a row stands for.
+    pub(super) fn count_of(&self, sample: &ComparedSample) -> u64 {
+        let weight = sample.weight;
+        match (self.is_summed, self.is_heap) {
+            (false, _) => 1,
+            (true, false) => weight as u64,
+            // Blocks that are seldom chosen are as many: so is the error of their sum.
+            (true, true) => (weight * weight / sample.variance).clamp(1.0, weight.max(1.0)) as u64,
+        }
+    }
+
     /// The samples of each run; a run may be empty.
     pub(super) fn runs(&self) -> impl Iterator<Item = &[ComparedSample]> {
         let mut rest = &self.samples[..];

@@ -5,8 +5,9 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 
 use super::{ValueUnit, field, take};
+use crate::data::blocks::variance_of_sum;
 use crate::data::{NONE, WeightUnit};
-use crate::pprof_fields::{function, line, location, mapping, profile, value_type};
+use crate::pprof_fields::{CHOSEN_BYTES, function, line, location, mapping, profile, value_type};
 use crate::read::ReadError;
 use crate::read::foreign::source::ForeignFile;
 use recording::protobuf::{FieldHead, FieldValue, MessageFault, MessageFields, numbers};
@@ -52,6 +53,27 @@ pub(super) struct PprofMapping {
     offset: u64,
     pub(super) file: u64,
     pub(super) build_id: u64,
+}
+
+/// Blocks of memory that were chosen by chance, as Go, gperftools and jemalloc do: values stand for all blocks.
+#[derive(Clone, Copy)]
+pub(super) struct ChosenBlocks {
+    /// Index of the value with the number of blocks.
+    number_at: usize,
+    /// Index of the value with their bytes.
+    bytes_at: usize,
+    /// True if the chosen value is the bytes.
+    counts_bytes: bool,
+    /// Mean distance of chosen bytes.
+    interval: f64,
+}
+
+impl ChosenBlocks {
+    /// The variance of the chosen value of a row, if all of its blocks have one size.
+    pub(super) fn variance(&self, values: &[i64]) -> f64 {
+        let [number, bytes] = [self.number_at, self.bytes_at].map(|at| values[at].unsigned_abs() as f64);
+        variance_of_sum(number, bytes, self.interval, self.counts_bytes)
+    }
 }
 
 #[derive(Default)]
@@ -303,6 +325,27 @@ impl PprofHeader {
     pub(super) fn interval_ms(&self) -> Option<f64> {
         let ms = time_unit_ms(self.text(self.period_type.1))?;
         (self.period > 0).then_some(self.period as f64 * ms)
+    }
+
+    /// How the blocks were chosen, if the chosen value is of blocks of memory and the file has it.
+    pub(super) fn chosen_blocks(&self, chosen: usize) -> Option<ChosenBlocks> {
+        let period_type = [self.period_type.0, self.period_type.1].map(|text| self.text(text));
+        let name = self.text(self.sample_types[chosen].0);
+        let (prefix, counts_bytes) = match name.strip_suffix("objects") {
+            Some(prefix) => (prefix, false),
+            None => (name.strip_suffix("space")?, true),
+        };
+        let value = |what: &str| {
+            let is_value = |typed: &(u64, u64)| self.text(typed.0).strip_prefix(prefix) == Some(what);
+            self.sample_types.iter().position(is_value)
+        };
+        let blocks = ChosenBlocks {
+            number_at: value("objects")?,
+            bytes_at: value("space")?,
+            counts_bytes,
+            interval: self.period as f64,
+        };
+        (period_type == CHOSEN_BYTES && self.period > 0).then_some(blocks)
     }
 
     /// Index of the library of a mapping.

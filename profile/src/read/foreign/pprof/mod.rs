@@ -16,7 +16,7 @@ use crate::data::NO_STACK_LABEL;
 use crate::data::SavedLib;
 use crate::data::{AboutRow, AboutSection, NONE, RowValue, WeightUnit, Weights};
 use crate::pprof_fields::{label, profile, sample};
-use header::PprofHeader;
+use header::{ChosenBlocks, PprofHeader};
 use prune::PrunedLocations;
 use recording::protobuf::{CUT, FieldHead, FieldValue, MessageFault, MessageFields, head, numbers};
 use threads::LabelledThreads;
@@ -137,6 +137,7 @@ pub(super) fn read(source: &mut ForeignFile, event: Option<&str>) -> Result<Fore
         measure,
         chosen,
         count_at: header.count_column(),
+        blocks: header.chosen_blocks(chosen),
         tables: ForeignTables::default(),
         text_of: FxHashMap::default(),
         func_of: FxHashMap::default(),
@@ -280,6 +281,7 @@ struct PprofReader<'a> {
     chosen: usize,
     /// Index of the value that counts a row's samples.
     count_at: Option<usize>,
+    blocks: Option<ChosenBlocks>,
     tables: ForeignTables,
     /// The text index for each text and function of the file. A long name is looked up once, whatever the number of
     /// references.
@@ -382,7 +384,9 @@ impl PprofReader<'_> {
         }
         let weight = parts.values[self.chosen] as f64 * self.measure.scale;
         let count = self.count_at.map(|at| parts.values[at].unsigned_abs());
-        self.threads.of(self.header, &parts.labels).add(stack, weight, count);
+        let variance = self.blocks.map(|blocks| blocks.variance(&parts.values));
+        let thread = self.threads.of(self.header, &parts.labels);
+        thread.add(stack, weight, count, variance);
         reader.keeps(self.values())
     }
 

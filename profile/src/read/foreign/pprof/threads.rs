@@ -54,15 +54,19 @@ pub(super) struct PprofThread {
     stack: Vec<u32>,
     weight: Vec<f64>,
     count: Option<Vec<u64>>,
+    variance: Option<Vec<f64>>,
 }
 
 impl PprofThread {
     /// Adds a row of the file.
-    pub(super) fn add(&mut self, stack: u32, weight: f64, count: Option<u64>) {
+    pub(super) fn add(&mut self, stack: u32, weight: f64, count: Option<u64>, variance: Option<f64>) {
         self.stack.push(stack);
         self.weight.push(weight);
         if let Some(count) = count {
             self.count.get_or_insert_default().push(count);
+        }
+        if let Some(variance) = variance {
+            self.variance.get_or_insert_default().push(variance);
         }
     }
 }
@@ -78,7 +82,7 @@ impl LabelledThreads {
 
     /// The thread of these labels.
     pub(super) fn of(&mut self, header: &PprofHeader, labels: &[PprofLabel]) -> &mut PprofThread {
-        self.values += 4;
+        self.values += 5;
         let at = match &self.last {
             Some((last, at)) if last == labels => *at,
             _ => {
@@ -131,6 +135,7 @@ impl LabelledThreads {
                 stack: Vec::new(),
                 weight: Vec::new(),
                 count: None,
+                variance: None,
             });
             threads.len() - 1
         });
@@ -151,6 +156,7 @@ impl LabelledThreads {
                     stack: rows.stack,
                     weight: Some(rows.weight),
                     count: rows.count,
+                    variance: rows.variance,
                     ..Samples::default()
                 },
                 ..Thread::default()
