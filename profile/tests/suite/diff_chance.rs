@@ -87,18 +87,9 @@ impl Machine {
     }
 }
 
-/// A recording: stack 0 is `main`, which calls the others.
-fn recording(runs: Vec<Vec<u32>>, interval_ms: f64, extent: RunExtent) -> Data {
-    let functions = 1 + runs.iter().flatten().max().copied().unwrap_or(0);
-    let mut starts = vec![0];
-    starts.extend(runs.iter().scan(0, |end, run| {
-        *end += run.len();
-        Some(*end)
-    }));
-    starts.pop();
-    let stacks = runs.concat();
+/// A recording of one thread and functions `f0`, `f1`...: stack 0 is the first one, which calls the others.
+pub(crate) fn of_functions(functions: u32, thread: Thread, extent: RunExtent) -> Data {
     Data {
-        interval_ms,
         texts: (0..functions).map(|function| format!("f{function}").into()).collect(),
         funcs: (0..functions).map(|name| Func::native(name, NONE, NONE)).collect(),
         frames: (0..functions).map(Frame::of).collect(),
@@ -108,24 +99,40 @@ fn recording(runs: Vec<Vec<u32>>, interval_ms: f64, extent: RunExtent) -> Data {
                 frame,
             })
             .collect(),
-        threads: vec![Thread {
-            samples: Samples {
-                time_ms: (0..stacks.len()).map(|at| at as f64 * interval_ms).collect(),
-                stack: stacks,
-                ..Samples::default()
-            },
-            ..Thread::default()
-        }],
+        threads: vec![thread],
         recorded: Some(RecordingFacts {
             extent,
-            run_starts_ms: match starts.len() {
-                1 => Vec::new(),
-                _ => starts.iter().map(|start| (*start as f64 - 0.5) * interval_ms).collect(),
-            },
             ..RecordingFacts::default()
         }),
         ..Data::default()
     }
+}
+
+/// A recording of the functions of samples.
+fn recording(runs: Vec<Vec<u32>>, interval_ms: f64, extent: RunExtent) -> Data {
+    let functions = 1 + runs.iter().flatten().max().copied().unwrap_or(0);
+    let mut starts = vec![0];
+    starts.extend(runs.iter().scan(0, |end, run| {
+        *end += run.len();
+        Some(*end)
+    }));
+    starts.pop();
+    let stacks = runs.concat();
+    let samples = Samples {
+        time_ms: (0..stacks.len()).map(|at| at as f64 * interval_ms).collect(),
+        stack: stacks,
+        ..Samples::default()
+    };
+    let thread = Thread {
+        samples,
+        ..Thread::default()
+    };
+    let mut data = of_functions(functions, thread, extent);
+    data.interval_ms = interval_ms;
+    if let (Some(recorded), 2..) = (&mut data.recorded, starts.len()) {
+        recorded.run_starts_ms = starts.iter().map(|start| (*start as f64 - 0.5) * interval_ms).collect();
+    }
+    data
 }
 
 /// `number` recordings of one whole run each.

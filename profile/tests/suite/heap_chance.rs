@@ -1,13 +1,13 @@
 //! What `diff` and `check` say of simulated heaps whose true change is known.
 
-use profile::data::{Allocations, Data, Frame, Func, HeapFacts, HeapLosses, NONE, Stack, Thread};
+use profile::RunExtent;
+use profile::data::{Allocations, Data, HeapFacts, HeapLosses, NONE, Thread};
 use profile::view::diff::rules::{IncreaseRule, LimitedMeasure, UnknownReason, Verdict, check};
 use profile::view::diff::{Compared, Comparison, DiffLimits, diff};
 use profile::view::heap::Measure;
 use profile::view::select::Filter;
-use profile::{RecordingFacts, RunExtent};
 
-use crate::diff_chance::Random;
+use crate::diff_chance::{Random, of_functions};
 
 const MIB: f64 = 1048576.0;
 
@@ -45,27 +45,11 @@ fn recording(sites: &[Site], interval: f64, measure: Measure, random: &mut Rando
             at = ((at / site.size).floor() + 1.0) * site.size + random.exponential(interval);
         }
     }
-    let functions = 1 + sites.len() as u32;
-    let mut data = Data {
-        texts: (0..functions).map(|function| format!("f{function}").into()).collect(),
-        funcs: (0..functions).map(|name| Func::native(name, NONE, NONE)).collect(),
-        frames: (0..functions).map(Frame::of).collect(),
-        stacks: (0..functions)
-            .map(|frame| Stack {
-                prefix: if frame == 0 { NONE } else { 0 },
-                frame,
-            })
-            .collect(),
-        threads: vec![Thread {
-            allocations: Some(table),
-            ..Thread::default()
-        }],
-        recorded: Some(RecordingFacts {
-            extent: RunExtent::WholeRuns,
-            ..RecordingFacts::default()
-        }),
-        ..Data::default()
+    let thread = Thread {
+        allocations: Some(table),
+        ..Thread::default()
     };
+    let mut data = of_functions(1 + sites.len() as u32, thread, RunExtent::WholeRuns);
     data.keep_measure(measure, &Filter::default(), true).unwrap();
     data
 }
