@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 #![allow(unsafe_code, reason = "a message with a descriptor")]
 
+#[path = "../../src/heap/preload/draw.rs"]
+mod draw;
 mod linked;
 mod recorder;
 
@@ -232,6 +234,66 @@ fn estimates_are_right_for_all_sizes() {
     }
 }
 
+/// How many samples a thread takes of blocks of one size, as its countdown draws them.
+fn sampled(size: u64, blocks: u64, interval: u64, seed: u64) -> u64 {
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let (mut samples, mut block) = (0, 0);
+    loop {
+        // The block with the byte that was drawn is the sample.
+        block += draw::bytes_to_next(&mut random, interval).div_ceil(size);
+        if block > blocks {
+            return samples;
+        }
+        samples += 1;
+    }
+}
+
+/// Of 20 threads each, the sum and the spread of what their samples stand for.
+#[test]
+fn samples_are_as_many_and_spread_as_theory_says() {
+    const RUNS: u64 = 20;
+    let interval = 512 << 10;
+    for (size, blocks) in [
+        (16, 64 << 20),
+        (1000, 1 << 20),
+        (64 << 10, 16 << 10),
+        (512 << 10, 2 << 10),
+        // 10 of them are no samples.
+        (4 << 20, 30_000),
+    ] {
+        let chance = -(-(size as f64) / interval as f64).exp_m1();
+        let (mean, variance) = (blocks as f64 * chance, blocks as f64 * chance * (1.0 - chance));
+        let counts = (1..=RUNS).map(|seed| sampled(size, blocks, interval, seed) as f64);
+        let counts: Vec<f64> = counts.collect();
+        let runs = RUNS as f64;
+        assert_within_5_sigma(
+            &format!("{size}, sum"),
+            counts.iter().sum(),
+            runs * variance,
+            runs * mean,
+        );
+        // The cube root of chi-square divided by its degrees of freedom is nearly normal (Wilson and Hilferty 1931).
+        let chi_square: f64 = counts.iter().map(|count| (count - mean).powi(2) / variance).sum();
+        let spread = 2.0 / (9.0 * runs);
+        let (found, expected) = (((chi_square / runs).cbrt() - 1.0) / spread.sqrt(), -spread.sqrt());
+        assert_within_5_sigma(&format!("{size}, chi-square {chi_square}"), found, 1.0, expected);
+    }
+}
+
+#[test]
+fn the_weight_of_a_lost_sample_is_right_to_a_hundredth_or_a_byte() {
+    for interval in [1, 1000, 64 << 10, 512 << 10, 1 << 40] {
+        for size in (0..44).flat_map(|bits| [1 << bits, (1 << bits) * 5 / 3]) {
+            let exact = size as f64 / -(-(size as f64) / interval as f64).exp_m1();
+            let weight = draw::weight(size, interval) as f64;
+            assert!(
+                (weight - exact).abs() < 1.0 + exact / 100.0,
+                "{size} {interval}: {weight}, not {exact}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_fork_has_its_own_copies_of_what_is_live() {
     let program = c("cc", "forks.c").unwrap();
@@ -370,6 +432,46 @@ fn programs_do_the_same_with_the_library() {
             // The program, and what it executes, if that has samples.
             assert!(!recorded.hellos.is_empty());
         }
+    }
+}
+
+/// The user's own library is behind sprof's.
+#[test]
+fn allocators_that_a_user_loads_are_seen_call_by_call() {
+    let truth_program = c("cc", "truth.c").unwrap();
+    let robust = c("cc", "robust.c").unwrap();
+    for allocator in ["libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4"] {
+        // The loader finds it by its name, or says on stderr that it does not.
+        let loaded = Command::new("true").env("LD_PRELOAD", allocator).output().unwrap();
+        if !loaded.stderr.is_empty() {
+            assert!(!is_required("allocators"), "no {allocator}");
+            let _ = writeln!(std::io::stderr(), "skipped: {allocator} is not installed");
+            continue;
+        }
+        let preload = format!("{}:{allocator}", library().display());
+        let record = |program: &Path, argument: &str, settings| {
+            record_by(Path::new(&preload), Command::new(program).arg(argument), settings)
+        };
+        // What libraries take as they start is the same each time.
+        let [none, many] = ["0", "20000"].map(|rounds| record(&truth_program, rounds, Settings::EACH));
+        many.kept();
+        for at in 0..3 {
+            assert_eq!(seen(&many)[at] - seen(&none)[at], truth(&many)[at], "{allocator}");
+        }
+        let plain = Command::new(&robust)
+            .arg("argument")
+            .env("LD_PRELOAD", allocator)
+            .output();
+        let settings = Settings {
+            stack_bytes: 8192,
+            ring_bytes: 4 << 20,
+            ..Settings::with_interval(4096)
+        };
+        assert_eq!(
+            record(&robust, "argument", settings).output,
+            plain.unwrap(),
+            "{allocator}"
+        );
     }
 }
 

@@ -248,10 +248,12 @@ fn a_program_is_as_without_sprof_and_its_blocks_are_sampled_by_chance() {
 fn programs_without_the_library_are_named_with_the_reason() {
     let heap = program("heap").unwrap();
     let Some(fixed) = program("split_static") else { return };
+    let library = program("preloaded.so").unwrap();
     let script = format!(
-        "{0} 1 4; env -i {0} 1 4; {1} 10 1; true",
+        "{0} 1 4; env -i {0} 1 4; {1} 10 1; LD_PRELOAD={2} {0} 1 4; true",
         heap.display(),
-        fixed.display()
+        fixed.display(),
+        library.display()
     );
     let (recording, seen) = heap_of(exact(record()), &["sh", "-c", &script]);
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
@@ -266,7 +268,12 @@ fn programs_without_the_library_are_named_with_the_reason() {
                 "heap",
                 "the library was not loaded (LD_PRELOAD changed, another file system, or rights of the file)"
             ),
-            ("split_static", "static")
+            ("split_static", "static"),
+            // A child that sets it itself.
+            (
+                "heap",
+                "the library was not loaded (LD_PRELOAD changed, another file system, or rights of the file)"
+            )
         ],
         "{seen}"
     );

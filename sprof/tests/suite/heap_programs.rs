@@ -12,7 +12,7 @@ use crate::heap::{exact, heap_of};
 use crate::support::playground::Playground;
 use crate::support::run::output;
 use crate::support::skip::{Need, has, is_root};
-use crate::support::{Recording, copy_program, program, record, sprof};
+use crate::support::{Recorder, Recording, copy_program, program, record, sprof, temp_dir};
 
 /// The allocator of a sanitizer has to come first.
 #[test]
@@ -102,6 +102,102 @@ fn a_set_user_id_program_gets_its_rights_and_no_library() {
     assert!(!stderr.contains("ld.so"), "{stderr}");
 }
 
+/// Runs a command with and without sprof. Returns what sprof says of the heap, and what the command itself wrote to
+/// stderr beside it.
+fn runs_the_same(recorder: Recorder, words: &[&str]) -> (Recording, Value) {
+    let plain = output(Command::new(words[0]).args(&words[1..]));
+    let (recording, seen) = heap_of(recorder, words);
+    assert_same(&recording, &plain);
+    (recording, seen)
+}
+
+/// Their garbage collectors map memory themselves; libraries of theirs call `malloc`.
+#[test]
+fn programs_of_go_node_and_java_do_the_same() {
+    let every_page = || record().options(&["--heap", "--heap-interval", "4K"]);
+    if let Some(go) = program("split_go") {
+        let (_, seen) = runs_the_same(every_page(), &[go.to_str().unwrap(), "20"]);
+        assert_eq!(seen["lost"]["refused"], 0, "{seen}");
+    }
+    let keeps =
+        "const kept = []; for (let i = 0; i < 20; i++) kept.push(Buffer.alloc(1 << 20, i)); console.log(kept[19][5])";
+    for (need, words, bytes) in [
+        // The buffers are `malloc`'s.
+        (Need::Node, &["node", "-e", keeps][..], 20 << 20),
+        (
+            Need::Java,
+            &["java", "-Xmx64m", "-Xshare:auto", "--list-modules"],
+            1 << 20,
+        ),
+    ] {
+        let version = Command::new(words[0]).arg("--version").output();
+        if has(need, version.is_ok(), &format!("no {}", words[0])) {
+            let (recording, seen) = runs_the_same(every_page(), words);
+            assert_eq!(seen["lost"]["refused"], 0, "{seen}");
+            let allocated = weight(&recording, "allocated");
+            assert!(allocated > f64::from(bytes), "{words:?}: {allocated}");
+        }
+    }
+}
+
+/// rustc has an allocator of its own.
+#[test]
+fn what_rustc_compiles_is_the_same_with_patches() {
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output();
+    if !has(Need::Cargo, sysroot.is_ok(), "no rustc") {
+        return;
+    }
+    let sysroot = String::from_utf8(sysroot.unwrap().stdout).unwrap();
+    let rustc = format!("{}/bin/rustc", sysroot.trim());
+    let folder = temp_dir();
+    let source = folder.path().join("lib.rs");
+    std::fs::write(&source, "pub fn sum(of: &[u8]) -> String { format!(\"{of:?}\") }\n").unwrap();
+    let object = folder.path().join("lib.o");
+    let (source, to) = (source.to_str().unwrap(), object.to_str().unwrap());
+    let words = [&rustc, "--crate-type", "lib", "--emit", "obj", "-o", to, source];
+    let plain = output(Command::new(words[0]).args(&words[1..]));
+    assert!(plain.status.success(), "{plain:?}");
+    let compiled = std::fs::read(&object).unwrap();
+    std::fs::remove_file(&object).unwrap();
+    let (recording, seen) = heap_of(record().options(&["--heap=patch", "--heap-interval", "64K"]), &words);
+    assert_same(&recording, &plain);
+    assert!(std::fs::read(&object).unwrap() == compiled, "another object file");
+    // Of 8 MB.
+    assert!(seen["blocks"].as_u64().unwrap() > 50, "{seen}");
+}
+
+/// The loader of such a program says that it can't load the library, and goes on.
+#[test]
+fn a_program_of_32_bits_runs_and_is_named() {
+    let Some(program) = program("spin_32_loaded") else {
+        return;
+    };
+    let script = format!("{}; exit 9", program.display());
+    let (recording, seen) = heap_of(exact(record()), &["sh", "-c", &script]);
+    assert_eq!(recording.code, Some(9), "{}", recording.stderr);
+    let said = recording.stderr.lines().filter(|line| line.contains("ld.so"));
+    assert!(
+        said.clone().count() == 1 && recording.stderr.contains("wrong ELF class"),
+        "{}",
+        recording.stderr
+    );
+    let unseen = &seen["unseen"][0];
+    assert_eq!(
+        (&unseen["name"], &unseen["cause"]),
+        (&"spin_32_loaded".into(), &"32-bit, or for another processor".into()),
+        "{seen}"
+    );
+}
+
+/// The bytes of a measure.
+fn weight(recording: &Recording, measure: &str) -> f64 {
+    let mut report = sprof();
+    report.arg("report").arg(&recording.output);
+    let report = output(report.args(["--measure", measure, "-f", "json"]));
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    report["selection"]["weight"].as_f64().unwrap()
+}
+
 /// Small objects of Python are in memory that its own allocator maps.
 #[test]
 fn what_python_takes_is_seen_where_its_own_allocator_is_off() {
@@ -115,11 +211,7 @@ fn what_python_takes_is_seen_where_its_own_allocator_is_off() {
         let recorder = record().options(&["--heap", "--heap-interval", "16K", "--no-symbolicate"]);
         let recording = recorder.run("env", &[&[environment, "python3"], &words[..]].concat());
         assert_same(&recording, plain.as_ref().unwrap());
-        let mut report = sprof();
-        report.arg("report").arg(&recording.output);
-        let report = output(report.args(["--measure", "peak", "-f", "json"]));
-        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
-        report["selection"]["weight"].as_f64().unwrap()
+        weight(&recording, "peak")
     };
     // 100,000 strings of 64 bytes and more. Of 6.4 MB, five standard deviations are 1.6.
     let (own, libc) = (peak("PYTHONMALLOC=default"), peak("PYTHONMALLOC=malloc"));

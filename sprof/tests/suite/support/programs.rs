@@ -91,21 +91,20 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             let path = try_go(&source, name);
             has(Need::Go, path.is_ok(), "no Go compiler").then(|| path.unwrap())
         }
-        "spin_32" => {
-            let flags = [
-                "-m32",
-                "-O1",
-                "-g",
-                "-nostdlib",
-                "-static",
-                "-fno-stack-protector",
-                "-fno-pic",
-            ];
+        // Without a C library of 32 bits.
+        "spin_32" | "spin_32_loaded" => {
+            let kind = match name {
+                "spin_32" => &["-static", "-fno-pic"][..],
+                // That C library's loader starts it.
+                _ => &["-pie", "-fpie", "-Wl,--dynamic-linker=/lib/ld-linux.so.2"],
+            };
+            let flags = [&["-m32", "-O1", "-g", "-nostdlib", "-fno-stack-protector"], kind].concat();
             let path = try_build("cc", "spin32.c", name, &flags);
             let runs = path
                 .as_ref()
                 .is_ok_and(|path| Command::new(path).status().is_ok_and(|status| status.success()));
-            has(Need::Bits32, runs, "programs of 32 bits can't be built or run here").then(|| path.unwrap())
+            let reason = format!("{name} can't be built or run here (Debian: libc6-i386)");
+            has(Need::Bits32, runs, &reason).then(|| path.unwrap())
         }
         "split_lld" => {
             let Some(lld) = rust_lld() else {
