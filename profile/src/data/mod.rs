@@ -10,6 +10,7 @@ pub(crate) mod blocks;
 mod code;
 pub(crate) mod facts;
 mod for_views;
+pub(crate) mod parallelism;
 mod threads;
 pub(crate) mod v8_names;
 

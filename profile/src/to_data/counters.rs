@@ -1,17 +1,22 @@
 //! `counters`: the rate of events and the resource usage of processes over time.
 
+use recording::info::PeriodUnit;
 use serde_json::{Value, json};
 
-use super::numbers::json_ms;
+use super::numbers::{json_ms, number};
 use super::tracks::InitialTracks;
 use crate::data::Counter;
+use crate::data::parallelism::{RunningEstimate, RunningInterval};
 use crate::recorded::Profile;
-use crate::recorded::samples::PackedSamples;
+use crate::recorded::samples::{PackedSamples, RecordedSample};
 
 /// Points of a counter: about the columns of a screen.
 const POINTS: i64 = 2000;
 /// Least distance of points. A software event has a weight of 16, so rates over shorter times would be spikes.
 const LEAST_STEP_NS: i64 = 1_000_000;
+
+/// Below the lines of processes: see `usage`.
+const RUNNING_SORT_WEIGHT: usize = 2000;
 
 /// `GraphColor`s of src/types/profile.ts; the events use them in turn.
 const COLORS: [&str; 6] = ["blue", "orange", "green", "purple", "teal", "magenta"];
@@ -68,6 +73,69 @@ fn counter(profile: &Profile, place: usize, index: usize) -> Counter {
         json!({"time": times, "count": counts, "length": counts.len()}),
         display(event, &label, color, place),
     )
+}
+
+/// The name of [`running`].
+pub(crate) const RUNNING: &str = "running";
+
+/// Threads of all processes that ran. Counts are ms of running time since the previous point: their rate is the mean
+/// number. Times begin at `zero_ms`.
+pub(crate) fn running(intervals: &[RunningInterval], zero_ms: f64, pid: &str, thread: usize) -> Counter {
+    let end_ms = intervals.last().map_or(0.0, |interval| interval.end_ms);
+    let step_ms = (end_ms / POINTS as f64).max(LEAST_STEP_NS as f64 / 1e6);
+    let mut counts = vec![0.0; (end_ms / step_ms) as usize + 2];
+    for interval in intervals.iter().filter(|interval| interval.running > 0) {
+        let (first, last) = (interval.start_ms / step_ms, interval.end_ms / step_ms);
+        for (at, count) in counts
+            .iter_mut()
+            .enumerate()
+            .take(last as usize + 2)
+            .skip(first as usize + 1)
+        {
+            let part = last.min(at as f64) - first.max(at as f64 - 1.0);
+            *count += part.max(0.0) * step_ms * f64::from(interval.running);
+        }
+    }
+    let times: Vec<Value> = (0..counts.len())
+        .map(|at| number(zero_ms + at as f64 * step_ms))
+        .collect();
+    let format = json!({"unit": "number"});
+    line(
+        [RUNNING, "CPU", "Threads of all processes that ran"],
+        pid,
+        thread,
+        json!({"time": times, "count": counts, "length": counts.len()}),
+        json!({
+            "graphType": "line-rate",
+            "unit": "threads",
+            "color": "teal",
+            "markerSchemaLocation": null,
+            "sortWeight": RUNNING_SORT_WEIGHT,
+            "label": "Running threads (estimate)",
+            "tooltipRows": [{"type": "value", "source": "rate", "format": format, "label": "running threads, of all processes"}],
+        }),
+    )
+}
+
+/// The same for a recording.
+pub(super) fn of_running(profile: &Profile, time_of: impl Fn(&RecordedSample) -> i64) -> Option<Counter> {
+    let mut estimate = RunningEstimate::default();
+    let threads = profile.threads.iter().filter(|thread| thread.event.is_none());
+    for thread in threads.filter(|thread| profile.unit_of(thread) != PeriodUnit::Counts) {
+        estimate.begin_thread();
+        for sample in thread.samples.iter() {
+            let [time_ms, length_ms] = [sample.time, time_of(&sample)].map(|ns| ns.max(0) as f64 / 1e6);
+            match sample.off_cpu {
+                true => estimate.add_wait(time_ms, length_ms),
+                false => _ = estimate.add_sample(time_ms, length_ms),
+            }
+        }
+    }
+    let intervals = estimate.intervals(end_ns(profile) as f64 / 1e6);
+    let thread = profile.threads.iter().position(|thread| thread.event.is_none())?;
+    let pid = &profile.processes[profile.threads[thread].process.0].id;
+    let is_line = intervals.iter().any(|interval| interval.running > 1);
+    is_line.then(|| running(&intervals, 0.0, pid, thread))
 }
 
 /// The end of the recording, ns.

@@ -27,6 +27,7 @@ use crate::recorded::Profile;
 use crate::recorded::samples::RecordedSample;
 use crate::recorded::thread;
 use crate::unique::Unique;
+pub(crate) use counters::{RUNNING, running};
 use cpu::CpuDelta;
 pub(crate) use meta::{GECKO_VERSION, PRODUCER};
 pub(crate) use numbers::number;
@@ -150,6 +151,9 @@ impl<'a> ProfileData<'a> {
                 counters::of_events(profile)
                     .into_iter()
                     .chain(usage::lines(profile))
+                    .chain(counters::of_running(profile, |sample| {
+                        self.cpu.time_of(sample, profile.info.interval_ns)
+                    }))
                     .collect(),
             ),
         };

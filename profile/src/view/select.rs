@@ -351,6 +351,14 @@ impl<'a> ResolvedFilter<'a> {
             && self.times(pid).contain(marker.start_ms)
     }
 
+    /// True if a sample is selected.
+    pub(super) fn select_sample(&self, thread: usize, pid: &str, time_ms: f64, stack: u32) -> bool {
+        let no_stack = self.seen.len() - 1;
+        self.wanted_threads[thread]
+            && matches!(self.seen[no_stack.min(stack as usize)], SampleKinds::Selected)
+            && self.times(pid).contain(time_ms)
+    }
+
     /// True if a block of memory that a thread took meets the conditions.
     pub(super) fn select_block(&self, thread: u32, pid: &str, time_ms: f64, stack: u32) -> bool {
         let no_stack = self.seen.len() - 1;

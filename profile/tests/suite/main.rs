@@ -26,6 +26,7 @@ mod merge;
 mod names;
 mod offcpu;
 mod page;
+mod parallelism;
 mod read;
 mod reference;
 mod report;

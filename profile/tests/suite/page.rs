@@ -9,6 +9,7 @@ use profile::data::Data;
 use profile::export::html::{PageOptions, policy, served_data, served_page, write};
 use profile::view::functions::functions;
 use profile::view::lines::lines;
+use profile::view::parallelism::WALL_TIME;
 use profile::view::select::{Filter, select};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -82,7 +83,7 @@ impl Page {
         let kinds = self.head["kinds"].as_array().unwrap();
         let threads = kinds
             .iter()
-            .filter(|kind| kind["waits"] == waits)
+            .filter(|kind| kind["waits"] == waits && kind["name"] != WALL_TIME)
             .flat_map(|kind| kind["threads"].as_array().unwrap());
         threads
             .flat_map(|thread| {

@@ -10,13 +10,14 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 /// Options of `sprof record` and `sprof flamegraph` that say what to record or to draw, or can't be used with cargo.
-const WHAT_TO_RECORD: [&str; 8] = [
+const WHAT_TO_RECORD: [&str; 9] = [
     "command",
     "pid",
     "all",
     "file",
     "base",
     "measure",
+    "weigh",
     "heap",
     "heap_interval",
 ];

@@ -33,7 +33,7 @@ pub(crate) struct ExportArgs {
     pub(crate) output: Option<PathBuf>,
 
     /// Export where threads wait instead of CPU time; needs a recording with --off-cpu.
-    #[arg(long = "waits", alias = "off-cpu")]
+    #[arg(long = "waits", alias = "off-cpu", conflicts_with = "weigh")]
     pub(crate) off_cpu: bool,
 
     /// Put the source files of sampled functions into the page (--format html), so that their lines are shown wherever
@@ -97,6 +97,7 @@ Examples:
         .trailing_var_arg(false)
         .required_unless_present_any(["pid", "all", "file"])),
     mut_arg("measure", |arg| arg.requires("file")),
+    mut_arg("weigh", |arg| arg.requires("file").conflicts_with("off_cpu")),
 )]
 pub(crate) struct FlamegraphArgs {
     /// Draw this file and record nothing: a saved profile, a file of `perf record`, text of `perf script`, a .partial
@@ -176,7 +177,7 @@ pub(crate) enum ExportFormat {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PickArgs {
     /// Export CPU time and waits together: the whole time of the threads.
-    #[arg(long, conflicts_with = "off_cpu")]
+    #[arg(long, conflicts_with_all = ["off_cpu", "weigh"])]
     pub(crate) wall: bool,
 
     /// Show each thread on its own in folded stacks and flame graphs, not their sum for each process.

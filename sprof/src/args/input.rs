@@ -124,6 +124,18 @@ pub(crate) struct MeasureArgs {
     /// file of heaptrack, by the next call), or the number of blocks.
     #[arg(long, value_name = "MEASURE", value_parser = measures(), conflicts_with = "event", hide_possible_values = true)]
     pub(crate) measure: Option<Measure>,
+
+    /// What a sample counts for. latency: its part of wall time, which is its CPU time divided by the number of threads
+    /// that ran then. What runs alone counts fully.
+    #[arg(long, value_name = "WEIGHT", conflicts_with_all = ["event", "measure"])]
+    pub(crate) weigh: Option<SampleWeight>,
+}
+
+/// What a sample counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SampleWeight {
+    /// Its part of wall time.
+    Latency,
 }
 
 /// Which samples of a file to read.
@@ -131,6 +143,8 @@ pub(crate) struct MeasureArgs {
 pub(crate) enum WantedSamples<'a> {
     /// Those of the named event, or of the one that the file chooses.
     Event(Option<&'a str>),
+    /// Those of CPU time, as parts of wall time.
+    Latency,
     /// Blocks of memory, by this measure of those that the filter selects.
     Heap {
         measure: Measure,
@@ -142,10 +156,11 @@ pub(crate) enum WantedSamples<'a> {
 
 impl<'a> WantedSamples<'a> {
     /// Those that the options ask for.
-    pub(crate) fn new(event: &'a EventArgs, heap: &MeasureArgs, filter: Filter) -> WantedSamples<'a> {
-        match heap.measure {
-            Some(measure) => WantedSamples::heap(measure, filter),
-            None => WantedSamples::Event(event.name()),
+    pub(crate) fn new(event: Option<&'a str>, measured: &MeasureArgs, filter: Filter) -> WantedSamples<'a> {
+        match (measured.measure, measured.weigh) {
+            (Some(measure), _) => WantedSamples::heap(measure, filter),
+            (None, Some(SampleWeight::Latency)) => WantedSamples::Latency,
+            (None, None) => WantedSamples::Event(event),
         }
     }
 
@@ -169,7 +184,7 @@ impl<'a> WantedSamples<'a> {
     pub(crate) fn event(&self) -> Option<&'a str> {
         match self {
             WantedSamples::Event(event) => *event,
-            WantedSamples::Heap { .. } => None,
+            WantedSamples::Latency | WantedSamples::Heap { .. } => None,
         }
     }
 }

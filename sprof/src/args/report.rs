@@ -23,8 +23,8 @@ pub(crate) struct ReportArgs {
     pub(crate) file: PathBuf,
 
     /// What to show [default: summary]: summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads,
-    /// processes, crates, categories, buckets, heap (who allocates, who keeps it, what grows) or markers (system calls,
-    /// probes, benchmarks). May be given several times.
+    /// processes, crates, categories, buckets, heap (who allocates, who keeps it, what grows), parallelism (wall time
+    /// by number of running threads) or markers (system calls, probes, benchmarks). May be given several times.
     #[arg(long, value_name = "VIEW", value_parser = ViewParser, hide_possible_values = true)]
     pub(crate) view: Vec<View>,
 
@@ -44,7 +44,8 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
 
-    /// Leave out rows with a smaller share of the selected samples [default: 1 in trees, 0 elsewhere].
+    /// Leave out rows with a smaller share of the selected samples [default: 1 in trees and of
+    /// functions in parallelism, 0 elsewhere].
     #[arg(long, value_name = "PERCENT", value_parser = value::percent)]
     pub(crate) min_percent: Option<f64>,
 
@@ -82,6 +83,8 @@ pub(crate) enum View {
     Buckets,
     /// Blocks of memory by the code that took them, from a recording with `--heap`.
     Heap,
+    /// Wall time by number of running threads.
+    Parallelism,
     /// Events one by one: system calls, probes, benchmarks, what a script marked.
     Markers,
 }
@@ -107,7 +110,7 @@ pub(crate) enum Sort {
 }
 
 /// Names of views and what they show, for messages and shell completions.
-static VIEWS: [(&str, View, &str); 13] = [
+static VIEWS: [(&str, View, &str); 14] = [
     ("summary", View::Summary, "the most important rows of several views"),
     ("functions", View::Functions, "functions by the time in their own code"),
     ("lines", View::Lines, "source lines"),
@@ -124,6 +127,11 @@ static VIEWS: [(&str, View, &str); 13] = [
     ("categories", View::Categories, "kinds of code"),
     ("buckets", View::Buckets, "kinds of cost: allocating, copying, locks"),
     ("heap", View::Heap, "blocks of memory, by the code that took them"),
+    (
+        "parallelism",
+        View::Parallelism,
+        "wall time by number of running threads; what no second CPU helps with",
+    ),
     (
         "markers",
         View::Markers,

@@ -58,7 +58,7 @@ pub(crate) struct SelectArgs {
     pub(crate) merge_generics: bool,
 
     /// Show what threads waited for instead of what they ran; needs a recording with --off-cpu.
-    #[arg(long, alias = "off-cpu")]
+    #[arg(long, alias = "off-cpu", conflicts_with = "weigh")]
     pub(crate) waits: bool,
 
     #[command(flatten)]
@@ -86,7 +86,7 @@ impl SelectArgs {
 
     /// The samples to read.
     pub(crate) fn wanted(&self) -> WantedSamples<'_> {
-        WantedSamples::new(&self.event, &self.heap, self.filter())
+        WantedSamples::new(self.event.name(), &self.heap, self.filter())
     }
 
     /// The conditions, a phrase each.

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
         let reading = ReadOptions {
             wanted: match heap {
                 Some(measure) => WantedSamples::heap(measure, args.part.filter()),
-                None => WantedSamples::new(&args.event, &args.heap, args.part.filter()),
+                None => WantedSamples::new(args.event.name(), &args.heap, args.part.filter()),
             },
             symbols: &args.input.symbols,
             filter: args.part.filter(),

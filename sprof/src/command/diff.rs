@@ -53,7 +53,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     let files = |words| SideFiles::of(words, args.plain_http, &term);
     let (base_files, new_files) = (files(base_files)?, files(new_files)?);
     let reading = ReadOptions {
-        wanted: WantedSamples::new(&args.event, &args.heap, args.part.filter()),
+        wanted: WantedSamples::new(args.event.name(), &args.heap, args.part.filter()),
         symbols: &args.serve.input.symbols,
         filter: args.part.filter(),
         by: args.by,

@@ -48,11 +48,12 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
             "--service, --service-version, --commit and --label are columns of --format parquet, not of this format",
         );
     }
-    let is_of_samples = args.heap.measure.is_some() || args.event.name().is_some() || args.off_cpu || args.pick.wall;
+    let is_measured = args.heap.measure.is_some() || args.heap.weigh.is_some();
+    let is_of_samples = is_measured || args.event.name().is_some() || args.off_cpu || args.pick.wall;
     if format == ExportFormat::Dhat && is_of_samples {
         return args::refuse(
             "export",
-            "--format dhat writes all that is known of the heap: leave out --measure, --event, --waits and --wall",
+            "--format dhat writes all that is known of the heap: leave out --measure, --weigh, --event, --waits and --wall",
         );
     }
     let target = ResultTarget::prepare(args.output.as_deref(), kind(format))?;
@@ -75,7 +76,7 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
             input::open_with_measures(&args.file, &wanted, symbols, &term)
         }
         None => {
-            let wanted = WantedSamples::new(&args.event, &args.heap, args.part.filter());
+            let wanted = WantedSamples::new(args.event.name(), &args.heap, args.part.filter());
             input::open(&args.file, wanted, symbols, &term)
         }
     }?;

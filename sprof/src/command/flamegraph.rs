@@ -43,10 +43,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
         }
         let target = ResultTarget::prepare(Some(&args.output), FileKind::FlameGraph)?;
         let event = event(&args.recording.event)?;
-        let wanted = match args.heap.measure {
-            Some(measure) => WantedSamples::heap(measure, args.part.filter()),
-            None => WantedSamples::Event(event),
-        };
+        let wanted = WantedSamples::new(event, &args.heap, args.part.filter());
         let read = |file: &PathBuf| {
             let mut data = input::open_and_warn(file, wanted.clone(), &args.input.symbols, &term)?.data;
             export::keep_part(&mut data, &args.part, file)?;

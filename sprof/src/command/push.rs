@@ -24,7 +24,7 @@ pub(crate) fn run(args: &PushArgs) -> Outcome {
     let servers = Servers::prepare("push", &args.to, args.plain_http)?;
     let mut input = input::open_and_warn(
         &args.file,
-        WantedSamples::new(&args.event, &args.heap, args.part.filter()),
+        WantedSamples::new(args.event.name(), &args.heap, args.part.filter()),
         &args.input.symbols,
         &term,
     )?;

@@ -19,7 +19,7 @@ use crate::report::about::About;
 use crate::report::build::{TableExtent, tables};
 use crate::report::calls;
 use crate::report::text::TextWidth;
-use crate::report::{Report, json, markdown, markers, text};
+use crate::report::{Report, json, markdown, markers, parallelism, text};
 use crate::symbols::advice::{AdvisedSamples, advise, distorted, few_samples};
 use crate::terminal::Term;
 use crate::terminal::style;
@@ -28,6 +28,8 @@ use crate::terminal::style;
 const SUMMARY_ROWS: usize = 10;
 /// Rows of each table of other views.
 const VIEW_ROWS: usize = 40;
+/// Functions of each number of running threads.
+const NUMBER_ROWS: usize = 8;
 
 pub(crate) fn run(args: &ReportArgs) -> Outcome {
     let term = Term::stderr(args.select.messages.verbosity());
@@ -46,10 +48,17 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
         [] => &[View::Summary][..],
         views => views,
     };
+    let numbers = match views.contains(&View::Parallelism) {
+        true if filter.waits => {
+            return Err(failed(&"--view parallelism is of running threads: leave out --waits"));
+        }
+        true => Some(input.data.parallelism().map_err(|error| failed(&error))?),
+        false => None,
+    };
     let mut shown = Vec::new();
     for view in views {
         let extent = extent(args, view);
-        shown.extend(tables(&selection, view, extent).map_err(|error| failed(&error))?);
+        shown.extend(tables(&selection, view, extent, numbers.as_ref()).map_err(|error| failed(&error))?);
     }
     let conditions = args.select.describe();
     let mut notes = input.notes;
@@ -61,6 +70,9 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     }
     let measure = CostScale::new(&input.data, selection.total);
     notes.extend(distorted(&selection, measure.time_ms(selection.total)));
+    if let Some(numbers) = &numbers {
+        notes.extend(parallelism::notes(&selection, numbers));
+    }
     if views.contains(&View::Markers) {
         notes.extend(markers::missing(&selection));
     }
@@ -129,6 +141,7 @@ fn extent(args: &ReportArgs, view: &View) -> TableExtent {
     let default = match (args.format(), view) {
         (Format::Json, _) => usize::MAX,
         (_, View::Summary) => SUMMARY_ROWS,
+        (_, View::Parallelism) => NUMBER_ROWS,
         _ => VIEW_ROWS,
     };
     TableExtent {

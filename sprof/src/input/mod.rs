@@ -134,6 +134,7 @@ fn read(
     let event = wanted.event();
     let keeps_event = match wanted {
         WantedSamples::Event(event) => event.is_some() || extent != ReadExtent::Page,
+        WantedSamples::Latency => true,
         WantedSamples::Heap { .. } => false,
     };
     let mut is_measured = false;
@@ -161,7 +162,7 @@ fn read(
         }
         let sum = match wanted {
             WantedSamples::Heap { measure, .. } => sum_of_heap(kind, *measure),
-            WantedSamples::Event(_) => None,
+            WantedSamples::Event(_) | WantedSamples::Latency => None,
         };
         is_measured = sum.is_some();
         let read::Foreign { mut data, notes: lacks } = read::foreign(path, kind, sum.or(event), limits)?;
@@ -198,6 +199,12 @@ fn read(
     {
         let kept = data.keep_measure(*measure, filter, *of_each_run);
         kept.map_err(|error| Failure::failed(format_args!("cannot show the heap of {}: {error}", path.display())))?;
+    }
+    if let WantedSamples::Latency = wanted {
+        let weighed = data.weigh_by_latency();
+        let is_not = |error| Failure::failed(format_args!("cannot weigh {} by latency: {error}", path.display()));
+        let parallelism = weighed.map_err(is_not)?;
+        notes.push(parallelism.doubt(&data));
     }
     let came_with_names = data.symbolicated;
     let mut look_ups = LookUps::new(&symbolicator, term);

@@ -7,6 +7,7 @@ use profile::data::{Data, HeapGrowthFacts, RowValue, WeightUnit};
 use profile::text::date::utc;
 use profile::text::numbers::{bytes, count, grouped, number_json, time, with_share};
 use profile::view::cost_scale::{CostScale, has_times};
+use profile::view::parallelism::WALL_TIME;
 use profile::view::select::Selection;
 
 pub(crate) struct About {
@@ -255,6 +256,7 @@ fn json(
                 (true, _) => "waits",
                 (false, WeightUnit::Bytes) => "bytes",
                 (false, WeightUnit::Counts) => "count",
+                (false, _) if data.counted_name() == Some(WALL_TIME) => "latency",
                 (false, WeightUnit::Samples | WeightUnit::Milliseconds) => "cpu",
             },
             "conditions": conditions,

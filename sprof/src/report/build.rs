@@ -11,11 +11,12 @@ use profile::view::cost::Cost;
 use profile::view::crates::{CodeOrigin, CrateRow, crates};
 use profile::view::functions::{FunctionRow, functions};
 use profile::view::lines::lines;
+use profile::view::parallelism::Parallelism;
 use profile::view::select::{NotFound, Selection};
 use profile::view::tree::{CallNode, CallTree, TreeLimits, bottom_up, callees, callers, top_down_where};
 use serde_json::{Value, json};
 
-use super::{ReportRow, Table, heap, markers};
+use super::{ReportRow, Table, heap, markers, parallelism};
 use crate::args::{Sort, View};
 
 /// The extent of a table.
@@ -42,7 +43,13 @@ const HOT_SHARE: f64 = 0.03;
 /// Functions with this share of all and no self time say nothing: `main`, `start_thread`, `catch_unwind`.
 const NEARLY_ALL: f64 = 0.98;
 
-pub(crate) fn tables(selection: &Selection<'_>, view: &View, extent: TableExtent) -> Result<Vec<Table>, NotFound> {
+/// `numbers` is for [`View::Parallelism`].
+pub(crate) fn tables(
+    selection: &Selection<'_>,
+    view: &View,
+    extent: TableExtent,
+    numbers: Option<&Parallelism>,
+) -> Result<Vec<Table>, NotFound> {
     let of = Build { selection, extent };
     Ok(match view {
         View::Summary => of.summary(),
@@ -63,6 +70,10 @@ pub(crate) fn tables(selection: &Selection<'_>, view: &View, extent: TableExtent
         View::Categories => vec![of.categories()],
         View::Buckets => vec![of.buckets()],
         View::Heap => heap::tables(selection, extent.sort, extent.rows),
+        View::Parallelism => {
+            let table = numbers.map(|numbers| parallelism::table(selection, numbers, extent.rows, extent.min_percent));
+            Vec::from_iter(table)
+        }
         View::Markers => vec![markers::table(
             view::markers::markers(selection, extent.of_event),
             extent.sort,

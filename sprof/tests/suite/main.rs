@@ -49,6 +49,7 @@ mod markers;
 mod memory;
 mod merge;
 mod offcpu;
+mod parallelism;
 mod parquet;
 mod perf_data;
 mod perf_off_cpu;

@@ -4,7 +4,10 @@
 //! numbers then have one byte, and gzip finds what repeats. In gzip, the data of a build of 171 processes take 513 kB
 //! so and 549 kB as lists of JSON; those of a million samples 6.1 MB and 7.6 MB.
 
+use std::hash::BuildHasher;
+
 use recording::varint;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde_json::{Value, json};
 
 /// The largest whole number that a browser can add up: 2^53 - 1 (`Number.MAX_SAFE_INTEGER`).
@@ -16,6 +19,8 @@ pub(super) struct PageColumns {
     pub(super) bytes: Vec<u8>,
     /// (offset in bytes, numbers, 1 if a number is the difference to the one before)
     index: Vec<(usize, usize, u8)>,
+    /// Columns by the hash of their bytes: kinds of samples may differ in their weights alone.
+    known: FxHashMap<u64, Vec<usize>>,
 }
 
 impl PageColumns {
@@ -50,7 +55,18 @@ impl PageColumns {
     }
 
     fn add(&mut self, offset: usize, count: usize, kind: u8) -> usize {
+        let bytes = &self.bytes[offset..];
+        let same = self.known.entry(FxBuildHasher.hash_one(bytes)).or_default();
+        let is_same = |number: &&usize| {
+            let (from, of_same, of_kind) = self.index[**number];
+            (of_same, of_kind) == (count, kind) && self.bytes[from..offset].starts_with(bytes)
+        };
+        if let Some(number) = same.iter().find(is_same) {
+            self.bytes.truncate(offset);
+            return *number;
+        }
         self.index.push((offset, count, kind));
+        same.push(self.index.len() - 1);
         self.index.len() - 1
     }
 

@@ -14,7 +14,8 @@ use super::markers::markers;
 use super::stacks::{PageStacks, SampledInstruction};
 use super::threads::{ThreadRows, counters};
 use super::{PageOptions, kinds};
-use crate::data::{Calls, Data, NONE};
+use crate::data::{Calls, Counter, Data, NONE};
+use crate::to_data::{RUNNING, running};
 use crate::view::select::{Filter, NotFound, Selection, select};
 
 /// Increased when a page could not show data of another version: page and data are written together, but a server may
@@ -32,6 +33,15 @@ pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>,
     put("version", VERSION.into());
     put("about", about(&data, options.notes));
     put("markers", markers(&data, &rows, &mut columns));
+    let parallelism = data.parallelism().ok();
+    let parallelism = parallelism.filter(|numbers| numbers.intervals.iter().any(|interval| interval.running > 1));
+    let is_counted = |counter: &Counter| counter.fields.get("name").and_then(Value::as_str) == Some(RUNNING);
+    if let (Some(numbers), Some(thread), false) =
+        (&parallelism, data.threads.first(), data.counters.iter().any(is_counted))
+    {
+        let counter = running(&numbers.intervals, options.zero_ms, &thread.pid, 0);
+        data.counters.push(counter);
+    }
     put("counters", counters(&data, &rows, options.zero_ms, &mut columns));
     put(
         "calls",
@@ -78,6 +88,12 @@ pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>,
     });
     if let Some(error) = failed {
         return Err(error);
+    }
+    if parallelism.is_some() && data.event.is_none() && data.weigh_by_latency().is_ok() {
+        let selection = select(&data, &Filter::default())?;
+        let wall_time = kinds::kind(&selection, false, &stacks, &rows, &mut columns);
+        // After the CPU time.
+        found.splice(found.len().min(1)..found.len().min(1), wall_time);
     }
     put("kinds", found.into());
     put("threads", rows.into_json());

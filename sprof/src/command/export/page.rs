@@ -20,7 +20,7 @@ pub(super) fn export(args: &ExportArgs, target: ResultTarget<'_>, term: &Term) -
     }
     let mut input = input::open_page(
         &args.file,
-        &WantedSamples::new(&args.event, &args.heap, args.part.filter()),
+        &WantedSamples::new(args.event.name(), &args.heap, args.part.filter()),
         &args.input.symbols,
         term,
     )?;

@@ -30,11 +30,12 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: ResultTarg
         || args.pick.wall
         || args.pick.threads
         || args.heap.measure.is_some()
+        || args.heap.weigh.is_some()
         || (args.event.name().is_some() && !is_converted)
     {
         return args::refuse(
             "export",
-            "this format copies the whole profile: it goes without --waits, --wall, --threads and --measure, and --event is for files of \
+            "this format copies the whole profile: it goes without --waits, --wall, --threads, --measure and --weigh, and --event is for files of \
              other profilers",
         );
     }

@@ -113,6 +113,8 @@ function layTimeline() {
 
 /** @param {CounterLine} line @param {number} value */
 function lineAmount(line, value) {
+  // A rate of ms of running time.
+  if (line.unit === "threads") return (value / 1000).toFixed(1) + " threads";
   if (line.unit === "percent") return (value / 10).toFixed(0) + " %";
   return (line.unit === "bytes" ? bytesText(value) : grouped(value)) + (line.rate ? " a second" : "");
 }

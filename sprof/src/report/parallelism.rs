@@ -1,0 +1,113 @@
+//! The table of parallelism: wall time by number of running threads, and the functions that ran then.
+
+use profile::data::NONE;
+use profile::text::numbers::{count, number_json, time};
+use profile::view::parallelism::{Parallelism, RunningNumber, SerialPart, running_numbers};
+use profile::view::select::Selection;
+use serde_json::{Value, json};
+
+use super::{ReportRow, Table};
+
+/// Functions below this share of the wall time are left out, unless `--min-percent` says otherwise.
+const FUNCTION_PERCENT: f64 = 1.0;
+
+/// The serial part first, then by number, each with at most `limit` functions.
+pub(super) fn table(
+    selection: &Selection<'_>,
+    parallelism: &Parallelism,
+    limit: usize,
+    min_percent: Option<f64>,
+) -> Table {
+    let mut numbers = running_numbers(selection, parallelism);
+    numbers.sort_by_key(|number| number.running != 1);
+    let whole_ms: f64 = numbers.iter().map(|number| number.wall_ms).sum();
+    let serial = SerialPart::new(&numbers);
+    let (mut rows, mut left_out) = (Vec::new(), 0);
+    for number in &mut numbers {
+        rows.push(number_row(number, whole_ms, serial.filter(|_| number.running == 1)));
+        let least_ms = whole_ms * min_percent.unwrap_or(FUNCTION_PERCENT) / 100.0;
+        number.functions.retain(|(_, cost)| cost.weight >= least_ms);
+        let shown = limit.min(number.functions.len());
+        left_out += number.functions.len() - shown;
+        for (func, cost) in &number.functions[..shown] {
+            let name = if *func == NONE {
+                "[no stack]"
+            } else {
+                selection.name(*func)
+            };
+            let lib = selection
+                .data
+                .lib_name(*func)
+                .filter(|_| *func != NONE)
+                .unwrap_or_default();
+            rows.push(ReportRow {
+                depth: 1,
+                indent: 1,
+                name: name.to_owned(),
+                is_function: true,
+                place: lib.to_owned(),
+                cells: cells(cost.weight, whole_ms),
+                fields: fields(number.running, json!(name), cost.weight, whole_ms)
+                    .chain([("library", json!(lib)), ("samples", json!(cost.samples))])
+                    .collect(),
+                ..ReportRow::default()
+            });
+        }
+    }
+    Table {
+        id: "parallelism",
+        title: "Wall time by number of running threads, estimated from samples".to_owned(),
+        own_label: "",
+        other_label: "",
+        headings: vec!["share", "wall time"],
+        rows,
+        left_out,
+    }
+}
+
+fn number_row(number: &RunningNumber, whole_ms: f64, serial: Option<SerialPart>) -> ReportRow {
+    let name = match number.running {
+        0 => "no thread ran".to_owned(),
+        1 => "1 thread ran: the serial part".to_owned(),
+        running => format!("{} ran", count(running.into(), "thread", "threads")),
+    };
+    let at_most = serial.and_then(|serial| serial.at_most_faster);
+    let mut fields: Vec<_> = fields(number.running, Value::Null, number.wall_ms, whole_ms).collect();
+    if let Some(serial) = serial {
+        fields.push(("share_of_work", number_json(serial.share_of_work)));
+        fields.push(("at_most_faster", at_most.map_or(Value::Null, number_json)));
+    }
+    ReportRow {
+        name,
+        details: Vec::from_iter(at_most.map(|at_most| {
+            format!("if no thread waited for a CPU: at most {at_most:.1} times faster, however many CPUs")
+        })),
+        cells: cells(number.wall_ms, whole_ms),
+        fields,
+        ..ReportRow::default()
+    }
+}
+
+fn cells(ms: f64, whole_ms: f64) -> Vec<String> {
+    vec![format!("{:.1} %", 100.0 * ms / whole_ms), time(ms)]
+}
+
+fn fields(running: u32, function: Value, ms: f64, whole_ms: f64) -> impl Iterator<Item = (&'static str, Value)> {
+    [
+        ("running", json!(running)),
+        ("function", function),
+        ("wall_ms", number_json(ms)),
+        ("share", number_json(ms / whole_ms)),
+    ]
+    .into_iter()
+}
+
+/// What the table does not say.
+pub(crate) fn notes(selection: &Selection<'_>, parallelism: &Parallelism) -> Vec<String> {
+    let data = selection.data;
+    let mut notes = vec![parallelism.doubt(data)];
+    if data.processes() > 1 {
+        notes.push(format!("threads are those of all {} processes", data.processes()));
+    }
+    notes
+}
