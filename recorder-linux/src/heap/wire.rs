@@ -136,7 +136,7 @@ pub struct Question {
     pub countdown: i64,
     /// Where a call goes that may be a sample or free one, with the address of its [`Descriptor`] in r11.
     pub slow: u64,
-    /// Counters of the addresses of samples, by the upper 16 bits of `address * 0x9e3779b97f4a7c15`.
+    /// Counters of the addresses of samples, by the lower 16 bits of `address >> 6 ^ address >> 15`.
     pub filter: u64,
 }
 

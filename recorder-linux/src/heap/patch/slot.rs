@@ -113,11 +113,12 @@ impl PatchSlot {
         }
         if [CallClass::Free, CallClass::Reallocate].contains(&call.class) {
             let pointer = register(call.pointer);
-            // mov rax, factor; imul rax, pointer; shr rax, 48
-            self.push(&[0x48, 0xb8]);
-            self.push(&FILTER_FACTOR.to_le_bytes());
-            self.push(&[0x48 | pointer >> 3, 0x0f, 0xaf, 0xc0 | pointer & 7]);
-            self.push(&[0x48, 0xc1, 0xe8, 48]);
+            // As `FILTER_SHIFTS` of the library (`preload/live.rs`).
+            // mov rax, pointer; shr rax, 6; mov r11, pointer; shr r11, 15; xor eax, r11d; movzx eax, ax
+            self.push(&[0x48 | (pointer >> 3) << 2, 0x89, 0xc0 | (pointer & 7) << 3]);
+            self.push(&[0x48, 0xc1, 0xe8, 6]);
+            self.push(&[0x49 | (pointer >> 3) << 2, 0x89, 0xc3 | (pointer & 7) << 3]);
+            self.push(&[0x49, 0xc1, 0xeb, 15, 0x44, 0x31, 0xd8, 0x0f, 0xb7, 0xc0]);
             // mov r11, filter; cmp byte [r11 + rax], 0; jne stub
             self.push(&[0x49, 0xbb]);
             self.refer(SlotValue::Filter, 8);
@@ -207,9 +208,6 @@ impl PatchSlot {
 fn uses_registers(call: CallSignature) -> bool {
     call.class != CallClass::Allocate && call.class != CallClass::PosixMemalign || call.multiplier.is_some()
 }
-
-/// The factor of the library's filter (`preload/live.rs`).
-const FILTER_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Where a slot is.
 pub(super) fn slot_address(index: usize, at: &PatchAddresses) -> u64 {

@@ -5,11 +5,14 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Relaxed},
 };
 
-/// A prime near 2^64 divided by the golden ratio: the upper bits of its products are a hash. sys/machine/ has it as
-/// well.
+/// A prime near 2^64 divided by the golden ratio: the upper bits of its products are a hash.
 pub(crate) const HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 /// 65,536 counters: few frees of other addresses find one that is not 0. sys/machine/ has it as well.
 pub(crate) const FILTER_BITS: u32 = 16;
+/// The counter of an address: these parts of it, exclusive-or. Blocks of a page share a cache line of counters. By a
+/// hash of the whole address, each free missed a cache: that took most of the time of all entries. Of the second shifts
+/// from 14 to 23, this one spreads equal blocks best, of 32 bytes to 128 KiB.
+pub(crate) const FILTER_SHIFTS: (u32, u32) = (6, 15);
 /// 131,072 addresses: with an interval of 512 KiB, a heap of 64 GiB.
 const TABLE_BITS: u32 = 17;
 /// Slots that an address may be in.
@@ -46,7 +49,9 @@ fn replace(address: u64, from: u64, to: u64) -> bool {
 }
 
 fn count(address: u64, change: impl FnMut(u8) -> Option<u8>) {
-    if let Some(counter) = FILTER.get((address.wrapping_mul(HASH) >> (64 - FILTER_BITS)) as usize) {
+    let (near, far) = FILTER_SHIFTS;
+    let index = (address >> near ^ address >> far) & ((1 << FILTER_BITS) - 1);
+    if let Some(counter) = FILTER.get(index as usize) {
         // An error means that the counter stays.
         let _ = counter.fetch_update(AcqRel, Relaxed, change);
     }

@@ -235,12 +235,9 @@ macro_rules! count {
 macro_rules! look_up {
     () => {
         concat!(
-            "movz x16, #0x7c15\n",
-            "movk x16, #0x7f4a, lsl #16\n",
-            "movk x16, #0x79b9, lsl #32\n",
-            "movk x16, #0x9e37, lsl #48\n",
-            "mul x16, x16, x0\n",
-            "lsr x16, x16, #48\n",
+            "lsr x16, x0, #6\n",
+            "eor x16, x16, x0, lsr #15\n",
+            "and x16, x16, #0xffff\n",
             "adrp x17, sprof_heap_filter\n",
             "add x17, x17, :lo12:sprof_heap_filter\n",
             "ldrb w16, [x17, x16]\n",

@@ -25,14 +25,14 @@ pub(super) use aarch64::*;
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86_64::*;
 
-use crate::live::{FILTER_BITS, HASH};
+use crate::live::{FILTER_BITS, FILTER_SHIFTS};
 use crate::wire::{ALLOCATES, Descriptor, FREES, FUNCTIONS, NO_ARGUMENT, REALLOCATES, STORES};
 
 /// Size of a thread's block, and its alignment.
 pub(super) const THREAD_BYTES: usize = 64;
 
 // As the entries have them.
-const _: () = assert!(HASH == 0x9e37_79b9_7f4a_7c15 && FILTER_BITS == 16);
+const _: () = assert!(matches!((FILTER_SHIFTS, FILTER_BITS), ((6, 15), 16)));
 
 // Indexes in `wire::FUNCTIONS`.
 pub(super) const MALLOC: usize = 0;

@@ -284,9 +284,12 @@ macro_rules! count {
 macro_rules! look_up {
     () => {
         concat!(
-            "movabs rax, 0x9e3779b97f4a7c15\n",
-            "imul rax, rdi\n",
-            "shr rax, 48\n",
+            "mov rax, rdi\n",
+            "shr rax, 6\n",
+            "mov r11, rdi\n",
+            "shr r11, 15\n",
+            "xor eax, r11d\n",
+            "movzx eax, ax\n",
             "lea r11, [rip + sprof_heap_filter]\n",
             "cmp byte ptr [r11 + rax], 0\n",
             "jne {slow}"
