@@ -6,10 +6,13 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use crate::support;
-use crate::support::client::Client;
+use crate::support::client::{Client, script};
 use crate::support::programs::line_of;
-use crate::support::skip::{perf_events, tracepoints};
+use crate::support::run::output;
+use crate::support::skip::{Need, has, perf_events, tracepoints};
 use crate::support::{program, record, sprof};
 
 /// `sprof load` at work; ends with this.
@@ -19,9 +22,10 @@ struct Served {
 }
 
 impl Served {
-    fn start(profile: &Path) -> Served {
+    fn start(profile: &Path, options: &[&str]) -> Served {
         let mut command = sprof();
-        command.args(["load", "--no-open", "--port", "0"]).arg(profile);
+        command.args(["load", "--no-open", "--port", "0"]);
+        command.args(options).arg(profile);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
         let stderr = child.stderr.take().unwrap();
@@ -118,7 +122,7 @@ fn the_client_symbolicates_an_unsymbolicated_profile_through_our_server() {
     let Some(()) = perf_events() else { return };
     let recorder = record().options(&["--no-symbolicate"]);
     let (recording, _) = recorder.profile(program("inline_dwarf5").unwrap(), &["500"]);
-    let served = Served::start(&recording.output);
+    let served = Served::start(&recording.output, &[]);
     let Some(client) = Client::load(&served.url) else {
         return;
     };
@@ -131,11 +135,64 @@ fn the_client_symbolicates_an_unsymbolicated_profile_through_our_server() {
     }
 }
 
+/// The front end as people see it, in Chromium. Its pages are in no package: `yarn build-prod` makes them in a clone of
+/// its repository.
+#[test]
+#[ignore = "needs the pages of the Firefox Profiler: SPROF_FRONT_END is their folder"]
+fn the_pages_of_the_front_end_show_the_bytes_of_the_report() {
+    let pages = std::env::var("SPROF_FRONT_END").unwrap_or_default();
+    let is_there = Path::new(&pages).join("index.html").exists() && Path::new("/usr/bin/chromium").exists();
+    if !has(
+        Need::FrontEnd,
+        is_there,
+        "no pages of the Firefox Profiler in SPROF_FRONT_END, or no chromium",
+    ) {
+        return;
+    }
+    let (recording, _) = record()
+        .options(&["--heap", "--heap-interval", "64K"])
+        .profile(program("grows").unwrap(), &[] as &[&str]);
+    let served = Served::start(&recording.output, &["--ui-dir", &pages]);
+    let roots = "(() => {
+        const rows = (kind) => [...document.querySelectorAll(`.treeViewRow${kind}Columns`)];
+        const roots = rows('Fixed').filter((_, at) => rows('Scrolled')[at].getAttribute('aria-level') === '1');
+        return roots.map((row) => Number(row.children[1].textContent.replaceAll(',', '')));
+    })()";
+    let measures = [
+        ("native-retained-allocations", "retained"),
+        ("native-allocations", "allocated"),
+    ];
+    let tasks = measures.map(|(summary, _)| {
+        let steps = json!([["until", ".treeViewRow"], ["eval", roots]]);
+        json!({ "url": format!("{}&ctSummary={summary}", served.url), "raw": true, "steps": steps })
+    });
+    let file = recording.output.with_file_name("tasks.json");
+    std::fs::write(&file, serde_json::to_vec(&tasks).unwrap()).unwrap();
+    let Some(answers) = script("viewer.js", &[file.as_os_str()]) else {
+        return;
+    };
+    let answers: Value = serde_json::from_str(&answers).unwrap();
+    for (at, (_, measure)) in measures.into_iter().enumerate() {
+        let mut report = sprof();
+        report.arg("report").arg(&recording.output);
+        let report = output(report.args(["--measure", measure, "-f", "json"]));
+        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        let roots = answers[at]["shown"][0].as_array().unwrap().iter();
+        let sum: f64 = roots.map(|root| root.as_f64().unwrap()).sum();
+        assert_eq!(
+            Some(sum),
+            report["selection"]["weight"].as_f64(),
+            "{measure}: {answers}"
+        );
+        assert!(sum > 10e6, "{measure}: {sum}");
+    }
+}
+
 #[test]
 fn the_client_annotates_source_through_our_server() {
     let Some(()) = perf_events() else { return };
     let (recording, _) = record().profile(program("inline_dwarf5").unwrap(), &["500"]);
-    let served = Served::start(&recording.output);
+    let served = Served::start(&recording.output, &[]);
     let Some(client) = Client::load(&served.url) else {
         return;
     };
@@ -173,7 +230,7 @@ fn the_client_annotates_the_source_of_a_package_through_our_server() {
         "{texts}"
     );
     assert!(!texts.contains(package.to_str().unwrap()), "{texts}");
-    let served = Served::start(&recording.output);
+    let served = Served::start(&recording.output, &[]);
     let Some(client) = Client::load(&served.url) else {
         return;
     };
@@ -185,7 +242,7 @@ fn the_client_annotates_the_source_of_a_package_through_our_server() {
 fn the_client_annotates_assembly_through_our_server() {
     let Some(()) = perf_events() else { return };
     let (recording, _) = record().profile(program("split").unwrap(), &["500"]);
-    let served = Served::start(&recording.output);
+    let served = Served::start(&recording.output, &[]);
     let Some(client) = Client::load(&served.url) else {
         return;
     };
