@@ -129,7 +129,7 @@ pub enum UnseenCause {
     OtherMachine,
     /// It runs with rights of its file (set-user-ID): the system loads no library into it.
     SetUserId,
-    /// It has an allocator of AddressSanitizer or ThreadSanitizer, which can't be sampled.
+    /// It has an allocator of a sanitizer of gcc or clang, which can't be sampled.
     Sanitizer,
     /// This allocator is linked into it, and no library stands before it. What the program takes from libc is sampled.
     OwnAllocator(&'static str),

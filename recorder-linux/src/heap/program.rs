@@ -18,8 +18,15 @@ pub(super) const OWN_MACHINE: u32 = if cfg!(target_arch = "aarch64") { 183 } els
 
 /// Larger tables and segments are not read: a file can be longer than memory.
 const MAX_PART: u64 = 512 << 20;
-/// Libraries of gcc and clang that abort where another library comes before them, or have the heap to themselves.
-const SANITIZERS: [&[u8]; 4] = [b"libasan.so", b"libtsan.so", b"libhwasan.so", b"libclang_rt."];
+/// Libraries of gcc and clang that abort where another library comes before them, have the heap to themselves, or look
+/// for addresses of blocks in all memory: those in this library would hide leaks.
+const SANITIZERS: [&[u8]; 5] = [
+    b"libasan.so",
+    b"libtsan.so",
+    b"libhwasan.so",
+    b"liblsan.so",
+    b"libclang_rt.",
+];
 
 /// A file of 64 bits and little-endian, read in parts.
 type Elf<'data> = ElfFile64<'data, LittleEndian, &'data ReadCache<File>>;

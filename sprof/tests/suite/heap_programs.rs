@@ -42,6 +42,24 @@ fn programs_with_a_sanitizer_are_left_alone_and_named() {
     }
 }
 
+/// It looks for addresses of blocks in the memory of all libraries.
+#[test]
+fn leaks_that_a_sanitizer_finds_are_found_as_well() {
+    let Some(program) = program("heap_lsan") else { return };
+    let words = [program.to_str().unwrap(), "1", "64"];
+    let plain = output(Command::new(words[0]).args(&words[1..]));
+    let leaks = |stderr: &str| {
+        let summary = stderr.lines().find(|line| line.contains("SUMMARY: LeakSanitizer"));
+        summary.map(str::to_owned)
+    };
+    let found = leaks(&String::from_utf8_lossy(&plain.stderr));
+    if has(Need::Sanitizers, found.is_some(), "no leak is found") {
+        let (recording, seen) = heap_of(exact(record()), &words);
+        assert_eq!((recording.code, leaks(&recording.stderr)), (plain.status.code(), found));
+        assert_eq!(seen["unseen"][0]["cause"], "it has a sanitizer's allocator", "{seen}");
+    }
+}
+
 /// The same status, and the same output but for what sprof adds to it.
 fn assert_same(recording: &Recording, plain: &std::process::Output) {
     let Recording {

@@ -32,9 +32,10 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         "dlopen" | "memory_file" | "shared_memory" => c(&format!("{name}.c"), &["-ldl"]),
         "library.so" => c("library.c", &["-shared", "-fPIC"]),
         "preloaded.so" => c("preloaded.c", &["-shared", "-fPIC"]),
-        "heap_asan" | "heap_tsan" => {
+        "heap_asan" | "heap_lsan" | "heap_tsan" => {
             let sanitizer = match name {
                 "heap_asan" => "-fsanitize=address",
+                "heap_lsan" => "-fsanitize=leak",
                 _ => "-fsanitize=thread",
             };
             let flags = [C_FLAGS, &["-pthread", sanitizer]].concat();

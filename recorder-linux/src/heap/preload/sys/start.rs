@@ -80,9 +80,10 @@ fn find(mut libraries: impl Iterator<Item = &'static Library>, name: &str) -> us
     libraries.find_map(symbol).unwrap_or(0)
 }
 
-/// They interpose the same functions, and watch what is done with memory.
+/// They interpose the same functions, and watch what is done with memory. LeakSanitizer also looks for addresses of
+/// blocks in this library's memory.
 fn has_sanitizer(libraries: impl Iterator<Item = &'static Library> + Clone) -> bool {
-    ["__asan_init", "__tsan_init"]
+    ["__asan_init", "__tsan_init", "__lsan_init", "__msan_init"]
         .iter()
         .any(|name| find(libraries.clone(), name) != 0)
 }
