@@ -10,7 +10,7 @@ use object::ReadCache;
 use recording::event::Pid;
 use recording::regular_file;
 
-use super::patch::{PatchAddresses, PatchPlan, SLOT_BYTES};
+use super::patch::{LeftOut, PatchAddresses, PatchPlan, SLOT_BYTES};
 use super::program;
 use super::wire::{Answer, Outcome, PATCH_CODE_BYTES, PATCH_STEPS, Question, WRITE_WORDS};
 
@@ -103,7 +103,7 @@ fn plan(file: File) -> Option<Arc<PatchPlan>> {
 }
 
 /// The answer of a plan, or why it has none.
-fn bytes(plan: &PatchPlan, question: &Question) -> Result<Vec<u8>, Outcome> {
+pub(super) fn bytes(plan: &PatchPlan, question: &Question) -> Result<Vec<u8>, Outcome> {
     let at = PatchAddresses {
         bias: question.bias,
         code: question.code,
@@ -120,11 +120,16 @@ fn bytes(plan: &PatchPlan, question: &Question) -> Result<Vec<u8>, Outcome> {
     }
     let mut answer = start(placed.code.len() as u32, count as u32);
     answer.extend(placed.code);
-    for (address, content) in placed.writes {
-        let mut padded = content.clone();
-        padded.resize(8, 0);
-        answer.extend([address.to_ne_bytes(), (content.len() as u64).to_ne_bytes()].concat());
-        answer.extend(padded);
+    for write in placed.writes {
+        answer.extend(
+            [write.address, write.content.len() as u64]
+                .map(u64::to_ne_bytes)
+                .concat(),
+        );
+        for mut bytes in [write.content, write.before] {
+            bytes.resize(8, 0);
+            answer.extend(bytes);
+        }
     }
     Ok(answer)
 }
@@ -146,9 +151,12 @@ impl PatchedExecutable {
     }
 
     pub(super) fn outcome(self, outcome: Outcome) -> PatchOutcome {
-        let by_plan = self.plan.refused().map(|(name, reason)| {
-            let reason = reason.label();
-            format!("{name} can't be changed ({reason}): without it, all blocks would look as if they were never freed")
+        let by_plan = self.plan.refused().map(|(name, reason)| match reason {
+            LeftOut::Inlined => format!("{} ({name} calls them)", reason.label()),
+            reason => format!(
+                "{name} can't be changed ({}): without it, all blocks would look as if they were never freed",
+                reason.label()
+            ),
         });
         let by_program = (outcome.refused_step > 0).then(|| {
             let step = PATCH_STEPS.get(outcome.refused_step as usize);

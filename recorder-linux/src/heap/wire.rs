@@ -178,8 +178,8 @@ pub struct Answer {
 
 /// Length of the start of an answer, words.
 pub const ANSWER_WORDS: usize = 2;
-/// Length of a write, words.
-pub const WRITE_WORDS: usize = 3;
+/// Length of a write, words: address, number of bytes, the bytes, and those that the file has there.
+pub const WRITE_WORDS: usize = 4;
 
 impl Answer {
     /// The words of the message.
@@ -212,7 +212,7 @@ pub struct Outcome {
 }
 
 /// Names of what can keep a program from being patched, by [`Outcome::refused_step`].
-pub const PATCH_STEPS: [&str; 7] = [
+pub const PATCH_STEPS: [&str; 8] = [
     "nothing",
     "it had several threads",
     "no memory near its code",
@@ -220,6 +220,7 @@ pub const PATCH_STEPS: [&str; 7] = [
     "sprof's answer made no sense",
     "its code can't be changed",
     "it has more functions and calls than sprof changes",
+    "its code in memory is not that of its file",
 ];
 
 impl Outcome {

@@ -319,17 +319,21 @@ fn code_is_changed_without_its_file_or_not_at_all() {
     }
 }
 
+/// The header of a program's segment with code.
+fn code_segment(elf: &mut [u8]) -> &mut [u8] {
+    // elf.h: 56 bytes for each segment, at the place in the header's fifth word. `PT_LOAD` with `PF_R | PF_X`.
+    let segments = usize::try_from(u64::from_le_bytes(elf[32..40].try_into().unwrap())).unwrap();
+    { elf[segments..].chunks_exact_mut(56) }
+        .find(|segment| segment[..8] == [1, 0, 0, 0, 5, 0, 0, 0])
+        .unwrap()
+}
+
 /// A program may change its code, if its file says so.
 #[test]
 fn code_that_a_program_may_write_stays_so() {
     let program = c_with("registers.c", &[]);
     let mut bytes = fs::read(&program).unwrap();
-    // elf.h: 56 bytes for each segment, at the place in the header's fifth word. `PT_LOAD` with `PF_R | PF_X`.
-    let segments = usize::try_from(u64::from_le_bytes(bytes[32..40].try_into().unwrap())).unwrap();
-    let code = { bytes[segments..].chunks_exact_mut(56) }
-        .find(|segment| segment[..8] == [1, 0, 0, 0, 5, 0, 0, 0])
-        .unwrap();
-    code[4] = 7;
+    code_segment(&mut bytes)[4] = 7;
     fs::write(&program, bytes).unwrap();
     let mut command = Command::new(&program);
     command.args(["100", "writes"]);
@@ -376,9 +380,13 @@ fn programs_run_with_answers_of_all_kinds() {
         return;
     };
     let program = c_with("blocks.c", &flags);
-    let write = |address: u64, bytes: u64| [address, bytes, 0xcccc_cccc_cccc_cccc];
+    let mut file = fs::read(&program).unwrap();
+    let code_start = u64::from_le_bytes(code_segment(&mut file)[16..24].try_into().unwrap());
+    let write = |address: u64, bytes: u64| [address, bytes, 0xcccc_cccc_cccc_cccc, 0];
     let start = |code_bytes, writes| Answer { code_bytes, writes }.to_words();
-    let answers: [(&str, Vec<u64>, Option<&str>); 6] = [
+    // Stands for the start of the code.
+    const CODE: u64 = 0xc0de;
+    let answers: [(&str, Vec<u64>, Option<&str>); 7] = [
         ("nothing", start(0, 0).to_vec(), None),
         ("nonsense", vec![u64::MAX; 2], Some("sprof's answer made no sense")),
         (
@@ -397,8 +405,13 @@ fn programs_run_with_answers_of_all_kinds() {
             [&start(0x100, 1)[..], &[0; 32], &write(u64::MAX, u64::MAX)].concat(),
             Some("sprof's answer made no sense"),
         ),
+        (
+            "other code",
+            [&start(0x100, 1)[..], &[0; 32], &write(CODE, 5)].concat(),
+            Some("its code in memory is not that of its file"),
+        ),
     ];
-    for (what, words, step) in answers {
+    for (what, mut words, step) in answers {
         let name = format!("sprof-heap-test-{}-{what}", std::process::id());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         let child = Command::new(&program)
@@ -411,6 +424,10 @@ fn programs_run_with_answers_of_all_kinds() {
         let (mut stream, _) = listener.accept().unwrap();
         let mut message = [0; 8 * MESSAGE_WORDS];
         stream.read_exact(&mut message).unwrap();
+        let bias = u64::from_ne_bytes(message[8..16].try_into().unwrap());
+        if let Some(word) = words.iter_mut().find(|word| **word == CODE) {
+            *word = bias + code_start;
+        }
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         stream.write_all(&bytes).unwrap();
         if what == "too short" {

@@ -4,14 +4,17 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
+use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 use object::Endianness;
-use object::elf::{EM_X86_64, ET_EXEC, PF_X, STB_LOCAL, STT_FUNC};
+use object::elf::{DF_TEXTREL, DT_FLAGS, DT_TEXTREL, EM_X86_64, ET_EXEC, PF_X, STB_LOCAL, STT_FUNC};
 use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
 use object::read::{Object as _, ObjectSection as _, ObjectSegment as _, ReadRef};
 
-use super::functions::{KnownFunction, OWN_MALLOC, is_anchor, is_of_allocator, known_functions};
+use super::functions::{
+    KnownFunction, OWN_MALLOC, anchored_allocators, is_anchor, is_of_allocator, is_slow_path, known_functions,
+};
 
 /// Code and functions of an executable for x86_64. All addresses are those in the file.
 #[derive(Default)]
@@ -28,9 +31,13 @@ pub(super) struct Executable<'data> {
     pub(super) known: BTreeMap<u64, Vec<(&'data str, KnownFunction)>>,
     /// Start of each of these that libraries can call.
     pub(super) exported: BTreeSet<u64>,
+    /// What fast paths of an allocator end in, with names.
+    pub(super) slow_paths: BTreeMap<u64, &'data str>,
+    /// Allocators whose own symbols it has, also where no function of them is left that programs call.
+    anchored: BTreeSet<&'static str>,
     /// It has a global `malloc`: that of libraries is not called, except by that one.
     defines_malloc: bool,
-    /// Start of each function that is an allocator's by its name.
+    /// Start of each function that is an allocator's by its name, of any allocator.
     of_allocators: BTreeSet<u64>,
     /// Bytes of code that were decoded.
     decoded: Cell<u64>,
@@ -69,6 +76,11 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Code that is decoded for one plan, at most. A file can have many functions that all are long, and overlap.
 const MOST_DECODED: u64 = 16 << 20;
 
+/// Entries of a table of distances that are looked at.
+const MOST_CASES: usize = 1024;
+/// An executable with a `malloc` of its own that has one of these from a library passes calls on.
+const OF_EACH_MALLOC: [&str; 5] = ["calloc", "realloc", "memalign", "aligned_alloc", "posix_memalign"];
+
 /// Names of the allocators that are linked into an ELF file, on any machine.
 pub(in crate::heap) fn linked_allocators<'data>(
     elf: impl ReadRef<'data>,
@@ -85,6 +97,14 @@ pub(in crate::heap) fn linked_allocators<'data>(
 impl<'data> Executable<'data> {
     /// Reads an ELF file. It is empty without an allocator, and for another machine.
     pub(super) fn read(elf: impl ReadRef<'data>) -> Result<Executable<'data>, object::Error> {
+        Executable::read_with(elf, |_| {})
+    }
+
+    /// Reads an ELF file in which other functions are known than those of allocators.
+    pub(super) fn read_with(
+        elf: impl ReadRef<'data>,
+        change_known: impl FnOnce(&mut Executable<'data>),
+    ) -> Result<Executable<'data>, object::Error> {
         let file = ElfFile64::<Endianness, _>::parse(elf)?;
         let endian = file.endian();
         let mut executable = Executable::default();
@@ -92,6 +112,15 @@ impl<'data> Executable<'data> {
             return Ok(executable);
         }
         executable.read_symbols(&file, elf)?;
+        // Its code in memory is not that of the file.
+        let has_text_relocations = file.elf_dynamic_table().is_ok_and(|table| {
+            { table.iter() }
+                .any(|entry| entry.tag == DT_TEXTREL || entry.tag == DT_FLAGS && entry.val & DF_TEXTREL.0 != 0)
+        });
+        if has_text_relocations {
+            executable.known.clear();
+        }
+        change_known(&mut executable);
         if executable.known.is_empty() {
             return Ok(executable);
         }
@@ -117,7 +146,7 @@ impl<'data> Executable<'data> {
     ) -> Result<(), object::Error> {
         let endian = file.endian();
         let (names, mut functions) = (known_functions(), Vec::new());
-        let (mut has_dlsym, mut anchors) = (false, BTreeSet::new());
+        let (mut has_dlsym, mut is_in_part, mut anchors) = (false, false, BTreeSet::new());
         for (table, is_dynamic) in [
             (file.elf_symbol_table(), false),
             (file.elf_dynamic_symbol_table(), true),
@@ -133,6 +162,7 @@ impl<'data> Executable<'data> {
                 let name = CStr::from_bytes_until_nul(name).map_or("", |name| name.to_str().unwrap_or_default());
                 let is_import = symbol.is_undefined(endian);
                 has_dlsym |= is_import && ["dlsym", "dlvsym"].contains(&name);
+                is_in_part |= is_import && OF_EACH_MALLOC.contains(&name);
                 // The symbol of a function that is chosen at run time (STT_GNU_IFUNC) has the address of what chooses.
                 let address = symbol.st_value(endian);
                 if is_import || address >= ADDRESS_END {
@@ -149,8 +179,11 @@ impl<'data> Executable<'data> {
                     continue;
                 }
                 functions.push((address, symbol.st_size(endian)));
-                if is_of_allocator(name) {
+                if is_of_allocator(name) || names.contains_key(name) {
                     self.of_allocators.insert(address);
+                }
+                if is_slow_path(name) {
+                    self.slow_paths.insert(address, name);
                 }
                 if let Some(known) = known {
                     if is_dynamic {
@@ -171,6 +204,7 @@ impl<'data> Executable<'data> {
             names.retain(|(_, known)| known.anchors.iter().all(|anchor| anchors.contains(anchor)));
         }
         self.known.retain(|_, names| !names.is_empty());
+        self.anchored = anchored_allocators(&anchors);
         self.defines_malloc = anchors.contains("malloc");
         let constants = file
             .section_by_name(".rodata")
@@ -180,7 +214,9 @@ impl<'data> Executable<'data> {
         // let texts share an end.
         let looks_for_malloc = { constants.split(|byte| *byte == 0) }.any(|text| text.ends_with(b"malloc"));
         let is_other = self.allocators().iter().any(|allocator| *allocator != OWN_MALLOC);
-        if (looks_for_malloc && !is_other) || self.known.len() > MOST_KNOWN {
+        // The same where a part of the family is a library's: it would not know the blocks of the rest.
+        let is_wrapper = (looks_for_malloc || is_in_part) && !is_other;
+        if is_wrapper || self.known.len() > MOST_KNOWN {
             self.known.clear();
         }
         Ok(())
@@ -190,6 +226,7 @@ impl<'data> Executable<'data> {
     pub(super) fn allocators(&self) -> BTreeSet<&'static str> {
         let known = self.known.values().flatten();
         let mut allocators: BTreeSet<_> = known.map(|(_, known)| known.allocator).collect();
+        allocators.extend(&self.anchored);
         if allocators.len() > 1 {
             allocators.remove(OWN_MALLOC);
         }
@@ -202,6 +239,12 @@ impl<'data> Executable<'data> {
             let at = usize::try_from(address.checked_sub(*start)?).ok()?;
             code.get(at..).filter(|rest| !rest.is_empty())
         })
+    }
+
+    /// What the file has at an address of its code, or zeros.
+    pub(super) fn bytes_at<const COUNT: usize>(&self, address: u64) -> [u8; COUNT] {
+        let bytes = self.code_from(address).and_then(<[u8]>::first_chunk);
+        bytes.copied().unwrap_or([0; COUNT])
     }
 
     /// Where the function that starts here ends: by its symbol, or where the next one starts.
@@ -313,6 +356,27 @@ impl<'data> Executable<'data> {
         let words = aligned.flat_map(|content| content.as_chunks::<8>().0);
         let words = words.map(|word| u64::from_le_bytes(*word));
         words.filter(|word| addresses.binary_search(word).is_ok()).collect()
+    }
+
+    /// Whether a table of distances from its start, of 4 bytes each, that a function uses leads to one of these
+    /// addresses: a `switch` in a loop.
+    pub(super) fn has_table_into(&self, function: u64, addresses: Range<u64>) -> bool {
+        let tables = self
+            .references(function)
+            .filter(|found| found.kind == ReferenceKind::Address);
+        let content_from = |address: u64| {
+            self.segments.iter().find_map(|(start, content)| {
+                let at = usize::try_from(address.checked_sub(*start)?).ok()?;
+                content.get(at..).filter(|rest| !rest.is_empty())
+            })
+        };
+        tables.map(|table| table.target).any(|table| {
+            let words = content_from(table).unwrap_or_default().as_chunks().0.iter();
+            { words.take(MOST_CASES) }
+                .map(|word| table.wrapping_add_signed(i32::from_le_bytes(*word).into()))
+                .take_while(|target| self.function_of(*target).is_some())
+                .any(|target| addresses.contains(&target))
+        })
     }
 
     /// Whether a function of an allocator, by its name, has this instruction.

@@ -1,7 +1,7 @@
 //! The functions of linked allocators that programs call, and their arguments. By the headers of mimalloc 2 and 3,
 //! jemalloc 5.3, gperftools 2.10, snmalloc 0.7 and rpmalloc 1.4.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::LeftOut;
 
@@ -90,8 +90,38 @@ pub(super) fn is_anchor(name: &str) -> bool {
     PREFIXES.iter().any(|(.., anchors)| anchors.contains(&name))
 }
 
-/// How the names of an allocator's functions begin, also of those that programs do not call.
-const OWN_NAMES: [&str; 4] = ["mi_", "_mi_", "_rjem_", "je_"];
+/// The allocators whose own names are among these symbols.
+pub(super) fn anchored_allocators(anchors: &BTreeSet<&str>) -> BTreeSet<&'static str> {
+    let is_there = |anchor: &&str| is_of_allocator(anchor) && anchors.contains(anchor);
+    let anchored = PREFIXES.iter().filter(|(.., needed)| needed.iter().all(is_there));
+    anchored.map(|(_, allocator, ..)| *allocator).collect()
+}
+
+/// What fast paths of allocators end in, without `_rjem_` and `je_`: where a function of the program calls one of
+/// these, the compiler has put a fast path into it.
+const SLOW_PATHS: [&str; 8] = [
+    "_mi_malloc_generic",
+    "_mi_free_generic",
+    "_mi_page_retire",
+    "_mi_heap_realloc_zero",
+    "_mi_theap_realloc_zero",
+    "malloc_default",
+    "free_default",
+    "sdallocx_default",
+];
+
+/// Whether only an allocator's own functions call this one.
+pub(super) fn is_slow_path(name: &str) -> bool {
+    // Compilers put a dot before the number of a copy.
+    let name = name.split('.').next().unwrap_or_default();
+    let own = name.strip_prefix("_rjem_").unwrap_or(name);
+    let own = own.strip_prefix("je_").unwrap_or(own);
+    SLOW_PATHS.contains(&own) && is_of_allocator(name)
+}
+
+/// How the names of an allocator's functions begin, also of those that programs do not call. mimalloc has names of
+/// glibc and BSD beside its own.
+const OWN_NAMES: [&str; 6] = ["mi_", "_mi_", "_rjem_", "je_", "__libc_", "vfree"];
 
 /// Whether a function is one of an allocator, by its name.
 pub(super) fn is_of_allocator(name: &str) -> bool {

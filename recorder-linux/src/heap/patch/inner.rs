@@ -15,10 +15,10 @@ pub(super) fn inner_functions(executable: &Executable<'_>, entries: &BTreeSet<u6
         let jumps = executable
             .references(function)
             .filter(|found| found.kind != ReferenceKind::Address);
-        for target in jumps.map(|jump| jump.target) {
+        // The cold part of a function, which has a symbol of its own, is jumped to anywhere.
+        for target in jumps.filter_map(|jump| executable.function_of(jump.target)) {
             // An entry that is not patched is called by others.
-            let is_function = executable.function_of(target) == Some(target) && !executable.known.contains_key(&target);
-            if is_function && inner.len() < MOST_FUNCTIONS && inner.insert(target) {
+            if !executable.known.contains_key(&target) && inner.len() < MOST_FUNCTIONS && inner.insert(target) {
                 rest.push(target);
             }
         }

@@ -52,6 +52,8 @@ pub(in crate::heap) enum LeftOut {
     FreesMany,
     /// It returns null where there is no memory for the new block, and has freed the old one.
     FreesOnFailure,
+    /// Functions of the program have parts of the allocator's, as link-time optimization makes them.
+    Inlined,
 }
 
 impl LeftOut {
@@ -69,6 +71,7 @@ impl LeftOut {
             LeftOut::InPlace => "it makes a block longer where the block is",
             LeftOut::FreesMany => "it frees blocks that it does not name",
             LeftOut::FreesOnFailure => "it frees its block also where it fails",
+            LeftOut::Inlined => "the compiler has put parts of its functions into those of the program",
         }
     }
 }
@@ -93,7 +96,15 @@ pub(in crate::heap) struct PatchAddresses {
 pub(in crate::heap) struct PlacedPatches {
     /// The slots, for [`PatchAddresses::code`].
     pub(in crate::heap) code: Vec<u8>,
-    /// Address and at most 8 bytes, each within one executable segment of the executable. To be written once the slots
-    /// are there.
-    pub(in crate::heap) writes: Vec<(u64, Vec<u8>)>,
+    /// To be done once the slots are there.
+    pub(in crate::heap) writes: Vec<PlacedWrite>,
+}
+
+/// At most 8 bytes, within one executable segment of the executable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::heap) struct PlacedWrite {
+    pub(in crate::heap) address: u64,
+    pub(in crate::heap) content: Vec<u8>,
+    /// What the file has there.
+    pub(in crate::heap) before: Vec<u8>,
 }

@@ -9,7 +9,7 @@ use super::executable::{Executable, Reference, ReferenceKind};
 use super::functions::{CallClass, CallSignature, KnownFunction, OWN_MALLOC};
 use super::inner::inner_functions;
 use super::slot::{PatchSlot, continuation_address, distance, slot_address};
-use super::{LeftOut, PatchAddresses, PlacedPatches, SLOT_BYTES};
+use super::{LeftOut, PatchAddresses, PlacedPatches, PlacedWrite, SLOT_BYTES};
 
 /// What can be patched in a file, wherever it is loaded.
 #[derive(Debug, Default)]
@@ -26,9 +26,13 @@ pub(in crate::heap) struct PatchPlan {
 #[derive(Clone, Copy, Debug)]
 enum PlannedWrite {
     /// A jump to the slot, at this address.
-    Entry { start: u64, slot: usize },
+    Entry {
+        start: u64,
+        slot: usize,
+        before: [u8; JUMP_BYTES as usize],
+    },
     /// The last 4 bytes of a call or jump that ends at this address: to the continuation.
-    Branch { next: u64, slot: usize },
+    Branch { next: u64, slot: usize, before: [u8; 4] },
 }
 
 /// A function of an allocator that may be patched.
@@ -47,24 +51,37 @@ impl PatchPlan {
     ///
     /// When this is no 64-bit ELF file, or its tables are broken.
     pub(in crate::heap) fn new<'data>(elf: impl ReadRef<'data>) -> Result<PatchPlan, object::Error> {
-        let executable = Executable::read(elf)?;
+        let plan = PatchPlan::of_all(&Executable::read(elf)?);
+        let Some((name, reason)) = plan.refused else {
+            return Ok(plan);
+        };
+        Ok(PatchPlan {
+            allocators: plan.allocators,
+            refused: Some((name, reason)),
+            ..PatchPlan::default()
+        })
+    }
+
+    /// The plan for all functions of an executable that are known and can be patched, also where nothing is to be.
+    pub(super) fn of_all(executable: &Executable<'_>) -> PatchPlan {
         let mut plan = PatchPlan {
             allocators: executable.allocators(),
             ..PatchPlan::default()
         };
-        let entries = plan.entries_of(&executable);
+        let entries = plan.entries_of(executable);
         let slot_of = slots_by_address(&entries);
         for entry in &entries {
             let slot_of = |address: u64| slot_of.get(&address).copied();
             let slot = PatchSlot::new(&entry.function, entry.call, &entry.displaced, slot_of);
             // The longest displaced code has room.
             let Some(slot) = slot else {
-                return Ok(PatchPlan::default());
+                return PatchPlan::default();
             };
             let start = entry.displaced.start;
             plan.writes.push(PlannedWrite::Entry {
                 start,
                 slot: plan.slots.len(),
+                before: executable.bytes_at(start),
             });
             plan.slots.push(slot);
         }
@@ -74,7 +91,7 @@ impl PatchPlan {
             let mut displaced = entries.iter().map(|entry| entry.address..entry.displaced.end);
             displaced.any(|displaced| displaced.contains(&address))
         };
-        let inner = inner_functions(&executable, &starts);
+        let inner = inner_functions(executable, &starts);
         for function in starts.iter().chain(&inner) {
             for reference in executable.references(*function) {
                 if reference.kind == ReferenceKind::Jump
@@ -84,14 +101,15 @@ impl PatchPlan {
                     plan.writes.push(PlannedWrite::Branch {
                         next: reference.next,
                         slot,
+                        before: executable.bytes_at(reference.next - 4),
                     });
                 }
             }
         }
         if executable.is_too_much() {
-            return Ok(PatchPlan::default());
+            return PatchPlan::default();
         }
-        Ok(plan)
+        plan
     }
 
     /// The functions that can be patched, ascending. Notes the others.
@@ -105,15 +123,25 @@ impl PatchPlan {
             }
         }
         let displaced = entries.iter().flat_map(|entry| entry.address..entry.displaced.end);
-        let mut targets: Vec<u64> = displaced.chain(left_out.iter().map(|(address, ..)| *address)).collect();
+        let others = { left_out.iter().map(|(address, ..)| *address) }.chain(executable.slow_paths.keys().copied());
+        let mut targets: Vec<u64> = displaced.chain(others).collect();
         targets.sort_unstable();
-        let (mut called, mut inner) = (BTreeSet::new(), BTreeSet::new());
+        let mut inlined = None;
+        // A table of addresses, for example of a `switch`, may lead behind an entry.
+        let in_data = executable.in_data(&targets);
+        let (mut called, mut inner) = (BTreeSet::new(), in_data.clone());
         for reference in executable.references_to(&targets) {
             if !executable.is_in_allocator(reference.at) {
                 called.insert(reference.target);
             }
-            if reference.kind != ReferenceKind::Address {
-                inner.insert(reference.target);
+            inner.insert(reference.target);
+            if let Some(name) = executable.slow_paths.get(&reference.target)
+                && reference.kind != ReferenceKind::Address
+                && !executable.is_in_allocator(reference.at)
+                && let Some(function) = executable.function_of(reference.at)
+                && !executable.known.contains_key(&function)
+            {
+                inlined = Some(((*name).to_owned(), LeftOut::Inlined));
             }
         }
         let mut keep =
@@ -124,7 +152,8 @@ impl PatchPlan {
             };
         let entries = keep(entries, LeftOut::Jump, &|entry| {
             let Displaced { start, end, .. } = entry.displaced;
-            inner.range(entry.address + 1..end).any(|target| *target != start)
+            let is_jumped_to = inner.range(entry.address + 1..end).any(|target| *target != start);
+            is_jumped_to || executable.has_table_into(entry.address, entry.address..end)
         });
         let slot_of = slots_by_address(&entries);
         let entries = keep(entries, LeftOut::ShortJump, &|entry| {
@@ -136,10 +165,8 @@ impl PatchPlan {
             rest.any(|reference| is_short(&reference) && slot_of.contains_key(&reference.target))
         });
         // Linkers keep functions that nobody calls, or only the allocator itself.
-        let addresses: Vec<u64> = executable.known.keys().copied().collect();
-        let in_data = executable.in_data(&addresses);
         // Blocks would look as if they were never freed.
-        self.refused = { left_out.iter() }
+        let no_free = { left_out.iter() }
             .find(|(address, _, reason)| {
                 let is_called = [&called, &in_data, &executable.exported].map(|all| all.contains(address));
                 let mut known = executable.known.get(address).into_iter().flatten();
@@ -148,9 +175,7 @@ impl PatchPlan {
                 frees && is_called.contains(&true)
             })
             .map(|(_, name, reason)| ((*name).to_owned(), *reason));
-        if self.refused.is_some() {
-            return Vec::new();
-        }
+        self.refused = no_free.or(inlined);
         left_out.retain(|(address, ..)| called.contains(address));
         self.left_out = left_out
             .into_iter()
@@ -193,18 +218,23 @@ impl PatchPlan {
         let slots = self.slots.iter().enumerate();
         let code: Option<Vec<Vec<u8>>> = slots.map(|(index, slot)| slot.place(index, at)).collect();
         let write = |write: &PlannedWrite| match *write {
-            PlannedWrite::Entry { start, slot } => {
+            PlannedWrite::Entry { start, slot, before } => {
                 let start = start.wrapping_add(at.bias);
                 let distance = distance(start.wrapping_add(JUMP_BYTES), slot_address(slot, at))?;
                 let [a, b, c, d] = distance;
-                Some((start, vec![0xe9, a, b, c, d]))
+                Some(PlacedWrite {
+                    address: start,
+                    content: vec![0xe9, a, b, c, d],
+                    before: before.to_vec(),
+                })
             }
-            PlannedWrite::Branch { next, slot } => {
+            PlannedWrite::Branch { next, slot, before } => {
                 let next = next.wrapping_add(at.bias);
-                Some((
-                    next.wrapping_sub(4),
-                    distance(next, continuation_address(slot, at))?.to_vec(),
-                ))
+                Some(PlacedWrite {
+                    address: next.wrapping_sub(4),
+                    content: distance(next, continuation_address(slot, at))?.to_vec(),
+                    before: before.to_vec(),
+                })
             }
         };
         Some(PlacedPatches {

@@ -1,9 +1,12 @@
 #![cfg(target_arch = "x86_64")]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 
@@ -11,7 +14,9 @@ use super::displaced::Displaced;
 use super::executable::{Executable, ReferenceKind};
 use super::functions::known_functions;
 use super::slot::{CONTINUATION, PatchSlot};
-use super::{LeftOut, PatchAddresses, PatchPlan, SLOT_BYTES, linked_allocators};
+use super::{LeftOut, PatchAddresses, PatchPlan, PlacedWrite, SLOT_BYTES, linked_allocators};
+use crate::heap::wire::{MESSAGE_WORDS, Outcome, PATCH_CODE_BYTES, Question, VARIABLE};
+use crate::heap::{PRELOAD, patch_answers};
 
 const AT: PatchAddresses = PatchAddresses {
     bias: 0x5555_5555_4000,
@@ -133,7 +138,12 @@ fn left_out(plan: &PatchPlan) -> HashMap<&str, LeftOut> {
 /// What the writes do at the entries and at calls: address in the file, and where it leads to.
 fn jumps(plan: &PatchPlan) -> Vec<(u64, u64)> {
     let placed = plan.place(&AT).unwrap();
-    let jump = |(address, bytes): &(u64, Vec<u8>)| {
+    let jump = |PlacedWrite {
+                    address,
+                    content: bytes,
+                    before,
+                }: &PlacedWrite| {
+        assert_eq!(bytes.len(), before.len());
         assert!(bytes.len() == 4 || (bytes.len() == 5 && bytes[0] == 0xe9));
         let end = address + bytes.len() as u64;
         let distance = i32::from_le_bytes(*bytes.last_chunk().unwrap());
@@ -162,19 +172,30 @@ fn functions_that_can_not_be_patched_are_named_with_the_reason() {
         ("mi_memalign", long),
         ("mi_valloc", "testq %rdi, %rdi\n je other\n movq %rdi, %rax\n ret"),
         ("into_memalign", "jmp mi_memalign + 3\n ret"),
+        // What a `switch` in a loop and a computed goto make.
+        (
+            "mi_heap_malloc",
+            "movq %rdi, %rax\n .Lcase: movq %rsi, %rdx\n leaq .Lcases(%rip), %rcx\n movslq (%rcx), %r8\n addq %rcx, %r8\n \
+             jmp *%r8",
+        ),
+        ("mi_heap_zalloc", "movq %rdi, %rax\n .Llabel: movq %rsi, %rdx\n ret"),
+        ("mi_heap_calloc", "movq %rdi, %rax\n .Lgoto: leaq .Lgoto(%rip), %rdx\n jmp *%rdx"),
         ("_Znwm", long),
         // A program.
         (
             "other",
             "call mi_strdup\n call mi_malloc\n call mi_zalloc\n call mi_calloc\n call mi_malloc_small\n call mi_zalloc_small\n\
-             call mi_memalign\n ret",
+             call mi_memalign\n call mi_heap_malloc\n call mi_heap_zalloc\n call mi_heap_calloc\n ret",
         ),
         ("mi_own", "call mi_heap_destroy\n call mi_free\n ret"),
     ]
     .map(|(name, code)| function(name, code))
     .concat();
     // These would refuse all of it, if anybody else called them.
-    source.push_str(".hidden mi_free\n .hidden mi_heap_destroy\n .data\n _mi_page_empty:\n data: .quad 0\n .section .note.GNU-stack\n");
+    source.push_str(
+        ".hidden mi_free\n .hidden mi_heap_destroy\n .data\n _mi_page_empty:\n data: .quad 0, .Llabel\n \
+                     .section .rodata\n .p2align 2\n .Lcases: .long .Lcase - .Lcases\n .section .note.GNU-stack\n",
+    );
     let plan = PatchPlan::new(build(&source, "s").as_slice()).unwrap();
     assert_eq!(plan.allocators().collect::<Vec<_>>(), ["mimalloc"]);
     let expected = HashMap::from([
@@ -183,6 +204,9 @@ fn functions_that_can_not_be_patched_are_named_with_the_reason() {
         ("mi_malloc_small", LeftOut::ShortJump),
         ("mi_zalloc_small", LeftOut::Jump),
         ("mi_memalign", LeftOut::Jump),
+        ("mi_heap_malloc", LeftOut::Jump),
+        ("mi_heap_zalloc", LeftOut::Jump),
+        ("mi_heap_calloc", LeftOut::Jump),
         ("mi_calloc", LeftOut::Immovable),
         ("mi_strdup", LeftOut::UnknownSize),
     ]);
@@ -250,6 +274,10 @@ fn an_allocator_whose_free_can_not_be_patched_is_left_alone() {
 
 /// An allocator whose `mi_realloc` works by another function, and what else calls that function.
 fn realloc_by_another_function(other: &str) -> PatchPlan {
+    plan_with(other, 3)
+}
+
+fn plan_with(other: &str, entries: usize) -> PatchPlan {
     let source = "
         #define NOINLINE __attribute__((noinline, noclone))
         #define API __attribute__((visibility(\"default\"), noinline, noclone))
@@ -268,7 +296,7 @@ fn realloc_by_another_function(other: &str) -> PatchPlan {
         }
     ";
     let plan = PatchPlan::new(build(&format!("{source}\n{other}"), "c").as_slice()).unwrap();
-    assert_eq!((plan.entries(), plan.left_out()), (3, [].as_slice()));
+    assert_eq!((plan.entries(), plan.left_out()), (entries, [].as_slice()));
     plan
 }
 
@@ -281,6 +309,12 @@ fn entries_that_an_entry_calls_through_a_function_of_its_own_do_not_count() {
     assert_eq!(continuation_of_others(&realloc_by_another_function("")), 2);
     let by_allocator = "API void *mi_other(void *p) { return (char *)work(p, 1) + 1; }";
     assert_eq!(continuation_of_others(&realloc_by_another_function(by_allocator)), 2);
+    // The cold part of a function is jumped to anywhere.
+    let cold = r#"asm(".globl mi_memalign\n .type mi_memalign, @function\n mi_memalign: movq %rdi, %rax\n"
+        " movq %rsi, %rdx\n jmp mi_memalign.cold + 1\n .size mi_memalign, . - mi_memalign\n"
+        ".type mi_memalign.cold, @function\n mi_memalign.cold: nop\n call mi_malloc\n ret\n"
+        ".size mi_memalign.cold, . - mi_memalign.cold\n");"#;
+    assert_eq!(continuation_of_others(&plan_with(cold, 4)), 3);
     // The function also works for others: their calls count.
     for other in [
         "API void *other(void *p) { return (char *)work(p, 1) + 1; }",
@@ -379,12 +413,62 @@ fn a_malloc_that_goes_on_to_that_of_a_library_is_left_alone() {
         plan.entries()
     };
     assert_eq!(entries("#define NAME \"malloc\""), 0);
+    // A part of the family is a library's.
+    let by_calloc = "
+        #define API __attribute__((visibility(\"default\")))
+        void *calloc(unsigned long, unsigned long);
+        API void *malloc(unsigned long size) { return (char *)calloc(size, 1) + (size > 99); }
+        API void free(void *block) { *(void *volatile *)block = 0; }
+    ";
+    assert!(PatchPlan::new(build(by_calloc, "c").as_slice()).unwrap().is_empty());
     // jemalloc looks for another function.
     assert_eq!(entries("#define NAME \"pthread_create\""), 2);
     // That of another allocator is its own.
     let other =
         "const char _mi_page_empty = 1; void *mi_malloc(unsigned long size) { return (void *)(size * 3 + size / 7); }";
     assert_eq!(entries(&format!("#define NAME \"malloc\"\n{other}")), 3);
+}
+
+/// Link-time optimization makes such files.
+#[test]
+fn an_allocator_that_is_a_part_of_other_functions_is_left_alone_and_named() {
+    let function =
+        |name: &str, code: &str| format!(".type {name}, @function\n{name}:\n{code}\n.size {name}, . - {name}\n");
+    let long = "movq %rdi, %rax\n movq %rsi, %rax\n jmp _mi_malloc_generic.part.0";
+    let rest = ".data\n _mi_page_empty: .quad 0\n .section .note.GNU-stack\n";
+    for (caller, is_inlined) in [("mi_other", false), ("__libc_malloc", false), ("main", true)] {
+        let code = [
+            ("mi_malloc", long),
+            ("mi_free", "movq %rdi, %rax\n movq %rsi, %rdx\n ret"),
+            ("_mi_malloc_generic.part.0", "ret"),
+            (caller, "call mi_free\n call _mi_malloc_generic.part.0\n ret"),
+        ];
+        let code = code.map(|(name, code)| function(name, code)).concat();
+        let plan = PatchPlan::new(build(&format!("{code}{rest}"), "s").as_slice()).unwrap();
+        let refused = is_inlined.then(|| ("_mi_malloc_generic.part.0".to_owned(), LeftOut::Inlined));
+        assert_eq!(
+            (plan.is_empty(), plan.refused()),
+            (is_inlined, refused.as_ref()),
+            "{caller}"
+        );
+    }
+    // No function is left that has its name.
+    let bytes = build(&format!("{}{rest}", function("main", "ret")), "s");
+    assert!(PatchPlan::new(bytes.as_slice()).unwrap().is_empty());
+    assert_eq!(
+        Vec::from_iter(linked_allocators(bytes.as_slice()).unwrap()),
+        ["mimalloc"]
+    );
+}
+
+/// The loader changes it.
+#[test]
+fn code_with_relocations_is_left_alone() {
+    let code = ".globl mi_malloc\n.type mi_malloc, @function\nmi_malloc: movabsq $data, %rax\n addq %rdi, %rax\n ret\n\
+                .size mi_malloc, . - mi_malloc\n.data\n _mi_page_empty: data: .quad 0\n .section .note.GNU-stack\n";
+    let entries = |code: &str| PatchPlan::new(build(code, "s").as_slice()).unwrap().entries();
+    let without = code.replace("movabsq $data, %rax", "leaq data(%rip), %rax");
+    assert_eq!([entries(code), entries(&without)], [0, 1]);
 }
 
 #[test]
@@ -433,6 +517,146 @@ fn other_files_have_no_plan() {
     for bytes in [64, 1000, libc.len() / 2, libc.len() - 1000] {
         assert!(
             PatchPlan::new(&libc[..bytes]).is_ok_and(|plan| plan.is_empty()) || PatchPlan::new(&libc[..bytes]).is_err()
+        );
+    }
+}
+
+/// What a program prints whose code is changed by this plan.
+fn output_with(plan: &PatchPlan, folder: &Path, program: &Path, arguments: &[&str]) -> Output {
+    let library = folder.join("library.so");
+    if !library.exists() {
+        fs::write(&library, PRELOAD).unwrap();
+    }
+    let name = format!("sprof-patch-test-{}-{}", std::process::id(), folder.display());
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name[..name.len().min(100)]).unwrap());
+    let listener = listener.unwrap();
+    // No block is a sample.
+    let settings = format!("{}:0:65536:1:@{}", 1_u64 << 60, &name[..name.len().min(100)]);
+    let child = Command::new(program)
+        .args(arguments)
+        .env("LD_PRELOAD", library)
+        .env(VARIABLE, settings)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    let words = |mut stream: &UnixStream| {
+        let mut message = [0; 8 * MESSAGE_WORDS];
+        stream.read_exact(&mut message).unwrap();
+        let words = message.as_chunks::<8>().0;
+        std::array::from_fn(|index| u64::from_ne_bytes(words[index]))
+    };
+    let question = Question::from_words(words(&stream)).unwrap();
+    let answer = patch_answers::bytes(plan, &question).unwrap();
+    (&stream).write_all(&answer).unwrap();
+    let outcome = Outcome::from_words(words(&stream)).unwrap();
+    assert_eq!((outcome.refused_step, outcome.error), (0, 0));
+    child.wait_with_output().unwrap()
+}
+
+/// Changes all functions of a program that can be changed, as those of an allocator that free, and asserts that it does
+/// the same. Returns how many they are, of how many.
+fn assert_same_with_all_functions_patched(folder: &Path, program: &Path, arguments: &[&str]) -> (usize, usize) {
+    let free = known_functions()["free"];
+    let bytes = fs::read(program).unwrap();
+    let plain = Command::new(program).args(arguments).output().unwrap();
+    assert!(plain.status.success() && plain.stdout.len() > 10, "{plain:?}");
+    let (mut patched, mut all) = (0, 0);
+    for part in 0.. {
+        let mut is_part = false;
+        let executable = Executable::read_with(bytes.as_slice(), |executable| {
+            let most = PATCH_CODE_BYTES / SLOT_BYTES;
+            let starts = executable.function_starts().skip(part * most).take(most);
+            let known: BTreeMap<_, _> = starts.map(|start| (start, vec![("", free)])).collect();
+            is_part = !known.is_empty();
+            all += known.len();
+            executable.known = known;
+        });
+        if !is_part {
+            break;
+        }
+        let plan = PatchPlan::of_all(&executable.unwrap());
+        if !plan.is_empty() {
+            patched += plan.entries();
+            let output = output_with(&plan, folder, program, arguments);
+            assert_eq!(output, plain, "{program:?}, part {part}");
+        }
+    }
+    (patched, all)
+}
+
+/// Compilers that this system has, with flags that change how functions begin.
+const COMPILERS: [(&str, &[&str]); 8] = [
+    ("g++", &["-O2", "-fcf-protection=full", "-fno-plt"]),
+    ("g++", &["-O3", "-no-pie"]),
+    ("clang++", &["-O2", "-fcf-protection=full"]),
+    ("g++", &["-O0"]),
+    ("g++", &["-Os", "-flto", "-fomit-frame-pointer"]),
+    (
+        "g++",
+        &[
+            "-O1",
+            "-fno-omit-frame-pointer",
+            "-ffunction-sections",
+            "-fuse-ld=gold",
+            "-Wl,--icf=all",
+        ],
+    ),
+    ("clang++", &["-O0", "-no-pie"]),
+    ("clang++", &["-O3", "-march=x86-64-v3", "-fno-pie", "-no-pie"]),
+];
+
+fn with_all_functions_patched(compilers: &[(&str, &[&str])]) {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/heap/programs/control_flow.cc");
+    for (compiler, flags) in compilers {
+        let program = folder.path().join("program");
+        let mut compile = Command::new(compiler);
+        compile
+            .args(*flags)
+            .args(["-w", "-pthread", "-o"])
+            .arg(&program)
+            .arg(&source);
+        if compile.output().is_ok_and(|output| output.status.success()) {
+            let (patched, all) = assert_same_with_all_functions_patched(folder.path(), &program, &["2"]);
+            assert!(
+                patched > 20 && patched * 100 >= all * 75,
+                "{compiler} {flags:?}: {patched} of {all}"
+            );
+        }
+    }
+}
+
+#[test]
+fn programs_do_the_same_with_all_of_their_functions_patched() {
+    with_all_functions_patched(&COMPILERS[..3]);
+}
+
+#[test]
+#[ignore = "takes minutes, and needs the archives of Lua, SQLite and zlib"]
+fn large_programs_do_the_same_with_all_of_their_functions_patched() {
+    with_all_functions_patched(&COMPILERS[3..]);
+    let folder = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/heap/programs/libraries.c");
+    for flags in [["-O2", "-pie"], ["-O2", "-no-pie"]] {
+        let program = folder.path().join("program");
+        let archives = [
+            "-l:libsqlite3.a",
+            "-l:liblua5.4.a",
+            "-l:libz.a",
+            "-lm",
+            "-ldl",
+            "-lpthread",
+        ];
+        let mut compile = Command::new("cc");
+        compile.args(flags).arg("-o").arg(&program).arg(&source).args(archives);
+        let output = compile.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let (patched, all) = assert_same_with_all_functions_patched(folder.path(), &program, &[]);
+        assert!(
+            patched > 2500 && patched * 100 >= all * 85,
+            "{flags:?}: {patched} of {all}"
         );
     }
 }

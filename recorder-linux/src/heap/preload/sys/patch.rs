@@ -28,6 +28,7 @@ const NO_MEMORY: u32 = 2;
 const NO_ANSWER: u32 = 3;
 const BAD_ANSWER: u32 = 4;
 const NOT_WRITTEN: u32 = 5;
+const OTHER_CODE: u32 = 7;
 
 /// The executable's file, as far as it matters here.
 struct Executable {
@@ -41,8 +42,9 @@ struct Executable {
 struct Write {
     address: usize,
     bytes: usize,
-    /// What to write; once it is written, what was there.
+    /// What to write, and what is there. Once it is written, the other way round.
     content: [u8; 8],
+    before: [u8; 8],
 }
 
 const _: () = assert!(size_of::<Write>() == 8 * WRITE_WORDS);
@@ -175,6 +177,10 @@ impl Executable {
         if !writes.iter().all(|write| self.protection_at(write).is_some()) {
             return Err((BAD_ANSWER, 0));
         }
+        // A breakpoint of a debugger, which later puts back what it took, or a change by another tool.
+        if !writes.iter().all(Write::is_as_in_file) {
+            return Err((OTHER_CODE, 0));
+        }
         system::protect(code, PATCH_CODE_BYTES, READ_EXECUTE).map_err(|error| (NOT_WRITTEN, error))?;
         // Pages that are both written and executed are not allowed everywhere, and neither is this file.
         let file = system::open(c"/proc/self/mem", true).ok();
@@ -213,26 +219,33 @@ impl Executable {
 }
 
 impl Write {
-    /// Writes the content, and keeps what was there. Its page then has the protection that it has without this.
+    /// Whether nobody has changed the place, which is code of the executable.
+    fn is_as_in_file(&self) -> bool {
+        let mut now = [0; 8];
+        // SAFETY: code can be read, and the place has at most 8 bytes.
+        unsafe { machine::copy(self.address as *const u8, now.as_mut_ptr(), self.bytes) };
+        now.iter()
+            .zip(&self.before)
+            .take(self.bytes)
+            .all(|(now, before)| now == before)
+    }
+
+    /// Writes the content. Its page then has the protection that it has without this.
     ///
     /// # Safety
     ///
     /// The place is code that nobody runs, and the content is code as well.
     unsafe fn exchange(&mut self, memory_file: Option<usize>, protection: usize) -> Result<(), u32> {
-        let place = self.address as *mut u8;
-        let mut before = [0; 8];
-        // SAFETY: the place can be read, and has at most 8 bytes.
-        unsafe { machine::copy(place, before.as_mut_ptr(), self.bytes) };
         let content = self.content.get(..self.bytes).unwrap_or_default();
         let write = |file| system::write_bytes(file, content, self.address) == Ok(self.bytes);
         if !memory_file.is_some_and(write) {
             // Never without the right to execute: this thread may run in the same page.
             system::protect(self.address, self.bytes, READ_WRITE_EXECUTE)?;
             // SAFETY: the place can be written now.
-            unsafe { machine::copy(content.as_ptr(), place, self.bytes) };
+            unsafe { machine::copy(content.as_ptr(), self.address as *mut u8, self.bytes) };
             let _ = system::protect(self.address, self.bytes, protection);
         }
-        self.content = before;
+        core::mem::swap(&mut self.content, &mut self.before);
         Ok(())
     }
 }
