@@ -98,7 +98,14 @@ pub struct Hello {
 }
 
 /// Names of what a system can refuse, by [`Hello::refused_step`].
-pub const STEPS: [&str; 5] = ["nothing", "memfd_create", "ftruncate", "F_ADD_SEALS", "mmap"];
+pub const STEPS: [&str; 6] = [
+    "nothing",
+    "memfd_create",
+    "ftruncate",
+    "F_ADD_SEALS",
+    "mmap",
+    "fallocate",
+];
 
 impl Hello {
     /// [`MAGIC`], pid and machine, `ring_bytes`, error and step.

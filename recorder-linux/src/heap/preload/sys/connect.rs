@@ -133,10 +133,11 @@ fn connect() -> bool {
     is_sent && mapped.is_ok()
 }
 
-/// Gives the file its length, and maps it. An error is a step of `wire::STEPS` with its error number.
+/// Gives the file its memory, and maps it. An error is a step of `wire::STEPS` with its error number.
 fn make_memory(file: usize) -> Result<(), (u32, u32)> {
     let bytes = wire::memory_bytes(SETTINGS.ring_bytes.load(Relaxed)) as usize;
     system::set_length(file, bytes).map_err(|error| (2, error))?;
+    system::allocate_if_counted(file, bytes).map_err(|error| (5, error))?;
     system::seal(file).map_err(|error| (3, error))?;
     let memory = system::map_shared(file, bytes).map_err(|error| (4, error))? as *mut Header;
     // SAFETY: it was just mapped, and zeros are a `Header`.

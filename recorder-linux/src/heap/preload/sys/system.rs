@@ -6,7 +6,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::machine::{
-    CLOCK_GETTIME, CLOSE, CONNECT, FCNTL, FSTATAT, FTRUNCATE, GETEUID, GETPID, GETSOCKOPT, GETTID, MADVISE,
+    CLOCK_GETTIME, CLOSE, CONNECT, FALLOCATE, FCNTL, FSTATAT, FTRUNCATE, GETEUID, GETPID, GETSOCKOPT, GETTID, MADVISE,
     MEMFD_CREATE, MMAP, MPROTECT, MUNMAP, OPENAT, PREAD, PRLIMIT, PROCESS_VM_READV, PWRITE, RECVFROM, SENDMSG,
     SETSOCKOPT, SIGPROCMASK, SOCKET, system_call,
 };
@@ -189,7 +189,7 @@ pub(super) fn memory_file() -> Result<usize, u32> {
 }
 
 /// Gives the file this length. Its pages come when they are written: to allocate 4 MiB takes 3 ms, and ends a program
-/// whose control group has no room for all of it. A memfd is in no tmpfs that could be full.
+/// whose control group has no room for all of it.
 pub(super) fn set_length(file: usize, bytes: usize) -> Result<usize, u32> {
     const RLIMIT_FSIZE: usize = 1;
     /// `EFBIG` (asm-generic/errno-base.h).
@@ -204,6 +204,22 @@ pub(super) fn set_length(file: usize, bytes: usize) -> Result<usize, u32> {
         return Err(TOO_LARGE);
     }
     retry(|| numbers(FTRUNCATE, [file, bytes, 0, 0, 0, 0]))
+}
+
+/// Allocates all of a file, if the kernel promises no more memory than there is (`vm.overcommit_memory` is 2 in
+/// proc(5)), or that is not known. It may then refuse a page later, which would be SIGBUS. No tmpfs limits a memfd.
+pub(super) fn allocate_if_counted(file: usize, bytes: usize) -> Result<usize, u32> {
+    let mut mode = 0_u8;
+    if let Ok(setting) = open(c"/proc/sys/vm/overcommit_memory", false) {
+        let to = &raw mut mode as usize;
+        // SAFETY: the kernel writes one byte.
+        unsafe { system_call(PREAD, [setting, to, 1, 0, 0, 0]) };
+        close(setting);
+    }
+    match mode {
+        b'0' | b'1' => Ok(0),
+        _ => retry(|| numbers(FALLOCATE, [file, 0, 0, bytes, 0, 0])),
+    }
 }
 
 /// Nobody can change the file's length, so its reader can map it.

@@ -18,6 +18,7 @@ pub(in crate::sys) const VDSO_CLOCK: &str = "__kernel_clock_gettime";
 // asm-generic/unistd.h.
 pub(in crate::sys) const FCNTL: usize = 25;
 pub(in crate::sys) const FTRUNCATE: usize = 46;
+pub(in crate::sys) const FALLOCATE: usize = 47;
 pub(in crate::sys) const OPENAT: usize = 56;
 pub(in crate::sys) const CLOSE: usize = 57;
 pub(in crate::sys) const PREAD: usize = 67;

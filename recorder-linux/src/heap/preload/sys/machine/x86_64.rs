@@ -39,6 +39,7 @@ pub(in crate::sys) const GETTID: usize = 186;
 pub(in crate::sys) const CLOCK_GETTIME: usize = 228;
 pub(in crate::sys) const OPENAT: usize = 257;
 pub(in crate::sys) const FSTATAT: usize = 262;
+pub(in crate::sys) const FALLOCATE: usize = 285;
 pub(in crate::sys) const PRLIMIT: usize = 302;
 pub(in crate::sys) const PROCESS_VM_READV: usize = 310;
 pub(in crate::sys) const MEMFD_CREATE: usize = 319;
