@@ -183,6 +183,7 @@ impl Builder {
             commit: None,
             stack_bytes: None,
             waits: self.waits,
+            running: self.running.finish(end).filter(|_| !self.options.main_thread_only),
             strings: self.strings,
             tables,
             stacks: self.stacks,

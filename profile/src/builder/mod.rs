@@ -12,6 +12,7 @@ mod offcpu;
 mod per_cpu;
 mod processes;
 mod queue;
+mod running;
 
 pub use events::{POINTS_IN_ALL, POINTS_PER_THREAD};
 pub use jit::{CodePlace, CodeSince, PidLifetime};
@@ -41,6 +42,7 @@ use frames::FrameResolver;
 use offcpu::{EndedWait, WaitReasons, WaitTables};
 use processes::{LiveThread, Processes};
 use queue::{EventQueue, OwnedEvent, QueueBlock, QueuedEvent, QueuedSample};
+use running::RunningCount;
 
 /// A thread keeps at most this many markers; the rest is counted. Loss and throttling may be reported at any rate, and
 /// the front end's marker table becomes slow at some 100,000.
@@ -83,6 +85,7 @@ pub struct Builder {
     wait_reasons: WaitReasons,
     /// `None` before the first switch.
     waits: Option<WaitTotals>,
+    running: RunningCount,
     /// Markers of the whole recording. At the end they are put on the first thread.
     recording_markers: Vec<RecordedMarker>,
     /// Markers of points, in all threads.
@@ -520,6 +523,7 @@ impl EventSink for Builder {
             self.zero = self.zero.max(event.time);
         }
         let at = self.at(event.time);
+        self.running.on_event(at, &event.kind);
         let is_sample = matches!(event.kind, EventKind::Thread(_, ThreadEvent::Sample(sample))
             if matches!(sample.role, Role::Running | Role::Allocation));
         match event.kind {

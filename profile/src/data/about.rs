@@ -159,10 +159,28 @@ pub struct RecordingFacts {
     /// What was recorded of the heap; `None` if it was not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heap: Option<HeapFacts>,
+    /// How many threads ran at each moment, if all switches of threads were recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running: Option<RunningFacts>,
     /// Files of modules that were not opened because the limit of open files was reached (`ulimit -n`).
     pub files_over_limit: u64,
     /// Everything else that is missing or doubtful, and the parts of the counts above. Views show them in this order.
     pub limits: Vec<RecordingLimit>,
+}
+
+/// How many threads ran, from all switches: for each step from the profile's time 0, how long it lasted, and numbers of
+/// threads. The columns are of equal length.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RunningFacts {
+    /// Within cells of this length, from time 0, steps have the right lengths but perhaps another order.
+    pub cell_ns: u64,
+    /// How long each step lasted.
+    pub lasted_ns: Vec<u64>,
+    /// Threads on a CPU.
+    pub running: Vec<u32>,
+    /// Threads that lost their CPU and could go on.
+    pub ready: Vec<u32>,
 }
 
 /// How blocks of memory were sampled, and what was lost.

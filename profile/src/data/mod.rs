@@ -22,7 +22,7 @@ use serde_json::Value;
 
 pub use self::about::{
     AboutRow, AboutSection, AskedEvent, CountedEvent, HeapFacts, HeapGrowthFacts, HeapLosses, RecordingFacts,
-    RecordingLimit, RowValue, RunExtent, SavedLib,
+    RecordingLimit, RowValue, RunExtent, RunningFacts, SavedLib,
 };
 pub use self::allocations::Allocations;
 pub use self::code::{Category, Frame, Func, Script, ScriptOrigin, Stack, Symbol};

@@ -168,6 +168,8 @@ fn sum(mut whole: RecordingFacts, other: RecordingFacts) -> RecordingFacts {
         (Some(heap), Some(more)) => Some(heap.plus(more)),
         (heap, more) => heap.or(more),
     };
+    // Of different times or machines.
+    whole.running = None;
     whole.files_over_limit += other.files_over_limit;
     for limit in other.limits {
         let same = |known: &&mut crate::RecordingLimit| known.what == limit.what && known.words == limit.words;

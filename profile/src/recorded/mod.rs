@@ -20,6 +20,7 @@ use recording::info::{PeriodUnit, RecordingInfo};
 use recording::module::Module;
 use recording::quality::Quality;
 
+use crate::data::RunningFacts;
 use crate::sources::Sources;
 use stacks::StackTree;
 use strings::{StringId, StringTable};
@@ -39,6 +40,8 @@ pub struct Profile {
     pub(crate) stack_bytes: Option<u64>,
     /// `None` if waits were not recorded.
     pub(crate) waits: Option<WaitTotals>,
+    /// `None` if switches were not recorded.
+    pub(crate) running: Option<RunningFacts>,
     pub(crate) strings: StringTable,
     pub(crate) tables: FrameTables,
     pub(crate) stacks: StackTree,

@@ -80,7 +80,13 @@ pub(crate) const RUNNING: &str = "running";
 
 /// Threads of all processes that ran. Counts are ms of running time since the previous point: their rate is the mean
 /// number. Times begin at `zero_ms`.
-pub(crate) fn running(intervals: &[RunningInterval], zero_ms: f64, pid: &str, thread: usize) -> Counter {
+pub(crate) fn running(
+    intervals: &[RunningInterval],
+    is_exact: bool,
+    zero_ms: f64,
+    pid: &str,
+    thread: usize,
+) -> Counter {
     let end_ms = intervals.last().map_or(0.0, |interval| interval.end_ms);
     let step_ms = (end_ms / POINTS as f64).max(LEAST_STEP_NS as f64 / 1e6);
     let mut counts = vec![0.0; (end_ms / step_ms) as usize + 2];
@@ -111,7 +117,7 @@ pub(crate) fn running(intervals: &[RunningInterval], zero_ms: f64, pid: &str, th
             "color": "teal",
             "markerSchemaLocation": null,
             "sortWeight": RUNNING_SORT_WEIGHT,
-            "label": "Running threads (estimate)",
+            "label": if is_exact { "Running threads" } else { "Running threads (estimate)" },
             "tooltipRows": [{"type": "value", "source": "rate", "format": format, "label": "running threads, of all processes"}],
         }),
     )
@@ -119,6 +125,17 @@ pub(crate) fn running(intervals: &[RunningInterval], zero_ms: f64, pid: &str, th
 
 /// The same for a recording.
 pub(super) fn of_running(profile: &Profile, time_of: impl Fn(&RecordedSample) -> i64) -> Option<Counter> {
+    let intervals = match &profile.running {
+        Some(facts) => facts.intervals(),
+        None => estimated(profile, time_of).intervals(end_ns(profile) as f64 / 1e6),
+    };
+    let thread = profile.threads.iter().position(|thread| thread.event.is_none())?;
+    let pid = &profile.processes[profile.threads[thread].process.0].id;
+    let is_line = intervals.iter().any(|interval| interval.running > 1);
+    is_line.then(|| running(&intervals, profile.running.is_some(), 0.0, pid, thread))
+}
+
+fn estimated(profile: &Profile, time_of: impl Fn(&RecordedSample) -> i64) -> RunningEstimate {
     let mut estimate = RunningEstimate::default();
     let threads = profile.threads.iter().filter(|thread| thread.event.is_none());
     for thread in threads.filter(|thread| profile.unit_of(thread) != PeriodUnit::Counts) {
@@ -131,11 +148,7 @@ pub(super) fn of_running(profile: &Profile, time_of: impl Fn(&RecordedSample) ->
             }
         }
     }
-    let intervals = estimate.intervals(end_ns(profile) as f64 / 1e6);
-    let thread = profile.threads.iter().position(|thread| thread.event.is_none())?;
-    let pid = &profile.processes[profile.threads[thread].process.0].id;
-    let is_line = intervals.iter().any(|interval| interval.running > 1);
-    is_line.then(|| running(&intervals, 0.0, pid, thread))
+    estimate
 }
 
 /// The end of the recording, ns.

@@ -7,18 +7,20 @@ use super::select::Selection;
 pub use crate::data::parallelism::{NoParallelism, Parallelism, RunningInterval};
 use crate::data::{Data, NONE, Samples, WeightUnit};
 
-/// The name of the weights of [`Data::weigh_by_latency`].
-pub const WALL_TIME: &str = "estimated wall time";
+/// The names of the weights of [`Data::weigh_by_latency`]: of an estimate, and where all switches were recorded.
+pub const WALL_TIME: [&str; 2] = ["estimated wall time", "wall time"];
 
 impl Data {
     /// Makes each sample its part of wall time: its time divided by the number of threads that ran then. The sum is the
-    /// time in which any thread ran. Waits and other events are dropped.
+    /// time in which any thread ran; where switches were recorded, as far as chance samples it. Waits and other events
+    /// are dropped.
     ///
     /// # Errors
     ///
     /// The profile's samples do not say when threads ran.
     pub fn weigh_by_latency(&mut self) -> Result<Parallelism, NoParallelism> {
         let parallelism = self.parallelism()?;
+        let name = WALL_TIME[usize::from(parallelism.is_exact)];
         let mut threads = std::mem::take(&mut self.threads);
         for (index, thread) in threads.iter_mut().enumerate() {
             if parallelism.starts_ms[index].is_empty() {
@@ -34,13 +36,13 @@ impl Data {
             samples.count = None;
             let is_running: Vec<bool> = samples.stack.iter().map(|stack| !self.is_wait(*stack)).collect();
             samples.retain(&is_running);
-            (thread.unit, thread.event) = (WeightUnit::Milliseconds, Some(WALL_TIME.to_owned()));
+            (thread.unit, thread.event) = (WeightUnit::Milliseconds, Some(name.to_owned()));
         }
         self.threads = threads;
         let is_thread: Vec<bool> = self.threads.iter().map(|thread| thread.event_of.is_none()).collect();
         self.drop_threads(&is_thread);
         (self.unit, self.weights) = (WeightUnit::Milliseconds, None);
-        self.event = Some(WALL_TIME.to_owned());
+        self.event = Some(name.to_owned());
         Ok(parallelism)
     }
 }
@@ -52,6 +54,8 @@ pub struct RunningNumber {
     pub running: u32,
     /// Wall time, ms.
     pub wall_ms: f64,
+    /// Its part in which others were ready and had no CPU, ms; not known in an estimate.
+    pub ready_ms: f64,
     /// The selected samples of that time by the function that ran ([`NONE`]: without a stack), largest part first:
     /// their numbers and parts of the wall time, ms. A sample on the border of two numbers counts for both.
     pub functions: Vec<(u32, Cost)>,
@@ -82,12 +86,13 @@ pub fn running_numbers(selection: &Selection<'_>, parallelism: &Parallelism) -> 
         }
     }
     let numbers = walls_ms.into_iter().zip(costs).enumerate();
-    let numbers = numbers.map(|(running, (wall_ms, costs))| {
+    let numbers = numbers.map(|(running, ([wall_ms, ready_ms], costs))| {
         let mut functions: Vec<(u32, Cost)> = costs.into_iter().collect();
         functions.sort_by(|(a, x), (b, y)| y.weight.total_cmp(&x.weight).then(a.cmp(b)));
         RunningNumber {
             running: running as u32,
             wall_ms,
+            ready_ms,
             functions,
         }
     });
@@ -111,7 +116,7 @@ fn own_funcs(selection: &Selection<'_>) -> Vec<u32> {
 /// What more CPUs can do for a program, by the time in which one thread and no thread ran.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SerialPart {
-    /// Wall time in which exactly one thread ran, ms.
+    /// Wall time in which exactly one thread ran and none was ready, ms.
     pub wall_ms: f64,
     /// Its part of the wall time, 0 to 1.
     pub share: f64,
@@ -126,7 +131,8 @@ impl SerialPart {
     /// Of the wall time by number of running threads; `None` if there is no time.
     pub fn new(numbers: &[RunningNumber]) -> Option<SerialPart> {
         let of = |running: u32| numbers.iter().find(|number| number.running == running);
-        let ms = |running: u32| of(running).map_or(0.0, |number| number.wall_ms);
+        // Where others were ready, another CPU would have helped.
+        let ms = |running: u32| of(running).map_or(0.0, |number| number.wall_ms - number.ready_ms);
         let whole_ms: f64 = numbers.iter().map(|number| number.wall_ms).sum();
         let work_ms: f64 = numbers
             .iter()

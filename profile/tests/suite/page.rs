@@ -83,7 +83,7 @@ impl Page {
         let kinds = self.head["kinds"].as_array().unwrap();
         let threads = kinds
             .iter()
-            .filter(|kind| kind["waits"] == waits && kind["name"] != WALL_TIME)
+            .filter(|kind| kind["waits"] == waits && kind["name"] != WALL_TIME[0])
             .flat_map(|kind| kind["threads"].as_array().unwrap());
         threads
             .flat_map(|thread| {

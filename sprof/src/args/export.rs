@@ -15,7 +15,8 @@ use super::value;
     before_help = EXAMPLES,
     after_help = UNITS,
     mut_arg("event", |arg| arg.help("Export this event, if the file has several (from -e, perf record, pprof, callgrind, cachegrind, DHAT, heaptrack or massif) \
-                                     [default: the file's choice, or the first event]"))
+                                     [default: the file's choice, or the first event]")),
+    mut_arg("weigh", |arg| arg.conflicts_with_all(["off_cpu", "wall"]))
 )]
 pub(crate) struct ExportArgs {
     /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record`, text of `perf script`,
@@ -33,7 +34,7 @@ pub(crate) struct ExportArgs {
     pub(crate) output: Option<PathBuf>,
 
     /// Export where threads wait instead of CPU time; needs a recording with --off-cpu.
-    #[arg(long = "waits", alias = "off-cpu", conflicts_with = "weigh")]
+    #[arg(long = "waits", alias = "off-cpu")]
     pub(crate) off_cpu: bool,
 
     /// Put the source files of sampled functions into the page (--format html), so that their lines are shown wherever
@@ -97,7 +98,7 @@ Examples:
         .trailing_var_arg(false)
         .required_unless_present_any(["pid", "all", "file"])),
     mut_arg("measure", |arg| arg.requires("file")),
-    mut_arg("weigh", |arg| arg.requires("file").conflicts_with("off_cpu")),
+    mut_arg("weigh", |arg| arg.requires("file").conflicts_with_all(["off_cpu", "wall"])),
 )]
 pub(crate) struct FlamegraphArgs {
     /// Draw this file and record nothing: a saved profile, a file of `perf record`, text of `perf script`, a .partial
@@ -177,7 +178,7 @@ pub(crate) enum ExportFormat {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PickArgs {
     /// Export CPU time and waits together: the whole time of the threads.
-    #[arg(long, conflicts_with_all = ["off_cpu", "weigh"])]
+    #[arg(long, conflicts_with = "off_cpu")]
     pub(crate) wall: bool,
 
     /// Show each thread on its own in folded stacks and flame graphs, not their sum for each process.

@@ -25,6 +25,7 @@ Taken out before, as by `sprof share`: home folders and other paths down to thei
 environment, names of users and hosts.
 Nothing is sent twice: where it is unknown whether a profile arrived, sprof says so and ends.",
     mut_arg("event", |arg| arg.help("Send this event, if the file has several [default: the file's choice, or the first event]")),
+    mut_arg("weigh", |arg| arg.conflicts_with_all(["off_cpu", "wall"])),
     mut_arg("wall", |arg| arg.help("Send CPU time and waits together: the whole time of the threads")),
     mut_arg("threads", |arg| arg.help("Send each thread of a process on its own, also to Pyroscope and Parca")),
 )]

@@ -203,8 +203,7 @@ fn read(
     if let WantedSamples::Latency = wanted {
         let weighed = data.weigh_by_latency();
         let is_not = |error| Failure::failed(format_args!("cannot weigh {} by latency: {error}", path.display()));
-        let parallelism = weighed.map_err(is_not)?;
-        notes.push(parallelism.doubt(&data));
+        notes.extend(weighed.map_err(is_not)?.doubt(&data));
     }
     let came_with_names = data.symbolicated;
     let mut look_ups = LookUps::new(&symbolicator, term);

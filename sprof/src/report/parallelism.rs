@@ -22,9 +22,19 @@ pub(super) fn table(
     numbers.sort_by_key(|number| number.running != 1);
     let whole_ms: f64 = numbers.iter().map(|number| number.wall_ms).sum();
     let serial = SerialPart::new(&numbers);
+    let origin = if parallelism.is_exact {
+        "from all switches"
+    } else {
+        "estimated from samples"
+    };
     let (mut rows, mut left_out) = (Vec::new(), 0);
     for number in &mut numbers {
-        rows.push(number_row(number, whole_ms, serial.filter(|_| number.running == 1)));
+        rows.push(number_row(
+            number,
+            whole_ms,
+            serial.filter(|_| number.running == 1),
+            parallelism.is_exact,
+        ));
         let least_ms = whole_ms * min_percent.unwrap_or(FUNCTION_PERCENT) / 100.0;
         number.functions.retain(|(_, cost)| cost.weight >= least_ms);
         let shown = limit.min(number.functions.len());
@@ -56,7 +66,7 @@ pub(super) fn table(
     }
     Table {
         id: "parallelism",
-        title: "Wall time by number of running threads, estimated from samples".to_owned(),
+        title: format!("Wall time by number of running threads, {origin}"),
         own_label: "",
         other_label: "",
         headings: vec!["share", "wall time"],
@@ -65,7 +75,7 @@ pub(super) fn table(
     }
 }
 
-fn number_row(number: &RunningNumber, whole_ms: f64, serial: Option<SerialPart>) -> ReportRow {
+fn number_row(number: &RunningNumber, whole_ms: f64, serial: Option<SerialPart>, is_exact: bool) -> ReportRow {
     let name = match number.running {
         0 => "no thread ran".to_owned(),
         1 => "1 thread ran: the serial part".to_owned(),
@@ -77,11 +87,31 @@ fn number_row(number: &RunningNumber, whole_ms: f64, serial: Option<SerialPart>)
         fields.push(("share_of_work", number_json(serial.share_of_work)));
         fields.push(("at_most_faster", at_most.map_or(Value::Null, number_json)));
     }
+    fields.push(("exact", json!(is_exact)));
+    fields.push((
+        "ready_ms",
+        if is_exact {
+            number_json(number.ready_ms)
+        } else {
+            Value::Null
+        },
+    ));
+    let at_most = at_most.map(|at_most| {
+        let condition = if is_exact {
+            ""
+        } else {
+            "if no thread waited for a CPU: "
+        };
+        format!("{condition}at most {at_most:.1} times faster, however many CPUs")
+    });
+    let ready = (number.ready_ms >= 0.01 * number.wall_ms).then(|| {
+        let percent = 100.0 * number.ready_ms / number.wall_ms;
+        format!("{percent:.0} % of it while others were ready and had no CPU")
+    });
+    let details = ready.into_iter().chain(at_most);
     ReportRow {
         name,
-        details: Vec::from_iter(at_most.map(|at_most| {
-            format!("if no thread waited for a CPU: at most {at_most:.1} times faster, however many CPUs")
-        })),
+        details: details.collect(),
         cells: cells(number.wall_ms, whole_ms),
         fields,
         ..ReportRow::default()
@@ -105,7 +135,7 @@ fn fields(running: u32, function: Value, ms: f64, whole_ms: f64) -> impl Iterato
 /// What the table does not say.
 pub(crate) fn notes(selection: &Selection<'_>, parallelism: &Parallelism) -> Vec<String> {
     let data = selection.data;
-    let mut notes = vec![parallelism.doubt(data)];
+    let mut notes = Vec::from_iter(parallelism.doubt(data));
     if data.processes() > 1 {
         notes.push(format!("threads are those of all {} processes", data.processes()));
     }

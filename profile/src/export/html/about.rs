@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::data::{Data, RowValue};
+use crate::data::{Data, RecordingFacts, RowValue};
 
 /// The facts, typed; the page makes words of them.
 pub(super) fn about(data: &Data, notes: &[String]) -> Value {
@@ -26,7 +26,8 @@ pub(super) fn about(data: &Data, notes: &[String]) -> Value {
         "threads": data.threads_in_all(),
         "symbolicated": data.symbolicated,
         "newer": data.newer_facts,
-        "recorded": data.recorded,
+        // The page has the line that is made of the rest.
+        "recorded": data.recorded.clone().map(|recorded| RecordingFacts { running: None, ..recorded }),
         "extra": extra.collect::<Vec<_>>(),
         "notes": notes,
     })
