@@ -39,18 +39,19 @@ some (0 with --allow-unknown); 2 wrong usage; 125 sprof itself failed.",
                                      [default: the files' choice, or the first event]"))
 )]
 pub(crate) struct CheckArgs {
-    /// One or more profiles to check; one after --base OLD. `-` is stdin.
+    /// One or more profiles to check, or files of `sprof stat -f json`; one after --base OLD. `-` is stdin.
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// One or more profiles to compare to.
-    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    /// One or more profiles to compare to. Not for a file of `sprof stat --against`, which has both programs.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) base: Vec<PathBuf>,
 
     /// Rule for one function: each run may spend at most PERCENT more time in it than before. FUNCTION is the whole
     /// name or its last part. With `*`, which stands for any text, the rule applies to each such function: 'parse*=2%',
     /// '*=10%'. May be given several times. heap.peak=5% limits the heap by a measure (allocated, retained, peak,
-    /// temporary, blocks), heap.allocated:parse=10% what is taken in one function: record with --heap.
+    /// temporary, blocks), heap.allocated:parse=10% what is taken in one function: record with --heap. On files of
+    /// `sprof stat`, a rule limits a measure: wall=5%, instructions=1%.
     #[arg(long, value_name = "FUNCTION=PERCENT", value_parser = rule_of_time)]
     pub(crate) max_increase: Vec<MeasuredRule>,
 

@@ -1,5 +1,7 @@
 //! `sprof check`: rules on what may get slower, for CI.
 
+mod counts;
+mod functions;
 mod outcome;
 
 use std::fs;
@@ -18,7 +20,8 @@ use crate::exit::{Failure, Outcome, Status};
 use crate::output::file_kind::FileKind;
 use crate::output::json;
 use crate::terminal::Term;
-use outcome::{CheckedGroup, Outcomes};
+use functions::CheckedGroup;
+use outcome::{OutcomeGroup, Outcomes};
 
 const CONFIG: &str = "sprof.toml";
 /// Exit status if no rule is broken and some are unknown.
@@ -27,12 +30,20 @@ const UNKNOWN: i32 = 3;
 pub(crate) fn run(args: &CheckArgs) -> Outcome {
     let term = Term::stderr(args.input.verbosity());
     let (base, new) = sides(args)?;
+    let counted = counts::sides(new, base)?;
+    if counted.is_none() && base.is_empty() {
+        return args::refuse(
+            "check",
+            format_args!("what is it to be compared with? {} check NEW --base OLD", own()),
+        );
+    }
     let mut rules = args.max_increase.clone();
     rules.extend(args.max_total_increase.clone());
     rules.extend(args.max_share_increase.iter().cloned());
     match &args.config {
         Some(path) => rules.extend(read_rules(path)?),
-        None if Path::new(CONFIG).exists() => rules.extend(read_rules(Path::new(CONFIG))?),
+        // Its rules are on functions.
+        None if counted.is_none() && Path::new(CONFIG).exists() => rules.extend(read_rules(Path::new(CONFIG))?),
         None => {}
     }
     if rules.is_empty() {
@@ -51,7 +62,11 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
         CheckFormat::Json => FileKind::ReportJson,
     };
     let target = ResultTarget::for_text(args.output.as_deref(), kind)?;
-    let mut groups: Vec<CheckedGroup> = Vec::new();
+    let mut groups: Vec<OutcomeGroup> = Vec::new();
+    if let Some(counted) = counted {
+        let rules = std::mem::take(&mut rules);
+        groups.push(counts::check(&counted, &rules, args.limits.false_discoveries / 100.0)?);
+    }
     // Rules on one measure, or on none, are checked together.
     while let Some(first) = rules.first() {
         let heap = first.heap;
@@ -74,12 +89,13 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
         let by = args.by.resolve(&base, &new);
         let (sides, checked) = check(&base, &new, by.into(), &of_group, args.limits.into());
         check_sides(&sides)?;
-        groups.push(CheckedGroup {
+        let checked = CheckedGroup {
             heap,
             notes: [args.part.about(&renamed), basis(&sides)].concat(),
             sides,
             rules: of_group.into_iter().zip(checked).collect(),
-        });
+        };
+        groups.push(checked.outcome());
     }
     let outcomes = Outcomes(groups);
     target.write(&term, |out| match args.format() {
@@ -103,7 +119,7 @@ fn sides(args: &CheckArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
         None => args::refuse(
             "check",
             match args.base.len() {
-                1 => format!("there is no profile to check: {} check --base OLD NEW", own()),
+                0 | 1 => format!("there is no profile to check: {} check --base OLD NEW", own()),
                 _ => format!("which of these are new? {} check NEW NEW --base OLD OLD", own()),
             },
         ),

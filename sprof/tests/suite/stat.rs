@@ -252,3 +252,73 @@ fn values_in_the_command_have_a_row_each() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8(refused.stderr).unwrap().contains("{size}"));
 }
+
+#[test]
+fn rules_are_on_counts_too() {
+    let folder = temp_dir();
+    let events = program("events").unwrap().display().to_string();
+    let count = |file: &str, options: &[&str], faults: &str| {
+        let path = folder.path().join(file).display().to_string();
+        let words = ["-f", "json", "-o", &path, "--", &events, "faults", faults];
+        let output = stat(&[options, &words].concat());
+        assert!(output.status.success(), "{output:?}");
+        path
+    };
+    let old = format!("{events} faults 1000");
+    let both = count("both.json", &["-r", "8", "--against", &old], "1300");
+    let (few, many) = (
+        count("few.json", &["-r", "6"], "1000"),
+        count("many.json", &["-r", "6"], "1300"),
+    );
+    let once = count("once.json", &[], "1000");
+    let check = |words: &[&str]| {
+        let output = output(sprof().current_dir(folder.path()).arg("check").args(words));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), text + &String::from_utf8_lossy(&output.stderr))
+    };
+    // Four faults for each of the numbers.
+    for (files, rule, status, words) in [
+        (
+            &[&*both][..],
+            "minor-faults=5%",
+            1,
+            "BROKEN  minor-faults may take 5 % more",
+        ),
+        (&[&both], "minor-faults=40%", 0, "kept  minor-faults may take 40 % more"),
+        (&[&many, "--base", &few], "minor-faults=5%", 1, "minor-faults took 2"),
+        (&[&few, "--base", &many], "minor-faults=0%", 0, "checked: "),
+        (&[&few, "--base", &few], "minor-faults=0%", 0, "kept"),
+        (
+            &[&many, "--base", &once],
+            "minor-faults=0%",
+            3,
+            "1 and 6 runs are too few",
+        ),
+        (
+            &[&both],
+            "no-such=5%",
+            3,
+            "`no-such` was not counted on both sides: these have ",
+        ),
+        (&[&both], "heap.peak=5%", 2, "--max-increase wall=5%"),
+        (&[&many], "wall=5%", 125, "--against OLD NEW"),
+        (&[&both, "--base", &few], "wall=5%", 125, "2 programs"),
+    ] {
+        let (code, text) = check(&[files, &["--max-increase", rule]].concat());
+        assert!(
+            code == Some(status) && text.contains(words),
+            "{files:?} {rule}: {code:?} {text}"
+        );
+    }
+    let (_, text) = check(&[&both, "--max-increase", "minor-faults=5%", "--json"]);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let rule = &json["rules"][0];
+    assert_eq!(
+        (&rule["measure"], &rule["outcome"]),
+        (&"minor-faults".into(), &"broken".into())
+    );
+    assert!(
+        (0.2..0.35).contains(&rule["found"][0]["increase"].as_f64().unwrap()),
+        "{rule}"
+    );
+}

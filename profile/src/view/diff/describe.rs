@@ -120,14 +120,14 @@ pub fn describe_increase(sides: &Sides, increase: &Increase) -> String {
     let by = signed_percent(increase.by);
     match (&sides.weights, sides.unit) {
         (Some(weights), _) => format!("{by} {weights}"),
-        (None, WeightUnit::Milliseconds) => format!("{by} time ({})", range(sides, increase.range)),
-        (None, _) => format!("{by} {} ({})", counted(sides), range(sides, increase.range)),
+        (None, WeightUnit::Milliseconds) => format!("{by} time ({})", range(sides.confidence, increase.range)),
+        (None, _) => format!("{by} {} ({})", counted(sides), range(sides.confidence, increase.range)),
     }
 }
 
-/// `95 % sure: +14.9 to +25.6 %`
-pub fn range(sides: &Sides, (low, high): (f64, f64)) -> String {
-    let sure = 100.0 * sides.confidence;
+/// `95 % sure: +14.9 to +25.6 %`; a confidence of 0 to 1.
+pub fn range(confidence: f64, (low, high): (f64, f64)) -> String {
+    let sure = 100.0 * confidence;
     match high.is_finite() {
         true => format!("{sure} % sure: {:+.1} to {}", low * 100.0, signed_percent(high)),
         false => format!("{sure} % sure: {} or more", signed_percent(low)),

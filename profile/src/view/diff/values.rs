@@ -3,7 +3,8 @@
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::estimate::{Estimate, LimitedMeasure, Trimmed};
-use super::increase::EstimatePair;
+use super::increase::{EstimatePair, Increase};
+use super::rules::{RESOLUTION, UnknownReason, Verdict};
 use super::test::{CONFIDENCE, discoveries};
 
 /// The chance that a series of tests finds a difference where there is none.
@@ -65,22 +66,44 @@ pub fn compare_values(pairs: &[(&[f64], &[f64])]) -> Vec<Option<ValueDifference>
     found
 }
 
+/// What the runs of two sides say of a limit on the increase of a measure: `allowed` is a part of the old amount, `p`
+/// the probability that a limit that holds is called broken. `None` where a side has fewer than two numbers.
+pub fn check_values(base: &[f64], new: &[f64], allowed: f64, p: f64) -> Option<(Increase, Verdict)> {
+    if base.len().min(new.len()) < 2 {
+        return None;
+    }
+    let pair = EstimatePair::of(estimate(base), estimate(new), LimitedMeasure::Time);
+    let increase = pair.increase(p);
+    let limits: Vec<f64> = base.iter().map(|value| value * (1.0 + allowed)).collect();
+    // Ranks say whether two sides differ, and not which is the greater one: the means do.
+    let p_above = pair.p_above(allowed, 0.0).max(p_of_ranks(&limits, new) / 2.0);
+    let verdict = if p_above <= p {
+        Verdict::Broken
+    } else if increase.range.1 <= allowed + RESOLUTION {
+        Verdict::Kept
+    } else {
+        Verdict::Unknown(UnknownReason::TooWide)
+    };
+    Some((increase, verdict))
+}
+
+fn estimate(values: &[f64]) -> Estimate {
+    let Trimmed {
+        mean,
+        variance,
+        degrees_of_freedom,
+    } = Trimmed::new(values.to_vec());
+    Estimate {
+        mean,
+        variance,
+        degrees_of_freedom,
+    }
+}
+
 fn compare(base: &[f64], new: &[f64], number: f64) -> Option<ValueDifference> {
     if base.len().min(new.len()) < 2 {
         return None;
     }
-    let estimate = |values: &[f64]| {
-        let Trimmed {
-            mean,
-            variance,
-            degrees_of_freedom,
-        } = Trimmed::new(values.to_vec());
-        Estimate {
-            mean,
-            variance,
-            degrees_of_freedom,
-        }
-    };
     let pair = EstimatePair::of(estimate(base), estimate(new), LimitedMeasure::Time);
     let increase = pair.increase((1.0 - CONFIDENCE) / 2.0);
     // What the strictest of the tests needs.
@@ -207,6 +230,35 @@ mod tests {
         // 950, less five deviations.
         let holds = holds.count();
         assert!(holds >= 915, "{holds}");
+    }
+
+    #[test]
+    fn a_limit_is_kept_or_broken_by_more_than_chance() {
+        let mut chance = Chance(11);
+        let mut verdicts = |factor: f64, allowed: f64| -> [usize; 2] {
+            let mut series = |factor: f64| -> Vec<f64> { (0..20).map(|_| factor * time(&mut chance)).collect() };
+            let all: Vec<Verdict> = (0..1000)
+                .filter_map(|_| Some(check_values(&series(1.0), &series(factor), allowed, FALSE_DIFFERENCES)?.1))
+                .collect();
+            let number = |verdict| all.iter().filter(|found| **found == verdict).count();
+            [number(Verdict::Broken), number(Verdict::Kept)]
+        };
+        // 1,000 * 0.01, and five times the square root.
+        for at_the_limit in [verdicts(1.0, 0.0), verdicts(1.05, 0.05)] {
+            assert!(at_the_limit[0] <= 26 && at_the_limit[1] >= 900, "{at_the_limit:?}");
+        }
+        let above = verdicts(1.03, 0.01);
+        // More than four late runs of 20 are more than the trimmed mean leaves out: 4 % of all series.
+        assert!(above[0] >= 860, "{above:?}");
+        let of =
+            |base: &[f64], new: &[f64]| check_values(base, new, 0.01, FALSE_DIFFERENCES).map(|(_, verdict)| verdict);
+        assert_eq!(of(&[1000.0; 10], &[1000.0; 10]), Some(Verdict::Kept));
+        assert_eq!(of(&[1000.0; 10], &[1011.0; 10]), Some(Verdict::Broken));
+        assert_eq!(
+            of(&[1.0, 3.0], &[2.0, 9.0]),
+            Some(Verdict::Unknown(UnknownReason::TooWide))
+        );
+        assert_eq!(of(&[1.0], &[9.0, 9.0]), None);
     }
 
     #[test]

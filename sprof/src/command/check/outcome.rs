@@ -2,70 +2,67 @@
 
 use std::fmt::Write as _;
 
-use profile::text::numbers::count;
-use profile::view::diff::describe::{
-    amount, counted, describe, describe_increase, finite, range, signed_percent, unit,
-};
-use profile::view::diff::rules::{
-    CheckedRule, FEWEST_SAMPLES, FoundIncrease, IncreaseRule, LimitedMeasure, UnknownReason, Verdict,
-};
-use profile::view::diff::{Increase, Sides};
-use profile::view::heap::Measure;
-use recording::command::own;
+use profile::view::diff::rules::Verdict;
 use serde_json::{Value, json};
 
 /// Version of the JSON form. A changed field increases it, a new field does not.
 pub(super) const SCHEMA_VERSION: u32 = 1;
-/// Functions that are named at most as a reason why a rule is unknown.
-const SHOWN: usize = 3;
 
-/// Rules on one measure of the heap, or on none, with their outcomes.
-pub(super) struct CheckedGroup {
-    /// The measure that the rules name.
-    pub(super) heap: Option<Measure>,
-    pub(super) sides: Sides,
+/// A rule with its outcome, in words.
+pub(super) struct RuleOutcome {
+    /// What it allows.
+    pub(super) rule: String,
+    pub(super) verdict: Verdict,
+    /// A line each.
+    pub(super) reasons: Vec<String>,
+    /// Its entry in the JSON form, but for what is above.
+    pub(super) json: Value,
+}
+
+/// Rules on one measure, or on none.
+pub(super) struct OutcomeGroup {
+    /// What is compared: a name, and the words.
+    pub(super) about: Vec<(&'static str, String)>,
     /// Notes on the files.
     pub(super) notes: Vec<String>,
-    pub(super) rules: Vec<(IncreaseRule, CheckedRule)>,
+    /// Its entry in the JSON form, but for the notes.
+    pub(super) json: Value,
+    pub(super) rules: Vec<RuleOutcome>,
 }
 
 /// All rules; at least one group.
-pub(super) struct Outcomes(pub(super) Vec<CheckedGroup>);
+pub(super) struct Outcomes(pub(super) Vec<OutcomeGroup>);
 
 impl Outcomes {
     /// The number of rules with such a verdict.
     pub(super) fn number(&self, is: fn(&Verdict) -> bool) -> usize {
-        self.rules().filter(|(_, _, checked)| is(&checked.verdict)).count()
+        self.rules().filter(|rule| is(&rule.verdict)).count()
     }
 
-    fn rules(&self) -> impl Iterator<Item = (&CheckedGroup, &IncreaseRule, &CheckedRule)> {
-        let of_group = |group| CheckedGroup::rules(group).map(move |(rule, checked)| (group, rule, checked));
-        self.0.iter().flat_map(of_group)
+    fn rules(&self) -> impl Iterator<Item = &RuleOutcome> {
+        self.0.iter().flat_map(|group| &group.rules)
     }
 
     pub(super) fn text(&self) -> String {
         let mut out = String::new();
         for (at, group) in self.0.iter().enumerate() {
-            let sides = &group.sides;
-            let _ = writeln!(
-                out,
-                "{}       base: {}\n    checked: {}\n      total: {}",
-                if at > 0 { "\n" } else { "" },
-                describe(sides, &sides.base),
-                describe(sides, &sides.new),
-                describe_increase(sides, &sides.increase)
-            );
+            if at > 0 {
+                out.push('\n');
+            }
+            for (name, words) in &group.about {
+                let _ = writeln!(out, "{name:>11}: {words}");
+            }
             for note in &group.notes {
                 let _ = writeln!(out, "             {note}");
             }
             out.push('\n');
-            for (rule, checked) in group.rules() {
-                let state = match outcome(checked) {
+            for rule in &group.rules {
+                let state = match rule.outcome() {
                     "broken" => "BROKEN",
                     other => other,
                 };
-                let _ = writeln!(out, "{state:>11}  {}", group.describe_rule(rule));
-                for line in group.reasons(rule, checked) {
+                let _ = writeln!(out, "{state:>11}  {}", rule.rule);
+                for line in &rule.reasons {
                     let _ = writeln!(out, "             {line}");
                 }
             }
@@ -76,25 +73,23 @@ impl Outcomes {
     pub(super) fn markdown(&self) -> String {
         let mut out = String::from("| rule | | |\n|---|---|---|\n");
         let cell = |text: &str| text.replace('|', "\\|").replace('<', "&lt;");
-        for (group, rule, checked) in self.rules() {
-            let state = match outcome(checked) {
+        for rule in self.rules() {
+            let state = match rule.outcome() {
                 "broken" => "**broken**",
                 other => other,
             };
             let _ = writeln!(
                 out,
                 "| {} | {state} | {} |",
-                cell(&group.describe_rule(rule)),
-                cell(&group.reasons(rule, checked).join("; "))
+                cell(&rule.rule),
+                cell(&rule.reasons.join("; "))
             );
         }
-        for CheckedGroup { sides, notes, .. } in &self.0 {
-            let about = [
-                format!("total: {}", describe_increase(sides, &sides.increase)),
-                format!("base: {}", describe(sides, &sides.base)),
-                format!("checked: {}", describe(sides, &sides.new)),
-            ];
-            let _ = writeln!(out, "\n{}", [&about[..], notes].concat().join("; "));
+        for OutcomeGroup { about, notes, .. } in &self.0 {
+            // The result first.
+            let about: Vec<String> = about.iter().map(|(name, words)| format!("{name}: {words}")).collect();
+            let (sides, result) = about.split_at(about.len().min(2));
+            let _ = writeln!(out, "\n{}", [result, sides, notes].concat().join("; "));
         }
         out
     }
@@ -111,11 +106,10 @@ impl Outcomes {
         let mut out = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {counts}>\n  <testsuite name=\"sprof check\" {counts}>\n"
         );
-        for (group, rule, checked) in self.rules() {
-            let name = xml(&group.describe_rule(rule));
-            let reasons = xml(&group.reasons(rule, checked).join("; "));
+        for rule in self.rules() {
+            let (name, reasons) = (xml(&rule.rule), xml(&rule.reasons.join("; ")));
             let _ = write!(out, "    <testcase classname=\"sprof check\" name=\"{name}\">\n      ");
-            let _ = match checked.verdict {
+            let _ = match rule.verdict {
                 Verdict::Broken => write!(out, "<failure message=\"{reasons}\"/>"),
                 Verdict::Kept => write!(out, "<system-out>{reasons}</system-out>"),
                 Verdict::Unknown(_) => write!(out, "<skipped message=\"cannot tell: {reasons}\"/>"),
@@ -125,257 +119,38 @@ impl Outcomes {
         out + "  </testsuite>\n</testsuites>\n"
     }
 
-    /// Each rule has its measure of the heap. What is known of the files is that of the first group, and in `groups` of
-    /// each.
+    /// Each rule has its measure. What is known of the files is that of the first group, and in `groups` of each.
     pub(super) fn json(&self) -> Value {
-        let mut groups = self.0.iter().map(CheckedGroup::json);
-        let first = groups.clone().next().unwrap_or_default();
-        let rules: Vec<Value> = self
-            .rules()
-            .map(|(group, rule, checked)| group.json_of(rule, checked))
-            .collect();
+        let group = |group: &OutcomeGroup| {
+            let mut value = group.json.clone();
+            value["notes"] = json!(group.notes);
+            value
+        };
+        let first = self.0.first().map(group).unwrap_or_default();
+        let rules = self.rules().map(|rule| {
+            let mut value = rule.json.clone();
+            value["outcome"] = json!(rule.outcome());
+            value["words"] = json!(rule.reasons);
+            value
+        });
         json!({
             "confidence": first["confidence"],
             "unit": first["unit"],
             "total": first["total"],
             "notes": first["notes"],
-            "groups": groups.by_ref().collect::<Vec<_>>(),
-            "rules": rules,
+            "groups": self.0.iter().map(group).collect::<Vec<_>>(),
+            "rules": rules.collect::<Vec<_>>(),
         })
     }
 }
 
-fn json_increase(increase: &Increase) -> Value {
-    let range = [finite(increase.range.0), finite(increase.range.1)];
-    json!({"increase": finite(increase.by), "range": range, "base": increase.base, "new": increase.new})
-}
-
-impl CheckedGroup {
-    fn rules(&self) -> impl Iterator<Item = (&IncreaseRule, &CheckedRule)> {
-        self.rules.iter().map(|(rule, checked)| (rule, checked))
-    }
-
-    fn json(&self) -> Value {
-        let sides = &self.sides;
-        json!({
-            "measure": self.heap.map(Measure::name),
-            "confidence": sides.confidence,
-            "unit": unit(sides),
-            "total": json_increase(&sides.increase),
-            "notes": self.notes,
-        })
-    }
-
-    fn json_of(&self, rule: &IncreaseRule, checked: &CheckedRule) -> Value {
-        let found = |found: &FoundIncrease| {
-            let mut value = json_increase(&found.increase);
-            value["function"] = json!(found.function);
-            value["functions"] = json!(found.functions);
-            value["base_samples"] = json!(found.samples.0);
-            value["new_samples"] = json!(found.samples.1);
-            value
-        };
-        json!({
-            "function": rule.function,
-            "measure": self.heap.map(Measure::name),
-            "of": match (rule.measure, self.heap) {
-                (LimitedMeasure::Time, None) => "time",
-                (LimitedMeasure::Time, Some(_)) => "amount",
-                (LimitedMeasure::Share, _) => "share",
-            },
-            "limit_percent": rule.limit_percent,
-            "outcome": outcome(checked),
-            "why": match checked.verdict {
-                Verdict::Unknown(UnknownReason::NoFunction { .. }) => Some("no such function"),
-                Verdict::Unknown(UnknownReason::FewSamples { .. }) => Some("too few samples"),
-                Verdict::Unknown(UnknownReason::TooWide) => Some("too uncertain"),
-                Verdict::Kept | Verdict::Broken => None,
-            },
-            "words": self.reasons(rule, checked),
-            "found": checked.found.iter().map(found).collect::<Vec<_>>(),
-            "alike": (checked.alike.iter())
-                .map(|(function, share)| json!({"function": function, "share": share}))
-                .collect::<Vec<_>>(),
-        })
-    }
-
-    fn describe_rule(&self, rule: &IncreaseRule) -> String {
-        let IncreaseRule {
-            function,
-            measure,
-            limit_percent,
-        } = rule;
-        let name = match (self.heap, function) {
-            (Some(measure), Some(function)) => format!("heap.{}:{function}", measure.name()),
-            (Some(measure), None) => format!("heap.{}", measure.name()),
-            (None, Some(function)) => function.clone(),
-            (None, None) => "the whole program".to_owned(),
-        };
-        match measure {
-            LimitedMeasure::Time if self.heap.is_some() => format!("{name} may be {limit_percent} % more"),
-            LimitedMeasure::Time => format!("{name} may take {limit_percent} % more"),
-            LimitedMeasure::Share => format!("{name} may take {limit_percent} points more of all"),
+impl RuleOutcome {
+    fn outcome(&self) -> &'static str {
+        match self.verdict {
+            Verdict::Kept => "kept",
+            Verdict::Broken => "broken",
+            Verdict::Unknown(_) => "cannot tell",
         }
-    }
-
-    /// The reasons of an outcome, a line each.
-    fn reasons(&self, rule: &IncreaseRule, checked: &CheckedRule) -> Vec<String> {
-        let found = &checked.found;
-        match checked.verdict {
-            Verdict::Broken => found.iter().map(|found| self.describe_found(rule, found)).collect(),
-            Verdict::Kept => found.iter().map(|found| self.describe_range(rule, found)).collect(),
-            Verdict::Unknown(why) => {
-                let mut lines = vec![self.describe_why(rule, why)];
-                if !checked.alike.is_empty() {
-                    lines.push(describe_alike(rule, &checked.alike));
-                }
-                if matches!(why, UnknownReason::TooWide) {
-                    let shown = found.iter().take(SHOWN);
-                    lines.extend(shown.map(|found| {
-                        let name = found.function.as_deref().unwrap_or("the whole program");
-                        format!("{name}: {}", self.describe_range(rule, found))
-                    }));
-                    if found.len() > SHOWN {
-                        lines.push(format!("and {} more", found.len() - SHOWN));
-                    }
-                }
-                lines
-            }
-        }
-    }
-
-    fn describe_why(&self, rule: &IncreaseRule, why: UnknownReason) -> String {
-        let name = rule.function.as_deref().unwrap_or_default();
-        match why {
-            UnknownReason::NoFunction { before: 0 } => {
-                format!("no function is called `{name}`; `{} report FILE` lists names", own())
-            }
-            UnknownReason::NoFunction { before } => format!(
-                "{} `{name}` before, and none now: renamed, inlined or gone",
-                count(before as u64, "function was called", "functions were called")
-            ),
-            UnknownReason::FewSamples { base, new } if self.sides.is_heap => format!(
-                "{base} and {} are too few: record with a smaller --heap-interval, or with --iteration-count 10",
-                count(new, "sampled block", "sampled blocks")
-            ),
-            UnknownReason::FewSamples { base, new } => format!(
-                "{base} and {} are too few, one side needs {FEWEST_SAMPLES}: record longer, at a higher --rate, or with \
-                 --iteration-count 10",
-                count(new, "sample", "samples")
-            ),
-            UnknownReason::TooWide => {
-                let Sides { base, new, .. } = &self.sides;
-                let (runs, recordings) = (base.runs.min(new.runs), base.recordings.min(new.recordings));
-                format!(
-                    "an increase far above the limit can't be ruled out: {}",
-                    match (runs, recordings) {
-                        _ if base.lost + new.lost > 0.0 => "blocks were lost; record with a longer --heap-interval",
-                        _ if self.sides.is_heap =>
-                            "record with a smaller --heap-interval, or more runs a side (--iteration-count 10)",
-                        (..5, _) => "record several runs a side (--iteration-count 5)",
-                        // Consecutive runs do not show how the machine changes.
-                        (_, ..3) =>
-                            "record both sides again, in turn, and name all files (NEW NEW NEW --base OLD OLD OLD)",
-                        _ => "record longer, more often, or on a quieter machine",
-                    }
-                )
-            }
-        }
-    }
-
-    /// `version_1 took 20.3 % more: 634 -> 763 ms a run (98 % sure: +15.2 to +25.8 %)`
-    fn describe_found(&self, rule: &IncreaseRule, found: &FoundIncrease) -> String {
-        let (sides, increase) = (&self.sides, &found.increase);
-        let mut name = found.function.clone().unwrap_or_else(|| "the whole program".to_owned());
-        if found.functions > 1 {
-            let _ = write!(name, " ({} functions)", found.functions);
-        }
-        let (before, after) = (found.shares.0 * 100.0, found.shares.1 * 100.0);
-        let what = match &sides.weights {
-            Some(weights) => format!(" {weights}"),
-            None if sides.is_heap => format!(" {}", counted(sides)),
-            None => String::new(),
-        };
-        if rule.measure == LimitedMeasure::Share {
-            return format!(
-                "{name} took {before:.1} % of all, now {after:.1} %: {}",
-                self.describe_range(rule, found)
-            );
-        }
-        let more = match increase.by.is_finite() {
-            true => format!("{:.1} % more{what}", increase.by * 100.0),
-            false => format!(
-                "{} that it did not take before",
-                if what.is_empty() { "time" } else { what.trim_start() }
-            ),
-        };
-        let amounts = match sides.weights {
-            Some(_) => format!("{} -> {}", amount(sides, increase.base), amount(sides, increase.new)),
-            None if sides.is_heap => format!(
-                "{} -> {} a run",
-                amount(sides, increase.base),
-                amount(sides, increase.new)
-            ),
-            None => format!("{:.0} -> {:.0} {} a run", increase.base, increase.new, unit(sides)),
-        };
-        let share = match found.function {
-            Some(_) => format!(", {before:.1} % -> {after:.1} % of all"),
-            None => String::new(),
-        };
-        let sure = match sides.weights {
-            Some(_) => String::new(),
-            None => format!(" ({})", range(sides, increase.range)),
-        };
-        match sides.is_heap {
-            true => format!("{name}: {more}, {amounts}{share}{sure}"),
-            false => format!("{name} took {more}: {amounts}{share}{sure}"),
-        }
-    }
-
-    /// `+0.3 % (98 % sure: -4.5 to +5.1 %)`
-    fn describe_range(&self, rule: &IncreaseRule, found: &FoundIncrease) -> String {
-        let increase = &found.increase;
-        match (rule.measure, &self.sides.weights) {
-            (LimitedMeasure::Time, Some(_)) => signed_percent(increase.by),
-            (LimitedMeasure::Time, None) => format!(
-                "{} ({})",
-                signed_percent(increase.by),
-                range(&self.sides, increase.range)
-            ),
-            (LimitedMeasure::Share, _) => format!(
-                "{:+.1} points ({} % sure: {:+.1} to {:+.1})",
-                increase.by * 100.0,
-                self.sides.confidence * 100.0,
-                increase.range.0 * 100.0,
-                increase.range.1 * 100.0
-            ),
-        }
-    }
-}
-
-/// A hint: `parse` may have been meant as `parse_line`. A rule applies to the name that it has, and never to a similar
-/// one.
-fn describe_alike(rule: &IncreaseRule, alike: &[(String, f64)]) -> String {
-    let name = rule.function.as_deref().unwrap_or_default();
-    let shown = alike.iter().take(SHOWN);
-    let shown: Vec<String> = shown
-        .map(|(function, share)| format!("{function} ({:.1} %)", share * 100.0))
-        .collect();
-    let more = match alike.len() - shown.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!(
-        "other names contain it: {}{more}; give one of them, or '*{name}*' for a rule on each",
-        shown.join(", ")
-    )
-}
-
-fn outcome(checked: &CheckedRule) -> &'static str {
-    match checked.verdict {
-        Verdict::Kept => "kept",
-        Verdict::Broken => "broken",
-        Verdict::Unknown(_) => "cannot tell",
     }
 }
 
