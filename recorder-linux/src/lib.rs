@@ -10,11 +10,12 @@
 //! 4. The crate [`perf_data`]: the bytes of the buffers to events. Where perf_event_open is refused, `ptrace` sends
 //!    events instead.
 //! 5. `processes`: starts a program stopped, ends it, and reads what /proc says about processes.
-//! 6. [`probes`]: tracepoints that sprof defines, for as long as the recording lasts.
-//! 7. `files`: memory and files of the target, for the unwinder and others.
-//! 8. [`heap`]: samples of allocations, by a library that is loaded into the recorded programs.
-//! 9. [`counting`]: runs a program and counts, without samples.
-//! 10. `machine`: CPUs, description, refusals; `sys`: the system calls. `doctor` and `list` say what this machine
+//! 6. `resources`: figures of processes and of the machine, read from time to time.
+//! 7. [`probes`]: tracepoints that sprof defines, for as long as the recording lasts.
+//! 8. `files`: memory and files of the target, for the unwinder and others.
+//! 9. [`heap`]: samples of allocations, by a library that is loaded into the recorded programs.
+//! 10. [`counting`]: runs a program and counts, without samples.
+//! 11. `machine`: CPUs, description, refusals; `sys`: the system calls. `doctor` and `list` say what this machine
 //!     permits.
 
 #![cfg(target_os = "linux")]
@@ -29,6 +30,7 @@ mod open;
 pub mod probes;
 mod processes;
 mod ptrace;
+mod resources;
 mod rounds;
 mod session;
 #[allow(unsafe_code)]

@@ -1,9 +1,10 @@
 //! The vocabulary that every source speaks and every consumer understands, live or replayed.
 //!
-//! Events reach an [`EventSink`](crate::sink::EventSink) in time order, but for [`ProcessEvent::Counter`] and
-//! [`ProcessEvent::Title`].
+//! Events reach an [`EventSink`](crate::sink::EventSink) in time order, but for [`ProcessEvent::Counter`],
+//! [`RecordingEvent::Counter`] and [`ProcessEvent::Title`].
 
 use crate::clock::Timestamp;
+use crate::counter::{Counter, DeviceName, UnreadCause};
 use crate::module::{BuildId, Image};
 use crate::stack::{SameFrames, Stack};
 use crate::wait::WaitReason;
@@ -96,6 +97,10 @@ pub enum RecordingEvent {
     },
     /// A record that could not be understood. What was wrong, in a few fixed words.
     Malformed(&'static str),
+    /// A figure of the machine, as [`ProcessEvent::Counter`].
+    Counter(Counter, DeviceName, u64),
+    /// A counter can't be read: of the machine, or of one more process.
+    Unread(Counter, UnreadCause),
 }
 
 /// Code of a BPF program in the kernel. At the end of the recording it may be gone from /proc/kallsyms.
@@ -207,18 +212,6 @@ impl<'a> Event<'a> {
             EventKind::Process(pid, _) | EventKind::Thread(Thread { pid, .. }, _) => Some(pid),
         }
     }
-}
-
-/// A figure of a process, which is read from time to time while the process runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Counter {
-    /// Bytes of its memory that are in RAM, those that it shares with other processes included.
-    ResidentBytes,
-    /// The part of [`Counter::ResidentBytes`] that is of no file and not shared: what a program allocates or maps.
-    /// Recordings of the heap have it.
-    AnonymousBytes,
-    /// ns of CPU time of all its threads, ended ones included, since its start.
-    CpuNanoseconds,
 }
 
 /// What a sample stands for. Records of each role have ring buffers of their own.

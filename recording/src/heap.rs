@@ -61,7 +61,7 @@ pub struct HeapCoverage {
     pub growth: Option<HeapGrowth>,
 }
 
-/// The anonymous memory of processes ([`Counter::AnonymousBytes`](crate::event::Counter)) beside their sampled heaps.
+/// The anonymous memory of processes ([`Counter::AnonymousBytes`](crate::counter::Counter)) beside their sampled heaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapGrowth {
     /// The most bytes of the living sampled blocks of each process, as a sum. Of a process, no more than `grown`:

@@ -8,19 +8,21 @@
 //! 5. [`sink`]: how events travel, and what a stage may ask of the target.
 //! 6. [`quality`], [`cpu_account`], [`heap`], [`info`]: what was lost, guessed or not recorded, and the recording as a
 //!    whole.
-//! 7. [`session`]: the contract of every recorder; [`counting`]: that of counting without samples; `program`: the file
+//! 7. [`counter`]: figures that are read beside the events.
+//! 8. [`session`]: the contract of every recorder; [`counting`]: that of counting without samples; `program`: the file
 //!    that a command names.
-//! 8. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
-//! 9. [`pace`], [`outbox`]: for recorders that stop threads. When to take samples, and how these get to the unwinder.
-//! 10. [`varint`], [`frame_bytes`], [`sample_bytes`]: numbers, frames and samples in a few bytes; [`protobuf`]:
+//! 9. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
+//! 10. [`pace`], [`outbox`]: for recorders that stop threads. When to take samples, and how these get to the unwinder.
+//! 11. [`varint`], [`frame_bytes`], [`sample_bytes`]: numbers, frames and samples in a few bytes; [`protobuf`]:
 //!     messages of other profilers.
-//! 11. [`proc`]: texts of /proc that several crates read; [`regular_file`]: opens files whose place others may control.
-//! 12. [`command`]: how messages name the program that the user has to type.
-//! 13. [`sys`]: hints to the CPU.
+//! 12. [`proc`]: texts of /proc that several crates read; [`regular_file`]: opens files whose place others may control.
+//! 13. [`command`]: how messages name the program that the user has to type.
+//! 14. [`sys`]: hints to the CPU.
 
 pub mod address;
 pub mod clock;
 pub mod command;
+pub mod counter;
 pub mod counting;
 pub mod cpu_account;
 pub mod doctor;

@@ -57,6 +57,9 @@ pub struct RecordOptions {
     pub probes: Vec<Probe>,
     /// Also record blocks of memory that the launched program and its children take and free. `None`: do not.
     pub heap: Option<HeapOptions>,
+    /// Also record what processes wait for, read and write, and the figures of the machine
+    /// ([`counter`](crate::counter)). Memory and CPU time of processes are always recorded.
+    pub resources: bool,
     /// Ends the recording after this time.
     pub duration: Option<Duration>,
     /// When the recording ends before the program does: leave the program running.

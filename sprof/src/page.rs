@@ -21,26 +21,21 @@ pub(crate) fn of(data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>, Strin
 
 /// The viewer's page of a recording, as HTML.
 pub(crate) fn of_recording(profile: &Profile) -> Result<Vec<u8>, String> {
-    let (mut data, zero_ms) = profile::for_page(profile);
+    let mut data = profile::for_page(profile);
     data.make_printable();
-    let options = PageOptions {
-        zero_ms,
-        ..PageOptions::default()
-    };
-    of(data, &options)
+    of(data, &PageOptions::default())
 }
 
 /// The data of a served profile with all names that can be looked up; gzip.
 pub(crate) fn served(file: &File, symbolicator: &Symbolicator) -> Result<Vec<u8>, String> {
     let file = file.try_clone().map_err(|error| failed(&error))?;
     let read = read::file_for_page(file, Path::new("the served profile"), ReadLimits::default());
-    let (mut data, zero_ms) = read.map_err(|error| error.to_string())?;
+    let mut data = read.map_err(|error| error.to_string())?;
     name_addresses(&mut data, |lib, addresses| {
         symbolicator.lookup(&module(lib)?, addresses).ok()
     });
     data.make_printable();
     let options = PageOptions {
-        zero_ms,
         is_served: true,
         ..PageOptions::default()
     };

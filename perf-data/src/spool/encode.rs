@@ -112,6 +112,10 @@ impl Encoder {
                 by_framehop,
             } => sprof_records::put_unwound(out, &[time, completed_live, by_frame_pointer, by_code, by_framehop]),
             RecordingEvent::Malformed(_) => sprof_records::put_malformed(out, time),
+            RecordingEvent::Counter(counter, device, value) => {
+                sprof_records::put_machine_counter(out, time, counter, device, value);
+            }
+            RecordingEvent::Unread(counter, cause) => sprof_records::put_unread(out, time, counter, cause),
         }
     }
 

@@ -4,7 +4,8 @@
 //! perf does not know and skips: perf_event__process_event_update in tools/perf/util/header.c.
 
 use recording::clock::Timestamp;
-use recording::event::{Counter, Event, LostCause, Pid, ProcessEvent, RecordingEvent, Thread, ThreadEvent};
+use recording::counter::{COUNTERS, Counter, DeviceName, UNREAD_CAUSES, UnreadCause};
+use recording::event::{Event, LostCause, Pid, ProcessEvent, RecordingEvent, Thread, ThreadEvent};
 
 use super::record::{EVENT_ID, put_record, put_words};
 use crate::abi::record_type;
@@ -16,9 +17,9 @@ const UNWOUND: u64 = 0x5350_524f_4600_0002;
 const MALFORMED: u64 = 0x5350_524f_4600_0003;
 const RUN_START: u64 = 0x5350_524f_4600_0004;
 const FREED: u64 = 0x5350_524f_4600_0005;
+const MACHINE_COUNTER: u64 = 0x5350_524f_4600_0006;
+const UNREAD: u64 = 0x5350_524f_4600_0007;
 
-/// By number.
-const COUNTERS: [Counter; 3] = [Counter::ResidentBytes, Counter::CpuNanoseconds, Counter::AnonymousBytes];
 /// By number, which stands in the high byte of a PERF_RECORD_LOST's `misc`: the kernel writes 0 there.
 const CAUSES: [LostCause; 5] = [
     LostCause::RingFull,
@@ -46,8 +47,8 @@ impl SprofRecord {
         let event = match kind {
             COUNTER => {
                 let pid = Pid(i32::try_from(body.u64()?).ok()?);
-                let counter = COUNTERS.get(usize::try_from(body.u64()?).ok()?)?;
-                Event::process(time, pid, ProcessEvent::Counter(*counter, body.u64()?))
+                let counter = by_number(&COUNTERS, body.u64()?)?.counter;
+                Event::process(time, pid, ProcessEvent::Counter(counter, body.u64()?))
             }
             UNWOUND => {
                 let (completed_live, by_frame_pointer) = (body.u64()?, body.u64()?);
@@ -68,6 +69,16 @@ impl SprofRecord {
                 let thread = Thread::new((ids as u32).cast_signed(), ((ids >> 32) as u32).cast_signed());
                 Event::thread(time, thread, ThreadEvent::Freed { address: body.u64()? })
             }
+            MACHINE_COUNTER => {
+                let counter = by_number(&COUNTERS, body.u64()?)?.counter;
+                let device = DeviceName::from_words([body.u64()?, body.u64()?, body.u64()?, body.u64()?]);
+                Event::recording(time, RecordingEvent::Counter(counter, device, body.u64()?))
+            }
+            UNREAD => {
+                let counter = by_number(&COUNTERS, body.u64()?)?.counter;
+                let cause = *by_number(&UNREAD_CAUSES, body.u64()?)?;
+                Event::recording(time, RecordingEvent::Unread(counter, cause))
+            }
             RUN_START => return Some(SprofRecord::RunStart(time)),
             _ => return None,
         };
@@ -86,8 +97,17 @@ pub(super) fn put_counter(out: &mut Vec<u8>, time: u64, pid: i32, counter: Count
     put(
         out,
         COUNTER,
-        &[time, u64::from(pid.cast_unsigned()), number(&COUNTERS, counter), value],
+        &[time, u64::from(pid.cast_unsigned()), counter as u64, value],
     );
+}
+
+pub(super) fn put_machine_counter(out: &mut Vec<u8>, time: u64, counter: Counter, device: DeviceName, value: u64) {
+    let [a, b, c, d] = device.to_words();
+    put(out, MACHINE_COUNTER, &[time, counter as u64, a, b, c, d, value]);
+}
+
+pub(super) fn put_unread(out: &mut Vec<u8>, time: u64, counter: Counter, cause: UnreadCause) {
+    put(out, UNREAD, &[time, counter as u64, number(&UNREAD_CAUSES, cause)]);
 }
 
 /// The time, and the counts in the order of [`RecordingEvent::Unwound`].
@@ -129,6 +149,10 @@ pub(crate) fn cause(record: &[u8]) -> LostCause {
         .get(usize::from(misc >> 8))
         .copied()
         .unwrap_or(LostCause::RingFull)
+}
+
+fn by_number<T>(all: &[T], number: u64) -> Option<&T> {
+    all.get(usize::try_from(number).ok()?)
 }
 
 fn number<T: PartialEq>(all: &[T], one: T) -> u64 {

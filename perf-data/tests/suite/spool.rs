@@ -8,9 +8,9 @@ use perf_data::import::{Import, SavedFiles};
 use perf_data::spool::{MAX_CHAIN, SpoolSink};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
+use recording::counter::{Counter, DeviceName, UnreadCause};
 use recording::event::{
-    Allocation, BpfProgram, Counter, Event, EventKind, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role,
-    Sample,
+    Allocation, BpfProgram, Event, EventKind, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample,
 };
 use recording::event::{Thread, ThreadEvent};
 use recording::heap::HeapCoverage;
@@ -220,6 +220,14 @@ fn events_come_back_as_they_went() {
             ProcessEvent::Counter(Counter::ResidentBytes, 1 << 40),
         ),
         Event::process(Timestamp(2006), pid, ProcessEvent::Counter(Counter::CpuNanoseconds, 77)),
+        Event::recording(
+            Timestamp(2006),
+            RecordingEvent::Counter(Counter::DiskBusy, DeviceName::new("nvme0n1"), u64::MAX),
+        ),
+        Event::recording(
+            Timestamp(2006),
+            RecordingEvent::Unread(Counter::IoPressure, UnreadCause::Refused),
+        ),
         Event::recording(Timestamp(2007), RecordingEvent::Throttled),
         wait_stack(2007, &in_kernel),
         worker(2007, ThreadEvent::SwitchOut { preempted: false }),

@@ -188,6 +188,7 @@ impl Builder {
             tables,
             stacks: self.stacks,
             processes: kept_processes,
+            machine: self.machine,
             threads: kept,
             marker_names,
             event_names,

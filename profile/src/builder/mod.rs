@@ -37,6 +37,7 @@ use crate::recorded::stacks::{StackId, StackTree};
 use crate::recorded::strings::StringTable;
 use crate::recorded::tables::FrameId;
 use crate::recorded::thread::{MarkerKind, RecordedMarker};
+use crate::recorded::usage::MachineUsage;
 use crate::recorded::waits::WaitTotals;
 use frames::FrameResolver;
 use offcpu::{EndedWait, WaitReasons, WaitTables};
@@ -80,6 +81,7 @@ pub struct Builder {
     stacks: StackTree,
     resolver: FrameResolver,
     processes: Processes,
+    machine: MachineUsage,
     counts: BuildCounts,
     queue: EventQueue,
     wait_reasons: WaitReasons,
@@ -410,6 +412,14 @@ impl Builder {
             RecordingEvent::Unwound { .. } => {}
             RecordingEvent::Throttled => self.mark_recording(at, MarkerKind::Throttled),
             RecordingEvent::Malformed(what) => self.mark_recording(at, MarkerKind::Malformed { what }),
+            RecordingEvent::Counter(counter, device, value) => {
+                self.machine
+                    .series
+                    .entry((counter, device))
+                    .or_default()
+                    .push(at, value);
+            }
+            RecordingEvent::Unread(counter, cause) => *self.machine.unread.entry((counter, cause)).or_default() += 1,
         }
     }
 

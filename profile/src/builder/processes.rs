@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use recording::address::Avma;
-use recording::event::{Counter, Pid, Thread, Tid};
+use recording::counter::Counter;
+use recording::event::{Pid, Thread, Tid};
 use recording::heap::MemoryOwner;
 use recording::module::{FileRole, Image, Images, Module, ModuleKind};
 use recording::stack::Frame;
@@ -209,7 +210,9 @@ impl Processes {
     /// Keeps a reading of a counter of a process.
     pub(super) fn add_reading(&mut self, pid: Pid, at: i64, counter: Counter, value: u64) {
         if let Some(&index) = self.pids.get(&pid) {
-            self.processes[index].usage.push(counter, at, value);
+            let process = &mut self.processes[index];
+            let start = (process.start > 0 && !process.implied).then_some(process.start);
+            process.usage.push(counter, at, value, start);
         }
     }
 
@@ -266,7 +269,9 @@ impl Processes {
         self.end(pid, at);
         let new = self.create(pid, at);
         let (parent, from) = (self.processes[old].parent, self.processes[old].name.clone());
+        let usage = self.processes[old].usage.of_next_program();
         let process = &mut self.processes[new];
+        process.usage = usage;
         (process.parent, process.name, process.implied) = (parent, Some(name.to_owned()), false);
         let main = self.thread(Thread::main(pid), at);
         (self.threads[main].waits, self.threads[main].implied) = (waits, false);

@@ -162,6 +162,9 @@ pub struct RecordingFacts {
     /// How many threads ran at each moment, if all switches of threads were recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running: Option<RunningFacts>,
+    /// What was read of the machine and of what processes wait for; `None` if it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceFacts>,
     /// Files of modules that were not opened because the limit of open files was reached (`ulimit -n`).
     pub files_over_limit: u64,
     /// Everything else that is missing or doubtful, and the parts of the counts above. Views show them in this order.
@@ -181,6 +184,45 @@ pub struct RunningFacts {
     pub running: Vec<u32>,
     /// Threads that lost their CPU and could go on.
     pub ready: Vec<u32>,
+}
+
+/// The machine whose resources were read. A counter that is neither a counter of the profile nor here stayed as it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceFacts {
+    /// CPUs; `None` if not known, or if merged recordings differ.
+    pub cpus: Option<u32>,
+    /// Main memory, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Counters that could not be read.
+    pub unread: Vec<UnreadFacts>,
+}
+
+/// A counter that could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UnreadFacts {
+    /// Its name: see [`COUNTERS`](recording::counter::COUNTERS).
+    pub counter: String,
+    /// Why: see [`UnreadCause::name`](recording::counter::UnreadCause::name).
+    pub cause: String,
+    /// Of how many processes; `None` if it is of the machine.
+    pub processes: Option<u64>,
+}
+
+impl ResourceFacts {
+    pub(crate) fn plus(mut self, other: ResourceFacts) -> ResourceFacts {
+        self.cpus = self.cpus.filter(|cpus| Some(*cpus) == other.cpus);
+        self.memory_bytes = self.memory_bytes.filter(|bytes| Some(*bytes) == other.memory_bytes);
+        for unread in other.unread {
+            let same = |known: &&mut UnreadFacts| known.counter == unread.counter && known.cause == unread.cause;
+            match self.unread.iter_mut().find(same) {
+                Some(known) => known.processes = known.processes.map(|known| known + unread.processes.unwrap_or(0)),
+                None => self.unread.push(unread),
+            }
+        }
+        self
+    }
 }
 
 /// How blocks of memory were sampled, and what was lost.

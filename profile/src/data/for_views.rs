@@ -17,8 +17,8 @@ pub(crate) struct ForViews {
 }
 
 /// Converts a file's data for views: markers of point events become threads, times count from the recording's start,
-/// and samples of equal weight are counted. Returns the recording's start in the file's times, ms.
-pub(crate) fn prepare(data: &mut Data, known: ForViews) -> f64 {
+/// and samples of equal weight are counted.
+pub(crate) fn prepare(data: &mut Data, known: ForViews) {
     if !known.facts.restore(data) {
         count_equal_weights(data);
     }
@@ -30,7 +30,7 @@ pub(crate) fn prepare(data: &mut Data, known: ForViews) -> f64 {
     data.point_events.sort();
     readable_names(data);
     data.unit = unit_of_first(data);
-    begin_at(data, known.zero_ms)
+    begin_at(data, known.zero_ms);
 }
 
 /// If all samples have the same weight of time, they are counted in units of that time. Sums stay whole numbers.
@@ -66,10 +66,10 @@ fn is_own_time(thread: &Thread) -> bool {
 
 /// Makes times relative to the recording's start: the file's start time, or else its first sample or marker, as in the
 /// front end (`getTimeRangeIncludingAllThreads`).
-fn begin_at(data: &mut Data, recorded_ms: Option<f64>) -> f64 {
+fn begin_at(data: &mut Data, recorded_ms: Option<f64>) {
     let zero_ms = data.zero_ms(recorded_ms);
     if zero_ms == 0.0 {
-        return zero_ms;
+        return;
     }
     if !data.starts_with_recording {
         data.start_ms += zero_ms;
@@ -84,7 +84,7 @@ fn begin_at(data: &mut Data, recorded_ms: Option<f64>) -> f64 {
             marker.end_ms -= zero_ms;
         }
     }
-    zero_ms
+    data.counters.iter_mut().for_each(|counter| counter.shift(-zero_ms));
 }
 
 /// A marker of a point event as a sample of the event.

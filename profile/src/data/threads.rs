@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::allocations::{Allocations, retain};
 use super::{Fields, NONE};
+use crate::text::numbers::number_json;
 
 /// Values over time: `RawCounter` of the front end.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,6 +15,30 @@ pub struct Counter {
     pub thread: u32,
     /// Its other fields.
     pub fields: Fields,
+}
+
+impl Counter {
+    /// Moves all times.
+    pub(crate) fn shift(&mut self, by_ms: f64) {
+        let Some(samples) = self.fields.get_mut("samples") else {
+            return;
+        };
+        match samples.get_mut("time").and_then(Value::as_array_mut) {
+            Some(times) => times.iter_mut().for_each(|time| shift_value(time, by_ms)),
+            None => {
+                let deltas = samples.get_mut("timeDeltas").and_then(Value::as_array_mut);
+                let first = deltas.and_then(|deltas| deltas.first_mut());
+                first.into_iter().for_each(|first| shift_value(first, by_ms));
+            }
+        }
+    }
+}
+
+/// Moves a time in JSON. An absent time stays absent.
+pub(crate) fn shift_value(time: &mut Value, by_ms: f64) {
+    if let Some(ms) = time.as_f64() {
+        *time = number_json(ms + by_ms);
+    }
 }
 
 /// The unit of samples' weights.

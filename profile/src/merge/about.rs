@@ -170,6 +170,10 @@ fn sum(mut whole: RecordingFacts, other: RecordingFacts) -> RecordingFacts {
     };
     // Of different times or machines.
     whole.running = None;
+    whole.resources = match (whole.resources, other.resources) {
+        (Some(resources), Some(more)) => Some(resources.plus(more)),
+        (resources, more) => resources.or(more),
+    };
     whole.files_over_limit += other.files_over_limit;
     for limit in other.limits {
         let same = |known: &&mut crate::RecordingLimit| known.what == limit.what && known.words == limit.words;

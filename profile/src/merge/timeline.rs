@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use crate::data::{Data, Fields, MarkerPhase};
-use crate::to_data::number;
+use crate::data::{Data, Fields, MarkerPhase, shift_value};
 
 /// Start and end of the profile, Unix time in ms.
 pub(super) fn span_ms(data: &Data) -> (f64, f64) {
@@ -48,19 +47,7 @@ pub(super) fn shift(data: &mut Data, begin_ms: f64) {
         }
         shift_thread(&mut thread.rest, by_ms);
     }
-    for counter in &mut data.counters {
-        let Some(samples) = counter.fields.get_mut("samples") else {
-            continue;
-        };
-        match samples.get_mut("time").and_then(Value::as_array_mut) {
-            Some(times) => times.iter_mut().for_each(|time| shift_value(time, by_ms)),
-            None => {
-                let deltas = samples.get_mut("timeDeltas").and_then(Value::as_array_mut);
-                let first = deltas.and_then(|deltas| deltas.first_mut());
-                first.into_iter().for_each(|first| shift_value(first, by_ms));
-            }
-        }
-    }
+    data.counters.iter_mut().for_each(|counter| counter.shift(by_ms));
     for key in ["profilingStartTime", "profilingEndTime"] {
         if let Some(time) = data.meta.get_mut(key) {
             shift_value(time, by_ms);
@@ -99,11 +86,4 @@ fn shift_field(object: &mut Value, key: &str, by_ms: f64) {
         .get_mut(key)
         .into_iter()
         .for_each(|time| shift_value(time, by_ms));
-}
-
-/// An absent time stays absent.
-fn shift_value(time: &mut Value, by_ms: f64) {
-    if let Some(ms) = time.as_f64() {
-        *time = number(ms + by_ms);
-    }
 }

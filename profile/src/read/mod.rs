@@ -167,19 +167,17 @@ pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> 
 /// The file can't be read, is damaged, is not a profile of the Firefox Profiler in such a version, or exceeds the
 /// limits. The text names the file, the place, the expected content and the next step.
 pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
-    let (mut data, for_views, _) = tables::<ViewFields>(path, limits)?;
-    prepare(&mut data, for_views);
-    Ok(data)
+    Ok(prepared(tables::<ViewFields>(path, limits)?))
 }
 
-/// Like [`whole()`], with counters, and with the recording's start in the counters' times, ms.
+/// Like [`whole()`], with the data of markers and what else the viewer shows.
 ///
 /// # Errors
 ///
 /// The file can't be read, is damaged, is not a profile of the Firefox Profiler in a known version, or exceeds the
 /// limits.
-pub fn for_page(path: &Path, limits: ReadLimits) -> Result<(Data, f64), ReadError> {
-    Ok(with_zero(tables::<AllFields>(path, limits)?))
+pub fn for_page(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
+    Ok(prepared(tables::<AllFields>(path, limits)?))
 }
 
 /// Like [`for_page`], for an open file, whatever its path names now. `path` is for errors.
@@ -187,14 +185,14 @@ pub fn for_page(path: &Path, limits: ReadLimits) -> Result<(Data, f64), ReadErro
 /// # Errors
 ///
 /// As of [`for_page`].
-pub fn file_for_page(file: File, path: &Path, limits: ReadLimits) -> Result<(Data, f64), ReadError> {
+pub fn file_for_page(file: File, path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
     let (raw, _) = Opened::from_file(file, path)?.parse(path, limits, whole::parse::<AllFields>)?;
-    Ok(with_zero(whole::to_data(raw).map_err(|error| error.of(path))?))
+    Ok(prepared(whole::to_data(raw).map_err(|error| error.of(path))?))
 }
 
-fn with_zero((mut data, for_views, _): (Data, ForViews, NotKept)) -> (Data, f64) {
-    let zero_ms = prepare(&mut data, for_views);
-    (data, zero_ms)
+fn prepared((mut data, for_views, _): (Data, ForViews, NotKept)) -> Data {
+    prepare(&mut data, for_views);
+    data
 }
 
 /// Reads everything needed to write the profile again: data of markers, counters, unknown fields.

@@ -26,6 +26,7 @@ use stacks::StackTree;
 use strings::{StringId, StringTable};
 use tables::FrameTables;
 use thread::{MarkerKind, RecordedProcess, RecordedThread};
+use usage::MachineUsage;
 use waits::WaitTotals;
 
 /// A finished profile. Made by [`Builder::finish`](crate::builder::Builder::finish).
@@ -46,6 +47,7 @@ pub struct Profile {
     pub(crate) tables: FrameTables,
     pub(crate) stacks: StackTree,
     pub(crate) processes: Vec<RecordedProcess>,
+    pub(crate) machine: MachineUsage,
     /// In the file's order. Never empty: the front end refuses a profile without threads.
     pub(crate) threads: Vec<RecordedThread>,
     /// The ids of [`thread::MarkerKind::NAMES`].

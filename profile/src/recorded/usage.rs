@@ -1,6 +1,8 @@
-//! Memory and CPU time of a process over time.
+//! Counters of processes and of the machine over time.
 
-use recording::event::Counter;
+use std::collections::BTreeMap;
+
+use recording::counter::{Counter, DeviceName, UnreadCause};
 
 /// Most points of a series. At 20 readings a second they last seven minutes; then each two points become one.
 const MOST_POINTS: usize = 8192;
@@ -8,10 +10,7 @@ const MOST_POINTS: usize = 8192;
 /// All series of one process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProcessUsage {
-    /// Bytes in RAM.
-    pub(crate) resident_bytes: UsageSeries,
-    /// ns of CPU time since the process's start.
-    pub(crate) cpu_ns: UsageSeries,
+    series: BTreeMap<Counter, UsageSeries>,
     /// Anonymous memory of its program.
     pub(crate) anonymous: AnonymousReadings,
 }
@@ -26,17 +25,67 @@ pub(crate) struct AnonymousReadings {
 }
 
 impl ProcessUsage {
-    pub(crate) fn push(&mut self, counter: Counter, time: i64, value: u64) {
-        match counter {
-            Counter::ResidentBytes => self.resident_bytes.push(time, value),
-            Counter::CpuNanoseconds => self.cpu_ns.push(time, value),
-            Counter::AnonymousBytes => {
-                let readings = &mut self.anonymous;
-                readings.first = readings.first.or(Some(value));
-                readings.most = readings.most.max(Some(value));
-                readings.last = time;
-            }
+    /// Adds a reading. `start`: when the process began, if it did so meanwhile: its sums were 0 then.
+    pub(crate) fn push(&mut self, counter: Counter, time: i64, value: u64, start: Option<i64>) {
+        if counter == Counter::AnonymousBytes {
+            let readings = &mut self.anonymous;
+            readings.first = readings.first.or(Some(value));
+            readings.most = readings.most.max(Some(value));
+            readings.last = time;
+            return;
         }
+        let series = self.series.entry(counter).or_insert_with(|| {
+            let mut series = UsageSeries::default();
+            if let Some(start) = start.filter(|_| counter.info().is_sum) {
+                series.push(start, 0);
+            }
+            series
+        });
+        series.push(time, value);
+    }
+
+    /// What the next program of the same process begins with.
+    pub(crate) fn of_next_program(&self) -> ProcessUsage {
+        let sums = self.series.iter().filter(|(counter, _)| counter.info().is_sum);
+        let series = sums.map(|(counter, series)| {
+            let mut next = UsageSeries::default();
+            series
+                .points
+                .last()
+                .iter()
+                .for_each(|(time, value)| next.push(*time, *value));
+            (*counter, next)
+        });
+        ProcessUsage {
+            series: series.collect(),
+            anonymous: AnonymousReadings::default(),
+        }
+    }
+
+    /// (ns from time zero, value), in time order.
+    pub(crate) fn points(&self, counter: Counter) -> &[(i64, u64)] {
+        self.series.get(&counter).map_or(&[], |series| &series.points)
+    }
+
+    /// All counters that make a line: a single point is not drawn.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (Counter, &[(i64, u64)])> {
+        let lines = self.series.iter().filter(|(_, series)| series.points.len() > 1);
+        lines.map(|(counter, series)| (*counter, &series.points[..]))
+    }
+}
+
+/// What was read of the machine, and what could not be read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MachineUsage {
+    pub(crate) series: BTreeMap<(Counter, DeviceName), UsageSeries>,
+    /// How often: of processes once for each.
+    pub(crate) unread: BTreeMap<(Counter, UnreadCause), u64>,
+}
+
+impl MachineUsage {
+    /// False if nobody tried to read it.
+    pub(crate) fn is_recorded(&self) -> bool {
+        !self.series.is_empty() || !self.unread.is_empty()
     }
 }
 
@@ -56,7 +105,7 @@ impl UsageSeries {
         &self.points
     }
 
-    fn push(&mut self, time: i64, value: u64) {
+    pub(crate) fn push(&mut self, time: i64, value: u64) {
         let reading = (self.points.last().map_or(time, |(last, _)| time.max(*last)), value);
         match self.points.last_mut() {
             Some(last) if self.in_last < 1 << self.log2_readings => {
@@ -77,7 +126,7 @@ impl UsageSeries {
     }
 }
 
-/// The point that remains of two: for memory the peak; CPU time never decreases.
+/// The point that remains of two: of a gauge the peak; sums never decrease.
 fn larger(earlier: (i64, u64), later: (i64, u64)) -> (i64, u64) {
     match later.1 >= earlier.1 {
         true => later,

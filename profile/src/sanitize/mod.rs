@@ -385,6 +385,13 @@ fn clean_about(data: &mut Data, cleaner: &mut Cleaner) {
         cleaner.clean(&mut recorded.kernel_code, TextKind::Text);
         // A hash names no one. A file may say anything there.
         recorded.commit = recorded.commit.take().filter(|commit| is_hash(commit));
+        let unread = recorded
+            .resources
+            .iter_mut()
+            .flat_map(|resources| &mut resources.unread);
+        for text in unread.flat_map(|unread| [&mut unread.counter, &mut unread.cause]) {
+            cleaner.clean(text, TextKind::Text);
+        }
         for limit in &mut recorded.limits {
             cleaner.clean(&mut limit.what, TextKind::Text);
             limit

@@ -79,14 +79,8 @@ fn counter(profile: &Profile, place: usize, index: usize) -> Counter {
 pub(crate) const RUNNING: &str = "running";
 
 /// Threads of all processes that ran. Counts are ms of running time since the previous point: their rate is the mean
-/// number. Times begin at `zero_ms`.
-pub(crate) fn running(
-    intervals: &[RunningInterval],
-    is_exact: bool,
-    zero_ms: f64,
-    pid: &str,
-    thread: usize,
-) -> Counter {
+/// number.
+pub(crate) fn running(intervals: &[RunningInterval], is_exact: bool, pid: &str, thread: usize) -> Counter {
     let end_ms = intervals.last().map_or(0.0, |interval| interval.end_ms);
     let step_ms = (end_ms / POINTS as f64).max(LEAST_STEP_NS as f64 / 1e6);
     let mut counts = vec![0.0; (end_ms / step_ms) as usize + 2];
@@ -102,9 +96,7 @@ pub(crate) fn running(
             *count += part.max(0.0) * step_ms * f64::from(interval.running);
         }
     }
-    let times: Vec<Value> = (0..counts.len())
-        .map(|at| number(zero_ms + at as f64 * step_ms))
-        .collect();
+    let times: Vec<Value> = (0..counts.len()).map(|at| number(at as f64 * step_ms)).collect();
     let format = json!({"unit": "number"});
     line(
         [RUNNING, "CPU", "Threads of all processes that ran"],
@@ -132,7 +124,7 @@ pub(super) fn of_running(profile: &Profile, time_of: impl Fn(&RecordedSample) ->
     let thread = profile.threads.iter().position(|thread| thread.event.is_none())?;
     let pid = &profile.processes[profile.threads[thread].process.0].id;
     let is_line = intervals.iter().any(|interval| interval.running > 1);
-    is_line.then(|| running(&intervals, profile.running.is_some(), 0.0, pid, thread))
+    is_line.then(|| running(&intervals, profile.running.is_some(), pid, thread))
 }
 
 fn estimated(profile: &Profile, time_of: impl Fn(&RecordedSample) -> i64) -> RunningEstimate {

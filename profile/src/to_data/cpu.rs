@@ -1,5 +1,6 @@
 //! The unit of `samples.threadCPUDelta`. The front end draws a thread's CPU usage from it.
 
+use recording::counter::Counter;
 use recording::info::PeriodUnit;
 
 use crate::recorded::Profile;
@@ -103,16 +104,13 @@ impl CpuDelta {
 /// all the time.
 pub(super) fn by_readings(process: &RecordedProcess, thread: &RecordedThread) -> Vec<f64> {
     let times = || thread.samples.iter().map(|sample| sample.time);
-    let readings = process.usage.cpu_ns.points();
-    if thread.event.is_some() || process.threads != 1 || readings.is_empty() {
+    let points = process.usage.points(Counter::CpuNanoseconds);
+    if thread.event.is_some() || process.threads != 1 || points.is_empty() {
         return times().map(|_| 0.0).collect();
     }
-    // A process that started meanwhile had used nothing then.
-    let start = (process.start > 0).then_some((process.start, 0));
-    let points: Vec<(i64, u64)> = start.into_iter().chain(readings.iter().copied()).collect();
     let mut before = None;
     let deltas = times().map(|time| {
-        let used = used_at(&points, time);
+        let used = used_at(points, time);
         let delta = (used - before.unwrap_or(used)).max(0.0);
         before = Some(used);
         delta.round()

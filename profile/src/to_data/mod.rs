@@ -45,13 +45,12 @@ pub(crate) enum Detail {
 /// The data for views, equal to the data read from the profile's file.
 impl From<&Profile> for Data {
     fn from(profile: &Profile) -> Data {
-        ProfileData::new(profile, Detail::ForViews).for_views().0
+        ProfileData::new(profile, Detail::ForViews).for_views()
     }
 }
 
-/// The data for the viewer, with counters, types of markers and their fields; and the recording's start in the times of
-/// counters, ms.
-pub fn for_page(profile: &Profile) -> (Data, f64) {
+/// The data for the viewer, with types of markers and their fields.
+pub fn for_page(profile: &Profile) -> Data {
     ProfileData::new(profile, Detail::Whole).for_views()
 }
 
@@ -87,16 +86,16 @@ impl<'a> ProfileData<'a> {
         }
     }
 
-    /// The form of data that views take, and the recording's start in the file's times, ms.
-    fn for_views(&self) -> (Data, f64) {
+    /// The form of data that views take.
+    fn for_views(&self) -> Data {
         let mut data = self.all();
         let known = ForViews {
             facts: SprofFacts::of_recorded(quality::recorded_facts(self.profile)),
             periods: markers::periods(self.profile),
             zero_ms: Some(0.0),
         };
-        let zero_ms = prepare(&mut data, known);
-        (data, zero_ms)
+        prepare(&mut data, known);
+        data
     }
 
     /// Everything except threads and stacks. A function has its frames' library; a function in several libraries has
@@ -143,20 +142,15 @@ impl<'a> ProfileData<'a> {
             symbol_source: lib.symbol_source,
             ..SavedLib::from_module(&lib.module, is_macos)
         });
-        let (meta, schemas, counters) = match self.detail {
+        let (meta, schemas) = match self.detail {
             Detail::ForViews => Default::default(),
-            Detail::Whole => (
-                meta::meta(profile),
-                markers::schemas(profile),
-                counters::of_events(profile)
-                    .into_iter()
-                    .chain(usage::lines(profile))
-                    .chain(counters::of_running(profile, |sample| {
-                        self.cpu.time_of(sample, profile.info.interval_ns)
-                    }))
-                    .collect(),
-            ),
+            Detail::Whole => (meta::meta(profile), markers::schemas(profile)),
         };
+        let running = counters::of_running(profile, |sample| self.cpu.time_of(sample, profile.info.interval_ns));
+        let counters = counters::of_events(profile)
+            .into_iter()
+            .chain(usage::lines(profile))
+            .chain(running);
         Data {
             product: info.program.clone(),
             imported_from: PRODUCER.to_owned(),
@@ -178,7 +172,7 @@ impl<'a> ProfileData<'a> {
             main_threads_have_titles: true,
             recorded: Some(quality::recorded_facts(profile)),
             extra: extra::sections(profile),
-            counters,
+            counters: counters.collect(),
             schemas,
             meta,
             ..Data::default()

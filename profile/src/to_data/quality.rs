@@ -8,6 +8,7 @@ use recording::sink::ModuleMiss;
 use recording::stack::StackMark;
 
 use super::markers::usual_period;
+use super::usage;
 use crate::builder::lost_label;
 use crate::data::{
     AboutRow, AskedEvent, CountedEvent, HeapFacts, HeapGrowthFacts, HeapLosses, RecordingFacts, RecordingLimit,
@@ -120,6 +121,7 @@ pub(crate) fn recorded_facts(profile: &Profile) -> RecordingFacts {
         truncated_beside: quality.beside.truncated,
         unverified_beside: quality.beside.unverified,
         heap: info.heap.as_ref().map(heap_facts),
+        resources: usage::facts(profile),
         files_over_limit: quality
             .module_misses
             .get(&ModuleMiss::TooManyOpen)

@@ -2,7 +2,7 @@
 //!
 //! Views of a profile that was read ([`data`](crate::data)): [`select`] chooses samples, and each view is a function of
 //! the selection. [`functions`], [`lines`], [`arcs`], [`tree`], [`buckets`], [`breakdown`], [`mod@crates`],
-//! [`annotate`], [`markers`], [`parallelism`]. [`mod@shortfalls`]: what a result lacks, and why.
+//! [`annotate`], [`markers`], [`parallelism`], [`resources`]. [`mod@shortfalls`]: what a result lacks, and why.
 //!
 //! Views of a new recording: [`summed()`] converts it to such data; `top` and `waits` take it directly.
 
@@ -25,6 +25,7 @@ pub mod names;
 pub mod own_code;
 pub mod parallelism;
 mod printable;
+pub mod resources;
 pub mod scaling;
 pub mod select;
 pub mod shortfalls;

@@ -1,7 +1,8 @@
 //! What the front end shows of a profile before anybody clicks: which tracks, in which order, how high.
 
 use crate::common::*;
-use recording::event::{Counter, Event, Pid, ProcessEvent, Role, Sample, Thread};
+use recording::counter::Counter;
+use recording::event::{Event, Pid, ProcessEvent, Role, Sample, Thread};
 use recording::info::{EventInfo, PeriodUnit, SampleBy};
 use recording::quality::Quality;
 use recording::stack::Stack;

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use recording::clock::Timestamp;
+use recording::counter::Counter;
 use recording::event::{
-    Counter, Event, EventKind, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample, ThreadEvent, Tid,
+    Event, EventKind, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample, ThreadEvent, Tid,
 };
 use recording::heap::{HeapCoverage, HeapLoss, MOST_UNSEEN, UnseenCause, UnseenProgram};
 use recording::sink::{Completion, EventSink};
@@ -304,10 +305,11 @@ impl EventSink for HeapSink<'_> {
             }
             return;
         };
-        // Figures of processes are of now, while records of before are still on their way.
+        // Figures are of now, while records of before are still on their way.
         let is_in_order = !matches!(
             event.kind,
             EventKind::Process(_, ProcessEvent::Counter(..) | ProcessEvent::Title(_))
+                | EventKind::Recording(RecordingEvent::Counter(..) | RecordingEvent::Unread(..))
         );
         if is_in_order {
             if heap.is_due(event.time.0) {

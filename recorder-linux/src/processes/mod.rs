@@ -5,5 +5,4 @@ pub(crate) mod procfs;
 pub(crate) mod start_clock;
 pub(crate) mod stop;
 pub(crate) mod unrecorded;
-pub(crate) mod usage;
 pub(crate) mod watched;

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 use recording::cpu_account::MachineTime;
+use recording::pace::ThreadReading;
 use recording::proc::{self, MapsLine};
 
 use crate::sys::process::ticks_per_second;
@@ -30,6 +31,8 @@ pub(crate) struct Stat {
     pub(crate) cpu_ticks: u64,
     /// User and system time of all children that the process waited for, in clock ticks.
     pub(crate) children_ticks: u64,
+    /// Number of threads.
+    pub(crate) threads: u64,
     /// Ticks after the boot.
     pub(crate) start_ticks: u64,
     /// The CPU that the thread ran on last.
@@ -58,7 +61,7 @@ pub(crate) fn machine_time() -> Option<MachineTime> {
 }
 
 /// `cpu  user nice system idle iowait irq softirq steal ...` (proc_stat(5)), in clock ticks.
-fn parse_machine_time(stat: &str, ticks_per_second: u64) -> Option<MachineTime> {
+pub(crate) fn parse_machine_time(stat: &str, ticks_per_second: u64) -> Option<MachineTime> {
     let mut words = stat.lines().next()?.split_ascii_whitespace();
     if words.next() != Some("cpu") {
         return None;
@@ -78,33 +81,30 @@ fn parse_machine_time(stat: &str, ticks_per_second: u64) -> Option<MachineTime> 
     })
 }
 
-/// `/proc/PID/statm` (proc_pid_statm(5)) of one process. It stays the file of that process, also when another process
-/// has its number.
-#[derive(Debug)]
-pub(crate) struct Statm(File);
+/// Bytes of a process's memory that are in RAM, and the part of them that is of no file and not shared, from
+/// `/proc/PID/statm` (proc_pid_statm(5)). The kernel adds pages up in batches, so the numbers are some hundred KiB too
+/// low or too high.
+pub(crate) fn parse_statm(text: &str) -> Option<(u64, u64)> {
+    let [_, resident, shared] = pages(text)?;
+    let bytes = |pages: u64| pages.checked_mul(page_bytes() as u64);
+    Some((bytes(resident)?, bytes(resident.saturating_sub(shared))?))
+}
 
-impl Statm {
-    pub(crate) fn open(pid: i32) -> Option<Statm> {
-        File::open(format!("/proc/{pid}/statm")).ok().map(Statm)
-    }
+/// Pages of all memory, of what is in RAM, and the part of the latter that files and shared memory have.
+fn pages(statm: &str) -> Option<[u64; 3]> {
+    let mut numbers = statm.split_ascii_whitespace().map_while(|number| number.parse().ok());
+    Some([numbers.next()?, numbers.next()?, numbers.next()?])
+}
 
-    /// Bytes of the process's memory that are in RAM, and the part of them that is of no file and not shared; `None`
-    /// when it has ended. The kernel adds pages up in batches, so the numbers are some hundred KiB too low or too high.
-    pub(crate) fn resident_bytes(&self) -> Option<(u64, u64)> {
-        let [_, resident, shared] = self.pages()?;
-        let bytes = |pages: u64| pages.checked_mul(page_bytes() as u64);
-        Some((bytes(resident)?, bytes(resident.saturating_sub(shared))?))
-    }
-
-    /// Pages of all memory, of what is in RAM, and the part of the latter that files and shared memory have.
-    fn pages(&self) -> Option<[u64; 3]> {
-        // Seven numbers.
-        let mut bytes = [0; 7 * 21];
-        let length = self.0.read_at(&mut bytes, 0).ok()?;
-        let text = std::str::from_utf8(bytes.get(..length)?).ok()?;
-        let mut numbers = text.split_ascii_whitespace().map_while(|number| number.parse().ok());
-        Some([numbers.next()?, numbers.next()?, numbers.next()?])
-    }
+/// `cpu_ns waited_ns slices` of a thread, Documentation/scheduler/sched-stats.rst; `None` if there are no slices.
+pub(crate) fn parse_schedstat(text: &str) -> Option<ThreadReading> {
+    let mut fields = text.split_ascii_whitespace().map(|field| field.parse().ok());
+    let reading = ThreadReading {
+        cpu_ns: fields.next()??,
+        waited_ns: fields.next()??,
+        slices: fields.next()??,
+    };
+    (reading.slices > 0).then_some(reading)
 }
 
 /// Most bytes of a title.
@@ -132,7 +132,7 @@ fn title_in(cmdline: &[u8]) -> Option<String> {
 
 /// Size of the address space in pages. Each new mapping changes it.
 pub(crate) fn mapped_pages(pid: i32) -> Option<u64> {
-    Some(Statm::open(pid)?.pages()?[0])
+    Some(pages(&fs::read_to_string(format!("/proc/{pid}/statm")).ok()?)?[0])
 }
 
 /// The process that a thread belongs to (for a process: itself), and that process's parent.
@@ -148,9 +148,14 @@ pub(crate) fn process_of(tid: i32) -> Option<(i32, i32)> {
 
 /// Threads of a process, ended ones left out.
 pub(crate) fn threads(pid: i32) -> Vec<i32> {
-    numbers(&format!("/proc/{pid}/task"))
+    thread_numbers(pid)
         .filter(|tid| stat(pid, *tid).is_some_and(|stat| !stat.has_ended()))
         .collect()
+}
+
+/// Threads of a process, ended ones that nobody has waited for included.
+pub(crate) fn thread_numbers(pid: i32) -> impl Iterator<Item = i32> {
+    numbers(&format!("/proc/{pid}/task"))
 }
 
 /// All processes.
@@ -178,7 +183,7 @@ pub(crate) fn with_descendants(roots: &[i32]) -> Vec<i32> {
     found
 }
 
-fn numbers(folder: &str) -> impl Iterator<Item = i32> {
+fn numbers(folder: &str) -> impl Iterator<Item = i32> + use<> {
     fs::read_dir(folder)
         .into_iter()
         .flatten()
@@ -187,7 +192,7 @@ fn numbers(folder: &str) -> impl Iterator<Item = i32> {
 }
 
 /// Parses "pid (name) state ppid ...". The name may hold anything, also a parenthesis.
-fn parse_stat(text: &[u8]) -> Option<Stat> {
+pub(crate) fn parse_stat(text: &[u8]) -> Option<Stat> {
     let open = text.iter().position(|byte| *byte == b'(')?;
     let close = text.iter().rposition(|byte| *byte == b')')?;
     let name = text.get(open + 1..close)?.to_vec();
@@ -196,7 +201,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         .split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
-    // Fields 9, 10, 12, 14 to 17, 22 and 39 of the man page, which counts from 1 and the state as 3.
+    // Fields 9, 10, 12, 14 to 17, 20, 22 and 39 of the man page, which counts from 1 and the state as 3.
     let flags: u32 = fields.nth(4)?.parse().ok()?;
     let minor_faults = fields.next()?.parse().ok()?;
     let major_faults = fields.nth(1)?.parse().ok()?;
@@ -204,7 +209,8 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     let system_ticks: u64 = fields.next()?.parse().ok()?;
     let children_user_ticks: u64 = fields.next()?.parse().ok()?;
     let children_system_ticks: u64 = fields.next()?.parse().ok()?;
-    let start_ticks = fields.nth(4)?.parse().ok()?;
+    let threads = fields.nth(2)?.parse().ok()?;
+    let start_ticks = fields.nth(1)?.parse().ok()?;
     let cpu = fields.nth(16)?.parse().ok()?;
     Some(Stat {
         name,
@@ -215,6 +221,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         major_faults,
         cpu_ticks: user_ticks.saturating_add(system_ticks),
         children_ticks: children_user_ticks.saturating_add(children_system_ticks),
+        threads,
         start_ticks,
         cpu,
     })
@@ -247,6 +254,19 @@ mod tests {
     }
 
     #[test]
+    fn counts_of_the_scheduler() {
+        let reading = ThreadReading {
+            cpu_ns: 12,
+            waited_ns: 3,
+            slices: 4,
+        };
+        assert_eq!(parse_schedstat("12 3 4\n"), Some(reading));
+        assert_eq!(parse_schedstat("0 0 0\n"), None);
+        assert_eq!(parse_schedstat("12 3"), None);
+        assert_eq!(parse_schedstat(""), None);
+    }
+
+    #[test]
     fn a_title_is_what_no_exec_leaves_behind() {
         for (cmdline, expected) in [
             (&b"postgres: checkpointer \0\0\0\0"[..], Some("postgres: checkpointer")),
@@ -276,6 +296,7 @@ mod tests {
             major_faults: 3,
             cpu_ticks: 11,
             children_ticks: 15,
+            threads: 3,
             start_ticks: 123_456,
             cpu: 3,
         };
@@ -293,7 +314,7 @@ mod tests {
         let stat = stat(pid, pid).unwrap();
         assert!(!stat.is_kernel_thread && !stat.has_ended());
         assert_eq!(process_of(pid), Some((pid, stat.parent)));
-        assert!(mapped_pages(pid).unwrap() > 0 && Statm::open(pid).unwrap().resident_bytes().unwrap().1 > 0);
+        assert!(mapped_pages(pid).unwrap() > 0);
         assert!(threads(pid).contains(&pid));
         let code = executable_mappings(pid, pid).unwrap();
         assert!(code.iter().any(|mapping| mapping.path == b"[vdso]"));

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use recording::pace::ThreadReading;
 
-use crate::processes::procfs::stat;
+use crate::processes::procfs::{parse_schedstat, stat};
 
 /// USER_HZ, which /proc's clock ticks have had on x86_64 and aarch64 from the beginning (include/asm-generic/param.h).
 const NS_PER_TICK: u64 = 10_000_000;
@@ -46,33 +46,9 @@ impl SchedulerCounts {
     }
 }
 
-/// `cpu_ns waited_ns slices`, Documentation/scheduler/sched-stats.rst.
-fn parse_schedstat(text: &str) -> Option<ThreadReading> {
-    let mut fields = text.split_ascii_whitespace().map(|field| field.parse().ok());
-    let reading = ThreadReading {
-        cpu_ns: fields.next()??,
-        waited_ns: fields.next()??,
-        slices: fields.next()??,
-    };
-    (reading.slices > 0).then_some(reading)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn counts_of_the_scheduler() {
-        let reading = ThreadReading {
-            cpu_ns: 12,
-            waited_ns: 3,
-            slices: 4,
-        };
-        assert_eq!(parse_schedstat("12 3 4\n"), Some(reading));
-        assert_eq!(parse_schedstat("0 0 0\n"), None);
-        assert_eq!(parse_schedstat("12 3"), None);
-        assert_eq!(parse_schedstat(""), None);
-    }
 
     #[test]
     fn this_process_is_read() {

@@ -30,6 +30,7 @@ use recording::pace::Ticks;
 use recording::sink::EventSink;
 
 use crate::processes::watched::{stop_at_end, take_signals};
+use crate::resources::Resources;
 use crate::sys::process::{Child, ExecReport, Stopped, monotonic_ns};
 use crate::sys::ptrace as sys_ptrace;
 use crate::sys::signals::{self, Signals};
@@ -83,6 +84,7 @@ pub(crate) fn record(
     signals: &Signals,
     child_news: &Signals,
     duration_ns: Option<u64>,
+    resources: Resources,
     sink: &mut dyn EventSink,
 ) -> Result<Traced, TraceError> {
     let interval_ns = (1e9 / rate_hz).round().max(1.0) as u64;
@@ -90,7 +92,7 @@ pub(crate) fn record(
     std::thread::scope(|scope| {
         let tracing = || {
             let ticks = Ticks::new(interval_ns, monotonic_ns());
-            let tracer = Tracer::new(stopped.pid(), ticks, outbox);
+            let tracer = Tracer::new(stopped.pid(), ticks, resources, outbox);
             // Time begins where the tracer has reported the program's start.
             let deadline_ns = duration_ns.map(|ns| monotonic_ns().saturating_add(ns));
             trace(stopped, tracer, signals, child_news, deadline_ns)

@@ -14,7 +14,7 @@ use super::counts::SchedulerCounts;
 use super::maps::KnownCode;
 use super::policy::{PlaceAtTick, WAKE_UP_NS, patience_ns};
 use crate::processes::procfs::{self, Stat};
-use crate::processes::usage::Usage;
+use crate::resources::Resources;
 use crate::sys::memory;
 use crate::sys::priority::TracerPriority;
 use crate::sys::process::{WaitStatus, monotonic_ns, thread_cpu_ns};
@@ -42,7 +42,7 @@ pub(super) struct Tracer {
     program_end: Option<WaitStatus>,
     turns: TracerPriority,
     ticks: Ticks,
-    usage: Usage,
+    resources: Resources,
     /// True if the last tick came more than an interval late.
     is_late: bool,
     /// Threads that had to leave their CPU to sprof at the last tick, and when to stop them again.
@@ -91,7 +91,7 @@ struct TracedProcess {
 
 impl Tracer {
     /// Traces a program that has not run yet.
-    pub(super) fn new(program: i32, ticks: Ticks, out: Outbox) -> Tracer {
+    pub(super) fn new(program: i32, ticks: Ticks, resources: Resources, out: Outbox) -> Tracer {
         let mut tracer = Tracer {
             program,
             out,
@@ -106,12 +106,17 @@ impl Tracer {
             program_end: None,
             turns: TracerPriority::ask(),
             ticks,
-            usage: Usage::default(),
+            resources,
             is_late: false,
             again: Vec::new(),
             again_ns: u64::MAX,
         };
         tracer.add(program, program, None);
+        // What the program does from now on counts.
+        let out = &mut tracer.out;
+        tracer
+            .resources
+            .look(std::iter::once(Pid(program)), &mut |message| out.send(message));
         tracer
     }
 
@@ -128,6 +133,8 @@ impl Tracer {
     /// Reports at the end, `time`, how many samples were dropped. Returns the sums over all threads, alive and ended.
     pub(super) fn finish(mut self, time: u64) -> Totals {
         self.out.report_dropped(time);
+        let pids = self.processes.keys().map(|pid| Pid(*pid));
+        self.resources.finish(pids, &mut |message| self.out.send(message));
         let mut totals = Totals {
             samples: self.samples,
             cpu_time_ns: self.ended_cpu_ns,
@@ -178,7 +185,7 @@ impl Tracer {
         let out = &mut self.out;
         let pids = self.processes.keys().map(|pid| Pid(*pid));
         let mut report = |message| out.send(message);
-        self.usage.look(pids, &mut report);
+        self.resources.look(pids, &mut report);
         self.ticks.advance(now, thread_cpu_ns().saturating_sub(work_start_ns));
         Ok(())
     }

@@ -17,8 +17,8 @@ use crate::heap::HeapSink;
 use crate::open::events::PointLimit;
 use crate::open::{OpenedEvents, StackLimit};
 use crate::processes::unrecorded::Unrecorded;
-use crate::processes::usage::Usage;
 use crate::processes::watched::{Watched, stop_at_end, take_signals};
+use crate::resources::Resources;
 use crate::sys::process::monotonic_ns;
 use crate::sys::ring::Ring;
 use crate::sys::signals::{self, Signals};
@@ -68,6 +68,7 @@ pub(crate) struct RoundLoop<'a, 's> {
     /// When the recording ends at the latest.
     pub(crate) deadline: Option<Timestamp>,
     pub(crate) rate_hz: f64,
+    pub(crate) resources: &'a mut Resources,
     pub(crate) sink: &'a mut HeapSink<'s>,
 }
 
@@ -98,7 +99,9 @@ impl RoundLoop<'_, '_> {
         let mut interrupts = 0;
         let mut points = PointLimit::new(monotonic_ns());
         let mut stack_limit = StackLimit::new(self.rate_hz, monotonic_ns());
-        let mut usage = Usage::default();
+        self.resources.look(self.translator.live_processes(), &mut |message| {
+            message.deliver(self.sink)
+        });
         // The stacks of threads that waited when recording began are a round of their own, which changes no rule.
         let _ = self.sink.end_round(self.start);
         let stop = loop {
@@ -116,7 +119,7 @@ impl RoundLoop<'_, '_> {
                 self.unrecorded.look(Timestamp(until_ns), self.translator, self.sink);
             }
             let mut report = |message: Message| message.deliver(self.sink);
-            usage.look(self.translator.live_processes(), &mut report);
+            self.resources.look(self.translator.live_processes(), &mut report);
             let completion = self.sink.end_round(Timestamp(until_ns));
             let heap_fill = self.sink.fill();
             let switched = stack_limit.after(drained.wait_stacks, woken);
@@ -163,6 +166,10 @@ impl RoundLoop<'_, '_> {
             event.disable()?;
         }
         let end = Timestamp(monotonic_ns());
+        // Before the records of the program's end.
+        self.resources.finish(self.translator.live_processes(), &mut |message| {
+            message.deliver(self.sink)
+        });
         self.drain(&mut queue, &mut points, u64::MAX);
         if !matches!(self.watched, Watched::Machine) {
             self.unrecorded.look(end, self.translator, self.sink);

@@ -20,6 +20,7 @@ use crate::processes::launch;
 use crate::processes::stop::{HeldProgram, Target};
 use crate::processes::unrecorded::{self, Unrecorded};
 use crate::processes::watched::Watched;
+use crate::resources::Resources;
 use crate::rounds::drain::{RoundLoop, report_remaining_losses};
 use crate::sys::priority::RealtimePriority;
 use crate::sys::process::{Stopped, monotonic_ns};
@@ -86,6 +87,7 @@ impl PerfSession {
         let mut translator = Translator::new(opened.layout);
         translator.watch_for_lost_events();
         let mut unrecorded = Unrecorded::default();
+        let mut resources = Resources::new(options.resources);
         if options.target == RecordTarget::WholeMachine {
             match opened.events.has_points() && attach::in_first_pid_namespace() {
                 // Interrupts that come to an idle CPU, and its own switches.
@@ -102,6 +104,9 @@ impl PerfSession {
         let (mut watched, names) = match self.begin {
             Begin::Launch(stopped) => {
                 translator.start_process(start, Pid(stopped.pid()), sink);
+                // What the program does from now on counts.
+                let program = std::iter::once(Pid(stopped.pid()));
+                resources.look(program, &mut |message| message.deliver(sink));
                 (Watched::Program(start_program(stopped)?), None)
             }
             Begin::Attached(running, timer) => {
@@ -127,6 +132,7 @@ impl PerfSession {
             start,
             deadline: common.duration_ns().map(|ns| Timestamp(start.0.saturating_add(ns))),
             rate_hz: options.rate_hz,
+            resources: &mut resources,
             sink,
         }
         .run();

@@ -14,6 +14,7 @@ use crate::open::events::Events;
 use crate::processes::launch;
 use crate::processes::stop::Target;
 use crate::ptrace::{self, HIGHEST_RATE_HZ, TraceError};
+use crate::resources::Resources;
 use crate::sys::process::Stopped;
 use crate::sys::ptrace as sys_ptrace;
 use crate::sys::signals::Signals;
@@ -109,6 +110,7 @@ impl PtraceSession {
             &common.signals,
             &self.child_news,
             duration_ns,
+            Resources::new(common.options.resources),
             &mut sink,
         )
         .map_err(|error| match error {

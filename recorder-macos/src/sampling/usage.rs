@@ -1,6 +1,7 @@
 //! Memory and CPU time of a process as lines over time.
 
-use recording::event::{Counter, ProcessEvent};
+use recording::counter::Counter;
+use recording::event::ProcessEvent;
 use recording::outbox::Outbox;
 
 use crate::kernel::TaskCounts;

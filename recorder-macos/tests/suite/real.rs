@@ -108,6 +108,7 @@ fn options(target: RecordTarget, words: &[&str]) -> RecordOptions {
         event_sampling: None,
         probes: Vec::new(),
         heap: None,
+        resources: true,
         duration: Some(Duration::from_secs(2)),
         keep_running: false,
         include_args: false,

@@ -44,6 +44,7 @@ pub(crate) fn options(target: RecordTarget, command: &[&str], duration_ms: Optio
         event_sampling: None,
         probes: Vec::new(),
         heap: None,
+        resources: true,
         duration: duration_ms.map(Duration::from_millis),
         keep_running: false,
         include_args: true,

@@ -290,7 +290,6 @@ mod tests {
             Ok(ReadProfile {
                 data: read.data,
                 notes: read.notes,
-                zero_ms: 0.0,
             })
         }
 

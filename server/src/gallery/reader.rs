@@ -40,6 +40,4 @@ pub struct ReadProfile {
     pub data: Data,
     /// What limits the data, a line each: addresses without names, what the file lacked.
     pub notes: Vec<String>,
-    /// The recording's start in the times of counters, ms.
-    pub zero_ms: f64,
 }

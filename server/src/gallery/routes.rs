@@ -326,7 +326,6 @@ fn viewer_data(path: &Path, reader: &dyn ProfileReader, limits: ReadLimits) -> R
         let input = reader.read_for_viewer(path, limits)?;
         let options = PageOptions {
             notes: &input.notes,
-            zero_ms: input.zero_ms,
             is_served: false,
         };
         html::served_data(input.data, &options).map_err(|error| error.to_string())

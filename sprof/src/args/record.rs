@@ -121,6 +121,10 @@ pub(crate) struct RecordingArgs {
           value_parser = value::heap_interval)]
     pub(crate) heap_interval: Option<u64>,
 
+    /// Do not record what processes wait for, read and write, nor how busy CPUs, disks and network of the machine are.
+    #[arg(long, help_heading = "What to sample")]
+    pub(crate) no_resources: bool,
+
     /// Bytes of stack to copy with each sample. sprof completes deeper stacks from the program's memory. Default:
     /// 16384, and more once a program that sprof starts has many deeper stacks.
     #[arg(long, value_name = "BYTES", help_heading = "What to sample", value_parser = value::stack_size)]

@@ -24,7 +24,8 @@ pub(crate) struct ReportArgs {
 
     /// What to show [default: summary]: summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads,
     /// processes, crates, categories, buckets, heap (who allocates, who keeps it, what grows), parallelism (wall time
-    /// by number of running threads) or markers (system calls, probes, benchmarks). May be given several times.
+    /// by number of running threads), resources (CPUs, memory, disks, network: how busy, how short) or markers (system
+    /// calls, probes, benchmarks). May be given several times.
     #[arg(long, value_name = "VIEW", value_parser = ViewParser, hide_possible_values = true)]
     pub(crate) view: Vec<View>,
 
@@ -85,6 +86,8 @@ pub(crate) enum View {
     Heap,
     /// Wall time by number of running threads.
     Parallelism,
+    /// How busy CPUs, memory, disks and network were, and what waited for them.
+    Resources,
     /// Events one by one: system calls, probes, benchmarks, what a script marked.
     Markers,
 }
@@ -110,7 +113,7 @@ pub(crate) enum Sort {
 }
 
 /// Names of views and what they show, for messages and shell completions.
-static VIEWS: [(&str, View, &str); 14] = [
+static VIEWS: [(&str, View, &str); 15] = [
     ("summary", View::Summary, "the most important rows of several views"),
     ("functions", View::Functions, "functions by the time in their own code"),
     ("lines", View::Lines, "source lines"),
@@ -131,6 +134,11 @@ static VIEWS: [(&str, View, &str); 14] = [
         "parallelism",
         View::Parallelism,
         "wall time by number of running threads; what no second CPU helps with",
+    ),
+    (
+        "resources",
+        View::Resources,
+        "CPUs, memory, disks and network: how busy, how short",
     ),
     (
         "markers",

@@ -400,6 +400,7 @@ pub(super) fn plan(
             cache: args::cache(),
             runner: None,
         }),
+        resources: !args.no_resources,
         duration: args.duration,
         keep_running: args.keep_running,
         include_args: args.include_args.is_some(),

@@ -76,7 +76,10 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     if views.contains(&View::Markers) {
         notes.extend(markers::missing(&selection));
     }
-    if views.iter().any(|view| !matches!(view, View::Markers | View::Heap)) {
+    if views
+        .iter()
+        .any(|view| !matches!(view, View::Markers | View::Heap | View::Resources))
+    {
         notes.extend(about_samples(args, &selection, &input.symbolicator));
     }
     let report = Report {

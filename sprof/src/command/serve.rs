@@ -88,13 +88,11 @@ impl ProfileReader for Reader {
 
 fn read(path: &Path, extent: ReadExtent, limits: ReadLimits) -> Result<ReadProfile, String> {
     let input = input::open_within(path, extent, limits, &Term::stderr(Verbosity::Quiet));
-    let Input {
-        data, notes, zero_ms, ..
-    } = input.map_err(|failure| {
+    let Input { data, notes, .. } = input.map_err(|failure| {
         // The path is that of an open file descriptor, which means nothing to the user.
         message(&failure, "it cannot be read").replace(&path.display().to_string(), "the file")
     })?;
-    Ok(ReadProfile { data, notes, zero_ms })
+    Ok(ReadProfile { data, notes })
 }
 
 /// A file of another profiler as a profile for the UI, as `sprof load` makes it.

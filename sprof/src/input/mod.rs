@@ -29,8 +29,6 @@ pub(crate) struct Input {
     pub(crate) symbolicator: Arc<Symbolicator>,
     /// Limits of the data, a line each: addresses without names, what the file lacked.
     pub(crate) notes: Vec<String>,
-    /// The recording's start on the clock of counters, ms.
-    pub(crate) zero_ms: f64,
 }
 
 /// How much of a file to read.
@@ -42,7 +40,7 @@ pub(crate) enum ReadExtent {
     WithMarkers,
     /// The samples of one event; of a heap, the blocks themselves if all of their measures are known.
     AllMeasures,
-    /// The samples of all events, and counters: for the viewer's page.
+    /// The samples of all events: for the viewer's page.
     Page,
 }
 
@@ -67,7 +65,7 @@ pub(crate) fn open_with_markers(
     open_extent(path, wanted, ReadExtent::WithMarkers, symbols, term)
 }
 
-/// Reads a file as [`open`] does, with counters, and with the samples of all events if none is named.
+/// Reads a file as [`open`] does, with the samples of all events if none is named.
 pub(crate) fn open_page(
     path: &Path,
     wanted: &WantedSamples<'_>,
@@ -130,7 +128,6 @@ fn read(
     let interrupt = interrupt_of(symbols)?;
     let symbolicator = symbolicator_of(path, symbols, &interrupt, term)?;
     let mut notes = Vec::new();
-    let mut zero_ms = 0.0;
     let event = wanted.event();
     let keeps_event = match wanted {
         WantedSamples::Event(event) => event.is_some() || extent != ReadExtent::Page,
@@ -146,7 +143,7 @@ fn read(
             .iter()
             .for_each(|lib| symbolicator.add_module(&lib.module));
         let mut data = match extent {
-            ReadExtent::WithMarkers => profile::for_page(&profile).0,
+            ReadExtent::WithMarkers => profile::for_page(&profile),
             ReadExtent::OneEvent | ReadExtent::AllMeasures | ReadExtent::Page => Data::from(&profile),
         };
         if keeps_event {
@@ -171,11 +168,10 @@ fn read(
         data
     } else {
         let read = match extent {
-            ReadExtent::OneEvent | ReadExtent::AllMeasures => read::whole(path, limits).map(|data| (data, 0.0)),
+            ReadExtent::OneEvent | ReadExtent::AllMeasures => read::whole(path, limits),
             ReadExtent::Page | ReadExtent::WithMarkers => read::for_page(path, limits),
         };
-        let mut data;
-        (data, zero_ms) = read.map_err(|error| failure(&error))?;
+        let mut data = read.map_err(|error| failure(&error))?;
         let others = match keeps_event {
             true => kept(&mut data, path, event)?,
             false => Vec::new(),
@@ -239,7 +235,6 @@ fn read(
         data,
         symbolicator,
         notes,
-        zero_ms,
     })
 }
 

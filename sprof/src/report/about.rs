@@ -8,6 +8,7 @@ use profile::text::date::utc;
 use profile::text::numbers::{bytes, count, grouped, number_json, time, with_share};
 use profile::view::cost_scale::{CostScale, has_times};
 use profile::view::parallelism::WALL_TIME;
+use profile::view::resources::shortage;
 use profile::view::select::Selection;
 
 pub(crate) struct About {
@@ -19,6 +20,8 @@ pub(crate) struct About {
     pub(crate) counted: Option<String>,
     /// The quality line; true if something limits the quality.
     pub(crate) quality: (String, bool),
+    /// What the recorded programs were short of.
+    pub(crate) short: Option<String>,
     pub(crate) selected: Option<String>,
     /// Waits, which are not part of the CPU time.
     pub(crate) apart: Option<String>,
@@ -54,6 +57,7 @@ impl About {
             samples: samples(selection, waits),
             counted: counted(data),
             quality: quality(data),
+            short: shortage(selection).map(|shortage| shortage.text),
             selected,
             apart: apart(selection, waits),
             json: json(file, selection, conditions, waits, &notes),
@@ -275,6 +279,11 @@ fn json(
             "name": weights.name,
             "unit": weights.unit,
             "others": weights.others,
+        })),
+        "shortage": shortage(selection).map(|shortage| serde_json::json!({
+            "resource": shortage.resource,
+            "text": shortage.text,
+            "share": number_json(shortage.share),
         })),
         "notes": notes,
     })

@@ -16,7 +16,7 @@ use profile::view::select::{NotFound, Selection};
 use profile::view::tree::{CallNode, CallTree, TreeLimits, bottom_up, callees, callers, top_down_where};
 use serde_json::{Value, json};
 
-use super::{ReportRow, Table, heap, markers, parallelism};
+use super::{ReportRow, Table, heap, markers, parallelism, resources};
 use crate::args::{Sort, View};
 
 /// The extent of a table.
@@ -74,6 +74,7 @@ pub(crate) fn tables(
             let table = numbers.map(|numbers| parallelism::table(selection, numbers, extent.rows, extent.min_percent));
             Vec::from_iter(table)
         }
+        View::Resources => resources::tables(selection, extent.rows),
         View::Markers => vec![markers::table(
             view::markers::markers(selection, extent.of_event),
             extent.sort,

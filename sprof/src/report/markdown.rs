@@ -16,6 +16,9 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}  ", escaped(counted))?;
     }
     writeln!(out, "quality: {}", escaped(&about.quality.0))?;
+    if let Some(short) = &about.short {
+        writeln!(out, "  \nshort: {}", escaped(short))?;
+    }
     for line in about.selected.iter().chain(&about.apart).chain(&about.notes) {
         writeln!(out, "\n> {}", escaped(line))?;
     }

@@ -1,8 +1,8 @@
 //! Reports: the same tables as text, Markdown and JSON.
 //!
 //! [`calls`] refuses views that a file has no data for. [`build`] makes tables of views, [`markers`] the table of
-//! markers, [`heap`] the one of blocks of memory, [`parallelism`] the one of running threads. [`about`] is the head.
-//! [`text`], [`markdown`] and [`json`] write them.
+//! markers, [`heap`] the one of blocks of memory, [`parallelism`] the one of running threads, [`resources`] the one of
+//! resources. [`about`] is the head. [`text`], [`markdown`] and [`json`] write them.
 
 pub(crate) mod about;
 pub(crate) mod build;
@@ -12,6 +12,7 @@ pub(crate) mod json;
 pub(crate) mod markdown;
 pub(crate) mod markers;
 pub(crate) mod parallelism;
+mod resources;
 pub(crate) mod text;
 
 use profile::view::cost::Cost;

@@ -36,6 +36,7 @@ pub(crate) fn write(report: &Report, page: TextWidth, out: &mut dyn Write) -> io
     let mut lines = vec![("", &about.recorded, bold), ("", &about.samples, None)];
     lines.extend(about.counted.iter().map(|line| ("", line, None)));
     lines.push(("quality: ", quality, warning.filter(|_| *is_limited)));
+    lines.extend(about.short.iter().map(|line| ("short: ", line, warning)));
     lines.extend(about.selected.iter().map(|line| ("selected: ", line, bold)));
     lines.extend(about.apart.iter().map(|line| ("", line, None)));
     lines.extend(about.notes.iter().map(|line| ("note: ", line, warning)));

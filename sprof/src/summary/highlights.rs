@@ -10,6 +10,7 @@ use profile::view::buckets::{BucketRow, buckets};
 use profile::view::cost::FEW_SAMPLES;
 use profile::view::functions::functions;
 use profile::view::own_code::own_functions;
+use profile::view::resources::{Shortage, shortage};
 use profile::view::select::{Filter, Selection, select};
 use profile::view::shortfalls::shortfalls;
 use profile::view::{TopFunction, WaitPlace, names, summed, wait_places};
@@ -59,6 +60,8 @@ pub(crate) struct Highlights {
     pub(crate) distorted: Option<String>,
     /// The event whose shares are shown; `None` for shares of time.
     counted: Option<String>,
+    /// What the recorded programs were short of.
+    pub(crate) shortage: Option<Shortage>,
     advice: Vec<ResultAdvice>,
 }
 
@@ -109,6 +112,7 @@ impl Highlights {
             counted: (profile.info().unit == PeriodUnit::Counts).then(|| profile.info().event.clone()),
             sampled_cpu_ns,
             distorted: distorted(&selection, sampled_cpu_ns.map(|ns| ns / 1e6)),
+            shortage: shortage(&selection),
             advice: advise(
                 &shortfalls,
                 &selection,
@@ -210,6 +214,12 @@ impl Highlights {
             ("busiest_processes", self.processes.iter().map(process).collect()),
             ("distorted_by_probes", json!(self.distorted)),
             ("largest_bucket", json!(self.buckets.first().map(bucket))),
+            (
+                "shortage",
+                json!(self.shortage.as_ref().map(|shortage| {
+                    json!({"resource": shortage.resource, "text": shortage.text, "share": shortage.share})
+                })),
+            ),
             (
                 "advice",
                 self.advice.iter().flat_map(|advice| advice.json.clone()).collect(),

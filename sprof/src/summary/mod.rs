@@ -150,6 +150,14 @@ impl Summary {
         {
             term.detail(term.style(Style::Warning, line));
         }
+        if let Some(shortage) = &self.highlights.shortage {
+            let text = format!(
+                "short: {}; `{} report --view resources` shows more",
+                shortage.text,
+                own()
+            );
+            term.detail(term.style(Style::Warning, text));
+        }
         for line in self.highlights.advice() {
             term.detail(format_args!("{} {line}", term.style(Style::Bold, "advice:")));
         }

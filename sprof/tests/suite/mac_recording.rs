@@ -141,6 +141,7 @@ fn options(pid: i32, seconds: u64, off_cpu: bool) -> RecordOptions {
         event_sampling: None,
         probes: Vec::new(),
         heap: None,
+        resources: true,
         duration: Some(Duration::from_secs(seconds)),
         keep_running: false,
         include_args: true,

@@ -60,6 +60,7 @@ mod push;
 mod query;
 mod rates;
 mod report;
+mod resources;
 mod self_test;
 mod serve_dir;
 mod server;

@@ -89,8 +89,8 @@ fn killed_recordings_are_there_up_to_the_last_second() {
     }
     assert_eq!(profile.threads_named("splitter-1").count(), 1, "{}", profile.summary());
     assert!(stderr.contains("when it was stopped"), "{stderr}");
-    // The memory and the CPU time of the process, read up to the end.
-    for name in ["memory", "cpu"] {
+    // What was read of the process and of the machine, up to the end.
+    for name in ["memory", "cpu", "cpu-wait", "machine-cpu"] {
         let counters = profile.json["counters"].as_array().unwrap().iter();
         let of_name: Vec<_> = counters.filter(|counter| counter["name"] == name).collect();
         assert!(!of_name.is_empty(), "no {name}");

@@ -1,6 +1,7 @@
 //! Events that change the frames of stacks, or the thread of a sample.
 
-use recording::event::{Counter, EventKind, Mapping, Pid, ProcessEvent, Thread, ThreadEvent};
+use recording::counter::Counter;
+use recording::event::{EventKind, Mapping, Pid, ProcessEvent, Thread, ThreadEvent};
 use recording::module::Image;
 
 /// An event without borrowed parts.

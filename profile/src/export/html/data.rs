@@ -39,10 +39,10 @@ pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>,
     if let (Some(numbers), Some(thread), false) =
         (&parallelism, data.threads.first(), data.counters.iter().any(is_counted))
     {
-        let counter = running(&numbers.intervals, numbers.is_exact, options.zero_ms, &thread.pid, 0);
+        let counter = running(&numbers.intervals, numbers.is_exact, &thread.pid, 0);
         data.counters.push(counter);
     }
-    put("counters", counters(&data, &rows, options.zero_ms, &mut columns));
+    put("counters", counters(&data, &rows, &mut columns));
     put(
         "calls",
         match data.calls {

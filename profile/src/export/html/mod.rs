@@ -43,8 +43,6 @@ pub use start::{StartLinks, start_page};
 pub struct PageOptions<'a> {
     /// What limits the data, a sentence each.
     pub notes: &'a [String],
-    /// The recording's start in the times of counters, ms: see [`read::for_page`](crate::read::for_page).
-    pub zero_ms: f64,
     /// The page can ask the server for source files.
     pub is_served: bool,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::Entry;
 
+use recording::counter::{Counter as ReadCounter, CounterOwner};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
@@ -76,17 +77,21 @@ fn key(thread: &Thread) -> (String, String, String) {
     (thread.pid.clone(), thread.tid.clone(), name.clone())
 }
 
-/// Counters as lines: the rate, per second, or the sum so far. `zero_ms` is the start of the recording in their times.
-pub(super) fn counters(data: &Data, rows: &ThreadRows, zero_ms: f64, columns: &mut PageColumns) -> Value {
+/// Counters as lines: the rate, per second, or the sum so far.
+pub(super) fn counters(data: &Data, rows: &ThreadRows, columns: &mut PageColumns) -> Value {
     let lines = data
         .counters
         .iter()
-        .filter_map(|counter| line(data, counter, rows, zero_ms, columns));
+        .filter_map(|counter| line(data, counter, rows, columns));
     Value::Array(lines.collect())
 }
 
-fn line(data: &Data, counter: &Counter, rows: &ThreadRows, zero_ms: f64, columns: &mut PageColumns) -> Option<Value> {
+fn line(data: &Data, counter: &Counter, rows: &ThreadRows, columns: &mut PageColumns) -> Option<Value> {
     let text = |key: &str| counter.fields.get(key).and_then(Value::as_str);
+    // Hidden in the front end, too: the graph of the process's one thread shows the same.
+    if text("name") == Some("processCPU") && counter.fields.contains_key("sprof") {
+        return None;
+    }
     let display = |key: &str| counter.fields.get("display")?.get(key)?.as_str();
     let samples = counter.fields.get("samples")?;
     let numbers = |key: &str| -> Option<Vec<f64>> {
@@ -132,10 +137,21 @@ fn line(data: &Data, counter: &Counter, rows: &ThreadRows, zero_ms: f64, columns
         "unit": display("unit").unwrap_or(""),
         "rate": !is_sum,
         "thread": thread.map(|thread| rows.of(thread)),
+        "place": place(counter),
         // Else it is of the whole process.
         "ofThread": thread.is_some_and(|thread| thread.event_of.is_some()),
         "most": most,
-        "time": columns.deltas(points.iter().map(|(time, _)| micros(time - zero_ms))),
+        "time": columns.deltas(points.iter().map(|(time, _)| micros(*time))),
         "value": columns.plain(points.iter().map(|(_, value)| height(*value))),
     }))
+}
+
+/// Where a line stands: before the threads of its process, behind them, or behind all processes.
+fn place(counter: &Counter) -> &'static str {
+    let read = || ReadCounter::from_name(counter.fields.get("sprof")?.get("counter")?.as_str()?);
+    match read() {
+        None | Some(ReadCounter::ResidentBytes | ReadCounter::CpuNanoseconds) => "threads",
+        Some(read) if read.info().owner == CounterOwner::Process => "process",
+        Some(_) => "machine",
+    }
 }

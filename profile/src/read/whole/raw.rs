@@ -53,7 +53,7 @@ pub(in crate::read) struct RawProfile<E: FieldChoice> {
     /// Texts from version 56, tables from 60.
     pub(super) shared: RawTables<E>,
     pub(super) threads: Vec<RawThread<E>>,
-    pub(super) counters: E::Of<Option<Vec<Fields>>>,
+    pub(super) counters: Option<Vec<Fields>>,
     pub(super) rest: E::Of<Fields>,
 }
 

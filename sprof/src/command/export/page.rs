@@ -31,7 +31,6 @@ pub(super) fn export(args: &ExportArgs, target: ResultTarget<'_>, term: &Term) -
     }
     let options = html::PageOptions {
         notes: &input.notes,
-        zero_ms: input.zero_ms,
         is_served: false,
     };
     let bytes = page::of(input.data, &options)?;

@@ -20,8 +20,8 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         // Frames of 64 bytes, and of 1 KiB.
         "deep_small" => c("deep.c", &["-DFRAME_BYTES=40"]),
         "deep_large" => c("deep.c", &["-DFRAME_BYTES=1000"]),
-        "grows" | "heap" | "heap_forged" | "split" | "threads" | "traced" | "waits" | "pingpong" | "parallel"
-        | "yields" | "attached" => c(&format!("{name}.c"), &["-pthread"]),
+        "grows" | "heap" | "heap_forged" | "resources" | "split" | "threads" | "traced" | "waits" | "pingpong"
+        | "parallel" | "yields" | "attached" => c(&format!("{name}.c"), &["-pthread"]),
         "libjemalloc.so" => c("own_new.c", &["-shared", "-fPIC", "-DLIBRARY"]),
         "own_new" => c("own_new.c", &[program("libjemalloc.so")?.to_str()?]),
         // As compiled: no call becomes a jump.

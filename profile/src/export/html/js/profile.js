@@ -29,7 +29,7 @@
  * @property {Measure} [measure] Of the heap.
  */
 /** @typedef {{name: string, process: string, pid: string, tid: string, main: boolean, start: number | null, end: number | null}} Thread */
-/** @typedef {{name: string, unit: string, rate: boolean, thread: number | null, ofThread: boolean, most: number, time: Float64Array, value: Float64Array}} CounterLine */
+/** @typedef {{name: string, unit: string, rate: boolean, thread: number | null, ofThread: boolean, place: "threads" | "process" | "machine", most: number, time: Float64Array, value: Float64Array}} CounterLine */
 /** @typedef {{what: string, count: number | null, ns: number | null, words: string | null}} LimitRow */
 /**
  * @typedef {object} Recorded

@@ -59,7 +59,7 @@ function layTimeline() {
   });
   for (const line of profile.counters) {
     const thread = line.thread === null ? undefined : profile.threads[line.thread];
-    if (thread) processes.get(thread.pid)?.lines.push(line);
+    if (thread && line.place !== "machine") processes.get(thread.pid)?.lines.push(line);
   }
   const busiest = [...processes.values()].filter((process) => process.threads.length > 0);
   busiest.sort((a, b) => b.weight - a.weight);
@@ -70,6 +70,10 @@ function layTimeline() {
     timeRows.push({ pid: "", thread: -1, threads: [], line: null, label: "", detail: "", element: null, top, ...row });
     top += row.height;
   };
+  /** @param {CounterLine} line @param {string} pid */
+  const addLine = (line, pid) => {
+    add({ type: "counter", height: COUNTER_PX, pid, line, label: line.name, detail: `up to ${lineAmount(line, line.most)}` });
+  };
   for (const process of busiest) {
     const { pid, threads } = process;
     threads.sort((a, b) => weights[b] - weights[a] || waiting[b] - waiting[a] || a - b);
@@ -79,18 +83,18 @@ function layTimeline() {
     if (folded.has(pid)) continue;
     /** @param {(line: CounterLine) => boolean} isHere */
     const addLines = (isHere) => {
-      for (const line of process.lines.filter(isHere)) {
-        add({ type: "counter", height: COUNTER_PX, pid, line, label: line.name, detail: `up to ${lineAmount(line, line.most)}` });
-      }
+      for (const line of process.lines.filter(isHere)) addLine(line, pid);
     };
-    addLines((line) => !line.ofThread);
+    addLines((line) => !line.ofThread && line.place === "threads");
     for (const thread of threads) {
       const { name, tid } = profile.threads[thread];
       add({ type: "thread", height: THREAD_PX, pid, thread, threads: [thread], label: name || `thread ${tid}`, detail: `${tid}, ${amount(weights[thread])}` });
       addLines((line) => line.ofThread && line.thread === thread);
     }
     addLines((line) => line.ofThread && !threads.includes(line.thread ?? -1));
+    addLines((line) => line.place === "process");
   }
+  for (const line of profile.counters) if (line.place === "machine") addLine(line, "");
   const labels = byId("rows-labels");
   labels.replaceChildren(
     ...timeRows.map((row, at) => {

@@ -60,7 +60,7 @@ pub(super) fn normalize<E: FieldChoice>(
             schemas: all_schemas,
             meta,
             rest: raw.rest.take(),
-            counters: (raw.counters.take().unwrap_or_default().into_iter())
+            counters: (std::mem::take(&mut raw.counters).unwrap_or_default().into_iter())
                 .map(counter)
                 .collect(),
             ..Data::default()

@@ -1,0 +1,630 @@
+//! The machine's resources and those of processes by the USE method: utilization, saturation and errors of each.
+//!
+//! [`RULES`] says which figures a resource has, and which counters they come from. Nothing else knows single counters.
+
+use std::collections::BTreeMap;
+
+use recording::counter::{Counter, CounterOwner, CounterUnit};
+use serde_json::Value;
+
+use super::select::Selection;
+use crate::data::{Counter as SavedCounter, Data, ResourceFacts};
+use crate::text::numbers::{grouped, time};
+
+/// A resource of the machine or of a process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResourceRow {
+    /// Its name: `cpus`, `disk`, `process-cpu`.
+    pub resource: &'static str,
+    /// In words.
+    pub label: &'static str,
+    /// The disk or interface; empty for others.
+    pub device: String,
+    /// Name and pid of the process, if it is of one; of a merged profile, if several recordings have the machine's.
+    pub process: Option<(String, String)>,
+    /// How much of it was used.
+    pub utilization: Vec<ResourceFigure>,
+    /// How much waited for it.
+    pub saturation: Vec<ResourceFigure>,
+    /// What it failed to do.
+    pub errors: Vec<ResourceFigure>,
+    /// When it was worst, ms since the recording began.
+    pub worst: Option<WorstSpan>,
+    /// How short it was, 0 to 1: the share of the time in which something waited for it, or else in which it was used.
+    shortage: f64,
+}
+
+/// A figure of a resource.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ResourceFigure {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value, over the selected time.
+    pub value: f64,
+    /// Its unit.
+    pub unit: FigureUnit,
+}
+
+/// The unit of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FigureUnit {
+    /// A part of all, 0 to 1.
+    Share,
+    /// CPUs, requests or threads on average.
+    Number,
+    /// Occurrences.
+    Count,
+    /// Occurrences a second.
+    PerSecond,
+    /// Bytes.
+    Bytes,
+    /// Bytes a second.
+    BytesPerSecond,
+    /// Milliseconds.
+    Milliseconds,
+    /// Hertz.
+    Hertz,
+}
+
+/// The part of the time in which a resource was worst.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WorstSpan {
+    /// Its start, ms since the recording began.
+    pub from_ms: f64,
+    /// Its end.
+    pub to_ms: f64,
+    /// The figure that is worst then.
+    pub figure: ResourceFigure,
+}
+
+/// How a figure is made of counters.
+#[derive(Clone, Copy)]
+enum Formula {
+    /// What a sum grew by in a second. Of a time: in how much of the time, or of how many at once.
+    Rate(Counter),
+    /// The same as a part of what all CPUs have.
+    RateOfCpus(Counter),
+    /// What a sum grew by.
+    Growth(Counter),
+    /// The mean of what there was.
+    Mean(Counter),
+    /// The most that there was.
+    Most(Counter),
+    /// The same as a part of the main memory.
+    MostOfMemory(Counter),
+    /// What a sum grew by, as a part of what these grew by.
+    Ratio(Counter, &'static [Counter]),
+}
+
+struct FigureRule(&'static str, Formula, FigureUnit);
+
+struct ResourceRule {
+    name: &'static str,
+    label: &'static str,
+    owner: CounterOwner,
+    utilization: &'static [FigureRule],
+    saturation: &'static [FigureRule],
+    errors: &'static [FigureRule],
+}
+
+const PROCESS_CPU: &str = "process-cpu";
+const DISK: &str = "disk";
+const MEMORY: &str = "memory";
+const NETWORK: &str = "network";
+const BUSY: &str = "busy";
+const WAITED: &str = "waited";
+const PRESSURE: &str = "pressure";
+const REQUEST_TIME: &str = "request_time";
+const DROPPED: &str = "dropped";
+
+/// All resources. Rows that are equally short are in this order.
+const RULES: [ResourceRule; 8] = [
+    ResourceRule {
+        name: PROCESS_CPU,
+        label: "CPU",
+        owner: CounterOwner::Process,
+        utilization: &[FigureRule(
+            BUSY,
+            Formula::Rate(Counter::CpuNanoseconds),
+            FigureUnit::Number,
+        )],
+        saturation: &[FigureRule(
+            WAITED,
+            Formula::Ratio(Counter::CpuWait, &[Counter::CpuWait, Counter::CpuNanoseconds]),
+            FigureUnit::Share,
+        )],
+        errors: &[],
+    },
+    ResourceRule {
+        name: "cpus",
+        label: "CPUs",
+        owner: CounterOwner::Machine,
+        utilization: &[
+            FigureRule(BUSY, Formula::RateOfCpus(Counter::MachineCpu), FigureUnit::Share),
+            FigureRule("frequency", Formula::Mean(Counter::CpuFrequency), FigureUnit::Hertz),
+        ],
+        saturation: &[
+            FigureRule(PRESSURE, Formula::Rate(Counter::CpuPressure), FigureUnit::Share),
+            FigureRule("run_queue", Formula::Mean(Counter::RunQueue), FigureUnit::Number),
+        ],
+        errors: &[FigureRule(
+            "stolen",
+            Formula::Ratio(Counter::StolenCpu, &[Counter::StolenCpu, Counter::MachineCpu]),
+            FigureUnit::Share,
+        )],
+    },
+    ResourceRule {
+        name: MEMORY,
+        label: "memory",
+        owner: CounterOwner::Machine,
+        utilization: &[
+            FigureRule("used", Formula::MostOfMemory(Counter::UsedMemory), FigureUnit::Share),
+            FigureRule("swap", Formula::Most(Counter::UsedSwap), FigureUnit::Bytes),
+        ],
+        saturation: &[FigureRule(
+            PRESSURE,
+            Formula::Rate(Counter::MemoryPressure),
+            FigureUnit::Share,
+        )],
+        errors: &[],
+    },
+    ResourceRule {
+        name: "disks",
+        label: "all disks",
+        owner: CounterOwner::Machine,
+        utilization: &[],
+        saturation: &[FigureRule(
+            PRESSURE,
+            Formula::Rate(Counter::IoPressure),
+            FigureUnit::Share,
+        )],
+        errors: &[],
+    },
+    ResourceRule {
+        name: DISK,
+        label: "disk",
+        owner: CounterOwner::Disk,
+        utilization: &[
+            FigureRule(BUSY, Formula::Rate(Counter::DiskBusy), FigureUnit::Share),
+            FigureRule("bytes", Formula::Rate(Counter::DiskBytes), FigureUnit::BytesPerSecond),
+        ],
+        saturation: &[
+            FigureRule("queue", Formula::Rate(Counter::DiskRequestTime), FigureUnit::Number),
+            FigureRule(
+                REQUEST_TIME,
+                Formula::Ratio(Counter::DiskRequestTime, &[Counter::DiskRequests]),
+                FigureUnit::Milliseconds,
+            ),
+        ],
+        errors: &[],
+    },
+    ResourceRule {
+        name: NETWORK,
+        label: "network",
+        owner: CounterOwner::Interface,
+        utilization: &[
+            FigureRule("bytes", Formula::Rate(Counter::NetBytes), FigureUnit::BytesPerSecond),
+            FigureRule("packets", Formula::Rate(Counter::NetPackets), FigureUnit::PerSecond),
+        ],
+        saturation: &[
+            FigureRule(
+                "dropped_share",
+                Formula::Ratio(Counter::NetDrops, &[Counter::NetDrops, Counter::NetPackets]),
+                FigureUnit::Share,
+            ),
+            FigureRule(DROPPED, Formula::Growth(Counter::NetDrops), FigureUnit::Count),
+        ],
+        errors: &[FigureRule(
+            "errors",
+            Formula::Growth(Counter::NetErrors),
+            FigureUnit::Count,
+        )],
+    },
+    ResourceRule {
+        name: "process-memory",
+        label: "memory",
+        owner: CounterOwner::Process,
+        utilization: &[FigureRule(
+            "memory",
+            Formula::Most(Counter::ResidentBytes),
+            FigureUnit::Bytes,
+        )],
+        saturation: &[
+            FigureRule("major_faults", Formula::Growth(Counter::MajorFaults), FigureUnit::Count),
+            FigureRule("swap", Formula::Most(Counter::SwapBytes), FigureUnit::Bytes),
+        ],
+        errors: &[],
+    },
+    ResourceRule {
+        name: "process-disks",
+        label: "disks",
+        owner: CounterOwner::Process,
+        utilization: &[
+            FigureRule("read", Formula::Growth(Counter::ReadBytes), FigureUnit::Bytes),
+            FigureRule("written", Formula::Growth(Counter::WrittenBytes), FigureUnit::Bytes),
+        ],
+        saturation: &[],
+        errors: &[],
+    },
+];
+
+/// Parts of the selected time that are compared to find the worst.
+const SPANS: f64 = 20.0;
+/// The shortest of such parts, ms: several readings.
+const LEAST_SPAN_MS: f64 = 500.0;
+/// Neighbours of the worst part with this share of its figure belong to it.
+const NEARLY_WORST: f64 = 0.8;
+
+/// Rows of the selected time, the shortest resource first. Empty if nothing was read. The machine's are there whatever
+/// is selected, those of processes if a thread of them is.
+pub fn resources(selection: &Selection<'_>) -> Vec<ResourceRow> {
+    let found = Found::new(selection);
+    let mut rows: Vec<ResourceRow> = RULES.iter().flat_map(|rule| found.rows(rule)).collect();
+    rows.sort_by(|a, b| b.shortage.total_cmp(&a.shortage));
+    rows
+}
+
+/// What was short enough to matter, and how short.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shortage {
+    /// The resource's name, as in [`ResourceRow::resource`].
+    pub resource: &'static str,
+    /// A sentence without its subject, for people.
+    pub text: String,
+    /// 0 to 1.
+    pub share: f64,
+}
+
+/// Waits that are shorter matter to nobody, ms.
+const LEAST_WAIT_MS: f64 = 100.0;
+/// A smaller share of the time is within what a quiet machine has.
+const LEAST_WAIT: f64 = 0.1;
+/// A disk that is less busy is not what its users wait for.
+const LEAST_BUSY: f64 = 0.8;
+/// Interfaces drop some packets that nobody wants.
+const LEAST_DROPPED: (f64, f64) = (0.01, 100.0);
+
+/// What was shortest in the selected time; `None` if nothing was short.
+pub fn shortage(selection: &Selection<'_>) -> Option<Shortage> {
+    let found = Found::new(selection);
+    let span = found.span;
+    // The time of all processes together.
+    let grown = |counter: Counter| {
+        let of_processes = found
+            .groups
+            .iter()
+            .filter(|(group, _)| group.owner == CounterOwner::Process);
+        of_processes
+            .map(|(_, lines)| lines.get(&counter).map_or(0.0, |line| line.growth(span)))
+            .sum::<f64>()
+    };
+    let [waited, ran] = [grown(Counter::CpuWait), grown(Counter::CpuNanoseconds)];
+    let waits = waited / (waited + ran);
+    let of_cpus = (waits >= LEAST_WAIT && waited >= LEAST_WAIT_MS * 1e6).then(|| Shortage {
+        resource: PROCESS_CPU,
+        text: format!("waited for a CPU {:.0} % of the time that it wanted one", 100.0 * waits),
+        share: waits,
+    });
+    let uses_disks = [Counter::ReadBytes, Counter::WrittenBytes, Counter::MajorFaults]
+        .into_iter()
+        .map(grown)
+        .sum::<f64>()
+        > 0.0;
+    let rows = RULES.iter().flat_map(|rule| found.rows(rule));
+    let of_machine = rows.filter_map(|row| {
+        let figure = |name| {
+            row.figures()
+                .find(|figure| figure.name == name)
+                .map(|figure| figure.value)
+        };
+        let (text, share) = match row.resource {
+            DISK if uses_disks => {
+                let busy = figure(BUSY).filter(|busy| *busy >= LEAST_BUSY)?.min(1.0);
+                let took = figure(REQUEST_TIME).map_or_else(String::new, |ms| format!(", a request took {}", time(ms)));
+                (
+                    format!("disk {} was busy {:.0} %{took}", row.device, 100.0 * busy),
+                    busy,
+                )
+            }
+            MEMORY => {
+                let share = figure(PRESSURE).filter(|share| *share >= LEAST_WAIT)?;
+                (
+                    format!(
+                        "memory was short: something waited for it {:.0} % of the time",
+                        100.0 * share
+                    ),
+                    share,
+                )
+            }
+            NETWORK => {
+                let (share, dropped) = (row.shortage, figure(DROPPED)?);
+                if share < LEAST_DROPPED.0 || dropped < LEAST_DROPPED.1 {
+                    return None;
+                }
+                let text = format!(
+                    "network: {} dropped {} packets, {:.0} %",
+                    row.device,
+                    grouped(dropped as u64),
+                    100.0 * share
+                );
+                (text, share)
+            }
+            _ => return None,
+        };
+        Some(Shortage {
+            resource: row.resource,
+            text,
+            share,
+        })
+    });
+    // What the recorded processes waited for, before what the machine was short of, which may be due to others.
+    of_cpus.or_else(|| of_machine.max_by(|a, b| a.share.total_cmp(&b.share)))
+}
+
+impl ResourceRow {
+    fn figures(&self) -> impl Iterator<Item = &ResourceFigure> {
+        self.utilization.iter().chain(&self.saturation).chain(&self.errors)
+    }
+}
+
+/// What counters are of: a process, or the machine or a device of it, as one recording saw it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Group<'a> {
+    owner: CounterOwner,
+    pid: &'a str,
+    device: &'a str,
+    /// A thread of the process.
+    thread: u32,
+}
+
+/// A counter over time: ms since the recording began, and the value; of a sum, from its first reading on.
+#[derive(Default)]
+struct Line(Vec<(f64, f64)>);
+
+impl Line {
+    fn new(counter: Counter, saved: &SavedCounter) -> Option<Line> {
+        let samples = saved.fields.get("samples")?;
+        let column = |key: &str| samples.get(key)?.as_array();
+        let numbers =
+            |list: &'_ Vec<Value>| -> Vec<f64> { list.iter().map(|number| number.as_f64().unwrap_or(0.0)).collect() };
+        let times = numbers(column("time")?);
+        let values = match counter.info().is_sum {
+            false => numbers(column("number")?),
+            true => {
+                let each = if counter.info().unit == CounterUnit::Nanoseconds {
+                    1e6
+                } else {
+                    1.0
+                };
+                let sums = numbers(column("count")?).into_iter().scan(0.0, |sum, count| {
+                    *sum += count * each;
+                    Some(*sum)
+                });
+                sums.collect()
+            }
+        };
+        Some(Line(times.into_iter().zip(values).collect()))
+    }
+
+    /// The value at a time: between two readings a straight line, outside of them the nearest.
+    fn at(&self, time_ms: f64) -> f64 {
+        let after = self.0.partition_point(|(time, _)| *time <= time_ms);
+        match (after.checked_sub(1).and_then(|at| self.0.get(at)), self.0.get(after)) {
+            (Some((from, value)), Some((to, next))) if to > from => {
+                value + (next - value) * (time_ms - from) / (to - from)
+            }
+            (Some((_, value)), _) | (None, Some((_, value))) => *value,
+            (None, None) => 0.0,
+        }
+    }
+
+    fn growth(&self, (from, to): (f64, f64)) -> f64 {
+        self.at(to) - self.at(from)
+    }
+
+    /// The values in a span, with those at its ends.
+    fn within(&self, (from, to): (f64, f64)) -> impl Iterator<Item = (f64, f64)> {
+        let inner = self
+            .0
+            .iter()
+            .copied()
+            .filter(move |(time, _)| *time > from && *time < to);
+        [(from, self.at(from))]
+            .into_iter()
+            .chain(inner)
+            .chain([(to, self.at(to))])
+    }
+
+    fn mean(&self, span: (f64, f64)) -> f64 {
+        let points: Vec<(f64, f64)> = self.within(span).collect();
+        let area = points
+            .windows(2)
+            .map(|pair| (pair[0].1 + pair[1].1) / 2.0 * (pair[1].0 - pair[0].0));
+        area.sum::<f64>() / (span.1 - span.0)
+    }
+}
+
+/// All counters of a selection.
+struct Found<'a> {
+    data: &'a Data,
+    facts: ResourceFacts,
+    groups: BTreeMap<Group<'a>, BTreeMap<Counter, Line>>,
+    /// The selected time.
+    span: (f64, f64),
+}
+
+impl<'a> Found<'a> {
+    fn new(selection: &Selection<'a>) -> Found<'a> {
+        let data = selection.data;
+        let conditions = &selection.conditions;
+        let end = data.length_ms().unwrap_or(0.0);
+        let span = (
+            conditions.from_ms.unwrap_or(0.0).clamp(0.0, end),
+            conditions.to_ms.unwrap_or(end).clamp(0.0, end),
+        );
+        let facts = data.recorded.as_ref().and_then(|recorded| recorded.resources.clone());
+        let mut groups: BTreeMap<Group<'a>, BTreeMap<Counter, Line>> = BTreeMap::new();
+        let is_selected = |pid: &str| {
+            let mut threads = (0..).zip(&data.threads).filter(|(_, thread)| thread.pid == pid);
+            threads.any(|(at, _)| selection.has_thread(at))
+        };
+        for saved in &data.counters {
+            let text = |key: &str| saved.fields.get("sprof")?.get(key)?.as_str();
+            let Some(thread) = data.threads.get(saved.thread as usize) else {
+                continue;
+            };
+            let Some(counter) = text("counter").and_then(Counter::from_name) else {
+                continue;
+            };
+            let owner = counter.info().owner;
+            if owner == CounterOwner::Process && !is_selected(&thread.pid) {
+                continue;
+            }
+            let group = Group {
+                owner,
+                pid: &thread.pid,
+                device: text("device").unwrap_or_default(),
+                thread: saved.thread,
+            };
+            if let Some(line) = Line::new(counter, saved) {
+                groups.entry(group).or_default().insert(counter, line);
+            }
+        }
+        Found {
+            data,
+            facts: facts.unwrap_or_default(),
+            groups,
+            span,
+        }
+    }
+
+    fn rows(&self, rule: &'static ResourceRule) -> impl Iterator<Item = ResourceRow> {
+        let of_rule = || self.groups.iter().filter(|(group, _)| group.owner == rule.owner);
+        let of_machine = self.groups.keys().filter(|group| group.owner == CounterOwner::Machine);
+        let is_merged = of_machine.count() > 1;
+        of_rule().filter_map(move |(group, lines)| {
+            let made = |rules: &[FigureRule]| -> Vec<ResourceFigure> {
+                rules
+                    .iter()
+                    .filter_map(|rule| self.figure(rule, lines, self.span))
+                    .collect()
+            };
+            let (utilization, saturation) = (made(rule.utilization), made(rule.saturation));
+            let shares = |figures: &[ResourceFigure]| {
+                let mut shares = figures.iter().filter(|figure| figure.unit == FigureUnit::Share);
+                shares.next().map(|figure| figure.value)
+            };
+            let is_of_process = group.owner == CounterOwner::Process;
+            let thread = &self.data.threads[group.thread as usize];
+            let row = ResourceRow {
+                resource: rule.name,
+                label: rule.label,
+                device: group.device.to_owned(),
+                process: (is_of_process || is_merged).then(|| (thread.process_name.clone(), thread.pid.clone())),
+                shortage: shares(&saturation).or(shares(&utilization)).unwrap_or(0.0),
+                worst: self.worst(rule, lines),
+                errors: made(rule.errors),
+                utilization,
+                saturation,
+            };
+            let does_something = row.figures().any(|figure| figure.value > 0.0);
+            does_something.then_some(row)
+        })
+    }
+
+    /// When the figure that says how short a resource is was largest.
+    fn worst(&self, rule: &ResourceRule, lines: &BTreeMap<Counter, Line>) -> Option<WorstSpan> {
+        let share = |rules: &'static [FigureRule]| rules.iter().find(|rule| rule.2 == FigureUnit::Share);
+        let key = share(rule.saturation)
+            .or(share(rule.utilization))
+            .or(rule.utilization.first())?;
+        let (from, to) = self.span;
+        let count = ((to - from) / LEAST_SPAN_MS).floor().clamp(1.0, SPANS);
+        let each = (to - from) / count;
+        let at = |part: usize| (from + each * part as f64, from + each * (part + 1) as f64);
+        let parts: Vec<ResourceFigure> = (0..count as usize)
+            .map_while(|part| self.figure(key, lines, at(part)))
+            .collect();
+        let (worst, most) = parts
+            .iter()
+            .enumerate()
+            .max_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
+        let is_near = |part: &&ResourceFigure| part.value >= NEARLY_WORST * most.value;
+        let before = parts[..worst].iter().rev().take_while(is_near).count();
+        let after = parts[worst..].iter().take_while(is_near).count();
+        let span = (at(worst - before).0, at(worst + after - 1).1);
+        (most.value > 0.0).then_some(WorstSpan {
+            from_ms: span.0,
+            to_ms: span.1,
+            figure: self.figure(key, lines, span)?,
+        })
+    }
+
+    fn figure(
+        &self,
+        FigureRule(name, formula, unit): &FigureRule,
+        lines: &BTreeMap<Counter, Line>,
+        span: (f64, f64),
+    ) -> Option<ResourceFigure> {
+        let nothing = Line::default();
+        // A sum that is neither in the file nor among what could not be read did not grow.
+        let line = |counter: Counter| {
+            let is_known = || {
+                counter.info().is_sum
+                    && self
+                        .facts
+                        .unread
+                        .iter()
+                        .all(|unread| unread.counter != counter.info().name)
+            };
+            lines.get(&counter).or_else(|| is_known().then_some(&nothing))
+        };
+        let length_ms = span.1 - span.0;
+        // Of times: ns in a ms.
+        let per_second = |counter: Counter| {
+            let each = if counter.info().unit == CounterUnit::Nanoseconds {
+                1e6
+            } else {
+                1e-3
+            };
+            Some(line(counter)?.growth(span) / each / length_ms)
+        };
+        let most = |counter| {
+            let values = line(counter)?.within(span).map(|(_, value)| value);
+            values.reduce(f64::max)
+        };
+        let value = match *formula {
+            Formula::Rate(counter) => per_second(counter)?,
+            Formula::RateOfCpus(counter) => per_second(counter)? / f64::from(self.facts.cpus.filter(|cpus| *cpus > 0)?),
+            Formula::Growth(counter) => line(counter)?.growth(span),
+            Formula::Mean(counter) => line(counter)?.mean(span),
+            Formula::Most(counter) => most(counter)?,
+            Formula::MostOfMemory(counter) => {
+                most(counter)? / self.facts.memory_bytes.filter(|bytes| *bytes > 0)? as f64
+            }
+            Formula::Ratio(counter, all) => {
+                let mut sum = 0.0;
+                for part in all {
+                    sum += line(*part)?.growth(span);
+                }
+                if sum > 0.0 {
+                    line(counter)?.growth(span) / sum
+                } else {
+                    0.0
+                }
+            }
+        };
+        // Times are in ns.
+        let value = match *unit {
+            FigureUnit::Milliseconds => value / 1e6,
+            // The kernel counts in ticks.
+            FigureUnit::Share => value.min(1.0),
+            _ => value,
+        };
+        value.is_finite().then_some(ResourceFigure {
+            name,
+            value,
+            unit: *unit,
+        })
+    }
+}
