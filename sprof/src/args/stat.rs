@@ -6,10 +6,13 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::record::{ProgramWords, split_environment};
+use crate::stat::UntilSure;
 use crate::terminal::Verbosity;
 
 /// Runs of each program in a comparison.
 const COMPARED_RUNS: u32 = 10;
+/// The same with `--until-sure`, at most.
+const MOST_RUNS: u32 = 200;
 
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -58,6 +61,12 @@ pub(crate) struct StatArgs {
     /// Runs of each program before those that count: they fill caches [default: 1, of a single run 0].
     #[arg(long, value_name = "N")]
     warmup: Option<u32>,
+
+    /// End the runs as soon as it is sure whether wall and task-clock differ, by PERCENT or more [default: 1]. -r is
+    /// then the most runs [default: 200].
+    #[arg(long, value_name = "PERCENT", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+          value_parser = super::value::percentage, requires = "against")]
+    until_sure: Option<f64>,
 
     /// Run this by the shell before each run, and do not count it.
     #[arg(long, value_name = "COMMAND")]
@@ -132,8 +141,16 @@ impl StatArgs {
     }
 
     pub(crate) fn runs(&self) -> u32 {
-        self.repeat
-            .unwrap_or(if self.has_several() { COMPARED_RUNS } else { 1 })
+        self.repeat.unwrap_or(match self.until_sure {
+            Some(_) => MOST_RUNS,
+            None if self.has_several() => COMPARED_RUNS,
+            None => 1,
+        })
+    }
+
+    pub(crate) fn until_sure(&self) -> Option<UntilSure> {
+        self.until_sure
+            .map(|percent| UntilSure::new(percent / 100.0, self.runs()))
     }
 
     pub(crate) fn warmup(&self) -> u32 {

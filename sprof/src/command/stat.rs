@@ -63,9 +63,15 @@ pub(crate) fn run(args: &StatArgs) -> Outcome {
         concurrency: args.concurrency().map(str::to_owned),
         took_ns: 0,
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
+        until_sure: args.until_sure(),
     };
+    let mut planned = runs;
     let (mut status, mut is_interrupted) = (Status::SUCCESS, false);
     'rounds: for round in 0..warmup + runs {
+        if let Some(done) = round.checked_sub(warmup).filter(|done| counted.is_sure_after(*done)) {
+            planned = done;
+            break;
+        }
         for at in shuffled(programs.len()) {
             let Some(program) = programs.get(at) else { continue };
             is_interrupted = counter.is_asked_to_end();
@@ -103,7 +109,7 @@ pub(crate) fn run(args: &StatArgs) -> Outcome {
     let is_whole = counted
         .programs
         .iter()
-        .all(|program| program.runs.len() == runs as usize);
+        .all(|program| program.runs.len() == planned as usize);
     if !is_whole {
         let why = if is_interrupted {
             "a signal"

@@ -12,6 +12,9 @@ use profile::view::scaling::{NoScaling, Ranged, Scaling, scaling};
 use recording::counting::{CountedRun, Measure, MeasureUnit, Missing, Reading};
 use serde_json::{Value, json};
 
+/// Runs after which `--until-sure` looks first: of fewer, only large differences can be certain.
+const FIRST_LOOK: u32 = 16;
+
 /// Names and values in a command.
 pub(crate) type Parameters = Vec<(String, String)>;
 
@@ -107,9 +110,52 @@ pub(crate) struct Counted {
     /// From the first to the last of the runs, ns.
     pub(crate) took_ns: u64,
     pub(crate) cpus: usize,
+    /// What `--until-sure` is to be sure of.
+    pub(crate) until_sure: Option<UntilSure>,
+}
+
+/// Ends runs as soon as it is known whether programs differ.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct UntilSure {
+    /// The least difference that matters: 0.01 is 1 %.
+    least: f64,
+    /// Numbers of runs after which it looks.
+    looks: Vec<u32>,
+}
+
+impl UntilSure {
+    pub(crate) fn new(least: f64, most_runs: u32) -> UntilSure {
+        let looks = std::iter::successors(Some(FIRST_LOOK), |runs| runs.checked_mul(2));
+        UntilSure {
+            least,
+            looks: looks.take_while(|runs| *runs < most_runs).chain([most_runs]).collect(),
+        }
+    }
 }
 
 impl Counted {
+    /// True if it is time to look, and each program is known to differ in wall time and in CPU time, or not to differ
+    /// by as much as matters.
+    pub(crate) fn is_sure_after(&self, runs: u32) -> bool {
+        self.until_sure
+            .as_ref()
+            .is_some_and(|until| until.looks.contains(&runs))
+            && self.is_sure()
+    }
+
+    /// False without `--until-sure`.
+    fn is_sure(&self) -> bool {
+        let Some(UntilSure { least, .. }) = self.until_sure else {
+            return false;
+        };
+        let differences = self.differences();
+        let of_time = |found: &&Difference| matches!(found.measure, Measure::Wall | Measure::TaskClock);
+        let is_known = |found: &Difference| {
+            found.difference.is_certain || found.difference.detectable.is_some_and(|part| part <= least)
+        };
+        !differences.is_empty() && differences.iter().filter(of_time).all(is_known)
+    }
+
     /// All that any of the programs has.
     fn measures(&self) -> BTreeSet<Measure> {
         let runs = self.programs.iter().flat_map(|program| &program.runs);
@@ -180,7 +226,8 @@ impl Counted {
                 .map(|measure| (measure, other.values(measure), first.values(measure)))
                 .collect();
             let pairs: Vec<(&[f64], &[f64])> = series.iter().map(|(_, old, new)| (&old[..], &new[..])).collect();
-            let found = compare_values(&pairs).into_iter().zip(&series);
+            let looks = self.until_sure.as_ref().map_or(1, |until| until.looks.len());
+            let found = compare_values(&pairs, looks).into_iter().zip(&series);
             all.extend(found.filter_map(|(difference, (measure, _, _))| {
                 Some(Difference {
                     measure: *measure,
@@ -301,5 +348,61 @@ mod tests {
         assert_eq!(of(&[4.0, 2.0]), Some([2.5, 3.0, 3.5]));
         assert_eq!(of(&[5.0, 1.0, 2.0, 4.0, 3.0]), Some([2.0, 3.0, 4.0]));
         assert_eq!(of(&[]), None);
+    }
+
+    /// Two programs with these runs of wall time, as `--until-sure` leaves them.
+    fn until_sure(chance: &mut impl FnMut(f64) -> f64, factor: f64) -> Counted {
+        let mut counted = Counted {
+            programs: vec![ProgramRuns::default(), ProgramRuns::default()],
+            concurrency: None,
+            took_ns: 1,
+            cpus: 1,
+            until_sure: Some(UntilSure::new(0.01, 200)),
+        };
+        for runs in 1..=200 {
+            for (program, factor) in counted.programs.iter_mut().zip([factor, 1.0]) {
+                program.runs.push(CountedRun {
+                    exit: recording::session::ProgramExit::Code(0),
+                    readings: vec![Reading {
+                        measure: Measure::Wall,
+                        value: chance(factor),
+                        counted: 1.0,
+                        user_only: false,
+                    }],
+                    missing: Vec::new(),
+                    stolen_ns: 0,
+                    is_interrupted: false,
+                });
+            }
+            if counted.is_sure_after(runs) {
+                break;
+            }
+        }
+        counted
+    }
+
+    #[test]
+    fn who_looks_several_times_finds_no_more_by_chance() {
+        // The sum of twelve even chances is nearly normal, with a deviation of 1.
+        let mut state = 1_u64;
+        let mut even = move || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        let mut time = |factor: f64| factor * 1e9 * (1.0 + 0.01 * ((0..12).map(|_| even()).sum::<f64>() - 6.0));
+        let is_certain = |counted: &Counted| counted.differences().iter().any(|found| found.difference.is_certain);
+        let equal: Vec<Counted> = (0..300).map(|_| until_sure(&mut time, 1.0)).collect();
+        // 300 * 0.01, and five times the square root.
+        let found = equal.iter().filter(|counted| is_certain(counted)).count();
+        assert!(found <= 11, "{found} of 300 equal programs differ");
+        assert!(equal.iter().all(Counted::is_sure), "200 runs show a difference of 1 %");
+        let slower: Vec<Counted> = (0..100).map(|_| until_sure(&mut time, 1.05)).collect();
+        assert!(
+            slower
+                .iter()
+                .all(|counted| is_certain(counted) && counted.programs[0].runs.len() <= 64)
+        );
     }
 }

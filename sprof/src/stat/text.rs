@@ -402,6 +402,16 @@ fn notes(counted: &Counted) -> Vec<String> {
             ));
         }
     }
+    if let Some(until) = &counted.until_sure {
+        let runs = counted.programs.first().map_or(0, |program| program.runs.len());
+        notes.push(match counted.is_sure() {
+            true => format!("{runs} runs of each are enough to be sure."),
+            false => format!(
+                "{runs} runs of each are not enough to be sure of wall and task-clock to {} %: -r allows more.",
+                100.0 * until.least
+            ),
+        });
+    }
     let undecided = |found: &Difference| {
         let detectable = found.difference.detectable.filter(|part| *part > 0.0);
         !found.difference.is_certain && detectable.is_some()

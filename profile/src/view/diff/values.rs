@@ -52,13 +52,16 @@ pub struct ValueDifference {
 }
 
 /// Compares measures that belong together, each an old and a new series. `None` where a side has fewer than two
-/// numbers.
-pub fn compare_values(pairs: &[(&[f64], &[f64])]) -> Vec<Option<ValueDifference>> {
-    let number = pairs.len() as f64;
-    let mut found: Vec<Option<ValueDifference>> = pairs.iter().map(|(base, new)| compare(base, new, number)).collect();
+/// numbers. Who looks `looks` times at growing series, and stops at what is found, has as many chances of a false one.
+pub fn compare_values(pairs: &[(&[f64], &[f64])], looks: usize) -> Vec<Option<ValueDifference>> {
+    let false_differences = FALSE_DIFFERENCES / looks.max(1) as f64;
+    // What the strictest of the tests needs.
+    let p_needed = false_differences / pairs.len() as f64;
+    let mut found: Vec<Option<ValueDifference>> =
+        pairs.iter().map(|(base, new)| compare(base, new, p_needed)).collect();
     let mut ps: Vec<f64> = found.iter().flatten().map(|difference| difference.p).collect();
     ps.sort_by(f64::total_cmp);
-    let certain = discoveries(ps.iter().copied(), FALSE_DIFFERENCES);
+    let certain = discoveries(ps.iter().copied(), false_differences);
     let limit = certain.checked_sub(1).and_then(|last| ps.get(last)).copied();
     for difference in found.iter_mut().flatten() {
         difference.is_certain = limit.is_some_and(|limit| difference.p <= limit);
@@ -100,14 +103,12 @@ fn estimate(values: &[f64]) -> Estimate {
     }
 }
 
-fn compare(base: &[f64], new: &[f64], number: f64) -> Option<ValueDifference> {
+fn compare(base: &[f64], new: &[f64], p_needed: f64) -> Option<ValueDifference> {
     if base.len().min(new.len()) < 2 {
         return None;
     }
     let pair = EstimatePair::of(estimate(base), estimate(new), LimitedMeasure::Time);
     let increase = pair.increase((1.0 - CONFIDENCE) / 2.0);
-    // What the strictest of the tests needs.
-    let p_needed = FALSE_DIFFERENCES / number;
     let is_possible = p_of_ranks_at_best(base.len(), new.len()) <= p_needed;
     Some(ValueDifference {
         relative: increase.by,
@@ -184,7 +185,7 @@ mod tests {
             let pairs: Vec<(&[f64], &[f64])> = { base.iter().map(Vec::as_slice) }
                 .zip(new.iter().map(Vec::as_slice))
                 .collect();
-            compare_values(&pairs).iter().flatten().any(|pair| pair.is_certain)
+            compare_values(&pairs, 1).iter().flatten().any(|pair| pair.is_certain)
         };
         (0..1000).filter(is_found).count()
     }
@@ -206,12 +207,12 @@ mod tests {
         let mut series = |factor: f64| -> Vec<f64> { (0..20).map(|_| factor * time(&mut chance)).collect() };
         let pairs: Vec<(Vec<f64>, Vec<f64>)> = (0..200).map(|_| (series(1.0), series(1.0))).collect();
         let all: Vec<f64> = { pairs.iter() }
-            .filter_map(|(base, new)| compare_values(&[(base, new)])[0]?.detectable)
+            .filter_map(|(base, new)| compare_values(&[(base, new)], 1)[0]?.detectable)
             .collect();
         let detectable = all.iter().sum::<f64>() / all.len() as f64;
         let hits = (0..200).filter(|_| {
             let (base, new) = (series(1.0), series(1.0 + detectable));
-            compare_values(&[(&base, &new)])[0].unwrap().is_certain
+            compare_values(&[(&base, &new)], 1)[0].unwrap().is_certain
         });
         // Ranks need more than means do.
         let hits = hits.count();
@@ -224,7 +225,7 @@ mod tests {
         let mut series = |factor: f64| -> Vec<f64> { (0..12).map(|_| factor * time(&mut chance)).collect() };
         let holds = (0..1000).filter(|_| {
             let (base, new) = (series(1.0), series(1.1));
-            let (low, high) = compare_values(&[(&base, &new)])[0].unwrap().range;
+            let (low, high) = compare_values(&[(&base, &new)], 1)[0].unwrap().range;
             (low..high).contains(&0.1)
         });
         // 950, less five deviations.
@@ -263,17 +264,17 @@ mod tests {
 
     #[test]
     fn equal_counts_are_exact_and_too_few_runs_say_nothing() {
-        let pair = compare_values(&[(&[7.0; 12], &[7.0; 12])])[0].unwrap();
+        let pair = compare_values(&[(&[7.0; 12], &[7.0; 12])], 1)[0].unwrap();
         assert_eq!((pair.relative, pair.range, pair.is_certain), (0.0, (0.0, 0.0), false));
         assert_eq!(pair.detectable, Some(0.0));
-        let pair = compare_values(&[(&[7.0; 12], &[8.0; 12])])[0].unwrap();
+        let pair = compare_values(&[(&[7.0; 12], &[8.0; 12])], 1)[0].unwrap();
         assert!(pair.is_certain && (pair.relative - 1.0 / 7.0).abs() < 1e-9);
-        assert!(compare_values(&[(&[1.0], &[2.0])])[0].is_none());
+        assert!(compare_values(&[(&[1.0], &[2.0])], 1)[0].is_none());
         assert_eq!(
-            compare_values(&[(&[1.0, 1.1], &[2.0, 2.1])])[0].unwrap().detectable,
+            compare_values(&[(&[1.0, 1.1], &[2.0, 2.1])], 1)[0].unwrap().detectable,
             None
         );
-        let from_nothing = compare_values(&[(&[0.0; 12], &[5.0; 12])])[0].unwrap();
+        let from_nothing = compare_values(&[(&[0.0; 12], &[5.0; 12])], 1)[0].unwrap();
         assert!(from_nothing.is_certain && from_nothing.relative.is_infinite());
     }
 }
