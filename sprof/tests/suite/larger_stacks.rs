@@ -293,7 +293,7 @@ fn waits_are_smaller_again_after_most_of_the_larger_ones_were_lost() {
     let running = record().options(&["--off-cpu"]).start("taskset", &command);
     std::thread::sleep(Duration::from_millis(1000));
     running.signal_sprof("STOP");
-    std::thread::sleep(Duration::from_millis(3000));
+    std::thread::sleep(Duration::from_millis(1500));
     running.signal_sprof("CONT");
     let recording = running.finish();
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
