@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 use object::Endianness;
-use object::elf::{DF_TEXTREL, DT_FLAGS, DT_TEXTREL, EM_X86_64, ET_EXEC, PF_X, STB_LOCAL, STT_FUNC};
+use object::elf::{DF_TEXTREL, DT_FLAGS, DT_TEXTREL, EM_X86_64, ET_EXEC, PF_W, PF_X, STB_LOCAL, STT_FUNC};
 use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
 use object::read::{Object as _, ObjectSection as _, ObjectSegment as _, ReadRef};
 
@@ -21,8 +21,11 @@ use super::functions::{
 pub(super) struct Executable<'data> {
     /// Executable segments.
     code: Vec<(u64, &'data [u8])>,
-    /// All segments: tables are in any.
+    /// All segments: tables of distances are in any.
     segments: Vec<(u64, &'data [u8])>,
+    /// Where addresses are stated: in all segments of a file with a fixed address, else in what the loader changes, and
+    /// in its list of that. In the rest, short texts look like addresses.
+    stated: Vec<(u64, &'data [u8])>,
     /// Its instructions may have addresses as immediates.
     is_fixed: bool,
     /// Start and length of each function, ascending. Length 0: not known.
@@ -131,9 +134,19 @@ impl<'data> Executable<'data> {
             }
             let content = (segment.address(), segment.data()?);
             executable.segments.push(content);
-            if segment.elf_program_header().p_flags(endian).contains(PF_X) {
+            let flags = segment.elf_program_header().p_flags(endian);
+            if flags.contains(PF_X) {
                 executable.code.push(content);
             }
+            if executable.is_fixed || flags.contains(PF_W) {
+                executable.stated.push(content);
+            }
+        }
+        let relocations = file
+            .section_by_name(".rela.dyn")
+            .filter(|section| section.size() <= MOST_BYTES);
+        if let Some(section) = relocations {
+            executable.stated.push((section.address(), section.data()?));
         }
         Ok(executable)
     }
@@ -349,7 +362,7 @@ impl<'data> Executable<'data> {
 
     /// Those of these addresses that data has, for example tables of functions, and relocations. They are ascending.
     pub(super) fn in_data(&self, addresses: &[u64]) -> BTreeSet<u64> {
-        let aligned = self.segments.iter().map(|(start, content)| {
+        let aligned = self.stated.iter().map(|(start, content)| {
             let skipped = start.wrapping_neg() % 8;
             content.get(skipped as usize..).unwrap_or_default()
         });

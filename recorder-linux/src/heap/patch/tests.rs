@@ -194,9 +194,11 @@ fn functions_that_can_not_be_patched_are_named_with_the_reason() {
     // These would refuse all of it, if anybody else called them.
     source.push_str(
         ".hidden mi_free\n .hidden mi_heap_destroy\n .data\n _mi_page_empty:\n data: .quad 0, .Llabel\n \
-                     .section .rodata\n .p2align 2\n .Lcases: .long .Lcase - .Lcases\n .section .note.GNU-stack\n",
+                     .section .rodata\n .p2align 3\n .ascii \"TEXTTEXT\"\n .Lcases: .long .Lcase - .Lcases\n \
+                     .section .note.GNU-stack\n",
     );
-    let plan = PatchPlan::new(build(&source, "s").as_slice()).unwrap();
+    let mut bytes = build(&source, "s");
+    let plan = PatchPlan::new(bytes.as_slice()).unwrap();
     assert_eq!(plan.allocators().collect::<Vec<_>>(), ["mimalloc"]);
     let expected = HashMap::from([
         ("mi_malloc", LeftOut::Call),
@@ -220,6 +222,10 @@ fn functions_that_can_not_be_patched_are_named_with_the_reason() {
         assert_eq!(plan.original(*target), Some(*address));
     }
     assert_eq!(plan.original(plan.code_bytes() as u64), None);
+    // A short text looks like an address behind the first one's start.
+    let text = bytes.windows(8).position(|word| word == b"TEXTTEXT").unwrap();
+    bytes[text..text + 8].copy_from_slice(&(plan.original(0).unwrap() + 3).to_le_bytes());
+    assert_eq!(PatchPlan::new(bytes.as_slice()).unwrap().entries(), 3);
     // Its jump to another entry is among what is displaced.
     let code = plan.place(&AT).unwrap().code;
     let aligned = decode(
