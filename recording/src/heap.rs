@@ -22,14 +22,25 @@ pub struct HeapOptions {
     pub interval: u64,
     /// Choose fewer bytes of a program that allocates fast.
     pub may_raise: bool,
-    /// Change the code of allocators that are linked into programs.
-    pub may_patch: bool,
+    /// Allocators whose code is changed.
+    pub patches: HeapPatches,
     /// Folder of what is kept from recording to recording; `None` if nothing is.
     pub cache: Option<PathBuf>,
     /// Name of a program that the command executes in place of each program to record, and that executes that program.
     /// The command gets the variables of the recording with [`RUNNER_PREFIX`] before their names, and this program
     /// renames them. `None`: the command itself is recorded.
     pub runner: Option<String>,
+}
+
+/// Which allocators that are linked into programs have their code changed, so that their blocks are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeapPatches {
+    /// None of them.
+    None,
+    /// Those that are known by their own symbols: mimalloc, jemalloc, snmalloc, tcmalloc, rpmalloc.
+    Known,
+    /// Also a `malloc` and `free` that only have these names.
+    All,
 }
 
 /// How much of the heap was seen, over all processes of a recording.

@@ -66,8 +66,8 @@ mod measure {
             match self {
                 Alone => "alone",
                 Sprof => "sprof",
-                SprofNeverSampled => "sprof --heap=patch, never sampled",
-                SprofHeap => "sprof --heap=patch",
+                SprofNeverSampled => "sprof --heap, never sampled",
+                SprofHeap => "sprof --heap",
                 Heaptrack => "heaptrack",
                 Dhat => "valgrind --tool=dhat",
                 Tcmalloc => "tcmalloc with HEAPPROFILE",
@@ -84,8 +84,8 @@ mod measure {
             let words = match self {
                 Alone => String::new(),
                 Sprof => sprof(&[]),
-                SprofNeverSampled => sprof(&["--heap=patch", "--heap-interval", "1024G"]),
-                SprofHeap => sprof(&["--heap=patch"]),
+                SprofNeverSampled => sprof(&["--heap", "--heap-interval", "1024G"]),
+                SprofHeap => sprof(&["--heap"]),
                 Heaptrack => format!("heaptrack -o {output}"),
                 Dhat => format!("valgrind --tool=dhat --dhat-out-file={output}"),
                 Tcmalloc => format!("env HEAPPROFILE={output} LD_PRELOAD={TCMALLOC}"),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use object::ReadCache;
 use recording::event::Pid;
+use recording::heap::HeapPatches;
 use recording::regular_file;
 
 use super::patch::{LeftOut, PatchAddresses, PatchPlan, SLOT_BYTES};
@@ -26,8 +27,9 @@ const fn refused(refused_step: u32) -> Outcome {
 }
 
 /// The plans of executables that have asked. Computed once for each file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PatchAnswers {
+    patches: HeapPatches,
     /// By device, inode, time of change in ns, and length. `None`: there is no allocator in it.
     plans: HashMap<(u64, u64, i128, u64), Option<Arc<PatchPlan>>>,
 }
@@ -63,6 +65,14 @@ pub(super) struct PatchOutcome {
 }
 
 impl PatchAnswers {
+    /// Answers of a recording that changes the code of these allocators.
+    pub fn new(patches: HeapPatches) -> PatchAnswers {
+        PatchAnswers {
+            patches,
+            plans: HashMap::new(),
+        }
+    }
+
     /// The bytes of the answer, and the executable, if it has an allocator. An outcome is beside it where the answer
     /// has no patches: the program then sends none.
     pub fn answer(&mut self, pid: i32, question: &Question) -> (Vec<u8>, Option<(PatchedExecutable, Option<Outcome>)>) {
@@ -85,7 +95,8 @@ impl PatchAnswers {
         if self.plans.len() >= MOST_PLANS && !self.plans.contains_key(&key) {
             self.plans.clear();
         }
-        let plan = self.plans.entry(key).or_insert_with(|| plan(file)).clone()?;
+        let patches = self.patches;
+        let plan = self.plans.entry(key).or_insert_with(|| plan(file, patches)).clone()?;
         Some(PatchedExecutable {
             pid,
             path: std::fs::read_link(&link).unwrap_or(link),
@@ -95,10 +106,13 @@ impl PatchAnswers {
 }
 
 /// Reads what it needs of the file, which is not mapped: a program that changes its file can't end the recorder.
-fn plan(file: File) -> Option<Arc<PatchPlan>> {
+fn plan(file: File, patches: HeapPatches) -> Option<Arc<PatchPlan>> {
     let cache = ReadCache::new(file);
     program::parse(&cache)?;
-    let plan = PatchPlan::new(&cache).ok()?;
+    let mut plan = PatchPlan::new(&cache).ok()?;
+    if patches != HeapPatches::All {
+        plan = plan.of_known_allocators();
+    }
     (!plan.is_empty() || plan.refused().is_some()).then(|| Arc::new(plan))
 }
 
@@ -153,6 +167,7 @@ impl PatchedExecutable {
     pub(super) fn outcome(self, outcome: Outcome) -> PatchOutcome {
         let by_plan = self.plan.refused().map(|(name, reason)| match reason {
             LeftOut::Inlined => format!("{} ({name} calls them)", reason.label()),
+            LeftOut::OwnMalloc => reason.label().to_owned(),
             reason => format!(
                 "{name} can't be changed ({}): without it, all blocks would look as if they were never freed",
                 reason.label()

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use recording::event::{Pid, Thread};
 use recording::heap::{
-    HeapCoverage, HeapLoss, HeapOptions, LinkedAllocator, MAX_HEAP_INTERVAL, MOST_UNSEEN, RUNNER_PREFIX, UnseenCause,
-    UnseenProgram,
+    HeapCoverage, HeapLoss, HeapOptions, HeapPatches, LinkedAllocator, MAX_HEAP_INTERVAL, MOST_UNSEEN, RUNNER_PREFIX,
+    UnseenCause, UnseenProgram,
 };
 use recording::program::ProgramImage;
 
@@ -120,8 +120,8 @@ impl HeapRecorder {
         let cannot = |what: &str, error: &dyn std::fmt::Display| format!("cannot record the heap: {what}: {error}");
         let library = library::install(options.cache.as_deref())
             .map_err(|error| cannot("no place for the library that programs load", &error))?;
-        let socket =
-            HeapSocket::open(PatchAnswers::default()).map_err(|error| cannot("no socket for programs", &error))?;
+        let socket = HeapSocket::open(PatchAnswers::new(options.patches))
+            .map_err(|error| cannot("no socket for programs", &error))?;
         let recorder = HeapRecorder {
             coverage: HeapCoverage {
                 interval: options.interval,
@@ -151,13 +151,12 @@ impl HeapRecorder {
     }
 
     fn add_environment(&self, env: &mut Vec<CString>) -> io::Result<()> {
-        let HeapOptions {
-            interval, may_patch, ..
-        } = self.options;
+        let HeapOptions { interval, patches, .. } = self.options;
         let socket = self.socket.path().as_os_str().as_bytes();
         // The library chooses each block at 0. At 1 it would choose bytes by chance, too, and miss small blocks.
         let interval = if interval == 1 { 0 } else { interval };
-        let settings = format!("{interval}:{FIRST_STACK_BYTES}:{RING_BYTES}:{}:", u8::from(may_patch));
+        let may_patch = u8::from(patches != HeapPatches::None);
+        let settings = format!("{interval}:{FIRST_STACK_BYTES}:{RING_BYTES}:{may_patch}:");
         let library = self.library.as_os_str().as_bytes();
         let prefix = { self.options.runner.as_ref() }.map_or("", |_| RUNNER_PREFIX);
         // The first one that is loaded is called first.
@@ -454,7 +453,7 @@ pub(super) mod tests {
         let options = HeapOptions {
             interval: 1,
             may_raise: false,
-            may_patch: true,
+            patches: HeapPatches::All,
             cache: Some(folder.to_owned()),
             runner: None,
         };

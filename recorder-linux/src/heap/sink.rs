@@ -10,7 +10,7 @@ use recording::counter::Counter;
 use recording::event::{
     Event, EventKind, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample, ThreadEvent, Tid,
 };
-use recording::heap::{HeapCoverage, HeapLoss, MOST_UNSEEN, UnseenCause, UnseenProgram};
+use recording::heap::{HeapCoverage, HeapLoss, HeapPatches, MOST_UNSEEN, UnseenCause, UnseenProgram};
 use recording::sink::{Completion, EventSink};
 use recording::stack::{Registers, Snapshot, Stack};
 
@@ -20,7 +20,7 @@ use super::recorder::HeapRecorder;
 use crate::sys::process::monotonic_ns;
 
 /// Why nothing is patched.
-const INTERPOSING: &str = "--heap=patch sees it, by a change of its code in memory";
+const INTERPOSING: &str = "--heap=interpose leaves code alone";
 
 /// Sends the events of a recorder on, and those of the heap that come before each, if the heap is recorded.
 pub(crate) struct HeapSink<'a> {
@@ -97,12 +97,12 @@ impl<'a> HeapSink<'a> {
             });
             let linked = { program::own_allocator(&path) }
                 .filter(|_| !heap.with_outcome.contains(&path))
-                .map(
-                    |allocator| match heap.options.may_patch || cfg!(not(target_arch = "x86_64")) {
+                .map(|allocator| {
+                    match heap.options.patches != HeapPatches::None || cfg!(not(target_arch = "x86_64")) {
                         true => UnseenCause::OwnAllocator(allocator),
                         false => UnseenCause::NotPatched(allocator.to_owned(), INTERPOSING.to_owned()),
-                    },
-                );
+                    }
+                });
             for cause in linked.into_iter().chain(loaded) {
                 let name = name_of(&path);
                 heap.coverage.add_unseen(UnseenProgram { pid, name, cause });

@@ -412,6 +412,8 @@ mod tests {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
     use super::super::wire::Answer;
+    use recording::heap::HeapPatches;
+
     use super::*;
 
     const HELLO: Hello = Hello {
@@ -425,7 +427,7 @@ mod tests {
     /// Programs of milliseconds are over before a thread looks by itself.
     #[test]
     fn what_was_sent_before_is_taken_however_late_the_thread_is() {
-        let socket = HeapSocket::open(PatchAnswers::default()).unwrap();
+        let socket = HeapSocket::open(PatchAnswers::new(HeapPatches::All)).unwrap();
         for _ in 0..200 {
             let stream = UnixStream::connect(socket.path()).unwrap();
             (&stream).write_all(&bytes(HELLO.to_words())).unwrap();
@@ -464,7 +466,7 @@ mod tests {
     impl Opened {
         fn new() -> Opened {
             let (listener, name) = listen().unwrap();
-            let (connections, messages) = Connections::new(listener, PatchAnswers::default());
+            let (connections, messages) = Connections::new(listener, PatchAnswers::new(HeapPatches::All));
             Opened {
                 name,
                 connections,
@@ -489,7 +491,7 @@ mod tests {
         other.write_all(b"x").unwrap();
         let listener = UnixListener::from(OwnedFd::from(stream));
         let polled = listener.try_clone().unwrap();
-        let (mut connections, _messages) = Connections::new(listener, PatchAnswers::default());
+        let (mut connections, _messages) = Connections::new(listener, PatchAnswers::new(HeapPatches::All));
         let (woken, _wake) = rustix::pipe::pipe().unwrap();
         let start_ns = monotonic_ns();
         for _ in 0..11 {
@@ -523,7 +525,7 @@ mod tests {
 
     #[test]
     fn a_program_is_answered_at_once_and_the_recording_ends_beside_programs_that_wait() {
-        let socket = HeapSocket::open(PatchAnswers::default()).unwrap();
+        let socket = HeapSocket::open(PatchAnswers::new(HeapPatches::All)).unwrap();
         let _silent = UnixStream::connect(socket.path()).unwrap();
         let question = Question {
             bias: u64::MAX,

@@ -2,6 +2,7 @@
 
 use recorder_linux::heap::patch_answers::PatchAnswers;
 use recorder_linux::heap::wire::{Answer, Outcome, PATCH_STEPS, Question};
+use recording::heap::HeapPatches;
 
 use super::*;
 
@@ -357,7 +358,7 @@ fn an_allocator_whose_patches_have_no_place_is_told_of() {
         slow: 0,
         filter: 0,
     };
-    let (answer, found) = PatchAnswers::default().answer(child.id() as i32, &question);
+    let (answer, found) = PatchAnswers::new(HeapPatches::All).answer(child.id() as i32, &question);
     child.kill().unwrap();
     child.wait().unwrap();
     let nothing = Answer {

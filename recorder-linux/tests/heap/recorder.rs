@@ -19,6 +19,7 @@ use recorder_linux::heap::wire::{
     ALIGNMENT, ALLOCATION, ANSWER_WORDS, FILLER, FREE, Hello, MAGIC, MESSAGE_WORDS, Outcome, Question, RING_OFFSET,
     RecordHead, UNTRACKED, VARIABLE, memory_bytes,
 };
+use recording::heap::HeapPatches;
 
 /// How a program is recorded.
 #[derive(Clone, Copy)]
@@ -226,7 +227,7 @@ fn record_and(
     let ended = thread::spawn(|| child.wait_with_output().unwrap());
     let mut readers: Vec<SharedMemory> = Vec::new();
     let (mut hellos, mut outcomes) = (Vec::new(), Vec::new());
-    let mut answers = PatchAnswers::default();
+    let mut answers = PatchAnswers::new(HeapPatches::All);
     let mut records = Vec::new();
     loop {
         let is_last = ended.is_finished();

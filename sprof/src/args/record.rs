@@ -108,10 +108,11 @@ pub(crate) struct RecordingArgs {
     pub(crate) off_cpu: bool,
 
     /// Also record the heap: blocks of memory that the program and its children take with malloc, and when they free
-    /// them. Bytes are chosen by chance, and each block with a chosen byte is recorded with its stack. `--heap=patch`
-    /// also sees an allocator that is linked into a program (mimalloc, jemalloc...): it changes the first bytes of its
-    /// functions in memory. Linux only.
-    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "interpose",
+    /// them. Bytes are chosen by chance, and each block with a chosen byte is recorded with its stack. Of mimalloc,
+    /// jemalloc, snmalloc and tcmalloc that are linked into a program, sprof changes the first bytes of functions in
+    /// memory; `--heap=interpose` leaves code alone, `--heap=patch` also changes a `malloc` of the program's own. Linux
+    /// only.
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "on",
           help_heading = "What to sample", hide_possible_values = true)]
     pub(crate) heap: Option<HeapHow>,
 
@@ -251,7 +252,8 @@ pub(crate) enum HeapHow {
     /// As a flag of the environment.
     #[value(aliases = ["0", "false", "no"])]
     Off,
-    #[value(aliases = ["1", "true", "yes", "on"])]
+    #[value(aliases = ["1", "true", "yes"])]
+    On,
     Interpose,
     Patch,
 }

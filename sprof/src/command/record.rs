@@ -16,7 +16,7 @@ use profile::text::numbers::bytes;
 use profile::{Profile, Tracks};
 use recording::command::{on_file, own};
 use recording::event::Pid;
-use recording::heap::{HeapOptions, USUAL_HEAP_INTERVAL};
+use recording::heap::{HeapOptions, HeapPatches, USUAL_HEAP_INTERVAL};
 use recording::session::{ProgramExit, RecordOptions, RecordTarget, StopReason, USUAL_STACK_BYTES};
 use server::Listener;
 use share::commit;
@@ -396,7 +396,11 @@ pub(super) fn plan(
         heap: args.heap.filter(|how| *how != HeapHow::Off).map(|how| HeapOptions {
             interval: args.heap_interval.unwrap_or(USUAL_HEAP_INTERVAL),
             may_raise: args.heap_interval.is_none(),
-            may_patch: how == HeapHow::Patch,
+            patches: match how {
+                HeapHow::Patch => HeapPatches::All,
+                HeapHow::On => HeapPatches::Known,
+                HeapHow::Interpose | HeapHow::Off => HeapPatches::None,
+            },
             cache: args::cache(),
             runner: None,
         }),

@@ -54,6 +54,8 @@ pub(in crate::heap) enum LeftOut {
     FreesOnFailure,
     /// Functions of the program have parts of the allocator's, as link-time optimization makes them.
     Inlined,
+    /// It is of an allocator that nobody knows, and its code was not to be changed.
+    OwnMalloc,
 }
 
 impl LeftOut {
@@ -71,6 +73,7 @@ impl LeftOut {
             LeftOut::InPlace => "it makes a block longer where the block is",
             LeftOut::FreesMany => "it frees blocks that it does not name",
             LeftOut::FreesOnFailure => "it frees its block also where it fails",
+            LeftOut::OwnMalloc => "its code is changed only with --heap=patch",
             LeftOut::Inlined => "the compiler has put parts of its functions into those of the program",
         }
     }

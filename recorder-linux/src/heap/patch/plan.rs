@@ -184,6 +184,20 @@ impl PatchPlan {
         entries
     }
 
+    /// The plan without a `malloc` that is known by its name alone. What the compiler has made of such an allocator
+    /// can't be seen in the file: it may be a part of its callers, or never be asked to free.
+    pub(in crate::heap) fn of_known_allocators(self) -> PatchPlan {
+        let is_unknown = self.allocators.iter().all(|allocator| *allocator == OWN_MALLOC);
+        if !is_unknown || self.is_empty() {
+            return self;
+        }
+        PatchPlan {
+            allocators: self.allocators,
+            refused: Some((OWN_MALLOC.to_owned(), LeftOut::OwnMalloc)),
+            ..PatchPlan::default()
+        }
+    }
+
     pub(in crate::heap) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }

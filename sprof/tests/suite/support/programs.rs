@@ -17,6 +17,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         "versions" | "rounds" | "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps"
         | "jit" | "jit_entries" | "refuse" | "work" | "events" | "beats" | "memory" | "large" | "bpf" | "chain"
         | "copied_text" | "heap_own" | "spawns" | "stacks" | "swap" | "title" => c(&format!("{name}.c"), &[]),
+        "heap_own_malloc" => c("heap_own.c", &["-DOWN_MALLOC"]),
         // Frames of 64 bytes, and of 1 KiB.
         "deep_small" => c("deep.c", &["-DFRAME_BYTES=40"]),
         "deep_large" => c("deep.c", &["-DFRAME_BYTES=1000"]),
