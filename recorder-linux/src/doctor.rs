@@ -26,6 +26,7 @@ pub fn examine() -> Examination {
         larger_stacks: false,
         larger_wait_stacks: false,
         off_cpu: false,
+        switches: false,
         events: &Events::default(),
     };
     let opened = open::open(Scope::OnExec, own_pid, &wanted);

@@ -48,6 +48,9 @@ pub struct RecordOptions {
     pub larger_stacks: bool,
     /// Also record when threads are not on a CPU, and what they wait for.
     pub off_cpu: bool,
+    /// Also record each switch of a thread, without a stack: how many threads run at each moment. `off_cpu` includes
+    /// it.
+    pub parallelism: bool,
     /// Events to record beside CPU time, or instead of it: what the first one that counts replaces.
     /// As the user wrote them, one or several each.
     pub events: Vec<String>,

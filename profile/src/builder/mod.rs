@@ -64,6 +64,9 @@ pub struct BuildOptions {
     /// are counted. For the whole machine, most of whose threads do nothing. Default: such a wait lasts as long as the
     /// recording.
     pub awake_threads_only: bool,
+    /// Switches say how many threads ran, and make no waits: they came without stacks. Default: they are the ends of
+    /// waits.
+    pub switches_without_waits: bool,
 }
 
 /// Approximate limit of the frames that processes and threads remember. The 20,000 processes of a compressed file, with
@@ -534,6 +537,13 @@ impl EventSink for Builder {
         }
         let at = self.at(event.time);
         self.running.on_event(at, &event.kind);
+        let is_switch = matches!(
+            event.kind,
+            EventKind::Thread(_, ThreadEvent::SwitchOut { .. } | ThreadEvent::SwitchIn)
+        );
+        if is_switch && self.options.switches_without_waits {
+            return;
+        }
         let is_sample = matches!(event.kind, EventKind::Thread(_, ThreadEvent::Sample(sample))
             if matches!(sample.role, Role::Running | Role::Allocation));
         match event.kind {

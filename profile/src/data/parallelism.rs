@@ -75,7 +75,7 @@ impl Parallelism {
         let interval = Some(data.interval_ms).filter(|ms| *ms > 0.0).map(time);
         (!self.is_exact).then(|| format!(
             "running threads are estimated: a sample says that its thread ran for {} before it; {:.0} % of that time came after a \
-             pause and may have been earlier; shorter runs, and those of lost samples, count as pauses. `sprof record --off-cpu` has each switch",
+             pause and may have been earlier; shorter runs, and those of lost samples, count as pauses. `sprof record --parallelism` has each switch",
             interval.as_deref().unwrap_or("its time"),
             100.0 * self.guessed
         ))

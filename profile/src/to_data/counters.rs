@@ -96,10 +96,12 @@ pub(crate) fn running(intervals: &[RunningInterval], is_exact: bool, pid: &str, 
             *count += part.max(0.0) * step_ms * f64::from(interval.running);
         }
     }
-    let times: Vec<Value> = (0..counts.len()).map(|at| number(at as f64 * step_ms)).collect();
+    let micros = |ms: f64| number((ms * 1000.0).round() / 1000.0);
+    let times: Vec<Value> = (0..counts.len()).map(|at| micros(at as f64 * step_ms)).collect();
+    let counts: Vec<Value> = counts.into_iter().map(micros).collect();
     let format = json!({"unit": "number"});
     line(
-        [RUNNING, "CPU", "Threads of all processes that ran"],
+        [RUNNING, "Threads", "Threads of all processes that ran"],
         pid,
         thread,
         json!({"time": times, "count": counts, "length": counts.len()}),

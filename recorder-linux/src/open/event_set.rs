@@ -76,11 +76,13 @@ struct Fd {
 
 impl EventSet {
     /// Opens all events for a task, on these CPUs, without rings. `larger`: size of the larger dumps of samples.
-    /// `wait_stacks`: sizes of the dumps of waits, usual and larger; `None` if no waits are recorded.
+    /// `switches`: record those. `wait_stacks`: sizes of the dumps of waits, usual and larger; `None` if none are
+    /// recorded.
     pub(super) fn open(
         common: SharedSettings,
         events: &Events,
         larger: Option<u32>,
+        switches: bool,
         wait_stacks: Option<(u32, Option<u32>)>,
         pid: i32,
         cpus: &[u32],
@@ -89,7 +91,7 @@ impl EventSet {
         // A context switch happens in the kernel. Without permission to sample the kernel (perf_event_paranoid 2), the
         // event for stacks opens but never fires. Switch records still come.
         let fired = wait_stacks.filter(|_| common.choice.may_sample_kernel);
-        whats.extend(wait_stacks.map(|_| What::Switches));
+        whats.extend(switches.then_some(What::Switches));
         whats.extend(fired.map(|(usual, _)| What::WaitStacks(Dumps::Usual(usual))));
         for (index, counter) in &events.counted {
             // Without permission to sample the kernel, an event that happens only there opens and never fires.

@@ -66,9 +66,9 @@ impl OpenedEvents {
     }
 }
 
-/// Opens one event per online CPU for the task ([`EVERY_TASK`] for the scope `Machine`), with a ring each; three
-/// events with `--off-cpu`. One more event for larger copies of samples and one for larger copies of waits: both are
-/// off, and have no rings.
+/// Opens one event per online CPU for the task ([`EVERY_TASK`] for the scope `Machine`), with a ring each; two events
+/// with `--parallelism`, three with `--off-cpu`. One more event for larger copies of samples and one for larger copies
+/// of waits: both are off, and have no rings.
 ///
 /// [`EVERY_TASK`]: crate::sys::perf_event::EVERY_TASK
 pub(crate) fn open(scope: Scope, pid: i32, wanted: &WantedEvents<'_>) -> Result<OpenedEvents, OpenError> {
@@ -77,6 +77,7 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &WantedEvents<'_>) -> Result<
         stack_bytes,
         larger_stacks,
         off_cpu,
+        switches,
         events: named,
         ..
     } = *wanted;
@@ -105,7 +106,7 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &WantedEvents<'_>) -> Result<
     let (choice, mut announcements) = choose(scope, pid, wanted, first, &core_types, &common)?;
     announcements.extend(named.announcements.iter().cloned());
     let opened_wait_stacks = off_cpu.then_some(wait_stacks);
-    let events = EventSet::open(common(&choice), named, larger, opened_wait_stacks, pid, &cpus)?;
+    let events = EventSet::open(common(&choice), named, larger, switches, opened_wait_stacks, pid, &cpus)?;
     if fs::symlink_metadata("/proc/self").is_err() {
         announcements.push(
             "/proc is not mounted: names of kernel functions, functions of the vDSO and memory over time are missing; \

@@ -65,6 +65,8 @@ pub(crate) struct WantedEvents<'a> {
     /// Switch to larger copies of the stacks of waits once they are needed.
     pub(crate) larger_wait_stacks: bool,
     pub(crate) off_cpu: bool,
+    /// Record switches: they are part of waits.
+    pub(crate) switches: bool,
     pub(crate) events: &'a Events,
 }
 
@@ -76,6 +78,7 @@ impl<'a> WantedEvents<'a> {
             larger_stacks: options.larger_stacks,
             larger_wait_stacks: options.off_cpu,
             off_cpu: options.off_cpu,
+            switches: options.off_cpu || options.parallelism,
             events,
         }
     }

@@ -92,9 +92,11 @@ pub(super) fn failed(name: &str, cpu: u32, error: &io::Error) -> String {
     let what = format!("cannot open the perf event {name} on CPU {cpu}: {error}");
     match error.raw_os_error() {
         Some(libc::EMFILE) => {
-            format!("{what}; three files per CPU are needed: raise `ulimit -n`, or leave out --off-cpu")
+            format!(
+                "{what}; three files per CPU are needed: raise `ulimit -n`, or leave out --off-cpu and --parallelism"
+            )
         }
-        _ => format!("{what}; leave out --off-cpu"),
+        _ => format!("{what}; leave out --off-cpu and --parallelism"),
     }
 }
 

@@ -427,6 +427,10 @@ fn not_permitted(pid: i32) -> String {
 fn too_many_files(threads: usize, opened: &Option<OpenedEvents>, wanted: &WantedEvents<'_>) -> String {
     let cpus = opened.as_ref().map_or(1, |opened| opened.events.cpus().len());
     let (events, less) = match wanted.off_cpu {
+        false if wanted.switches => (
+            2,
+            "raise `ulimit -Hn`, leave out --parallelism, or record one of the processes alone",
+        ),
         true => (
             3,
             "raise `ulimit -Hn`, leave out --off-cpu, or record one of the processes alone",

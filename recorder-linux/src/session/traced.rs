@@ -74,6 +74,9 @@ impl PtraceSession {
         if common.options.off_cpu {
             announcements.push("waits are not recorded: ptrace sees threads on a CPU only".to_owned());
         }
+        if common.options.parallelism {
+            announcements.push("switches are not recorded: the number of running threads is an estimate".to_owned());
+        }
         if asked_hz > HIGHEST_RATE_HZ {
             announcements.push(format!(
                 "with ptrace, {HIGHEST_RATE_HZ:.0} Hz is the highest rate: each sample costs the program more than perf_event's"

@@ -191,7 +191,7 @@ where
         Ok(Finished {
             info: RecordingInfo {
                 end: Timestamp(sampled.end_ns),
-                notes: notes(&sampled, options.off_cpu, way),
+                notes: notes(&sampled, &options, way),
                 ..info
             },
             stop: sampled.stop,
@@ -372,9 +372,12 @@ where
 }
 
 /// What a reader must know to judge the recording, a sentence each.
-fn notes(sampled: &SamplingResult, off_cpu: bool, way: AccessMethod) -> Vec<String> {
+fn notes(sampled: &SamplingResult, options: &RecordOptions, way: AccessMethod) -> Vec<String> {
     let mut notes = sampled.totals.notes();
-    if off_cpu {
+    if options.parallelism {
+        notes.push("macOS reports no switches of threads: the number of running threads is an estimate".to_owned());
+    }
+    if options.off_cpu {
         notes.push(
             "waits are looked for at each sampling interval: each is right to an interval, and of shorter ones only the sum is right".to_owned(),
         );

@@ -104,6 +104,7 @@ fn options(target: RecordTarget, words: &[&str]) -> RecordOptions {
         stack_bytes: 16 << 10,
         larger_stacks: true,
         off_cpu: false,
+        parallelism: false,
         events: Vec::new(),
         event_sampling: None,
         probes: Vec::new(),

@@ -40,6 +40,7 @@ pub(crate) fn options(target: RecordTarget, command: &[&str], duration_ms: Optio
         stack_bytes: 16 << 10,
         larger_stacks: true,
         off_cpu: false,
+        parallelism: false,
         events: Vec::new(),
         event_sampling: None,
         probes: Vec::new(),

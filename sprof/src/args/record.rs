@@ -107,6 +107,11 @@ pub(crate) struct RecordingArgs {
     #[arg(long, alias = "waits", help_heading = "What to sample")]
     pub(crate) off_cpu: bool,
 
+    /// Also record each switch of a thread, for exact numbers of running threads (sprof report --view parallelism,
+    /// --weigh latency). Less than --off-cpu, which has them, too. Linux only.
+    #[arg(long, help_heading = "What to sample")]
+    pub(crate) parallelism: bool,
+
     /// Also record the heap: blocks of memory that the program and its children take with malloc, and when they free
     /// them. Bytes are chosen by chance, and each block with a chosen byte is recorded with its stack. Of mimalloc,
     /// jemalloc, snmalloc and tcmalloc that are linked into a program, sprof changes the first bytes of functions in

@@ -78,7 +78,6 @@ pub(super) fn table(
 fn number_row(number: &RunningNumber, whole_ms: f64, serial: Option<SerialPart>, is_exact: bool) -> ReportRow {
     let name = match number.running {
         0 => "no thread ran".to_owned(),
-        1 => "1 thread ran: the serial part".to_owned(),
         running => format!("{} ran", count(running.into(), "thread", "threads")),
     };
     let at_most = serial.and_then(|serial| serial.at_most_faster);
@@ -96,17 +95,21 @@ fn number_row(number: &RunningNumber, whole_ms: f64, serial: Option<SerialPart>,
             Value::Null
         },
     ));
-    let at_most = at_most.map(|at_most| {
-        let condition = if is_exact {
-            ""
-        } else {
-            "if no thread waited for a CPU: "
-        };
-        format!("{condition}at most {at_most:.1} times faster, however many CPUs")
-    });
-    let ready = (number.ready_ms >= 0.01 * number.wall_ms).then(|| {
+    let is_ready = number.ready_ms >= 0.01 * number.wall_ms;
+    let ready = is_ready.then(|| {
         let percent = 100.0 * number.ready_ms / number.wall_ms;
-        format!("{percent:.0} % of it while others were ready and had no CPU")
+        format!("{percent:.0} % of it while threads that could run had no CPU")
+    });
+    let at_most = at_most.map(|at_most| {
+        let part = match (is_exact, is_ready) {
+            (true, true) => format!(
+                "the rest, {}, is the serial part",
+                time(number.wall_ms - number.ready_ms)
+            ),
+            (true, false) => "the serial part".to_owned(),
+            (false, _) => "the serial part, if no thread waited for a CPU".to_owned(),
+        };
+        format!("{part}: at most {at_most:.1} times faster, however many CPUs")
     });
     let details = ready.into_iter().chain(at_most);
     ReportRow {

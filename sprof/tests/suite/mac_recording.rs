@@ -137,6 +137,7 @@ fn options(pid: i32, seconds: u64, off_cpu: bool) -> RecordOptions {
         stack_bytes: 16 << 10,
         larger_stacks: true,
         off_cpu,
+        parallelism: false,
         events: Vec::new(),
         event_sampling: None,
         probes: Vec::new(),

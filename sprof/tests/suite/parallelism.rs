@@ -47,7 +47,7 @@ fn a_serial_and_a_parallel_phase_have_their_shares_of_wall_time() {
     // Shares of the work that are serial: 0, 10 and 50 %.
     for (serial_ms, parallel_ms, options) in [
         ("0", "50", &[][..]),
-        ("10", "45", &["--off-cpu"]),
+        ("10", "45", &["--parallelism"]),
         ("50", "25", &[]),
         ("50", "25", &["--off-cpu"]),
     ] {
@@ -77,6 +77,10 @@ fn a_serial_and_a_parallel_phase_have_their_shares_of_wall_time() {
         assert_eq!(latency["selection"]["kind"], "latency");
         let weight = latency["selection"]["weight"].as_f64().unwrap();
         let any = walls[1] + walls[2];
+        assert!(
+            options != ["--parallelism"] || latency["selection"]["other_kind"]["samples"] == 0,
+            "waits"
+        );
         // Samples fall by chance where one or two threads run.
         let error = if is_exact { 0.01 * any + 5.0 } else { 0.01 };
         assert!((weight - any).abs() < error, "{options:?}: {weight} {walls:?}");

@@ -9,6 +9,7 @@ use super::threads::ThreadRows;
 use crate::data::{Calls, Data, WeightUnit};
 use crate::view::arcs;
 use crate::view::functions::functions;
+use crate::view::parallelism::WALL_TIME;
 use crate::view::select::Selection;
 
 /// The selected samples of one event: waits, or samples of running threads; `None` if there are none.
@@ -73,6 +74,8 @@ pub(super) fn kind(
                 WeightUnit::Samples => "weight",
                 _ => "one",
             },
+            // A sample of 1 ms that is half of the wall time is still spread over 1 ms.
+            "isPartOfTime": data.counted_name().is_some_and(|name| WALL_TIME.contains(&name)),
             "hasTimes": has_times && !data.is_summed,
             "unusable": unusable,
             "threads": threads,

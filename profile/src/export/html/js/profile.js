@@ -21,6 +21,7 @@
  * @property {number | null} intervalNs
  * @property {number} samples
  * @property {"none" | "weight" | "one"} rowsAre
+ * @property {boolean} [isPartOfTime] Weights are parts of the samples' time.
  * @property {boolean} hasTimes
  * @property {number} unusable
  * @property {Samples[]} threads

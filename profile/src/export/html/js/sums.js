@@ -149,7 +149,8 @@ function addToBins(bins, kind, samples, isSelected, span, nsPerWeight) {
     if (!isSelected[stack[row]]) continue;
     const w = weight ? weight[row] : each;
     const at = (time[row] - span.from) * scale;
-    const length = ((kind.waits ? w : w * nsPerWeight) / 1000) * scale;
+    const ns = kind.waits ? w : kind.isPartOfTime ? (kind.intervalNs ?? 0) : w * nsPerWeight;
+    const length = (ns / 1000) * scale;
     if (length <= 0) {
       const bin = Math.floor(at);
       if (bin >= 0 && bin < bins.length) bins[bin] += w;
