@@ -406,8 +406,11 @@ fn a_child_of_vfork_does_not_connect_for_its_parent() {
     assert_eq!(recorded.hellos.iter().map(|hello| hello.pid).collect::<Vec<_>>(), [pid]);
     // Of two children. The third one takes its block when the parent has connected.
     assert_eq!(recorded.counts.lost_samples, 2);
-    let blocks = recorded.allocations().map(|record| (record.head.pid, record.head.size));
-    assert_eq!(blocks.collect::<Vec<_>>(), [(pid, 6000), (pid, 5000)]);
+    // The first thread has the number of its process.
+    let blocks = recorded
+        .allocations()
+        .map(|record| [record.head.pid, record.head.tid, record.head.size as u32]);
+    assert_eq!(blocks.collect::<Vec<_>>(), [[pid, pid, 6000], [pid, pid, 5000]]);
     assert_eq!(recorded.kept().get(&pid), Some(&6000));
 }
 

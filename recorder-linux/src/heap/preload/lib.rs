@@ -19,8 +19,8 @@
 //! initialized. So nothing here allocates, locks, calls libc beside its allocator and getauxval(3) (its system calls
 //! are its own, so `errno` stays), or unwinds. Whatever fails, the program runs on, unsampled.
 //!
-//! A program may forbid system calls to itself (seccomp(2)). After its first sample, the library makes `gettid` once in
-//! each thread, `getpid` in each fork, and `process_vm_readv` where a thread's stack grows.
+//! A program may forbid system calls to itself (seccomp(2)). After its first sample, the library makes `gettid` and
+//! `getpid` once in each thread, `getpid` in each fork, and `process_vm_readv` where a thread's stack grows.
 
 #![no_std]
 // No loop becomes a call of memcpy(3) or memset(3), which libc has.

@@ -61,10 +61,16 @@ impl Thread {
     pub(super) fn refresh(&self) {
         let process = process_id();
         let generation = GENERATION.load(Relaxed);
-        if self.generation.replace(generation) != generation {
-            self.id.set(system::thread_id());
+        let is_new = self.generation.get() == 0;
+        if self.generation.get() != generation {
+            let id = system::thread_id();
+            self.id.set(id);
+            // A child of vfork(2) has this block, and another number: its parent looks again.
+            if id == process || system::process_id() == process {
+                self.generation.set(generation);
+            }
         }
-        if self.random.get() == 0 {
+        if is_new {
             let (block, thread_pointer) = thread_block();
             let seed = ticks() ^ u64::from(self.id.get()) << 40 ^ block as u64;
             self.random.set(seed.wrapping_mul(HASH) | 1);
