@@ -30,7 +30,7 @@ pub struct ResourceRow {
     pub errors: Vec<ResourceFigure>,
     /// When it was worst, ms since the recording began.
     pub worst: Option<WorstSpan>,
-    /// How short it was, 0 to 1: the share of the time in which something waited for it, or else in which it was used.
+    /// How short it was, 0 to 1: see [`ResourceRule::shortage`].
     shortage: f64,
 }
 
@@ -102,6 +102,9 @@ struct ResourceRule {
     name: &'static str,
     label: &'static str,
     owner: CounterOwner,
+    /// In how much of the time something waited for it, or else in how much of the time it was used; 1 if for more than
+    /// one. Orders the rows, and says when a resource was worst. A share of few waits would stand before many waits.
+    shortage: Option<Formula>,
     utilization: &'static [FigureRule],
     saturation: &'static [FigureRule],
     errors: &'static [FigureRule],
@@ -123,6 +126,7 @@ const RULES: [ResourceRule; 8] = [
         name: PROCESS_CPU,
         label: "CPU",
         owner: CounterOwner::Process,
+        shortage: Some(Formula::Rate(Counter::CpuWait)),
         utilization: &[FigureRule(
             BUSY,
             Formula::Rate(Counter::CpuNanoseconds),
@@ -139,6 +143,7 @@ const RULES: [ResourceRule; 8] = [
         name: "cpus",
         label: "CPUs",
         owner: CounterOwner::Machine,
+        shortage: Some(Formula::Rate(Counter::CpuPressure)),
         utilization: &[
             FigureRule(BUSY, Formula::RateOfCpus(Counter::MachineCpu), FigureUnit::Share),
             FigureRule("frequency", Formula::Mean(Counter::CpuFrequency), FigureUnit::Hertz),
@@ -157,6 +162,7 @@ const RULES: [ResourceRule; 8] = [
         name: MEMORY,
         label: "memory",
         owner: CounterOwner::Machine,
+        shortage: Some(Formula::Rate(Counter::MemoryPressure)),
         utilization: &[
             FigureRule("used", Formula::MostOfMemory(Counter::UsedMemory), FigureUnit::Share),
             FigureRule("swap", Formula::Most(Counter::UsedSwap), FigureUnit::Bytes),
@@ -172,6 +178,7 @@ const RULES: [ResourceRule; 8] = [
         name: "disks",
         label: "all disks",
         owner: CounterOwner::Machine,
+        shortage: Some(Formula::Rate(Counter::IoPressure)),
         utilization: &[],
         saturation: &[FigureRule(
             PRESSURE,
@@ -184,6 +191,7 @@ const RULES: [ResourceRule; 8] = [
         name: DISK,
         label: "disk",
         owner: CounterOwner::Disk,
+        shortage: Some(Formula::Rate(Counter::DiskBusy)),
         utilization: &[
             FigureRule(BUSY, Formula::Rate(Counter::DiskBusy), FigureUnit::Share),
             FigureRule("bytes", Formula::Rate(Counter::DiskBytes), FigureUnit::BytesPerSecond),
@@ -202,6 +210,10 @@ const RULES: [ResourceRule; 8] = [
         name: NETWORK,
         label: "network",
         owner: CounterOwner::Interface,
+        shortage: Some(Formula::Ratio(
+            Counter::NetDrops,
+            &[Counter::NetDrops, Counter::NetPackets],
+        )),
         utilization: &[
             FigureRule("bytes", Formula::Rate(Counter::NetBytes), FigureUnit::BytesPerSecond),
             FigureRule("packets", Formula::Rate(Counter::NetPackets), FigureUnit::PerSecond),
@@ -224,6 +236,7 @@ const RULES: [ResourceRule; 8] = [
         name: "process-memory",
         label: "memory",
         owner: CounterOwner::Process,
+        shortage: None,
         utilization: &[FigureRule(
             "memory",
             Formula::Most(Counter::ResidentBytes),
@@ -239,6 +252,7 @@ const RULES: [ResourceRule; 8] = [
         name: "process-disks",
         label: "disks",
         owner: CounterOwner::Process,
+        shortage: None,
         utilization: &[
             FigureRule("read", Formula::Growth(Counter::ReadBytes), FigureUnit::Bytes),
             FigureRule("written", Formula::Growth(Counter::WrittenBytes), FigureUnit::Bytes),
@@ -510,10 +524,6 @@ impl<'a> Found<'a> {
                     .collect()
             };
             let (utilization, saturation) = (made(rule.utilization), made(rule.saturation));
-            let shares = |figures: &[ResourceFigure]| {
-                let mut shares = figures.iter().filter(|figure| figure.unit == FigureUnit::Share);
-                shares.next().map(|figure| figure.value)
-            };
             let is_of_process = group.owner == CounterOwner::Process;
             let thread = &self.data.threads[group.thread as usize];
             let row = ResourceRow {
@@ -521,7 +531,9 @@ impl<'a> Found<'a> {
                 label: rule.label,
                 device: group.device.to_owned(),
                 process: (is_of_process || is_merged).then(|| (thread.process_name.clone(), thread.pid.clone())),
-                shortage: shares(&saturation).or(shares(&utilization)).unwrap_or(0.0),
+                shortage: self
+                    .shortage(rule, lines, self.span)
+                    .map_or(0.0, |shortage| shortage.min(1.0)),
                 worst: self.worst(rule, lines),
                 errors: made(rule.errors),
                 utilization,
@@ -532,31 +544,36 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// When the figure that says how short a resource is was largest.
+    /// How short a resource was in a span; `None` for one that has nothing of the kind.
+    fn shortage(&self, rule: &ResourceRule, lines: &BTreeMap<Counter, Line>, span: (f64, f64)) -> Option<f64> {
+        let used = || rule.utilization.first().filter(|used| used.2 == FigureUnit::Share);
+        let waited = rule.shortage.and_then(|formula| self.value(formula, lines, span));
+        waited.or_else(|| self.value(used()?.1, lines, span))
+    }
+
+    /// When a resource was shortest, or else most used.
     fn worst(&self, rule: &ResourceRule, lines: &BTreeMap<Counter, Line>) -> Option<WorstSpan> {
         let share = |rules: &'static [FigureRule]| rules.iter().find(|rule| rule.2 == FigureUnit::Share);
-        let key = share(rule.saturation)
-            .or(share(rule.utilization))
-            .or(rule.utilization.first())?;
+        let shown = share(rule.saturation).or(rule.utilization.first())?;
+        let amount = |span| {
+            self.shortage(rule, lines, span)
+                .or_else(|| self.value(shown.1, lines, span))
+        };
         let (from, to) = self.span;
         let count = ((to - from) / LEAST_SPAN_MS).floor().clamp(1.0, SPANS);
         let each = (to - from) / count;
         let at = |part: usize| (from + each * part as f64, from + each * (part + 1) as f64);
-        let parts: Vec<ResourceFigure> = (0..count as usize)
-            .map_while(|part| self.figure(key, lines, at(part)))
-            .collect();
-        let (worst, most) = parts
-            .iter()
-            .enumerate()
-            .max_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
-        let is_near = |part: &&ResourceFigure| part.value >= NEARLY_WORST * most.value;
+        let parts: Vec<f64> = (0..count as usize).map_while(|part| amount(at(part))).collect();
+        let (worst, most) = parts.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1))?;
+        let is_near = |part: &&f64| **part >= NEARLY_WORST * most;
         let before = parts[..worst].iter().rev().take_while(is_near).count();
         let after = parts[worst..].iter().take_while(is_near).count();
         let span = (at(worst - before).0, at(worst + after - 1).1);
-        (most.value > 0.0).then_some(WorstSpan {
+        let figure = self.figure(shown, lines, span).filter(|_| *most > 0.0);
+        figure.map(|figure| WorstSpan {
             from_ms: span.0,
             to_ms: span.1,
-            figure: self.figure(key, lines, span)?,
+            figure,
         })
     }
 
@@ -566,6 +583,21 @@ impl<'a> Found<'a> {
         lines: &BTreeMap<Counter, Line>,
         span: (f64, f64),
     ) -> Option<ResourceFigure> {
+        let value = self.value(*formula, lines, span)?;
+        let value = match *unit {
+            FigureUnit::Milliseconds => value / 1e6,
+            // The kernel counts in ticks.
+            FigureUnit::Share => value.min(1.0),
+            _ => value,
+        };
+        Some(ResourceFigure {
+            name,
+            value,
+            unit: *unit,
+        })
+    }
+
+    fn value(&self, formula: Formula, lines: &BTreeMap<Counter, Line>, span: (f64, f64)) -> Option<f64> {
         let nothing = Line::default();
         // A sum that is neither in the file nor among what could not be read did not grow.
         let line = |counter: Counter| {
@@ -593,7 +625,7 @@ impl<'a> Found<'a> {
             let values = line(counter)?.within(span).map(|(_, value)| value);
             values.reduce(f64::max)
         };
-        let value = match *formula {
+        let value = match formula {
             Formula::Rate(counter) => per_second(counter)?,
             Formula::RateOfCpus(counter) => per_second(counter)? / f64::from(self.facts.cpus.filter(|cpus| *cpus > 0)?),
             Formula::Growth(counter) => line(counter)?.growth(span),
@@ -614,17 +646,6 @@ impl<'a> Found<'a> {
                 }
             }
         };
-        // Times are in ns.
-        let value = match *unit {
-            FigureUnit::Milliseconds => value / 1e6,
-            // The kernel counts in ticks.
-            FigureUnit::Share => value.min(1.0),
-            _ => value,
-        };
-        value.is_finite().then_some(ResourceFigure {
-            name,
-            value,
-            unit: *unit,
-        })
+        value.is_finite().then_some(value)
     }
 }

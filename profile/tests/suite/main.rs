@@ -30,6 +30,7 @@ mod parallelism;
 mod read;
 mod reference;
 mod report;
+mod resources;
 mod sanitize;
 mod top;
 mod tracks;
