@@ -1,6 +1,6 @@
 //! Counts threads on a CPU, from all switches.
 
-use recording::event::{EventKind, Pid, ProcessEvent, Role, Thread, ThreadEvent};
+use recording::event::{EventKind, Pid, ProcessEvent, Role, Thread, ThreadEvent, Tid};
 use rustc_hash::FxHashMap;
 
 use crate::data::RunningFacts;
@@ -35,7 +35,7 @@ struct RunningStep {
 /// The numbers of threads on a CPU, and of those that lost theirs, over time.
 #[derive(Default)]
 pub(super) struct RunningCount {
-    places: FxHashMap<Thread, ThreadPlace>,
+    places: FxHashMap<Pid, FxHashMap<Tid, ThreadPlace>>,
     /// Ascending.
     steps: Vec<RunningStep>,
     /// Steps within a cell of this length have the right lengths, but not their order.
@@ -73,12 +73,14 @@ impl RunningCount {
     }
 
     fn start(&mut self, thread: Thread, at: i64) {
-        self.places.insert(thread, ThreadPlace::Unswitched { since: at.max(0) });
+        let place = ThreadPlace::Unswitched { since: at.max(0) };
+        self.places.entry(thread.pid).or_default().insert(thread.tid, place);
     }
 
     fn place(&mut self, thread: Thread) -> &mut ThreadPlace {
-        self.places
-            .entry(thread)
+        let of_process = self.places.entry(thread.pid).or_default();
+        of_process
+            .entry(thread.tid)
             .or_insert(ThreadPlace::Unswitched { since: 0 })
     }
 
@@ -112,9 +114,12 @@ impl RunningCount {
     }
 
     fn end_process(&mut self, pid: Pid, at: i64) {
-        let threads = self.places.keys().filter(|thread| thread.pid == pid);
-        for thread in threads.copied().collect::<Vec<_>>() {
-            self.go(thread, at, ThreadPlace::Ended);
+        let threads = self
+            .places
+            .get(&pid)
+            .map(|places| places.keys().copied().collect::<Vec<_>>());
+        for tid in threads.unwrap_or_default() {
+            self.go(Thread { pid, tid }, at, ThreadPlace::Ended);
         }
     }
 
