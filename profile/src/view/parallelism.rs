@@ -7,8 +7,8 @@ use super::select::Selection;
 pub use crate::data::parallelism::{NoParallelism, Parallelism, RunningInterval};
 use crate::data::{Data, NONE, Samples, WeightUnit};
 
-/// The names of the weights of [`Data::weigh_by_latency`]: of an estimate, and where all switches were recorded.
-pub const WALL_TIME: [&str; 2] = ["estimated wall time", "wall time"];
+/// The name of the weights of [`Data::weigh_by_latency`].
+pub const WALL_TIME: &str = "wall time";
 
 impl Data {
     /// Makes each sample its part of wall time: its time divided by the number of threads that ran then. The sum is the
@@ -20,7 +20,6 @@ impl Data {
     /// The profile's samples do not say when threads ran.
     pub fn weigh_by_latency(&mut self) -> Result<Parallelism, NoParallelism> {
         let parallelism = self.parallelism()?;
-        let name = WALL_TIME[usize::from(parallelism.is_exact)];
         let mut threads = std::mem::take(&mut self.threads);
         for (index, thread) in threads.iter_mut().enumerate() {
             if parallelism.starts_ms[index].is_empty() {
@@ -36,13 +35,13 @@ impl Data {
             samples.count = None;
             let is_running: Vec<bool> = samples.stack.iter().map(|stack| !self.is_wait(*stack)).collect();
             samples.retain(&is_running);
-            (thread.unit, thread.event) = (WeightUnit::Milliseconds, Some(name.to_owned()));
+            (thread.unit, thread.event) = (WeightUnit::Milliseconds, Some(WALL_TIME.to_owned()));
         }
         self.threads = threads;
         let is_thread: Vec<bool> = self.threads.iter().map(|thread| thread.event_of.is_none()).collect();
         self.drop_threads(&is_thread);
         (self.unit, self.weights) = (WeightUnit::Milliseconds, None);
-        self.event = Some(name.to_owned());
+        self.event = Some(WALL_TIME.to_owned());
         Ok(parallelism)
     }
 }

@@ -5,14 +5,13 @@ use std::io::Read;
 
 use crate::common::data::{data, example};
 use flate2::read::GzDecoder;
-use profile::data::Data;
+use profile::data::{Data, NONE, Samples, Thread};
 use profile::export::html::{PageOptions, policy, served_data, served_page, write};
 use profile::view::functions::functions;
 use profile::view::lines::lines;
-use profile::view::parallelism::WALL_TIME;
 use profile::view::select::{Filter, select};
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The page's data, as its script reads them.
 struct Page {
@@ -83,7 +82,7 @@ impl Page {
         let kinds = self.head["kinds"].as_array().unwrap();
         let threads = kinds
             .iter()
-            .filter(|kind| kind["waits"] == waits && kind["name"] != WALL_TIME[0])
+            .filter(|kind| kind["waits"] == waits && kind["isPartOfTime"] == false)
             .flat_map(|kind| kind["threads"].as_array().unwrap());
         threads
             .flat_map(|thread| {
@@ -178,4 +177,43 @@ fn a_page_permits_its_own_scripts_alone_and_is_the_same_each_time() {
     let served = String::from_utf8(served_page().unwrap()).unwrap();
     assert!(served.contains("connect-src 'self'; ") && served.matches("<script").count() == 2);
     assert!(served.len() < 60_000, "{} bytes are sent with each page", served.len());
+}
+
+#[test]
+fn parts_of_wall_time_are_a_kind_beside_cpu_time_and_running_threads_a_line() {
+    // Two threads: 4 ms at once, then 2 ms one of them alone.
+    let thread = |samples: u32| Thread {
+        name: samples.to_string(),
+        tid: samples.to_string(),
+        samples: Samples {
+            time_ms: (1..=samples).map(f64::from).collect(),
+            stack: vec![NONE; samples as usize],
+            ..Samples::default()
+        },
+        ..Thread::default()
+    };
+    let data = Data {
+        interval_ms: 1.0,
+        duration_ms: Some(6.0),
+        threads: vec![thread(6), thread(4)],
+        ..Data::default()
+    };
+    let page = Page::of(&data);
+    let [cpu, wall] = &page.head["kinds"].as_array().unwrap()[..] else {
+        panic!("{}", page.head["kinds"])
+    };
+    assert_eq!(
+        (&cpu["name"], &wall["name"]),
+        (&json!("CPU time"), &json!("wall time (estimate)"))
+    );
+    let weights = &wall["threads"];
+    assert_eq!(
+        page.column(&weights[0]["weight"]),
+        [500_000, 500_000, 500_000, 500_000, 1_000_000, 1_000_000]
+    );
+    assert_eq!(weights[1]["weight"], json!({ "each": 500_000 }));
+    // What is the same in both is written once.
+    assert_eq!(cpu["threads"][0]["time"], weights[0]["time"]);
+    let line = &page.head["counters"][0];
+    assert_eq!((&line["unit"], &line["most"]), (&json!("threads"), &json!(2000.0)));
 }

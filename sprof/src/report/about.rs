@@ -260,7 +260,7 @@ fn json(
                 (true, _) => "waits",
                 (false, WeightUnit::Bytes) => "bytes",
                 (false, WeightUnit::Counts) => "count",
-                (false, _) if data.counted_name().is_some_and(|name| WALL_TIME.contains(&name)) => "latency",
+                (false, _) if data.counted_name() == Some(WALL_TIME) => "latency",
                 (false, WeightUnit::Samples | WeightUnit::Milliseconds) => "cpu",
             },
             "conditions": conditions,

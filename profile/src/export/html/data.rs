@@ -16,6 +16,7 @@ use super::threads::{ThreadRows, counters};
 use super::{PageOptions, kinds};
 use crate::data::{Calls, Counter, Data, NONE};
 use crate::to_data::{RUNNING, running};
+use crate::view::parallelism::WALL_TIME;
 use crate::view::select::{Filter, NotFound, Selection, select};
 
 /// Increased when a page could not show data of another version: page and data are written together, but a server may
@@ -89,9 +90,12 @@ pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>,
     if let Some(error) = failed {
         return Err(error);
     }
-    if parallelism.is_some() && data.event.is_none() && data.weigh_by_latency().is_ok() {
+    if let Some(numbers) = parallelism.filter(|_| data.event.is_none() && data.weigh_by_latency().is_ok()) {
         let selection = select(&data, &Filter::default())?;
-        let wall_time = kinds::kind(&selection, false, &stacks, &rows, &mut columns);
+        let mut wall_time = kinds::kind(&selection, false, &stacks, &rows, &mut columns);
+        if let Some(kind) = wall_time.as_mut().filter(|_| !numbers.is_exact) {
+            kind["name"] = format!("{WALL_TIME} (estimate)").into();
+        }
         // After the CPU time.
         found.splice(found.len().min(1)..found.len().min(1), wall_time);
     }

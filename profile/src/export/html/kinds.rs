@@ -75,7 +75,7 @@ pub(super) fn kind(
                 _ => "one",
             },
             // A sample of 1 ms that is half of the wall time is still spread over 1 ms.
-            "isPartOfTime": data.counted_name().is_some_and(|name| WALL_TIME.contains(&name)),
+            "isPartOfTime": data.counted_name() == Some(WALL_TIME),
             "hasTimes": has_times && !data.is_summed,
             "unusable": unusable,
             "threads": threads,
