@@ -134,11 +134,12 @@ pub struct UnseenProgram {
 /// Why the blocks of a program were not sampled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnseenCause {
-    /// It is linked statically: no library can be loaded into it.
+    /// It is linked statically: it has no loader. A launched program whose allocator can be patched gets the library
+    /// without one.
     Static,
     /// It is for another kind of processor than sprof, such as a 32-bit program.
     OtherMachine,
-    /// It runs with rights of its file (set-user-ID): the system loads no library into it.
+    /// It runs with rights of its file (set-user-ID, capabilities): the system loads no library into it.
     SetUserId,
     /// It has an allocator of a sanitizer of gcc or clang, which can't be sampled.
     Sanitizer,
@@ -196,9 +197,12 @@ impl UnseenCause {
     /// The reason in a few words.
     pub fn label(&self) -> String {
         match self {
-            UnseenCause::Static => "static".to_owned(),
+            UnseenCause::Static => "static: --heap=patch sees it on x86_64 if sprof itself starts it, and its file has the \
+                                    names of malloc and free (not after strip); linked dynamically, its calls of malloc \
+                                    are seen"
+                .to_owned(),
             UnseenCause::OtherMachine => "32-bit, or for another processor".to_owned(),
-            UnseenCause::SetUserId => "set-user-ID".to_owned(),
+            UnseenCause::SetUserId => "set-user-ID, or its file has capabilities".to_owned(),
             UnseenCause::Sanitizer => "it has a sanitizer's allocator".to_owned(),
             UnseenCause::OwnAllocator(name) => format!("{name} is linked into it"),
             UnseenCause::NotPatched(name, reason) => format!("{name} is linked into it, and is not seen: {reason}"),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use object::ReadCache;
@@ -88,7 +88,17 @@ impl PatchAnswers {
     /// The executable of a process, if it has an allocator.
     pub(super) fn executable(&mut self, pid: i32) -> Option<PatchedExecutable> {
         let link = PathBuf::from(format!("/proc/{pid}/exe"));
-        let file = regular_file::open(&link).ok()?;
+        let plan = self.plan(&link)?;
+        Some(PatchedExecutable {
+            pid,
+            path: std::fs::read_link(&link).unwrap_or(link),
+            plan,
+        })
+    }
+
+    /// The plan of a file, if it has an allocator.
+    pub(super) fn plan(&mut self, path: &Path) -> Option<Arc<PatchPlan>> {
+        let file = regular_file::open(path).ok()?;
         let metadata = file.metadata().ok()?;
         let changed_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
         let key = (metadata.dev(), metadata.ino(), changed_ns, metadata.len());
@@ -96,12 +106,7 @@ impl PatchAnswers {
             self.plans.clear();
         }
         let patches = self.patches;
-        let plan = self.plans.entry(key).or_insert_with(|| plan(file, patches)).clone()?;
-        Some(PatchedExecutable {
-            pid,
-            path: std::fs::read_link(&link).unwrap_or(link),
-            plan,
-        })
+        self.plans.entry(key).or_insert_with(|| plan(file, patches)).clone()
     }
 }
 

@@ -29,13 +29,15 @@ const SANITIZERS: [&[u8]; 5] = [
 ];
 
 /// A file of 64 bits and little-endian, read in parts.
-type Elf<'data> = ElfFile64<'data, LittleEndian, &'data ReadCache<File>>;
+pub(super) type Elf<'data> = ElfFile64<'data, LittleEndian, &'data ReadCache<File>>;
 
 /// Why no library samples the blocks of a program. `None`: the file shows no reason.
 pub(super) fn obstacle(path: &Path) -> Option<UnseenCause> {
     // Waits for nothing: a pipe may be there by now.
     let mut file = regular_file::open(path).ok()?;
-    let mode = file.metadata().ok()?.mode();
+    // S_ISUID, S_ISGID; and capabilities (capabilities(7)).
+    let has_rights = file.metadata().ok()?.mode() & 0o6000 != 0
+        || rustix::fs::fgetxattr(&file, c"security.capability", &mut [0_u8; 64]).is_ok();
     let mut header = [0; 20];
     file.read_exact(&mut header).ok()?;
     if !header.starts_with(b"\x7fELF") {
@@ -47,14 +49,13 @@ pub(super) fn obstacle(path: &Path) -> Option<UnseenCause> {
     }
     let cache = ReadCache::new(file);
     let elf = parse(&cache)?;
+    if has_rights {
+        return Some(UnseenCause::SetUserId);
+    }
     if !has_interpreter(&elf) && !is_library(&elf) {
         return Some(UnseenCause::Static);
     }
-    if needs_sanitizer(&elf) {
-        return Some(UnseenCause::Sanitizer);
-    }
-    // S_ISUID, S_ISGID.
-    (mode & 0o6000 != 0).then_some(UnseenCause::SetUserId)
+    needs_sanitizer(&elf).then_some(UnseenCause::Sanitizer)
 }
 
 /// The allocator that is linked into a program, as far as its symbols say. `None` for a loader that was given the name

@@ -20,6 +20,7 @@ use super::program::{self, OWN_MACHINE};
 use super::queue::{HeapQueue, HeapRecord};
 use super::shared_memory::{ProgramCounts, RingCopy, SharedMemory};
 use super::socket::{ConnectedProgram, HeapSocket, ProgramMessage};
+use super::static_program::StaticStart;
 use super::wire::{MAX_STACK_BYTES, STEPS, VARIABLE};
 use crate::sys::process::monotonic_ns;
 
@@ -49,6 +50,8 @@ pub(crate) struct HeapRecorder {
     pub(super) options: HeapOptions,
     library: PathBuf,
     socket: HeapSocket,
+    /// How the program starts, if no loader loads the library into it.
+    static_start: Option<StaticStart>,
     /// By a number that is never used again.
     pub(super) programs: BTreeMap<u64, SampledProgram>,
     next_program: u64,
@@ -108,7 +111,11 @@ impl HeapRecorder {
         image: &mut ProgramImage,
     ) -> Result<(HeapRecorder, Option<String>), String> {
         let path = Path::new(std::ffi::OsStr::from_bytes(image.path.as_bytes()));
+        let mut patches = PatchAnswers::new(options.patches);
         let obstacle = program::obstacle(path).filter(|_| options.runner.is_none());
+        let is_static = options.patches == HeapPatches::All && obstacle == Some(UnseenCause::Static);
+        let plan = is_static.then(|| patches.plan(path)).flatten();
+        let obstacle = obstacle.filter(|_| plan.is_none());
         let announcement = obstacle.as_ref().map(|cause| {
             format!(
                 "the heap of {} can't be recorded: {}{}",
@@ -120,8 +127,8 @@ impl HeapRecorder {
         let cannot = |what: &str, error: &dyn std::fmt::Display| format!("cannot record the heap: {what}: {error}");
         let library = library::install(options.cache.as_deref())
             .map_err(|error| cannot("no place for the library that programs load", &error))?;
-        let socket = HeapSocket::open(PatchAnswers::new(options.patches))
-            .map_err(|error| cannot("no socket for programs", &error))?;
+        let socket = HeapSocket::open(patches).map_err(|error| cannot("no socket for programs", &error))?;
+        let static_start = plan.map(|plan| StaticStart::new(library.clone(), path, plan, socket.messages()));
         let recorder = HeapRecorder {
             coverage: HeapCoverage {
                 interval: options.interval,
@@ -131,6 +138,7 @@ impl HeapRecorder {
             options: options.clone(),
             library,
             socket,
+            static_start,
             programs: BTreeMap::new(),
             next_program: 0,
             copy: RingCopy::default(),
@@ -170,6 +178,11 @@ impl HeapRecorder {
             [] => b"verify_asan_link_order=0".to_vec(),
             own => [own, b":verify_asan_link_order=0"].concat(),
         })
+    }
+
+    /// How the program starts, if that is not by its exec alone. Once.
+    pub(crate) fn take_static_start(&mut self) -> Option<StaticStart> {
+        self.static_start.take()
     }
 
     /// The path of the library, as the kernel reports it in mappings.
@@ -422,7 +435,6 @@ fn unseen(pid: Pid, cause: UnseenCause) -> UnseenProgram {
 /// What helps against an obstacle.
 fn remedy(cause: &UnseenCause) -> &'static str {
     match cause {
-        UnseenCause::Static => "; link it dynamically (its children are recorded)",
         UnseenCause::Sanitizer => "; build it without -fsanitize",
         _ => " (its children are recorded)",
     }

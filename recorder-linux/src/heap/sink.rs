@@ -267,6 +267,9 @@ impl<'a> HeapSink<'a> {
             }
             return;
         }
+        if heap.with_outcome.contains(path) {
+            return;
+        }
         let cause = match self.causes.get(path) {
             Some(cause) => cause.clone(),
             None => {

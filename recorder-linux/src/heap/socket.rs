@@ -153,6 +153,11 @@ impl HeapSocket {
         self.messages.try_iter()
     }
 
+    /// For messages about programs by others than themselves.
+    pub(super) fn messages(&self) -> SyncSender<ProgramMessage> {
+        lock(&self.connections).messages.clone()
+    }
+
     /// How many connections and messages were refused since the last call.
     pub(super) fn take_refused(&self) -> u64 {
         self.refused.swap(0, Ordering::Relaxed)

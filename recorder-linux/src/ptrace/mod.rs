@@ -29,6 +29,7 @@ use recording::outbox;
 use recording::pace::Ticks;
 use recording::sink::EventSink;
 
+use crate::heap::StaticStart;
 use crate::processes::watched::{stop_at_end, take_signals};
 use crate::resources::Resources;
 use crate::sys::process::{Child, ExecReport, Stopped, monotonic_ns};
@@ -77,9 +78,9 @@ pub(crate) enum TraceError {
 }
 
 /// Seizes the program, lets it run and samples it until it ends, the time is over or a signal ends the recording.
-/// `child_news` is SIGCHLD, which no thread may have unblocked.
+/// `child_news` is SIGCHLD, which no thread may have unblocked. A static program may have something to do at its start.
 pub(crate) fn record(
-    stopped: Stopped,
+    (stopped, static_start): (Stopped, Option<StaticStart>),
     rate_hz: f64,
     signals: &Signals,
     child_news: &Signals,
@@ -92,7 +93,7 @@ pub(crate) fn record(
     std::thread::scope(|scope| {
         let tracing = || {
             let ticks = Ticks::new(interval_ns, monotonic_ns());
-            let tracer = Tracer::new(stopped.pid(), ticks, resources, outbox);
+            let tracer = Tracer::new(stopped.pid(), ticks, resources, static_start, outbox);
             // Time begins where the tracer has reported the program's start.
             let deadline_ns = duration_ns.map(|ns| monotonic_ns().saturating_add(ns));
             trace(stopped, tracer, signals, child_news, deadline_ns)

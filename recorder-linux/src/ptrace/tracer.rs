@@ -13,6 +13,7 @@ use recording::pace::{Account, ThreadReading, Ticks};
 use super::counts::SchedulerCounts;
 use super::maps::KnownCode;
 use super::policy::{PlaceAtTick, WAKE_UP_NS, patience_ns};
+use crate::heap::StaticStart;
 use crate::processes::procfs::{self, Stat};
 use crate::resources::Resources;
 use crate::sys::memory;
@@ -39,6 +40,8 @@ pub(super) struct Tracer {
     ended_waited_ns: u64,
     samples: u64,
     has_exec: bool,
+    /// Of the program, at its exec.
+    static_start: Option<StaticStart>,
     program_end: Option<WaitStatus>,
     turns: TracerPriority,
     ticks: Ticks,
@@ -91,7 +94,13 @@ struct TracedProcess {
 
 impl Tracer {
     /// Traces a program that has not run yet.
-    pub(super) fn new(program: i32, ticks: Ticks, resources: Resources, out: Outbox) -> Tracer {
+    pub(super) fn new(
+        program: i32,
+        ticks: Ticks,
+        resources: Resources,
+        static_start: Option<StaticStart>,
+        out: Outbox,
+    ) -> Tracer {
         let mut tracer = Tracer {
             program,
             out,
@@ -103,6 +112,7 @@ impl Tracer {
             ended_waited_ns: 0,
             samples: 0,
             has_exec: false,
+            static_start,
             program_end: None,
             turns: TracerPriority::ask(),
             ticks,
@@ -262,6 +272,10 @@ impl Tracer {
             }
             Stop::Exec => {
                 self.on_exec(tid);
+                if let Some(static_start) = self.static_start.take() {
+                    static_start.load(tid);
+                    self.send_new_code(monotonic_ns(), tid);
+                }
                 let _ = ptrace::resume(tid, 0);
             }
             Stop::Exit => {

@@ -11,7 +11,7 @@ use recording::sink::EventSink;
 
 use super::attach::{self, RunningTarget};
 use super::common::SessionParts;
-use crate::heap::HeapSink;
+use crate::heap::{HeapRecorder, HeapSink};
 use crate::machine::host;
 use crate::open::events::Events;
 use crate::open::{NoCycles, OpenedEvents};
@@ -79,7 +79,9 @@ impl PerfSession {
         // Needed from here on: running processes are being sampled, but no sample is read until all processes are
         // reported.
         let quick_turns = RealtimePriority::ask();
-        let mut with_heap = HeapSink::new(sink, self.common.heap.take());
+        let mut heap = self.common.heap.take();
+        let static_start = heap.as_mut().and_then(HeapRecorder::take_static_start);
+        let mut with_heap = HeapSink::new(sink, heap);
         let sink = &mut with_heap;
         let start = self.began().unwrap_or_else(|| Timestamp(monotonic_ns()));
         let (common, opened) = (&self.common, &mut self.opened);
@@ -96,9 +98,11 @@ impl PerfSession {
             }
         }
         let start_program = |stopped: Stopped| {
-            stopped
-                .start()
-                .map_err(|error| launch::exec_error(&options.command, &error))
+            let started = match static_start {
+                Some(static_start) => static_start.start(stopped),
+                None => stopped.start(),
+            };
+            started.map_err(|error| launch::exec_error(&options.command, &error))
         };
         let ran_before = matches!(self.begin, Begin::Held(..));
         let (mut watched, names) = match self.begin {

@@ -8,7 +8,7 @@ use recording::session::{Finished, RecordError};
 use recording::sink::EventSink;
 
 use super::common::SessionParts;
-use crate::heap::HeapSink;
+use crate::heap::{HeapRecorder, HeapSink};
 use crate::machine::refusal::{PerfEventRefusal, PtraceRefusal};
 use crate::open::events::Events;
 use crate::processes::launch;
@@ -104,11 +104,13 @@ impl PtraceSession {
         clock: ClockReference,
         sink: &mut dyn EventSink,
     ) -> Result<Finished<Target>, RecordError> {
-        let mut sink = HeapSink::new(sink, self.common.heap.take());
+        let mut heap = self.common.heap.take();
+        let static_start = heap.as_mut().and_then(HeapRecorder::take_static_start);
+        let mut sink = HeapSink::new(sink, heap);
         let (common, rate_hz) = (&self.common, self.rate_hz);
         let duration_ns = common.duration_ns();
         let traced = ptrace::record(
-            self.stopped,
+            (self.stopped, static_start),
             rate_hz,
             &common.signals,
             &self.child_news,

@@ -175,7 +175,13 @@ impl Stopped {
 
     /// Lets the child exec. Returns when it has, or with the error of its execve.
     pub(crate) fn start(self) -> io::Result<Child> {
+        self.start_and(|| {})
+    }
+
+    /// The same, and does this in between.
+    pub(crate) fn start_and(self, meanwhile: impl FnOnce()) -> io::Result<Child> {
         let (mut child, exec) = self.release()?;
+        meanwhile();
         match exec.error()? {
             None => Ok(child),
             Some(error) => {

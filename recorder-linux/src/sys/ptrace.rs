@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::io;
 
 use rustix::io::{Errno, retry_on_intr};
-use rustix::process::{Pid, WaitOptions};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, waitid};
 
 use recording::stack::Registers;
 
@@ -29,6 +29,11 @@ pub(crate) fn seize(tid: i32) -> io::Result<()> {
     seize_with(tid, OPTIONS)
 }
 
+/// Starts to trace a process that waits for its exec, where it stops. What it starts is not traced.
+pub(crate) fn seize_until_exec(pid: i32) -> io::Result<()> {
+    seize_with(pid, libc::PTRACE_O_TRACEEXEC)
+}
+
 fn seize_with(tid: i32, options: libc::c_int) -> io::Result<()> {
     // SAFETY: PTRACE_SEIZE takes a thread id and options by value.
     check(unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, 0usize, options as usize) })
@@ -44,6 +49,29 @@ pub(crate) fn interrupt(tid: i32) -> io::Result<()> {
 pub(crate) fn resume(tid: i32, signal: i32) -> io::Result<()> {
     // SAFETY: PTRACE_CONT takes a thread id and a signal number by value; the kernel checks the number.
     check(unsafe { libc::ptrace(libc::PTRACE_CONT, tid, 0usize, signal as usize) })
+}
+
+/// Lets a stopped thread run to the end of its system call, or to the start of the next one, where it reports a
+/// [`Stop::Signal`] of SIGTRAP.
+pub(crate) fn finish_call(tid: i32) -> io::Result<()> {
+    // SAFETY: PTRACE_SYSCALL takes a thread id and a signal number, here none, by value.
+    check(unsafe { libc::ptrace(libc::PTRACE_SYSCALL, tid, 0usize, 0usize) })
+}
+
+/// Lets a stopped thread run, no longer traced.
+pub(crate) fn detach(tid: i32) -> io::Result<()> {
+    // SAFETY: PTRACE_DETACH takes a thread id and a signal number, here none, by value.
+    check(unsafe { libc::ptrace(libc::PTRACE_DETACH, tid, 0usize, 0usize) })
+}
+
+/// Blocks these signals in a stopped thread, and no others. Returns those that were blocked.
+pub(crate) fn set_signal_mask(tid: i32, mask: u64) -> io::Result<u64> {
+    let mut before = 0_u64;
+    // SAFETY: the kernel writes a mask of this length to `before`.
+    check(unsafe { libc::ptrace(libc::PTRACE_GETSIGMASK, tid, size_of::<u64>(), &raw mut before) })?;
+    // SAFETY: the kernel reads a mask of this length.
+    check(unsafe { libc::ptrace(libc::PTRACE_SETSIGMASK, tid, size_of::<u64>(), &raw const mask) })?;
+    Ok(before)
 }
 
 /// Leaves a thread in its group-stop, but hears of what ends it.
@@ -73,7 +101,18 @@ pub(crate) struct UserRegisters {
 
 /// The user registers of a stopped thread; `None` for a 32-bit one.
 pub(crate) fn registers(tid: i32) -> io::Result<Option<UserRegisters>> {
-    // `struct user_regs_struct`: 27 words on x86_64, 34 on aarch64. The registers of 32-bit threads take fewer bytes.
+    Ok(register_words(tid)?.map(|words| UserRegisters {
+        usual: native(&words),
+        words: words.iter().flat_map(|word| word.to_ne_bytes()).collect(),
+    }))
+}
+
+/// `struct user_regs_struct`: 27 words on x86_64, 34 on aarch64.
+pub(crate) type RegisterWords = [u64; NATIVE_WORDS];
+
+/// The same as words.
+pub(crate) fn register_words(tid: i32) -> io::Result<Option<RegisterWords>> {
+    // The registers of 32-bit threads take fewer bytes.
     let mut words = [0u64; NATIVE_WORDS];
     let mut iov = libc::iovec {
         iov_base: words.as_mut_ptr().cast(),
@@ -82,10 +121,17 @@ pub(crate) fn registers(tid: i32) -> io::Result<Option<UserRegisters>> {
     // SAFETY: `iov` describes exactly `words`, which is writable; the kernel writes at most that, and how much, to
     // `iov`.
     check(unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, &raw mut iov) })?;
-    Ok((iov.iov_len == size_of_val(&words)).then(|| UserRegisters {
-        usual: native(&words),
-        words: words.iter().flat_map(|word| word.to_ne_bytes()).collect(),
-    }))
+    Ok((iov.iov_len == size_of_val(&words)).then_some(words))
+}
+
+/// Sets the user registers of a stopped thread.
+pub(crate) fn set_register_words(tid: i32, words: &RegisterWords) -> io::Result<()> {
+    let iov = libc::iovec {
+        iov_base: words.as_ptr().cast_mut().cast(),
+        iov_len: size_of_val(words),
+    };
+    // SAFETY: `iov` describes exactly `words`, which the kernel reads.
+    check(unsafe { libc::ptrace(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, &raw const iov) })
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -164,6 +210,17 @@ pub(crate) fn next_change() -> io::Result<Option<(i32, Waited)>> {
     }
 }
 
+/// Waits until a traced child stops. `None`: it has ended, and is still to be reaped.
+pub(crate) fn wait_for_stop(pid: i32) -> io::Result<Option<Stop>> {
+    let wait = |options| match Pid::from_raw(pid) {
+        Some(pid) => retry_on_intr(|| waitid(WaitId::Pid(pid), options)),
+        None => Err(Errno::SRCH),
+    };
+    wait(WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+    let stopped = wait(WaitIdOptions::STOPPED | WaitIdOptions::NOHANG)?;
+    Ok(stopped.and_then(|status| status.trapping_signal()).map(Stop::of))
+}
+
 /// rustix has no names for the options that Linux alone has.
 fn wait_options(flags: libc::c_int) -> WaitOptions {
     WaitOptions::from_bits_retain(flags as u32)
@@ -175,15 +232,22 @@ impl Waited {
         if let Some(ended) = WaitStatus::of_ended(raw) {
             return Waited::Ended(ended);
         }
-        let signal = libc::WSTOPSIG(raw);
-        Waited::Stopped(match raw >> 16 {
+        Waited::Stopped(Stop::of(raw >> 8))
+    }
+}
+
+impl Stop {
+    /// Takes `signal | event << 8` apart.
+    fn of(code: libc::c_int) -> Stop {
+        let signal = code & 0xff;
+        match code >> 8 {
             0 => Stop::Signal(signal),
             libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => Stop::NewTask,
             libc::PTRACE_EVENT_EXEC => Stop::Exec,
             libc::PTRACE_EVENT_EXIT => Stop::Exit,
             libc::PTRACE_EVENT_STOP if signal != libc::SIGTRAP => Stop::Group,
             _ => Stop::Trap,
-        })
+        }
     }
 }
 

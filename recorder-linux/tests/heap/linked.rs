@@ -6,13 +6,13 @@ use recording::heap::HeapPatches;
 
 use super::*;
 
-const PATCHED: Outcome = Outcome {
+pub(crate) const PATCHED: Outcome = Outcome {
     refused_step: 0,
     error: 0,
 };
 
 /// All allocations, in a smaller memory, which takes less time.
-const ALL: Settings = Settings {
+pub(crate) const ALL: Settings = Settings {
     ring_bytes: 64 << 20,
     ..Settings::EACH
 };
@@ -51,9 +51,9 @@ fn c_with(source: &str, flags: &[String]) -> PathBuf {
 }
 
 /// What a run of `truth.c` or `truth.rs` has of N rounds, and what the program has counted.
-fn seen_and_truth(program: &Path, rounds: &str) -> ([u64; 3], [u64; 3]) {
+pub(crate) fn seen_and_truth(program: &Path, rounds: &str, settings: Settings) -> ([u64; 3], [u64; 3]) {
     let counts = |rounds: &str| {
-        let recorded = run(program, &[rounds], ALL);
+        let recorded = run(program, &[rounds], settings);
         assert_eq!(recorded.outcomes, [PATCHED]);
         assert_eq!(recorded.counts.lost_samples, 0);
         recorded.kept();
@@ -69,7 +69,7 @@ fn seen_and_truth(program: &Path, rounds: &str) -> ([u64; 3], [u64; 3]) {
 fn each_call_of_a_linked_allocator_is_seen_once() {
     for (allocator, flags) in linked() {
         let program = c_with("truth.c", &flags);
-        let (seen, truth) = seen_and_truth(&program, "30000");
+        let (seen, truth) = seen_and_truth(&program, "30000", ALL);
         assert_eq!(seen, truth, "{allocator}");
         assert!(truth[0] > 20_000, "{truth:?}");
     }
@@ -116,7 +116,7 @@ fn an_allocator_with_names_of_its_own_is_seen_beside_that_of_libc() {
     prefixed.push("-DNO_REALLOCARRAY".to_owned());
     prefixed.extend([archive.to_str().unwrap().to_owned(), "-lm".to_owned()]);
     let program = c_with("truth.c", &prefixed);
-    let (seen, truth) = seen_and_truth(&program, "30000");
+    let (seen, truth) = seen_and_truth(&program, "30000", ALL);
     assert_eq!(seen, truth);
     assert!(truth[0] > 20_000, "{truth:?}");
 }
@@ -506,7 +506,7 @@ fn rust_programs_with_allocators_are_seen_call_by_call() {
         assert!(built.unwrap().success(), "{profile}");
         for (name, _) in allocators {
             let program = project.join("target").join(profile).join(name);
-            let (seen, truth) = seen_and_truth(&program, "20000");
+            let (seen, truth) = seen_and_truth(&program, "20000", ALL);
             assert_eq!(seen, truth, "{name}, {profile}");
             assert!(truth[0] > 50_000, "{truth:?}");
             let recorded = run(&program, &["100000"], Settings::with_interval(64 << 10));

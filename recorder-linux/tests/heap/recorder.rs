@@ -2,19 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use std::{fs, thread};
 
 use recorder_linux::heap::PRELOAD;
 use recorder_linux::heap::patch_answers::PatchAnswers;
+use recorder_linux::heap::static_program::StaticProgram;
 use recorder_linux::heap::wire::{
     ALIGNMENT, ALLOCATION, ANSWER_WORDS, FILLER, FREE, Hello, MAGIC, MESSAGE_WORDS, Outcome, Question, RING_OFFSET,
     RecordHead, UNTRACKED, VARIABLE, memory_bytes,
@@ -29,6 +31,8 @@ pub(crate) struct Settings {
     pub(crate) ring_bytes: u64,
     /// False: the rings become full.
     pub(crate) is_read: bool,
+    /// The program has no loader.
+    pub(crate) is_static: bool,
 }
 
 impl Settings {
@@ -38,6 +42,7 @@ impl Settings {
         stack_bytes: 0,
         ring_bytes: 256 << 20,
         is_read: true,
+        is_static: false,
     };
 
     /// A smaller memory, which takes less time.
@@ -70,6 +75,8 @@ pub(crate) struct Counts {
 /// What a run gave.
 pub(crate) struct Recorded {
     pub(crate) output: Output,
+    /// Why the library is not in a static program.
+    pub(crate) loaded: Result<(), String>,
     pub(crate) hellos: Vec<Hello>,
     /// Of programs with an allocator of their own.
     pub(crate) outcomes: Vec<Outcome>,
@@ -196,6 +203,31 @@ pub(crate) fn record_with_nonsense(command: &mut Command, settings: Settings) ->
     })
 }
 
+/// Starts a program. Waits until the library is in a static one, or why it is not.
+fn start(command: &mut Command, library: &Path, settings: Settings) -> (Child, Result<(), String>) {
+    if !settings.is_static {
+        return (command.spawn().unwrap(), Ok(()));
+    }
+    let (recorder, program) = UnixStream::pair().unwrap();
+    let wait = move || {
+        (&program).write_all(&std::process::id().to_ne_bytes())?;
+        (&program).read_exact(&mut [0])
+    };
+    // SAFETY: read(2), write(2) and getpid(2) may be called between fork and exec, and nothing is allocated.
+    unsafe { command.pre_exec(wait) };
+    let load = || {
+        let mut pid = [0; 4];
+        (&recorder).read_exact(&mut pid).unwrap();
+        let seized = StaticProgram::seize(i32::from_ne_bytes(pid));
+        (&recorder).write_all(b"g").unwrap();
+        seized.and_then(|program| program.load(library))
+    };
+    thread::scope(|scope| {
+        let loaded = scope.spawn(load);
+        (command.spawn().unwrap(), loaded.join().unwrap())
+    })
+}
+
 fn record_and(
     library: &Path,
     command: &mut Command,
@@ -218,77 +250,82 @@ fn record_and(
     } = settings;
     let value = format!("{interval}:{stack_bytes}:{ring_bytes}:1:@{name}");
     command.env("LD_PRELOAD", library).env(VARIABLE, value);
-    let child = command
+    command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let ended = thread::spawn(|| child.wait_with_output().unwrap());
-    let mut readers: Vec<SharedMemory> = Vec::new();
-    let (mut hellos, mut outcomes) = (Vec::new(), Vec::new());
-    let mut answers = PatchAnswers::new(HeapPatches::All);
-    let mut records = Vec::new();
-    loop {
-        let is_last = ended.is_finished();
-        while let Ok((stream, _)) = listener.accept() {
-            let (words, file) = receive(&stream);
-            if let Some(question) = Question::from_words(words) {
-                let (answer, _) = answers.answer(peer(&stream), &question);
-                (&stream).write_all(&answer).unwrap();
-                if answer.len() > 8 * ANSWER_WORDS {
-                    let (words, _) = receive(&stream);
-                    outcomes.push(Outcome::from_words(words).unwrap());
+        .stderr(Stdio::piped());
+    thread::scope(|scope| {
+        let ended = scope.spawn(|| {
+            let (child, loaded) = start(command, library, settings);
+            (child.wait_with_output().unwrap(), loaded)
+        });
+        let mut readers: Vec<SharedMemory> = Vec::new();
+        let (mut hellos, mut outcomes) = (Vec::new(), Vec::new());
+        let mut answers = PatchAnswers::new(HeapPatches::All);
+        let mut records = Vec::new();
+        loop {
+            let is_last = ended.is_finished();
+            while let Ok((stream, _)) = listener.accept() {
+                let (words, file) = receive(&stream);
+                if let Some(question) = Question::from_words(words) {
+                    let (answer, _) = answers.answer(peer(&stream), &question);
+                    (&stream).write_all(&answer).unwrap();
+                    if answer.len() > 8 * ANSWER_WORDS {
+                        let (words, _) = receive(&stream);
+                        outcomes.push(Outcome::from_words(words).unwrap());
+                    }
+                    continue;
                 }
-                continue;
+                if let Some(outcome) = Outcome::from_words(words) {
+                    outcomes.push(outcome);
+                    continue;
+                }
+                let hello = Hello::from_words(words).unwrap();
+                if let Some(file) = file {
+                    readers.push(SharedMemory::new(file, &hello, settings));
+                }
+                hellos.push(hello);
             }
-            if let Some(outcome) = Outcome::from_words(words) {
-                outcomes.push(outcome);
-                continue;
+            for reader in &mut readers {
+                each_round(reader, is_last, &mut records);
             }
-            let hello = Hello::from_words(words).unwrap();
-            if let Some(file) = file {
-                readers.push(SharedMemory::new(file, &hello, settings));
+            if is_last {
+                break;
             }
-            hellos.push(hello);
+            thread::sleep(Duration::from_millis(1));
         }
-        for reader in &mut readers {
-            each_round(reader, is_last, &mut records);
+        records.sort_by_key(|record| record.head.time_ns);
+        let mut counts = Counts::default();
+        for reader in &readers {
+            let [
+                _,
+                _,
+                samples,
+                lost_samples,
+                lost_bytes,
+                lost_frees,
+                untracked,
+                nested_bytes,
+            ] = reader.state();
+            counts.samples += samples;
+            counts.lost_samples += lost_samples;
+            counts.lost_bytes += lost_bytes;
+            counts.lost_frees += lost_frees;
+            counts.untracked += untracked;
+            counts.nested_bytes += nested_bytes;
         }
-        if is_last {
-            break;
+        let gaps = readers.iter().map(|reader| reader.gaps).sum();
+        let (output, loaded) = ended.join().unwrap();
+        Recorded {
+            output,
+            loaded,
+            hellos,
+            outcomes,
+            records,
+            counts,
+            gaps,
         }
-        thread::sleep(Duration::from_millis(1));
-    }
-    records.sort_by_key(|record| record.head.time_ns);
-    let mut counts = Counts::default();
-    for reader in &readers {
-        let [
-            _,
-            _,
-            samples,
-            lost_samples,
-            lost_bytes,
-            lost_frees,
-            untracked,
-            nested_bytes,
-        ] = reader.state();
-        counts.samples += samples;
-        counts.lost_samples += lost_samples;
-        counts.lost_bytes += lost_bytes;
-        counts.lost_frees += lost_frees;
-        counts.untracked += untracked;
-        counts.nested_bytes += nested_bytes;
-    }
-    let gaps = readers.iter().map(|reader| reader.gaps).sum();
-    Recorded {
-        output: ended.join().unwrap(),
-        hellos,
-        outcomes,
-        records,
-        counts,
-        gaps,
-    }
+    })
 }
 
 /// The process at the other end.

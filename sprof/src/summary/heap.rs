@@ -242,8 +242,9 @@ mod tests {
                 "3 recorded blocks were left out, 3.0 MB in all: of processes or threads whose start the recording does not have",
                 "1 message of the heap made no sense, and was left out",
                 "1 function of jemalloc in server not seen: _rjem_xallocx, it makes a block longer where the block is",
-                "heap not recorded: busybox (7); busybox (9): static",
-                "heap not recorded: su  (8): set-user-ID",
+                "heap not recorded: busybox (7); busybox (9): static: --heap=patch sees it on x86_64 if sprof itself starts it, \
+                 and its file has the names of malloc and free (not after strip); linked dynamically, its calls of malloc are seen",
+                "heap not recorded: su  (8): set-user-ID, or its file has capabilities",
                 "heap recorded in part: redis-server (10): what C++ code takes by jemalloc's own operator new is not seen",
                 "heap not recorded: 4 further programs",
             ]

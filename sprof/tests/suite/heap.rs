@@ -11,10 +11,12 @@ use std::time::Duration;
 use perf_data::import::Import;
 use recording::clock::Timestamp;
 use recording::event::{Allocation, Event, EventKind, Pid, ProcessEvent, Role, ThreadEvent};
+use recording::heap::UnseenCause;
 use recording::sink::{Completion, EventSink};
 use recording::stack::{Frame, Stack};
 use serde_json::Value;
 
+use crate::heap_views::heap_has_the_true_bytes;
 use crate::support::run::output;
 use crate::support::skip::{Need, has, is_root};
 use crate::support::{Recorder, Recording, program, record, sprof};
@@ -268,7 +270,7 @@ fn programs_without_the_library_are_named_with_the_reason() {
                 "heap",
                 "the library was not loaded (LD_PRELOAD changed, another file system, or rights of the file)"
             ),
-            ("split_static", "static"),
+            ("split_static", &*UnseenCause::Static.label()),
             // A child that sets it itself.
             (
                 "heap",
@@ -402,17 +404,61 @@ fn more_of_each_stack_is_copied_once_many_are_deeper() {
 
 #[test]
 fn a_static_program_is_announced_and_recorded_without_its_heap() {
-    let Some(fixed) = program("split_static") else { return };
-    let (recording, seen) = heap_of(record().options(&["--heap"]), &[fixed.to_str().unwrap(), "10", "1"]);
-    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    // Without names, nothing can be patched.
+    for (name, heap) in [("split_static", "--heap"), ("sorts_musl_stripped", "--heap=patch")] {
+        let Some(fixed) = program(name) else { continue };
+        let (recording, seen) = heap_of(record().options(&[heap]), &[fixed.to_str().unwrap(), "10", "1"]);
+        assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+        assert!(
+            recording.stderr.contains("can't be recorded: static"),
+            "{}",
+            recording.stderr
+        );
+        assert_eq!(
+            (&seen["programs"], &seen["unseen"][0]["cause"]),
+            (&0.into(), &UnseenCause::Static.label().into())
+        );
+    }
+}
+
+#[test]
+fn the_heap_of_a_static_program_that_sprof_starts_is_recorded() {
+    if cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
+    let Some(heap) = program("heap_static") else { return };
+    for recorder in [record(), with_ptrace()] {
+        let recording =
+            { recorder.options(&["--heap=patch", "--heap-interval", "64K"]) }.run(&heap, &["32", "16", "thread"]);
+        assert_eq!(recording.code, Some(7), "{}", recording.stderr);
+        assert_eq!(recording.stdout, "kept 8192\nfreed 2048\nfreed 2048\n");
+        assert!(!recording.stderr.contains("not recorded"), "{}", recording.stderr);
+        heap_has_the_true_bytes(&recording.output);
+    }
+}
+
+#[test]
+fn a_static_program_runs_where_ptrace_is_refused_and_is_named() {
+    if cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
+    let Some(heap) = program("heap_static") else { return };
+    let refuse = program("refuse").unwrap();
+    let refused = record().under(&[refuse.to_str().unwrap(), "eperm", "only-ptrace"]);
+    let (recording, seen) = heap_of(refused.options(&["--heap=patch"]), &[heap.to_str().unwrap(), "1", "8"]);
+    assert_eq!(recording.code, Some(7), "{}", recording.stderr);
     assert!(
-        recording.stderr.contains("can't be recorded: static"),
+        recording.stdout.starts_with("kept 256\nfreed 128\n"),
         "{}",
-        recording.stderr
+        recording.stdout
     );
+    let unseen = seen["unseen"].as_array().unwrap();
+    assert_eq!(unseen.len(), 1, "{seen}");
     assert_eq!(
-        (&seen["programs"], &seen["unseen"][0]["cause"]),
-        (&0.into(), &"static".into())
+        unseen[0]["cause"],
+        "a malloc of its own is linked into it, and is not seen: its start can't be changed (ptrace: Operation not \
+         permitted (os error 1)); linked dynamically, it is seen",
+        "{seen}"
     );
 }
 

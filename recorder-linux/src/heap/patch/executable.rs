@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 use object::Endianness;
-use object::elf::{DF_TEXTREL, DT_FLAGS, DT_TEXTREL, EM_X86_64, ET_EXEC, PF_W, PF_X, STB_LOCAL, STT_FUNC};
+use object::elf::{DF_TEXTREL, DT_FLAGS, DT_TEXTREL, EM_X86_64, ET_EXEC, PF_W, PF_X, PT_INTERP, STB_LOCAL, STT_FUNC};
 use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
-use object::read::{Object as _, ObjectSection as _, ObjectSegment as _, ReadRef};
+use object::read::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, ReadRef};
 
 use super::functions::{
     KnownFunction, OWN_MALLOC, anchored_allocators, is_anchor, is_of_allocator, is_slow_path, known_functions,
@@ -160,6 +160,11 @@ impl<'data> Executable<'data> {
         let endian = file.endian();
         let (names, mut functions) = (known_functions(), Vec::new());
         let (mut has_dlsym, mut is_in_part, mut anchors) = (false, false, BTreeSet::new());
+        let mut headers = file.elf_program_headers().iter();
+        // The start of glibc's static programs. In a static-pie, what glibc hides is local.
+        let is_static = headers.all(|header| header.p_type(endian) != PT_INTERP)
+            && file.symbols().any(|symbol| symbol.name() == Ok("__libc_setup_tls"));
+        let (mut places, mut ambiguous) = (BTreeMap::new(), BTreeSet::new());
         for (table, is_dynamic) in [
             (file.elf_symbol_table(), false),
             (file.elf_dynamic_symbol_table(), true),
@@ -181,10 +186,15 @@ impl<'data> Executable<'data> {
                 if is_import || address >= ADDRESS_END {
                     continue;
                 }
-                // Other files can't call a local `malloc`: it need not be that of C.
+                // Other files can't call a local `malloc`: it need not be that of C, and is not known to be if there
+                // are two.
                 let known = names
                     .get(name)
-                    .filter(|known| known.allocator != OWN_MALLOC || symbol.st_bind() != STB_LOCAL);
+                    .filter(|known| known.allocator != OWN_MALLOC || symbol.st_bind() != STB_LOCAL || is_static);
+                let other = known.filter(|_| is_static).and_then(|_| places.insert(name, address));
+                if other.is_some_and(|other| other != address) {
+                    ambiguous.insert(name);
+                }
                 if is_anchor(name) && (known.is_some() || !names.contains_key(name)) {
                     anchors.insert(name);
                 }
@@ -213,7 +223,9 @@ impl<'data> Executable<'data> {
         functions.sort_unstable_by_key(|&(start, size)| (start, Reverse(size)));
         functions.dedup_by_key(|(start, _)| *start);
         self.functions = functions;
+        anchors.retain(|anchor| !ambiguous.contains(anchor));
         for names in self.known.values_mut() {
+            names.retain(|(name, _)| !ambiguous.contains(name));
             names.retain(|(_, known)| known.anchors.iter().all(|anchor| anchors.contains(anchor)));
         }
         self.known.retain(|_, names| !names.is_empty());

@@ -63,13 +63,12 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             ];
             build("cc", "split.c", name, &flags)
         }
-        "split_static" => {
-            let path = try_build(
-                "cc",
-                "split.c",
-                name,
-                &[C_FLAGS, &["-static", "-no-pie", "-pthread"]].concat(),
-            );
+        "split_static" | "heap_static" => {
+            let (source, kind) = match name {
+                "heap_static" => ("heap.c", &["-static-pie", "-pthread"][..]),
+                _ => ("split.c", &["-static", "-no-pie", "-pthread"][..]),
+            };
+            let path = try_build("cc", source, name, &[C_FLAGS, kind].concat());
             has(Need::StaticLibc, path.is_ok(), "no static libc to link with").then(|| path.unwrap())
         }
         "split_musl" => musl("split.c", name, &["-static"]),

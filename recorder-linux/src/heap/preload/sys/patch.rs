@@ -7,7 +7,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::link_map::Library;
-use super::machine::{slow_path, thread_block};
+use super::machine::{slow_path, thread_offset};
 use super::system::{READ_EXECUTE, READ_WRITE_EXECUTE};
 use super::{connect, machine, system};
 use crate::live::FILTER;
@@ -50,30 +50,29 @@ struct Write {
 const _: () = assert!(size_of::<Write>() == 8 * WRITE_WORDS);
 
 /// Asks the recorder for patches of the executable, if there may be something to patch, and writes them. Returns
-/// whether the executable is patched.
-pub(super) fn patch_executable(mut loaded: impl Iterator<Item = &'static Library>, has_allocator: bool) -> bool {
+/// whether the executable is patched. A static executable is no `library`.
+pub(super) fn patch_executable(library: Option<&Library>, bias: usize, has_allocator: bool) -> bool {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
     if !cfg!(target_arch = "x86_64") || IS_DONE.swap(true, Relaxed) {
         return false;
     }
-    let Some(library) = loaded.next() else { return false };
     let Ok(file) = system::open(c"/proc/self/exe", false) else {
         return false;
     };
-    let executable = Executable::read(file, library);
+    let executable = Executable::read(file, library, bias);
     system::close(file);
     let Some(executable) = executable.filter(|executable| executable.has_symbols || has_allocator) else {
         return false;
     };
     let mask = system::set_signal_mask(u64::MAX);
-    let is_patched = executable.patch(library.bias());
+    let is_patched = executable.patch(bias);
     system::set_signal_mask(mask);
     is_patched
 }
 
 impl Executable {
     /// `None`: the file is not what runs here, as when the loader was given the name of the program, or it is damaged.
-    fn read(file: usize, library: &Library) -> Option<Executable> {
+    fn read(file: usize, library: Option<&Library>, bias: usize) -> Option<Executable> {
         // elf.h: `PT_LOAD` with `PF_R | PF_X` and maybe `PF_W`, `PT_DYNAMIC`, `SHT_SYMTAB`. The lower half of a word
         // comes first.
         const CODE: u32 = 1;
@@ -97,13 +96,13 @@ impl Executable {
         let table = system::read_words(file, &mut room, segments_at);
         let mut code = [[0; 3]; MOST_SEGMENTS];
         let mut places = code.iter_mut();
-        let mut is_own = false;
+        let mut is_own = library.is_none();
         for segment in table.as_chunks().0.iter().take(segments) {
             let [kind, _, address, _, _, bytes, _] = *segment;
             let (kind, flags) = (kind as u32, (kind >> 32) as u32);
-            let address = library.bias().wrapping_add(address as usize);
+            let address = bias.wrapping_add(address as usize);
             if kind == DYNAMIC {
-                is_own = library.has_dynamic_section(address);
+                is_own = library.is_none_or(|library| library.has_dynamic_section(address));
             } else if kind == CODE && flags & FLAGS == FLAGS {
                 let is_writable = flags & WRITE != 0;
                 let protection = if is_writable { READ_WRITE_EXECUTE } else { READ_EXECUTE };
@@ -252,11 +251,10 @@ impl Write {
 
 /// Asks for the code and the writes, which come into `memory` and `writes`.
 fn ask(socket: usize, bias: usize, memory: usize, writes: usize) -> Result<Answer, (u32, u32)> {
-    let (block, thread_pointer) = thread_block();
     let question = Question {
         bias: bias as u64,
         code: memory as u64,
-        countdown: (block as usize).wrapping_sub(thread_pointer) as i64,
+        countdown: thread_offset() as i64,
         slow: slow_path as *const () as u64,
         filter: FILTER.as_ptr() as u64,
     };

@@ -49,14 +49,34 @@ pub(super) fn start() {
     let may_patch = || SETTINGS.patch.load(Relaxed) == 1;
     let is_wanted = !is_secure(loaded.clone())
         && !has_sanitizer(loaded.clone())
-        && read_environment(loaded.clone())
+        && read_environment(environment(loaded.clone()))
         && map_process()
-        && (may_patch() && patch_executable(loaded, has_allocator) || !has_allocator);
+        && (may_patch() && patch(loaded, has_allocator) || !has_allocator);
     // The others are settled when they are called.
     malloc.into_iter().chain(free).for_each(Descriptor::settle);
     // A signal handler or another thread may have done all this meanwhile, and have connected.
     let state = if is_wanted { WAITING } else { OFF };
     let _ = STATE.compare_exchange(UNKNOWN, state, Release, Relaxed);
+}
+
+/// Does the same in a static program, before its first instruction: sprof has mapped this library and relocated it
+/// (`static_program.rs`). `stack` is the program's as it starts, `bias` what its addresses have more than in its file.
+/// There are no threads yet, and no thread pointer.
+///
+/// # Safety
+///
+/// Only as described.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sprof_heap_start(stack: *const usize, bias: usize) {
+    // SAFETY: the number of arguments, which null follows.
+    let environment = stack.wrapping_add(unsafe { *stack } + 2);
+    let is_wanted = read_environment(environment.cast()) && map_process() && patch_executable(None, bias, true);
+    STATE.store(if is_wanted { WAITING } else { OFF }, Release);
+}
+
+fn patch(mut loaded: impl Iterator<Item = &'static Library>, has_allocator: bool) -> bool {
+    let executable = loaded.next();
+    executable.is_some_and(|library| patch_executable(Some(library), library.bias(), has_allocator))
 }
 
 /// Whether the program has rights that its caller may not have (ld.so(8)): its memory is not for the caller's eyes.
@@ -102,8 +122,7 @@ fn map_process() -> bool {
 }
 
 /// Reads the settings. Returns false where there are none.
-fn read_environment(libraries: impl Iterator<Item = &'static Library> + Clone) -> bool {
-    let environment = environment(libraries);
+fn read_environment(environment: *const *const u8) -> bool {
     // The strings above it belong to no frame.
     FIRST_STACK_END.store(environment as usize, Relaxed);
     let mut entry = environment;

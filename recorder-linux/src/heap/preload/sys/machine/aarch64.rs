@@ -144,18 +144,27 @@ global_asm!(
 /// The thread's [`THREAD_BYTES`], zero in a new thread, and its thread pointer, which lies above its stack unless it is
 /// the first thread.
 pub(in crate::sys) fn thread_block() -> (*mut u8, usize) {
-    let (offset, pointer): (isize, usize);
-    // SAFETY: reads a relocated word of this library, and a register.
+    let pointer: usize;
+    // SAFETY: reads a register.
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(pure, nomem, nostack, preserves_flags));
+    }
+    (pointer.wrapping_add_signed(thread_offset()) as *mut u8, pointer)
+}
+
+/// Where each thread's [`THREAD_BYTES`] are from its thread pointer.
+pub(in crate::sys) fn thread_offset() -> isize {
+    let offset;
+    // SAFETY: reads a relocated word of this library.
     unsafe {
         asm!(
             "adrp {offset}, :gottprel:sprof_heap_thread",
             "ldr {offset}, [{offset}, :gottprel_lo12:sprof_heap_thread]",
-            "mrs {pointer}, tpidr_el0",
-            offset = out(reg) offset, pointer = out(reg) pointer,
+            offset = out(reg) offset,
             options(pure, readonly, nostack, preserves_flags)
         );
     }
-    (pointer.wrapping_add_signed(offset) as *mut u8, pointer)
+    offset
 }
 
 /// What [`slow_path`] stores: the call as it was made.

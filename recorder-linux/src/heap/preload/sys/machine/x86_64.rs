@@ -139,17 +139,26 @@ global_asm!(
 /// The thread's [`THREAD_BYTES`], zero in a new thread, and its thread pointer: the thread's control block, which lies
 /// above its stack unless it is the first thread.
 pub(in crate::sys) fn thread_block() -> (*mut u8, usize) {
-    let (offset, pointer): (isize, usize);
-    // SAFETY: reads a relocated word of this library, and the word that the ABI has at fs:0.
+    let pointer: usize;
+    // SAFETY: reads the word that the ABI has at fs:0.
+    unsafe {
+        asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(pure, readonly, nostack, preserves_flags));
+    }
+    (pointer.wrapping_add_signed(thread_offset()) as *mut u8, pointer)
+}
+
+/// Where each thread's [`THREAD_BYTES`] are from its thread pointer.
+pub(in crate::sys) fn thread_offset() -> isize {
+    let offset;
+    // SAFETY: reads a relocated word of this library.
     unsafe {
         asm!(
-            "mov {offset}, qword ptr [rip + sprof_heap_thread@GOTTPOFF]",
-            "mov {pointer}, qword ptr fs:[0]",
-            offset = out(reg) offset, pointer = out(reg) pointer,
+            "mov {}, qword ptr [rip + sprof_heap_thread@GOTTPOFF]",
+            out(reg) offset,
             options(pure, readonly, nostack, preserves_flags)
         );
     }
-    (pointer.wrapping_add_signed(offset) as *mut u8, pointer)
+    offset
 }
 
 /// What [`slow_path`] pushes: the call as it was made.
