@@ -90,12 +90,12 @@ fn killed_recordings_are_there_up_to_the_last_second() {
     assert_eq!(profile.threads_named("splitter-1").count(), 1, "{}", profile.summary());
     assert!(stderr.contains("when it was stopped"), "{stderr}");
     // What was read of the process and of the machine, up to the end.
-    for name in ["memory", "cpu", "cpu-wait", "machine-cpu"] {
+    for (name, least) in [("memory", 20), ("cpu", 20), ("cpu-wait", 3), ("machine-cpu", 3)] {
         let counters = profile.json["counters"].as_array().unwrap().iter();
         let of_name: Vec<_> = counters.filter(|counter| counter["name"] == name).collect();
         assert!(!of_name.is_empty(), "no {name}");
         let points = of_name[0]["samples"]["length"].as_u64().unwrap();
-        assert!(points > 20, "{points} points of {name}");
+        assert!(points > least, "{points} points of {name}");
     }
 }
 
