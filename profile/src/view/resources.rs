@@ -1,6 +1,6 @@
 //! The machine's resources and those of processes by the USE method: utilization, saturation and errors of each.
 //!
-//! [`RULES`] says which figures a resource has, and which counters they come from. Nothing else knows single counters.
+//! `RULES` says which figures a resource has, and which counters they come from. Nothing else knows single counters.
 
 use std::collections::BTreeMap;
 

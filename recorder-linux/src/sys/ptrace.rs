@@ -67,10 +67,11 @@ pub(crate) fn detach(tid: i32) -> io::Result<()> {
 /// Blocks these signals in a stopped thread, and no others. Returns those that were blocked.
 pub(crate) fn set_signal_mask(tid: i32, mask: u64) -> io::Result<u64> {
     let mut before = 0_u64;
+    // The libc crate has another type for these in musl than for all other requests.
     // SAFETY: the kernel writes a mask of this length to `before`.
-    check(unsafe { libc::ptrace(libc::PTRACE_GETSIGMASK, tid, size_of::<u64>(), &raw mut before) })?;
+    check(unsafe { libc::ptrace(libc::PTRACE_GETSIGMASK as _, tid, size_of::<u64>(), &raw mut before) })?;
     // SAFETY: the kernel reads a mask of this length.
-    check(unsafe { libc::ptrace(libc::PTRACE_SETSIGMASK, tid, size_of::<u64>(), &raw const mask) })?;
+    check(unsafe { libc::ptrace(libc::PTRACE_SETSIGMASK as _, tid, size_of::<u64>(), &raw const mask) })?;
     Ok(before)
 }
 
