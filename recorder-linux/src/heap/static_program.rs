@@ -1,7 +1,7 @@
 //! Loads the library into a static program, which has no loader: while ptrace holds it at its first instruction.
 //!
 //! 1. The program is made to map the library's file, so that its mappings have a name as in other programs.
-//! 2. Threads need [`THREAD_BYTES`] for the library. libc gives each thread a copy of the image that the program header
+//! 2. Threads need `THREAD_BYTES` for the library. libc gives each thread a copy of the image that the program header
 //!    `PT_TLS` describes, and reads that header from memory after this. So the header is changed to another image: room
 //!    for the library, then the program's own. Code finds its thread variables from the end of them, which stays.
 //! 3. The library is relocated. The program runs its `sprof_heap_start`, which asks for patches as in other programs.
