@@ -37,6 +37,15 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
             format_args!("what is it to be compared with? {} check NEW --base OLD", own()),
         );
     }
+    if counted.is_some() && !args.part.is_all() {
+        return args::refuse(
+            "check",
+            format_args!(
+                "files of `sprof stat` have no samples to choose from: leave out what selects {}",
+                args.part.describe().join(", ")
+            ),
+        );
+    }
     let mut rules = args.max_increase.clone();
     rules.extend(args.max_total_increase.clone());
     rules.extend(args.max_share_increase.iter().cloned());

@@ -301,6 +301,12 @@ fn rules_are_on_counts_too() {
             "`no-such` was not counted on both sides: these have ",
         ),
         (&[&both], "heap.peak=5%", 2, "--max-increase wall=5%"),
+        (
+            &[&both, "--thread", "main"],
+            "wall=5%",
+            2,
+            "have no samples to choose from",
+        ),
         (&[&many], "wall=5%", 125, "--against OLD NEW"),
         (&[&both, "--base", &few], "wall=5%", 125, "2 programs"),
     ] {
