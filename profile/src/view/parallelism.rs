@@ -121,8 +121,8 @@ pub struct SerialPart {
     pub share: f64,
     /// Its part of the threads' running time, 0 to 1: the serial share of Amdahl's law.
     pub share_of_work: f64,
-    /// The program would be at most so many times faster, if all but this time and the time without a running thread
-    /// took no time. `None` if there is no such time.
+    /// How many times faster the program can become at most: this time and the time without a running thread stay.
+    /// `None` if there is no such time.
     pub at_most_faster: Option<f64>,
 }
 

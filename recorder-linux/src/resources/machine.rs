@@ -242,7 +242,7 @@ fn parse_net_dev(text: &str, to: &mut Vec<Reading>) -> Option<()> {
     Some(())
 }
 
-/// Two lines of each protocol: names, and values. Datagrams that a socket had no room for are errors, too.
+/// Each protocol has two lines: names, and values. A datagram is an error, too, if its socket had no room.
 fn parse_snmp(text: &str, to: &mut Vec<Reading>) -> Option<()> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
     let (names, values) = (lines.next()?, lines.next()?);

@@ -33,7 +33,7 @@ const REST: u64 = 1000;
 const REST_AFTER_ALL: u64 = 500;
 /// Least time between two readings of a process's title.
 const TITLE_NS: u64 = 500_000_000;
-/// Most disks and interfaces of which figures are reported.
+/// Figures of at most so many disks, and of as many interfaces, are reported.
 const MOST_DEVICES: usize = 64;
 
 /// Reads all counters.

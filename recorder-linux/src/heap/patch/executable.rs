@@ -115,7 +115,7 @@ impl<'data> Executable<'data> {
             return Ok(executable);
         }
         executable.read_symbols(&file, elf)?;
-        // Its code in memory is not that of the file.
+        // The loader changes its code: memory and file differ.
         let has_text_relocations = file.elf_dynamic_table().is_ok_and(|table| {
             { table.iter() }
                 .any(|entry| entry.tag == DT_TEXTREL || entry.tag == DT_FLAGS && entry.val & DF_TEXTREL.0 != 0)
