@@ -105,6 +105,28 @@ fn figures_are_of_the_selected_time_and_the_shortest_resource_is_first() {
 }
 
 #[test]
+fn memory_is_not_worst_after_the_process_has_ended() {
+    let mut stream = Stream::with_app();
+    stream.sample(1, 1, 1, &[ip(0x1020)]);
+    for (ms, bytes) in [(100, 1 << 20), (400, 2 << 20), (700, 2 << 20)] {
+        let what = ProcessEvent::Counter(Counter::ResidentBytes, bytes);
+        stream.event(Event::process(at(ms), Pid(1), what));
+    }
+    stream.sample(1, 1, 4000, &[ip(0x1020)]);
+    let data = Data::from(&stream.finish());
+    let rows = shown(&data, &Filter::default());
+    let memory = rows.iter().find(|row| row.resource == "process-memory").unwrap();
+    let worst = memory.worst.unwrap();
+    assert_eq!((worst.from_ms, worst.figure.value), (0.0, f64::from(2 << 20)));
+    assert!(worst.to_ms <= 1001.0, "{worst:?}");
+    let later = Filter {
+        from_ms: Some(2000.0),
+        ..Filter::default()
+    };
+    assert_eq!(figure(&shown(&data, &later), "process-memory", "memory"), None);
+}
+
+#[test]
 fn there_is_a_line_only_where_something_was_short() {
     let waits = |ms: u64| {
         recorded(

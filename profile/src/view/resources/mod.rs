@@ -1,12 +1,15 @@
 //! The machine's resources and those of processes by the USE method: utilization, saturation and errors of each.
-//!
-//! `RULES` says which figures a resource has, and which counters they come from. Nothing else knows single counters.
+
+mod rules;
 
 use std::collections::BTreeMap;
 
 use recording::counter::{Counter, CounterOwner, CounterUnit};
 use serde_json::Value;
 
+use self::rules::{
+    BUSY, DISK, DROPPED, FigureRule, Formula, MEMORY, NETWORK, PRESSURE, PROCESS_CPU, REQUEST_TIME, RULES, ResourceRule,
+};
 use super::select::Selection;
 use crate::data::{Counter as SavedCounter, Data, ResourceFacts};
 use crate::text::numbers::{grouped, time};
@@ -76,191 +79,6 @@ pub struct WorstSpan {
     /// The figure that is worst then.
     pub figure: ResourceFigure,
 }
-
-/// How a figure is made of counters.
-#[derive(Clone, Copy)]
-enum Formula {
-    /// What a sum grew by in a second. Of a time: in how much of the time, or of how many at once.
-    Rate(Counter),
-    /// The same as a part of what all CPUs have.
-    RateOfCpus(Counter),
-    /// What a sum grew by.
-    Growth(Counter),
-    /// The mean of what there was.
-    Mean(Counter),
-    /// The most that there was.
-    Most(Counter),
-    /// The same as a part of the main memory.
-    MostOfMemory(Counter),
-    /// What a sum grew by, as a part of what these grew by.
-    Ratio(Counter, &'static [Counter]),
-}
-
-struct FigureRule(&'static str, Formula, FigureUnit);
-
-struct ResourceRule {
-    name: &'static str,
-    label: &'static str,
-    owner: CounterOwner,
-    /// In how much of the time something waited for it, or else in how much of the time it was used; 1 if for more than
-    /// one. Orders the rows, and says when a resource was worst. A share of few waits would stand before many waits.
-    shortage: Option<Formula>,
-    utilization: &'static [FigureRule],
-    saturation: &'static [FigureRule],
-    errors: &'static [FigureRule],
-}
-
-const PROCESS_CPU: &str = "process-cpu";
-const DISK: &str = "disk";
-const MEMORY: &str = "memory";
-const NETWORK: &str = "network";
-const BUSY: &str = "busy";
-const WAITED: &str = "waited";
-const PRESSURE: &str = "pressure";
-const REQUEST_TIME: &str = "request_time";
-const DROPPED: &str = "dropped";
-
-/// All resources. Rows that are equally short are in this order.
-const RULES: [ResourceRule; 8] = [
-    ResourceRule {
-        name: PROCESS_CPU,
-        label: "CPU",
-        owner: CounterOwner::Process,
-        shortage: Some(Formula::Rate(Counter::CpuWait)),
-        utilization: &[FigureRule(
-            BUSY,
-            Formula::Rate(Counter::CpuNanoseconds),
-            FigureUnit::Number,
-        )],
-        saturation: &[FigureRule(
-            WAITED,
-            Formula::Ratio(Counter::CpuWait, &[Counter::CpuWait, Counter::CpuNanoseconds]),
-            FigureUnit::Share,
-        )],
-        errors: &[],
-    },
-    ResourceRule {
-        name: "cpus",
-        label: "CPUs",
-        owner: CounterOwner::Machine,
-        shortage: Some(Formula::Rate(Counter::CpuPressure)),
-        utilization: &[
-            FigureRule(BUSY, Formula::RateOfCpus(Counter::MachineCpu), FigureUnit::Share),
-            FigureRule("frequency", Formula::Mean(Counter::CpuFrequency), FigureUnit::Hertz),
-        ],
-        saturation: &[
-            FigureRule(PRESSURE, Formula::Rate(Counter::CpuPressure), FigureUnit::Share),
-            FigureRule("run_queue", Formula::Mean(Counter::RunQueue), FigureUnit::Number),
-        ],
-        errors: &[FigureRule(
-            "stolen",
-            Formula::Ratio(Counter::StolenCpu, &[Counter::StolenCpu, Counter::MachineCpu]),
-            FigureUnit::Share,
-        )],
-    },
-    ResourceRule {
-        name: MEMORY,
-        label: "memory",
-        owner: CounterOwner::Machine,
-        shortage: Some(Formula::Rate(Counter::MemoryPressure)),
-        utilization: &[
-            FigureRule("used", Formula::MostOfMemory(Counter::UsedMemory), FigureUnit::Share),
-            FigureRule("swap", Formula::Most(Counter::UsedSwap), FigureUnit::Bytes),
-        ],
-        saturation: &[FigureRule(
-            PRESSURE,
-            Formula::Rate(Counter::MemoryPressure),
-            FigureUnit::Share,
-        )],
-        errors: &[],
-    },
-    ResourceRule {
-        name: "disks",
-        label: "all disks",
-        owner: CounterOwner::Machine,
-        shortage: Some(Formula::Rate(Counter::IoPressure)),
-        utilization: &[],
-        saturation: &[FigureRule(
-            PRESSURE,
-            Formula::Rate(Counter::IoPressure),
-            FigureUnit::Share,
-        )],
-        errors: &[],
-    },
-    ResourceRule {
-        name: DISK,
-        label: "disk",
-        owner: CounterOwner::Disk,
-        shortage: Some(Formula::Rate(Counter::DiskBusy)),
-        utilization: &[
-            FigureRule(BUSY, Formula::Rate(Counter::DiskBusy), FigureUnit::Share),
-            FigureRule("bytes", Formula::Rate(Counter::DiskBytes), FigureUnit::BytesPerSecond),
-        ],
-        saturation: &[
-            FigureRule("queue", Formula::Rate(Counter::DiskRequestTime), FigureUnit::Number),
-            FigureRule(
-                REQUEST_TIME,
-                Formula::Ratio(Counter::DiskRequestTime, &[Counter::DiskRequests]),
-                FigureUnit::Milliseconds,
-            ),
-        ],
-        errors: &[],
-    },
-    ResourceRule {
-        name: NETWORK,
-        label: "network",
-        owner: CounterOwner::Interface,
-        shortage: Some(Formula::Ratio(
-            Counter::NetDrops,
-            &[Counter::NetDrops, Counter::NetPackets],
-        )),
-        utilization: &[
-            FigureRule("bytes", Formula::Rate(Counter::NetBytes), FigureUnit::BytesPerSecond),
-            FigureRule("packets", Formula::Rate(Counter::NetPackets), FigureUnit::PerSecond),
-        ],
-        saturation: &[
-            FigureRule(
-                "dropped_share",
-                Formula::Ratio(Counter::NetDrops, &[Counter::NetDrops, Counter::NetPackets]),
-                FigureUnit::Share,
-            ),
-            FigureRule(DROPPED, Formula::Growth(Counter::NetDrops), FigureUnit::Count),
-        ],
-        errors: &[FigureRule(
-            "errors",
-            Formula::Growth(Counter::NetErrors),
-            FigureUnit::Count,
-        )],
-    },
-    ResourceRule {
-        name: "process-memory",
-        label: "memory",
-        owner: CounterOwner::Process,
-        shortage: None,
-        utilization: &[FigureRule(
-            "memory",
-            Formula::Most(Counter::ResidentBytes),
-            FigureUnit::Bytes,
-        )],
-        saturation: &[
-            FigureRule("major_faults", Formula::Growth(Counter::MajorFaults), FigureUnit::Count),
-            FigureRule("swap", Formula::Most(Counter::SwapBytes), FigureUnit::Bytes),
-        ],
-        errors: &[],
-    },
-    ResourceRule {
-        name: "process-disks",
-        label: "disks",
-        owner: CounterOwner::Process,
-        shortage: None,
-        utilization: &[
-            FigureRule("read", Formula::Growth(Counter::ReadBytes), FigureUnit::Bytes),
-            FigureRule("written", Formula::Growth(Counter::WrittenBytes), FigureUnit::Bytes),
-        ],
-        saturation: &[],
-        errors: &[],
-    },
-];
 
 /// Parts of the selected time that are compared to find the worst.
 const SPANS: f64 = 20.0;
@@ -436,25 +254,32 @@ impl Line {
         self.at(to) - self.at(from)
     }
 
-    /// The values in a span, with those at its ends.
-    fn within(&self, (from, to): (f64, f64)) -> impl Iterator<Item = (f64, f64)> {
-        let inner = self
-            .0
-            .iter()
-            .copied()
-            .filter(move |(time, _)| *time > from && *time < to);
-        [(from, self.at(from))]
-            .into_iter()
-            .chain(inner)
-            .chain([(to, self.at(to))])
+    /// The values in a span, with those at its ends. None before the first reading and after the last one: a process
+    /// may not have begun, or have ended.
+    fn within(&self, (from, to): (f64, f64)) -> Vec<(f64, f64)> {
+        let (Some(first), Some(last)) = (self.0.first(), self.0.last()) else {
+            return Vec::new();
+        };
+        let (from, to) = (from.max(first.0), to.min(last.0));
+        if from > to {
+            return Vec::new();
+        }
+        let inner = self.0.iter().copied().filter(|(time, _)| *time > from && *time < to);
+        let ends = |at| (at, self.at(at));
+        [ends(from)].into_iter().chain(inner).chain([ends(to)]).collect()
     }
 
-    fn mean(&self, span: (f64, f64)) -> f64 {
-        let points: Vec<(f64, f64)> = self.within(span).collect();
+    fn mean(&self, span: (f64, f64)) -> Option<f64> {
+        let points = self.within(span);
+        let (from, to) = (points.first()?, points.last()?);
         let area = points
             .windows(2)
             .map(|pair| (pair[0].1 + pair[1].1) / 2.0 * (pair[1].0 - pair[0].0));
-        area.sum::<f64>() / (span.1 - span.0)
+        Some(if to.0 > from.0 {
+            area.sum::<f64>() / (to.0 - from.0)
+        } else {
+            from.1
+        })
     }
 }
 
@@ -563,7 +388,9 @@ impl<'a> Found<'a> {
         let count = ((to - from) / LEAST_SPAN_MS).floor().clamp(1.0, SPANS);
         let each = (to - from) / count;
         let at = |part: usize| (from + each * part as f64, from + each * (part + 1) as f64);
-        let parts: Vec<f64> = (0..count as usize).map_while(|part| amount(at(part))).collect();
+        let parts: Vec<f64> = (0..count as usize)
+            .map(|part| amount(at(part)).unwrap_or(0.0))
+            .collect();
         let (worst, most) = parts.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1))?;
         let is_near = |part: &&f64| **part >= NEARLY_WORST * most;
         let before = parts[..worst].iter().rev().take_while(is_near).count();
@@ -622,14 +449,14 @@ impl<'a> Found<'a> {
             Some(line(counter)?.growth(span) / each / length_ms)
         };
         let most = |counter| {
-            let values = line(counter)?.within(span).map(|(_, value)| value);
+            let values = line(counter)?.within(span).into_iter().map(|(_, value)| value);
             values.reduce(f64::max)
         };
         let value = match formula {
             Formula::Rate(counter) => per_second(counter)?,
             Formula::RateOfCpus(counter) => per_second(counter)? / f64::from(self.facts.cpus.filter(|cpus| *cpus > 0)?),
             Formula::Growth(counter) => line(counter)?.growth(span),
-            Formula::Mean(counter) => line(counter)?.mean(span),
+            Formula::Mean(counter) => line(counter)?.mean(span)?,
             Formula::Most(counter) => most(counter)?,
             Formula::MostOfMemory(counter) => {
                 most(counter)? / self.facts.memory_bytes.filter(|bytes| *bytes > 0)? as f64
