@@ -17,6 +17,7 @@ pub mod crates;
 pub mod diff;
 mod event;
 pub mod files;
+mod filter;
 pub mod functions;
 pub mod heap;
 pub mod lines;
