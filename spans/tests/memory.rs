@@ -1,0 +1,318 @@
+//! The memory of this process, read as sprof does.
+#![cfg(all(feature = "std", target_os = "linux", target_arch = "x86_64"))]
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use sprof_spans::format::*;
+use sprof_spans::{async_span, frame, instant, plot, span, Flow};
+
+/// Tests change the one memory of this process.
+static TURN: Mutex<()> = Mutex::new(());
+
+struct Memory {
+    file: File,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// A record: its kind, its name, its keys with values, when it ended, and how long it took.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    kind: u64,
+    name: String,
+    fields: Vec<(String, String)>,
+    ended: u64,
+    took: u64,
+}
+
+impl Memory {
+    /// Begins a recording.
+    fn open() -> Memory {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(span!("makes the memory"));
+        let named = std::fs::read_dir("/proc/self/fd")
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let is_memory = |path: &std::path::PathBuf| {
+            std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with(&format!("/memfd:{NAME}")))
+        };
+        let path = named.into_iter().find(is_memory).unwrap();
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let memory = Memory { file, _turn: turn };
+        assert_eq!(memory.control(VERSION), MAGIC);
+        assert_eq!(memory.control(PID), u64::from(std::process::id()));
+        memory.set(8 * READER_SEEN, sprof_spans_now());
+        memory.set(8 * STATE, COUNTER);
+        memory
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        let mut bytes = [0; 8];
+        self.file.read_exact_at(&mut bytes, at as u64).unwrap();
+        u64::from_ne_bytes(bytes)
+    }
+
+    fn set(&self, at: usize, word: u64) {
+        self.file.write_all_at(&word.to_ne_bytes(), at as u64).unwrap();
+    }
+
+    fn control(&self, word: usize) -> u64 {
+        self.word(8 * word)
+    }
+
+    fn slot(&self, index: usize, word: usize) -> usize {
+        SLOTS_AT + 8 * (index * SLOT_WORDS + word)
+    }
+
+    /// Takes the records of all threads, and frees the slots of those that have ended.
+    fn take(&self) -> Vec<Seen> {
+        (0..self.control(SLOTS_TAKEN) as usize)
+            .flat_map(|index| self.take_slot(index))
+            .collect()
+    }
+
+    fn take_slot(&self, index: usize) -> Vec<Seen> {
+        let (mut tail, head) = (
+            self.word(self.slot(index, SLOT_TAIL)),
+            self.word(self.slot(index, SLOT_HEAD)),
+        );
+        let mut ring = vec![0; 8 * RING_WORDS];
+        if tail < head {
+            let start = (RINGS_AT + 8 * index * RING_WORDS) as u64;
+            self.file.read_exact_at(&mut ring, start).unwrap();
+        }
+        let (ring, _) = ring.as_chunks::<8>();
+        let mut seen = Vec::new();
+        while tail < head {
+            let positions = tail..head.min(tail + MOST_WORDS as u64);
+            let words: Vec<u64> = positions
+                .map(|at| u64::from_ne_bytes(ring[at as usize % RING_WORDS]))
+                .collect();
+            let record = Record::parse(&words, tail).unwrap();
+            tail += record.words.len() as u64;
+            match record.kind {
+                SKIP => tail = tail.next_multiple_of(RING_WORDS as u64),
+                _ => seen.push(self.seen(&record)),
+            }
+        }
+        self.set(self.slot(index, SLOT_TAIL), tail);
+        if self.word(self.slot(index, SLOT_STATE)) == SLOT_ENDED {
+            self.set(self.slot(index, SLOT_STATE), 0);
+        }
+        seen
+    }
+
+    fn seen(&self, record: &Record<'_>) -> Seen {
+        let mut text = vec![0; 2048];
+        self.file
+            .read_exact_at(&mut text, (TEXTS_AT + 8 * record.site as usize) as u64)
+            .unwrap();
+        let mut parts = SiteText::parse(&text)
+            .unwrap()
+            .parts()
+            .map(|part| String::from_utf8(part.to_owned()).unwrap());
+        let name = parts.next().unwrap();
+        let keys: Vec<String> = parts.collect();
+        let fields = record.values().map(|(index, value)| {
+            let value = match value {
+                Value::Text(text) => {
+                    String::from_utf8(text.bytes().collect()).unwrap() + if text.is_cut { "..." } else { "" }
+                }
+                Value::Flow(_, ends) => format!("flow {ends}"),
+                value => format!("{value:?}"),
+            };
+            (keys[index].clone(), value)
+        });
+        let fields = fields.collect();
+        let took = if record.kind == INSTANT {
+            0
+        } else {
+            record.time().saturating_sub(record.began())
+        };
+        Seen {
+            kind: record.kind,
+            name,
+            fields,
+            ended: record.time(),
+            took,
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.set(8 * STATE, OFF);
+        self.take();
+    }
+}
+
+fn sprof_spans_now() -> u64 {
+    let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+    let seconds: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
+    (seconds * 1e9) as u64
+}
+
+#[test]
+fn all_kinds_of_records_have_their_names_fields_and_times() {
+    let memory = Memory::open();
+    let text = "ä".repeat(60);
+    thread::spawn(move || {
+        let flow = Flow::new();
+        let outer = span!(
+            "outer",
+            signed = -3i8,
+            unsigned = u64::MAX,
+            float = 0.5,
+            is = true,
+            text = "abc",
+            flow = flow
+        );
+        let inner = span!("inner", long = &text, flow = flow.end());
+        instant!("instant", of = 1u8);
+        drop(inner);
+        drop(outer);
+        plot!("plot", 2.5);
+        let task = async_span!("task", id = 7usize);
+        thread::spawn(move || drop(task)).join().unwrap();
+        (0..3).for_each(|_| frame!("turn"));
+    })
+    .join()
+    .unwrap();
+    let seen = memory.take();
+    let find = |name: &str| {
+        seen.iter()
+            .find(|seen| seen.name == name)
+            .unwrap_or_else(|| panic!("{name}: {seen:?}"))
+    };
+    let [outer, inner, instant] = ["outer", "inner", "instant"].map(find);
+    let field = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let fields = [
+        field("signed", "Signed(-3)"),
+        field("unsigned", &format!("Unsigned({})", u64::MAX)),
+        field("float", "Float(0.5)"),
+        field("is", "Bool(true)"),
+        field("text", "abc"),
+        field("flow", "flow false"),
+    ];
+    assert_eq!((outer.kind, &outer.fields[..]), (SPAN, &fields[..]));
+    let long = field("long", &("ä".repeat(48) + "..."));
+    assert_eq!(
+        (inner.kind, &inner.fields[..]),
+        (SPAN, &[long, field("flow", "flow true")][..])
+    );
+    assert_eq!(
+        (instant.kind, &instant.fields[..]),
+        (INSTANT, &[field("of", "Unsigned(1)")][..])
+    );
+    assert!(inner.ended <= outer.ended && outer.ended - outer.took <= inner.ended - inner.took);
+    assert!(instant.ended <= inner.ended && instant.ended >= inner.ended - inner.took);
+    assert_eq!((find("task").kind, find("plot").kind), (ASYNC_SPAN, PLOT));
+    assert_eq!(find("task").fields, [field("id", "Unsigned(7)")]);
+    assert_eq!(seen.iter().filter(|seen| seen.name == "turn").count(), 2);
+    assert_eq!(seen.len(), 7);
+}
+
+#[test]
+fn values_are_computed_and_spans_written_only_while_recording() {
+    let memory = Memory::open();
+    memory.set(8 * STATE, OFF);
+    let count = |counted: &mut u32| {
+        *counted += 1;
+        *counted
+    };
+    let mut counted = 0;
+    let begun_before = span!("before", count = count(&mut counted));
+    memory.set(8 * STATE, MONOTONIC);
+    drop(begun_before);
+    let begun = span!("begun", count = count(&mut counted));
+    memory.set(8 * STATE, OFF);
+    drop(begun);
+    assert_eq!(counted, 1);
+    assert_eq!(memory.take(), []);
+}
+
+#[test]
+fn what_does_not_fit_is_counted_and_a_recording_that_nobody_reads_ends() {
+    let memory = Memory::open();
+    let fill = |spans: usize| (0..spans).for_each(|_| drop(span!("fill")));
+    let fits = RING_WORDS / 3;
+    thread::scope(|scope| {
+        let lost = || memory.word(memory.slot(0, SLOT_LOST));
+        let before = lost();
+        let all = scope.spawn(|| fill(fits + 1000)).join();
+        all.unwrap();
+        let (written, lost) = (memory.take().len(), lost() - before);
+        assert_eq!(written as u64 + lost, fits as u64 + 1000);
+        // The last record must not be longer than the room for the longest.
+        assert!(written <= fits && written > fits - MOST_WORDS, "{written}");
+        // A thread that is read in time uses little memory: its ring begins again.
+        let positions = scope.spawn(|| {
+            (0..40)
+                .map(|_| {
+                    fill(1000);
+                    assert_eq!(memory.take().len(), 1000);
+                    memory.word(memory.slot(0, SLOT_HEAD)) % RING_WORDS as u64
+                })
+                .collect::<Vec<_>>()
+        });
+        let positions = positions.join().unwrap();
+        let begun_again = positions.windows(2).filter(|two| two[0] > two[1]).count();
+        assert!(
+            begun_again > 8 && positions.iter().skip(20).all(|at| *at < 4 * PART_WORDS),
+            "{positions:?}"
+        );
+        memory.set(8 * READER_SEEN, 0);
+        scope.spawn(|| fill(fits + 1000)).join().unwrap();
+        assert_eq!(memory.control(STATE), OFF);
+    });
+}
+
+#[test]
+fn a_slot_has_one_thread_and_is_used_again_once_it_is_read() {
+    let memory = Memory::open();
+    let run = || thread::spawn(|| drop(span!("in thread"))).join().unwrap();
+    let slots = memory.control(SLOTS_TAKEN);
+    for _ in 0..20 {
+        run();
+        assert_eq!(memory.take().len(), 1);
+    }
+    assert!(memory.control(SLOTS_TAKEN) <= slots + 1);
+    for _ in 0..20 {
+        run();
+    }
+    assert!(memory.control(SLOTS_TAKEN) >= 20);
+    assert_eq!(memory.take().len(), 20);
+}
+
+#[test]
+fn any_bytes_are_a_record_or_none() {
+    let mut state = 1u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut records = 0;
+    for _ in 0..20_000 {
+        let mut words: Vec<u64> = (0..next() % 40).map(|_| next()).collect();
+        let position = next();
+        if let Some(first) = words.first_mut() {
+            *first = head_word(position, next() as u32 & 0xf_ffff, next() % 7, (next() % 50) as usize);
+        }
+        if let Some(record) = Record::parse(&words, position) {
+            records += 1;
+            record.values().for_each(|(_, value)| drop(format!("{value:?}")));
+            let _ = (record.time(), record.began(), record.plotted(), record.lane());
+            assert_eq!(Record::parse(&words, position.wrapping_add(RING_WORDS as u64)), None);
+        }
+        let bytes: Vec<u8> = words.iter().skip(1).flat_map(|word| word.to_ne_bytes()).collect();
+        if let Some(text) = SiteText::parse(&bytes) {
+            assert!(text.parts().count() <= 1 + MOST_FIELDS);
+        }
+    }
+    assert!(records > 1000, "{records}");
+}
