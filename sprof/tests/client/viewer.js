@@ -100,6 +100,10 @@ const axe = async () => {
         answer.shown.push(await page.evaluate(axe));
       }
       else if (what === "url") await page.waitForURL(argument);
+      else if (what === "reload") {
+        await page.reload();
+        await page.waitForFunction(() => document.body.dataset.ready);
+      } else if (what === "back") await page.goBack();
       else if (what === "shot") await page.screenshot({ path: argument });
       else if (what === "drag") {
         // Shares of the timeline's width.

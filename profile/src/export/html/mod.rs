@@ -54,12 +54,13 @@ const SERVED: Compression = Compression::fast();
 const BOOT: &str = include_str!("js/boot.js");
 const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
-const SCRIPTS: [&str; 15] = [
+const SCRIPTS: [&str; 16] = [
     include_str!("js/words.js"),
     include_str!("js/profile.js"),
     include_str!("js/heap.js"),
     include_str!("js/sums.js"),
     include_str!("js/state.js"),
+    include_str!("js/address.js"),
     include_str!("js/table.js"),
     include_str!("js/tree.js"),
     include_str!("js/flame.js"),

@@ -161,6 +161,73 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
     }
 }
 
+/// The address follows a moment later, so each step waits for it.
+#[test]
+fn an_address_shows_the_same_after_a_reload_and_back_takes_back_a_step() {
+    let Some(()) = kernel_samples() else { return };
+    if !chromium() {
+        return;
+    }
+    let (split, _) = record().profile(program("split").unwrap(), &["300"]);
+    let page = url(&page(&split.output, &[]));
+    let mut steps = Vec::new();
+    for (what, argument, address) in [
+        ("drag", json!([0.2, 0.7]), "time="),
+        ("click", json!(".row-thread"), "threads="),
+        ("focus", json!(".list"), ""),
+        ("key", json!("Home f"), "focus="),
+        ("key", json!("3"), "sort=name"),
+        ("click", json!("#tab-flame"), "tab=flame"),
+        ("focus", json!(".flame"), ""),
+        ("key", json!("ArrowDown ArrowDown Enter"), "zoom="),
+        ("key", json!("/"), ""),
+        ("type", json!("main"), "search=main"),
+        ("show", json!(""), ""),
+        ("reload", json!(""), ""),
+        ("show", json!(""), ""),
+    ] {
+        steps.push(json!([what, argument]));
+        steps.push(json!(["url", format!("**/*.html*{address}*")]));
+    }
+    for _ in 0..5 {
+        steps.extend([json!(["back", ""]), json!(["show", ""])]);
+    }
+    let mut tasks = vec![json!({ "url": page, "steps": steps })];
+    // Of another profile, and nonsense.
+    for address in [
+        "tab=tree&function=1&of=0",
+        "tab=..&time=9-1&threads=x&focus=-1&zoom=1e9&count=99&sort=",
+    ] {
+        tasks.push(json!({ "url": format!("{page}#{address}"), "steps": [["show", ""]] }));
+    }
+    let Some(answers) = browse(&tasks) else { return };
+    let facts = |shown: &Value| {
+        let keys = [
+            "tab", "sum", "weight", "matched", "crumbs", "lists", "zoomed", "range", "labels", "hint",
+        ];
+        keys.map(|key| shown[key].clone())
+    };
+    let shown = answers[0]["shown"].as_array().unwrap();
+    assert_eq!(facts(&shown[0]), facts(&shown[1]));
+    let figures = |shown: &Value| (shown["tab"].clone(), shown["crumbs"].as_array().unwrap().len());
+    assert_eq!(figures(&shown[0]), (json!("flame"), 3), "{}", shown[0]);
+    assert!(shown[0]["zoomed"] != "" && shown[2]["zoomed"] == "", "{}", shown[0]);
+    let back: Vec<_> = shown[2..].iter().map(figures).collect();
+    let expected = [
+        ("flame", 3),
+        ("functions", 3),
+        ("functions", 2),
+        ("functions", 1),
+        ("functions", 0),
+    ];
+    assert_eq!(back, expected.map(|(tab, crumbs)| (json!(tab), crumbs)));
+    for other in &answers[1..] {
+        let shown = &other["shown"][0];
+        assert_eq!(figures(shown), (json!("functions"), 0), "{other}");
+        assert!(shown["hint"].as_str().unwrap().contains("another profile"), "{other}");
+    }
+}
+
 #[test]
 fn the_times_of_what_is_selected_are_in_the_timeline_and_the_heat_map() {
     if !chromium() {

@@ -6,15 +6,13 @@
 const functionStarts = new Map();
 /** By library and start. @type {Map<string, Code | Error>} */
 const codes = new Map();
-let showsAssembly = false;
 let isAsking = false;
 
 /** Switches between lines and instructions. */
 function assemblySwitch() {
-  const button = make("button", { type: "button", id: "asm", "aria-pressed": String(showsAssembly) }, "Assembly");
+  const button = make("button", { type: "button", id: "asm", "aria-pressed": String(state.assembly) }, "Assembly");
   button.addEventListener("click", () => {
-    showsAssembly = !showsAssembly;
-    change({});
+    change({ assembly: !state.assembly });
     byId("asm").focus();
   });
   return button;
@@ -190,5 +188,5 @@ async function askForCode(byLib) {
     }
   }
   isAsking = false;
-  if (state.tab === "source" && showsAssembly) change({});
+  if (state.tab === "source" && state.assembly) change({});
 }

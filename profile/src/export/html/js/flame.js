@@ -7,9 +7,6 @@ const LEAST_PX = 0.4;
 
 /** @typedef {{node: number, x: number, y: number, width: number}} FlameBox */
 
-/** The zoomed call path, by functions: it stays when the selection changes. @type {number[]} */
-let flamePath = [];
-
 /** @returns {{element: HTMLElement, shown: () => void}} */
 function flameTab() {
   if (profile.calls !== "paths") return withoutPaths();
@@ -37,7 +34,7 @@ function flameTab() {
   const out = make("button", { type: "button" }, "Zoom out");
   const bar = make("div", { class: "bar" }, out, legend);
   const element = make("div", { class: "flame-view" }, bar, area);
-  let zoomed = nodeAt(tree, flamePath, total);
+  let zoomed = nodeAt(tree, state.zoom, total);
   let current = zoomed;
   /** @type {FlameBox[]} */
   let boxes = [];
@@ -106,7 +103,8 @@ function flameTab() {
   /** @param {number} node */
   const zoom = (node) => {
     zoomed = current = node;
-    flamePath = pathOf(tree, node);
+    state.zoom = pathOf(tree, node);
+    noteAddress(["zoom"]);
     area.scrollTop = 0;
     element.dataset.zoomed = node > 0 ? profile.names[tree.func[node]] : "";
     draw();
@@ -115,6 +113,7 @@ function flameTab() {
   /** @param {number} node */
   const tell = (node) => {
     state.func = tree.func[node];
+    noteAddress(["func"]);
     hint(words(node));
     showActions();
   };

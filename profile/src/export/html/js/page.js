@@ -250,10 +250,8 @@ function takeBack() {
   if (state.query) {
     /** @type {HTMLInputElement} */ (byId("search")).value = "";
     change({ query: "" });
-  } else if (flamePath.length > 0 && state.tab === "flame") {
-    flamePath = [];
-    change({});
-  } else if (state.range) change({ range: null });
+  } else if (state.zoom.length > 0 && state.tab === "flame") change({ zoom: [] });
+  else if (state.range) change({ range: null });
   else if (state.threads) change({ threads: null });
   else if (state.hidden.length > 0) change({ hidden: state.hidden.slice(0, -1) });
   else if (state.focus.length > 0) change({ focus: state.focus.slice(0, -1) });
@@ -332,8 +330,10 @@ function start() {
     if (has("kind") || has("range") || has("threads") || has("focus") || has("hidden") || has("tab")) choose(state.func);
     showFilters();
     if (!(changed.length === 1 && has("view"))) showPanel();
+    noteAddress(changed);
   });
-  change({ kind: 0, range: null, tab: "functions" });
+  showAddress();
+  addEventListener("popstate", showAddress);
   for (const query of ["(prefers-color-scheme: dark)", "(min-resolution: 1.5dppx)"]) {
     matchMedia(query).addEventListener("change", () => change({ view: state.view, sort: state.sort }));
   }

@@ -9,7 +9,7 @@ let chosenFileOf = -2;
 
 /** @returns {{element: HTMLElement, shown: () => void}} */
 function sourceTab() {
-  if (showsAssembly) return assemblyView();
+  if (state.assembly) return assemblyView();
   const files = filesByWeight();
   if (files.length === 0) {
     const text = "No source lines are known: compile with debug info, and keep it where the profile is made.";

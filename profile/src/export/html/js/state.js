@@ -14,6 +14,8 @@
  * @property {string} query
  * @property {TabName} tab
  * @property {{column: "own" | "total" | "name", down: boolean}} sort
+ * @property {number[]} zoom The zoomed call path of the flame graph, by functions: it stays when the selection changes.
+ * @property {boolean} assembly Source is shown as instructions.
  */
 
 const buffer = /** @type {any} */ (window).sprofData;
@@ -32,6 +34,8 @@ const state = {
   query: "",
   tab: "functions",
   sort: { column: "own", down: true },
+  zoom: [],
+  assembly: false,
 };
 
 /** @type {Sums | null} */

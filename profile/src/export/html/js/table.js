@@ -231,10 +231,9 @@ function functionKey(func, event) {
   return true;
 }
 
-/** @param {number} func @param {boolean} asAssembly */
-function showSource(func, asAssembly) {
-  showsAssembly = asAssembly;
-  change({ func, tab: "source" });
+/** @param {number} func @param {boolean} assembly */
+function showSource(func, assembly) {
+  change({ func, tab: "source", assembly });
 }
 
 /** @param {number} func */
@@ -252,6 +251,7 @@ function focusOn(func) {
 /** Makes it the chosen function; the view stays. @param {number} func */
 function choose(func) {
   state.func = func;
+  noteAddress(["func"]);
   const { ownOf, totalOf } = sums();
   if (func < 0) hint("");
   else hint(profile.diff ? diffInWords(profile.names[func], -1, func) : inWords(func, ownOf[func], totalOf[func], variancesOfFunction(func)));

@@ -57,6 +57,7 @@ function treeList({ label, root, withRoot = false, ownIsPart = true, changes = f
     activate: (row) => {
       const { branch } = lines[row];
       state.func = branch.func;
+      noteAddress(["func"]);
       hint(changes ? diffInWords(profile.names[branch.func], branch.node, branch.func) : inWords(branch.func, branch.own, branch.total, branch.variances));
       showActions();
     },
