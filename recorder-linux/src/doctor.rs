@@ -33,6 +33,7 @@ pub fn examine() -> Examination {
     let mut limits = vec![paranoid(&opened), counters(&opened)];
     limits.extend(rings(&opened));
     limits.push(hidden_addresses());
+    limits.push(open::breakpoints::examine());
     limits.extend(probes::examine());
     Examination {
         ways: vec![with_kernel(&opened), user_only(&opened, own_pid), traced(&opened)],

@@ -120,6 +120,12 @@ fn probes(out: &mut String, wanted: &dyn Fn(&str) -> bool) {
             Err(error) => say!(out, "probes in the kernel: none: {error}"),
         }
     }
+    if wanted("breakpoint") {
+        say!(
+            out,
+            "breakpoints in the recorded program, four at most, also for ordinary users\n  breakpoint:FUNCTION  breakpoint:FUNCTION+OFFSET"
+        );
+    }
     if !wanted("uprobe") && !wanted("usdt") {
         return;
     }

@@ -12,6 +12,9 @@ pub struct Probe {
     pub name: String,
     /// At least one: a function may have several instances, a mark several copies.
     pub places: Vec<ProbePlace>,
+    /// True if breakpoint registers of the processor watch the places, in processes that run the file as their program.
+    /// Else the kernel has a definition of each, for all processes that map the file.
+    pub by_register: bool,
     /// A line each for the user, before recording begins: what is probed where that is not plain, and what no probe
     /// will see.
     pub notes: Vec<String>,

@@ -64,7 +64,7 @@ pub enum EventSelector {
         /// A folder in that.
         name: String,
     },
-    /// `uprobe:FILE:FUNCTION`, `usdt:FILE:PROVIDER:NAME`, `kprobe:FUNCTION`.
+    /// `uprobe:FILE:FUNCTION`, `usdt:FILE:PROVIDER:NAME`, `kprobe:FUNCTION`, `breakpoint:FUNCTION`.
     Probe {
         /// Which of them.
         kind: ProbeKind,
@@ -82,6 +82,8 @@ pub enum ProbeKind {
     Usdt,
     /// At a function of the kernel or an offset in it.
     Kprobe,
+    /// At a function of the recorded program or an offset in it, by a breakpoint register of the processor.
+    Breakpoint,
 }
 
 impl ProbeKind {
@@ -91,6 +93,7 @@ impl ProbeKind {
         let kind = match word {
             "uprobe" => ProbeKind::Uprobe,
             "usdt" => ProbeKind::Usdt,
+            "breakpoint" => ProbeKind::Breakpoint,
             // Patterns are of tracepoints: somebody may have called a group of his own so.
             "kprobe" if !place.contains(['*', '?']) => ProbeKind::Kprobe,
             _ => return None,
@@ -460,6 +463,10 @@ mod tests {
             (ProbeKind::Kprobe, "tcp_sendmsg+0x10".to_owned())
         );
         assert_eq!(place("kprobe:tcp_sendmsg/period=10/").1, "tcp_sendmsg");
+        assert_eq!(
+            place("breakpoint:app::work"),
+            (ProbeKind::Breakpoint, "app::work".to_owned())
+        );
         assert!(matches!(
             parsed("kprobe:tcp_*").selector,
             EventSelector::Tracepoints { .. }

@@ -35,6 +35,7 @@ use super::patch::PatchPlan;
 use super::patch_answers::PatchOutcome;
 use super::program::{self, Elf};
 use super::socket::ProgramMessage;
+use crate::processes::launch::ExecStop;
 use crate::sys::process::{Child, HeldProcess, Signal, Stopped};
 use crate::sys::ptrace::{self, RegisterWords, Stop};
 
@@ -68,6 +69,7 @@ const CALL: [u8; 3] = [0x0f, 0x05, 0xcc];
 #[derive(Debug)]
 pub struct StaticProgram {
     pid: i32,
+    stop: ExecStop,
 }
 
 /// How a static program that sprof launches gets the library.
@@ -133,8 +135,8 @@ impl StaticProgram {
     ///
     /// The system refuses ptrace(2).
     pub fn seize(pid: i32) -> Result<StaticProgram, String> {
-        ptrace::seize_until_exec(pid).map_err(|error| format!("ptrace: {error}"))?;
-        Ok(StaticProgram { pid })
+        let stop = ExecStop::seize(pid).map_err(|error| format!("ptrace: {error}"))?;
+        Ok(StaticProgram { pid, stop })
     }
 
     /// Waits for the exec, loads the library, and lets the program run. From the thread that has seized it.
@@ -143,21 +145,8 @@ impl StaticProgram {
     ///
     /// Why the library is not loaded. The program runs without it.
     pub fn load(self, library: &Path) -> Result<(), String> {
-        loop {
-            match ptrace::wait_for_stop(self.pid) {
-                Ok(Some(Stop::Exec)) => break,
-                Ok(Some(Stop::Signal(signal))) => drop(ptrace::resume(self.pid, signal)),
-                Ok(Some(Stop::Group)) => drop(ptrace::listen(self.pid)),
-                Ok(Some(_)) => drop(ptrace::resume(self.pid, 0)),
-                // There was no exec.
-                Ok(None) => return Ok(()),
-                Err(error) => return Err(format!("waitid: {error}")),
-            }
-        }
-        let loaded = load(self.pid, library);
-        // Only where it was killed, there is none.
-        let _ = ptrace::detach(self.pid);
-        loaded
+        let loaded = self.stop.at_exec(|| load(self.pid, library));
+        loaded.map_err(|error| format!("waitid: {error}"))?.unwrap_or(Ok(()))
     }
 }
 

@@ -9,14 +9,16 @@ use std::io;
 
 use recording::event::Role;
 use recording::info::EventCounts;
+use recording::probe::FilePlace;
 
 use super::attempts::open_failed;
+use super::breakpoints;
 use super::further;
 use super::sampling_event::{SharedSettings, core_type};
-use super::scope::OpenError;
+use super::scope::{OpenError, Scope};
 use super::trouble;
 use super::waits;
-use crate::open::events::{Counter, Events, Point};
+use crate::open::events::{Counter, Events, Point, PointSource};
 use crate::sys::perf_event::{Attr, EventFd, THIS_THREAD, flag};
 use perf_data::decode::{self, SampleLayout};
 use perf_data::translate::FurtherEvent;
@@ -56,6 +58,8 @@ enum What {
     /// A named event that counts, except the first; with its index in [`Events::infos`].
     Counted(u32, Counter),
     Point(u32, Point),
+    /// Records nothing: it owns rings for breakpoints, which are opened when the program has executed.
+    PointRings,
 }
 
 /// How many bytes of the stack an event copies.
@@ -99,6 +103,7 @@ impl EventSet {
             whats.push(What::Counted(*index, counter.clone()));
         }
         whats.extend((events.points.iter()).map(|(index, point)| What::Point(*index, point.clone())));
+        whats.extend(events.has_breakpoints().then_some(What::PointRings));
         // Opened last: where descriptors are scarce, the recording can do without larger dumps.
         whats.extend(larger.map(|bytes| What::Samples(Dumps::Larger(bytes))));
         let larger_wait_stacks = fired.and_then(|(_, larger)| larger);
@@ -132,13 +137,76 @@ impl EventSet {
 
     fn open_for(&mut self, pid: i32) -> Result<(), (usize, u32, io::Error)> {
         let before = self.fds.len();
+        let is_to_execute = self.common.scope == Scope::OnExec;
+        self.open_those(
+            pid,
+            before,
+            |what| is_to_execute && what.breakpoint().is_some(),
+            breakpoints::address,
+        )?;
+        if is_to_execute {
+            // A program has no addresses before its exec. Any will do to find out whether there are enough registers.
+            let usual = self.fds.len();
+            self.open_those(
+                pid,
+                before,
+                |what| what.breakpoint().is_none(),
+                |_, _| Some(breakpoints::ANY_ADDRESS),
+            )?;
+            self.fds.truncate(usual);
+        }
+        Ok(())
+    }
+
+    /// Sets the breakpoints of a launched program, which is stopped at its exec.
+    pub(crate) fn set_breakpoints(&mut self, pid: i32) -> Result<(), OpenError> {
+        let before = self.fds.len();
+        self.open_those(pid, 0, |what| what.breakpoint().is_none(), breakpoints::address)
+            .map_err(|(spec, cpu, error)| self.failed(spec, cpu, &error))?;
+        let is_open = |index| self.fds[before..].iter().any(|fd| fd.spec == index);
+        let all = (self.specs.iter().enumerate()).filter(|(_, spec)| spec.what.breakpoint().is_some());
+        if { all }.any(|(index, _)| !is_open(index)) {
+            return Err(breakpoints::other_program());
+        }
+        self.redirect(before)
+            .and_then(|()| self.since(before).try_for_each(EventFd::enable))
+            .map_err(|error| format!("cannot enable the breakpoints: {error}").into())
+    }
+
+    /// True if [`EventSet::set_breakpoints`] is to be called.
+    pub(crate) fn waits_for_exec(&self) -> bool {
+        self.common.scope == Scope::OnExec && self.breakpoints().next().is_some()
+    }
+
+    fn breakpoints(&self) -> impl Iterator<Item = &Spec> {
+        self.specs.iter().filter(|spec| spec.what.breakpoint().is_some())
+    }
+
+    /// Opens events for a task. `own`: from here on descriptors are of this task.
+    fn open_those(
+        &mut self,
+        pid: i32,
+        own: usize,
+        is_left_out: impl Fn(&What) -> bool,
+        address: impl Fn(i32, &FilePlace) -> Option<u64>,
+    ) -> Result<(), (usize, u32, io::Error)> {
         for (index, spec) in self.specs.iter().enumerate() {
+            if is_left_out(&spec.what) {
+                continue;
+            }
+            let address = match spec.what.breakpoint() {
+                None => 0,
+                Some(place) => match address(pid, place) {
+                    Some(address) => address,
+                    None => continue,
+                },
+            };
             for (at, cpu) in self.cpus.iter().enumerate() {
                 let is_sampled = |fd: &Fd| (fd.spec, fd.cpu) == (0, at);
-                if index > 0 && !self.fds[before..].iter().any(is_sampled) {
+                if index > 0 && !self.fds[own..].iter().any(is_sampled) {
                     continue;
                 }
-                let Some(attr) = spec.attr(&self.common, *cpu) else {
+                let Some(attr) = spec.attr(&self.common, *cpu, address) else {
                     continue;
                 };
                 let is_named = spec.what.index().is_some();
@@ -155,8 +223,7 @@ impl EventSet {
                         event,
                     }),
                     // The CPU went offline after the list was read.
-                    Err(error)
-                        if error.raw_os_error() == Some(libc::ENODEV) && !is_named && self.fds.len() > before => {}
+                    Err(error) if error.raw_os_error() == Some(libc::ENODEV) && !is_named && self.fds.len() > own => {}
                     // The recording continues without this event, unless the task has ended.
                     Err(error) if spec.what.is_larger() && error.raw_os_error() != Some(libc::ESRCH) => {}
                     Err(error) => return Err((index, *cpu, error)),
@@ -175,7 +242,11 @@ impl EventSet {
             What::Switches => waits::failed("dummy", cpu, error).into(),
             What::WaitStacks(_) => waits::failed("context-switches", cpu, error).into(),
             What::Counted(_, counter) => trouble::counter(counter, &self.common, cpu, error),
-            What::Point(_, point) => trouble::point(&point.tracepoint.name, &self.common, cpu, error),
+            What::Point(_, point) => match &point.source {
+                PointSource::Tracepoint(tracepoint) => trouble::point(&tracepoint.name, &self.common, cpu, error),
+                PointSource::Breakpoint(_) => breakpoints::failed(self.breakpoints().count(), error),
+            },
+            What::PointRings => waits::failed("dummy", cpu, error).into(),
         }
     }
 
@@ -359,7 +430,13 @@ impl EventSet {
             index: spec.what.index()?,
             layout: &spec.layout,
             format: match &spec.what {
-                What::Point(_, point) => Some(&point.tracepoint.format),
+                What::Point(
+                    _,
+                    Point {
+                        source: PointSource::Tracepoint(tracepoint),
+                        ..
+                    },
+                ) => Some(&tracepoint.format),
                 _ => None,
             },
         })
@@ -401,7 +478,7 @@ impl What {
             What::Switches => Role::Switch,
             What::WaitStacks(_) => Role::WaitStack,
             What::Counted(..) => Role::Counted,
-            What::Point(..) => Role::Point,
+            What::Point(..) | What::PointRings => Role::Point,
         }
     }
 
@@ -415,7 +492,20 @@ impl What {
     fn index(&self) -> Option<u32> {
         match self {
             What::Counted(index, _) | What::Point(index, _) => Some(*index),
-            What::Samples(_) | What::Switches | What::WaitStacks(_) => None,
+            What::Samples(_) | What::Switches | What::WaitStacks(_) | What::PointRings => None,
+        }
+    }
+
+    fn breakpoint(&self) -> Option<&FilePlace> {
+        match self {
+            What::Point(
+                _,
+                Point {
+                    source: PointSource::Breakpoint(place),
+                    ..
+                },
+            ) => Some(place),
+            _ => None,
         }
     }
 
@@ -423,14 +513,16 @@ impl What {
         match self {
             What::Counted(_, counter) => further::counter_layout(counter, common),
             What::Point(_, point) => further::point_layout(point, common),
-            What::Samples(_) | What::Switches | What::WaitStacks(_) => common.choice.layout(common.stack_bytes),
+            What::Samples(_) | What::Switches | What::WaitStacks(_) | What::PointRings => {
+                common.choice.layout(common.stack_bytes)
+            }
         }
     }
 }
 
 impl Spec {
-    /// The attributes on a CPU; `None` if that CPU lacks the event.
-    fn attr(&self, common: &SharedSettings, cpu: u32) -> Option<Attr> {
+    /// The attributes on a CPU; `None` if that CPU lacks the event. `address`: of a breakpoint.
+    fn attr(&self, common: &SharedSettings, cpu: u32, address: u64) -> Option<Attr> {
         let core_type = core_type(&common.core_types, cpu);
         let attr = match &self.what {
             What::Samples(Dumps::Usual(bytes) | Dumps::Larger(bytes)) => {
@@ -439,7 +531,8 @@ impl Spec {
             What::Switches => waits::switches(common),
             What::WaitStacks(Dumps::Usual(bytes) | Dumps::Larger(bytes)) => waits::stacks(common, *bytes),
             What::Counted(_, counter) => return further::counter_attr(counter, &self.layout, common, cpu),
-            What::Point(_, point) => further::point_attr(point, &self.layout, common),
+            What::Point(_, point) => further::point_attr(point, &self.layout, common, address),
+            What::PointRings => waits::owner(common),
         };
         Some(match self.what.is_larger() {
             true => Attr {

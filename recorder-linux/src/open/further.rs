@@ -2,9 +2,10 @@
 
 use recording::info::SampleBy;
 
+use super::breakpoints;
 use super::sampling_event::{SharedSettings, core_type};
 use super::scope::FLOOD_STACK_BYTES;
-use crate::open::events::{Counter, Point};
+use crate::open::events::{Counter, Point, PointSource};
 use crate::sys::perf_event::{Attr, flag};
 use perf_data::decode::{RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_PERIOD, SAMPLE_RAW, SampleLayout};
 use perf_data::events::{CountedCode, names};
@@ -34,7 +35,7 @@ pub(super) fn point_layout(point: &Point, common: &SharedSettings) -> SampleLayo
             SampleBy::Period(period @ 2..) => Some(period),
             _ => None,
         },
-        raw: true,
+        raw: matches!(point.source, PointSource::Tracepoint(_)),
     }
 }
 
@@ -66,12 +67,16 @@ pub(super) fn counter_attr(
     })
 }
 
-/// The attributes of a point event.
-pub(super) fn point_attr(point: &Point, layout: &SampleLayout, common: &SharedSettings) -> Attr {
-    Attr {
-        kind: names::TRACEPOINT,
-        config: point.tracepoint.id,
-        ..attr(point.sides, point.sample_by, layout, common)
+/// The attributes of a point event. `address`: of a breakpoint in the process.
+pub(super) fn point_attr(point: &Point, layout: &SampleLayout, common: &SharedSettings, address: u64) -> Attr {
+    let attr = attr(point.sides, point.sample_by, layout, common);
+    match &point.source {
+        PointSource::Tracepoint(tracepoint) => Attr {
+            kind: names::TRACEPOINT,
+            config: tracepoint.id,
+            ..attr
+        },
+        PointSource::Breakpoint(_) => breakpoints::attr(attr, address),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Opens the best event and the largest rings that this machine and this user may have. Announces every step down.
 
 mod attempts;
+pub(crate) mod breakpoints;
 mod event_set;
 pub(crate) mod events;
 mod further;
@@ -14,7 +15,7 @@ use std::fs;
 use std::path::Path;
 
 use attempts::{choose, open_failed};
-use event_set::EventSet;
+pub(crate) use event_set::EventSet;
 pub(crate) use rings::RingBytes;
 pub(crate) use rings::StackCopies;
 use rings::{larger_stack_bytes, largest_ring_bytes, map_rings, wanted_ring_bytes};

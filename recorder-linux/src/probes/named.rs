@@ -21,18 +21,19 @@ pub(crate) struct DefinedProbe {
     pub(crate) notes: Vec<String>,
 }
 
-/// Defines all probes. They exist until the first value is dropped. Leftovers of killed recordings are removed before.
-/// The error is for the user.
+/// Defines all probes that the kernel has to know. They exist until the first value is dropped. Leftovers of killed
+/// recordings are removed before. The error is for the user.
 pub(crate) fn define_all(probes: &[Probe]) -> Result<(Option<Probes>, Vec<DefinedProbe>), String> {
-    let Some((first, place)) = probes.first().and_then(|first| Some((first, first.places.first()?))) else {
+    let probes = || probes.iter().filter(|probe| !probe.by_register);
+    let Some((first, place)) = probes().next().and_then(|first| Some((first, first.places.first()?))) else {
         return Ok((None, Vec::new()));
     };
     let failed = |probe: &Probe, error: ProbeError| format!("cannot record {}: {error}", probe.text);
     let tracefs = ProbeFiles::find(ProbeList::of(place)).map_err(|error| failed(first, error))?;
     let removed = remove_leftovers(&tracefs).map_err(|error| failed(first, error))?;
     let mut held = Probes::none(tracefs).map_err(|error| failed(first, error))?;
-    let mut defined: Vec<DefinedProbe> = Vec::with_capacity(probes.len());
-    for probe in probes {
+    let mut defined: Vec<DefinedProbe> = Vec::new();
+    for probe in probes() {
         let before = held.tracepoints().count();
         held.add(&probe.places).map_err(|error| failed(probe, error))?;
         let new = held.tracepoints().skip(before);

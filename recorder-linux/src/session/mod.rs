@@ -8,7 +8,9 @@
 //! | perf_event, user code only | user code | perf_event_paranoid 2 |
 //! | ptrace | user code of a launched program, at a lower rate | nothing but a parent's right to trace its child |
 
+use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -20,7 +22,7 @@ use recording::sink::EventSink;
 
 use crate::heap::HeapRecorder;
 use crate::open::events::Events;
-use crate::open::{self, OpenError, Scope, WantedEvents};
+use crate::open::{self, OpenError, Scope, WantedEvents, breakpoints};
 use crate::probes::{self, Probes};
 use crate::processes::launch;
 use crate::processes::procfs;
@@ -69,6 +71,7 @@ impl Session for Recording {
             options.rate_hz,
             options.event_sampling,
             options.off_cpu,
+            &options.probes,
             &defined,
         )
         .map_err(RecordError::Failed)?;
@@ -138,6 +141,9 @@ impl Session for Recording {
 /// Forks the program, stopped before its exec, and opens what may sample it.
 fn open_launched(options: &RecordOptions, events: Events, probes: Option<Probes>) -> Result<Backend, RecordError> {
     let mut image = program::resolve(&options.command, &options.env)?;
+    if events.has_breakpoints() {
+        breakpoints::check_program(Path::new(OsStr::from_bytes(image.path.as_bytes()))).map_err(RecordError::Failed)?;
+    }
     let mut common = SessionParts::new(options)?;
     let mut announcement = None;
     if let Some(heap) = &options.heap {

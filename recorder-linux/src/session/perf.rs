@@ -1,6 +1,7 @@
 //! A recording with perf_event.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 
 use recording::clock::{ClockReference, Timestamp};
 use recording::cpu_account::{CpuAccount, UnrecordedCause};
@@ -11,19 +12,19 @@ use recording::sink::EventSink;
 
 use super::attach::{self, RunningTarget};
 use super::common::SessionParts;
-use crate::heap::{HeapRecorder, HeapSink};
+use crate::heap::{HeapRecorder, HeapSink, StaticStart};
 use crate::machine::host;
 use crate::open::events::Events;
-use crate::open::{NoCycles, OpenedEvents};
+use crate::open::{EventSet, NoCycles, OpenedEvents};
 use crate::probes::Probes;
-use crate::processes::launch;
+use crate::processes::launch::{self, ExecStop};
 use crate::processes::stop::{HeldProgram, Target};
 use crate::processes::unrecorded::{self, Unrecorded};
 use crate::processes::watched::Watched;
 use crate::resources::Resources;
 use crate::rounds::drain::{RoundLoop, report_remaining_losses};
 use crate::sys::priority::RealtimePriority;
-use crate::sys::process::{Stopped, monotonic_ns};
+use crate::sys::process::{Child, HeldProcess, Signal, Stopped, monotonic_ns};
 use perf_data::translate::{TaskZero, Translator};
 
 /// All events are open.
@@ -97,13 +98,6 @@ impl PerfSession {
                 false => translator.admit_task_zero(TaskZero::OtherNamespaces),
             }
         }
-        let start_program = |stopped: Stopped| {
-            let started = match static_start {
-                Some(static_start) => static_start.start(stopped),
-                None => stopped.start(),
-            };
-            started.map_err(|error| launch::exec_error(&options.command, &error))
-        };
         let ran_before = matches!(self.begin, Begin::Held(..));
         let (mut watched, names) = match self.begin {
             Begin::Launch(stopped) => {
@@ -111,7 +105,8 @@ impl PerfSession {
                 // What the program does from now on counts.
                 let program = std::iter::once(Pid(stopped.pid()));
                 resources.look(program, &mut |message| message.deliver(sink));
-                (Watched::Program(start_program(stopped)?), None)
+                let child = start_program(stopped, static_start, &mut opened.events, &options.command)?;
+                (Watched::Program(child), None)
             }
             Begin::Attached(running, timer) => {
                 let names = running.names.join(", ");
@@ -119,7 +114,8 @@ impl PerfSession {
                     unrecorded.add(*pid, None, UnrecordedCause::OtherUser);
                 }
                 let others = report_running(running, opened, &mut translator, sink);
-                let timer = timer.map(start_program).transpose()?;
+                let timer = timer.map(|timer| start_program(timer, None, &mut opened.events, &options.command));
+                let timer = timer.transpose()?;
                 (timer.map_or(others, Watched::Timer), Some(names))
             }
             Begin::Held(program, running) => {
@@ -218,6 +214,55 @@ impl PerfSession {
             problem,
             target,
         })
+    }
+}
+
+/// Lets the program run, with its breakpoints set.
+fn start_program(
+    stopped: Stopped,
+    static_start: Option<StaticStart>,
+    events: &mut EventSet,
+    command: &[OsString],
+) -> Result<Child, RecordError> {
+    let pid = stopped.pid();
+    let mut refused = None;
+    let started = if events.waits_for_exec() {
+        let stop = ExecStop::seize(pid);
+        stopped.start_and(|| {
+            let set = stop.and_then(|stop| {
+                stop.at_exec(|| {
+                    let set = events.set_breakpoints(pid);
+                    if set.is_err()
+                        && let Some(process) = HeldProcess::open(pid)
+                    {
+                        process.signal(Signal::KILL);
+                    } else if let Some(static_start) = static_start {
+                        static_start.load(pid);
+                    }
+                    set
+                })
+            });
+            refused = match set {
+                Ok(set) => set.and_then(Result::err).map(|error| error.to_string()),
+                Err(error) => Some(format!(
+                    "cannot set breakpoints: the program can't be stopped at its exec (ptrace: {error}); \
+                     start it, and record it with -p"
+                )),
+            };
+        })
+    } else if let Some(static_start) = static_start {
+        static_start.start(stopped)
+    } else {
+        stopped.start()
+    };
+    let mut child = started.map_err(|error| launch::exec_error(command, &error))?;
+    match refused {
+        None => Ok(child),
+        Some(refused) => {
+            child.signal(Signal::KILL);
+            child.wait();
+            Err(RecordError::Failed(refused))
+        }
     }
 }
 

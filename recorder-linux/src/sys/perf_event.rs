@@ -76,6 +76,7 @@ pub(crate) mod flag {
     pub(crate) const CONTEXT_SWITCH: u64 = 1 << 26;
     pub(crate) const KSYMBOL: u64 = 1 << 29;
     pub(crate) const BUILD_ID: u64 = 1 << 34;
+    pub(crate) const REMOVE_ON_EXEC: u64 = 1 << 36;
 }
 
 /// `enum perf_event_read_format`.

@@ -52,6 +52,9 @@ pub(crate) struct RecordingArgs {
     /// its instances; +OFFSET in the function, or 0xOFFSET in the file) and usdt:FILE:PROVIDER:NAME with its arguments.
     /// FILE is a path, a program in PATH, or a library (libc). kprobe:FUNCTION and kprobe:FUNCTION+OFFSET are probes in
     /// the kernel.
+    ///
+    /// breakpoint:FUNCTION does the same for ordinary users, by breakpoint registers of the processor: at most four
+    /// places in the program itself, in its threads and the processes that it forks.
     #[arg(short, long, value_name = "EVENT", help_heading = "What to sample")]
     pub(crate) event: Vec<String>,
 

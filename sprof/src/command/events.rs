@@ -1,9 +1,19 @@
 //! `-e`: the named events, and the list of all events.
 
-use perf_data::events::{self, EventSelector};
-use recording::probe::Probe;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
-use crate::args::{self, RecordingArgs, SymbolArgs};
+use perf_data::events::{self, EventSelector};
+use recording::event::Pid;
+use recording::probe::Probe;
+use recording::program;
+use recording::session::RecordTarget;
+
+use crate::args::{self, ProgramWords, RecordingArgs, SymbolArgs};
 use crate::exit::{Failure, Outcome};
 use crate::output::screen;
 use crate::pipeline::probes;
@@ -13,7 +23,13 @@ use crate::recorder;
 const LIST: &str = "list";
 
 /// The named events, checked, and the probes among them, found in their files and in the folders of debug files.
-pub(super) fn named(args: &RecordingArgs, symbols: &SymbolArgs) -> Result<(Vec<String>, Vec<Probe>), Failure> {
+/// Breakpoints are in `program`, or in the processes of `target`.
+pub(super) fn named(
+    args: &RecordingArgs,
+    symbols: &SymbolArgs,
+    target: &RecordTarget,
+    program: &ProgramWords,
+) -> Result<(Vec<String>, Vec<Probe>), Failure> {
     let options = symbols.options(None);
     let mut specs = Vec::new();
     for list in &args.event {
@@ -24,10 +40,34 @@ pub(super) fn named(args: &RecordingArgs, symbols: &SymbolArgs) -> Result<(Vec<S
         if let EventSelector::Probe { kind, place } = &spec.selector
             && !probes.iter().any(|probe| probe.text == spec.text)
         {
-            probes.push(probes::find(*kind, &spec.text, place, &options)?);
+            let programs = || programs(target, program);
+            probes.push(probes::find(*kind, &spec.text, place, &programs, &options)?);
         }
     }
     Ok((args.event.clone(), probes))
+}
+
+/// The files of the programs that are recorded.
+fn programs(target: &RecordTarget, program: &ProgramWords) -> Result<Vec<PathBuf>, String> {
+    match target {
+        _ if !cfg!(target_os = "linux") => Err("only Linux gives sprof breakpoints".to_owned()),
+        RecordTarget::Command => {
+            let image = program::resolve(&program.command, &program.env).map_err(|error| error.to_string())?;
+            Ok(vec![PathBuf::from(OsString::from_vec(image.path.into_bytes()))])
+        }
+        RecordTarget::Processes(pids) => {
+            let mut paths = BTreeMap::new();
+            for Pid(pid) in pids {
+                let path = PathBuf::from(format!("/proc/{pid}/exe"));
+                let file = fs::metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+                paths.insert((file.dev(), file.ino()), path);
+            }
+            Ok(paths.into_values().collect())
+        }
+        RecordTarget::WholeMachine => {
+            Err("breakpoints are in processes: name them with -p; as root, uprobe:FILE:FUNCTION is for all".to_owned())
+        }
+    }
 }
 
 /// The pattern of `-e list:PATTERN`, empty for `-e list`.

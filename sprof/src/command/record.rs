@@ -380,7 +380,7 @@ pub(super) fn plan(
     }
     // The kernel lowers its limit if interrupts take long, as in many virtual machines: seen down to 250 Hz.
     let rate_hz = args.rate_hz().min(limit_hz);
-    let (events, probes) = events::named(args, symbols)?;
+    let (events, probes) = events::named(args, symbols, &target, &program)?;
     let mut recorder = RecordOptions {
         target,
         command: program.command,

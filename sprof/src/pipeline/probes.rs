@@ -1,5 +1,5 @@
-//! `-e uprobe:PATH:FUNCTION`, `-e usdt:PATH:PROVIDER:NAME` and `-e kprobe:FUNCTION`: from names to addresses in files
-//! and in the kernel.
+//! `-e uprobe:PATH:FUNCTION`, `-e usdt:PATH:PROVIDER:NAME`, `-e breakpoint:FUNCTION` and `-e kprobe:FUNCTION`: from
+//! names to addresses in files and in the kernel.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -27,12 +27,20 @@ const LIBRARY_FOLDERS: [&str; 9] = [
     "/usr/local/lib",
 ];
 
-/// Finds the addresses of a probe. `text` is the event as typed, `place` the part behind the first colon.
-pub(crate) fn find(kind: ProbeKind, text: &str, place: &str, options: &SymbolOptions) -> Result<Probe, String> {
+/// Finds the addresses of a probe. `text` is the event as typed, `place` the part behind the first colon. `programs`
+/// finds the files of the recorded programs, for breakpoints.
+pub(crate) fn find(
+    kind: ProbeKind,
+    text: &str,
+    place: &str,
+    programs: &dyn Fn() -> Result<Vec<PathBuf>, String>,
+    options: &SymbolOptions,
+) -> Result<Probe, String> {
     let found = match kind {
         ProbeKind::Uprobe => in_file(place, |path, name| uprobe(path, name, options)),
         ProbeKind::Usdt => in_file(place, usdt),
         ProbeKind::Kprobe => kprobe(place),
+        ProbeKind::Breakpoint => programs().and_then(|programs| breakpoint(&programs, place, options)),
     };
     match found {
         Ok(probe) => Ok(Probe {
@@ -49,6 +57,7 @@ fn probe(name: String, places: Vec<ProbePlace>, notes: Vec<String>) -> Probe {
         text: String::new(),
         name,
         places,
+        by_register: false,
         notes,
     }
 }
@@ -138,6 +147,17 @@ fn uprobe(path: &Path, place: &str, options: &SymbolOptions) -> Result<Probe, St
     Ok(probe(format!("uprobe:{place}"), places, notes))
 }
 
+fn breakpoint(programs: &[PathBuf], place: &str, options: &SymbolOptions) -> Result<Probe, String> {
+    let mut found = probe(format!("breakpoint:{place}"), Vec::new(), Vec::new());
+    found.by_register = true;
+    for path in programs {
+        let of_program = uprobe(path, place, options)?;
+        found.places.extend(of_program.places);
+        found.notes.extend(of_program.notes);
+    }
+    Ok(found)
+}
+
 fn at(path: &Path, file_offset: u64) -> ProbePlace {
     ProbePlace::File(FilePlace {
         path: path.to_owned(),
@@ -212,7 +232,7 @@ fn not_found(path: &Path, name: &str, functions: &FoundFunctions) -> String {
     if !functions.has_symbols {
         return format!(
             "{path} was stripped of its symbols: give the folder of its debug file with --symbol-dir, or the offset of the \
-             function in the file (uprobe:{path}:0x...)"
+             function in the file (0x... instead of its name)"
         );
     }
     match functions.similar.is_empty() {

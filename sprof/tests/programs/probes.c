@@ -3,6 +3,7 @@
 //     probes calls [N]          `probed` N times from `one` and 3 N times from `three`; then the same in a thread and in a child
 //     probes marks [N]          the mark `request` N times with arguments, `guarded` N times if a tracer counts its semaphore up
 //     probes wait [N]           waits for the end of stdin, then as `calls`
+//     probes again [N]          `again`, which executes the program again until it was called N times
 //     probes sleep              until a signal ends it
 #define _DEFAULT_SOURCE
 #include <pthread.h>
@@ -76,6 +77,15 @@ static void *calls(void *n) {
     return NULL;
 }
 
+__attribute__((noinline)) void again(char *program, long n, long called) {
+    char rest[24], so_far[24];
+    snprintf(rest, sizeof rest, "%ld", n - 1);
+    snprintf(so_far, sizeof so_far, "%ld", called + 1);
+    if (n > 1)
+        execl("/proc/self/exe", program, "again", rest, so_far, (char *)NULL);
+    printf("again=%s\n", so_far);
+}
+
 __attribute__((noinline)) void marks(int n) {
     for (int i = 0; i < n; i++) {
         int minus = -i;
@@ -93,6 +103,10 @@ int main(int argc, char **argv) {
     long n = argc > 2 ? atol(argv[2]) : 1000;
     if (strcmp(what, "sleep") == 0)
         pause();
+    if (strcmp(what, "again") == 0) {
+        again(argv[0], n, argc > 3 ? atol(argv[3]) : 0);
+        return 0;
+    }
     if (strcmp(what, "wait") == 0)
         getchar();
     if (strcmp(what, "marks") == 0) {

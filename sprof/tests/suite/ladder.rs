@@ -508,6 +508,7 @@ fn the_doctor_of_root_finds_all_ways_open() {
         "pmu",
         "memlock",
         "kptr-restrict",
+        "breakpoints",
         "uprobes",
         "kprobes",
         "kernel-symbols",

@@ -1,5 +1,5 @@
-//! `-e uprobe:...` and `-e usdt:...`: a program says how often its functions were called, and the profile must have
-//! each call.
+//! `-e uprobe:...`, `-e usdt:...` and `-e breakpoint:...`: a program says how often its functions were called, and the
+//! profile must have each call.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
@@ -20,6 +20,18 @@ fn probes() -> Option<()> {
     skip::tracepoints()?;
     let list = Path::new(LIST);
     skip::has(skip::Need::Uprobes, list.exists(), "this kernel has no uprobes").then_some(())
+}
+
+/// Goes on where the processor has breakpoint registers.
+fn breakpoints() -> Option<()> {
+    skip::perf_events()?;
+    let output = sprof().args(["doctor", "--json"]).output().unwrap();
+    let doctor: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let limits = doctor["limits"].as_array().unwrap();
+    let has_registers = limits
+        .iter()
+        .any(|limit| limit["id"] == "breakpoints" && limit["state"] == "works");
+    skip::has(skip::Need::Breakpoints, has_registers, "no breakpoint registers here").then_some(())
 }
 
 const LIST: &str = "/sys/kernel/tracing/uprobe_events";
@@ -130,6 +142,88 @@ fn each_call_is_one_marker_below_its_caller_in_all_threads_and_children() {
         }
         assert_eq!(left(), Vec::<String>::new());
     }
+}
+
+/// Each function is called by the main thread, one that it starts, and a child; with -p by threads of a program that
+/// runs. Two of them take two of the registers.
+#[test]
+fn an_ordinary_user_has_each_call_by_breakpoints() {
+    let Some(()) = breakpoints() else { return };
+    if !skip::root() {
+        return;
+    }
+    let playground = Playground::new(&["probes"]);
+    let both = ["-e", "breakpoint:probed,breakpoint:framed"];
+    let assert_has_all = |profile: &Profile, stderr: &str| {
+        for function in ["probed", "framed"] {
+            let hits = hits(profile, &format!("breakpoint:{function}"));
+            assert_eq!(hits.len(), 300, "{function}\n{stderr}");
+            let threads: std::collections::BTreeSet<_> = hits.iter().map(|hit| (hit.pid, hit.tid)).collect();
+            assert_eq!(threads.len(), 3);
+            for hit in &hits {
+                let caller = hit.stack[hit.stack.len() - 2];
+                assert!(["one", "three"].contains(&caller), "{:?}", hit.stack);
+                assert_called_by(hit, function, caller);
+            }
+        }
+    };
+    let (output, path) = playground.record(&both, "probes", &["calls", "25"]);
+    assert_has_all(&Profile::read(&path), &String::from_utf8_lossy(&output.stderr));
+
+    let mut target = playground
+        .as_nobody(playground.path("probes"))
+        .args(["wait", "25"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let running = record()
+        .options(&both)
+        .options(&["-p", &target.id().to_string()])
+        .attach();
+    running.wait_for_sprof("recording");
+    drop(target.stdin.take());
+    assert!(target.wait().unwrap().success());
+    let recording = running.finish();
+    assert_has_all(&recording.profile(), &recording.stderr);
+}
+
+#[test]
+fn a_program_that_executes_another_one_loses_its_breakpoints() {
+    let Some(()) = breakpoints() else { return };
+    let path = program("probes").unwrap();
+    let (recording, profile) = record()
+        .options(&["-e", "breakpoint:again"])
+        .profile(&path, &["again", "3"]);
+    assert_eq!(recording.printed("again"), 3.0, "{}", recording.stderr);
+    // The other two were in a process after its exec, where the same file may be elsewhere.
+    assert_eq!(hits(&profile, "breakpoint:again").len(), 1, "{}", recording.stderr);
+}
+
+#[test]
+fn where_no_breakpoint_can_be_the_program_does_not_run() {
+    let Some(()) = breakpoints() else { return };
+    let path = program("probes").unwrap();
+    let refused = |options: &[&str], program: &Path| {
+        let recording = record().options(options).run(program, &["calls", "1"]);
+        assert_eq!(recording.code, Some(125), "{}", recording.stderr);
+        assert_eq!(recording.stdout, "");
+        recording.stderr
+    };
+    let five = "breakpoint:probed,breakpoint:framed,breakpoint:one,breakpoint:three,breakpoint:main";
+    assert!(refused(&["-e", five], &path).contains("too few breakpoint registers for 5"));
+    let similar = refused(&["-e", "breakpoint:nothing"], &path);
+    assert!(similar.contains("has no function nothing"), "{similar}");
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("script");
+    fs::write(&script, format!("exec {} calls 1\n", path.display())).unwrap();
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    assert!(refused(&["-e", "breakpoint:probed"], &script).contains("not a valid ELF"));
+    let all = sprof()
+        .args(["record", "-s", "-a", "-d", "1", "-e", "breakpoint:probed"])
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&all.stderr).contains("name them with -p"));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Resolves the events that the user named, for this machine.
 //!
 //! `-e` names two sorts of events. Events that count (cycles, page faults) become samples, whose weights are counts.
-//! Points (tracepoints) become markers: each happened at one time, and has values of its own and a stack.
+//! Points (tracepoints, probes, breakpoints) become markers: each happened at one time, and has values of its own and
+//! a stack.
 //!
 //! 1. `resolve`: from parsed names ([`perf_data::events`]) to events of this machine. `pmu` and `tracefs` find the
 //!    numbers for perf_event_open.
@@ -17,4 +18,4 @@ pub(crate) mod tracefs;
 
 pub(crate) use counter::Counter;
 pub(crate) use limit::PointLimit;
-pub(crate) use resolve::{Events, Point};
+pub(crate) use resolve::{Events, Point, PointSource};

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use recording::event::Role;
 use recording::info::{EventInfo, PeriodUnit, SampleBy};
+use recording::probe::{FilePlace, Probe, ProbePlace};
 
 use super::counter::Counter;
 use super::pmu;
@@ -12,10 +13,18 @@ use crate::probes::DefinedProbe;
 use perf_data::events::names;
 use perf_data::events::{CountedCode, EventSelector, EventSpec, ONLY_USER_CODE};
 
+/// What makes a point event.
+#[derive(Clone, Debug)]
+pub(crate) enum PointSource {
+    Tracepoint(Tracepoint),
+    /// A breakpoint in each process that runs the file as its program.
+    Breakpoint(FilePlace),
+}
+
 /// A point event.
 #[derive(Clone, Debug)]
 pub(crate) struct Point {
-    pub(crate) tracepoint: Tracepoint,
+    pub(crate) source: PointSource,
     pub(crate) sides: CountedCode,
     pub(crate) sample_by: SampleBy,
 }
@@ -45,6 +54,7 @@ impl Events {
         rate_hz: f64,
         sampling: Option<SampleBy>,
         keep_time: bool,
+        probes: &[Probe],
         defined: &[DefinedProbe],
     ) -> Result<Events, String> {
         let mut events = Events::default();
@@ -57,6 +67,11 @@ impl Events {
                     for tracepoint in tracefs.matching(subsystem, name)? {
                         events.add_point(tracepoint, spec, of_point(spec, sampling));
                     }
+                }
+                EventSelector::Probe { .. }
+                    if let Some(probe) = probes.iter().find(|probe| probe.by_register && probe.text == spec.text) =>
+                {
+                    events.add_breakpoints(probe, spec, of_point(spec, sampling));
                 }
                 EventSelector::Probe { .. } => {
                     let probe = defined.iter().find(|probe| probe.text == spec.text);
@@ -85,22 +100,49 @@ impl Events {
         if self.infos.iter().any(|info| info.name == tracepoint.name) {
             return;
         }
+        let fields = tracepoint.format.names().map(str::to_owned).collect();
+        let index = self.add_info(tracepoint.name.clone(), fields, spec, sample_by);
+        let point = Point {
+            source: PointSource::Tracepoint(tracepoint),
+            sides: spec.sides,
+            sample_by,
+        };
+        self.points.push((index, point));
+    }
+
+    fn add_info(&mut self, name: String, fields: Vec<String>, spec: &EventSpec, sample_by: SampleBy) -> u32 {
         self.infos.push(EventInfo {
-            name: tracepoint.name.clone(),
+            name,
             asked: spec.text.clone(),
             role: Role::Point,
             unit: PeriodUnit::Counts,
             sample_by,
             without_kernel: None,
-            fields: tracepoint.format.names().map(str::to_owned).collect(),
+            fields,
             counts: None,
         });
-        let point = Point {
-            tracepoint,
-            sides: spec.sides,
-            sample_by,
-        };
-        self.points.push((self.infos.len() as u32 - 1, point));
+        self.infos.len() as u32 - 1
+    }
+
+    /// Adds a breakpoint at each place of a probe, as one event.
+    fn add_breakpoints(&mut self, probe: &Probe, spec: &EventSpec, sample_by: SampleBy) {
+        let index = self.add_info(probe.name.clone(), Vec::new(), spec, sample_by);
+        let places = probe.places.iter().filter_map(|place| match place {
+            ProbePlace::File(place) => Some(place.clone()),
+            ProbePlace::Kernel(_) => None,
+        });
+        self.points.extend(places.map(|place| {
+            let point = Point {
+                source: PointSource::Breakpoint(place),
+                sides: CountedCode {
+                    user: true,
+                    kernel: false,
+                },
+                sample_by,
+            };
+            (index, point)
+        }));
+        self.announcements.extend(probe.notes.iter().cloned());
     }
 
     /// Adds a probe: tracepoints that sprof defined, as one event.
@@ -125,7 +167,7 @@ impl Events {
                 Some(index) => self.points.push((
                     index as u32,
                     Point {
-                        tracepoint,
+                        source: PointSource::Tracepoint(tracepoint),
                         sides: spec.sides,
                         sample_by,
                     },
@@ -165,6 +207,14 @@ impl Events {
             true => self.weight = Some(counter),
             false => self.counted.push((self.infos.len() as u32 - 1, counter)),
         }
+    }
+
+    /// True if breakpoints are to be set.
+    pub(crate) fn has_breakpoints(&self) -> bool {
+        let sources = self.points.iter().map(|(_, point)| &point.source);
+        sources
+            .into_iter()
+            .any(|source| matches!(source, PointSource::Breakpoint(_)))
     }
 
     /// True if no named event needs more than a recording without `-e`.

@@ -1,0 +1,114 @@
+//! Breakpoint registers of the processor, which ordinary users may have: at instructions of a program, for its threads
+//! and the processes that it forks.
+//!
+//! The address of an instruction is known once the program is mapped. So a launched program is stopped at its exec
+//! ([`ExecStop`]), before its first instruction. A process that executes another program loses its breakpoints there:
+//! the other program has other code at these addresses.
+//!
+//! [`ExecStop`]: crate::processes::launch::ExecStop
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use recording::doctor::{CheckState, Finding};
+use recording::probe::FilePlace;
+
+use super::scope::OpenError;
+use crate::processes::procfs;
+use crate::sys::perf_event::{Attr, EventFd, THIS_THREAD, flag};
+
+/// `PERF_TYPE_BREAKPOINT`, include/uapi/linux/perf_event.h.
+const TYPE_BREAKPOINT: u32 = 5;
+/// `HW_BREAKPOINT_X`, include/uapi/linux/hw_breakpoint.h.
+const EXECUTE: u32 = 4;
+/// x86 takes only sizeof(long) (arch_build_bp_info in arch/x86/kernel/hw_breakpoint.c), arm64 the size of an
+/// instruction.
+const LENGTH: u64 = if cfg!(target_arch = "aarch64") { 4 } else { 8 };
+
+/// An address in user space.
+pub(super) const ANY_ADDRESS: u64 = 0x1_0000;
+
+/// A finding of `sprof doctor`.
+pub(crate) fn examine() -> Finding {
+    let disabled = Attr {
+        sample_period_or_freq: 1,
+        flags: flag::DISABLED | flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV,
+        ..Attr::default()
+    };
+    let finding = Finding::works("breakpoints", "breakpoints in programs (-e breakpoint:...)", "");
+    match EventFd::open_on_all_cpus(&attr(disabled, ANY_ADDRESS), THIS_THREAD) {
+        Ok(_) => finding,
+        Err(error) => finding.because(CheckState::Limited, failed(1, &error)),
+    }
+}
+
+/// The attributes of a point event as those of a breakpoint.
+pub(super) fn attr(point: Attr, address: u64) -> Attr {
+    Attr {
+        kind: TYPE_BREAKPOINT,
+        bp_type: EXECUTE,
+        // `bp_addr` and `bp_len`.
+        config1: address,
+        config2: LENGTH,
+        flags: (point.flags & !flag::ENABLE_ON_EXEC) | flag::REMOVE_ON_EXEC,
+        ..point
+    }
+}
+
+/// Where a process has an instruction of its program's file. `None` if it runs another program.
+pub(super) fn address(pid: i32, place: &FilePlace) -> Option<u64> {
+    let exe = format!("/proc/{pid}/exe");
+    let file = |path: &Path| fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    let is_program = file(Path::new(&exe)).is_some_and(|program| file(&place.path) == Some(program));
+    let path = fs::read_link(&exe).ok().filter(|_| is_program)?;
+    let mappings = procfs::executable_mappings(pid, pid).ok()?;
+    mappings.iter().find_map(|mapping| {
+        let within = place.file_offset.checked_sub(mapping.file_offset)?;
+        let is_here = mapping.path == path.as_os_str().as_bytes() && within < mapping.len;
+        is_here.then(|| mapping.start + within)
+    })
+}
+
+/// Refuses a program that would get fewer rights than usual: ptrace holds it at its exec.
+pub(crate) fn check_program(path: &Path) -> Result<(), String> {
+    let has_bits = fs::metadata(path).is_ok_and(|meta| meta.mode() & 0o6000 != 0);
+    let has_rights = has_bits || rustix::fs::getxattr(path, c"security.capability", &mut [0_u8; 64][..]).is_ok();
+    match has_rights && !rustix::process::geteuid().is_root() {
+        false => Ok(()),
+        true => Err(format!(
+            "cannot set breakpoints in {}: it gets rights of its own when it starts, which it would lose; run sprof as root",
+            path.display()
+        )),
+    }
+}
+
+/// Why a breakpoint did not open. `wanted`: how many there are in all.
+pub(super) fn failed(wanted: usize, error: &io::Error) -> OpenError {
+    let instead = "as root, -e uprobe:FILE:FUNCTION does the same without breakpoints";
+    let reason = match error.raw_os_error() {
+        Some(libc::ESRCH) => return OpenError::NoSuchTask,
+        Some(libc::ENOSPC) => format!(
+            "the processor has too few breakpoint registers for {wanted} (x86_64 has 4): name fewer functions, or end the \
+             debugger that uses them; {instead}"
+        ),
+        Some(libc::EINVAL) => format!("the kernel takes no such breakpoint (it needs Linux 5.13): {instead}"),
+        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::ENXIO) => {
+            format!("this kernel or virtual machine has no breakpoint registers ({error}): {instead}")
+        }
+        Some(libc::EMFILE | libc::ENFILE) => {
+            format!("{error}; each needs an open file per CPU (and with -p per thread): raise `ulimit -Hn`")
+        }
+        _ => format!("{error}; {instead}"),
+    };
+    OpenError::Refused(format!("cannot set breakpoints: {reason}"))
+}
+
+/// The launched program does not run the file in which the function was found.
+pub(super) fn other_program() -> OpenError {
+    "cannot set breakpoints: what runs is another file than the command (a script?); name the program itself"
+        .to_owned()
+        .into()
+}
