@@ -277,6 +277,16 @@ impl Rebuilt {
                             }
                         }
                     }
+                    MarkerKind::Span(span) => {
+                        let flow = span.flow.iter_mut().map(|(id, _)| id);
+                        let texts = span.fields.iter_mut().filter_map(|(_, value)| match value {
+                            PointValue::Text(text) => Some(text),
+                            _ => None,
+                        });
+                        for text in texts.chain(flow).chain([&mut span.name]) {
+                            *text = self.strings.intern(profile.strings.get(*text));
+                        }
+                    }
                     MarkerKind::Ran { name, .. } => *name = self.strings.intern(profile.strings.get(*name)),
                     MarkerKind::Lost { .. }
                     | MarkerKind::Throttled

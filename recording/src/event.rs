@@ -1,11 +1,12 @@
 //! The vocabulary that every source speaks and every consumer understands, live or replayed.
 //!
 //! Events reach an [`EventSink`](crate::sink::EventSink) in time order, but for [`ProcessEvent::Counter`],
-//! [`RecordingEvent::Counter`] and [`ProcessEvent::Title`].
+//! [`RecordingEvent::Counter`], [`ProcessEvent::Title`] and [`ThreadEvent::Span`].
 
 use crate::clock::Timestamp;
 use crate::counter::{Counter, DeviceName, UnreadCause};
 use crate::module::{BuildId, Image};
+use crate::span::Span;
 use crate::stack::{SameFrames, Stack};
 use crate::wait::WaitReason;
 
@@ -144,10 +145,6 @@ pub enum ProcessEvent<'a> {
 
 /// What happens to a thread.
 #[derive(Clone, Copy, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most events are samples, and events are borrowed"
-)]
 pub enum ThreadEvent<'a> {
     /// It started. The main thread starts after its process.
     Start,
@@ -173,6 +170,10 @@ pub enum ThreadEvent<'a> {
         /// Address of the block.
         address: u64,
     },
+    /// A section of its time that the program or the user named. Spans come at any time after their end and in any
+    /// order, also of threads and processes that have ended. A span of a thread that is not known is one of its
+    /// process's main thread.
+    Span(Span<'a>),
 }
 
 impl<'a> Event<'a> {
@@ -221,6 +222,8 @@ pub enum Role {
     Running,
     /// Switches of threads from and to CPUs. No sample has this role.
     Switch,
+    /// [`ThreadEvent::Span`]. No sample has this role.
+    Span,
     /// The stack with which a thread leaves its CPU, right before its [`ThreadEvent::SwitchOut`]; or, of a thread that
     /// is waiting, the stack with which it waits. The period has no meaning. A recorder that looks at threads from time
     /// to time, and knows what they wait for, puts a [`StackMark::Waiting`](crate::stack::StackMark::Waiting) before
@@ -253,6 +256,8 @@ pub enum LostCause {
     OverLimit,
     /// Records of tasks at the end of their exit. Such tasks have no pid, so their process is not known.
     NoPid,
+    /// They made no sense: lines of a file of spans.
+    NotUnderstood,
 }
 
 /// One executable mapping.

@@ -2,7 +2,7 @@
 //! The journey, in reading order:
 //!
 //! 1. [`address`], [`clock`]: the numbers.
-//! 2. [`event`]: what happens.
+//! 2. [`event`]: what happens; [`span`]: sections that the program named.
 //! 3. [`stack`]: the forms of a stack; [`wait`]: why a thread was not on a CPU.
 //! 4. [`module`]: files mapped as code; [`space`]: what is mapped where.
 //! 5. [`sink`]: how events travel, and what a stage may ask of the target.
@@ -45,6 +45,7 @@ pub mod sample_bytes;
 pub mod session;
 pub mod sink;
 pub mod space;
+pub mod span;
 pub mod stack;
 #[allow(unsafe_code)]
 pub mod sys;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use recording::clock::Timestamp;
-use recording::event::{Event, EventKind, LostCause, Role};
+use recording::event::{Event, EventKind, LostCause, Role, ThreadEvent};
 use recording::sink::EventSink;
 
 use super::attr::Attr;
@@ -108,7 +108,7 @@ impl ImportOutput {
         match SprofRecord::parse(record) {
             Some(SprofRecord::Event(event)) => {
                 let time = Timestamp(time);
-                self.frees += u64::from(matches!(event.kind, EventKind::Thread(..)));
+                self.frees += u64::from(matches!(event.kind, EventKind::Thread(_, ThreadEvent::Freed { .. })));
                 return sink.on_event(&Event { time, ..*event });
             }
             Some(SprofRecord::RunStart(time)) => return self.run_starts.push(time),

@@ -91,6 +91,11 @@ impl Encoder {
 
     fn recording(&self, time: u64, what: RecordingEvent, out: &mut Vec<u8>) {
         match what {
+            RecordingEvent::Lost {
+                count,
+                role: Role::Span,
+                cause,
+            } => sprof_records::put_lost_spans(out, time, count, cause),
             RecordingEvent::Lost { count, role, cause } => {
                 let event = match role {
                     Role::Running => EVENT_ID,
@@ -98,6 +103,7 @@ impl Encoder {
                     Role::Counted => self.counted_id,
                     Role::Point => self.points_id,
                     Role::Allocation => HEAP_EVENT_ID,
+                    Role::Span => return,
                 };
                 put_lost(out, sprof_records::misc_of_cause(cause), count, time, event);
             }
@@ -172,7 +178,7 @@ impl Encoder {
                         );
                     }
                     // Of imported files only, or none at all.
-                    Role::Wait | Role::Switch => {}
+                    Role::Wait | Role::Switch | Role::Span => {}
                 }
             }
             // As if its wait had begun then.
@@ -181,6 +187,7 @@ impl Encoder {
             }
             ThreadEvent::InitialState(_) => {}
             ThreadEvent::Freed { address } => sprof_records::put_freed(out, time, pair(pid, tid), address),
+            ThreadEvent::Span(span) => sprof_records::put_span(out, time, pair(pid, tid), &span),
             ThreadEvent::SwitchOut { preempted } => put_switch_out(out, [pid, tid], time, preempted),
             ThreadEvent::SwitchIn => put_record(out, record_type::SWITCH, 0, |body| {
                 put_sample_id(body, [pid, tid], time, EVENT_ID);

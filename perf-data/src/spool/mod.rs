@@ -142,6 +142,7 @@ fn role(event: &Event<'_>) -> Option<Role> {
     match event.kind {
         EventKind::Thread(_, ThreadEvent::Sample(sample)) => Some(sample.role),
         EventKind::Thread(_, ThreadEvent::Freed { .. }) => Some(Role::Allocation),
+        EventKind::Thread(_, ThreadEvent::Span(_)) => Some(Role::Span),
         EventKind::Thread(_, ThreadEvent::InitialState(_) | ThreadEvent::SwitchOut { .. } | ThreadEvent::SwitchIn) => {
             Some(Role::Switch)
         }

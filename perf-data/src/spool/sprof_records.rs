@@ -5,7 +5,8 @@
 
 use recording::clock::Timestamp;
 use recording::counter::{COUNTERS, Counter, DeviceName, UNREAD_CAUSES, UnreadCause};
-use recording::event::{Event, LostCause, Pid, ProcessEvent, RecordingEvent, Thread, ThreadEvent};
+use recording::event::{Event, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Thread, ThreadEvent};
+use recording::span::Span;
 
 use super::record::{EVENT_ID, put_record, put_words};
 use crate::abi::record_type;
@@ -19,25 +20,28 @@ const RUN_START: u64 = 0x5350_524f_4600_0004;
 const FREED: u64 = 0x5350_524f_4600_0005;
 const MACHINE_COUNTER: u64 = 0x5350_524f_4600_0006;
 const UNREAD: u64 = 0x5350_524f_4600_0007;
+const SPAN: u64 = 0x5350_524f_4600_0008;
+const LOST_SPANS: u64 = 0x5350_524f_4600_0009;
 
 /// By number, which stands in the high byte of a PERF_RECORD_LOST's `misc`: the kernel writes 0 there.
-const CAUSES: [LostCause; 5] = [
+const CAUSES: [LostCause; 6] = [
     LostCause::RingFull,
     LostCause::SamplesRingFull,
     LostCause::QueueFull,
     LostCause::OverLimit,
     LostCause::NoPid,
+    LostCause::NotUnderstood,
 ];
 
 /// The content of a record of sprof.
-pub(crate) enum SprofRecord {
-    Event(Box<Event<'static>>),
+pub(crate) enum SprofRecord<'a> {
+    Event(Box<Event<'a>>),
     RunStart(Timestamp),
 }
 
-impl SprofRecord {
+impl<'a> SprofRecord<'a> {
     /// Takes a record apart; `None` for those of perf.
-    pub(crate) fn parse(record: &[u8]) -> Option<SprofRecord> {
+    pub(crate) fn parse(record: &'a [u8]) -> Option<SprofRecord<'a>> {
         let (header, body) = record.split_first_chunk()?;
         if RecordHeader::parse(header).kind != record_type::EVENT_UPDATE {
             return None;
@@ -65,9 +69,17 @@ impl SprofRecord {
             }
             MALFORMED => Event::recording(time, RecordingEvent::Malformed("record dropped while recording")),
             FREED => {
-                let ids = body.u64()?;
-                let thread = Thread::new((ids as u32).cast_signed(), ((ids >> 32) as u32).cast_signed());
+                let thread = thread(body.u64()?);
                 Event::thread(time, thread, ThreadEvent::Freed { address: body.u64()? })
+            }
+            SPAN => {
+                let thread = thread(body.u64()?);
+                Event::thread(time, thread, ThreadEvent::Span(Span::take(&mut body.0)?))
+            }
+            LOST_SPANS => {
+                let (count, cause) = (body.u64()?, *by_number(&CAUSES, body.u64()?)?);
+                let role = Role::Span;
+                Event::recording(time, RecordingEvent::Lost { count, role, cause })
             }
             MACHINE_COUNTER => {
                 let counter = by_number(&COUNTERS, body.u64()?)?.counter;
@@ -124,6 +136,18 @@ pub(super) fn put_freed(out: &mut Vec<u8>, time: u64, ids: u64, address: u64) {
     put(out, FREED, &[time, ids, address]);
 }
 
+/// `ids`: the process and the thread, as [`pair`](super::record::pair) joins them.
+pub(super) fn put_span(out: &mut Vec<u8>, time: u64, ids: u64, span: &Span<'_>) {
+    put_record(out, record_type::EVENT_UPDATE, 0, |body| {
+        put_words(body, &[SPAN, EVENT_ID, time, ids]);
+        span.put(body);
+    });
+}
+
+pub(super) fn put_lost_spans(out: &mut Vec<u8>, time: u64, count: u64, cause: LostCause) {
+    put(out, LOST_SPANS, &[time, count, number(&CAUSES, cause)]);
+}
+
 pub(super) fn put_run_start(out: &mut Vec<u8>, time: u64) {
     put(out, RUN_START, &[time]);
 }
@@ -149,6 +173,10 @@ pub(crate) fn cause(record: &[u8]) -> LostCause {
         .get(usize::from(misc >> 8))
         .copied()
         .unwrap_or(LostCause::RingFull)
+}
+
+fn thread(ids: u64) -> Thread {
+    Thread::new((ids as u32).cast_signed(), ((ids >> 32) as u32).cast_signed())
 }
 
 fn by_number<T>(all: &[T], number: u64) -> Option<&T> {

@@ -82,8 +82,8 @@ impl RunningWriter {
         }
         let limit = match role {
             None => MAX_WAITING_BYTES_WITH_RARE,
-            // The first to go: points may come by the ten thousand a second.
-            Some(Role::Point) => MAX_WAITING_BYTES / 2,
+            // The first to go: points and spans may come by the ten thousand a second.
+            Some(Role::Point | Role::Span) => MAX_WAITING_BYTES / 2,
             Some(_) => MAX_WAITING_BYTES,
         };
         if self.records.len() >= HAND_OVER_BYTES || self.records.len() + self.waiting_bytes > limit {

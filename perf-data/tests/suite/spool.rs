@@ -18,6 +18,7 @@ use recording::info::{Host, PeriodUnit, RecordingInfo};
 use recording::module::BuildId;
 use recording::quality::Quality;
 use recording::sink::{Completion, EventSink, NoMemory};
+use recording::span::{Span, SpanFieldsBuffer, SpanFlow, SpanValue};
 use recording::stack::{Frame, FurtherRegisters, MissingStack, Registers, Snapshot, Stack, StackMark};
 use recording::wait::WaitReason;
 use unwind::{UnwindEngine, UnwindOptions, Unwinder};
@@ -190,6 +191,14 @@ fn events_come_back_as_they_went() {
         allocation: Some(&block),
         ..Sample::new(Role::Allocation, block.size, Stack::Frames(&user))
     };
+    let mut fields = SpanFieldsBuffer::default();
+    assert!(fields.push("len", SpanValue::Unsigned(7)));
+    let span = Span {
+        fields: fields.fields(),
+        lane: Some(3),
+        flow: Some(SpanFlow { id: 4, ends: true }),
+        ..Span::new("parse", Some(Timestamp(2001)))
+    };
     let events = [
         Event::process(time, pid, ProcessEvent::Start { parent: None }),
         Event::thread(time, Thread::main(pid), ThreadEvent::Start),
@@ -240,6 +249,9 @@ fn events_come_back_as_they_went() {
         worker(2008, ThreadEvent::Sample(taken)),
         worker(2008, ThreadEvent::Freed { address: block.address }),
         lost(2008, 7, Role::Allocation, LostCause::RingFull),
+        worker(2008, ThreadEvent::Span(span)),
+        worker(2008, ThreadEvent::Span(Span::new("instant", None))),
+        lost(2008, 7, Role::Span, LostCause::NotUnderstood),
         Event::process(Timestamp(2008), Pid(9), ProcessEvent::Start { parent: Some(pid) }),
         child(2008, ThreadEvent::Start),
         child(2009, ThreadEvent::End),

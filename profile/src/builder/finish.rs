@@ -43,6 +43,7 @@ impl Builder {
         let end = self.at(info.end);
         self.end_waits(end, info.unit);
         self.place_jit(histories);
+        let spans = self.place_spans(end);
         // A program that took another one's place is in the same process and thread.
         let others = self.processes.cpus.len() + self.processes.further_programs;
         self.counts.processes = (self.processes.processes.len() - others) as u64;
@@ -189,6 +190,7 @@ impl Builder {
             stacks: self.stacks,
             processes: kept_processes,
             machine: self.machine,
+            spans,
             threads: kept,
             marker_names,
             event_names,

@@ -13,9 +13,11 @@ mod per_cpu;
 mod processes;
 mod queue;
 mod running;
+mod spans;
 
 pub use events::{POINTS_IN_ALL, POINTS_PER_THREAD};
 pub use jit::{CodePlace, CodeSince, PidLifetime};
+pub use spans::SPANS_IN_ALL;
 
 use std::fs::File;
 use std::io;
@@ -44,6 +46,7 @@ use offcpu::{EndedWait, WaitReasons, WaitTables};
 use processes::{LiveThread, Processes};
 use queue::{EventQueue, OwnedEvent, QueueBlock, QueuedEvent, QueuedSample};
 use running::RunningCount;
+use spans::Spans;
 
 /// A thread keeps at most this many markers; the rest is counted. Loss and throttling may be reported at any rate, and
 /// the front end's marker table becomes slow at some 100,000.
@@ -91,6 +94,7 @@ pub struct Builder {
     /// `None` before the first switch.
     waits: Option<WaitTotals>,
     running: RunningCount,
+    spans: Spans,
     /// Markers of the whole recording. At the end they are put on the first thread.
     recording_markers: Vec<RecordedMarker>,
     /// Markers of points, in all threads.
@@ -490,9 +494,10 @@ impl Builder {
                         builder.add_block(at, thread, allocation, stack);
                     }
                 }
-                // Only where switches are recorded.
-                Role::Switch => {}
+                // No samples.
+                Role::Switch | Role::Span => {}
             }),
+            ThreadEvent::Span(span) => self.add_span(at, thread, &span),
             ThreadEvent::Freed { address } => self.free_block(at, thread, address),
             ThreadEvent::InitialState(state) => {
                 let times = [state.switches_from, state.seen_at].map(|time| self.at(time));
@@ -548,6 +553,7 @@ impl EventSink for Builder {
             if matches!(sample.role, Role::Running | Role::Allocation));
         match event.kind {
             EventKind::Recording(what) => return self.on_recording(at, what),
+            EventKind::Thread(thread, ThreadEvent::Span(span)) => return self.add_span(at, thread, &span),
             EventKind::Thread(thread, what) if is_sample && self.waits.is_none() => {
                 self.on_thread(at, thread, what);
                 if let Some(block) = self.queue.take_if_full() {
@@ -590,5 +596,7 @@ pub(crate) fn lost_label(role: Role, cause: LostCause) -> &'static str {
         (Role::Point, LostCause::OverLimit) => "more point events than could be unwound",
         (Role::Point, _) => "ring full: point events",
         (Role::Allocation, _) => "ring full: blocks of memory",
+        (Role::Span, LostCause::NotUnderstood) => "spans that made no sense",
+        (Role::Span, _) => "ring full: spans",
     }
 }

@@ -82,6 +82,8 @@ pub(super) struct LiveThread {
     pub(super) track_of: Option<(usize, u32)>,
     /// Number of markers of points.
     pub(super) points: usize,
+    /// Number of markers of spans.
+    pub(super) spans: usize,
     /// Its index in [`RecordedHeap::threads`], if a sampled block is its.
     pub(super) heap_thread: Option<u32>,
     /// Its index among all threads, while building ends.
@@ -99,7 +101,7 @@ impl LiveThread {
 
     /// True if its track shows anything.
     pub(super) fn has_content(&self) -> bool {
-        self.samples.len() > 0 || self.points > 0 || self.heap_thread.is_some()
+        self.samples.len() > 0 || self.points > 0 || self.spans > 0 || self.heap_thread.is_some()
     }
 }
 

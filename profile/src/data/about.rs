@@ -165,10 +165,31 @@ pub struct RecordingFacts {
     /// What was read of the machine and of what processes wait for; `None` if it was not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceFacts>,
+    /// Names of spans of which some have no marker.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub thinned_spans: Vec<SpanFacts>,
     /// Files of modules that were not opened because the limit of open files was reached (`ulimit -n`).
     pub files_over_limit: u64,
     /// Everything else that is missing or doubtful, and the parts of the counts above. Views show them in this order.
     pub limits: Vec<RecordingLimit>,
+}
+
+/// All spans of one name; those that have markers are chosen by chance, each with the same chance.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SpanFacts {
+    /// The name; `None` for all names beyond the first 2,000.
+    pub name: Option<String>,
+    /// Number of spans and instants.
+    pub count: u64,
+    /// Number of them that have markers.
+    pub kept: u64,
+    /// Number of those in `count` that are no instants.
+    pub intervals: u64,
+    /// Sum of their lengths.
+    pub total_ns: u64,
+    /// The greatest length.
+    pub longest_ns: u64,
 }
 
 /// How many threads ran, from all switches: for each step from the profile's time 0, how long it lasted, and numbers of

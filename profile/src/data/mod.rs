@@ -22,12 +22,14 @@ use serde_json::Value;
 
 pub use self::about::{
     AboutRow, AboutSection, AskedEvent, CountedEvent, HeapFacts, HeapGrowthFacts, HeapLosses, RecordingFacts,
-    RecordingLimit, ResourceFacts, RowValue, RunExtent, RunningFacts, SavedLib, UnreadFacts,
+    RecordingLimit, ResourceFacts, RowValue, RunExtent, RunningFacts, SavedLib, SpanFacts, UnreadFacts,
 };
 pub use self::allocations::Allocations;
 pub use self::code::{Category, Frame, Func, Script, ScriptOrigin, Stack, Symbol};
 pub(crate) use self::for_views::{ForViews, prepare};
-pub use self::threads::{CallArc, Calls, Counter, Marker, MarkerPhase, Samples, Thread, WeightUnit, Weights};
+pub use self::threads::{
+    CallArc, Calls, Counter, Marker, MarkerPhase, SPAN_SCHEMA, Samples, Thread, WeightUnit, Weights,
+};
 pub(crate) use self::threads::{TextFields, map_stacks_of_js_allocations, shift_value};
 use crate::sources::Sources;
 use crate::unique::Unique;

@@ -207,6 +207,9 @@ impl Samples {
     }
 }
 
+/// The type of the markers that are spans in recordings of sprof: the program named them, or the user did.
+pub const SPAN_SCHEMA: &str = "Span";
+
 /// A span of time with a name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Marker {

@@ -1,5 +1,7 @@
 //! Facts about a whole profile, combined for several profiles.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use crate::data::facts::SprofFacts;
@@ -26,12 +28,10 @@ pub(super) fn append(whole: &mut Data, mut data: Data, name: &str) {
         whole.counters.push(counter);
     }
     for schema in data.schemas {
-        let is_known = whole
-            .schemas
-            .iter()
-            .any(|known| known.get("name") == schema.get("name"));
-        if !is_known {
-            whole.schemas.push(schema);
+        let name = schema.get("name");
+        match whole.schemas.iter_mut().find(|known| known.get("name") == name) {
+            Some(known) => add_fields(known, &schema),
+            None => whole.schemas.push(schema),
         }
     }
     whole.symbolicated &= data.symbolicated;
@@ -118,6 +118,16 @@ fn name_sections(sections: &mut [Value], name: &str) {
     }
 }
 
+/// Adds the fields that a type of markers has in another profile: those of spans are the program's own.
+fn add_fields(known: &mut Value, other: &Value) {
+    let fields = known.get_mut("fields").and_then(Value::as_array_mut);
+    if let (Some(fields), Some(others)) = (fields, other.get("fields").and_then(Value::as_array)) {
+        let key = |field: &Value| field.get("key").and_then(Value::as_str).map(str::to_owned);
+        let mut keys: HashSet<Option<String>> = fields.iter().map(key).collect();
+        fields.extend(others.iter().filter(|field| keys.insert(key(field))).cloned());
+    }
+}
+
 /// If both are not lists, the first value stays.
 fn append_list(whole: &mut Value, other: Value) {
     if let (Value::Array(whole), Value::Array(mut other)) = (whole, other) {
@@ -174,6 +184,18 @@ fn sum(mut whole: RecordingFacts, other: RecordingFacts) -> RecordingFacts {
         (Some(resources), Some(more)) => Some(resources.plus(more)),
         (resources, more) => resources.or(more),
     };
+    for span in other.thinned_spans {
+        match whole.thinned_spans.iter_mut().find(|known| known.name == span.name) {
+            Some(known) => {
+                known.count += span.count;
+                known.kept += span.kept;
+                known.intervals += span.intervals;
+                known.total_ns = known.total_ns.saturating_add(span.total_ns);
+                known.longest_ns = known.longest_ns.max(span.longest_ns);
+            }
+            None => whole.thinned_spans.push(span),
+        }
+    }
     whole.files_over_limit += other.files_over_limit;
     for limit in other.limits {
         let same = |known: &&mut crate::RecordingLimit| known.what == limit.what && known.words == limit.words;

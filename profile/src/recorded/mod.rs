@@ -4,6 +4,7 @@ pub(crate) mod heap;
 mod index;
 pub(crate) mod no_samples;
 pub(crate) mod samples;
+pub(crate) mod spans;
 pub(crate) mod spill;
 pub(crate) mod stacks;
 pub(crate) mod strings;
@@ -22,6 +23,7 @@ use recording::quality::Quality;
 
 use crate::data::RunningFacts;
 use crate::sources::Sources;
+use spans::RecordedSpans;
 use stacks::StackTree;
 use strings::{StringId, StringTable};
 use tables::FrameTables;
@@ -48,6 +50,7 @@ pub struct Profile {
     pub(crate) stacks: StackTree,
     pub(crate) processes: Vec<RecordedProcess>,
     pub(crate) machine: MachineUsage,
+    pub(crate) spans: RecordedSpans,
     /// In the file's order. Never empty: the front end refuses a profile without threads.
     pub(crate) threads: Vec<RecordedThread>,
     /// The ids of [`thread::MarkerKind::NAMES`].
@@ -91,6 +94,12 @@ pub struct BuildCounts {
     pub blocks_on_others: u64,
     /// Markers left out because their thread has [`MARKERS_PER_THREAD`](crate::builder::MARKERS_PER_THREAD) markers.
     pub markers_left_out: u64,
+    /// Spans that the program named, including those without a marker.
+    pub spans: u64,
+    /// Spans without a marker: [`SPANS_IN_ALL`](crate::builder::SPANS_IN_ALL) are kept.
+    pub spans_left_out: u64,
+    /// Fields of spans that were left out: there were too many different keys.
+    pub span_fields_left_out: u64,
 }
 
 /// A module with frames in the profile, and the addresses of the frames.

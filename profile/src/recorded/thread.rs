@@ -6,6 +6,7 @@ use super::samples::PackedSamples;
 use super::stacks::StackId;
 use super::strings::StringId;
 use super::usage::ProcessUsage;
+use crate::data::SPAN_SCHEMA;
 
 /// Index into [`Profile::processes`](super::Profile).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -93,6 +94,8 @@ pub(crate) enum MarkerKind {
     },
     /// A point event.
     Point(Box<PointMarker>),
+    /// A section that the program named; the marker has its name.
+    Span(Box<SpanMarker>),
 }
 
 /// A point event, as recorded in its thread.
@@ -107,19 +110,31 @@ pub(crate) struct PointMarker {
     pub(crate) values: Box<[PointValue]>,
 }
 
-/// A value of a point event.
+/// A span, as recorded in its thread.
+#[derive(Clone, Debug)]
+pub(crate) struct SpanMarker {
+    pub(crate) name: StringId,
+    pub(crate) lane: Option<u64>,
+    /// The number of a flow, and whether the flow ends here.
+    pub(crate) flow: Option<(StringId, bool)>,
+    /// Index into [`RecordedSpans::keys`](super::spans::RecordedSpans::keys), and the value.
+    pub(crate) fields: Box<[(u32, PointValue)]>,
+}
+
+/// A value of a point event or a span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PointValue {
     Unsigned(u64),
     Signed(i64),
     Address(u64),
+    Float(f64),
     Text(StringId),
 }
 
 impl MarkerKind {
     /// The names of all kinds except points, which have their event's name. A marker's type has the same name.
-    /// Benchmarks and tests have this type and names of their own.
-    pub(crate) const NAMES: [&'static str; 8] = [
+    /// Benchmarks, tests and spans have this type and names of their own.
+    pub(crate) const NAMES: [&'static str; 9] = [
         "Child process",
         "Exec",
         "Renamed",
@@ -128,6 +143,7 @@ impl MarkerKind {
         "Malformed record",
         "No samples",
         "Benchmark or test",
+        SPAN_SCHEMA,
     ];
 
     /// True if the marker gets a row above its thread's track. A new thread name gets none: it made nearly every track
@@ -147,6 +163,7 @@ impl MarkerKind {
             MarkerKind::Malformed { .. } => 5,
             MarkerKind::NoSamples { .. } => 6,
             MarkerKind::Ran { .. } => 7,
+            MarkerKind::Span(_) => 8,
             MarkerKind::Point(point) => return Err(point.event as usize),
         })
     }

@@ -174,6 +174,8 @@ fn each_text(data: &Data, to: &mut impl FnMut(&str)) {
     if let Some(recorded) = &data.recorded {
         to(&recorded.event);
         recorded.counted_events.iter().for_each(|event| to(&event.event));
+        let names = recorded.thinned_spans.iter().filter_map(|span| span.name.as_ref());
+        names.for_each(|name| to(name));
         for limit in &recorded.limits {
             to(&limit.what);
             limit.words.iter().for_each(|words| to(words));
@@ -383,6 +385,8 @@ fn clean_about(data: &mut Data, cleaner: &mut Cleaner) {
         let events = recorded.counted_events.iter_mut();
         events.for_each(|event| cleaner.clean(&mut event.event, TextKind::Text));
         cleaner.clean(&mut recorded.kernel_code, TextKind::Text);
+        let names = recorded.thinned_spans.iter_mut().filter_map(|span| span.name.as_mut());
+        names.for_each(|name| cleaner.clean(name, TextKind::Text));
         // A hash names no one. A file may say anything there.
         recorded.commit = recorded.commit.take().filter(|commit| is_hash(commit));
         let unread = recorded

@@ -5,11 +5,13 @@ use recording::info::{EventInfo, SampleBy};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::numbers::{json_ms, ms};
-use crate::data::{self, MarkerPhase, NONE};
+use super::counters::end_ns;
+use super::numbers::{json_ms, ms, number};
+use crate::data::{self, MarkerPhase, NONE, SPAN_SCHEMA};
 use crate::recorded::Profile;
+use crate::recorded::spans::{SpanKey, SpanKeyKind};
 use crate::recorded::strings::StringId;
-use crate::recorded::thread::{MarkerKind, PointMarker, PointValue, RecordedMarker, RecordedThread};
+use crate::recorded::thread::{MarkerKind, PointMarker, PointValue, RecordedMarker, RecordedThread, SpanMarker};
 
 /// A marker of a thread, with fields only on request.
 pub(super) fn marker(
@@ -32,10 +34,18 @@ pub(super) fn marker(
         Value::Object(fields) => Box::new(fields),
         _ => Box::default(),
     });
+    // A span may have begun long before, or may end in the year 2500: such a marker would stretch the time line.
+    let (start, end) = match &marker.what {
+        MarkerKind::Span(_) => {
+            let until = end_ns(profile).max(marker.start);
+            (marker.start.max(0), marker.end.unwrap_or(marker.start).min(until))
+        }
+        _ => (marker.start, marker.end.unwrap_or(marker.start)),
+    };
     data::Marker {
         name: name_of(profile, &marker.what).0,
-        start_ms: ms(marker.start),
-        end_ms: ms(marker.end.unwrap_or(marker.start)),
+        start_ms: ms(start),
+        end_ms: ms(end),
         phase: if marker.end.is_some() {
             MarkerPhase::Interval
         } else {
@@ -55,6 +65,7 @@ fn fields(profile: &Profile, thread: &RecordedThread, marker: &RecordedMarker) -
     let kind = text(kind_id(profile, what));
     match *what {
         MarkerKind::Point(ref point) => point_data(profile, thread, marker.start, point, kind),
+        MarkerKind::Span(ref span) => span_data(profile, marker, span, kind),
         MarkerKind::Child { pid, name } => json!({"type": kind, "pid": text(pid), "process": text(name)}),
         MarkerKind::Exec { from, to } | MarkerKind::Renamed { from, to } => {
             json!({"type": kind, "from": text(from), "to": text(to)})
@@ -72,6 +83,7 @@ fn fields(profile: &Profile, thread: &RecordedThread, marker: &RecordedMarker) -
 fn name_of(profile: &Profile, what: &MarkerKind) -> StringId {
     match what {
         MarkerKind::Ran { name, .. } => *name,
+        MarkerKind::Span(span) => span.name,
         what => kind_id(profile, what),
     }
 }
@@ -97,6 +109,7 @@ fn point_data(profile: &Profile, thread: &RecordedThread, time: i64, point: &Poi
             PointValue::Unsigned(value) => value.to_string(),
             PointValue::Signed(value) => value.to_string(),
             PointValue::Address(value) => format!("{value:#x}"),
+            PointValue::Float(value) => value.to_string(),
             PointValue::Text(text) => profile.strings.get(text).to_owned(),
         };
         data.insert(key(field), Value::String(value));
@@ -105,6 +118,50 @@ fn point_data(profile: &Profile, thread: &RecordedThread, time: i64, point: &Poi
         data.insert("cause".to_owned(), json!({"tid": thread.id, "time": json_ms(time)}));
     }
     Value::Object(data)
+}
+
+/// The span's own fields, and those of [`span_schema`].
+fn span_data(profile: &Profile, marker: &RecordedMarker, span: &SpanMarker, kind: &str) -> Value {
+    let mut data = serde_json::Map::new();
+    data.insert("type".to_owned(), json!(kind));
+    for (index, value) in &span.fields {
+        let SpanKey { key, kind } = &profile.spans.keys[*index as usize];
+        let value = match (*value, kind) {
+            (PointValue::Text(text), _) => json!(profile.strings.get(text)),
+            (PointValue::Unsigned(value) | PointValue::Address(value), SpanKeyKind::Text) => json!(value.to_string()),
+            (PointValue::Signed(value), SpanKeyKind::Text) => json!(value.to_string()),
+            (PointValue::Float(value), SpanKeyKind::Text) => json!(value.to_string()),
+            (PointValue::Unsigned(value) | PointValue::Address(value), _) => json!(value),
+            (PointValue::Signed(value), _) => json!(value),
+            (PointValue::Float(value), _) => number(value),
+        };
+        data.insert(span_key(key), value);
+    }
+    if let Some(lane) = span.lane {
+        data.insert("lane".to_owned(), json!(lane));
+    }
+    if let Some((id, ends)) = span.flow {
+        data.insert(if ends { "terminates" } else { "flow" }.to_owned(), json!(id.0));
+    }
+    let is_cut = [
+        (marker.start < 0).then_some("began before the recording"),
+        marker
+            .end
+            .filter(|end| *end > end_ns(profile))
+            .map(|_| "ended after the recording"),
+    ];
+    if is_cut.iter().any(Option::is_some) {
+        let cut: Vec<&str> = is_cut.into_iter().flatten().collect();
+        data.insert("cut".to_owned(), json!(cut.join(", ")));
+    }
+    Value::Object(data)
+}
+
+fn span_key(field: &str) -> String {
+    match field {
+        "lane" | "flow" | "terminates" | "cut" => format!("{field}_"),
+        _ => key(field),
+    }
 }
 
 /// A field's key, distinct from the own keys of a marker's data.
@@ -119,7 +176,9 @@ fn key(field: &str) -> String {
 pub(super) fn schemas(profile: &Profile) -> Vec<Value> {
     let events = profile.info.events.iter();
     let points = events.filter(|event| event.role == Role::Point);
-    fixed_schemas().into_iter().chain(points.map(point_schema)).collect()
+    let spans = span_schema(&profile.spans.keys);
+    let fixed = fixed_schemas().into_iter().chain([spans]);
+    fixed.chain(points.map(point_schema)).collect()
 }
 
 /// Events whose markers are samples, and the number of events for each marker.
@@ -158,7 +217,34 @@ fn point_schema(event: &EventInfo) -> Value {
     })
 }
 
-fn fixed_schemas() -> [Value; MarkerKind::NAMES.len()] {
+/// The type of spans: with the fields of all of them.
+fn span_schema(keys: &[SpanKey]) -> Value {
+    const IN_TABLE: usize = 6;
+    let label = keys.iter().take(IN_TABLE);
+    let label = label.map(|key| format!("{{marker.data.{}}}", span_key(&key.key)));
+    let fields = keys.iter().map(|SpanKey { key, kind }| {
+        let format = match kind {
+            SpanKeyKind::Integer => "integer",
+            SpanKeyKind::Decimal => "decimal",
+            SpanKeyKind::Text => "string",
+        };
+        json!({"key": span_key(key), "label": key, "format": format})
+    });
+    let own = [
+        json!({"key": "cut", "label": "Longer than shown", "format": "string"}),
+        json!({"key": "lane", "label": "Lane", "format": "integer", "hidden": true}),
+        json!({"key": "flow", "label": "Flow", "format": "flow-id"}),
+        json!({"key": "terminates", "label": "End of flow", "format": "terminating-flow-id"}),
+    ];
+    json!({
+        "name": SPAN_SCHEMA, "display": ["marker-chart", "marker-table", "timeline-overview"],
+        "tableLabel": label.collect::<Vec<_>>().join(" "), "tooltipLabel": "{marker.name}", "chartLabel": "{marker.name}",
+        "description": "A section that the program named, or that was chosen with --span.",
+        "fields": fields.chain(own).collect::<Vec<_>>(),
+    })
+}
+
+fn fixed_schemas() -> [Value; MarkerKind::NAMES.len() - 1] {
     const NAMES: [&str; MarkerKind::NAMES.len()] = MarkerKind::NAMES;
     let shown = json!(["marker-chart", "marker-table", "timeline-overview"]);
     // See `MarkerKind::is_in_timeline`.

@@ -122,6 +122,7 @@ pub(crate) fn recorded_facts(profile: &Profile) -> RecordingFacts {
         unverified_beside: quality.beside.unverified,
         heap: info.heap.as_ref().map(heap_facts),
         resources: usage::facts(profile),
+        thinned_spans: profile.spans.thinned.clone(),
         files_over_limit: quality
             .module_misses
             .get(&ModuleMiss::TooManyOpen)
@@ -222,6 +223,8 @@ fn lines(profile: &Profile) -> Vec<QualityLine> {
         ("Samples out of order", counts.samples_out_of_order),
         ("Samples of other than main threads, left out", counts.samples_left_out),
         ("Markers left out", counts.markers_left_out),
+        ("Spans without a marker, chosen by chance", counts.spans_left_out),
+        ("Fields of spans left out, too many keys", counts.span_fields_left_out),
         (
             "Freed blocks of memory that nobody is known to have taken",
             counts.unknown_blocks_freed,

@@ -312,6 +312,7 @@ impl EventSink for HeapSink<'_> {
         let is_in_order = !matches!(
             event.kind,
             EventKind::Process(_, ProcessEvent::Counter(..) | ProcessEvent::Title(_))
+                | EventKind::Thread(_, ThreadEvent::Span(_))
                 | EventKind::Recording(RecordingEvent::Counter(..) | RecordingEvent::Unread(..))
         );
         if is_in_order {

@@ -292,6 +292,8 @@ impl Summary {
         say(out_of_order, "sample", "samples", "came out of order");
         let left_out = self.counts.markers_left_out;
         say(left_out, "marker was", "markers were", "left out");
+        let text = "not in the profile: of the most frequent names, some were chosen by chance";
+        say(self.counts.spans_left_out, "span is", "spans are", text);
         say(
             self.counts.samples_named_without_time,
             "sample has a name",
@@ -407,6 +409,8 @@ fn lost_name(role: Role, cause: LostCause) -> &'static str {
         (Role::Point, LostCause::OverLimit) => "too_many_points",
         (Role::Point, _) => "points_ring_full",
         (Role::Allocation, _) => "allocations_ring_full",
+        (Role::Span, LostCause::NotUnderstood) => "spans_not_understood",
+        (Role::Span, _) => "spans_ring_full",
     }
 }
 

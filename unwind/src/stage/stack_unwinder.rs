@@ -261,7 +261,7 @@ impl<'f> StackUnwinder<'f> {
         } = match role {
             Role::Running => &mut self.completion.samples,
             Role::WaitStack => &mut self.completion.waits,
-            Role::Switch | Role::Wait | Role::Counted | Role::Point | Role::Allocation => return,
+            Role::Switch | Role::Span | Role::Wait | Role::Counted | Role::Point | Role::Allocation => return,
         };
         *beyond_sample += u64::from(completed != CompletedFrom::FromSample);
         *unverified += u64::from(completed == CompletedFrom::Unverified);
