@@ -12,8 +12,9 @@ use crate::abi::{context, misc, record_type, sample_type as has};
 pub const HEADER_BYTES: usize = 8;
 
 /// `sample_type` bits of every event that is opened.
-pub const SAMPLE_TYPE: u64 =
-    has::IP | has::TID | has::TIME | has::ID | has::CPU | has::PERIOD | has::REGS_USER | has::STACK_USER;
+pub const SAMPLE_TYPE: u64 = ID_TYPE | has::IP | has::PERIOD | has::REGS_USER | has::STACK_USER;
+/// The part of [`SAMPLE_TYPE`] that records other than samples have: enough for an event that writes no samples.
+pub const ID_TYPE: u64 = has::TID | has::TIME | has::ID | has::CPU;
 /// PERF_SAMPLE_CALLCHAIN: the kernel's part of the stack.
 pub const SAMPLE_CALLCHAIN: u64 = has::CALLCHAIN;
 /// PERF_SAMPLE_PERIOD, a part of [`SAMPLE_TYPE`].
@@ -368,6 +369,60 @@ pub fn origin(record: &[u8]) -> Option<Origin> {
         event_id: event_id(record)?,
         tid: field(record, 12, 4).map(i32::from_ne_bytes)?,
         what,
+    })
+}
+
+/// What a record says of the life of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskRecord {
+    /// It was started: the first thread of a process, or a further one.
+    Fork {
+        /// It is the first one.
+        is_process: bool,
+        /// The new thread.
+        tid: i32,
+    },
+    /// It executed another program.
+    Exec {
+        /// The thread.
+        tid: i32,
+    },
+    /// It ended.
+    Exit {
+        /// The thread.
+        tid: i32,
+    },
+    /// It left its CPU, or got one.
+    Switch {
+        /// The thread.
+        tid: i32,
+        /// It left.
+        is_out: bool,
+        /// It left, and could have gone on.
+        is_preempted: bool,
+    },
+    /// Records found no room.
+    Lost,
+}
+
+/// What a record says of the life of a task; `None` for all other records.
+pub fn task_record(record: &[u8]) -> Option<TaskRecord> {
+    Some(match decode(record, &SampleLayout::default()).ok()? {
+        Record::Fork { pid, parent_pid, tid } => TaskRecord::Fork {
+            is_process: pid != parent_pid,
+            tid,
+        },
+        Record::Comm { tid, exec: true, .. } => TaskRecord::Exec { tid },
+        Record::Exit { tid, .. } => TaskRecord::Exit { tid },
+        Record::Switch {
+            tid, out, preempted, ..
+        } => TaskRecord::Switch {
+            tid,
+            is_out: out,
+            is_preempted: preempted,
+        },
+        Record::Lost { .. } => TaskRecord::Lost,
+        _ => return None,
     })
 }
 

@@ -7,6 +7,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// How long before now all records are surely written, ns. The kernel reads the time of a record before it writes the
+/// record. The gap is microseconds, except where the hypervisor takes the CPU away in between.
+pub const SETTLE_NS: u64 = 500_000;
+
 /// A record whose turn it is.
 pub struct DueRecord<'a> {
     /// Its time.

@@ -26,6 +26,8 @@ pub enum Measure {
     User,
     /// CPU time in the kernel.
     System,
+    /// Time for which threads could run and had no CPU, added up over all threads.
+    CpuWait,
     /// Memory in RAM of the process that had most, at its peak.
     PeakMemory,
     /// Page faults that needed no disk.
@@ -42,6 +44,10 @@ pub enum Measure {
     ReadBytes,
     /// Bytes that are to go to disks.
     WrittenBytes,
+    /// Processes that were started, with the program itself.
+    Processes,
+    /// Threads that were started, with the first one of each process.
+    Threads,
     /// Cycles of the CPUs.
     Cycles,
     /// Instructions that the CPUs completed.
@@ -76,6 +82,7 @@ impl Measure {
             Measure::TaskClock => "task-clock",
             Measure::User => "user",
             Measure::System => "system",
+            Measure::CpuWait => "cpu-wait",
             Measure::PeakMemory => "peak-memory",
             Measure::MinorFaults => "minor-faults",
             Measure::MajorFaults => "major-faults",
@@ -84,6 +91,8 @@ impl Measure {
             Measure::CpuMigrations => "cpu-migrations",
             Measure::ReadBytes => "read-bytes",
             Measure::WrittenBytes => "written-bytes",
+            Measure::Processes => "processes",
+            Measure::Threads => "threads",
             Measure::Cycles => "cycles",
             Measure::Instructions => "instructions",
             Measure::Branches => "branches",
@@ -96,9 +105,12 @@ impl Measure {
     /// What its number counts.
     pub fn unit(self) -> MeasureUnit {
         match self {
-            Measure::Wall | Measure::Start | Measure::TaskClock | Measure::User | Measure::System => {
-                MeasureUnit::Nanoseconds
-            }
+            Measure::Wall
+            | Measure::Start
+            | Measure::TaskClock
+            | Measure::User
+            | Measure::System
+            | Measure::CpuWait => MeasureUnit::Nanoseconds,
             Measure::PeakMemory | Measure::ReadBytes | Measure::WrittenBytes => MeasureUnit::Bytes,
             _ => MeasureUnit::Count,
         }
@@ -116,6 +128,8 @@ pub struct Reading {
     pub counted: f64,
     /// The kernel's code is not in it.
     pub user_only: bool,
+    /// Some of it may not have been seen.
+    pub at_least: bool,
 }
 
 /// Measures that this machine or user can't have.

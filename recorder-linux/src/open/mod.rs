@@ -5,7 +5,7 @@ pub(crate) mod breakpoints;
 mod event_set;
 pub(crate) mod events;
 mod further;
-mod rings;
+pub(crate) mod rings;
 mod sampling_event;
 mod scope;
 mod trouble;

@@ -111,7 +111,7 @@ fn affordable_ring_bytes(cpus: usize) -> usize {
 
 /// Maps a ring for every event. Halves all rings where the user's locked memory does not suffice (516 KiB a CPU and
 /// RLIMIT_MEMLOCK, `perf_event_mlock_kb`).
-pub(super) fn map_rings(
+pub(crate) fn map_rings(
     wanted: &[(&EventFd, usize)],
     wanted_bytes: usize,
     announcements: &mut Vec<String>,

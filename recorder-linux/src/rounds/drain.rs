@@ -23,13 +23,10 @@ use crate::sys::process::monotonic_ns;
 use crate::sys::ring::Ring;
 use crate::sys::signals::{self, Signals};
 use perf_data::decode;
-use perf_data::merge::{self, DueRecord, RecordQueue};
+use perf_data::merge::{self, DueRecord, RecordQueue, SETTLE_NS};
 use perf_data::translate::Translator;
 use recording::session::StopReason;
 
-/// The kernel reads the time of a record before it writes the record. The gap is microseconds, except where the
-/// hypervisor takes the CPU away in between.
-const SETTLE_NS: u64 = 500_000;
 /// Length of the round after stacks of waits were switched on again. A program that waits more often than can be
 /// sampled delivers some hundreds of stacks in 2 ms, and pays for each. Also the length of the round after copies of
 /// such stacks became larger: how full they make the ring is not known yet.

@@ -1,7 +1,7 @@
 //! `perf_event_open(2)` and its structures, from `include/uapi/linux/perf_event.h`.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use recording::info::EventCounts;
 use rustix::io::retry_on_intr;
@@ -129,6 +129,13 @@ impl Counts {
 pub(crate) struct EventFd {
     fd: OwnedFd,
     read_format: u64,
+}
+
+/// Readable when its ring is as full as `wakeup_watermark` says.
+impl AsFd for EventFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
 impl EventFd {

@@ -23,8 +23,8 @@ Examples:
   sprof stat -r 20 ./app > /dev/null          the median of 20 runs
   sprof stat -r 20 --against './old' ./new    what differs between two programs, in turn and in random order",
     after_help = "\
-The figures are of the program and of all processes that it waited for; CPU time and events also of others, up to
-its end. The table goes to stderr, since stdout is the program's. A difference is certain if chance finds one in at most 1 of 100 comparisons of equal programs;
+The figures are of the program and of all processes that it waited for; CPU time, waits for a CPU, processes, threads and
+events also of others, up to its end. The table goes to stderr, since stdout is the program's. A difference is certain if chance finds one in at most 1 of 100 comparisons of equal programs;
 where none is found, the table says how large it must be to be found, in most cases.
 
 Exit status: the program's own; with --against and -r, that of the first run that failed, which ends sprof; with -i 0."

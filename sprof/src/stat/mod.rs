@@ -46,6 +46,11 @@ impl ProgramRuns {
         format!("{}{}", measure.name(), if user_only { ":u" } else { "" })
     }
 
+    /// True if some of it may not have been seen.
+    fn is_at_least(&self, measure: Measure) -> bool {
+        self.readings(measure).any(|reading| reading.at_least)
+    }
+
     /// The least part of the time in which a measure was counted.
     fn counted(&self, measure: Measure) -> f64 {
         let counted = self.readings(measure).map(|reading| reading.counted);
@@ -274,6 +279,9 @@ impl Counted {
                 if program.readings(measure).any(|reading| reading.user_only) {
                     entry["user_only"] = true.into();
                 }
+                if program.is_at_least(measure) {
+                    entry["at_least"] = true.into();
+                }
                 if program.counted(measure) < 1.0 {
                     entry["counted"] = number(program.counted(measure));
                 }
@@ -368,6 +376,7 @@ mod tests {
                         value: chance(factor),
                         counted: 1.0,
                         user_only: false,
+                        at_least: false,
                     }],
                     missing: Vec::new(),
                     stolen_ns: 0,

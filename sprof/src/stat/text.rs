@@ -319,6 +319,14 @@ fn words(program: &ProgramRuns, measure: Measure) -> String {
             Some("the kernel splits so little by chance".to_owned())
         }
         Measure::System => percent(Measure::System, Measure::TaskClock, "of CPU time in the kernel"),
+        Measure::CpuWait => median(Measure::CpuWait)
+            .zip(median(Measure::TaskClock))
+            .map(|(waited, used)| {
+                format!(
+                    "{:.1} % of the time that threads wanted a CPU",
+                    100.0 * waited / (waited + used)
+                )
+            }),
         Measure::PeakMemory => Some("of one process".to_owned()),
         Measure::MajorFaults => median(Measure::MajorFaults).map(|_| "each waited for a disk".to_owned()),
         Measure::ForcedSwitches => median(Measure::ForcedSwitches).map(|_| "another thread needed the CPU".to_owned()),
@@ -335,7 +343,13 @@ fn words(program: &ProgramRuns, measure: Measure) -> String {
     };
     let counted = program.counted(measure);
     let counted = (counted < 0.995).then(|| format!("counted for {:.0} % of the time", 100.0 * counted));
-    said.into_iter().chain(counted).collect::<Vec<String>>().join(", ")
+    let at_least = program.is_at_least(measure).then(|| "at least".to_owned());
+    at_least
+        .into_iter()
+        .chain(said)
+        .chain(counted)
+        .collect::<Vec<String>>()
+        .join(", ")
 }
 
 /// What limits the figures.

@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::support::machine::alone;
 use crate::support::playground::Playground;
 use crate::support::run::{output, wait_until};
 use crate::support::skip::{paranoid, perf_events, root};
@@ -327,4 +328,108 @@ fn rules_are_on_counts_too() {
         (0.2..0.35).contains(&rule["found"][0]["increase"].as_f64().unwrap()),
         "{rule}"
     );
+}
+
+/// Counts programs as root and as nobody: `check` gets what runs a command, and where the programs are.
+type CountedBy<'a> = &'a dyn Fn(&[&str]) -> Value;
+fn as_everyone(programs: &[&str], check: impl Fn(CountedBy<'_>, &dyn Fn(&str) -> String)) {
+    let path = |name: &str| program(name).unwrap().display().to_string();
+    check(&|words| json(&[&["--"], words].concat()), &path);
+    if !root() {
+        return;
+    }
+    let playground = Playground::new(programs);
+    let by_nobody = |words: &[&str]| {
+        let file = playground.path("counts.json");
+        let mut command = playground.as_nobody(playground.path("sprof"));
+        command.args(["stat", "--json", "-o", file.to_str().unwrap(), "--"]);
+        let output = command.args(words).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&fs::read(&file).unwrap()).unwrap()
+    };
+    check(&by_nobody, &|name| playground.path(name).display().to_string());
+}
+
+#[test]
+fn each_process_and_thread_is_counted() {
+    let Some(()) = perf_events() else { return };
+    as_everyone(&["processes", "threads", "spawns"], |stat, path| {
+        for (name, words, processes, threads) in [
+            ("processes", ["many", "20"], 21.0, 21.0),
+            ("processes", ["exec", "1"], 2.0, 2.0),
+            ("spawns", ["7", "0"], 8.0, 8.0),
+            ("threads", ["5", "1"], 1.0, 6.0),
+        ] {
+            let found = stat(&[&[&*path(name)], &words[..]].concat());
+            let counts = (median(&found, 0, "processes"), median(&found, 0, "threads"));
+            assert_eq!(counts, (processes, threads), "{name} {words:?}");
+            assert_eq!(found["commands"][0]["measures"]["threads"]["at_least"], Value::Null);
+        }
+    });
+}
+
+#[test]
+fn threads_wait_for_a_cpu_as_long_as_the_kernel_says() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let folder = temp_dir();
+    let (file, counts) = (folder.path().join("written"), folder.path().join("counts.json"));
+    let resources = program("resources").unwrap();
+    let options = ["-f", "json", "-o", counts.to_str().unwrap(), "--"];
+    let output = stat(
+        &[
+            &options[..],
+            &[resources.to_str().unwrap(), "200", file.to_str().unwrap()],
+        ]
+        .concat(),
+    );
+    let said = String::from_utf8(output.stdout).unwrap();
+    let number = |name: &str| -> f64 {
+        let mut words = said.split_whitespace();
+        let value = words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        value.unwrap().parse().unwrap()
+    };
+    let waited = median(
+        &serde_json::from_slice(&fs::read(&counts).unwrap()).unwrap(),
+        0,
+        "cpu-wait",
+    );
+    // The program reads its sums half a second after its two threads had the last of one CPU.
+    let (before, after) = (number("waited_before_ns"), number("waited_ns"));
+    assert!(
+        (after - before..after * 1.1).contains(&waited),
+        "{waited} {before} {after}"
+    );
+    assert!(waited > 100e6, "{waited}");
+
+    // Two processes of 100 ms of CPU time each on one CPU: while one works, the other waits. Both are gone when sprof
+    // could read their sums.
+    as_everyone(&["processes"], |stat, path| {
+        let processes = path("processes");
+        let script = format!("{processes} work 100 & {processes} work 100; wait");
+        let found = stat(&["taskset", "-c", "0", "sh", "-c", &script]);
+        let of = |measure: &str| median(&found, 0, measure);
+        assert_eq!((of("processes"), of("threads")), (3.0, 3.0));
+        let waited = of("cpu-wait");
+        assert!(waited > 90e6 && waited + of("task-clock") < 3.0 * of("wall"), "{found}");
+    });
+}
+
+#[test]
+fn a_set_user_id_program_is_counted_by_the_kernel_s_account() {
+    let Some(()) = perf_events() else { return };
+    if !root() {
+        return;
+    }
+    let playground = Playground::new(&[]);
+    let Some(path) = playground.processes_of_root("processes-of-root", 0o4755) else {
+        return;
+    };
+    let file = playground.path("counts.json");
+    let mut command = playground.as_nobody_with_rights(playground.path("sprof"));
+    command.args(["stat", "--json", "-o", file.to_str().unwrap(), "--"]);
+    assert!(command.arg(path).args(["work", "50"]).status().unwrap().success());
+    let found: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert!(median(&found, 0, "task-clock") > 50e6, "{found}");
+    assert_eq!(found["commands"][0]["measures"]["processes"]["at_least"], true);
 }

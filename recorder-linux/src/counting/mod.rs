@@ -1,17 +1,20 @@
 //! Runs a program and counts what it takes, without samples.
 //!
-//! The kernel keeps most numbers of each process anyway (getrusage(2)). perf_event adds the exact CPU time, and what
-//! the CPUs count.
+//! The kernel keeps most numbers of each process anyway (getrusage(2)). perf_event adds the exact CPU time, what the
+//! CPUs count, and records of threads (`tasks`).
+
+mod tasks;
 
 use std::fs;
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Duration;
 
 use recording::counting::{CountedProgram, CountedRun, Measure, Missing, Reading};
 use recording::program;
 use recording::session::{ProgramExit, RecordError};
 
+use self::tasks::TaskCounter;
 use crate::machine::refusal::{PerfEventRefusal, may_always, paranoid};
 use crate::processes::{launch, procfs, stop};
 use crate::sys::perf_event::{self as perf, Attr, EventFd, flag, read_format};
@@ -45,6 +48,7 @@ const OF_USAGE: [Measure; 10] = [
     Measure::ReadBytes,
     Measure::WrittenBytes,
 ];
+const OF_TASKS: [Measure; 3] = [Measure::CpuWait, Measure::Processes, Measure::Threads];
 /// What a process may touch on its way to its exec, at most.
 const BEFORE_EXEC_BYTES: u64 = 1 << 20;
 
@@ -81,7 +85,8 @@ impl RunCounter {
     pub fn run(&self, program: &CountedProgram) -> Result<CountedRun, RecordError> {
         let image = program::resolve(&program.command, &program.env)?;
         let stopped = launch::fork(&image, &self.signals)?;
-        let events = CountedEvents::open(stopped.pid());
+        let mut events = CountedEvents::open(stopped.pid());
+        let mut tasks = TaskCounter::open(&[stopped.pid()], true);
         let before = Before::of(stopped.pid());
         let machine = procfs::machine_time();
         let start = process::monotonic_ns();
@@ -89,11 +94,25 @@ impl RunCounter {
             .start()
             .map_err(|error| launch::exec_error(&program.command, &error))?;
         let executed = process::monotonic_ns();
-        let is_interrupted = self.wait(&child);
+        let is_interrupted = self.wait(&child, tasks.as_mut().ok());
         let end = process::monotonic_ns();
         let stolen = procfs::machine_time().zip(machine);
 
+        if let Err(reason) = &tasks {
+            OF_TASKS
+                .iter()
+                .for_each(|measure| events.miss(*measure, reason.clone()));
+        }
         let (mut readings, mut missing) = events.read();
+        if let Ok(tasks) = &mut tasks {
+            tasks.end(end);
+            if tasks.has_lost_events() {
+                // The kernel's account has the whole run.
+                readings.retain(|reading| !OF_USAGE.contains(&reading.measure));
+                readings.iter_mut().for_each(|reading| reading.at_least = true);
+            }
+            readings.extend(tasks.readings(1));
+        }
         readings.push(exact(Measure::Wall, end - start));
         readings.push(exact(Measure::Start, executed - start));
         before.of_ended(&child, &mut readings, &mut missing);
@@ -118,7 +137,7 @@ impl RunCounter {
     }
 
     /// Waits for the program's end. Returns whether a signal came.
-    fn wait(&self, child: &Child) -> bool {
+    fn wait(&self, child: &Child, mut tasks: Option<&mut TaskCounter>) -> bool {
         let mut signals = 0;
         loop {
             while let Some(received) = self.signals.next() {
@@ -131,12 +150,21 @@ impl RunCounter {
                 }
             }
             // A wait that fails is tried again: the program has an end.
-            let readable = signals::wait_readable([child.pidfd().as_fd(), self.signals.fd()], Duration::MAX);
+            let of_tasks = tasks.as_ref().map(|tasks| tasks.fds()).into_iter().flatten();
+            let fds: Vec<BorrowedFd<'_>> = [child.pidfd().as_fd(), self.signals.fd()]
+                .into_iter()
+                .chain(of_tasks)
+                .collect();
+            let rest = tasks.as_ref().map_or(Duration::MAX, |tasks| tasks.rest());
+            let readable = signals::wait_any_readable(&fds, rest);
             if stop::ended(child.pidfd()) {
                 return signals > 0;
             }
             if readable.is_err() {
                 std::thread::sleep(Duration::from_millis(1));
+            }
+            if let Some(tasks) = &mut tasks {
+                tasks.look();
             }
         }
     }
@@ -148,6 +176,7 @@ fn exact(measure: Measure, value: u64) -> Reading {
         value: value as f64,
         counted: 1.0,
         user_only: false,
+        at_least: false,
     }
 }
 
@@ -207,6 +236,7 @@ impl CountedEvents {
                         },
                         counted: counted.min(1.0),
                         user_only,
+                        at_least: false,
                     });
                 }
                 Ok(_) => self.miss(measure, "others had all counters of the CPU".to_owned()),
