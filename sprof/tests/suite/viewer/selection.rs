@@ -178,6 +178,8 @@ fn an_address_shows_the_same_after_a_reload_and_back_takes_back_a_step() {
         ("key", json!("Home f"), "focus="),
         ("key", json!("3"), "sort=name"),
         ("click", json!("#tab-flame"), "tab=flame"),
+        ("show", json!(""), ""),
+        ("click", json!(".flame-view [aria-pressed]"), "whole="),
         ("focus", json!(".flame"), ""),
         ("key", json!("ArrowDown ArrowDown Enter"), "zoom="),
         ("key", json!("/"), ""),
@@ -189,7 +191,7 @@ fn an_address_shows_the_same_after_a_reload_and_back_takes_back_a_step() {
         steps.push(json!([what, argument]));
         steps.push(json!(["url", format!("**/*.html*{address}*")]));
     }
-    for _ in 0..5 {
+    for _ in 0..6 {
         steps.extend([json!(["back", ""]), json!(["show", ""])]);
     }
     let mut tasks = vec![json!({ "url": page, "steps": steps })];
@@ -208,12 +210,17 @@ fn an_address_shows_the_same_after_a_reload_and_back_takes_back_a_step() {
         keys.map(|key| shown[key].clone())
     };
     let shown = answers[0]["shown"].as_array().unwrap();
+    let (callers_in_a_row, shown) = shown.split_first().unwrap();
     assert_eq!(facts(&shown[0]), facts(&shown[1]));
     let figures = |shown: &Value| (shown["tab"].clone(), shown["crumbs"].as_array().unwrap().len());
     assert_eq!(figures(&shown[0]), (json!("flame"), 3), "{}", shown[0]);
     assert!(shown[0]["zoomed"] != "" && shown[2]["zoomed"] == "", "{}", shown[0]);
+    // What is above `main` on all stacks is a row.
+    let folded = [callers_in_a_row, &shown[0], &shown[2], &shown[3]].map(|shown| shown["folded"].as_u64().unwrap());
+    assert_eq!(folded, [1, 0, 0, 1]);
     let back: Vec<_> = shown[2..].iter().map(figures).collect();
     let expected = [
+        ("flame", 3),
         ("flame", 3),
         ("functions", 3),
         ("functions", 2),

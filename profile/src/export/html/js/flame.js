@@ -5,7 +5,14 @@ const FLAME_ROW = 20;
 /** Narrower frames are not drawn. */
 const LEAST_PX = 0.4;
 
-/** @typedef {{node: number, x: number, y: number, width: number}} FlameBox */
+/**
+ * @typedef {object} FlameBox
+ * @property {number} node
+ * @property {number} x
+ * @property {number} y
+ * @property {number} width
+ * @property {number} [below] The row stands for several functions, each the only callee of the one before: the callee of the last one.
+ */
 
 /** @returns {{element: HTMLElement, shown: () => void}} */
 function flameTab() {
@@ -32,7 +39,8 @@ function flameTab() {
     legend.append(make("span", {}, swatch, name), " ");
   }
   const out = make("button", { type: "button" }, "Zoom out");
-  const bar = make("div", { class: "bar" }, out, legend);
+  const whole = make("button", { type: "button", "aria-pressed": String(state.whole), title: "Give each caller that all stacks have in common a row of its own" }, "Whole stacks");
+  const bar = make("div", { class: "bar" }, out, whole, legend);
   const element = make("div", { class: "flame-view" }, bar, area);
   let zoomed = nodeAt(tree, state.zoom, total);
   let current = zoomed;
@@ -41,6 +49,8 @@ function flameTab() {
 
   const paint = profile.diff ? changeColor : (/** @type {number} */ node, /** @type {boolean} */ inlined) => colorOf(tree.func[node], inlined);
   const words = (/** @type {number} */ node) => {
+    const folded = foldAt(node);
+    if (folded) return `${foldedInWords(folded)}; Enter or a click shows each`;
     const func = tree.func[node];
     return profile.diff && func >= 0 ? diffInWords(profile.names[func], node, func) : inWords(func, own[node], total[node], variancesOf(sums(), node));
   };
@@ -58,8 +68,15 @@ function flameTab() {
     /** The zoomed node's callers, the root first. @type {number[]} */
     const above = [];
     for (let node = tree.parent[zoomed]; node >= 0; node = tree.parent[node]) above.unshift(node);
-    above.forEach((node, depth) => boxes.push({ node, x: 0, y: depth * FLAME_ROW, width }));
-    const open = [{ node: zoomed, x: 0, y: above.length * FLAME_ROW, width }];
+    let row = 0;
+    /** @param {FlameBox} box */
+    const add = (box) => boxes.push(box);
+    above.forEach((node, depth) => {
+      const isFolded = !state.whole && above.length > 3 && depth > 0 && depth < above.length - 1;
+      if (!isFolded) add({ node, x: 0, y: row++ * FLAME_ROW, width });
+      else if (depth === 1) add({ node, x: 0, y: row++ * FLAME_ROW, width, below: above[above.length - 1] });
+    });
+    const open = [{ node: zoomed, x: 0, y: row * FLAME_ROW, width }];
     let deepest = 0;
     for (let box = open.pop(); box; box = open.pop()) {
       boxes.push(box);
@@ -69,25 +86,31 @@ function flameTab() {
       const scale = total[box.node] > 0 ? box.width / total[box.node] : 0;
       for (let child = tree.first[box.node]; child >= 0; child = tree.next[child]) {
         const wide = total[child] * scale;
-        if (wide >= LEAST_PX) open.push({ node: child, x, y: box.y + FLAME_ROW, width: wide });
+        const y = box.y + FLAME_ROW;
+        const below = box.node === 0 && !state.whole ? onlyCallee(child, scale) : child;
+        if (below !== child) {
+          add({ node: child, x, y, width: wide, below });
+          open.push({ node: below, x, y: y + FLAME_ROW, width: total[below] * scale });
+        } else if (wide >= LEAST_PX) open.push({ node: child, x, y, width: wide });
         x += wide;
       }
     }
     spacer.style.height = deepest + FLAME_ROW + "px";
     const [text, dim, found, line, root] = ["--on-frame", "--on-dim", "--found", "--accent", "--root"].map(cssColor);
     const isSearch = state.query !== "";
-    for (const { node, x, y, width: wide } of boxes) {
+    for (const box of boxes) {
+      const { node, x, y, width: wide } = box;
       const at = y - top;
       if (at + FLAME_ROW < 0 || at > height) continue;
       const func = tree.func[node];
       const isCaller = node !== zoomed && wide === width && above.includes(node);
-      const isFound = isSearch && isMatch(func);
+      const isFound = isSearch && functionsOf(box).some(isMatch);
       const isDim = isCaller || (isSearch && !isFound);
       context.globalAlpha = isDim ? 0.4 : 1;
-      context.fillStyle = isFound ? found : func < 0 ? root : paint(node, tree.inlined[node] === 1);
+      context.fillStyle = isFound ? found : func < 0 || box.below ? root : paint(node, tree.inlined[node] === 1);
       context.fillRect(x, at, Math.max(0.5, wide - 0.5), FLAME_ROW - 1);
       context.globalAlpha = 1;
-      const label = fitted(context, func < 0 ? "all" : profile.names[func], wide - 8, narrow);
+      const label = fitted(context, box.below ? foldedInWords(box) : func < 0 ? "all" : profile.names[func], wide - 8, narrow);
       if (label) {
         context.fillStyle = isDim ? dim : text;
         context.fillText(label, x + 4, at + FLAME_ROW / 2);
@@ -99,9 +122,45 @@ function flameTab() {
       }
     }
     out.disabled = zoomed === 0;
+    element.dataset.folded = String(boxes.filter((box) => box.below).length);
+  };
+  /** The first node from this one on that has more than one callee, if two before it have no more and nothing of their own. @param {number} node @param {number} scale */
+  const onlyCallee = (node, scale) => {
+    let [last, folded] = [node, 0];
+    while (own[last] * scale < LEAST_PX) {
+      let [only, number] = [-1, 0];
+      for (let child = tree.first[last]; child >= 0; child = tree.next[child]) {
+        if (total[child] * scale >= LEAST_PX) [only, number] = [child, number + 1];
+      }
+      if (number !== 1) break;
+      [last, folded] = [only, folded + 1];
+    }
+    return folded > 1 ? last : node;
+  };
+  /** The row that stands for several functions from this one on. @param {number} node */
+  const foldAt = (node) => boxes.find((box) => box.node === node && box.below);
+  /** The functions that a row stands for. @param {FlameBox} box */
+  const functionsOf = ({ node, below }) => {
+    if (!below) return [tree.func[node]];
+    const folded = [];
+    for (let at = tree.parent[below]; at !== tree.parent[node]; at = tree.parent[at]) folded.unshift(tree.func[at]);
+    return folded;
+  };
+  /** @param {FlameBox} box */
+  const foldedInWords = (box) => {
+    const names = functionsOf(box).map((func) => profile.names[func]);
+    return `${names.length} callers: ${names[0]} \u2026 ${names[names.length - 1]}`;
+  };
+  /** @param {boolean} isWhole */
+  const unfold = (isWhole) => {
+    state.whole = isWhole;
+    whole.setAttribute("aria-pressed", String(isWhole));
+    noteAddress(["whole"]);
+    draw();
   };
   /** @param {number} node */
   const zoom = (node) => {
+    if (foldAt(node)) return unfold(true);
     zoomed = current = node;
     state.zoom = pathOf(tree, node);
     noteAddress(["zoom"]);
@@ -147,8 +206,8 @@ function flameTab() {
   });
   area.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "ArrowUp") go(tree.parent[current]);
-    else if (event.key === "ArrowDown") go(hottest(tree, total, current));
+    if (event.key === "ArrowUp") go((boxes.find((box) => box.below === current) ?? { node: tree.parent[current] }).node);
+    else if (event.key === "ArrowDown") go(foldAt(current)?.below ?? hottest(tree, total, current));
     else if (event.key === "ArrowLeft") go(sibling(tree, total, current, -1));
     else if (event.key === "ArrowRight") go(sibling(tree, total, current, 1));
     else if (event.key === "Enter") zoom(current);
@@ -159,6 +218,7 @@ function flameTab() {
     event.preventDefault();
   });
   out.addEventListener("click", () => zoom(0));
+  whole.addEventListener("click", () => unfold(!state.whole));
   for (const name of ["focus", "blur", "scroll"]) area.addEventListener(name, draw);
   new ResizeObserver(draw).observe(area);
   element.dataset.zoomed = zoomed > 0 ? profile.names[tree.func[zoomed]] : "";

@@ -311,6 +311,7 @@ function start() {
   showKinds();
   startTabs();
   startTimeline();
+  startRoom();
   startKeys();
   byId("app").hidden = false;
   if (profile.kinds.length === 0) hint("The profile has no samples.");

@@ -15,6 +15,7 @@
  * @property {TabName} tab
  * @property {{column: "own" | "total" | "name", down: boolean}} sort
  * @property {number[]} zoom The zoomed call path of the flame graph, by functions: it stays when the selection changes.
+ * @property {boolean} whole The flame graph has all callers, each in a row of its own.
  * @property {boolean} assembly Source is shown as instructions.
  */
 
@@ -35,6 +36,7 @@ const state = {
   tab: "functions",
   sort: { column: "own", down: true },
   zoom: [],
+  whole: false,
   assembly: false,
 };
 
