@@ -65,6 +65,9 @@ pub struct Weights {
     pub unit: String,
     /// Names of the file's other counts. Any of them could have been read instead.
     pub others: Vec<String>,
+    /// Each occurrence was counted, none sampled.
+    #[serde(default)]
+    pub is_exact: bool,
 }
 
 /// What a file records of callers and callees.

@@ -167,6 +167,9 @@ fn quality(data: &Data) -> (String, bool) {
         let text = "a newer sprof wrote the file: this one cannot read what was lost or guessed; update sprof";
         return (text.to_owned(), true);
     }
+    if data.weights.as_ref().is_some_and(|weights| weights.is_exact) {
+        return ("each was counted, none sampled".to_owned(), false);
+    }
     let Some(recorded) = &data.recorded else {
         return ("the file does not say what was lost or guessed".to_owned(), false);
     };
@@ -279,6 +282,7 @@ fn json(
             "name": weights.name,
             "unit": weights.unit,
             "others": weights.others,
+            "exact": weights.is_exact,
         })),
         "shortage": shortage(selection).map(|shortage| serde_json::json!({
             "resource": shortage.resource,

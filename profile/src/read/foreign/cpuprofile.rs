@@ -130,6 +130,7 @@ pub(super) fn read(source: &mut ForeignFile) -> Result<Foreign, ReadError> {
         name: "time".to_owned(),
         unit: "microseconds".to_owned(),
         others: Vec::new(),
+        is_exact: false,
     });
     data.threads = vec![Thread {
         is_main: true,

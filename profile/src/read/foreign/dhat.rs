@@ -191,6 +191,7 @@ pub(super) fn read(source: &mut ForeignFile, event: Option<&str>) -> Result<Fore
             verb => format!("{} {}", if is_blocks { &blocks } else { &bytes }, verb.to_lowercase()),
         },
         others: others(&names, chosen),
+        is_exact: true,
     });
     let mut notes = Vec::new();
     if names[chosen].starts_with("max-") {

@@ -120,6 +120,7 @@ pub(super) fn read(source: &mut ForeignFile) -> Result<Foreign, ReadError> {
         name: "cpu".to_owned(),
         unit: "microseconds".to_owned(),
         others: Vec::new(),
+        is_exact: false,
     });
     data.threads = vec![Thread {
         process_name: data.product.clone(),

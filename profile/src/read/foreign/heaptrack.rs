@@ -147,6 +147,7 @@ pub(super) fn read(source: &mut ForeignFile, event: Option<&str>) -> Result<Fore
         name: name.to_owned(),
         unit: if is_blocks { "blocks" } else { "bytes" }.to_owned(),
         others: others(&names, chosen),
+        is_exact: false,
     });
     Ok(Foreign { data, notes })
 }

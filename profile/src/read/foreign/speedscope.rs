@@ -163,6 +163,7 @@ pub(super) fn read(source: &mut ForeignFile, event: Option<&str>) -> Result<Fore
             name: units[chosen].clone(),
             unit: units[chosen].clone(),
             others: others(&units, chosen),
+            is_exact: false,
         });
     }
     let mut notes = Vec::new();

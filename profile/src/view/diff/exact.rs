@@ -77,7 +77,7 @@ impl ExactCosts {
 /// Compares two sides. A change is a change of the amount: if one function changes, many shares change.
 pub(super) fn diff(base: &[Data], new: &[Data], what: Compared, limits: DiffLimits) -> Comparison {
     let mut keys = ComparedKeys::default();
-    let files = base;
+    let files = [base, new];
     let (base, new) = (
         ExactCosts::new(base, what, &mut keys),
         ExactCosts::new(new, what, &mut keys),

@@ -189,9 +189,12 @@ impl<'a> ChangeList<'a> {
         };
         if self.weights().is_some() {
             return format!(
-                "{changed} of {tested} changed by {least} % of all or more{}{cut}. Figures are compared as they are: such files do not show \
-                 what of it is chance.",
-                option(" (--min-change)")
+                "{changed} of {tested} changed by {least} % of all or more{}{cut}. {}",
+                option(" (--min-change)"),
+                match self.compared.sides.is_exact {
+                    true => "Counts are exact: a difference is one of what ran.",
+                    false => "Figures are compared as they are: such files do not show what of it is chance.",
+                }
             );
         }
         let sides = &self.compared.sides;

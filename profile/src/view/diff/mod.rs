@@ -106,6 +106,8 @@ pub struct Sides {
     pub unit: WeightUnit,
     /// For files of other profilers, the name of the compared count. Counts are compared exactly, without statistics.
     pub weights: Option<String>,
+    /// Each occurrence was counted, in all files: a difference is one of the programs.
+    pub is_exact: bool,
     /// The sampled event, if it is not CPU time, or the measure of the heap.
     pub event: Option<String>,
     /// True if the samples are blocks of memory.
@@ -189,6 +191,7 @@ impl Sides {
                 None => WeightUnit::Samples,
             },
             weights: None,
+            is_exact: false,
             event: first.and_then(|data| data.event.clone()),
             is_heap: base.is_heap,
             // What a window takes depends on its length and load.
@@ -215,11 +218,14 @@ impl Sides {
     }
 
     /// The sides of exact counts.
-    fn exact(base: SideTotal, new: SideTotal, files: &[Data]) -> Sides {
-        let first = files.first();
+    fn exact(base: SideTotal, new: SideTotal, files: [&[Data]; 2]) -> Sides {
+        let mut weights = files.into_iter().flatten().map(|data| data.weights.as_ref());
+        let is_exact = weights.all(|weights| weights.is_some_and(|weights| weights.is_exact));
+        let first = files[0].first();
         Sides {
             unit: first.map(|data| data.unit).unwrap_or_default(),
             weights: first.and_then(|data| Some(data.weights.as_ref()?.name.clone())),
+            is_exact,
             event: None,
             is_heap: false,
             by_amount: true,

@@ -376,7 +376,7 @@ fn check_figures(
     limits: DiffLimits,
 ) -> (Sides, Vec<CheckedRule>) {
     let mut keys = ComparedKeys::default();
-    let files = base;
+    let files = [base, new];
     let (base, new) = (
         ExactCosts::new(base, what, &mut keys),
         ExactCosts::new(new, what, &mut keys),

@@ -127,9 +127,10 @@ struct CallgrindReader {
     /// A text, as are the fields of threads: a long text may occur thousands of times.
     pid: u32,
     thread: u32,
-    command: String,
+    command: u32,
     creator: String,
-    threads: Vec<(u32, u32)>,
+    /// Process, thread and command.
+    threads: Vec<[u32; 3]>,
     thread_ids: FxHashMap<(u32, u32), u32>,
     at_thread: u32,
     thread_is_known: bool,
@@ -169,6 +170,7 @@ impl CallgrindReader {
         CallgrindReader {
             pid: NONE,
             thread: NONE,
+            command: NONE,
             object: NONE,
             file: NONE,
             func: NONE,
@@ -232,10 +234,6 @@ impl CallgrindReader {
                 return Err(reader.wrong_line(format!("expected version 1 of callgrind's format, found {value}")));
             }
             "creator" => self.creator = value.to_owned(),
-            "cmd" if self.command.is_empty() => {
-                self.command = value.to_owned();
-                self.values += (value.len() * (1 + self.threads.len())) as u64 / 8;
-            }
             "pid" => {
                 self.pid = self.tables.text(value);
                 self.thread_is_known = false;
@@ -350,9 +348,10 @@ impl CallgrindReader {
             let next = self.threads.len() as u32;
             self.at_thread = *self.thread_ids.entry(key).or_insert(next);
             if self.at_thread == next {
-                self.threads.push(key);
-                let names = self.tables.text_of(self.pid).len() + 2 * self.tables.text_of(self.thread).len();
-                self.values += 48 + (names + self.command.len()) as u64 / 8;
+                self.threads.push([self.pid, self.thread, self.command]);
+                let length = |text| self.tables.text_of(text).len();
+                let names = length(self.pid) + 2 * length(self.thread) + length(self.command);
+                self.values += 48 + names as u64 / 8;
             }
             self.thread_is_known = true;
         }
@@ -381,8 +380,14 @@ impl CallgrindReader {
             notes.push("the file has no build ids: machine code is that of the files as they are now".to_owned());
         }
         let mut data = self.tables.into_data();
-        let texts_of = |(pid, thread): (u32, u32)| (data.text(pid).to_owned(), data.text(thread).to_owned());
-        let threads: Vec<(String, String)> = self.threads.into_iter().map(texts_of).collect();
+        let first = self.threads.first().map_or(self.command, |[_, _, command]| *command);
+        let (program, arguments) = program_of(data.text(first));
+        let (program, arguments) = (program.to_owned(), arguments.to_owned());
+        let threads = self
+            .threads
+            .into_iter()
+            .map(|texts| texts.map(|text| data.text(text).to_owned()));
+        let threads: Vec<[String; 3]> = threads.collect();
         let mut samples: Vec<Samples> = vec![Samples::default(); threads.len()];
         let mut stack_of: FxHashMap<u32, u32> = FxHashMap::default();
         for (thread, frame) in self.own_order {
@@ -398,16 +403,14 @@ impl CallgrindReader {
                 .get_or_insert_default()
                 .push(self.own[&(thread, frame)] as f64);
         }
-        let program = self.command.split_whitespace().next().unwrap_or_default();
-        let program = program.rsplit('/').next().unwrap_or(program).to_owned();
         data.threads = (threads.into_iter().zip(samples))
-            .map(|((pid, tid), samples)| Thread {
+            .map(|([pid, tid, command], samples)| Thread {
                 name: if tid.is_empty() {
                     String::new()
                 } else {
                     format!("thread {tid}")
                 },
-                process_name: program.clone(),
+                process_name: program_of(&command).0.to_owned(),
                 pid,
                 tid,
                 samples,
@@ -421,12 +424,10 @@ impl CallgrindReader {
             }
             _ => Calls::Unknown,
         };
-        data.arguments = self
-            .command
-            .split_once(' ')
-            .map_or("", |(_, rest)| rest.trim())
-            .to_owned();
+        data.arguments = arguments;
         data.product = program;
+        // Files of callgrind's format that others write may hold samples.
+        let is_exact = kind == ForeignFormat::Cachegrind || self.creator.starts_with("callgrind-");
         data.imported_from = match (kind, self.creator.as_str()) {
             (ForeignFormat::Cachegrind, _) => "cachegrind".to_owned(),
             (_, "") => "a callgrind file".to_owned(),
@@ -439,7 +440,14 @@ impl CallgrindReader {
             name,
             unit: String::new(),
             others: others(&self.known_events, self.chosen),
+            is_exact,
         });
         Ok(Foreign { data, notes })
     }
+}
+
+/// Name and arguments of the program in a command line.
+fn program_of(command: &str) -> (&str, &str) {
+    let (program, arguments) = command.split_once(' ').unwrap_or((command, ""));
+    (program.rsplit('/').next().unwrap_or(program), arguments.trim())
 }

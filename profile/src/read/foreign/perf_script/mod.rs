@@ -453,6 +453,7 @@ impl<'a> PerfScriptReader<'a> {
                 String::new()
             },
             others: others(&names, chosen),
+            is_exact: false,
         });
         if data.threads.iter().all(|thread| thread.pid.is_empty()) {
             notes.push("the text has no process ids; `perf script -F +pid` prints them".to_owned());

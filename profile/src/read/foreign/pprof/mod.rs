@@ -188,6 +188,7 @@ pub(super) fn read(source: &mut ForeignFile, event: Option<&str>) -> Result<Fore
         name: header.text(header.sample_types[chosen].0).to_owned(),
         unit: header.text(header.sample_types[chosen].1).to_owned(),
         others: others(&names, chosen),
+        is_exact: false,
     });
     Ok(Foreign { data, notes })
 }
