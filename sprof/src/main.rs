@@ -64,6 +64,7 @@ fn main() -> ExitCode {
             Command::Record(args) => command::record::run(*args),
             Command::Cargo { words } => command::cargo::run(&words),
             Command::Stat(args) => command::stat::run(&args),
+            Command::Count(args) => command::count::run(&args),
             Command::Load(args) => command::load::run(&args),
             Command::Serve(args) => command::serve::run(&args),
             Command::Check(args) => command::check::run(&args),

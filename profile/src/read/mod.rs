@@ -17,7 +17,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 pub use error::{OtherKind, ReadError};
-pub use foreign::{Foreign, ForeignFormat, foreign, kind};
+pub use foreign::{Foreign, ForeignFormat, NOTE_OF_COUNT, foreign, kind};
 use inflate::with_blocks;
 use parse::Parser;
 pub use position::FilePosition;

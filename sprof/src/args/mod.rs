@@ -9,6 +9,7 @@ mod bucket;
 pub(crate) mod cargo;
 mod check;
 mod complete;
+mod count;
 mod diff;
 mod doctor;
 mod export;
@@ -31,6 +32,7 @@ pub(crate) mod value;
 pub(crate) use self::complete::{Expected, ExpectedWord, expected};
 pub(crate) use annotate::{AnnotateArgs, AnnotateFormat};
 pub(crate) use check::{CheckArgs, CheckFormat, MeasuredRule, increase, limited_by, points};
+pub(crate) use count::CountArgs;
 pub(crate) use diff::{By, DiffArgs, DiffFormat};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, ExportFormat, FlamegraphArgs, PickArgs, SvgArgs};
@@ -110,6 +112,8 @@ pub(crate) enum Command {
     },
     /// Run a program and count what it takes: time, memory, faults, switches; compare it with another one.
     Stat(StatArgs),
+    /// Run a program under valgrind and count its instructions exactly: for gates that must not depend on chance.
+    Count(CountArgs),
     /// Open a saved profile in the Firefox Profiler.
     Load(LoadArgs),
     /// Show all profiles of a folder or of a bucket on a page: for a team's machine, or for what CI keeps.
@@ -185,6 +189,7 @@ impl Command {
             Command::Share(args) => args.file.iter_mut().collect(),
             Command::Record(_)
             | Command::Stat(_)
+            | Command::Count(_)
             | Command::Serve(_)
             | Command::Cargo { .. }
             | Command::Doctor(_)

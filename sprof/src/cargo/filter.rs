@@ -12,7 +12,7 @@ use super::names::Names;
 use super::runner::{self, Note};
 
 /// Programs that belong to cargo, also where a benchmark or test starts them.
-const BUILDERS: [&str; 4] = ["cargo", "rustc", "rustdoc", "rustup"];
+pub(crate) const BUILDERS: [&str; 4] = ["cargo", "rustc", "rustdoc", "rustup"];
 
 /// The sink, in front of the next one.
 pub(crate) struct Programs<'a, N> {

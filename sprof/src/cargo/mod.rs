@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use profile::text::numbers::count;
 use profile::{Profile, harness};
+use recording::counting::CountedProgram;
 use recording::info::RecordingInfo;
 use recording::session::{HoldOutcome, ProgramExit, RecordOptions, RecordTarget, Session};
 use recording::sink::EventSink;
@@ -35,6 +36,7 @@ use crate::args::RecordingArgs;
 use crate::exit::{Failure, Status};
 use crate::recorder::Recording;
 use crate::terminal::Term;
+use command::CargoCommand;
 use config::CargoConfig;
 use filter::Programs;
 use names::Names;
@@ -65,11 +67,70 @@ pub(crate) fn prepare(
     if options.target != RecordTarget::Command {
         return Ok(None);
     }
-    let env = environment(&options.env);
+    let runs = run_by_sprof(&options.command, &mut options.env, args.no_cargo_env, &[], term)?;
+    let Some(RunnersOfCargo {
+        command,
+        config,
+        workspace,
+        desk,
+    }) = runs
+    else {
+        return Ok(None);
+    };
+    if let Some(heap) = &mut options.heap {
+        heap.runner = Some(runner::NAME.to_owned());
+    }
+    Ok(Some(CargoRun {
+        command: format!("cargo {}", command.subcommand.name()),
+        desk,
+        names: Names::new(workspace.as_ref()),
+        include_build: args.include_build,
+        criterion: criterion_folder(&config, workspace.as_ref()),
+        left_out: 0,
+        programs: 0,
+    }))
+}
+
+/// Makes cargo start its programs by valgrind, with these words before them, as long as the result lives; `None` if the
+/// command is not cargo's.
+pub(crate) fn run_by_valgrind(
+    valgrind: &[OsString],
+    program: &mut CountedProgram,
+    no_cargo_env: bool,
+    term: &Term,
+) -> Result<Option<RunnerSocket>, Failure> {
+    // Criterion runs `cargo metadata`, trybuild runs compilers.
+    let builders = filter::BUILDERS.map(|name| format!("*/{name}")).join(",");
+    let skipped = OsString::from(format!("--trace-children-skip={builders}"));
+    let launcher = [valgrind, &[skipped]].concat();
+    let runs = run_by_sprof(&program.command, &mut program.env, no_cargo_env, &launcher, term)?;
+    Ok(runs.map(|RunnersOfCargo { mut desk, .. }| {
+        desk.begin();
+        desk
+    }))
+}
+
+/// A command line of cargo, with sprof as the runner of its programs.
+struct RunnersOfCargo {
+    command: CargoCommand,
+    config: CargoConfig,
+    workspace: Option<Workspace>,
+    desk: RunnerSocket,
+}
+
+/// Makes sprof the runner of cargo's programs, by variables that it adds; `None` if the command is not cargo's.
+fn run_by_sprof(
+    command: &[OsString],
+    added: &mut Vec<(OsString, OsString)>,
+    no_cargo_env: bool,
+    launcher: &[OsString],
+    term: &Term,
+) -> Result<Option<RunnersOfCargo>, Failure> {
+    let env = environment(added);
     let here = std::env::current_dir().unwrap_or_default();
     let aliases = CargoConfig::read(&[], &here, &env);
     let alias = |name: &str| aliases.words(&["alias", name]).map(|(words, _)| words);
-    let Some(command) = command::parse(&options.command, &alias) else {
+    let Some(command) = command::parse(command, &alias) else {
         return Ok(None);
     };
     let folder = command
@@ -81,7 +142,7 @@ pub(crate) fn prepare(
     let targets = targets(&command.targets, &config, || workspace::host(&command, &folder, &env));
 
     let mut set: Vec<(String, OsString)> = Vec::new();
-    if !args.no_cargo_env {
+    if !no_cargo_env {
         let advice = advice(&command.profile, workspace.as_ref(), &config, &targets);
         if !advice.variables.is_empty() {
             let said: Vec<String> = advice
@@ -106,6 +167,7 @@ pub(crate) fn prepare(
     let changed = set.iter().map(|(name, _)| name).chain(&runner_variables);
     let orders = Orders {
         runner: runner.into_iter().map(|word| OsString::from(word).into_vec()).collect(),
+        launcher: launcher.iter().map(|word| word.clone().into_vec()).collect(),
         restore: changed
             .map(|name| {
                 let before = env.iter().find(|(other, _)| other == name.as_str());
@@ -118,26 +180,18 @@ pub(crate) fn prepare(
             "cannot create a folder for temporary files ({error}), which sprof needs to learn what cargo runs: free space, or set TMPDIR"
         )
     })?;
-    if let Some(heap) = &mut options.heap {
-        heap.runner = Some(runner::NAME.to_owned());
-    }
     let runner = desk.runner();
     set.extend(
         runner_variables
             .into_iter()
             .map(|name| (name, runner.clone().into_os_string())),
     );
-    options
-        .env
-        .extend(set.into_iter().map(|(name, value)| (OsString::from(name), value)));
-    Ok(Some(CargoRun {
-        command: format!("cargo {}", command.subcommand.name()),
+    added.extend(set.into_iter().map(|(name, value)| (OsString::from(name), value)));
+    Ok(Some(RunnersOfCargo {
+        command,
+        config,
+        workspace,
         desk,
-        names: Names::new(workspace.as_ref()),
-        include_build: args.include_build,
-        criterion: criterion_folder(&config, workspace.as_ref()),
-        left_out: 0,
-        programs: 0,
     }))
 }
 

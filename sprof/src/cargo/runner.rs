@@ -34,6 +34,8 @@ pub(crate) struct RunnerSocket {
 pub(crate) struct Orders {
     /// The user's own runner and its arguments.
     pub(crate) runner: Vec<Vec<u8>>,
+    /// What runs the program, and its arguments, if sprof runs it by another program.
+    pub(crate) launcher: Vec<Vec<u8>>,
     /// Variables as they were before sprof set them.
     pub(crate) restore: Vec<(String, Option<Vec<u8>>)>,
 }
@@ -123,15 +125,19 @@ pub(crate) fn run(folder: &Path) -> ExitCode {
         return failed("cargo named no program to run", OsStr::new(NAME));
     };
     // nextest first lists the tests of each program. Listing is not a run.
-    if !args.iter().any(|arg| arg == "--list") {
+    let mut launcher = orders.launcher;
+    if args.iter().any(|arg| arg == "--list") {
+        launcher.clear();
+    } else {
         leave_note(folder, program, args);
         // An error means that no recording waits for this runner.
         if let Ok(mut held) = UnixStream::connect(folder.join(SOCKET)) {
             let _ = held.read(&mut [0]);
         }
     }
-    let runner: Vec<OsString> = orders.runner.into_iter().map(OsString::from_vec).collect();
-    let line: Vec<&OsString> = runner.iter().chain(&words).collect();
+    let before = orders.runner.into_iter().chain(launcher).map(OsString::from_vec);
+    let before: Vec<OsString> = before.collect();
+    let line: Vec<&OsString> = before.iter().chain(&words).collect();
     let mut command = Command::new(line[0]);
     command.args(&line[1..]);
     for (name, value) in orders.restore {

@@ -6,6 +6,7 @@ pub(crate) mod check;
 mod compare;
 pub(crate) mod complete;
 mod convert;
+pub(crate) mod count;
 pub(crate) mod diff;
 mod differential;
 pub(crate) mod docs;

@@ -41,6 +41,7 @@ const ENDS: &[(&str, &[FileKind])] = &[
     (".pb.gz", &[Pprof]),
     (".pprof", &[Pprof]),
     (".speedscope.json", &[Speedscope]),
+    (".callgrind", &[Callgrind]),
     (".dhat.json", &[Dhat]),
     (".otlp", &[Otlp]),
     (".parquet", &[Parquet]),

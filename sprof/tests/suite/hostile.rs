@@ -185,6 +185,11 @@ fn every_command_that_reads_files_prints_names_as_text() {
         ]
         .concat());
     }
+    run(&[
+        &words(&["count", "-o"])[..],
+        &[out.as_os_str(), OsStr::new("true"), OsStr::new(HOSTILE)],
+    ]
+    .concat());
     assert!(shown > 10, "the name was shown {shown} times only");
     // What is served is described first; the port that nobody may have ends it then.
     run(&[
@@ -301,6 +306,7 @@ fn no_command_is_left_out() {
         "share",
         "doctor",
         "stat",
+        "count",
     ];
     let own_text_only = ["completions", "man", "help"];
     let known: BTreeSet<&str> = tried.into_iter().chain(own_text_only).collect();

@@ -23,6 +23,7 @@ mod cli_terminal;
 mod client;
 mod compare;
 mod completions;
+mod count;
 mod debuginfod;
 mod diff;
 mod events;

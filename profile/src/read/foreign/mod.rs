@@ -28,6 +28,7 @@ use super::error::{OtherKind, ReadError};
 use super::{FilePosition, ReadLimits};
 use crate::data::Data;
 use crate::data::v8_names::readable_names;
+pub use callgrind::NOTE_OF_COUNT;
 use source::{ForeignFile, Packed};
 
 /// The format of a file.

@@ -91,6 +91,8 @@ pub(super) fn read(source: &mut ForeignFile, kind: ForeignFormat, event: Option<
     building.finish(kind)
 }
 
+/// Begins a description in the header that is a note on what the file lacks, as `sprof count` writes it.
+pub const NOTE_OF_COUNT: &str = "sprof: ";
 /// See [`NameKind::table`].
 const FUNCTIONS: usize = 2;
 
@@ -152,6 +154,8 @@ struct CallgrindReader {
     /// The sum of the totals in the parts, and the current part's total.
     stated_sum: u64,
     has_totals: bool,
+    /// What `sprof count` says of the file.
+    notes: Vec<String>,
     stated_in_part: Option<u64>,
     values: u64,
 }
@@ -234,6 +238,13 @@ impl CallgrindReader {
                 return Err(reader.wrong_line(format!("expected version 1 of callgrind's format, found {value}")));
             }
             "creator" => self.creator = value.to_owned(),
+            "desc" => {
+                if let Some(note) = value.strip_prefix(NOTE_OF_COUNT) {
+                    self.values += 8 + note.len() as u64 / 8;
+                    self.notes.push(note.to_owned());
+                }
+            }
+            "cmd" => self.command = self.tables.text(value),
             "pid" => {
                 self.pid = self.tables.text(value);
                 self.thread_is_known = false;
@@ -360,7 +371,7 @@ impl CallgrindReader {
 
     fn finish(mut self, kind: ForeignFormat) -> Result<Foreign, ReadError> {
         self.end_part();
-        let mut notes = Vec::new();
+        let mut notes = std::mem::take(&mut self.notes);
         let name = self.known_events[self.chosen].clone();
         if self.stated_sum > 0 && self.stated_sum != self.sum {
             notes.push(format!(
