@@ -28,10 +28,14 @@ impl ProfilePart {
             from_ms,
             to_ms,
             marker,
+            inside,
+            outside,
+            // Of the spans of `inside`.
+            span_part: _,
             focus,
             hide,
         } = &self.filter;
-        let lists = [threads, processes, categories, focus, hide];
+        let lists = [threads, processes, categories, inside, outside, focus, hide];
         let has_range = from_ms.is_some() || to_ms.is_some() || marker.is_some();
         !has_range && lists.iter().all(|list| list.is_empty()) && self.min_samples < 2
     }

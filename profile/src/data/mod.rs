@@ -11,6 +11,7 @@ mod code;
 pub(crate) mod facts;
 mod for_views;
 pub(crate) mod parallelism;
+pub(crate) mod spans;
 mod threads;
 pub(crate) mod v8_names;
 
@@ -27,6 +28,7 @@ pub use self::about::{
 pub use self::allocations::Allocations;
 pub use self::code::{Category, Frame, Func, Script, ScriptOrigin, Stack, Symbol};
 pub(crate) use self::for_views::{ForViews, prepare};
+pub use self::spans::Span;
 pub use self::threads::{
     CallArc, Calls, Counter, Marker, MarkerPhase, SPAN_SCHEMA, Samples, Thread, WeightUnit, Weights,
 };

@@ -283,7 +283,7 @@ impl Data {
     }
 
     /// The time of a weight of 1 of a thread's samples, ms; `None` if they are not of CPU time.
-    fn ms_per_weight(&self, thread: &Thread) -> Option<f64> {
+    pub(crate) fn ms_per_weight(&self, thread: &Thread) -> Option<f64> {
         let is_time = |unit| matches!(unit, WeightUnit::Samples | WeightUnit::Milliseconds);
         // Threads in a file of another profiler have no unit of their own.
         match if is_time(self.unit) { self.unit } else { thread.unit } {

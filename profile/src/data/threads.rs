@@ -230,6 +230,12 @@ pub struct Marker {
     pub stack: u32,
     /// The number of events that it represents, if it differs from its type's number.
     pub weight: Option<f64>,
+    /// True if sprof itself noted it: a child process, lost records. It is no span of the program.
+    pub is_own: bool,
+    /// See [`Span::is_async`](super::Span::is_async).
+    pub is_async: bool,
+    /// See [`Span::is_cut`](super::Span::is_cut).
+    pub is_cut: bool,
     /// Its other fields. Those that are texts by index (see [`Data::schemas`](super::Data::schemas)) are indices of
     /// this data's texts.
     pub fields: Option<Box<Fields>>,
@@ -246,6 +252,9 @@ impl Marker {
             category: 0,
             stack: NONE,
             weight: None,
+            is_own: false,
+            is_async: false,
+            is_cut: false,
             fields: None,
         }
     }

@@ -7,6 +7,7 @@ use super::stacks::StackId;
 use super::strings::StringId;
 use super::usage::ProcessUsage;
 use crate::data::SPAN_SCHEMA;
+use crate::data::spans::OWN_TYPES;
 
 /// Index into [`Profile::processes`](super::Profile).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -134,15 +135,15 @@ pub(crate) enum PointValue {
 impl MarkerKind {
     /// The names of all kinds except points, which have their event's name. A marker's type has the same name.
     /// Benchmarks, tests and spans have this type and names of their own.
-    pub(crate) const NAMES: [&'static str; 9] = [
-        "Child process",
-        "Exec",
-        "Renamed",
-        "Lost records",
-        "Throttled",
-        "Malformed record",
-        "No samples",
-        "Benchmark or test",
+    pub(crate) const NAMES: [&'static str; OWN_TYPES.len() + 1] = [
+        OWN_TYPES[0],
+        OWN_TYPES[1],
+        OWN_TYPES[2],
+        OWN_TYPES[3],
+        OWN_TYPES[4],
+        OWN_TYPES[5],
+        OWN_TYPES[6],
+        OWN_TYPES[7],
         SPAN_SCHEMA,
     ];
 

@@ -35,13 +35,13 @@ pub(super) fn marker(
         _ => Box::default(),
     });
     // A span may have begun long before, or may end in the year 2500: such a marker would stretch the time line.
-    let (start, end) = match &marker.what {
-        MarkerKind::Span(_) => {
-            let until = end_ns(profile).max(marker.start);
-            (marker.start.max(0), marker.end.unwrap_or(marker.start).min(until))
-        }
-        _ => (marker.start, marker.end.unwrap_or(marker.start)),
-    };
+    let (mut start, mut end) = (marker.start, marker.end.unwrap_or(marker.start));
+    let (mut is_async, mut is_cut) = (false, false);
+    if let MarkerKind::Span(span) = &marker.what {
+        (start, end) = (start.max(0), end.min(end_ns(profile).max(start)));
+        is_async = span.lane.is_some();
+        is_cut = start > marker.start || marker.end.is_some_and(|whole| whole > end);
+    }
     data::Marker {
         name: name_of(profile, &marker.what).0,
         start_ms: ms(start),
@@ -55,6 +55,9 @@ pub(super) fn marker(
         category: 0,
         stack,
         weight,
+        is_own: !matches!(marker.what, MarkerKind::Span(_)),
+        is_async,
+        is_cut,
         fields,
     }
 }

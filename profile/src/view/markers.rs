@@ -7,7 +7,8 @@ use rustc_hash::FxHashMap;
 use serde_json::{Number, Value};
 
 use super::select::Selection;
-use crate::data::{Data, Fields, Marker, MarkerPhase};
+use crate::data::spans::WholeMarker;
+use crate::data::{Data, Fields};
 use crate::text::one_line;
 
 /// Most frequent values of a field that are kept.
@@ -83,7 +84,7 @@ pub fn markers(selection: &Selection<'_>, of_event: bool) -> Markers {
     };
     let mut groups: FxHashMap<(u32, Option<&str>), MarkerGroup<'_>> = FxHashMap::default();
     for (index, thread) in data.threads.iter().enumerate() {
-        for span in whole(&thread.markers) {
+        for span in WholeMarker::all(&thread.markers) {
             let is_shown = shown.is_empty() || shown.contains(&data.text(span.marker.name));
             if is_shown && selection.conditions.select_marker(index, &thread.pid, span.marker) {
                 let key = (span.marker.name, text_of(span.fields(), "type"));
@@ -104,49 +105,6 @@ pub fn markers(selection: &Selection<'_>, of_event: bool) -> Markers {
         rows,
         seconds: selection.conditions.length_ms(data).map(|ms| ms / 1000.0),
     }
-}
-
-/// A marker, with the one that ends it.
-struct MarkerSpan<'a> {
-    marker: &'a Marker,
-    end: Option<&'a Marker>,
-}
-
-impl<'a> MarkerSpan<'a> {
-    fn fields(&self) -> Option<&'a Fields> {
-        let own = self.marker.fields.as_deref().filter(|fields| !fields.is_empty());
-        own.or_else(|| self.end?.fields.as_deref())
-    }
-
-    fn length_ms(&self) -> Option<f64> {
-        let length = match (self.marker.phase, self.end) {
-            (_, Some(end)) => end.end_ms - self.marker.start_ms,
-            (MarkerPhase::Interval, None) => self.marker.end_ms - self.marker.start_ms,
-            (MarkerPhase::Instant | MarkerPhase::Start | MarkerPhase::End, None) => return None,
-        };
-        length.is_finite().then_some(length)
-    }
-}
-
-/// Markers, where a start and the end of the same name are one, as the front end pairs them: the last start without an
-/// end first.
-fn whole(markers: &[Marker]) -> Vec<MarkerSpan<'_>> {
-    let mut spans: Vec<MarkerSpan<'_>> = Vec::with_capacity(markers.len());
-    let mut open: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
-    for marker in markers {
-        match marker.phase {
-            MarkerPhase::Start => open.entry(marker.name).or_default().push(spans.len()),
-            MarkerPhase::End => {
-                if let Some(at) = open.get_mut(&marker.name).and_then(Vec::pop) {
-                    spans[at].end = Some(marker);
-                    continue;
-                }
-            }
-            MarkerPhase::Instant | MarkerPhase::Interval => {}
-        }
-        spans.push(MarkerSpan { marker, end: None });
-    }
-    spans
 }
 
 fn text_of<'a>(fields: Option<&'a Fields>, key: &str) -> Option<&'a str> {
@@ -207,7 +165,7 @@ enum TableKey<'a> {
 }
 
 impl<'a> MarkerGroup<'a> {
-    fn add(&mut self, span: &MarkerSpan<'a>, data: &'a Data, types: &MarkerTypes<'_>) {
+    fn add(&mut self, span: &WholeMarker<'a>, data: &'a Data, types: &MarkerTypes<'_>) {
         let marker = span.marker;
         let type_ = types.get(text_of(span.fields(), "type"));
         self.count += 1;

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 
+use super::conditions::{ResolvedFilter, SampleKinds};
 use super::cost::Cost;
 pub(crate) use super::filter::wanted_threads;
-pub use super::filter::{Filter, NotFound, find};
-use super::filter::{ResolvedFilter, SampleKinds};
+pub use super::filter::{Filter, NotFound, SpanPart, find};
 use super::names::merged;
+use super::span_times::SelectedSpans;
 use crate::category::{CATEGORIES, CodeKind};
 use crate::data::{Data, NONE, RunExtent, Stack};
 
@@ -132,7 +133,7 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
         if !conditions.wanted_threads[index] {
             continue;
         }
-        let times = conditions.times(&thread.pid);
+        let times = conditions.times(index, &thread.pid);
         let (mut selected, mut other) = (Cost::default(), Cost::default());
         for (at, (time, stack, weight)) in thread.samples.iter().enumerate() {
             if !times.contain(time) {
@@ -171,6 +172,16 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
     Ok(selection)
 }
 
+/// The number of spans whose insides the filter selects; 0 if it names none.
+///
+/// # Errors
+///
+/// The profile has none of the threads, processes or spans with a name of the filter.
+pub fn spans_inside(data: &Data, filter: &Filter) -> Result<usize, NotFound> {
+    let spans = SelectedSpans::new(data, filter, &wanted_threads(data, filter)?)?;
+    Ok(spans.map_or(0, |spans| spans.number))
+}
+
 /// The kinds of samples that [`keep`] keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptKinds {
@@ -191,9 +202,9 @@ pub fn keep(data: &mut Data, filter: &Filter, kinds: KeptKinds) -> Result<(), No
     let conditions = ResolvedFilter::new(data, filter)?;
     let no_stack = data.stacks.len();
     let points = data.names_of_points();
-    let is_selected: Vec<(Vec<bool>, Vec<bool>)> = (data.threads.iter().zip(&conditions.wanted_threads))
-        .map(|(thread, wanted)| {
-            let times = conditions.times(&thread.pid);
+    let is_selected: Vec<(Vec<bool>, Vec<bool>)> = (data.threads.iter().zip(&conditions.wanted_threads).enumerate())
+        .map(|(index, (thread, wanted))| {
+            let times = conditions.times(index, &thread.pid);
             let is_selected = |time: f64, stack: u32| {
                 let is_seen = match conditions.seen[no_stack.min(stack as usize)] {
                     SampleKinds::Selected => true,

@@ -148,7 +148,7 @@ pub(crate) enum WantedSamples<'a> {
     /// Blocks of memory, by this measure of those that the filter selects.
     Heap {
         measure: Measure,
-        filter: Filter,
+        filter: Box<Filter>,
         /// True if each run of the program has a peak of its own.
         of_each_run: bool,
     },
@@ -167,7 +167,7 @@ impl<'a> WantedSamples<'a> {
     pub(crate) fn heap(measure: Measure, filter: Filter) -> WantedSamples<'a> {
         WantedSamples::Heap {
             measure,
-            filter,
+            filter: Box::new(filter),
             of_each_run: false,
         }
     }

@@ -3,7 +3,7 @@
 use clap::Args;
 use profile::view::diff::Renamed;
 use profile::view::diff::describe::renamed_libs;
-use profile::view::select::Filter;
+use profile::view::select::{Filter, SpanPart};
 
 use super::input::{EventArgs, MeasureArgs, SymbolArgs, VerboseArgs, WantedSamples};
 use super::value;
@@ -32,6 +32,20 @@ pub(crate) struct PartArgs {
     /// Only samples during a marker with this name, in a thread of the same process.
     #[arg(long, value_name = "NAME")]
     pub(crate) marker: Option<String>,
+
+    /// Only what threads did inside a span with this name: a section that the program marked, by its whole name or any
+    /// part of the name. May be given several times.
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) inside: Vec<String>,
+
+    /// Only what threads did outside of all spans with this name. May be given several times.
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) outside: Vec<String>,
+
+    /// Of the spans of --inside, only so many percent that took longest, of each name. `sprof diff` with one file
+    /// compares them with the others.
+    #[arg(long, value_name = "PERCENT", value_parser = value::percentage, requires = "inside")]
+    pub(crate) slowest: Option<f64>,
 
     /// Only stacks with this function: its whole name, or the last part of the name, or any part. May be given several
     /// times.
@@ -115,6 +129,9 @@ impl PartArgs {
             to_ms: ms(self.time_range.and_then(|range| range.to_s)),
             categories: self.category.clone(),
             marker: self.marker.clone(),
+            inside: self.inside.clone(),
+            outside: self.outside.clone(),
+            span_part: self.slowest.map(SpanPart::Slowest),
             focus: self.focus.clone(),
             hide: self.hide.clone(),
             ..Filter::default()
@@ -139,8 +156,13 @@ impl PartArgs {
         list("processes", &self.process);
         list("category", &self.category);
         list("while marker", self.marker.as_slice());
+        list("inside", &self.inside);
+        list("outside", &self.outside);
         list("stacks with", &self.focus);
         list("hiding", &self.hide);
+        if let Some(percent) = self.slowest {
+            words.push(format!("the slowest {percent} % of these spans"));
+        }
         if let Some(range) = self.time_range {
             words.push(format!("time {range}"));
         }

@@ -61,7 +61,13 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
         warns: true,
         term: &term,
     };
-    let mut read = reading.sides(&base_files.paths, &new_files.paths)?;
+    let (mut read, slowest) = match &args.files[..] {
+        [file] if is_of_slowest(args) => {
+            let (read, line) = reading.slowest(file)?;
+            (read, Some(line))
+        }
+        _ => (reading.sides(&base_files.paths, &new_files.paths)?, None),
+    };
     let scaled = server_queries::scale(
         &mut read.base,
         &mut read.new,
@@ -78,6 +84,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     let by = args.by.resolve(base, new);
     let compared = compared(&read, by, limits)?;
     let mut notes = args.part.about(&read.renamed);
+    notes.extend(slowest);
     notes.extend(scaled.clone());
     notes.extend(basis(&compared.sides));
     let (base_files, new_files) = (&base_files.paths, &new_files.paths);
@@ -231,11 +238,17 @@ fn compared(read: &ReadSides, by: By, limits: DiffLimits) -> Result<Comparison, 
     Ok(compared)
 }
 
+/// True if the slowest spans of one file are compared with its others.
+fn is_of_slowest(args: &DiffArgs) -> bool {
+    args.part.slowest.is_some() && args.files.len() == 1 && args.base.is_empty() && args.new.is_empty()
+}
+
 /// The files from before and from after.
 fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
     let files = &args.files[..];
     let sides = match (files, &args.base[..], &args.new[..]) {
         ([base, new], [], []) => Some((std::slice::from_ref(base), std::slice::from_ref(new))),
+        (file @ [_], [], []) if is_of_slowest(args) => Some((file, file)),
         (base, [], new) | ([], base, new) if !new.is_empty() => Some((base, new)),
         (new, base, []) => new_and_base(new, base).filter(|(base, _)| !base.is_empty()),
         _ => None,

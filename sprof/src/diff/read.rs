@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use profile::data::Data;
+use profile::text::numbers::count;
 use profile::view::diff::sides::ReadSides;
 use profile::view::select::{Filter, KeptKinds, keep};
 
@@ -42,10 +43,29 @@ impl ReadOptions<'_> {
         )?)
     }
 
-    fn read(&self, file: &Path) -> Result<Data, Failure> {
+    /// Reads one file, whose slowest spans are a side, and the others the side before. Also returns a line that says
+    /// so.
+    pub(crate) fn slowest(&self, file: &Path) -> Result<(ReadSides, String), Failure> {
+        let data = self.open(file)?;
+        let sides = ReadSides::of_slowest(&data, &self.filter);
+        let (sides, [others, slowest]) = sides.map_err(|error| format!("{}: {error}", file.display()))?;
+        let numbers = format!(
+            "after: inside the {}; before: inside the {}. Amounts are those of a span",
+            count(slowest as u64, "slowest span", "slowest spans"),
+            count(others as u64, "other", "others")
+        );
+        Ok((sides, numbers))
+    }
+
+    fn open(&self, file: &Path) -> Result<Data, Failure> {
         let open = if self.warns { input::open_and_warn } else { input::open };
-        let mut data = open(file, self.wanted.clone().of_each_run(), self.symbols, self.term)?.data;
+        let data = open(file, self.wanted.clone().of_each_run(), self.symbols, self.term)?.data;
         calls::check_conditions(file, &data, &self.filter)?;
+        Ok(data)
+    }
+
+    fn read(&self, file: &Path) -> Result<Data, Failure> {
+        let mut data = self.open(file)?;
         keep(&mut data, &self.filter, KeptKinds::One).map_err(|error| format!("{}: {error}", file.display()))?;
         Ok(data)
     }

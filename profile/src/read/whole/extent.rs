@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, IgnoredAny, MapAccess};
 use serde_json::Value;
 
-use super::meta::{KnownMeta, RawCause, RawMarkerData};
+use super::meta::{KnownMeta, RawMarkerData};
 use crate::data::Fields;
 
 /// A choice of fields to read.
@@ -36,20 +36,19 @@ impl<T> KeptField<T> for T {
 
 /// Data of a marker.
 pub(in crate::read) trait MarkerData {
-    /// The marker's cause, and all its fields.
-    fn split(self) -> (RawCause, Option<Fields>);
+    /// What views use, and all fields.
+    fn split(self) -> (RawMarkerData, Option<Fields>);
 }
 
 impl MarkerData for RawMarkerData {
-    fn split(self) -> (RawCause, Option<Fields>) {
-        (self.cause, None)
+    fn split(self) -> (RawMarkerData, Option<Fields>) {
+        (self, None)
     }
 }
 
 impl MarkerData for Fields {
-    fn split(self) -> (RawCause, Option<Fields>) {
-        let cause = self.get("cause").and_then(|cause| RawCause::deserialize(cause).ok());
-        (cause.unwrap_or_default(), Some(self))
+    fn split(self) -> (RawMarkerData, Option<Fields>) {
+        (RawMarkerData::deserialize(&self).unwrap_or_default(), Some(self))
     }
 }
 

@@ -1,8 +1,9 @@
 //! The typed fields of `meta` and of markers' data.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::data::facts::SprofFacts;
+use crate::data::spans::OWN_TYPES;
 use crate::data::{AboutSection, Category, RowValue};
 
 /// The fields of `meta` that have a type.
@@ -43,6 +44,28 @@ pub(in crate::read) struct RawSchema {
 #[serde(default)]
 pub(in crate::read) struct RawMarkerData {
     pub(super) cause: RawCause,
+    /// True if it is of one of the types that sprof makes.
+    #[serde(rename = "type", deserialize_with = "is_own_type")]
+    pub(super) is_own: bool,
+    /// True if there is a field `lane`: the span is async.
+    #[serde(rename = "lane", deserialize_with = "is_number")]
+    pub(super) is_async: bool,
+    /// True if there is a field `cut`: the span is longer.
+    #[serde(rename = "cut", deserialize_with = "is_text")]
+    pub(super) is_cut: bool,
+}
+
+fn is_own_type<'de, D: Deserializer<'de>>(json: D) -> Result<bool, D::Error> {
+    let kind = RowValue::deserialize(json)?;
+    Ok(matches!(kind, RowValue::Text(kind) if OWN_TYPES.contains(&&*kind)))
+}
+
+fn is_number<'de, D: Deserializer<'de>>(json: D) -> Result<bool, D::Error> {
+    Ok(matches!(RowValue::deserialize(json)?, RowValue::Number(_)))
+}
+
+fn is_text<'de, D: Deserializer<'de>>(json: D) -> Result<bool, D::Error> {
+    Ok(matches!(RowValue::deserialize(json)?, RowValue::Text(_)))
 }
 
 /// A marker's cause. Some types have a text field with this name.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use recording::command::own;
 
 use super::{Renamed, Sides, match_libs};
-use crate::data::{Calls, Data};
+use crate::data::{Calls, Data, RunExtent, WeightUnit};
+use crate::view::select::{Filter, KeptKinds, NotFound, SpanPart, keep, spans_inside};
 
 /// The files of both sides.
 pub struct ReadSides {
@@ -33,6 +34,57 @@ impl ReadSides {
         check_files(&files.collect::<Vec<_>>(), needs_paths)?;
         let renamed = match_libs(&mut base, &new);
         Ok(ReadSides { base, new, renamed })
+    }
+
+    /// The samples of one recording inside its slowest spans, and as the side before those inside the others:
+    /// [`Filter::span_part`] says which are slow. Amounts are those of a span. Also returns the numbers of spans: of
+    /// the others, and of the slowest.
+    ///
+    /// # Errors
+    ///
+    /// Nothing has a name that the filter asks for.
+    pub fn of_slowest(data: &Data, filter: &Filter) -> Result<(ReadSides, [usize; 2]), NotFound> {
+        let usual = match filter.span_part {
+            Some(SpanPart::Slowest(percent) | SpanPart::Usual(percent)) => Some(SpanPart::Usual(percent)),
+            None => None,
+        };
+        let part = |span_part| {
+            let filter = Filter {
+                span_part,
+                ..filter.clone()
+            };
+            let number = spans_inside(data, &filter)?;
+            let mut data = data.clone();
+            keep(&mut data, &filter, KeptKinds::One)?;
+            data.divide_by(number.max(1) as f64);
+            Ok((data, number))
+        };
+        let ((base, others), (new, slowest)) = (part(usual)?, part(filter.span_part)?);
+        let sides = ReadSides {
+            base: vec![base],
+            new: vec![new],
+            renamed: Vec::new(),
+        };
+        Ok((sides, [others, slowest]))
+    }
+}
+
+impl Data {
+    /// Makes samples of a recording the part of one of so many sections. The recording then is a window of time.
+    fn divide_by(&mut self, number: f64) {
+        if let Some(recorded) = &mut self.recorded {
+            recorded.extent = RunExtent::Window;
+            recorded.run_starts_ms.clear();
+        }
+        if self.unit == WeightUnit::Samples && self.interval_ms > 0.0 {
+            self.interval_ms /= number;
+            return;
+        }
+        for samples in self.threads.iter_mut().map(|thread| &mut thread.samples) {
+            let count = samples.len();
+            let weights = samples.weight.get_or_insert_with(|| vec![1.0; count]);
+            weights.iter_mut().for_each(|weight| *weight /= number);
+        }
     }
 }
 

@@ -85,8 +85,8 @@ impl Normalizer {
                     MarkerPhase::Instant | MarkerPhase::Start => (start.or(end), start.or(end)),
                     MarkerPhase::End => (end.or(start), end.or(start)),
                 };
-                let (cause, fields) = data.next().flatten().map_or((RawCause::None, None), MarkerData::split);
-                let (stack, weight) = match cause {
+                let (used, fields) = data.next().flatten().map_or_else(Default::default, MarkerData::split);
+                let (stack, weight) = match used.cause {
                     RawCause::Stack { stack, weight } => (stack.unwrap_or(NONE), weight),
                     RawCause::Other(_) | RawCause::None => (NONE, None),
                 };
@@ -109,6 +109,9 @@ impl Normalizer {
                         stack + first_stack as u32
                     },
                     weight,
+                    is_own: used.is_own,
+                    is_async: used.is_async,
+                    is_cut: used.is_cut,
                     fields: fields.map(|mut fields| {
                         self.text_fields.map(&mut fields, |text| id(texts, text));
                         Box::new(fields)
