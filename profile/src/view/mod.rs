@@ -32,6 +32,7 @@ pub mod scaling;
 pub mod select;
 pub mod shortfalls;
 mod span_times;
+pub mod spans;
 mod sums;
 mod symbolicate;
 mod top;

@@ -32,6 +32,7 @@ mod reference;
 mod report;
 mod resources;
 mod sanitize;
+mod span_views;
 mod spans;
 mod top;
 mod tracks;

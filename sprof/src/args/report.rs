@@ -24,8 +24,9 @@ pub(crate) struct ReportArgs {
 
     /// What to show [default: summary]: summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads,
     /// processes, crates, categories, buckets, heap (who allocates, who keeps it, what grows), parallelism (wall time
-    /// by number of running threads), resources (CPUs, memory, disks, network: how busy, how short) or markers (system
-    /// calls, probes, benchmarks). May be given several times.
+    /// by number of running threads), resources (CPUs, memory, disks, network: how busy, how short), spans (how long
+    /// the sections took that the program marked, and what threads did in them) or markers (system calls, probes,
+    /// benchmarks). May be given several times.
     #[arg(long, value_name = "VIEW", value_parser = ViewParser, hide_possible_values = true)]
     pub(crate) view: Vec<View>,
 
@@ -37,7 +38,8 @@ pub(crate) struct ReportArgs {
     #[arg(long, hide = true, conflicts_with = "format")]
     json: bool,
 
-    /// Order of functions and lines. Markers are ordered by number (self), by the sum of their time (total) or by name.
+    /// Order of functions and lines. Markers are ordered by number (self), by the sum of their time (total) or by name;
+    /// spans by the sum of their time or by name.
     #[arg(long, value_name = "KEY", default_value = "self")]
     pub(crate) sort: Sort,
 
@@ -88,6 +90,8 @@ pub(crate) enum View {
     Parallelism,
     /// How busy CPUs, memory, disks and network were, and what waited for them.
     Resources,
+    /// Sections that the program marked, by name.
+    Spans,
     /// Events one by one: system calls, probes, benchmarks, what a script marked.
     Markers,
 }
@@ -113,7 +117,7 @@ pub(crate) enum Sort {
 }
 
 /// Names of views and what they show, for messages and shell completions.
-static VIEWS: [(&str, View, &str); 15] = [
+static VIEWS: [(&str, View, &str); 16] = [
     ("summary", View::Summary, "the most important rows of several views"),
     ("functions", View::Functions, "functions by the time in their own code"),
     ("lines", View::Lines, "source lines"),
@@ -139,6 +143,11 @@ static VIEWS: [(&str, View, &str); 15] = [
         "resources",
         View::Resources,
         "CPUs, memory, disks and network: how busy, how short",
+    ),
+    (
+        "spans",
+        View::Spans,
+        "sections that the program marked: how long, and what threads did",
     ),
     (
         "markers",

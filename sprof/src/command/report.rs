@@ -19,7 +19,7 @@ use crate::report::about::About;
 use crate::report::build::{TableExtent, tables};
 use crate::report::calls;
 use crate::report::text::TextWidth;
-use crate::report::{Report, json, markdown, markers, parallelism, text};
+use crate::report::{Report, json, markdown, markers, parallelism, spans, text};
 use crate::symbols::advice::{AdvisedSamples, advise, distorted, few_samples};
 use crate::terminal::Term;
 use crate::terminal::style;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     let mut shown = Vec::new();
     for view in views {
         let extent = extent(args, view);
-        shown.extend(tables(&selection, view, extent, numbers.as_ref()).map_err(|error| failed(&error))?);
+        shown.extend(tables(&selection, &filter, view, extent, numbers.as_ref()).map_err(|error| failed(&error))?);
     }
     let conditions = args.select.describe();
     let mut notes = input.notes;
@@ -73,12 +73,16 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     if let Some(numbers) = &numbers {
         notes.extend(parallelism::notes(&selection, numbers));
     }
+    notes.extend(profile::view::spans::doubts(&selection));
+    if views.contains(&View::Spans) {
+        notes.extend(spans::notes(&shown, &selection));
+    }
     if views.contains(&View::Markers) {
         notes.extend(markers::missing(&selection));
     }
     if views
         .iter()
-        .any(|view| !matches!(view, View::Markers | View::Heap | View::Resources))
+        .any(|view| !matches!(view, View::Markers | View::Heap | View::Resources | View::Spans))
     {
         notes.extend(about_samples(args, &selection, &input.symbolicator));
     }

@@ -12,11 +12,11 @@ use profile::view::crates::{CodeOrigin, CrateRow, crates};
 use profile::view::functions::{FunctionRow, functions};
 use profile::view::lines::lines;
 use profile::view::parallelism::Parallelism;
-use profile::view::select::{NotFound, Selection};
+use profile::view::select::{Filter, NotFound, Selection};
 use profile::view::tree::{CallNode, CallTree, TreeLimits, bottom_up, callees, callers, top_down_where};
 use serde_json::{Value, json};
 
-use super::{ReportRow, Table, heap, markers, parallelism, resources};
+use super::{ReportRow, Table, heap, markers, parallelism, resources, spans};
 use crate::args::{Sort, View};
 
 /// The extent of a table.
@@ -46,6 +46,7 @@ const NEARLY_ALL: f64 = 0.98;
 /// `numbers` is for [`View::Parallelism`].
 pub(crate) fn tables(
     selection: &Selection<'_>,
+    filter: &Filter,
     view: &View,
     extent: TableExtent,
     numbers: Option<&Parallelism>,
@@ -75,6 +76,11 @@ pub(crate) fn tables(
             Vec::from_iter(table)
         }
         View::Resources => resources::tables(selection, extent.rows),
+        View::Spans => vec![spans::table(
+            view::spans::spans(selection, filter)?,
+            extent.sort,
+            extent.rows,
+        )],
         View::Markers => vec![markers::table(
             view::markers::markers(selection, extent.of_event),
             extent.sort,

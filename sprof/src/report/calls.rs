@@ -20,6 +20,9 @@ pub(crate) fn check_views(file: &Path, data: &Data, views: &[View]) -> Result<()
             (_, View::Resources) if data.recorded.as_ref().is_none_or(|recorded| recorded.resources.is_none()) => {
                 "it has no resources; `sprof record` reads them on Linux, unless --no-resources is given".to_owned()
             }
+            (_, View::Spans) if !data.has_spans() => {
+                "it has no spans: markers of the program that have a start and an end".to_owned()
+            }
             (Calls::Paths, _) => continue,
             (Calls::Arcs(_), View::Tree | View::BottomUp) => format!(
                 "{by} has calls between functions, but no call paths, so there is no call tree; --view callers=FUNCTION shows callers and callees"

@@ -94,7 +94,7 @@ pub(crate) fn missing(selection: &Selection<'_>) -> Vec<String> {
 }
 
 /// `1,234`; with decimals for a rare marker: `0.25`.
-fn rate(a_second: f64) -> String {
+pub(super) fn rate(a_second: f64) -> String {
     match a_second {
         rate if rate >= 100.0 => counts(rate),
         rate if rate >= 1.0 => format!("{rate:.1}"),

@@ -2,7 +2,7 @@
 //!
 //! [`calls`] refuses views that a file has no data for. [`build`] makes tables of views, [`markers`] the table of
 //! markers, [`heap`] the one of blocks of memory, [`parallelism`] the one of running threads, [`resources`] the one of
-//! resources. [`about`] is the head. [`text`], [`markdown`] and [`json`] write them.
+//! resources, [`spans`] the one of spans. [`about`] is the head. [`text`], [`markdown`] and [`json`] write them.
 
 pub(crate) mod about;
 pub(crate) mod build;
@@ -13,6 +13,7 @@ pub(crate) mod markdown;
 pub(crate) mod markers;
 pub(crate) mod parallelism;
 mod resources;
+pub(crate) mod spans;
 pub(crate) mod text;
 
 use profile::view::cost::Cost;

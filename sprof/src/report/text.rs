@@ -55,7 +55,8 @@ pub(crate) fn write(report: &Report, page: TextWidth, out: &mut dyn Write) -> io
     if report.tables.iter().all(|table| table.rows.is_empty()) {
         let mut ids = report.tables.iter().map(|table| table.id);
         let nothing = match report.measure.has_samples {
-            _ if ids.len() > 0 && ids.all(|id| id == "markers") => "no markers",
+            _ if ids.len() > 0 && ids.clone().all(|id| id == "markers") => "no markers",
+            _ if ids.len() > 0 && ids.all(|id| id == "spans") => "no span began in what is selected",
             true => "no samples",
             false => "nothing was counted",
         };

@@ -68,6 +68,7 @@ mod server;
 mod share;
 mod simpleperf;
 mod source_paths;
+mod span_views;
 mod spool;
 mod stat;
 mod summary;

@@ -1,0 +1,214 @@
+//! Spans in reports, comparisons and exports, of a file whose truth is known.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::support::{sprof, temp_dir};
+
+/// Requests of 10 ms: 4 in `parse` and 6 asleep; of a hundred, the last takes 40 ms more, in `rehash`. Each third one
+/// has an async span. Between two, `idle` runs for 5 ms.
+fn requests(folder: &Path, number: u32) -> PathBuf {
+    let (mut now, mut samples, mut markers) = (0.0, Vec::new(), Vec::new());
+    for request in 1..=number {
+        let start = now;
+        let slow = if request % 100 == 0 { 40 } else { 0 };
+        let stacks = [(1, 4), (2, slow), (4, 5)];
+        for (stack, ms) in stacks {
+            if stack == 4 {
+                samples.push((3, now + 1e-3, 6.0));
+                now += 6.0;
+                markers.push((start, now, 5, json!({"type": "Text"})));
+                if request % 3 == 0 {
+                    markers.push((start, now, 6, json!({"type": "Text", "lane": 1})));
+                }
+            }
+            for _ in 0..ms {
+                samples.push((stack, now + 0.5, 1.0));
+                now += 1.0;
+            }
+        }
+    }
+    markers.push((0.0, now, 7, json!({"type": "Child process"})));
+    let column = |of: fn(&(i32, f64, f64)) -> Value| samples.iter().map(of).collect::<Value>();
+    let of_markers = |of: fn(&(f64, f64, i32, Value)) -> Value| markers.iter().map(of).collect::<Value>();
+    let zeros = [0; 5];
+    let profile = json!({
+        "meta": {
+            "version": 29, "preprocessedProfileVersion": 60, "interval": 1, "startTime": 0, "product": "shop",
+            "profilingStartTime": 0, "profilingEndTime": now, "symbolicated": true,
+            "categories": [
+                {"name": "Program", "color": "green", "subcategories": ["Other"]},
+                {"name": "Off-CPU", "color": "orange", "subcategories": ["Other", "Sleep"], "isWait": true},
+            ],
+        },
+        "libs": [],
+        "shared": {
+            "stringArray": ["main", "parse", "rehash", "nanosleep", "idle", "request", "fetch", "Child process"],
+            "stackTable": {"length": 5, "prefix": [null, 0, 0, 0, 0], "frame": [0, 1, 2, 3, 4]},
+            "frameTable": {"length": 5, "func": [0, 1, 2, 3, 4], "category": [0, 0, 0, 1, 0], "subcategory": [0, 0, 0, 1, 0],
+                "address": [-1, -1, -1, -1, -1], "inlineDepth": zeros, "line": [null, null, null, null, null],
+                "column": [null, null, null, null, null], "nativeSymbol": [null, null, null, null, null],
+                "innerWindowID": [null, null, null, null, null]},
+            "funcTable": {"length": 5, "name": [0, 1, 2, 3, 4], "isJS": [false, false, false, false, false],
+                "relevantForJS": [false, false, false, false, false], "resource": [-1, -1, -1, -1, -1],
+                "source": [null, null, null, null, null], "lineNumber": [null, null, null, null, null],
+                "columnNumber": [null, null, null, null, null]},
+            "resourceTable": {"length": 0, "lib": [], "name": [], "host": [], "type": []},
+            "nativeSymbols": {"length": 0, "address": [], "functionSize": [], "libIndex": [], "name": []},
+            "sources": {"length": 0, "uuid": [], "filename": []},
+        },
+        "threads": [{
+            "name": "shop", "processName": "shop", "processType": "default", "pid": "1", "tid": 1, "isMainThread": true,
+            "samples": {"length": samples.len(), "weightType": "tracing-ms", "stack": column(|sample| json!(sample.0)),
+                "time": column(|sample| json!(sample.1)), "weight": column(|sample| json!(sample.2))},
+            "markers": {"length": markers.len(), "startTime": of_markers(|marker| json!(marker.0)),
+                "endTime": of_markers(|marker| json!(marker.1)), "phase": of_markers(|_| json!(1)),
+                "category": of_markers(|_| json!(0)), "name": of_markers(|marker| json!(marker.2)),
+                "data": of_markers(|marker| marker.3.clone())},
+        }],
+    });
+    let file = folder.join(format!("{number}.json"));
+    std::fs::write(&file, profile.to_string()).unwrap();
+    file
+}
+
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = sprof().args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_report_has_the_spans_and_what_is_not_known_of_them() {
+    let folder = temp_dir();
+    let file = requests(folder.path(), 1000);
+    let file = file.to_str().unwrap();
+    let (_, text, stderr) = run(&["report", file, "--view", "spans"]);
+    for words in [
+        "count     mean      p50      p90      p99  longest    total",
+        "1,000  10.4 ms  10.0 ms  10.0 ms  10.0 ms  50.0 ms  10.40 s  request",
+        "on a CPU 42.3 % (4,400 samples), sleep 57.7 %",
+        "64.9 start a second and take 10.4 ms: 0.68 open at once, at most 1",
+        "async: nothing says when they ran, so what threads did is not known",
+    ] {
+        assert!(text.contains(words), "{words}: {text}{stderr}");
+    }
+    assert!(!text.contains("Child process"), "{text}");
+    let (_, json, _) = run(&[
+        "report",
+        file,
+        "--view",
+        "spans",
+        "-f",
+        "json",
+        "--inside",
+        "request",
+        "--slowest",
+        "1%",
+    ]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let rows = json["views"][0]["rows"].as_array().unwrap();
+    let of = |row: &Value, keys: &[&str]| -> Vec<Value> { keys.iter().map(|key| row[*key].clone()).collect() };
+    let keys = [
+        "name",
+        "part",
+        "count",
+        "mean_ms",
+        "covered_ms",
+        "on_cpu_ms",
+        "samples",
+        "waiting_ms",
+        "rest_ms",
+    ];
+    let expected = |part: &str, number: u32, cpu: u32, wait: u32| -> Vec<Value> {
+        let covered = f64::from(cpu + wait);
+        let (mean, number) = (json!(covered / f64::from(number)), json!(number));
+        let [covered, cpu_ms, wait] = [covered, f64::from(cpu), f64::from(wait)].map(|ms| json!(ms as u64));
+        let mean = mean
+            .as_f64()
+            .filter(|mean| mean.fract() == 0.0)
+            .map_or(mean, |whole| json!(whole as u64));
+        vec![
+            json!("request"),
+            json!(part),
+            number,
+            mean,
+            covered,
+            cpu_ms,
+            json!(cpu),
+            wait,
+            json!(0),
+        ]
+    };
+    assert_eq!(of(&rows[0], &keys), expected("slowest", 10, 440, 60));
+    assert_eq!(of(&rows[1], &keys), expected("others", 990, 3960, 5940));
+    assert_eq!(rows[0]["waits"], json!([{"reason": "Sleep", "ms": 60}]));
+    let (_, markdown, _) = run(&["report", file, "--view", "spans", "-f", "md"]);
+    assert!(
+        markdown.contains("| 1,000 | 10.4 ms |") && markdown.contains("<br>64.9 start a second"),
+        "{markdown}"
+    );
+}
+
+#[test]
+fn all_commands_choose_what_is_inside_and_outside_of_spans() {
+    let folder = temp_dir();
+    let file = requests(folder.path(), 200);
+    let file = file.to_str().unwrap();
+    let folded = |options: &[&str]| run(&[&["export", file, "-f", "folded", "-o", "-"], options].concat()).1;
+    let ms = |number: u64| number * 1_000_000;
+    let inside = format!("shop;main;parse {}\nshop;main;rehash {}\n", ms(800), ms(80));
+    assert_eq!(folded(&["--inside", "request"]), inside);
+    assert_eq!(
+        folded(&["--outside", "request"]),
+        format!("shop;main;idle {}\n", ms(1000))
+    );
+    let slowest = ["--inside", "quest", "--slowest", "1"];
+    assert_eq!(
+        folded(&slowest),
+        format!("shop;main;parse {}\nshop;main;rehash {}\n", ms(8), ms(80))
+    );
+    let graph = folder.path().join("graph.svg");
+    let (code, _, stderr) = run(&[&["flamegraph", file, "-o", graph.to_str().unwrap()], &slowest[..]].concat());
+    assert_eq!(code, Some(0), "{stderr}");
+    let svg = std::fs::read_to_string(&graph).unwrap();
+    assert!(svg.contains("rehash") && !svg.contains("idle"));
+
+    let (code, text, stderr) = run(&[&["diff", file], &slowest[..]].concat());
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(
+        text.contains("inside the 2 slowest spans; before: inside the 198 others"),
+        "{text}"
+    );
+    assert!(text.contains("0 -> 40  rehash  (new)"), "{text}");
+
+    for (options, words) in [
+        (
+            &["--inside", "reqest"][..],
+            "there is no span \"reqest\" in this profile; it has fetch, request",
+        ),
+        (&["--slowest", "1%"], "--inside <SPAN>"),
+        (
+            &["--inside", "request", "--slowest", "0%"],
+            "a number of percent between 0 and 100",
+        ),
+    ] {
+        for command in ["report", "export", "annotate"] {
+            let more: &[&str] = match command {
+                "export" => &["-f", "folded", "-o", "-"],
+                "annotate" => &["main"],
+                _ => &[],
+            };
+            let (code, _, stderr) = run(&[&[command, file], more, options].concat());
+            assert!(
+                code != Some(0) && stderr.contains(words),
+                "{command} {options:?}: {stderr}"
+            );
+        }
+    }
+    let without = folder.path().join("a.folded");
+    std::fs::write(&without, "main;work 5\n").unwrap();
+    let (code, _, stderr) = run(&["report", without.to_str().unwrap(), "--view", "spans"]);
+    assert!(code == Some(125) && stderr.contains("it has no spans"), "{stderr}");
+}
