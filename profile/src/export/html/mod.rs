@@ -54,7 +54,7 @@ const SERVED: Compression = Compression::fast();
 const BOOT: &str = include_str!("js/boot.js");
 const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
-const SCRIPTS: [&str; 17] = [
+const SCRIPTS: [&str; 18] = [
     include_str!("js/words.js"),
     include_str!("js/profile.js"),
     include_str!("js/heap.js"),
@@ -66,6 +66,7 @@ const SCRIPTS: [&str; 17] = [
     include_str!("js/flame.js"),
     include_str!("js/timeline.js"),
     include_str!("js/room.js"),
+    include_str!("js/chart.js"),
     include_str!("js/heat.js"),
     include_str!("js/source.js"),
     include_str!("js/asm.js"),

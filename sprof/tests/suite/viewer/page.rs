@@ -82,6 +82,7 @@ fn the_page_has_no_serious_problem_of_accessibility_and_fits_a_screen_at_400_per
         "source",
         "heat",
         "markers",
+        "chart",
     ];
     let tested = |tabs: &[&str]| {
         let mut steps = vec![json!(["focus", ".list"]), json!(["key", "Home"])];

@@ -235,6 +235,103 @@ fn an_address_shows_the_same_after_a_reload_and_back_takes_back_a_step() {
     }
 }
 
+/// Two threads of a made file: `work` calls `first` and then `second` for half of the time each, `other` runs in
+/// between.
+#[test]
+fn the_stack_chart_has_each_function_at_its_time() {
+    if !chromium() {
+        return;
+    }
+    let folder = temp_dir();
+    let file = folder.path().join("phases.txt");
+    let mut text = String::new();
+    for ms in 1..=1000 {
+        let (thread, function) = match ms {
+            ..=400 => (10, "first"),
+            401..=600 => (11, "other"),
+            _ => (10, "second"),
+        };
+        for (call, at) in [(function, 0x30), ("work", 0x20), ("main", 0x10)] {
+            if call == function {
+                text += &format!(
+                    "app 10/{thread} {:.6}: 1000000 cpu-clock:\n",
+                    5.0 + f64::from(ms) / 1000.0
+                );
+            }
+            text += &format!("\t{at:x} {call}+0x0 (/app)\n");
+        }
+        text += "\n";
+    }
+    std::fs::write(&file, text).unwrap();
+    let boxes = "JSON.parse(document.querySelector('.flame').dataset.blocks)";
+    let steps = json!([
+        ["click", "#tab-chart"],
+        ["eval", boxes],
+        ["click", ".flame-view [aria-pressed]"],
+        ["eval", boxes],
+        ["drag", [0.5, 0.9]],
+        ["eval", boxes],
+        ["show", ""],
+        ["eval", "document.querySelector('.flame').clientWidth"]
+    ]);
+    let Some(answers) = browse(&[json!({ "url": url(&page(&file, &[])), "steps": steps })]) else {
+        return;
+    };
+    let shown = answers[0]["shown"].as_array().unwrap();
+    let width = shown[4].as_f64().unwrap();
+    // Thread, function, row, from and to as parts of what is shown. The first sample is at 0 ms, the last one at 999.
+    let parts = |shown: &Value| -> Vec<(usize, String, u64, f64, f64)> {
+        let threads = shown.as_array().unwrap().iter().enumerate();
+        let boxes = threads.flat_map(|(thread, block)| block[1].as_array().unwrap().iter().map(move |of| (thread, of)));
+        let text = |of: &Value| of[0].as_str().unwrap().to_owned();
+        boxes
+            .map(|(thread, of)| {
+                let [from, to] = [1, 2].map(|at| of[at].as_f64().unwrap() / width);
+                (thread, text(of), of[3].as_u64().unwrap(), from, to)
+            })
+            .collect()
+    };
+    let assert_parts = |shown: &Value, expected: &[(usize, &str, u64, f64, f64)]| {
+        let found = parts(shown);
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (of, expected) in found.iter().zip(expected) {
+            assert_eq!((of.0, &*of.1, of.2), (expected.0, expected.1, expected.2));
+            // Two pixels.
+            let is_there = [of.3 - expected.3, of.4 - expected.4]
+                .into_iter()
+                .all(|by| by.abs() <= 2.0 / width);
+            assert!(is_there, "{of:?} {expected:?}");
+        }
+    };
+    let phases = [
+        (0, "first", 0, 0.0, 0.4),
+        (0, "second", 0, 0.6, 1.0),
+        (1, "other", 0, 0.4, 0.6),
+    ];
+    assert_parts(&shown[0], &phases);
+    // `main` and `work` are above all of them.
+    assert_eq!(shown[0][0][0], 2);
+    let whole = phases.map(|(thread, name, _, from, to)| {
+        let rows = ["main", "work", name].into_iter().zip(0..);
+        rows.map(move |(name, row)| (thread, name, row, from, to))
+            .collect::<Vec<_>>()
+    });
+    assert_parts(&shown[1], &whole.concat());
+    let range = [0, 1].map(|at| shown[3]["range"][at].as_f64().unwrap() / 999e3);
+    let at = |part: f64| ((part - range[0]) / (range[1] - range[0])).clamp(0.0, 1.0);
+    let selected: Vec<_> = (phases[1..].iter())
+        .flat_map(|(thread, name, _, from, to)| {
+            ["main", "work", *name]
+                .into_iter()
+                .zip(0..)
+                .map(|(name, row)| (*thread, name, row, at(*from), at(*to)))
+        })
+        .collect();
+    assert_parts(&shown[2], &selected);
+    let report = report(&file, &["--view", "functions", &time_range(&shown[3])]);
+    assert_eq!(shown[3]["samples"], report["selection"]["samples"]);
+}
+
 #[test]
 fn the_times_of_what_is_selected_are_in_the_timeline_and_the_heat_map() {
     if !chromium() {

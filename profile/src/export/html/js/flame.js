@@ -50,7 +50,7 @@ function flameTab() {
   const paint = profile.diff ? changeColor : (/** @type {number} */ node, /** @type {boolean} */ inlined) => colorOf(tree.func[node], inlined);
   const words = (/** @type {number} */ node) => {
     const folded = foldAt(node);
-    if (folded) return `${foldedInWords(folded)}; Enter or a click shows each`;
+    if (folded) return `${callersInWords(functionsOf(folded))}; Enter or a click shows each`;
     const func = tree.func[node];
     return profile.diff && func >= 0 ? diffInWords(profile.names[func], node, func) : inWords(func, own[node], total[node], variancesOf(sums(), node));
   };
@@ -110,7 +110,7 @@ function flameTab() {
       context.fillStyle = isFound ? found : func < 0 || box.below ? root : paint(node, tree.inlined[node] === 1);
       context.fillRect(x, at, Math.max(0.5, wide - 0.5), FLAME_ROW - 1);
       context.globalAlpha = 1;
-      const label = fitted(context, box.below ? foldedInWords(box) : func < 0 ? "all" : profile.names[func], wide - 8, narrow);
+      const label = fitted(context, box.below ? callersInWords(functionsOf(box)) : func < 0 ? "all" : profile.names[func], wide - 8, narrow);
       if (label) {
         context.fillStyle = isDim ? dim : text;
         context.fillText(label, x + 4, at + FLAME_ROW / 2);
@@ -145,11 +145,6 @@ function flameTab() {
     const folded = [];
     for (let at = tree.parent[below]; at !== tree.parent[node]; at = tree.parent[at]) folded.unshift(tree.func[at]);
     return folded;
-  };
-  /** @param {FlameBox} box */
-  const foldedInWords = (box) => {
-    const names = functionsOf(box).map((func) => profile.names[func]);
-    return `${names.length} callers: ${names[0]} \u2026 ${names[names.length - 1]}`;
   };
   /** @param {boolean} isWhole */
   const unfold = (isWhole) => {

@@ -5,6 +5,7 @@
 const TABS = [
   { id: "functions", name: "Functions", make: functionsTab },
   { id: "flame", name: "Flame graph", make: flameTab },
+  { id: "chart", name: "Stack chart", make: chartTab },
   { id: "tree", name: "Call tree", make: callTreeTab },
   { id: "inverted", name: "Inverted", make: invertedTab },
   { id: "callers", name: "Callers", make: callersTab },
@@ -14,6 +15,7 @@ const TABS = [
 ];
 if (profile.diff) {
   TABS.splice(TABS.findIndex(({ id }) => id === "source"));
+  TABS.splice(TABS.findIndex(({ id }) => id === "chart"), 1);
   TABS[0].make = changesTab;
 }
 
@@ -27,10 +29,10 @@ const KEYS = [
   ["c  s  a", "callers, source, assembly of the chosen function"],
   ["f  h", "focus on the function, hide it"],
   ["Shift + \u2190 \u2192", "in the timeline: select a time"],
-  ["g", "then f, g, t, i, c, s, h or m: go to functions, graph, tree, inverted, callers, source, heat map, markers"],
+  ["g", "then f, g, k, t, i, c, s, h or m: go to functions, flame graph, stack chart, tree, inverted, callers, source, heat map, markers"],
 ];
 /** @type {Record<string, TabName>} */
-const GO_TO = { f: "functions", g: "flame", t: "tree", i: "inverted", c: "callers", s: "source", h: "heat", m: "markers" };
+const GO_TO = { f: "functions", g: "flame", k: "chart", t: "tree", i: "inverted", c: "callers", s: "source", h: "heat", m: "markers" };
 
 function showHead() {
   const { about } = profile;
@@ -330,7 +332,7 @@ function start() {
     // The foot has the figures of what was selected before.
     if (has("kind") || has("range") || has("threads") || has("focus") || has("hidden") || has("tab")) choose(state.func);
     showFilters();
-    if (!(changed.length === 1 && has("view"))) showPanel();
+    if (!(changed.length === 1 && has("view")) || state.tab === "chart") showPanel();
     noteAddress(changed);
   });
   showAddress();

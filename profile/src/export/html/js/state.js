@@ -1,7 +1,7 @@
 // @ts-check
 // What the user chose, and what follows from it.
 
-/** @typedef {"functions" | "tree" | "inverted" | "flame" | "callers" | "source" | "heat" | "markers"} TabName */
+/** @typedef {"functions" | "tree" | "inverted" | "flame" | "chart" | "callers" | "source" | "heat" | "markers"} TabName */
 /**
  * @typedef {object} State
  * @property {number} kind
@@ -15,7 +15,7 @@
  * @property {TabName} tab
  * @property {{column: "own" | "total" | "name", down: boolean}} sort
  * @property {number[]} zoom The zoomed call path of the flame graph, by functions: it stays when the selection changes.
- * @property {boolean} whole The flame graph has all callers, each in a row of its own.
+ * @property {boolean} whole Graphs have all callers, each in a row of its own.
  * @property {boolean} assembly Source is shown as instructions.
  */
 
