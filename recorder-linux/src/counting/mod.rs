@@ -8,7 +8,7 @@ mod tasks;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use recording::counting::{CountedProgram, CountedRun, Measure, Missing, Reading};
 use recording::program;
@@ -49,6 +49,8 @@ const OF_USAGE: [Measure; 10] = [
     Measure::WrittenBytes,
 ];
 const OF_TASKS: [Measure; 3] = [Measure::CpuWait, Measure::Processes, Measure::Threads];
+/// Signals within this time are one: timeout(1) sends its signal to the process, and to the group of the process.
+const ONE_SIGNAL: Duration = Duration::from_millis(500);
 /// What a process may touch on its way to its exec, at most.
 const BEFORE_EXEC_BYTES: u64 = 1 << 20;
 
@@ -138,16 +140,16 @@ impl RunCounter {
 
     /// Waits for the program's end. Returns whether a signal came.
     fn wait(&self, child: &Child, mut tasks: Option<&mut TaskCounter>) -> bool {
-        let mut signals = 0;
+        let mut first: Option<Instant> = None;
         loop {
             while let Some(received) = self.signals.next() {
-                signals += 1;
-                match Signal::from_named_raw(received.signal) {
-                    _ if signals > 1 => child.signal(Signal::KILL),
+                match (Signal::from_named_raw(received.signal), first) {
+                    (_, Some(first)) if first.elapsed() > ONE_SIGNAL => child.signal(Signal::KILL),
                     // A key of the terminal has reached the program as well.
-                    Some(signal) if !(signal == Signal::INT && received.from_kernel) => child.signal(signal),
+                    (Some(signal), None) if !(signal == Signal::INT && received.from_kernel) => child.signal(signal),
                     _ => {}
                 }
+                first.get_or_insert_with(Instant::now);
             }
             // A wait that fails is tried again: the program has an end.
             let of_tasks = tasks.as_ref().map(|tasks| tasks.fds()).into_iter().flatten();
@@ -158,7 +160,7 @@ impl RunCounter {
             let rest = tasks.as_ref().map_or(Duration::MAX, |tasks| tasks.rest());
             let readable = signals::wait_any_readable(&fds, rest);
             if stop::ended(child.pidfd()) {
-                return signals > 0;
+                return first.is_some();
             }
             if readable.is_err() {
                 std::thread::sleep(Duration::from_millis(1));

@@ -53,6 +53,10 @@ pub(crate) fn run(args: &CountArgs) -> Outcome {
     let folder = folder.map_err(|error| {
         format!("cannot create a folder for what valgrind writes ({error}): free space, or set TMPDIR")
     })?;
+    let name = program
+        .command
+        .first()
+        .map_or_else(String::new, |word| word.display().to_string());
     let mut valgrind = valgrind(args.cache, folder.path())?;
     let cargo = cargo::run_by_valgrind(&valgrind, &mut program, args.no_cargo_env, &term)?;
     if cargo.is_none() {
@@ -70,7 +74,7 @@ pub(crate) fn run(args: &CountArgs) -> Outcome {
             "valgrind can't run this program: {failure}; `sprof count --help` has what it can't run"
         )));
     }
-    let notes = processes.notes();
+    let notes = processes.notes(&name);
     let files: Vec<&Path> = processes
         .0
         .values()
@@ -139,6 +143,8 @@ fn valgrind(cache: bool, folder: &Path) -> Result<Vec<OsString>, Failure> {
         file("--log-file=", LOG),
         file("--callgrind-out-file=", COUNTS),
         "--combine-dumps=yes".into(),
+        // Else a function that calls itself is two functions.
+        "--separate-recs=1".into(),
         // Names get their form when the file is read, as in recordings.
         "--demangle=no".into(),
     ];

@@ -58,15 +58,27 @@ impl CountedProcesses {
         Ok(CountedProcesses(processes))
     }
 
-    /// Why valgrind could not run the program that sprof started itself.
-    pub(super) fn failure(&self) -> Option<&str> {
+    /// The process that sprof started itself.
+    fn started(&self) -> Option<&CountedProcess> {
         let own = u64::from(std::process::id());
-        let started = self.0.values().find(|process| process.parent == Some(own))?;
-        started.failure.as_deref()
+        self.0.values().find(|process| process.parent == Some(own))
     }
 
-    /// What is missing, and what counts twice.
-    pub(super) fn notes(&self) -> Vec<String> {
+    /// Why valgrind could not run the program that sprof started itself.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.started()?.failure.as_deref()
+    }
+
+    /// What is missing, and what counts twice. `program` is what sprof started.
+    pub(super) fn notes(&self, program: &str) -> Vec<String> {
+        // Blanks in it are escaped in logs.
+        let is_program = |process: &&CountedProcess| process.command.replace('\\', "").starts_with(program);
+        let executed = self.started().filter(|process| !is_program(process)).map(|process| {
+            format!(
+                "`{program}` executed another program (`{}`): what it ran before is not counted",
+                process.command
+            )
+        });
         // Their number with the command of one, and what valgrind said of it.
         let of = |is_meant: fn(&CountedProcess) -> bool, said: fn(&CountedProcess) -> Option<&String>| {
             let found: Vec<&CountedProcess> = self.0.values().filter(|process| is_meant(process)).collect();
@@ -96,7 +108,10 @@ impl CountedProcesses {
         });
         let unknown = of(|process| process.unknown.is_some(), |process| process.unknown.as_ref())
             .map(|(which, unknown)| format!("valgrind does not know all that {which} did: {unknown}"));
-        [failed, incomplete, copied, unknown].into_iter().flatten().collect()
+        [executed, failed, incomplete, copied, unknown]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }
 
