@@ -14,8 +14,9 @@
 //! 7. [`probes`]: tracepoints that sprof defines, for as long as the recording lasts.
 //! 8. `files`: memory and files of the target, for the unwinder and others.
 //! 9. [`heap`]: samples of allocations, by a library that is loaded into the recorded programs.
-//! 10. [`counting`]: runs a program and counts, without samples.
-//! 11. `machine`: CPUs, description, refusals; `sys`: the system calls. `doctor` and `list` say what this machine
+//! 10. `spans`: what programs write with the crate `sprof-spans`.
+//! 11. [`counting`]: runs a program and counts, without samples.
+//! 12. `machine`: CPUs, description, refusals; `sys`: the system calls. `doctor` and `list` say what this machine
 //!     permits.
 
 #![cfg(target_os = "linux")]
@@ -33,6 +34,7 @@ mod ptrace;
 mod resources;
 mod rounds;
 mod session;
+mod spans;
 #[allow(unsafe_code)]
 mod sys;
 

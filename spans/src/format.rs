@@ -3,8 +3,8 @@
 //!
 //! **Finding it.** The memory is a memfd that is called [`NAME`] and is sealed against a change of its size. A program
 //! makes it at its first span, and again after a fork. Its last page before the rings is mapped as code, which the
-//! kernel reports to profilers. A program with [`VARIABLE`] in its environment sends the descriptor, beside the 8 bytes
-//! of [`MAGIC`], to the abstract Unix socket of that name, if root or its own user listens there.
+//! kernel reports to profilers. A program with [`VARIABLE`] in its environment sends the descriptor, beside
+//! [`MAGIC`] and 56 zeros, to the abstract Unix socket of that name, if root or its own user listens there.
 //!
 //! **Layout.** Words of 8 bytes in the byte order of the machine: a page of control words ([`STATE`] and the others),
 //! the slots of threads at [`SLOTS_AT`], texts at [`TEXTS_AT`], and from [`RINGS_AT`] on a ring of [`RING_WORDS`] for

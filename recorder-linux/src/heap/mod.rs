@@ -21,8 +21,10 @@ mod socket;
 pub mod static_program;
 pub mod wire;
 
+pub(crate) use pid_namespace::{NamespaceThreads, numbers_inside};
 pub(crate) use recorder::HeapRecorder;
 pub(crate) use sink::HeapSink;
+pub(crate) use socket::receive;
 pub(crate) use static_program::StaticStart;
 
 /// The library (`preload/`), as build.rs has built it for the system that this program runs on.

@@ -9,7 +9,7 @@ use crate::processes::procfs;
 
 /// The threads of one program, by their numbers in its namespace.
 #[derive(Debug, Default)]
-pub(super) struct NamespaceThreads {
+pub(crate) struct NamespaceThreads {
     /// `None`: it was looked for in this round, and is not there.
     threads: HashMap<Thread, Option<Thread>>,
 }
@@ -17,7 +17,7 @@ pub(super) struct NamespaceThreads {
 impl NamespaceThreads {
     /// The thread in sprof's namespace. `None` if it is of none of these processes, or had ended when it was looked
     /// for.
-    pub(super) fn find(&mut self, inner: Thread, processes: impl Iterator<Item = Pid>) -> Option<Thread> {
+    pub(crate) fn find(&mut self, inner: Thread, processes: impl Iterator<Item = Pid>) -> Option<Thread> {
         if let Some(known) = self.threads.get(&inner) {
             return *known;
         }
@@ -33,12 +33,12 @@ impl NamespaceThreads {
     }
 
     /// Threads that were not there may be now.
-    pub(super) fn begin_round(&mut self) {
+    pub(crate) fn begin_round(&mut self) {
         self.threads.retain(|_, known| known.is_some());
     }
 
     /// Another thread may get the number.
-    pub(super) fn ended(&mut self, tid: Tid) {
+    pub(crate) fn ended(&mut self, tid: Tid) {
         self.threads
             .retain(|_, known| known.is_none_or(|known| known.tid != tid));
     }
@@ -46,7 +46,7 @@ impl NamespaceThreads {
 
 /// The numbers of a thread and of its process in the innermost PID namespace that it is in. `None` if the thread has
 /// ended.
-pub(super) fn numbers_inside(tid: i32) -> Option<Thread> {
+pub(crate) fn numbers_inside(tid: i32) -> Option<Thread> {
     let status = fs::read(format!("/proc/{tid}/status")).ok()?;
     let status = String::from_utf8_lossy(&status);
     // From the namespace of /proc inwards.

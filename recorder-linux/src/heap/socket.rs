@@ -373,14 +373,14 @@ fn remove(folder: &Path, socket: &Path) {
 }
 
 /// A message and who sent it.
-struct SentMessage {
-    pid: i32,
-    words: [u64; MESSAGE_WORDS],
-    memory: Option<OwnedFd>,
+pub(crate) struct SentMessage {
+    pub(crate) pid: i32,
+    pub(crate) words: [u64; MESSAGE_WORDS],
+    pub(crate) memory: Option<OwnedFd>,
 }
 
 /// The next message on a connection. `None` if the peer is another user, or sent something else.
-fn receive(stream: &UnixStream) -> io::Result<Option<SentMessage>> {
+pub(crate) fn receive(stream: &UnixStream) -> io::Result<Option<SentMessage>> {
     let mut bytes = [0; 8 * MESSAGE_WORDS];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);

@@ -13,12 +13,12 @@ use recording::sink::EventSink;
 
 use super::dump_size::DumpSize;
 use super::{Jitter, RoundFindings, RoundRule};
-use crate::heap::HeapSink;
 use crate::open::events::PointLimit;
 use crate::open::{OpenedEvents, StackLimit};
 use crate::processes::unrecorded::Unrecorded;
 use crate::processes::watched::{Watched, stop_at_end, take_signals};
 use crate::resources::Resources;
+use crate::spans::SpanSink;
 use crate::sys::process::monotonic_ns;
 use crate::sys::ring::Ring;
 use crate::sys::signals::{self, Signals};
@@ -36,6 +36,8 @@ const ROUND_FOR_MANY_POINTS: Duration = Duration::from_millis(4);
 /// The longest round while the heap of a program is sampled. Its rings are small, and fill at any pace: in this time
 /// with 1,000 samples a second and 16 KiB of each stack to a half.
 const ROUND_WITH_HEAP: Duration = Duration::from_millis(32);
+/// The longest round while spans come: a ring has room for three million a second of a thread.
+const ROUND_WITH_SPANS: Duration = Duration::from_millis(50);
 
 impl RecordQueue for Ring {
     fn next_time(&mut self) -> Option<u64> {
@@ -66,7 +68,7 @@ pub(crate) struct RoundLoop<'a, 's> {
     pub(crate) deadline: Option<Timestamp>,
     pub(crate) rate_hz: f64,
     pub(crate) resources: &'a mut Resources,
-    pub(crate) sink: &'a mut HeapSink<'s>,
+    pub(crate) sink: &'a mut SpanSink<'s>,
 }
 
 /// What a round took from the rings.
@@ -118,7 +120,7 @@ impl RoundLoop<'_, '_> {
             let mut report = |message: Message| message.deliver(self.sink);
             self.resources.look(self.translator.live_processes(), &mut report);
             let completion = self.sink.end_round(Timestamp(until_ns));
-            let heap_fill = self.sink.fill();
+            let (heap_fill, span_fill) = (self.sink.next.fill(), self.sink.fill());
             let switched = stack_limit.after(drained.wait_stacks, woken);
             if let Some(on) = switched {
                 self.opened.events.switch(Role::WaitStack, on)?;
@@ -143,7 +145,9 @@ impl RoundLoop<'_, '_> {
                 opens_file: drained.opens_file,
                 deep: completion.samples.beyond_sample,
                 unverified: completion.samples.unverified,
-                fill: drained.fill.max(heap_fill.unwrap_or_default()),
+                fill: (drained.fill)
+                    .max(heap_fill.unwrap_or_default())
+                    .max(span_fill.unwrap_or_default()),
             };
             rule = match other_dumps {
                 Some(bytes) => rule.with_rings(bytes, self.rate_hz),
@@ -154,6 +158,9 @@ impl RoundLoop<'_, '_> {
             }
             if heap_fill.is_some() {
                 rule = rule.capped(ROUND_WITH_HEAP, worked);
+            }
+            if span_fill.is_some() {
+                rule = rule.capped(ROUND_WITH_SPANS, worked);
             }
             if points.are_many() {
                 rule = rule.capped(ROUND_FOR_MANY_POINTS, worked);

@@ -7,6 +7,7 @@ use recording::info::{PeriodUnit, RecordingInfo};
 use recording::session::{RecordError, RecordOptions};
 
 use crate::heap::HeapRecorder;
+use crate::spans::SpanSocket;
 
 use crate::machine::cpus;
 use crate::machine::host;
@@ -19,6 +20,8 @@ pub(super) struct SessionParts {
     pub(super) signals: Signals,
     /// `None` if the heap is not recorded.
     pub(super) heap: Option<HeapRecorder>,
+    /// `None`: programs do not send spans by themselves.
+    pub(super) spans: Option<SpanSocket>,
 }
 
 impl SessionParts {
@@ -30,6 +33,7 @@ impl SessionParts {
             options: options.clone(),
             signals,
             heap: None,
+            spans: None,
         })
     }
 

@@ -27,6 +27,7 @@ use crate::probes::{self, Probes};
 use crate::processes::launch;
 use crate::processes::procfs;
 use crate::processes::stop::Target;
+use crate::spans::SpanSocket;
 use crate::sys::process::{self, Stopped, monotonic_ns};
 use perf_data::events;
 
@@ -150,6 +151,8 @@ fn open_launched(options: &RecordOptions, events: Events, probes: Option<Probes>
         let prepared = HeapRecorder::prepare(heap, &mut image).map_err(RecordError::Failed)?;
         (common.heap, announcement) = (Some(prepared.0), prepared.1);
     }
+    // Without it, spans of the first moments of a program are not seen.
+    common.spans = SpanSocket::open(&mut image.env).ok();
     let stopped = launch::fork(&image, &common.signals)?;
     // After the fork: the program keeps the limit that it was given.
     process::raise_open_file_limit();

@@ -23,6 +23,7 @@ use crate::processes::unrecorded::{self, Unrecorded};
 use crate::processes::watched::Watched;
 use crate::resources::Resources;
 use crate::rounds::drain::{RoundLoop, report_remaining_losses};
+use crate::spans::SpanSink;
 use crate::sys::priority::RealtimePriority;
 use crate::sys::process::{Child, HeldProcess, Signal, Stopped, monotonic_ns};
 use perf_data::translate::{TaskZero, Translator};
@@ -82,8 +83,8 @@ impl PerfSession {
         let quick_turns = RealtimePriority::ask();
         let mut heap = self.common.heap.take();
         let static_start = heap.as_mut().and_then(HeapRecorder::take_static_start);
-        let mut with_heap = HeapSink::new(sink, heap);
-        let sink = &mut with_heap;
+        let mut stages = SpanSink::new(HeapSink::new(sink, heap), self.common.spans.take());
+        let sink = &mut stages;
         let start = self.began().unwrap_or_else(|| Timestamp(monotonic_ns()));
         let (common, opened) = (&self.common, &mut self.opened);
         let options = &common.options;
@@ -168,7 +169,7 @@ impl PerfSession {
         for role in [Role::Running, Role::Switch, Role::Counted, Role::Point] {
             report_remaining_losses(opened.events.totals(role).lost, role, &mut translator, end, sink);
         }
-        let heap = with_heap.finish(end);
+        let (heap, unread_spans) = stages.finish(end);
         // Events of whole CPUs also count idle time.
         let of_tasks = options.target != RecordTarget::WholeMachine;
         let counted = opened.events.of_tasks(opened.events.totals(Role::Running));
@@ -192,6 +193,7 @@ impl PerfSession {
             };
         }
         let mut notes = std::mem::take(&mut opened.notes);
+        notes.extend(unread_spans);
         // The kernel switches and reads events one after the other, which alone accounts for less than a hundredth.
         if let Some(share) = counted.partial_share().filter(|share| *share < 0.99)
             && opened.choice.hardware

@@ -15,6 +15,7 @@ use crate::processes::launch;
 use crate::processes::stop::Target;
 use crate::ptrace::{self, HIGHEST_RATE_HZ, TraceError};
 use crate::resources::Resources;
+use crate::spans::SpanSink;
 use crate::sys::process::Stopped;
 use crate::sys::ptrace as sys_ptrace;
 use crate::sys::signals::Signals;
@@ -106,7 +107,7 @@ impl PtraceSession {
     ) -> Result<Finished<Target>, RecordError> {
         let mut heap = self.common.heap.take();
         let static_start = heap.as_mut().and_then(HeapRecorder::take_static_start);
-        let mut sink = HeapSink::new(sink, heap);
+        let mut sink = SpanSink::new(HeapSink::new(sink, heap), self.common.spans.take());
         let (common, rate_hz) = (&self.common, self.rate_hz);
         let duration_ns = common.duration_ns();
         let traced = ptrace::record(
@@ -127,10 +128,11 @@ impl PtraceSession {
         })?;
         let totals = &traced.totals;
         let cpu_time_ns = (totals.cpu_time_ns > 0).then_some(totals.cpu_time_ns);
+        let (heap, unread_spans) = sink.finish(traced.end);
         Ok(Finished {
             info: RecordingInfo {
-                notes: vec![traced.note()],
-                heap: sink.finish(traced.end),
+                notes: [vec![traced.note()], unread_spans].concat(),
+                heap,
                 ..common.info(clock, traced.end, None, rate_hz)
             },
             stop: traced.stop,

@@ -5,6 +5,7 @@
 //! perf_event_open and the mappings, SCHED_RR, the peer of a socket, and waitid with the child's usage.
 
 pub(crate) mod backlog;
+pub(crate) mod counter;
 pub(crate) mod memory;
 pub(crate) mod peer;
 pub(crate) mod perf_event;

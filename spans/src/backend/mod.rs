@@ -421,5 +421,5 @@ fn make(own: &'static Own) -> Option<()> {
 fn send(name: &[u8], descriptor: i32) -> Option<()> {
     let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).ok()?).ok()?;
     sys::is_ours_or_root(&stream).then_some(())?;
-    sys::send(&stream, MAGIC, descriptor)
+    sys::send(&stream, &[MAGIC, 0, 0, 0, 0, 0, 0, 0], descriptor)
 }

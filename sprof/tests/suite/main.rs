@@ -57,6 +57,7 @@ mod perf_off_cpu;
 mod privacy;
 mod probes;
 mod processes;
+mod program_spans;
 mod push;
 mod query;
 mod rates;

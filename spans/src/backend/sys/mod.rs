@@ -1,7 +1,7 @@
 //! The calls of libc that the standard library does not have, which is linked to it anyway.
 
 use core::ffi::{c_int, c_long, c_void};
-use core::mem::size_of;
+use core::mem::{size_of, size_of_val};
 use core::ptr::{null_mut, NonNull};
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::os::fd::AsRawFd as _;
@@ -296,8 +296,8 @@ pub(super) fn is_ours_or_root(stream: &UnixStream) -> bool {
     result == 0 && (peer[1] == 0 || peer[1] == unsafe { geteuid() })
 }
 
-/// Sends a word, and a descriptor beside it.
-pub(super) fn send(stream: &UnixStream, word: u64, descriptor: c_int) -> Option<()> {
+/// Sends a message, and a descriptor beside it.
+pub(super) fn send(stream: &UnixStream, words: &[u64; 8], descriptor: c_int) -> Option<()> {
     let bytes = core::mem::offset_of!(Rights, descriptor) + size_of::<c_int>();
     let rights = Rights {
         bytes,
@@ -306,8 +306,8 @@ pub(super) fn send(stream: &UnixStream, word: u64, descriptor: c_int) -> Option<
         descriptor,
     };
     let slice = IoSlice {
-        start: (&raw const word).cast(),
-        bytes: size_of::<u64>(),
+        start: words.as_ptr().cast(),
+        bytes: size_of_val(words),
     };
     let message = Message {
         name: null_mut(),
@@ -320,5 +320,5 @@ pub(super) fn send(stream: &UnixStream, word: u64, descriptor: c_int) -> Option<
     };
     // SAFETY: the message points to values that live, with their lengths.
     let sent = unsafe { sendmsg(stream.as_raw_fd(), &message, MSG_NOSIGNAL) };
-    (sent == size_of::<u64>() as isize).then_some(())
+    (sent == size_of_val(words) as isize).then_some(())
 }

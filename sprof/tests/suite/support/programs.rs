@@ -153,6 +153,32 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             let source = format!("{}.rs", name.trim_end_matches("_rs"));
             build("rustc", &source, name, &["--edition=2024", "-O", "-g"])
         }
+        "spans_rs" => {
+            let options = [
+                "--edition=2021",
+                "-O",
+                "--crate-name=sprof_spans",
+                "--crate-type=rlib",
+                "--cfg=feature=\"std\"",
+            ];
+            let library = build("rustc", "../../../spans/src/lib.rs", "libsprof_spans.rlib", &options)?;
+            let library = format!("--extern=sprof_spans={}", library.display());
+            build("rustc", "spans.rs", name, &["--edition=2021", "-O", "-g", &library])
+        }
+        "spans_gcc" | "spans_clang" | "spans_gxx" | "spans_clangxx" => {
+            let include = format!("-I{}", tests_dir().join("../../spans/include").display());
+            let (compiler, language) = match name {
+                "spans_gcc" => ("cc", &["-std=gnu99"][..]),
+                "spans_clang" => ("clang", &[][..]),
+                "spans_gxx" => ("c++", &["-std=c++11"][..]),
+                _ => ("clang++", &["-std=c++20", "-Wno-deprecated"][..]),
+            };
+            let warnings = ["-Wall", "-Wextra", "-Werror"];
+            let flags = [C_FLAGS, language, &warnings, &["-pthread", &include]].concat();
+            let path = try_build(compiler, "spans.c", name, &flags);
+            let is_there = Command::new(compiler).arg("--version").output().is_ok();
+            has(Need::Cxx, is_there, compiler).then(|| path.unwrap_or_else(|error| panic!("{error}")))
+        }
         "split_rs_debug" => build("rustc", "split.rs", name, &["--edition=2024", "-g"]),
         "inline_rs_v0" => build(
             "rustc",
@@ -210,7 +236,14 @@ fn try_build(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Result
 
     let output = dir.join(name);
     let changed = |path: &Path| path.metadata().and_then(|meta| meta.modified()).ok();
-    let newest_source = changed(&source).max(changed(&source.with_file_name("common.h")));
+    let of_spans = |path: &str| changed(&tests_dir().join("../../spans").join(path));
+    let newest_of_spans = ["include/sprof.h", "src/lib.rs", "src/format.rs", "src/backend/mod.rs"]
+        .map(of_spans)
+        .into_iter()
+        .max();
+    let newest_source = changed(&source)
+        .max(changed(&source.with_file_name("common.h")))
+        .max(newest_of_spans.flatten().filter(|_| name.contains("spans")));
     if changed(&output) > newest_source && changed(&output) > changed(&tests_dir().join("suite/support/programs.rs")) {
         return Ok(output);
     }

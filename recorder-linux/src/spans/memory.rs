@@ -1,0 +1,515 @@
+//! The memory of one program, as the program has filled it.
+//!
+//! Nothing in it is trusted: the program can write anything at any time, and can be of another user. It is read, not
+//! mapped, as that of the heap.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::sync::atomic::{Ordering, fence};
+
+use rustix::fs::{FallocateFlags, SealFlags, fallocate, fcntl_get_seals};
+use spans::format::{
+    COUNTER, LOST, MAGIC, MONOTONIC, MOST_SLOTS, OFF, PID, READER, READER_SEEN, RING_WORDS, RINGS_AT, Record, SKIP,
+    SLOT_ENDED, SLOT_HEAD, SLOT_LOST, SLOT_STATE, SLOT_TAIL, SLOT_TID, SLOT_WORDS, SLOTS_AT, SLOTS_TAKEN, STATE,
+    SiteText, TEXT_BYTES, TEXTS_AT, VERSION,
+};
+
+/// Control words that are read.
+const CONTROL_WORDS: usize = 16;
+const RING_BYTES: u64 = 8 * RING_WORDS as u64;
+/// Longest text of a place in the program.
+const MOST_TEXT: usize = 10 + 9 * 255;
+/// Places whose names are kept.
+const MOST_SITES: usize = 16 << 10;
+/// Another sprof that has read within this time still reads.
+const OTHER_READER_NS: u64 = 2_000_000_000;
+/// How often the program is told that sprof reads.
+const SEEN_NS: u64 = 1_000_000_000;
+/// What is read of one program in one round, at most. Programs write less, but for those that mean harm.
+const MOST_WORDS_IN_ROUND: u64 = 64 << 20;
+/// No count of a program grows by more.
+const MOST_LOST: u64 = 1 << 40;
+
+/// The shared memory of one program.
+#[derive(Debug)]
+pub(super) struct SpanMemory {
+    file: File,
+    /// Device and inode.
+    pub(super) id: (u64, u64),
+    /// The process, as it knows itself.
+    pub(super) inner_pid: u64,
+    /// When the program made it, or when it was read last: ns.
+    pub(super) made_ns: u64,
+    /// True if its times are counts of the processor's counter.
+    pub(super) has_counter: bool,
+    slots: Vec<SlotReading>,
+    sites: HashMap<u32, SiteNames>,
+    lost_elsewhere: u64,
+    reader: u64,
+    seen_ns: u64,
+    /// How full the fullest ring was at the last reading, 0 to 1.
+    pub(super) fill: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct SlotReading {
+    tail: u64,
+    lost: u64,
+}
+
+/// The name of a span, and those of its fields.
+#[derive(Debug, Default)]
+pub(super) struct SiteNames {
+    pub(super) name: String,
+    pub(super) keys: Vec<String>,
+}
+
+/// What was not read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SpanLoss {
+    /// The program had no room.
+    pub(super) no_room: u64,
+    /// Records that made no sense, each with what followed it in its ring.
+    pub(super) malformed: u64,
+}
+
+/// Room for what is read from rings; reused.
+#[derive(Debug, Default)]
+pub(super) struct SpanCopy {
+    bytes: Vec<u8>,
+    words: Vec<u64>,
+}
+
+impl SpanMemory {
+    /// The memory behind a descriptor. Its spans are read from here on; if the program has begun to record by itself,
+    /// from there on. `state`: how the program is to record.
+    ///
+    /// # Errors
+    ///
+    /// It is not what the crate makes, or another sprof reads it.
+    pub(super) fn begin(descriptor: OwnedFd, reader: u64, state: u64, now_ns: u64) -> io::Result<SpanMemory> {
+        // Only a memfd has seals. To read from other files may take any time.
+        if !fcntl_get_seals(&descriptor)?.contains(SealFlags::SHRINK | SealFlags::GROW) {
+            return Err(io::Error::other("its size is not sealed"));
+        }
+        let file = File::from(descriptor);
+        let metadata = file.metadata()?;
+        let rings = metadata
+            .len()
+            .checked_sub(RINGS_AT as u64)
+            .filter(|rings| rings % RING_BYTES == 0);
+        let slots = rings
+            .map(|rings| rings / RING_BYTES)
+            .filter(|slots| *slots <= MOST_SLOTS as u64);
+        let slots = slots.ok_or_else(|| io::Error::other("its size is another one"))?;
+        let mut memory = SpanMemory {
+            file,
+            id: (metadata.dev(), metadata.ino()),
+            inner_pid: 0,
+            made_ns: 0,
+            has_counter: false,
+            slots: vec![SlotReading::default(); slots as usize],
+            sites: HashMap::new(),
+            lost_elsewhere: 0,
+            reader,
+            seen_ns: now_ns,
+            fill: 0.0,
+        };
+        let control = memory.control()?;
+        if control[VERSION] != MAGIC {
+            return Err(io::Error::other("it has another version"));
+        }
+        (memory.inner_pid, memory.made_ns) = (control[PID], control[READER_SEEN]);
+        let is_read = control[READER] != 0 && now_ns.abs_diff(control[READER_SEEN]) < OTHER_READER_NS;
+        if control[STATE] != OFF && is_read {
+            return Err(io::Error::other("another sprof records them"));
+        }
+        let has_begun = control[READER] == 0 && [COUNTER, MONOTONIC].contains(&control[STATE]);
+        if !has_begun {
+            memory.lost_elsewhere = control[LOST];
+            for index in 0..memory.slots.len() {
+                let [_, head, _, lost] = memory.slot(index)?;
+                memory.slots[index] = SlotReading { tail: head, lost };
+                memory.end_slot(index)?;
+            }
+            memory.set(STATE, state)?;
+        }
+        memory.has_counter = if has_begun { control[STATE] } else { state } == COUNTER;
+        memory.set(READER_SEEN, now_ns)?;
+        memory.set(READER, reader)?;
+        Ok(memory)
+    }
+
+    /// Ends the recording of the program. [`SpanMemory::read`] and [`SpanMemory::forget`] follow.
+    pub(super) fn end(&self) {
+        // If that fails, so does the next reading.
+        let _ = self.set(STATE, OFF);
+    }
+
+    /// Lets go of a program that goes on, with the memory of its rings.
+    pub(super) fn forget(&self) {
+        let _ = self.set(READER, 0);
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let _ = fallocate(&self.file, flags, RINGS_AT as u64, self.slots.len() as u64 * RING_BYTES);
+    }
+
+    /// Takes all records, each with its names and its thread, as the process knows it.
+    ///
+    /// # Errors
+    ///
+    /// The memory can't be read, or another sprof reads it.
+    pub(super) fn read(
+        &mut self,
+        now_ns: u64,
+        copy: &mut SpanCopy,
+        take: &mut dyn FnMut(&Record<'_>, &SiteNames, u32),
+    ) -> io::Result<SpanLoss> {
+        let control = self.control()?;
+        if control[READER] != self.reader {
+            return Err(io::Error::other("another sprof records them"));
+        }
+        if now_ns.saturating_sub(self.seen_ns) >= SEEN_NS {
+            self.seen_ns = now_ns;
+            self.set(READER_SEEN, now_ns)?;
+        }
+        let mut loss = SpanLoss {
+            no_room: grown(&mut self.lost_elsewhere, control[LOST]),
+            malformed: 0,
+        };
+        self.fill = 0.0;
+        let taken = self
+            .slots
+            .len()
+            .min(usize::try_from(control[SLOTS_TAKEN]).unwrap_or(usize::MAX));
+        let mut table = vec![0; 8 * SLOT_WORDS * taken];
+        self.file.read_exact_at(&mut table, SLOTS_AT as u64)?;
+        // Records are older than the head that was read before.
+        fence(Ordering::Acquire);
+        let mut words_left = MOST_WORDS_IN_ROUND;
+        for (index, slot) in table.chunks_exact(8 * SLOT_WORDS).enumerate() {
+            let [state, head, tid, lost] = slot_words(slot);
+            loss.no_room += grown(&mut self.slots[index].lost, lost);
+            let unread = head.wrapping_sub(self.slots[index].tail);
+            if unread > RING_WORDS as u64 {
+                loss.malformed += 1;
+            } else if unread > words_left {
+                break;
+            } else if unread > 0 {
+                words_left -= unread;
+                self.fill = self.fill.max(unread as f64 / RING_WORDS as f64);
+                self.copy_ring(index, unread as usize, copy)?;
+                let tid = u32::try_from(tid).unwrap_or_default();
+                loss.malformed +=
+                    u64::from(!self.walk(index, head, &copy.words, &mut |record, names| take(record, names, tid)));
+            }
+            if unread > 0 || state == SLOT_ENDED {
+                self.slots[index].tail = head;
+                self.set(slot_word(index, SLOT_TAIL), head)?;
+            }
+            if state == SLOT_ENDED {
+                self.end_slot(index)?;
+            }
+        }
+        Ok(loss)
+    }
+
+    /// Takes the records in these words of a ring. False if one made no sense: the rest is left out.
+    fn walk(&mut self, index: usize, head: u64, words: &[u64], take: &mut dyn FnMut(&Record<'_>, &SiteNames)) -> bool {
+        let tail = self.slots[index].tail;
+        let mut at = tail;
+        while at != head {
+            let rest = words.get(at.wrapping_sub(tail) as usize..).unwrap_or_default();
+            let Some(record) = Record::parse(rest, at) else {
+                return false;
+            };
+            let turn = RING_WORDS as u64;
+            if record.kind == SKIP {
+                let next = turn - at % turn;
+                if next > rest.len() as u64 {
+                    return false;
+                }
+                at = at.wrapping_add(next);
+                continue;
+            }
+            at = at.wrapping_add(record.words.len() as u64);
+            if self.sites.len() >= MOST_SITES {
+                self.sites.clear();
+            }
+            let file = &self.file;
+            let names = self
+                .sites
+                .entry(record.site)
+                .or_insert_with(|| names(file, record.site).unwrap_or_default());
+            take(&record, names);
+        }
+        true
+    }
+
+    fn copy_ring(&self, index: usize, words: usize, copy: &mut SpanCopy) -> io::Result<()> {
+        copy.bytes.resize(8 * words, 0);
+        let first = self.slots[index].tail as usize % RING_WORDS;
+        let (head, rest) = copy.bytes.split_at_mut(8 * words.min(RING_WORDS - first));
+        let ring = RINGS_AT as u64 + index as u64 * RING_BYTES;
+        self.file.read_exact_at(head, ring + 8 * first as u64)?;
+        self.file.read_exact_at(rest, ring)?;
+        copy.words.clear();
+        copy.words
+            .extend(copy.bytes.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes)));
+        Ok(())
+    }
+
+    fn control(&self) -> io::Result<[u64; CONTROL_WORDS]> {
+        let mut bytes = [0; 8 * CONTROL_WORDS];
+        self.file.read_exact_at(&mut bytes, 0)?;
+        let mut words = [0; CONTROL_WORDS];
+        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_ne_bytes(*bytes);
+        }
+        Ok(words)
+    }
+
+    /// State, head, thread and losses.
+    fn slot(&self, index: usize) -> io::Result<[u64; 4]> {
+        let mut bytes = [0; 8 * SLOT_WORDS];
+        self.file.read_exact_at(&mut bytes, 8 * slot_word(index, 0) as u64)?;
+        Ok(slot_words(&bytes))
+    }
+
+    /// Another thread may have the slot, if its thread has ended.
+    fn end_slot(&self, index: usize) -> io::Result<()> {
+        let [state, head, ..] = self.slot(index)?;
+        self.set(slot_word(index, SLOT_TAIL), head)?;
+        if state == SLOT_ENDED {
+            self.set(slot_word(index, SLOT_STATE), 0)?;
+        }
+        Ok(())
+    }
+
+    fn set(&self, word: usize, value: u64) -> io::Result<()> {
+        self.file.write_all_at(&value.to_ne_bytes(), 8 * word as u64)
+    }
+}
+
+/// Index of a word of a slot in the memory.
+fn slot_word(index: usize, word: usize) -> usize {
+    SLOTS_AT / 8 + index * SLOT_WORDS + word
+}
+
+fn slot_words(bytes: &[u8]) -> [u64; 4] {
+    let (words, _) = bytes.as_chunks();
+    [SLOT_STATE, SLOT_HEAD, SLOT_TID, SLOT_LOST]
+        .map(|word| words.get(word).map_or(0, |bytes| u64::from_ne_bytes(*bytes)))
+}
+
+/// By how much a count of the program has grown.
+fn grown(known: &mut u64, now: u64) -> u64 {
+    now.saturating_sub(std::mem::replace(known, now)).min(MOST_LOST)
+}
+
+fn names(file: &File, site: u32) -> Option<SiteNames> {
+    let offset = 8 * site as usize;
+    let mut bytes = vec![0; MOST_TEXT.min(TEXT_BYTES.checked_sub(offset)?)];
+    file.read_exact_at(&mut bytes, (TEXTS_AT + offset) as u64).ok()?;
+    let mut parts = { SiteText::parse(&bytes)?.parts() }.map(|part| String::from_utf8_lossy(part).into_owned());
+    let name = parts.next()?;
+    let keys = parts.collect();
+    Some(SiteNames { name, keys })
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
+    use spans::format::{SLOT_USED, SLOTS, SPAN, head_word};
+
+    use super::*;
+
+    const READER: u64 = 7;
+    const NOW: u64 = 1 << 40;
+
+    /// A program with two rings, each used by the thread of its index.
+    struct Program {
+        file: File,
+        heads: [u64; 2],
+    }
+
+    impl Program {
+        fn new() -> (Program, OwnedFd) {
+            let memory = memfd_create(spans::format::NAME, MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
+            ftruncate(&memory, RINGS_AT as u64 + 2 * RING_BYTES).unwrap();
+            fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW).unwrap();
+            let file = File::from(memory.try_clone().unwrap());
+            let program = Program { file, heads: [0; 2] };
+            for (word, value) in [
+                (VERSION, MAGIC),
+                (STATE, MONOTONIC),
+                (SLOTS, 2),
+                (SLOTS_TAKEN, 2),
+                (PID, 5),
+            ] {
+                program.set(word, value);
+            }
+            for index in 0..2 {
+                program.set(slot_word(index, SLOT_STATE), SLOT_USED);
+                program.set(slot_word(index, SLOT_TID), index as u64);
+            }
+            let text = [&[1, 4, 3][..], b"namekey"].concat();
+            program.file.write_all_at(&text, TEXTS_AT as u64 + 8).unwrap();
+            (program, memory)
+        }
+
+        fn set(&self, word: usize, value: u64) {
+            self.file.write_all_at(&value.to_ne_bytes(), 8 * word as u64).unwrap();
+        }
+
+        fn word(&self, word: usize) -> u64 {
+            let mut bytes = [0; 8];
+            self.file.read_exact_at(&mut bytes, 8 * word as u64).unwrap();
+            u64::from_ne_bytes(bytes)
+        }
+
+        /// Writes a record of this kind with these words.
+        fn write(&mut self, index: usize, kind: u64, words: &[u64]) {
+            let head = self.heads[index];
+            let first = head_word(head, 1, kind, 1 + words.len());
+            for (at, word) in (head..).zip([&[first], words].concat()) {
+                self.set(RINGS_AT / 8 + index * RING_WORDS + at as usize % RING_WORDS, word);
+            }
+            self.heads[index] += 1 + words.len() as u64;
+            self.set(slot_word(index, SLOT_HEAD), self.heads[index]);
+        }
+
+        fn move_to(&mut self, index: usize, head: u64) {
+            self.heads[index] = head;
+            self.set(slot_word(index, SLOT_HEAD), head);
+        }
+    }
+
+    /// The end, thread and name of each span.
+    fn read(memory: &mut SpanMemory) -> (Vec<(u64, u32, String)>, SpanLoss) {
+        let mut seen = Vec::new();
+        let loss = memory.read(NOW, &mut SpanCopy::default(), &mut |record, names, tid| {
+            seen.push((record.time(), tid, names.name.clone()));
+        });
+        (seen, loss.unwrap())
+    }
+
+    #[test]
+    fn records_come_once_also_over_the_end_of_a_ring() {
+        let (mut program, memory) = Program::new();
+        program.write(0, SPAN, &[20, 10]);
+        program.write(1, SPAN, &[30, 10]);
+        let mut memory = SpanMemory::begin(memory, READER, COUNTER, NOW).unwrap();
+        // It had begun by itself.
+        assert!(!memory.has_counter && memory.inner_pid == 5);
+        let name = || "name".to_owned();
+        assert_eq!(read(&mut memory).0, [(20, 0, name()), (30, 1, name())]);
+        assert_eq!(read(&mut memory).0, []);
+        // Up to the end of the ring, and with a record over it.
+        let near = RING_WORDS as u64 - 2;
+        memory.slots[0].tail = near;
+        program.move_to(0, near);
+        program.write(0, SPAN, &[40, 10]);
+        assert_eq!(read(&mut memory).0, [(40, 0, name())]);
+        // The ring begins again before its end.
+        let later = RING_WORDS as u64 + 3 * spans::format::PART_WORDS;
+        memory.slots[0].tail = later;
+        program.move_to(0, later);
+        program.write(0, SKIP, &[]);
+        program.move_to(0, 2 * RING_WORDS as u64);
+        program.write(0, SPAN, &[50, 10]);
+        program.set(slot_word(0, SLOT_STATE), SLOT_ENDED);
+        program.set(slot_word(0, SLOT_LOST), 3);
+        let (seen, loss) = read(&mut memory);
+        assert_eq!(seen, [(50, 0, name())]);
+        assert_eq!(
+            loss,
+            SpanLoss {
+                no_room: 3,
+                malformed: 0
+            }
+        );
+        assert_eq!(program.word(slot_word(0, SLOT_TAIL)), program.heads[0]);
+        assert_eq!(program.word(slot_word(0, SLOT_STATE)), 0);
+        memory.end();
+        memory.forget();
+        assert_eq!([STATE, spans::format::READER].map(|word| program.word(word)), [OFF, 0]);
+    }
+
+    #[test]
+    fn what_another_recording_left_is_not_read_and_another_reader_is_left_alone() {
+        let (mut program, memory) = Program::new();
+        let other = memory.try_clone().unwrap();
+        program.write(0, SPAN, &[20, 10]);
+        program.set(spans::format::READER, READER + 1);
+        program.set(READER_SEEN, NOW - OTHER_READER_NS / 2);
+        let error = SpanMemory::begin(memory, READER, COUNTER, NOW).unwrap_err();
+        assert_eq!(error.to_string(), "another sprof records them");
+        let mut memory = SpanMemory::begin(other, READER, COUNTER, NOW + OTHER_READER_NS).unwrap();
+        assert!(memory.has_counter && program.word(STATE) == COUNTER);
+        assert_eq!(read(&mut memory).0, []);
+        program.set(spans::format::READER, READER + 1);
+        let none = memory.read(NOW, &mut SpanCopy::default(), &mut |_, _, _| panic!("a record"));
+        assert!(none.is_err());
+    }
+
+    #[test]
+    fn what_is_no_memory_of_spans_is_refused() {
+        let (program, memory) = Program::new();
+        program.set(VERSION, MAGIC + 1);
+        assert!(SpanMemory::begin(memory, READER, COUNTER, NOW).is_err());
+        let plain = tempfile::tempfile().unwrap();
+        assert!(SpanMemory::begin(plain.into(), READER, COUNTER, NOW).is_err());
+        for bytes in [
+            0,
+            100,
+            RINGS_AT as u64 + 8,
+            RINGS_AT as u64 + (MOST_SLOTS as u64 + 1) * RING_BYTES,
+        ] {
+            let memory = memfd_create("x", MemfdFlags::ALLOW_SEALING).unwrap();
+            ftruncate(&memory, bytes).unwrap();
+            fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW).unwrap();
+            assert!(SpanMemory::begin(memory, READER, COUNTER, NOW).is_err(), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn whatever_a_program_writes_is_read_to_an_end_and_counted() {
+        let mut state = 88_172_645_463_325_252u64;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let (mut malformed, mut taken) = (0, 0);
+        for _ in 0..300 {
+            let (mut program, memory) = Program::new();
+            let mut memory = SpanMemory::begin(memory, READER, COUNTER, NOW).unwrap();
+            for _ in 0..4 {
+                for _ in 0..random() % 20 {
+                    let words: Vec<u64> = (0..random() % 12).map(|_| random() >> (random() % 64)).collect();
+                    program.write((random() % 2) as usize, random() % 7, &words);
+                }
+                let wild = random() >> (random() % 64);
+                match random() % 6 {
+                    0 => program.move_to(0, wild),
+                    1 => program.set(SLOTS_TAKEN, wild),
+                    2 => program.set(slot_word(1, (wild % SLOT_WORDS as u64) as usize), random()),
+                    3 => program.set(TEXTS_AT / 8 + 1, random()),
+                    4 => program.set(LOST, wild),
+                    _ => {}
+                }
+                let read = memory.read(NOW, &mut SpanCopy::default(), &mut |record, names, _| {
+                    taken += 1;
+                    assert!(record.values().count() <= 8 && names.keys.len() <= 8);
+                });
+                malformed += read.unwrap().malformed;
+                assert!(memory.fill <= 1.0);
+            }
+        }
+        assert!(malformed > 100 && taken > 100, "{malformed}, {taken}");
+    }
+}

@@ -1,0 +1,326 @@
+//! The stage that sends spans of programs among the events of a recorder.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::fd::OwnedFd;
+
+use recording::clock::Timestamp;
+use recording::event::{Event, EventKind, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Thread, ThreadEvent};
+use recording::heap::HeapCoverage;
+use recording::sink::{Completion, EventSink};
+use recording::span::{Span, SpanFieldsBuffer, SpanFlow, SpanValue};
+use spans::format::{INSTANT, PLOT, Record, Value};
+
+use super::clock::CounterClock;
+use super::found;
+use super::memory::{SiteNames, SpanCopy, SpanLoss, SpanMemory};
+use super::socket::{self, SpanSocket};
+use crate::heap::{HeapSink, NamespaceThreads, numbers_inside};
+use crate::sys::process::monotonic_ns;
+
+/// Programs whose memory is held open at one time.
+const MOST_PROGRAMS: usize = 512;
+/// What is said of single programs at the end.
+const MOST_NOTES: usize = 5;
+
+/// Sends the events of a recorder on, and after each round the spans of the round.
+pub(crate) struct SpanSink<'a> {
+    pub(crate) next: HeapSink<'a>,
+    reader: SpanReader,
+}
+
+struct SpanReader {
+    socket: Option<SpanSocket>,
+    /// Chosen by chance.
+    number: u64,
+    start_ns: u64,
+    clock: CounterClock,
+    programs: Vec<SpanProgram>,
+    /// Mappings that were seen in this round.
+    found: Vec<(Pid, u64, u64)>,
+    /// The processes that have not ended.
+    processes: HashSet<Pid>,
+    /// Those that have ended in this round.
+    ended: HashSet<Pid>,
+    copy: SpanCopy,
+    /// Spans of the last round.
+    spans_in_round: u64,
+    /// Processes whose spans can't be read, and why.
+    unread: HashMap<Pid, String>,
+}
+
+struct SpanProgram {
+    /// `None`: the memory is of its parent, which is not recorded. The process makes its own at its next span.
+    pid: Option<Pid>,
+    memory: SpanMemory,
+    /// Its threads, if its numbers are of another PID namespace.
+    namespace: Option<NamespaceThreads>,
+    is_over: bool,
+}
+
+impl<'a> SpanSink<'a> {
+    pub(crate) fn new(next: HeapSink<'a>, socket: Option<SpanSocket>) -> SpanSink<'a> {
+        let reader = SpanReader {
+            socket,
+            number: std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0) | 1,
+            start_ns: monotonic_ns(),
+            clock: CounterClock::new(),
+            programs: Vec::new(),
+            found: Vec::new(),
+            processes: HashSet::new(),
+            ended: HashSet::new(),
+            copy: SpanCopy::default(),
+            spans_in_round: 0,
+            unread: HashMap::new(),
+        };
+        SpanSink { next, reader }
+    }
+
+    /// How full the fullest ring of a program was; `None` if no span came in the last round.
+    pub(crate) fn fill(&self) -> Option<f64> {
+        let fills = self.reader.programs.iter().map(|program| program.memory.fill);
+        (self.reader.spans_in_round > 0).then(|| fills.fold(0.0, f64::max))
+    }
+
+    /// Sends what is left, up to the end of the recording. Returns what was seen of heaps, and what was not of spans.
+    pub(crate) fn finish(mut self, end: Timestamp) -> (Option<HeapCoverage>, Vec<String>) {
+        self.reader.open(end.0);
+        self.reader.programs.iter().for_each(|program| program.memory.end());
+        self.reader.read(end, end, &mut self.next);
+        self.reader.programs.iter().for_each(|program| program.memory.forget());
+        let mut unread: Vec<(Pid, String)> = self.reader.unread.drain().collect();
+        unread.sort();
+        let more = unread.len().saturating_sub(MOST_NOTES);
+        let notes = unread
+            .iter()
+            .take(MOST_NOTES)
+            .map(|(pid, cause)| format!("the spans of process {} are not recorded: {cause}", pid.0));
+        let more = (more > 0).then(|| format!("the spans of {more} more processes are not recorded"));
+        let notes = notes.chain(more).collect();
+        (self.next.finish(end), notes)
+    }
+}
+
+impl SpanReader {
+    /// Opens the memory of programs that have sent it, or whose mapping was seen.
+    fn open(&mut self, now_ns: u64) {
+        let socket = self.socket.take();
+        if let Some(socket) = &socket {
+            socket.take(&mut |pid, memory| self.add(pid, memory, now_ns));
+        }
+        self.socket = socket;
+        for (pid, start, end) in std::mem::take(&mut self.found) {
+            match found::open(pid, start, end) {
+                Ok(memory) => self.add(pid, memory, now_ns),
+                Err(error) if self.is_known(pid) => drop(error),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.say_unread(pid, "it ended, or closed their memory, before it was seen".to_owned());
+                }
+                Err(error) => self.say_unread(pid, format!("cannot open their memory: {error}")),
+            }
+        }
+    }
+
+    fn is_known(&self, pid: Pid) -> bool {
+        self.programs.iter().any(|program| program.pid == Some(pid))
+    }
+
+    fn say_unread(&mut self, pid: Pid, cause: String) {
+        if self.unread.len() < MOST_PROGRAMS {
+            self.unread.insert(pid, cause);
+        }
+    }
+
+    fn add(&mut self, pid: Pid, descriptor: OwnedFd, now_ns: u64) {
+        if self.programs.len() >= MOST_PROGRAMS {
+            return self.say_unread(pid, format!("there are {MOST_PROGRAMS} others"));
+        }
+        let id = rustix::fs::fstat(&descriptor).map(|stat| (stat.st_dev, stat.st_ino));
+        let inner = numbers_inside(pid.0).map(|inner| inner.pid);
+        let known = self.programs.iter_mut().find(|program| Ok(program.memory.id) == id);
+        let program = match known {
+            Some(known) => known,
+            None => match SpanMemory::begin(descriptor, self.number, socket::state(), now_ns) {
+                Ok(memory) => {
+                    let (namespace, is_over) = (None, false);
+                    self.programs.push(SpanProgram {
+                        pid: None,
+                        memory,
+                        namespace,
+                        is_over,
+                    });
+                    let Some(added) = self.programs.last_mut() else { return };
+                    added
+                }
+                Err(error) => return self.say_unread(pid, error.to_string()),
+            },
+        };
+        // A process that has ended says nothing of itself.
+        let memory_of = i32::try_from(program.memory.inner_pid).map(Pid);
+        if inner.is_none_or(|inner| memory_of == Ok(inner)) {
+            program.namespace = (memory_of != Ok(pid)).then(NamespaceThreads::default);
+            program.pid = Some(pid);
+            program.is_over = self.ended.contains(&pid);
+        }
+    }
+
+    /// Sends the spans of all programs that ended before `end`. `time`: of losses.
+    fn read(&mut self, time: Timestamp, end: Timestamp, next: &mut HeapSink<'_>) {
+        self.clock.look();
+        self.spans_in_round = 0;
+        let mut loss = SpanLoss::default();
+        let mut fields = SpanFieldsBuffer::default();
+        for program in &mut self.programs {
+            let SpanProgram {
+                pid,
+                memory,
+                namespace,
+                is_over,
+            } = program;
+            // The record of its start may still come.
+            let is_recorded = pid.is_some_and(|pid| self.processes.contains(&pid));
+            if pid.is_some() && !is_recorded && !*is_over {
+                continue;
+            }
+            if let Some(namespace) = namespace {
+                namespace.begin_round();
+            }
+            let (clock, has_counter) = (&self.clock, memory.has_counter);
+            let ns = |time| if has_counter { clock.ns(time) } else { time };
+            let inner = i32::try_from(memory.inner_pid).unwrap_or_default();
+            let latest = monotonic_ns();
+            let mut malformed = 0;
+            let read = memory.read(latest, &mut self.copy, &mut |record, names, tid| {
+                let Some(pid) = *pid else { return };
+                let mut thread_of = |tid: u32| {
+                    let tid = i32::try_from(tid).unwrap_or(pid.0);
+                    let Some(namespace) = namespace else {
+                        return Thread::new(pid.0, tid);
+                    };
+                    let found = namespace.find(Thread::new(inner, tid), std::iter::once(pid));
+                    found.unwrap_or(Thread::main(pid))
+                };
+                let tid = record.lane().map_or(tid, |(_, tid)| tid);
+                let ended = ns(record.time());
+                let began = (![INSTANT, PLOT].contains(&record.kind)).then(|| ns(record.began()));
+                // A program goes on while it is read.
+                if ended > latest + 1_000_000_000 || began.is_some_and(|began| began > ended) {
+                    malformed += 1;
+                } else if ended <= end.0 && began.unwrap_or(ended) >= self.start_ns {
+                    self.spans_in_round += 1;
+                    send(record, names, thread_of(tid), (began, ended), &mut fields, next);
+                }
+            });
+            match read {
+                Ok(read) => {
+                    loss.no_room += read.no_room;
+                    loss.malformed += read.malformed + malformed;
+                }
+                Err(error) => {
+                    *is_over = true;
+                    if let Some(pid) = *pid {
+                        self.unread.insert(pid, error.to_string());
+                    }
+                }
+            }
+        }
+        self.programs.retain(|program| !program.is_over);
+        self.ended.clear();
+        for (count, cause) in [
+            (loss.no_room, LostCause::RingFull),
+            (loss.malformed, LostCause::NotUnderstood),
+        ] {
+            let role = Role::Span;
+            if count > 0 {
+                next.on_event(&Event::recording(time, RecordingEvent::Lost { count, role, cause }));
+            }
+        }
+    }
+
+    fn on_process(&mut self, time: Timestamp, pid: Pid, what: &ProcessEvent<'_>) {
+        let end = |programs: &mut Vec<SpanProgram>, until: u64| {
+            let of_process = programs.iter_mut().filter(|program| program.pid == Some(pid));
+            of_process.for_each(|program| program.is_over |= program.memory.made_ns < until);
+        };
+        match what {
+            ProcessEvent::Start { .. } => {
+                self.processes.insert(pid);
+            }
+            ProcessEvent::Exec(_) => end(&mut self.programs, time.0),
+            ProcessEvent::End => {
+                self.processes.remove(&pid);
+                self.ended.insert(pid);
+                end(&mut self.programs, u64::MAX);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn send(
+    record: &Record<'_>,
+    names: &SiteNames,
+    thread: Thread,
+    (began, ended): (Option<u64>, u64),
+    fields: &mut SpanFieldsBuffer,
+    next: &mut HeapSink<'_>,
+) {
+    fields.clear();
+    let mut flow = None;
+    // They fit: a record has fewer bytes.
+    let mut push = |name: &str, value: SpanValue<'_>| {
+        let _ = fields.push(name, value);
+    };
+    if record.kind == PLOT {
+        push("value", SpanValue::Float(record.plotted()));
+    }
+    for (index, value) in record.values() {
+        let Some(key) = names.keys.get(index) else { continue };
+        match value {
+            Value::Signed(value) => push(key, SpanValue::Signed(value)),
+            Value::Unsigned(value) => push(key, SpanValue::Unsigned(value)),
+            Value::Float(value) => push(key, SpanValue::Float(value)),
+            Value::Bool(value) => push(key, SpanValue::Bool(value)),
+            Value::Flow(id, ends) => flow = Some(SpanFlow { id, ends }),
+            Value::Text(text) => {
+                let bytes: Vec<u8> = text.bytes().collect();
+                let mut value = String::from_utf8_lossy(&bytes).into_owned();
+                if text.is_cut {
+                    value = value.trim_end_matches('\u{fffd}').to_owned() + "…";
+                }
+                push(key, SpanValue::Text(&value));
+            }
+        }
+    }
+    let span = Span {
+        fields: fields.fields(),
+        lane: record.lane().map(|(lane, _)| lane),
+        flow,
+        ..Span::new(&names.name, began.map(Timestamp))
+    };
+    next.on_event(&Event::thread(Timestamp(ended), thread, ThreadEvent::Span(span)));
+}
+
+impl EventSink for SpanSink<'_> {
+    fn on_event(&mut self, event: &Event<'_>) {
+        if let EventKind::Process(pid, what) = &event.kind {
+            if let ProcessEvent::Map(mapping) = what
+                && found::is_of_spans(mapping)
+            {
+                // No code: it is mapped so that it is found.
+                return self
+                    .reader
+                    .found
+                    .push((*pid, mapping.start, mapping.start.saturating_add(mapping.len)));
+            }
+            self.reader.on_process(event.time, *pid, what);
+        }
+        self.next.on_event(event);
+    }
+
+    fn end_round(&mut self, until: Timestamp) -> Completion {
+        self.reader.open(monotonic_ns());
+        self.reader.read(until, Timestamp(u64::MAX), &mut self.next);
+        self.next.end_round(until)
+    }
+}

@@ -1,0 +1,44 @@
+/* Spans by sprof.h: of two threads, and of a fork. The argument is the number of spans of each name. */
+#include "sprof.h"
+
+#include <sys/wait.h>
+
+static void *thread(void *task) {
+    SPROF_SPAN("in thread");
+    SPROF_END((sprof_span *)task, sprof_bool("ok", 1));
+    return NULL;
+}
+
+static void work(int number) {
+    SPROF_SPAN("work", sprof_i64("number", -number), sprof_text("text", "hällo"), sprof_f64("half", 0.5));
+    {
+        SPROF_SPAN("inner");
+        usleep(200);
+    }
+    SPROF_INSTANT("instant", sprof_u64("number", (uint64_t)number));
+    SPROF_PLOT("plot", number);
+    SPROF_FRAME("frame");
+}
+
+int main(int argc, char **argv) {
+    int number, count = argc > 1 ? atoi(argv[1]) : 0;
+    pthread_t other;
+    sprof_span task = SPROF_BEGIN_ASYNC("task"), step;
+    for (number = 0; number < count; number++) work(number);
+    if (pthread_create(&other, NULL, thread, &task) != 0) return 1;
+    pthread_join(other, NULL);
+    step = SPROF_BEGIN("step");
+    SPROF_END(&step);
+    if (fork() == 0) {
+        for (number = 0; number < count; number++) {
+            SPROF_SPAN("child");
+            SPROF_INSTANT("instant", sprof_u64("number", (uint64_t)number));
+        }
+        _exit(0);
+    }
+    {
+        SPROF_SPAN("parent");
+        wait(NULL);
+    }
+    return 0;
+}

@@ -1,0 +1,60 @@
+//! Spans whose times it prints. For each line on stdin, or once with the argument `once`: ten rounds that compute for
+//! 40 % and sleep for 60 %, and a message to another thread. It answers with the times of the spans `round`: before and
+//! after their begin, before and after their end.
+
+use std::hint::black_box;
+use std::thread::{sleep, spawn};
+use std::time::{Duration, Instant};
+
+use sprof_spans::{async_span, frame, instant, plot, span, Flow};
+
+#[inline(never)]
+fn busy() {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(4) {
+        black_box(());
+    }
+}
+
+fn run(start: Instant) -> String {
+    let now = || start.elapsed().as_nanos();
+    let mut times = Vec::new();
+    for round in 0..10u32 {
+        let before = now();
+        let outer = span!("round", round = round, text = "hällo", half = 0.5, less = -1, is = true);
+        let after = now();
+        {
+            let _span = span!("compute");
+            busy();
+        }
+        instant!("computed", round = round);
+        {
+            let _span = span!("sleep");
+            sleep(Duration::from_millis(6));
+        }
+        frame!("turn");
+        plot!("queue", round);
+        let before_end = now();
+        drop(outer);
+        times.push(format!("{before} {after} {before_end} {}", now()));
+    }
+    let flow = Flow::new();
+    let task = async_span!("task", id = 7u8);
+    drop(span!("send", flow = flow));
+    let thread = spawn(move || {
+        let _span = span!("receive", flow = flow.end());
+        drop(task);
+    });
+    thread.join().unwrap();
+    times.join(" ")
+}
+
+fn main() {
+    let start = Instant::now();
+    if std::env::args().nth(1).is_some() {
+        println!("{}", run(start));
+    }
+    for _ in std::io::stdin().lines() {
+        println!("{}", run(start));
+    }
+}

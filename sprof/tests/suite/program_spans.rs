@@ -1,0 +1,235 @@
+//! Spans, instants and counters that a program records with the crate sprof-spans or with `sprof.h`.
+#![cfg(target_os = "linux")]
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+
+use serde_json::{Value, json};
+
+use crate::support::skip::perf_events;
+use crate::support::target::Target;
+use crate::support::{Profile, Recording, program, record, wait_until};
+
+/// Times of one clock, read as two: the counter of the processor is placed on the kernel's clock by readings that take
+/// microseconds at most, unless the hypervisor takes the CPU away.
+const CLOCKS_MS: f64 = 0.1;
+
+/// A marker of a program.
+#[derive(Clone, Debug)]
+struct Seen {
+    thread: String,
+    is_main: bool,
+    start: f64,
+    end: Option<f64>,
+    data: Value,
+}
+
+fn spans(profile: &Profile, name: &str) -> Vec<Seen> {
+    let tables = profile.json["threads"].as_array().unwrap();
+    let threads = profile.threads.iter().zip(tables).flat_map(|(thread, table)| {
+        let markers = &table["markers"];
+        (0..thread.marker_names.len())
+            .filter(|at| thread.marker_names[*at] == name && markers["data"][*at]["type"] == "Span")
+            .map(|at| Seen {
+                thread: thread.tid.clone(),
+                is_main: thread.is_main,
+                start: markers["startTime"][at].as_f64().unwrap(),
+                end: markers["endTime"][at].as_f64(),
+                data: markers["data"][at].clone(),
+            })
+            .collect::<Vec<_>>()
+    });
+    let mut spans: Vec<Seen> = threads.collect();
+    spans.sort_by(|one, other| one.start.total_cmp(&other.start));
+    spans
+}
+
+/// Each span is where the program saw it, and all else is there as well.
+fn assert_rounds(profile: &Profile, truth: &str) {
+    let truth: Vec<f64> = truth.split(' ').map(|ns| ns.parse::<f64>().unwrap() / 1e6).collect();
+    let (truth, _) = truth.as_chunks::<4>();
+    let rounds = spans(profile, "round");
+    assert_eq!(rounds.len(), truth.len(), "{}", profile.summary());
+    // From the program's clock to the recording's, as far as the first span says.
+    let offset = (
+        rounds[0].start - truth[0][1] - CLOCKS_MS,
+        rounds[0].start - truth[0][0] + CLOCKS_MS,
+    );
+    for (number, (round, [before, after, before_end, after_end])) in rounds.iter().zip(truth).enumerate() {
+        let (start, end) = (round.start, round.end.unwrap());
+        assert!(
+            start >= before + offset.0 && start <= after + offset.1,
+            "{number}: {round:?}, {offset:?}"
+        );
+        assert!(
+            end >= before_end + offset.0 && end <= after_end + offset.1,
+            "{number}: {round:?}, {offset:?}"
+        );
+        let fields = ["round", "text", "half", "less", "is"].map(|key| round.data[key].clone());
+        assert_eq!(fields[..3], [json!(number), json!("hällo"), json!(0.5)], "{round:?}");
+        assert_eq!(fields[3], json!(-1), "{round:?}");
+        assert!([json!(true), json!("true"), json!(1)].contains(&fields[4]), "{round:?}");
+        assert!(round.is_main);
+    }
+    for (name, count) in [
+        ("compute", 10),
+        ("sleep", 10),
+        ("turn", 9),
+        ("queue", 10),
+        ("computed", 10),
+        ("task", 1),
+        ("send", 1),
+        ("receive", 1),
+    ] {
+        assert_eq!(spans(profile, name).len(), count, "{name}: {}", profile.summary());
+    }
+    let (compute, sleep) = (spans(profile, "compute"), spans(profile, "sleep"));
+    for (round, (compute, sleep)) in rounds.iter().zip(compute.iter().zip(&sleep)) {
+        assert!(compute.start >= round.start && compute.end.unwrap() <= sleep.start && sleep.end <= round.end);
+        assert!(compute.end.unwrap() - compute.start >= 4.0 && sleep.end.unwrap() - sleep.start >= 6.0);
+    }
+    // On the clock of the samples: what runs in a span is sampled in it.
+    let mut inside = 0;
+    for sample in profile.samples() {
+        let names = sample
+            .stack
+            .map(|stack| profile.names(stack).any(|name| name.ends_with("busy")));
+        if names == Some(true) {
+            let is_in = |span: &Seen| {
+                sample.time_ms >= span.start - CLOCKS_MS && sample.time_ms <= span.end.unwrap() + CLOCKS_MS
+            };
+            assert!(compute.iter().any(is_in), "{}: {compute:?}", sample.time_ms);
+            inside += 1;
+        }
+    }
+    assert!(inside > 0, "{}", profile.summary());
+    // The task began on the main thread, and ended on the other one.
+    let (task, receive) = (&spans(profile, "task")[0], &spans(profile, "receive")[0]);
+    assert!(task.is_main && !receive.is_main && task.data["lane"].is_u64() && task.data["id"] == 7);
+    assert!(task.start <= receive.start && task.end <= receive.end);
+    let flow = &spans(profile, "send")[0].data["flow"];
+    assert!(!flow.is_null() && *flow == receive.data["terminates"], "{receive:?}");
+    assert_eq!(
+        spans(profile, "queue")
+            .iter()
+            .map(|plot| plot.data["value"].as_f64().unwrap())
+            .sum::<f64>(),
+        45.0
+    );
+}
+
+fn assert_nothing_lost(recording: &Recording) {
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    recording.assert_tidy();
+    let said = recording
+        .stderr
+        .lines()
+        .find(|line| line.contains("the spans of") || line.contains("spans lost"));
+    assert_eq!(said, None, "{}", recording.stderr);
+}
+
+#[test]
+fn spans_have_their_times_fields_and_threads_with_perf_and_with_ptrace() {
+    let Some(()) = perf_events() else { return };
+    let refuse = program("refuse").unwrap();
+    for recorder in [record(), record().under(&[refuse.to_str().unwrap(), "eperm"])] {
+        let (recording, profile) = recorder.profile(program("spans_rs").unwrap(), &["once"]);
+        assert_nothing_lost(&recording);
+        assert_rounds(&profile, recording.stdout.trim());
+    }
+}
+
+#[test]
+fn a_running_program_has_the_spans_of_each_recording_and_of_no_other_time() {
+    let Some(()) = perf_events() else { return };
+    let mut target = Target::start(program("spans_rs").unwrap(), &[""; 0]);
+    for _ in 0..2 {
+        target.ask();
+        let memory = memory_of(&target.pid());
+        let state = || {
+            let mut word = [0; 8];
+            memory.read_exact_at(&mut word, 0).unwrap();
+            u64::from_ne_bytes(word)
+        };
+        assert_eq!(state(), 0);
+        let running = record().options(&["-p", &target.pid()]).attach();
+        wait_until(|| state() != 0, || "spans are not recorded".to_owned());
+        let truth = target.ask();
+        running.signal_sprof("INT");
+        let recording = running.finish();
+        assert_nothing_lost(&recording);
+        assert_rounds(&recording.profile(), &truth);
+        assert_eq!(state(), 0);
+    }
+    target.end();
+}
+
+/// The memory that a process shares with sprof.
+fn memory_of(pid: &str) -> File {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let is_memory =
+        |path: &std::path::PathBuf| fs::read_link(path).is_ok_and(|to| to.starts_with("/memfd:sprof-spans (deleted)"));
+    File::open(descriptors.into_iter().find(is_memory).unwrap()).unwrap()
+}
+
+#[test]
+fn the_header_for_c_does_the_same_with_all_compilers_and_a_fork_has_its_own_spans() {
+    let Some(()) = perf_events() else { return };
+    for name in ["spans_gcc", "spans_clang", "spans_gxx", "spans_clangxx"] {
+        let Some(path) = program(name) else { continue };
+        let (recording, profile) = record().profile(path, &["7"]);
+        assert_nothing_lost(&recording);
+        let count = |name: &str| spans(&profile, name).len();
+        let all = [
+            "work",
+            "inner",
+            "plot",
+            "frame",
+            "task",
+            "in thread",
+            "step",
+            "child",
+            "parent",
+            "instant",
+        ];
+        assert_eq!(
+            all.map(count),
+            [7, 7, 7, 6, 1, 1, 1, 7, 1, 14],
+            "{name}: {}",
+            profile.summary()
+        );
+        let (work, inner) = (spans(&profile, "work"), spans(&profile, "inner"));
+        for (number, (work, inner)) in work.iter().zip(&inner).enumerate() {
+            let fields = ["number", "text", "half"].map(|key| work.data[key].clone());
+            assert_eq!(
+                fields,
+                [json!(-(number as i64)), json!("hällo"), json!(0.5)],
+                "{work:?}"
+            );
+            assert!(inner.start >= work.start && inner.end <= work.end && inner.end.unwrap() - inner.start >= 0.2);
+        }
+        let (parent, child) = (&spans(&profile, "parent")[0], spans(&profile, "child"));
+        assert!(
+            child
+                .iter()
+                .all(|span| span.thread != parent.thread && span.end.unwrap() <= parent.end.unwrap() + CLOCKS_MS)
+        );
+        let task = &spans(&profile, "task")[0];
+        assert!(task.is_main && task.end.unwrap() >= spans(&profile, "in thread")[0].start - CLOCKS_MS);
+    }
+}
+
+/// They are over before sprof looks.
+#[test]
+fn programs_of_a_millisecond_have_their_spans() {
+    let Some(()) = perf_events() else { return };
+    let path = program("spans_gcc").unwrap();
+    let script = format!("i=0; while [ $i -lt 20 ]; do {} 0; i=$((i+1)); done", path.display());
+    let (recording, profile) = record().profile("sh", &["-c", &script]);
+    assert_nothing_lost(&recording);
+    for name in ["task", "step", "parent"] {
+        assert_eq!(spans(&profile, name).len(), 20, "{name}: {}", profile.summary());
+    }
+}
