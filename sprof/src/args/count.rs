@@ -26,8 +26,8 @@ The result is a file of callgrind: `sprof report callgrind.out`, with -e D1mr fo
 
 valgrind does not know the newest instructions (AVX-512) and system calls. Under it, programs
 can't trace others (ptrace), and can't execute themselves as /proc/self/exe. Programs of Go need
-GODEBUG=asyncpreemptoff=1. Code that a JIT compiler makes is counted, without names. Set-user-ID
-programs run uncounted, unless root starts them.
+GODEBUG=asyncpreemptoff=1. Code that a JIT compiler makes is counted, without names. Only root's
+programs can start set-user-ID programs.
 
 Exit status: the program's own."
 )]

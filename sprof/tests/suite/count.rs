@@ -112,6 +112,7 @@ fn a_loop_has_its_instructions_each_time_and_one_percent_more_breaks_a_rule() {
     }
     let diff = output(sprof().arg("diff").args([path("first"), path("more")]));
     let said = String::from_utf8(diff.stdout).unwrap();
+    assert!(said.contains("  total: +20,000 Ir (+1.0 %)"), "{said}");
     assert!(said.contains("Counts are exact") && !said.contains("chance"), "{said}");
 }
 

@@ -115,10 +115,15 @@ pub fn describe(sides: &Sides, total: &SideTotal) -> String {
     text
 }
 
-/// `+20.1 % time (95 % sure: +14.9 to +25.6 %)`
+/// `+20.1 % time (95 % sure: +14.9 to +25.6 %)`; of exact counts `+20,000 Ir (+1.0 %)`
 pub fn describe_increase(sides: &Sides, increase: &Increase) -> String {
     let by = signed_percent(increase.by);
     match (&sides.weights, sides.unit) {
+        (Some(weights), _) if sides.is_exact => {
+            let change = increase.new - increase.base;
+            let sign = if change < 0.0 { '-' } else { '+' };
+            format!("{sign}{} {weights} ({by})", amount(sides, change.abs()))
+        }
         (Some(weights), _) => format!("{by} {weights}"),
         (None, WeightUnit::Milliseconds) => format!("{by} time ({})", range(sides.confidence, increase.range)),
         (None, _) => format!("{by} {} ({})", counted(sides), range(sides.confidence, increase.range)),

@@ -59,6 +59,28 @@ fn callgrind_names_positions_parts_and_threads_are_understood() {
     assert!(text.contains("counts no \"Cy\"; it counts Ir, Dr"), "{text}");
 }
 
+/// `sprof count` joins the files of all processes.
+#[test]
+fn each_process_of_a_callgrind_file_has_its_name_and_what_is_missing_is_a_note() {
+    let text = "# callgrind format\ndesc: sprof: the counts of 1 process are missing\n\
+        # callgrind format\nversion: 1\ncreator: callgrind-3.19.0\npid: 7\ncmd: ./app -x\npart: 1\ndesc: Trigger: Program termination\n\
+        positions: line\nevents: Ir\nfn=(1) main\n16 20\ntotals: 20\n\
+        # callgrind format\nversion: 1\ncreator: callgrind-3.19.0\npid: 8\ncmd: /bin/true\npart: 1\n\
+        positions: line\nevents: Ir\nfn=(1) other\n1 5\ntotals: 5\n";
+    let found = read(text.as_bytes(), None);
+    let of_threads = found.data.threads.iter();
+    let names: Vec<_> = of_threads.map(|thread| (&*thread.process_name, &*thread.pid)).collect();
+    assert_eq!(names, [("app", "7"), ("true", "8")]);
+    assert_eq!((&*found.data.product, &*found.data.arguments), ("app", "-x"));
+    assert_eq!(found.notes[0], "the counts of 1 process are missing");
+    let costs = costs(&found.data);
+    assert_eq!((costs.sum, costs.own["main"], costs.own["other"]), (25, 20, 5));
+    assert!(found.data.weights.unwrap().is_exact);
+    // Other tools write samples in this format.
+    let sampled = read(text.replace("callgrind-3.19.0", "sprof").as_bytes(), None);
+    assert!(!sampled.data.weights.unwrap().is_exact);
+}
+
 #[test]
 fn dhat_files_have_several_sums_of_bytes_and_blocks() {
     let of = |event: Option<&str>| read(DHAT.as_bytes(), event).data;
