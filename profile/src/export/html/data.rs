@@ -16,6 +16,7 @@ use super::threads::{ThreadRows, counters};
 use super::{PageOptions, kinds};
 use crate::data::{Calls, Counter, Data, NONE};
 use crate::to_data::{RUNNING, running};
+use crate::view::names::short;
 use crate::view::parallelism::WALL_TIME;
 use crate::view::select::{Filter, NotFound, Selection, select};
 
@@ -208,10 +209,12 @@ fn functions(
     };
     // A file by itself has nobody to ask for sources.
     let addresses = options.is_served.then(|| columns.plain(funcs.iter().map(address)));
+    let names: Vec<_> = funcs.iter().map(|func| selection.name(*func)).collect();
     put(
         "funcs",
         json!({
-            "name": funcs.iter().map(|func| selection.name(*func)).collect::<Vec<_>>(),
+            "name": names,
+            "short": shorter(names.iter().copied()),
             "lib": columns.plain(lib),
             "file": columns.plain(file),
             "code": columns.plain(code),
@@ -248,4 +251,13 @@ fn functions(
     let sources =
         sources.filter_map(|(file, at): (_, usize)| Some((at.to_string(), data.source(data.text(*file))?.into())));
     put("sources", Value::Object(sources.collect()));
+}
+
+/// The names that people write in another, shorter form, by index.
+pub(super) fn shorter<'a>(names: impl Iterator<Item = &'a str>) -> Value {
+    let shorter = names.enumerate().filter_map(|(at, name)| {
+        let short = short(name);
+        (short.len() < name.len()).then(|| (at.to_string(), short.into()))
+    });
+    Value::Object(shorter.collect())
 }

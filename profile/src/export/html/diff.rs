@@ -8,7 +8,7 @@ use super::super::svg::color;
 use super::DiffOptions;
 use super::about::about;
 use super::columns::PageColumns;
-use super::data::{VERSION, bytes};
+use super::data::{VERSION, bytes, shorter};
 use crate::data::{Data, WeightUnit};
 use crate::view::diff::nodes::NodeVerdict;
 use crate::view::diff::paths::{ComparedPaths, paths};
@@ -94,6 +94,7 @@ pub(super) fn data(base: &[Data], new: &[Data], limits: DiffLimits, options: &Di
         "stacks": stacks,
         "funcs": {
             "name": paths.functions.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+            "short": shorter(paths.functions.iter().map(|(name, _)| &**name)),
             "lib": lib,
             "file": columns.plain(paths.functions.iter().map(|_| 0)),
             "code": code,

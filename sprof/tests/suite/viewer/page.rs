@@ -52,6 +52,28 @@ fn names_from_a_profile_are_text_and_nothing_else() {
 }
 
 #[test]
+fn names_of_generic_functions_are_short_and_whole_where_they_are_chosen() {
+    if !chromium() {
+        return;
+    }
+    let folder = temp_dir();
+    let file = folder.path().join("sort.folded");
+    let name = "void std::sort<int*, std::less<int> >(int*, int*, std::less<int>)";
+    std::fs::write(&file, format!("main;{name} 5\n")).unwrap();
+    let steps = json!([["focus", ".list"], ["key", "Home"], ["show", ""]]);
+    let Some(answers) = browse(&[json!({ "url": url(&page(&file, &[])), "steps": steps })]) else {
+        return;
+    };
+    let shown = &answers[0]["shown"][0];
+    let row = &shown["lists"][0][0];
+    assert_eq!(
+        (row["name"].as_str(), row["short"].as_str()),
+        (Some(name), Some("std::sort<_>"))
+    );
+    assert!(shown["hint"].as_str().unwrap().contains(name), "{shown}");
+}
+
+#[test]
 fn the_page_has_no_serious_problem_of_accessibility_and_fits_a_screen_at_400_percent() {
     let Some(()) = kernel_samples() else { return };
     if !chromium() || installed("node_modules/axe-core/axe.min.js").is_none() {

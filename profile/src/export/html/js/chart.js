@@ -163,7 +163,7 @@ function chartTab() {
         context.fillStyle = isFound ? found : colorOf(func);
         context.fillRect(from, top, to - from > 2 ? to - from - 0.5 : to - from, CHART_ROW - 1);
         context.globalAlpha = 1;
-        const label = fitted(context, profile.names[func], to - from - 6, narrow);
+        const label = fitted(context, shortOf(func), to - from - 6, narrow);
         if (!label) continue;
         context.fillStyle = isDim ? dim : text;
         context.fillText(label, from + 3, top + CHART_ROW / 2);
@@ -222,6 +222,6 @@ function chartTab() {
 
 /** Callers that are one row. @param {number[]} funcs */
 function callersInWords(funcs) {
-  const names = funcs.map((func) => profile.names[func]);
+  const names = funcs.map(shortOf);
   return `${names.length} callers: ${names[0]} \u2026 ${names[names.length - 1]}`;
 }

@@ -110,7 +110,7 @@ function flameTab() {
       context.fillStyle = isFound ? found : func < 0 || box.below ? root : paint(node, tree.inlined[node] === 1);
       context.fillRect(x, at, Math.max(0.5, wide - 0.5), FLAME_ROW - 1);
       context.globalAlpha = 1;
-      const label = fitted(context, box.below ? callersInWords(functionsOf(box)) : func < 0 ? "all" : profile.names[func], wide - 8, narrow);
+      const label = fitted(context, box.below ? callersInWords(functionsOf(box)) : func < 0 ? "all" : shortOf(func), wide - 8, narrow);
       if (label) {
         context.fillStyle = isDim ? dim : text;
         context.fillText(label, x + 4, at + FLAME_ROW / 2);

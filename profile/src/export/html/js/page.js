@@ -164,8 +164,8 @@ function showFilters() {
   const parts = [];
   if (state.range) parts.push(crumb(`${clock(state.range.from, 1000)} to ${clock(state.range.to, 1000)}`, () => change({ range: null })));
   if (threads) parts.push(crumb(count(threads.size, "thread", "threads"), () => change({ threads: null })));
-  for (const func of focus) parts.push(crumb(`only stacks with ${profile.names[func]}`, () => change({ focus: focus.filter((of) => of !== func) })));
-  for (const func of hidden) parts.push(crumb(`without ${profile.names[func]}`, () => change({ hidden: hidden.filter((of) => of !== func) })));
+  for (const func of focus) parts.push(crumb(`only stacks with ${shortOf(func)}`, () => change({ focus: focus.filter((of) => of !== func) })));
+  for (const func of hidden) parts.push(crumb(`without ${shortOf(func)}`, () => change({ hidden: hidden.filter((of) => of !== func) })));
   const of = sums();
   const what = kind();
   const number = what && what.rowsAre !== "none" ? `, ${count(of.samples, what.waits ? "wait" : "sample", what.waits ? "waits" : "samples")}` : "";
@@ -198,7 +198,7 @@ function showActions() {
   };
   const isPaths = profile.calls === "paths";
   actions.replaceChildren(
-    make("span", { class: "text", title: name }, name),
+    make("span", { class: "text", title: name }, shortOf(func)),
     ...(isPaths ? [action("Focus", "f", () => focusOn(func)), action("Hide", "h", () => hide(func))] : []),
     ...(profile.calls === "unknown" ? [] : [action("Callers", "c", () => change({ tab: "callers" }))]),
     ...(profile.diff ? [] : [action("Source", "s", () => showSource(func, false))]),

@@ -85,6 +85,7 @@
  * @property {CounterLine[]} counters
  * @property {{names: string[], texts: string[], leftOut: number, thread: Float64Array, name: Float64Array, start: Float64Array, duration: Float64Array, text: Float64Array}} markers
  * @property {string[]} names Of functions.
+ * @property {Record<number, string>} shorts Of functions: names as people write them, where these are shorter.
  * @property {Int32Array} lib Of functions; 0 is none.
  * @property {Int32Array} file Of functions; 0 is none.
  * @property {Int32Array} code Kind of code of functions.
@@ -205,6 +206,7 @@ function readProfile(buffer) {
       text: column(head.markers.text),
     },
     names,
+    shorts: head.funcs.short,
     lib: ints(head.funcs.lib),
     file: ints(head.funcs.file),
     code: ints(head.funcs.code),

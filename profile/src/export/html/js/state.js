@@ -199,6 +199,9 @@ const colorOf = (() => {
   };
 })();
 
+/** The name of a function without return type, parameters and types of generics. @param {number} func */
+const shortOf = (func) => profile.shorts[func] ?? profile.names[func];
+
 /** The place of a function: its file, or else its library. @param {number} func */
 function placeOf(func) {
   const file = profile.files[profile.file[func] - 1];

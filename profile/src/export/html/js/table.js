@@ -133,16 +133,16 @@ function shareCell(part, whole) {
 
 /** A function's name, with what the search found in it. @param {number} func @param {string} [after] */
 function nameCell(func, after = "") {
-  const name = func < 0 ? "all" : profile.names[func];
+  const [name, shown] = func < 0 ? ["all", "all"] : [profile.names[func], shortOf(func)];
   const place = func < 0 ? "" : placeOf(func);
   const swatch = make("span", { class: "swatch", "aria-hidden": true });
   if (func >= 0) swatch.style.background = colorOf(func);
   const isFound = state.query !== "" && search().isMatch(func);
   return make(
     "span",
-    { class: "name", title: place ? `${name}\n${place}` : name },
+    { class: "name", title: place ? `${name}\n${place}` : name, "data-name": name },
     func >= 0 && swatch,
-    isFound ? make("mark", {}, name) : make("span", { class: "text" }, name),
+    isFound ? make("mark", {}, shown) : make("span", { class: "text" }, shown),
     after && make("span", { class: "after" }, " " + after),
   );
 }
