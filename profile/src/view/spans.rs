@@ -2,7 +2,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::filter::{Filter, NotFound, SpanPart, of_name_or_part};
+use super::conditions::ResolvedFilter;
+use super::filter::{Filter, NotFound, SpanPart};
 use super::select::Selection;
 use super::span_times::{PlacedSpan, ProgramSpans, SelectedSpans, TimeSpans, joined};
 use crate::data::{Data, Samples, Span, SpanFacts, Thread};
@@ -225,17 +226,40 @@ pub fn spans(selection: &Selection<'_>, filter: &Filter) -> Result<Vec<SpanRow>,
     Ok(rows)
 }
 
-/// The lengths of all spans with this name, or else with a name that contains it, in the order of their starts, ms.
-pub fn lengths_ms(data: &Data, name: &str) -> Vec<f64> {
-    let all = ProgramSpans::new(data);
-    let mut spans: Vec<_> = all.spans.iter().map(|placed| placed.span).collect();
-    let found: FxHashSet<usize> = of_name_or_part(spans.iter().map(|span| data.text(span.name)), name)
-        .into_iter()
+/// The names of spans, in alphabetical order.
+pub fn names(data: &Data) -> Vec<String> {
+    let names: FxHashSet<u32> = data
+        .threads
+        .iter()
+        .flat_map(Thread::spans)
+        .map(|span| span.name)
         .collect();
-    let mut at = 0..;
-    spans.retain(|_| at.next().is_some_and(|at| found.contains(&at)));
+    let mut names: Vec<String> = names.into_iter().map(|name| data.text(name).to_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The lengths of the selected spans with this name, in the order of their starts, ms, without those that are cut.
+/// Empty if nothing has a name of the filter.
+pub fn lengths_ms(data: &Data, filter: &Filter, name: &str) -> Vec<f64> {
+    let Ok(conditions) = ResolvedFilter::new(data, filter) else {
+        return Vec::new();
+    };
+    let mut spans: Vec<Span> = Vec::new();
+    for (index, thread) in data
+        .threads
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| conditions.wanted_threads[*index])
+    {
+        let times = conditions.times(index, &thread.pid);
+        let of_name = thread
+            .spans()
+            .filter(|span| data.text(span.name) == name && !span.is_cut);
+        spans.extend(of_name.filter(|span| times.contain(span.start_ms)));
+    }
     spans.sort_by(|a, b| a.start_ms.total_cmp(&b.start_ms));
-    spans.iter().filter(|span| !span.is_cut).map(Span::length_ms).collect()
+    spans.iter().map(Span::length_ms).collect()
 }
 
 /// What is not known of the samples that a selection by spans has, a line each.

@@ -385,7 +385,7 @@ fn a_start_and_an_end_are_a_span_and_what_sprof_noted_is_none() {
         },
     ];
     let data = data(vec![script]);
-    assert_eq!(lengths_ms(&data, "parse"), [8.0, 2.0]);
+    assert_eq!(lengths_ms(&data, &Filter::default(), "parse"), [8.0, 2.0]);
     assert_eq!(rows(&data, &Filter::default()).len(), 1);
 }
 

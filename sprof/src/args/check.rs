@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use profile::view::diff::lengths::LengthFigure;
 use profile::view::diff::rules::{IncreaseRule, LimitedMeasure};
 use profile::view::heap::Measure;
 
@@ -50,8 +51,9 @@ pub(crate) struct CheckArgs {
     /// Rule for one function: each run may spend at most PERCENT more time in it than before. FUNCTION is the whole
     /// name or its last part. With `*`, which stands for any text, the rule applies to each such function: 'parse*=2%',
     /// '*=10%'. May be given several times. heap.peak=5% limits the heap by a measure (allocated, retained, peak,
-    /// temporary, blocks), heap.allocated:parse=10% what is taken in one function: record with --heap. On files of
-    /// `sprof stat`, a rule limits a measure: wall=5%, instructions=1%.
+    /// temporary, blocks), heap.allocated:parse=10% what is taken in one function: record with --heap.
+    /// span:parse.p99=10% limits the length that 99 % of the spans `parse` do not exceed (also mean, p50, p90). On
+    /// files of `sprof stat`, a rule limits a measure: wall=5%, instructions=1%.
     #[arg(long, value_name = "FUNCTION=PERCENT", value_parser = rule_of_time)]
     pub(crate) max_increase: Vec<MeasuredRule>,
 
@@ -118,10 +120,21 @@ pub(crate) enum CheckFormat {
     Json,
 }
 
-/// A rule, and the measure of the heap that it limits; `None`: what the other options choose.
+/// What a rule limits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum RuleSubject {
+    /// What the other options choose.
+    Chosen,
+    /// A measure of the heap.
+    Heap(Measure),
+    /// A figure of the lengths of spans, whose name stands for the function.
+    Span(LengthFigure),
+}
+
+/// A rule, and what it limits.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MeasuredRule {
-    pub(crate) heap: Option<Measure>,
+    pub(crate) subject: RuleSubject,
     pub(crate) rule: IncreaseRule,
 }
 
@@ -146,7 +159,7 @@ fn rule_of_share(text: &str) -> Result<MeasuredRule, String> {
 fn total(text: &str) -> Result<MeasuredRule, String> {
     let limit_percent = increase(text).ok_or("a percentage, for example 5%")?;
     Ok(MeasuredRule {
-        heap: None,
+        subject: RuleSubject::Chosen,
         rule: IncreaseRule {
             function: None,
             measure: LimitedMeasure::Time,
@@ -164,11 +177,11 @@ fn rule(
 ) -> Result<MeasuredRule, String> {
     let (limited, number) = text.rsplit_once('=').ok_or(expected)?;
     let limit_percent = limit(number).ok_or(expected)?;
-    match limited_by(limited) {
+    match limited_by(limited)? {
         (_, Some(function)) if function.is_empty() => Err(expected.into()),
-        (_, None) if measure == LimitedMeasure::Share => Err(expected.into()),
-        (heap, function) => Ok(MeasuredRule {
-            heap,
+        (_, None) | (RuleSubject::Span(_), _) if measure == LimitedMeasure::Share => Err(expected.into()),
+        (subject, function) => Ok(MeasuredRule {
+            subject,
             rule: IncreaseRule {
                 function,
                 measure,
@@ -179,20 +192,27 @@ fn rule(
 }
 
 /// What a rule limits: a measure of the heap, of the whole program (`heap.peak`) or of a function
-/// (`heap.allocated:parse`), or else a function.
-pub(crate) fn limited_by(text: &str) -> (Option<Measure>, Option<String>) {
+/// (`heap.allocated:parse`), a figure of a span (`span:parse.p99`), or else a function.
+pub(crate) fn limited_by(text: &str) -> Result<(RuleSubject, Option<String>), &'static str> {
     let text = text.trim();
+    if let Some(span) = text.strip_prefix("span:") {
+        let (name, figure) = span.rsplit_once('.').unwrap_or((span, ""));
+        let figure = LengthFigure::ALL
+            .into_iter()
+            .find(|known| known.name() == figure.trim_end());
+        return match figure {
+            Some(figure) => Ok((RuleSubject::Span(figure), Some(name.trim().to_owned()))),
+            None => Err("of a span, the mean, p50, p90 or p99, for example span:parse.p99=10%"),
+        };
+    }
     let of_heap = text.strip_prefix("heap.").and_then(|rest| {
         let (name, function) = match rest.split_once(':') {
             Some((name, function)) => (name, Some(function.trim().to_owned())),
             None => (rest, None),
         };
-        Some((Measure::named(name)?, function))
+        Some((RuleSubject::Heap(Measure::named(name)?), function))
     });
-    match of_heap {
-        Some((measure, function)) => (Some(measure), function),
-        None => (None, Some(text.to_owned())),
-    }
+    Ok(of_heap.unwrap_or_else(|| (RuleSubject::Chosen, Some(text.to_owned()))))
 }
 
 /// Parses a limit in percent: `2%` and `2` are 2. `None` for other text, and for numbers below 0 or from 1,000,000 on.
@@ -229,17 +249,26 @@ mod tests {
         ] {
             assert!(of(bad).is_err(), "{bad}");
         }
-        let of_heap = |text: &str| rule_of_time(text).map(|rule| (rule.heap, rule.rule.function));
-        for (text, heap, function) in [
-            ("heap.peak=5%", Some(Measure::Peak), None),
-            ("heap.allocated:a::b=5%", Some(Measure::Allocated), Some("a::b")),
-            ("heap.blocks: * = 5%", Some(Measure::Blocks), Some("*")),
+        let of_heap = |text: &str| rule_of_time(text).map(|rule| (rule.subject, rule.rule.function));
+        for (text, subject, function) in [
+            ("heap.peak=5%", RuleSubject::Heap(Measure::Peak), None),
+            (
+                "heap.allocated:a::b=5%",
+                RuleSubject::Heap(Measure::Allocated),
+                Some("a::b"),
+            ),
+            ("heap.blocks: * = 5%", RuleSubject::Heap(Measure::Blocks), Some("*")),
             // Go's container/heap.
-            ("heap.Push=5%", None, Some("heap.Push")),
-            ("heap.peaks:f=5%", None, Some("heap.peaks:f")),
+            ("heap.Push=5%", RuleSubject::Chosen, Some("heap.Push")),
+            ("heap.peaks:f=5%", RuleSubject::Chosen, Some("heap.peaks:f")),
+            ("span:a.b.p99=10%", RuleSubject::Span(LengthFigure::P99), Some("a.b")),
         ] {
-            assert_eq!(of_heap(text), Ok((heap, function.map(str::to_owned))), "{text}");
+            assert_eq!(of_heap(text), Ok((subject, function.map(str::to_owned))), "{text}");
         }
+        for bad in ["span:parse=5%", "span:parse.p95=5%", "span:.p99=5%"] {
+            assert!(rule_of_time(bad).is_err(), "{bad}");
+        }
+        assert!(rule_of_share("span:parse.p99=5").is_err());
         assert!(rule_of_time("heap.peak:=5%").is_err() && rule_of_share("heap.peak=5").is_err());
         assert!(rule_of_share("parse=101").is_err() && rule_of_share("parse=2").is_ok());
         assert!(total("parse=5%").is_err() && total("5%").is_ok());

@@ -31,7 +31,7 @@ pub(crate) mod value;
 
 pub(crate) use self::complete::{Expected, ExpectedWord, expected};
 pub(crate) use annotate::{AnnotateArgs, AnnotateFormat};
-pub(crate) use check::{CheckArgs, CheckFormat, MeasuredRule, increase, limited_by, points};
+pub(crate) use check::{CheckArgs, CheckFormat, MeasuredRule, RuleSubject, increase, limited_by, points};
 pub(crate) use count::CountArgs;
 pub(crate) use diff::{By, DiffArgs, DiffFormat};
 pub(crate) use doctor::DoctorArgs;

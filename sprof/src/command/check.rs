@@ -3,6 +3,7 @@
 mod counts;
 mod functions;
 mod outcome;
+mod spans;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use recording::command::own;
 use serde::Deserialize;
 
 use super::target::ResultTarget;
-use crate::args::{self, CheckArgs, CheckFormat, MeasuredRule, WantedSamples};
+use crate::args::{self, CheckArgs, CheckFormat, MeasuredRule, RuleSubject, WantedSamples};
 use crate::diff::read::ReadOptions;
 use crate::exit::{Failure, Outcome, Status};
 use crate::output::file_kind::FileKind;
@@ -22,6 +23,7 @@ use crate::output::json;
 use crate::terminal::Term;
 use functions::CheckedGroup;
 use outcome::{OutcomeGroup, Outcomes};
+use spans::CheckedSpans;
 
 const CONFIG: &str = "sprof.toml";
 /// Exit status if no rule is broken and some are unknown.
@@ -78,14 +80,15 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
     }
     // Rules on one measure, or on none, are checked together.
     while let Some(first) = rules.first() {
-        let heap = first.heap;
-        let (of_group, others): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| rule.heap == heap);
+        let subject = first.subject;
+        let (of_group, others): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| rule.subject == subject);
         rules = others;
         let of_group: Vec<IncreaseRule> = of_group.into_iter().map(|rule| rule.rule).collect();
         let reading = ReadOptions {
-            wanted: match heap {
-                Some(measure) => WantedSamples::heap(measure, args.part.filter()),
-                None => WantedSamples::new(args.event.name(), &args.heap, args.part.filter()),
+            wanted: match subject {
+                RuleSubject::Heap(measure) => WantedSamples::heap(measure, args.part.filter()),
+                RuleSubject::Span(_) => WantedSamples::Event(None),
+                RuleSubject::Chosen => WantedSamples::new(args.event.name(), &args.heap, args.part.filter()),
             },
             symbols: &args.input.symbols,
             filter: args.part.filter(),
@@ -95,11 +98,25 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
             term: &term,
         };
         let ReadSides { base, new, renamed } = reading.sides(base, new)?;
+        if let RuleSubject::Span(figure) = subject {
+            let spans = CheckedSpans {
+                base: &base,
+                new: &new,
+                filter: &reading.filter,
+                p: args.limits.false_discoveries / 100.0,
+                notes: args.part.about(&renamed),
+            };
+            groups.push(spans.outcome(figure, &of_group));
+            continue;
+        }
         let by = args.by.resolve(&base, &new);
         let (sides, checked) = check(&base, &new, by.into(), &of_group, args.limits.into());
         check_sides(&sides)?;
         let checked = CheckedGroup {
-            heap,
+            heap: match subject {
+                RuleSubject::Heap(measure) => Some(measure),
+                RuleSubject::Chosen | RuleSubject::Span(_) => None,
+            },
             notes: [args.part.about(&renamed), basis(&sides)].concat(),
             sides,
             rules: of_group.into_iter().zip(checked).collect(),
@@ -178,20 +195,26 @@ fn read_rules(path: &Path) -> Result<Vec<MeasuredRule>, Failure> {
             toml::Value::Float(number) => parse(&number.to_string()),
             _ => None,
         };
-        let (heap, function) = limited.as_deref().map_or((None, None), args::limited_by);
-        let (expected, limit_percent) = match (&function, limit_percent) {
-            (None, _) if measure == LimitedMeasure::Share => ("the share of a function", None),
+        let limited_by = limited
+            .as_deref()
+            .map_or(Ok((RuleSubject::Chosen, None)), args::limited_by);
+        let (expected, limit_percent) = match (&limited_by, limit_percent) {
+            (Err(expected), _) => (*expected, None),
+            (Ok((_, None) | (RuleSubject::Span(_), _)), _) if measure == LimitedMeasure::Share => {
+                ("the share of a function", None)
+            }
             (_, limit) => ("a percentage such as \"2%\"", limit),
         };
-        let limit_percent = limit_percent.ok_or_else(|| {
-            format!(
+        let (Some(limit_percent), Ok((subject, function))) = (limit_percent, limited_by) else {
+            return Err(format!(
                 "the rules in {} can't be used: the limit of `{}` is not as expected: {expected}",
                 path.display(),
                 limited.as_deref().unwrap_or("max-total-increase"),
             )
-        })?;
+            .into());
+        };
         Ok(MeasuredRule {
-            heap,
+            subject,
             rule: IncreaseRule {
                 function,
                 measure,

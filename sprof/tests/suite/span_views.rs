@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use crate::support::{sprof, temp_dir};
 
-/// Requests of 10 ms: 4 in `parse` and 6 asleep; of a hundred, the last takes 40 ms more, in `rehash`. Each third one
-/// has an async span. Between two, `idle` runs for 5 ms.
-fn requests(folder: &Path, number: u32) -> PathBuf {
+/// Requests of 10 ms: 4 in `parse` and 6 asleep; of so many, the last takes 40 ms more, in `rehash`. Each third one has
+/// an async span. Between two, `idle` runs for 5 ms.
+fn requests(folder: &Path, number: u32, slow_of: u32) -> PathBuf {
     let (mut now, mut samples, mut markers) = (0.0, Vec::new(), Vec::new());
     for request in 1..=number {
         let start = now;
-        let slow = if request % 100 == 0 { 40 } else { 0 };
+        let slow = if request % slow_of == 0 { 40 } else { 0 };
         let stacks = [(1, 4), (2, slow), (4, 5)];
         for (stack, ms) in stacks {
             if stack == 4 {
@@ -68,7 +68,7 @@ fn requests(folder: &Path, number: u32) -> PathBuf {
                 "data": of_markers(|marker| marker.3.clone())},
         }],
     });
-    let file = folder.join(format!("{number}.json"));
+    let file = folder.join(format!("{number}-{slow_of}.json"));
     std::fs::write(&file, profile.to_string()).unwrap();
     file
 }
@@ -82,7 +82,7 @@ fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
 #[test]
 fn a_report_has_the_spans_and_what_is_not_known_of_them() {
     let folder = temp_dir();
-    let file = requests(folder.path(), 1000);
+    let file = requests(folder.path(), 1000, 100);
     let file = file.to_str().unwrap();
     let (_, text, stderr) = run(&["report", file, "--view", "spans"]);
     for words in [
@@ -154,7 +154,7 @@ fn a_report_has_the_spans_and_what_is_not_known_of_them() {
 #[test]
 fn all_commands_choose_what_is_inside_and_outside_of_spans() {
     let folder = temp_dir();
-    let file = requests(folder.path(), 200);
+    let file = requests(folder.path(), 200, 100);
     let file = file.to_str().unwrap();
     let folded = |options: &[&str]| run(&[&["export", file, "-f", "folded", "-o", "-"], options].concat()).1;
     let ms = |number: u64| number * 1_000_000;
@@ -211,4 +211,71 @@ fn all_commands_choose_what_is_inside_and_outside_of_spans() {
     std::fs::write(&without, "main;work 5\n").unwrap();
     let (code, _, stderr) = run(&["report", without.to_str().unwrap(), "--view", "spans"]);
     assert!(code == Some(125) && stderr.contains("it has no spans"), "{stderr}");
+}
+
+#[test]
+fn a_rule_on_the_length_of_spans_is_broken_kept_or_cannot_be_told() {
+    let folder = temp_dir();
+    let old = requests(folder.path(), 1500, 1000);
+    let new = requests(folder.path(), 1500, 50);
+    let few = requests(folder.path(), 20, 50);
+    let check = |new: &Path, rule: &str| {
+        let [old, new] = [&old, new].map(|file| file.to_str().unwrap());
+        run(&[
+            "check",
+            new,
+            "--base",
+            old,
+            "--max-increase",
+            rule,
+            "--max-increase",
+            "parse=1000%",
+        ])
+    };
+    for (file, rule, code, words) in [
+        (
+            &new,
+            "span:request.p99=10%",
+            1,
+            "the p99 of request is 400.0 % more: 10.0 ms -> 50.0 ms",
+        ),
+        (
+            &new,
+            "span:request.p50=10%",
+            0,
+            "kept  the p50 of span request may be 10 % more",
+        ),
+        (&old, "span:request.p99=10%", 0, "+0.0 % (98 % sure"),
+        (
+            &few,
+            "span:request.p99=10%",
+            3,
+            "1500 and 20 spans are too few, a side needs 1000 for its p99",
+        ),
+        (
+            &new,
+            "span:reqest.p99=10%",
+            3,
+            "no span is called `reqest`; there are fetch, request",
+        ),
+        (&new, "span:request.p95=10%", 2, "the mean, p50, p90 or p99"),
+    ] {
+        let (status, text, stderr) = check(file, rule);
+        assert!(
+            status == Some(code) && (text + &stderr).contains(words),
+            "{rule}: {status:?} {words}"
+        );
+    }
+    let rules = folder.path().join("rules.toml");
+    std::fs::write(&rules, "[check.max-increase]\n\"span:request.mean\" = \"1%\"\n").unwrap();
+    let [old, new, rules] = [&old, &new, &rules].map(|path| path.to_str().unwrap());
+    let (status, json, _) = run(&["check", new, "--base", old, "--config", rules, "-f", "json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let rule = &json["rules"][0];
+    assert_eq!(
+        (status, &rule["span"], &rule["measure"]),
+        (Some(1), &json!("request"), &json!("span.mean")),
+        "{rule}"
+    );
+    assert_eq!(rule["found"][0]["new_samples"], 1500, "{rule}");
 }

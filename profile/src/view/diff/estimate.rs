@@ -122,13 +122,13 @@ impl Estimate {
 }
 
 /// An assumed variance and a measured one, in one.
-struct Moderated {
-    variance: f64,
-    degrees_of_freedom: f64,
+pub(super) struct Moderated {
+    pub(super) variance: f64,
+    pub(super) degrees_of_freedom: f64,
 }
 
 impl Moderated {
-    fn new(assumed: f64, seen: f64, free: f64) -> Moderated {
+    pub(super) fn new(assumed: f64, seen: f64, free: f64) -> Moderated {
         // A measured variance that is larger is not reduced. Otherwise, programs whose runs do random work differed in
         // 21 of 100 cases, with four runs a side.
         match seen > assumed {

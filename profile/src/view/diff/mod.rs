@@ -6,6 +6,8 @@
 //! 4. `estimate`: a side's mean and its error; `increase`: the difference of two sides.
 //! 5. `test`: changed, no change beyond a limit, or neither; `rules`: limits on increases.
 //!
+//! `lengths`: limits on increases of spans' lengths.
+//!
 //! [`sides`] holds the files of both sides. [`list`] writes changes as text and Markdown. [`describe`] puts sides,
 //! amounts and changes into words.
 //!
@@ -24,6 +26,7 @@ mod estimate;
 mod exact;
 mod increase;
 mod keys;
+pub mod lengths;
 mod libs;
 pub mod list;
 pub(crate) mod nodes;

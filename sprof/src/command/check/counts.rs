@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::functions::json_increase;
 use super::outcome::{OutcomeGroup, RuleOutcome};
-use crate::args::{self, MeasuredRule};
+use crate::args::{self, MeasuredRule, RuleSubject};
 use crate::exit::Failure;
 use crate::terminal::columns::{clean, cut};
 
@@ -163,11 +163,11 @@ pub(super) fn check(
 ) -> Result<OutcomeGroup, Failure> {
     let confidence = 1.0 - 2.0 * p;
     let mut outcomes = Vec::new();
-    for MeasuredRule { heap, rule } in rules {
-        let (None, Some(name), LimitedMeasure::Time) = (heap, &rule.function, rule.measure) else {
+    for MeasuredRule { subject, rule } in rules {
+        let (RuleSubject::Chosen, Some(name), LimitedMeasure::Time) = (subject, &rule.function, rule.measure) else {
             return args::refuse(
                 "check",
-                "files of `sprof stat` have neither functions nor a heap: limit a measure, for example --max-increase wall=5%",
+                "files of `sprof stat` have neither functions, spans nor a heap: limit a measure, for example --max-increase wall=5%",
             );
         };
         let known = base.measures.get(name).zip(new.measures.get(name));
